@@ -1,0 +1,264 @@
+-- Raw tables of a flowtrace database, schema version 1.
+--
+-- The public API is views.sql; these tables may change with the version. Rules that hold
+-- throughout: times are integer nanoseconds since the start of the run on the host's
+-- monotonic clock, sizes are bytes, an open end is NULL, never -1. A text that was not
+-- valid UTF-8 is stored with U+FFFD in the text column and its exact bytes in the *_raw
+-- column beside it; *_raw is NULL when the text is exact.
+
+-- One recording: a `flowtrace run`, a mount session, a capture.
+CREATE TABLE run (
+  run_id INTEGER PRIMARY KEY,       -- 1 in a file of one run
+  host_id INTEGER NOT NULL,         -- host that recorded
+  command TEXT,                     -- what was run, quoted for a shell; NULL for a mount session
+  command_raw BLOB,                 -- exact bytes of command where it is not UTF-8
+  cwd TEXT NOT NULL,                -- working directory in which the recording was started
+  cwd_raw BLOB,                     -- exact bytes of cwd where it is not UTF-8
+  version TEXT NOT NULL,            -- version of flowtrace that recorded
+  file_layer TEXT NOT NULL,         -- how file calls were seen: direct-passthrough, direct-mmap, direct, none
+  process_layer TEXT NOT NULL,      -- how processes were seen: ptrace, requests, none
+  end_ns INTEGER CHECK (end_ns >= 0), -- end of the recording; NULL: cut short, or still going on
+  exit_code INTEGER,                -- exit code of the command
+  exit_signal INTEGER               -- signal that ended the command
+) STRICT;
+
+-- A directory whose file calls were recorded.
+CREATE TABLE traced_directory (
+  run_id INTEGER NOT NULL,          -- run that it belongs to
+  path TEXT NOT NULL,               -- absolute path under which the workflow saw it
+  path_raw BLOB,                    -- exact bytes of path where it is not UTF-8
+  source TEXT,                      -- real directory behind it, when it lies elsewhere (mount sessions)
+  source_raw BLOB,                  -- exact bytes of source where it is not UTF-8
+  file_layer TEXT NOT NULL,         -- layer of this mount, as in run
+  fuse_flags INTEGER,               -- FUSE INIT flags granted by the kernel
+  attribute_ttl_ns INTEGER NOT NULL -- how long the kernel may answer stat and lookup by itself; 0: never
+) STRICT;
+
+-- A machine.
+CREATE TABLE host (
+  host_id INTEGER PRIMARY KEY,      -- counted from 1
+  name TEXT NOT NULL,               -- node name (uname)
+  boot_id TEXT,                     -- /proc/sys/kernel/random/boot_id
+  system TEXT NOT NULL,             -- kernel name, release and machine (uname)
+  cpus INTEGER,                     -- processors available to the recording
+  memory_bytes INTEGER,             -- physical memory
+  epoch_unix_ns INTEGER NOT NULL,   -- wall clock at time 0, ns since 1970
+  clock_offset_ns INTEGER NOT NULL DEFAULT 0, -- to add to this host's times to reach the common scale
+  clock_drift_ppb INTEGER NOT NULL DEFAULT 0, -- drift against the common scale, parts per billion
+  clock_error_ns INTEGER            -- bound of the error of both; NULL: not estimated
+) STRICT;
+
+-- A process image: what one pid ran between two execs. A fork starts a row, an exec ends it and starts the next.
+CREATE TABLE process (
+  upid INTEGER PRIMARY KEY,         -- own id, never reused in this file; pids are recycled
+  host_id INTEGER NOT NULL,         -- host on which it ran
+  pid INTEGER NOT NULL,             -- process id in the recorder's pid namespace
+  parent_upid INTEGER,              -- image that forked this process; NULL: started by the recorder, or unknown
+  prev_upid INTEGER,                -- image before the exec in the same pid
+  origin TEXT NOT NULL CHECK (origin IN ('exec', 'fork', 'seen')), -- how the image began; seen: found running
+  exe TEXT,                         -- executable file
+  exe_raw BLOB,                     -- exact bytes of exe where it is not UTF-8
+  command TEXT,                     -- arguments, quoted for a shell
+  argv_raw BLOB,                    -- exact arguments, each ended by a NUL, where command is not UTF-8
+  cwd TEXT,                         -- working directory when the image began
+  cwd_raw BLOB,                     -- exact bytes of cwd where it is not UTF-8
+  rule TEXT,                        -- name of the workflow step, inferred by the profiler when the run ends
+  start_ns INTEGER NOT NULL,        -- begin of the image
+  end_ns INTEGER CHECK (end_ns >= start_ns), -- end of the image (exec or exit); NULL: not seen
+  exit_code INTEGER,                -- exit code; NULL when the image ended by exec or signal
+  exit_signal INTEGER,              -- signal that ended it
+  user_ns INTEGER,                  -- CPU time in user mode, all threads, children not included
+  sys_ns INTEGER,                   -- CPU time in the kernel, all threads, children not included
+  on_cpu_ns INTEGER,                -- time on a CPU, all threads (schedstat)
+  run_queue_ns INTEGER,             -- time runnable but waiting for a CPU, all threads (schedstat)
+  storage_ns INTEGER,               -- time blocked on storage
+  wait_ns INTEGER,                  -- time blocked on anything else
+  tracer_ns INTEGER,                -- time held in stops by the tracer, all threads
+  max_rss_bytes INTEGER,            -- peak resident memory of the image
+  minor_faults INTEGER,             -- page faults without I/O
+  major_faults INTEGER,             -- page faults with I/O
+  voluntary_switches INTEGER,       -- context switches by waiting
+  involuntary_switches INTEGER,     -- context switches by preemption
+  read_calls INTEGER,               -- read-like system calls, all files, pipes and sockets
+  write_calls INTEGER,              -- write-like system calls, likewise
+  read_bytes INTEGER,               -- bytes returned by them, children not included
+  write_bytes INTEGER,              -- bytes written by them, likewise
+  threads INTEGER                   -- threads that lived in the image, the first included
+) STRICT;
+
+-- A thread beside a process's first one.
+CREATE TABLE thread (
+  upid INTEGER NOT NULL,            -- process image it was created in
+  tid INTEGER NOT NULL,             -- thread id
+  start_ns INTEGER NOT NULL,        -- creation
+  end_ns INTEGER CHECK (end_ns >= start_ns) -- end; NULL: not seen
+) STRICT;
+
+-- An environment variable that was asked for by name.
+CREATE TABLE environment_variable (
+  upid INTEGER NOT NULL,            -- process image that had it at its exec
+  name TEXT NOT NULL,               -- variable
+  value TEXT NOT NULL,              -- value
+  value_raw BLOB                    -- exact bytes of value where it is not UTF-8
+) STRICT;
+
+-- A file: an inode, not a path. A name looked for and not found is a row of kind absent.
+CREATE TABLE file (
+  file_id INTEGER PRIMARY KEY,      -- own id, never reused in this file
+  host_id INTEGER NOT NULL,         -- host on which it was seen
+  dev INTEGER,                      -- st_dev; NULL: absent
+  ino INTEGER,                      -- st_ino; NULL: absent. Recycled by filesystems, so not unique here
+  kind TEXT NOT NULL CHECK (kind IN
+    ('file', 'directory', 'symlink', 'fifo', 'socket', 'char', 'block', 'absent')), -- type of the inode
+  size_bytes INTEGER,               -- size when last seen: first sight, or last close after a write
+  first_ns INTEGER NOT NULL,        -- first sight
+  last_ns INTEGER,                  -- end of the last call on it, filled when the run ends
+  coverage TEXT NOT NULL CHECK (coverage IN ('exact', 'cached', 'open')) -- least exact way in which it was seen
+) STRICT;
+
+-- A path of a directory over time; the renaming of a directory closes a row and opens another for it and for each known one below.
+CREATE TABLE directory_path (
+  directory_id INTEGER NOT NULL,    -- file_id of the directory
+  path TEXT NOT NULL,               -- absolute path
+  path_raw BLOB,                    -- exact bytes of path where it is not UTF-8
+  from_ns INTEGER NOT NULL,         -- first seen under this path
+  to_ns INTEGER                     -- renamed away or removed; NULL: to the end
+) STRICT;
+CREATE INDEX directory_path_id ON directory_path (directory_id);
+
+-- A name of a file in a directory over time (hard links have several at once).
+CREATE TABLE file_name (
+  file_id INTEGER NOT NULL,         -- the file
+  directory_id INTEGER NOT NULL,    -- file_id of the directory that holds the name; 0: name is a full path
+  name TEXT NOT NULL,               -- last component
+  name_raw BLOB,                    -- exact bytes of name where it is not UTF-8
+  from_ns INTEGER NOT NULL,         -- first seen under this name
+  to_ns INTEGER                     -- renamed away or removed; NULL: to the end
+) STRICT;
+CREATE INDEX file_name_id ON file_name (file_id);
+
+-- One file call of one process.
+CREATE TABLE call (
+  call_id INTEGER PRIMARY KEY,      -- order of storing, which is not exactly the order of time
+  start_ns INTEGER NOT NULL,        -- arrival of the request
+  duration_ns INTEGER NOT NULL,     -- until the reply
+  upid INTEGER,                     -- process image; NULL: the kernel itself, or not known
+  tid INTEGER,                      -- thread; NULL: the first thread of the process
+  op INTEGER NOT NULL,              -- operation, see table operation
+  file_id INTEGER,                  -- file
+  offset INTEGER,                   -- position of data calls
+  length INTEGER,                   -- bytes asked for, or the value set, of calls that have one
+  flags INTEGER,                    -- open flags (open, create), rename flags, mode (chmod, mkdir, mknod)
+  result INTEGER,                   -- bytes or value, negative errno; NULL: the whole length
+  fidelity INTEGER NOT NULL         -- see table fidelity
+) STRICT;
+
+-- The operations a call can be; filled from operations.sql.
+CREATE TABLE operation (
+  op INTEGER PRIMARY KEY,           -- number used in call
+  name TEXT NOT NULL UNIQUE,        -- name shown in views
+  class TEXT NOT NULL CHECK (class IN
+    ('open', 'close', 'read', 'write', 'namespace', 'attribute', 'directory', 'sync', 'lock', 'control')), -- what it does
+  meaning TEXT NOT NULL             -- the system calls that cause it
+) STRICT;
+
+-- How exactly a call stands for what the application did; filled from operations.sql.
+CREATE TABLE fidelity (
+  fidelity INTEGER PRIMARY KEY,     -- number used in call
+  name TEXT NOT NULL UNIQUE,        -- name shown in views
+  meaning TEXT NOT NULL             -- what the label promises
+) STRICT;
+
+-- A pipe, FIFO or socket that carried data between processes.
+CREATE TABLE channel (
+  channel_id INTEGER PRIMARY KEY,   -- own id
+  host_id INTEGER NOT NULL,         -- host on which it was seen
+  kind TEXT NOT NULL,               -- pipe, fifo, socketpair, unix, tcp, udp
+  inode INTEGER,                    -- inode of the pipe or socket
+  name TEXT,                        -- path or address, where it has one
+  capacity_bytes INTEGER            -- buffer size
+) STRICT;
+
+-- One holder of one end of a channel over time.
+CREATE TABLE channel_end (
+  channel_id INTEGER NOT NULL,      -- the channel
+  upid INTEGER NOT NULL,            -- process image that held it
+  fd INTEGER,                       -- descriptor
+  direction TEXT NOT NULL CHECK (direction IN ('read', 'write', 'both')), -- what the descriptor allowed
+  from_ns INTEGER NOT NULL,         -- first seen
+  to_ns INTEGER,                    -- closed; NULL: to the end of the image
+  bytes INTEGER                     -- bytes moved through this end
+) STRICT;
+
+-- What a thread was doing over an interval of samples; consecutive equal samples are one row.
+CREATE TABLE sample (
+  t_ns INTEGER NOT NULL,            -- time of the sample
+  upid INTEGER NOT NULL,            -- process image
+  tid INTEGER NOT NULL,             -- thread
+  state TEXT NOT NULL,              -- running, runnable, blocked, stopped
+  op TEXT,                          -- system call it was blocked in
+  channel_id INTEGER,               -- channel it was blocked on
+  file_id INTEGER                   -- file it was blocked on
+) STRICT;
+
+-- A counter of a machine at one moment, as an absolute total.
+CREATE TABLE host_sample (
+  t_ns INTEGER NOT NULL,            -- time of the sample
+  host_id INTEGER NOT NULL,         -- machine
+  counter TEXT NOT NULL,            -- name of the counter
+  value INTEGER NOT NULL            -- total since boot, in the counter's unit
+) STRICT;
+
+-- A place where packets were captured.
+CREATE TABLE capture (
+  capture_id INTEGER PRIMARY KEY,   -- own id
+  host_id INTEGER NOT NULL,         -- machine
+  interface TEXT NOT NULL,          -- interface, or file that was imported
+  snap_length INTEGER,              -- bytes kept of each packet
+  from_ns INTEGER,                  -- first moment covered
+  to_ns INTEGER,                    -- last moment covered
+  received INTEGER,                 -- packets seen by the kernel's filter
+  dropped INTEGER                   -- packets lost by the kernel
+) STRICT;
+
+-- Packets of one address and port pair in both directions.
+CREATE TABLE flow (
+  flow_id INTEGER PRIMARY KEY,      -- own id
+  src TEXT NOT NULL,                -- address of the side that spoke first
+  sport INTEGER,                    -- its port
+  dst TEXT NOT NULL,                -- address of the other side
+  dport INTEGER,                    -- its port
+  proto TEXT NOT NULL,              -- tcp, udp, icmp
+  src_upid INTEGER,                 -- process at src, when local
+  dst_upid INTEGER,                 -- process at dst, when local
+  first_ns INTEGER NOT NULL,        -- first packet
+  last_ns INTEGER,                  -- last packet
+  packets INTEGER,                  -- packets, both directions
+  bytes INTEGER                     -- payload bytes, both directions
+) STRICT;
+
+-- One captured packet.
+CREATE TABLE packet (
+  t_ns INTEGER NOT NULL,            -- kernel timestamp
+  capture_id INTEGER NOT NULL,      -- where it was seen
+  flow_id INTEGER NOT NULL,         -- flow it belongs to
+  dir INTEGER NOT NULL CHECK (dir IN (0, 1)), -- 0: src to dst, 1: back
+  seq INTEGER,                      -- TCP sequence number
+  ack INTEGER,                      -- TCP acknowledgement number
+  flags INTEGER,                    -- TCP flags
+  payload_bytes INTEGER NOT NULL,   -- bytes of payload
+  wire_bytes INTEGER NOT NULL,      -- bytes on the wire
+  window INTEGER,                   -- TCP window, scaled
+  tsval INTEGER,                    -- TCP timestamp value
+  tsecr INTEGER                     -- TCP timestamp echo
+) STRICT;
+
+-- What is known to be missing from this file; a counter that is 0 has no row.
+CREATE TABLE loss (
+  source TEXT NOT NULL,             -- part that lost it: store, files, processes, packets, samples, analysis
+  counter TEXT NOT NULL,            -- name of the counter
+  severity TEXT NOT NULL CHECK (severity IN ('info', 'notice', 'data_loss', 'error')), -- how much it matters
+  value INTEGER NOT NULL,           -- how many
+  meaning TEXT NOT NULL,            -- what was lost and what that means for the reader
+  PRIMARY KEY (source, counter)
+) STRICT;

@@ -1,0 +1,371 @@
+-- The public API: stable names and columns, built-in SQL only, so that any SQLite client
+-- can use them. Columns are added over time, never removed and never given a new meaning.
+-- Times are ns since the start of the run, sizes bytes; NULL is unknown or not yet.
+
+-- The recordings in this file.
+CREATE VIEW runs (
+  run_id,         -- 1 in a file of one run
+  host,           -- name of the machine that recorded
+  command,        -- what was run, quoted for a shell; NULL for a mount session
+  cwd,            -- working directory in which it was started
+  version,        -- version of flowtrace that recorded
+  file_layer,     -- how file calls were seen: direct-passthrough, direct-mmap, direct, none
+  process_layer,  -- how processes were seen: ptrace, requests, none
+  started_unix_ns, -- wall clock at time 0, ns since 1970
+  end_ns,         -- end of the recording; NULL: it was cut short, or is still going on
+  exit_code,      -- exit code of the command
+  exit_signal     -- signal that ended the command
+) AS
+SELECT run_id, host.name, command, cwd, version, file_layer, process_layer, epoch_unix_ns,
+  end_ns, exit_code, exit_signal
+FROM run LEFT JOIN host USING (host_id);
+
+-- The machines in this file and how their clocks relate.
+CREATE VIEW hosts (
+  host,            -- name of the machine
+  host_id,         -- its number in this file
+  boot_id,         -- id of its boot
+  system,          -- kernel and machine
+  cpus,            -- processors available to the recording
+  memory_bytes,    -- physical memory
+  epoch_unix_ns,   -- wall clock at time 0, ns since 1970
+  clock_offset_ns, -- to add to this host's times to reach the common scale
+  clock_drift_ppb, -- drift against the common scale, parts per billion
+  clock_error_ns   -- bound of the error of both; NULL: not estimated
+) AS
+SELECT name, host_id, boot_id, system, cpus, memory_bytes, epoch_unix_ns, clock_offset_ns,
+  clock_drift_ppb, clock_error_ns
+FROM host;
+
+-- The directories whose file calls were recorded.
+CREATE VIEW traced_directories (
+  run_id,           -- run that it belongs to
+  path,             -- absolute path under which the workflow saw it
+  source,           -- real directory behind it, when it lies elsewhere
+  file_layer,       -- how file calls were seen here
+  fuse_flags,       -- FUSE INIT flags granted by the kernel
+  attribute_ttl_ns  -- how long the kernel answered stat and lookup by itself; 0: never
+) AS
+SELECT run_id, path, source, file_layer, fuse_flags, attribute_ttl_ns FROM traced_directory;
+
+-- One row per process image: a fork starts one, an exec ends it and starts the next in the same pid.
+CREATE VIEW processes (
+  upid,                 -- own id, never reused in this file; pids are recycled
+  host,                 -- machine
+  pid,                  -- process id as the recorder saw it
+  parent_upid,          -- image that forked this process; NULL: started by the recorder, or unknown
+  prev_upid,            -- image before the exec in the same pid
+  exe,                  -- executable file
+  command,              -- arguments, quoted for a shell
+  cwd,                  -- working directory when the image began
+  rule,                 -- name of the workflow step, inferred when the run ended
+  start_ns,             -- begin
+  end_ns,               -- end, by exec or exit; NULL: not seen
+  duration_ns,          -- end_ns - start_ns
+  exit_code,            -- exit code; NULL when the image ended by exec or signal
+  exit_signal,          -- signal that ended it
+  user_ns,              -- CPU time in user mode, own threads only
+  sys_ns,               -- CPU time in the kernel, own threads only
+  on_cpu_ns,            -- time on a CPU, own threads only
+  run_queue_ns,         -- time runnable but waiting for a CPU
+  storage_ns,           -- time blocked on storage
+  wait_ns,              -- time blocked on anything else
+  max_rss_bytes,        -- peak resident memory
+  read_bytes,           -- bytes returned by read-like calls on files, pipes and sockets, own only
+  write_bytes,          -- bytes written by write-like calls, own only
+  origin,               -- how the image began: exec, fork, or seen (found running)
+  read_calls,           -- number of read-like calls
+  write_calls,          -- number of write-like calls
+  minor_faults,         -- page faults without I/O
+  major_faults,         -- page faults with I/O
+  voluntary_switches,   -- context switches by waiting
+  involuntary_switches, -- context switches by preemption
+  threads,              -- threads that lived in the image, the first included
+  tracer_ns             -- time it was held by the tracer, all threads
+) AS
+SELECT upid, host.name, pid, parent_upid, prev_upid, exe, command, cwd, rule, start_ns, end_ns,
+  end_ns - start_ns, exit_code, exit_signal, user_ns, sys_ns, on_cpu_ns, run_queue_ns,
+  storage_ns, wait_ns, max_rss_bytes, read_bytes, write_bytes, origin, read_calls, write_calls,
+  minor_faults, major_faults, voluntary_switches, involuntary_switches, threads, tracer_ns
+FROM process LEFT JOIN host USING (host_id);
+
+-- The threads beside each process's first one.
+CREATE VIEW threads (
+  upid,     -- process image it was created in
+  tid,      -- thread id
+  start_ns, -- creation
+  end_ns    -- end; NULL: not seen
+) AS
+SELECT upid, tid, start_ns, end_ns FROM thread;
+
+-- The environment variables that were asked for by name.
+CREATE VIEW environment (
+  upid,  -- process image that had it
+  name,  -- variable
+  value  -- value
+) AS
+SELECT upid, name, value FROM environment_variable;
+
+-- Every name of every file over time; a rename ends one row and begins another.
+CREATE VIEW file_names (
+  file_id,  -- the file
+  path,     -- absolute path
+  from_ns,  -- first seen under this path
+  to_ns,    -- renamed away or removed; NULL: to the end
+  path_raw  -- exact bytes of path where it is not UTF-8
+) AS
+SELECT directory_id, path, from_ns, to_ns, path_raw FROM directory_path
+UNION ALL
+SELECT n.file_id,
+  CASE d.path WHEN '/' THEN '' ELSE d.path END || '/' || n.name,
+  MAX(n.from_ns, d.from_ns),
+  CASE WHEN n.to_ns IS NULL THEN d.to_ns
+       WHEN d.to_ns IS NULL THEN n.to_ns
+       ELSE MIN(n.to_ns, d.to_ns) END,
+  CASE WHEN n.name_raw IS NULL AND d.path_raw IS NULL THEN NULL
+       ELSE CAST(COALESCE(CAST(d.path_raw AS TEXT), d.path) || '/'
+              || COALESCE(CAST(n.name_raw AS TEXT), n.name) AS BLOB) END
+FROM file_name AS n JOIN directory_path AS d ON d.directory_id = n.directory_id
+WHERE (d.to_ns IS NULL OR n.from_ns < d.to_ns)
+  AND (n.to_ns IS NULL OR d.from_ns < n.to_ns OR d.from_ns <= n.from_ns)
+UNION ALL
+SELECT file_id, name, from_ns, to_ns, name_raw FROM file_name WHERE directory_id = 0;
+
+-- Every file seen: an inode, shown under the last name it had.
+CREATE VIEW files (
+  file_id,    -- own id, never reused in this file
+  path,       -- last name it had; all its names are in file_names
+  kind,       -- file, directory, symlink, fifo, socket, char, block; absent: looked for and not found
+  size_bytes, -- size when last seen
+  first_ns,   -- first sight
+  last_ns,    -- end of the last call on it
+  coverage    -- least exact way in which it was seen: exact, cached, open
+) AS
+SELECT file_id,
+  (SELECT path FROM file_names AS n WHERE n.file_id = file.file_id
+   ORDER BY n.to_ns IS NULL DESC, n.from_ns DESC LIMIT 1),
+  kind, size_bytes, first_ns,
+  COALESCE(last_ns,
+    (SELECT MAX(start_ns + duration_ns) FROM call WHERE call.file_id = file.file_id), first_ns),
+  coverage
+FROM file;
+
+-- Every file call, one row each.
+CREATE VIEW calls (
+  call_id,     -- order of storing, which is not exactly the order of time
+  start_ns,    -- arrival of the request
+  duration_ns, -- until the reply
+  upid,        -- process image; NULL: the kernel itself, or not known
+  tid,         -- thread
+  op,          -- operation, see operations
+  file_id,     -- file
+  path,        -- last name of the file; its name at the time is in file_names
+  offset,      -- position of data calls
+  length,      -- bytes asked for, or the value set
+  result,      -- bytes or value; negative errno on failure
+  fidelity,    -- exact, cached, writeback, open: see fidelities
+  flags        -- open flags, rename flags or mode
+) AS
+SELECT c.call_id, c.start_ns, c.duration_ns, c.upid, COALESCE(c.tid, p.pid), o.name, c.file_id,
+  (SELECT path FROM file_names AS n WHERE n.file_id = c.file_id
+   ORDER BY n.to_ns IS NULL DESC, n.from_ns DESC LIMIT 1),
+  c.offset, c.length, COALESCE(c.result, c.length, 0), f.name, c.flags
+FROM call AS c
+JOIN operation AS o ON o.op = c.op
+JOIN fidelity AS f ON f.fidelity = c.fidelity
+LEFT JOIN process AS p ON p.upid = c.upid;
+
+-- The operations that calls can have.
+CREATE VIEW operations (
+  op,     -- name, as in calls
+  class,  -- open, close, read, write, namespace, attribute, directory, sync, lock, control
+  meaning -- the system calls that cause it
+) AS
+SELECT name, class, meaning FROM operation;
+
+-- What the labels of fidelity promise.
+CREATE VIEW fidelities (
+  fidelity, -- label, as in calls
+  meaning   -- what it promises
+) AS
+SELECT name, meaning FROM fidelity;
+
+-- What each process image did to each file, summed over its successful calls.
+CREATE VIEW file_access (
+  upid,        -- process image
+  file_id,     -- file
+  relation,    -- the strongest of create > write > read > none (only looked at)
+  opens,       -- times it was opened
+  creates,     -- times it was created
+  reads,       -- read calls
+  read_bytes,  -- bytes read
+  read_ns,     -- time in read calls
+  writes,      -- write calls
+  write_bytes, -- bytes written
+  write_ns,    -- time in write calls
+  first_ns,    -- begin of the first call
+  last_ns,     -- end of the last call
+  read_opens,  -- opens that allowed reading; what a mapping then read is not seen
+  write_opens, -- opens that allowed writing
+  calls        -- calls of any kind
+) AS
+SELECT upid, file_id,
+  CASE WHEN creates > 0 THEN 'create'
+       WHEN changes > 0 OR write_opens > 0 THEN 'write'
+       WHEN reads > 0 OR read_opens > 0 THEN 'read'
+       ELSE 'none' END,
+  opens, creates, reads, read_bytes, read_ns, writes, write_bytes, write_ns, first_ns, last_ns,
+  read_opens, write_opens, calls
+FROM (
+  SELECT c.upid AS upid, c.file_id AS file_id,
+    SUM(o.class = 'open') AS opens,
+    SUM(o.name IN ('create', 'mknod', 'mkdir', 'symlink')) AS creates,
+    SUM(o.class = 'write') AS changes,
+    SUM(o.class = 'read') AS reads,
+    SUM(CASE WHEN o.class = 'read' THEN COALESCE(c.result, c.length, 0) ELSE 0 END) AS read_bytes,
+    SUM(CASE WHEN o.class = 'read' THEN c.duration_ns ELSE 0 END) AS read_ns,
+    SUM(o.name IN ('write', 'copy_to')) AS writes,
+    SUM(CASE WHEN o.name IN ('write', 'copy_to') THEN COALESCE(c.result, c.length, 0) ELSE 0 END)
+      AS write_bytes,
+    SUM(CASE WHEN o.class = 'write' THEN c.duration_ns ELSE 0 END) AS write_ns,
+    MIN(c.start_ns) AS first_ns,
+    MAX(c.start_ns + c.duration_ns) AS last_ns,
+    SUM(o.class = 'open' AND c.flags & 3 IN (0, 2)) AS read_opens,
+    SUM(o.class = 'open' AND c.flags & 3 IN (1, 2)) AS write_opens,
+    COUNT(*) AS calls
+  FROM call AS c JOIN operation AS o ON o.op = c.op
+  WHERE c.upid IS NOT NULL AND c.file_id IS NOT NULL AND COALESCE(c.result, 0) >= 0
+  GROUP BY c.upid, c.file_id);
+
+-- Pipes, FIFOs and sockets between processes.
+CREATE VIEW channels (
+  channel_id,     -- own id
+  kind,           -- pipe, fifo, socketpair, unix, tcp, udp
+  name,           -- path or address, where it has one
+  capacity_bytes  -- buffer size
+) AS
+SELECT channel_id, kind, name, capacity_bytes FROM channel;
+
+-- Who held which end of a channel, and when.
+CREATE VIEW channel_ends (
+  channel_id, -- the channel
+  upid,       -- process image
+  fd,         -- descriptor
+  direction,  -- read, write, both
+  from_ns,    -- first seen
+  to_ns,      -- closed; NULL: to the end of the image
+  bytes       -- bytes moved through this end
+) AS
+SELECT channel_id, upid, fd, direction, from_ns, to_ns, bytes FROM channel_end;
+
+-- What threads were doing, sampled; consecutive equal samples are one row.
+CREATE VIEW samples (
+  t_ns,       -- time of the sample
+  upid,       -- process image
+  tid,        -- thread
+  state,      -- running, runnable, blocked, stopped
+  op,         -- system call it was blocked in
+  channel_id, -- channel it was blocked on
+  file_id     -- file it was blocked on
+) AS
+SELECT t_ns, upid, tid, state, op, channel_id, file_id FROM sample;
+
+-- Counters of the machines, as absolute totals.
+CREATE VIEW host_samples (
+  t_ns,    -- time of the sample
+  host,    -- machine
+  counter, -- name of the counter
+  value    -- total since boot, in the counter's unit
+) AS
+SELECT t_ns, host.name, counter, value FROM host_sample LEFT JOIN host USING (host_id);
+
+-- Where packets were captured.
+CREATE VIEW captures (
+  capture_id,  -- own id
+  host,        -- machine
+  interface,   -- interface, or file that was imported
+  snap_length, -- bytes kept of each packet
+  from_ns,     -- first moment covered
+  to_ns,       -- last moment covered
+  received,    -- packets seen by the kernel's filter
+  dropped      -- packets lost by the kernel
+) AS
+SELECT capture_id, host.name, interface, snap_length, from_ns, to_ns, received, dropped
+FROM capture LEFT JOIN host USING (host_id);
+
+-- Conversations on the network, one row per address and port pair.
+CREATE VIEW flows (
+  flow_id,  -- own id
+  src,      -- address of the side that spoke first
+  sport,    -- its port
+  dst,      -- address of the other side
+  dport,    -- its port
+  proto,    -- tcp, udp, icmp
+  src_upid, -- process at src, when local
+  dst_upid, -- process at dst, when local
+  first_ns, -- first packet
+  last_ns,  -- last packet
+  packets,  -- packets, both directions
+  bytes     -- payload bytes, both directions
+) AS
+SELECT flow_id, src, sport, dst, dport, proto, src_upid, dst_upid, first_ns, last_ns, packets,
+  bytes
+FROM flow;
+
+-- Every captured packet.
+CREATE VIEW packets (
+  t_ns,          -- kernel timestamp
+  capture_id,    -- where it was seen
+  flow_id,       -- flow it belongs to
+  dir,           -- 0: src to dst, 1: back
+  seq,           -- TCP sequence number
+  ack,           -- TCP acknowledgement number
+  flags,         -- TCP flags
+  payload_bytes, -- bytes of payload
+  wire_bytes,    -- bytes on the wire
+  window,        -- TCP window, scaled
+  tsval,         -- TCP timestamp value
+  tsecr          -- TCP timestamp echo
+) AS
+SELECT t_ns, capture_id, flow_id, dir, seq, ack, flags, payload_bytes, wire_bytes, window, tsval,
+  tsecr
+FROM packet;
+
+-- The workflow graph as rows: processes, files and channels, in the direction in which data or control flows.
+CREATE VIEW edges (
+  src_kind, -- process, file or channel
+  src_id,   -- upid, file_id or channel_id
+  dst_kind, -- process, file or channel
+  dst_id,   -- upid, file_id or channel_id
+  kind,     -- create, write, read; fork, exec
+  bytes,    -- bytes moved; NULL: not a data edge, or not known
+  first_ns, -- first moment
+  last_ns   -- last moment
+) AS
+SELECT 'process', upid, 'file', file_id, relation, write_bytes, first_ns, last_ns
+FROM file_access WHERE relation IN ('create', 'write')
+UNION ALL
+SELECT 'file', file_id, 'process', upid, 'read', read_bytes, first_ns, last_ns
+FROM file_access WHERE reads > 0 OR relation = 'read'
+UNION ALL
+SELECT 'process', parent_upid, 'process', upid, 'fork', NULL, start_ns, start_ns
+FROM process WHERE parent_upid IS NOT NULL AND prev_upid IS NULL
+UNION ALL
+SELECT 'process', prev_upid, 'process', upid, 'exec', NULL, start_ns, start_ns
+FROM process WHERE prev_upid IS NOT NULL
+UNION ALL
+SELECT 'process', upid, 'channel', channel_id, 'write', bytes, from_ns, to_ns
+FROM channel_end WHERE direction IN ('write', 'both')
+UNION ALL
+SELECT 'channel', channel_id, 'process', upid, 'read', bytes, from_ns, to_ns
+FROM channel_end WHERE direction IN ('read', 'both');
+
+-- What is known to be missing from this file; no row means nothing.
+CREATE VIEW losses (
+  source,   -- part that lost it: store, files, processes, packets, samples, analysis
+  counter,  -- name of the counter
+  value,    -- how many
+  meaning,  -- what was lost and what that means for the reader
+  severity  -- info, notice, data_loss, error
+) AS
+SELECT source, counter, value, meaning, severity FROM loss;

@@ -1,0 +1,176 @@
+//! `docs/schema.md`, made from the comments of the SQL files.
+//!
+//! The comments are the only place where a table, view or column is described; a test compares
+//! what this module reads with what SQLite says exists, so none can be left out.
+
+use std::fmt::Write;
+
+use crate::store;
+
+/// A documented table or view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relation {
+    /// `TABLE` or `VIEW`.
+    pub kind: &'static str,
+    /// Its name.
+    pub name: String,
+    /// What one row is.
+    pub comment: String,
+    /// Its columns in order, each with its description.
+    pub columns: Vec<(String, String)>,
+}
+
+/// Reads the tables and views of a schema file. Relies on the form kept there: a comment above
+/// `CREATE`, one column per line, its comment at the end of that line.
+pub fn relations(sql: &str) -> Vec<Relation> {
+    let mut found = Vec::new();
+    let mut comment = String::new();
+    let mut open: Option<Relation> = None;
+    for line in sql.lines() {
+        if let Some(relation) = &mut open {
+            if line.starts_with(')') {
+                found.extend(open.take());
+            } else if let Some(column) = column(line) {
+                relation.columns.push(column);
+            } else if let Some((_, comment)) = line.split_once("--")
+                && let Some((_, last)) = relation.columns.last_mut()
+            {
+                // The second line of a column that did not fit on one.
+                *last = comment.trim().to_owned();
+            }
+            continue;
+        }
+        if let Some(text) = line.strip_prefix("--") {
+            let separator = if comment.is_empty() { "" } else { " " };
+            comment = comment + separator + text.trim();
+            continue;
+        }
+        for kind in ["TABLE", "VIEW"] {
+            if let Some(rest) = line.strip_prefix(&format!("CREATE {kind} ")) {
+                open = Some(Relation {
+                    kind: if kind == "TABLE" { "TABLE" } else { "VIEW" },
+                    name: rest.trim_end_matches(['(', ' ']).to_owned(),
+                    comment: std::mem::take(&mut comment),
+                    columns: Vec::new(),
+                });
+            }
+        }
+        comment.clear();
+    }
+    found
+}
+
+fn column(line: &str) -> Option<(String, String)> {
+    let line = line.trim();
+    let name = line
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .next()?;
+    // Column names are lower case here; upper case starts a table constraint.
+    if name.is_empty() || name.starts_with(|c: char| c.is_ascii_uppercase()) {
+        return None;
+    }
+    let comment = line
+        .split_once("--")
+        .map_or("", |(_, comment)| comment.trim());
+    Some((name.to_owned(), comment.to_owned()))
+}
+
+/// The whole page.
+pub fn page() -> String {
+    let mut page = String::from(
+        "# The database\n\n\
+         <!-- Made from schema/sql/*.sql by `FLOWTRACE_BLESS=1 cargo test -p flowtrace-schema`. -->\n\n\
+         A trace is one SQLite file (SQLite 3.37 or newer, STRICT tables). Any client can read it:\n\
+         `sqlite3 trace.db \"SELECT rule, COUNT(*) FROM processes GROUP BY rule\"`. The views are the\n\
+         public interface: columns are added over time, never removed and never given a new meaning.\n\
+         The tables behind them may change with the schema version (`PRAGMA user_version`).\n\n\
+         Times are integer nanoseconds since the start of the run on the monotonic clock; sizes are\n\
+         bytes; an open end or an unknown value is NULL. A path or argument that is not valid UTF-8 is\n\
+         stored as text with U+FFFD, and its exact bytes in the `*_raw` column beside it.\n\n\
+         While a run goes on, rows are committed at most every 250 ms or 20 000 rows: after a crash or\n\
+         a `kill -9` the file opens and holds all but that (keep the `-wal` file beside it). Indexes\n\
+         are built when the run ends.\n",
+    );
+    section(&mut page, "Views", &relations(store::VIEWS));
+    page.push_str("\n## Operations\n\n| op | class | system calls |\n|---|---|---|\n");
+    for line in store::OPERATIONS.lines() {
+        let cells: Vec<_> = line.split('\'').collect();
+        if let [_, name, _, class, _, meaning, _] = cells[..] {
+            let _ = writeln!(page, "| {name} | {class} | {meaning} |");
+        }
+    }
+    section(&mut page, "Tables", &relations(store::TABLES));
+    page
+}
+
+fn section(page: &mut String, title: &str, relations: &[Relation]) {
+    let _ = write!(page, "\n## {title}\n");
+    for relation in relations {
+        let _ = write!(
+            page,
+            "\n### {}\n\n{}\n\n| column | meaning |\n|---|---|\n",
+            relation.name, relation.comment
+        );
+        for (name, comment) in &relation.columns {
+            let _ = writeln!(page, "| {name} | {comment} |");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rusqlite::Connection;
+
+    #[test]
+    fn every_table_view_and_column_is_documented() {
+        let db = Connection::open_in_memory().unwrap();
+        for sql in [store::TABLES, store::OPERATIONS, store::VIEWS] {
+            db.execute_batch(sql).unwrap();
+        }
+        let mut documented = relations(store::TABLES);
+        documented.extend(relations(store::VIEWS));
+        let mut statement = db
+            .prepare("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') ORDER BY name")
+            .unwrap();
+        let names = statement.query_map([], |r| r.get::<_, String>(0)).unwrap();
+        let names: Vec<_> = names.map(Result::unwrap).collect();
+        assert_eq!(names.len(), documented.len());
+        for name in names {
+            let relation = documented
+                .iter()
+                .find(|r| r.name == name)
+                .expect("is documented");
+            assert!(!relation.comment.is_empty(), "{name} has no comment");
+            let mut columns = db
+                .prepare("SELECT name FROM pragma_table_info(?1) ORDER BY cid")
+                .unwrap();
+            let columns: Vec<String> = columns
+                .query_map([&name], |r| r.get(0))
+                .unwrap()
+                .map(Result::unwrap)
+                .collect();
+            let ours: Vec<_> = relation
+                .columns
+                .iter()
+                .map(|(name, _)| name.clone())
+                .collect();
+            assert_eq!(ours, columns, "columns of {name}");
+            for (column, comment) in &relation.columns {
+                assert!(!comment.is_empty(), "{name}.{column} has no comment");
+            }
+        }
+    }
+
+    #[test]
+    fn the_page_in_docs_is_the_one_made_from_the_sql() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/schema.md");
+        if std::env::var_os("FLOWTRACE_BLESS").is_some() {
+            std::fs::write(path, page()).unwrap();
+        }
+        assert!(
+            std::fs::read_to_string(path).unwrap_or_default() == page(),
+            "docs/schema.md is out of date: FLOWTRACE_BLESS=1 cargo test -p flowtrace-schema"
+        );
+    }
+}

@@ -1,0 +1,87 @@
+//! What can go wrong with a trace file.
+
+use std::path::PathBuf;
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a trace could not be created, opened or queried. The text says what failed, on which
+/// file and why; it fits on one line.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The output exists and may not be replaced.
+    #[error("{0} exists already")]
+    Exists(PathBuf),
+    /// There is no such file, or it cannot be read.
+    #[error("cannot open {path}: {source}")]
+    Open {
+        /// File that was asked for.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The output cannot be written where it was asked for.
+    #[error("cannot create {path}: {source}")]
+    Create {
+        /// File that was to be made.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is not a SQLite database.
+    #[error("{0} is not a flowtrace database (no SQLite header)")]
+    NotDatabase(PathBuf),
+    /// The file is empty: a recording was killed before its first commit.
+    #[error("{0} is empty: its recording ended before anything was stored")]
+    Empty(PathBuf),
+    /// A SQLite database of some other program.
+    #[error("{path} is a SQLite database, but not of flowtrace (application id {found:#010x})")]
+    Foreign {
+        /// File that was asked for.
+        path: PathBuf,
+        /// Its `application_id`.
+        found: u32,
+    },
+    /// Written by a newer flowtrace.
+    #[error("{path} has schema version {found}, this flowtrace knows up to {known}")]
+    Newer {
+        /// File that was asked for.
+        path: PathBuf,
+        /// Its `user_version`.
+        found: i64,
+        /// The newest version that this program knows.
+        known: i64,
+    },
+    /// The file is shorter than its own header says.
+    #[error("{path} is truncated: {found} bytes of {expected}")]
+    Truncated {
+        /// File that was asked for.
+        path: PathBuf,
+        /// Bytes there are.
+        found: u64,
+        /// Bytes there should be.
+        expected: u64,
+    },
+    /// SQLite refused an operation on the file.
+    #[error("{what} {path}: {source}")]
+    Sqlite {
+        /// What was tried, as a verb: "cannot read".
+        what: &'static str,
+        /// File that it concerned.
+        path: PathBuf,
+        /// What SQLite said.
+        source: rusqlite::Error,
+    },
+    /// A query of the user is wrong.
+    #[error("query failed: {0}")]
+    Query(rusqlite::Error),
+    /// A query would change the trace.
+    #[error("query refused: a trace is opened read-only, and this statement would write")]
+    Writes,
+    /// The query text held more than one statement, or none.
+    #[error("query refused: {0}")]
+    NotOneStatement(&'static str),
+    /// A sink given by the caller failed while rows were handed to it.
+    #[error("{0}")]
+    Sink(#[from] std::io::Error),
+}

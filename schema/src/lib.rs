@@ -1,0 +1,37 @@
+//! The contract of flowtrace: the SQLite database that the tracer writes and the profiler reads.
+//!
+//! All SQL of the project lives here. The tables, views and the list of operations are `.sql`
+//! files with a comment on every column; [`doc`] turns them into `docs/schema.md`.
+//!
+//! Invariants:
+//! - this crate has no behaviour: it stores what it is told and returns what is stored;
+//! - views use built-in SQL functions only, so that any SQLite client can query a trace;
+//! - columns of views are added, never removed and never given another meaning;
+//! - a file that is not ours, newer than us, or damaged is refused and never changed.
+
+pub mod doc;
+mod error;
+mod ids;
+mod loss;
+mod op;
+mod record;
+mod store;
+mod text;
+mod trace;
+mod writer;
+
+pub use error::{Error, Result};
+pub use ids::{FileId, HostId, RunId, Tid, Upid};
+pub use loss::{Loss, Severity};
+pub use op::{Class, Fidelity, Op};
+pub use record::{
+    Call, Coverage, FileKind, FileLayer, FileRecord, HostRecord, NameRecord, Origin, ProcessEnd,
+    ProcessLayer, ProcessStart, Record, RunEnd, RunRecord, ThreadRecord, TracedDirectory, Usage,
+};
+pub use store::{APPLICATION_ID, SCHEMA_VERSION, store_rules};
+pub use text::{Text, quote_argv};
+pub use trace::{
+    AccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, Table, Trace, TracedDirectoryRow,
+    Value,
+};
+pub use writer::{CallRing, Recorder, Summary, Writer};

@@ -1,0 +1,92 @@
+//! The one list of what can be missing from a trace. Every part that drops something counts it
+//! here, and every report ends with the counters that are not 0.
+
+/// How much a loss matters to the reader of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Known and harmless.
+    Info,
+    /// Limits what a report can say.
+    Notice,
+    /// Rows are missing.
+    DataLoss,
+    /// The recording itself failed.
+    Error,
+}
+
+impl Severity {
+    /// Name stored in the database.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Severity::Info => "info",
+            Severity::Notice => "notice",
+            Severity::DataLoss => "data_loss",
+            Severity::Error => "error",
+        }
+    }
+}
+
+macro_rules! losses {
+    ($($variant:ident $source:literal $counter:literal $severity:ident $meaning:literal,)*) => {
+        /// A counter of something lost.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Loss {
+            $(#[doc = $meaning] $variant,)*
+        }
+
+        impl Loss {
+            /// All counters.
+            pub const ALL: &'static [Loss] = &[$(Loss::$variant),*];
+
+            /// Part of flowtrace that lost it, name of the counter, severity, and meaning.
+            pub const fn describe(self) -> (&'static str, &'static str, Severity, &'static str) {
+                match self {
+                    $(Loss::$variant => ($source, $counter, Severity::$severity, $meaning)),*
+                }
+            }
+        }
+    };
+}
+
+losses! {
+    StoreFull "store" "disk_full" Error
+        "times the disk of the trace was full; rows of those moments are missing",
+    StoreFailed "store" "write_failed" Error
+        "times the trace could not be written for another reason; rows of those moments are missing",
+    RowsDropped "store" "rows_dropped" DataLoss
+        "rows not stored because the trace could not be written",
+    FilesNotTraced "files" "not_traced" Notice
+        "directories whose file calls could not be seen on this machine; run flowtrace doctor",
+    PathNotSeen "files" "own_path_not_seen" Notice
+        "directories mounted at another path: calls that use the usual absolute path are not seen",
+    UnknownCaller "files" "unknown_caller" Notice
+        "file calls whose process could not be identified",
+    WritebackPages "files" "writeback_calls" Info
+        "writes of changed pages by the kernel, whose true writer is not known",
+    StaleLookup "files" "reply_failed" Notice
+        "replies that the kernel no longer wanted, as after an interrupted call",
+    ProcUnreadable "processes" "proc_unreadable" Notice
+        "process images about which /proc could not be read in part or whole",
+    ExitUnseen "processes" "exit_unseen" Notice
+        "processes still running, or no longer followed, when the recording ended",
+    SetuidExec "processes" "setuid_not_granted" Notice
+        "set-user-id programs that ran without their privilege because an ordinary user traces",
+    SeenLate "processes" "seen_at_first_request" Info
+        "processes known only from their first file call on; shorter ones are not known at all",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_distinct() {
+        let mut keys: Vec<_> = Loss::ALL
+            .iter()
+            .map(|l| (l.describe().0, l.describe().1))
+            .collect();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), Loss::ALL.len());
+    }
+}

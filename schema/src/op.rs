@@ -1,0 +1,195 @@
+//! The operations of file calls. `sql/operations.sql` is the same list for SQL clients; a test
+//! compares both, in both directions.
+
+/// What an operation does, the grouping used by views and analyses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Makes an open file.
+    Open,
+    /// Ends an open file or descriptor.
+    Close,
+    /// Moves data out of a file.
+    Read,
+    /// Changes a file's data.
+    Write,
+    /// Changes names.
+    Namespace,
+    /// Looks at, or changes, attributes.
+    Attribute,
+    /// Lists names.
+    Directory,
+    /// Forces data to storage.
+    Sync,
+    /// Takes or tests a lock.
+    Lock,
+    /// Anything else.
+    Control,
+}
+
+macro_rules! operations {
+    ($($number:literal $variant:ident $name:literal $class:ident,)*) => {
+        /// An operation of a file call; the meaning of each is in `sql/operations.sql`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Op {
+            $(#[doc = concat!("`", $name, "`")] $variant = $number,)*
+        }
+
+        impl Op {
+            /// All operations in the order of their numbers.
+            pub const ALL: &'static [Op] = &[$(Op::$variant),*];
+
+            /// Name shown by the view `operations`.
+            pub const fn name(self) -> &'static str {
+                match self { $(Op::$variant => $name),* }
+            }
+
+            /// What the operation does.
+            pub const fn class(self) -> Class {
+                match self { $(Op::$variant => Class::$class),* }
+            }
+        }
+    };
+}
+
+operations! {
+    1 Lookup "lookup" Attribute,
+    2 Getattr "getattr" Attribute,
+    3 Chmod "chmod" Attribute,
+    4 Chown "chown" Attribute,
+    5 Truncate "truncate" Write,
+    6 Utimens "utimens" Attribute,
+    7 Readlink "readlink" Attribute,
+    8 Mknod "mknod" Namespace,
+    9 Mkdir "mkdir" Namespace,
+    10 Unlink "unlink" Namespace,
+    11 Rmdir "rmdir" Namespace,
+    12 Symlink "symlink" Namespace,
+    13 Rename "rename" Namespace,
+    14 Link "link" Namespace,
+    15 Open "open" Open,
+    16 Create "create" Open,
+    17 Read "read" Read,
+    18 Write "write" Write,
+    19 Flush "flush" Close,
+    20 Release "release" Close,
+    21 Fsync "fsync" Sync,
+    22 Opendir "opendir" Directory,
+    23 Readdir "readdir" Directory,
+    24 Releasedir "releasedir" Directory,
+    25 Fsyncdir "fsyncdir" Sync,
+    26 Statfs "statfs" Attribute,
+    27 Setxattr "setxattr" Attribute,
+    28 Getxattr "getxattr" Attribute,
+    29 Listxattr "listxattr" Attribute,
+    30 Removexattr "removexattr" Attribute,
+    31 Access "access" Attribute,
+    32 Getlk "getlk" Lock,
+    33 Setlk "setlk" Lock,
+    34 Flock "flock" Lock,
+    35 Lseek "lseek" Control,
+    36 Fallocate "fallocate" Write,
+    37 CopyFrom "copy_from" Read,
+    38 CopyTo "copy_to" Write,
+    39 Ioctl "ioctl" Control,
+    40 Poll "poll" Control,
+    41 Setattr "setattr" Attribute,
+}
+
+impl Class {
+    /// Name shown by the view `operations`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Class::Open => "open",
+            Class::Close => "close",
+            Class::Read => "read",
+            Class::Write => "write",
+            Class::Namespace => "namespace",
+            Class::Attribute => "attribute",
+            Class::Directory => "directory",
+            Class::Sync => "sync",
+            Class::Lock => "lock",
+            Class::Control => "control",
+        }
+    }
+}
+
+/// How exactly a call stands for what the application did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Fidelity {
+    /// The call as the application made it.
+    Exact = 0,
+    /// The page cache filling itself.
+    Cached = 1,
+    /// The kernel writing back pages changed earlier.
+    Writeback = 2,
+    /// Known only because the file was opened.
+    Open = 3,
+}
+
+impl Fidelity {
+    /// All labels in the order of their numbers.
+    pub const ALL: &'static [Fidelity] = &[
+        Fidelity::Exact,
+        Fidelity::Cached,
+        Fidelity::Writeback,
+        Fidelity::Open,
+    ];
+
+    /// Name shown by the view `fidelities`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Fidelity::Exact => "exact",
+            Fidelity::Cached => "cached",
+            Fidelity::Writeback => "writeback",
+            Fidelity::Open => "open",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rusqlite::Connection;
+
+    fn rows(sql: &str) -> Vec<(i64, String, String)> {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch(include_str!("../sql/tables.sql")).unwrap();
+        db.execute_batch(include_str!("../sql/operations.sql"))
+            .unwrap();
+        let mut statement = db.prepare(sql).unwrap();
+        let rows = statement.query_map([], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)));
+        rows.unwrap().map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn operations_in_sql_and_rust_are_the_same_list() {
+        let ours: Vec<_> = Op::ALL
+            .iter()
+            .map(|op| {
+                (
+                    *op as i64,
+                    op.name().to_owned(),
+                    op.class().name().to_owned(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            rows("SELECT op, name, class FROM operation ORDER BY op"),
+            ours
+        );
+    }
+
+    #[test]
+    fn fidelities_in_sql_and_rust_are_the_same_list() {
+        let ours: Vec<_> = Fidelity::ALL
+            .iter()
+            .map(|f| (*f as i64, f.name().to_owned(), String::new()))
+            .collect();
+        assert_eq!(
+            rows("SELECT fidelity, name, '' FROM fidelity ORDER BY fidelity"),
+            ours
+        );
+    }
+}

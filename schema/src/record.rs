@@ -1,0 +1,423 @@
+//! What a recorder hands to the writer: one struct per table, no behaviour.
+//!
+//! Times are nanoseconds since the start of the run on the monotonic clock, sizes bytes.
+
+use crate::{Fidelity, FileId, HostId, Loss, Op, RunId, Text, Tid, Upid};
+
+/// A row, or the completion of one. Everything but [`Call`], which travels through rings of its
+/// own ([`crate::CallRing`]).
+#[derive(Clone, Debug)]
+pub enum Record {
+    /// A machine.
+    Host(Box<HostRecord>),
+    /// The recording begins.
+    Run(Box<RunRecord>),
+    /// The recording ends.
+    RunEnd(RunEnd),
+    /// A directory is traced from now on.
+    TracedDirectory(Box<TracedDirectory>),
+    /// A process image begins.
+    ProcessStart(Box<ProcessStart>),
+    /// A process image ends.
+    ProcessEnd(Box<ProcessEnd>),
+    /// A thread lived.
+    Thread(ThreadRecord),
+    /// An environment variable that was asked for by name.
+    Environment {
+        /// Process image.
+        upid: Upid,
+        /// Variable.
+        name: Text,
+        /// Its value.
+        value: Text,
+    },
+    /// A file is seen for the first time.
+    File(FileRecord),
+    /// The size of a file is known anew.
+    FileSize {
+        /// The file.
+        file: FileId,
+        /// Its size.
+        size_bytes: u64,
+    },
+    /// A file has a name from now on.
+    Name(Box<NameRecord>),
+    /// A name ends: it was renamed away or removed.
+    NameEnd {
+        /// The file.
+        file: FileId,
+        /// The directory that held the name.
+        directory: FileId,
+        /// The name.
+        name: Text,
+        /// When it ended.
+        at_ns: u64,
+    },
+    /// A directory has a path from now on.
+    DirectoryPath {
+        /// The directory.
+        directory: FileId,
+        /// Its absolute path.
+        path: Text,
+        /// Since when.
+        from_ns: u64,
+    },
+    /// The path of a directory ends.
+    DirectoryPathEnd {
+        /// The directory.
+        directory: FileId,
+        /// When it ended.
+        at_ns: u64,
+    },
+    /// Something was lost.
+    Lost {
+        /// Which counter.
+        loss: Loss,
+        /// By how much it grows.
+        count: u64,
+    },
+}
+
+/// A machine (table `host`).
+#[derive(Clone, Debug)]
+pub struct HostRecord {
+    /// Its id.
+    pub id: HostId,
+    /// Node name.
+    pub name: String,
+    /// Id of this boot.
+    pub boot_id: Option<String>,
+    /// Kernel name, release and machine.
+    pub system: String,
+    /// Processors available to the recording.
+    pub cpus: Option<u32>,
+    /// Physical memory.
+    pub memory_bytes: Option<u64>,
+    /// Wall clock at time 0, ns since 1970.
+    pub epoch_unix_ns: i64,
+}
+
+/// How file calls are seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileLayer {
+    /// FUSE direct I/O plus kernel passthrough: exact reads and writes, coherent mappings.
+    DirectPassthrough,
+    /// FUSE direct I/O that allows mappings: exact reads and writes, mappings seen as pages.
+    DirectMmap,
+    /// FUSE direct I/O on a kernel that then refuses shared mappings.
+    Direct,
+    /// File calls are not seen.
+    None,
+}
+
+impl FileLayer {
+    /// Name stored in the database.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FileLayer::DirectPassthrough => "direct-passthrough",
+            FileLayer::DirectMmap => "direct-mmap",
+            FileLayer::Direct => "direct",
+            FileLayer::None => "none",
+        }
+    }
+}
+
+/// How processes are seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessLayer {
+    /// By ptrace events: every process, however short.
+    Ptrace,
+    /// By the file requests they make: only those that make one.
+    Requests,
+    /// Not seen.
+    None,
+}
+
+impl ProcessLayer {
+    /// Name stored in the database.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ProcessLayer::Ptrace => "ptrace",
+            ProcessLayer::Requests => "requests",
+            ProcessLayer::None => "none",
+        }
+    }
+}
+
+/// A recording (table `run`).
+#[derive(Clone, Debug)]
+pub struct RunRecord {
+    /// Its id.
+    pub id: RunId,
+    /// Host that records.
+    pub host: HostId,
+    /// What is run, quoted for a shell.
+    pub command: Option<Text>,
+    /// Working directory.
+    pub cwd: Text,
+    /// Version of flowtrace.
+    pub version: &'static str,
+    /// How file calls are seen.
+    pub file_layer: FileLayer,
+    /// How processes are seen.
+    pub process_layer: ProcessLayer,
+}
+
+/// The end of a recording.
+#[derive(Clone, Copy, Debug)]
+pub struct RunEnd {
+    /// Which one.
+    pub id: RunId,
+    /// When.
+    pub end_ns: u64,
+    /// Exit code of the command.
+    pub exit_code: Option<i32>,
+    /// Signal that ended the command.
+    pub exit_signal: Option<i32>,
+}
+
+/// A directory under trace (table `traced_directory`).
+#[derive(Clone, Debug)]
+pub struct TracedDirectory {
+    /// Run that it belongs to.
+    pub run: RunId,
+    /// Path under which the workflow sees it.
+    pub path: Text,
+    /// Real directory, when it lies elsewhere.
+    pub source: Option<Text>,
+    /// How its file calls are seen.
+    pub file_layer: FileLayer,
+    /// FUSE INIT flags granted.
+    pub fuse_flags: Option<u64>,
+    /// How long the kernel answers by itself.
+    pub attribute_ttl_ns: u64,
+}
+
+/// How a process image began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// By an exec.
+    Exec,
+    /// By a fork; it runs its parent's image until an exec.
+    Fork,
+    /// It was found running.
+    Seen,
+}
+
+impl Origin {
+    /// Name stored in the database.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Origin::Exec => "exec",
+            Origin::Fork => "fork",
+            Origin::Seen => "seen",
+        }
+    }
+}
+
+/// The begin of a process image (table `process`).
+#[derive(Clone, Debug)]
+pub struct ProcessStart {
+    /// Its id.
+    pub upid: Upid,
+    /// Host on which it runs.
+    pub host: HostId,
+    /// Process id.
+    pub pid: u32,
+    /// Image that forked the process.
+    pub parent: Option<Upid>,
+    /// Image before the exec.
+    pub prev: Option<Upid>,
+    /// How it began.
+    pub origin: Origin,
+    /// Executable.
+    pub exe: Option<Text>,
+    /// Exact arguments, each ended by a NUL, as `/proc/PID/cmdline` gives them.
+    pub argv: Option<Vec<u8>>,
+    /// Working directory.
+    pub cwd: Option<Text>,
+    /// When.
+    pub start_ns: u64,
+}
+
+/// What a process image used, its own threads only, never its children. `None`: not readable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// CPU time in user mode.
+    pub user_ns: Option<u64>,
+    /// CPU time in the kernel.
+    pub sys_ns: Option<u64>,
+    /// Time on a CPU.
+    pub on_cpu_ns: Option<u64>,
+    /// Time runnable but waiting for a CPU.
+    pub run_queue_ns: Option<u64>,
+    /// Time held in stops by the tracer.
+    pub tracer_ns: Option<u64>,
+    /// Peak resident memory.
+    pub max_rss_bytes: Option<u64>,
+    /// Page faults without I/O.
+    pub minor_faults: Option<u64>,
+    /// Page faults with I/O.
+    pub major_faults: Option<u64>,
+    /// Context switches by waiting.
+    pub voluntary_switches: Option<u64>,
+    /// Context switches by preemption.
+    pub involuntary_switches: Option<u64>,
+    /// Read-like calls.
+    pub read_calls: Option<u64>,
+    /// Write-like calls.
+    pub write_calls: Option<u64>,
+    /// Bytes they returned.
+    pub read_bytes: Option<u64>,
+    /// Bytes they wrote.
+    pub write_bytes: Option<u64>,
+    /// Threads that lived.
+    pub threads: Option<u32>,
+}
+
+/// The end of a process image.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessEnd {
+    /// Which one.
+    pub upid: Upid,
+    /// When; `None` when only its usage is known.
+    pub end_ns: Option<u64>,
+    /// Exit code.
+    pub exit_code: Option<i32>,
+    /// Signal that ended it.
+    pub exit_signal: Option<i32>,
+    /// What it used.
+    pub usage: Usage,
+}
+
+/// A thread beside the first (table `thread`), written when it ends.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadRecord {
+    /// Image it was created in.
+    pub upid: Upid,
+    /// Its id.
+    pub tid: Tid,
+    /// Creation.
+    pub start_ns: u64,
+    /// End.
+    pub end_ns: Option<u64>,
+}
+
+/// Type of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// Regular file.
+    File,
+    /// Directory.
+    Directory,
+    /// Symbolic link.
+    Symlink,
+    /// FIFO.
+    Fifo,
+    /// UNIX socket.
+    Socket,
+    /// Character device.
+    Char,
+    /// Block device.
+    Block,
+    /// Looked for and not found.
+    Absent,
+}
+
+impl FileKind {
+    /// Name stored in the database.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FileKind::File => "file",
+            FileKind::Directory => "directory",
+            FileKind::Symlink => "symlink",
+            FileKind::Fifo => "fifo",
+            FileKind::Socket => "socket",
+            FileKind::Char => "char",
+            FileKind::Block => "block",
+            FileKind::Absent => "absent",
+        }
+    }
+}
+
+/// The least exact way in which a file was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coverage {
+    /// Every call.
+    Exact,
+    /// Calls that the page cache did not answer.
+    Cached,
+    /// That it was opened.
+    Open,
+}
+
+impl Coverage {
+    /// Name stored in the database.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Coverage::Exact => "exact",
+            Coverage::Cached => "cached",
+            Coverage::Open => "open",
+        }
+    }
+}
+
+/// A file (table `file`).
+#[derive(Clone, Debug)]
+pub struct FileRecord {
+    /// Its id.
+    pub id: FileId,
+    /// Host on which it was seen.
+    pub host: HostId,
+    /// `st_dev` and `st_ino`; `None` when absent.
+    pub inode: Option<(u64, u64)>,
+    /// Type.
+    pub kind: FileKind,
+    /// Size at first sight.
+    pub size_bytes: Option<u64>,
+    /// First sight.
+    pub first_ns: u64,
+    /// How it is seen.
+    pub coverage: Coverage,
+}
+
+/// A name of a file in a directory (table `file_name`).
+#[derive(Clone, Debug)]
+pub struct NameRecord {
+    /// The file.
+    pub file: FileId,
+    /// The directory; `None`: `name` is a full path.
+    pub directory: Option<FileId>,
+    /// Last component.
+    pub name: Text,
+    /// Since when.
+    pub from_ns: u64,
+}
+
+/// A file call (table `call`). Plain data without owned memory: it is written on the path of a
+/// waiting application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Arrival of the request.
+    pub start_ns: u64,
+    /// Until the reply.
+    pub duration_ns: u64,
+    /// Process image; `None`: the kernel itself, or not known.
+    pub upid: Option<Upid>,
+    /// Thread; `None`: the first of the process.
+    pub tid: Option<Tid>,
+    /// Operation.
+    pub op: Op,
+    /// File.
+    pub file: Option<FileId>,
+    /// Position of data calls.
+    pub offset: Option<u64>,
+    /// Bytes asked for, or the value set.
+    pub length: Option<u64>,
+    /// Open flags, rename flags or mode.
+    pub flags: Option<u32>,
+    /// Bytes or value; negative errno on failure.
+    pub result: i64,
+    /// How exactly it stands for what the application did.
+    pub fidelity: Fidelity,
+}

@@ -1,0 +1,313 @@
+//! Creating, checking and opening the file.
+//!
+//! The protocol: a new file is made complete in one transaction, `application_id` and
+//! `user_version` included, and only then switched to write-ahead logging. Whoever opens one
+//! looks at the header before SQLite does, so that a foreign or damaged file is named as such.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::{Error, Result, Upid};
+
+/// `PRAGMA application_id` of a trace: ASCII `FLTR`.
+pub const APPLICATION_ID: u32 = 0x464c_5452;
+/// `PRAGMA user_version` of the traces that this version writes.
+pub const SCHEMA_VERSION: i64 = 1;
+
+pub(crate) const TABLES: &str = include_str!("../sql/tables.sql");
+pub(crate) const OPERATIONS: &str = include_str!("../sql/operations.sql");
+pub(crate) const VIEWS: &str = include_str!("../sql/views.sql");
+pub(crate) const INDEXES: &str = include_str!("../sql/indexes.sql");
+
+/// Makes a new trace at `path` and opens it for recording.
+///
+/// # Errors
+/// [`Error::Exists`] when there is a file and `replace` is not set, or when the file there is
+/// not a trace; [`Error::Create`] when it cannot be made.
+pub(crate) fn create(path: &Path, replace: bool) -> Result<Connection> {
+    let create_error = |source| Error::Create {
+        path: path.to_owned(),
+        source,
+    };
+    if path.symlink_metadata().is_ok() {
+        if !replace {
+            return Err(Error::Exists(path.to_owned()));
+        }
+        match check_header(path) {
+            Ok(()) | Err(Error::Empty(_) | Error::Newer { .. } | Error::Truncated { .. }) => {}
+            Err(refusal) => return Err(refusal),
+        }
+        std::fs::remove_file(path).map_err(create_error)?;
+    }
+    for suffix in ["-wal", "-shm", "-journal"] {
+        match std::fs::remove_file(beside(path, suffix)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(create_error(e)),
+            _ => {}
+        }
+    }
+    // SQLite's own message for a missing directory is "unable to open database file".
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .map_err(create_error)?;
+    let fill = || -> rusqlite::Result<Connection> {
+        let db = Connection::open(path)?;
+        db.execute_batch("BEGIN IMMEDIATE;")?;
+        db.execute_batch(TABLES)?;
+        db.execute_batch(OPERATIONS)?;
+        db.execute_batch(VIEWS)?;
+        db.execute_batch(&format!(
+            "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};
+             COMMIT;"
+        ))?;
+        // An unsynced commit survives the death of this process, which is what is promised.
+        db.execute_batch(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;
+             PRAGMA wal_autocheckpoint = 8192; PRAGMA cache_size = -16384;",
+        )?;
+        Ok(db)
+    };
+    fill().map_err(|source| {
+        // Half a trace is of no use to anybody, and it was ours alone.
+        let _ = std::fs::remove_file(path);
+        Error::Sqlite {
+            what: "cannot create",
+            path: path.to_owned(),
+            source,
+        }
+    })
+}
+
+/// Opens an existing trace for reading only.
+///
+/// # Errors
+/// Names what is wrong with a file that is not a trace of this version.
+pub(crate) fn open_read_only(path: &Path) -> Result<Connection> {
+    check_header(path)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let error = |source| Error::Sqlite {
+        what: "cannot read",
+        path: path.to_owned(),
+        source,
+    };
+    let db = Connection::open_with_flags(path, flags).map_err(error)?;
+    db.busy_timeout(std::time::Duration::from_secs(5))
+        .map_err(error)?;
+    db.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -65536;")
+        .map_err(error)?;
+    check_version(&db, path)?;
+    Ok(db)
+}
+
+/// Stores the rules that the profiler inferred, the one derived column of a trace.
+///
+/// # Errors
+/// When the file is not a trace, or another program holds it.
+pub fn store_rules(path: &Path, rules: impl IntoIterator<Item = (Upid, String)>) -> Result<()> {
+    check_header(path)?;
+    let store = || -> rusqlite::Result<()> {
+        let mut db = Connection::open(path)?;
+        db.busy_timeout(std::time::Duration::from_secs(2))?;
+        let transaction = db.transaction()?;
+        {
+            let mut update = transaction.prepare("UPDATE process SET rule = ?2 WHERE upid = ?1")?;
+            for (upid, rule) in rules {
+                update.execute((i64::from(upid), rule))?;
+            }
+        }
+        transaction.commit()
+    };
+    store().map_err(|source| Error::Sqlite {
+        what: "cannot store rules in",
+        path: path.to_owned(),
+        source,
+    })
+}
+
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+fn check_version(db: &Connection, path: &Path) -> Result<()> {
+    let pragma = |name| {
+        db.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0))
+            .map_err(|source| Error::Sqlite {
+                what: "cannot read",
+                path: path.to_owned(),
+                source,
+            })
+    };
+    let (application, version) = (pragma("application_id")?, pragma("user_version")?);
+    if application != i64::from(APPLICATION_ID) {
+        // application_id is a signed 32-bit field; foreign values may be negative.
+        return Err(Error::Foreign {
+            path: path.to_owned(),
+            found: application as u32,
+        });
+    }
+    if version > SCHEMA_VERSION {
+        return Err(Error::Newer {
+            path: path.to_owned(),
+            found: version,
+            known: SCHEMA_VERSION,
+        });
+    }
+    Ok(())
+}
+
+/// Looks at the 100 byte header (<https://www.sqlite.org/fileformat.html>, section 1.3).
+fn check_header(path: &Path) -> Result<()> {
+    let open_error = |source| Error::Open {
+        path: path.to_owned(),
+        source,
+    };
+    let mut file = File::open(path).map_err(open_error)?;
+    let metadata = file.metadata().map_err(open_error)?;
+    if metadata.is_dir() {
+        return Err(open_error(io::Error::from(io::ErrorKind::IsADirectory)));
+    }
+    if !metadata.is_file() {
+        return Err(Error::NotDatabase(path.to_owned()));
+    }
+    if metadata.len() == 0 {
+        return Err(Error::Empty(path.to_owned()));
+    }
+    let mut header = [0; 100];
+    let read = read_up_to(&mut file, &mut header).map_err(open_error)?;
+    if !header.starts_with(b"SQLite format 3\0") {
+        return Err(Error::NotDatabase(path.to_owned()));
+    }
+    if read < header.len() {
+        return Err(Error::Truncated {
+            path: path.to_owned(),
+            found: metadata.len(),
+            expected: header.len() as u64,
+        });
+    }
+    let u32_at = |at: usize| u32::from_be_bytes(header[at..at + 4].try_into().expect("4 bytes"));
+    if u32_at(68) != APPLICATION_ID {
+        return Err(Error::Foreign {
+            path: path.to_owned(),
+            found: u32_at(68),
+        });
+    }
+    let version = i64::from(u32_at(60));
+    if version > SCHEMA_VERSION {
+        return Err(Error::Newer {
+            path: path.to_owned(),
+            found: version,
+            known: SCHEMA_VERSION,
+        });
+    }
+    let page_size = match u16::from_be_bytes([header[16], header[17]]) {
+        1 => 65536,
+        size => u64::from(size),
+    };
+    let expected = page_size * u64::from(u32_at(28));
+    if metadata.len() < expected {
+        return Err(Error::Truncated {
+            path: path.to_owned(),
+            found: metadata.len(),
+            expected,
+        });
+    }
+    Ok(())
+}
+
+fn read_up_to(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read(&mut buffer[filled..])? {
+            0 => break,
+            n => filled += n,
+        }
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(bytes: &[u8]) -> String {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.db");
+        std::fs::write(&path, bytes).unwrap();
+        let message = open_read_only(&path).unwrap_err().to_string();
+        assert_eq!(
+            std::fs::read(&path).unwrap(),
+            bytes,
+            "a refused file is never changed"
+        );
+        message.replace(path.to_str().unwrap(), "t.db")
+    }
+
+    fn sample() -> Vec<u8> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.db");
+        drop(create(&path, false).unwrap());
+        std::fs::read(&path).unwrap()
+    }
+
+    #[test]
+    fn what_is_not_a_trace_is_refused_with_one_line() {
+        assert_eq!(
+            refused(b""),
+            "t.db is empty: its recording ended before anything was stored"
+        );
+        assert_eq!(
+            refused(b"hello"),
+            "t.db is not a flowtrace database (no SQLite header)"
+        );
+        let good = sample();
+        let message = refused(&good[..good.len() - 1]);
+        assert!(message.starts_with("t.db is truncated: "), "{message}");
+        assert!(refused(&good[..50]).starts_with("t.db is truncated: 50 bytes of 100"));
+    }
+
+    #[test]
+    fn foreign_and_newer_are_told_apart() {
+        let mut bytes = sample();
+        bytes[60..64].copy_from_slice(&7u32.to_be_bytes());
+        assert_eq!(
+            refused(&bytes),
+            "t.db has schema version 7, this flowtrace knows up to 1"
+        );
+        bytes[68..72].copy_from_slice(&1u32.to_be_bytes());
+        assert_eq!(
+            refused(&bytes),
+            "t.db is a SQLite database, but not of flowtrace (application id 0x00000001)"
+        );
+    }
+
+    #[test]
+    fn only_a_trace_is_ever_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("Makefile");
+        std::fs::write(&path, "all:").unwrap();
+        assert!(matches!(create(&path, false), Err(Error::Exists(_))));
+        assert!(matches!(create(&path, true), Err(Error::NotDatabase(_))));
+        assert_eq!(std::fs::read(&path).unwrap(), b"all:");
+        let trace = directory.path().join("t.db");
+        drop(create(&trace, false).unwrap());
+        assert!(matches!(create(&trace, false), Err(Error::Exists(_))));
+        create(&trace, true).unwrap();
+    }
+
+    #[test]
+    fn output_in_a_missing_directory_says_so() {
+        let message = create(Path::new("/nonexistent/t.db"), false)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            message,
+            "cannot create /nonexistent/t.db: No such file or directory (os error 2)"
+        );
+    }
+}

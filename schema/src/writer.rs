@@ -1,0 +1,280 @@
+//! The one writer of a trace: a thread behind a bounded queue and one ring per recording thread.
+//!
+//! Recorders never wait for SQLite itself. They wait only when the queue or their ring is full,
+//! so no file call is ever dropped while the disk accepts rows. Rows are committed at most
+//! [`COMMIT_INTERVAL`] or [`COMMIT_ROWS`] after they arrived: what a `kill -9` can cost.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+use rtrb::{Consumer, Producer, RingBuffer};
+use rusqlite::Connection;
+
+use crate::{Call, Error, Loss, Record, Result, RunEnd, store};
+
+mod batch;
+mod insert;
+
+use batch::Batches;
+
+/// Longest time between the arrival of a row and its commit, less what the commit itself takes.
+const COMMIT_INTERVAL: Duration = Duration::from_millis(200);
+/// Most rows in one transaction.
+const COMMIT_ROWS: usize = 20_000;
+/// Records that may wait in the queue before a recorder waits.
+const QUEUE: usize = 8192;
+/// Calls that may wait in one ring before its thread waits.
+const RING: usize = 1 << 14;
+/// How often a ring's owner looks whether the writer should be woken.
+const WAKE_EVERY: u32 = 1024;
+/// Sleep of the writer when there is nothing to do. It adds to the age of uncommitted rows.
+const IDLE: Duration = Duration::from_millis(10);
+
+/// The writing end of a trace. [`Writer::finish`] completes the file; dropping the writer
+/// without it leaves a file that reads as cut short.
+#[derive(Debug)]
+pub struct Writer {
+    path: PathBuf,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<Summary>>,
+}
+
+/// What became of a recording.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Rows stored, calls included.
+    pub rows: u64,
+    /// File calls stored.
+    pub calls: u64,
+    /// Rows that could not be stored.
+    pub dropped: u64,
+    /// Why the last attempt to write failed, if one did.
+    pub write_error: Option<String>,
+    /// Why the file is not a single file without `-wal`, if so.
+    pub not_folded: Option<String>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    rings: Mutex<Vec<Consumer<Call>>>,
+    stop: AtomicBool,
+}
+
+/// Hands records to the writer. Cheap to clone; usable from any thread.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    queue: SyncSender<Record>,
+    shared: Arc<Shared>,
+    writer: Thread,
+}
+
+/// Hands the calls of one thread to the writer, without a lock or an allocation.
+#[derive(Debug)]
+pub struct CallRing {
+    ring: Producer<Call>,
+    writer: Thread,
+    since_wake: u32,
+}
+
+impl Writer {
+    /// Makes a new trace at `path` and starts its writer.
+    ///
+    /// # Errors
+    /// When there is a file already and `replace` is not set, when the file there is not a
+    /// trace, or when it cannot be made.
+    pub fn create(path: &Path, replace: bool) -> Result<(Writer, Recorder)> {
+        let db = store::create(path, replace)?;
+        let shared = Arc::new(Shared {
+            rings: Mutex::default(),
+            stop: AtomicBool::new(false),
+        });
+        let (queue, records) = sync_channel(QUEUE);
+        let ballast = batch::Ballast::beside(path);
+        let thread = thread::Builder::new()
+            .name("trace-writer".into())
+            .spawn({
+                let shared = Arc::clone(&shared);
+                move || run(db, ballast, &records, &shared)
+            })
+            .map_err(|source| Error::Create {
+                path: path.to_owned(),
+                source,
+            })?;
+        let recorder = Recorder {
+            queue,
+            shared: Arc::clone(&shared),
+            writer: thread.thread().clone(),
+        };
+        Ok((
+            Writer {
+                path: path.to_owned(),
+                shared,
+                thread: Some(thread),
+            },
+            recorder,
+        ))
+    }
+
+    /// The file that is written.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Stores everything handed over so far, closes the run, builds the indexes and leaves one
+    /// single file. Call it when no thread records any more.
+    pub fn finish(mut self, recorder: &Recorder, end: RunEnd) -> Summary {
+        recorder.record(Record::RunEnd(end));
+        self.shared.stop.store(true, Ordering::Release);
+        let thread = self.thread.take().expect("finish consumes the writer");
+        thread.thread().unpark();
+        thread.join().unwrap_or_else(|_| Summary {
+            write_error: Some("the writer thread panicked".into()),
+            ..Summary::default()
+        })
+    }
+
+    /// Gives up a recording that never began, and removes its file.
+    pub fn discard(mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Recorder {
+    /// Hands over a record; waits while the queue is full.
+    pub fn record(&self, record: Record) {
+        match self.queue.try_send(record) {
+            // Disconnected: the writer is gone, and its end was or will be reported by finish.
+            Ok(()) | Err(TrySendError::Disconnected(_)) => {}
+            Err(TrySendError::Full(record)) => {
+                self.writer.unpark();
+                let _ = self.queue.send(record);
+            }
+        }
+    }
+
+    /// Counts a loss.
+    pub fn lost(&self, loss: Loss, count: u64) {
+        if count > 0 {
+            self.record(Record::Lost { loss, count });
+        }
+    }
+
+    /// A ring for the calls of the calling thread.
+    pub fn call_ring(&self) -> CallRing {
+        let (ring, consumer) = RingBuffer::new(RING);
+        self.shared
+            .rings
+            .lock()
+            .expect("no panic while registering")
+            .push(consumer);
+        CallRing {
+            ring,
+            writer: self.writer.clone(),
+            since_wake: 0,
+        }
+    }
+}
+
+impl CallRing {
+    /// Hands over a call; waits while the ring is full.
+    #[inline]
+    pub fn push(&mut self, call: Call) {
+        if self.ring.push(call).is_err() {
+            self.wait_and_push(call);
+        }
+        self.since_wake += 1;
+        if self.since_wake >= WAKE_EVERY {
+            self.since_wake = 0;
+            if self.ring.slots() < RING / 2 {
+                self.writer.unpark();
+            }
+        }
+    }
+
+    #[cold]
+    fn wait_and_push(&mut self, mut call: Call) {
+        while let Err(rtrb::PushError::Full(back)) = self.ring.push(call) {
+            if self.ring.is_abandoned() {
+                return;
+            }
+            call = back;
+            self.writer.unpark();
+            thread::sleep(Duration::from_micros(50));
+        }
+    }
+}
+
+/// The writer thread: drain, store, commit, sleep; until told to stop and nothing is left.
+fn run(
+    mut db: Connection,
+    ballast: Option<batch::Ballast>,
+    records: &Receiver<Record>,
+    shared: &Shared,
+) -> Summary {
+    let mut batches = Batches::new(ballast);
+    let mut last_commit = Instant::now();
+    loop {
+        // Read before draining: what was handed over before the flag is then surely seen.
+        let stopping = shared.stop.load(Ordering::Acquire);
+        let drained = drain(&mut db, &mut batches, records, shared);
+        let due = batches.pending() >= COMMIT_ROWS || last_commit.elapsed() >= COMMIT_INTERVAL;
+        if stopping && drained == 0 {
+            batches.commit(&mut db);
+            break;
+        }
+        if due {
+            batches.commit(&mut db);
+            last_commit = Instant::now();
+        }
+        if drained == 0 {
+            thread::park_timeout(IDLE);
+        }
+    }
+    batches.finish(db)
+}
+
+/// Moves what waits into the open transaction, at most about one transaction's worth.
+fn drain(
+    db: &mut Connection,
+    batches: &mut Batches,
+    records: &Receiver<Record>,
+    shared: &Shared,
+) -> usize {
+    let mut drained = 0;
+    while drained < COMMIT_ROWS {
+        match records.try_recv() {
+            Ok(record) => {
+                batches.record(db, record);
+                drained += 1;
+            }
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+        }
+    }
+    let mut rings = shared.rings.lock().expect("no panic while registering");
+    rings.retain_mut(|ring| {
+        let waiting = ring.slots().min(COMMIT_ROWS);
+        if waiting > 0
+            && let Ok(chunk) = ring.read_chunk(waiting)
+        {
+            let (first, second) = chunk.as_slices();
+            batches.calls(db, first);
+            batches.calls(db, second);
+            chunk.commit_all();
+            drained += waiting;
+        }
+        !(ring.is_abandoned() && ring.is_empty())
+    });
+    drained
+}
+
+#[cfg(test)]
+mod tests;

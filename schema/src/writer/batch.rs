@@ -1,0 +1,225 @@
+//! Transactions, and what happens when the disk does not take them.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode};
+
+use super::insert;
+use crate::{Call, Loss, Record, Summary, store};
+
+/// How long to leave a failing disk alone before the next attempt.
+const RETRY: Duration = Duration::from_millis(250);
+/// Time allowed for other readers to let go of the file at the end.
+const FOLD_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Disk space held back for the row that says that the disk was full.
+///
+/// An unlinked file beside the trace: closing it frees the space, and nothing is left behind
+/// whatever happens to this process.
+pub(super) struct Ballast {
+    _file: File,
+}
+
+impl Ballast {
+    const BYTES: i64 = 512 * 1024;
+
+    /// `None` where the filesystem offers neither unnamed files nor allocation; then a full disk
+    /// is still reported on the terminal, but maybe not in the trace.
+    pub(super) fn beside(path: &Path) -> Option<Ballast> {
+        use std::os::unix::fs::OpenOptionsExt;
+        const O_TMPFILE: i32 = 0o20_200_000;
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let file = File::options()
+            .write(true)
+            .custom_flags(O_TMPFILE)
+            .open(directory)
+            .ok()?;
+        allocate(&file, Self::BYTES)?;
+        Some(Ballast { _file: file })
+    }
+}
+
+#[expect(unsafe_code)]
+fn allocate(file: &File, bytes: i64) -> Option<()> {
+    unsafe extern "C" {
+        fn posix_fallocate(fd: i32, offset: i64, len: i64) -> i32;
+    }
+    // SAFETY: the descriptor is open for the duration of the call, which touches no memory.
+    (unsafe { posix_fallocate(file.as_raw_fd(), 0, bytes) } == 0).then_some(())
+}
+
+/// Rows on their way into transactions.
+///
+/// When SQLite refuses a transaction its rows are dropped and counted, the recording goes on,
+/// and storing is tried again after [`RETRY`]: the traced workflow must not suffer.
+pub(super) struct Batches {
+    ballast: Option<Ballast>,
+    open: bool,
+    pending: usize,
+    pending_calls: u64,
+    losses: HashMap<Loss, u64>,
+    losses_changed: bool,
+    retry_at: Option<Instant>,
+    summary: Summary,
+}
+
+impl Batches {
+    pub(super) fn new(ballast: Option<Ballast>) -> Self {
+        Batches {
+            ballast,
+            open: false,
+            pending: 0,
+            pending_calls: 0,
+            losses: HashMap::new(),
+            losses_changed: false,
+            retry_at: None,
+            summary: Summary::default(),
+        }
+    }
+
+    /// Rows in the open transaction.
+    pub(super) fn pending(&self) -> usize {
+        self.pending
+    }
+
+    pub(super) fn record(&mut self, db: &mut Connection, record: Record) {
+        if let Record::Lost { loss, count } = record {
+            self.lose(loss, count);
+            return;
+        }
+        if !self.ready(db, 1) {
+            return;
+        }
+        match insert::record(db, &record) {
+            Ok(()) => self.pending += 1,
+            Err(error) => self.fail(db, 1, &error),
+        }
+    }
+
+    pub(super) fn calls(&mut self, db: &mut Connection, calls: &[Call]) {
+        if calls.is_empty() || !self.ready(db, calls.len()) {
+            return;
+        }
+        match insert::calls(db, calls) {
+            Ok(()) => {
+                self.pending += calls.len();
+                self.pending_calls += calls.len() as u64;
+            }
+            Err(error) => self.fail(db, calls.len(), &error),
+        }
+    }
+
+    /// Commits what is pending, and the counters of losses with it.
+    pub(super) fn commit(&mut self, db: &mut Connection) {
+        if self.losses_changed && !self.ready(db, 0) {
+            return;
+        }
+        if !self.open {
+            return;
+        }
+        let store = || {
+            if self.losses_changed {
+                insert::losses(db, &self.losses)?;
+            }
+            db.execute_batch("COMMIT")
+        };
+        match store() {
+            Ok(()) => {
+                self.open = false;
+                self.losses_changed = false;
+                self.summary.rows += self.pending as u64;
+                self.summary.calls += self.pending_calls;
+                (self.pending, self.pending_calls) = (0, 0);
+            }
+            Err(error) => self.fail(db, 0, &error),
+        }
+    }
+
+    /// Builds the indexes and folds the write-ahead log into the file.
+    pub(super) fn finish(mut self, mut db: Connection) -> Summary {
+        self.retry_at = None;
+        self.commit(&mut db);
+        let indexes = format!("BEGIN; {} COMMIT;", store::INDEXES);
+        if let Err(error) = db.execute_batch(&indexes) {
+            self.fail(&mut db, 0, &error);
+            self.retry_at = None;
+            self.commit(&mut db);
+        }
+        let fold = || {
+            db.busy_timeout(FOLD_TIMEOUT)?;
+            db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE;")?;
+            db.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0))
+        };
+        self.summary.not_folded = match fold() {
+            Ok(mode) if mode == "delete" => None,
+            Ok(_) => Some("another program has it open".into()),
+            Err(error) => Some(error.to_string()),
+        };
+        self.summary
+    }
+
+    /// Makes sure that a transaction is open; otherwise counts `rows` as dropped.
+    fn ready(&mut self, db: &mut Connection, rows: usize) -> bool {
+        if self.open {
+            return true;
+        }
+        if self.retry_at.is_some_and(|at| Instant::now() < at) {
+            self.drop_rows(rows as u64);
+            return false;
+        }
+        match db.execute_batch("BEGIN IMMEDIATE") {
+            Ok(()) => {
+                self.open = true;
+                true
+            }
+            Err(error) => {
+                self.fail(db, rows, &error);
+                false
+            }
+        }
+    }
+
+    /// A transaction could not be stored: `rows` more than those in it are lost.
+    fn fail(&mut self, db: &mut Connection, rows: usize, error: &rusqlite::Error) {
+        // SQLite rolls back by itself on some errors; a second rollback is then an error of its own.
+        let _ = db.execute_batch("ROLLBACK");
+        self.open = false;
+        self.drop_rows((self.pending + rows) as u64);
+        (self.pending, self.pending_calls) = (0, 0);
+        let full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
+        self.lose(
+            if full {
+                Loss::StoreFull
+            } else {
+                Loss::StoreFailed
+            },
+            1,
+        );
+        self.summary.write_error = Some(error.to_string());
+        self.retry_at = Some(Instant::now() + RETRY);
+        if self.ballast.take().is_some() {
+            self.retry_at = None;
+            self.commit(db);
+            self.retry_at = Some(Instant::now() + RETRY);
+        }
+    }
+
+    fn drop_rows(&mut self, rows: u64) {
+        if rows > 0 {
+            self.summary.dropped += rows;
+            self.lose(Loss::RowsDropped, rows);
+        }
+    }
+
+    fn lose(&mut self, loss: Loss, count: u64) {
+        *self.losses.entry(loss).or_default() += count;
+        self.losses_changed = true;
+    }
+}

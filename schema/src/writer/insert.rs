@@ -1,0 +1,282 @@
+//! One statement per record. Statements are prepared once and cached by the connection.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, Result, params};
+
+use crate::{Call, Loss, Record, quote_argv};
+
+/// Rows of the connection's statement cache: every statement below stays prepared.
+const STATEMENTS: usize = 32;
+
+pub(super) fn calls(db: &Connection, calls: &[Call]) -> Result<()> {
+    let mut insert = db.prepare_cached(
+        "INSERT INTO call (start_ns, duration_ns, upid, tid, op, file_id, offset, length, flags,
+           result, fidelity)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+    )?;
+    for call in calls {
+        // A call that got all it asked for needs no second number.
+        let whole = call
+            .length
+            .is_some_and(|length| i64::try_from(length) == Ok(call.result));
+        insert.execute(params![
+            call.start_ns as i64,
+            call.duration_ns as i64,
+            call.upid.map(|id| id.0),
+            call.tid.map(|id| id.0),
+            call.op as u8,
+            call.file.map(|id| id.0),
+            call.offset.map(|v| v as i64),
+            call.length.map(|v| v as i64),
+            call.flags,
+            (!whole).then_some(call.result),
+            call.fidelity as u8,
+        ])?;
+    }
+    Ok(())
+}
+
+pub(super) fn losses(db: &Connection, losses: &HashMap<Loss, u64>) -> Result<()> {
+    let mut upsert = db.prepare_cached(
+        "INSERT INTO loss (source, counter, severity, value, meaning) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT (source, counter) DO UPDATE SET value = excluded.value",
+    )?;
+    for (loss, value) in losses {
+        let (source, counter, severity, meaning) = loss.describe();
+        upsert.execute(params![
+            source,
+            counter,
+            severity.name(),
+            *value as i64,
+            meaning
+        ])?;
+    }
+    Ok(())
+}
+
+pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
+    match record {
+        Record::Host(r) => {
+            db.set_prepared_statement_cache_capacity(STATEMENTS);
+            db.prepare_cached(
+                "INSERT INTO host (host_id, name, boot_id, system, cpus, memory_bytes, epoch_unix_ns)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .execute(params![
+                r.id.0,
+                r.name,
+                r.boot_id,
+                r.system,
+                r.cpus,
+                r.memory_bytes.map(|v| v as i64),
+                r.epoch_unix_ns
+            ])?;
+        }
+        Record::Run(r) => {
+            db.prepare_cached(
+                "INSERT INTO run (run_id, host_id, command, command_raw, cwd, cwd_raw, version,
+                   file_layer, process_layer)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            )?
+            .execute(params![
+                r.id.0,
+                r.host.0,
+                r.command.as_ref().map(|t| t.text()),
+                r.command.as_ref().and_then(|t| t.raw()),
+                r.cwd.text(),
+                r.cwd.raw(),
+                r.version,
+                r.file_layer.name(),
+                r.process_layer.name()
+            ])?;
+        }
+        Record::RunEnd(r) => {
+            db.prepare_cached(
+                "UPDATE run SET end_ns = ?2, exit_code = ?3, exit_signal = ?4 WHERE run_id = ?1",
+            )?
+            .execute(params![r.id.0, r.end_ns as i64, r.exit_code, r.exit_signal])?;
+        }
+        Record::TracedDirectory(r) => {
+            db.prepare_cached(
+                "INSERT INTO traced_directory (run_id, path, path_raw, source, source_raw,
+                   file_layer, fuse_flags, attribute_ttl_ns)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            )?
+            .execute(params![
+                r.run.0,
+                r.path.text(),
+                r.path.raw(),
+                r.source.as_ref().map(|t| t.text()),
+                r.source.as_ref().and_then(|t| t.raw()),
+                r.file_layer.name(),
+                r.fuse_flags.map(|v| v as i64),
+                r.attribute_ttl_ns as i64
+            ])?;
+        }
+        Record::ProcessStart(r) => {
+            let command = r.argv.as_deref().map(|argv| quote_argv(arguments(argv)));
+            let argv_raw = match &command {
+                Some(command) if command.raw().is_some() => r.argv.as_deref(),
+                _ => None,
+            };
+            db.prepare_cached(
+                "INSERT INTO process (upid, host_id, pid, parent_upid, prev_upid, origin, exe,
+                   exe_raw, command, argv_raw, cwd, cwd_raw, start_ns)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+            )?
+            .execute(params![
+                r.upid.0,
+                r.host.0,
+                r.pid,
+                r.parent.map(|id| id.0),
+                r.prev.map(|id| id.0),
+                r.origin.name(),
+                r.exe.as_ref().map(|t| t.text()),
+                r.exe.as_ref().and_then(|t| t.raw()),
+                command.as_ref().map(|t| t.text()),
+                argv_raw,
+                r.cwd.as_ref().map(|t| t.text()),
+                r.cwd.as_ref().and_then(|t| t.raw()),
+                r.start_ns as i64
+            ])?;
+        }
+        Record::ProcessEnd(r) => {
+            let u = &r.usage;
+            let int = |v: Option<u64>| v.map(|v| v as i64);
+            db.prepare_cached(
+                "UPDATE process SET end_ns = ?2, exit_code = ?3, exit_signal = ?4, user_ns = ?5,
+                   sys_ns = ?6, on_cpu_ns = ?7, run_queue_ns = ?8, tracer_ns = ?9,
+                   max_rss_bytes = ?10, minor_faults = ?11, major_faults = ?12,
+                   voluntary_switches = ?13, involuntary_switches = ?14, read_calls = ?15,
+                   write_calls = ?16, read_bytes = ?17, write_bytes = ?18, threads = ?19
+                 WHERE upid = ?1",
+            )?
+            .execute(params![
+                r.upid.0,
+                int(r.end_ns),
+                r.exit_code,
+                r.exit_signal,
+                int(u.user_ns),
+                int(u.sys_ns),
+                int(u.on_cpu_ns),
+                int(u.run_queue_ns),
+                int(u.tracer_ns),
+                int(u.max_rss_bytes),
+                int(u.minor_faults),
+                int(u.major_faults),
+                int(u.voluntary_switches),
+                int(u.involuntary_switches),
+                int(u.read_calls),
+                int(u.write_calls),
+                int(u.read_bytes),
+                int(u.write_bytes),
+                u.threads
+            ])?;
+        }
+        Record::Thread(r) => {
+            db.prepare_cached(
+                "INSERT INTO thread (upid, tid, start_ns, end_ns) VALUES (?1, ?2, ?3, ?4)",
+            )?
+            .execute(params![
+                r.upid.0,
+                r.tid.0,
+                r.start_ns as i64,
+                r.end_ns.map(|v| v as i64)
+            ])?;
+        }
+        Record::Environment { upid, name, value } => {
+            db.prepare_cached(
+                "INSERT INTO environment_variable (upid, name, value, value_raw)
+                 VALUES (?1, ?2, ?3, ?4)",
+            )?
+            .execute(params![upid.0, name.text(), value.text(), value.raw()])?;
+        }
+        Record::File(r) => {
+            db.prepare_cached(
+                "INSERT INTO file (file_id, host_id, dev, ino, kind, size_bytes, first_ns, coverage)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            )?
+            .execute(params![
+                r.id.0,
+                r.host.0,
+                r.inode.map(|(dev, _)| dev as i64),
+                r.inode.map(|(_, ino)| ino as i64),
+                r.kind.name(),
+                r.size_bytes.map(|v| v as i64),
+                r.first_ns as i64,
+                r.coverage.name()
+            ])?;
+        }
+        Record::FileSize { file, size_bytes } => {
+            db.prepare_cached("UPDATE file SET size_bytes = ?2 WHERE file_id = ?1")?
+                .execute(params![file.0, *size_bytes as i64])?;
+        }
+        Record::Name(r) => {
+            db.prepare_cached(
+                "INSERT INTO file_name (file_id, directory_id, name, name_raw, from_ns)
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![
+                r.file.0,
+                r.directory.map_or(0, |id| id.0),
+                r.name.text(),
+                r.name.raw(),
+                r.from_ns as i64
+            ])?;
+        }
+        Record::NameEnd {
+            file,
+            directory,
+            name,
+            at_ns,
+        } => {
+            db.prepare_cached(
+                "UPDATE file_name SET to_ns = MAX(from_ns, ?5)
+                 WHERE file_id = ?1 AND directory_id = ?2 AND name = ?3 AND name_raw IS ?4
+                   AND to_ns IS NULL",
+            )?
+            .execute(params![
+                file.0,
+                directory.0,
+                name.text(),
+                name.raw(),
+                *at_ns as i64
+            ])?;
+        }
+        Record::DirectoryPath {
+            directory,
+            path,
+            from_ns,
+        } => {
+            db.prepare_cached(
+                "INSERT INTO directory_path (directory_id, path, path_raw, from_ns)
+                 VALUES (?1, ?2, ?3, ?4)",
+            )?
+            .execute(params![
+                directory.0,
+                path.text(),
+                path.raw(),
+                *from_ns as i64
+            ])?;
+        }
+        Record::DirectoryPathEnd { directory, at_ns } => {
+            db.prepare_cached(
+                "UPDATE directory_path SET to_ns = MAX(from_ns, ?2)
+                 WHERE directory_id = ?1 AND to_ns IS NULL",
+            )?
+            .execute(params![directory.0, *at_ns as i64])?;
+        }
+        Record::Lost { .. } => unreachable!("losses are summed before they are stored"),
+    }
+    Ok(())
+}
+
+/// Splits `/proc/PID/cmdline`: every argument is ended by a NUL. A process that rewrote its
+/// title may leave the last one open.
+fn arguments(argv: &[u8]) -> impl Iterator<Item = &[u8]> {
+    argv.strip_suffix(b"\0")
+        .unwrap_or(argv)
+        .split(|&b| b == 0)
+        .take(if argv.is_empty() { 0 } else { usize::MAX })
+}

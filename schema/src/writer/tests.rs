@@ -1,0 +1,258 @@
+use super::*;
+use crate::{
+    FileId, FileKind, FileLayer, FileRecord, HostId, HostRecord, NameRecord, Op, Origin,
+    ProcessLayer, ProcessStart, RunId, RunRecord, Trace, Upid,
+};
+
+fn call(start_ns: u64) -> Call {
+    Call {
+        start_ns,
+        duration_ns: 1500,
+        upid: Some(Upid(3)),
+        tid: None,
+        op: Op::Read,
+        file: Some(FileId(7)),
+        offset: Some(start_ns * 4096),
+        length: Some(4096),
+        flags: None,
+        result: 4096,
+        fidelity: crate::Fidelity::Exact,
+    }
+}
+
+fn begin(recorder: &Recorder) {
+    recorder.record(Record::Host(Box::new(HostRecord {
+        id: HostId(1),
+        name: "here".into(),
+        boot_id: None,
+        system: "Linux".into(),
+        cpus: Some(2),
+        memory_bytes: None,
+        epoch_unix_ns: 1_700_000_000_000_000_000,
+    })));
+    recorder.record(Record::Run(Box::new(RunRecord {
+        id: RunId(1),
+        host: HostId(1),
+        command: Some("true".into()),
+        cwd: "/tmp".into(),
+        version: "0",
+        file_layer: FileLayer::DirectMmap,
+        process_layer: ProcessLayer::Ptrace,
+    })));
+}
+
+const END: RunEnd = RunEnd {
+    id: RunId(1),
+    end_ns: 5,
+    exit_code: Some(0),
+    exit_signal: None,
+};
+
+struct One(Vec<crate::Value>);
+
+impl crate::trace::Table for One {
+    fn columns(&mut self, _: &[String]) -> std::io::Result<()> {
+        Ok(())
+    }
+    fn row(&mut self, values: Vec<crate::Value>) -> std::io::Result<()> {
+        self.0 = values;
+        Ok(())
+    }
+}
+
+fn one(trace: &Trace, sql: &str) -> Vec<crate::Value> {
+    let mut one = One(Vec::new());
+    trace.query(sql, &mut one).unwrap();
+    one.0
+}
+
+#[test]
+fn calls_of_several_threads_all_arrive_and_one_file_is_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.db");
+    let (writer, recorder) = Writer::create(&path, false).unwrap();
+    begin(&recorder);
+    const CALLS: u64 = 60_000;
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            let mut ring = recorder.call_ring();
+            scope.spawn(move || (0..CALLS).for_each(|i| ring.push(call(i))));
+        }
+    });
+    let summary = writer.finish(&recorder, END);
+    assert_eq!((summary.calls, summary.dropped), (3 * CALLS, 0));
+    assert_eq!(summary.not_folded, None);
+    let names: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
+    assert_eq!(names.len(), 1, "no -wal, -shm or other file is left");
+    let trace = Trace::open(&path).unwrap();
+    assert_eq!(trace.call_count().unwrap(), 3 * CALLS);
+    let sums = one(
+        &trace,
+        "SELECT SUM(start_ns), SUM(result), COUNT(DISTINCT result) FROM calls",
+    );
+    let total = |n: u64| crate::Value::Integer(n as i64);
+    assert_eq!(
+        sums,
+        [
+            total(3 * CALLS * (CALLS - 1) / 2),
+            total(3 * CALLS * 4096),
+            total(1)
+        ]
+    );
+}
+
+#[test]
+fn a_full_call_takes_at_most_forty_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.db");
+    let (writer, recorder) = Writer::create(&path, false).unwrap();
+    begin(&recorder);
+    let mut ring = recorder.call_ring();
+    let hour = 3_600_000_000_000;
+    for i in 0..100_000 {
+        ring.push(Call {
+            start_ns: hour + i * 20_000,
+            offset: Some(i * 4096),
+            ..call(i)
+        });
+    }
+    writer.finish(&recorder, END);
+    let trace = Trace::open(&path).unwrap();
+    let sql = "SELECT SUM(pgsize) FROM dbstat WHERE name = 'call'";
+    let mut size = One(Vec::new());
+    // The dbstat table exists only where SQLite was built with it; ours is.
+    trace.query(sql, &mut size).unwrap();
+    let crate::Value::Integer(bytes) = size.0[0] else {
+        panic!("dbstat gives a number")
+    };
+    assert!(bytes <= 40 * 100_000, "{bytes} bytes for 100 000 calls");
+}
+
+#[test]
+fn names_follow_the_renaming_of_their_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.db");
+    let (writer, recorder) = Writer::create(&path, false).unwrap();
+    begin(&recorder);
+    let (dir, file) = (FileId(1), FileId(2));
+    let name = Record::Name(Box::new(NameRecord {
+        file,
+        directory: Some(dir),
+        name: (&b"a\xff"[..]).into(),
+        from_ns: 10,
+    }));
+    for record in [
+        Record::File(FileRecord {
+            id: file,
+            host: HostId(1),
+            inode: Some((1, 2)),
+            kind: FileKind::File,
+            size_bytes: Some(0),
+            first_ns: 10,
+            coverage: crate::Coverage::Exact,
+        }),
+        Record::DirectoryPath {
+            directory: dir,
+            path: "/old".into(),
+            from_ns: 0,
+        },
+        name,
+        Record::DirectoryPathEnd {
+            directory: dir,
+            at_ns: 20,
+        },
+        Record::DirectoryPath {
+            directory: dir,
+            path: "/new".into(),
+            from_ns: 20,
+        },
+        Record::NameEnd {
+            file,
+            directory: dir,
+            name: (&b"a\xff"[..]).into(),
+            at_ns: 30,
+        },
+    ] {
+        recorder.record(record);
+    }
+    writer.finish(&recorder, END);
+    let trace = Trace::open(&path).unwrap();
+    let names: Vec<_> = trace.file_names().unwrap();
+    let names: Vec<_> = names
+        .iter()
+        .filter(|n| n.file_id == 2)
+        .map(|n| (n.path.as_str(), n.from_ns, n.to_ns))
+        .collect();
+    assert_eq!(
+        names,
+        [
+            ("/old/a\u{fffd}", 10, Some(20)),
+            ("/new/a\u{fffd}", 20, Some(30))
+        ]
+    );
+    assert_eq!(
+        trace.files().unwrap()[0].path.as_deref(),
+        Some("/new/a\u{fffd}")
+    );
+    let raw = one(
+        &trace,
+        "SELECT path_raw FROM file_names WHERE from_ns = 20 AND file_id = 2",
+    );
+    assert_eq!(raw, [crate::Value::Blob(b"/new/a\xff".to_vec())]);
+}
+
+#[test]
+fn a_run_that_was_cut_short_can_be_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.db");
+    let (writer, recorder) = Writer::create(&path, false).unwrap();
+    begin(&recorder);
+    recorder.record(Record::ProcessStart(Box::new(ProcessStart {
+        upid: Upid(1),
+        host: HostId(1),
+        pid: 10,
+        parent: None,
+        prev: None,
+        origin: Origin::Exec,
+        exe: Some("/bin/true".into()),
+        argv: Some(b"true\0a b\0".to_vec()),
+        cwd: Some("/".into()),
+        start_ns: 1,
+    })));
+    // Longer than a row may stay uncommitted: from here on a reader sees it.
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let trace = Trace::open(&path).unwrap();
+    while trace.processes().unwrap().is_empty() {
+        assert!(Instant::now() < deadline, "the row was not committed");
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(
+        trace.processes().unwrap()[0].command.as_deref(),
+        Some("true 'a b'")
+    );
+    assert_eq!(trace.runs().unwrap()[0].end_ns, None);
+    drop(writer);
+}
+
+#[test]
+fn writing_statements_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.db");
+    let (writer, recorder) = Writer::create(&path, false).unwrap();
+    begin(&recorder);
+    writer.finish(&recorder, END);
+    let before = std::fs::read(&path).unwrap();
+    let trace = Trace::open(&path).unwrap();
+    for sql in [
+        "DELETE FROM run",
+        "DROP VIEW runs",
+        "UPDATE run SET cwd = '' RETURNING cwd",
+        "PRAGMA user_version = 9",
+        "SELECT 1; DELETE FROM run",
+        "ATTACH '/tmp/flowtrace-must-not-exist.db' AS x",
+        "",
+    ] {
+        assert!(trace.query(sql, &mut One(Vec::new())).is_err(), "{sql}");
+    }
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}

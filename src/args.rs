@@ -1,0 +1,25 @@
+//! The command line as a whole. The arguments of each subcommand stand in its own file.
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{dag, doctor, mount, query, run, summary, tree, unmount};
+
+/// Trace any workflow, unmodified: what ran, what data flowed, where the time went.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true, disable_help_subcommand = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(run::Args),
+    Mount(mount::Args),
+    Unmount(unmount::Args),
+    Summary(summary::Args),
+    Tree(tree::Args),
+    Dag(dag::Args),
+    Query(query::Args),
+    Doctor(doctor::Args),
+}

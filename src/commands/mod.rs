@@ -1,0 +1,31 @@
+//! One file per subcommand: its arguments, whose doc comments are the help, and one function.
+
+pub(crate) mod dag;
+pub(crate) mod doctor;
+pub(crate) mod mount;
+pub(crate) mod query;
+pub(crate) mod run;
+pub(crate) mod summary;
+pub(crate) mod tree;
+pub(crate) mod unmount;
+
+use std::process::ExitCode;
+
+use crate::args::Command;
+use crate::failure::Failure;
+
+/// What a subcommand ends with.
+pub(crate) type Outcome = Result<ExitCode, Failure>;
+
+pub(crate) fn dispatch(command: Command) -> Outcome {
+    match command {
+        Command::Run(args) => run::run(args),
+        Command::Mount(args) => mount::run(args),
+        Command::Unmount(args) => unmount::run(&args),
+        Command::Summary(args) => summary::run(&args),
+        Command::Tree(args) => tree::run(&args),
+        Command::Dag(args) => dag::run(&args),
+        Command::Query(args) => query::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+    }
+}

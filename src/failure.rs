@@ -1,0 +1,99 @@
+//! Errors as the user sees them: one line what failed, on what, why; hints on lines of their
+//! own; an exit code.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+/// Exit code when flowtrace itself failed before a traced command ran, as `env` and `nohup` do.
+pub(crate) const OWN_FAILURE: u8 = 125;
+/// Exit code of a wrong invocation or unusable input of any other subcommand.
+pub(crate) const USAGE: u8 = 2;
+
+/// Why a subcommand gave up.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    message: String,
+    hints: Vec<String>,
+    code: u8,
+    quiet: bool,
+}
+
+impl Failure {
+    pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
+        Failure {
+            message: message.into(),
+            hints: Vec::new(),
+            code,
+            quiet: false,
+        }
+    }
+
+    /// A wrong invocation or unusable input.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Failure::new(USAGE, message)
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// The same failure under another exit code.
+    pub(crate) fn with_code(mut self, code: u8) -> Self {
+        self.code = code;
+        self
+    }
+
+    pub(crate) fn report(&self) -> ExitCode {
+        if !self.quiet {
+            eprintln!("flowtrace: {self}");
+        }
+        ExitCode::from(self.code)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        for hint in &self.hints {
+            write!(f, "\n  hint: {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl From<flowtrace_schema::Error> for Failure {
+    fn from(error: flowtrace_schema::Error) -> Self {
+        use flowtrace_schema::Error;
+        if let Error::Sink(source) = error {
+            return source.into();
+        }
+        let failure = Failure::usage(error.to_string());
+        match error {
+            Error::Exists(_) => {
+                failure.hint("name another file with -o, or replace this one with --force")
+            }
+            Error::Newer { .. } => {
+                failure.hint("read it with the flowtrace that wrote it, or newer")
+            }
+            Error::Truncated { .. } => {
+                failure.hint("copy it again, together with the -wal file beside it if there is one")
+            }
+            _ => failure,
+        }
+    }
+}
+
+/// A closed pipe on the reading side (`flowtrace query … | head`) is no failure.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Failure {
+                quiet: true,
+                ..Failure::new(0, "")
+            };
+        }
+        Failure::new(1, format!("cannot write the output: {error}"))
+    }
+}

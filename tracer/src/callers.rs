@@ -1,0 +1,108 @@
+//! Which process image makes a file request: from the thread id in the request to a [`Upid`].
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flowtrace_schema::{Tid, Upid};
+
+/// Who made a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// Process image.
+    pub upid: Upid,
+    /// Thread; `None` for the first thread of the process.
+    pub tid: Option<Tid>,
+}
+
+/// Answers for the thread id of a request. Called on the path of a waiting application.
+pub trait Callers: Send + Sync {
+    /// The process image that runs thread `tid` now. `fresh` asks to notice an exec or a recycled
+    /// thread id even if that costs a look into /proc; it is set for opens, not for reads and
+    /// writes. `None`: not known.
+    fn resolve(&self, tid: u32, fresh: bool) -> Option<Caller>;
+}
+
+/// Live threads by thread id, kept by the process tracer and read by the file tracer without a
+/// lock: the tracer changes an entry only while the thread it belongs to is stopped.
+#[derive(Debug)]
+pub struct TaskTable {
+    /// Indexed by tid: upid in the low half, 1 in the high half for a process's first thread.
+    slots: Box<[AtomicU64]>,
+}
+
+/// Largest thread id of 64-bit Linux plus one (`PID_MAX_LIMIT` in include/linux/threads.h).
+const SLOTS: usize = 4 * 1024 * 1024;
+const FIRST_THREAD: u64 = 1 << 32;
+
+impl TaskTable {
+    /// An empty table. Only the pages of tids in use ever take memory.
+    pub fn new() -> Self {
+        // Zeroed allocation: the kernel hands out the pages on first use.
+        let slots = std::iter::repeat_with(|| AtomicU64::new(0))
+            .take(SLOTS)
+            .collect();
+        TaskTable { slots }
+    }
+
+    /// Thread `tid` runs image `upid` from now on.
+    pub fn set(&self, tid: u32, upid: Upid, first_thread: bool) {
+        if let Some(slot) = self.slots.get(tid as usize) {
+            let first = if first_thread { FIRST_THREAD } else { 0 };
+            slot.store(u64::from(upid.0) | first, Ordering::Release);
+        }
+    }
+
+    /// Thread `tid` has ended.
+    pub fn clear(&self, tid: u32) {
+        if let Some(slot) = self.slots.get(tid as usize) {
+            slot.store(0, Ordering::Release);
+        }
+    }
+}
+
+impl Default for TaskTable {
+    fn default() -> Self {
+        TaskTable::new()
+    }
+}
+
+impl Callers for TaskTable {
+    #[inline]
+    fn resolve(&self, tid: u32, _fresh: bool) -> Option<Caller> {
+        let value = self.slots.get(tid as usize)?.load(Ordering::Acquire);
+        let upid = value as u32;
+        let tid = (value & FIRST_THREAD == 0).then_some(Tid(tid));
+        (upid != 0).then_some(Caller {
+            upid: Upid(upid),
+            tid,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_first_threads_from_others_and_forgets_the_dead() {
+        let table = TaskTable::new();
+        table.set(10, Upid(1), true);
+        table.set(11, Upid(1), false);
+        assert_eq!(
+            table.resolve(10, false),
+            Some(Caller {
+                upid: Upid(1),
+                tid: None
+            })
+        );
+        assert_eq!(
+            table.resolve(11, false),
+            Some(Caller {
+                upid: Upid(1),
+                tid: Some(Tid(11))
+            })
+        );
+        table.clear(11);
+        assert_eq!(table.resolve(11, false), None);
+        assert_eq!(table.resolve(u32::MAX, false), None);
+    }
+}
