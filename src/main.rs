@@ -5,6 +5,7 @@
 mod args;
 mod commands;
 mod failure;
+mod output;
 
 use std::process::ExitCode;
 

@@ -9,7 +9,7 @@
 mod acyclic;
 mod build;
 pub mod groups;
-mod pattern;
+pub(crate) mod pattern;
 mod rounds;
 pub mod versions;
 

@@ -116,6 +116,7 @@ fn add_processes(workflow: &mut Workflow, rows: Vec<ProcessRow>) {
             upid: row.upid,
             process: process_of_row[i],
             is_fork: row.origin == "fork",
+            is_exec: row.origin == "exec",
             exe: row.exe.map(|text| texts.intern(text)),
             command: row.command.map(|text| texts.intern(text)),
             rule: texts.intern(rule),

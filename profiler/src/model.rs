@@ -50,6 +50,8 @@ pub struct Image {
     pub process: ProcessId,
     /// Whether it began by a fork, as a copy of its parent.
     pub is_fork: bool,
+    /// Whether it began by an exec; neither: it was found running.
+    pub is_exec: bool,
     /// Executable.
     pub exe: Option<Arc<str>>,
     /// Arguments, quoted for a shell.

@@ -12,7 +12,6 @@ use std::cmp::Reverse;
 
 use petgraph::acyclic::Acyclic;
 use petgraph::algo::{is_cyclic_directed, kosaraju_scc};
-use petgraph::data::Build;
 use petgraph::graph::{DiGraph, EdgeIndex};
 use petgraph::visit::EdgeRef;
 

@@ -1,7 +1,7 @@
 //! One name for many files.
 
 /// The directory of a path, without the slash at its end; `/` for the root.
-pub(super) fn directory(path: &str) -> &str {
+pub(crate) fn directory(path: &str) -> &str {
     match path.rfind('/') {
         Some(0) => "/",
         Some(at) => &path[..at],
@@ -10,13 +10,13 @@ pub(super) fn directory(path: &str) -> &str {
 }
 
 /// The last component of a path.
-pub(super) fn base(path: &str) -> &str {
+pub(crate) fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
 /// What tells kinds of files apart within a directory: the part after the last dot, if it looks
 /// like an ending.
-pub(super) fn ending(path: &str) -> &str {
+pub(crate) fn ending(path: &str) -> &str {
     let name = base(path);
     match name.rfind('.') {
         Some(at) if at > 0 && name.len() - at <= 10 => &name[at..],
@@ -24,8 +24,19 @@ pub(super) fn ending(path: &str) -> &str {
     }
 }
 
+/// A path as seen from a directory; itself where it lies elsewhere.
+pub(crate) fn relative<'a>(path: &'a str, directory: &str) -> &'a str {
+    match path
+        .strip_prefix(directory.trim_end_matches('/'))
+        .and_then(|p| p.strip_prefix('/'))
+    {
+        Some(inside) if !inside.is_empty() => inside,
+        _ => path,
+    }
+}
+
 /// The common form of several names: what they begin and end with, `*` for the rest.
-pub(super) fn common<'a>(mut names: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn common<'a>(mut names: impl Iterator<Item = &'a str>) -> String {
     let Some(first) = names.next() else {
         return "*".into();
     };
@@ -67,7 +78,7 @@ pub(super) fn common<'a>(mut names: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// The directory that holds all of several directories.
-pub(super) fn ancestor<'a>(mut directories: impl Iterator<Item = &'a str>) -> &'a str {
+pub(crate) fn ancestor<'a>(mut directories: impl Iterator<Item = &'a str>) -> &'a str {
     let Some(mut common) = directories.next() else {
         return "";
     };

@@ -117,7 +117,14 @@ impl Script {
     }
 
     /// The end of an image with its CPU time.
-    pub(crate) fn end(&mut self, image: u32, at: u64, code: Option<i32>, signal: Option<i32>, cpu: u64) {
+    pub(crate) fn end(
+        &mut self,
+        image: u32,
+        at: u64,
+        code: Option<i32>,
+        signal: Option<i32>,
+        cpu: u64,
+    ) {
         self.recorder
             .record(Record::ProcessEnd(Box::new(ProcessEnd {
                 upid: Upid(image),
@@ -137,7 +144,13 @@ impl Script {
     }
 
     /// fork, exec of `sh -c`, exec of the program, exit: what make does for a line of a recipe.
-    pub(crate) fn job(&mut self, parent: u32, program: (&str, &[&str]), at: u64, until: u64) -> u32 {
+    pub(crate) fn job(
+        &mut self,
+        parent: u32,
+        program: (&str, &[&str]),
+        at: u64,
+        until: u64,
+    ) -> u32 {
         let forked = self.fork(parent, ("/usr/bin/make", &["make", "-j2"]), at);
         let pid = 100 + forked;
         let line = program.1.join(" ");

@@ -5,6 +5,7 @@ use petgraph::visit::{EdgeRef, IntoNodeReferences};
 use super::process::{finish, title};
 use super::{Drawing, DrawnEdge, DrawnNode, Shape, Value, hue};
 use crate::graph::groups::{Group, Members, RuleGraph};
+use crate::graph::pattern::relative;
 use crate::graph::{Dag, EdgeKind};
 use crate::model::Workflow;
 use crate::text::units;
@@ -106,7 +107,8 @@ fn node(drawing: &mut Drawing, workflow: &Workflow, group: &Group, number: i64) 
                 .iter()
                 .filter_map(|&file| workflow.file(file).size_bytes);
             let size = sizes.fold(0, i64::saturating_add);
-            let name = units::shorten_path(&units::plain(&in_run(workflow, pattern)), NAME);
+            let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
+            let name = units::shorten_path(&units::plain(relative(pattern, cwd)), NAME);
             DrawnNode {
                 id: format!("g{number}"),
                 shape: Shape::File,
@@ -131,18 +133,6 @@ fn node(drawing: &mut Drawing, workflow: &Workflow, group: &Group, number: i64) 
         .attributes
         .push(("part", Value::Integer(i64::from(group.round))));
     drawn
-}
-
-/// A path as seen from the directory of the run.
-fn in_run(workflow: &Workflow, path: &str) -> String {
-    let inside = workflow
-        .runs
-        .first()
-        .and_then(|run| path.strip_prefix(run.cwd.as_str()));
-    match inside.and_then(|path| path.strip_prefix('/')) {
-        Some(relative) if !relative.is_empty() => relative.into(),
-        _ => path.into(),
-    }
 }
 
 fn with_count(name: &str, count: usize) -> String {
