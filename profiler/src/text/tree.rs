@@ -1,1 +1,188 @@
-//! x
+//! The tree of processes as text: a line per process, or per group of processes alike.
+
+mod fold;
+mod json;
+
+pub use json::{Row, rows};
+
+use crate::analysis::time::Ending;
+use crate::model::{Process, ProcessId, Workflow};
+use crate::text::units;
+use fold::{Shapes, groups};
+
+/// How to write the tree.
+#[derive(Clone, Copy, Debug)]
+pub struct Style {
+    /// Columns to fill; lines are cut there.
+    pub width: usize,
+    /// Whether every process has its own line, with all programs it was.
+    pub is_full: bool,
+}
+
+/// Deeper levels are not indented further: 100 000 nested forks must not fill the screen with
+/// lines. Their depth is written instead.
+const DEEPEST: usize = 30;
+
+/// A group of siblings that waits to be written.
+struct Branch {
+    members: Vec<ProcessId>,
+    /// Box lines of the levels above.
+    indent: String,
+    is_last: bool,
+    depth: usize,
+}
+
+/// The tree, ended by a newline.
+pub fn text(workflow: &Workflow, style: Style) -> String {
+    let children = workflow.children();
+    let shapes = (!style.is_full).then(|| Shapes::of(workflow, &children));
+    let mut roots: Vec<ProcessId> = workflow
+        .process_ids()
+        .filter(|&id| workflow.process(id).parent.is_none())
+        .collect();
+    roots.sort_by_key(|&id| (workflow.process(id).start_ns, id));
+
+    let mut text = format!(
+        "{:>9} {:>10} {:>9} {:>7} {:>7}  process\n",
+        "start", "life", "cpu", "read", "wrote"
+    );
+    let mut waiting: Vec<Branch> = Vec::new();
+    push(&mut waiting, groups(&roots, shapes.as_ref()), "", 0);
+    while let Some(branch) = waiting.pop() {
+        text += &line(workflow, style, &branch);
+        let below: Vec<ProcessId> = branch
+            .members
+            .iter()
+            .flat_map(|&ProcessId(id)| children[id as usize].iter().copied())
+            .collect();
+        if below.is_empty() {
+            continue;
+        }
+        let bar = match (branch.depth, branch.is_last) {
+            (0 | DEEPEST.., _) => "",
+            (_, true) => "   ",
+            (_, false) => "│  ",
+        };
+        let indent = format!("{}{bar}", branch.indent);
+        push(
+            &mut waiting,
+            groups(&below, shapes.as_ref()),
+            &indent,
+            branch.depth + 1,
+        );
+    }
+    if workflow.is_cut_short() {
+        text += "The recording was cut short: what ran on after its last event is not known.\n";
+    }
+    text
+}
+
+fn push(waiting: &mut Vec<Branch>, groups: Vec<Vec<ProcessId>>, indent: &str, depth: usize) {
+    let branches = groups
+        .into_iter()
+        .rev()
+        .enumerate()
+        .map(|(from_end, members)| Branch {
+            members,
+            indent: indent.into(),
+            is_last: from_end == 0,
+            depth,
+        });
+    waiting.extend(branches);
+}
+
+fn line(workflow: &Workflow, style: Style, branch: &Branch) -> String {
+    let members = || branch.members.iter().map(|&id| workflow.process(id));
+    let sum =
+        |of: fn(&Process) -> Option<i64>| members().filter_map(of).reduce(i64::saturating_add);
+    let shown = |n: Option<i64>, unit: fn(i64) -> String| n.map_or_else(|| "?".into(), unit);
+    let start = members().map(|p| p.start_ns).min().unwrap_or(0);
+    let moved = |n: Option<i64>| match n {
+        Some(0) => "-".into(),
+        n => shown(n, units::bytes),
+    };
+    let numbers = format!(
+        "{:>9} {:>10} {:>9} {:>7} {:>7}  ",
+        units::duration(start),
+        shown(sum(Process::duration_ns), units::duration),
+        shown(sum(|p| p.cpu_ns), units::duration),
+        moved(sum(|p| p.read_bytes)),
+        moved(sum(|p| p.write_bytes)),
+    );
+    let joint = match (branch.depth, branch.is_last) {
+        (0, _) => String::new(),
+        (DEEPEST.., _) => format!("(depth {}) ", branch.depth),
+        (_, true) => "└─ ".into(),
+        (_, false) => "├─ ".into(),
+    };
+    // What must not be cut off comes before the command.
+    let label = match branch.members.as_slice() {
+        [one] => single(workflow, *one, style.is_full),
+        many => folded(workflow, many),
+    };
+    let line = format!("{numbers}{}{joint}{label}", branch.indent);
+    format!("{}\n", units::shorten(&line, style.width).trim_end())
+}
+
+fn single(workflow: &Workflow, id: ProcessId, is_full: bool) -> String {
+    let process = workflow.process(id);
+    let failure = ending(process)
+        .map(|e| format!(" [{e}]"))
+        .unwrap_or_default();
+    let last = workflow.last_image(id);
+    let command = last.command.as_deref().unwrap_or(&last.rule);
+    let chain = chain(workflow, id, is_full);
+    let chain: String = chain.iter().map(|rule| format!("{rule} → ")).collect();
+    units::plain(&format!("{}{failure} {chain}{command}", process.pid))
+}
+
+fn folded(workflow: &Workflow, members: &[ProcessId]) -> String {
+    let first = workflow.last_image(members[0]);
+    let is_one_command = members
+        .iter()
+        .all(|&id| workflow.last_image(id).command == first.command);
+    let name = match &first.command {
+        Some(command) if is_one_command => command,
+        _ => &first.rule,
+    };
+    let failure = ending(workflow.process(members[0])).map(|e| format!(" [{e}]"));
+    let lives: Vec<i64> = members
+        .iter()
+        .filter_map(|&id| workflow.process(id).duration_ns())
+        .collect();
+    let mean = match lives.len() as i64 {
+        0 => String::new(),
+        n => format!(
+            " (mean life {})",
+            units::duration(lives.iter().sum::<i64>() / n)
+        ),
+    };
+    let count = units::count(members.len() as i64);
+    units::plain(&format!(
+        "×{count}{} {name}{mean}",
+        failure.unwrap_or_default()
+    ))
+}
+
+/// How a process ended, if not well; of one whose end was not seen, that.
+fn ending(process: &Process) -> Option<String> {
+    match (process.exit_signal, process.exit_code) {
+        (Some(signal), _) => Some(Ending::Signal(signal).to_string()),
+        (None, Some(0)) => None,
+        (None, Some(code)) => Some(Ending::Code(code).to_string()),
+        (None, None) if process.end_ns.is_none() => Some("no end seen".into()),
+        (None, None) => None,
+    }
+}
+
+/// The rules of the programs that a process was before its last one. The shell that only runs a
+/// line for make, and the copy of its parent between fork and exec, go without saying.
+fn chain(workflow: &Workflow, id: ProcessId, is_full: bool) -> Vec<&str> {
+    let images = workflow.images(id);
+    let before = &images[..images.len() - 1];
+    before
+        .iter()
+        .filter(|image| is_full || (!image.is_fork && !image.rule.ends_with(" -c")))
+        .map(|image| image.rule.as_ref())
+        .collect()
+}
