@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use flowtrace_schema::Recorder;
 use nix::unistd::{getegid, geteuid};
 
 use super::directory::Directory;
@@ -12,8 +13,9 @@ use super::launch::Namespace;
 use super::recording::{HOST, Recording};
 use super::views::MountedView;
 use super::{Error, Result};
-use crate::callers::Callers;
-use crate::fs::{self, FileTable, Session};
+use crate::callers::{Callers, TaskTable};
+use crate::clock::Clock;
+use crate::fs::{self, FileTable, Hidden, Session};
 use crate::mounting;
 
 /// What all views of a session have in common.
@@ -38,12 +40,15 @@ impl Serving<'_> {
         views: Vec<MountedView>,
         recording: Option<(&Recording, Arc<dyn Callers>)>,
     ) -> Result<Served> {
-        let log = recording.map(|(recording, callers)| fs::Log {
-            recorder: recording.recorder.clone(),
-            clock: recording.clock,
-            callers,
-            files: Arc::new(FileTable::new(HOST, recording.recorder.clone())),
-        });
+        let log = recording.is_some();
+        let (recorder, clock, callers) = match recording {
+            Some((recording, callers)) => (recording.recorder.clone(), recording.clock, callers),
+            None => {
+                let nobody: Arc<dyn Callers> = Arc::new(TaskTable::new());
+                (Recorder::nowhere(), Clock::start().0, nobody)
+            }
+        };
+        let files = Arc::new(FileTable::new(recorder.clone()));
         let mut sessions = Vec::new();
         for view in views {
             let directory = &self.directories[view.directory];
@@ -53,7 +58,14 @@ impl Serving<'_> {
                     path: directory.path.clone(),
                     reason: error.to_string(),
                 })?;
-            let session = fs::serve(view.device, config, log.clone());
+            let session = fs::serve(
+                view.device,
+                config,
+                Arc::clone(&files),
+                recorder.clone(),
+                clock,
+                Arc::clone(&callers),
+            );
             let session = session.map_err(|error| Error::Directory {
                 path: directory.path.clone(),
                 reason: format!("its view did not start: {error}"),
@@ -63,7 +75,7 @@ impl Serving<'_> {
         Ok(Served { sessions })
     }
 
-    fn config(&self, directory: &Directory, at: &Path) -> std::io::Result<fs::Config> {
+    fn config(&self, directory: &Directory, at: &Path, log: bool) -> std::io::Result<fs::Config> {
         let root = geteuid().is_root();
         let in_user_namespace = self.namespace == Some(Namespace::User);
         let hidden = self
@@ -75,6 +87,7 @@ impl Serving<'_> {
             seen_path: at.to_owned(),
             host: HOST,
             kernel_passthrough: self.namespace == Some(Namespace::Privileged),
+            log,
             attribute_ttl: self.attribute_ttl,
             threads: threads(),
             // A clone must be opened in the user namespace of the mount, and where the helper
@@ -83,7 +96,7 @@ impl Serving<'_> {
                 && mounting::open_device().is_ok(),
             caller_credentials: root && !in_user_namespace,
             owner: in_user_namespace.then(|| (geteuid().as_raw(), getegid().as_raw())),
-            hidden: hidden.map(Path::to_owned).collect(),
+            hidden: hidden.filter_map(hidden_name).collect(),
         })
     }
 }
@@ -108,6 +121,11 @@ impl Served {
             let _ = session.join();
         }
     }
+}
+
+fn hidden_name(path: &Path) -> Option<Hidden> {
+    let directory = path.parent()?.to_owned();
+    Some(Hidden { directory, name: path.file_name()?.to_owned() })
 }
 
 /// Threads that answer the requests of one view: a slow call of one process must not hold up the
