@@ -111,7 +111,7 @@ pub(super) fn with_interpreter(program: &Path, file: Vec<u8>, argv: Vec<Vec<u8>>
     let Some(line) = first.strip_prefix(b"#!") else {
         return argv;
     };
-    let parts = line.trim_ascii().splitn(2, |b| b.is_ascii_whitespace());
+    let parts = line.trim_ascii().splitn(2, u8::is_ascii_whitespace);
     let mut full: Vec<Vec<u8>> = parts.map(|p| p.trim_ascii().to_vec()).collect();
     full.push(file);
     full.extend(argv.into_iter().skip(1));
