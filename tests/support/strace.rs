@@ -1,15 +1,16 @@
 //! A second opinion: a log of strace, read without anything of flowtrace but the quoting of
 //! arguments.
 
+mod text;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::OsStringExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::process;
 use super::shape::Process;
+use text::{annotated, join, number, parts, path, strings, whole_lines, with_interpreter};
 
 /// The system calls that make processes, change what they run and where, and open or move files.
 const CALLS: &str = "trace=execve,execveat,fork,vfork,clone,clone3,chdir,fchdir,open,openat,\
@@ -49,109 +50,6 @@ pub(crate) fn observe(command: &Command, cwd: &Path, log: &Path) -> Observed {
     read(&String::from_utf8_lossy(&bytes), cwd)
 }
 
-/// A call or notice in the order of completion; halves of interrupted lines are joined.
-fn whole_lines(log: &str) -> Vec<(u32, String)> {
-    let mut half: BTreeMap<u32, String> = BTreeMap::new();
-    let mut lines = Vec::new();
-    for line in log.lines() {
-        let Some((pid, text)) = line.split_once(' ') else {
-            continue;
-        };
-        let (Ok(pid), text) = (pid.parse(), text.trim_start()) else {
-            continue;
-        };
-        if let Some(begin) = text.strip_suffix("<unfinished ...>") {
-            half.insert(pid, begin.trim_end().to_owned());
-        } else if let Some((_, end)) = text
-            .strip_prefix("<... ")
-            .and_then(|t| t.split_once(" resumed>"))
-        {
-            let begin = half.remove(&pid).unwrap_or_default();
-            lines.push((pid, begin + end));
-        } else {
-            lines.push((pid, text.to_owned()));
-        }
-    }
-    lines
-}
-
-/// Name, arguments and result of a call.
-fn parts(text: &str) -> Option<(&str, &str, &str)> {
-    let (head, result) = text.rsplit_once(" = ")?;
-    let (name, arguments) = head.trim_end().strip_suffix(')')?.split_once('(')?;
-    Some((name, arguments, result))
-}
-
-/// The quoted strings in `text`, unescaped.
-fn strings(text: &str) -> Vec<Vec<u8>> {
-    let mut found = Vec::new();
-    let mut rest = text.bytes().peekable();
-    while let Some(byte) = rest.next() {
-        if byte != b'"' {
-            continue;
-        }
-        let mut string = Vec::new();
-        while let Some(byte) = rest.next() {
-            match byte {
-                b'"' => break,
-                b'\\' => match rest.next() {
-                    Some(b'n') => string.push(b'\n'),
-                    Some(b't') => string.push(b'\t'),
-                    Some(b'r') => string.push(b'\r'),
-                    Some(b'v') => string.push(0x0b),
-                    Some(b'f') => string.push(0x0c),
-                    Some(digit @ b'0'..=b'7') => {
-                        let mut value = u32::from(digit - b'0');
-                        for _ in 0..2 {
-                            match rest.peek() {
-                                Some(&d @ b'0'..=b'7') => {
-                                    value = value * 8 + u32::from(d - b'0');
-                                    rest.next();
-                                }
-                                _ => break,
-                            }
-                        }
-                        string.push(value as u8);
-                    }
-                    Some(other) => string.push(other),
-                    None => {}
-                },
-                other => string.push(other),
-            }
-        }
-        found.push(string);
-    }
-    found
-}
-
-/// The path that `-y` wrote behind a descriptor: `3</dir/file>`.
-fn annotated(text: &str) -> Option<&str> {
-    text.split_once('<')?.1.strip_suffix('>')
-}
-
-fn path(bytes: Vec<u8>) -> PathBuf {
-    PathBuf::from(OsString::from_vec(bytes))
-}
-
-/// `base/path` without `.` and `..`; symbolic links are taken for directories.
-fn join(base: &Path, path: &Path) -> PathBuf {
-    let mut joined = PathBuf::new();
-    for component in base.join(path).components() {
-        match component {
-            Component::CurDir => {}
-            Component::ParentDir => drop(joined.pop()),
-            other => joined.push(other),
-        }
-    }
-    joined
-}
-
-/// A number at the start of a result such as `123` or `123<...>`; None for a failure.
-fn number(result: &str) -> Option<u32> {
-    let digits = result.split(|c: char| !c.is_ascii_digit()).next()?;
-    digits.parse().ok()
-}
-
 fn read(log: &str, directory: &Path) -> Observed {
     let lines = whole_lines(log);
     // A child's first line may stand before the end of the call that made it: first who made whom.
@@ -188,7 +86,7 @@ fn read(log: &str, directory: &Path) -> Observed {
         state.processes.entry(owner).or_default();
         if !state.cwd.contains_key(&owner) {
             let inherited = creator.get(&owner).and_then(|p| state.cwd.get(&leader(*p)));
-            let cwd = inherited.map_or_else(|| directory.to_owned(), Clone::clone);
+            let cwd = inherited.cloned().unwrap_or_else(|| directory.to_owned());
             state.cwd.insert(owner, cwd);
         }
         if let Some(end) = text.strip_prefix("+++ ") {
@@ -246,7 +144,10 @@ impl State<'_> {
             "execve" | "execveat" => {
                 // The environment is shown by its address, so all strings behind "[" are arguments.
                 let argv = arguments.split_once(", [").map_or("", |(_, rest)| rest);
-                let line = flowtrace_schema::quote_argv(strings(argv));
+                let argv = strings(argv);
+                let file = strings(arguments).swap_remove(0);
+                let argv = with_interpreter(&join(&cwd, &path(file.clone())), file, argv);
+                let line = flowtrace_schema::quote_argv(argv);
                 process.execs.push(line.text().into_owned());
             }
             "chdir" => {

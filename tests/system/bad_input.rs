@@ -21,7 +21,7 @@ fn command_that_does_not_exist() {
         "./no-such-file",
         "/no/such/file",
     ] {
-        let mut command = run_in(&scratch.dir("work"), &scratch.join("trace.db"));
+        let mut command = run_in(&scratch.dir("job"), &scratch.join("trace.db"));
         let finished = finish(command.args(["--force", "--", name])).expect(127);
         assert!(finished.stderr.contains(name), "{}", finished.stderr);
     }
@@ -33,7 +33,7 @@ fn command_that_cannot_be_executed() {
         return;
     }
     let scratch = Scratch::new();
-    let work = scratch.dir("work");
+    let work = scratch.dir("job");
     fs::write(work.join("text"), "no program\n").unwrap();
     fs::create_dir(work.join("directory")).unwrap();
     for name in ["./text", "./directory"] {
@@ -47,7 +47,7 @@ fn command_that_cannot_be_executed() {
 #[test]
 fn output_in_a_missing_directory() {
     let scratch = Scratch::new();
-    let work = scratch.dir("work");
+    let work = scratch.dir("job");
     let mut command = run_in(&work, &scratch.join("missing/trace.db"));
     let finished = finish(command.args(["--", "touch", "ran"])).expect(125);
     assert!(
@@ -78,7 +78,7 @@ fn existing_output_is_kept_unless_forced() {
         return;
     }
     let scratch = Scratch::new();
-    let (work, trace) = (scratch.dir("work"), scratch.join("trace.db"));
+    let (work, trace) = (scratch.dir("job"), scratch.join("trace.db"));
     finish(run_in(&work, &trace).args(["--", "echo", "first"])).expect(0);
     let before = fs::read(&trace).unwrap();
     let refused = finish(run_in(&work, &trace).args(["--", "touch", "ran"])).expect(125);
@@ -116,7 +116,7 @@ fn hostile_names() {
         OsString::from_vec(b"invalid \xff\xfe utf-8".to_vec()),
     ];
     let scratch = Scratch::new();
-    let (work, path) = (scratch.dir("work"), scratch.join("trace.db"));
+    let (work, path) = (scratch.dir("job"), scratch.join("trace.db"));
     let mut command = run_in(&work, &path);
     command.args([
         "--",
@@ -160,7 +160,7 @@ fn longest_name_and_deep_path() {
         return;
     }
     let scratch = Scratch::new();
-    let (work, path) = (scratch.dir("work"), scratch.join("trace.db"));
+    let (work, path) = (scratch.dir("job"), scratch.join("trace.db"));
     let long = "x".repeat(255);
     let deep = ["d".repeat(200).as_str(); 12].join("/");
     let script = format!("echo 1 > {long}; mkdir -p {deep} && cd {deep} && echo 2 > {long}");
@@ -169,7 +169,8 @@ fn longest_name_and_deep_path() {
     for directory in [work.clone(), work.join(deep)] {
         let file = directory.join(&long);
         let found: i64 = trace.one(&format!(
-            "SELECT COUNT(DISTINCT file_id) FROM file_names WHERE path = '{}'",
+            "SELECT COUNT(DISTINCT file_id) FROM file_names AS n JOIN files AS f USING (file_id)
+             WHERE f.kind = 'file' AND n.path = '{}'",
             file.display()
         ));
         assert_eq!(found, 1, "a path of {} bytes", file.as_os_str().len());
@@ -183,7 +184,7 @@ fn a_megabyte_of_arguments() {
     }
     let scratch = Scratch::new();
     let path = scratch.join("trace.db");
-    let mut command = run_in(&scratch.dir("work"), &path);
+    let mut command = run_in(&scratch.dir("job"), &path);
     command.args(["--", "sh", "-c", "printf %s \"$@\" | wc -c; exit $#", "sh"]);
     // The kernel takes at most 128 KiB in one.
     let finished = finish(command.args(vec!["y".repeat(100_000); 10])).expect(10);
@@ -205,7 +206,7 @@ fn environment_is_not_stored() {
     let scratch = Scratch::new();
     let path = scratch.join("trace.db");
     let secret = "correct-horse-battery-staple-7391";
-    let mut command = run_in(&scratch.dir("work"), &path);
+    let mut command = run_in(&scratch.dir("job"), &path);
     command.args([
         "--",
         "sh",
@@ -230,13 +231,13 @@ fn tracing_a_trace_is_refused() {
         return;
     }
     let scratch = Scratch::new();
-    let mut command = run_in(&scratch.dir("work"), &scratch.join("trace.db"));
+    let mut command = run_in(&scratch.dir("job"), &scratch.join("trace.db"));
     command.args([
         "--", FLOWTRACE, "run", "-o", "inner.db", "--", "touch", "ran",
     ]);
     let finished = finish(&mut command).expect(125);
-    assert!(finished.stderr.contains("traced"), "{}", finished.stderr);
-    assert!(!scratch.join("work/ran").exists(), "the inner command ran");
+    assert!(finished.stderr.contains("already"), "{}", finished.stderr);
+    assert!(!scratch.join("job/ran").exists(), "the inner command ran");
     Trace::open_complete(&scratch.join("trace.db"));
 }
 
@@ -248,7 +249,7 @@ fn disk_of_the_trace_is_full() {
     }
     let scratch = Scratch::new();
     let (work, small, kept) = (
-        scratch.dir("work"),
+        scratch.dir("job"),
         scratch.dir("small"),
         scratch.dir("kept"),
     );

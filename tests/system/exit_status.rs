@@ -30,7 +30,7 @@ impl Case {
 
     /// `flowtrace run -- sh -c SCRIPT`, in the directory `work`, replacing an earlier trace.
     fn shell(&self, script: &str) -> Command {
-        let mut command = run_in(&self.scratch.dir("work"), &self.trace);
+        let mut command = run_in(&self.scratch.dir("job"), &self.trace);
         command.args(["--force", "--", "sh", "-c", script]);
         command
     }
@@ -69,7 +69,7 @@ fn signals_of_the_command() {
 fn signal_of_a_grandchild_is_its_own() {
     let Some(case) = Case::new() else { return };
     finish(&mut case.shell("sh -c 'kill -9 $$'; echo $? > status; exit 4")).expect(4);
-    let status = std::fs::read_to_string(case.scratch.join("work/status")).unwrap();
+    let status = std::fs::read_to_string(case.scratch.join("job/status")).unwrap();
     assert_eq!(status, "137\n");
     let trace = Trace::open_complete(&case.trace);
     let killed: i64 = trace.one("SELECT COUNT(*) FROM processes WHERE exit_signal = 9");
@@ -164,7 +164,7 @@ fn stop_and_continue_of_the_group() {
     wait_for("more output", Duration::from_secs(10), || {
         (running.stdout_so_far().len() > before.len()).then_some(())
     });
-    std::fs::write(case.scratch.join("work/enough"), "").unwrap();
+    std::fs::write(case.scratch.join("job/enough"), "").unwrap();
     running.wait(LIMIT).expect(5);
     Trace::open_complete(&case.trace);
 }
@@ -180,13 +180,13 @@ fn orphans_are_traced_to_their_end() {
         "{:?}",
         finished.duration
     );
-    let late = std::fs::read_to_string(case.scratch.join("work/late")).unwrap();
+    let late = std::fs::read_to_string(case.scratch.join("job/late")).unwrap();
     assert_eq!(late, "late\n");
     let trace = Trace::open_complete(&case.trace);
     let writer: i64 = trace.one(
         "SELECT p.exit_code FROM file_access AS a JOIN processes AS p USING (upid)
            JOIN files AS f USING (file_id)
-         WHERE f.path LIKE '%/work/late' AND a.relation = 'create'",
+         WHERE f.path LIKE '%/job/late' AND a.relation = 'create'",
     );
     assert_eq!(writer, 6, "exit code of the orphan");
     let run: i64 = trace.one("SELECT exit_code FROM runs");

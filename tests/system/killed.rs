@@ -46,7 +46,7 @@ fn everything_but_the_last_moment_is_there() {
 
         let scratch = Scratch::new();
         let path = scratch.join("trace.db");
-        let mut command = run_in(&scratch.dir("work"), &path);
+        let mut command = run_in(&scratch.dir("job"), &path);
         let running = start(command.args(["--", "bash", "-c", MARKERS]));
         running.wait_for_output("m.");
         std::thread::sleep(life);
@@ -59,7 +59,7 @@ fn everything_but_the_last_moment_is_there() {
         let ended: Option<i64> = trace.one("SELECT end_ns FROM runs");
         assert_eq!(ended, None, "a run cut short has no end");
         let stored: std::collections::BTreeSet<String> = trace
-            .rows("SELECT path FROM file_names WHERE path LIKE '%/work/m.%'")
+            .rows("SELECT path FROM file_names WHERE path LIKE '%/job/m.%'")
             .into_iter()
             .filter_map(|row| Some(row[0].rsplit_once('/')?.1.to_owned()))
             .collect();
@@ -95,7 +95,7 @@ fn a_cut_trace_can_be_summarised() {
     }
     let scratch = Scratch::new();
     let path = scratch.join("trace.db");
-    let mut command = run_in(&scratch.dir("work"), &path);
+    let mut command = run_in(&scratch.dir("job"), &path);
     let running = start(command.args(["--", "bash", "-c", MARKERS]));
     running.wait_for_output("m.");
     wait_for("the first commit", Duration::from_secs(10), || {

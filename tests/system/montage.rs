@@ -165,10 +165,11 @@ fn expected_tasks_and_dependencies() {
 }
 
 /// The graph as a file, by `flowtrace dag`.
-fn export(montage: &Montage, trace: &PathBuf, format: &str) -> PathBuf {
-    let file = montage.scratch.join(format!("graph.{format}"));
+fn export(montage: &Montage, trace: &PathBuf, by: &str, format: &str) -> PathBuf {
+    let file = montage.scratch.join(format!("{by}.{format}"));
     let mut dag = Command::new(support::FLOWTRACE);
-    dag.arg("dag").arg(trace).args(["--format", format, "-o"]);
+    dag.arg("dag").arg(trace);
+    dag.args(["--by", by, "--format", format, "-o"]);
     finish(dag.arg(&file)).expect(0);
     file
 }
@@ -182,9 +183,18 @@ fn graph_is_the_same_for_networkx_and_graphviz() {
         return;
     }
     let (_, trace) = montage.traced();
+    let (nodes, edges) = same_counts(&montage, &trace, "process");
+    assert!(nodes > 300, "{nodes} nodes");
+    assert!(edges > 500, "{edges} edges");
+    let (nodes, _) = same_counts(&montage, &trace, "rule");
+    assert!((12..150).contains(&nodes), "{nodes} nodes by rule");
+}
+
+/// Nodes and edges, checked to be the same in GraphML and DOT and to form no cycle.
+fn same_counts(montage: &Montage, trace: &PathBuf, by: &str) -> (u32, u32) {
     let (dot, graphml) = (
-        export(&montage, &trace, "dot"),
-        export(&montage, &trace, "graphml"),
+        export(montage, trace, by, "dot"),
+        export(montage, trace, by, "graphml"),
     );
     let script = "import sys, networkx\n\
                   g = networkx.read_graphml(sys.argv[1])\n\
@@ -201,14 +211,12 @@ fn graph_is_the_same_for_networkx_and_graphviz() {
         ("True", "True"),
         "a directed graph without cycles"
     );
-    assert!(nodes.parse::<u32>().unwrap() > 300, "{nodes} nodes");
-    assert!(edges.parse::<u32>().unwrap() > 500, "{edges} edges");
-
     let counted = finish(Command::new("gc").args(["-n", "-e"]).arg(&dot)).expect(0);
     assert_eq!(counted.stderr, "", "complaints of graphviz");
     let counted = counted.stdout_text();
     let counted: Vec<&str> = counted.split_whitespace().take(2).collect();
     assert_eq!(counted, [nodes, edges], "nodes and edges by graphviz");
+    (nodes.parse().unwrap(), edges.parse().unwrap())
 }
 
 #[test]
@@ -220,9 +228,11 @@ fn graph_renders() {
         return;
     }
     let (_, trace) = montage.traced();
-    let graph = export(&montage, &trace, "dot");
-    let picture = finish(Command::new("dot").arg("-Tsvg").arg(&graph)).expect(0);
-    assert_eq!(picture.stderr, "", "complaints of graphviz");
-    let picture = picture.stdout_text();
-    assert!(picture.contains("<svg") && picture.contains("mProjectPP"));
+    for by in ["rule", "process"] {
+        let graph = export(&montage, &trace, by, "dot");
+        let picture = finish(Command::new("dot").arg("-Tsvg").arg(&graph)).expect(0);
+        assert_eq!(picture.stderr, "", "complaints of graphviz");
+        let picture = picture.stdout_text();
+        assert!(picture.contains("<svg") && picture.contains("mProjectPP"));
+    }
 }

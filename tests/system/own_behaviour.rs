@@ -25,7 +25,7 @@ fn streams_are_untouched() {
         return;
     }
     let scratch = Scratch::new();
-    let mut command = run_in(&scratch.dir("work"), &scratch.join("trace.db"));
+    let mut command = run_in(&scratch.dir("job"), &scratch.join("trace.db"));
     command.args([
         "--",
         "sh",
@@ -39,7 +39,7 @@ fn streams_are_untouched() {
         "standard output differs from the input"
     );
     assert_eq!(finished.stderr, "for the\nother\u{1}", "standard error");
-    let copy = std::fs::read(scratch.join("work/copy")).unwrap();
+    let copy = std::fs::read(scratch.join("job/copy")).unwrap();
     assert!(copy == input, "the file differs from the input");
     Trace::open_complete(&scratch.join("trace.db"));
 }
@@ -54,7 +54,7 @@ fn summary_stays_off_standard_output() {
     let mut command = Command::new(FLOWTRACE);
     command
         .args(["run", "-o", "../trace.db", "--", "echo", "only this"])
-        .current_dir(scratch.dir("work"));
+        .current_dir(scratch.dir("job"));
     let finished = finish(&mut command).expect(0);
     assert_eq!(finished.stdout_text(), "only this\n");
     assert!(finished.stderr.contains("trace.db"), "{}", finished.stderr);
@@ -79,7 +79,7 @@ fn surroundings_are_the_same() {
         return;
     }
     let scratch = Scratch::new();
-    let work = scratch.dir("work");
+    let work = scratch.dir("job");
     std::fs::write(work.join("file"), "twelve bytes").unwrap();
     let mut different = Vec::new();
     for probe in PROBES {

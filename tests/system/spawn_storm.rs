@@ -18,7 +18,7 @@ fn ten_thousand_short_processes() {
     let path = scratch.join("trace.db");
     let script =
         format!("i=0; while [ $i -lt {PROCESSES} ]; do /bin/true; i=$((i+1)); done; exit 3");
-    let mut command = run_in(&scratch.dir("work"), &path);
+    let mut command = run_in(&scratch.dir("job"), &path);
     let running = start(command.args(["--", "sh", "-c", &script]));
     running.wait(Duration::from_secs(300)).expect(3);
 

@@ -19,10 +19,10 @@ fn graph(trace: &Path) -> (usize, usize, BTreeSet<String>) {
     let count = |tag: &str| text.matches(&format!("<{tag} ")).count();
     let values = text.split("<data ").skip(1).filter_map(|part| {
         let value = part.split_once('>')?.1.split_once("</data>")?.0;
-        // Names, not measurements.
-        value
-            .starts_with(|c: char| c.is_alphabetic())
-            .then(|| value.to_owned())
+        // The first line of a label is a name; times follow.
+        let name = value.split("&#10;").next()?;
+        let named = name.starts_with(|c: char| c.is_alphabetic());
+        named.then(|| name.to_owned())
     });
     (count("node"), count("edge"), values.collect())
 }
