@@ -1,1 +1,23 @@
-//! x
+//! Explains a trace: what ran, what data flowed, where the time went.
+//!
+//! Data moves one way: [`load`] reads a trace once into a [`model::Workflow`]; [`graph`] and
+//! [`analysis`] compute from it; [`text`] and [`export`] turn results into strings or bytes.
+//!
+//! Invariants:
+//! - a trace is never opened for writing, and SQL stays in `schema`;
+//! - nothing here prints, reads the environment or knows a terminal;
+//! - an incomplete trace (killed run, unreadable `/proc`) gives a result that says so, not an error;
+//! - the same trace always gives the same bytes.
+
+pub mod analysis;
+pub mod argv;
+pub mod export;
+pub mod graph;
+pub mod load;
+pub mod model;
+pub mod rules;
+pub mod text;
+
+#[cfg(test)]
+#[path = "../tests/support/montage.rs"]
+mod montage;

@@ -60,6 +60,11 @@ pub fn relations(sql: &str) -> Vec<Relation> {
     found
 }
 
+/// The public views, in the order of their definition.
+pub fn views() -> Vec<Relation> {
+    relations(store::VIEWS)
+}
+
 fn column(line: &str) -> Option<(String, String)> {
     let line = line.trim();
     let name = line

@@ -131,6 +131,52 @@ pub struct AccessRow {
     pub write_opens: i64,
 }
 
+/// What one process image did to one file, as [`AccessRow`], with the moments of reading and of
+/// writing told apart. All fields but the counts are of successful calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DataAccessRow {
+    /// Process image.
+    pub upid: i64,
+    /// File.
+    pub file_id: i64,
+    /// Times it was opened, a creation included.
+    pub opens: i64,
+    /// Times it was created.
+    pub creates: i64,
+    /// Calls of class read.
+    pub reads: i64,
+    /// Bytes they returned.
+    pub read_bytes: i64,
+    /// Calls that wrote bytes.
+    pub writes: i64,
+    /// Bytes they wrote.
+    pub write_bytes: i64,
+    /// Calls of class write: writes, truncations, allocations.
+    pub changes: i64,
+    /// Truncations to nothing.
+    pub truncates: i64,
+    /// Opens that allowed reading.
+    pub read_opens: i64,
+    /// Opens that allowed writing.
+    pub write_opens: i64,
+    /// Begin of the first call of class read.
+    pub first_read_ns: Option<i64>,
+    /// End of the last one.
+    pub last_read_ns: Option<i64>,
+    /// Begin of the first call that created the file or changed its data.
+    pub first_write_ns: Option<i64>,
+    /// End of the last one.
+    pub last_write_ns: Option<i64>,
+    /// Begin of the first open.
+    pub first_open_ns: Option<i64>,
+    /// Begin of the first call of any kind.
+    pub first_ns: i64,
+    /// End of the last call of any kind.
+    pub last_ns: i64,
+    /// Calls of any kind.
+    pub calls: i64,
+}
+
 /// A row of the view `losses`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
@@ -317,6 +363,67 @@ impl Trace {
                 last_ns: r.get("last_ns")?,
                 read_opens: r.get("read_opens")?,
                 write_opens: r.get("write_opens")?,
+            })
+        })
+    }
+
+    /// What each process image did to each file, with the times of reading and writing apart.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn data_access(&self) -> Result<Vec<DataAccessRow>> {
+        // The same grouping as the view file_access; O_TRUNC is 512.
+        let sql = "
+            SELECT c.upid, c.file_id,
+              SUM(o.class = 'open') AS opens,
+              SUM(o.name IN ('create', 'mknod', 'mkdir', 'symlink')) AS creates,
+              SUM(o.class = 'read') AS reads,
+              SUM(CASE WHEN o.class = 'read' THEN COALESCE(c.result, c.length, 0) ELSE 0 END)
+                AS read_bytes,
+              SUM(o.name IN ('write', 'copy_to')) AS writes,
+              SUM(CASE WHEN o.name IN ('write', 'copy_to')
+                  THEN COALESCE(c.result, c.length, 0) ELSE 0 END) AS write_bytes,
+              SUM(o.class = 'write') AS changes,
+              SUM((o.name = 'truncate' AND COALESCE(c.length, 0) = 0)
+                  OR (o.class = 'open' AND COALESCE(c.flags, 0) & 512 > 0)) AS truncates,
+              COALESCE(SUM(o.class = 'open' AND c.flags & 3 IN (0, 2)), 0) AS read_opens,
+              COALESCE(SUM(o.class = 'open' AND c.flags & 3 IN (1, 2)), 0) AS write_opens,
+              MIN(CASE WHEN o.class = 'read' THEN c.start_ns END) AS first_read_ns,
+              MAX(CASE WHEN o.class = 'read' THEN c.start_ns + c.duration_ns END) AS last_read_ns,
+              MIN(CASE WHEN o.class = 'write' OR o.name IN ('create', 'mknod') THEN c.start_ns END)
+                AS first_write_ns,
+              MAX(CASE WHEN o.class = 'write' OR o.name IN ('create', 'mknod')
+                  THEN c.start_ns + c.duration_ns END) AS last_write_ns,
+              MIN(CASE WHEN o.class = 'open' THEN c.start_ns END) AS first_open_ns,
+              MIN(c.start_ns) AS first_ns,
+              MAX(c.start_ns + c.duration_ns) AS last_ns,
+              COUNT(*) AS calls
+            FROM call AS c JOIN operation AS o ON o.op = c.op
+            WHERE c.upid IS NOT NULL AND c.file_id IS NOT NULL AND COALESCE(c.result, 0) >= 0
+            GROUP BY c.upid, c.file_id
+            ORDER BY c.upid, c.file_id";
+        self.rows(sql, |r| {
+            Ok(DataAccessRow {
+                upid: r.get("upid")?,
+                file_id: r.get("file_id")?,
+                opens: r.get("opens")?,
+                creates: r.get("creates")?,
+                reads: r.get("reads")?,
+                read_bytes: r.get("read_bytes")?,
+                writes: r.get("writes")?,
+                write_bytes: r.get("write_bytes")?,
+                changes: r.get("changes")?,
+                truncates: r.get("truncates")?,
+                read_opens: r.get("read_opens")?,
+                write_opens: r.get("write_opens")?,
+                first_read_ns: r.get("first_read_ns")?,
+                last_read_ns: r.get("last_read_ns")?,
+                first_write_ns: r.get("first_write_ns")?,
+                last_write_ns: r.get("last_write_ns")?,
+                first_open_ns: r.get("first_open_ns")?,
+                first_ns: r.get("first_ns")?,
+                last_ns: r.get("last_ns")?,
+                calls: r.get("calls")?,
             })
         })
     }

@@ -1,9 +1,125 @@
 //! `flowtrace query`.
 
-/// Placeholder.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::process::ExitCode;
 
-pub(crate) fn run(_args: &Args) -> super::Outcome {
-    Ok(std::process::ExitCode::SUCCESS)
+use clap::ValueEnum;
+use flowtrace_profiler::export::rows::{AlignedTable, Csv, Json, JsonLines};
+use flowtrace_schema::{Table, Trace, Value, doc};
+
+use crate::failure::Failure;
+use crate::output;
+
+/// Run one SQL query on a trace, or list what can be queried
+///
+/// Without SQL, lists the views with their columns. Any other SQLite client can be used as well.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  flowtrace query trace.db
+  flowtrace query trace.db \"SELECT rule, COUNT(*), SUM(on_cpu_ns) / 1e9 AS cpu_s FROM processes GROUP BY rule\"
+  flowtrace query trace.db - --format csv -o slow.csv < slow.sql")]
+pub(crate) struct Args {
+    /// Trace to read
+    trace: PathBuf,
+    /// One SELECT statement; `-` reads it from standard input
+    sql: Option<String>,
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// Write to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// Aligned columns; NULL is NULL, bytes are x'00ff'
+    Table,
+    /// RFC 4180; NULL is an empty field, an empty text is ""
+    Csv,
+    /// An array of objects; bytes are hexadecimal strings
+    Json,
+    /// One JSON object per line
+    Jsonl,
+}
+
+pub(crate) fn run(args: &Args) -> super::Outcome {
+    let trace = Trace::open(&args.trace)?;
+    let sql = match args.sql.as_deref() {
+        Some("-") => {
+            let mut sql = String::new();
+            io::stdin().read_to_string(&mut sql).map_err(|error| {
+                Failure::usage(format!(
+                    "cannot read the query from standard input: {error}"
+                ))
+            })?;
+            Some(sql)
+        }
+        sql => sql.map(str::to_owned),
+    };
+    output::write_to(args.output.as_deref(), &args.trace, |out| {
+        let rows = |table: &mut dyn Table| match &sql {
+            Some(sql) => trace.query(sql, table).map_err(failure),
+            None => Ok(list_views(table)?),
+        };
+        match args.format {
+            Format::Table if sql.is_none() => out.write_all(catalogue().as_bytes())?,
+            Format::Table => {
+                let mut table = AlignedTable::new(out);
+                rows(&mut table)?;
+                table.finish()?;
+            }
+            Format::Csv => rows(&mut Csv::new(out))?,
+            Format::Json => {
+                let mut json = Json::new(out);
+                rows(&mut json)?;
+                json.finish()?;
+            }
+            Format::Jsonl => rows(&mut JsonLines::new(out))?,
+        }
+        Ok(())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn failure(error: flowtrace_schema::Error) -> Failure {
+    let is_query = matches!(error, flowtrace_schema::Error::Query(_));
+    let failure = Failure::from(error);
+    if is_query {
+        return failure
+            .hint("flowtrace query TRACE, without SQL, lists the views and their columns");
+    }
+    failure
+}
+
+/// The views for programs: a row per column.
+fn list_views(table: &mut dyn Table) -> io::Result<()> {
+    table.columns(&["view", "column", "meaning"].map(String::from))?;
+    for view in doc::views() {
+        for (column, meaning) in view.columns {
+            table.row([view.name.clone(), column, meaning].map(Value::Text).into())?;
+        }
+    }
+    Ok(())
+}
+
+/// The views for people.
+fn catalogue() -> String {
+    let mut page = String::from(
+        "Times are nanoseconds since the start of the run, sizes bytes; NULL is unknown.\n",
+    );
+    for view in doc::views() {
+        page += &format!("\n{}: {}\n", view.name, view.comment);
+        let width = view
+            .columns
+            .iter()
+            .map(|(name, _)| name.len())
+            .max()
+            .unwrap_or(0);
+        for (column, meaning) in &view.columns {
+            page += &format!("  {column:<width$}  {meaning}\n");
+        }
+    }
+    page
 }

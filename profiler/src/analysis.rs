@@ -1,0 +1,5 @@
+//! What a trace says, as numbers. Every number here is also a query on the views; the tests hold
+//! both against each other.
+
+pub mod data;
+pub mod time;

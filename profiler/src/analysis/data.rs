@@ -1,0 +1,116 @@
+//! What data moved, and which of it nobody used. Successful calls of known processes on files
+//! under the traced directories; what was read through a mapping shows as an open only.
+
+use crate::model::{Access, FileIndex, Relation, Workflow};
+
+/// Sums over the whole run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Bytes read by calls.
+    pub read_bytes: i64,
+    /// Read calls.
+    pub reads: i64,
+    /// Bytes written by calls.
+    pub write_bytes: i64,
+    /// Write calls.
+    pub writes: i64,
+    /// Regular files that somebody read, or opened for reading only.
+    pub files_read: i64,
+    /// Regular files that somebody changed or opened for writing, created ones included.
+    pub files_written: i64,
+    /// Regular files that somebody created.
+    pub files_created: i64,
+    /// Regular files of which no more than their being opened was seen.
+    pub files_by_open: i64,
+}
+
+/// What was done to one file by all processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileUse {
+    /// The file.
+    pub file: FileIndex,
+    /// Bytes read by calls.
+    pub read_bytes: i64,
+    /// Bytes written by calls.
+    pub write_bytes: i64,
+    /// Calls of any kind.
+    pub calls: i64,
+    /// Whether somebody read it.
+    pub is_read: bool,
+    /// Whether somebody changed it.
+    pub is_written: bool,
+    /// Whether somebody created it.
+    pub is_created: bool,
+}
+
+impl FileUse {
+    /// Bytes moved in either direction.
+    pub fn moved(&self) -> i64 {
+        self.read_bytes.saturating_add(self.write_bytes)
+    }
+
+    fn add(&mut self, access: &Access) {
+        self.read_bytes = self.read_bytes.saturating_add(access.read_bytes);
+        self.write_bytes = self.write_bytes.saturating_add(access.write_bytes);
+        self.calls += access.calls;
+        let relation = access.relation();
+        // Opened for both and never read: a linker does so with what it writes.
+        self.is_read |= access.reads > 0 || relation == Relation::Read;
+        self.is_written |= relation >= Relation::Write;
+        self.is_created |= relation == Relation::Create;
+    }
+}
+
+/// The use of every regular file that was used, in the order of files.
+pub fn file_uses(workflow: &Workflow) -> Vec<FileUse> {
+    let mut uses = vec![FileUse::default(); workflow.files.len()];
+    for access in &workflow.accesses {
+        let used = &mut uses[access.file.0 as usize];
+        used.file = access.file;
+        used.add(access);
+    }
+    uses.retain(|used| used.calls > 0 && workflow.file(used.file).is_regular);
+    uses
+}
+
+/// Sums over all files and processes.
+pub fn totals(workflow: &Workflow, uses: &[FileUse]) -> Totals {
+    let mut totals = Totals::default();
+    for access in &workflow.accesses {
+        totals.read_bytes = totals.read_bytes.saturating_add(access.read_bytes);
+        totals.reads += access.reads;
+        totals.write_bytes = totals.write_bytes.saturating_add(access.write_bytes);
+        totals.writes += access.writes;
+    }
+    for used in uses {
+        totals.files_read += i64::from(used.is_read);
+        totals.files_written += i64::from(used.is_written);
+        totals.files_created += i64::from(used.is_created);
+    }
+    totals.files_by_open = workflow
+        .files
+        .iter()
+        .filter(|file| file.is_regular && file.only_opens)
+        .count() as i64;
+    totals
+}
+
+/// Files written during the run that nobody read before it ended, the most bytes first. Final
+/// results are among them.
+pub fn never_read(uses: &[FileUse]) -> Vec<FileUse> {
+    let mut found: Vec<FileUse> = uses
+        .iter()
+        .filter(|used| used.write_bytes > 0 && !used.is_read)
+        .copied()
+        .collect();
+    found.sort_by_key(|used| (-used.write_bytes, used.file));
+    found
+}
+
+/// The `most` files with the most of something.
+pub fn hottest(uses: &[FileUse], most: usize, of: impl Fn(&FileUse) -> i64) -> Vec<FileUse> {
+    let mut found: Vec<FileUse> = uses.iter().filter(|used| of(used) > 0).copied().collect();
+    found.sort_by_key(|used| (std::cmp::Reverse(of(used)), used.file));
+    found.truncate(most);
+    found
+}

@@ -1,0 +1,134 @@
+//! Where the time went, by rule.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::model::{ProcessId, Workflow};
+
+/// The time of all images of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleTime {
+    /// The rule.
+    pub rule: Arc<str>,
+    /// How often it was executed: images that began by an exec, or were found running.
+    pub executions: i64,
+    /// CPU time of all its images, ns, forks without exec included.
+    pub cpu_ns: i64,
+    /// Life time of those of its images that forked nobody, ns: what waits for children is not
+    /// itself slow.
+    pub leaf_ns: i64,
+    /// CPU time of the same images, ns.
+    pub leaf_cpu_ns: i64,
+}
+
+/// The rules by CPU time, the most first.
+pub fn by_rule(workflow: &Workflow) -> Vec<RuleTime> {
+    let mut has_children = vec![false; workflow.processes.len()];
+    for process in &workflow.processes {
+        if let Some(ProcessId(parent)) = process.parent {
+            has_children[parent as usize] = true;
+        }
+    }
+    let mut rules: HashMap<&Arc<str>, RuleTime> = HashMap::new();
+    for image in &workflow.images {
+        let time = rules.entry(&image.rule).or_insert_with(|| RuleTime {
+            rule: Arc::clone(&image.rule),
+            executions: 0,
+            cpu_ns: 0,
+            leaf_ns: 0,
+            leaf_cpu_ns: 0,
+        });
+        let cpu = image.cpu_ns.unwrap_or(0);
+        time.executions += i64::from(!image.is_fork);
+        time.cpu_ns += cpu;
+        if !has_children[image.process.0 as usize] {
+            time.leaf_ns += image.end_ns.map_or(0, |end| end - image.start_ns);
+            time.leaf_cpu_ns += cpu;
+        }
+    }
+    let mut rules: Vec<RuleTime> = rules.into_values().collect();
+    rules.sort_by(|a, b| (b.cpu_ns, &a.rule).cmp(&(a.cpu_ns, &b.rule)));
+    rules
+}
+
+/// Rules that mostly waited: less than half of their life on a CPU, the longest lives first.
+pub fn waiting(rules: &[RuleTime]) -> Vec<&RuleTime> {
+    let mut waiting: Vec<&RuleTime> = rules
+        .iter()
+        .filter(|rule| rule.leaf_ns > 0 && rule.leaf_cpu_ns < rule.leaf_ns / 2)
+        .collect();
+    waiting.sort_by(|a, b| (b.leaf_ns, &a.rule).cmp(&(a.leaf_ns, &b.rule)));
+    waiting
+}
+
+/// Processes that ended by a signal or with another exit code than 0, with their rule and end:
+/// most frequent first.
+pub fn failures(workflow: &Workflow) -> Vec<Failures> {
+    let mut found: HashMap<(&Arc<str>, Ending), i64> = HashMap::new();
+    for id in workflow.process_ids() {
+        let process = workflow.process(id);
+        let ending = match (process.exit_signal, process.exit_code) {
+            (Some(signal), _) => Ending::Signal(signal),
+            (None, Some(code)) if code != 0 => Ending::Code(code),
+            _ => continue,
+        };
+        *found.entry((workflow.rule(id), ending)).or_default() += 1;
+    }
+    let mut found: Vec<Failures> = found
+        .into_iter()
+        .map(|((rule, ending), count)| Failures {
+            rule: Arc::clone(rule),
+            ending,
+            count,
+        })
+        .collect();
+    // A signal is rarer and tells more than a failing test of a script.
+    let order = |f: &Failures| (!matches!(f.ending, Ending::Signal(_)), -f.count);
+    found.sort_by(|a, b| (order(a), &a.rule, a.ending).cmp(&(order(b), &b.rule, b.ending)));
+    found
+}
+
+/// Processes of one rule that failed in one way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failures {
+    /// The rule of their last image.
+    pub rule: Arc<str>,
+    /// How they ended.
+    pub ending: Ending,
+    /// How many.
+    pub count: i64,
+}
+
+/// How a process ended that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Ending {
+    /// By a signal.
+    Signal(i64),
+    /// With an exit code.
+    Code(i64),
+}
+
+impl std::fmt::Display for Ending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Ending::Code(code) => write!(f, "exit {code}"),
+            Ending::Signal(signal) => f.write_str(&signal_name(*signal)),
+        }
+    }
+}
+
+/// `SIGKILL` for 9, as on Linux for x86-64, Arm and RISC-V.
+pub fn signal_name(signal: i64) -> String {
+    const NAMES: [&str; 31] = [
+        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
+        "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
+        "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+    ];
+    let name = usize::try_from(signal)
+        .ok()
+        .and_then(|n| NAMES.get(n.checked_sub(1)?));
+    match name {
+        Some(name) => format!("SIG{name}"),
+        None => format!("signal {signal}"),
+    }
+}

@@ -1,0 +1,85 @@
+//! Arguments out of a stored command line: the inverse of [`flowtrace_schema::quote_argv`].
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+/// Splits a command line as a POSIX shell would, without expanding anything.
+///
+/// Reads what `quote_argv` writes: plain words, `'…'`, `\'` between quotes, and `$'…'` with
+/// `\n`, `\t`, `\\`, `\'` and three octal digits. A quote left open ends at the end of the text,
+/// so that a command that was cut off still gives its first arguments.
+pub fn unquote(command: &str) -> Vec<String> {
+    let mut arguments = Vec::new();
+    let mut chars = command.chars().peekable();
+    loop {
+        while chars.next_if_eq(&' ').is_some() {}
+        if chars.peek().is_none() {
+            return arguments;
+        }
+        arguments.push(word(&mut chars));
+    }
+}
+
+fn word(chars: &mut Peekable<Chars<'_>>) -> String {
+    let mut word = String::new();
+    while let Some(c) = chars.next_if(|&c| c != ' ') {
+        match c {
+            '\'' => word.extend(chars.by_ref().take_while(|&c| c != '\'')),
+            '$' if chars.next_if_eq(&'\'').is_some() => escaped(chars, &mut word),
+            '\\' => word.extend(chars.next()),
+            c => word.push(c),
+        }
+    }
+    word
+}
+
+/// The inside of `$'…'`, up to and with the closing quote.
+fn escaped(chars: &mut Peekable<Chars<'_>>, word: &mut String) {
+    while let Some(c) = chars.next() {
+        match c {
+            '\'' => return,
+            '\\' => match chars.next() {
+                Some('n') => word.push('\n'),
+                Some('t') => word.push('\t'),
+                Some(first) if first.is_digit(8) => {
+                    let mut code = first.to_digit(8).unwrap_or(0);
+                    for _ in 0..2 {
+                        if let Some(digit) = chars.peek().and_then(|c| c.to_digit(8)) {
+                            code = code * 8 + digit;
+                            chars.next();
+                        }
+                    }
+                    word.extend(char::from_u32(code));
+                }
+                Some(other) => word.push(other),
+                None => return,
+            },
+            c => word.push(c),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flowtrace_schema::quote_argv;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_command_that_was_cut_off_gives_what_there_is() {
+        assert_eq!(unquote("gcc -c 'a b"), ["gcc", "-c", "a b"]);
+        assert_eq!(unquote(r"x $'a\n"), ["x", "a\n"]);
+        assert_eq!(unquote("  "), Vec::<String>::new());
+    }
+
+    proptest! {
+        #[test]
+        fn unquote_inverts_quote_argv(
+            argv in prop::collection::vec(prop::collection::vec(1u8..=255, 0..12), 1..6)
+        ) {
+            let lossy: Vec<_> =
+                argv.iter().map(|a| String::from_utf8_lossy(a).into_owned()).collect();
+            prop_assert_eq!(unquote(&quote_argv(&argv).text()), lossy);
+        }
+    }
+}

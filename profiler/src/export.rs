@@ -1,0 +1,6 @@
+//! Results in formats for other programs. An exporter writes to `impl Write` and never prints.
+
+pub mod dot;
+pub mod drawing;
+pub mod graphml;
+pub mod rows;

@@ -1,0 +1,137 @@
+//! Graphviz DOT. Ellipses are processes, boxes files; dotted lines are forks.
+
+use std::io::{self, Write};
+
+use super::drawing::{Drawing, DrawnEdge, DrawnNode, Shape, Value};
+use crate::graph::EdgeKind;
+
+/// Writes the drawing.
+///
+/// # Errors
+/// When `out` fails.
+pub fn write(drawing: &Drawing, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "digraph flowtrace {{")?;
+    writeln!(
+        out,
+        "  graph [rankdir=TB, nodesep=0.25, ranksep=0.45, fontname=\"Helvetica\","
+    )?;
+    writeln!(
+        out,
+        "    labelloc=t, label={}{}];",
+        quoted(&title(drawing)),
+        facts(&drawing.attributes)
+    )?;
+    writeln!(
+        out,
+        "  node [fontname=\"Helvetica\", fontsize=11, margin=\"0.08,0.04\", style=filled];"
+    )?;
+    writeln!(
+        out,
+        "  edge [fontname=\"Helvetica\", fontsize=9, color=\"#555555\"];"
+    )?;
+    for node in &drawing.nodes {
+        write_node(node, out)?;
+    }
+    for edge in &drawing.edges {
+        write_edge(drawing, edge, out)?;
+    }
+    writeln!(out, "}}")
+}
+
+/// The title names what was left out, for those who only see the picture.
+fn title(drawing: &Drawing) -> String {
+    let left_out: i64 = drawing
+        .attributes
+        .iter()
+        .filter_map(|(name, value)| match value {
+            Value::Integer(n) if name.starts_with("cycle_") => Some(*n),
+            _ => None,
+        })
+        .sum();
+    match left_out {
+        0 => drawing.title.clone(),
+        1 => format!("{}\n1 edge that closes a cycle is left out", drawing.title),
+        n => format!(
+            "{}\n{n} edges that close cycles are left out",
+            drawing.title
+        ),
+    }
+}
+
+fn write_node(node: &DrawnNode, out: &mut impl Write) -> io::Result<()> {
+    let shape = match node.shape {
+        Shape::Process => "ellipse",
+        Shape::File => "box",
+        Shape::More => "plaintext",
+    };
+    let fill = match (node.shape, node.hue) {
+        (Shape::Process, Some(hue)) => format!("{:.3} 0.250 0.960", f64::from(hue) / 360.0),
+        (Shape::File, _) => "#f4f4f0".into(),
+        _ => "#ffffff".into(),
+    };
+    writeln!(
+        out,
+        "  {} [shape={shape}, fillcolor=\"{fill}\", label={}{}];",
+        node.id,
+        quoted(&node.label.join("\n")),
+        facts(&node.attributes)
+    )
+}
+
+fn write_edge(drawing: &Drawing, edge: &DrawnEdge, out: &mut impl Write) -> io::Result<()> {
+    let look = match edge.kind {
+        EdgeKind::Fork => "style=dotted, arrowhead=open",
+        EdgeKind::Update => "style=dashed, arrowhead=empty",
+        EdgeKind::Exec => "color=\"#7a4fa3\", arrowhead=diamond",
+        EdgeKind::Read => "color=\"#2b6ca3\", arrowhead=normal",
+        EdgeKind::Write => "color=\"#b3541e\", arrowhead=vee",
+        EdgeKind::Create => "color=\"#b3541e\", arrowhead=normal",
+    };
+    // Thicker where more flowed: one step per factor of a thousand.
+    let width = match edge.attributes.iter().find(|(name, _)| *name == "bytes") {
+        Some((_, Value::Integer(bytes))) if *bytes >= 1_000_000_000 => 3.0,
+        Some((_, Value::Integer(bytes))) if *bytes >= 1_000_000 => 2.0,
+        _ => 1.0,
+    };
+    let label = match edge.label.as_str() {
+        "" => String::new(),
+        label => format!(", label={}", quoted(label)),
+    };
+    writeln!(
+        out,
+        "  {} -> {} [{look}, penwidth={width:.1}{label}{}];",
+        drawing.nodes[edge.from].id,
+        drawing.nodes[edge.to].id,
+        facts(&edge.attributes)
+    )
+}
+
+/// Attributes that graphviz does not know: it keeps them for other programs. They get a prefix,
+/// because some of its own (`weight`, `path`) would change the picture.
+fn facts(attributes: &[(&'static str, Value)]) -> String {
+    let mut text = String::new();
+    for (name, value) in attributes {
+        let value = match value {
+            Value::Integer(n) => n.to_string(),
+            Value::Text(value) => quoted(value),
+        };
+        text += &format!(", ft_{name}={value}");
+    }
+    text
+}
+
+/// A quoted string. A newline becomes the two characters `\n`, which graphviz centres.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            '\n' => quoted.push_str("\\n"),
+            c if c.is_control() => quoted.push('\u{fffd}'),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}

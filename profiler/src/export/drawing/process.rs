@@ -1,0 +1,187 @@
+//! The workflow graph as a drawing: every process, every file version (ParaTrac, figure 13).
+
+use petgraph::visit::{EdgeRef, IntoNodeReferences};
+
+use super::{Drawing, DrawnEdge, DrawnNode, Shape, Value, hue};
+use crate::graph::{Dag, EdgeKind, Node};
+use crate::model::{FileIndex, ProcessId, Workflow};
+use crate::text::units;
+
+/// Characters of a command in a label.
+const COMMAND: usize = 32;
+
+/// Draws every node.
+pub fn of_processes(workflow: &Workflow, dag: &Dag) -> Drawing {
+    let mut drawing = Drawing {
+        title: title(workflow),
+        ..Drawing::default()
+    };
+    for (index, node) in dag.graph.node_references() {
+        let moved: i64 = dag
+            .graph
+            .edges(index)
+            .map(|edge| edge.weight().bytes())
+            .fold(0, i64::saturating_add);
+        let drawn = match *node {
+            Node::Process(id) => process(&mut drawing, workflow, id),
+            Node::File {
+                file,
+                version,
+                versions,
+            } => self::file(&mut drawing, workflow, file, (version, versions), moved),
+        };
+        drawing.nodes.push(drawn);
+    }
+    for edge in dag.graph.edge_references() {
+        let e = edge.weight();
+        let mut attributes = vec![("kind", Value::Text(e.kind.name().into()))];
+        let numbers = [
+            ("bytes", e.bytes()),
+            ("calls", e.calls()),
+            ("first_ns", e.first_ns),
+            ("last_ns", e.last_ns),
+        ];
+        attributes.extend(numbers.map(|(name, n)| (name, Value::Integer(n))));
+        if e.write_bytes > 0 && e.reads > 0 || e.writes > 0 && e.reads > 0 {
+            attributes.push(("read_back_bytes", Value::Integer(e.read_bytes)));
+            attributes.push(("read_back_calls", Value::Integer(e.reads)));
+        }
+        drawing.edges.push(DrawnEdge {
+            from: edge.source().index(),
+            to: edge.target().index(),
+            kind: e.kind,
+            label: if e.bytes() > 0 {
+                units::bytes(e.bytes())
+            } else {
+                String::new()
+            },
+            attributes,
+        });
+    }
+    finish(&mut drawing, workflow, dag);
+    drawing
+}
+
+/// What both drawings say about the whole graph.
+pub(super) fn finish(drawing: &mut Drawing, workflow: &Workflow, dag: &Dag) {
+    let forks = dag
+        .dropped
+        .iter()
+        .filter(|d| d.edge.kind == EdgeKind::Fork)
+        .count();
+    let data = dag.dropped.len() - forks;
+    let facts = [
+        ("processes", workflow.processes.len()),
+        ("cycle_fork_edges_left_out", forks),
+        ("cycle_data_edges_left_out", data),
+        ("texts_shortened", drawing.shortened as usize),
+    ];
+    for (name, n) in facts {
+        drawing.attributes.push((name, Value::Integer(n as i64)));
+    }
+    if workflow.is_cut_short() {
+        drawing.attributes.push(("cut_short", Value::Integer(1)));
+    }
+}
+
+pub(super) fn title(workflow: &Workflow) -> String {
+    let run = workflow.runs.first();
+    let command = run
+        .and_then(|run| run.command.as_deref())
+        .unwrap_or("recording");
+    let cut = if workflow.is_cut_short() {
+        ", cut short"
+    } else {
+        ""
+    };
+    let command = units::shorten(&units::plain(command), 100);
+    format!("{command} ({}{cut})", units::duration(workflow.last_ns))
+}
+
+fn process(drawing: &mut Drawing, workflow: &Workflow, id: ProcessId) -> DrawnNode {
+    let p = workflow.process(id);
+    let images = workflow.images(id);
+    let last = workflow.last_image(id);
+    let command = last.command.as_deref().unwrap_or(&last.rule);
+    let life = p.duration_ns().map_or_else(|| "?".into(), units::duration);
+    // The directory of the program says little and hides the arguments.
+    let short = match command.split_once(' ') {
+        Some((program, rest)) => format!("{} {rest}", base(program)),
+        None => base(command).into(),
+    };
+    let mut label = vec![units::shorten(&units::plain(&short), COMMAND)];
+    let failure = match (p.exit_signal, p.exit_code) {
+        (Some(signal), _) => format!(", signal {signal}"),
+        (None, Some(code)) if code != 0 => format!(", exit {code}"),
+        _ => String::new(),
+    };
+    label.push(format!("{life}{failure}"));
+    let upids: Vec<_> = images.iter().map(|image| image.upid.to_string()).collect();
+    let mut attributes = vec![
+        ("type", Value::Text("process".into())),
+        ("rule", drawing.text(&last.rule)),
+        ("command", drawing.text(command)),
+        ("pid", Value::Integer(p.pid)),
+        ("upids", drawing.text(&upids.join(" "))),
+        ("start_ns", Value::Integer(p.start_ns)),
+    ];
+    let known = [
+        ("end_ns", p.end_ns),
+        ("cpu_ns", p.cpu_ns),
+        ("exit_code", p.exit_code),
+        ("exit_signal", p.exit_signal),
+    ];
+    attributes.extend(
+        known
+            .into_iter()
+            .filter_map(|(name, n)| Some((name, Value::Integer(n?)))),
+    );
+    DrawnNode {
+        id: format!("p{}", images[0].upid),
+        shape: Shape::Process,
+        label,
+        hue: Some(hue(&last.rule)),
+        attributes,
+        weight: p.duration_ns().unwrap_or(workflow.last_ns - p.start_ns),
+    }
+}
+
+fn file(
+    drawing: &mut Drawing,
+    workflow: &Workflow,
+    index: FileIndex,
+    (version, versions): (u32, u32),
+    moved: i64,
+) -> DrawnNode {
+    let file = workflow.file(index);
+    let path = file.path.as_deref().unwrap_or("?");
+    let mut label = vec![units::shorten_path(&units::plain(base(path)), COMMAND)];
+    if versions > 1 {
+        label.push(format!("version {version} of {versions}"));
+    }
+    let mut attributes = vec![
+        ("type", Value::Text("file".into())),
+        ("path", drawing.text(path)),
+        ("version", Value::Integer(i64::from(version))),
+    ];
+    attributes.extend(
+        file.size_bytes
+            .map(|size| ("size_bytes", Value::Integer(size))),
+    );
+    DrawnNode {
+        id: match version {
+            1 => format!("f{}", file.file_id),
+            version => format!("f{}_{version}", file.file_id),
+        },
+        shape: Shape::File,
+        label,
+        hue: None,
+        attributes,
+        // A byte weighs as a nanosecond: about a second per gigabyte, what a disk takes.
+        weight: moved.max(file.size_bytes.unwrap_or(0)),
+    }
+}
+
+fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}

@@ -1,0 +1,147 @@
+//! The rule graph as a drawing that fits on a page.
+
+use petgraph::visit::{EdgeRef, IntoNodeReferences};
+
+use super::process::{finish, title};
+use super::{Drawing, DrawnEdge, DrawnNode, Shape, Value, hue};
+use crate::graph::groups::{Group, Members, RuleGraph};
+use crate::graph::pattern::relative;
+use crate::graph::{Dag, EdgeKind};
+use crate::model::Workflow;
+use crate::text::units;
+
+/// Characters of a name in a label.
+const NAME: usize = 36;
+
+/// Draws every group.
+pub fn of_rules(workflow: &Workflow, dag: &Dag, rules: &RuleGraph) -> Drawing {
+    let mut drawing = Drawing {
+        title: title(workflow),
+        ..Drawing::default()
+    };
+    let (mut rule_ids, mut file_ids) = (0, 0);
+    for (_, group) in rules.graph.node_references() {
+        let number = match group.members {
+            Members::Processes { .. } => &mut rule_ids,
+            Members::Files { .. } => &mut file_ids,
+        };
+        *number += 1;
+        let drawn = node(&mut drawing, workflow, group, *number);
+        drawing.nodes.push(drawn);
+    }
+    for edge in rules.graph.edge_references() {
+        let e = edge.weight();
+        let label = match (e.kind, e.count) {
+            (EdgeKind::Fork, 1) => String::new(),
+            (EdgeKind::Fork, count) => format!("×{}", units::count(count)),
+            _ if e.bytes > 0 => units::bytes(e.bytes),
+            _ => String::new(),
+        };
+        let mut attributes = vec![("kind", Value::Text(e.kind.name().into()))];
+        let numbers = [
+            ("bytes", e.bytes),
+            ("calls", e.calls),
+            ("edges", e.count),
+            ("first_ns", e.first_ns),
+            ("last_ns", e.last_ns),
+        ];
+        attributes.extend(numbers.map(|(name, n)| (name, Value::Integer(n))));
+        drawing.edges.push(DrawnEdge {
+            from: edge.source().index(),
+            to: edge.target().index(),
+            kind: e.kind,
+            label,
+            attributes,
+        });
+    }
+    for (name, n) in [
+        ("forks_not_drawn", rules.hidden_forks),
+        ("edges_within_groups", rules.inner_edges),
+    ] {
+        drawing.attributes.push((name, Value::Integer(n as i64)));
+    }
+    finish(&mut drawing, workflow, dag);
+    drawing
+}
+
+fn node(drawing: &mut Drawing, workflow: &Workflow, group: &Group, number: i64) -> DrawnNode {
+    let mut drawn = match &group.members {
+        Members::Processes { rule, processes } => {
+            let members = || processes.iter().map(|&id| workflow.process(id));
+            let cpu: Vec<i64> = members().filter_map(|p| p.cpu_ns).collect();
+            let lives: Vec<i64> = members().filter_map(|p| p.duration_ns()).collect();
+            let (cpu_sum, life_sum) = (sum(&cpu), sum(&lives));
+            let name = units::shorten(&units::plain(rule), NAME);
+            let mut label = vec![with_count(&name, processes.len())];
+            if !lives.is_empty() {
+                let mean = life_sum / lives.len() as i64;
+                let each = if processes.len() > 1 { " each" } else { "" };
+                let mut line = format!("{}{each}", units::duration(mean));
+                if !cpu.is_empty() {
+                    line += &format!(", cpu {}", units::duration(cpu_sum));
+                }
+                label.push(line);
+            }
+            let failed = members().filter(|p| p.has_failed()).count();
+            if failed > 0 {
+                label.push(format!("{failed} failed"));
+            }
+            DrawnNode {
+                id: format!("r{number}"),
+                shape: Shape::Process,
+                label,
+                hue: Some(hue(rule)),
+                attributes: vec![
+                    ("type", Value::Text("rule".into())),
+                    ("rule", drawing.text(rule)),
+                    ("count", Value::Integer(processes.len() as i64)),
+                    ("cpu_ns", Value::Integer(cpu_sum)),
+                    ("life_ns", Value::Integer(life_sum)),
+                    ("failed", Value::Integer(failed as i64)),
+                ],
+                weight: life_sum,
+            }
+        }
+        Members::Files { pattern, files } => {
+            let sizes = files
+                .iter()
+                .filter_map(|&file| workflow.file(file).size_bytes);
+            let size = sizes.fold(0, i64::saturating_add);
+            let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
+            let name = units::shorten_path(&units::plain(relative(pattern, cwd)), NAME);
+            DrawnNode {
+                id: format!("g{number}"),
+                shape: Shape::File,
+                label: vec![with_count(&name, files.len())],
+                hue: None,
+                attributes: vec![
+                    ("type", Value::Text("files".into())),
+                    ("path", drawing.text(pattern)),
+                    ("count", Value::Integer(files.len() as i64)),
+                    ("size_bytes", Value::Integer(size)),
+                ],
+                weight: size,
+            }
+        }
+    };
+    if group.rounds > 1 {
+        drawn
+            .label
+            .push(format!("part {} of {}", group.round, group.rounds));
+    }
+    drawn
+        .attributes
+        .push(("part", Value::Integer(i64::from(group.round))));
+    drawn
+}
+
+fn with_count(name: &str, count: usize) -> String {
+    match count {
+        1 => name.into(),
+        count => format!("{name} ×{}", units::count(count as i64)),
+    }
+}
+
+fn sum(values: &[i64]) -> i64 {
+    values.iter().copied().fold(0, i64::saturating_add)
+}

@@ -1,0 +1,169 @@
+//! An aligned table: numbers to the right, NULL as `NULL`, control characters shown as escapes so
+//! that a file name cannot drive the terminal.
+
+use std::io::{Result, Write};
+
+use flowtrace_schema::{Table, Value};
+
+use super::{hex, real};
+
+/// Rows looked at before widths are fixed; later rows that are wider push their columns.
+const LOOKED_AT: usize = 1000;
+/// Widest column; longer cells push the rest of their row.
+const WIDEST: usize = 80;
+
+/// Writes an aligned table. [`AlignedTable::finish`] writes what still waits.
+#[derive(Debug)]
+pub struct AlignedTable<W> {
+    out: W,
+    names: Vec<String>,
+    waiting: Vec<Vec<Cell>>,
+    widths: Option<Vec<usize>>,
+}
+
+#[derive(Debug)]
+struct Cell {
+    text: String,
+    is_number: bool,
+}
+
+impl<W: Write> AlignedTable<W> {
+    /// A writer to `out`.
+    pub fn new(out: W) -> Self {
+        AlignedTable {
+            out,
+            names: Vec::new(),
+            waiting: Vec::new(),
+            widths: None,
+        }
+    }
+
+    /// Writes the rows that waited for the widths.
+    ///
+    /// # Errors
+    /// When the output fails.
+    pub fn finish(mut self) -> Result<()> {
+        self.fix_widths()
+    }
+
+    fn fix_widths(&mut self) -> Result<()> {
+        if self.widths.is_some() {
+            return Ok(());
+        }
+        let mut widths: Vec<usize> = self.names.iter().map(|name| name.chars().count()).collect();
+        // A header stands over its numbers, so to the right when the first value is one.
+        let mut header: Vec<Cell> = Vec::new();
+        for (i, name) in self.names.iter().enumerate() {
+            let mut column = self.waiting.iter().map(|row| &row[i]);
+            let is_number = column.clone().any(|cell| cell.is_number)
+                && column.all(|cell| cell.is_number || cell.text == "NULL");
+            header.push(Cell {
+                text: name.clone(),
+                is_number,
+            });
+        }
+        for row in &self.waiting {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.text.chars().count().min(WIDEST));
+            }
+        }
+        line(&mut self.out, &widths, &header)?;
+        let rule: Vec<Cell> = widths
+            .iter()
+            .map(|&width| Cell {
+                text: "-".repeat(width),
+                is_number: false,
+            })
+            .collect();
+        line(&mut self.out, &widths, &rule)?;
+        for row in self.waiting.drain(..) {
+            line(&mut self.out, &widths, &row)?;
+        }
+        self.widths = Some(widths);
+        Ok(())
+    }
+}
+
+impl<W: Write> Table for AlignedTable<W> {
+    fn columns(&mut self, names: &[String]) -> Result<()> {
+        self.names = names.iter().map(|name| visible(name)).collect();
+        Ok(())
+    }
+
+    fn row(&mut self, values: Vec<Value>) -> Result<()> {
+        let row: Vec<Cell> = values.into_iter().map(cell).collect();
+        if let Some(widths) = &self.widths {
+            return line(&mut self.out, widths, &row);
+        }
+        self.waiting.push(row);
+        if self.waiting.len() < LOOKED_AT {
+            return Ok(());
+        }
+        self.fix_widths()
+    }
+}
+
+fn cell(value: Value) -> Cell {
+    let (text, is_number) = match value {
+        Value::Null => ("NULL".into(), false),
+        Value::Integer(n) => (n.to_string(), true),
+        Value::Real(x) => (real(x), true),
+        Value::Text(text) => (visible(&text), false),
+        Value::Blob(bytes) => (format!("x'{}'", hex(&bytes)), false),
+    };
+    Cell { text, is_number }
+}
+
+fn visible(text: &str) -> String {
+    if !text.contains(char::is_control) {
+        return text.into();
+    }
+    text.chars()
+        .flat_map(|c| {
+            if c.is_control() {
+                c.escape_default().collect()
+            } else {
+                vec![c]
+            }
+        })
+        .collect()
+}
+
+fn line(out: &mut impl Write, widths: &[usize], cells: &[Cell]) -> Result<()> {
+    let mut text = String::new();
+    for (i, (cell, &width)) in cells.iter().zip(widths).enumerate() {
+        if i > 0 {
+            text.push_str("  ");
+        }
+        if cell.is_number {
+            text += &format!("{:>width$}", cell.text);
+        } else {
+            text += &format!("{:<width$}", cell.text);
+        }
+    }
+    writeln!(out, "{}", text.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_right_and_text_left() {
+        let mut out = Vec::new();
+        let mut table = AlignedTable::new(&mut out);
+        table.columns(&["rule".into(), "n".into()]).unwrap();
+        table
+            .row(vec![Value::Text("a\x1bb".into()), Value::Integer(7)])
+            .unwrap();
+        table.row(vec![Value::Null, Value::Integer(12345)]).unwrap();
+        table.finish().unwrap();
+        let expected = "\
+rule           n
+--------  -----
+a\\u{1b}b      7
+NULL      12345
+";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+}

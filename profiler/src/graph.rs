@@ -1,0 +1,133 @@
+//! The workflow as a graph of processes and files, by ParaTrac's causal orders: a fork puts the
+//! parent before the child, a read puts the file before the process, a write or creation puts
+//! the process before the file.
+//!
+//! The graph is always acyclic. A file that was changed after somebody had read it appears as
+//! several versions ([`versions`]); what still closes a cycle is left out and listed
+//! ([`Dag::dropped`]).
+
+mod acyclic;
+mod build;
+pub mod groups;
+pub(crate) mod pattern;
+mod rounds;
+pub mod versions;
+
+use petgraph::graph::{DiGraph, NodeIndex};
+
+use crate::model::{FileIndex, ProcessId};
+
+pub use build::build;
+
+/// A node of the workflow graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Node {
+    /// A process, its images merged: a redirection is opened by the shell's image and written by
+    /// the program's.
+    Process(ProcessId),
+    /// What a file held from one change after a read to the next.
+    File {
+        /// The file.
+        file: FileIndex,
+        /// Counted from 1.
+        version: u32,
+        /// How many versions of the file there are.
+        versions: u32,
+    },
+}
+
+/// What an edge stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EdgeKind {
+    /// Parent to child.
+    Fork,
+    /// An older version of a file to the next, whose contents build on it.
+    Update,
+    /// File to the process that ran it as its program.
+    Exec,
+    /// File to process.
+    Read,
+    /// Process to file.
+    Write,
+    /// Process to the file that it created.
+    Create,
+}
+
+impl EdgeKind {
+    /// Name shown to people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            EdgeKind::Fork => "fork",
+            EdgeKind::Update => "update",
+            EdgeKind::Exec => "exec",
+            EdgeKind::Read => "read",
+            EdgeKind::Write => "write",
+            EdgeKind::Create => "create",
+        }
+    }
+
+    /// Whether data may have moved.
+    pub const fn is_data(self) -> bool {
+        !matches!(self, EdgeKind::Fork)
+    }
+}
+
+/// An edge of the workflow graph. Where a process both wrote and read a version of a file, the
+/// edge is that of writing and the reading stays here as numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// The strongest relation: create > write > read.
+    pub kind: EdgeKind,
+    /// Bytes written.
+    pub write_bytes: i64,
+    /// Write calls.
+    pub writes: i64,
+    /// Bytes read.
+    pub read_bytes: i64,
+    /// Read calls.
+    pub reads: i64,
+    /// First moment, ns.
+    pub first_ns: i64,
+    /// Last moment, ns.
+    pub last_ns: i64,
+}
+
+impl Edge {
+    /// Bytes moved along the edge: those written where it leads to a file, else those read.
+    pub fn bytes(&self) -> i64 {
+        match self.kind {
+            EdgeKind::Create | EdgeKind::Write => self.write_bytes,
+            EdgeKind::Read | EdgeKind::Exec => self.read_bytes,
+            EdgeKind::Fork | EdgeKind::Update => 0,
+        }
+    }
+
+    /// Calls that moved them.
+    pub fn calls(&self) -> i64 {
+        match self.kind {
+            EdgeKind::Create | EdgeKind::Write => self.writes,
+            EdgeKind::Read | EdgeKind::Exec => self.reads,
+            EdgeKind::Fork | EdgeKind::Update => 0,
+        }
+    }
+}
+
+/// An edge that was left out because it would have closed a cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// Where it would have begun.
+    pub from: NodeIndex,
+    /// Where it would have ended.
+    pub to: NodeIndex,
+    /// What it stood for.
+    pub edge: Edge,
+}
+
+/// The workflow graph.
+#[derive(Clone, Debug, Default)]
+pub struct Dag {
+    /// Processes in their order, then files in theirs.
+    pub graph: DiGraph<Node, Edge>,
+    /// Edges left out so that the graph has no cycle, in the order of their ends.
+    pub dropped: Vec<Dropped>,
+}

@@ -1,0 +1,186 @@
+//! From accesses and forks to nodes and edges.
+
+use std::collections::HashMap;
+
+use petgraph::graph::{DiGraph, NodeIndex};
+
+use super::versions::versions;
+use super::{Dag, Edge, EdgeKind, Node, acyclic};
+use crate::model::{Access, FileIndex, ProcessId, Relation, Workflow};
+
+/// Builds the workflow graph: a node for every process and every version of a regular file that
+/// a process read or wrote.
+pub fn build(workflow: &Workflow) -> Dag {
+    let mut graph = DiGraph::with_capacity(workflow.processes.len(), workflow.accesses.len());
+    for process in workflow.process_ids() {
+        graph.add_node(Node::Process(process));
+    }
+    // Ranks are explained in `acyclic`: a process has its place in the order of starts.
+    let mut ranks = start_order(workflow);
+    for accesses in by_file(workflow)
+        .iter()
+        .filter(|accesses| !accesses.is_empty())
+    {
+        add_file(&mut graph, &mut ranks, accesses);
+    }
+    add_executions(&mut graph, &mut ranks, workflow);
+    add_forks(&mut graph, workflow);
+    let (graph, dropped) = acyclic::make(graph, &ranks);
+    Dag { graph, dropped }
+}
+
+/// The node of a process: processes are added first, in their order.
+fn node_of(process: ProcessId) -> NodeIndex {
+    NodeIndex::new(process.0 as usize)
+}
+
+fn start_order(workflow: &Workflow) -> Vec<u32> {
+    let mut order: Vec<ProcessId> = workflow.process_ids().collect();
+    order.sort_by_key(|&id| (workflow.process(id).start_ns, id));
+    let mut ranks = vec![0; order.len()];
+    for (rank, id) in order.into_iter().enumerate() {
+        ranks[id.0 as usize] = rank as u32 + 1;
+    }
+    ranks
+}
+
+fn by_file(workflow: &Workflow) -> Vec<Vec<&Access>> {
+    let mut by_file = vec![Vec::new(); workflow.files.len()];
+    for access in &workflow.accesses {
+        if access.relation() != Relation::None && workflow.file(access.file).is_regular {
+            by_file[access.file.0 as usize].push(access);
+        }
+    }
+    by_file
+}
+
+fn add_file(graph: &mut DiGraph<Node, Edge>, ranks: &mut Vec<u32>, accesses: &[&Access]) {
+    let found = versions(accesses);
+    let count = found.builds_on_previous.len() as u32;
+    let file = accesses[0].file;
+    let nodes: Vec<NodeIndex> = (1..=count)
+        .map(|version| {
+            graph.add_node(Node::File {
+                file,
+                version,
+                versions: count,
+            })
+        })
+        .collect();
+    let mut rank = vec![0; nodes.len()];
+    for (access, used) in accesses.iter().zip(&found.uses) {
+        let process = node_of(access.process);
+        if let Some(wrote) = used.wrote {
+            rank[wrote] = rank[wrote].max(ranks[process.index()]);
+            graph.add_edge(
+                process,
+                nodes[wrote],
+                write_edge(access, used.read.is_none()),
+            );
+        }
+        if let Some(read) = used.read {
+            graph.add_edge(nodes[read], process, read_edge(access));
+        }
+    }
+    for (next, &builds) in found.builds_on_previous.iter().enumerate() {
+        if builds {
+            rank[next] = rank[next].max(rank[next - 1]);
+            graph.add_edge(nodes[next - 1], nodes[next], update_edge());
+        }
+    }
+    ranks.extend(rank);
+}
+
+fn write_edge(access: &Access, holds_reads: bool) -> Edge {
+    let (first_ns, last_ns) = access.write_ns.unwrap_or(access.span_ns);
+    Edge {
+        kind: match access.relation() {
+            Relation::Create => EdgeKind::Create,
+            _ => EdgeKind::Write,
+        },
+        write_bytes: access.write_bytes,
+        writes: access.writes,
+        read_bytes: if holds_reads { access.read_bytes } else { 0 },
+        reads: if holds_reads { access.reads } else { 0 },
+        first_ns,
+        last_ns,
+    }
+}
+
+fn read_edge(access: &Access) -> Edge {
+    let (first_ns, last_ns) = access.read_ns.unwrap_or(access.span_ns);
+    Edge {
+        kind: EdgeKind::Read,
+        write_bytes: 0,
+        writes: 0,
+        read_bytes: access.read_bytes,
+        reads: access.reads,
+        first_ns,
+        last_ns,
+    }
+}
+
+fn update_edge() -> Edge {
+    moment(EdgeKind::Update, 0)
+}
+
+/// An edge that stands for a moment and moves nothing.
+fn moment(kind: EdgeKind, at_ns: i64) -> Edge {
+    Edge {
+        kind,
+        write_bytes: 0,
+        writes: 0,
+        read_bytes: 0,
+        reads: 0,
+        first_ns: at_ns,
+        last_ns: at_ns,
+    }
+}
+
+/// Marks the program a process ran: the kernel's reading of it is an edge already where it was
+/// seen; else the edge is made here, to the version that was there at the time.
+fn add_executions(graph: &mut DiGraph<Node, Edge>, ranks: &mut Vec<u32>, workflow: &Workflow) {
+    let mut nodes: HashMap<FileIndex, Vec<NodeIndex>> = HashMap::new();
+    for node in graph.node_indices() {
+        if let Node::File { file, .. } = graph[node] {
+            nodes.entry(file).or_default().push(node);
+        }
+    }
+    for &(process, file) in &workflow.executions {
+        let versions = nodes.entry(file).or_insert_with(|| {
+            ranks.push(0);
+            vec![graph.add_node(Node::File {
+                file,
+                version: 1,
+                versions: 1,
+            })]
+        });
+        let to = node_of(process);
+        if let Some(edge) = versions.iter().find_map(|&node| graph.find_edge(node, to)) {
+            graph[edge].kind = EdgeKind::Exec;
+            continue;
+        }
+        // Its own output, run later under the same pid, would be a cycle of its own making.
+        if versions.iter().any(|&node| graph.contains_edge(to, node)) {
+            continue;
+        }
+        let start = workflow.process(process).start_ns;
+        let newest = versions.iter().rev().find(|&&node| {
+            let mut writers = graph.edges_directed(node, petgraph::Direction::Incoming);
+            writers.all(|edge| edge.weight().first_ns <= start)
+        });
+        let from = newest.or(versions.first()).copied();
+        if let Some(from) = from {
+            graph.add_edge(from, to, moment(EdgeKind::Exec, start));
+        }
+    }
+}
+
+fn add_forks(graph: &mut DiGraph<Node, Edge>, workflow: &Workflow) {
+    for child in workflow.process_ids() {
+        if let Some(parent) = workflow.process(child).parent {
+            let at = workflow.process(child).start_ns;
+            graph.add_edge(node_of(parent), node_of(child), moment(EdgeKind::Fork, at));
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The rule graph: one node for all processes of a rule, one for all files of one kind between
+//! the same rules. Small enough for a page where the process graph is not.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use petgraph::Direction;
+use petgraph::graph::{DiGraph, NodeIndex};
+use petgraph::visit::EdgeRef;
+
+use super::pattern::{ancestor, base, common, directory, ending};
+use super::rounds::rounds;
+use super::{Dag, EdgeKind, Node};
+use crate::model::{FileIndex, ProcessId, Workflow};
+
+/// More kinds of files than this between the same rules become one node.
+const KINDS: usize = 6;
+
+/// A node of the rule graph.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// What the members are.
+    pub members: Members,
+    /// Which part of its group this is, from 1, where the group had to be split to keep the graph
+    /// acyclic.
+    pub round: u32,
+    /// How many parts the group has.
+    pub rounds: u32,
+}
+
+/// The members of a group.
+#[derive(Clone, Debug)]
+pub enum Members {
+    /// Processes of one rule.
+    Processes {
+        /// The rule.
+        rule: Arc<str>,
+        /// In the order of discovery.
+        processes: Vec<ProcessId>,
+    },
+    /// Files that the same rules wrote and the same rules read.
+    Files {
+        /// The common form of their names.
+        pattern: String,
+        /// Each once, in order.
+        files: Vec<FileIndex>,
+    },
+}
+
+/// An edge of the rule graph: edges of the workflow graph taken together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupEdge {
+    /// The strongest kind among them.
+    pub kind: EdgeKind,
+    /// How many they are.
+    pub count: i64,
+    /// Bytes moved along them.
+    pub bytes: i64,
+    /// Calls that moved them.
+    pub calls: i64,
+    /// First moment, ns.
+    pub first_ns: i64,
+    /// Last moment, ns.
+    pub last_ns: i64,
+}
+
+/// The rule graph.
+#[derive(Clone, Debug, Default)]
+pub struct RuleGraph {
+    /// Always acyclic.
+    pub graph: DiGraph<Group, GroupEdge>,
+    /// Forks not drawn because the child's rule is connected by data already.
+    pub hidden_forks: usize,
+    /// Data edges of the workflow graph whose ends are in the same group.
+    pub inner_edges: usize,
+}
+
+/// What makes nodes of the workflow graph members of one group.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Key {
+    Rule(Arc<str>),
+    Files {
+        producers: Vec<u32>,
+        consumers: Vec<u32>,
+        kind: Option<(Arc<str>, Arc<str>)>,
+    },
+}
+
+/// Contracts the workflow graph.
+pub fn by_rule(workflow: &Workflow, dag: &Dag) -> RuleGraph {
+    let rule_of = rule_numbers(workflow);
+    let has_data = rules_with_data(dag, &rule_of);
+    // Who is connected by data needs no fork edge to be found.
+    let is_drawn = |kind: EdgeKind, to: NodeIndex| {
+        kind.is_data()
+            || rule_of
+                .get(to.index())
+                .is_some_and(|&rule| !has_data[rule as usize])
+    };
+    let part = dag.graph.filter_map(
+        |_, node| Some(*node),
+        |edge, weight| {
+            let (_, to) = dag.graph.edge_endpoints(edge)?;
+            is_drawn(weight.kind, to).then_some(*weight)
+        },
+    );
+    let hidden_forks = dag.graph.edge_count() - part.edge_count();
+    let group = group_numbers(workflow, &part, &rule_of);
+    let round = rounds(&part, &group);
+    contract(workflow, &part, &group, &round, hidden_forks)
+}
+
+/// Numbers the rules in the order of their first process.
+fn rule_numbers(workflow: &Workflow) -> Vec<u32> {
+    let mut numbers: HashMap<&str, u32> = HashMap::new();
+    let number = |id| {
+        let next = numbers.len() as u32;
+        *numbers.entry(workflow.rule(id)).or_insert(next)
+    };
+    workflow.process_ids().map(number).collect()
+}
+
+fn rules_with_data(dag: &Dag, rule_of: &[u32]) -> Vec<bool> {
+    let mut has_data = vec![false; rule_of.iter().max().map_or(0, |&last| last as usize + 1)];
+    for edge in dag
+        .graph
+        .edge_references()
+        .filter(|edge| edge.weight().kind.is_data())
+    {
+        for end in [edge.source(), edge.target()] {
+            if let Some(&rule) = rule_of.get(end.index()) {
+                has_data[rule as usize] = true;
+            }
+        }
+    }
+    has_data
+}
+
+fn group_numbers(
+    workflow: &Workflow,
+    part: &DiGraph<Node, super::Edge>,
+    rule_of: &[u32],
+) -> Vec<u32> {
+    let rules_at = |node: NodeIndex, direction: Direction| -> Vec<u32> {
+        let rules: BTreeSet<u32> = part
+            .neighbors_directed(node, direction)
+            .filter_map(|other| rule_of.get(other.index()).copied())
+            .collect();
+        rules.into_iter().collect()
+    };
+    let key = |node: NodeIndex| match part[node] {
+        Node::Process(id) => Key::Rule(Arc::clone(workflow.rule(id))),
+        Node::File { file, .. } => {
+            let path = workflow.file(file).path.as_deref().unwrap_or("");
+            Key::Files {
+                producers: rules_at(node, Direction::Incoming),
+                consumers: rules_at(node, Direction::Outgoing),
+                kind: Some((directory(path).into(), ending(path).into())),
+            }
+        }
+    };
+    let mut keys: Vec<Key> = part.node_indices().map(key).collect();
+    let mut kinds: HashMap<Key, BTreeSet<(Arc<str>, Arc<str>)>> = HashMap::new();
+    let without_kind = |key: &Key| {
+        let mut key = key.clone();
+        let Key::Files { kind, .. } = &mut key else {
+            return None;
+        };
+        let kind = kind.take()?;
+        Some((key, kind))
+    };
+    for (key, kind) in keys.iter().filter_map(without_kind) {
+        kinds.entry(key).or_default().insert(kind);
+    }
+    for key in &mut keys {
+        if let Some((wide, _)) = without_kind(key)
+            && kinds.get(&wide).is_some_and(|kinds| kinds.len() > KINDS)
+        {
+            *key = wide;
+        }
+    }
+    let mut numbers: HashMap<Key, u32> = HashMap::new();
+    let number = |key| {
+        let next = numbers.len() as u32;
+        *numbers.entry(key).or_insert(next)
+    };
+    keys.into_iter().map(number).collect()
+}
+
+fn contract(
+    workflow: &Workflow,
+    part: &DiGraph<Node, super::Edge>,
+    group: &[u32],
+    round: &[u32],
+    hidden_forks: usize,
+) -> RuleGraph {
+    let groups = group.iter().max().map_or(0, |&last| last as usize + 1);
+    // Rounds may skip numbers in a group; people count its parts 1, 2, 3.
+    let mut parts: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); groups];
+    for (&group, &round) in group.iter().zip(round) {
+        parts[group as usize].insert(round);
+    }
+    let mut graph: DiGraph<Group, GroupEdge> = DiGraph::new();
+    let mut contracted: HashMap<(u32, u32), NodeIndex> = HashMap::new();
+    let mut member_of: Vec<NodeIndex> = Vec::with_capacity(part.node_count());
+    for node in part.node_indices() {
+        let (group, round) = (group[node.index()], round[node.index()]);
+        let parts = &parts[group as usize];
+        let into = *contracted.entry((group, round)).or_insert_with(|| {
+            let members = match part[node] {
+                Node::Process(id) => Members::Processes {
+                    rule: Arc::clone(workflow.rule(id)),
+                    processes: Vec::new(),
+                },
+                Node::File { .. } => Members::Files {
+                    pattern: String::new(),
+                    files: Vec::new(),
+                },
+            };
+            let place = parts.iter().take_while(|&&r| r < round).count() as u32 + 1;
+            graph.add_node(Group {
+                members,
+                round: place,
+                rounds: parts.len() as u32,
+            })
+        });
+        member_of.push(into);
+        match (&mut graph[into].members, part[node]) {
+            (Members::Processes { processes, .. }, Node::Process(id)) => processes.push(id),
+            (Members::Files { files, .. }, Node::File { file, .. })
+                if files.last() != Some(&file) =>
+            {
+                files.push(file);
+            }
+            _ => {}
+        }
+    }
+    for group in graph.node_weights_mut() {
+        if let Members::Files { pattern, files } = &mut group.members {
+            *pattern = file_pattern(workflow, files);
+        }
+    }
+    let mut inner_edges = 0;
+    for edge in part.edge_references() {
+        let (from, to) = (
+            member_of[edge.source().index()],
+            member_of[edge.target().index()],
+        );
+        if from == to {
+            inner_edges += 1;
+            continue;
+        }
+        let e = edge.weight();
+        let more = GroupEdge {
+            kind: e.kind,
+            count: 1,
+            bytes: e.bytes(),
+            calls: e.calls(),
+            first_ns: e.first_ns,
+            last_ns: e.last_ns,
+        };
+        match graph.find_edge(from, to) {
+            Some(existing) => graph[existing].add(&more),
+            None => {
+                graph.add_edge(from, to, more);
+            }
+        }
+    }
+    RuleGraph {
+        graph,
+        hidden_forks,
+        inner_edges,
+    }
+}
+
+impl GroupEdge {
+    fn add(&mut self, more: &GroupEdge) {
+        self.kind = self.kind.max(more.kind);
+        self.count += more.count;
+        self.bytes = self.bytes.saturating_add(more.bytes);
+        self.calls += more.calls;
+        self.first_ns = self.first_ns.min(more.first_ns);
+        self.last_ns = self.last_ns.max(more.last_ns);
+    }
+}
+
+fn file_pattern(workflow: &Workflow, files: &[FileIndex]) -> String {
+    let path = |&file: &FileIndex| workflow.file(file).path.as_deref().unwrap_or("?");
+    let above = ancestor(files.iter().map(path).map(directory));
+    let is_flat = files.iter().map(path).all(|path| directory(path) == above);
+    let name = common(files.iter().map(path).map(base));
+    match (above, is_flat) {
+        ("" | "/", true) => format!("{above}{name}"),
+        (_, true) => format!("{above}/{name}"),
+        ("" | "/", false) => format!("{above}**/{name}"),
+        (_, false) => format!("{above}/**/{name}"),
+    }
+}

@@ -1,0 +1,134 @@
+//! One name for many files.
+
+/// The directory of a path, without the slash at its end; `/` for the root.
+pub(crate) fn directory(path: &str) -> &str {
+    match path.rfind('/') {
+        Some(0) => "/",
+        Some(at) => &path[..at],
+        None => "",
+    }
+}
+
+/// The last component of a path.
+pub(crate) fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// What tells kinds of files apart within a directory: the part after the last dot, if it looks
+/// like an ending.
+pub(crate) fn ending(path: &str) -> &str {
+    let name = base(path);
+    match name.rfind('.') {
+        Some(at) if at > 0 && name.len() - at <= 10 => &name[at..],
+        _ => "",
+    }
+}
+
+/// A path as seen from a directory; itself where it lies elsewhere.
+pub(crate) fn relative<'a>(path: &'a str, directory: &str) -> &'a str {
+    match path
+        .strip_prefix(directory.trim_end_matches('/'))
+        .and_then(|p| p.strip_prefix('/'))
+    {
+        Some(inside) if !inside.is_empty() => inside,
+        _ => path,
+    }
+}
+
+/// The common form of several names: what they begin and end with, `*` for the rest.
+pub(crate) fn common<'a>(mut names: impl Iterator<Item = &'a str>) -> String {
+    let Some(first) = names.next() else {
+        return "*".into();
+    };
+    let (mut begin, mut end) = (first.len(), first.len());
+    let mut is_one = true;
+    for name in names {
+        if name == first {
+            continue;
+        }
+        is_one = false;
+        let alike = first
+            .bytes()
+            .zip(name.bytes())
+            .take_while(|(a, b)| a == b)
+            .count();
+        begin = begin.min(alike);
+        let alike = first
+            .bytes()
+            .rev()
+            .zip(name.bytes().rev())
+            .take_while(|(a, b)| a == b)
+            .count();
+        end = end.min(alike);
+    }
+    if is_one {
+        return first.into();
+    }
+    while !first.is_char_boundary(begin) {
+        begin -= 1;
+    }
+    // Digits at the edges belong to the part that varies: t0* would hide that t10 is meant too.
+    let begin = first[..begin].trim_end_matches(|c: char| c.is_ascii_digit());
+    end = end.min(first.len() - begin.len());
+    while !first.is_char_boundary(first.len() - end) {
+        end -= 1;
+    }
+    let end = first[first.len() - end..].trim_start_matches(|c: char| c.is_ascii_digit());
+    format!("{begin}*{end}")
+}
+
+/// The directory that holds all of several directories.
+pub(crate) fn ancestor<'a>(mut directories: impl Iterator<Item = &'a str>) -> &'a str {
+    let Some(mut common) = directories.next() else {
+        return "";
+    };
+    for other in directories {
+        while !(other == common
+            || common == "/" && other.starts_with('/')
+            || other
+                .strip_prefix(common)
+                .is_some_and(|rest| rest.starts_with('/')))
+        {
+            if common.is_empty() || common == "/" {
+                return "";
+            }
+            common = directory(common);
+        }
+    }
+    common
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_a_common_form() {
+        let of = |names: &[&str]| common(names.iter().copied());
+        assert_eq!(of(&["t00.fits", "t01.fits", "t10.fits"]), "t*.fits");
+        assert_eq!(of(&["t00.fits", "t01.fits"]), "t*.fits");
+        assert_eq!(of(&["a.o", "b.o"]), "*.o");
+        assert_eq!(of(&["same", "same"]), "same");
+        assert_eq!(of(&["x", "xx"]), "x*");
+        assert_eq!(of(&["ä1", "å2"]), "*");
+        assert_eq!(of(&[]), "*");
+    }
+
+    #[test]
+    fn directories_have_a_common_ancestor() {
+        let of = |names: &[&'static str]| ancestor(names.iter().copied());
+        assert_eq!(of(&["/a/b", "/a/c/d"]), "/a");
+        assert_eq!(of(&["/ab", "/a"]), "/");
+        assert_eq!(of(&["/a/b", "/a"]), "/a");
+        assert_eq!(of(&["x", "/a"]), "");
+    }
+
+    #[test]
+    fn paths_come_apart() {
+        assert_eq!(
+            (directory("/a/b.c"), base("/a/b.c"), ending("/a/b.c")),
+            ("/a", "b.c", ".c")
+        );
+        assert_eq!((directory("/a"), ending("/.rc")), ("/", ""));
+    }
+}

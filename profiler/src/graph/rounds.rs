@@ -1,0 +1,63 @@
+//! Splits groups of nodes so that the graph of the groups is acyclic.
+//!
+//! Contracting an acyclic graph may close cycles: project -> table -> model -> image -> project.
+//! Only groups on such a cycle are split, and only as often as a path comes back to them: the
+//! *round* of a node counts how often a path to it went back in the order of the groups.
+
+use petgraph::Direction;
+use petgraph::algo::{kosaraju_scc, toposort};
+use petgraph::graph::{DiGraph, NodeIndex};
+
+/// For every node of the acyclic `graph`, the round (from 0) that its group must be split by.
+/// `group` has the group of every node, numbered from 0; edges within a group do not count.
+pub(super) fn rounds<N, E>(graph: &DiGraph<N, E>, group: &[u32]) -> Vec<u32> {
+    let order = toposort(graph, None).unwrap_or_default();
+    let groups = group.iter().max().map_or(0, |&last| last as usize + 1);
+    let mut quotient: DiGraph<(), ()> = DiGraph::with_capacity(groups, graph.edge_count());
+    for _ in 0..groups {
+        quotient.add_node(());
+    }
+    for edge in graph.edge_indices() {
+        if let Some((from, to)) = graph.edge_endpoints(edge) {
+            let (from, to) = (group[from.index()], group[to.index()]);
+            if from != to {
+                quotient.update_edge(
+                    NodeIndex::new(from as usize),
+                    NodeIndex::new(to as usize),
+                    (),
+                );
+            }
+        }
+    }
+    let mut component = vec![0; groups];
+    let mut is_cyclic = vec![false; groups];
+    for (i, nodes) in kosaraju_scc(&quotient).into_iter().enumerate() {
+        for node in &nodes {
+            component[node.index()] = i;
+            is_cyclic[node.index()] = nodes.len() > 1;
+        }
+    }
+    // The order of the groups: where their first node comes. Fewest paths go back in it.
+    let mut place = vec![u32::MAX; groups];
+    for (at, node) in order.iter().enumerate() {
+        let place = &mut place[group[node.index()] as usize];
+        *place = (*place).min(at as u32);
+    }
+    let mut round = vec![0; graph.node_count()];
+    for &node in &order {
+        let own = group[node.index()] as usize;
+        if !is_cyclic[own] {
+            continue;
+        }
+        for before in graph.neighbors_directed(node, Direction::Incoming) {
+            let theirs = group[before.index()] as usize;
+            if component[theirs] == component[own] && theirs != own {
+                let back = u32::from(place[theirs] >= place[own]);
+                round[node.index()] = round[node.index()].max(round[before.index()] + back);
+            } else if theirs == own {
+                round[node.index()] = round[node.index()].max(round[before.index()]);
+            }
+        }
+    }
+    round
+}

@@ -1,0 +1,213 @@
+//! Versions of a file: which process read what which other process had written.
+//!
+//! Only the first and last moments of reading and writing are known per process, so a version
+//! begins where a process starts to change a file after somebody has begun to read it.
+
+use crate::model::{Access, Relation};
+
+/// The versions of one file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Versions {
+    /// For every version, whether its contents build on those of the one before. The first of a
+    /// file that was there already has no writer.
+    pub builds_on_previous: Vec<bool>,
+    /// What each access, in the order given, wrote and read.
+    pub uses: Vec<Use>,
+}
+
+/// The versions (counted from 0) that one access touched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Use {
+    /// The version that it wrote.
+    pub wrote: Option<usize>,
+    /// The version that it read, where that is another one.
+    pub read: Option<usize>,
+}
+
+/// Begin of a version.
+struct Version {
+    start_ns: i64,
+    builds_on_previous: bool,
+}
+
+/// Divides the history of one file into versions.
+pub fn versions(accesses: &[&Access]) -> Versions {
+    let mut writers: Vec<usize> = (0..accesses.len())
+        .filter(|&i| accesses[i].relation() >= Relation::Write)
+        .collect();
+    writers.sort_by_key(|&i| (write_start(accesses[i]), accesses[i].process));
+    let mut reads: Vec<i64> = accesses
+        .iter()
+        .filter_map(|access| first_read(access))
+        .collect();
+    reads.sort_unstable();
+
+    let mut uses = vec![Use::default(); accesses.len()];
+    let mut versions: Vec<Version> = Vec::new();
+    let mut next_read = 0;
+    let mut is_read = false;
+    for writer in writers {
+        let start = write_start(accesses[writer]);
+        while reads.get(next_read).is_some_and(|&at| at < start) {
+            if versions.is_empty() {
+                // Read before anybody wrote: it was there before the run.
+                versions.push(Version {
+                    start_ns: i64::MIN,
+                    builds_on_previous: false,
+                });
+            }
+            is_read = true;
+            next_read += 1;
+        }
+        let current = versions.len().checked_sub(1);
+        if versions.is_empty() || is_read {
+            versions.push(Version {
+                start_ns: start,
+                builds_on_previous: current.is_some() && accesses[writer].truncates == 0,
+            });
+            is_read = false;
+            let own_read = first_read(accesses[writer]).is_some_and(|at| at < start);
+            uses[writer].read = current.filter(|_| own_read);
+        }
+        uses[writer].wrote = Some(versions.len() - 1);
+    }
+    for (i, access) in accesses.iter().enumerate() {
+        if access.relation() != Relation::Read {
+            continue;
+        }
+        if versions.is_empty() {
+            versions.push(Version {
+                start_ns: i64::MIN,
+                builds_on_previous: false,
+            });
+        }
+        // The newest version that it can have seen: what it read last decides what it knew.
+        let last = last_read(access);
+        let seen = versions.partition_point(|version| version.start_ns <= last);
+        uses[i].read = Some(seen.max(1) - 1);
+    }
+    Versions {
+        builds_on_previous: versions.iter().map(|v| v.builds_on_previous).collect(),
+        uses,
+    }
+}
+
+/// When it began to change the file; an open for writing stands in where no change was seen.
+pub(super) fn write_start(access: &Access) -> i64 {
+    match access.write_ns {
+        Some((first, _)) => first,
+        None => access.first_open_ns.unwrap_or(access.span_ns.0),
+    }
+}
+
+/// When it began to read. A reader by mapping shows only its open; a writer that opened for both
+/// and made no read call is taken not to have read.
+fn first_read(access: &Access) -> Option<i64> {
+    match access.read_ns {
+        Some((first, _)) => Some(first),
+        None if access.relation() == Relation::Read => {
+            Some(access.first_open_ns.unwrap_or(access.span_ns.0))
+        }
+        None => None,
+    }
+}
+
+/// When it may have read last. A mapping may be read until the file is closed.
+fn last_read(access: &Access) -> i64 {
+    access.read_ns.map_or(access.span_ns.1, |(_, last)| last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ProcessId;
+
+    fn access(process: u32, read: Option<(i64, i64)>, write: Option<(i64, i64)>) -> Access {
+        Access {
+            process: ProcessId(process),
+            reads: i64::from(read.is_some()),
+            changes: i64::from(write.is_some()),
+            read_ns: read,
+            write_ns: write,
+            ..Access::default()
+        }
+    }
+
+    fn of(accesses: &[Access]) -> Versions {
+        versions(&accesses.iter().collect::<Vec<_>>())
+    }
+
+    fn wrote(version: usize) -> Use {
+        Use {
+            wrote: Some(version),
+            read: None,
+        }
+    }
+
+    fn read(version: usize) -> Use {
+        Use {
+            wrote: None,
+            read: Some(version),
+        }
+    }
+
+    #[test]
+    fn one_writer_and_its_readers_share_a_version() {
+        let found = of(&[
+            access(1, None, Some((0, 10))),
+            access(2, Some((12, 20)), None),
+            access(3, Some((5, 30)), None),
+        ]);
+        assert_eq!(found.builds_on_previous, [false]);
+        assert_eq!(found.uses, [wrote(0), read(0), read(0)]);
+    }
+
+    #[test]
+    fn appending_makes_a_version_only_after_somebody_has_read() {
+        let found = of(&[
+            access(1, None, Some((0, 1))),
+            access(2, None, Some((2, 3))),
+            access(3, Some((4, 5)), None),
+            access(4, None, Some((6, 7))),
+            access(5, Some((8, 9)), None),
+        ]);
+        assert_eq!(found.builds_on_previous, [false, true]);
+        assert_eq!(found.uses, [wrote(0), wrote(0), read(0), wrote(1), read(1)]);
+    }
+
+    #[test]
+    fn an_update_in_place_reads_one_version_and_writes_the_next() {
+        let found = of(&[
+            access(1, Some((0, 3)), Some((4, 5))),
+            access(2, Some((6, 7)), None),
+        ]);
+        assert_eq!(found.builds_on_previous, [false, true]);
+        assert_eq!(
+            found.uses[0],
+            Use {
+                wrote: Some(1),
+                read: Some(0)
+            }
+        );
+        assert_eq!(found.uses[1], read(1));
+    }
+
+    #[test]
+    fn reading_back_what_one_wrote_is_no_version() {
+        let found = of(&[access(1, Some((2, 9)), Some((0, 5)))]);
+        assert_eq!(found.builds_on_previous, [false]);
+        assert_eq!(found.uses, [wrote(0)]);
+    }
+
+    #[test]
+    fn contents_that_were_thrown_away_are_not_built_on() {
+        let mut again = access(3, None, Some((6, 7)));
+        again.truncates = 1;
+        let found = of(&[
+            access(1, None, Some((0, 1))),
+            access(2, Some((2, 3)), None),
+            again,
+        ]);
+        assert_eq!(found.builds_on_previous, [false, false]);
+    }
+}

@@ -1,0 +1,258 @@
+//! Reads a trace once into a [`Workflow`].
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use flowtrace_schema::{DataAccessRow, FileRow, ProcessRow, Result, Trace};
+
+use crate::model::{Access, File, FileIndex, Image, Process, ProcessId, Workflow};
+use crate::rules;
+
+/// Reads everything that the analyses need. Rules that the recording did not store, because it
+/// was cut short, are inferred.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn load(trace: &Trace) -> Result<Workflow> {
+    let mut workflow = Workflow {
+        runs: trace.runs()?,
+        directories: trace.traced_directories()?,
+        losses: trace.losses()?,
+        ..Workflow::default()
+    };
+    add_processes(&mut workflow, trace.processes()?);
+    let last_file_ns = add_files(&mut workflow, trace.files()?);
+    add_accesses(&mut workflow, &trace.data_access()?);
+    add_executions(&mut workflow, trace)?;
+    let run_end = workflow.runs.iter().filter_map(|run| run.end_ns).max();
+    let image_end = |image: &Image| image.end_ns.unwrap_or(image.start_ns);
+    let last_event = workflow.images.iter().map(image_end).max();
+    workflow.last_ns = match run_end {
+        Some(end) if !workflow.is_cut_short() => end,
+        _ => run_end.max(last_event).max(Some(last_file_ns)).unwrap_or(0),
+    };
+    Ok(workflow)
+}
+
+/// Equal texts share memory: a fork repeats its parent's command, a build the same few programs.
+#[derive(Default)]
+struct Interner(HashSet<Arc<str>>);
+
+impl Interner {
+    fn intern(&mut self, text: String) -> Arc<str> {
+        match self.0.get(text.as_str()) {
+            Some(shared) => Arc::clone(shared),
+            None => {
+                let shared: Arc<str> = text.into();
+                self.0.insert(Arc::clone(&shared));
+                shared
+            }
+        }
+    }
+}
+
+fn add_processes(workflow: &mut Workflow, rows: Vec<ProcessRow>) {
+    let is_inferred = rows.iter().any(|row| row.rule.is_none());
+    let mut inferred = if is_inferred {
+        rules::infer_rows(&rows)
+    } else {
+        Vec::new()
+    };
+    let at: HashMap<i64, usize> = rows.iter().enumerate().map(|(i, r)| (r.upid, i)).collect();
+
+    // An exec comes after the image it ends, so `prev_upid` is a smaller id in every sound trace.
+    let mut first: Vec<usize> = (0..rows.len()).collect();
+    for (i, row) in rows.iter().enumerate() {
+        if let Some(&prev) = row.prev_upid.and_then(|upid| at.get(&upid))
+            && prev < i
+        {
+            first[i] = first[prev];
+        }
+    }
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by_key(|&i| (first[i], i));
+
+    let mut process_of_row = vec![ProcessId::default(); rows.len()];
+    let mut rows: Vec<Option<ProcessRow>> = rows.into_iter().map(Some).collect();
+    let mut parents: Vec<Option<i64>> = Vec::new();
+    let mut texts = Interner::default();
+    for i in order {
+        let Some(row) = rows[i].take() else { continue };
+        if first[i] == i {
+            parents.push(row.parent_upid);
+            let next = workflow.images.len();
+            workflow.processes.push(Process {
+                images: next..next,
+                pid: row.pid,
+                parent: None,
+                start_ns: row.start_ns,
+                end_ns: None,
+                exit_code: None,
+                exit_signal: None,
+                cpu_ns: None,
+                read_bytes: None,
+                write_bytes: None,
+            });
+        }
+        process_of_row[i] = ProcessId(workflow.processes.len() as u32 - 1);
+        let cpu_ns = row
+            .on_cpu_ns
+            .or_else(|| Some(row.user_ns?.saturating_add(row.sys_ns?)));
+        if let Some(process) = workflow.processes.last_mut() {
+            process.images.end += 1;
+            // What the last image says: an exec has an end, but the process goes on.
+            process.end_ns = row.end_ns;
+            process.exit_code = row.exit_code;
+            process.exit_signal = row.exit_signal;
+            process.cpu_ns = sum(process.cpu_ns, cpu_ns);
+            process.read_bytes = sum(process.read_bytes, row.read_bytes);
+            process.write_bytes = sum(process.write_bytes, row.write_bytes);
+        }
+        let rule = match row.rule {
+            Some(rule) => rule,
+            None => std::mem::take(&mut inferred[i]),
+        };
+        workflow.images.push(Image {
+            upid: row.upid,
+            process: process_of_row[i],
+            is_fork: row.origin == "fork",
+            is_exec: row.origin == "exec",
+            exe: row.exe.map(|text| texts.intern(text)),
+            command: row.command.map(|text| texts.intern(text)),
+            rule: texts.intern(rule),
+            start_ns: row.start_ns,
+            end_ns: row.end_ns,
+            cpu_ns,
+        });
+    }
+    for (i, parent) in parents.into_iter().enumerate() {
+        let parent = parent
+            .and_then(|upid| at.get(&upid))
+            .map(|&row| process_of_row[row]);
+        workflow.processes[i].parent = parent.filter(|parent| parent.0 as usize != i);
+    }
+    cut_parent_cycles(&mut workflow.processes);
+}
+
+/// A sound trace has none; a damaged one must not send an analysis round in circles.
+fn cut_parent_cycles(processes: &mut [Process]) {
+    const UNSEEN: u32 = u32::MAX;
+    let mut seen_by = vec![UNSEEN; processes.len()];
+    for start in 0..processes.len() {
+        let mut at = start;
+        while seen_by[at] == UNSEEN {
+            seen_by[at] = start as u32;
+            match processes[at].parent {
+                Some(parent) if seen_by[parent.0 as usize] == start as u32 => {
+                    processes[at].parent = None;
+                }
+                Some(parent) => at = parent.0 as usize,
+                None => {}
+            }
+        }
+    }
+}
+
+fn sum(a: Option<i64>, b: Option<i64>) -> Option<i64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.saturating_add(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// Returns the end of the last call on any file.
+fn add_files(workflow: &mut Workflow, rows: Vec<FileRow>) -> i64 {
+    let last_ns = rows.iter().map(|row| row.last_ns).max().unwrap_or(0);
+    let file = |row: FileRow| File {
+        file_id: row.file_id,
+        path: row.path.map(Arc::from),
+        is_regular: row.kind == "file",
+        size_bytes: row.size_bytes,
+        only_opens: row.coverage == "open",
+    };
+    workflow.files = rows.into_iter().map(file).collect();
+    last_ns
+}
+
+fn add_accesses(workflow: &mut Workflow, rows: &[DataAccessRow]) {
+    let process_of: HashMap<i64, ProcessId> = workflow
+        .images
+        .iter()
+        .map(|image| (image.upid, image.process))
+        .collect();
+    let accesses = rows.iter().filter_map(|row| {
+        Some(Access {
+            process: *process_of.get(&row.upid)?,
+            file: file_index(&workflow.files, row.file_id)?,
+            creates: row.creates,
+            reads: row.reads,
+            read_bytes: row.read_bytes,
+            writes: row.writes,
+            write_bytes: row.write_bytes,
+            changes: row.changes,
+            truncates: row.truncates,
+            read_opens: row.read_opens,
+            write_opens: row.write_opens,
+            calls: row.calls,
+            read_ns: row.first_read_ns.zip(row.last_read_ns),
+            write_ns: row.first_write_ns.zip(row.last_write_ns),
+            first_open_ns: row.first_open_ns,
+            span_ns: (row.first_ns, row.last_ns),
+        })
+    });
+    let mut accesses: Vec<Access> = accesses.collect();
+    accesses.sort_by_key(|access| (access.process, access.file));
+    accesses.dedup_by(|next, kept| {
+        let is_same = (next.process, next.file) == (kept.process, kept.file);
+        if is_same {
+            kept.add(next);
+        }
+        is_same
+    });
+    workflow.accesses = accesses;
+}
+
+fn file_index(files: &[File], file_id: i64) -> Option<FileIndex> {
+    let at = files
+        .binary_search_by_key(&file_id, |file| file.file_id)
+        .ok()?;
+    Some(FileIndex(at as u32))
+}
+
+/// Finds the programs among the files by the name that they had when they were executed.
+fn add_executions(workflow: &mut Workflow, trace: &Trace) -> Result<()> {
+    let executed: HashSet<&str> = workflow
+        .images
+        .iter()
+        .filter(|image| !image.is_fork)
+        .filter_map(|image| image.exe.as_deref())
+        .collect();
+    if executed.is_empty() || workflow.files.is_empty() {
+        return Ok(());
+    }
+    let mut names: HashMap<String, Vec<(i64, Option<i64>, FileIndex)>> = HashMap::new();
+    for name in trace.file_names()? {
+        if executed.contains(name.path.as_str())
+            && let Some(file) = file_index(&workflow.files, name.file_id)
+            && workflow.file(file).is_regular
+        {
+            names
+                .entry(name.path)
+                .or_default()
+                .push((name.from_ns, name.to_ns, file));
+        }
+    }
+    let mut executions = Vec::new();
+    for image in workflow.images.iter().filter(|image| !image.is_fork) {
+        let candidates = image.exe.as_deref().and_then(|exe| names.get(exe));
+        // The lookup of a program comes before its exec is complete.
+        let at_exec = candidates.into_iter().flatten().filter(|(from, to, _)| {
+            *from <= image.start_ns && to.is_none_or(|to| image.start_ns <= to)
+        });
+        executions.extend(at_exec.max().map(|&(_, _, file)| (image.process, file)));
+    }
+    executions.sort_unstable();
+    executions.dedup();
+    workflow.executions = executions;
+    Ok(())
+}

@@ -1,0 +1,288 @@
+//! A trace in memory: what ran and what it did to which file.
+//!
+//! The database has a row per process *image*; people think of *processes*: the chain of images
+//! that one pid ran, joined here by `prev_upid`. Everything keeps its place in the vectors of
+//! [`Workflow`]; the ids below are those places.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use flowtrace_schema::{LossRow, RunRow, TracedDirectoryRow};
+
+/// A process: place in [`Workflow::processes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessId(pub u32);
+
+/// A file: place in [`Workflow::files`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileIndex(pub u32);
+
+/// Everything about one trace.
+#[derive(Clone, Debug, Default)]
+pub struct Workflow {
+    /// The recordings in the file.
+    pub runs: Vec<RunRow>,
+    /// The directories whose file calls were recorded.
+    pub directories: Vec<TracedDirectoryRow>,
+    /// What is known to be missing, the worst first.
+    pub losses: Vec<LossRow>,
+    /// The process images; those of one process stand together, in the order of execution.
+    pub images: Vec<Image>,
+    /// The processes in the order of their first image's id, which is the order of discovery.
+    pub processes: Vec<Process>,
+    /// The files in the order of their ids.
+    pub files: Vec<File>,
+    /// What each process did to each file: successful calls, summed over its images; ordered by
+    /// process, then file.
+    pub accesses: Vec<Access>,
+    /// Programs that were executed and are files of the trace, each pair once, in order.
+    pub executions: Vec<(ProcessId, FileIndex)>,
+    /// Last moment known, ns: the end of the run, or of the last event of a run cut short.
+    pub last_ns: i64,
+}
+
+/// What a pid ran between two execs.
+#[derive(Clone, Debug)]
+pub struct Image {
+    /// Id in the database.
+    pub upid: i64,
+    /// Process that it belongs to.
+    pub process: ProcessId,
+    /// Whether it began by a fork, as a copy of its parent.
+    pub is_fork: bool,
+    /// Whether it began by an exec; neither: it was found running.
+    pub is_exec: bool,
+    /// Executable.
+    pub exe: Option<Arc<str>>,
+    /// Arguments, quoted for a shell.
+    pub command: Option<Arc<str>>,
+    /// Name of the workflow step.
+    pub rule: Arc<str>,
+    /// Begin, ns.
+    pub start_ns: i64,
+    /// End by exec or exit, ns; `None`: not seen.
+    pub end_ns: Option<i64>,
+    /// CPU time of its own threads, ns: time on a CPU, or user and system time.
+    pub cpu_ns: Option<i64>,
+}
+
+/// A process: the images of one pid from fork to exit.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// Places of its images.
+    pub images: Range<usize>,
+    /// Process id.
+    pub pid: i64,
+    /// Process that forked it.
+    pub parent: Option<ProcessId>,
+    /// Begin of the first image, ns.
+    pub start_ns: i64,
+    /// End of the last image, ns; `None`: not seen.
+    pub end_ns: Option<i64>,
+    /// Exit code.
+    pub exit_code: Option<i64>,
+    /// Signal that ended it.
+    pub exit_signal: Option<i64>,
+    /// CPU time, ns; `None`: known for none of its images.
+    pub cpu_ns: Option<i64>,
+    /// Bytes it read from files, pipes and sockets.
+    pub read_bytes: Option<i64>,
+    /// Bytes it wrote to them.
+    pub write_bytes: Option<i64>,
+}
+
+/// A file: an inode.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// Id in the database.
+    pub file_id: i64,
+    /// Last name it had; `None`: never known by name.
+    pub path: Option<Arc<str>>,
+    /// Whether it holds data: neither directory, device nor absent.
+    pub is_regular: bool,
+    /// Size when last seen, bytes.
+    pub size_bytes: Option<i64>,
+    /// Whether only its being opened was seen.
+    pub only_opens: bool,
+}
+
+/// What one process did to one file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// The process.
+    pub process: ProcessId,
+    /// The file.
+    pub file: FileIndex,
+    /// Times it created it.
+    pub creates: i64,
+    /// Read calls.
+    pub reads: i64,
+    /// Bytes read.
+    pub read_bytes: i64,
+    /// Write calls.
+    pub writes: i64,
+    /// Bytes written.
+    pub write_bytes: i64,
+    /// Calls that changed data: writes, truncations, allocations.
+    pub changes: i64,
+    /// Truncations to nothing.
+    pub truncates: i64,
+    /// Opens that allowed reading.
+    pub read_opens: i64,
+    /// Opens that allowed writing.
+    pub write_opens: i64,
+    /// Calls of any kind.
+    pub calls: i64,
+    /// First and last moment of reading by calls, ns.
+    pub read_ns: Option<(i64, i64)>,
+    /// First and last moment of changing or creating by calls, ns.
+    pub write_ns: Option<(i64, i64)>,
+    /// First open, ns.
+    pub first_open_ns: Option<i64>,
+    /// First and last call of any kind, ns.
+    pub span_ns: (i64, i64),
+}
+
+/// What decides the direction of the edge between a process and a file (ParaTrac, equations
+/// 1 to 5): the strongest that applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Relation {
+    /// Only looked at.
+    None,
+    /// Read, or opened for reading.
+    Read,
+    /// Changed, or opened for writing.
+    Write,
+    /// Created.
+    Create,
+}
+
+impl Default for ProcessId {
+    fn default() -> Self {
+        ProcessId(u32::MAX)
+    }
+}
+
+impl Default for FileIndex {
+    fn default() -> Self {
+        FileIndex(u32::MAX)
+    }
+}
+
+impl Access {
+    /// The strongest relation: create > write > read.
+    pub fn relation(&self) -> Relation {
+        if self.creates > 0 {
+            Relation::Create
+        } else if self.changes > 0 || self.write_opens > 0 {
+            Relation::Write
+        } else if self.is_reader() {
+            Relation::Read
+        } else {
+            Relation::None
+        }
+    }
+
+    /// Whether it read, or may have read through a mapping.
+    pub fn is_reader(&self) -> bool {
+        self.reads > 0 || self.read_opens > 0
+    }
+
+    /// Adds what another image of the same process did.
+    pub fn add(&mut self, other: &Access) {
+        let hull = |a: Option<(i64, i64)>, b: Option<(i64, i64)>| match (a, b) {
+            (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+            (a, b) => a.or(b),
+        };
+        self.creates += other.creates;
+        self.reads += other.reads;
+        self.read_bytes = self.read_bytes.saturating_add(other.read_bytes);
+        self.writes += other.writes;
+        self.write_bytes = self.write_bytes.saturating_add(other.write_bytes);
+        self.changes += other.changes;
+        self.truncates += other.truncates;
+        self.read_opens += other.read_opens;
+        self.write_opens += other.write_opens;
+        self.calls += other.calls;
+        self.read_ns = hull(self.read_ns, other.read_ns);
+        self.write_ns = hull(self.write_ns, other.write_ns);
+        self.first_open_ns = match (self.first_open_ns, other.first_open_ns) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        self.span_ns = (
+            self.span_ns.0.min(other.span_ns.0),
+            self.span_ns.1.max(other.span_ns.1),
+        );
+    }
+}
+
+impl Workflow {
+    /// A process by its id.
+    pub fn process(&self, id: ProcessId) -> &Process {
+        &self.processes[id.0 as usize]
+    }
+
+    /// A file by its id.
+    pub fn file(&self, index: FileIndex) -> &File {
+        &self.files[index.0 as usize]
+    }
+
+    /// The images of a process in the order of execution.
+    pub fn images(&self, id: ProcessId) -> &[Image] {
+        &self.images[self.process(id).images.clone()]
+    }
+
+    /// The image that gives a process its name: the last.
+    pub fn last_image(&self, id: ProcessId) -> &Image {
+        &self.images[self.process(id).images.end - 1]
+    }
+
+    /// The rule of a process: that of its last image.
+    pub fn rule(&self, id: ProcessId) -> &Arc<str> {
+        &self.last_image(id).rule
+    }
+
+    /// The ids of all processes.
+    pub fn process_ids(&self) -> impl Iterator<Item = ProcessId> + use<> {
+        (0..self.processes.len() as u32).map(ProcessId)
+    }
+
+    /// The process forked by no one in the trace that began first.
+    pub fn root(&self) -> Option<ProcessId> {
+        self.process_ids()
+            .filter(|&id| self.process(id).parent.is_none())
+            .min_by_key(|&id| (self.process(id).start_ns, id))
+    }
+
+    /// Whether the recording has no end: it was killed, or still goes on.
+    pub fn is_cut_short(&self) -> bool {
+        self.runs.iter().any(|run| run.end_ns.is_none())
+    }
+
+    /// The children of every process, in the order of their start.
+    pub fn children(&self) -> Vec<Vec<ProcessId>> {
+        let mut children = vec![Vec::new(); self.processes.len()];
+        for id in self.process_ids() {
+            if let Some(parent) = self.process(id).parent {
+                children[parent.0 as usize].push(id);
+            }
+        }
+        for list in &mut children {
+            list.sort_by_key(|&id| (self.process(id).start_ns, id));
+        }
+        children
+    }
+}
+
+impl Process {
+    /// Whether it ended by a signal or with another code than 0.
+    pub fn has_failed(&self) -> bool {
+        self.exit_signal.is_some() || self.exit_code.is_some_and(|code| code != 0)
+    }
+
+    /// Life time, ns; `None` when the end was not seen.
+    pub fn duration_ns(&self) -> Option<i64> {
+        self.end_ns.map(|end| end.saturating_sub(self.start_ns))
+    }
+}

@@ -1,0 +1,242 @@
+//! The summary of a run: printed when it ends, and by `flowtrace summary`.
+
+mod facts;
+mod layout;
+
+pub use facts::{Facts, facts};
+
+use std::path::Path;
+
+use crate::analysis::time::RuleTime;
+use crate::graph::pattern;
+use crate::model::Workflow;
+use crate::text::units;
+use layout::Layout;
+
+/// How to write the summary.
+#[derive(Clone, Copy, Debug)]
+pub struct Style {
+    /// Columns to fill.
+    pub width: usize,
+    /// Whether ANSI escapes for colour are welcome.
+    pub is_coloured: bool,
+}
+
+/// Items named in a line; more are counted.
+const NAMED: usize = 4;
+
+/// The summary as text, ended by a newline. `trace` is the file that was loaded.
+pub fn text(workflow: &Workflow, trace: &Path, style: Style) -> String {
+    let facts = facts(workflow);
+    let mut out = Layout::new(style);
+    out.headline(&headline(&facts));
+    if !facts.failures.is_empty() {
+        let item = |f: &facts::Failure| match f.count {
+            1 => format!("{} {}", f.rule, f.ending),
+            n => format!("{} {} ×{}", f.rule, f.ending, units::count(n)),
+        };
+        let total = facts.failures.iter().map(|f| f.count).sum::<i64>();
+        let more = facts
+            .failures
+            .iter()
+            .skip(NAMED)
+            .map(|f| f.count)
+            .sum::<i64>();
+        let mut items = vec![format!("{} of {}", units::count(total), processes(&facts))];
+        items.extend(facts.failures.iter().take(NAMED).map(item));
+        items.extend(more_items(more));
+        out.warning("failed", &items);
+    }
+    out.line("most time", &most_time(&facts.rules));
+    out.line("waiting", &waiting(&facts.rules, workflow.last_ns));
+    data_lines(&mut out, workflow, &facts);
+    out.line("seen", &seen(&facts));
+    let losses: Vec<String> = facts
+        .losses
+        .iter()
+        .map(|loss| format!("{} {}", units::count(loss.value), loss.meaning))
+        .collect();
+    if losses.is_empty() {
+        out.line("lost", &["nothing".into()]);
+    } else {
+        out.warning("lost", &losses);
+    }
+    let name = units::plain(&trace.display().to_string());
+    let size = trace
+        .metadata()
+        .map(|m| format!(" {}", units::bytes(m.len() as i64)));
+    out.line(
+        "trace",
+        &[
+            format!("{name}{}", size.unwrap_or_default()),
+            format!("next: flowtrace dag {name} | dot -Tsvg > dag.svg"),
+        ],
+    );
+    out.finish()
+}
+
+fn processes(facts: &Facts) -> String {
+    units::counted(facts.processes, "process", "processes")
+}
+
+fn headline(facts: &Facts) -> String {
+    let command = match &facts.command {
+        Some(command) => units::shorten(&units::plain(command), 60),
+        None => "the recording".into(),
+    };
+    let length = units::duration(facts.duration_ns);
+    let end = if facts.is_cut_short {
+        format!("was cut short after {length} or later, its end was not recorded")
+    } else {
+        match (&facts.exit_signal_name, facts.exit_code) {
+            (Some(signal), _) => format!("was ended by {signal} after {length}"),
+            (None, Some(code)) => format!("finished in {length}, exit {code}"),
+            (None, None) => format!("finished in {length}"),
+        }
+    };
+    let runs = match facts.runs {
+        0 | 1 => String::new(),
+        n => format!(" (the first of {n} runs in this file)"),
+    };
+    let execs = units::counted(facts.execs, "exec", "execs");
+    format!("{command}{runs} {end} · {}, {execs}", processes(facts))
+}
+
+fn named(rule: &RuleTime) -> String {
+    let name = units::shorten(&units::plain(&rule.rule), 40);
+    match rule.executions {
+        0 | 1 => name,
+        n => format!("{name} ×{}", units::count(n)),
+    }
+}
+
+fn more_items(more: i64) -> Option<String> {
+    (more > 0).then(|| format!("+{} more", units::count(more)))
+}
+
+fn most_time(rules: &[RuleTime]) -> Vec<String> {
+    // Below a hundredth of the whole a rule is not where the time went.
+    let total: i64 = rules.iter().map(|rule| rule.cpu_ns).sum();
+    let heavy: Vec<&RuleTime> = rules
+        .iter()
+        .filter(|rule| rule.cpu_ns > 0 && rule.cpu_ns >= total / 100)
+        .collect();
+    let item = |rule: &&RuleTime| format!("{} {} cpu", named(rule), units::duration(rule.cpu_ns));
+    let mut items: Vec<String> = heavy.iter().take(NAMED).map(item).collect();
+    let shown: i64 = heavy.iter().take(NAMED).map(|rule| rule.cpu_ns).sum();
+    let others = rules
+        .iter()
+        .filter(|rule| rule.cpu_ns > 0)
+        .count()
+        .saturating_sub(items.len());
+    if others > 0 {
+        items.push(format!(
+            "+{others} more {} cpu",
+            units::duration(total - shown)
+        ));
+    }
+    items
+}
+
+/// Rules worth a word: they waited for a twentieth of the run or longer.
+fn waiting(rules: &[RuleTime], run_ns: i64) -> Vec<String> {
+    let long: Vec<&RuleTime> = crate::analysis::time::waiting(rules)
+        .into_iter()
+        .filter(|rule| rule.leaf_ns - rule.leaf_cpu_ns >= run_ns / 20)
+        .collect();
+    let item = |rule: &&RuleTime| {
+        let share = rule.leaf_cpu_ns * 100 / rule.leaf_ns.max(1);
+        format!(
+            "{} lived {}, {share} % on a cpu",
+            named(rule),
+            units::duration(rule.leaf_ns)
+        )
+    };
+    let mut items: Vec<String> = long.iter().take(NAMED).map(item).collect();
+    items.extend(more_items(long.len().saturating_sub(NAMED) as i64));
+    items
+}
+
+fn data_lines(out: &mut Layout, workflow: &Workflow, facts: &Facts) {
+    let t = &facts.data;
+    if facts.file_calls == 0 {
+        return out.line("data", &["no file call was seen".into()]);
+    }
+    let calls = |n| units::short_count(n);
+    out.line(
+        "data",
+        &[
+            format!(
+                "read {} in {} calls, wrote {} in {}",
+                units::bytes(t.read_bytes),
+                calls(t.reads),
+                units::bytes(t.write_bytes),
+                calls(t.writes)
+            ),
+            format!(
+                "{} read, {} written, {} created",
+                units::counted(t.files_read, "file", "files"),
+                units::count(t.files_written),
+                units::count(t.files_created)
+            ),
+        ],
+    );
+    if facts.never_read_bytes > 0 {
+        let mut items = vec![format!(
+            "{} in {} written and never read",
+            units::bytes(facts.never_read_bytes),
+            units::counted(facts.never_read_files, "file", "files")
+        )];
+        let item = |kind: &facts::FileKind| {
+            let path = units::plain(&in_run(workflow, &kind.pattern));
+            let name = units::shorten_path(&path, 48);
+            match kind.files {
+                1 => format!("{name} {}", units::bytes(kind.bytes)),
+                n => format!("{name} ×{} {}", units::count(n), units::bytes(kind.bytes)),
+            }
+        };
+        items.extend(facts.never_read.iter().take(3).map(item));
+        items.extend(more_items(facts.never_read.len().saturating_sub(3) as i64));
+        out.line("unused", &items);
+    }
+    let name = |path: &str| units::shorten_path(&units::plain(&in_run(workflow, path)), 40);
+    let hot = |f: &facts::HotFile| format!("{} {}", name(&f.path), units::bytes(f.moved_bytes));
+    let mut items: Vec<String> = facts.hottest_by_bytes.iter().take(3).map(hot).collect();
+    let most_called = facts.hottest_by_calls.first();
+    items.extend(most_called.map(|f| format!("most calls: {} {}", name(&f.path), calls(f.calls))));
+    out.line("hottest", &items);
+}
+
+/// A path as seen from the directory of the run.
+fn in_run(workflow: &Workflow, path: &str) -> String {
+    let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
+    pattern::relative(path, cwd).into()
+}
+
+fn seen(facts: &Facts) -> Vec<String> {
+    let directories = match facts.directories.as_slice() {
+        [] => "no file calls".into(),
+        [one] => format!(
+            "every file call under {} ({})",
+            units::plain(&one.path),
+            one.file_layer
+        ),
+        [one, more @ ..] => format!(
+            "every file call under {} and {} more ({})",
+            units::plain(&one.path),
+            units::counted(more.len() as i64, "directory", "directories"),
+            one.file_layer
+        ),
+    };
+    let processes = match facts.process_layer.as_str() {
+        "ptrace" => "every process (ptrace)",
+        "requests" => "only processes that made a file call",
+        _ => "no processes",
+    };
+    let mut items = vec![format!("{directories}, {processes}")];
+    if facts.data.files_by_open > 0 {
+        let files = units::counted(facts.data.files_by_open, "file", "files");
+        items.push(format!("{files} by open only"));
+    }
+    items
+}

@@ -1,0 +1,246 @@
+//! The numbers of a summary, as they are also written as JSON.
+
+use serde::Serialize;
+
+use crate::analysis::data::{FileUse, file_uses, hottest, never_read, totals};
+use crate::analysis::time::{RuleTime, by_rule, failures, signal_name};
+use crate::graph::pattern::{base, common, directory, ending};
+use crate::model::Workflow;
+
+/// Hottest files kept.
+const HOTTEST: usize = 10;
+
+/// Everything that a summary says. Times are nanoseconds, sizes bytes.
+#[derive(Clone, Debug, Serialize)]
+pub struct Facts {
+    /// The command that was run; none for a mount session.
+    pub command: Option<String>,
+    /// Whether the recording has no end.
+    pub is_cut_short: bool,
+    /// Length of the run; of a run cut short, up to the last event.
+    pub duration_ns: i64,
+    /// Exit code of the command.
+    pub exit_code: Option<i64>,
+    /// Signal that ended it, by name.
+    pub exit_signal_name: Option<String>,
+    /// Recordings in the file.
+    pub runs: usize,
+    /// Processes.
+    pub processes: i64,
+    /// Program executions.
+    pub execs: i64,
+    /// Processes that failed, by rule and ending.
+    pub failures: Vec<Failure>,
+    /// Time by rule, the most CPU time first.
+    #[serde(serialize_with = "rules_as_json")]
+    pub rules: Vec<RuleTime>,
+    /// Successful file calls of known processes.
+    pub file_calls: i64,
+    /// Sums over all files.
+    pub data: Data,
+    /// Bytes written to files that nobody read.
+    pub never_read_bytes: i64,
+    /// How many files those are.
+    pub never_read_files: i64,
+    /// The same by directory and ending, the most bytes first.
+    pub never_read: Vec<FileKind>,
+    /// Files by bytes moved.
+    pub hottest_by_bytes: Vec<HotFile>,
+    /// Files by calls of any kind.
+    pub hottest_by_calls: Vec<HotFile>,
+    /// Directories whose file calls were recorded.
+    pub directories: Vec<Directory>,
+    /// How processes were seen.
+    pub process_layer: String,
+    /// What is known to be missing.
+    pub losses: Vec<Loss>,
+}
+
+/// Processes of one rule that failed in one way.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "as in analysis::time::Failures")]
+pub struct Failure {
+    pub rule: String,
+    pub ending: String,
+    pub count: i64,
+}
+
+/// Sums over all files.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[expect(missing_docs, reason = "as in analysis::data::Totals")]
+pub struct Data {
+    pub read_bytes: i64,
+    pub reads: i64,
+    pub write_bytes: i64,
+    pub writes: i64,
+    pub files_read: i64,
+    pub files_written: i64,
+    pub files_created: i64,
+    pub files_by_open: i64,
+}
+
+/// Files of one directory and ending.
+#[derive(Clone, Debug, Serialize)]
+pub struct FileKind {
+    /// Common form of their paths.
+    pub pattern: String,
+    /// How many.
+    pub files: i64,
+    /// Bytes written to them.
+    pub bytes: i64,
+}
+
+/// A file that was used a lot.
+#[derive(Clone, Debug, Serialize)]
+pub struct HotFile {
+    /// Id in the database.
+    pub file_id: i64,
+    /// Last name.
+    pub path: String,
+    /// Bytes read and written.
+    pub moved_bytes: i64,
+    /// Calls of any kind.
+    pub calls: i64,
+}
+
+/// A traced directory.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "as in the view traced_directories")]
+pub struct Directory {
+    pub path: String,
+    pub file_layer: String,
+}
+
+/// A loss.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "as in the view losses")]
+pub struct Loss {
+    pub source: String,
+    pub counter: String,
+    pub value: i64,
+    pub severity: String,
+    pub meaning: String,
+}
+
+fn rules_as_json<S: serde::Serializer>(rules: &[RuleTime], to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Rule<'a> {
+        rule: &'a str,
+        executions: i64,
+        cpu_ns: i64,
+        leaf_ns: i64,
+        leaf_cpu_ns: i64,
+    }
+    to.collect_seq(rules.iter().map(|rule| Rule {
+        rule: &rule.rule,
+        executions: rule.executions,
+        cpu_ns: rule.cpu_ns,
+        leaf_ns: rule.leaf_ns,
+        leaf_cpu_ns: rule.leaf_cpu_ns,
+    }))
+}
+
+/// Computes the facts of a workflow.
+pub fn facts(workflow: &Workflow) -> Facts {
+    let run = workflow.runs.first();
+    let uses = file_uses(workflow);
+    let sums = totals(workflow, &uses);
+    let unread = never_read(&uses);
+    Facts {
+        command: run.and_then(|run| run.command.clone()),
+        is_cut_short: workflow.is_cut_short(),
+        duration_ns: workflow.last_ns,
+        exit_code: run.and_then(|run| run.exit_code),
+        exit_signal_name: run.and_then(|run| run.exit_signal).map(signal_name),
+        runs: workflow.runs.len(),
+        processes: workflow.processes.len() as i64,
+        execs: workflow.images.iter().filter(|image| image.is_exec).count() as i64,
+        failures: failures(workflow)
+            .into_iter()
+            .map(|f| Failure {
+                rule: f.rule.as_ref().into(),
+                ending: f.ending.to_string(),
+                count: f.count,
+            })
+            .collect(),
+        rules: by_rule(workflow),
+        file_calls: workflow.accesses.iter().map(|access| access.calls).sum(),
+        data: Data {
+            read_bytes: sums.read_bytes,
+            reads: sums.reads,
+            write_bytes: sums.write_bytes,
+            writes: sums.writes,
+            files_read: sums.files_read,
+            files_written: sums.files_written,
+            files_created: sums.files_created,
+            files_by_open: sums.files_by_open,
+        },
+        never_read_bytes: unread.iter().map(|used| used.write_bytes).sum(),
+        never_read_files: unread.len() as i64,
+        never_read: kinds(workflow, &unread),
+        hottest_by_bytes: hot(workflow, &hottest(&uses, HOTTEST, FileUse::moved)),
+        hottest_by_calls: hot(workflow, &hottest(&uses, HOTTEST, |used| used.calls)),
+        directories: workflow
+            .directories
+            .iter()
+            .map(|d| Directory {
+                path: d.path.clone(),
+                file_layer: d.file_layer.clone(),
+            })
+            .collect(),
+        process_layer: run.map_or_else(|| "none".into(), |run| run.process_layer.clone()),
+        losses: workflow
+            .losses
+            .iter()
+            .map(|loss| Loss {
+                source: loss.source.clone(),
+                counter: loss.counter.clone(),
+                value: loss.value,
+                severity: loss.severity.clone(),
+                meaning: loss.meaning.clone(),
+            })
+            .collect(),
+    }
+}
+
+fn path<'a>(workflow: &'a Workflow, used: &FileUse) -> &'a str {
+    workflow.file(used.file).path.as_deref().unwrap_or("?")
+}
+
+fn kinds(workflow: &Workflow, unread: &[FileUse]) -> Vec<FileKind> {
+    let mut by_kind = std::collections::BTreeMap::<(&str, &str), Vec<&FileUse>>::new();
+    for used in unread {
+        let path = path(workflow, used);
+        by_kind
+            .entry((directory(path), ending(path)))
+            .or_default()
+            .push(used);
+    }
+    let mut kinds: Vec<FileKind> = by_kind
+        .into_iter()
+        .map(|((above, _), members)| {
+            let name = common(members.iter().map(|used| base(path(workflow, used))));
+            FileKind {
+                pattern: if above == "/" {
+                    format!("/{name}")
+                } else {
+                    format!("{above}/{name}")
+                },
+                files: members.len() as i64,
+                bytes: members.iter().map(|used| used.write_bytes).sum(),
+            }
+        })
+        .collect();
+    kinds.sort_by(|a, b| (b.bytes, &a.pattern).cmp(&(a.bytes, &b.pattern)));
+    kinds
+}
+
+fn hot(workflow: &Workflow, uses: &[FileUse]) -> Vec<HotFile> {
+    let file = |used: &FileUse| HotFile {
+        file_id: workflow.file(used.file).file_id,
+        path: path(workflow, used).into(),
+        moved_bytes: used.moved(),
+        calls: used.calls,
+    };
+    uses.iter().map(file).collect()
+}

@@ -1,0 +1,86 @@
+//! Where a report goes: standard output, or a file that is complete or not there at all.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// Width of a report that goes to a pipe or file.
+const PLAIN_WIDTH: usize = 100;
+
+/// Calls `write` with the file `path`, or with standard output.
+///
+/// A file appears under its name only when it is complete. It never replaces `trace`.
+pub(crate) fn write_to(
+    path: Option<&Path>,
+    trace: &Path,
+    write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let Some(path) = path else {
+        let mut out = BufWriter::new(io::stdout().lock());
+        write(&mut out)?;
+        return Ok(out.flush()?);
+    };
+    if is_trace(path, trace) {
+        return Err(Failure::usage(format!(
+            "cannot write {}: it is the trace itself",
+            path.display()
+        ))
+        .hint("name another file with -o"));
+    }
+    let cannot =
+        |error: io::Error| Failure::new(1, format!("cannot write {}: {error}", path.display()));
+    // A device or pipe cannot be renamed over.
+    if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        let mut out = BufWriter::new(File::options().write(true).open(path).map_err(cannot)?);
+        write(&mut out)?;
+        return out.flush().map_err(cannot);
+    }
+    // A link stays a link: what it points to is replaced.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let part = beside(path);
+    let mut out = BufWriter::new(File::create_new(&part).map_err(cannot)?);
+    let written = write(&mut out).and_then(|()| out.flush().map_err(cannot));
+    if let Ok(metadata) = path.metadata() {
+        // Best effort: the new file is as readable as the one it replaces.
+        let _ = fs::set_permissions(&part, metadata.permissions());
+    }
+    written
+        .and_then(|()| fs::rename(&part, path).map_err(cannot))
+        .inspect_err(|_| {
+            let _ = fs::remove_file(&part);
+        })
+}
+
+/// Width for a table or tree: that of the terminal, or a fixed one.
+pub(crate) fn width(path: Option<&Path>) -> usize {
+    if path.is_some() || !io::stdout().is_terminal() {
+        return PLAIN_WIDTH;
+    }
+    terminal_size::terminal_size().map_or(PLAIN_WIDTH, |(width, _)| usize::from(width.0).max(40))
+}
+
+/// Whether colour is welcome.
+pub(crate) fn wants_colour(path: Option<&Path>) -> bool {
+    let is_off = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    path.is_none() && io::stdout().is_terminal() && !is_off("NO_COLOR") && !is_dumb
+}
+
+fn is_trace(path: &Path, trace: &Path) -> bool {
+    let inode = |path: &Path| path.metadata().ok().map(|m| (m.dev(), m.ino()));
+    let mut parts = ["", "-wal", "-shm"].into_iter().map(|suffix| {
+        let mut name = trace.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    });
+    inode(path).is_some() && parts.any(|part| inode(&part) == inode(path))
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    PathBuf::from(name)
+}
