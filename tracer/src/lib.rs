@@ -12,3 +12,4 @@
 
 pub mod callers;
 pub mod clock;
+pub mod fs;
