@@ -53,7 +53,7 @@ impl Serving<'_> {
         for view in views {
             let directory = &self.directories[view.directory];
             let config = self
-                .config(directory, &view.at)
+                .config(directory, &view.at, log)
                 .map_err(|error| Error::Directory {
                     path: directory.path.clone(),
                     reason: error.to_string(),
