@@ -14,7 +14,7 @@ pub(crate) const USAGE: u8 = 2;
 #[derive(Debug)]
 pub(crate) struct Failure {
     message: String,
-    hints: Vec<String>,
+    details: Vec<String>,
     code: u8,
     quiet: bool,
 }
@@ -23,7 +23,7 @@ impl Failure {
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
         Failure {
             message: message.into(),
-            hints: Vec::new(),
+            details: Vec::new(),
             code,
             quiet: false,
         }
@@ -34,9 +34,18 @@ impl Failure {
         Failure::new(USAGE, message)
     }
 
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hints.push(hint.into());
+    pub(crate) fn hint(self, hint: impl std::fmt::Display) -> Self {
+        self.detail(format!("hint: {hint}"))
+    }
+
+    /// A further line below the message.
+    pub(crate) fn detail(mut self, line: impl Into<String>) -> Self {
+        self.details.push(line.into());
         self
+    }
+
+    pub(crate) fn code(&self) -> u8 {
+        self.code
     }
 
     /// The same failure under another exit code.
@@ -56,8 +65,8 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
-        for hint in &self.hints {
-            write!(f, "\n  hint: {hint}")?;
+        for line in &self.details {
+            write!(f, "\n  {line}")?;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 
 mod args;
 mod commands;
+mod conclude;
 mod failure;
 mod output;
 

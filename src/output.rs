@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -54,19 +55,30 @@ pub(crate) fn write_to(
         })
 }
 
-/// Width for a table or tree: that of the terminal, or a fixed one.
+/// Width for a report on standard output, or in the file `path`.
 pub(crate) fn width(path: Option<&Path>) -> usize {
-    if path.is_some() || !io::stdout().is_terminal() {
-        return PLAIN_WIDTH;
-    }
-    terminal_size::terminal_size().map_or(PLAIN_WIDTH, |(width, _)| usize::from(width.0).max(40))
+    path.map_or_else(|| width_of(io::stdout()), |_| PLAIN_WIDTH)
 }
 
-/// Whether colour is welcome.
+/// Whether colour is welcome in a report on standard output, or in the file `path`.
 pub(crate) fn wants_colour(path: Option<&Path>) -> bool {
-    let is_off = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    path.is_none() && takes_colour(&io::stdout())
+}
+
+/// Width of the terminal behind `stream`, or a fixed one.
+pub(crate) fn width_of(stream: impl AsFd + IsTerminal) -> usize {
+    if !stream.is_terminal() {
+        return PLAIN_WIDTH;
+    }
+    terminal_size::terminal_size_of(stream)
+        .map_or(PLAIN_WIDTH, |(width, _)| usize::from(width.0).max(40))
+}
+
+/// Whether `stream` is a terminal whose user has not declined colour.
+pub(crate) fn takes_colour(stream: &impl IsTerminal) -> bool {
+    let is_off = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    path.is_none() && io::stdout().is_terminal() && !is_off("NO_COLOR") && !is_dumb
+    stream.is_terminal() && !is_off && !is_dumb
 }
 
 fn is_trace(path: &Path, trace: &Path) -> bool {

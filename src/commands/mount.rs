@@ -1,9 +1,118 @@
-//! `flowtrace mount`.
+//! `flowtrace mount`: a traced view of a directory.
 
-/// Placeholder.
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use flowtrace_tracer::session::{Attach, AttachOptions};
+
+use super::Outcome;
+use super::run::{Stat, failure};
+use crate::conclude;
+use crate::failure::{Failure, OWN_FAILURE};
+
+/// Mount a traced view of a directory; whatever works inside it is traced
+///
+/// Stays in the background until `flowtrace unmount MOUNTPOINT`, which completes the trace.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+#[command(after_help = "\
+Examples:
+  flowtrace mount /data /mnt/traced -o data.db
+  (cd /mnt/traced && ./analysis.sh)
+  flowtrace unmount /mnt/traced && flowtrace summary data.db")]
+pub(crate) struct Args {
+    /// Directory to trace
+    source: PathBuf,
+    /// Existing directory at which its traced view appears
+    mountpoint: PathBuf,
+    /// Trace file to write
+    #[arg(short, long, default_value = "trace.db")]
+    output: PathBuf,
+    /// Replace an older trace
+    #[arg(long)]
+    force: bool,
+    /// Whether repeated stat calls are seen (exact) or answered by the kernel for a second (cached)
+    #[arg(long, value_enum, default_value_t = Stat::Exact)]
+    stat: Stat,
+    /// Stay in the foreground
+    #[arg(short, long)]
+    foreground: bool,
+}
 
-pub(crate) fn run(_args: Args) -> super::Outcome {
-    Ok(std::process::ExitCode::SUCCESS)
+pub(crate) fn run(args: Args) -> Outcome {
+    let output = std::path::absolute(&args.output).unwrap_or(args.output);
+    let options = AttachOptions {
+        source: args.source,
+        mountpoint: args.mountpoint,
+        output,
+        replace: args.force,
+        attribute_ttl: args.stat.attribute_ttl(),
+    };
+    if args.foreground {
+        let attach = Attach::start(&options).map_err(failure)?;
+        eprintln!(
+            "flowtrace: {} is traced at {}; end with Ctrl-C or flowtrace unmount",
+            options.source.display(),
+            attach.mountpoint().display()
+        );
+        attach.serve();
+        conclude::conclude(&options.output, true)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    in_background(&options)
+}
+
+/// Forks the daemon and waits until its view is ready, or it says why there is none.
+fn in_background(options: &AttachOptions) -> Outcome {
+    let system = |what: &str, e: std::io::Error| Failure::new(OWN_FAILURE, format!("{what}: {e}"));
+    let (mut ours, theirs) =
+        UnixStream::pair().map_err(|e| system("cannot make a socket pair", e))?;
+    match flowtrace_tracer::session::fork_daemon() {
+        Err(e) => Err(system("cannot start the daemon", e)),
+        Ok(flowtrace_tracer::session::Fork::Parent) => {
+            drop(theirs);
+            let mut answer = Vec::new();
+            ours.read_to_end(&mut answer)
+                .map_err(|e| system("cannot hear from the daemon", e))?;
+            match answer.split_first() {
+                Some((0, [])) => {
+                    eprintln!(
+                        "flowtrace: {} is traced at {}; flowtrace unmount {} completes {}",
+                        options.source.display(),
+                        options.mountpoint.display(),
+                        options.mountpoint.display(),
+                        options.output.display()
+                    );
+                    Ok(ExitCode::SUCCESS)
+                }
+                Some((&code, message)) => Err(Failure::new(code, String::from_utf8_lossy(message))),
+                None => Err(Failure::new(
+                    OWN_FAILURE,
+                    "the daemon ended before the view was ready",
+                )),
+            }
+        }
+        Ok(flowtrace_tracer::session::Fork::Daemon) => {
+            drop(ours);
+            daemon(options, theirs)
+        }
+    }
+}
+
+fn daemon(options: &AttachOptions, mut ready: UnixStream) -> Outcome {
+    match Attach::start(options).map_err(failure) {
+        Ok(attach) => {
+            let _ = ready.write_all(&[0]);
+            drop(ready);
+            attach.serve();
+            // There is nobody to tell; rules that could not be stored are inferred by readers.
+            let _ = conclude::conclude(&options.output, false);
+        }
+        Err(failure) => {
+            let _ = ready.write_all(&[failure.code()]);
+            let _ = ready.write_all(failure.to_string().as_bytes());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,9 +1,170 @@
-//! `flowtrace run`.
+//! `flowtrace run`: trace a command, then explain it in a few lines.
 
-/// Placeholder.
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use flowtrace_tracer::session::{self, End, Error, Notice, RunOptions, RunReport};
+
+use super::Outcome;
+use crate::conclude;
+use crate::failure::{Failure, OWN_FAILURE};
+
+/// Trace a command: every process, every file call under the traced directories
+///
+/// The command runs as it would without flowtrace: same paths, same output, same exit status,
+/// same signals. A summary follows on standard error.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+#[command(after_help = "\
+Examples:
+  flowtrace run -- make -j8
+  flowtrace run -o night.db --dir /data --dir /scratch -- ./pipeline.sh
+  flowtrace run --force -- sh -c 'sort big.txt | uniq -c > counts.txt'
 
-pub(crate) fn run(_args: Args) -> super::Outcome {
-    Ok(std::process::ExitCode::SUCCESS)
+Exit status: the command's own, or 128+N when signal N ended it; 125 when flowtrace itself
+failed before the command ran, 126 when the command cannot be executed, 127 when there is none.")]
+pub(crate) struct Args {
+    /// Trace file to write
+    #[arg(short, long, default_value = "trace.db")]
+    output: PathBuf,
+    /// Replace an older trace
+    #[arg(long)]
+    force: bool,
+    /// Directory to trace; may be given several times [default: the current directory]
+    #[arg(long = "dir", value_name = "DIR")]
+    directories: Vec<PathBuf>,
+    /// Whether repeated stat calls are seen (exact) or answered by the kernel for a second (cached)
+    #[arg(long, value_enum, default_value_t = Stat::Exact)]
+    stat: Stat,
+    /// Print nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+    /// Print notices, but no summary at the end
+    #[arg(long)]
+    no_summary: bool,
+    /// Mount the same views and record nothing (for benchmarks)
+    #[arg(long, hide = true)]
+    bare: bool,
+    /// Command to run, with its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Stat {
+    /// Every stat and lookup reaches the trace
+    Exact,
+    /// The kernel answers repeated ones for a second
+    Cached,
+}
+
+impl Stat {
+    pub(crate) fn attribute_ttl(self) -> Duration {
+        match self {
+            Stat::Exact => Duration::ZERO,
+            Stat::Cached => Duration::from_secs(1),
+        }
+    }
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let options = RunOptions {
+        command: args.command,
+        directories: args.directories,
+        output: args.output,
+        replace: args.force,
+        attribute_ttl: args.stat.attribute_ttl(),
+        bare: args.bare,
+    };
+    let mut notify = |notice: Notice| {
+        if !args.quiet {
+            eprintln!("flowtrace: {}", describe(&notice));
+        }
+    };
+    let report = session::run(&options, &mut notify).map_err(failure)?;
+    conclude(&options, &report, args.quiet, args.no_summary);
+    Ok(ExitCode::from(status(report.end)))
+}
+
+/// What follows the command's end; whatever fails here must not change its exit status.
+fn conclude(options: &RunOptions, report: &RunReport, quiet: bool, no_summary: bool) {
+    let Some(trace) = &report.trace else { return };
+    if let Some(error) = &trace.write_error {
+        eprintln!(
+            "flowtrace: cannot write {}: {error}; {} rows are missing from the trace",
+            options.output.display(),
+            trace.dropped
+        );
+    }
+    if let Some(reason) = &trace.not_folded
+        && trace.write_error.is_none()
+    {
+        eprintln!(
+            "flowtrace: {} needs the -wal file beside it: {reason}",
+            options.output.display()
+        );
+    }
+    if let Err(failure) = conclude::conclude(&options.output, !quiet && !no_summary) {
+        eprintln!("flowtrace: {failure}");
+    }
+}
+
+/// The exit status that the shell would have shown without flowtrace.
+fn status(end: End) -> u8 {
+    match end {
+        End::Exited(code) => code as u8,
+        End::Killed(signal) => (128 + signal) as u8,
+    }
+}
+
+fn describe(notice: &Notice) -> String {
+    match notice {
+        Notice::OtherPath {
+            directory,
+            view,
+            reason,
+        } => format!(
+            "no private mount here ({reason}): the command runs in {} instead of {}; what it \
+             reaches by absolute path is not seen\n  hint: flowtrace doctor says what is missing",
+            view.display(),
+            directory.display()
+        ),
+        Notice::NoFiles { reason } => format!(
+            "file calls cannot be seen here ({reason}); processes are\n  \
+             hint: flowtrace doctor says what is missing"
+        ),
+        Notice::StillRunning { processes: 1 } => {
+            "the command has ended; waiting for a process that it left behind".into()
+        }
+        Notice::StillRunning { processes } => {
+            format!("the command has ended; waiting for {processes} processes that it left behind")
+        }
+    }
+}
+
+/// How an error of the tracer is told, and which exit code it has.
+pub(super) fn failure(error: Error) -> Failure {
+    let message = error.to_string();
+    match error {
+        Error::Store(error) => Failure::from(error).with_code(OWN_FAILURE),
+        Error::NotFound(_) => Failure::new(127, message),
+        Error::NotExecutable { .. } => Failure::new(126, message),
+        Error::TracedTwice(_) => Failure::new(OWN_FAILURE, message)
+            .hint("trace the outer command alone: it covers all that it starts"),
+        Error::OtherTracer { ref tracer, .. } if tracer == "flowtrace" => {
+            Failure::new(OWN_FAILURE, message)
+                .hint("trace the outer command alone: it covers all that it starts")
+        }
+        Error::OtherTracer { .. } => Failure::new(OWN_FAILURE, message)
+            .hint("a process can have one tracer; start flowtrace outside of the other one"),
+        Error::Directory { .. } | Error::System { .. } => {
+            Failure::new(OWN_FAILURE, message).hint("flowtrace doctor says what is missing here")
+        }
+    }
 }

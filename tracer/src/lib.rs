@@ -1,6 +1,5 @@
 //! Records what a workflow does: file calls through a FUSE passthrough filesystem ([`fs`]) and
-//! process lifetimes through ptrace events ([`proc`]), handed to the writer of
-//! [`flowtrace_schema`].
+//! process lifetimes through ptrace events, handed to the writer of [`flowtrace_schema`].
 //!
 //! Invariants:
 //! - it records and never computes: no graphs, no statistics, no terminal;
@@ -12,3 +11,8 @@
 
 pub mod callers;
 pub mod clock;
+pub mod doctor;
+pub mod fs;
+pub mod mounting;
+mod proc;
+pub mod session;

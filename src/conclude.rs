@@ -1,0 +1,28 @@
+//! The end of a recording: rules are inferred and stored, and the run is explained in a few lines.
+
+use std::io::Write;
+use std::path::Path;
+
+use flowtrace_profiler::load::load;
+use flowtrace_profiler::rules;
+use flowtrace_profiler::text::summary::{self, Style};
+use flowtrace_schema::{Trace, store_rules};
+
+use crate::failure::Failure;
+use crate::output;
+
+/// Stores the inferred rules in `trace`, and prints the summary on standard error if asked to.
+pub(crate) fn conclude(trace: &Path, print: bool) -> Result<(), Failure> {
+    let rules = rules::infer(&Trace::open(trace)?)?;
+    // Readers infer the rules themselves where they could not be stored, as on a full disk.
+    let stored = store_rules(trace, rules);
+    if print {
+        let workflow = load(&Trace::open(trace)?)?;
+        let error = std::io::stderr();
+        let style =
+            Style { width: output::width_of(std::io::stderr()), is_coloured: output::takes_colour(&error) };
+        let text = summary::text(&workflow, trace, style);
+        error.lock().write_all(text.as_bytes())?;
+    }
+    Ok(stored?)
+}

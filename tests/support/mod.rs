@@ -1,0 +1,179 @@
+//! What the tests that run the binary share: prerequisites, scratch directories, processes with
+//! a deadline, and readers of a trace and of a log of strace.
+//!
+//! A test that cannot run here says so with [`skip`] and returns. Under `cargo test` the line is
+//! captured, so it is also appended to the file named by `FLOWTRACE_SKIP_LOG`, from which
+//! `tests/run` prints the list. With `FLOWTRACE_REQUIRE_SYSTEM=1` a missing facility of the
+//! system is a failure instead; absent reference workloads (`../shared`) never are.
+#![allow(dead_code)] // every test target uses its own part
+
+pub(crate) mod process;
+pub(crate) mod shape;
+pub(crate) mod strace;
+pub(crate) mod trace;
+pub(crate) mod tree;
+pub(crate) mod user;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::ops::Deref;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The binary under test.
+pub(crate) const FLOWTRACE: &str = env!("CARGO_BIN_EXE_flowtrace");
+
+/// `flowtrace run --quiet --no-summary -o TRACE`, to be started in `cwd`; the caller adds more
+/// options, `--` and the command.
+pub(crate) fn run_in(cwd: &Path, trace: &Path) -> Command {
+    let mut command = Command::new(FLOWTRACE);
+    command
+        .args(["run", "--quiet", "--no-summary", "-o"])
+        .arg(trace)
+        .current_dir(cwd);
+    command
+}
+
+/// A file of this checkout.
+pub(crate) fn checkout(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// A directory that everybody may enter, removed at the end of the test.
+pub(crate) struct Scratch {
+    _guard: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        let guard = tempfile::Builder::new()
+            .prefix("flowtrace-test-")
+            .tempdir()
+            .expect("a temporary directory");
+        fs::set_permissions(guard.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let path = guard.path().canonicalize().unwrap();
+        Scratch {
+            _guard: guard,
+            path,
+        }
+    }
+
+    /// A new directory in it.
+    pub(crate) fn dir(&self, name: &str) -> PathBuf {
+        let dir = self.path.join(name);
+        fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+}
+
+impl Deref for Scratch {
+    type Target = Path;
+    fn deref(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Name of the test that is running: libtest names its threads so.
+fn test_name() -> String {
+    std::thread::current()
+        .name()
+        .unwrap_or("unnamed")
+        .to_owned()
+}
+
+/// Says that the current test does not run here, and why.
+pub(crate) fn skip(reason: &str) {
+    let line = format!("skipped: {}: {reason}\n", test_name());
+    eprint!("{line}");
+    if let Some(log) = std::env::var_os("FLOWTRACE_SKIP_LOG") {
+        // One write of one line: other tests append to the same file.
+        let appended = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(&log)
+            .and_then(|mut f| f.write_all(line.as_bytes()));
+        appended.unwrap_or_else(|e| panic!("cannot append to FLOWTRACE_SKIP_LOG: {e}"));
+    }
+}
+
+/// [`skip`] for want of something that the system could have; a failure where it must have it.
+fn missing(reason: &str) -> bool {
+    let required = std::env::var_os("FLOWTRACE_REQUIRE_SYSTEM").is_some_and(|v| v == "1");
+    assert!(!required, "FLOWTRACE_REQUIRE_SYSTEM=1, but: {reason}");
+    skip(reason);
+    false
+}
+
+fn succeeds(program: &str, args: &[&str]) -> bool {
+    Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|s| s.success())
+}
+
+/// Whether this process is root; skips the test when it is not.
+pub(crate) fn need_root() -> bool {
+    nix::unistd::geteuid().is_root() || missing("not root")
+}
+
+/// Whether FUSE can be mounted in a private namespace; skips the test when it cannot.
+pub(crate) fn need_fuse() -> bool {
+    if let Err(e) = File::options().read(true).write(true).open("/dev/fuse") {
+        return missing(&format!("cannot open /dev/fuse: {e}"));
+    }
+    let namespace = if nix::unistd::geteuid().is_root() {
+        "-m"
+    } else {
+        "-Um"
+    };
+    succeeds("unshare", &[namespace, "true"]) || missing("cannot make a private mount namespace")
+}
+
+/// Whether a program is in PATH; skips the test when it is not.
+pub(crate) fn need_program(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|d| d.join(program).is_file())
+        || missing(&format!("no program {program}"))
+}
+
+/// The distribution's Python: packages from apt are there, and not in another one that may
+/// stand first in PATH.
+pub(crate) const PYTHON: &str = "/usr/bin/python3";
+
+/// Whether the distribution's Python has a module; skips the test when it has not.
+pub(crate) fn need_python(module: &str) -> bool {
+    succeeds(PYTHON, &["-c", &format!("import {module}")])
+        || missing(&format!("{PYTHON} has no module {module}"))
+}
+
+/// A reference workload or tool in `../shared` beside this checkout; skips the test when absent.
+pub(crate) fn shared(path: &str) -> Option<PathBuf> {
+    let root = checkout("../shared");
+    let found = root.join(path).canonicalize().ok();
+    if found.is_none() {
+        skip(&format!("no ../shared/{path} beside the checkout"));
+    }
+    found
+}
+
+/// Polls until `condition` gives a value; panics after `limit`.
+pub(crate) fn wait_for<T>(
+    what: &str,
+    limit: Duration,
+    mut condition: impl FnMut() -> Option<T>,
+) -> T {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "waited {limit:?} for {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,283 @@
+//! What can go wrong before, while and after a command is traced: a clear message, nothing lost.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::process::Command;
+
+use crate::support::process::finish;
+use crate::support::trace::Trace;
+use crate::support::user::User;
+use crate::support::{FLOWTRACE, Scratch, need_fuse, need_root, run_in};
+
+#[test]
+fn command_that_does_not_exist() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    for name in [
+        "no-such-program-anywhere",
+        "./no-such-file",
+        "/no/such/file",
+    ] {
+        let mut command = run_in(&scratch.dir("job"), &scratch.join("trace.db"));
+        let finished = finish(command.args(["--force", "--", name])).expect(127);
+        assert!(finished.stderr.contains(name), "{}", finished.stderr);
+    }
+}
+
+#[test]
+fn command_that_cannot_be_executed() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let work = scratch.dir("job");
+    fs::write(work.join("text"), "no program\n").unwrap();
+    fs::create_dir(work.join("directory")).unwrap();
+    for name in ["./text", "./directory"] {
+        let mut command = run_in(&work, &scratch.join("trace.db"));
+        let finished = finish(command.args(["--force", "--", name])).expect(126);
+        assert!(finished.stderr.contains(name), "{}", finished.stderr);
+    }
+}
+
+/// The command must not run when its trace cannot be written.
+#[test]
+fn output_in_a_missing_directory() {
+    let scratch = Scratch::new();
+    let work = scratch.dir("job");
+    let mut command = run_in(&work, &scratch.join("missing/trace.db"));
+    let finished = finish(command.args(["--", "touch", "ran"])).expect(125);
+    assert!(
+        finished.stderr.contains("missing/trace.db"),
+        "{}",
+        finished.stderr
+    );
+    assert!(!work.join("ran").exists(), "the command ran");
+}
+
+#[test]
+fn output_in_a_directory_of_somebody_else() {
+    if !(need_fuse() && need_root()) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let user = User::new(&scratch);
+    let mut command = user.command(&user.flowtrace);
+    command.args(["run", "-o"]).arg(scratch.join("trace.db"));
+    let finished = finish(command.args(["--", "touch", "ran"])).expect(125);
+    assert!(finished.stderr.contains("trace.db"), "{}", finished.stderr);
+    assert!(!user.home.join("ran").exists(), "the command ran");
+}
+
+#[test]
+fn existing_output_is_kept_unless_forced() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (work, trace) = (scratch.dir("job"), scratch.join("trace.db"));
+    finish(run_in(&work, &trace).args(["--", "echo", "first"])).expect(0);
+    let before = fs::read(&trace).unwrap();
+    let refused = finish(run_in(&work, &trace).args(["--", "touch", "ran"])).expect(125);
+    assert!(refused.stderr.contains("--force"), "{}", refused.stderr);
+    assert!(fs::read(&trace).unwrap() == before, "the trace was changed");
+    assert!(!work.join("ran").exists(), "the command ran");
+    finish(run_in(&work, &trace).args(["--force", "--", "touch", "ran"])).expect(0);
+    let command: String = Trace::open_complete(&trace).one("SELECT command FROM runs");
+    assert_eq!(command, "touch ran");
+
+    // What is no trace is nobody's to replace.
+    let letter = scratch.join("letter.txt");
+    fs::write(&letter, "Dear reader, this is not a database. ".repeat(10)).unwrap();
+    finish(run_in(&work, &letter).args(["--force", "--", "true"])).expect(125);
+    assert!(
+        fs::read_to_string(&letter)
+            .unwrap()
+            .starts_with("Dear reader")
+    );
+}
+
+#[test]
+fn hostile_names() {
+    if !need_fuse() {
+        return;
+    }
+    let names: Vec<OsString> = vec![
+        "new\nline".into(),
+        "quote'\"`$(touch pwned)".into(),
+        "tab\tand \x1b[31mcolour".into(),
+        "-rf".into(),
+        " leading and trailing ".into(),
+        "ünïcödé 文件 🦀".into(),
+        "'; DROP TABLE call; --".into(),
+        OsString::from_vec(b"invalid \xff\xfe utf-8".to_vec()),
+    ];
+    let scratch = Scratch::new();
+    let (work, path) = (scratch.dir("job"), scratch.join("trace.db"));
+    let mut command = run_in(&work, &path);
+    command.args([
+        "--",
+        "sh",
+        "-c",
+        "for n in \"$@\"; do cat \"./$n.in\" > \"./$n\" || exit 1; done",
+        "sh",
+    ]);
+    for name in &names {
+        let input = [name.as_bytes(), b".in"].concat();
+        fs::write(work.join(OsString::from_vec(input)), name.as_bytes()).unwrap();
+        command.arg(name);
+    }
+    finish(&mut command).expect(0);
+    let trace = Trace::open_complete(&path);
+    let stored = trace.blobs(
+        "SELECT DISTINCT COALESCE(n.path_raw, CAST(n.path AS BLOB)) FROM file_names AS n
+           JOIN file_access AS a USING (file_id) WHERE a.creates > 0",
+    );
+    for name in &names {
+        let file = work.join(name);
+        assert!(file.exists(), "{name:?} was not made");
+        let found = stored.iter().any(|p| p == file.as_os_str().as_bytes());
+        assert!(found, "{name:?} is not in the trace");
+    }
+    // The shell as the readers' victim: what they print holds no control characters.
+    for reader in [&["summary"][..], &["tree"], &["dag"]] {
+        let mut command = Command::new(FLOWTRACE);
+        let shown = finish(command.args(reader).arg(&path)).expect(0);
+        let control = |b: &u8| b.is_ascii_control() && *b != b'\n' && *b != b'\t';
+        assert!(
+            !shown.stdout.iter().any(control),
+            "{reader:?} prints control characters"
+        );
+    }
+}
+
+#[test]
+fn longest_name_and_deep_path() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (work, path) = (scratch.dir("job"), scratch.join("trace.db"));
+    let long = "x".repeat(255);
+    let deep = ["d".repeat(200).as_str(); 12].join("/");
+    let script = format!("echo 1 > {long}; mkdir -p {deep} && cd {deep} && echo 2 > {long}");
+    finish(run_in(&work, &path).args(["--", "bash", "-c", &script])).expect(0);
+    let trace = Trace::open_complete(&path);
+    for directory in [work.clone(), work.join(deep)] {
+        let file = directory.join(&long);
+        let found: i64 = trace.one(&format!(
+            "SELECT COUNT(DISTINCT file_id) FROM file_names AS n JOIN files AS f USING (file_id)
+             WHERE f.kind = 'file' AND n.path = '{}'",
+            file.display()
+        ));
+        assert_eq!(found, 1, "a path of {} bytes", file.as_os_str().len());
+    }
+}
+
+#[test]
+fn a_megabyte_of_arguments() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let path = scratch.join("trace.db");
+    let mut command = run_in(&scratch.dir("job"), &path);
+    command.args(["--", "sh", "-c", "printf %s \"$@\" | wc -c; exit $#", "sh"]);
+    // The kernel takes at most 128 KiB in one.
+    let finished = finish(command.args(vec!["y".repeat(100_000); 10])).expect(10);
+    assert_eq!(finished.stdout_text().trim(), "1000000");
+    let trace = Trace::open_complete(&path);
+    let length: i64 = trace.one("SELECT MAX(LENGTH(command)) FROM processes");
+    assert!(
+        length > 1_000_000,
+        "{length} characters of arguments are stored"
+    );
+}
+
+/// Environments hold passwords.
+#[test]
+fn environment_is_not_stored() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let path = scratch.join("trace.db");
+    let secret = "correct-horse-battery-staple-7391";
+    let mut command = run_in(&scratch.dir("job"), &path);
+    command.args([
+        "--",
+        "sh",
+        "-c",
+        "test ${#API_TOKEN} -gt 20 && ls / > listing",
+    ]);
+    finish(command.env("API_TOKEN", secret)).expect(0);
+    Trace::open_complete(&path);
+    for entry in fs::read_dir(&*scratch).unwrap() {
+        let file = entry.unwrap().path();
+        if file.is_file() {
+            let bytes = fs::read(&file).unwrap();
+            let found = bytes.windows(secret.len()).any(|w| w == secret.as_bytes());
+            assert!(!found, "the secret is in {}", file.display());
+        }
+    }
+}
+
+#[test]
+fn tracing_a_trace_is_refused() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mut command = run_in(&scratch.dir("job"), &scratch.join("trace.db"));
+    command.args([
+        "--", FLOWTRACE, "run", "-o", "inner.db", "--", "touch", "ran",
+    ]);
+    let finished = finish(&mut command).expect(125);
+    assert!(finished.stderr.contains("already"), "{}", finished.stderr);
+    assert!(!scratch.join("job/ran").exists(), "the inner command ran");
+    Trace::open_complete(&scratch.join("trace.db"));
+}
+
+/// The workflow matters more than its trace: it goes on and succeeds, and the loss is stated.
+#[test]
+fn disk_of_the_trace_is_full() {
+    if !(need_fuse() && need_root()) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (work, small, kept) = (
+        scratch.dir("job"),
+        scratch.dir("small"),
+        scratch.dir("kept"),
+    );
+    // In a mount namespace of its own, so that nothing stays mounted; the trace is carried out.
+    let script = "mount -t tmpfs -o size=6m tmpfs \"$1\" || exit 99
+        \"$2\" run --no-summary -o \"$1/trace.db\" -- \\
+          sh -c 'dd if=/dev/zero of=out bs=1 count=400000 2> /dev/null && echo done > last'
+        status=$?; cp \"$1\"/trace.db* \"$3\" || exit 98; exit $status";
+    let mut command = Command::new("unshare");
+    command
+        .args(["-m", "--propagation", "private", "sh", "-c", script, "sh"])
+        .args([small.as_os_str(), OsStr::new(FLOWTRACE), kept.as_os_str()])
+        .current_dir(&work);
+    let finished = finish(&mut command).expect(0);
+    assert_eq!(fs::metadata(work.join("out")).unwrap().len(), 400_000);
+    assert_eq!(fs::read_to_string(work.join("last")).unwrap(), "done\n");
+    let said = finished.stderr.to_lowercase();
+    assert!(
+        said.contains("full") || said.contains("no space"),
+        "{}",
+        finished.stderr
+    );
+    let trace = Trace::open(&kept.join("trace.db"));
+    let full: i64 = trace.one(
+        "SELECT COALESCE(SUM(value), 0) FROM losses
+         WHERE source = 'store' AND counter = 'disk_full'",
+    );
+    assert!(full > 0, "the trace does not say that the disk was full");
+    let calls: i64 = trace.one("SELECT COUNT(*) FROM calls");
+    assert!(calls > 1000, "only {calls} calls were kept");
+}

@@ -1,0 +1,116 @@
+//! `kill -9` at any moment leaves a trace that opens and holds all but the last quarter second.
+
+use std::fs;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::support::process::start;
+use crate::support::trace::Trace;
+use crate::support::{Scratch, need_fuse, run_in, wait_for};
+
+const ROUNDS: u32 = 20;
+/// Commits happen every 250 ms; the rest is for a busy machine and the clock's 10 ms.
+const MARGIN: f64 = 0.6;
+
+/// Creates files named after the time, as fast as a shell can without starting a process, until
+/// one cannot be created any more; prints each name once it is there.
+const MARKERS: &str = "n=0
+    while read -r up idle < /proc/uptime; do
+        n=$((n+1)); { : > m.$up.$n; } 2> /dev/null || exit 0; echo m.$up.$n
+    done";
+
+/// Seconds since boot, on the clock of the marker files.
+fn uptime() -> f64 {
+    let text = fs::read_to_string("/proc/uptime").expect("procfs");
+    let first = text.split(' ').next().expect("two numbers");
+    first.parse().expect("a number")
+}
+
+fn stamp(marker: &str) -> f64 {
+    let mut parts = marker.strip_prefix("m.").expect("a marker").rsplitn(2, '.');
+    let (_number, stamp) = (parts.next(), parts.next());
+    stamp.expect("a stamp").parse().expect("a number")
+}
+
+#[test]
+fn everything_but_the_last_moment_is_there() {
+    if !need_fuse() {
+        return;
+    }
+    let mut seed = std::process::id();
+    let mut checked = 0;
+    for round in 0..ROUNDS {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let life = Duration::from_millis(200 + u64::from(seed >> 16) % 1300);
+
+        let scratch = Scratch::new();
+        let path = scratch.join("trace.db");
+        let mut command = run_in(&scratch.dir("job"), &path);
+        let running = start(command.args(["--", "bash", "-c", MARKERS]));
+        running.wait_for_output("m.");
+        std::thread::sleep(life);
+        running.signal(Signal::SIGKILL);
+        let killed = uptime();
+        // The filesystem is gone with the tracer, so the workload ends; its output ends with it.
+        let finished = running.wait(Duration::from_secs(60)).expect(128 + 9);
+
+        let trace = Trace::open(&path);
+        let ended: Option<i64> = trace.one("SELECT end_ns FROM runs");
+        assert_eq!(ended, None, "a run cut short has no end");
+        let stored: std::collections::BTreeSet<String> = trace
+            .rows("SELECT path FROM file_names WHERE path LIKE '%/job/m.%'")
+            .into_iter()
+            .filter_map(|row| Some(row[0].rsplit_once('/')?.1.to_owned()))
+            .collect();
+        let output = finished.stdout_text();
+        // A last line without its end may have lost some of its name.
+        let whole = output.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let due = |m: &&str| stamp(m) < killed - MARGIN;
+        let lost: Vec<&str> = whole
+            .lines()
+            .filter(due)
+            .filter(|m| !stored.contains(*m))
+            .collect();
+        checked += whole.lines().filter(due).count();
+        assert!(
+            lost.is_empty(),
+            "round {round}, killed at {killed} after {life:?}: {} markers are missing, from {:?} to {:?}",
+            lost.len(),
+            lost.first(),
+            lost.last()
+        );
+    }
+    assert!(
+        checked > 1000,
+        "only {checked} markers were old enough to be checked"
+    );
+}
+
+/// The readers of a trace say that it was cut instead of failing or hiding it.
+#[test]
+fn a_cut_trace_can_be_summarised() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let path = scratch.join("trace.db");
+    let mut command = run_in(&scratch.dir("job"), &path);
+    let running = start(command.args(["--", "bash", "-c", MARKERS]));
+    running.wait_for_output("m.");
+    wait_for("the first commit", Duration::from_secs(10), || {
+        let trace = path.exists().then(|| Trace::open(&path))?;
+        let calls: i64 = trace.one("SELECT COUNT(*) FROM calls");
+        (calls > 0).then_some(())
+    });
+    running.signal(Signal::SIGKILL);
+    running.wait(Duration::from_secs(60)).expect(137);
+    for command in ["summary", "tree", "dag"] {
+        let mut reader = std::process::Command::new(crate::support::FLOWTRACE);
+        let read = crate::support::process::finish(reader.arg(command).arg(&path)).expect(0);
+        assert!(
+            !read.stdout.is_empty(),
+            "flowtrace {command} prints nothing"
+        );
+    }
+}

@@ -1,0 +1,17 @@
+//! Tests of the whole: the binary, the kernel and real workflows.
+//!
+//! They need `/dev/fuse` and private mount namespaces, some also root, strace, graphviz,
+//! networkx, or the reference workloads in `../shared`; one that cannot run says so (see
+//! `tests/support`). `tests/run` installs what can be installed and lists what was skipped.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bad_input;
+mod exit_status;
+mod killed;
+mod montage;
+mod mount;
+mod own_behaviour;
+mod spawn_storm;
+mod user;

@@ -1,0 +1,166 @@
+//! `flowtrace mount` and `unmount`: a traced view for work that flowtrace did not start.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::support::process::{Running, finish, start};
+use crate::support::trace::Trace;
+use crate::support::{FLOWTRACE, Scratch, need_fuse, wait_for};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn is_mounted(point: &Path) -> bool {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").expect("procfs");
+    let point = point.as_os_str();
+    table
+        .lines()
+        .any(|line| line.split(' ').nth(4).map(OsStr::new) == Some(point))
+}
+
+/// A mounted view; unmounted whatever happens.
+struct View {
+    scratch: Scratch,
+    source: PathBuf,
+    point: PathBuf,
+    trace: PathBuf,
+    server: Running,
+}
+
+impl View {
+    /// None, with the reason said, where mounting in the namespace of everybody is not possible.
+    fn open() -> Option<Self> {
+        if !(need_fuse()
+            && (nix::unistd::geteuid().is_root() || crate::support::need_program("fusermount3")))
+        {
+            return None;
+        }
+        let scratch = Scratch::new();
+        let (source, point) = (scratch.dir("source"), scratch.dir("point"));
+        let trace = scratch.join("trace.db");
+        std::fs::write(source.join("before"), "here before\n").unwrap();
+        let mut mount = Command::new(FLOWTRACE);
+        mount
+            .arg("mount")
+            .arg(&source)
+            .arg(&point)
+            .arg("-o")
+            .arg(&trace);
+        let server = start(&mut mount);
+        wait_for("the mount", LIMIT, || is_mounted(&point).then_some(()));
+        Some(View {
+            scratch,
+            source,
+            point,
+            trace,
+            server,
+        })
+    }
+
+    fn unmount(&self) -> Command {
+        let mut command = Command::new(FLOWTRACE);
+        command.arg("unmount").arg(&self.point);
+        command
+    }
+
+    /// Waits until the trace is complete, which may be a moment after the view has gone.
+    fn complete_trace(&mut self) -> Trace {
+        wait_for("the end of the server", LIMIT, || {
+            self.server.has_ended().then_some(())
+        });
+        // Another connection, even an idle one, would keep the writer from folding the log in.
+        let log = self.scratch.join("trace.db-wal");
+        wait_for("the end of the trace", LIMIT, || {
+            (!log.exists()).then_some(())
+        });
+        let trace = Trace::open(&self.trace);
+        trace.assert_no_loss();
+        let ended: Option<i64> = trace.one("SELECT end_ns FROM runs");
+        assert!(ended.is_some(), "the trace has no end");
+        trace
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        if is_mounted(&self.point) {
+            let _ = Command::new("umount")
+                .arg("-l")
+                .arg(&self.point)
+                .stderr(Stdio::null())
+                .status();
+        }
+    }
+}
+
+#[test]
+fn work_in_a_view_is_traced() {
+    let Some(mut view) = View::open() else { return };
+    let script = "cat before > copy; mv copy renamed; wc -c renamed > count; rm renamed; mkdir d";
+    finish(
+        Command::new("sh")
+            .args(["-c", script])
+            .current_dir(&view.point),
+    )
+    .expect(0);
+    finish(&mut view.unmount()).expect(0);
+    assert!(!is_mounted(&view.point), "still mounted");
+    let count = std::fs::read_to_string(view.source.join("count")).unwrap();
+    assert_eq!(count, "12 renamed\n", "what was written is in the source");
+
+    let trace = view.complete_trace();
+    let point = view.point.display();
+    let relation = |file: &str, program: &str| -> Vec<String> {
+        let rows = trace.rows(&format!(
+            "SELECT a.relation FROM file_access AS a JOIN processes AS p USING (upid)
+               JOIN file_names AS n USING (file_id)
+             WHERE n.path = '{point}/{file}' AND p.command LIKE '{program}%'"
+        ));
+        rows.into_iter().map(|mut row| row.swap_remove(0)).collect()
+    };
+    assert_eq!(relation("before", "cat"), ["read"]);
+    assert_eq!(relation("renamed", "wc"), ["read"]);
+    assert_eq!(relation("renamed", "mv").len(), 1, "the file's new name");
+    let bytes: i64 = trace.one(&format!(
+        "SELECT SUM(a.write_bytes) FROM file_access AS a JOIN file_names AS n USING (file_id)
+         WHERE n.path = '{point}/copy'"
+    ));
+    assert_eq!(bytes, 12, "bytes written to copy");
+    let removed: i64 = trace.one("SELECT COUNT(*) FROM calls WHERE op = 'unlink' AND result = 0");
+    assert_eq!(removed, 1);
+    let source: String = trace.one("SELECT source FROM traced_directories");
+    assert_eq!(
+        Path::new(&source),
+        view.source,
+        "the real directory is named"
+    );
+}
+
+#[test]
+fn a_busy_view_names_its_holder() {
+    let Some(mut view) = View::open() else { return };
+    let holder = start(Command::new("sleep").arg("60").current_dir(&view.point));
+    let refused = finish(&mut view.unmount());
+    assert_ne!(refused.code(), 0, "a busy view was unmounted");
+    assert!(is_mounted(&view.point), "the view is gone");
+    for needle in ["sleep", &holder.pid().to_string()] {
+        assert!(
+            refused.stderr.contains(needle),
+            "no {needle:?} in: {}",
+            refused.stderr
+        );
+    }
+    drop(holder);
+    finish(&mut view.unmount()).expect(0);
+    view.complete_trace();
+}
+
+#[test]
+fn unmounting_what_is_not_mounted_is_an_error() {
+    let scratch = Scratch::new();
+    let mut unmount = Command::new(FLOWTRACE);
+    let refused = finish(unmount.arg("unmount").arg(scratch.dir("plain")));
+    assert_ne!(refused.code(), 0);
+    assert!(refused.stderr.contains("plain"), "{}", refused.stderr);
+}

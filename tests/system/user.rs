@@ -1,0 +1,143 @@
+//! An ordinary user without any capability sees what root sees.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::process::finish;
+use crate::support::shape::Process;
+use crate::support::trace::Trace;
+use crate::support::user::User;
+use crate::support::{self, Scratch, checkout, need_fuse, need_program, need_python, shared};
+
+/// Nodes and edges of `flowtrace dag --by rule --format graphml`, and its labels.
+fn graph(trace: &Path) -> (usize, usize, BTreeSet<String>) {
+    let mut dag = Command::new(support::FLOWTRACE);
+    dag.arg("dag").arg(trace);
+    let text = finish(dag.args(["--by", "rule", "--format", "graphml"])).expect(0);
+    let text = text.stdout_text();
+    let count = |tag: &str| text.matches(&format!("<{tag} ")).count();
+    let values = text.split("<data ").skip(1).filter_map(|part| {
+        let value = part.split_once('>')?.1.split_once("</data>")?.0;
+        // The first line of a label is a name; times follow.
+        let name = value.split("&#10;").next()?;
+        let named = name.starts_with(|c: char| c.is_alphabetic());
+        named.then(|| name.to_owned())
+    });
+    (count("node"), count("edge"), values.collect())
+}
+
+/// A process by what it ran and which files it used, without how it ended.
+fn without_end(processes: Vec<Process>) -> Vec<Process> {
+    let forget = |mut p: Process| {
+        p.end.clear();
+        p
+    };
+    processes.into_iter().map(forget).collect()
+}
+
+/// Traces `argv` twice, as root and as a user, each in a copy of `input`, and compares.
+fn compare(scratch: &Scratch, input: &Path, argv: &[&str], variables: &[(&str, &str)]) {
+    let root_dir = scratch.join("root");
+    support::tree::copy(input, &root_dir);
+    let root_trace = scratch.join("root.db");
+    let mut command = support::run_in(&root_dir, &root_trace);
+    command.arg("--").args(argv).envs(variables.iter().copied());
+    finish(&mut command).expect(0);
+
+    let user = User::new(scratch);
+    let user_dir = user.give(input, "data");
+    let user_trace = user.home.join("trace.db");
+    let mut command = user.command(&user.flowtrace);
+    command
+        .args(["run", "--quiet", "--no-summary", "-o"])
+        .arg(&user_trace)
+        .arg("--")
+        .args(argv)
+        .current_dir(&user_dir)
+        .envs(variables.iter().copied());
+    finish(&mut command).expect(0);
+
+    let (by_root, by_user) = (
+        Trace::open_complete(&root_trace),
+        Trace::open_complete(&user_trace),
+    );
+    let unseen: i64 = by_user
+        .one("SELECT COUNT(*) FROM losses WHERE counter IN ('not_traced', 'own_path_not_seen')");
+    assert_eq!(unseen, 0, "the user's files were seen at their own path");
+    support::shape::assert_same(
+        "root",
+        without_end(by_root.shape(&root_dir)),
+        "the user",
+        without_end(by_user.shape(&user_dir)),
+    );
+    let (root_graph, user_graph) = (graph(&root_trace), graph(&user_trace));
+    assert!(root_graph.0 > 3 && root_graph.1 > 3, "{root_graph:?}");
+    assert_eq!(root_graph, user_graph, "nodes, edges and names by rule");
+    support::tree::assert_same(&root_dir, &user_dir);
+}
+
+#[test]
+fn wordcount() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let input = scratch.dir("input");
+    let script = scratch.join("wordcount.sh");
+    std::fs::copy(checkout("examples/wordcount.sh"), &script).unwrap();
+    let script = script.to_str().expect("a plain path");
+    compare(&scratch, &input, &[script], &[("WORDS", "100000")]);
+    let mut check = Command::new(script);
+    let check = check.arg("--check").current_dir(scratch.join("root"));
+    assert_eq!(finish(check).expect(0).stdout_text(), "PASS\n");
+}
+
+#[test]
+fn montage() {
+    let Some(workload) = shared("workloads/montage") else {
+        return;
+    };
+    if !(need_fuse() && need_program("mProjectPP") && need_python("astropy")) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let copy = scratch.join("workload");
+    support::tree::copy(&workload, &copy);
+    let input = scratch.dir("input");
+    let mut data = Command::new(copy.join("data.sh"));
+    finish(data.arg(&input).env("PYTHON", support::PYTHON)).expect(0);
+    let script = copy.join("run.sh");
+    let script = script.to_str().expect("a plain path");
+    compare(
+        &scratch,
+        &input,
+        &[script, ".", "2"],
+        &[("PROJECT", "mProjectPP")],
+    );
+}
+
+/// The trace is the user's own, and nobody gains anything: a set-user-id program does not
+/// become root, and the run says so.
+#[test]
+fn set_user_id_programs_gain_nothing() {
+    if !(need_fuse() && support::need_root()) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let id = scratch.join("id");
+    std::fs::copy("/usr/bin/id", &id).unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(&id, std::fs::Permissions::from_mode(0o4755)).unwrap();
+    let user = User::new(&scratch);
+    let trace = user.home.join("trace.db");
+    let mut command = user.command(&user.flowtrace);
+    command
+        .args(["run", "--quiet", "--no-summary", "-o"])
+        .arg(&trace);
+    let finished = finish(command.arg("--").arg(&id).arg("-u")).expect(0);
+    assert_ne!(finished.stdout_text(), "0\n", "the traced program is root");
+    let trace = Trace::open(&trace);
+    let noted: i64 = trace.one("SELECT COUNT(*) FROM losses WHERE counter = 'setuid_not_granted'");
+    assert_eq!(noted, 1, "the run says that set-user-id was not granted");
+}

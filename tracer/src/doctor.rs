@@ -1,0 +1,245 @@
+//! What can be traced on this machine, by trying it, and the remedy for what cannot.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, fork, geteuid, pause};
+
+use crate::{mounting, proc};
+
+/// How much of a facility is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It works.
+    Works,
+    /// Something else serves in its place, or only a refinement is missing.
+    Limited,
+    /// It does not work.
+    Missing,
+}
+
+/// One facility.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// What it gives the user.
+    pub facility: &'static str,
+    /// Whether it is there.
+    pub verdict: Verdict,
+    /// What was found.
+    pub found: String,
+    /// What to do where it is not.
+    pub remedy: Option<String>,
+}
+
+/// Tries everything. Forks, so call it while the process has one thread.
+pub fn examine() -> Vec<Check> {
+    vec![
+        device(),
+        namespace(),
+        helper(),
+        processes(),
+        exact_mappings(),
+        descriptors(),
+    ]
+}
+
+fn check(
+    facility: &'static str,
+    verdict: Verdict,
+    found: impl Into<String>,
+    remedy: Option<&str>,
+) -> Check {
+    Check {
+        facility,
+        verdict,
+        found: found.into(),
+        remedy: remedy.map(str::to_owned),
+    }
+}
+
+fn device() -> Check {
+    const WHAT: &str = "file calls (FUSE)";
+    let (found, remedy) = match mounting::open_device() {
+        Ok(_) => return check(WHAT, Verdict::Works, "/dev/fuse can be opened", None),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => (
+            e,
+            "modprobe fuse; in a container: start it with --device /dev/fuse",
+        ),
+        Err(e) => (
+            e,
+            "sudo chmod 666 /dev/fuse (the default where the package fuse3 is installed)",
+        ),
+    };
+    check(
+        WHAT,
+        Verdict::Missing,
+        format!("/dev/fuse: {found}"),
+        Some(remedy),
+    )
+}
+
+fn namespace() -> Check {
+    const WHAT: &str = "files at their own path";
+    let privileged = in_child(|| unshare(CloneFlags::CLONE_NEWNS).is_ok());
+    if privileged {
+        return check(
+            WHAT,
+            Verdict::Works,
+            "private mount namespace, as root",
+            None,
+        );
+    }
+    if in_child(|| unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS).is_ok()) {
+        return check(
+            WHAT,
+            Verdict::Works,
+            "private mount namespace in a user namespace",
+            None,
+        );
+    }
+    let remedy = "allow user namespaces: sysctl kernel.unprivileged_userns_clone=1, \
+                  user.max_user_namespaces=10000, kernel.apparmor_restrict_unprivileged_userns=0 \
+                  (whichever exist); in Docker: --security-opt seccomp=unconfined";
+    check(
+        WHAT,
+        Verdict::Limited,
+        "no mount namespace is allowed here",
+        Some(remedy),
+    )
+}
+
+fn helper() -> Check {
+    const WHAT: &str = "mounting without namespaces";
+    if geteuid().is_root() {
+        return check(WHAT, Verdict::Works, "as root", None);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let helper = std::env::split_paths(&path)
+        .map(|d| d.join("fusermount3"))
+        .find(|p| p.is_file());
+    let setuid = |p: &Path| fs::metadata(p).is_ok_and(|m| m.permissions().mode() & 0o4000 != 0);
+    match helper {
+        Some(path) if setuid(&path) => {
+            check(WHAT, Verdict::Works, format!("{}", path.display()), None)
+        }
+        Some(path) => check(
+            WHAT,
+            Verdict::Limited,
+            format!("{} is not set-user-id", path.display()),
+            Some("sudo chmod u+s $(command -v fusermount3)"),
+        ),
+        None => check(
+            WHAT,
+            Verdict::Limited,
+            "there is no fusermount3: flowtrace mount needs it, flowtrace run does not",
+            Some("apt-get install fuse3"),
+        ),
+    }
+}
+
+fn processes() -> Check {
+    const WHAT: &str = "every process (ptrace)";
+    match seize_a_child() {
+        Ok(()) => check(WHAT, Verdict::Works, "a child can be followed", None),
+        Err(error) => {
+            let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+            let remedy = match (
+                proc::tracer_of(std::process::id()),
+                scope.as_deref().map(str::trim),
+            ) {
+                (Some(_), _) => {
+                    "this process is traced itself: start flowtrace outside of that tracer"
+                }
+                (None, Ok("3")) => "sysctl kernel.yama.ptrace_scope=1 (3 forbids it until reboot)",
+                _ => "in a container: start it with --cap-add SYS_PTRACE",
+            };
+            check(WHAT, Verdict::Missing, error.to_string(), Some(remedy))
+        }
+    }
+}
+
+fn exact_mappings() -> Check {
+    const WHAT: &str = "exact reads and writes with shared mappings";
+    let release = nix::sys::utsname::uname().ok();
+    let release = release.map_or_else(String::new, |u| u.release().to_string_lossy().into_owned());
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|n| n.parse().unwrap_or(0));
+    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if version >= (6, 9) && geteuid().is_root() {
+        return check(
+            WHAT,
+            Verdict::Works,
+            format!("kernel {release}, FUSE passthrough"),
+            None,
+        );
+    }
+    if version >= (6, 6) {
+        return check(
+            WHAT,
+            Verdict::Works,
+            format!("kernel {release}, direct I/O with mappings"),
+            None,
+        );
+    }
+    check(
+        WHAT,
+        Verdict::Limited,
+        format!("kernel {release}: programs that map a file shared will fail on it"),
+        Some("Linux 6.6 or newer"),
+    )
+}
+
+fn descriptors() -> Check {
+    const WHAT: &str = "many files at once";
+    let limit = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE);
+    match limit {
+        Ok((_, hard)) if hard < 65536 => check(
+            WHAT,
+            Verdict::Limited,
+            format!("{hard} open files at most, one for each file the kernel remembers"),
+            Some("ulimit -Hn 1048576, or LimitNOFILE= of the service"),
+        ),
+        Ok((_, hard)) => check(WHAT, Verdict::Works, format!("{hard} open files"), None),
+        Err(errno) => check(WHAT, Verdict::Limited, errno.to_string(), None),
+    }
+}
+
+fn seize_a_child() -> io::Result<()> {
+    // SAFETY: this process has one thread, as `examine` demands.
+    #[expect(unsafe_code)]
+    match unsafe { fork() }? {
+        ForkResult::Child => loop {
+            pause();
+        },
+        ForkResult::Parent { child } => {
+            let seized = proc::seize(child.as_raw() as u32);
+            kill(child, Signal::SIGKILL)?;
+            // A traced child may report a last stop before its end.
+            while let Ok(WaitStatus::PtraceEvent(..) | WaitStatus::Stopped(..)) =
+                waitpid(child, None)
+            {
+                let _ = nix::sys::ptrace::cont(child, None);
+            }
+            seized
+        }
+    }
+}
+
+/// Runs `attempt` in a child, which then ends.
+fn in_child(attempt: impl FnOnce() -> bool) -> bool {
+    // SAFETY: this process has one thread, as `examine` demands; the child leaves by _exit.
+    #[expect(unsafe_code)]
+    match unsafe { fork() } {
+        Ok(ForkResult::Child) => unsafe { libc::_exit(i32::from(!attempt())) },
+        Ok(ForkResult::Parent { child }) => {
+            waitpid(child, None) == Ok(WaitStatus::Exited(child, 0))
+        }
+        Err(_) => false,
+    }
+}

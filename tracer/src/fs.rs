@@ -1,0 +1,85 @@
+//! A passthrough filesystem over a directory that logs every call it serves.
+//!
+//! The caller mounts; [`serve`] answers the kernel on the `/dev/fuse` descriptor of that mount.
+//! Everything below `adapter` is plain functions on node ids and handles that return
+//! an errno: they know nothing of FUSE and run in tests without a mount.
+//!
+//! ```text
+//! kernel -> adapter (decode, reply) -> passthrough (system calls) -> the real directory
+//!              |                          |
+//!              log (CallRing)             identity (File, Name, DirectoryPath records)
+//! ```
+//!
+//! Invariants:
+//! - the real directory is reached only through descriptors, never by path;
+//! - a request never waits for another request's system call: no lock is held across one, save
+//!   the position of a directory stream;
+//! - the application sees the errno of the real filesystem.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use flowtrace_schema::HostId;
+
+mod adapter;
+mod attributes;
+mod credentials;
+mod handle;
+mod identity;
+mod inode;
+mod log;
+mod passthrough;
+mod session;
+mod sys;
+
+pub use identity::FileTable;
+pub use session::{Session, serve};
+
+/// What to serve and how.
+#[derive(Debug)]
+pub struct Config {
+    /// The real directory (`O_PATH | O_DIRECTORY`), opened before a mount covered it.
+    pub root: OwnedFd,
+    /// Absolute path under which the workflow sees it.
+    pub seen_path: PathBuf,
+    /// Host of the files.
+    pub host: HostId,
+    /// Use in-kernel passthrough for mappings if this process may; otherwise, and where it may
+    /// not, mappings go through the page cache of the mount.
+    pub kernel_passthrough: bool,
+    /// Record the calls. Without it the filesystem behaves the same and records nothing.
+    pub log: bool,
+    /// How long the kernel may answer `stat` and lookups by itself. 0: every one is seen.
+    pub attribute_ttl: Duration,
+    /// Threads that serve requests.
+    pub threads: usize,
+    /// Give each thread a `/dev/fuse` descriptor of its own; needs the right to open it.
+    pub clone_fd: bool,
+    /// This process is root and serves several users: what they make belongs to them. The mount
+    /// must have `default_permissions`.
+    pub caller_credentials: bool,
+    /// The mount belongs to a user namespace that maps only this user and group.
+    ///
+    /// Other owners then appear as nobody, and the kernel refuses every change of what nobody
+    /// owns. What the user may change all the same is therefore shown as the user's own. The
+    /// mount must not have `default_permissions`: this process has the user's credentials, so
+    /// its own calls give the true errno.
+    pub owner: Option<(u32, u32)>,
+    /// Files that the view does not show.
+    pub hidden: Vec<Hidden>,
+}
+
+/// A name that the view does not show: looking it up fails with `ENOENT`, making it with
+/// `EACCES`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hidden {
+    /// Directory that holds it, relative to the root; empty for the root itself.
+    pub directory: PathBuf,
+    /// Name in that directory.
+    pub name: OsString,
+}
+
+/// Result of a call on the real filesystem.
+pub(crate) type Result<T> = std::result::Result<T, nix::errno::Errno>;

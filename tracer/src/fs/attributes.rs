@@ -1,0 +1,72 @@
+//! Attributes of a file as the real filesystem gives them.
+
+use flowtrace_schema::FileKind;
+
+/// A point in time as file systems store it. Seconds may be negative, nanoseconds always count
+/// forward.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Time {
+    pub(crate) seconds: i64,
+    pub(crate) nanoseconds: u32,
+}
+
+/// What `statx` says about a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Attributes {
+    pub(crate) dev: u64,
+    pub(crate) ino: u64,
+    /// Id of the mount it was reached through; 0 before Linux 5.8.
+    pub(crate) mount: u64,
+    /// Birth, where the filesystem keeps it.
+    pub(crate) birth: Option<Time>,
+    pub(crate) mode: u32,
+    pub(crate) links: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// Major and minor number of a device file.
+    pub(crate) device: (u32, u32),
+    pub(crate) size: u64,
+    pub(crate) blocks: u64,
+    pub(crate) block_size: u32,
+    pub(crate) accessed: Time,
+    pub(crate) modified: Time,
+    pub(crate) changed: Time,
+}
+
+impl Attributes {
+    /// Type of the inode.
+    pub(crate) fn kind(&self) -> FileKind {
+        kind_of_mode(self.mode)
+    }
+
+    /// Whether it can hold data that is read and written at offsets.
+    pub(crate) fn is_regular(&self) -> bool {
+        self.mode & libc::S_IFMT == libc::S_IFREG
+    }
+}
+
+fn kind_of_mode(mode: u32) -> FileKind {
+    match mode & libc::S_IFMT {
+        libc::S_IFDIR => FileKind::Directory,
+        libc::S_IFLNK => FileKind::Symlink,
+        libc::S_IFIFO => FileKind::Fifo,
+        libc::S_IFSOCK => FileKind::Socket,
+        libc::S_IFCHR => FileKind::Char,
+        libc::S_IFBLK => FileKind::Block,
+        _ => FileKind::File,
+    }
+}
+
+/// Type of a directory entry; `None` when the filesystem does not say (`DT_UNKNOWN`).
+pub(crate) fn kind_of_entry(entry: u8) -> Option<FileKind> {
+    Some(match entry {
+        libc::DT_REG => FileKind::File,
+        libc::DT_DIR => FileKind::Directory,
+        libc::DT_LNK => FileKind::Symlink,
+        libc::DT_FIFO => FileKind::Fifo,
+        libc::DT_SOCK => FileKind::Socket,
+        libc::DT_CHR => FileKind::Char,
+        libc::DT_BLK => FileKind::Block,
+        _ => return None,
+    })
+}

@@ -1,0 +1,206 @@
+//! Acting as the caller: what a request makes belongs to whoever asked for it, from the first
+//! moment on.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{getegid, geteuid};
+
+use super::Result;
+use super::sys::thread::{self, Capabilities};
+
+/// Who makes a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Requester {
+    /// User.
+    pub(crate) uid: u32,
+    /// Group.
+    pub(crate) gid: u32,
+    /// Thread, 0 when the kernel does not say.
+    pub(crate) tid: u32,
+}
+
+/// Which permissions an act as the caller has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Permission {
+    /// The kernel has checked the caller's permission already, with groups and access lists that
+    /// this process does not know: search and write permission are not asked for again.
+    Checked,
+    /// The caller's own, groups included.
+    Own,
+}
+
+/// `CAP_DAC_OVERRIDE` of include/uapi/linux/capability.h.
+const DAC_OVERRIDE: u64 = 1 << 1;
+/// The capabilities that the kernel takes from a thread whose fsuid becomes another than 0:
+/// chown, dac_override, dac_read_search, fowner, fsetid, linux_immutable, mknod, mac_override.
+const FILE_CAPABILITIES: u64 = 0x1f | 1 << 9 | 1 << 27 | 1 << 32;
+
+/// Decides whether and how threads take on the identity of callers.
+#[derive(Debug)]
+pub(crate) struct Credentials {
+    switch: bool,
+    uid: u32,
+    gid: u32,
+    groups: Arc<[u32]>,
+    capabilities: Capabilities,
+}
+
+impl Credentials {
+    /// With `switch`, acts as the caller where that differs from this process.
+    pub(crate) fn new(switch: bool) -> Credentials {
+        Credentials {
+            switch,
+            uid: geteuid().as_raw(),
+            gid: getegid().as_raw(),
+            groups: groups_of("self").unwrap_or_default().into(),
+            capabilities: Capabilities::current().unwrap_or_default(),
+        }
+    }
+
+    /// Whether callers may have fewer rights than this process.
+    pub(crate) fn exceeds(&self, who: Requester) -> bool {
+        self.switch && who.uid != 0
+    }
+
+    /// Makes the calling thread act as `who` until the guard is dropped.
+    pub(crate) fn assume(&self, who: Requester, permission: Permission) -> Result<Assumed> {
+        if !self.switch || (who.uid == self.uid && who.gid == self.gid) {
+            return Ok(Assumed::default());
+        }
+        let mut assumed = Assumed {
+            ids: Some((self.uid, self.gid)),
+            groups: None,
+        };
+        if permission == Permission::Own {
+            let groups = groups_of(&who.tid.to_string()).ok_or(Errno::EACCES)?;
+            assumed.groups = Some(Arc::clone(&self.groups));
+            thread::set_groups(&groups)?;
+        }
+        // The group first: changing it needs the capability that the user id gives up.
+        if thread::set_fsgid(who.gid) != who.gid || thread::set_fsuid(who.uid) != who.uid {
+            return Err(Errno::EPERM);
+        }
+        if permission == Permission::Checked && who.uid != 0 {
+            let mut capabilities = self.capabilities;
+            capabilities.effective &= !FILE_CAPABILITIES;
+            capabilities.effective |= DAC_OVERRIDE & capabilities.permitted;
+            capabilities.apply()?;
+        }
+        Ok(assumed)
+    }
+}
+
+/// Gives the thread its own identity back when dropped.
+#[must_use]
+#[derive(Debug, Default)]
+pub(crate) struct Assumed {
+    ids: Option<(u32, u32)>,
+    groups: Option<Arc<[u32]>>,
+}
+
+impl Drop for Assumed {
+    fn drop(&mut self) {
+        if let Some((uid, gid)) = self.ids {
+            // Returning to user 0 also raises the file capabilities again.
+            thread::set_fsuid(uid);
+            thread::set_fsgid(gid);
+        }
+        if let Some(groups) = &self.groups {
+            let _ = thread::set_groups(groups);
+        }
+    }
+}
+
+/// Supplementary groups of a thread, from /proc.
+fn groups_of(tid: &str) -> Option<Vec<u32>> {
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let groups = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Groups:"))?;
+    groups
+        .split_whitespace()
+        .map(|group| group.parse().ok())
+        .collect()
+}
+
+thread_local! {
+    /// The file creation mask of this thread, once it is its own.
+    static MASK: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// Sets the file creation mask of the calling thread alone, so that the real filesystem applies
+/// the caller's: it does not where a directory has a default access list.
+///
+/// Returns the bits that the caller of this function must take off the mode itself: all of
+/// `mask` where a thread cannot have a mask of its own.
+pub(crate) fn set_mask(mask: u32) -> u32 {
+    MASK.with(|current| {
+        if current.get().is_none() && unshare(CloneFlags::CLONE_FS).is_err() {
+            return mask;
+        }
+        if current.get() != Some(mask) {
+            umask(Mode::from_bits_truncate(mask));
+            current.set(Some(mask));
+        }
+        0
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn acts_as_the_caller_and_returns() {
+        if !geteuid().is_root() {
+            eprintln!("skipped: needs root");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let credentials = Credentials::new(true);
+        let who = Requester {
+            uid: 12345,
+            gid: 54321,
+            tid: 0,
+        };
+        let owner = |name: &str| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, "").map(|()| {
+                let metadata = std::fs::metadata(&path).unwrap();
+                (metadata.uid(), metadata.gid())
+            })
+        };
+        {
+            // The directory is root's: only the permission that was checked before counts.
+            let _as_caller = credentials.assume(who, Permission::Checked).unwrap();
+            assert_eq!(owner("checked").unwrap(), (12345, 54321));
+        }
+        {
+            let this_thread = Requester {
+                tid: nix::unistd::gettid().as_raw() as u32,
+                ..who
+            };
+            let _as_caller = credentials.assume(this_thread, Permission::Own).unwrap();
+            owner("own").expect_err("the directory belongs to root");
+        }
+        assert_eq!(owner("after").unwrap(), (0, getegid().as_raw()));
+        assert_eq!(Capabilities::current().unwrap(), credentials.capabilities);
+    }
+
+    #[test]
+    fn mask_is_the_threads_own() {
+        let outside = umask(Mode::from_bits_truncate(0o22));
+        std::thread::spawn(|| {
+            assert_eq!(set_mask(0o77), 0);
+            assert_eq!(umask(Mode::empty()).bits(), 0o77);
+        })
+        .join()
+        .unwrap();
+        assert_eq!(umask(outside).bits(), 0o22);
+    }
+}

@@ -1,0 +1,95 @@
+//! Open files and directories: what a file handle of the kernel stands for.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nix::errno::Errno;
+
+use super::Result;
+use super::inode::Node;
+use super::passthrough::stream::Stream;
+use crate::callers::Caller;
+
+/// An open file.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    /// The real file, opened with the access mode of the application.
+    pub(crate) fd: OwnedFd,
+    /// Its node.
+    pub(crate) node: Arc<Node>,
+    /// Who opened it: the kernel does not say who releases it.
+    pub(crate) opener: Option<Caller>,
+    /// Something was written through it.
+    pub(crate) wrote: AtomicBool,
+}
+
+/// An open directory.
+#[derive(Debug)]
+pub(crate) struct OpenDirectory {
+    /// The real directory and the position in it.
+    pub(crate) stream: Mutex<Stream>,
+    /// Its node.
+    pub(crate) node: Arc<Node>,
+    /// Who opened it.
+    pub(crate) opener: Option<Caller>,
+}
+
+const SHARDS: usize = 16;
+
+/// Handles by number. Numbers are never reused.
+#[derive(Debug)]
+pub(crate) struct Handles<T> {
+    shards: [Mutex<HashMap<u64, Arc<T>>>; SHARDS],
+    next: AtomicU64,
+}
+
+impl<T> Default for Handles<T> {
+    fn default() -> Self {
+        Handles {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            next: AtomicU64::new(1),
+        }
+    }
+}
+
+impl<T> Handles<T> {
+    /// Keeps `open` and returns its number.
+    pub(crate) fn insert(&self, open: Arc<T>) -> u64 {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.shard(number).insert(number, open);
+        number
+    }
+
+    /// What `number` stands for.
+    pub(crate) fn get(&self, number: u64) -> Result<Arc<T>> {
+        let found = self.shard(number).get(&number).map(Arc::clone);
+        found.ok_or(Errno::EBADF)
+    }
+
+    /// Takes `number` out.
+    pub(crate) fn remove(&self, number: u64) -> Result<Arc<T>> {
+        self.shard(number).remove(&number).ok_or(Errno::EBADF)
+    }
+
+    fn shard(&self, number: u64) -> MutexGuard<'_, HashMap<u64, Arc<T>>> {
+        let shard = &self.shards[number as usize % SHARDS];
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_not_reused() {
+        let handles = Handles::default();
+        let first = handles.insert(Arc::new('a'));
+        assert_eq!(handles.get(first).as_deref(), Ok(&'a'));
+        assert_eq!(handles.remove(first).as_deref(), Ok(&'a'));
+        assert_eq!(handles.get(first), Err(Errno::EBADF));
+        assert_ne!(handles.insert(Arc::new('b')), first);
+    }
+}

@@ -1,0 +1,212 @@
+//! The known directories and their paths.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use flowtrace_schema::{FileId, Record, Text};
+
+use super::Hashed;
+
+/// Directories by id, each below a known one or planted as a root.
+#[derive(Debug, Default)]
+pub(super) struct Tree {
+    directories: HashMap<FileId, Place>,
+    /// Pairs of directory and subdirectory.
+    below: BTreeSet<(FileId, FileId)>,
+    /// Directories by the hash of parent and name.
+    names: Hashed,
+}
+
+#[derive(Clone, Debug)]
+struct Place {
+    parent: Option<FileId>,
+    /// Last component, or the whole path of a root.
+    name: OsString,
+    /// Hash of parent and name; 0 for a root.
+    hash: u64,
+}
+
+/// A directory gets a path, or loses the one it had.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Begin(FileId, OsString),
+    End(FileId),
+}
+
+impl Change {
+    /// The record of a change that happened at `now`.
+    pub(super) fn at(self, now: u64) -> Record {
+        match self {
+            Change::Begin(directory, path) => Record::DirectoryPath {
+                directory,
+                path: Text::from(path),
+                from_ns: now,
+            },
+            Change::End(directory) => Record::DirectoryPathEnd {
+                directory,
+                at_ns: now,
+            },
+        }
+    }
+}
+
+impl Tree {
+    /// Makes a directory a root with a path of its own. A root never moves.
+    pub(super) fn plant(&mut self, directory: FileId, path: &OsStr) -> Vec<Change> {
+        if self.is_root(directory) {
+            return Vec::new();
+        }
+        let mut changes = Vec::new();
+        self.visit(directory, &mut |id| changes.push(Change::End(id)));
+        self.detach(directory);
+        let place = Place {
+            parent: None,
+            name: path.to_owned(),
+            hash: 0,
+        };
+        self.directories.insert(directory, place);
+        self.begin(directory, &mut changes);
+        changes
+    }
+
+    /// Puts a directory, known or new, at a free name whose hash with the parent is `hash`.
+    pub(super) fn place(
+        &mut self,
+        directory: FileId,
+        parent: FileId,
+        name: &OsStr,
+        hash: u64,
+    ) -> Vec<Change> {
+        // Not below itself: only changes made behind the mount could ask for that.
+        if self.is_root(directory) || self.is_within(parent, directory) {
+            return Vec::new();
+        }
+        let mut changes = Vec::new();
+        self.visit(directory, &mut |id| changes.push(Change::End(id)));
+        self.detach(directory);
+        self.attach(directory, parent, name, hash);
+        self.begin(directory, &mut changes);
+        changes
+    }
+
+    /// Two directories change places.
+    pub(super) fn exchange(&mut self, one: FileId, other: FileId) -> Vec<Change> {
+        let within = self.is_within(one, other) || self.is_within(other, one);
+        let places = (self.directories.get(&one), self.directories.get(&other));
+        let (Some(a), Some(b), false) = (places.0.cloned(), places.1.cloned(), within) else {
+            return Vec::new();
+        };
+        let (Some(a_parent), Some(b_parent)) = (a.parent, b.parent) else {
+            return Vec::new();
+        };
+        let mut changes = Vec::new();
+        for id in [one, other] {
+            self.visit(id, &mut |id| changes.push(Change::End(id)));
+            self.detach(id);
+        }
+        self.attach(one, b_parent, &b.name, b.hash);
+        self.attach(other, a_parent, &a.name, a.hash);
+        for id in [one, other] {
+            self.begin(id, &mut changes);
+        }
+        changes
+    }
+
+    /// Removes a directory and what is known below it.
+    pub(super) fn remove(&mut self, directory: FileId) -> Vec<Change> {
+        if self.is_root(directory) {
+            return Vec::new();
+        }
+        let mut gone = Vec::new();
+        self.visit(directory, &mut |id| gone.push(id));
+        for &id in &gone {
+            self.detach(id);
+            self.directories.remove(&id);
+        }
+        gone.into_iter().map(Change::End).collect()
+    }
+
+    /// The directory known at the name with this hash.
+    pub(super) fn child(&self, hash: u64) -> Option<FileId> {
+        self.names.get(&hash).copied()
+    }
+
+    fn is_root(&self, directory: FileId) -> bool {
+        let place = self.directories.get(&directory);
+        place.is_some_and(|place| place.parent.is_none())
+    }
+
+    /// Whether `directory` is `ancestor` or lies below it.
+    fn is_within(&self, directory: FileId, ancestor: FileId) -> bool {
+        let mut at = Some(directory);
+        while let Some(id) = at {
+            if id == ancestor {
+                return true;
+            }
+            at = self.directories.get(&id).and_then(|place| place.parent);
+        }
+        false
+    }
+
+    fn attach(&mut self, directory: FileId, parent: FileId, name: &OsStr, hash: u64) {
+        self.below.insert((parent, directory));
+        self.names.insert(hash, directory);
+        let place = Place {
+            parent: Some(parent),
+            name: name.to_owned(),
+            hash,
+        };
+        self.directories.insert(directory, place);
+    }
+
+    /// Takes a directory away from its parent; it stays known.
+    fn detach(&mut self, directory: FileId) {
+        let Some(place) = self.directories.get(&directory) else {
+            return;
+        };
+        if let Some(parent) = place.parent {
+            self.below.remove(&(parent, directory));
+            if self.names.get(&place.hash) == Some(&directory) {
+                self.names.remove(&place.hash);
+            }
+        }
+    }
+
+    /// Calls `act` for a known directory and all below it.
+    fn visit(&self, directory: FileId, act: &mut impl FnMut(FileId)) {
+        if !self.directories.contains_key(&directory) {
+            return;
+        }
+        let mut waiting = vec![directory];
+        while let Some(id) = waiting.pop() {
+            act(id);
+            let below = self.below.range((id, FileId(0))..=(id, FileId(u32::MAX)));
+            waiting.extend(below.map(|&(_, child)| child));
+        }
+    }
+
+    fn begin(&self, directory: FileId, changes: &mut Vec<Change>) {
+        let mut ids = Vec::new();
+        self.visit(directory, &mut |id| ids.push(id));
+        changes.extend(ids.into_iter().map(|id| Change::Begin(id, self.path(id))));
+    }
+
+    fn path(&self, directory: FileId) -> OsString {
+        let mut parts = Vec::new();
+        let mut at = Some(directory);
+        while let Some(place) = at.and_then(|id| self.directories.get(&id)) {
+            parts.push(place.name.as_bytes());
+            at = place.parent;
+        }
+        parts.reverse();
+        let mut path = Vec::new();
+        for part in parts {
+            if !path.is_empty() && path.last() != Some(&b'/') {
+                path.push(b'/');
+            }
+            path.extend_from_slice(part);
+        }
+        OsString::from_vec(path)
+    }
+}

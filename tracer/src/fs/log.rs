@@ -1,0 +1,205 @@
+//! Recording of calls: who, when, what came of it.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flowtrace_schema::{Call, CallRing, Fidelity, FileId, Loss, Op, Recorder};
+use nix::errno::Errno;
+
+use crate::callers::{Caller, Callers};
+use crate::clock::Clock;
+
+/// Hands the calls of one mount to the writer.
+pub(crate) struct Log {
+    recorder: Recorder,
+    clock: Clock,
+    callers: Arc<dyn Callers>,
+    enabled: bool,
+    /// Tells the rings of this log from those of another in the same thread.
+    number: u64,
+    unknown_callers: AtomicU64,
+    writeback: AtomicU64,
+}
+
+/// A call under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Started {
+    at_ns: u64,
+    tid: u32,
+    /// Who makes it.
+    pub(crate) caller: Option<Caller>,
+}
+
+/// What is recorded of a call besides times, caller and result.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event {
+    op: Op,
+    file: Option<FileId>,
+    offset: Option<u64>,
+    length: Option<u64>,
+    flags: Option<u32>,
+    fidelity: Fidelity,
+}
+
+impl Event {
+    pub(crate) fn new(op: Op, file: Option<FileId>) -> Event {
+        Event {
+            op,
+            file,
+            offset: None,
+            length: None,
+            flags: None,
+            fidelity: Fidelity::Exact,
+        }
+    }
+
+    pub(crate) fn offset(self, offset: u64) -> Event {
+        let offset = Some(offset);
+        Event { offset, ..self }
+    }
+
+    pub(crate) fn length(self, length: u64) -> Event {
+        let length = Some(length);
+        Event { length, ..self }
+    }
+
+    pub(crate) fn flags(self, flags: u32) -> Event {
+        let flags = Some(flags);
+        Event { flags, ..self }
+    }
+
+    pub(crate) fn fidelity(self, fidelity: Fidelity) -> Event {
+        Event { fidelity, ..self }
+    }
+}
+
+thread_local! {
+    static RING: RefCell<Option<(u64, CallRing)>> = const { RefCell::new(None) };
+}
+
+static LOGS: AtomicU64 = AtomicU64::new(0);
+
+impl Log {
+    pub(crate) fn new(
+        recorder: Recorder,
+        clock: Clock,
+        callers: Arc<dyn Callers>,
+        enabled: bool,
+    ) -> Log {
+        Log {
+            recorder,
+            clock,
+            callers,
+            enabled,
+            number: LOGS.fetch_add(1, Ordering::Relaxed),
+            unknown_callers: AtomicU64::new(0),
+            writeback: AtomicU64::new(0),
+        }
+    }
+
+    /// A call arrives. `fresh` as in [`Callers::resolve`].
+    #[inline]
+    pub(crate) fn start(&self, tid: u32, fresh: bool) -> Started {
+        if !self.enabled {
+            return Started {
+                at_ns: 0,
+                tid,
+                caller: None,
+            };
+        }
+        let at_ns = self.clock.now();
+        let caller = match tid {
+            0 => None,
+            tid => self.callers.resolve(tid, fresh),
+        };
+        Started { at_ns, tid, caller }
+    }
+
+    /// A call is about to be answered.
+    #[inline]
+    pub(crate) fn end(&self, started: Started, event: Event, result: i64) {
+        if !self.enabled {
+            return;
+        }
+        if event.fidelity == Fidelity::Writeback {
+            self.writeback.fetch_add(1, Ordering::Relaxed);
+        } else if started.caller.is_none() {
+            self.unknown_callers.fetch_add(1, Ordering::Relaxed);
+        }
+        self.push(Call {
+            start_ns: started.at_ns,
+            duration_ns: self.clock.now().saturating_sub(started.at_ns),
+            upid: started.caller.map(|caller| caller.upid),
+            tid: started.caller.and_then(|caller| caller.tid),
+            op: event.op,
+            file: event.file,
+            offset: event.offset,
+            length: event.length,
+            flags: event.flags,
+            result,
+            fidelity: event.fidelity,
+        });
+    }
+
+    /// Hands a call to the writer through the ring of this thread.
+    pub(crate) fn push(&self, call: Call) {
+        RING.with_borrow_mut(|ring| match ring {
+            Some((number, ring)) if *number == self.number => ring.push(call),
+            _ => {
+                let mut fresh = self.recorder.call_ring();
+                fresh.push(call);
+                *ring = Some((self.number, fresh));
+            }
+        });
+    }
+
+    /// Hands over the counters of what could not be seen.
+    pub(crate) fn finish(&self) {
+        let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
+        self.recorder
+            .lost(Loss::UnknownCaller, take(&self.unknown_callers));
+        self.recorder
+            .lost(Loss::WritebackPages, take(&self.writeback));
+    }
+}
+
+impl Started {
+    /// The same call, made by whoever opened the file if the kernel does not say who.
+    pub(crate) fn or_opener(self, opener: Option<Caller>) -> Started {
+        if self.tid == 0 && self.caller.is_none() {
+            Started {
+                caller: opener,
+                ..self
+            }
+        } else {
+            self
+        }
+    }
+
+    /// The same call, made by the kernel itself.
+    pub(crate) fn by_kernel(self) -> Started {
+        Started {
+            caller: None,
+            ..self
+        }
+    }
+}
+
+/// The result column: a value, or the errno as a negative number.
+pub(crate) fn outcome<T>(result: &super::Result<T>, value: impl FnOnce(&T) -> i64) -> i64 {
+    match result {
+        Ok(result) => value(result),
+        Err(errno) => -i64::from(*errno as i32),
+    }
+}
+
+/// As [`outcome`], for calls that return nothing.
+pub(crate) fn done<T>(result: &super::Result<T>) -> i64 {
+    outcome(result, |_| 0)
+}
+
+/// The errno as a positive number, as replies carry it.
+pub(crate) fn code(errno: Errno) -> i32 {
+    errno as i32
+}

@@ -1,0 +1,132 @@
+//! Data of open files.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, copy_file_range, fallocate};
+use nix::sys::uio::{pread, pwrite};
+use nix::unistd::{Whence, fdatasync, fsync, lseek};
+
+use super::View;
+use crate::fs::Result;
+use crate::fs::credentials::Requester;
+use crate::fs::handle::OpenFile;
+use crate::fs::sys::file;
+
+/// A write, as the kernel describes it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::fs) struct Write<'a> {
+    /// Where.
+    pub(in crate::fs) offset: u64,
+    /// What.
+    pub(in crate::fs) data: &'a [u8],
+    /// The caller lacks the right to keep set-user-id and set-group-id.
+    pub(in crate::fs) strip_privilege: bool,
+}
+
+impl View {
+    /// Reads into `buffer` as much as one system call gives.
+    pub(in crate::fs) fn read(
+        &self,
+        open: &OpenFile,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<usize> {
+        pread(open.fd.as_fd(), buffer, signed(offset)?)
+    }
+
+    /// Writes as much as one system call takes.
+    pub(in crate::fs) fn write(
+        &self,
+        who: Requester,
+        open: &OpenFile,
+        write: Write<'_>,
+    ) -> Result<usize> {
+        let written = pwrite(open.fd.as_fd(), write.data, signed(write.offset)?)?;
+        open.wrote.store(true, Ordering::Relaxed);
+        if write.strip_privilege {
+            self.strip_privilege(who, &open.node)?;
+        }
+        Ok(written)
+    }
+
+    /// Forces data to storage, with the attributes unless `data_only`.
+    pub(in crate::fs) fn fsync(&self, open: &OpenFile, data_only: bool) -> Result<()> {
+        if data_only {
+            fdatasync(open.fd.as_fd())
+        } else {
+            fsync(open.fd.as_fd())
+        }
+    }
+
+    /// Finds data or a hole.
+    pub(in crate::fs) fn seek(&self, open: &OpenFile, offset: i64, whence: i32) -> Result<i64> {
+        let whence = match whence {
+            libc::SEEK_DATA => Whence::SeekData,
+            libc::SEEK_HOLE => Whence::SeekHole,
+            libc::SEEK_SET => Whence::SeekSet,
+            libc::SEEK_END => Whence::SeekEnd,
+            _ => return Err(Errno::EINVAL),
+        };
+        lseek(open.fd.as_fd(), offset, whence)
+    }
+
+    /// Allocates, frees or moves space.
+    pub(in crate::fs) fn allocate(
+        &self,
+        who: Requester,
+        open: &OpenFile,
+        mode: i32,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        let flags = FallocateFlags::from_bits(mode).ok_or(Errno::EOPNOTSUPP)?;
+        fallocate(open.fd.as_fd(), flags, signed(offset)?, signed(length)?)?;
+        open.wrote.store(true, Ordering::Relaxed);
+        self.strip_privilege(who, &open.node)
+    }
+
+    /// Copies between two files within the kernel.
+    pub(in crate::fs) fn copy(
+        &self,
+        who: Requester,
+        (from, from_offset): (&OpenFile, u64),
+        (to, to_offset): (&OpenFile, u64),
+        length: u64,
+    ) -> Result<usize> {
+        let (mut from_offset, mut to_offset) = (signed(from_offset)?, signed(to_offset)?);
+        // The reply has room for 32 bits.
+        let length = length.min(u64::from(u32::MAX) & !0xfff) as usize;
+        let copied = copy_file_range(
+            from.fd.as_fd(),
+            Some(&mut from_offset),
+            to.fd.as_fd(),
+            Some(&mut to_offset),
+            length,
+        )?;
+        to.wrote.store(true, Ordering::Relaxed);
+        self.strip_privilege(who, &to.node)?;
+        Ok(copied)
+    }
+
+    /// A control call that is safe to pass on: inode flags, as `chattr` and `lsattr` use them.
+    pub(in crate::fs) fn control(
+        &self,
+        who: Requester,
+        open: &OpenFile,
+        command: u32,
+        input: &[u8],
+    ) -> Result<impl AsRef<[u8]> + use<>> {
+        let changes = [file::SET_FLAGS, file::SET_XFLAGS].contains(&command);
+        if changes && self.credentials.exceeds(who) {
+            return Err(Errno::EPERM);
+        }
+        file::control(open.fd.as_fd(), command, input)
+    }
+}
+
+/// An offset as system calls take it.
+pub(super) fn signed(offset: u64) -> Result<i64> {
+    i64::try_from(offset).map_err(|_| Errno::EINVAL)
+}

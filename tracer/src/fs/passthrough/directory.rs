@@ -1,0 +1,149 @@
+//! Listing directories.
+
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use flowtrace_schema::FileKind;
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::unistd::{fdatasync, fsync};
+
+use super::stream::{Stream, is_dots};
+use super::{Entry, View};
+use crate::callers::Caller;
+use crate::fs::Result;
+use crate::fs::attributes::kind_of_entry;
+use crate::fs::handle::OpenDirectory;
+use crate::fs::inode::Node;
+use crate::fs::sys::stat;
+
+/// An entry of a listing.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::fs) struct Listed<'a> {
+    /// Number under which the inode is shown.
+    pub(in crate::fs) ino: u64,
+    /// Position after this entry.
+    pub(in crate::fs) next: u64,
+    /// Type.
+    pub(in crate::fs) kind: FileKind,
+    /// Name.
+    pub(in crate::fs) name: &'a OsStr,
+}
+
+/// An entry of a listing with its node; the directory itself and its parent have none.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::fs) struct ListedPlus<'a> {
+    /// The entry.
+    pub(in crate::fs) listed: Listed<'a>,
+    /// Its node, of which a lookup was counted.
+    pub(in crate::fs) entry: Option<&'a Entry>,
+}
+
+impl View {
+    /// Opens a directory.
+    pub(in crate::fs) fn opendir(&self, opener: Option<Caller>, node: Arc<Node>) -> Result<u64> {
+        let fd = self.reopen(node.fd.as_fd(), OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
+        node.opens.fetch_add(1, Ordering::Relaxed);
+        let open = OpenDirectory {
+            stream: Mutex::new(Stream::new(fd)),
+            node,
+            opener,
+        };
+        Ok(self.directories.insert(Arc::new(open)))
+    }
+
+    /// Lists names from `position` on until `take` returns `false`: the entry did not fit.
+    pub(in crate::fs) fn readdir(
+        &self,
+        open: &OpenDirectory,
+        position: u64,
+        mut take: impl FnMut(Listed<'_>) -> bool,
+    ) -> Result<()> {
+        let mut stream = open.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        stream.read(position, |fd, found| {
+            let name = OsStr::from_bytes(found.name.to_bytes());
+            if !open.node.shows(name) {
+                return Ok(true);
+            }
+            let kind = match kind_of_entry(found.kind) {
+                Some(kind) => kind,
+                None => match stat::at(fd.as_fd(), found.name) {
+                    Ok(attributes) => attributes.kind(),
+                    Err(_) => return Ok(true),
+                },
+            };
+            Ok(take(Listed {
+                ino: self.shown_inode(&open.node, found.ino),
+                next: found.offset,
+                kind,
+                name,
+            }))
+        })
+    }
+
+    /// Lists names with their nodes from `position` on until `take` returns `false`: the entry
+    /// did not fit, and the lookup counted for it is taken back.
+    pub(in crate::fs) fn readdirplus(
+        &self,
+        open: &OpenDirectory,
+        position: u64,
+        mut take: impl FnMut(ListedPlus<'_>) -> bool,
+    ) -> Result<()> {
+        let mut taken = false;
+        let mut stream = open.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        stream.read(position, |_, found| {
+            let name = OsStr::from_bytes(found.name.to_bytes());
+            if !open.node.shows(name) {
+                return Ok(true);
+            }
+            let mut listed = Listed {
+                ino: self.shown_inode(&open.node, found.ino),
+                next: found.offset,
+                kind: kind_of_entry(found.kind).unwrap_or(FileKind::Directory),
+                name,
+            };
+            if is_dots(found.name) {
+                let entry = None;
+                return Ok(take(ListedPlus { listed, entry }));
+            }
+            let entry = match self.look(&open.node, name) {
+                Ok(entry) => entry,
+                // Removed since it was listed.
+                Err(Errno::ENOENT) => return Ok(true),
+                // What was listed so far is an answer; the error comes with the next one.
+                Err(_) if taken => return Ok(false),
+                Err(errno) => return Err(errno),
+            };
+            listed.kind = entry.attributes.kind();
+            let fits = take(ListedPlus {
+                listed,
+                entry: Some(&entry),
+            });
+            if !fits {
+                self.forget(entry.node.id, 1);
+            }
+            taken |= fits;
+            Ok(fits)
+        })
+    }
+
+    /// The last descriptor of an open directory is gone.
+    pub(in crate::fs) fn releasedir(&self, number: u64) -> Result<Arc<OpenDirectory>> {
+        let open = self.directories.remove(number)?;
+        open.node.opens.fetch_sub(1, Ordering::Relaxed);
+        Ok(open)
+    }
+
+    /// Forces a directory to storage.
+    pub(in crate::fs) fn fsyncdir(&self, open: &OpenDirectory, data_only: bool) -> Result<()> {
+        let stream = open.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        if data_only {
+            fdatasync(stream.fd().as_fd())
+        } else {
+            fsync(stream.fd().as_fd())
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Lookups, attributes, and what else is only looked at.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+
+use flowtrace_schema::FileId;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat, readlinkat};
+use nix::sys::stat::Mode;
+use nix::sys::statvfs::{Statvfs, fstatvfs};
+use nix::unistd::{AccessFlags, faccessat};
+
+use super::{Entry, View};
+use crate::fs::Result;
+use crate::fs::attributes::Attributes;
+use crate::fs::inode::Node;
+use crate::fs::sys::{c_string, stat};
+
+impl View {
+    /// Finds a name in a directory. On success the kernel must be told: it will forget the node
+    /// once for each time. The second value is the file that the call is about, also on failure.
+    pub(in crate::fs) fn lookup(
+        &self,
+        parent: &Node,
+        name: &OsStr,
+    ) -> (Result<Entry>, Option<FileId>) {
+        let result = if parent.shows(name) {
+            self.look(parent, name)
+        } else {
+            Err(Errno::ENOENT)
+        };
+        let file = match &result {
+            Ok(entry) => entry.node.file,
+            Err(Errno::ENOENT) if parent.shows(name) => self.record_missing(parent, name),
+            Err(_) => None,
+        };
+        (result, file)
+    }
+
+    /// As [`View::lookup`] without hidden names and absence.
+    pub(super) fn look(&self, parent: &Node, name: &OsStr) -> Result<Entry> {
+        let attributes = stat::at(parent.fd.as_fd(), &c_string(name)?)?;
+        let (node, attributes) = match self.nodes.find(&attributes) {
+            Some(node) => {
+                self.found(parent, name, &node);
+                (node, attributes)
+            }
+            None => {
+                let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+                let fd = openat(parent.fd.as_fd(), name, flags, Mode::empty())?;
+                let attributes = stat::of(fd.as_fd())?;
+                (self.enter(parent, name, fd, &attributes)?, attributes)
+            }
+        };
+        let attributes = self.show_in(parent, &node, attributes);
+        Ok(Entry { node, attributes })
+    }
+
+    /// The kernel forgets `lookups` lookups of a node.
+    pub(in crate::fs) fn forget(&self, id: u64, lookups: u64) {
+        let Some(node) = self.nodes.forget(id, lookups) else {
+            return;
+        };
+        if let Some(trace) = &self.trace
+            && node.unlinked.load(Ordering::Relaxed)
+            && let Ok(attributes) = stat::of(node.fd.as_fd())
+            && attributes.links == 0
+        {
+            trace.files.gone(&attributes);
+        }
+    }
+
+    /// Attributes of a node.
+    pub(in crate::fs) fn getattr(&self, node: &Node) -> Result<Attributes> {
+        Ok(self.show(node, stat::of(node.fd.as_fd())?))
+    }
+
+    /// Target of a symbolic link.
+    pub(in crate::fs) fn readlink(&self, node: &Node) -> Result<OsString> {
+        readlinkat(node.fd.as_fd(), "")
+    }
+
+    /// Whether this process may use a node as `mask` (`R_OK`, `W_OK`, `X_OK`) asks.
+    pub(in crate::fs) fn access(&self, node: &Node, mask: i32) -> Result<()> {
+        let mode = AccessFlags::from_bits_truncate(mask);
+        let path = super::path_of(node.fd.as_fd());
+        faccessat(
+            self.descriptors.as_fd(),
+            path.as_c_str(),
+            mode,
+            AtFlags::AT_EACCESS,
+        )
+    }
+
+    /// Figures of the filesystem that a node lies on.
+    pub(in crate::fs) fn statfs(&self, node: &Node) -> Result<Statvfs> {
+        fstatvfs(node.fd.as_fd())
+    }
+}

@@ -1,0 +1,186 @@
+//! Opening and releasing files.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use flowtrace_schema::{FileId, FileKind};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::unistd::{close, dup};
+
+use super::make::permissions;
+use super::{Entry, View};
+use crate::callers::Caller;
+use crate::fs::Result;
+use crate::fs::credentials::{Permission, Requester, set_mask};
+use crate::fs::handle::OpenFile;
+use crate::fs::inode::Node;
+use crate::fs::sys::stat;
+
+/// An opened file and its number.
+pub(in crate::fs) type Opened = (u64, Arc<OpenFile>);
+
+impl View {
+    /// Opens a known file.
+    pub(in crate::fs) fn open(
+        &self,
+        who: Requester,
+        opener: Option<Caller>,
+        node: Arc<Node>,
+        flags: i32,
+    ) -> Result<Opened> {
+        if node.kind != FileKind::File {
+            // The kernel opens FIFOs, sockets and devices by itself; this process never does.
+            return Err(Errno::ENXIO);
+        }
+        let real = real_flags(flags);
+        let fd = match self.reopen(node.fd.as_fd(), real) {
+            Err(Errno::EPERM) if real.contains(OFlag::O_NOATIME) => {
+                self.reopen(node.fd.as_fd(), real - OFlag::O_NOATIME)
+            }
+            result => result,
+        }?;
+        if real.contains(OFlag::O_TRUNC) {
+            self.strip_privilege(who, &node)?;
+            self.record_size(node.file, 0);
+        }
+        Ok(self.opened(fd, node, opener))
+    }
+
+    /// Makes a file and opens it; opens one that is there unless `O_EXCL` forbids it. Counts a
+    /// lookup. The last value is the file that the call is about, also on failure.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the arguments of open(2) and who calls it"
+    )]
+    pub(in crate::fs) fn create(
+        &self,
+        who: Requester,
+        opener: Option<Caller>,
+        parent: &Node,
+        name: &OsStr,
+        mode: u32,
+        mask: u32,
+        flags: i32,
+    ) -> (Result<(Entry, Opened)>, Option<FileId>) {
+        let result = self
+            .create_real(who, parent, name, mode, mask, flags)
+            .and_then(|fd| {
+                let held = self.reopen(fd.as_fd(), OFlag::O_PATH)?;
+                let attributes = stat::of(held.as_fd())?;
+                if !attributes.is_regular() {
+                    return Err(Errno::ENXIO);
+                }
+                let node = self.enter(parent, name, held, &attributes)?;
+                let attributes = self.show_in(parent, &node, attributes);
+                let entry = Entry {
+                    node: Arc::clone(&node),
+                    attributes,
+                };
+                Ok((entry, self.opened(fd, node, opener)))
+            });
+        let file = match &result {
+            Ok((entry, _)) => entry.node.file,
+            Err(_) => self.known_as(parent, name),
+        };
+        (result, file)
+    }
+
+    fn create_real(
+        &self,
+        who: Requester,
+        parent: &Node,
+        name: &OsStr,
+        mode: u32,
+        mask: u32,
+        flags: i32,
+    ) -> Result<OwnedFd> {
+        if !parent.shows(name) {
+            return Err(Errno::EACCES);
+        }
+        let exclusive = flags & libc::O_EXCL != 0;
+        let real = real_flags(flags) | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let mode = permissions(mode, set_mask(mask));
+        let directory = parent.fd.as_fd();
+        let new = {
+            let _as_caller = self.credentials.assume(who, Permission::Checked)?;
+            openat(directory, name, real | OFlag::O_CREAT | OFlag::O_EXCL, mode)
+        };
+        match new {
+            // Somebody else made it just now. The kernel has not checked whether the caller may
+            // open that, so the caller's own permission decides.
+            Err(Errno::EEXIST) if !exclusive => {
+                let _as_caller = self.credentials.assume(who, Permission::Own)?;
+                openat(directory, name, real | OFlag::O_NONBLOCK, mode)
+            }
+            result => result,
+        }
+    }
+
+    fn opened(&self, fd: OwnedFd, node: Arc<Node>, opener: Option<Caller>) -> Opened {
+        node.opens.fetch_add(1, Ordering::Relaxed);
+        let open = Arc::new(OpenFile {
+            fd,
+            node,
+            opener,
+            wrote: AtomicBool::new(false),
+        });
+        (self.files.insert(Arc::clone(&open)), open)
+    }
+
+    /// A descriptor was closed: the moment at which some filesystems report failed writes.
+    pub(in crate::fs) fn flush(&self, open: &OpenFile) -> Result<()> {
+        if !open.wrote.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        close(dup(open.fd.as_fd())?)
+    }
+
+    /// The last descriptor and mapping of an open file are gone.
+    pub(in crate::fs) fn release(&self, number: u64) -> Result<Arc<OpenFile>> {
+        let open = self.files.remove(number)?;
+        open.node.opens.fetch_sub(1, Ordering::Relaxed);
+        if open.wrote.load(Ordering::Relaxed)
+            && open.node.file.is_some()
+            && let Ok(attributes) = stat::of(open.fd.as_fd())
+        {
+            self.record_size(open.node.file, attributes.size);
+        }
+        Ok(open)
+    }
+
+    /// Takes set-user-id and set-group-id off a file whose data changed, where the kernel would
+    /// have done so for the caller but does not for this process.
+    pub(super) fn strip_privilege(&self, who: Requester, node: &Node) -> Result<()> {
+        if !self.credentials.exceeds(who) {
+            return Ok(());
+        }
+        let mode = stat::of(node.fd.as_fd())?.mode;
+        let mut kept = mode & !libc::S_ISUID;
+        if mode & libc::S_IXGRP != 0 {
+            kept &= !libc::S_ISGID;
+        }
+        if kept == mode {
+            return Ok(());
+        }
+        self.chmod(node, kept)
+    }
+}
+
+/// Flags for the real open: those of the application, less what the kernel has done already and
+/// what would not fit how this process does I/O.
+fn real_flags(flags: i32) -> OFlag {
+    let flags = OFlag::from_bits_truncate(flags);
+    // O_DIRECT: the buffers of requests are not aligned. O_NONBLOCK and O_ASYNC mean nothing for
+    // regular files but would leave a lease unbroken.
+    flags
+        - (OFlag::O_CREAT
+            | OFlag::O_EXCL
+            | OFlag::O_NOCTTY
+            | OFlag::O_NOFOLLOW
+            | OFlag::O_DIRECT
+            | OFlag::O_NONBLOCK
+            | OFlag::O_ASYNC)
+}

@@ -1,0 +1,49 @@
+//! Owners as a mount in a user namespace must show them (see [`crate::fs::Config::owner`]).
+
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+
+use super::View;
+use crate::fs::attributes::Attributes;
+use crate::fs::inode::Node;
+use crate::fs::sys::stat;
+
+/// Write permission of group and others; an access list shows as that of the group.
+const OTHERS_WRITE: u32 = 0o022;
+
+impl View {
+    /// Attributes as the kernel is told them.
+    pub(super) fn show(&self, node: &Node, mut attributes: Attributes) -> Attributes {
+        if let Some((uid, gid)) = self.owner {
+            if attributes.uid == uid {
+                attributes.gid = gid;
+            } else if node.in_own_directory.load(Ordering::Relaxed)
+                || (attributes.mode & OTHERS_WRITE != 0 && self.writable(node))
+            {
+                (attributes.uid, attributes.gid) = (uid, gid);
+            }
+        }
+        attributes
+    }
+
+    /// As [`View::show`], for a node found in a directory.
+    ///
+    /// Who may write a directory may remove and rename what is in it, whoever owns that, unless
+    /// the directory is sticky. The kernel would refuse that for the files of nobody.
+    pub(super) fn show_in(&self, parent: &Node, node: &Node, attributes: Attributes) -> Attributes {
+        if let Some((uid, _)) = self.owner {
+            let foreign = attributes.uid != uid;
+            let own = foreign && self.writable(parent) && !is_sticky(parent);
+            node.in_own_directory.store(own, Ordering::Relaxed);
+        }
+        self.show(node, attributes)
+    }
+
+    fn writable(&self, node: &Node) -> bool {
+        self.access(node, libc::W_OK).is_ok()
+    }
+}
+
+fn is_sticky(node: &Node) -> bool {
+    stat::of(node.fd.as_fd()).is_ok_and(|attributes| attributes.mode & libc::S_ISVTX != 0)
+}

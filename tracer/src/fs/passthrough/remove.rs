@@ -1,0 +1,84 @@
+//! Removing and renaming.
+
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+
+use nix::errno::Errno;
+use nix::fcntl::{RenameFlags, renameat2};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use super::View;
+use crate::fs::Result;
+use crate::fs::identity::NameIn;
+use crate::fs::inode::Node;
+use crate::fs::sys::{c_string, stat};
+
+impl View {
+    /// Removes a name: of a directory if `directory` is set, of anything else if not.
+    pub(in crate::fs) fn remove(&self, parent: &Node, name: &OsStr, directory: bool) -> Result<()> {
+        if !parent.shows(name) {
+            return Err(Errno::ENOENT);
+        }
+        self.mark_unlinked(parent, name);
+        let flags = if directory {
+            UnlinkatFlags::RemoveDir
+        } else {
+            UnlinkatFlags::NoRemoveDir
+        };
+        unlinkat(parent.fd.as_fd(), name, flags)?;
+        if let (Some(trace), Some(directory)) = (&self.trace, parent.file) {
+            let name = NameIn { directory, name };
+            trace.files.removed(name, trace.clock.now());
+        }
+        Ok(())
+    }
+
+    /// Renames, with the flags of `renameat2`.
+    pub(in crate::fs) fn rename(
+        &self,
+        from: (&Node, &OsStr),
+        to: (&Node, &OsStr),
+        flags: u32,
+    ) -> Result<()> {
+        if !from.0.shows(from.1) {
+            return Err(Errno::ENOENT);
+        }
+        if !to.0.shows(to.1) {
+            return Err(Errno::EACCES);
+        }
+        let flags = RenameFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
+        let exchange = flags.contains(RenameFlags::RENAME_EXCHANGE);
+        if !exchange {
+            self.mark_unlinked(to.0, to.1);
+        }
+        renameat2(from.0.fd.as_fd(), from.1, to.0.fd.as_fd(), to.1, flags)?;
+        if let (Some(trace), Some(from_in), Some(to_in)) = (&self.trace, from.0.file, to.0.file) {
+            let from = NameIn {
+                directory: from_in,
+                name: from.1,
+            };
+            let to = NameIn {
+                directory: to_in,
+                name: to.1,
+            };
+            let now = trace.clock.now();
+            trace.files.renamed(from, to, exchange, now);
+        }
+        Ok(())
+    }
+
+    /// Notes on the node behind a name that it is about to lose that name, so that its identity
+    /// can be given up with the inode.
+    fn mark_unlinked(&self, parent: &Node, name: &OsStr) {
+        if self.trace.is_none() {
+            return;
+        }
+        let Ok(name) = c_string(name) else { return };
+        if let Ok(attributes) = stat::at(parent.fd.as_fd(), &name)
+            && let Some(node) = self.nodes.peek(&attributes)
+        {
+            node.unlinked.store(true, Ordering::Relaxed);
+        }
+    }
+}

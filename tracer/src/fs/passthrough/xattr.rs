@@ -1,0 +1,42 @@
+//! Extended attributes.
+
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+
+use super::{View, path_of};
+use crate::fs::Result;
+use crate::fs::inode::Node;
+use crate::fs::sys::{c_string, xattr};
+
+impl View {
+    /// Reads an attribute into `value`; its size when `value` is empty.
+    pub(in crate::fs) fn getxattr(
+        &self,
+        node: &Node,
+        name: &OsStr,
+        value: &mut [u8],
+    ) -> Result<usize> {
+        xattr::get(&path_of(node.fd.as_fd()), &c_string(name)?, value)
+    }
+
+    /// Sets an attribute.
+    pub(in crate::fs) fn setxattr(
+        &self,
+        node: &Node,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+    ) -> Result<()> {
+        xattr::set(&path_of(node.fd.as_fd()), &c_string(name)?, value, flags)
+    }
+
+    /// Reads the names of all attributes into `list`; their size when `list` is empty.
+    pub(in crate::fs) fn listxattr(&self, node: &Node, list: &mut [u8]) -> Result<usize> {
+        xattr::list(&path_of(node.fd.as_fd()), list)
+    }
+
+    /// Removes an attribute.
+    pub(in crate::fs) fn removexattr(&self, node: &Node, name: &OsStr) -> Result<()> {
+        xattr::remove(&path_of(node.fd.as_fd()), &c_string(name)?)
+    }
+}

@@ -1,0 +1,115 @@
+//! A served mount, from the handshake until the kernel lets go of it.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use flowtrace_schema::{FileLayer, Recorder};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::statfs::{FsType, fstatfs};
+
+use super::Config;
+use super::adapter::{Served, Shared, Wanted};
+use super::identity::FileTable;
+use super::log::Log;
+use super::passthrough::View;
+use crate::callers::Callers;
+use crate::clock::Clock;
+
+/// A mount that is being served. Dropping it leaves the mount served.
+#[derive(Debug)]
+pub struct Session {
+    shared: Arc<Shared>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+/// Serves the mount behind `device` (an open `/dev/fuse` that was given to mount(2)) until it is
+/// unmounted. Files and names go to `files`, calls to `recorder`.
+///
+/// Raises the limit of open files of this process as far as it may: every inode that the kernel
+/// knows takes a descriptor.
+///
+/// # Errors
+/// When the handshake with the kernel fails, the root is not usable, or threads cannot be made.
+pub fn serve(
+    device: OwnedFd,
+    config: Config,
+    files: Arc<FileTable>,
+    recorder: Recorder,
+    clock: Clock,
+    callers: Arc<dyn Callers>,
+) -> io::Result<Session> {
+    raise_descriptor_limit();
+    let log = Arc::new(Log::new(recorder, clock, callers, config.log));
+    let wanted = Wanted {
+        passthrough: config.kernel_passthrough.then(|| stack_depth(&config.root)),
+        access_lists: config.caller_credentials,
+        ttl: config.attribute_ttl,
+        threads: config.threads,
+        clone_fd: config.clone_fd,
+    };
+    let view = Arc::new(View::new(config, files, clock)?);
+    let served = Served::begin(device, wanted, view, Arc::clone(&log))?;
+    let shared = served.shared();
+    let thread = thread::Builder::new()
+        .name("fs-session".into())
+        .spawn(move || {
+            let result = served.run();
+            log.finish();
+            result
+        })?;
+    Ok(Session { shared, thread })
+}
+
+impl Session {
+    /// How file calls are seen.
+    pub fn layer(&self) -> FileLayer {
+        self.shared.layer()
+    }
+
+    /// FUSE INIT flags that were asked for and granted.
+    pub fn granted_flags(&self) -> u64 {
+        self.shared.granted()
+    }
+
+    /// Whether the kernel has let go of the mount.
+    pub fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Waits until the kernel has let go of the mount: it is unmounted, and the last file that
+    /// was open on it is closed. Everything seen is then handed over, losses included.
+    ///
+    /// # Errors
+    /// When serving failed before that.
+    pub fn join(self) -> io::Result<()> {
+        self.thread
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the session thread panicked")))
+    }
+}
+
+/// How many filesystems lie on each other with the mount on top: the kernel allows two, and one
+/// leaves room for another one above.
+fn stack_depth(root: &OwnedFd) -> u32 {
+    const OVERLAYFS: FsType = FsType(0x794c_7630);
+    const ECRYPTFS: FsType = FsType(0xf15f);
+    let stacked = fstatfs(root.as_fd())
+        .is_ok_and(|figures| [OVERLAYFS, ECRYPTFS].contains(&figures.filesystem_type()));
+    if stacked { 2 } else { 1 }
+}
+
+/// As root up to what the kernel allows any process, otherwise up to the hard limit.
+fn raise_descriptor_limit() {
+    let allowed = std::fs::read_to_string("/proc/sys/fs/nr_open");
+    if let Some(allowed) = allowed.ok().and_then(|text| text.trim().parse().ok())
+        && setrlimit(Resource::RLIMIT_NOFILE, allowed, allowed).is_ok()
+    {
+        return;
+    }
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // Where even this fails the limit stays, and running out of it is an errno.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}

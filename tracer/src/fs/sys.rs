@@ -1,0 +1,21 @@
+//! System calls that nix does not wrap, or not per thread. The only unsafe code of the
+//! filesystem is in here.
+
+pub(crate) mod directory;
+pub(crate) mod file;
+pub(crate) mod stat;
+pub(crate) mod thread;
+pub(crate) mod xattr;
+
+use std::ffi::CString;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use nix::errno::Errno;
+
+use super::Result;
+
+/// A NUL-terminated copy. Names from the kernel hold no NUL; anything else is refused.
+pub(crate) fn c_string(name: &OsStr) -> Result<CString> {
+    CString::new(name.as_bytes()).map_err(|_| Errno::EINVAL)
+}

@@ -1,0 +1,269 @@
+//! Mounting a FUSE view, by mount(2) where that is allowed and through fusermount3 otherwise.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::mount::{MntFlags, MsFlags};
+use nix::sys::socket::{
+    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, socketpair,
+};
+
+/// Type of our mounts, as `/proc/self/mountinfo` shows it.
+pub const FILESYSTEM_TYPE: &str = "fuse.flowtrace";
+/// Begin of the source that our mounts show; the process id of the daemon follows.
+pub(crate) const SOURCE_PREFIX: &str = "flowtrace#";
+/// Where the kernel's FUSE device is.
+pub const DEVICE: &str = "/dev/fuse";
+
+/// Opens the FUSE device. The kernel insists that this happens in the user namespace in which
+/// the mount will be.
+pub fn open_device() -> io::Result<OwnedFd> {
+    let device = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_CLOEXEC)
+        .open(DEVICE)?;
+    Ok(device.into())
+}
+
+/// How a view is mounted.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    /// Where.
+    pub(crate) at: PathBuf,
+    /// Mode of the root directory.
+    pub(crate) root_mode: u32,
+    /// `noexec`, `nosuid` and the like of the directory that is viewed.
+    pub(crate) flags: MsFlags,
+    /// Let the kernel check permissions: needed where one daemon serves several users.
+    pub(crate) default_permissions: bool,
+}
+
+/// Mounts the view that `device` will serve. Succeeds at once; the first access waits for the
+/// daemon.
+pub(crate) fn mount(device: &OwnedFd, view: &View, uid: u32, gid: u32) -> io::Result<()> {
+    let mut options = format!(
+        "fd={},rootmode={:o},user_id={uid},group_id={gid},allow_other",
+        device.as_raw_fd(),
+        view.root_mode
+    );
+    if view.default_permissions {
+        options.push_str(",default_permissions");
+    }
+    let source = source();
+    let options = Some(options.as_str());
+    nix::mount::mount(
+        Some(source.as_str()),
+        &view.at,
+        Some(FILESYSTEM_TYPE),
+        view.flags,
+        options,
+    )?;
+    Ok(())
+}
+
+/// Mounts a view through the set-user-id helper of the fuse3 package.
+pub(crate) fn mount_by_helper(at: &Path) -> io::Result<OwnedFd> {
+    let (ours, theirs) = socketpair(
+        AddressFamily::Unix,
+        SockType::Stream,
+        None,
+        SockFlag::SOCK_CLOEXEC,
+    )?;
+    // The helper must inherit its end, under a number that it is told.
+    let theirs = nix::unistd::dup(&theirs)?;
+    let output = Command::new("fusermount3")
+        .args([
+            "-o",
+            &format!("fsname={},subtype=flowtrace", source()),
+            "--",
+        ])
+        .arg(at)
+        .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| io::Error::new(e.kind(), format!("fusermount3: {e}")))?;
+    drop(theirs);
+    if !output.status.success() {
+        let message = String::from_utf8_lossy(&output.stderr);
+        return Err(io::Error::other(message.trim().to_owned()));
+    }
+    receive_descriptor(&ours)
+}
+
+fn source() -> String {
+    format!("{SOURCE_PREFIX}{}", std::process::id())
+}
+
+/// Receives one descriptor over a UNIX socket.
+pub(crate) fn receive_descriptor(socket: &OwnedFd) -> io::Result<OwnedFd> {
+    let mut byte = [0];
+    let mut buffers = [IoSliceMut::new(&mut byte)];
+    let mut space = nix::cmsg_space!(i32);
+    let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+    let message = recvmsg::<()>(socket.as_raw_fd(), &mut buffers, Some(&mut space), flags)?;
+    for control in message.cmsgs()? {
+        if let ControlMessageOwned::ScmRights(descriptors) = control
+            && let Some(&fd) = descriptors.first()
+        {
+            // SAFETY: the kernel just made this descriptor for us, and nobody else knows it.
+            #[expect(unsafe_code)]
+            return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
+        }
+    }
+    Err(io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        "no descriptor came",
+    ))
+}
+
+/// Takes a view away. `Err` with `EBUSY` when something uses it.
+pub fn unmount(at: &Path) -> io::Result<()> {
+    unmount_with(at, MntFlags::empty(), "-u")
+}
+
+/// Takes a view out of sight now; it ends when its last user does.
+pub fn unmount_lazily(at: &Path) -> io::Result<()> {
+    unmount_with(at, MntFlags::MNT_DETACH, "-uz")
+}
+
+fn unmount_with(at: &Path, flags: MntFlags, helper_flags: &str) -> io::Result<()> {
+    match nix::mount::umount2(at, flags | MntFlags::UMOUNT_NOFOLLOW) {
+        Err(nix::errno::Errno::EPERM) => {}
+        result => return Ok(result?),
+    }
+    let output = Command::new("fusermount3")
+        .args([helper_flags, "--"])
+        .arg(at)
+        .output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if message.contains("busy") {
+        return Err(io::Error::from_raw_os_error(libc::EBUSY));
+    }
+    Err(io::Error::other(message))
+}
+
+/// A line of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Mount point.
+    pub point: PathBuf,
+    /// Type of filesystem.
+    pub kind: String,
+    /// What is mounted, as the one who mounted it named it.
+    pub source: String,
+}
+
+/// The mounts that this process sees, oldest first.
+pub fn mounts() -> io::Result<Vec<Mount>> {
+    let text = fs::read("/proc/self/mountinfo")?;
+    Ok(text
+        .split(|&b| b == b'\n')
+        .filter_map(parse_mount)
+        .collect())
+}
+
+/// The topmost mount that holds `path`, which must be absolute and without symbolic links.
+pub fn mount_of(path: &Path) -> io::Result<Option<Mount>> {
+    let mounts = mounts()?;
+    let longest = mounts.iter().filter(|m| path.starts_with(&m.point));
+    let longest = longest.map(|m| m.point.as_os_str().len()).max();
+    Ok(mounts
+        .into_iter()
+        .rfind(|m| path.starts_with(&m.point) && Some(m.point.as_os_str().len()) == longest))
+}
+
+fn parse_mount(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|&b| b == b' ');
+    let point = unescape(fields.nth(4)?);
+    fields.find(|&field| field == b"-")?;
+    let kind = String::from_utf8_lossy(fields.next()?).into_owned();
+    let source = unescape(fields.next()?).to_string_lossy().into_owned();
+    Some(Mount {
+        point: PathBuf::from(point),
+        kind,
+        source,
+    })
+}
+
+/// mountinfo writes space, tab, newline and backslash as three octal digits.
+fn unescape(field: &[u8]) -> OsString {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, tail)) = rest.split_first() {
+        let code = tail
+            .get(..3)
+            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+        match (byte, code) {
+            (b'\\', Some(code)) => {
+                bytes.push(code);
+                rest = &tail[3..];
+            }
+            _ => {
+                bytes.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    OsString::from_vec(bytes)
+}
+
+/// The flags of the filesystem below `directory` that a view of it must keep.
+pub(crate) fn kept_flags(directory: &File) -> io::Result<MsFlags> {
+    use nix::sys::statvfs::{FsFlags, fstatvfs};
+    let flags = fstatvfs(directory)?.flags();
+    let kept = [
+        (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
+        (FsFlags::ST_NOSUID, MsFlags::MS_NOSUID),
+        (FsFlags::ST_NODEV, MsFlags::MS_NODEV),
+        (FsFlags::ST_RDONLY, MsFlags::MS_RDONLY),
+    ];
+    Ok(kept
+        .into_iter()
+        .filter(|(has, _)| flags.contains(*has))
+        .map(|(_, keep)| keep)
+        .collect())
+}
+
+/// A path as a C string; paths from the kernel never hold a NUL.
+pub(crate) fn c_string(text: &OsStr) -> io::Result<CString> {
+    CString::new(text.as_bytes())
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "text holds a NUL byte"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mountinfo_lines_parse() {
+        let line = br"36 35 98:0 /mnt1 /mnt\0402\134x rw,noatime master:1 - ext3 /dev/root rw";
+        let expected = Mount {
+            point: "/mnt 2\\x".into(),
+            kind: "ext3".into(),
+            source: "/dev/root".into(),
+        };
+        assert_eq!(parse_mount(line), Some(expected));
+        assert_eq!(parse_mount(b""), None);
+        assert_eq!(parse_mount(b"1 2 3:4"), None);
+        assert_eq!(unescape(br"a\9zz\04"), OsStr::new(r"a\9zz\04"));
+    }
+
+    #[test]
+    fn every_path_is_on_some_mount() {
+        assert_eq!(
+            mount_of(Path::new("/proc/self")).unwrap().unwrap().kind,
+            "proc"
+        );
+        assert!(mount_of(Path::new("/")).unwrap().is_some());
+    }
+}

@@ -1,0 +1,417 @@
+//! Follows a tree of processes by ptrace events: fork, vfork, clone, exec, exit. No system call
+//! is ever stopped, so the cost is per process, not per call.
+//!
+//! ptrace reports everything about one task in order and loses nothing, but the first stop of a
+//! new task and its parent's fork event arrive in either order. A task whose fork event has not
+//! come yet therefore waits in its stop: none ever runs unidentified.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+
+use flowtrace_schema::{
+    HostId, Loss, Origin, ProcessEnd, ProcessStart, Record, Recorder, Text, ThreadRecord, Tid,
+    Upid, Usage,
+};
+
+use super::Upids;
+use super::ptrace::{self, Event, Stop};
+use super::reading::{self, Image, ProcessCost, ThreadCost};
+use crate::callers::TaskTable;
+use crate::clock::Clock;
+
+/// How the first process of the tree ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With an exit code.
+    Exited(i32),
+    /// By a signal.
+    Killed(i32),
+}
+
+/// What happens to the first process, for whoever started it.
+pub(crate) trait Watcher {
+    /// Job control stopped it, by this signal.
+    fn stopped(&mut self, signal: i32);
+    /// It ended, and this many other processes of the tree still run.
+    fn ended(&mut self, end: End, others: usize);
+}
+
+/// A tree of processes under trace.
+pub(crate) struct Lifetimes {
+    host: HostId,
+    clock: Clock,
+    recorder: Recorder,
+    upids: Arc<Upids>,
+    table: Arc<TaskTable>,
+    root: u32,
+    /// Whether set-user-id programs run without their privilege, for want of ours.
+    unprivileged: bool,
+    tasks: HashMap<u32, Task>,
+    processes: HashMap<u32, Process>,
+    /// Tasks that reported before their parent's fork event, with what they reported.
+    early: HashMap<u32, Vec<Event>>,
+}
+
+/// A thread.
+struct Task {
+    process: u32,
+    start_ns: u64,
+    /// Its costs when the present image began; it may be older than that.
+    before: ThreadCost,
+    /// It has announced its exit, and its costs are in its process's.
+    counted: bool,
+}
+
+/// A process and the image it runs.
+struct Process {
+    upid: Upid,
+    parent: Option<Upid>,
+    image: Arc<Image>,
+    /// Costs of the process when the present image began.
+    before: ProcessCost,
+    /// Costs of the threads of this image that are over.
+    cost: ThreadCost,
+    total: Option<ProcessCost>,
+    max_rss_bytes: Option<u64>,
+    live_threads: usize,
+    threads: u32,
+    tracer_ns: u64,
+    readable: bool,
+    /// Our own child before it runs the command: no process of the workflow yet.
+    launcher: bool,
+}
+
+impl Lifetimes {
+    /// Prepares to follow process `root`, already seized and not yet running its program.
+    /// Returns the id that the program will have.
+    pub(crate) fn new(
+        root: u32,
+        host: HostId,
+        clock: Clock,
+        recorder: Recorder,
+        upids: Arc<Upids>,
+        table: Arc<TaskTable>,
+    ) -> Self {
+        let upid = upids.next();
+        table.set(root, upid, true);
+        let start_ns = clock.now();
+        let task = Task {
+            process: root,
+            start_ns,
+            before: ThreadCost::default(),
+            counted: false,
+        };
+        let process = Process {
+            launcher: true,
+            ..Process::new(upid, None, Arc::default())
+        };
+        Lifetimes {
+            host,
+            clock,
+            recorder,
+            upids,
+            table,
+            root,
+            unprivileged: !nix::unistd::geteuid().is_root(),
+            tasks: HashMap::from([(root, task)]),
+            processes: HashMap::from([(root, process)]),
+            early: HashMap::new(),
+        }
+    }
+
+    /// Follows the tree until its last process has ended.
+    ///
+    /// # Errors
+    /// When waiting itself fails, which it does only if this process has no children at all.
+    pub(crate) fn follow(mut self, watcher: &mut dyn Watcher) -> io::Result<Option<End>> {
+        let mut end = None;
+        while let Some((tid, event)) = ptrace::wait()? {
+            let arrived = self.clock.now();
+            if !self.tasks.contains_key(&tid) {
+                self.early.entry(tid).or_default().push(event);
+                continue;
+            }
+            let root_end = match (tid == self.root, event) {
+                (true, Event::Exited(code)) => Some(End::Exited(code)),
+                (true, Event::Killed(signal)) => Some(End::Killed(signal)),
+                (true, Event::Stopped(Stop::Group(signal))) => {
+                    self.handle(tid, event, arrived);
+                    watcher.stopped(signal);
+                    continue;
+                }
+                _ => None,
+            };
+            self.handle(tid, event, arrived);
+            if root_end.is_some() {
+                end = root_end;
+                watcher.ended(root_end.expect("just set"), self.processes.len());
+            }
+        }
+        self.recorder
+            .lost(Loss::ExitUnseen, self.processes.len() as u64);
+        Ok(end)
+    }
+
+    fn handle(&mut self, tid: u32, event: Event, arrived: u64) {
+        match event {
+            Event::Exited(code) => self.over(tid, Some(code), None),
+            Event::Killed(signal) => self.over(tid, None, Some(signal)),
+            Event::Stopped(stop) => {
+                let mut signal = 0;
+                match stop {
+                    Stop::Signal(delivered) => signal = delivered,
+                    Stop::Group(_) => {
+                        // Fails only when the task is gone, which the next event will tell.
+                        let _ = ptrace::listen(tid);
+                        return;
+                    }
+                    Stop::Trap => {}
+                    Stop::Forked { by_clone } => self.forked(tid, by_clone, arrived),
+                    Stop::Exec => self.exec(tid, arrived),
+                    Stop::Exit => self.exiting(tid),
+                }
+                let process = self.tasks.get(&tid).map(|task| task.process);
+                if let Some(process) = process.and_then(|pid| self.processes.get_mut(&pid)) {
+                    process.tracer_ns += self.clock.now().saturating_sub(arrived);
+                }
+                let _ = ptrace::resume(tid, signal);
+            }
+        }
+    }
+
+    /// Task `tid` made a new task, which is stopped or about to stop.
+    fn forked(&mut self, tid: u32, by_clone: bool, now: u64) {
+        let Ok(child) = ptrace::event_message(tid) else {
+            return;
+        };
+        let parent = self.tasks[&tid].process;
+        let thread = by_clone && reading::thread_group(child) == Some(parent);
+        let task = Task {
+            process: if thread { parent } else { child },
+            start_ns: now,
+            before: ThreadCost::default(),
+            counted: false,
+        };
+        // A pid comes back only after its last owner was reaped, so nothing is overwritten here.
+        self.tasks.insert(child, task);
+        let Some(creator) = self.processes.get_mut(&parent) else {
+            return;
+        };
+        if thread {
+            creator.threads += 1;
+            creator.live_threads += 1;
+            self.table.set(child, creator.upid, false);
+        } else {
+            let upid = self.upids.next();
+            let image = Arc::clone(&creator.image);
+            let parent_upid = Some(creator.upid);
+            self.start(upid, child, parent_upid, None, Origin::Fork, &image, now);
+            self.processes
+                .insert(child, Process::new(upid, parent_upid, image));
+            self.table.set(child, upid, true);
+        }
+        for event in self.early.remove(&child).into_iter().flatten() {
+            self.handle(child, event, now);
+        }
+    }
+
+    /// Process `pid` runs a new program; all its threads but one are gone, and that one has the
+    /// process's id now whatever it had before.
+    fn exec(&mut self, pid: u32, now: u64) {
+        let former = ptrace::event_message(pid).unwrap_or(pid);
+        if former != pid
+            && let Some(mut task) = self.tasks.remove(&former)
+        {
+            self.table.clear(former);
+            if let Some(upid) = self.processes.get(&pid).map(|p| p.upid) {
+                self.thread_over(upid, former, task.start_ns, now);
+            }
+            task.counted = false;
+            self.tasks.insert(pid, task);
+        }
+        let Some(task) = self.tasks.get_mut(&pid) else {
+            return;
+        };
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return;
+        };
+
+        let (cost, _) = ThreadCost::of(pid, pid).unwrap_or_default();
+        process.cost += cost - task.before;
+        task.before = cost;
+        let total = ProcessCost::of(pid);
+        process.total = total;
+        let started = !process.launcher;
+        if started {
+            let usage = process.usage();
+            let end = ProcessEnd {
+                upid: process.upid,
+                end_ns: Some(now),
+                exit_code: None,
+                exit_signal: None,
+                usage,
+            };
+            self.recorder.record(Record::ProcessEnd(Box::new(end)));
+        }
+
+        let image = Arc::new(Image::of(pid));
+        let (prev, upid) = if started {
+            (Some(process.upid), self.upids.next())
+        } else {
+            (None, process.upid)
+        };
+        let parent = process.parent;
+        *process = Process {
+            before: total.unwrap_or_default(),
+            readable: image.is_complete(),
+            ..Process::new(upid, parent, Arc::clone(&image))
+        };
+        self.table.set(pid, upid, true);
+        self.start(upid, pid, parent, prev, Origin::Exec, &image, now);
+        let setuid = |exe: &Text| {
+            fs::metadata(exe.as_os_str()).is_ok_and(|m| m.permissions().mode() & 0o6000 != 0)
+        };
+        if self.unprivileged && image.exe.as_ref().is_some_and(setuid) {
+            self.recorder.lost(Loss::SetuidExec, 1);
+        }
+    }
+
+    /// Task `tid` is about to exit: the last moment at which its costs can be read.
+    fn exiting(&mut self, tid: u32) {
+        let Some(task) = self.tasks.get_mut(&tid) else {
+            return;
+        };
+        let pid = task.process;
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return;
+        };
+        match ThreadCost::of(pid, tid) {
+            Some((cost, max_rss_bytes)) => {
+                process.cost += cost - task.before;
+                process.max_rss_bytes = max_rss_bytes.or(process.max_rss_bytes);
+            }
+            None => process.readable = false,
+        }
+        task.counted = true;
+        process.live_threads = process.live_threads.saturating_sub(1);
+        if process.live_threads == 0 {
+            process.total = ProcessCost::of(pid);
+        }
+    }
+
+    /// The wait status of task `tid` was reaped: a thread, or with it the whole process.
+    fn over(&mut self, tid: u32, exit_code: Option<i32>, exit_signal: Option<i32>) {
+        let now = self.clock.now();
+        let Some(task) = self.tasks.remove(&tid) else {
+            return;
+        };
+        self.table.clear(tid);
+        let pid = task.process;
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return;
+        };
+        if tid != pid {
+            if !task.counted {
+                process.live_threads = process.live_threads.saturating_sub(1);
+            }
+            let upid = process.upid;
+            self.thread_over(upid, tid, task.start_ns, now);
+            return;
+        }
+        let process = self.processes.remove(&pid).expect("looked up above");
+        if process.launcher {
+            return;
+        }
+        if !process.readable {
+            self.recorder.lost(Loss::ProcUnreadable, 1);
+        }
+        let end = ProcessEnd {
+            upid: process.upid,
+            end_ns: Some(now),
+            exit_code,
+            exit_signal,
+            usage: process.usage(),
+        };
+        self.recorder.record(Record::ProcessEnd(Box::new(end)));
+    }
+
+    fn thread_over(&self, upid: Upid, tid: u32, start_ns: u64, end_ns: u64) {
+        let thread = ThreadRecord {
+            upid,
+            tid: Tid(tid),
+            start_ns,
+            end_ns: Some(end_ns),
+        };
+        self.recorder.record(Record::Thread(thread));
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the columns of one row")]
+    fn start(
+        &self,
+        upid: Upid,
+        pid: u32,
+        parent: Option<Upid>,
+        prev: Option<Upid>,
+        origin: Origin,
+        image: &Image,
+        start_ns: u64,
+    ) {
+        self.recorder
+            .record(Record::ProcessStart(Box::new(ProcessStart {
+                upid,
+                host: self.host,
+                pid,
+                parent,
+                prev,
+                origin,
+                exe: image.exe.clone(),
+                argv: image.argv.clone(),
+                cwd: image.cwd.clone(),
+                start_ns,
+            })));
+    }
+}
+
+impl Process {
+    fn new(upid: Upid, parent: Option<Upid>, image: Arc<Image>) -> Self {
+        Process {
+            upid,
+            parent,
+            image,
+            before: ProcessCost::default(),
+            cost: ThreadCost::default(),
+            total: None,
+            max_rss_bytes: None,
+            live_threads: 1,
+            threads: 1,
+            tracer_ns: 0,
+            readable: true,
+            launcher: false,
+        }
+    }
+
+    fn usage(&self) -> Usage {
+        let total = self.total.map(|total| total - self.before);
+        let cost = self.readable.then_some(self.cost);
+        Usage {
+            user_ns: total.map(|t| t.user_ns),
+            sys_ns: total.map(|t| t.sys_ns),
+            minor_faults: total.map(|t| t.minor_faults),
+            major_faults: total.map(|t| t.major_faults),
+            on_cpu_ns: cost.map(|c| c.on_cpu_ns),
+            run_queue_ns: cost.map(|c| c.run_queue_ns),
+            read_calls: cost.map(|c| c.read_calls),
+            write_calls: cost.map(|c| c.write_calls),
+            read_bytes: cost.map(|c| c.read_bytes),
+            write_bytes: cost.map(|c| c.write_bytes),
+            voluntary_switches: cost.map(|c| c.voluntary_switches),
+            involuntary_switches: cost.map(|c| c.involuntary_switches),
+            tracer_ns: Some(self.tracer_ns),
+            max_rss_bytes: self.max_rss_bytes,
+            threads: Some(self.threads),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The few ptrace requests that lifetime tracing needs, as safe functions (ptrace(2)).
+//!
+//! Own bindings because a wait status must survive undecoded: a process may stop with a
+//! real-time signal, for which nix has no value.
+#![expect(unsafe_code)]
+
+use std::io;
+
+/// `PTRACE_EVENT_STOP` (include/uapi/linux/ptrace.h); not in libc for every target.
+const EVENT_STOP: i32 = 128;
+
+/// What `wait` reported about one task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// The process ended: this is about a whole thread group.
+    Exited(i32),
+    /// A signal ended the process.
+    Killed(i32),
+    /// The task is stopped and waits to be continued.
+    Stopped(Stop),
+}
+
+/// Why a task is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// About to receive a signal.
+    Signal(i32),
+    /// Stopped by job control, with the signal that did it.
+    Group(i32),
+    /// The first stop of a new task, or one that merely announces a change.
+    Trap,
+    /// Made a new task: whether by clone(2) proper, which may mean a thread.
+    Forked {
+        /// A `PTRACE_EVENT_CLONE`.
+        by_clone: bool,
+    },
+    /// Runs a new program.
+    Exec,
+    /// About to exit; its memory and /proc entries are still there.
+    Exit,
+}
+
+/// Traces `pid`, and all that it will fork, by events alone. The tracees die with the tracer:
+/// their files would be unreachable.
+pub(crate) fn seize(pid: u32) -> io::Result<()> {
+    let options = libc::PTRACE_O_TRACEFORK
+        | libc::PTRACE_O_TRACEVFORK
+        | libc::PTRACE_O_TRACECLONE
+        | libc::PTRACE_O_TRACEEXEC
+        | libc::PTRACE_O_TRACEEXIT
+        | libc::PTRACE_O_EXITKILL;
+    request(libc::PTRACE_SEIZE, pid, options as usize)
+}
+
+/// Lets a stopped task go on, delivering `signal` unless it is 0.
+pub(super) fn resume(tid: u32, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_CONT, tid, signal as usize)
+}
+
+/// Leaves a task in the stop that job control put it in, but hears of its end.
+pub(super) fn listen(tid: u32) -> io::Result<()> {
+    request(libc::PTRACE_LISTEN, tid, 0)
+}
+
+/// The number that belongs to the event a task is stopped for: the new task of a fork, the
+/// former thread id of an exec.
+pub(super) fn event_message(tid: u32) -> io::Result<u32> {
+    let mut message: libc::c_ulong = 0;
+    request(libc::PTRACE_GETEVENTMSG, tid, &raw mut message as usize)?;
+    Ok(message as u32)
+}
+
+/// Waits for any child or tracee. `None`: there is none left.
+pub(super) fn wait() -> io::Result<Option<(u32, Event)>> {
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` outlives the call, which writes nothing else.
+        let tid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) };
+        if tid > 0 {
+            return Ok(Some((tid as u32, decode(status))));
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::ECHILD) => return Ok(None),
+            Some(libc::EINTR) => {}
+            _ => return Err(error),
+        }
+    }
+}
+
+fn decode(status: i32) -> Event {
+    if libc::WIFEXITED(status) {
+        return Event::Exited(libc::WEXITSTATUS(status));
+    }
+    if libc::WIFSIGNALED(status) {
+        return Event::Killed(libc::WTERMSIG(status));
+    }
+    let signal = libc::WSTOPSIG(status);
+    Event::Stopped(match status >> 16 {
+        0 => Stop::Signal(signal),
+        EVENT_STOP => match signal {
+            libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => Stop::Group(signal),
+            _ => Stop::Trap,
+        },
+        libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK => Stop::Forked { by_clone: false },
+        libc::PTRACE_EVENT_CLONE => Stop::Forked { by_clone: true },
+        libc::PTRACE_EVENT_EXEC => Stop::Exec,
+        libc::PTRACE_EVENT_EXIT => Stop::Exit,
+        _ => Stop::Trap,
+    })
+}
+
+fn request(request: libc::c_uint, tid: u32, data: usize) -> io::Result<()> {
+    // SAFETY: the only request made here whose data is a pointer is GETEVENTMSG, to a c_ulong
+    // that the caller owns; all others take a number.
+    let result = unsafe { libc::ptrace(request, tid as libc::pid_t, 0, data) };
+    if result == -1 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wait_statuses_decode() {
+        assert_eq!(decode(7 << 8), Event::Exited(7));
+        assert_eq!(decode(9), Event::Killed(9));
+        let stopped = |event: i32, signal: i32| decode((event << 16) | (signal << 8) | 0x7f);
+        // A real-time signal must reach the process like any other.
+        assert_eq!(stopped(0, 40), Event::Stopped(Stop::Signal(40)));
+        assert_eq!(
+            stopped(128, libc::SIGTSTP),
+            Event::Stopped(Stop::Group(libc::SIGTSTP))
+        );
+        assert_eq!(stopped(128, libc::SIGTRAP), Event::Stopped(Stop::Trap));
+        assert_eq!(
+            stopped(1, 5),
+            Event::Stopped(Stop::Forked { by_clone: false })
+        );
+        assert_eq!(
+            stopped(3, 5),
+            Event::Stopped(Stop::Forked { by_clone: true })
+        );
+        assert_eq!(stopped(4, 5), Event::Stopped(Stop::Exec));
+        assert_eq!(stopped(6, 5), Event::Stopped(Stop::Exit));
+    }
+}

@@ -1,0 +1,208 @@
+//! What /proc tells about a stopped process: its identity at an exec, its costs at its end.
+//!
+//! Every reading may fail at any time (a SIGKILL takes the process away even from a stop), so
+//! each field is optional and nothing here is an error.
+
+use std::fs;
+use std::ops::{AddAssign, Sub};
+use std::os::unix::ffi::OsStringExt;
+
+use flowtrace_schema::Text;
+use procfs::FromRead;
+use procfs::process::{Schedstat, Stat};
+
+/// Identity of a process image, as at its exec.
+#[derive(Debug, Default)]
+pub(crate) struct Image {
+    pub(crate) exe: Option<Text>,
+    /// Arguments, each ended by a NUL.
+    pub(crate) argv: Option<Vec<u8>>,
+    pub(crate) cwd: Option<Text>,
+}
+
+impl Image {
+    /// Reads what process `pid` runs now.
+    pub(crate) fn of(pid: u32) -> Image {
+        Image {
+            exe: link(pid, "exe"),
+            argv: fs::read(format!("/proc/{pid}/cmdline")).ok(),
+            cwd: link(pid, "cwd"),
+        }
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.exe.is_some() && self.argv.is_some() && self.cwd.is_some()
+    }
+}
+
+fn link(pid: u32, name: &str) -> Option<Text> {
+    let target = fs::read_link(format!("/proc/{pid}/{name}")).ok()?;
+    Some(target.into_os_string().into_vec().into())
+}
+
+/// What one thread used so far. Process-wide files would miss ended threads (`schedstat`) or
+/// include reaped children (`io`), so these are read thread by thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ThreadCost {
+    pub(super) on_cpu_ns: u64,
+    pub(super) run_queue_ns: u64,
+    pub(super) read_calls: u64,
+    pub(super) write_calls: u64,
+    pub(super) read_bytes: u64,
+    pub(super) write_bytes: u64,
+    pub(super) voluntary_switches: u64,
+    pub(super) involuntary_switches: u64,
+}
+
+impl ThreadCost {
+    /// Reads the costs of thread `tid` of process `pid`, and the peak memory of the process,
+    /// which stands in the same file.
+    pub(super) fn of(pid: u32, tid: u32) -> Option<(ThreadCost, Option<u64>)> {
+        let directory = format!("/proc/{pid}/task/{tid}");
+        let schedstat = fs::File::open(format!("{directory}/schedstat")).ok()?;
+        let schedstat = Schedstat::from_read(schedstat).ok()?;
+        // Not there on kernels without CONFIG_TASK_IO_ACCOUNTING.
+        let io = fs::read_to_string(format!("{directory}/io")).unwrap_or_default();
+        let status = fs::read(format!("{directory}/status")).ok()?;
+        let status = String::from_utf8_lossy(&status);
+        let cost = ThreadCost {
+            on_cpu_ns: schedstat.sum_exec_runtime,
+            run_queue_ns: schedstat.run_delay,
+            read_calls: field(&io, "syscr:").unwrap_or(0),
+            write_calls: field(&io, "syscw:").unwrap_or(0),
+            read_bytes: field(&io, "rchar:").unwrap_or(0),
+            write_bytes: field(&io, "wchar:").unwrap_or(0),
+            voluntary_switches: field(&status, "voluntary_ctxt_switches:").unwrap_or(0),
+            involuntary_switches: field(&status, "nonvoluntary_ctxt_switches:").unwrap_or(0),
+        };
+        Some((cost, field(&status, "VmHWM:").map(|kib| kib * 1024)))
+    }
+}
+
+impl AddAssign for ThreadCost {
+    fn add_assign(&mut self, other: ThreadCost) {
+        self.on_cpu_ns += other.on_cpu_ns;
+        self.run_queue_ns += other.run_queue_ns;
+        self.read_calls += other.read_calls;
+        self.write_calls += other.write_calls;
+        self.read_bytes += other.read_bytes;
+        self.write_bytes += other.write_bytes;
+        self.voluntary_switches += other.voluntary_switches;
+        self.involuntary_switches += other.involuntary_switches;
+    }
+}
+
+impl Sub for ThreadCost {
+    type Output = ThreadCost;
+
+    fn sub(self, earlier: ThreadCost) -> ThreadCost {
+        ThreadCost {
+            on_cpu_ns: self.on_cpu_ns.saturating_sub(earlier.on_cpu_ns),
+            run_queue_ns: self.run_queue_ns.saturating_sub(earlier.run_queue_ns),
+            read_calls: self.read_calls.saturating_sub(earlier.read_calls),
+            write_calls: self.write_calls.saturating_sub(earlier.write_calls),
+            read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
+            write_bytes: self.write_bytes.saturating_sub(earlier.write_bytes),
+            voluntary_switches: self
+                .voluntary_switches
+                .saturating_sub(earlier.voluntary_switches),
+            involuntary_switches: self
+                .involuntary_switches
+                .saturating_sub(earlier.involuntary_switches),
+        }
+    }
+}
+
+/// What a whole process used so far, ended threads included, children not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ProcessCost {
+    pub(super) user_ns: u64,
+    pub(super) sys_ns: u64,
+    pub(super) minor_faults: u64,
+    pub(super) major_faults: u64,
+}
+
+impl ProcessCost {
+    /// Reads `/proc/PID/stat`; CPU times have the granularity of a tick there (10 ms).
+    pub(super) fn of(pid: u32) -> Option<ProcessCost> {
+        let stat = Stat::from_read(fs::File::open(format!("/proc/{pid}/stat")).ok()?).ok()?;
+        let tick_ns = 1_000_000_000 / procfs::ticks_per_second();
+        Some(ProcessCost {
+            user_ns: stat.utime * tick_ns,
+            sys_ns: stat.stime * tick_ns,
+            minor_faults: stat.minflt,
+            major_faults: stat.majflt,
+        })
+    }
+}
+
+impl Sub for ProcessCost {
+    type Output = ProcessCost;
+
+    fn sub(self, earlier: ProcessCost) -> ProcessCost {
+        ProcessCost {
+            user_ns: self.user_ns.saturating_sub(earlier.user_ns),
+            sys_ns: self.sys_ns.saturating_sub(earlier.sys_ns),
+            minor_faults: self.minor_faults.saturating_sub(earlier.minor_faults),
+            major_faults: self.major_faults.saturating_sub(earlier.major_faults),
+        }
+    }
+}
+
+/// Thread group of task `tid`.
+pub(crate) fn thread_group(tid: u32) -> Option<u32> {
+    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
+    field(&String::from_utf8_lossy(&status), "Tgid:").and_then(|tgid| u32::try_from(tgid).ok())
+}
+
+/// Process that traces process `pid`, if one does.
+pub(crate) fn tracer_of(pid: u32) -> Option<u32> {
+    let status = fs::read(format!("/proc/{pid}/status")).ok()?;
+    match field(&String::from_utf8_lossy(&status), "TracerPid:") {
+        Some(0) | None => None,
+        Some(tracer) => u32::try_from(tracer).ok(),
+    }
+}
+
+/// The number after `name` at the begin of a line, as in `/proc/PID/status` and `io`.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    rest.split_ascii_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_by_whole_names() {
+        let status = "Name:\tVmHWM:\nVmHWM:\t    1234 kB\nnonvoluntary_ctxt_switches:\t5\n\
+                      voluntary_ctxt_switches:\t7\n";
+        assert_eq!(field(status, "VmHWM:"), Some(1234));
+        assert_eq!(field(status, "voluntary_ctxt_switches:"), Some(7));
+        assert_eq!(field(status, "VmPeak:"), None);
+        assert_eq!(field("rchar: x\n", "rchar:"), None);
+    }
+
+    #[test]
+    fn this_process_can_be_read() {
+        let pid = std::process::id();
+        let image = Image::of(pid);
+        assert!(image.is_complete());
+        assert_eq!(
+            image.exe.unwrap().as_os_str(),
+            std::env::current_exe().unwrap()
+        );
+        let (cost, peak) = ThreadCost::of(pid, pid).unwrap();
+        assert!(peak.unwrap() > 4096);
+        assert!(cost.on_cpu_ns > 0);
+        assert!(ProcessCost::of(pid).unwrap().minor_faults > 0);
+        assert_eq!(thread_group(pid), Some(pid));
+    }
+
+    #[test]
+    fn a_vanished_process_is_no_error() {
+        assert_eq!(ThreadCost::of(u32::MAX, u32::MAX), None);
+        assert!(!Image::of(u32::MAX).is_complete());
+    }
+}

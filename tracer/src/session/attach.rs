@@ -1,0 +1,156 @@
+//! `flowtrace mount`: a traced view of a directory at a mount point, without starting anything.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use flowtrace_schema::{ProcessLayer, Record, RunRecord, Summary, Text};
+use nix::unistd::{getegid, geteuid};
+
+use super::directory::Directory;
+use super::launch::Namespace;
+use super::recording::{HOST, RUN, Recording, own_files};
+use super::serving::{Served, Serving};
+use super::views::MountedView;
+use super::{Error, Result, signals};
+use crate::mounting;
+use crate::proc::requests::Requests;
+
+/// What to mount, and where the trace goes.
+#[derive(Clone, Debug)]
+pub struct AttachOptions {
+    /// Directory to trace.
+    pub source: PathBuf,
+    /// Where its traced view appears.
+    pub mountpoint: PathBuf,
+    /// The trace to write.
+    pub output: PathBuf,
+    /// Whether an older trace there may be replaced.
+    pub replace: bool,
+    /// How long the kernel may answer stat and lookup by itself; 0: every one is seen.
+    pub attribute_ttl: Duration,
+}
+
+/// A mount session whose view is ready.
+pub struct Attach {
+    recording: Recording,
+    served: Served,
+    callers: Arc<Requests>,
+    mountpoint: PathBuf,
+}
+
+/// How a mount session ended.
+#[derive(Clone, Debug)]
+pub struct AttachReport {
+    /// What became of the trace.
+    pub trace: Summary,
+}
+
+impl Attach {
+    /// Mounts the view and starts serving and recording it.
+    ///
+    /// # Errors
+    /// When the view cannot be mounted, or the trace not be written; nothing is left behind.
+    pub fn start(options: &AttachOptions) -> Result<Attach> {
+        let source = Directory::open(&options.source)?;
+        let mountpoint = Directory::open(&options.mountpoint)?;
+        if mountpoint.path != source.path && mountpoint.path.starts_with(&source.path) {
+            return Err(Error::Directory {
+                path: mountpoint.path,
+                reason: format!(
+                    "it lies inside {}, and the view would hold itself",
+                    source.path.display()
+                ),
+            });
+        }
+        signals::block().map_err(Error::errno("block signals"))?;
+        let recording = Recording::start(&options.output, options.replace)?;
+        match Attach::mount(options, source, &mountpoint.path, &recording) {
+            Ok((served, callers)) => Ok(Attach {
+                recording,
+                served,
+                callers,
+                mountpoint: mountpoint.path,
+            }),
+            Err(error) => {
+                recording.discard();
+                Err(error)
+            }
+        }
+    }
+
+    fn mount(
+        options: &AttachOptions,
+        source: Directory,
+        at: &Path,
+        recording: &Recording,
+    ) -> Result<(Served, Arc<Requests>)> {
+        let fail = |reason: String| Error::Directory {
+            path: at.to_owned(),
+            reason,
+        };
+        let (device, namespace) = match mount_directly(&source, at) {
+            Ok(device) => (device, Some(Namespace::Privileged)),
+            Err(direct) => match mounting::mount_by_helper(at) {
+                Ok(device) => (device, None),
+                Err(helper) => return Err(fail(format!("{direct}; {helper}"))),
+            },
+        };
+        let callers = Requests::new(HOST, recording.clock, recording.recorder.clone());
+        let source_path = source.path.clone();
+        let directories = [source];
+        let serving = Serving {
+            directories: &directories,
+            hidden: own_files(&options.output),
+            attribute_ttl: options.attribute_ttl,
+            namespace,
+        };
+        let view = MountedView {
+            directory: 0,
+            at: at.to_owned(),
+            device,
+        };
+        let served = serving.serve(vec![view], Some((recording, callers.clone())));
+        let served = served.inspect_err(|_| {
+            let _ = mounting::unmount(at);
+        })?;
+        let session = &served.sessions()[0].1;
+        recording.recorder.record(Record::Run(Box::new(RunRecord {
+            id: RUN,
+            host: HOST,
+            command: None,
+            cwd: Text::from(std::env::current_dir().unwrap_or_default().as_path()),
+            version: env!("CARGO_PKG_VERSION"),
+            file_layer: session.layer(),
+            process_layer: ProcessLayer::Requests,
+        })));
+        let ttl_ns = options.attribute_ttl.as_nanos() as u64;
+        recording.directory(at, Some(&source_path), session, ttl_ns);
+        Ok((served, callers))
+    }
+
+    /// Where the view is.
+    pub fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
+    /// Serves until the view is unmounted, then completes the trace. A SIGTERM, SIGINT or SIGHUP
+    /// unmounts it.
+    pub fn serve(self) -> AttachReport {
+        signals::unmount_on_request(self.mountpoint.clone());
+        self.callers.watch_ends(|| self.served.is_finished());
+        self.served.join();
+        AttachReport {
+            trace: self.recording.finish(None, None),
+        }
+    }
+}
+
+fn mount_directly(source: &Directory, at: &Path) -> std::io::Result<std::os::fd::OwnedFd> {
+    let device = mounting::open_device()
+        .map_err(|e| std::io::Error::new(e.kind(), format!("{}: {e}", mounting::DEVICE)))?;
+    let mut view = source.view(at)?;
+    view.default_permissions = true;
+    mounting::mount(&device, &view, geteuid().as_raw(), getegid().as_raw())?;
+    Ok(device)
+}

@@ -1,0 +1,94 @@
+//! A directory to trace: checked, and held by a descriptor before anything is mounted over it.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::{Error, Result};
+use crate::mounting::{self, View};
+
+/// Filesystems that hold no files of a workflow; a view of them could not work.
+const KERNEL_FILESYSTEMS: &[&str] = &[
+    "proc", "sysfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "debugfs", "tracefs", "bpf",
+];
+
+/// An existing directory and a descriptor of it.
+#[derive(Debug)]
+pub(super) struct Directory {
+    /// Absolute path without symbolic links.
+    pub(super) path: PathBuf,
+    /// The directory itself, whatever will be mounted over its path.
+    pub(super) file: File,
+    mode: u32,
+}
+
+impl Directory {
+    /// Opens `path` and checks that it can be traced.
+    pub(super) fn open(path: &Path) -> Result<Directory> {
+        let fail = |reason: String| Error::Directory {
+            path: path.to_owned(),
+            reason,
+        };
+        let absolute = path.canonicalize().map_err(|e| fail(e.to_string()))?;
+        let file = File::options()
+            .read(true)
+            .custom_flags(libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC)
+            .open(&absolute)
+            .map_err(|e| fail(e.to_string()))?;
+        if absolute == Path::new("/") {
+            return Err(fail(
+                "the root directory itself cannot be covered by a view; \
+                             name the directories below it that matter"
+                    .into(),
+            ));
+        }
+        if let Some(mount) = mounting::mount_of(&absolute).map_err(|e| fail(e.to_string()))? {
+            if mount.kind == mounting::FILESYSTEM_TYPE {
+                return Err(Error::TracedTwice(absolute));
+            }
+            if KERNEL_FILESYSTEMS.contains(&mount.kind.as_str()) {
+                return Err(fail(format!(
+                    "it is on {}, which holds no files of a workflow",
+                    mount.kind
+                )));
+            }
+        }
+        let mode = file.metadata().map_err(|e| fail(e.to_string()))?.mode();
+        Ok(Directory {
+            path: absolute,
+            file,
+            mode,
+        })
+    }
+
+    /// How a view of this directory is mounted at `at`.
+    pub(super) fn view(&self, at: &Path) -> io::Result<View> {
+        Ok(View {
+            at: at.to_owned(),
+            root_mode: self.mode & libc::S_IFMT,
+            flags: mounting::kept_flags(&self.file)?,
+            default_permissions: false,
+        })
+    }
+
+    /// The path of `file` below this directory, if it lies there.
+    pub(super) fn relative<'a>(&self, file: &'a Path) -> Option<&'a Path> {
+        file.strip_prefix(&self.path).ok()
+    }
+}
+
+/// The directories without those that lie inside another of them: one view covers both.
+pub(super) fn outermost(mut directories: Vec<Directory>) -> Vec<Directory> {
+    directories.sort_by(|a, b| a.path.cmp(&b.path));
+    let mut kept: Vec<Directory> = Vec::new();
+    for directory in directories {
+        if !kept
+            .iter()
+            .any(|outer| directory.path.starts_with(&outer.path))
+        {
+            kept.push(directory);
+        }
+    }
+    kept
+}

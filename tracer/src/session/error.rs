@@ -1,0 +1,66 @@
+//! Why a recording did not begin, or could not go on.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Result of a session.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Each says what failed, on what and why.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such command.
+    #[error("{0}: command not found")]
+    NotFound(String),
+    /// The command is there but cannot be executed.
+    #[error("{program}: cannot execute: {source}")]
+    NotExecutable {
+        /// What was to run.
+        program: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The trace cannot be written.
+    #[error(transparent)]
+    Store(#[from] flowtrace_schema::Error),
+    /// A directory cannot be traced.
+    #[error("cannot trace {path}: {reason}")]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// A directory is part of a view that is being traced already.
+    #[error("cannot trace {0}: flowtrace traces it already")]
+    TracedTwice(PathBuf),
+    /// Another tracer is in the way.
+    #[error("cannot follow the processes of the command: {tracer} (pid {pid}) traces them already")]
+    OtherTracer {
+        /// Its name.
+        tracer: String,
+        /// Its process id.
+        pid: u32,
+    },
+    /// A system call failed.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried, as a verb.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    pub(super) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Error {
+        move |source| Error::System { what, source }
+    }
+
+    pub(super) fn errno(what: &'static str) -> impl FnOnce(nix::errno::Errno) -> Error {
+        move |errno| Error::System {
+            what,
+            source: errno.into(),
+        }
+    }
+}

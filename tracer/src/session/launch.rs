@@ -1,0 +1,321 @@
+//! Starting the command: a child that makes its own mount namespace with the traced views in it,
+//! hands their devices to the tracer, and runs the command when told to.
+//!
+//! The tracer stays outside: it must reach the real directories, and the kernel must not let a
+//! view's daemon depend on the view. The child forks from a process with one thread, so it may
+//! use all of the library until it runs the command.
+
+use std::convert::Infallible;
+use std::env;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs;
+use std::io::{self, IoSlice, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::mount::MsFlags;
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use nix::sys::wait::waitpid;
+use nix::unistd::{AccessFlags, ForkResult, Pid, access, fork, getegid, geteuid};
+
+use super::{Error, Result, signals};
+use crate::mounting::{self, View};
+
+/// How long the child may take to make its namespace; it only makes system calls.
+const SETUP_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Which privileges made the namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Namespace {
+    /// `CAP_SYS_ADMIN`: the kernel checks permissions, all users are served.
+    Privileged,
+    /// An own user namespace that knows the caller alone.
+    User,
+}
+
+/// What the child is to do.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) program: PathBuf,
+    pub(super) arguments: Vec<OsString>,
+    pub(super) views: Vec<View>,
+    pub(super) signal_mask: SigSet,
+}
+
+/// A child that waits to be told what to do next.
+#[derive(Debug)]
+pub(super) struct Child {
+    pub(super) pid: Pid,
+    socket: UnixStream,
+}
+
+/// Finds what the shell would run for `command`.
+///
+/// # Errors
+/// [`Error::NotFound`] and [`Error::NotExecutable`], as a shell tells 127 from 126.
+pub(super) fn find_program(command: &OsStr) -> Result<PathBuf> {
+    let shown = || command.to_string_lossy().into_owned();
+    let denied = |errno: Errno| Error::NotExecutable {
+        program: shown(),
+        source: errno.into(),
+    };
+    let usable = |path: &Path| -> std::result::Result<(), Errno> {
+        if path.is_dir() {
+            return Err(Errno::EISDIR);
+        }
+        access(path, AccessFlags::X_OK)
+    };
+    if command.as_bytes().contains(&b'/') {
+        let path = PathBuf::from(command);
+        return match usable(&path) {
+            Ok(()) => Ok(path),
+            Err(Errno::ENOENT | Errno::ENOTDIR) => Err(Error::NotFound(shown())),
+            Err(errno) => Err(denied(errno)),
+        };
+    }
+    if command.is_empty() {
+        return Err(Error::NotFound("''".into()));
+    }
+    let path = env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    let mut refused = None;
+    for directory in env::split_paths(&path) {
+        let candidate = directory.join(command);
+        match usable(&candidate) {
+            // An empty entry of PATH is the current directory.
+            Ok(()) if directory.as_os_str().is_empty() => {
+                return Ok(Path::new(".").join(command));
+            }
+            Ok(()) => return Ok(candidate),
+            Err(errno @ (Errno::EACCES | Errno::ETXTBSY)) => refused = Some(errno),
+            Err(_) => {}
+        }
+    }
+    Err(refused.map_or_else(|| Error::NotFound(shown()), denied))
+}
+
+impl Child {
+    /// Forks the child, which then waits. Call it before any thread is started.
+    pub(super) fn fork(plan: &Plan) -> Result<Child> {
+        let (ours, theirs) = UnixStream::pair().map_err(Error::system("make a socket pair"))?;
+        // SAFETY: this process has one thread, as the doc comment demands; then a child of fork
+        // is an ordinary process.
+        #[expect(unsafe_code)]
+        match unsafe { fork() }.map_err(Error::errno("start a process"))? {
+            ForkResult::Parent { child } => {
+                ours.set_read_timeout(Some(SETUP_TIMEOUT))
+                    .map_err(Error::system("set up a socket pair"))?;
+                Ok(Child {
+                    pid: child,
+                    socket: ours,
+                })
+            }
+            ForkResult::Child => {
+                drop(ours);
+                be_the_child(plan, theirs)
+            }
+        }
+    }
+
+    /// Has the child make its namespace with the views, and returns their devices.
+    ///
+    /// `Err` holds what failed; the child then waits on without a namespace.
+    pub(super) fn make_views(
+        &mut self,
+        count: usize,
+    ) -> io::Result<std::result::Result<(Namespace, Vec<OwnedFd>), String>> {
+        self.socket.write_all(b"m")?;
+        let mut answer = [0];
+        self.socket.read_exact(&mut answer)?;
+        let namespace = match answer[0] {
+            b'p' => Namespace::Privileged,
+            b'u' => Namespace::User,
+            _ => {
+                let mut length = [0; 2];
+                self.socket.read_exact(&mut length)?;
+                let mut reason = vec![0; u16::from_le_bytes(length).into()];
+                self.socket.read_exact(&mut reason)?;
+                return Ok(Err(String::from_utf8_lossy(&reason).into_owned()));
+            }
+        };
+        let socket = self.socket.as_fd().try_clone_to_owned()?;
+        let devices = (0..count).map(|_| mounting::receive_descriptor(&socket));
+        Ok(Ok((namespace, devices.collect::<io::Result<_>>()?)))
+    }
+
+    /// Has the child enter `directory` and run the command.
+    pub(super) fn go(&mut self, directory: &Path) -> io::Result<()> {
+        let path = directory.as_os_str().as_bytes();
+        self.socket.write_all(b"g")?;
+        self.socket.write_all(&(path.len() as u32).to_le_bytes())?;
+        self.socket.write_all(path)
+    }
+
+    /// After the child's end: why it could not run the command, if that was so.
+    pub(super) fn exec_failure(&mut self) -> Option<io::Error> {
+        let mut errno = [0; 4];
+        // A successful exec closed the other end.
+        self.socket.read_exact(&mut errno).ok()?;
+        Some(io::Error::from_raw_os_error(i32::from_le_bytes(errno)))
+    }
+
+    /// Ends a child that is not needed. It must not be traced yet.
+    pub(super) fn abandon(self) {
+        let _ = kill(self.pid, Signal::SIGKILL);
+        let _ = waitpid(self.pid, None);
+    }
+}
+
+fn be_the_child(plan: &Plan, mut socket: UnixStream) -> ! {
+    let failure = match child(plan, &mut socket) {
+        Ok(never) => match never {},
+        Err(error) => error,
+    };
+    let errno = failure.raw_os_error().unwrap_or(libc::EIO);
+    let _ = socket.write_all(&errno.to_le_bytes());
+    // SAFETY: ends this process without running what the parent registered for its own exit.
+    #[expect(unsafe_code)]
+    unsafe {
+        libc::_exit(if errno == libc::ENOENT { 127 } else { 126 })
+    }
+}
+
+fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
+    loop {
+        let mut order = [0];
+        // The parent's death closes the socket, and this process has nothing to do any more.
+        socket.read_exact(&mut order)?;
+        if order[0] == b'g' {
+            break;
+        }
+        match make_views(&plan.views) {
+            Ok((namespace, devices)) => {
+                let answer = if namespace == Namespace::Privileged {
+                    b"p"
+                } else {
+                    b"u"
+                };
+                socket.write_all(answer)?;
+                devices
+                    .iter()
+                    .try_for_each(|device| send_descriptor(socket, device))?;
+            }
+            Err(reason) => {
+                let reason = &reason.as_bytes()[..reason.len().min(1000)];
+                socket.write_all(b"f")?;
+                socket.write_all(&(reason.len() as u16).to_le_bytes())?;
+                socket.write_all(reason)?;
+            }
+        }
+    }
+    let mut length = [0; 4];
+    socket.read_exact(&mut length)?;
+    let mut path = vec![0; u32::from_le_bytes(length) as usize];
+    socket.read_exact(&mut path)?;
+    env::set_current_dir(OsStr::from_bytes(&path))?;
+    signals::restore(&plan.signal_mask)?;
+    // Rust ignores SIGPIPE in its own programs; the command expects the default.
+    // SAFETY: no handler is installed, only the default action put back.
+    #[expect(unsafe_code)]
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+    execute(&plan.program, &plan.arguments)
+}
+
+fn make_views(views: &[View]) -> std::result::Result<(Namespace, Vec<OwnedFd>), String> {
+    let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+    let step = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
+    let namespace = match unshare(CloneFlags::CLONE_NEWNS) {
+        Ok(()) => Namespace::Privileged,
+        Err(_) => {
+            unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)
+                .map_err(|e| format!("a user namespace: {}", io::Error::from(e)))?;
+            fs::write("/proc/self/setgroups", "deny").map_err(step("/proc/self/setgroups"))?;
+            fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))
+                .map_err(step("/proc/self/uid_map"))?;
+            fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
+                .map_err(step("/proc/self/gid_map"))?;
+            Namespace::User
+        }
+    };
+    // Mounts made outside later still appear here; ours never appear outside.
+    let private = MsFlags::MS_REC | MsFlags::MS_SLAVE;
+    nix::mount::mount(None::<&str>, "/", None::<&str>, private, None::<&str>)
+        .map_err(|e| format!("a private mount namespace: {}", io::Error::from(e)))?;
+    let mut devices = Vec::with_capacity(views.len());
+    for view in views {
+        let device = mounting::open_device().map_err(step(mounting::DEVICE))?;
+        let view = View {
+            default_permissions: namespace == Namespace::Privileged,
+            ..view.clone()
+        };
+        mounting::mount(&device, &view, uid, gid)
+            .map_err(|e| format!("a view over {}: {e}", view.at.display()))?;
+        devices.push(device);
+    }
+    Ok((namespace, devices))
+}
+
+fn send_descriptor(socket: &UnixStream, descriptor: &OwnedFd) -> io::Result<()> {
+    let rights = [descriptor.as_raw_fd()];
+    let control = [ControlMessage::ScmRights(&rights)];
+    sendmsg::<()>(
+        socket.as_raw_fd(),
+        &[IoSlice::new(b"d")],
+        &control,
+        MsgFlags::empty(),
+        None,
+    )?;
+    Ok(())
+}
+
+/// execv(3), and like execvp(3) a shell for a script that names no interpreter.
+fn execute(program: &Path, arguments: &[OsString]) -> io::Result<Infallible> {
+    let path = mounting::c_string(program.as_os_str())?;
+    let arguments: Vec<CString> = arguments
+        .iter()
+        .map(|a| mounting::c_string(a))
+        .collect::<io::Result<_>>()?;
+    let Err(errno) = nix::unistd::execv(&path, &arguments);
+    if errno != Errno::ENOEXEC {
+        return Err(errno.into());
+    }
+    let mut shell = vec![c"sh".to_owned(), path];
+    shell.extend(arguments.into_iter().skip(1));
+    let Err(errno) = nix::unistd::execv(c"/bin/sh", &shell);
+    Err(errno.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_as_a_shell_finds_them() {
+        assert!(find_program(OsStr::new("sh")).unwrap().ends_with("sh"));
+        assert_eq!(
+            find_program(OsStr::new("/bin/sh")).unwrap(),
+            Path::new("/bin/sh")
+        );
+        for missing in ["", "no-such-program-here", "./no-such-program", "/bin/sh/x"] {
+            assert!(matches!(
+                find_program(OsStr::new(missing)),
+                Err(Error::NotFound(_))
+            ));
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for refused in [Path::new("/"), file.path()] {
+            let found = find_program(refused.as_os_str());
+            assert!(
+                matches!(found, Err(Error::NotExecutable { .. })),
+                "{refused:?}: {found:?}"
+            );
+        }
+    }
+}

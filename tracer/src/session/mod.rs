@@ -1,0 +1,21 @@
+//! The order of a recording: prepare, mount, start, follow, flush. One file per kind of session
+//! and one per concern of starting a command.
+
+mod attach;
+mod daemon;
+mod detach;
+mod directory;
+mod error;
+mod launch;
+mod recording;
+mod run;
+mod serving;
+mod signals;
+mod views;
+
+pub use crate::proc::lifetimes::End;
+pub use attach::{Attach, AttachOptions, AttachReport};
+pub use daemon::{Fork, fork_daemon};
+pub use detach::{DetachError, Holder, detach};
+pub use error::{Error, Result};
+pub use run::{Notice, RunOptions, RunReport, run};

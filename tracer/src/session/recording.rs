@@ -1,0 +1,126 @@
+//! What every session has: a clock, a writer, and the record of this machine.
+
+use std::path::{Path, PathBuf};
+
+use flowtrace_schema::{
+    HostId, HostRecord, Record, Recorder, RunEnd, RunId, Summary, Text, TracedDirectory, Writer,
+};
+
+use super::Result;
+use crate::clock::Clock;
+use crate::fs::Session;
+
+/// The one host and the one run of a file that is being recorded.
+pub(super) const HOST: HostId = HostId(1);
+pub(super) const RUN: RunId = RunId(1);
+
+/// A trace being written.
+#[derive(Debug)]
+pub(super) struct Recording {
+    pub(super) clock: Clock,
+    pub(super) recorder: Recorder,
+    writer: Writer,
+}
+
+impl Recording {
+    /// Creates the trace and records this machine.
+    pub(super) fn start(output: &Path, replace: bool) -> Result<Recording> {
+        let (writer, recorder) = Writer::create(output, replace)?;
+        let (clock, epoch_unix_ns) = Clock::start();
+        recorder.record(Record::Host(Box::new(this_host(epoch_unix_ns))));
+        Ok(Recording {
+            clock,
+            recorder,
+            writer,
+        })
+    }
+
+    /// Records that `path` is traced by `session`.
+    pub(super) fn directory(
+        &self,
+        path: &Path,
+        source: Option<&Path>,
+        session: &Session,
+        attribute_ttl_ns: u64,
+    ) {
+        self.recorder
+            .record(Record::TracedDirectory(Box::new(TracedDirectory {
+                run: RUN,
+                path: path.into(),
+                source: source.map(Text::from),
+                file_layer: session.layer(),
+                fuse_flags: Some(session.granted_flags()),
+                attribute_ttl_ns,
+            })));
+    }
+
+    /// Completes the file.
+    pub(super) fn finish(self, exit_code: Option<i32>, exit_signal: Option<i32>) -> Summary {
+        let end = RunEnd {
+            id: RUN,
+            end_ns: self.clock.now(),
+            exit_code,
+            exit_signal,
+        };
+        self.writer.finish(&self.recorder, end)
+    }
+
+    /// Removes the file of a recording that never began.
+    pub(super) fn discard(self) {
+        self.writer.discard();
+    }
+}
+
+/// The names under which SQLite keeps the trace: a view of their directory must not show them,
+/// or the workflow would find files that are not there without tracing.
+pub(super) fn own_files(output: &Path) -> Vec<PathBuf> {
+    let Some(name) = output.file_name() else {
+        return Vec::new();
+    };
+    let parent = match output.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let Ok(directory) = parent.canonicalize() else {
+        return Vec::new();
+    };
+    ["", "-wal", "-shm", "-journal"]
+        .iter()
+        .map(|suffix| {
+            let mut name = name.to_owned();
+            name.push(suffix);
+            directory.join(name)
+        })
+        .collect()
+}
+
+fn this_host(epoch_unix_ns: i64) -> HostRecord {
+    let names = nix::sys::utsname::uname().ok();
+    let text = |part: fn(&nix::sys::utsname::UtsName) -> &std::ffi::OsStr| {
+        names
+            .as_ref()
+            .map_or_else(String::new, |u| part(u).to_string_lossy().into_owned())
+    };
+    let system = [
+        text(nix::sys::utsname::UtsName::sysname),
+        text(nix::sys::utsname::UtsName::release),
+        text(nix::sys::utsname::UtsName::machine),
+    ];
+    let sysconf = |variable| nix::unistd::sysconf(variable).ok().flatten();
+    let memory = sysconf(nix::unistd::SysconfVar::_PHYS_PAGES)
+        .zip(sysconf(nix::unistd::SysconfVar::PAGE_SIZE))
+        .map(|(pages, size)| pages as u64 * size as u64);
+    HostRecord {
+        id: HOST,
+        name: text(nix::sys::utsname::UtsName::nodename),
+        boot_id: std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+            .ok()
+            .map(|id| id.trim().to_owned()),
+        system: system.join(" "),
+        cpus: std::thread::available_parallelism()
+            .ok()
+            .map(|n| n.get() as u32),
+        memory_bytes: memory,
+        epoch_unix_ns,
+    }
+}

@@ -1,0 +1,305 @@
+//! `flowtrace run`: trace one command from its start to the end of its last process.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use flowtrace_schema::{
+    FileLayer, Loss, ProcessLayer, Record, RunRecord, Summary, Text, quote_argv,
+};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use super::directory::{Directory, outermost};
+use super::launch::{Plan, find_program};
+use super::recording::{HOST, RUN, Recording, own_files};
+use super::serving::{Served, Serving};
+use super::views::Views;
+use super::{Error, Result, signals};
+use crate::callers::TaskTable;
+use crate::proc::lifetimes::{End, Lifetimes, Watcher};
+use crate::proc::{self, Upids};
+
+/// What to trace, and where to.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// The command and its arguments; at least one.
+    pub command: Vec<OsString>,
+    /// Directories to trace; the working directory when empty.
+    pub directories: Vec<PathBuf>,
+    /// The trace to write.
+    pub output: PathBuf,
+    /// Whether an older trace there may be replaced.
+    pub replace: bool,
+    /// How long the kernel may answer stat and lookup by itself; 0: every one is seen.
+    pub attribute_ttl: Duration,
+    /// Mount the same views and record nothing: the yardstick for what recording costs.
+    pub bare: bool,
+}
+
+/// What the user should hear while the run goes on.
+#[derive(Clone, Debug)]
+pub enum Notice {
+    /// A view could not be mounted over its own path.
+    OtherPath {
+        /// The directory.
+        directory: PathBuf,
+        /// Where its view is instead.
+        view: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// File calls cannot be seen at all.
+    NoFiles {
+        /// Why.
+        reason: String,
+    },
+    /// The command has ended, and processes it left behind have not.
+    StillRunning {
+        /// How many.
+        processes: usize,
+    },
+}
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub struct RunReport {
+    /// How the command ended.
+    pub end: End,
+    /// What became of the trace; `None` without recording.
+    pub trace: Option<Summary>,
+}
+
+/// Runs a command under trace. Call it while the process has one thread.
+///
+/// # Errors
+/// When the command never ran. What goes wrong later is told by the report.
+pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunReport> {
+    let program = find_program(&options.command[0])?;
+    let cwd = std::env::current_dir().map_err(Error::system("find the working directory"))?;
+    let asked = if options.directories.is_empty() {
+        vec![cwd.clone()]
+    } else {
+        options.directories.clone()
+    };
+    let directories = asked
+        .iter()
+        .map(|d| Directory::open(d))
+        .collect::<Result<Vec<_>>>()?;
+    let directories = outermost(directories);
+    let views = directories
+        .iter()
+        .map(|directory| directory.view(&directory.path));
+    let plan = Plan {
+        program,
+        arguments: options.command.clone(),
+        views: views
+            .collect::<std::io::Result<_>>()
+            .map_err(Error::system("inspect the filesystem to trace"))?,
+        signal_mask: signals::block().map_err(Error::errno("block signals"))?,
+    };
+    let views = Views::mount(&plan, &directories, notify)?;
+    let run = Run {
+        options,
+        directories: &directories,
+        cwd: &cwd,
+        program: &plan.program,
+    };
+    if options.bare {
+        run.bare(views)
+    } else {
+        run.recorded(views, notify)
+    }
+}
+
+struct Run<'a> {
+    options: &'a RunOptions,
+    directories: &'a [Directory],
+    cwd: &'a Path,
+    program: &'a Path,
+}
+
+impl Run<'_> {
+    /// The command in its views, with nothing recorded.
+    fn bare(&self, mut views: Views) -> Result<RunReport> {
+        let start_in = views.starting_point(self.cwd, self.directories);
+        let served = self
+            .serving(&views)
+            .serve(std::mem::take(&mut views.mounted), None)?;
+        views
+            .child
+            .go(&start_in)
+            .map_err(Error::system("start the command"))?;
+        signals::pass_on(views.child.pid).map_err(Error::system("pass on signals"))?;
+        let end = loop {
+            match waitpid(views.child.pid, None) {
+                Ok(WaitStatus::Exited(_, code)) => break End::Exited(code),
+                Ok(WaitStatus::Signaled(_, signal, _)) => break End::Killed(signal as i32),
+                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                Err(errno) => return Err(Error::errno("wait for the command")(errno)),
+            }
+        };
+        views.unmount();
+        served.join();
+        self.exec_failure(&mut views)?;
+        Ok(RunReport { end, trace: None })
+    }
+
+    fn recorded(&self, views: Views, notify: &mut dyn FnMut(Notice)) -> Result<RunReport> {
+        let recording = match Recording::start(&self.options.output, self.options.replace) {
+            Ok(recording) => recording,
+            Err(error) => {
+                views.child.abandon();
+                return Err(error);
+            }
+        };
+        match self.record(views, &recording, notify) {
+            Ok(end) => {
+                let (code, signal) = match end {
+                    End::Exited(code) => (Some(code), None),
+                    End::Killed(signal) => (None, Some(signal)),
+                };
+                Ok(RunReport {
+                    end,
+                    trace: Some(recording.finish(code, signal)),
+                })
+            }
+            Err(error) => {
+                recording.discard();
+                Err(error)
+            }
+        }
+    }
+
+    fn record(
+        &self,
+        mut views: Views,
+        recording: &Recording,
+        notify: &mut dyn FnMut(Notice),
+    ) -> Result<End> {
+        let root = views.child.pid;
+        let start_in = views.starting_point(self.cwd, self.directories);
+        let table = Arc::new(TaskTable::new());
+        let serving = self.serving(&views);
+        let served = serving.serve(
+            std::mem::take(&mut views.mounted),
+            Some((recording, table.clone())),
+        )?;
+        self.describe(recording, &views, &served);
+
+        if let Err(error) = proc::seize(root.as_raw() as u32) {
+            views.child.abandon();
+            return Err(refused_to_trace(root, error));
+        }
+        let lifetimes = Lifetimes::new(
+            root.as_raw() as u32,
+            HOST,
+            recording.clock,
+            recording.recorder.clone(),
+            Arc::new(Upids::new()),
+            table,
+        );
+        views
+            .child
+            .go(&start_in)
+            .map_err(Error::system("start the command"))?;
+        signals::pass_on(root).map_err(Error::system("pass on signals"))?;
+        let end = lifetimes
+            .follow(&mut Job { root, notify })
+            .map_err(Error::system("wait for the command"))?;
+        views.unmount();
+        served.join();
+        self.exec_failure(&mut views)?;
+        end.ok_or_else(|| {
+            Error::system("wait for the command")(std::io::Error::other("it vanished"))
+        })
+    }
+
+    fn serving(&self, views: &Views) -> Serving<'_> {
+        Serving {
+            directories: self.directories,
+            hidden: own_files(&self.options.output),
+            attribute_ttl: self.options.attribute_ttl,
+            namespace: views.namespace,
+        }
+    }
+
+    fn describe(&self, recording: &Recording, views: &Views, served: &Served) {
+        let layers = || served.sessions().iter().map(|(_, session)| session.layer());
+        let first = layers().next().unwrap_or(FileLayer::None);
+        recording.recorder.record(Record::Run(Box::new(RunRecord {
+            id: RUN,
+            host: HOST,
+            command: Some(quote_argv(
+                self.options.command.iter().map(|a| a.as_encoded_bytes()),
+            )),
+            cwd: Text::from(self.cwd),
+            version: env!("CARGO_PKG_VERSION"),
+            file_layer: first,
+            process_layer: ProcessLayer::Ptrace,
+        })));
+        let ttl_ns = self.options.attribute_ttl.as_nanos() as u64;
+        for (at, session) in served.sessions() {
+            recording.directory(at, None, session, ttl_ns);
+        }
+        let seen = served.sessions().len();
+        recording
+            .recorder
+            .lost(Loss::FilesNotTraced, (self.directories.len() - seen) as u64);
+        if views.namespace.is_none() {
+            recording.recorder.lost(Loss::PathNotSeen, seen as u64);
+        }
+    }
+
+    /// The command was there when we looked, and yet it could not be run.
+    fn exec_failure(&self, views: &mut Views) -> Result<()> {
+        let Some(source) = views.child.exec_failure() else {
+            return Ok(());
+        };
+        let program = self.program.display().to_string();
+        Err(if source.raw_os_error() == Some(libc::ENOENT) {
+            // A script whose interpreter is missing, or a lost working directory.
+            Error::NotFound(format!("{program} (or its interpreter)"))
+        } else {
+            Error::NotExecutable { program, source }
+        })
+    }
+}
+
+/// The command as a job of the shell that started flowtrace.
+struct Job<'a> {
+    root: Pid,
+    notify: &'a mut dyn FnMut(Notice),
+}
+
+impl Watcher for Job<'_> {
+    fn stopped(&mut self, signal: i32) {
+        signals::stop_with(self.root, signal);
+    }
+
+    fn ended(&mut self, _end: End, others: usize) {
+        if others > 0 {
+            (self.notify)(Notice::StillRunning { processes: others });
+        }
+    }
+}
+
+/// Why ptrace was refused: somebody else does it already, or the system forbids it.
+fn refused_to_trace(root: Pid, error: std::io::Error) -> Error {
+    let own = std::process::id();
+    let tracer = proc::tracer_of(root.as_raw() as u32).or_else(|| proc::tracer_of(own));
+    match tracer {
+        Some(pid) => {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            Error::OtherTracer {
+                tracer: name.trim().to_owned(),
+                pid,
+            }
+        }
+        None => Error::System {
+            what: "follow the processes of the command",
+            source: error,
+        },
+    }
+}

@@ -1,0 +1,135 @@
+//! Starting the daemons behind mounted views.
+
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use flowtrace_schema::Recorder;
+use nix::unistd::{getegid, geteuid};
+
+use super::directory::Directory;
+use super::launch::Namespace;
+use super::recording::{HOST, Recording};
+use super::views::MountedView;
+use super::{Error, Result};
+use crate::callers::{Callers, TaskTable};
+use crate::clock::Clock;
+use crate::fs::{self, FileTable, Hidden, Session};
+use crate::mounting;
+
+/// What all views of a session have in common.
+pub(super) struct Serving<'a> {
+    pub(super) directories: &'a [Directory],
+    /// Absolute paths that the views must not show.
+    pub(super) hidden: Vec<PathBuf>,
+    pub(super) attribute_ttl: Duration,
+    /// Which privileges mounted the views; `None`: the fusermount3 helper's.
+    pub(super) namespace: Option<Namespace>,
+}
+
+/// Views being served.
+pub(super) struct Served {
+    sessions: Vec<(PathBuf, Session)>,
+}
+
+impl Serving<'_> {
+    /// Starts a daemon for each view. With a recording, every call is recorded.
+    pub(super) fn serve(
+        &self,
+        views: Vec<MountedView>,
+        recording: Option<(&Recording, Arc<dyn Callers>)>,
+    ) -> Result<Served> {
+        let log = recording.is_some();
+        let (recorder, clock, callers) = match recording {
+            Some((recording, callers)) => (recording.recorder.clone(), recording.clock, callers),
+            None => {
+                let nobody: Arc<dyn Callers> = Arc::new(TaskTable::new());
+                (Recorder::nowhere(), Clock::start().0, nobody)
+            }
+        };
+        let files = Arc::new(FileTable::new(recorder.clone()));
+        let mut sessions = Vec::new();
+        for view in views {
+            let directory = &self.directories[view.directory];
+            let config = self
+                .config(directory, &view.at, log)
+                .map_err(|error| Error::Directory {
+                    path: directory.path.clone(),
+                    reason: error.to_string(),
+                })?;
+            let session = fs::serve(
+                view.device,
+                config,
+                Arc::clone(&files),
+                recorder.clone(),
+                clock,
+                Arc::clone(&callers),
+            );
+            let session = session.map_err(|error| Error::Directory {
+                path: directory.path.clone(),
+                reason: format!("its view did not start: {error}"),
+            })?;
+            sessions.push((view.at, session));
+        }
+        Ok(Served { sessions })
+    }
+
+    fn config(&self, directory: &Directory, at: &Path, log: bool) -> std::io::Result<fs::Config> {
+        let root = geteuid().is_root();
+        let in_user_namespace = self.namespace == Some(Namespace::User);
+        let hidden = self
+            .hidden
+            .iter()
+            .filter_map(|path| directory.relative(path));
+        Ok(fs::Config {
+            root: directory.file.as_fd().try_clone_to_owned()?,
+            seen_path: at.to_owned(),
+            host: HOST,
+            kernel_passthrough: self.namespace == Some(Namespace::Privileged),
+            log,
+            attribute_ttl: self.attribute_ttl,
+            threads: threads(),
+            // A clone must be opened in the user namespace of the mount, and where the helper
+            // mounts the device is often not ours to open.
+            clone_fd: self.namespace == Some(Namespace::Privileged)
+                && mounting::open_device().is_ok(),
+            caller_credentials: root && !in_user_namespace,
+            owner: in_user_namespace.then(|| (geteuid().as_raw(), getegid().as_raw())),
+            hidden: hidden.filter_map(hidden_name).collect(),
+        })
+    }
+}
+
+impl Served {
+    /// The paths at which views are seen, with their sessions.
+    pub(super) fn sessions(&self) -> &[(PathBuf, Session)] {
+        &self.sessions
+    }
+
+    /// Whether the kernel has let go of every view.
+    pub(super) fn is_finished(&self) -> bool {
+        self.sessions
+            .iter()
+            .all(|(_, session)| session.is_finished())
+    }
+
+    /// Waits until the kernel has let go of every view.
+    pub(super) fn join(self) {
+        for (_, session) in self.sessions {
+            // The end of a view is an error to nobody: its users are gone.
+            let _ = session.join();
+        }
+    }
+}
+
+fn hidden_name(path: &Path) -> Option<Hidden> {
+    let directory = path.parent()?.to_owned();
+    Some(Hidden { directory, name: path.file_name()?.to_owned() })
+}
+
+/// Threads that answer the requests of one view: a slow call of one process must not hold up the
+/// others.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(4, |n| (2 * n.get()).clamp(4, 16))
+}

@@ -1,0 +1,120 @@
+//! Signals that reach flowtrace while a command runs belong to the command.
+//!
+//! The terminal sends its signals (Ctrl-C, Ctrl-\, Ctrl-Z) to the whole foreground group, so the
+//! command has them already. A signal sent to flowtrace alone, as by `kill` or a batch system, is
+//! passed on. When job control stops the command, flowtrace stops itself too, so that the shell
+//! sees its job stopped.
+
+use std::fs;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, pthread_sigmask};
+use nix::unistd::{Pid, getpgid, getpgrp};
+
+const HANDLED: &[Signal] = &[
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGALRM,
+    Signal::SIGTSTP,
+    Signal::SIGCONT,
+];
+
+/// Blocks the signals that will be passed on, in this thread and those it will start. Returns
+/// what was blocked before, which a command must get back.
+pub(super) fn block() -> Result<SigSet, Errno> {
+    let mut before = SigSet::empty();
+    let handled: SigSet = HANDLED.iter().copied().collect();
+    pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&handled), Some(&mut before))?;
+    Ok(before)
+}
+
+/// Puts the signal mask back.
+pub(super) fn restore(mask: &SigSet) -> Result<(), Errno> {
+    pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(mask), None)
+}
+
+/// Passes signals on to process `root` for as long as this process lives.
+pub(super) fn pass_on(root: Pid) -> std::io::Result<()> {
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            let handled: SigSet = HANDLED.iter().copied().collect();
+            while let Ok((signal, from_kernel)) = wait_info(&handled) {
+                match signal {
+                    Signal::SIGTSTP => {}
+                    Signal::SIGCONT => continue_if_stopped(root),
+                    signal if !from_kernel => {
+                        // The command may just have ended; then there is nobody to tell.
+                        let _ = kill(root, signal);
+                    }
+                    _ => {}
+                }
+            }
+        })?;
+    Ok(())
+}
+
+/// Unmounts `mountpoint` when this process is asked to end; its daemon then ends by itself.
+pub(super) fn unmount_on_request(mountpoint: std::path::PathBuf) {
+    let watch = move || {
+        let handled: SigSet = HANDLED.iter().copied().collect();
+        while let Ok((signal, _)) = wait_info(&handled) {
+            if matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP) {
+                let _ = crate::mounting::unmount_lazily(&mountpoint);
+            }
+        }
+    };
+    // Without this thread the session can still be ended with `flowtrace unmount`.
+    let _ = std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(watch);
+}
+
+/// `fg` wakes the whole group, a plain `kill -CONT` only us.
+fn continue_if_stopped(root: Pid) {
+    std::thread::sleep(Duration::from_millis(20));
+    let Ok(status) = fs::read_to_string(format!("/proc/{root}/status")) else {
+        return;
+    };
+    let state = status
+        .lines()
+        .find_map(|line| line.strip_prefix("State:"))
+        .unwrap_or_default();
+    if state.trim_start().starts_with(['T', 't']) {
+        let _ = kill(root, Signal::SIGCONT);
+    }
+}
+
+/// Job control stopped process `root`: stop too, if the shell regards both as one job.
+pub(super) fn stop_with(root: Pid, signal: i32) {
+    let by_terminal = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
+    if by_terminal.iter().any(|&s| s as i32 == signal) && getpgid(Some(root)) == Ok(getpgrp()) {
+        let _ = kill(Pid::this(), Signal::SIGSTOP);
+    }
+}
+
+/// Waits for one of `set`; true when the kernel itself (the terminal) sent it to the group.
+#[expect(unsafe_code)]
+fn wait_info(set: &SigSet) -> Result<(Signal, bool), Errno> {
+    loop {
+        let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+        // SAFETY: both pointers are valid for the call, which fills `info`; all zero is a valid
+        // siginfo_t in any case.
+        let (number, info) = unsafe {
+            let number = libc::sigwaitinfo(set.as_ref(), info.as_mut_ptr());
+            (number, info.assume_init())
+        };
+        match Errno::result(number) {
+            Ok(number) => {
+                return Ok((Signal::try_from(number)?, info.si_code == libc::SI_KERNEL));
+            }
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

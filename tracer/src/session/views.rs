@@ -1,0 +1,158 @@
+//! Getting the traced views mounted: over their own paths in a private namespace if the system
+//! allows it, at another path through fusermount3 if not, not at all as a last resort.
+
+use std::env;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use super::directory::Directory;
+use super::launch::{Child, Namespace, Plan};
+use super::run::Notice;
+use super::{Error, Result};
+use crate::mounting;
+
+/// A mounted view that waits for its daemon.
+#[derive(Debug)]
+pub(super) struct MountedView {
+    /// Index of the directory it shows.
+    pub(super) directory: usize,
+    /// Where the command sees it.
+    pub(super) at: PathBuf,
+    pub(super) device: OwnedFd,
+}
+
+/// The child that will run the command, and the views it will see.
+#[derive(Debug)]
+pub(super) struct Views {
+    pub(super) child: Child,
+    pub(super) mounted: Vec<MountedView>,
+    /// Who may use the views; `None` when they were mounted by fusermount3, or not at all.
+    pub(super) namespace: Option<Namespace>,
+    elsewhere: Option<Elsewhere>,
+}
+
+impl Views {
+    /// Forks the child and mounts a view of each directory, in the best way that works.
+    ///
+    /// # Errors
+    /// When no process can be started; a view that cannot be mounted is a notice.
+    pub(super) fn mount(
+        plan: &Plan,
+        directories: &[Directory],
+        notify: &mut dyn FnMut(Notice),
+    ) -> Result<Views> {
+        let mut child = Child::fork(plan)?;
+        let answer = child.make_views(plan.views.len());
+        let reason = match answer.map_err(Error::system("set up the command"))? {
+            Ok((namespace, devices)) => {
+                let mounted = devices.into_iter().enumerate();
+                let mounted = mounted.map(|(directory, device)| MountedView {
+                    directory,
+                    at: directories[directory].path.clone(),
+                    device,
+                });
+                return Ok(Views {
+                    child,
+                    mounted: mounted.collect(),
+                    namespace: Some(namespace),
+                    elsewhere: None,
+                });
+            }
+            Err(reason) => reason,
+        };
+        // It may be left in half a namespace; the command shall run in a whole one.
+        child.abandon();
+        let child = Child::fork(plan)?;
+        let mut elsewhere = Elsewhere::default();
+        let mut mounted = Vec::new();
+        for (index, directory) in directories.iter().enumerate() {
+            match elsewhere.mount(&directory.path) {
+                Ok((at, device)) => {
+                    notify(Notice::OtherPath {
+                        directory: directory.path.clone(),
+                        view: at.clone(),
+                        reason: reason.clone(),
+                    });
+                    mounted.push(MountedView {
+                        directory: index,
+                        at,
+                        device,
+                    });
+                }
+                Err(error) => {
+                    notify(Notice::NoFiles {
+                        reason: format!("{reason}; {error}"),
+                    });
+                }
+            }
+        }
+        Ok(Views {
+            child,
+            mounted,
+            namespace: None,
+            elsewhere: Some(elsewhere),
+        })
+    }
+
+    /// Where the command is to start so that it sees a view of `cwd`, if there is one.
+    pub(super) fn starting_point(&self, cwd: &Path, directories: &[Directory]) -> PathBuf {
+        let view = self.mounted.iter().find_map(|view| {
+            let below = directories[view.directory].relative(cwd)?;
+            Some(if below.as_os_str().is_empty() {
+                view.at.clone()
+            } else {
+                view.at.join(below)
+            })
+        });
+        view.unwrap_or_else(|| cwd.to_owned())
+    }
+
+    /// Takes away what does not vanish with the last process.
+    pub(super) fn unmount(&mut self) {
+        self.elsewhere = None;
+    }
+}
+
+/// Mount points of our own, removed when dropped.
+#[derive(Debug, Default)]
+struct Elsewhere {
+    base: Option<PathBuf>,
+    points: Vec<PathBuf>,
+}
+
+impl Elsewhere {
+    fn mount(&mut self, directory: &Path) -> std::io::Result<(PathBuf, OwnedFd)> {
+        let base = match &self.base {
+            Some(base) => base.clone(),
+            None => {
+                let parent = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+                let parent = parent.filter(|p| p.is_dir()).unwrap_or_else(env::temp_dir);
+                let base = nix::unistd::mkdtemp(&parent.join("flowtrace-XXXXXX"))?;
+                self.base.insert(base).clone()
+            }
+        };
+        let name = directory.file_name().unwrap_or(directory.as_os_str());
+        let mut point = base.join(name);
+        if self.points.contains(&point) {
+            point = base.join(format!("{}-{}", name.to_string_lossy(), self.points.len()));
+        }
+        fs::create_dir(&point)?;
+        self.points.push(point.clone());
+        let device = mounting::mount_by_helper(&point)?;
+        Ok((point, device))
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        for point in &self.points {
+            // Not mounted when the helper failed; then there is only the directory to remove.
+            let _ = mounting::unmount(point);
+            let _ = fs::remove_dir(point);
+        }
+        if let Some(base) = &self.base {
+            let _ = fs::remove_dir(base);
+        }
+    }
+}

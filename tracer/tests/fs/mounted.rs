@@ -1,0 +1,281 @@
+//! A traced mount for one test.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use flowtrace_schema::{
+    FileLayer, HostId, HostRecord, Record, Recorder, RunEnd, RunId, Tid, Upid, Writer,
+};
+use flowtrace_tracer::callers::{Caller, Callers};
+use flowtrace_tracer::clock::Clock;
+use flowtrace_tracer::fs::{Config, FileTable, Hidden, Session, serve};
+use nix::fcntl::{OFlag, open};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::stat::Mode;
+use rusqlite::Connection;
+
+/// How to mount.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) passthrough: bool,
+    pub(crate) log: bool,
+    pub(crate) ttl: Duration,
+    pub(crate) threads: usize,
+    pub(crate) hidden: Vec<Hidden>,
+    pub(crate) caller_credentials: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            passthrough: true,
+            log: true,
+            ttl: Duration::ZERO,
+            threads: 2,
+            hidden: Vec::new(),
+            caller_credentials: true,
+        }
+    }
+}
+
+/// A directory `source` that is seen, traced, at `seen`.
+pub(crate) struct Mounted {
+    pub(crate) source: PathBuf,
+    pub(crate) seen: PathBuf,
+    pub(crate) trace: PathBuf,
+    session: Option<Session>,
+    writer: Option<(Writer, Recorder)>,
+    _directory: tempfile::TempDir,
+}
+
+/// Every thread is its own process image here: upid = tid.
+struct ByThread;
+
+impl Callers for ByThread {
+    fn resolve(&self, tid: u32, _fresh: bool) -> Option<Caller> {
+        Some(Caller {
+            upid: Upid(tid),
+            tid: Some(Tid(tid)),
+        })
+    }
+}
+
+/// Why tests with a mount cannot run here, if so.
+fn obstacle() -> Option<String> {
+    if !nix::unistd::geteuid().is_root() {
+        return Some("needs root".into());
+    }
+    match File::options().read(true).write(true).open("/dev/fuse") {
+        Ok(_) => None,
+        Err(error) => Some(format!("/dev/fuse: {error}")),
+    }
+}
+
+impl Mounted {
+    /// `None`, with a message, where mounting is not possible.
+    pub(crate) fn new(options: Options) -> Option<Mounted> {
+        if let Some(obstacle) = obstacle() {
+            let required = std::env::var_os("FLOWTRACE_REQUIRE_SYSTEM") == Some("1".into());
+            assert!(!required, "{obstacle}");
+            eprintln!("skipped: {obstacle}");
+            return None;
+        }
+        let directory = tempfile::tempdir_in("/tmp").unwrap();
+        let source = directory.path().join("source");
+        let seen = directory.path().join("seen");
+        std::fs::create_dir(&source).unwrap();
+        std::fs::create_dir(&seen).unwrap();
+        let trace = directory.path().join("trace.db");
+        let (writer, recorder) = Writer::create(&trace, false).unwrap();
+        let (clock, epoch_unix_ns) = Clock::start();
+        recorder.record(Record::Host(Box::new(HostRecord {
+            id: HostId(1),
+            name: "test".into(),
+            boot_id: None,
+            system: "Linux".into(),
+            cpus: None,
+            memory_bytes: None,
+            epoch_unix_ns,
+        })));
+        let root = open(
+            &source,
+            OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+            Mode::empty(),
+        )
+        .unwrap();
+        let device: OwnedFd = File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/fuse")
+            .unwrap()
+            .into();
+        mount_fuse(&device, &seen);
+        let config = Config {
+            root,
+            seen_path: seen.clone(),
+            host: HostId(1),
+            kernel_passthrough: options.passthrough,
+            log: options.log,
+            attribute_ttl: options.ttl,
+            threads: options.threads,
+            clone_fd: true,
+            caller_credentials: options.caller_credentials,
+            owner: None,
+            hidden: options.hidden,
+        };
+        let files = Arc::new(FileTable::new(recorder.clone()));
+        let session = serve(
+            device,
+            config,
+            files,
+            recorder.clone(),
+            clock,
+            Arc::new(ByThread),
+        );
+        let session = session.inspect_err(|_| unmount(&seen)).unwrap();
+        Some(Mounted {
+            source,
+            seen,
+            trace,
+            session: Some(session),
+            writer: Some((writer, recorder)),
+            _directory: directory,
+        })
+    }
+
+    pub(crate) fn layer(&self) -> FileLayer {
+        self.session.as_ref().unwrap().layer()
+    }
+
+    pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.seen.join(name)
+    }
+
+    /// Unmounts, and opens the trace.
+    pub(crate) fn finish(mut self) -> Trace {
+        self.stop();
+        let (writer, recorder) = self.writer.take().unwrap();
+        let end = RunEnd {
+            id: RunId(1),
+            end_ns: 0,
+            exit_code: None,
+            exit_signal: None,
+        };
+        let summary = writer.finish(&recorder, end);
+        assert_eq!(summary.write_error, None);
+        Trace {
+            db: Connection::open(&self.trace).unwrap(),
+            seen: self.seen.clone(),
+            _mounted: self,
+        }
+    }
+
+    fn stop(&mut self) {
+        if let Some(session) = self.session.take() {
+            unmount(&self.seen);
+            session.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.session.is_some() {
+            unmount(&self.seen);
+        }
+    }
+}
+
+fn mount_fuse(device: &OwnedFd, at: &Path) {
+    let data = format!(
+        "fd={},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other",
+        device.as_raw_fd()
+    );
+    mount(
+        Some("flowtrace"),
+        at,
+        Some("fuse.flowtrace"),
+        MsFlags::empty(),
+        Some(data.as_str()),
+    )
+    .unwrap();
+}
+
+fn unmount(at: &Path) {
+    let _ = umount2(at, MntFlags::MNT_DETACH);
+}
+
+/// What a test recorded.
+pub(crate) struct Trace {
+    db: Connection,
+    seen: PathBuf,
+    _mounted: Mounted,
+}
+
+/// A row of `calls`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CallRow {
+    pub(crate) op: String,
+    pub(crate) path: Option<String>,
+    pub(crate) offset: Option<i64>,
+    pub(crate) length: Option<i64>,
+    pub(crate) result: i64,
+    pub(crate) fidelity: String,
+    pub(crate) upid: Option<u32>,
+    pub(crate) file: Option<u32>,
+}
+
+impl Trace {
+    /// All calls in order of time; paths relative to the mount.
+    pub(crate) fn calls(&self) -> Vec<CallRow> {
+        let sql = "SELECT op, path, offset, length, result, fidelity, upid, file_id
+                   FROM calls ORDER BY start_ns, call_id";
+        let mut statement = self.db.prepare(sql).unwrap();
+        let prefix = format!("{}/", self.seen.display());
+        let rows = statement.query_map([], |row| {
+            let path: Option<String> = row.get(1)?;
+            Ok(CallRow {
+                op: row.get(0)?,
+                path: path.map(|path| path.strip_prefix(&prefix).unwrap_or(&path).to_owned()),
+                offset: row.get(2)?,
+                length: row.get(3)?,
+                result: row.get(4)?,
+                fidelity: row.get(5)?,
+                upid: row.get(6)?,
+                file: row.get(7)?,
+            })
+        });
+        rows.unwrap().map(Result::unwrap).collect()
+    }
+
+    /// Calls of one operation on one path.
+    pub(crate) fn of(&self, op: &str, path: &str) -> Vec<CallRow> {
+        let mut calls = self.calls();
+        calls.retain(|call| call.op == op && call.path.as_deref() == Some(path));
+        calls
+    }
+
+    /// One number.
+    pub(crate) fn number(&self, sql: &str) -> i64 {
+        self.db.query_row(sql, [], |row| row.get(0)).unwrap()
+    }
+
+    /// One column of text.
+    pub(crate) fn texts(&self, sql: &str) -> Vec<String> {
+        let mut statement = self.db.prepare(sql).unwrap();
+        let rows = statement.query_map([], |row| row.get(0)).unwrap();
+        rows.map(Result::unwrap).collect()
+    }
+}
+
+/// A name hidden in the root.
+pub(crate) fn hidden(name: &str) -> Hidden {
+    Hidden {
+        directory: PathBuf::new(),
+        name: OsString::from(name),
+    }
+}
