@@ -19,8 +19,10 @@ pub(crate) fn conclude(trace: &Path, print: bool) -> Result<(), Failure> {
     if print {
         let workflow = load(&Trace::open(trace)?)?;
         let error = std::io::stderr();
-        let style =
-            Style { width: output::width_of(std::io::stderr()), is_coloured: output::takes_colour(&error) };
+        let style = Style {
+            width: output::width_of(std::io::stderr()),
+            is_coloured: output::takes_colour(&error),
+        };
         let text = summary::text(&workflow, trace, style);
         error.lock().write_all(text.as_bytes())?;
     }

@@ -123,6 +123,7 @@ fn add_processes(workflow: &mut Workflow, rows: Vec<ProcessRow>) {
             start_ns: row.start_ns,
             end_ns: row.end_ns,
             cpu_ns,
+            run_queue_ns: row.run_queue_ns,
         });
     }
     for (i, parent) in parents.into_iter().enumerate() {

@@ -64,6 +64,8 @@ pub struct Image {
     pub end_ns: Option<i64>,
     /// CPU time of its own threads, ns: time on a CPU, or user and system time.
     pub cpu_ns: Option<i64>,
+    /// Time its threads were ready to run and waited for a CPU, ns.
+    pub run_queue_ns: Option<i64>,
 }
 
 /// A process: the images of one pid from fork to exit.

@@ -153,8 +153,15 @@ impl Recorder {
     pub fn nowhere() -> Recorder {
         // Without its receiving end the queue takes records and forgets them.
         let (queue, _) = sync_channel(0);
-        let shared = Arc::new(Shared { rings: Mutex::default(), stop: AtomicBool::new(true) });
-        Recorder { queue, shared, writer: thread::current() }
+        let shared = Arc::new(Shared {
+            rings: Mutex::default(),
+            stop: AtomicBool::new(true),
+        });
+        Recorder {
+            queue,
+            shared,
+            writer: thread::current(),
+        }
     }
 
     /// Hands over a record; waits while the queue is full.

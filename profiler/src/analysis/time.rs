@@ -19,6 +19,16 @@ pub struct RuleTime {
     pub leaf_ns: i64,
     /// CPU time of the same images, ns.
     pub leaf_cpu_ns: i64,
+    /// Time that they waited for a CPU, ns.
+    pub leaf_queue_ns: i64,
+}
+
+impl RuleTime {
+    /// Life of the images that forked nobody when they neither ran nor could run, ns: waiting
+    /// for files, other processes, or the tracer. Threads that ran at once may hide some of it.
+    pub fn blocked_ns(&self) -> i64 {
+        (self.leaf_ns - self.leaf_cpu_ns - self.leaf_queue_ns).max(0)
+    }
 }
 
 /// The rules by CPU time, the most first.
@@ -37,6 +47,7 @@ pub fn by_rule(workflow: &Workflow) -> Vec<RuleTime> {
             cpu_ns: 0,
             leaf_ns: 0,
             leaf_cpu_ns: 0,
+            leaf_queue_ns: 0,
         });
         let cpu = image.cpu_ns.unwrap_or(0);
         time.executions += i64::from(!image.is_fork);
@@ -44,6 +55,7 @@ pub fn by_rule(workflow: &Workflow) -> Vec<RuleTime> {
         if !has_children[image.process.0 as usize] {
             time.leaf_ns += image.end_ns.map_or(0, |end| end - image.start_ns);
             time.leaf_cpu_ns += cpu;
+            time.leaf_queue_ns += image.run_queue_ns.unwrap_or(0);
         }
     }
     let mut rules: Vec<RuleTime> = rules.into_values().collect();
@@ -51,13 +63,13 @@ pub fn by_rule(workflow: &Workflow) -> Vec<RuleTime> {
     rules
 }
 
-/// Rules that mostly waited: less than half of their life on a CPU, the longest lives first.
+/// Rules that were blocked for more than half of their life, the longest blocked first.
 pub fn waiting(rules: &[RuleTime]) -> Vec<&RuleTime> {
     let mut waiting: Vec<&RuleTime> = rules
         .iter()
-        .filter(|rule| rule.leaf_ns > 0 && rule.leaf_cpu_ns < rule.leaf_ns / 2)
+        .filter(|rule| rule.blocked_ns() > rule.leaf_ns / 2)
         .collect();
-    waiting.sort_by(|a, b| (b.leaf_ns, &a.rule).cmp(&(a.leaf_ns, &b.rule)));
+    waiting.sort_by(|a, b| (b.blocked_ns(), &a.rule).cmp(&(a.blocked_ns(), &b.rule)));
     waiting
 }
 

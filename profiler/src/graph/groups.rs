@@ -8,7 +8,7 @@ use petgraph::Direction;
 use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
 
-use super::pattern::{ancestor, base, common, directory, ending};
+use super::pattern::{self, ending};
 use super::rounds::rounds;
 use super::{Dag, EdgeKind, Node};
 use crate::model::{FileIndex, ProcessId, Workflow};
@@ -75,6 +75,9 @@ pub struct RuleGraph {
     pub inner_edges: usize,
 }
 
+/// Files of one depth below the root and one ending are of a kind.
+type Kind = (usize, Arc<str>);
+
 /// What makes nodes of the workflow graph members of one group.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
@@ -82,7 +85,7 @@ enum Key {
     Files {
         producers: Vec<u32>,
         consumers: Vec<u32>,
-        kind: Option<(Arc<str>, Arc<str>)>,
+        kind: Option<Kind>,
     },
 }
 
@@ -155,12 +158,12 @@ fn group_numbers(
             Key::Files {
                 producers: rules_at(node, Direction::Incoming),
                 consumers: rules_at(node, Direction::Outgoing),
-                kind: Some((directory(path).into(), ending(path).into())),
+                kind: Some((path.split('/').count(), ending(path).into())),
             }
         }
     };
     let mut keys: Vec<Key> = part.node_indices().map(key).collect();
-    let mut kinds: HashMap<Key, BTreeSet<(Arc<str>, Arc<str>)>> = HashMap::new();
+    let mut kinds: HashMap<Key, BTreeSet<Kind>> = HashMap::new();
     let without_kind = |key: &Key| {
         let mut key = key.clone();
         let Key::Files { kind, .. } = &mut key else {
@@ -286,13 +289,5 @@ impl GroupEdge {
 
 fn file_pattern(workflow: &Workflow, files: &[FileIndex]) -> String {
     let path = |&file: &FileIndex| workflow.file(file).path.as_deref().unwrap_or("?");
-    let above = ancestor(files.iter().map(path).map(directory));
-    let is_flat = files.iter().map(path).all(|path| directory(path) == above);
-    let name = common(files.iter().map(path).map(base));
-    match (above, is_flat) {
-        ("" | "/", true) => format!("{above}{name}"),
-        (_, true) => format!("{above}/{name}"),
-        ("" | "/", false) => format!("{above}**/{name}"),
-        (_, false) => format!("{above}/**/{name}"),
-    }
+    pattern::of_paths(&files.iter().map(path).collect::<Vec<_>>())
 }

@@ -77,6 +77,33 @@ pub(crate) fn common<'a>(mut names: impl Iterator<Item = &'a str>) -> String {
     format!("{begin}*{end}")
 }
 
+/// The common form of several paths: `out/*/proj/t*.fits` for paths of one depth, else
+/// `out/**/t*.fits`.
+pub(crate) fn of_paths(paths: &[&str]) -> String {
+    let depth = |path: &str| path.split('/').count();
+    let Some(first) = paths.first() else {
+        return "*".into();
+    };
+    if paths.iter().all(|path| depth(path) == depth(first)) {
+        let mut columns: Vec<_> = paths.iter().map(|path| path.split('/')).collect();
+        let parts: Vec<String> = (0..depth(first))
+            .map(|_| {
+                common(
+                    columns
+                        .iter_mut()
+                        .filter_map(Iterator::next)
+                        .collect::<Vec<_>>()
+                        .into_iter(),
+                )
+            })
+            .collect();
+        return parts.join("/");
+    }
+    let above = ancestor(paths.iter().map(|path| directory(path)));
+    let name = common(paths.iter().map(|path| base(path)));
+    format!("{}/**/{name}", above.trim_end_matches('/'))
+}
+
 /// The directory that holds all of several directories.
 pub(crate) fn ancestor<'a>(mut directories: impl Iterator<Item = &'a str>) -> &'a str {
     let Some(mut common) = directories.next() else {
@@ -112,6 +139,13 @@ mod tests {
         assert_eq!(of(&["x", "xx"]), "x*");
         assert_eq!(of(&["ä1", "å2"]), "*");
         assert_eq!(of(&[]), "*");
+    }
+
+    #[test]
+    fn paths_have_a_common_form() {
+        assert_eq!(of_paths(&["/o/a/p/t1.f", "/o/b/p/t2.f"]), "/o/*/p/t*.f");
+        assert_eq!(of_paths(&["/o/a/t1.f", "/o/t2.f"]), "/o/**/t*.f");
+        assert_eq!(of_paths(&["/x"]), "/x");
     }
 
     #[test]

@@ -37,11 +37,19 @@ pub(super) fn rounds<N, E>(graph: &DiGraph<N, E>, group: &[u32]) -> Vec<u32> {
             is_cyclic[node.index()] = nodes.len() > 1;
         }
     }
-    // The order of the groups: where their first node comes. Fewest paths go back in it.
-    let mut place = vec![u32::MAX; groups];
-    for (at, node) in order.iter().enumerate() {
-        let place = &mut place[group[node.index()] as usize];
-        *place = (*place).min(at as u32);
+    // The order of the groups: by how deep their first node lies. Few paths go back in it, and it
+    // does not depend on timing, so that two runs give the same picture.
+    let mut level = vec![0; graph.node_count()];
+    let mut place = vec![(u32::MAX, 0); groups];
+    for &node in &order {
+        let above = graph.neighbors_directed(node, Direction::Incoming);
+        let own = above
+            .map(|before| level[before.index()] + 1)
+            .max()
+            .unwrap_or(0);
+        level[node.index()] = own;
+        let group = group[node.index()] as usize;
+        place[group] = place[group].min((own, group));
     }
     let mut round = vec![0; graph.node_count()];
     for &node in &order {

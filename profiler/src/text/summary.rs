@@ -138,19 +138,18 @@ fn most_time(rules: &[RuleTime]) -> Vec<String> {
     items
 }
 
-/// Rules worth a word: they waited for a twentieth of the run or longer.
+/// Rules worth a word: they were blocked for a twentieth of the run or longer.
 fn waiting(rules: &[RuleTime], run_ns: i64) -> Vec<String> {
     let long: Vec<&RuleTime> = crate::analysis::time::waiting(rules)
         .into_iter()
-        .filter(|rule| rule.leaf_ns - rule.leaf_cpu_ns >= run_ns / 20)
+        .filter(|rule| rule.blocked_ns() >= (run_ns / 20).max(1))
         .collect();
     let item = |rule: &&RuleTime| {
-        let share = rule.leaf_cpu_ns * 100 / rule.leaf_ns.max(1);
-        format!(
-            "{} lived {}, {share} % on a cpu",
-            named(rule),
-            units::duration(rule.leaf_ns)
-        )
+        let (blocked, life) = (
+            units::duration(rule.blocked_ns()),
+            units::duration(rule.leaf_ns),
+        );
+        format!("{} blocked {blocked} of {life}", named(rule))
     };
     let mut items: Vec<String> = long.iter().take(NAMED).map(item).collect();
     items.extend(more_items(long.len().saturating_sub(NAMED) as i64));

@@ -52,12 +52,12 @@ impl Serving<'_> {
         let mut sessions = Vec::new();
         for view in views {
             let directory = &self.directories[view.directory];
-            let config = self
-                .config(directory, &view.at, log)
-                .map_err(|error| Error::Directory {
-                    path: directory.path.clone(),
-                    reason: error.to_string(),
-                })?;
+            let config =
+                self.config(directory, &view.at, log)
+                    .map_err(|error| Error::Directory {
+                        path: directory.path.clone(),
+                        reason: error.to_string(),
+                    })?;
             let session = fs::serve(
                 view.device,
                 config,
@@ -125,7 +125,10 @@ impl Served {
 
 fn hidden_name(path: &Path) -> Option<Hidden> {
     let directory = path.parent()?.to_owned();
-    Some(Hidden { directory, name: path.file_name()?.to_owned() })
+    Some(Hidden {
+        directory,
+        name: path.file_name()?.to_owned(),
+    })
 }
 
 /// Threads that answer the requests of one view: a slow call of one process must not hold up the

@@ -130,6 +130,7 @@ fn rules_as_json<S: serde::Serializer>(rules: &[RuleTime], to: S) -> Result<S::O
         cpu_ns: i64,
         leaf_ns: i64,
         leaf_cpu_ns: i64,
+        leaf_queue_ns: i64,
     }
     to.collect_seq(rules.iter().map(|rule| Rule {
         rule: &rule.rule,
@@ -137,6 +138,7 @@ fn rules_as_json<S: serde::Serializer>(rules: &[RuleTime], to: S) -> Result<S::O
         cpu_ns: rule.cpu_ns,
         leaf_ns: rule.leaf_ns,
         leaf_cpu_ns: rule.leaf_cpu_ns,
+        leaf_queue_ns: rule.leaf_queue_ns,
     }))
 }
 
