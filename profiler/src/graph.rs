@@ -131,3 +131,6 @@ pub struct Dag {
     /// Edges left out so that the graph has no cycle, in the order of their ends.
     pub dropped: Vec<Dropped>,
 }
+
+#[cfg(test)]
+mod tests;

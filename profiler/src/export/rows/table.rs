@@ -159,7 +159,7 @@ mod tests {
         table.row(vec![Value::Null, Value::Integer(12345)]).unwrap();
         table.finish().unwrap();
         let expected = "\
-rule           n
+rule          n
 --------  -----
 a\\u{1b}b      7
 NULL      12345

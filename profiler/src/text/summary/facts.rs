@@ -58,7 +58,6 @@ pub struct Facts {
 
 /// Processes of one rule that failed in one way.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "as in analysis::time::Failures")]
 pub struct Failure {
     pub rule: String,
     pub ending: String,
@@ -67,7 +66,6 @@ pub struct Failure {
 
 /// Sums over all files.
 #[derive(Clone, Copy, Debug, Serialize)]
-#[expect(missing_docs, reason = "as in analysis::data::Totals")]
 pub struct Data {
     pub read_bytes: i64,
     pub reads: i64,
@@ -105,7 +103,6 @@ pub struct HotFile {
 
 /// A traced directory.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "as in the view traced_directories")]
 pub struct Directory {
     pub path: String,
     pub file_layer: String,
@@ -113,7 +110,6 @@ pub struct Directory {
 
 /// A loss.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "as in the view losses")]
 pub struct Loss {
     pub source: String,
     pub counter: String,

@@ -39,7 +39,6 @@ pub struct Row<'a> {
 
 /// A process image.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "as in the view processes")]
 pub struct ImageRow<'a> {
     pub upid: i64,
     pub rule: &'a str,

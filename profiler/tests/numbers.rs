@@ -1,0 +1,201 @@
+//! Every number of a summary is also a query on the views.
+
+use flowtrace_profiler::load::load;
+use flowtrace_profiler::rules;
+use flowtrace_profiler::text::{summary, tree};
+use flowtrace_schema::{Table, Trace, Value, store_rules};
+
+#[path = "support/montage.rs"]
+mod montage;
+
+struct Rows(Vec<Vec<Value>>);
+
+impl Table for Rows {
+    fn columns(&mut self, _: &[String]) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, values: Vec<Value>) -> std::io::Result<()> {
+        self.0.push(values);
+        Ok(())
+    }
+}
+
+fn rows(trace: &Trace, sql: &str) -> Vec<Vec<Value>> {
+    let mut rows = Rows(Vec::new());
+    trace.query(sql, &mut rows).unwrap();
+    rows.0
+}
+
+fn integers(trace: &Trace, sql: &str) -> Vec<i64> {
+    let integer = |value| match value {
+        Value::Integer(n) => n,
+        other => panic!("{other:?} from {sql}"),
+    };
+    rows(trace, sql)
+        .remove(0)
+        .into_iter()
+        .map(integer)
+        .collect()
+}
+
+fn check(is_cut: bool) {
+    let (_directory, path) = montage::montage_file(5, is_cut);
+    let inferred = rules::infer(&Trace::open(&path).unwrap()).unwrap();
+    store_rules(&path, inferred).unwrap();
+    let trace = Trace::open(&path).unwrap();
+    let facts = summary::facts(&load(&trace).unwrap());
+
+    let counts = integers(
+        &trace,
+        "SELECT SUM(prev_upid IS NULL), SUM(origin = 'exec') FROM processes",
+    );
+    assert_eq!(counts, [facts.processes, facts.execs]);
+    let failed = integers(
+        &trace,
+        "SELECT COUNT(*) FROM processes WHERE exit_signal IS NOT NULL OR exit_code <> 0",
+    );
+    assert_eq!(
+        failed,
+        [facts.failures.iter().map(|f| f.count).sum::<i64>()]
+    );
+
+    let d = facts.data;
+    let sums = "SELECT SUM(read_bytes), SUM(reads), SUM(write_bytes), SUM(writes) FROM file_access";
+    assert_eq!(
+        integers(&trace, sums),
+        [d.read_bytes, d.reads, d.write_bytes, d.writes]
+    );
+    let files = "
+        SELECT COUNT(DISTINCT CASE WHEN reads > 0 OR relation = 'read' THEN file_id END),
+          COUNT(DISTINCT CASE WHEN relation IN ('write', 'create') THEN file_id END),
+          COUNT(DISTINCT CASE WHEN relation = 'create' THEN file_id END)
+        FROM file_access JOIN files USING (file_id) WHERE kind = 'file'";
+    assert_eq!(
+        integers(&trace, files),
+        [d.files_read, d.files_written, d.files_created]
+    );
+    let unread = "
+        SELECT SUM(bytes), COUNT(*) FROM (
+          SELECT SUM(write_bytes) AS bytes FROM file_access JOIN files USING (file_id)
+          WHERE kind = 'file' GROUP BY file_id
+          HAVING SUM(write_bytes) > 0 AND SUM(reads > 0 OR relation = 'read') = 0)";
+    assert_eq!(
+        integers(&trace, unread),
+        [facts.never_read_bytes, facts.never_read_files]
+    );
+    let hottest = "
+        SELECT file_id, SUM(read_bytes + write_bytes), SUM(calls) FROM file_access
+        GROUP BY file_id ORDER BY 2 DESC, 1 LIMIT 1";
+    let hot = &facts.hottest_by_bytes[0];
+    assert_eq!(
+        integers(&trace, hottest),
+        [hot.file_id, hot.moved_bytes, hot.calls]
+    );
+
+    let by_rule = rows(
+        &trace,
+        "SELECT rule, SUM(origin <> 'fork'),
+           COALESCE(SUM(COALESCE(on_cpu_ns, user_ns + sys_ns)), 0)
+         FROM processes GROUP BY rule ORDER BY 3 DESC, 1",
+    );
+    let ours: Vec<_> = facts
+        .rules
+        .iter()
+        .map(|r| {
+            vec![
+                Value::Text(r.rule.as_ref().into()),
+                Value::Integer(r.executions),
+                Value::Integer(r.cpu_ns),
+            ]
+        })
+        .collect();
+    assert_eq!(by_rule, ours);
+}
+
+#[test]
+fn a_summary_says_what_the_views_say() {
+    check(false);
+}
+
+#[test]
+fn so_does_that_of_a_run_cut_short() {
+    check(true);
+}
+
+#[test]
+fn a_run_cut_short_is_said_to_be() {
+    let (_directory, path) = montage::montage_file(3, true);
+    let workflow = load(&Trace::open(&path).unwrap()).unwrap();
+    let style = summary::Style {
+        width: 100,
+        is_coloured: false,
+    };
+    let text = summary::text(&workflow, &path, style);
+    let first = text.lines().next().unwrap();
+    assert!(
+        first.starts_with("flowtrace: make -j2 was cut short after "),
+        "{first}"
+    );
+    let style = tree::Style {
+        width: 100,
+        is_full: false,
+    };
+    assert!(tree::text(&workflow, style).contains("[no end seen] make -j2"));
+}
+
+#[test]
+fn the_full_tree_has_every_process_once() {
+    let (_directory, path) = montage::montage_file(5, false);
+    let workflow = load(&Trace::open(&path).unwrap()).unwrap();
+    let style = tree::Style {
+        width: 200,
+        is_full: true,
+    };
+    let lines = tree::text(&workflow, style).lines().count();
+    assert_eq!(lines, workflow.processes.len() + 1);
+    assert_eq!(tree::rows(&workflow).len(), workflow.processes.len());
+}
+
+#[test]
+fn a_hundred_thousand_nested_forks_are_no_problem() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("deep.db");
+    let mut script = montage::Script::new(&path, "deep");
+    let mut image = script.root(("/bin/sh", &["sh", "deep.sh"]), 0);
+    for at in 1..100_000 {
+        image = script.fork(image, ("/bin/sh", &["sh", "deep.sh"]), at);
+    }
+    script.finish(100_000, 0);
+    let workflow = load(&Trace::open(&path).unwrap()).unwrap();
+    let style = tree::Style {
+        width: 100,
+        is_full: false,
+    };
+    let text = tree::text(&workflow, style);
+    assert_eq!(text.lines().count(), 100_001);
+    assert!(text.len() < 20_000_000);
+    let dag = flowtrace_profiler::graph::build(&workflow);
+    assert_eq!(dag.graph.edge_count(), 99_999);
+    let rules = flowtrace_profiler::graph::groups::by_rule(&workflow, &dag);
+    assert_eq!(rules.graph.node_count(), 1);
+}
+
+#[test]
+fn an_empty_trace_is_no_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("empty.db");
+    montage::Script::new(&path, "true").cut();
+    let workflow = load(&Trace::open(&path).unwrap()).unwrap();
+    let style = summary::Style {
+        width: 100,
+        is_coloured: false,
+    };
+    assert!(summary::text(&workflow, &path, style).contains("0 processes"));
+    assert_eq!(
+        flowtrace_profiler::graph::build(&workflow)
+            .graph
+            .node_count(),
+        0
+    );
+}

@@ -1,0 +1,292 @@
+//! The commands that explain a trace, on a hand-made one. `FLOWTRACE_BLESS=1` rewrites the files
+//! in `tests/golden/`.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+#[path = "../profiler/tests/support/montage.rs"]
+mod montage;
+
+fn flowtrace(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_flowtrace"))
+        .args(arguments)
+        .current_dir(directory)
+        .env_remove("COLUMNS")
+        .output()
+        .unwrap()
+}
+
+fn sample() -> tempfile::TempDir {
+    montage::montage_file(4, false).0
+}
+
+fn golden(name: &str, arguments: &[&str]) {
+    let directory = sample();
+    let output = flowtrace(directory.path(), arguments);
+    let text = format!(
+        "$ flowtrace {}\n{}--- stderr, exit {}\n{}",
+        arguments.join(" "),
+        String::from_utf8(output.stdout).unwrap(),
+        output.status.code().unwrap(),
+        String::from_utf8(output.stderr).unwrap()
+    );
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(name);
+    if std::env::var_os("FLOWTRACE_BLESS").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        expected == text,
+        "{} differs; if that is right: FLOWTRACE_BLESS=1 cargo test --test explain\n{text}",
+        path.display()
+    );
+}
+
+#[test]
+fn summary() {
+    // The size of the file depends on SQLite's layout, so the line with it is left out.
+    let directory = sample();
+    let output = flowtrace(directory.path(), &["summary", "trace.db"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let kept: String = text
+        .lines()
+        .filter(|l| !l.starts_with("  trace "))
+        .map(|l| format!("{l}\n"))
+        .collect();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/summary.txt");
+    if std::env::var_os("FLOWTRACE_BLESS").is_some() {
+        std::fs::write(&path, &kept).unwrap();
+    }
+    assert_eq!(kept, std::fs::read_to_string(&path).unwrap_or_default());
+    assert!(text.contains("next: flowtrace dag trace.db"));
+}
+
+#[test]
+fn summary_as_json() {
+    golden("summary.json", &["summary", "trace.db", "--format", "json"]);
+}
+
+#[test]
+fn tree() {
+    golden("tree.txt", &["tree", "trace.db"]);
+}
+
+#[test]
+fn full_tree() {
+    golden("tree-full.txt", &["tree", "trace.db", "--full"]);
+}
+
+#[test]
+fn dag_by_rule() {
+    golden("rules.dot", &["dag", "trace.db", "--by", "rule"]);
+}
+
+#[test]
+fn dag_by_process() {
+    golden("processes.dot", &["dag", "trace.db"]);
+}
+
+#[test]
+fn query() {
+    let sql =
+        "SELECT rule, origin, COUNT(*) AS n FROM processes GROUP BY 1, 2 ORDER BY 3, 2 LIMIT 4";
+    golden("query.txt", &["query", "trace.db", sql]);
+}
+
+#[test]
+fn query_without_sql() {
+    golden("views.txt", &["query", "trace.db"]);
+}
+
+#[test]
+fn a_wrong_query_says_why_and_what_to_do() {
+    golden(
+        "query-error.txt",
+        &["query", "trace.db", "SELECT nothing FROM processes"],
+    );
+}
+
+/// (nodes, edges) of a GraphML file, by counting its elements.
+fn graphml_counts(text: &str) -> (usize, usize) {
+    (
+        text.matches("<node ").count(),
+        text.matches("<edge ").count(),
+    )
+}
+
+/// The same of our DOT: nodes carry a shape, edges an arrow.
+fn dot_counts(text: &str) -> (usize, usize) {
+    let lines = || text.lines().map(str::trim_start);
+    let edges = lines()
+        .filter(|l| l.split(" [").next().is_some_and(|l| l.contains(" -> ")))
+        .count();
+    (lines().filter(|l| l.contains(" [shape=")).count(), edges)
+}
+
+#[test]
+fn both_formats_have_the_same_graph_and_the_same_bytes_each_time() {
+    let directory = sample();
+    for options in [
+        &["--by", "process"][..],
+        &["--by", "rule"],
+        &["--by", "process", "--max-nodes", "9"],
+    ] {
+        let write = |format: &str| {
+            let arguments = [&["dag", "trace.db", "--format", format], options].concat();
+            String::from_utf8(flowtrace(directory.path(), &arguments).stdout).unwrap()
+        };
+        let (dot, graphml) = (write("dot"), write("graphml"));
+        assert_eq!(dot, write("dot"));
+        assert_eq!(graphml, write("graphml"));
+        assert_eq!(dot_counts(&dot), graphml_counts(&graphml));
+        assert_eq!(
+            dot.contains("+"),
+            options.len() == 4,
+            "what was cut is counted in a node"
+        );
+        by_graphviz(&dot);
+        by_networkx(&graphml);
+    }
+}
+
+/// Runs a foreign program on a text; `None`, loudly, when there is no such program.
+fn foreign(program: &str, arguments: &[&str], input: &str) -> Option<String> {
+    use std::io::Write;
+    let child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut child) = child else {
+        eprintln!("skipped: {program} is not installed, so nobody else has read this graph");
+        return None;
+    };
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if errors.contains("No module named") {
+        eprintln!("skipped: {errors}");
+        return None;
+    }
+    assert!(
+        output.status.success() && errors.is_empty(),
+        "{program}: {errors}"
+    );
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+fn by_graphviz(dot: &str) {
+    if let Some(counts) = foreign("gc", &["-n", "-e"], dot) {
+        let mut counts = counts
+            .split_whitespace()
+            .map(|n| n.parse::<usize>().unwrap_or(0));
+        assert_eq!(
+            (counts.next().unwrap(), counts.next().unwrap()),
+            dot_counts(dot)
+        );
+    }
+}
+
+fn by_networkx(graphml: &str) {
+    let script = "import networkx as n, sys; g = n.parse_graphml(sys.stdin.read()); \
+                  print(len(g), g.size(), n.is_directed_acyclic_graph(g))";
+    if let Some(found) = foreign("/usr/bin/python3", &["-c", script], graphml) {
+        let (nodes, edges) = graphml_counts(graphml);
+        assert_eq!(found.trim(), format!("{nodes} {edges} True"));
+    }
+}
+
+#[test]
+fn hostile_names_stay_inside_their_strings() {
+    use flowtrace_schema::FileKind;
+    let directory = tempfile::tempdir().unwrap();
+    let mut script = montage::Script::new(&directory.path().join("trace.db"), "x");
+    let long = "y".repeat(100_000);
+    let root = script.root(
+        ("/bin/x", &["x", "\"]; evil \\", "\u{1b}[2J", &long, "a\\"]),
+        0,
+    );
+    for (i, name) in ["/w/\"; <b>&", "/w/tail\\", "/w/new\nline", "/w/\u{202e}exe"]
+        .iter()
+        .enumerate()
+    {
+        let file = script.file(name, FileKind::File, 1, 0);
+        script.read(root, file, 1, i as u64, 1);
+    }
+    script.finish(10, 0);
+    for by in ["process", "rule"] {
+        let write = |format: &str| {
+            let arguments = ["dag", "trace.db", "--by", by, "--format", format];
+            String::from_utf8(flowtrace(directory.path(), &arguments).stdout).unwrap()
+        };
+        let (dot, graphml) = (write("dot"), write("graphml"));
+        assert_eq!(dot_counts(&dot), graphml_counts(&graphml));
+        assert!(!dot.contains('\u{1b}') && !graphml.contains('\u{1b}'));
+        by_graphviz(&dot);
+        by_networkx(&graphml);
+    }
+}
+
+#[test]
+fn an_output_file_is_whole_or_not_there() {
+    let directory = sample();
+    let run = |arguments: &[&str]| flowtrace(directory.path(), arguments);
+    let refused = run(&["tree", "trace.db", "-o", "trace.db"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert_eq!(
+        String::from_utf8_lossy(&refused.stderr),
+        "flowtrace: cannot write trace.db: it is the trace itself\n  hint: name another file with -o\n"
+    );
+    let failed = run(&[
+        "query",
+        "trace.db",
+        "SELECT upid, abs(-9223372036854775807 - 1) FROM processes",
+        "-o",
+        "out.csv",
+    ]);
+    assert_eq!(failed.status.code(), Some(2));
+    assert!(
+        run(&[
+            "query",
+            "trace.db",
+            "SELECT 1 AS one",
+            "--format",
+            "csv",
+            "-o",
+            "out.csv"
+        ])
+        .status
+        .success()
+    );
+    assert_eq!(
+        std::fs::read(directory.path().join("out.csv")).unwrap(),
+        b"one\r\n1\r\n"
+    );
+    let names = std::fs::read_dir(directory.path()).unwrap().count();
+    assert_eq!(names, 2, "no partial file is left");
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let directory = sample();
+    let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n";
+    let mut child = Command::new(env!("CARGO_BIN_EXE_flowtrace"))
+        .args(["query", "trace.db", sql, "--format", "csv"])
+        .current_dir(directory.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
