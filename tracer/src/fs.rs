@@ -32,6 +32,7 @@ mod inode;
 mod log;
 mod passthrough;
 mod session;
+mod split;
 mod sys;
 
 pub use identity::FileTable;

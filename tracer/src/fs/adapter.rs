@@ -5,7 +5,6 @@
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime};
 
 use flowtrace_schema::Op;
@@ -34,7 +33,7 @@ mod start;
 use backing::Backings;
 use convert::errno;
 use data::{ReadRequest, WriteRequest};
-use invalidate::Stale;
+use invalidate::Drops;
 pub(super) use start::{Served, Shared, Wanted};
 
 /// The filesystem as fuser sees it.
@@ -43,7 +42,7 @@ pub(super) struct Adapter {
     log: Arc<Log>,
     shared: Arc<Shared>,
     backings: Backings,
-    stale: Sender<Stale>,
+    drops: Drops,
     ttl: Duration,
 }
 
@@ -71,6 +70,15 @@ impl Adapter {
         let result = node.and_then(|node| act(&node));
         self.log.end(started, event(file), value(&result));
         result
+    }
+}
+
+impl Adapter {
+    /// The kernel was told of one more node.
+    fn told(&self) {
+        if self.view.is_crowded() {
+            self.drops.names();
+        }
     }
 }
 
@@ -244,9 +252,7 @@ impl Filesystem for Adapter {
     }
 
     fn flush(&self, req: &Request, _: INodeNo, fh: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        let event = |file| Event::new(Op::Flush, file);
-        let result = self.on_file(req, fh, event, |open| self.view.flush(open), done);
-        answer(reply, result);
+        answer(reply, self.flush_file(req, fh));
     }
 
     fn release(

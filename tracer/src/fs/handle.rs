@@ -10,6 +10,7 @@ use nix::errno::Errno;
 use super::Result;
 use super::inode::Node;
 use super::passthrough::stream::Stream;
+use super::split::Split;
 use crate::callers::Caller;
 
 /// An open file.
@@ -23,6 +24,8 @@ pub(crate) struct OpenFile {
     pub(crate) opener: Option<Caller>,
     /// Something was written through it.
     pub(crate) wrote: AtomicBool,
+    /// A call on it that arrives in pieces.
+    pub(crate) split: Split,
 }
 
 /// An open directory.
@@ -71,6 +74,15 @@ impl<T> Handles<T> {
     /// Takes `number` out.
     pub(crate) fn remove(&self, number: u64) -> Result<Arc<T>> {
         self.shard(number).remove(&number).ok_or(Errno::EBADF)
+    }
+
+    /// All that are open now.
+    pub(crate) fn all(&self) -> Vec<Arc<T>> {
+        let values = |shard: &Mutex<HashMap<_, Arc<T>>>| {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.values().map(Arc::clone).collect::<Vec<_>>()
+        };
+        self.shards.iter().flat_map(values).collect()
     }
 
     fn shard(&self, number: u64) -> MutexGuard<'_, HashMap<u64, Arc<T>>> {

@@ -19,6 +19,7 @@ use nix::errno::Errno;
 
 use super::Result;
 use super::attributes::{Attributes, Time};
+use super::passthrough::relief::Place;
 
 /// Node id of the root directory.
 pub(crate) const ROOT: u64 = 1;
@@ -69,6 +70,7 @@ pub(crate) struct Node {
     pub(crate) opens: AtomicU32,
     /// Node id of the directory in which it was last found.
     pub(crate) parent: AtomicU64,
+    pub(crate) _place: Place,
 }
 
 /// Node ids in use.
@@ -181,10 +183,16 @@ impl NodeTable {
         shard.remove(&id).map(|slot| slot.node)
     }
 
-    /// Nodes known, without the root.
-    pub(crate) fn len(&self) -> usize {
-        let count = |shard: &Mutex<HashMap<_, _>>| lock(shard).len();
-        self.shards.iter().map(count).sum()
+    /// At most `count` nodes that `suit`.
+    pub(crate) fn some(&self, count: usize, suit: impl Fn(&Node) -> bool) -> Vec<Arc<Node>> {
+        let mut found = Vec::new();
+        for shard in &self.shards {
+            let shard = lock(shard);
+            let nodes = shard.values().map(|slot| &slot.node);
+            let suiting = nodes.filter(|node| suit(node));
+            found.extend(suiting.take(count - found.len()).map(Arc::clone));
+        }
+        found
     }
 
     /// The number under which the inode with `key` is shown, known or not.

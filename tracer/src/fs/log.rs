@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use flowtrace_schema::{Call, CallRing, Fidelity, FileId, Loss, Op, Recorder};
 use nix::errno::Errno;
 
+use super::split::Split;
 use crate::callers::{Caller, Callers};
 use crate::clock::Clock;
 
@@ -119,15 +120,40 @@ impl Log {
     /// A call is about to be answered.
     #[inline]
     pub(crate) fn end(&self, started: Started, event: Event, result: i64) {
-        if !self.enabled {
-            return;
+        if self.enabled {
+            self.push(self.call(started, event, result));
         }
+    }
+
+    /// As [`Log::end`], for reads and writes: they may be pieces of one call, each of at most
+    /// `largest` bytes.
+    #[inline]
+    pub(crate) fn end_piece(
+        &self,
+        started: Started,
+        event: Event,
+        result: i64,
+        split: &Split,
+        largest: u64,
+    ) {
+        if self.enabled {
+            let call = self.call(started, event, result);
+            split.add(call, largest, |call| self.push(call));
+        }
+    }
+
+    /// No more pieces come: an open file is released, or the mount is gone.
+    pub(crate) fn end_pieces(&self, split: &Split) {
+        split.finish(|call| self.push(call));
+    }
+
+    fn call(&self, started: Started, event: Event, result: i64) -> Call {
         if event.fidelity == Fidelity::Writeback {
             self.writeback.fetch_add(1, Ordering::Relaxed);
         } else if started.caller.is_none() {
             self.unknown_callers.fetch_add(1, Ordering::Relaxed);
         }
-        self.push(Call {
+        Call {
             start_ns: started.at_ns,
             duration_ns: self.clock.now().saturating_sub(started.at_ns),
             upid: started.caller.map(|caller| caller.upid),
@@ -139,11 +165,11 @@ impl Log {
             flags: event.flags,
             result,
             fidelity: event.fidelity,
-        });
+        }
     }
 
     /// Hands a call to the writer through the ring of this thread.
-    pub(crate) fn push(&self, call: Call) {
+    fn push(&self, call: Call) {
         RING.with_borrow_mut(|ring| match ring {
             Some((number, ring)) if *number == self.number => ring.push(call),
             _ => {

@@ -26,6 +26,7 @@ mod look;
 mod make;
 mod open;
 mod owner;
+pub(super) mod relief;
 mod remove;
 mod setattr;
 pub(super) mod stream;
@@ -35,6 +36,8 @@ pub(super) use data::Write;
 pub(super) use directory::{Listed, ListedPlus};
 pub(super) use make::NewNode;
 pub(super) use setattr::{Changes, SetTime};
+
+use relief::{Place, Room};
 
 /// A served directory.
 #[derive(Debug)]
@@ -47,6 +50,7 @@ pub(super) struct View {
     credentials: Credentials,
     owner: Option<(u32, u32)>,
     hidden: Vec<(InodeKey, OsString)>,
+    room: Room,
     trace: Option<Trace>,
 }
 
@@ -98,6 +102,7 @@ impl View {
             credentials: Credentials::new(config.caller_credentials),
             owner: config.owner,
             hidden,
+            room: Room::of_this_process(),
             trace,
         })
     }
@@ -112,14 +117,14 @@ impl View {
         self.files.get(number)
     }
 
+    /// All open files.
+    pub(super) fn open_files(&self) -> Vec<Arc<OpenFile>> {
+        self.files.all()
+    }
+
     /// The open directory that the kernel calls `number`.
     pub(super) fn directory(&self, number: u64) -> Result<Arc<OpenDirectory>> {
         self.directories.get(number)
-    }
-
-    /// Nodes that the kernel knows, besides the root.
-    pub(super) fn node_count(&self) -> usize {
-        self.nodes.len()
     }
 
     /// Number under which an inode in `directory` is shown.
@@ -219,6 +224,7 @@ fn node(id: u64, fd: OwnedFd, attributes: &Attributes, file: Option<FileId>) -> 
         in_own_directory: AtomicBool::new(false),
         opens: AtomicU32::new(0),
         parent: AtomicU64::new(ROOT),
+        _place: Place::take(),
     }
 }
 

@@ -50,12 +50,15 @@ pub fn serve(
         clone_fd: config.clone_fd,
     };
     let view = Arc::new(View::new(config, files, clock)?);
-    let served = Served::begin(device, wanted, view, Arc::clone(&log))?;
+    let served = Served::begin(device, wanted, Arc::clone(&view), Arc::clone(&log))?;
     let shared = served.shared();
     let thread = thread::Builder::new()
         .name("fs-session".into())
         .spawn(move || {
             let result = served.run();
+            for open in view.open_files() {
+                log.end_pieces(&open.split);
+            }
             log.finish();
             result
         })?;

@@ -1,19 +1,19 @@
 //! Work that needs a process of its own: mappings whose page faults the test process would have
 //! to serve itself, other users, limits.
 
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Runs `function` of this module's list in a new process with `arguments`.
-pub(crate) fn run(function: &str, arguments: &[&std::path::Path]) -> Output {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args(["--exact", "child::entry", "--ignored", "--nocapture"])
-        .env("FLOWTRACE_TEST_CHILD", function)
-        .env("FLOWTRACE_TEST_COUNT", arguments.len().to_string());
-    for (number, argument) in arguments.iter().enumerate() {
-        command.env(format!("FLOWTRACE_TEST_{number}"), argument);
-    }
-    let output = command.output().unwrap();
+use crate::calls::{self, Mapping};
+
+/// Runs `function` of the list below in a new process with `arguments`.
+pub(crate) fn run(function: &str, arguments: &[&Path]) -> Output {
+    let output = command(function, arguments).output().unwrap();
     assert!(
         output.status.success(),
         "{function}: {}{}",
@@ -23,6 +23,157 @@ pub(crate) fn run(function: &str, arguments: &[&std::path::Path]) -> Output {
     output
 }
 
+pub(crate) fn command(function: &str, arguments: &[&Path]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "child::entry", "--ignored", "--nocapture"])
+        .env("FLOWTRACE_TEST_CHILD", function)
+        .env("FLOWTRACE_TEST_COUNT", arguments.len().to_string());
+    for (number, argument) in arguments.iter().enumerate() {
+        command.env(format!("FLOWTRACE_TEST_{number}"), argument);
+    }
+    command
+}
+
 #[test]
 #[ignore = "entered by other tests only"]
-fn entry() {}
+fn entry() {
+    let Some(function) = std::env::var_os("FLOWTRACE_TEST_CHILD") else {
+        return;
+    };
+    let variable = |name: String| std::env::var_os(name).unwrap();
+    let count: usize = variable("FLOWTRACE_TEST_COUNT".into())
+        .to_string_lossy()
+        .parse()
+        .unwrap();
+    let arguments: Vec<PathBuf> = (0..count)
+        .map(|number| variable(format!("FLOWTRACE_TEST_{number}")).into())
+        .collect();
+    call(&function, &arguments);
+}
+
+fn call(function: &OsString, arguments: &[PathBuf]) {
+    match function.to_str().unwrap() {
+        "shared_mapping" => shared_mapping(&arguments[0]),
+        "sendfile_after_store" => sendfile_after_store(&arguments[0], &arguments[1]),
+        "store" => store(&arguments[0]),
+        "append" => append(&arguments[0], &arguments[1]),
+        "as_user" => as_user(&arguments[0]),
+        "walk" => walk(&arguments[0]),
+        "unprivileged" => crate::users::unprivileged(&arguments[0]),
+        "exhaust" => crate::limits::exhaust(),
+        "relieve" => crate::limits::relieve(),
+        "reads" => crate::speed::reads(&arguments[0]),
+        other => panic!("no function {other}"),
+    }
+}
+
+/// Stores through a mapping and reads through descriptors agree, both ways.
+fn shared_mapping(path: &Path) {
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    let other = File::open(path).unwrap();
+    let length = file.metadata().unwrap().len() as usize;
+    let mut mapping = Mapping::shared(&file, length);
+    let mut seed = 1u64;
+    for round in 0..500u64 {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(round);
+        let at = (seed >> 33) as usize % (length - 8);
+        let value = seed.to_ne_bytes();
+        let mut read = [0; 8];
+        if round % 2 == 0 {
+            mapping.store(at, &value);
+            other.read_exact_at(&mut read, at as u64).unwrap();
+        } else {
+            file.write_all_at(&value, at as u64).unwrap();
+            read.copy_from_slice(&mapping.load(at, 8));
+        }
+        assert_eq!(read, value, "round {round}");
+    }
+}
+
+/// What sendfile, splice and `copy_file_range` deliver after a store through a mapping.
+fn sendfile_after_store(path: &Path, target: &Path) {
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    let length = file.metadata().unwrap().len() as usize;
+    let mut mapping = Mapping::shared(&file, length);
+    let mut out = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(target)
+        .unwrap();
+    let mut seed = 1u64;
+    let mut stale = 0;
+    for round in 0..2000u64 {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(round);
+        let at = (seed >> 33) as usize % (length - 8);
+        mapping.store(at, &seed.to_ne_bytes());
+        out.seek(SeekFrom::Start(0)).unwrap();
+        match round % 8 {
+            7 => calls::copy_range(&file, at as i64, &out, 8),
+            _ => calls::sendfile(&out, &file, at as i64, 8),
+        }
+        let mut copied = [0; 8];
+        out.read_exact_at(&mut copied, 0).unwrap();
+        stale += usize::from(copied != seed.to_ne_bytes());
+    }
+    println!("stale {stale} of 2000");
+    assert_eq!(stale, 0);
+}
+
+/// Stores through a mapping, which nobody reads before they are written back.
+fn store(path: &Path) {
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    let length = file.metadata().unwrap().len() as usize;
+    let mut mapping = Mapping::shared(&file, length);
+    for page in 0..length / 4096 {
+        mapping.store(page * 4096, b"mapped");
+    }
+    mapping.sync();
+}
+
+fn append(path: &Path, line: &Path) {
+    let mut file = File::options().append(true).open(path).unwrap();
+    for _ in 0..1000 {
+        file.write_all(line.as_os_str().as_encoded_bytes()).unwrap();
+    }
+}
+
+/// What an ordinary user makes, and what it may not.
+fn as_user(directory: &Path) {
+    calls::become_user(12345, 12345);
+    let make = |name: &str| directory.join(name);
+    fs::write(make("file"), "x").unwrap();
+    fs::create_dir(make("directory")).unwrap();
+    std::os::unix::fs::symlink("file", make("link")).unwrap();
+    calls::make_fifo(&make("fifo"));
+    fs::write(make("setgid/file"), "x").unwrap();
+    fs::create_dir(make("setgid/directory")).unwrap();
+    let denied = fs::read(make("secret")).unwrap_err();
+    assert_eq!(denied.raw_os_error(), Some(libc::EACCES));
+    let denied = fs::write(make("closed/new"), "x").unwrap_err();
+    assert_eq!(denied.raw_os_error(), Some(libc::EACCES));
+    // Each of these takes set-user-id and set-group-id away.
+    fs::OpenOptions::new()
+        .append(true)
+        .open(make("suid_write"))
+        .unwrap()
+        .write_all(b"x")
+        .unwrap();
+    File::options()
+        .write(true)
+        .truncate(true)
+        .open(make("suid_open"))
+        .unwrap();
+    calls::truncate(&make("suid_truncate"), 0);
+    std::os::unix::fs::chown(make("suid_chown"), None, Some(12345)).unwrap();
+}
+
+fn walk(directory: &Path) {
+    for entry in fs::read_dir(directory).unwrap() {
+        entry.unwrap().path().symlink_metadata().unwrap();
+    }
+    let file = File::open(directory).unwrap();
+    assert!(file.as_raw_fd() > 0);
+}

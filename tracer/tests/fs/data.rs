@@ -1,1 +1,260 @@
+//! Data: exact records, and the same bytes as without the mount.
 
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use nix::fcntl::{FallocateFlags, copy_file_range, fallocate};
+use nix::unistd::{Whence, lseek};
+
+use crate::mounted::{Mounted, Options};
+use crate::{calls, child};
+
+/// Both modes: with in-kernel passthrough, and without.
+fn modes() -> [Options; 2] {
+    [true, false].map(|passthrough| Options {
+        passthrough,
+        ..Options::default()
+    })
+}
+
+#[test]
+fn sixty_four_reads_are_sixty_four_records() {
+    for options in modes() {
+        let Some(mounted) = Mounted::new(options) else {
+            return;
+        };
+        fs::write(mounted.source.join("data"), vec![7; 64 * 4096]).unwrap();
+        let file = File::open(mounted.path("data")).unwrap();
+        let mut buffer = [0; 4096];
+        for block in 0..64 {
+            file.read_exact_at(&mut buffer, block * 4096).unwrap();
+        }
+        file.read_exact_at(&mut buffer, 0).unwrap();
+        drop(file);
+        let reads = mounted.finish().of("read", "data");
+        let expected: Vec<_> = (0..64).chain([0]).map(|block| Some(block * 4096)).collect();
+        assert_eq!(reads.iter().map(|r| r.offset).collect::<Vec<_>>(), expected);
+        assert!(
+            reads
+                .iter()
+                .all(|r| r.length == Some(4096) && r.result == 4096 && r.fidelity == "exact")
+        );
+    }
+}
+
+#[test]
+fn an_unaligned_mebibyte_is_one_record() {
+    for options in modes() {
+        let Some(mounted) = Mounted::new(options) else {
+            return;
+        };
+        fs::write(mounted.source.join("data"), vec![7; 5 << 20]).unwrap();
+        let file = File::open(mounted.path("data")).unwrap();
+        assert_eq!(calls::read_unaligned(&file, 1 << 20, 0), 1 << 20);
+        assert_eq!(calls::read_unaligned(&file, 3 << 20, 1 << 20), 3 << 20);
+        drop(file);
+        let reads = mounted.finish().of("read", "data");
+        let lengths: Vec<_> = reads.iter().map(|read| read.result).collect();
+        assert_eq!(lengths, [1 << 20, 3 << 20]);
+    }
+}
+
+#[test]
+fn writes_are_exact() {
+    for options in modes() {
+        let Some(mounted) = Mounted::new(options) else {
+            return;
+        };
+        let file = File::create(mounted.path("data")).unwrap();
+        let sizes = [(0u64, 5usize), (5, 1000), (12345, 100), (1 << 20, 1 << 20)];
+        for (offset, size) in sizes {
+            file.write_all_at(&vec![b'x'; size], offset).unwrap();
+        }
+        drop(file);
+        let size = fs::metadata(mounted.source.join("data")).unwrap().len();
+        assert_eq!(size, 2 << 20);
+        let trace = mounted.finish();
+        let writes = trace.of("write", "data");
+        let seen: Vec<_> = writes
+            .iter()
+            .map(|w| (w.offset.unwrap() as u64, w.result as usize))
+            .collect();
+        assert_eq!(seen, sizes);
+        assert!(writes.iter().all(|write| write.fidelity == "exact"));
+        // What the kernel asks before a buffered write, it does not ask here.
+        assert!(trace.of("getxattr", "data").len() <= 1);
+        let recorded =
+            trace.number("SELECT size_bytes FROM files WHERE path LIKE '%/data' AND kind = 'file'");
+        assert_eq!(recorded, 2 << 20);
+    }
+}
+
+#[test]
+fn mappings_and_calls_agree() {
+    for options in modes() {
+        let Some(mounted) = Mounted::new(options) else {
+            return;
+        };
+        fs::write(mounted.source.join("data"), vec![0; 1 << 20]).unwrap();
+        child::run("shared_mapping", &[&mounted.path("data")]);
+    }
+}
+
+#[test]
+fn sendfile_after_a_store_is_not_stale() {
+    for options in modes() {
+        let Some(mounted) = Mounted::new(options) else {
+            return;
+        };
+        fs::write(mounted.source.join("data"), vec![0; 1 << 20]).unwrap();
+        let target = mounted.path("target");
+        child::run("sendfile_after_store", &[&mounted.path("data"), &target]);
+    }
+}
+
+#[test]
+fn stores_through_mappings_are_never_exact_writes() {
+    for options in modes() {
+        let Some(mounted) = Mounted::new(options) else {
+            return;
+        };
+        fs::write(mounted.source.join("data"), vec![0; 64 * 4096]).unwrap();
+        child::run("store", &[&mounted.path("data")]);
+        let stored = fs::read(mounted.source.join("data")).unwrap();
+        assert!(stored.chunks(4096).all(|page| page.starts_with(b"mapped")));
+        let in_kernel = mounted.layer() == flowtrace_schema::FileLayer::DirectPassthrough;
+        let trace = mounted.finish();
+        let writes = trace.of("write", "data");
+        assert_eq!(writes.is_empty(), in_kernel);
+        assert!(
+            writes
+                .iter()
+                .all(|write| write.fidelity == "writeback" && write.upid.is_none())
+        );
+        let lost = "SELECT COALESCE(SUM(value), 0) FROM losses WHERE counter = 'writeback_calls'";
+        assert_eq!(trace.number(lost), writes.len() as i64);
+    }
+}
+
+#[test]
+fn two_processes_append_without_loss() {
+    let Some(mounted) = Mounted::new(Options::default()) else {
+        return;
+    };
+    let path = mounted.path("log");
+    File::create(&path).unwrap();
+    let mut writers = ["aaaa\n", "bbbbbbb\n"].map(|line| {
+        child::command("append", &[&path, Path::new(line)])
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap()
+    });
+    for writer in &mut writers {
+        assert!(writer.wait().unwrap().success());
+    }
+    let text = fs::read_to_string(mounted.source.join("log")).unwrap();
+    let count = |line| text.lines().filter(|&found| found == line).count();
+    assert_eq!((count("aaaa"), count("bbbbbbb")), (1000, 1000));
+    assert_eq!(text.lines().count(), 2000);
+}
+
+#[test]
+fn space_and_copies_go_through_as_themselves() {
+    let Some(mounted) = Mounted::new(Options::default()) else {
+        return;
+    };
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(mounted.path("data"))
+        .unwrap();
+    fallocate(&file, FallocateFlags::empty(), 0, 1 << 20).unwrap();
+    file.write_all_at(&[1; 1 << 20], 0).unwrap();
+    let punch = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+    fallocate(&file, punch, 65536, 65536).unwrap();
+    assert_eq!(lseek(&file, 0, Whence::SeekHole), Ok(65536));
+    assert_eq!(lseek(&file, 65536, Whence::SeekData), Ok(131_072));
+    let copy = File::create(mounted.path("copy")).unwrap();
+    let copied = copy_file_range(&file, Some(&mut 0), &copy, Some(&mut 0), 1 << 20);
+    assert_eq!(copied, Ok(1 << 20));
+    drop((file, copy));
+    assert_eq!(
+        fs::read(mounted.source.join("copy")).unwrap(),
+        fs::read(mounted.source.join("data")).unwrap()
+    );
+    let trace = mounted.finish();
+    assert_eq!(trace.of("fallocate", "data").len(), 2);
+    assert_eq!(trace.of("lseek", "data").len(), 2);
+    assert_eq!(trace.of("copy_from", "data")[0].result, 1 << 20);
+    assert_eq!(trace.of("copy_to", "copy")[0].result, 1 << 20);
+    assert_eq!(trace.of("write", "data").len(), 1);
+    assert!(trace.of("write", "copy").is_empty());
+    assert!(trace.of("read", "data").is_empty());
+}
+
+#[test]
+fn open_flags_mean_what_they_mean() {
+    let Some(mounted) = Mounted::new(Options::default()) else {
+        return;
+    };
+    fs::write(mounted.source.join("data"), "content").unwrap();
+    let open = |flags| {
+        File::options()
+            .read(true)
+            .write(true)
+            .custom_flags(flags)
+            .open(mounted.path("data"))
+    };
+    for flags in [libc::O_SYNC, libc::O_DSYNC, libc::O_NOATIME, libc::O_DIRECT] {
+        let file = open(flags).unwrap();
+        let mut bytes = [0; 7];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(&bytes, b"content");
+        file.write_all_at(b"content", 0).unwrap();
+    }
+    let unnamed = File::options()
+        .write(true)
+        .custom_flags(libc::O_TMPFILE)
+        .open(&mounted.seen)
+        .unwrap_err();
+    assert_eq!(unnamed.raw_os_error(), Some(libc::EOPNOTSUPP));
+    let exclusive = File::create_new(mounted.path("data")).unwrap_err();
+    assert_eq!(exclusive.raw_os_error(), Some(libc::EEXIST));
+    let file = open(libc::O_TRUNC).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 0);
+    drop(file);
+    let trace = mounted.finish();
+    let flags = trace.texts("SELECT CAST(flags AS TEXT) FROM call WHERE op = 15 ORDER BY call_id");
+    let direct = flags
+        .iter()
+        .filter(|flags| flags.parse::<i32>().unwrap() & libc::O_DIRECT != 0);
+    assert_eq!(direct.count(), 1);
+}
+
+#[test]
+fn the_opener_releases() {
+    let Some(mounted) = Mounted::new(Options::default()) else {
+        return;
+    };
+    fs::write(mounted.source.join("data"), "x").unwrap();
+    let file = File::open(mounted.path("data")).unwrap();
+    let again = file.try_clone().unwrap();
+    let opener = nix::unistd::gettid().as_raw() as u32;
+    // Closed by another thread: its closing, but our release.
+    let closer = std::thread::spawn(move || {
+        drop((file, again));
+        nix::unistd::gettid().as_raw() as u32
+    })
+    .join()
+    .unwrap();
+    let trace = mounted.finish();
+    let by = |op| {
+        let calls = trace.of(op, "data").into_iter();
+        calls.map(|call| call.upid).collect::<Vec<_>>()
+    };
+    assert_eq!(by("open"), [Some(opener)]);
+    assert_eq!(by("flush"), [Some(closer), Some(closer)]);
+    assert_eq!(by("release"), [Some(opener)]);
+}

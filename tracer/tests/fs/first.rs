@@ -1,7 +1,7 @@
 //! The filesystem works at all.
 
 use std::fs;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 
 use crate::mounted::{Mounted, Options, hidden};
 
@@ -42,34 +42,6 @@ fn files_are_seen_and_recorded() {
         trace.texts("SELECT file_id || ' ' || path || ' ' || from_ns || ' ' || coalesce(to_ns, '-') FROM file_names")
     {
         eprintln!("{text}");
-    }
-}
-
-#[test]
-fn sixty_four_reads_are_sixty_four_records() {
-    for passthrough in [true, false] {
-        let Some(mounted) = Mounted::new(Options {
-            passthrough,
-            ..Options::default()
-        }) else {
-            return;
-        };
-        fs::write(mounted.source.join("data"), vec![7; 64 * 4096]).unwrap();
-        let file = fs::File::open(mounted.path("data")).unwrap();
-        let mut buffer = [0; 4096];
-        for block in 0..64 {
-            file.read_exact_at(&mut buffer, block * 4096).unwrap();
-        }
-        file.read_exact_at(&mut buffer, 0).unwrap();
-        drop(file);
-        let reads = mounted.finish().of("read", "data");
-        let expected: Vec<_> = (0..64).chain([0]).map(|block| Some(block * 4096)).collect();
-        assert_eq!(reads.iter().map(|r| r.offset).collect::<Vec<_>>(), expected);
-        assert!(
-            reads
-                .iter()
-                .all(|r| r.length == Some(4096) && r.result == 4096 && r.fidelity == "exact")
-        );
     }
 }
 

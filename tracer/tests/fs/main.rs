@@ -3,8 +3,14 @@
 //! Needs root and /dev/fuse. Without them a test prints why it is skipped and passes, or fails
 //! if FLOWTRACE_REQUIRE_SYSTEM=1.
 
+mod calls;
 mod child;
 mod mounted;
 
+mod attributes;
 mod data;
 mod first;
+mod limits;
+mod names;
+mod speed;
+mod users;

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use flowtrace_schema::{Fidelity, FileId, FileLayer, Op};
@@ -9,14 +10,13 @@ use fuser::{
     BackingId, FileHandle, FopenFlags, INodeNo, IoctlFlags, OpenFlags, ReplyCreate, ReplyData,
     ReplyIoctl, ReplyLseek, ReplyOpen, ReplyWrite, Request, WriteFlags,
 };
-use nix::errno::Errno;
 
 use super::convert::{GENERATION, errno, file_attr};
-use super::{Adapter, Stale, requester, start};
+use super::{Adapter, requester, start};
 use crate::fs::Result;
 use crate::fs::handle::OpenFile;
 use crate::fs::inode::Node;
-use crate::fs::log::{Event, done, outcome};
+use crate::fs::log::{Event, Started, done, outcome};
 use crate::fs::passthrough::{Entry, Write};
 
 /// Every open file: reads and writes come here as the application makes them, and writes that do
@@ -59,13 +59,9 @@ impl Adapter {
         act: impl FnOnce(&OpenFile) -> Result<T>,
         value: impl FnOnce(&Result<T>) -> i64,
     ) -> Result<T> {
-        let mut started = self.log.start(req.pid(), false);
+        let started = self.log.start(req.pid(), false);
         let open = self.view.file(fh.0);
-        let mut file = None;
-        if let Ok(open) = &open {
-            started = started.or_opener(open.opener);
-            file = open.node.file;
-        }
+        let file = open.as_ref().ok().and_then(|open| open.node.file);
         let result = open.and_then(|open| act(&open));
         self.log.end(started, event(file), value(&result));
         result
@@ -121,6 +117,7 @@ impl Adapter {
         });
         let event = Event::new(Op::Create, file).flags(flags as u32);
         self.log.end(started, event, done(&result));
+        self.told();
         match result {
             Ok((attr, fh, Some(id))) => {
                 reply.created_passthrough(&self.ttl, &attr, GENERATION, fh, OPEN, &id);
@@ -150,12 +147,24 @@ impl Adapter {
         self.backings.acquire(node.id, || register().ok())
     }
 
+    pub(super) fn flush_file(&self, req: &Request, fh: FileHandle) -> Result<()> {
+        let started = self.log.start(req.pid(), false);
+        let open = self.view.file(fh.0)?;
+        let result = self.view.flush(&open);
+        self.log.end_pieces(&open.split);
+        let event = Event::new(Op::Flush, open.node.file);
+        self.log
+            .end(started.or_opener(open.opener), event, done(&result));
+        result
+    }
+
     pub(super) fn release_file(&self, req: &Request, fh: FileHandle) -> Result<()> {
         let started = self.log.start(req.pid(), false);
         let open = self.view.release(fh.0)?;
         if self.shared.layer() == FileLayer::DirectPassthrough {
             self.backings.release(open.node.id);
         }
+        self.log.end_pieces(&open.split);
         let event = Event::new(Op::Release, open.node.file);
         self.log.end(started.or_opener(open.opener), event, 0);
         Ok(())
@@ -173,56 +182,63 @@ impl Adapter {
                 .length(u64::from(request.size))
                 .fidelity(fidelity)
         };
+        let started = self.log.start(req.pid(), false);
+        let open = match self.view.file(request.fh) {
+            Ok(open) => open,
+            Err(error) => return reply.error(errno(error)),
+        };
         BUFFER.with_borrow_mut(|buffer| {
             let size = request.size as usize;
             if buffer.len() < size {
                 buffer.resize(size, 0);
             }
-            let buffer = &mut buffer[..size];
-            let read = |open: &OpenFile| self.view.read(open, request.offset, buffer);
-            let result = self.on_file(req, FileHandle(request.fh), event, read, |result| {
-                outcome(result, |&read| read as i64)
-            });
+            let result = self.view.read(&open, request.offset, &mut buffer[..size]);
+            let value = outcome(&result, |&read| read as i64);
+            self.end_piece(started, event(open.node.file), value, &open);
             match result {
                 Ok(read) => reply.data(&buffer[..read]),
                 Err(error) => reply.error(errno(error)),
             }
         });
         if !request.by_application && self.shared.layer() == FileLayer::DirectPassthrough {
-            // Fails only at the very end, when nobody reads any more.
-            let _ = self.stale.send(Stale {
-                ino: request.ino,
-                offset: request.offset,
-                length: u64::from(request.size),
-            });
+            let length = u64::from(request.size);
+            self.drops.pages(request.ino, request.offset, length);
         }
     }
 
     pub(super) fn write_file(&self, req: &Request, request: WriteRequest<'_>, reply: ReplyWrite) {
         let mut started = self.log.start(req.pid(), false);
-        let writeback = request.flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        let open = self.view.file(request.fh);
-        let file = open.as_ref().ok().and_then(|open| open.node.file);
+        let open = match self.view.file(request.fh) {
+            Ok(open) => open,
+            Err(error) => return reply.error(errno(error)),
+        };
         let write = Write {
             offset: request.offset,
             data: request.data,
             strip_privilege: request.flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID),
         };
-        let result = open.and_then(|open| self.view.write(requester(req), &open, write));
-        let mut event = Event::new(Op::Write, file)
+        let result = self.view.write(requester(req), &open, write);
+        let mut event = Event::new(Op::Write, open.node.file)
             .offset(request.offset)
             .length(request.data.len() as u64);
-        if writeback {
+        if request.flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
             // Thread, user and handle of such a request are not the writer's.
             started = started.by_kernel();
             event = event.fidelity(Fidelity::Writeback);
         }
         let value = outcome(&result, |&written| written as i64);
-        self.log.end(started, event, value);
+        self.end_piece(started, event, value, &open);
         match result {
             Ok(written) => reply.written(written as u32),
             Err(error) => reply.error(errno(error)),
         }
+    }
+
+    /// A read or write, maybe one of several pieces, is about to be answered.
+    fn end_piece(&self, started: Started, event: Event, value: i64, open: &OpenFile) {
+        let largest = self.shared.largest_request();
+        self.log
+            .end_piece(started, event, value, &open.split, largest);
     }
 
     pub(super) fn allocate(
@@ -310,17 +326,29 @@ impl Adapter {
         (command, input, output): (u32, &[u8], u32),
         reply: ReplyIoctl,
     ) {
-        let event = |file| Event::new(Op::Ioctl, file).flags(command);
-        let control = |open: &OpenFile| {
-            // Of a 32-bit program, or on a directory: no handle of ours.
-            if flags.intersects(IoctlFlags::FUSE_IOCTL_32BIT | IoctlFlags::FUSE_IOCTL_DIR) {
-                return Err(Errno::ENOTTY);
+        let started = self.log.start(req.pid(), false);
+        let who = requester(req);
+        let (file, result) = if flags.contains(IoctlFlags::FUSE_IOCTL_DIR) {
+            match self.view.directory(fh.0) {
+                Ok(open) => (
+                    open.node.file,
+                    self.view.control_directory(who, &open, command, input),
+                ),
+                Err(errno) => (None, Err(errno)),
             }
-            self.view.control(requester(req), open, command, input)
+        } else {
+            match self.view.file(fh.0) {
+                Ok(open) => (
+                    open.node.file,
+                    self.view.control(who, open.fd.as_fd(), command, input),
+                ),
+                Err(errno) => (None, Err(errno)),
+            }
         };
-        match self.on_file(req, fh, event, control, done) {
+        let event = Event::new(Op::Ioctl, file).flags(command);
+        self.log.end(started, event, done(&result));
+        match result {
             Ok(argument) => {
-                let argument = argument.as_ref();
                 let length = argument.len().min(output as usize);
                 reply.ioctl(0, &argument[..length]);
             }

@@ -1,42 +1,133 @@
-//! Keeps the page cache of the mount from going stale in direct-passthrough.
+//! What the kernel is told to drop.
 //!
-//! `sendfile` and `splice` read through that cache, while mappings go to the real file. What
-//! such a read leaves behind must not be served again after a store through a mapping, so it is
-//! dropped at once. Not by the thread that answers: the kernel holds the page locked until the
-//! answer is there.
+//! - Pages, in direct-passthrough: `sendfile` and `splice` read through the page cache of the
+//!   mount, while mappings go to the real file. What such a read leaves behind must not be
+//!   served again after a store through a mapping.
+//! - Names, when descriptors run short.
+//!
+//! The kernel waits for a page that another request is about to fill, and for that request it
+//! needs one of our threads. So never do all of them tell it at once: the last one leaves it to a
+//! thread that serves no requests.
 
-use std::sync::mpsc::Receiver;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, OnceLock};
 
 use fuser::{INodeNo, Notifier};
 
-/// Part of a file that the page cache of the mount should not keep.
+use crate::fs::passthrough::View;
+
+/// Something to drop.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stale {
-    pub(super) ino: u64,
-    pub(super) offset: u64,
-    pub(super) length: u64,
+enum Stale {
+    Pages { ino: u64, offset: u64, length: u64 },
+    Names,
 }
 
-/// Drops what arrives until nothing can arrive any more.
-pub(super) fn run(notifier: &Notifier, stale: &Receiver<Stale>) {
-    while let Ok(first) = stale.recv() {
-        let mut last = first;
-        // A large sendfile arrives in pieces; drop adjoining ones together.
-        while let Ok(next) = stale.try_recv() {
-            if next.ino == last.ino && next.offset == last.offset + last.length {
-                last.length += next.length;
-            } else {
-                drop_pages(notifier, last);
-                last = next;
-            }
+/// Hands over what is to be dropped.
+#[derive(Debug)]
+pub(super) struct Drops {
+    sender: Sender<Stale>,
+    /// Set once the session exists.
+    notifier: Arc<OnceLock<Notifier>>,
+    /// Serving threads that tell the kernel right now, and how many may.
+    telling: AtomicUsize,
+    may_tell: usize,
+    /// Names are being dropped already.
+    relieving: Arc<AtomicBool>,
+}
+
+/// The receiving end of [`Drops`].
+#[derive(Debug)]
+pub(super) struct Dropper {
+    receiver: Receiver<Stale>,
+    notifier: Arc<OnceLock<Notifier>>,
+    relieving: Arc<AtomicBool>,
+    view: Arc<View>,
+}
+
+/// Both ends, for `threads` serving threads.
+pub(super) fn pair(view: Arc<View>, threads: usize) -> (Drops, Dropper) {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let relieving = Arc::new(AtomicBool::new(false));
+    let notifier = Arc::new(OnceLock::new());
+    let drops = Drops {
+        sender,
+        notifier: Arc::clone(&notifier),
+        telling: AtomicUsize::new(0),
+        may_tell: threads.saturating_sub(1),
+        relieving: Arc::clone(&relieving),
+    };
+    let dropper = Dropper {
+        receiver,
+        notifier,
+        relieving,
+        view,
+    };
+    (drops, dropper)
+}
+
+impl Drops {
+    /// Pages of a file, of which a read was just answered, should not be kept.
+    pub(super) fn pages(&self, ino: u64, offset: u64, length: u64) {
+        let told = self.telling.fetch_add(1, Ordering::AcqRel) < self.may_tell
+            && self
+                .notifier
+                .get()
+                .map(|notifier| drop_pages(notifier, ino, offset, length))
+                .is_some();
+        self.telling.fetch_sub(1, Ordering::AcqRel);
+        if told {
+            return;
         }
-        drop_pages(notifier, last);
+        // Fails only at the very end, when nobody reads any more.
+        let _ = self.sender.send(Stale::Pages {
+            ino,
+            offset,
+            length,
+        });
+    }
+
+    /// Descriptors run short.
+    pub(super) fn names(&self) {
+        if !self.relieving.swap(true, Ordering::Relaxed) {
+            let _ = self.sender.send(Stale::Names);
+        }
     }
 }
 
-fn drop_pages(notifier: &Notifier, stale: Stale) {
-    let offset = i64::try_from(stale.offset).unwrap_or(0);
-    let length = i64::try_from(stale.length).unwrap_or(0);
+impl Dropper {
+    /// The session exists.
+    pub(super) fn set_notifier(&self, notifier: Notifier) {
+        let _ = self.notifier.set(notifier);
+    }
+
+    /// Drops what arrives until nothing can arrive any more.
+    pub(super) fn run(&self) {
+        let Some(notifier) = self.notifier.get() else {
+            return;
+        };
+        for stale in &self.receiver {
+            match stale {
+                Stale::Pages {
+                    ino,
+                    offset,
+                    length,
+                } => drop_pages(notifier, ino, offset, length),
+                Stale::Names => {
+                    for (directory, name) in self.view.superfluous() {
+                        // Fails only when the kernel has dropped it by itself already.
+                        let _ = notifier.inval_entry(INodeNo(directory), &name);
+                    }
+                    self.relieving.store(false, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+}
+
+fn drop_pages(notifier: &Notifier, ino: u64, offset: u64, length: u64) {
+    let signed = |value| i64::try_from(value).unwrap_or(0);
     // Fails only when the kernel has dropped the inode, and its pages, already.
-    let _ = notifier.inval_inode(INodeNo(stale.ino), offset, length);
+    let _ = notifier.inval_inode(INodeNo(ino), signed(offset), signed(length));
 }

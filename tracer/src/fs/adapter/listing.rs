@@ -87,6 +87,7 @@ impl Adapter {
             })?;
             Ok(listed)
         });
+        self.told();
         match result {
             Ok(_) => reply.ok(),
             Err(error) => reply.error(errno(error)),

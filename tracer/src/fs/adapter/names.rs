@@ -165,6 +165,7 @@ impl Adapter {
     }
 
     fn answer_entry(&self, reply: ReplyEntry, result: Result<Entry>) {
+        self.told();
         match result {
             Ok(Entry { node, attributes }) => {
                 let attr = file_attr(node.id, &attributes);

@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -13,7 +12,8 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::Mode;
 
-use super::{Adapter, Backings, Stale, invalidate};
+use super::invalidate::{self, Dropper};
+use super::{Adapter, Backings};
 use crate::fs::log::Log;
 use crate::fs::passthrough::View;
 
@@ -21,6 +21,7 @@ use crate::fs::passthrough::View;
 #[derive(Debug)]
 pub(in crate::fs) struct Shared {
     wanted: Wanted,
+    largest_request: u32,
     granted: AtomicU64,
     layer: OnceLock<FileLayer>,
 }
@@ -43,7 +44,7 @@ pub(in crate::fs) struct Wanted {
 /// A mount whose kernel side is ready.
 pub(in crate::fs) struct Served {
     session: Session<Adapter>,
-    stale: Receiver<Stale>,
+    dropper: Dropper,
     shared: Arc<Shared>,
 }
 
@@ -81,6 +82,11 @@ impl Shared {
         self.layer.get().copied().unwrap_or(FileLayer::Direct)
     }
 
+    /// Bytes of the largest read or write request.
+    pub(super) fn largest_request(&self) -> u64 {
+        u64::from(self.largest_request)
+    }
+
     /// INIT flags that were asked for and granted.
     pub(in crate::fs) fn granted(&self) -> u64 {
         self.granted.load(Ordering::Relaxed)
@@ -107,7 +113,7 @@ impl Adapter {
         }
         self.shared.granted.store(granted.bits(), Ordering::Relaxed);
         // Values above the allowed come back as the nearest allowed one.
-        if let Err(nearest) = config.set_max_write(largest_request()) {
+        if let Err(nearest) = config.set_max_write(self.shared.largest_request) {
             let _ = config.set_max_write(nearest);
         }
         let _ = config.set_max_background(BACKGROUND);
@@ -124,16 +130,17 @@ impl Served {
     ) -> io::Result<Served> {
         let shared = Arc::new(Shared {
             wanted,
+            largest_request: largest_request(),
             granted: AtomicU64::new(0),
             layer: OnceLock::new(),
         });
-        let (sender, stale) = channel();
+        let (drops, dropper) = invalidate::pair(Arc::clone(&view), wanted.threads);
         let adapter = Adapter {
             view,
             log,
             shared: Arc::clone(&shared),
             backings: Backings::default(),
-            stale: sender,
+            drops,
             ttl: wanted.ttl,
         };
         let mut config = Config::default();
@@ -141,6 +148,7 @@ impl Served {
         config.n_threads = Some(wanted.threads.max(1));
         config.clone_fd = wanted.clone_fd;
         let session = Session::from_fd(adapter, device, SessionACL::All, config)?;
+        dropper.set_notifier(session.notifier());
         let granted = InitFlags::from_bits_retain(shared.granted());
         let layer = if granted.contains(InitFlags::FUSE_PASSTHROUGH) && may_register(&session) {
             FileLayer::DirectPassthrough
@@ -152,7 +160,7 @@ impl Served {
         let _ = shared.layer.set(layer);
         Ok(Served {
             session,
-            stale,
+            dropper,
             shared,
         })
     }
@@ -164,11 +172,10 @@ impl Served {
 
     /// Serves until the kernel has let go of the mount.
     pub(in crate::fs) fn run(self) -> io::Result<()> {
-        let notifier = self.session.notifier();
-        let stale = self.stale;
+        let dropper = self.dropper;
         let invalidation = std::thread::Builder::new()
             .name("fs-invalidate".into())
-            .spawn(move || invalidate::run(&notifier, &stale))?;
+            .spawn(move || dropper.run())?;
         let result = match self.session.run() {
             // The connection was aborted, as a forced unmount does.
             Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => Ok(()),

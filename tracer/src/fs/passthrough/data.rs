@@ -1,6 +1,6 @@
 //! Data of open files.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 
 use nix::errno::Errno;
@@ -12,7 +12,7 @@ use super::View;
 use crate::fs::Result;
 use crate::fs::credentials::Requester;
 use crate::fs::handle::OpenFile;
-use crate::fs::sys::file;
+use crate::fs::sys::file::{self, Argument};
 
 /// A write, as the kernel describes it.
 #[derive(Clone, Copy, Debug)]
@@ -114,15 +114,15 @@ impl View {
     pub(in crate::fs) fn control(
         &self,
         who: Requester,
-        open: &OpenFile,
+        open: BorrowedFd<'_>,
         command: u32,
         input: &[u8],
-    ) -> Result<impl AsRef<[u8]> + use<>> {
+    ) -> Result<Argument> {
         let changes = [file::SET_FLAGS, file::SET_XFLAGS].contains(&command);
         if changes && self.credentials.exceeds(who) {
             return Err(Errno::EPERM);
         }
-        file::control(open.fd.as_fd(), command, input)
+        file::control(open, command, input)
     }
 }
 

@@ -16,8 +16,10 @@ use super::{Entry, View};
 use crate::callers::Caller;
 use crate::fs::Result;
 use crate::fs::attributes::kind_of_entry;
+use crate::fs::credentials::Requester;
 use crate::fs::handle::OpenDirectory;
 use crate::fs::inode::Node;
+use crate::fs::sys::file::Argument;
 use crate::fs::sys::stat;
 
 /// An entry of a listing.
@@ -145,5 +147,17 @@ impl View {
         } else {
             fsync(stream.fd().as_fd())
         }
+    }
+
+    /// As [`View::control`], on a directory.
+    pub(in crate::fs) fn control_directory(
+        &self,
+        who: Requester,
+        open: &OpenDirectory,
+        command: u32,
+        input: &[u8],
+    ) -> Result<Argument> {
+        let stream = open.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        self.control(who, stream.fd().as_fd(), command, input)
     }
 }

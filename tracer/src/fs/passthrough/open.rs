@@ -17,6 +17,7 @@ use crate::fs::Result;
 use crate::fs::credentials::{Permission, Requester, set_mask};
 use crate::fs::handle::OpenFile;
 use crate::fs::inode::Node;
+use crate::fs::split::Split;
 use crate::fs::sys::stat;
 
 /// An opened file and its number.
@@ -126,6 +127,7 @@ impl View {
             node,
             opener,
             wrote: AtomicBool::new(false),
+            split: Split::default(),
         });
         (self.files.insert(Arc::clone(&open)), open)
     }

@@ -16,10 +16,13 @@ pub(crate) const SET_XFLAGS: u32 = 0x401c_5820;
 /// Size of `struct fsxattr`, the largest argument of the calls above.
 const LARGEST: usize = 28;
 
+/// What such a call returns through its argument.
+pub(crate) type Argument = [u8; LARGEST];
+
 /// One of the calls above, with its argument. Any other number is refused: the kernel would
 /// read and write memory as that call defines it.
 #[expect(unsafe_code)]
-pub(crate) fn control(fd: BorrowedFd<'_>, command: u32, input: &[u8]) -> Result<[u8; LARGEST]> {
+pub(crate) fn control(fd: BorrowedFd<'_>, command: u32, input: &[u8]) -> Result<Argument> {
     if ![GET_FLAGS, SET_FLAGS, GET_XFLAGS, SET_XFLAGS].contains(&command) {
         return Err(Errno::ENOTTY);
     }

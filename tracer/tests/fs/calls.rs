@@ -1,0 +1,148 @@
+//! System calls that the standard library does not offer.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::Error;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// A path as system calls take it.
+pub(crate) fn c_path(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).unwrap()
+}
+
+/// A shared mapping of a whole file.
+pub(crate) struct Mapping {
+    start: *mut u8,
+    length: usize,
+}
+
+#[expect(unsafe_code)]
+impl Mapping {
+    pub(crate) fn shared(file: &File, length: usize) -> Mapping {
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        assert_ne!(start, libc::MAP_FAILED, "mmap: {}", Error::last_os_error());
+        Mapping {
+            start: start.cast(),
+            length,
+        }
+    }
+
+    pub(crate) fn store(&mut self, at: usize, bytes: &[u8]) {
+        assert!(at + bytes.len() <= self.length);
+        // SAFETY: within the mapping, checked above.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(at), bytes.len()) }
+    }
+
+    pub(crate) fn load(&self, at: usize, length: usize) -> Vec<u8> {
+        assert!(at + length <= self.length);
+        // SAFETY: within the mapping, checked above.
+        unsafe { std::slice::from_raw_parts(self.start.add(at), length).to_vec() }
+    }
+
+    pub(crate) fn sync(&mut self) {
+        // SAFETY: the mapping exists.
+        let result = unsafe { libc::msync(self.start.cast(), self.length, libc::MS_SYNC) };
+        assert_eq!(result, 0, "msync: {}", Error::last_os_error());
+    }
+}
+
+#[expect(unsafe_code)]
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping exists and is not used any more.
+        unsafe { libc::munmap(self.start.cast(), self.length) };
+    }
+}
+
+#[expect(unsafe_code)]
+pub(crate) fn sendfile(to: &File, from: &File, mut at: i64, length: usize) {
+    // SAFETY: `at` outlives the call.
+    let sent = unsafe { libc::sendfile(to.as_raw_fd(), from.as_raw_fd(), &raw mut at, length) };
+    assert_eq!(
+        sent,
+        length as isize,
+        "sendfile: {}",
+        Error::last_os_error()
+    );
+}
+
+pub(crate) fn copy_range(from: &File, mut at: i64, to: &File, length: usize) {
+    let copied = nix::fcntl::copy_file_range(from, Some(&mut at), to, Some(&mut 0), length);
+    assert_eq!(copied, Ok(length));
+}
+
+/// Drops all privilege of this process for good.
+pub(crate) fn become_user(uid: u32, gid: u32) {
+    nix::unistd::setgroups(&[]).unwrap();
+    nix::unistd::setgid(gid.into()).unwrap();
+    nix::unistd::setuid(uid.into()).unwrap();
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o027));
+}
+
+pub(crate) fn make_fifo(path: &Path) {
+    nix::unistd::mkfifo(path, nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();
+}
+
+pub(crate) fn truncate(path: &Path, length: i64) {
+    nix::unistd::truncate(path, length).unwrap();
+}
+
+/// Reads with an unaligned buffer in one call.
+pub(crate) fn read_unaligned(file: &File, length: usize, at: u64) -> usize {
+    use std::os::unix::fs::FileExt;
+    let mut memory = vec![0u8; length + 3 * 4096];
+    let skew = (4096 - memory.as_ptr() as usize % 4096) + 48;
+    file.read_at(&mut memory[skew..skew + length], at).unwrap()
+}
+
+#[expect(unsafe_code)]
+pub(crate) fn set_xattr(path: &Path, name: &str, value: &[u8]) -> std::io::Result<()> {
+    let (path, name) = (c_path(path), CString::new(name).unwrap());
+    // SAFETY: both strings end in NUL; `value.len()` bytes are read.
+    let result = unsafe {
+        libc::lsetxattr(
+            path.as_ptr(),
+            name.as_ptr(),
+            value.as_ptr().cast(),
+            value.len(),
+            0,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(Error::last_os_error())
+    }
+}
+
+#[expect(unsafe_code)]
+pub(crate) fn get_xattr(path: &Path, name: &str) -> std::io::Result<Vec<u8>> {
+    let (path, name) = (c_path(path), CString::new(name).unwrap());
+    let mut value = vec![0; 256];
+    // SAFETY: both strings end in NUL; at most `value.len()` bytes are written.
+    let size = unsafe {
+        libc::lgetxattr(
+            path.as_ptr(),
+            name.as_ptr(),
+            value.as_mut_ptr().cast(),
+            value.len(),
+        )
+    };
+    if size < 0 {
+        return Err(Error::last_os_error());
+    }
+    value.truncate(size as usize);
+    Ok(value)
+}

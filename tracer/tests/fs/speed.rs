@@ -1,0 +1,2 @@
+use std::path::Path;
+pub(crate) fn reads(_path: &Path) {}
