@@ -17,7 +17,12 @@ fn flowtrace(directory: &Path, arguments: &[&str]) -> Output {
 }
 
 fn sample() -> tempfile::TempDir {
-    montage::montage_file(4, false).0
+    let (directory, path) = montage::montage_file(4, false);
+    let trace = flowtrace_schema::Trace::open(&path).unwrap();
+    let rules = flowtrace_profiler::rules::infer(&trace).unwrap();
+    drop(trace);
+    flowtrace_schema::store_rules(&path, rules).unwrap();
+    directory
 }
 
 fn golden(name: &str, arguments: &[&str]) {

@@ -9,6 +9,7 @@
 mod acyclic;
 mod build;
 pub mod groups;
+mod order;
 pub(crate) mod pattern;
 mod rounds;
 pub mod versions;

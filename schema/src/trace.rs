@@ -313,7 +313,13 @@ impl Trace {
     /// # Errors
     /// When the file cannot be read.
     pub fn files(&self) -> Result<Vec<FileRow>> {
-        self.rows("SELECT * FROM files ORDER BY file_id", |r| {
+        // The view computes the last call of a file whose row was never completed, one file at a
+        // time; without the indexes of a complete trace that is a scan for each.
+        let sql = "
+            SELECT v.file_id, v.path, v.kind, v.size_bytes, v.first_ns, v.coverage,
+              COALESCE(t.last_ns, v.first_ns) AS last_ns
+            FROM files AS v JOIN file AS t ON t.file_id = v.file_id ORDER BY v.file_id";
+        let mut files = self.rows(sql, |r| {
             Ok(FileRow {
                 file_id: r.get("file_id")?,
                 path: r.get("path")?,
@@ -323,7 +329,18 @@ impl Trace {
                 last_ns: r.get("last_ns")?,
                 coverage: r.get("coverage")?,
             })
-        })
+        })?;
+        let unfinished = self.rows("SELECT 1 FROM run WHERE end_ns IS NULL", |_| Ok(()))?;
+        if !unfinished.is_empty() {
+            let sql = "SELECT file_id, MAX(start_ns + duration_ns) FROM call
+                       WHERE file_id IS NOT NULL GROUP BY file_id ORDER BY file_id";
+            for (id, last_ns) in self.rows(sql, |r| Ok((r.get::<_, i64>(0)?, r.get(1)?)))? {
+                if let Ok(at) = files.binary_search_by_key(&id, |file| file.file_id) {
+                    files[at].last_ns = last_ns;
+                }
+            }
+        }
+        Ok(files)
     }
 
     /// Every name of every file, in the order of time.
@@ -476,11 +493,7 @@ impl Trace {
         if !statement.readonly() {
             return Err(Error::Writes);
         }
-        let names: Vec<_> = statement
-            .column_names()
-            .into_iter()
-            .map(String::from)
-            .collect();
+        let names: Vec<_> = statement.column_names().map(String::from).collect();
         table.columns(&names)?;
         let mut rows = statement.query([]).map_err(Error::Query)?;
         while let Some(row) = rows.next().map_err(Error::Query)? {

@@ -78,10 +78,11 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         drawing.limit(most);
     }
     output::write_to(args.output.as_deref(), &args.trace, |mut out| {
-        Ok(match args.format {
+        match args.format {
             Format::Dot => dot::write(&drawing, &mut out)?,
             Format::Graphml => graphml::write(&drawing, &mut out)?,
-        })
+        }
+        Ok(())
     })?;
     if args.by.is_none() && by == By::Rule {
         eprintln!(

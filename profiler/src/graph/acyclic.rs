@@ -10,11 +10,11 @@
 
 use std::cmp::Reverse;
 
-use petgraph::acyclic::Acyclic;
-use petgraph::algo::{is_cyclic_directed, kosaraju_scc};
+use petgraph::algo::{kosaraju_scc, toposort};
 use petgraph::graph::{DiGraph, EdgeIndex};
 use petgraph::visit::EdgeRef;
 
+use super::order::Order;
 use super::{Dropped, Edge, EdgeKind, Node};
 
 /// Returns the graph without the edges that close cycles, and those edges. `ranks` has the rank
@@ -23,7 +23,8 @@ pub(super) fn make(
     graph: DiGraph<Node, Edge>,
     ranks: &[u32],
 ) -> (DiGraph<Node, Edge>, Vec<Dropped>) {
-    if !is_cyclic_directed(&graph) {
+    // is_cyclic_directed recurses, and forks may nest as deep as there are processes.
+    if toposort(&graph, None).is_ok() {
         return (graph, Vec::new());
     }
     // An edge between two strongly connected components is on no cycle.
@@ -60,16 +61,20 @@ pub(super) fn make(
     for &edge in &candidates {
         is_out[edge.index()] = true;
     }
-    let skeleton = graph.filter_map(
-        |_, _| Some(()),
-        |edge, _| (!is_out[edge.index()]).then_some(()),
-    );
-    let Ok(mut skeleton) = Acyclic::try_from_graph(skeleton) else {
+    let ends = |edge: EdgeIndex| {
+        let (from, to) = graph.edge_endpoints(edge)?;
+        Some((from.index() as u32, to.index() as u32))
+    };
+    let certain = graph
+        .edge_indices()
+        .filter(|edge| !is_out[edge.index()])
+        .filter_map(ends);
+    let Some(mut order) = Order::of(ranks, certain) else {
         unreachable!("edges that are no candidates never close a cycle");
     };
     for edge in candidates {
-        if let Some((from, to)) = graph.edge_endpoints(edge) {
-            is_out[edge.index()] = skeleton.try_add_edge(from, to, ()).is_err();
+        if let Some((from, to)) = ends(edge) {
+            is_out[edge.index()] = !order.add(from, to);
         }
     }
     let mut dropped: Vec<Dropped> = graph

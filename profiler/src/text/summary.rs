@@ -213,7 +213,12 @@ fn in_run(workflow: &Workflow, path: &str) -> String {
 }
 
 fn seen(facts: &Facts) -> Vec<String> {
-    let directories = match facts.directories.as_slice() {
+    let traced: Vec<_> = facts
+        .directories
+        .iter()
+        .filter(|d| d.file_layer != "none")
+        .collect();
+    let directories = match traced.as_slice() {
         [] => "no file calls".into(),
         [one] => format!(
             "every file call under {} ({})",

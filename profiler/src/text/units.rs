@@ -71,9 +71,7 @@ pub fn counted(n: i64, one: &str, many: &str) -> String {
 }
 
 fn scaled(value: f64, unit: &str) -> String {
-    if value < 9.95 {
-        format!("{value:.1} {unit}")
-    } else if value < 99.95 && unit == "s" {
+    if value < 9.95 || (value < 99.95 && unit == "s") {
         format!("{value:.1} {unit}")
     } else {
         format!("{value:.0} {unit}")

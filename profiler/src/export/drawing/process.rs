@@ -42,7 +42,7 @@ pub fn of_processes(workflow: &Workflow, dag: &Dag) -> Drawing {
             ("last_ns", e.last_ns),
         ];
         attributes.extend(numbers.map(|(name, n)| (name, Value::Integer(n))));
-        if e.write_bytes > 0 && e.reads > 0 || e.writes > 0 && e.reads > 0 {
+        if matches!(e.kind, EdgeKind::Create | EdgeKind::Write) && e.reads > 0 {
             attributes.push(("read_back_bytes", Value::Integer(e.read_bytes)));
             attributes.push(("read_back_calls", Value::Integer(e.reads)));
         }

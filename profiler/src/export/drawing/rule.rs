@@ -7,7 +7,7 @@ use super::{Drawing, DrawnEdge, DrawnNode, Shape, Value, hue};
 use crate::graph::groups::{Group, Members, RuleGraph};
 use crate::graph::pattern::relative;
 use crate::graph::{Dag, EdgeKind};
-use crate::model::Workflow;
+use crate::model::{Process, Workflow};
 use crate::text::units;
 
 /// Characters of a name in a label.
@@ -69,7 +69,7 @@ fn node(drawing: &mut Drawing, workflow: &Workflow, group: &Group, number: i64) 
         Members::Processes { rule, processes } => {
             let members = || processes.iter().map(|&id| workflow.process(id));
             let cpu: Vec<i64> = members().filter_map(|p| p.cpu_ns).collect();
-            let lives: Vec<i64> = members().filter_map(|p| p.duration_ns()).collect();
+            let lives: Vec<i64> = members().filter_map(Process::duration_ns).collect();
             let (cpu_sum, life_sum) = (sum(&cpu), sum(&lives));
             let name = units::shorten(&units::plain(rule), NAME);
             let mut label = vec![with_count(&name, processes.len())];
