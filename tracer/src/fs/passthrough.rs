@@ -30,6 +30,8 @@ pub(super) mod relief;
 mod remove;
 mod setattr;
 pub(super) mod stream;
+#[cfg(test)]
+mod tests;
 mod xattr;
 
 pub(super) use data::Write;
