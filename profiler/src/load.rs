@@ -21,7 +21,7 @@ pub fn load(trace: &Trace) -> Result<Workflow> {
         ..Workflow::default()
     };
     add_processes(&mut workflow, trace.processes()?);
-    let last_file_ns = add_files(&mut workflow, trace.files()?);
+    add_files(&mut workflow, trace.files()?);
     add_accesses(&mut workflow, &trace.data_access()?);
     add_executions(&mut workflow, trace)?;
     let run_end = workflow.runs.iter().filter_map(|run| run.end_ns).max();
@@ -29,7 +29,10 @@ pub fn load(trace: &Trace) -> Result<Workflow> {
     let last_event = workflow.images.iter().map(image_end).max();
     workflow.last_ns = match run_end {
         Some(end) if !workflow.is_cut_short() => end,
-        _ => run_end.max(last_event).max(Some(last_file_ns)).unwrap_or(0),
+        _ => run_end
+            .max(last_event)
+            .max(trace.last_call_ns()?)
+            .unwrap_or(0),
     };
     Ok(workflow)
 }
@@ -124,6 +127,7 @@ fn add_processes(workflow: &mut Workflow, rows: Vec<ProcessRow>) {
             end_ns: row.end_ns,
             cpu_ns,
             run_queue_ns: row.run_queue_ns,
+            tracer_ns: row.tracer_ns,
         });
     }
     for (i, parent) in parents.into_iter().enumerate() {
@@ -161,9 +165,7 @@ fn sum(a: Option<i64>, b: Option<i64>) -> Option<i64> {
     }
 }
 
-/// Returns the end of the last call on any file.
-fn add_files(workflow: &mut Workflow, rows: Vec<FileRow>) -> i64 {
-    let last_ns = rows.iter().map(|row| row.last_ns).max().unwrap_or(0);
+fn add_files(workflow: &mut Workflow, rows: Vec<FileRow>) {
     let file = |row: FileRow| File {
         file_id: row.file_id,
         path: row.path.map(Arc::from),
@@ -172,7 +174,6 @@ fn add_files(workflow: &mut Workflow, rows: Vec<FileRow>) -> i64 {
         only_opens: row.coverage == "open",
     };
     workflow.files = rows.into_iter().map(file).collect();
-    last_ns
 }
 
 fn add_accesses(workflow: &mut Workflow, rows: &[DataAccessRow]) {

@@ -66,6 +66,8 @@ pub struct Image {
     pub cpu_ns: Option<i64>,
     /// Time its threads were ready to run and waited for a CPU, ns.
     pub run_queue_ns: Option<i64>,
+    /// Time its threads were held by the tracer, ns.
+    pub tracer_ns: Option<i64>,
 }
 
 /// A process: the images of one pid from fork to exit.

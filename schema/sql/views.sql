@@ -138,16 +138,13 @@ CREATE VIEW files (
   kind,       -- file, directory, symlink, fifo, socket, char, block; absent: looked for and not found
   size_bytes, -- size when last seen
   first_ns,   -- first sight
-  last_ns,    -- end of the last call on it
+  last_ns,    -- end of the last call on it; NULL until the run has ended
   coverage    -- least exact way in which it was seen: exact, cached, open
 ) AS
 SELECT file_id,
   (SELECT path FROM file_names AS n WHERE n.file_id = file.file_id
    ORDER BY n.to_ns IS NULL DESC, n.from_ns DESC LIMIT 1),
-  kind, size_bytes, first_ns,
-  COALESCE(last_ns,
-    (SELECT MAX(start_ns + duration_ns) FROM call WHERE call.file_id = file.file_id), first_ns),
-  coverage
+  kind, size_bytes, first_ns, last_ns, coverage
 FROM file;
 
 -- Every file call, one row each.

@@ -74,7 +74,7 @@ pub enum Error {
     },
     /// A query of the user is wrong.
     #[error("query failed: {0}")]
-    Query(rusqlite::Error),
+    Query(String),
     /// A query would change the trace.
     #[error("query refused: a trace is opened read-only, and this statement would write")]
     Writes,

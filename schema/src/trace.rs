@@ -72,6 +72,7 @@ pub struct ProcessRow {
     pub sys_ns: Option<i64>,
     pub on_cpu_ns: Option<i64>,
     pub run_queue_ns: Option<i64>,
+    pub tracer_ns: Option<i64>,
     pub max_rss_bytes: Option<i64>,
     pub read_bytes: Option<i64>,
     pub write_bytes: Option<i64>,
@@ -90,7 +91,7 @@ pub struct FileRow {
     pub kind: String,
     pub size_bytes: Option<i64>,
     pub first_ns: i64,
-    pub last_ns: i64,
+    pub last_ns: Option<i64>,
     pub coverage: String,
 }
 
@@ -300,6 +301,7 @@ impl Trace {
                 sys_ns: r.get("sys_ns")?,
                 on_cpu_ns: r.get("on_cpu_ns")?,
                 run_queue_ns: r.get("run_queue_ns")?,
+                tracer_ns: r.get("tracer_ns")?,
                 max_rss_bytes: r.get("max_rss_bytes")?,
                 read_bytes: r.get("read_bytes")?,
                 write_bytes: r.get("write_bytes")?,
@@ -313,13 +315,7 @@ impl Trace {
     /// # Errors
     /// When the file cannot be read.
     pub fn files(&self) -> Result<Vec<FileRow>> {
-        // The view computes the last call of a file whose row was never completed, one file at a
-        // time; without the indexes of a complete trace that is a scan for each.
-        let sql = "
-            SELECT v.file_id, v.path, v.kind, v.size_bytes, v.first_ns, v.coverage,
-              COALESCE(t.last_ns, v.first_ns) AS last_ns
-            FROM files AS v JOIN file AS t ON t.file_id = v.file_id ORDER BY v.file_id";
-        let mut files = self.rows(sql, |r| {
+        self.rows("SELECT * FROM files ORDER BY file_id", |r| {
             Ok(FileRow {
                 file_id: r.get("file_id")?,
                 path: r.get("path")?,
@@ -329,18 +325,16 @@ impl Trace {
                 last_ns: r.get("last_ns")?,
                 coverage: r.get("coverage")?,
             })
-        })?;
-        let unfinished = self.rows("SELECT 1 FROM run WHERE end_ns IS NULL", |_| Ok(()))?;
-        if !unfinished.is_empty() {
-            let sql = "SELECT file_id, MAX(start_ns + duration_ns) FROM call
-                       WHERE file_id IS NOT NULL GROUP BY file_id ORDER BY file_id";
-            for (id, last_ns) in self.rows(sql, |r| Ok((r.get::<_, i64>(0)?, r.get(1)?)))? {
-                if let Ok(at) = files.binary_search_by_key(&id, |file| file.file_id) {
-                    files[at].last_ns = last_ns;
-                }
-            }
-        }
-        Ok(files)
+        })
+    }
+
+    /// The end of the last file call, ns; `None`: there is none.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn last_call_ns(&self) -> Result<Option<i64>> {
+        let sql = "SELECT MAX(start_ns + duration_ns) FROM call";
+        Ok(self.rows(sql, |r| r.get(0))?.pop().flatten())
     }
 
     /// Every name of every file, in the order of time.
@@ -481,7 +475,9 @@ impl Trace {
             rusqlite::Error::MultipleStatement => {
                 Error::NotOneStatement("one statement at a time, please")
             }
-            error => Error::Query(error),
+            // A change to a view fails before it could be known as one.
+            error if query_error(&error).starts_with("cannot modify") => Error::Writes,
+            error => Error::Query(query_error(&error)),
         })?;
         if statement.column_count() == 0 {
             return Err(if statement.readonly() {
@@ -495,12 +491,17 @@ impl Trace {
         }
         let names: Vec<_> = statement.column_names().map(String::from).collect();
         table.columns(&names)?;
-        let mut rows = statement.query([]).map_err(Error::Query)?;
-        while let Some(row) = rows.next().map_err(Error::Query)? {
+        let mut rows = statement
+            .query([])
+            .map_err(|error| Error::Query(query_error(&error)))?;
+        while let Some(row) = rows
+            .next()
+            .map_err(|error| Error::Query(query_error(&error)))?
+        {
             let values: rusqlite::Result<Vec<_>> = (0..names.len())
                 .map(|i| Ok(value(row.get_ref(i)?)))
                 .collect();
-            table.row(values.map_err(Error::Query)?)?;
+            table.row(values.map_err(|error| Error::Query(query_error(&error)))?)?;
         }
         Ok(())
     }
@@ -521,6 +522,15 @@ impl Trace {
             path: self.path.clone(),
             source,
         })
+    }
+}
+
+/// What SQLite said, without the statement that the user has just typed.
+fn query_error(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+        rusqlite::Error::SqliteFailure(_, Some(message)) => message.clone(),
+        error => error.to_string(),
     }
 }
 

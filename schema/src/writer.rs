@@ -268,7 +268,7 @@ fn drain(
     while drained < COMMIT_ROWS {
         match records.try_recv() {
             Ok(record) => {
-                batches.record(db, record);
+                batches.record(db, &record);
                 drained += 1;
             }
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,

@@ -233,9 +233,10 @@ fn seize_a_child() -> io::Result<()> {
 
 /// Runs `attempt` in a child, which then ends.
 fn in_child(attempt: impl FnOnce() -> bool) -> bool {
-    // SAFETY: this process has one thread, as `examine` demands; the child leaves by _exit.
+    // SAFETY: this process has one thread, as `examine` demands.
     #[expect(unsafe_code)]
     match unsafe { fork() } {
+        // SAFETY: ends the child without running what the parent registered for its own exit.
         Ok(ForkResult::Child) => unsafe { libc::_exit(i32::from(!attempt())) },
         Ok(ForkResult::Parent { child }) => {
             waitpid(child, None) == Ok(WaitStatus::Exited(child, 0))

@@ -21,13 +21,15 @@ pub struct RuleTime {
     pub leaf_cpu_ns: i64,
     /// Time that they waited for a CPU, ns.
     pub leaf_queue_ns: i64,
+    /// Time that the tracer held them, ns.
+    pub leaf_tracer_ns: i64,
 }
 
 impl RuleTime {
     /// Life of the images that forked nobody when they neither ran nor could run, ns: waiting
-    /// for files, other processes, or the tracer. Threads that ran at once may hide some of it.
+    /// for files or other processes. Threads that ran at once may hide some of it.
     pub fn blocked_ns(&self) -> i64 {
-        (self.leaf_ns - self.leaf_cpu_ns - self.leaf_queue_ns).max(0)
+        (self.leaf_ns - self.leaf_cpu_ns - self.leaf_queue_ns - self.leaf_tracer_ns).max(0)
     }
 }
 
@@ -48,6 +50,7 @@ pub fn by_rule(workflow: &Workflow) -> Vec<RuleTime> {
             leaf_ns: 0,
             leaf_cpu_ns: 0,
             leaf_queue_ns: 0,
+            leaf_tracer_ns: 0,
         });
         let cpu = image.cpu_ns.unwrap_or(0);
         time.executions += i64::from(!image.is_fork);
@@ -56,6 +59,7 @@ pub fn by_rule(workflow: &Workflow) -> Vec<RuleTime> {
             time.leaf_ns += image.end_ns.map_or(0, |end| end - image.start_ns);
             time.leaf_cpu_ns += cpu;
             time.leaf_queue_ns += image.run_queue_ns.unwrap_or(0);
+            time.leaf_tracer_ns += image.tracer_ns.unwrap_or(0);
         }
     }
     let mut rules: Vec<RuleTime> = rules.into_values().collect();

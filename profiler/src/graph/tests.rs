@@ -40,6 +40,7 @@ fn workflow(processes: &[(Option<u32>, i64)], files: u32, mut accesses: Vec<Acce
                 end_ns: None,
                 cpu_ns: None,
                 run_queue_ns: None,
+                tracer_ns: None,
             })
             .collect(),
         files: (0..files)

@@ -89,15 +89,15 @@ impl Batches {
         self.pending
     }
 
-    pub(super) fn record(&mut self, db: &mut Connection, record: Record) {
+    pub(super) fn record(&mut self, db: &mut Connection, record: &Record) {
         if let Record::Lost { loss, count } = record {
-            self.lose(loss, count);
+            self.lose(*loss, *count);
             return;
         }
         if !self.ready(db, 1) {
             return;
         }
-        match insert::record(db, &record) {
+        match insert::record(db, record) {
             Ok(()) => self.pending += 1,
             Err(error) => self.fail(db, 1, &error),
         }

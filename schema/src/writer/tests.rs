@@ -245,6 +245,7 @@ fn writing_statements_are_refused() {
     let trace = Trace::open(&path).unwrap();
     for sql in [
         "DELETE FROM run",
+        "DELETE FROM processes",
         "DROP VIEW runs",
         "UPDATE run SET cwd = '' RETURNING cwd",
         "PRAGMA user_version = 9",

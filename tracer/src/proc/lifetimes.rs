@@ -145,9 +145,9 @@ impl Lifetimes {
                 _ => None,
             };
             self.handle(tid, event, arrived);
-            if root_end.is_some() {
-                end = root_end;
-                watcher.ended(root_end.expect("just set"), self.processes.len());
+            if let Some(root_end) = root_end {
+                end = Some(root_end);
+                watcher.ended(root_end, self.processes.len());
             }
         }
         self.recorder

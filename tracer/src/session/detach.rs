@@ -79,12 +79,11 @@ pub fn detach(mountpoint: &Path, lazily: bool) -> Result<Option<PathBuf>, Detach
 fn view_at(path: &Path) -> io::Result<Option<Mount>> {
     let absolute = std::path::absolute(path)?;
     let resolved = absolute.canonicalize().unwrap_or_else(|_| absolute.clone());
-    let views = mounting::mounts()?
+    let is_view = |m: &Mount| m.kind == mounting::FILESYSTEM_TYPE;
+    let is_there = |m: &Mount| m.point == absolute || m.point == resolved;
+    Ok(mounting::mounts()?
         .into_iter()
-        .filter(|m| m.kind == mounting::FILESYSTEM_TYPE);
-    Ok(views
-        .filter(|m| m.point == absolute || m.point == resolved)
-        .last())
+        .rfind(|m| is_view(m) && is_there(m)))
 }
 
 /// The trace that a daemon writes: the open file that has an open `-wal` beside it.
