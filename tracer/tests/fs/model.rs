@@ -119,7 +119,7 @@ fn step(random: &mut Random) -> Step {
         },
         23 => Step::List(name),
         24 => Step::Stat(name),
-        _ if length % 2 == 0 => Step::SetXattr(name, length % 100),
+        _ if length.is_multiple_of(2) => Step::SetXattr(name, length % 100),
         _ => Step::GetXattr(name),
     }
 }

@@ -132,7 +132,8 @@ fn executables_run_inside_and_outside() {
         assert_eq!(busy.raw_os_error(), Some(libc::ETXTBSY));
         outside.kill().unwrap();
         inside.kill().unwrap();
-        (outside.wait().unwrap(), inside.wait().unwrap());
+        outside.wait().unwrap();
+        inside.wait().unwrap();
         drop(open);
     });
 }
