@@ -66,7 +66,8 @@ pub struct Config {
     /// Other owners then appear as nobody, and the kernel refuses every change of what nobody
     /// owns. What the user may change all the same is therefore shown as the user's own. The
     /// mount must not have `default_permissions`: this process has the user's credentials, so
-    /// its own calls give the true errno.
+    /// its own calls give the true errno. Whoever mounts must `stat` the mount once before
+    /// anything else uses it: until then the kernel takes its root for nobody's.
     pub owner: Option<(u32, u32)>,
     /// Files that the view does not show.
     pub hidden: Vec<Hidden>,

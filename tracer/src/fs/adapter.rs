@@ -16,6 +16,8 @@ use fuser::{
     ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
+use nix::errno::Errno;
+
 use super::inode::Node;
 use super::log::{Event, Log, done};
 use super::passthrough::View;
@@ -73,11 +75,19 @@ impl Adapter {
     }
 }
 
+/// Whether descriptors ran out.
+fn out_of_descriptors<T>(result: &Result<T>) -> bool {
+    matches!(result, Err(Errno::EMFILE | Errno::ENFILE))
+}
+
 impl Adapter {
-    /// The kernel was told of one more node.
+    /// The kernel has been told of more nodes.
     fn told(&self) {
         if self.view.is_crowded() {
             self.drops.names();
+            if self.view.is_pressed() {
+                self.drops.pause();
+            }
         }
     }
 }

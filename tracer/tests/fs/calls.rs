@@ -84,11 +84,15 @@ pub(crate) fn copy_range(from: &File, mut at: i64, to: &File, length: usize) {
 }
 
 /// Drops all privilege of this process for good.
+#[expect(unsafe_code)]
 pub(crate) fn become_user(uid: u32, gid: u32) {
     nix::unistd::setgroups(&[]).unwrap();
     nix::unistd::setgid(gid.into()).unwrap();
     nix::unistd::setuid(uid.into()).unwrap();
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o027));
+    // As if the user had started it: its own /proc files are the user's again.
+    // SAFETY: takes integers only.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
 }
 
 pub(crate) fn make_fifo(path: &Path) {

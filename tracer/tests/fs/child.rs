@@ -4,7 +4,6 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -59,9 +58,9 @@ fn call(function: &OsString, arguments: &[PathBuf]) {
         "store" => store(&arguments[0]),
         "append" => append(&arguments[0], &arguments[1]),
         "as_user" => as_user(&arguments[0]),
-        "walk" => walk(&arguments[0]),
         "unprivileged" => crate::users::unprivileged(&arguments[0]),
         "exhaust" => crate::limits::exhaust(),
+        "open_many" => crate::limits::open_many(&arguments[0]),
         "relieve" => crate::limits::relieve(),
         "reads" => crate::speed::reads(&arguments[0]),
         other => panic!("no function {other}"),
@@ -167,12 +166,4 @@ fn as_user(directory: &Path) {
         .unwrap();
     calls::truncate(&make("suid_truncate"), 0);
     std::os::unix::fs::chown(make("suid_chown"), None, Some(12345)).unwrap();
-}
-
-fn walk(directory: &Path) {
-    for entry in fs::read_dir(directory).unwrap() {
-        entry.unwrap().path().symlink_metadata().unwrap();
-    }
-    let file = File::open(directory).unwrap();
-    assert!(file.as_raw_fd() > 0);
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::process::Command;
 
 use crate::mounted::{Mounted, Options, hidden};
 
@@ -10,7 +11,6 @@ fn files_are_seen_and_recorded() {
     let Some(mounted) = Mounted::new(Options::default()) else {
         return;
     };
-    eprintln!("{:?}", mounted.layer());
     fs::write(mounted.path("a"), "hello").unwrap();
     assert_eq!(fs::read(mounted.source.join("a")).unwrap(), b"hello");
     assert_eq!(fs::read(mounted.path("a")).unwrap(), b"hello");
@@ -29,19 +29,77 @@ fn files_are_seen_and_recorded() {
     );
     fs::remove_file(mounted.path("d/b")).unwrap();
     fs::remove_dir(mounted.path("d")).unwrap();
-    fs::metadata(mounted.path("nowhere")).unwrap_err();
     let trace = mounted.finish();
-    for call in trace.calls() {
-        eprintln!("{call:?}");
-    }
-    for text in trace.texts("SELECT file_id || ' ' || kind || ' ' || coalesce(path,'-') FROM files")
-    {
-        eprintln!("{text}");
-    }
-    for text in
-        trace.texts("SELECT file_id || ' ' || path || ' ' || from_ns || ' ' || coalesce(to_ns, '-') FROM file_names")
-    {
-        eprintln!("{text}");
+    let ops: Vec<_> = trace
+        .calls()
+        .into_iter()
+        .filter(|call| !["lookup", "getattr"].contains(&call.op.as_str()))
+        .map(|call| (call.op, call.path.unwrap(), call.result))
+        .collect();
+    let expected = [
+        ("create", "d/b", 0),
+        ("write", "d/b", 5),
+        ("flush", "d/b", 0),
+        ("release", "d/b", 0),
+        ("open", "d/b", 0),
+        ("read", "d/b", 5),
+        ("read", "d/b", 0),
+        ("flush", "d/b", 0),
+        ("release", "d/b", 0),
+        ("mkdir", "d", 0),
+        ("rename", "d/b", 0),
+        ("opendir", "d", 0),
+        ("readdir", "d", 3),
+        ("readdir", "d", 0),
+        ("releasedir", "d", 0),
+        ("unlink", "d/b", 0),
+        ("rmdir", "d", 0),
+    ];
+    let expected = expected.map(|(op, path, result)| (op.to_owned(), path.to_owned(), result));
+    assert_eq!(ops, expected);
+}
+
+#[test]
+fn without_a_log_nothing_is_recorded() {
+    let Some(mounted) = Mounted::new(Options {
+        log: false,
+        ..Options::default()
+    }) else {
+        return;
+    };
+    fs::write(mounted.path("a"), "hello").unwrap();
+    assert_eq!(fs::read(mounted.path("a")).unwrap(), b"hello");
+    let trace = mounted.finish();
+    assert!(trace.calls().is_empty());
+    assert_eq!(trace.number("SELECT COUNT(*) FROM files"), 0);
+}
+
+/// Runs a command of one's own on a mount, such as a conformance suite:
+/// `FLOWTRACE_TEST_COMMAND='fsx file' cargo test --test fs run_a_command -- --ignored --nocapture`
+#[test]
+#[ignore = "needs FLOWTRACE_TEST_COMMAND"]
+fn run_a_command() {
+    let command = std::env::var("FLOWTRACE_TEST_COMMAND").unwrap();
+    for passthrough in [true, false] {
+        let Some(mounted) = Mounted::new(Options {
+            passthrough,
+            threads: 4,
+            ..Options::default()
+        }) else {
+            return;
+        };
+        let top = mounted.source.parent().unwrap();
+        let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(top, everyone).unwrap();
+        let status = Command::new("sh")
+            .args(["-c", &command])
+            .current_dir(&mounted.seen)
+            .status()
+            .unwrap();
+        eprintln!("{:?}: {status}", mounted.layer());
+        let calls = mounted.finish().number("SELECT COUNT(*) FROM calls");
+        eprintln!("{calls} calls");
+        assert!(status.success());
     }
 }
 

@@ -1,2 +1,131 @@
-pub(crate) fn exhaust() {}
-pub(crate) fn relieve() {}
+//! What happens when something runs out.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+use crate::child;
+use crate::mounted::{Mounted, Options};
+
+#[test]
+fn a_thousand_opens_at_once() {
+    for passthrough in [true, false] {
+        let Some(mounted) = Mounted::new(Options {
+            passthrough,
+            ..Options::default()
+        }) else {
+            return;
+        };
+        fs::write(mounted.source.join("data"), "x").unwrap();
+        let open = || {
+            let open = |number| {
+                File::options()
+                    .read(true)
+                    .write(number % 2 == 1)
+                    .open(mounted.path("data"))
+            };
+            (0..250).map(|n| open(n).unwrap()).collect::<Vec<_>>()
+        };
+        // Twice: the registration of the first time has ended.
+        for _ in 0..2 {
+            let files: Vec<_> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..4).map(|_| scope.spawn(open)).collect();
+                threads
+                    .into_iter()
+                    .flat_map(|thread| thread.join().unwrap())
+                    .collect()
+            });
+            assert_eq!(files.len(), 1000);
+        }
+        let trace = mounted.finish();
+        assert_eq!(trace.of("open", "data").len(), 2000);
+        assert_eq!(trace.of("release", "data").len(), 2000);
+    }
+}
+
+#[test]
+fn running_out_of_descriptors_is_an_errno() {
+    child::run("exhaust", &[]);
+}
+
+/// Entered through `child`: the limit is that of the whole process.
+pub(crate) fn exhaust() {
+    let Some(mounted) = Mounted::new(Options::default()) else {
+        return;
+    };
+    for number in 0..300 {
+        fs::write(mounted.source.join(number.to_string()), "x").unwrap();
+    }
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, 150, hard).unwrap();
+    child::run("open_many", &[&mounted.seen]);
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+    assert_eq!(fs::read(mounted.path("299")).unwrap(), b"x");
+    let trace = mounted.finish();
+    let refused = "SELECT COUNT(*) FROM calls WHERE result = -24";
+    assert!(trace.number(refused) > 0);
+}
+
+/// Entered through `child`: opens more than the daemon can.
+pub(crate) fn open_many(directory: &Path) {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+    let open = |number: usize| File::open(directory.join(number.to_string()));
+    let opened: Vec<_> = (0..300).map(open).collect();
+    let errno = |result: &std::io::Result<File>| {
+        let error = result.as_ref().err();
+        error.and_then(std::io::Error::raw_os_error)
+    };
+    assert!(opened[0].is_ok());
+    assert_eq!(errno(&opened[299]), Some(libc::EMFILE));
+    drop(opened);
+}
+
+#[test]
+#[expect(unsafe_code)]
+fn a_walk_may_visit_more_files_than_descriptors() {
+    let mut command = child::command("relieve", &[]);
+    // SAFETY: system calls only, between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            const CAP_SYS_RESOURCE: libc::c_ulong = 24;
+            setrlimit(Resource::RLIMIT_NOFILE, 1000, 1000)?;
+            // Without it root cannot raise the limit again.
+            libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_RESOURCE, 0, 0, 0);
+            Ok(())
+        })
+    };
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+}
+
+/// Entered through `child`.
+pub(crate) fn relieve() {
+    let Some(mounted) = Mounted::new(Options::default()) else {
+        return;
+    };
+    assert_eq!(getrlimit(Resource::RLIMIT_NOFILE), Ok((1000, 1000)));
+    for directory in 0..8 {
+        fs::create_dir(mounted.source.join(directory.to_string())).unwrap();
+        for number in 0..1000 {
+            File::create(mounted.source.join(format!("{directory}/{number}"))).unwrap();
+        }
+    }
+    for _ in 0..2 {
+        let mut seen = 0;
+        for directory in 0..8 {
+            for entry in fs::read_dir(mounted.path(directory.to_string())).unwrap() {
+                let path = entry.unwrap().path();
+                fs::metadata(&path).unwrap();
+                File::open(&path).unwrap();
+                seen += 1;
+            }
+        }
+        assert_eq!(seen, 8000);
+    }
+    let files = "SELECT COUNT(*) FROM files WHERE kind = 'file'";
+    assert_eq!(mounted.finish().number(files), 8000);
+}

@@ -11,6 +11,8 @@ mod attributes;
 mod data;
 mod first;
 mod limits;
+mod model;
 mod names;
+mod programs;
 mod speed;
 mod users;

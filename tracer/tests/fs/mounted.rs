@@ -15,6 +15,9 @@ use flowtrace_tracer::clock::Clock;
 use flowtrace_tracer::fs::{Config, FileTable, Hidden, Session, serve};
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockType, recvmsg, sendmsg,
+};
 use nix::sys::stat::Mode;
 use rusqlite::Connection;
 
@@ -65,7 +68,7 @@ impl Callers for ByThread {
 }
 
 /// Why tests with a mount cannot run here, if so.
-fn obstacle() -> Option<String> {
+pub(crate) fn obstacle() -> Option<String> {
     if !nix::unistd::geteuid().is_root() {
         return Some("needs root".into());
     }
@@ -75,13 +78,18 @@ fn obstacle() -> Option<String> {
     }
 }
 
+/// Says that a test is skipped, unless it must not be.
+pub(crate) fn skip(obstacle: &str) {
+    let required = std::env::var_os("FLOWTRACE_REQUIRE_SYSTEM") == Some("1".into());
+    assert!(!required, "{obstacle}");
+    eprintln!("skipped: {obstacle}");
+}
+
 impl Mounted {
     /// `None`, with a message, where mounting is not possible.
     pub(crate) fn new(options: Options) -> Option<Mounted> {
         if let Some(obstacle) = obstacle() {
-            let required = std::env::var_os("FLOWTRACE_REQUIRE_SYSTEM") == Some("1".into());
-            assert!(!required, "{obstacle}");
-            eprintln!("skipped: {obstacle}");
+            skip(&obstacle);
             return None;
         }
         let directory = tempfile::tempdir_in("/tmp").unwrap();
@@ -113,7 +121,11 @@ impl Mounted {
             .open("/dev/fuse")
             .unwrap()
             .into();
-        mount_fuse(&device, &seen);
+        mount_fuse(
+            &device,
+            &seen,
+            "user_id=0,group_id=0,default_permissions,allow_other",
+        );
         let config = Config {
             root,
             seen_path: seen.clone(),
@@ -159,18 +171,10 @@ impl Mounted {
     pub(crate) fn finish(mut self) -> Trace {
         self.stop();
         let (writer, recorder) = self.writer.take().unwrap();
-        let end = RunEnd {
-            id: RunId(1),
-            end_ns: 0,
-            exit_code: None,
-            exit_signal: None,
-        };
-        let summary = writer.finish(&recorder, end);
-        assert_eq!(summary.write_error, None);
+        let trace = finish_trace(writer, &recorder, self.seen.clone());
         Trace {
-            db: Connection::open(&self.trace).unwrap(),
-            seen: self.seen.clone(),
-            _mounted: self,
+            _mounted: Some(self),
+            ..trace
         }
     }
 
@@ -190,11 +194,8 @@ impl Drop for Mounted {
     }
 }
 
-fn mount_fuse(device: &OwnedFd, at: &Path) {
-    let data = format!(
-        "fd={},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other",
-        device.as_raw_fd()
-    );
+fn mount_fuse(device: &OwnedFd, at: &Path, options: &str) {
+    let data = format!("fd={},rootmode=40000,{options}", device.as_raw_fd());
     mount(
         Some("flowtrace"),
         at,
@@ -205,6 +206,96 @@ fn mount_fuse(device: &OwnedFd, at: &Path) {
     .unwrap();
 }
 
+/// Makes `command` run in namespaces of its own, of user and mounts, with a mount at `seen`
+/// whose device comes out of the socket.
+#[expect(unsafe_code)]
+pub(crate) fn mount_in_namespace(
+    command: &mut std::process::Command,
+    fuse: PathBuf,
+    seen: PathBuf,
+    socket: OwnedFd,
+) {
+    use nix::sched::{CloneFlags, unshare};
+    use std::os::unix::process::CommandExt;
+    let (uid, gid) = (nix::unistd::getuid(), nix::unistd::getgid());
+    let enter = move || {
+        unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)?;
+        std::fs::write("/proc/self/setgroups", "deny")?;
+        std::fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
+        std::fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))?;
+        let device: OwnedFd = File::options().read(true).write(true).open(&fuse)?.into();
+        mount_fuse(&device, &seen, &format!("user_id={uid},group_id={gid}"));
+        let descriptors = [device.as_raw_fd()];
+        let rights = [ControlMessage::ScmRights(&descriptors)];
+        let data = [std::io::IoSlice::new(b"x")];
+        sendmsg::<()>(socket.as_raw_fd(), &data, &rights, MsgFlags::empty(), None)?;
+        Ok(())
+    };
+    // SAFETY: between fork and exec in the one thread of the new process; the few allocations
+    // are at risk only if another thread allocated at that moment.
+    unsafe { command.pre_exec(enter) };
+}
+
+pub(crate) fn socket_pair() -> (OwnedFd, OwnedFd) {
+    let flags = nix::sys::socket::SockFlag::SOCK_CLOEXEC;
+    nix::sys::socket::socketpair(AddressFamily::Unix, SockType::Stream, None, flags).unwrap()
+}
+
+#[expect(unsafe_code)]
+pub(crate) fn receive_device(socket: &OwnedFd) -> OwnedFd {
+    use std::os::fd::FromRawFd;
+    let mut byte = [0];
+    let mut data = [std::io::IoSliceMut::new(&mut byte)];
+    let mut space = nix::cmsg_space!([std::os::fd::RawFd; 1]);
+    let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+    let message = recvmsg::<()>(socket.as_raw_fd(), &mut data, Some(&mut space), flags).unwrap();
+    for message in message.cmsgs().unwrap() {
+        if let ControlMessageOwned::ScmRights(descriptors) = message {
+            // SAFETY: the kernel made this descriptor for us just now.
+            return unsafe { OwnedFd::from_raw_fd(descriptors[0]) };
+        }
+    }
+    panic!("no descriptor came");
+}
+
+/// Serves a mount in a user namespace that maps only `owner`.
+pub(crate) fn serve_as_user(
+    device: OwnedFd,
+    source: &Path,
+    seen: &Path,
+    owner: (u32, u32),
+) -> (Session, Writer, Recorder) {
+    let trace = seen.with_file_name("trace.db");
+    let (writer, recorder) = Writer::create(&trace, false).unwrap();
+    let (clock, _) = Clock::start();
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let config = Config {
+        root: open(source, flags, Mode::empty()).unwrap(),
+        seen_path: seen.to_owned(),
+        host: HostId(1),
+        kernel_passthrough: true,
+        log: true,
+        attribute_ttl: Duration::ZERO,
+        threads: 2,
+        clone_fd: false,
+        caller_credentials: false,
+        owner: Some(owner),
+        hidden: Vec::new(),
+    };
+    let files = Arc::new(FileTable::new(recorder.clone()));
+    let session = serve(
+        device,
+        config,
+        files,
+        recorder.clone(),
+        clock,
+        Arc::new(ByThread),
+    );
+    let session = session.unwrap();
+    assert_eq!(session.layer(), FileLayer::DirectMmap);
+    (session, writer, recorder)
+}
+
 fn unmount(at: &Path) {
     let _ = umount2(at, MntFlags::MNT_DETACH);
 }
@@ -213,7 +304,25 @@ fn unmount(at: &Path) {
 pub(crate) struct Trace {
     db: Connection,
     seen: PathBuf,
-    _mounted: Mounted,
+    _mounted: Option<Mounted>,
+}
+
+/// Ends a trace and opens it.
+pub(crate) fn finish_trace(writer: Writer, recorder: &Recorder, seen: PathBuf) -> Trace {
+    let end = RunEnd {
+        id: RunId(1),
+        end_ns: 0,
+        exit_code: None,
+        exit_signal: None,
+    };
+    let path = writer.path().to_owned();
+    let summary = writer.finish(recorder, end);
+    assert_eq!(summary.write_error, None);
+    Trace {
+        db: Connection::open(path).unwrap(),
+        seen,
+        _mounted: None,
+    }
 }
 
 /// A row of `calls`.

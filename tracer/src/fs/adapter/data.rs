@@ -12,7 +12,7 @@ use fuser::{
 };
 
 use super::convert::{GENERATION, errno, file_attr};
-use super::{Adapter, requester, start};
+use super::{Adapter, out_of_descriptors, requester, start};
 use crate::fs::Result;
 use crate::fs::handle::OpenFile;
 use crate::fs::inode::Node;
@@ -78,9 +78,12 @@ impl Adapter {
         let node = self.view.node(ino.0);
         let file = node.as_ref().ok().and_then(|node| node.file);
         let result = node.and_then(|node| {
-            let opened = self
-                .view
-                .open(requester(req), started.caller, node, flags.0)?;
+            let open = || {
+                let node = Arc::clone(&node);
+                self.view
+                    .open(requester(req), started.caller, node, flags.0)
+            };
+            let opened = self.drops.with_room(open, out_of_descriptors)?;
             let backing = self.backing(&opened.1.node, |fd| reply.open_backing(fd));
             Ok((opened.0, backing))
         });
@@ -117,7 +120,6 @@ impl Adapter {
         });
         let event = Event::new(Op::Create, file).flags(flags as u32);
         self.log.end(started, event, done(&result));
-        self.told();
         match result {
             Ok((attr, fh, Some(id))) => {
                 reply.created_passthrough(&self.ttl, &attr, GENERATION, fh, OPEN, &id);
@@ -125,6 +127,7 @@ impl Adapter {
             Ok((attr, fh, None)) => reply.created(&self.ttl, &attr, GENERATION, fh, OPEN),
             Err(error) => reply.error(errno(error)),
         }
+        self.told();
     }
 
     /// The registration for passthrough of a node that was just opened.

@@ -12,10 +12,16 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use fuser::{INodeNo, Notifier};
 
 use crate::fs::passthrough::View;
+
+/// How often, and after which time, to look for a free descriptor. Not for long: the kernel may
+/// hold the directory of the request that waits, and then cannot drop names in it.
+const ATTEMPTS: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Something to drop.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +36,7 @@ pub(super) struct Drops {
     sender: Sender<Stale>,
     /// Set once the session exists.
     notifier: Arc<OnceLock<Notifier>>,
-    /// Serving threads that tell the kernel right now, and how many may.
+    /// Serving threads that wait for the kernel right now, and how many may.
     telling: AtomicUsize,
     may_tell: usize,
     /// Names are being dropped already.
@@ -93,6 +99,35 @@ impl Drops {
         if !self.relieving.swap(true, Ordering::Relaxed) {
             let _ = self.sender.send(Stale::Names);
         }
+    }
+
+    /// Repeats what failed for want of a descriptor, while names are dropped to gain some.
+    ///
+    /// Not in all serving threads at once: a descriptor is free only when one of them has
+    /// served the kernel's word that a file is forgotten.
+    pub(super) fn with_room<T>(&self, mut act: impl FnMut() -> T, failed: fn(&T) -> bool) -> T {
+        let mut result = act();
+        for _ in 0..ATTEMPTS {
+            if !failed(&result) {
+                break;
+            }
+            self.names();
+            if !self.pause() {
+                break;
+            }
+            result = act();
+        }
+        result
+    }
+
+    /// Waits a little, unless that would leave no thread to serve.
+    pub(super) fn pause(&self) -> bool {
+        let may = self.telling.fetch_add(1, Ordering::AcqRel) < self.may_tell;
+        if may {
+            std::thread::sleep(PAUSE);
+        }
+        self.telling.fetch_sub(1, Ordering::AcqRel);
+        may
     }
 }
 

@@ -1,13 +1,15 @@
 //! Requests about open directories.
 
+use std::sync::Arc;
+
 use flowtrace_schema::Op;
 use fuser::{
     FileHandle, FopenFlags, INodeNo, OpenFlags, ReplyDirectory, ReplyDirectoryPlus, ReplyOpen,
     Request,
 };
 
-use super::Adapter;
 use super::convert::{GENERATION, bare_attr, errno, file_attr, file_type};
+use super::{Adapter, out_of_descriptors};
 use crate::fs::Result;
 use crate::fs::handle::OpenDirectory;
 use crate::fs::log::{Event, done, outcome};
@@ -24,7 +26,10 @@ impl Adapter {
         let started = self.log.start(req.pid(), true);
         let node = self.view.node(ino.0);
         let file = node.as_ref().ok().and_then(|node| node.file);
-        let result = node.and_then(|node| self.view.opendir(started.caller, node));
+        let result = node.and_then(|node| {
+            let open = || self.view.opendir(started.caller, Arc::clone(&node));
+            self.drops.with_room(open, out_of_descriptors)
+        });
         let event = Event::new(Op::Opendir, file).flags(flags.0 as u32);
         self.log.end(started, event, done(&result));
         match result {
@@ -87,11 +92,11 @@ impl Adapter {
             })?;
             Ok(listed)
         });
-        self.told();
         match result {
             Ok(_) => reply.ok(),
             Err(error) => reply.error(errno(error)),
         }
+        self.told();
     }
 
     /// A listing: `list` returns how many entries there were.
@@ -100,12 +105,13 @@ impl Adapter {
         req: &Request,
         fh: FileHandle,
         position: u64,
-        list: impl FnOnce(&OpenDirectory) -> Result<i64>,
+        mut list: impl FnMut(&OpenDirectory) -> Result<i64>,
     ) -> Result<i64> {
         let started = self.log.start(req.pid(), false);
         let open = self.view.directory(fh.0);
         let file = open.as_ref().ok().and_then(|open| open.node.file);
-        let result = open.and_then(|open| list(&open));
+        // Without a descriptor there is an error only if nothing was listed yet.
+        let result = open.and_then(|open| self.drops.with_room(|| list(&open), out_of_descriptors));
         let event = Event::new(Op::Readdir, file).offset(position);
         self.log
             .end(started, event, outcome(&result, |&listed| listed));

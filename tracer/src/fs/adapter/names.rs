@@ -8,7 +8,7 @@ use flowtrace_schema::{FileId, Op};
 use fuser::{INodeNo, RenameFlags, ReplyData, ReplyEntry, Request};
 
 use super::convert::{GENERATION, decode_device, errno, file_attr};
-use super::{Adapter, requester};
+use super::{Adapter, out_of_descriptors, requester};
 use crate::fs::Result;
 use crate::fs::inode::Node;
 use crate::fs::log::{Event, done, outcome};
@@ -24,7 +24,10 @@ impl Adapter {
     ) {
         let started = self.log.start(req.pid(), false);
         let (result, file) = match self.view.node(parent.0) {
-            Ok(parent) => self.view.lookup(&parent, name),
+            Ok(parent) => self.drops.with_room(
+                || self.view.lookup(&parent, name),
+                |(result, _)| out_of_descriptors(result),
+            ),
             Err(errno) => (Err(errno), None),
         };
         let event = Event::new(Op::Lookup, file);
@@ -165,13 +168,13 @@ impl Adapter {
     }
 
     fn answer_entry(&self, reply: ReplyEntry, result: Result<Entry>) {
-        self.told();
         match result {
             Ok(Entry { node, attributes }) => {
                 let attr = file_attr(node.id, &attributes);
                 // Once the kernel knows, it may forget: nothing of the node is used after this.
                 drop(node);
                 reply.entry(&self.ttl, &attr, GENERATION);
+                self.told();
             }
             Err(error) => reply.error(errno(error)),
         }

@@ -22,6 +22,9 @@ use crate::fs::inode::Node;
 use crate::fs::sys::file::Argument;
 use crate::fs::sys::stat;
 
+/// Entries with nodes listed at once while descriptors run short.
+const STEP: usize = 16;
+
 /// An entry of a listing.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::fs) struct Listed<'a> {
@@ -94,12 +97,17 @@ impl View {
         position: u64,
         mut take: impl FnMut(ListedPlus<'_>) -> bool,
     ) -> Result<()> {
-        let mut taken = false;
+        let mut taken = 0;
         let mut stream = open.stream.lock().unwrap_or_else(PoisonError::into_inner);
         stream.read(position, |_, found| {
             let name = OsStr::from_bytes(found.name.to_bytes());
             if !open.node.shows(name) {
                 return Ok(true);
+            }
+            // Each entry takes a descriptor; when they run short, small steps leave time for
+            // some to come back.
+            if taken >= STEP && self.is_crowded() {
+                return Ok(false);
             }
             let mut listed = Listed {
                 ino: self.shown_inode(&open.node, found.ino),
@@ -116,7 +124,7 @@ impl View {
                 // Removed since it was listed.
                 Err(Errno::ENOENT) => return Ok(true),
                 // What was listed so far is an answer; the error comes with the next one.
-                Err(_) if taken => return Ok(false),
+                Err(_) if taken > 0 => return Ok(false),
                 Err(errno) => return Err(errno),
             };
             listed.kind = entry.attributes.kind();
@@ -127,7 +135,7 @@ impl View {
             if !fits {
                 self.forget(entry.node.id, 1);
             }
-            taken |= fits;
+            taken += usize::from(fits);
             Ok(fits)
         })
     }

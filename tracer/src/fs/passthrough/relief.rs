@@ -17,14 +17,17 @@ use nix::sys::resource::{Resource, getrlimit};
 use super::{View, path_of};
 use crate::fs::inode::Node;
 
-/// Share of the descriptors that nodes may take before some are given up, and after.
-const CROWDED: (usize, usize) = (3, 4);
+/// Shares of the descriptors that nodes may take: before some are given up, before new ones are
+/// also slowed down, and after.
+const CROWDED: (usize, usize) = (5, 8);
+const PRESSED: (usize, usize) = (3, 4);
 const RELIEVED: (usize, usize) = (1, 2);
 
 /// Nodes that may be held; descriptors are a matter of the whole process.
 #[derive(Debug)]
 pub(super) struct Room {
     crowded: usize,
+    pressed: usize,
     relieved: usize,
 }
 
@@ -55,6 +58,7 @@ impl Room {
         let share = |(part, of): (usize, usize)| limit / of * part;
         Room {
             crowded: share(CROWDED),
+            pressed: share(PRESSED),
             relieved: share(RELIEVED),
         }
     }
@@ -64,6 +68,11 @@ impl View {
     /// Whether nodes should be given up.
     pub(in crate::fs) fn is_crowded(&self) -> bool {
         HELD.load(Ordering::Relaxed) > self.room.crowded
+    }
+
+    /// Whether there should be no more nodes before some are given up.
+    pub(in crate::fs) fn is_pressed(&self) -> bool {
+        HELD.load(Ordering::Relaxed) > self.room.pressed
     }
 
     /// Names to drop so that enough nodes are given up: node id of the directory, and name.
