@@ -11,8 +11,10 @@ use flowtrace_schema::Trace;
 
 use crate::output;
 
-/// Up to this many nodes a graph can be read on a page.
-const READABLE: usize = 150;
+/// Up to this many nodes every process and file can be drawn on a page.
+const READABLE: usize = 60;
+/// Up to this many groups a rule graph is drawn whole unless asked otherwise.
+const MOST_GROUPS: usize = 150;
 
 /// Write the workflow as a graph of processes and files
 ///
@@ -28,7 +30,7 @@ pub(crate) struct Args {
     /// Format of the graph
     #[arg(long, value_enum, default_value_t = Format::Dot)]
     format: Format,
-    /// A node per process and file, or per rule [default: process up to 150 nodes, else rule]
+    /// A node per process and file, or per rule [default: process up to 60 nodes, else rule]
     #[arg(long, value_enum)]
     by: Option<By>,
     /// Draw only the N heaviest nodes and one that counts the others
@@ -71,7 +73,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     let drawn = drawing.nodes.len();
     let limit = match args.max_nodes {
         Some(most) => Some(most as usize),
-        None if args.by.is_none() => Some(READABLE),
+        None if args.by.is_none() => Some(MOST_GROUPS),
         None => None,
     };
     if let Some(most) = limit {

@@ -15,10 +15,11 @@ pub(crate) fn base(path: &str) -> &str {
 }
 
 /// What tells kinds of files apart within a directory: the part after the last dot, if it looks
-/// like an ending.
+/// like an ending. Numbers (`part.0`, `part.1`) count files of one kind: their ending is the dot.
 pub(crate) fn ending(path: &str) -> &str {
     let name = base(path);
     match name.rfind('.') {
+        Some(at) if at > 0 && name[at + 1..].bytes().all(|b| b.is_ascii_digit()) => &name[at..=at],
         Some(at) if at > 0 && name.len() - at <= 10 => &name[at..],
         _ => "",
     }
