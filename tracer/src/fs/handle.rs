@@ -76,13 +76,13 @@ impl<T> Handles<T> {
         self.shard(number).remove(&number).ok_or(Errno::EBADF)
     }
 
-    /// All that are open now.
-    pub(crate) fn all(&self) -> Vec<Arc<T>> {
-        let values = |shard: &Mutex<HashMap<_, Arc<T>>>| {
+    /// All numbers in use.
+    pub(crate) fn numbers(&self) -> Vec<u64> {
+        let numbers = |shard: &Mutex<HashMap<u64, _>>| {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            shard.values().map(Arc::clone).collect::<Vec<_>>()
+            shard.keys().copied().collect::<Vec<_>>()
         };
-        self.shards.iter().flat_map(values).collect()
+        self.shards.iter().flat_map(numbers).collect()
     }
 
     fn shard(&self, number: u64) -> MutexGuard<'_, HashMap<u64, Arc<T>>> {

@@ -119,9 +119,14 @@ impl View {
         self.files.get(number)
     }
 
-    /// All open files.
-    pub(super) fn open_files(&self) -> Vec<Arc<OpenFile>> {
-        self.files.all()
+    /// Numbers of all open files.
+    pub(super) fn open_files(&self) -> Vec<u64> {
+        self.files.numbers()
+    }
+
+    /// Numbers of all open directories.
+    pub(super) fn open_directories(&self) -> Vec<u64> {
+        self.directories.numbers()
     }
 
     /// The open directory that the kernel calls `number`.

@@ -5,14 +5,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use flowtrace_schema::{FileLayer, Recorder};
+use flowtrace_schema::{FileLayer, Op, Recorder};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::statfs::{FsType, fstatfs};
 
 use super::Config;
 use super::adapter::{Served, Shared, Wanted};
 use super::identity::FileTable;
-use super::log::Log;
+use super::log::{Event, Log};
 use super::passthrough::View;
 use crate::callers::Callers;
 use crate::clock::Clock;
@@ -56,9 +56,7 @@ pub fn serve(
         .name("fs-session".into())
         .spawn(move || {
             let result = served.run();
-            for open in view.open_files() {
-                log.end_pieces(&open.split);
-            }
+            release_rest(&view, &log);
             log.finish();
             result
         })?;
@@ -90,6 +88,24 @@ impl Session {
         self.thread
             .join()
             .unwrap_or_else(|_| Err(io::Error::other("the session thread panicked")))
+    }
+}
+
+/// Releases what the kernel did not: it does not wait for its last releases to be answered, nor
+/// even read, when a mount goes away.
+fn release_rest(view: &View, log: &Log) {
+    for number in view.open_files() {
+        if let Ok(open) = view.release(number) {
+            log.end_pieces(&open.split);
+            let started = log.start(0, false).or_opener(open.opener);
+            log.end(started, Event::new(Op::Release, open.node.file), 0);
+        }
+    }
+    for number in view.open_directories() {
+        if let Ok(open) = view.releasedir(number) {
+            let started = log.start(0, false).or_opener(open.opener);
+            log.end(started, Event::new(Op::Releasedir, open.node.file), 0);
+        }
     }
 }
 
