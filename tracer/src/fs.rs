@@ -58,9 +58,8 @@ pub struct Config {
     pub threads: usize,
     /// Give each thread a `/dev/fuse` descriptor of its own; needs the right to open it.
     pub clone_fd: bool,
-    /// This process is root and serves several users: what they make belongs to them. The mount
-    /// must have `default_permissions`.
-    pub caller_credentials: bool,
+    /// Who decides what a caller may do.
+    pub permission: Permission,
     /// The mount belongs to a user namespace that maps only this user and group.
     ///
     /// Other owners then appear as nobody, and the kernel refuses every change of what nobody
@@ -71,6 +70,20 @@ pub struct Config {
     pub owner: Option<(u32, u32)>,
     /// Files that the view does not show.
     pub hidden: Vec<Hidden>,
+}
+
+/// Who decides what a caller may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permission {
+    /// All callers have the rights of this process: they are the same ordinary user.
+    Process,
+    /// The real filesystem: each call is made with the ids and groups of its caller. This process
+    /// is root. Nothing but the calls themselves is asked for, so that all are seen.
+    Caller,
+    /// The kernel, from the attributes that it is told, access lists included. This process is
+    /// root and the mount has `default_permissions`. Needed where the kernel answers lookups by
+    /// itself; otherwise it would ask for the attributes of every directory on a path.
+    Kernel,
 }
 
 /// A name that the view does not show: looking it up fails with `ENOENT`, making it with

@@ -352,12 +352,18 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         let event = |file| Event::new(Op::Setxattr, file).length(value.len() as u64);
-        let set = |node: &Arc<Node>| self.view.setxattr(node, name, value, flags);
+        let set = |node: &Arc<Node>| {
+            let _as_caller = self.view.act_as(requester(req))?;
+            self.view.setxattr(node, name, value, flags)
+        };
         answer(reply, self.on_node(req, ino, event, set, done));
     }
 
     fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let get = |node: &Node, value: &mut [u8]| self.view.getxattr(node, name, value);
+        let get = |node: &Node, value: &mut [u8]| {
+            let _as_caller = self.view.act_as(requester(req))?;
+            self.view.getxattr(node, name, value)
+        };
         self.answer_xattr(req, ino, Op::Getxattr, size, get, reply);
     }
 
@@ -368,13 +374,19 @@ impl Filesystem for Adapter {
 
     fn removexattr(&self, req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let event = |file| Event::new(Op::Removexattr, file);
-        let remove = |node: &Arc<Node>| self.view.removexattr(node, name);
+        let remove = |node: &Arc<Node>| {
+            let _as_caller = self.view.act_as(requester(req))?;
+            self.view.removexattr(node, name)
+        };
         answer(reply, self.on_node(req, ino, event, remove, done));
     }
 
     fn access(&self, req: &Request, ino: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
         let event = |file| Event::new(Op::Access, file).flags(mask.bits() as u32);
-        let access = |node: &Arc<Node>| self.view.access(node, mask.bits());
+        let access = |node: &Arc<Node>| {
+            let _as_caller = self.view.act_as(requester(req))?;
+            self.view.access(node, mask.bits())
+        };
         answer(reply, self.on_node(req, ino, event, access, done));
     }
 

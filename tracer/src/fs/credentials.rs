@@ -9,8 +9,8 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{getegid, geteuid};
 
-use super::Result;
 use super::sys::thread::{self, Capabilities};
+use super::{Permission, Result};
 
 /// Who makes a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,16 +23,6 @@ pub(crate) struct Requester {
     pub(crate) tid: u32,
 }
 
-/// Which permissions an act as the caller has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Permission {
-    /// The kernel has checked the caller's permission already, with groups and access lists that
-    /// this process does not know: search and write permission are not asked for again.
-    Checked,
-    /// The caller's own, groups included.
-    Own,
-}
-
 /// `CAP_DAC_OVERRIDE` of include/uapi/linux/capability.h.
 const DAC_OVERRIDE: u64 = 1 << 1;
 /// The capabilities that the kernel takes from a thread whose fsuid becomes another than 0:
@@ -42,7 +32,7 @@ const FILE_CAPABILITIES: u64 = 0x1f | 1 << 9 | 1 << 27 | 1 << 32;
 /// Decides whether and how threads take on the identity of callers.
 #[derive(Debug)]
 pub(crate) struct Credentials {
-    switch: bool,
+    permission: Permission,
     uid: u32,
     gid: u32,
     groups: Arc<[u32]>,
@@ -50,10 +40,10 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
-    /// With `switch`, acts as the caller where that differs from this process.
-    pub(crate) fn new(switch: bool) -> Credentials {
+    /// Acts as the caller where that differs from this process, unless all are one user.
+    pub(crate) fn new(permission: Permission) -> Credentials {
         Credentials {
-            switch,
+            permission,
             uid: geteuid().as_raw(),
             gid: getegid().as_raw(),
             groups: groups_of("self").unwrap_or_default().into(),
@@ -63,28 +53,53 @@ impl Credentials {
 
     /// Whether callers may have fewer rights than this process.
     pub(crate) fn exceeds(&self, who: Requester) -> bool {
-        self.switch && who.uid != 0
+        self.permission != Permission::Process && who.uid != 0
     }
 
-    /// Makes the calling thread act as `who` until the guard is dropped.
-    pub(crate) fn assume(&self, who: Requester, permission: Permission) -> Result<Assumed> {
-        if !self.switch || (who.uid == self.uid && who.gid == self.gid) {
-            return Ok(Assumed::default());
+    /// Makes the calling thread act as `who` for a call that makes something, until the guard
+    /// is dropped.
+    pub(crate) fn make_as(&self, who: Requester) -> Result<Assumed> {
+        let is_same = who.uid == self.uid && who.gid == self.gid;
+        match self.permission {
+            _ if is_same => Ok(Assumed::default()),
+            Permission::Process => Ok(Assumed::default()),
+            Permission::Caller => self.assume(who),
+            Permission::Kernel => self.assume_checked(who),
         }
-        let mut assumed = Assumed {
+    }
+
+    /// Makes the calling thread act as `who` for any other call, where the kernel has not
+    /// checked yet whether the caller may make it.
+    pub(crate) fn act_as(&self, who: Requester) -> Result<Assumed> {
+        match self.permission {
+            Permission::Caller if who.uid != self.uid => self.assume(who),
+            _ => Ok(Assumed::default()),
+        }
+    }
+
+    /// As the caller, with the caller's own rights, groups included.
+    pub(crate) fn assume(&self, who: Requester) -> Result<Assumed> {
+        // Fewer groups mean fewer rights: right for a caller that is not known.
+        let groups = groups_of(&who.tid.to_string()).unwrap_or_default();
+        let assumed = Assumed {
+            ids: Some((self.uid, self.gid)),
+            groups: Some(Arc::clone(&self.groups)),
+        };
+        thread::set_groups(&groups)?;
+        set_ids(who)?;
+        Ok(assumed)
+    }
+
+    /// As the caller, whose permission the kernel has checked already, with groups and access
+    /// lists that this process does not know: search and write permission are not asked for
+    /// again.
+    fn assume_checked(&self, who: Requester) -> Result<Assumed> {
+        let assumed = Assumed {
             ids: Some((self.uid, self.gid)),
             groups: None,
         };
-        if permission == Permission::Own {
-            let groups = groups_of(&who.tid.to_string()).ok_or(Errno::EACCES)?;
-            assumed.groups = Some(Arc::clone(&self.groups));
-            thread::set_groups(&groups)?;
-        }
-        // The group first: changing it needs the capability that the user id gives up.
-        if thread::set_fsgid(who.gid) != who.gid || thread::set_fsuid(who.uid) != who.uid {
-            return Err(Errno::EPERM);
-        }
-        if permission == Permission::Checked && who.uid != 0 {
+        set_ids(who)?;
+        if who.uid != 0 {
             let mut capabilities = self.capabilities;
             capabilities.effective &= !FILE_CAPABILITIES;
             capabilities.effective |= DAC_OVERRIDE & capabilities.permitted;
@@ -92,6 +107,15 @@ impl Credentials {
         }
         Ok(assumed)
     }
+}
+
+/// Takes on the ids of a caller. The group first: changing it needs the capability that the user
+/// id gives up.
+fn set_ids(who: Requester) -> Result<()> {
+    if thread::set_fsgid(who.gid) != who.gid || thread::set_fsuid(who.uid) != who.uid {
+        return Err(Errno::EPERM);
+    }
+    Ok(())
 }
 
 /// Gives the thread its own identity back when dropped.
@@ -162,7 +186,7 @@ mod tests {
             return;
         }
         let directory = tempfile::tempdir().unwrap();
-        let credentials = Credentials::new(true);
+        let credentials = Credentials::new(Permission::Kernel);
         let who = Requester {
             uid: 12345,
             gid: 54321,
@@ -177,7 +201,7 @@ mod tests {
         };
         {
             // The directory is root's: only the permission that was checked before counts.
-            let _as_caller = credentials.assume(who, Permission::Checked).unwrap();
+            let _as_caller = credentials.make_as(who).unwrap();
             assert_eq!(owner("checked").unwrap(), (12345, 54321));
         }
         {
@@ -185,7 +209,7 @@ mod tests {
                 tid: nix::unistd::gettid().as_raw() as u32,
                 ..who
             };
-            let _as_caller = credentials.assume(this_thread, Permission::Own).unwrap();
+            let _as_caller = credentials.assume(this_thread).unwrap();
             owner("own").expect_err("the directory belongs to root");
         }
         assert_eq!(owner("after").unwrap(), (0, getegid().as_raw()));

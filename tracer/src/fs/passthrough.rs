@@ -12,7 +12,7 @@ use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::Mode;
 
 use super::attributes::Attributes;
-use super::credentials::Credentials;
+use super::credentials::{Assumed, Credentials, Requester};
 use super::handle::{Handles, OpenDirectory, OpenFile};
 use super::identity::{FileTable, NameIn};
 use super::inode::{InodeKey, Node, NodeTable, ROOT};
@@ -101,7 +101,7 @@ impl View {
             files: Handles::default(),
             directories: Handles::default(),
             descriptors,
-            credentials: Credentials::new(config.caller_credentials),
+            credentials: Credentials::new(config.permission),
             owner: config.owner,
             hidden,
             room: Room::of_this_process(),
@@ -117,6 +117,12 @@ impl View {
     /// The open file that the kernel calls `number`.
     pub(super) fn file(&self, number: u64) -> Result<Arc<OpenFile>> {
         self.files.get(number)
+    }
+
+    /// Acts as `who` until the guard is dropped, where the kernel has not checked yet what the
+    /// caller may do.
+    pub(super) fn act_as(&self, who: Requester) -> Result<Assumed> {
+        self.credentials.act_as(who)
     }
 
     /// Numbers of all open files.

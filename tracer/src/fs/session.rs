@@ -9,11 +9,11 @@ use flowtrace_schema::{FileLayer, Op, Recorder};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::statfs::{FsType, fstatfs};
 
-use super::Config;
 use super::adapter::{Served, Shared, Wanted};
 use super::identity::FileTable;
 use super::log::{Event, Log};
 use super::passthrough::View;
+use super::{Config, Permission};
 use crate::callers::Callers;
 use crate::clock::Clock;
 
@@ -44,7 +44,7 @@ pub fn serve(
     let log = Arc::new(Log::new(recorder, clock, callers, config.log));
     let wanted = Wanted {
         passthrough: config.kernel_passthrough.then(|| stack_depth(&config.root)),
-        access_lists: config.caller_credentials,
+        access_lists: config.permission == Permission::Kernel,
         ttl: config.attribute_ttl,
         threads: config.threads,
         clone_fd: config.clone_fd,

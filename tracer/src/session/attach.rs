@@ -10,7 +10,7 @@ use nix::unistd::{getegid, geteuid};
 use super::directory::Directory;
 use super::launch::Namespace;
 use super::recording::{HOST, RUN, Recording, own_files};
-use super::serving::{Served, Serving};
+use super::serving::{Served, Serving, privileged_permission};
 use super::views::MountedView;
 use super::{Error, Result, signals};
 use crate::mounting;
@@ -89,7 +89,7 @@ impl Attach {
             path: at.to_owned(),
             reason,
         };
-        let (device, namespace) = match mount_directly(&source, at) {
+        let (device, namespace) = match mount_directly(&source, at, options.attribute_ttl) {
             Ok(device) => (device, Some(Namespace::Privileged)),
             Err(direct) => match mounting::mount_by_helper(at) {
                 Ok(device) => (device, None),
@@ -146,11 +146,14 @@ impl Attach {
     }
 }
 
-fn mount_directly(source: &Directory, at: &Path) -> std::io::Result<std::os::fd::OwnedFd> {
+fn mount_directly(
+    source: &Directory,
+    at: &Path,
+    attribute_ttl: Duration,
+) -> std::io::Result<std::os::fd::OwnedFd> {
     let device = mounting::open_device()
         .map_err(|e| std::io::Error::new(e.kind(), format!("{}: {e}", mounting::DEVICE)))?;
-    let mut view = source.view(at)?;
-    view.default_permissions = true;
+    let view = source.view(at, privileged_permission(attribute_ttl))?;
     mounting::mount(&device, &view, geteuid().as_raw(), getegid().as_raw())?;
     Ok(device)
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::{Error, Result};
+use crate::fs::Permission;
 use crate::mounting::{self, View};
 
 /// Filesystems that hold no files of a workflow; a view of them could not work.
@@ -62,13 +63,13 @@ impl Directory {
         })
     }
 
-    /// How a view of this directory is mounted at `at`.
-    pub(super) fn view(&self, at: &Path) -> io::Result<View> {
+    /// How a view of this directory is mounted at `at` for all users.
+    pub(super) fn view(&self, at: &Path, permission: Permission) -> io::Result<View> {
         Ok(View {
             at: at.to_owned(),
             root_mode: self.mode & libc::S_IFMT,
             flags: mounting::kept_flags(&self.file)?,
-            default_permissions: false,
+            default_permissions: permission == Permission::Kernel,
         })
     }
 

@@ -218,6 +218,11 @@ fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
     let mut path = vec![0; u32::from_le_bytes(length) as usize];
     socket.read_exact(&mut path)?;
     env::set_current_dir(OsStr::from_bytes(&path))?;
+    for view in &plan.views {
+        // Until the kernel has asked for the owner of a view's root it takes that for user 0,
+        // whom a user namespace does not know, and refuses every change there.
+        let _ = fs::metadata(&view.at);
+    }
     signals::restore(&plan.signal_mask)?;
     // Rust ignores SIGPIPE in its own programs; the command expects the default.
     // SAFETY: no handler is installed, only the default action put back.
@@ -252,7 +257,7 @@ fn make_views(views: &[View]) -> std::result::Result<(Namespace, Vec<OwnedFd>), 
     for view in views {
         let device = mounting::open_device().map_err(step(mounting::DEVICE))?;
         let view = View {
-            default_permissions: namespace == Namespace::Privileged,
+            default_permissions: view.default_permissions && namespace == Namespace::Privileged,
             ..view.clone()
         };
         mounting::mount(&device, &view, uid, gid)

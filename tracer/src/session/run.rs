@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use super::directory::{Directory, outermost};
 use super::launch::{Plan, find_program};
 use super::recording::{HOST, RUN, Recording, own_files};
-use super::serving::{Served, Serving};
+use super::serving::{Served, Serving, privileged_permission};
 use super::views::Views;
 use super::{Error, Result, signals};
 use crate::callers::TaskTable;
@@ -88,9 +88,10 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         .map(|d| Directory::open(d))
         .collect::<Result<Vec<_>>>()?;
     let directories = outermost(directories);
+    let permission = privileged_permission(options.attribute_ttl);
     let views = directories
         .iter()
-        .map(|directory| directory.view(&directory.path));
+        .map(|directory| directory.view(&directory.path, permission));
     let plan = Plan {
         program,
         arguments: options.command.clone(),

@@ -15,7 +15,7 @@ use super::views::MountedView;
 use super::{Error, Result};
 use crate::callers::{Callers, TaskTable};
 use crate::clock::Clock;
-use crate::fs::{self, FileTable, Hidden, Session};
+use crate::fs::{self, FileTable, Hidden, Permission, Session};
 use crate::mounting;
 
 /// What all views of a session have in common.
@@ -76,7 +76,6 @@ impl Serving<'_> {
     }
 
     fn config(&self, directory: &Directory, at: &Path, log: bool) -> std::io::Result<fs::Config> {
-        let root = geteuid().is_root();
         let in_user_namespace = self.namespace == Some(Namespace::User);
         let hidden = self
             .hidden
@@ -94,7 +93,10 @@ impl Serving<'_> {
             // mounts the device is often not ours to open.
             clone_fd: self.namespace == Some(Namespace::Privileged)
                 && mounting::open_device().is_ok(),
-            caller_credentials: root && !in_user_namespace,
+            permission: match self.namespace {
+                Some(Namespace::Privileged) => privileged_permission(self.attribute_ttl),
+                Some(Namespace::User) | None => Permission::Process,
+            },
             owner: in_user_namespace.then(|| (geteuid().as_raw(), getegid().as_raw())),
             hidden: hidden.filter_map(hidden_name).collect(),
         })
@@ -120,6 +122,16 @@ impl Served {
             // The end of a view is an error to nobody: its users are gone.
             let _ = session.join();
         }
+    }
+}
+
+/// Who checks permissions in a view that serves all users. While the kernel answers lookups by
+/// itself it must also check them.
+pub(super) fn privileged_permission(attribute_ttl: Duration) -> Permission {
+    if attribute_ttl.is_zero() {
+        Permission::Caller
+    } else {
+        Permission::Kernel
     }
 }
 

@@ -12,7 +12,7 @@ use flowtrace_schema::{
 };
 use flowtrace_tracer::callers::{Caller, Callers};
 use flowtrace_tracer::clock::Clock;
-use flowtrace_tracer::fs::{Config, FileTable, Hidden, Session, serve};
+use flowtrace_tracer::fs::{Config, FileTable, Hidden, Permission, Session, serve};
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::socket::{
@@ -29,7 +29,7 @@ pub(crate) struct Options {
     pub(crate) ttl: Duration,
     pub(crate) threads: usize,
     pub(crate) hidden: Vec<Hidden>,
-    pub(crate) caller_credentials: bool,
+    pub(crate) permission: Permission,
 }
 
 impl Default for Options {
@@ -40,7 +40,7 @@ impl Default for Options {
             ttl: Duration::ZERO,
             threads: 2,
             hidden: Vec::new(),
-            caller_credentials: true,
+            permission: Permission::Caller,
         }
     }
 }
@@ -121,11 +121,12 @@ impl Mounted {
             .open("/dev/fuse")
             .unwrap()
             .into();
-        mount_fuse(
-            &device,
-            &seen,
-            "user_id=0,group_id=0,default_permissions,allow_other",
-        );
+        let checks = match options.permission {
+            Permission::Kernel => ",default_permissions",
+            Permission::Caller | Permission::Process => "",
+        };
+        let mount_options = format!("user_id=0,group_id=0,allow_other{checks}");
+        mount_fuse(&device, &seen, &mount_options);
         let config = Config {
             root,
             seen_path: seen.clone(),
@@ -135,7 +136,7 @@ impl Mounted {
             attribute_ttl: options.ttl,
             threads: options.threads,
             clone_fd: true,
-            caller_credentials: options.caller_credentials,
+            permission: options.permission,
             owner: None,
             hidden: options.hidden,
         };
@@ -278,7 +279,7 @@ pub(crate) fn serve_as_user(
         attribute_ttl: Duration::ZERO,
         threads: 2,
         clone_fd: false,
-        caller_credentials: false,
+        permission: Permission::Process,
         owner: Some(owner),
         hidden: Vec::new(),
     };

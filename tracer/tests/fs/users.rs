@@ -4,13 +4,30 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
+
+use flowtrace_tracer::fs::Permission;
 
 use crate::child;
 use crate::mounted::{Mounted, Options};
 
 #[test]
 fn what_a_user_makes_is_the_users() {
-    let Some(mounted) = Mounted::new(Options::default()) else {
+    for (permission, ttl) in [
+        (Permission::Caller, Duration::ZERO),
+        (Permission::Kernel, Duration::ZERO),
+        (Permission::Kernel, Duration::from_secs(1)),
+    ] {
+        makes_as_user(Options {
+            permission,
+            ttl,
+            ..Options::default()
+        });
+    }
+}
+
+fn makes_as_user(options: Options) {
+    let Some(mounted) = Mounted::new(options) else {
         return;
     };
     // The test directory itself is for root only.

@@ -9,7 +9,7 @@ use fuser::{
 };
 
 use super::convert::{GENERATION, bare_attr, errno, file_attr, file_type};
-use super::{Adapter, out_of_descriptors};
+use super::{Adapter, out_of_descriptors, requester};
 use crate::fs::Result;
 use crate::fs::handle::OpenDirectory;
 use crate::fs::log::{Event, done, outcome};
@@ -27,7 +27,10 @@ impl Adapter {
         let node = self.view.node(ino.0);
         let file = node.as_ref().ok().and_then(|node| node.file);
         let result = node.and_then(|node| {
-            let open = || self.view.opendir(started.caller, Arc::clone(&node));
+            let open = || {
+                self.view
+                    .opendir(requester(req), started.caller, Arc::clone(&node))
+            };
             self.drops.with_room(open, out_of_descriptors)
         });
         let event = Event::new(Op::Opendir, file).flags(flags.0 as u32);

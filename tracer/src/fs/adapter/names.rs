@@ -25,7 +25,7 @@ impl Adapter {
         let started = self.log.start(req.pid(), false);
         let (result, file) = match self.view.node(parent.0) {
             Ok(parent) => self.drops.with_room(
-                || self.view.lookup(&parent, name),
+                || self.view.lookup(requester(req), &parent, name),
                 |(result, _)| out_of_descriptors(result),
             ),
             Err(errno) => (Err(errno), None),
@@ -107,7 +107,10 @@ impl Adapter {
         let started = self.log.start(req.pid(), true);
         let node = self.view.node(ino.0);
         let file = node.as_ref().ok().and_then(|node| node.file);
-        let link = |node: &Node| self.view.link(node, &*self.view.node(parent.0)?, name);
+        let link = |node: &Node| {
+            let parent = self.view.node(parent.0)?;
+            self.view.link(requester(req), node, &parent, name)
+        };
         let result = node.and_then(|node| link(&node));
         let event = Event::new(Op::Link, file);
         self.log.end(started, event, done(&result));
@@ -127,7 +130,10 @@ impl Adapter {
             .as_ref()
             .ok()
             .and_then(|parent| self.view.known_as(parent, name));
-        let result = parent.and_then(|parent| self.view.remove(&parent, name, op == Op::Rmdir));
+        let result = parent.and_then(|parent| {
+            self.view
+                .remove(requester(req), &parent, name, op == Op::Rmdir)
+        });
         self.log.end(started, Event::new(op, file), done(&result));
         result
     }
@@ -150,7 +156,7 @@ impl Adapter {
             .and_then(|parents| self.view.known_as(&parents.0, from));
         let result = parents.and_then(|(from_parent, to_parent)| {
             let (from, to) = ((&*from_parent, from), (&*to_parent, to));
-            self.view.rename(from, to, flags.bits())
+            self.view.rename(requester(req), from, to, flags.bits())
         });
         let event = Event::new(Op::Rename, file).flags(flags.bits());
         self.log.end(started, event, done(&result));

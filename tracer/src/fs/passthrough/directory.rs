@@ -49,8 +49,16 @@ pub(in crate::fs) struct ListedPlus<'a> {
 
 impl View {
     /// Opens a directory.
-    pub(in crate::fs) fn opendir(&self, opener: Option<Caller>, node: Arc<Node>) -> Result<u64> {
-        let fd = self.reopen(node.fd.as_fd(), OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
+    pub(in crate::fs) fn opendir(
+        &self,
+        who: Requester,
+        opener: Option<Caller>,
+        node: Arc<Node>,
+    ) -> Result<u64> {
+        let fd = {
+            let _as_caller = self.credentials.act_as(who)?;
+            self.reopen(node.fd.as_fd(), OFlag::O_RDONLY | OFlag::O_DIRECTORY)?
+        };
         node.opens.fetch_add(1, Ordering::Relaxed);
         let open = OpenDirectory {
             stream: Mutex::new(Stream::new(fd)),

@@ -14,6 +14,7 @@ use nix::unistd::{AccessFlags, faccessat};
 use super::{Entry, View};
 use crate::fs::Result;
 use crate::fs::attributes::Attributes;
+use crate::fs::credentials::Requester;
 use crate::fs::inode::Node;
 use crate::fs::sys::{c_string, stat};
 
@@ -22,11 +23,14 @@ impl View {
     /// once for each time. The second value is the file that the call is about, also on failure.
     pub(in crate::fs) fn lookup(
         &self,
+        who: Requester,
         parent: &Node,
         name: &OsStr,
     ) -> (Result<Entry>, Option<FileId>) {
         let result = if parent.shows(name) {
-            self.look(parent, name)
+            self.credentials
+                .act_as(who)
+                .and_then(|_as_caller| self.look(parent, name))
         } else {
             Err(Errno::ENOENT)
         };

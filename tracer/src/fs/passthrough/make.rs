@@ -11,7 +11,7 @@ use nix::unistd::{linkat, symlinkat};
 
 use super::{Entry, View};
 use crate::fs::Result;
-use crate::fs::credentials::{Permission, Requester, set_mask};
+use crate::fs::credentials::{Requester, set_mask};
 use crate::fs::inode::Node;
 
 /// What to make.
@@ -74,7 +74,7 @@ impl View {
             NewNode::Directory { mask, .. } | NewNode::Special { mask, .. } => set_mask(mask),
             NewNode::Symlink { .. } => 0,
         };
-        let _as_caller = self.credentials.assume(who, Permission::Checked)?;
+        let _as_caller = self.credentials.make_as(who)?;
         let directory = parent.fd.as_fd();
         match new {
             NewNode::Directory { mode, .. } => {
@@ -92,10 +92,17 @@ impl View {
     }
 
     /// Gives a file another name. Counts a lookup.
-    pub(in crate::fs) fn link(&self, node: &Node, parent: &Node, name: &OsStr) -> Result<Entry> {
+    pub(in crate::fs) fn link(
+        &self,
+        who: Requester,
+        node: &Node,
+        parent: &Node,
+        name: &OsStr,
+    ) -> Result<Entry> {
         if !parent.shows(name) {
             return Err(Errno::EACCES);
         }
+        let _as_caller = self.credentials.act_as(who)?;
         linkat(
             self.descriptors.as_fd(),
             node.fd.as_raw_fd().to_string().as_str(),

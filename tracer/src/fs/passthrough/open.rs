@@ -14,11 +14,14 @@ use super::make::permissions;
 use super::{Entry, View};
 use crate::callers::Caller;
 use crate::fs::Result;
-use crate::fs::credentials::{Permission, Requester, set_mask};
+use crate::fs::credentials::{Requester, set_mask};
 use crate::fs::handle::OpenFile;
 use crate::fs::inode::Node;
 use crate::fs::split::Split;
 use crate::fs::sys::stat;
+
+/// Flag with which the kernel opens a program to execute (`__FMODE_EXEC` of include/linux/fs.h).
+const EXECUTE: i32 = 0x20;
 
 /// An opened file and its number.
 pub(in crate::fs) type Opened = (u64, Arc<OpenFile>);
@@ -37,17 +40,31 @@ impl View {
             return Err(Errno::ENXIO);
         }
         let real = real_flags(flags);
-        let fd = match self.reopen(node.fd.as_fd(), real) {
-            Err(Errno::EPERM) if real.contains(OFlag::O_NOATIME) => {
-                self.reopen(node.fd.as_fd(), real - OFlag::O_NOATIME)
+        let fd = if flags & EXECUTE != 0 && self.credentials.exceeds(who) {
+            self.open_program(who, &node)
+        } else {
+            let _as_caller = self.credentials.act_as(who)?;
+            match self.reopen(node.fd.as_fd(), real) {
+                Err(Errno::EPERM) if real.contains(OFlag::O_NOATIME) => {
+                    self.reopen(node.fd.as_fd(), real - OFlag::O_NOATIME)
+                }
+                result => result,
             }
-            result => result,
         }?;
         if real.contains(OFlag::O_TRUNC) {
             self.strip_privilege(who, &node)?;
             self.record_size(node.file, 0);
         }
         Ok(self.opened(fd, node, opener))
+    }
+
+    /// Opens a program that is about to run. That takes the right to execute it, not to read it.
+    fn open_program(&self, who: Requester, node: &Node) -> Result<OwnedFd> {
+        {
+            let _as_caller = self.credentials.act_as(who)?;
+            self.access(node, libc::X_OK)?;
+        }
+        self.reopen(node.fd.as_fd(), OFlag::O_RDONLY)
     }
 
     /// Makes a file and opens it; opens one that is there unless `O_EXCL` forbids it. Counts a
@@ -106,14 +123,14 @@ impl View {
         let mode = permissions(mode, set_mask(mask));
         let directory = parent.fd.as_fd();
         let new = {
-            let _as_caller = self.credentials.assume(who, Permission::Checked)?;
+            let _as_caller = self.credentials.make_as(who)?;
             openat(directory, name, real | OFlag::O_CREAT | OFlag::O_EXCL, mode)
         };
         match new {
             // Somebody else made it just now. The kernel has not checked whether the caller may
             // open that, so the caller's own permission decides.
             Err(Errno::EEXIST) if !exclusive => {
-                let _as_caller = self.credentials.assume(who, Permission::Own)?;
+                let _as_caller = self.credentials.assume(who)?;
                 openat(directory, name, real | OFlag::O_NONBLOCK, mode)
             }
             result => result,

@@ -10,13 +10,20 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::View;
 use crate::fs::Result;
+use crate::fs::credentials::Requester;
 use crate::fs::identity::NameIn;
 use crate::fs::inode::Node;
 use crate::fs::sys::{c_string, stat};
 
 impl View {
     /// Removes a name: of a directory if `directory` is set, of anything else if not.
-    pub(in crate::fs) fn remove(&self, parent: &Node, name: &OsStr, directory: bool) -> Result<()> {
+    pub(in crate::fs) fn remove(
+        &self,
+        who: Requester,
+        parent: &Node,
+        name: &OsStr,
+        directory: bool,
+    ) -> Result<()> {
         if !parent.shows(name) {
             return Err(Errno::ENOENT);
         }
@@ -26,7 +33,10 @@ impl View {
         } else {
             UnlinkatFlags::NoRemoveDir
         };
-        unlinkat(parent.fd.as_fd(), name, flags)?;
+        {
+            let _as_caller = self.credentials.act_as(who)?;
+            unlinkat(parent.fd.as_fd(), name, flags)?;
+        }
         if let (Some(trace), Some(directory)) = (&self.trace, parent.file) {
             let name = NameIn { directory, name };
             trace.files.removed(name, trace.clock.now());
@@ -37,6 +47,7 @@ impl View {
     /// Renames, with the flags of `renameat2`.
     pub(in crate::fs) fn rename(
         &self,
+        who: Requester,
         from: (&Node, &OsStr),
         to: (&Node, &OsStr),
         flags: u32,
@@ -52,7 +63,10 @@ impl View {
         if !exchange {
             self.mark_unlinked(to.0, to.1);
         }
-        renameat2(from.0.fd.as_fd(), from.1, to.0.fd.as_fd(), to.1, flags)?;
+        {
+            let _as_caller = self.credentials.act_as(who)?;
+            renameat2(from.0.fd.as_fd(), from.1, to.0.fd.as_fd(), to.1, flags)?;
+        }
         if let (Some(trace), Some(from_in), Some(to_in)) = (&self.trace, from.0.file, to.0.file) {
             let from = NameIn {
                 directory: from_in,

@@ -67,6 +67,7 @@ impl View {
         open: Option<&OpenFile>,
         changes: Changes,
     ) -> Result<Attributes> {
+        let as_caller = self.credentials.act_as(who)?;
         if let Some(size) = changes.size {
             self.truncate(node, open, size)?;
             self.strip_privilege(who, node)?;
@@ -94,6 +95,7 @@ impl View {
                 UtimensatFlags::FollowSymlink,
             )?;
         }
+        drop(as_caller);
         self.getattr(node)
     }
 

@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use rusqlite::Connection;
 
 use super::*;
-use crate::fs::Hidden;
 use crate::fs::credentials::Requester;
+use crate::fs::{Hidden, Permission};
 
 /// A view of a directory of its own, with a trace.
 struct Bench {
@@ -57,7 +57,7 @@ impl Bench {
             attribute_ttl: std::time::Duration::ZERO,
             threads: 1,
             clone_fd: false,
-            caller_credentials: false,
+            permission: Permission::Process,
             owner: None,
             hidden,
         };
@@ -81,7 +81,7 @@ impl Bench {
     fn walk(&self, path: &str) -> Result<Arc<Node>> {
         let mut node = self.root();
         for part in path.split('/').filter(|part| !part.is_empty()) {
-            node = self.view.lookup(&node, OsStr::new(part)).0?.node;
+            node = self.view.lookup(ME, &node, OsStr::new(part)).0?.node;
         }
         Ok(node)
     }
@@ -113,12 +113,13 @@ impl Bench {
 
     fn rename(&self, from: &str, to: &str, flags: u32) -> Result<()> {
         let (from, to) = (self.split(from)?, self.split(to)?);
-        self.view.rename((&from.0, from.1), (&to.0, to.1), flags)
+        self.view
+            .rename(ME, (&from.0, from.1), (&to.0, to.1), flags)
     }
 
     fn remove(&self, path: &str, directory: bool) -> Result<()> {
         let (parent, name) = self.split(path)?;
-        self.view.remove(&parent, name, directory)
+        self.view.remove(ME, &parent, name, directory)
     }
 
     /// Ends the trace and opens it.
@@ -203,9 +204,9 @@ fn hidden_names_are_not_there() {
     let shown = bench.walk("shown").unwrap();
     let linked = bench
         .view
-        .link(&shown, &bench.root(), OsStr::new("trace.db"));
+        .link(ME, &shown, &bench.root(), OsStr::new("trace.db"));
     assert_eq!(linked.err(), Some(Errno::EACCES));
-    let number = bench.view.opendir(None, bench.root()).unwrap();
+    let number = bench.view.opendir(ME, None, bench.root()).unwrap();
     let open = bench.view.directory(number).unwrap();
     let mut names = Vec::new();
     bench
@@ -225,7 +226,7 @@ fn a_listing_goes_on_where_it_stopped() {
     for number in 0..2000 {
         fs::write(bench.source.join(number.to_string()), "").unwrap();
     }
-    let number = bench.view.opendir(None, bench.root()).unwrap();
+    let number = bench.view.opendir(ME, None, bench.root()).unwrap();
     let open = bench.view.directory(number).unwrap();
     let mut names = Vec::new();
     let mut position = 0;
@@ -270,9 +271,9 @@ fn lookups_and_forgets_race() {
                 let name = &names[(seed >> 33) as usize % names.len()];
                 match (seed >> 40) % 8 {
                     0 => drop(fs::write(source.join(name), "x")),
-                    1 => drop(view.remove(&root, OsStr::new(name), false)),
+                    1 => drop(view.remove(ME, &root, OsStr::new(name), false)),
                     _ => {
-                        let Ok(entry) = view.lookup(&root, OsStr::new(name)).0 else {
+                        let Ok(entry) = view.lookup(ME, &root, OsStr::new(name)).0 else {
                             continue;
                         };
                         assert_eq!(view.node(entry.node.id).unwrap().id, entry.node.id);
@@ -353,7 +354,7 @@ proptest! {
                 Step::Rename(from, to, flags) => bench.rename(PATHS[from], PATHS[to], flags),
                 Step::Link(from, to) => bench.walk(PATHS[from]).and_then(|node| {
                     let (parent, name) = bench.split(PATHS[to])?;
-                    bench.view.link(&node, &parent, name).map(drop)
+                    bench.view.link(ME, &node, &parent, name).map(drop)
                 }),
                 Step::Look(path) => bench.walk(PATHS[path]).map(drop),
             };
