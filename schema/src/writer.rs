@@ -28,7 +28,7 @@ const COMMIT_ROWS: usize = 20_000;
 /// Records that may wait in the queue before a recorder waits.
 const QUEUE: usize = 8192;
 /// Calls that may wait in one ring before its thread waits.
-const RING: usize = 1 << 14;
+const RING: usize = 1 << 12;
 /// How often a ring's owner looks whether the writer should be woken.
 const WAKE_EVERY: u32 = 1024;
 /// Sleep of the writer when there is nothing to do. It adds to the age of uncommitted rows.

@@ -143,8 +143,9 @@ fn hidden_name(path: &Path) -> Option<Hidden> {
     })
 }
 
-/// Threads that answer the requests of one view: a slow call of one process must not hold up the
-/// others.
+/// Threads that answer the requests of one view. Each request wakes one, and the kernel takes them
+/// in turn, so more than are needed only cool the caches; one more than processors, so that a
+/// slow call of one process does not hold up all others.
 fn threads() -> usize {
-    std::thread::available_parallelism().map_or(4, |n| (2 * n.get()).clamp(4, 16))
+    std::thread::available_parallelism().map_or(4, |n| (n.get() + 1).clamp(3, 17))
 }
