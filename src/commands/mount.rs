@@ -41,11 +41,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    let output = std::path::absolute(&args.output).unwrap_or(args.output);
+    // The daemon leaves the working directory.
+    let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
     let options = AttachOptions {
-        source: args.source,
-        mountpoint: args.mountpoint,
-        output,
+        source: absolute(args.source),
+        mountpoint: absolute(args.mountpoint),
+        output: absolute(args.output),
         replace: args.force,
         attribute_ttl: args.stat.attribute_ttl(),
     };

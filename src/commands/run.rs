@@ -163,7 +163,8 @@ pub(super) fn failure(error: Error) -> Failure {
         }
         Error::OtherTracer { .. } => Failure::new(OWN_FAILURE, message)
             .hint("a process can have one tracer; start flowtrace outside of the other one"),
-        Error::Directory { .. } | Error::System { .. } => {
+        Error::Directory { .. } => Failure::new(OWN_FAILURE, message),
+        Error::View { .. } | Error::System { .. } => {
             Failure::new(OWN_FAILURE, message).hint("flowtrace doctor says what is missing here")
         }
     }

@@ -15,7 +15,7 @@ pub struct RuleTime {
     /// CPU time of all its images, ns, forks without exec included.
     pub cpu_ns: i64,
     /// Life time of those of its images that forked nobody, ns: what waits for children is not
-    /// itself slow.
+    /// itself slow. Images whose CPU time is not known do not count.
     pub leaf_ns: i64,
     /// CPU time of the same images, ns.
     pub leaf_cpu_ns: i64,
@@ -52,10 +52,12 @@ pub fn by_rule(workflow: &Workflow) -> Vec<RuleTime> {
             leaf_queue_ns: 0,
             leaf_tracer_ns: 0,
         });
+        // In a mount session no costs are known, and then neither is what it waited.
+        let is_known = image.cpu_ns.is_some();
         let cpu = image.cpu_ns.unwrap_or(0);
         time.executions += i64::from(!image.is_fork);
         time.cpu_ns += cpu;
-        if !has_children[image.process.0 as usize] {
+        if is_known && !has_children[image.process.0 as usize] {
             time.leaf_ns += image.end_ns.map_or(0, |end| end - image.start_ns);
             time.leaf_cpu_ns += cpu;
             time.leaf_queue_ns += image.run_queue_ns.unwrap_or(0);

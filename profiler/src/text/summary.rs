@@ -54,7 +54,7 @@ pub fn text(workflow: &Workflow, trace: &Path, style: Style) -> String {
     let losses: Vec<String> = facts
         .losses
         .iter()
-        .map(|loss| format!("{} {}", units::count(loss.value), loss.meaning))
+        .map(|loss| format!("{} × {}", units::count(loss.value), loss.meaning))
         .collect();
     if losses.is_empty() {
         out.line("lost", &["nothing".into()]);

@@ -85,7 +85,7 @@ impl Attach {
         at: &Path,
         recording: &Recording,
     ) -> Result<(Served, Arc<Requests>)> {
-        let fail = |reason: String| Error::Directory {
+        let fail = |reason: String| Error::View {
             path: at.to_owned(),
             reason,
         };

@@ -31,6 +31,14 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+    /// A view of a directory cannot be mounted or served.
+    #[error("cannot mount a traced view at {path}: {reason}")]
+    View {
+        /// Where it was to be.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
     /// A directory is part of a view that is being traced already.
     #[error("cannot trace {0}: flowtrace traces it already")]
     TracedTwice(PathBuf),

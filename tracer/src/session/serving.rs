@@ -66,9 +66,9 @@ impl Serving<'_> {
                 clock,
                 Arc::clone(&callers),
             );
-            let session = session.map_err(|error| Error::Directory {
-                path: directory.path.clone(),
-                reason: format!("its view did not start: {error}"),
+            let session = session.map_err(|error| Error::View {
+                path: view.at.clone(),
+                reason: error.to_string(),
             })?;
             sessions.push((view.at, session));
         }
