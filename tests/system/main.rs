@@ -9,6 +9,7 @@ mod support;
 
 mod bad_input;
 mod exit_status;
+mod fallback;
 mod killed;
 mod montage;
 mod mount;

@@ -41,12 +41,10 @@ impl View {
         let trace = scratch.join("trace.db");
         std::fs::write(source.join("before"), "here before\n").unwrap();
         let mut mount = Command::new(FLOWTRACE);
+        // Relative paths: the daemon leaves the directory in which they mean something.
         mount
-            .arg("mount")
-            .arg(&source)
-            .arg(&point)
-            .arg("-o")
-            .arg(&trace);
+            .args(["mount", "source", "point", "-o", "trace.db"])
+            .current_dir(scratch.join(""));
         let server = start(&mut mount);
         wait_for("the mount", LIMIT, || is_mounted(&point).then_some(()));
         Some(View {
