@@ -142,6 +142,11 @@ impl Log {
         }
     }
 
+    /// A thread closes a file: no more pieces of its own come.
+    pub(crate) fn end_pieces_of(&self, started: &Started, split: &Split) {
+        split.closed_by(started.caller, |call| self.push(call));
+    }
+
     /// No more pieces come: an open file is released, or the mount is gone.
     pub(crate) fn end_pieces(&self, split: &Split) {
         split.finish(|call| self.push(call));

@@ -11,6 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use flowtrace_schema::{Call, Fidelity, Op};
 
+use crate::callers::Caller;
+
 const PAGE: u64 = 4096;
 
 /// The first pieces of a call that may go on, of one open file.
@@ -47,6 +49,19 @@ impl Split {
             }
         }
         self.waiting.store(first.is_some(), Ordering::Relaxed);
+    }
+
+    /// A thread closes the file: whatever call of its own was waiting is complete. Another thread
+    /// may be in the middle of one, as when a child closes what it inherited.
+    pub(crate) fn closed_by(&self, caller: Option<Caller>, record: impl FnMut(Call)) {
+        if !self.waiting.load(Ordering::Relaxed) {
+            return;
+        }
+        let by = (caller.map(|c| c.upid), caller.and_then(|c| c.tid));
+        let mut first = self.lock();
+        let own = first.take_if(|call| (call.upid, call.tid) == by);
+        self.waiting.store(first.is_some(), Ordering::Relaxed);
+        own.into_iter().for_each(record);
     }
 
     /// Nothing more will come: what waits is complete.
@@ -173,6 +188,28 @@ mod tests {
         let mut calls = requests(0, 1 << 20, 48);
         calls[1].result = -5;
         assert_eq!(joined(calls), [(0, 1 << 20, (1 << 20) - 48)]);
+    }
+
+    #[test]
+    fn a_close_by_somebody_else_does_not_end_a_call() {
+        let split = Split::default();
+        let mut out = Vec::new();
+        let pieces = requests(0, 3 << 20, 48);
+        let by = |upid, tid| {
+            Some(Caller {
+                upid: Upid(upid),
+                tid: Some(Tid(tid)),
+            })
+        };
+        split.add(pieces[0], LARGEST, |call| out.push(call));
+        split.closed_by(by(7, 7), |call| out.push(call));
+        split.closed_by(None, |call| out.push(call));
+        split.add(pieces[1], LARGEST, |call| out.push(call));
+        assert!(out.is_empty());
+        split.closed_by(by(1, 2), |call| out.push(call));
+        assert_eq!(out.len(), 1);
+        split.closed_by(by(1, 2), |call| out.push(call));
+        assert_eq!(out.len(), 1);
     }
 
     proptest! {

@@ -154,7 +154,7 @@ impl Adapter {
         let started = self.log.start(req.pid(), false);
         let open = self.view.file(fh.0)?;
         let result = self.view.flush(&open);
-        self.log.end_pieces(&open.split);
+        self.log.end_pieces_of(&started, &open.split);
         let event = Event::new(Op::Flush, open.node.file);
         self.log
             .end(started.or_opener(open.opener), event, done(&result));
