@@ -6,7 +6,7 @@ use crate::commands::{dag, doctor, mount, query, run, summary, tree, unmount};
 
 /// Trace any workflow, unmodified: what ran, what data flowed, where the time went.
 #[derive(Debug, Parser)]
-#[command(version, arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(version, arg_required_else_help = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -83,6 +83,7 @@ impl From<flowtrace_schema::Error> for Failure {
             Error::Exists(_) => {
                 failure.hint("name another file with -o, or replace this one with --force")
             }
+            Error::Recording(_) => failure.hint("name another file with -o, or wait for its end"),
             Error::Newer { .. } => {
                 failure.hint("read it with the flowtrace that wrote it, or newer")
             }

@@ -13,9 +13,24 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let args = match args::Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return usage(&error),
+    };
     match commands::dispatch(args.command) {
         Ok(code) => code,
         Err(failure) => failure.report(),
+    }
+}
+
+/// Help and version are no errors. A wrong use of `run` must not look like the exit status of a
+/// command that never ran.
+fn usage(error: &clap::Error) -> ExitCode {
+    let _ = error.print();
+    let is_run = std::env::args_os().nth(1).is_some_and(|name| name == "run");
+    match error.use_stderr() {
+        false => ExitCode::SUCCESS,
+        true if is_run => ExitCode::from(failure::OWN_FAILURE),
+        true => ExitCode::from(failure::USAGE),
     }
 }

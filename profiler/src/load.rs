@@ -18,6 +18,7 @@ pub fn load(trace: &Trace) -> Result<Workflow> {
         runs: trace.runs()?,
         directories: trace.traced_directories()?,
         losses: trace.losses()?,
+        is_live: trace.is_being_recorded(),
         ..Workflow::default()
     };
     add_processes(&mut workflow, trace.processes()?);

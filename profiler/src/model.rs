@@ -39,6 +39,8 @@ pub struct Workflow {
     pub executions: Vec<(ProcessId, FileIndex)>,
     /// Last moment known, ns: the end of the run, or of the last event of a run cut short.
     pub last_ns: i64,
+    /// Whether it is still being recorded.
+    pub is_live: bool,
 }
 
 /// What a pid ran between two execs.
@@ -262,6 +264,15 @@ impl Workflow {
     /// Whether the recording has no end: it was killed, or still goes on.
     pub fn is_cut_short(&self) -> bool {
         self.runs.iter().any(|run| run.end_ns.is_none())
+    }
+
+    /// How long the command ran, ns: its own process, not what it left behind. Without a command,
+    /// or without its end, the length of the recording.
+    pub fn duration_ns(&self) -> i64 {
+        let has_command = self.runs.iter().any(|run| run.command.is_some());
+        let root = self.root().filter(|_| has_command && !self.is_cut_short());
+        root.and_then(|root| self.process(root).duration_ns())
+            .unwrap_or(self.last_ns)
     }
 
     /// The children of every process, in the order of their start.

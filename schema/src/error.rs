@@ -12,6 +12,9 @@ pub enum Error {
     /// The output exists and may not be replaced.
     #[error("{0} exists already")]
     Exists(PathBuf),
+    /// The output is a trace that another flowtrace is writing.
+    #[error("{0} is being recorded by another flowtrace")]
+    Recording(PathBuf),
     /// There is no such file, or it cannot be read.
     #[error("cannot open {path}: {source}")]
     Open {

@@ -61,6 +61,8 @@ losses! {
         "directories mounted at another path: calls that use the usual absolute path are not seen",
     UnknownCaller "files" "unknown_caller" Notice
         "file calls whose process could not be identified",
+    OutOfDescriptors "files" "out_of_descriptors" Error
+        "file calls that failed because flowtrace had no descriptor left; without it they may have worked: raise ulimit -Hn",
     WritebackPages "files" "writeback_calls" Info
         "writes of changed pages by the kernel, whose true writer is not known",
     StaleLookup "files" "reply_failed" Notice

@@ -2,6 +2,8 @@
 //!
 //! Times are nanoseconds since the start of the run on the monotonic clock, sizes bytes.
 
+use std::sync::mpsc::SyncSender;
+
 use crate::{Fidelity, FileId, HostId, Loss, Op, RunId, Text, Tid, Upid};
 
 /// A row, or the completion of one. Everything but [`Call`], which travels through rings of its
@@ -69,6 +71,8 @@ pub enum Record {
         /// When it ended.
         at_ns: u64,
     },
+    /// Everything handed over before is to be committed now; the sender is told when it is.
+    Settle(SyncSender<()>),
     /// Something was lost.
     Lost {
         /// Which counter.

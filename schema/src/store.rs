@@ -4,7 +4,7 @@
 //! `user_version` included, and only then switched to write-ahead logging. Whoever opens one
 //! looks at the header before SQLite does, so that a foreign or damaged file is named as such.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -22,19 +22,27 @@ pub(crate) const OPERATIONS: &str = include_str!("../sql/operations.sql");
 pub(crate) const VIEWS: &str = include_str!("../sql/views.sql");
 pub(crate) const INDEXES: &str = include_str!("../sql/indexes.sql");
 
-/// Makes a new trace at `path` and opens it for recording.
+/// Makes a new trace at `path` and opens it for recording. The lock that comes along tells
+/// others that it is being recorded for as long as it is held.
 ///
 /// # Errors
 /// [`Error::Exists`] when there is a file and `replace` is not set, or when the file there is
-/// not a trace; [`Error::Create`] when it cannot be made.
-pub(crate) fn create(path: &Path, replace: bool) -> Result<Connection> {
+/// not a trace; [`Error::Recording`] when it is being written; [`Error::Create`] when it cannot
+/// be made.
+pub(crate) fn create(path: &Path, replace: bool) -> Result<(Connection, File)> {
     let create_error = |source| Error::Create {
         path: path.to_owned(),
         source,
     };
-    if path.symlink_metadata().is_ok() {
+    if let Ok(metadata) = path.metadata() {
+        if !metadata.is_file() {
+            return Err(create_error(io::Error::other("it is no regular file")));
+        }
         if !replace {
             return Err(Error::Exists(path.to_owned()));
+        }
+        if is_being_recorded(path) {
+            return Err(Error::Recording(path.to_owned()));
         }
         match check_header(path) {
             Ok(()) | Err(Error::Empty(_) | Error::Newer { .. } | Error::Truncated { .. }) => {}
@@ -49,11 +57,13 @@ pub(crate) fn create(path: &Path, replace: bool) -> Result<Connection> {
         }
     }
     // SQLite's own message for a missing directory is "unable to open database file".
-    OpenOptions::new()
+    let lock = OpenOptions::new()
         .write(true)
         .create_new(true)
         .open(path)
         .map_err(create_error)?;
+    // Not all filesystems have locks. Without, a trace being recorded reads as one cut short.
+    let _ = lock.try_lock();
     let fill = || -> rusqlite::Result<Connection> {
         let db = Connection::open(path)?;
         db.execute_batch("BEGIN IMMEDIATE;")?;
@@ -72,7 +82,7 @@ pub(crate) fn create(path: &Path, replace: bool) -> Result<Connection> {
         )?;
         Ok(db)
     };
-    fill().map_err(|source| {
+    fill().map(|db| (db, lock)).map_err(|source| {
         // Half a trace is of no use to anybody, and it was ours alone.
         let _ = std::fs::remove_file(path);
         Error::Sqlite {
@@ -81,6 +91,13 @@ pub(crate) fn create(path: &Path, replace: bool) -> Result<Connection> {
             source,
         }
     })
+}
+
+/// Whether a flowtrace is writing the trace at this moment.
+pub(crate) fn is_being_recorded(path: &Path) -> bool {
+    // Released at once, when the descriptor is closed.
+    File::open(path)
+        .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 /// Opens an existing trace for reading only.
@@ -211,7 +228,11 @@ fn check_header(path: &Path) -> Result<()> {
         size => u64::from(size),
     };
     let expected = page_size * u64::from(u32_at(28));
-    if metadata.len() < expected {
+    // What is missing may be in the write-ahead log: a full disk can stop the folding halfway.
+    let has_log = beside(path, "-wal")
+        .metadata()
+        .is_ok_and(|log| log.len() > 0);
+    if metadata.len() < expected && !has_log {
         return Err(Error::Truncated {
             path: path.to_owned(),
             found: metadata.len(),

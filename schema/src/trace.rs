@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
-use crate::{Error, Result, store};
+use crate::{Error, Result, doc, store};
 
 /// A trace opened for reading. Never changes the file.
 #[derive(Debug)]
@@ -239,6 +239,11 @@ impl Trace {
         &self.path
     }
 
+    /// Whether a flowtrace is still writing this trace.
+    pub fn is_being_recorded(&self) -> bool {
+        store::is_being_recorded(&self.path)
+    }
+
     /// The recordings.
     ///
     /// # Errors
@@ -446,6 +451,15 @@ impl Trace {
     pub fn call_count(&self) -> Result<u64> {
         let counts = self.rows("SELECT COUNT(*) FROM call", |r| r.get::<_, i64>(0))?;
         Ok(counts[0] as u64)
+    }
+
+    /// Whether a view has any row.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or has no such view.
+    pub fn is_empty(&self, view: &doc::Relation) -> Result<bool> {
+        let sql = format!("SELECT NOT EXISTS (SELECT 1 FROM {})", view.name);
+        Ok(self.rows(&sql, |r| r.get(0))?.pop().unwrap_or(true))
     }
 
     /// What is known to be missing, the worst first.

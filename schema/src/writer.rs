@@ -4,6 +4,7 @@
 //! so no file call is ever dropped while the disk accepts rows. Rows are committed at most
 //! [`COMMIT_INTERVAL`] or [`COMMIT_ROWS`] after they arrived: what a `kill -9` can cost.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
@@ -41,6 +42,7 @@ pub struct Writer {
     path: PathBuf,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Summary>>,
+    _lock: File,
 }
 
 /// What became of a recording.
@@ -87,7 +89,7 @@ impl Writer {
     /// When there is a file already and `replace` is not set, when the file there is not a
     /// trace, or when it cannot be made.
     pub fn create(path: &Path, replace: bool) -> Result<(Writer, Recorder)> {
-        let db = store::create(path, replace)?;
+        let (db, lock) = store::create(path, replace)?;
         let shared = Arc::new(Shared {
             rings: Mutex::default(),
             stop: AtomicBool::new(false),
@@ -114,6 +116,7 @@ impl Writer {
                 path: path.to_owned(),
                 shared,
                 thread: Some(thread),
+                _lock: lock,
             },
             recorder,
         ))
@@ -174,6 +177,14 @@ impl Recorder {
                 let _ = self.queue.send(record);
             }
         }
+    }
+
+    /// Waits until everything handed over so far is committed, or could not be.
+    pub fn settle(&self) {
+        let (done, settled) = sync_channel(1);
+        self.record(Record::Settle(done));
+        self.writer.unpark();
+        let _ = settled.recv();
     }
 
     /// Counts a loss.
@@ -267,6 +278,10 @@ fn drain(
     let mut drained = 0;
     while drained < COMMIT_ROWS {
         match records.try_recv() {
+            Ok(Record::Settle(done)) => {
+                batches.commit(db);
+                let _ = done.send(());
+            }
             Ok(record) => {
                 batches.record(db, &record);
                 drained += 1;

@@ -44,6 +44,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     // The daemon leaves the working directory.
     let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
     let options = AttachOptions {
+        cwd: std::env::current_dir().unwrap_or_default(),
         source: absolute(args.source),
         mountpoint: absolute(args.mountpoint),
         output: absolute(args.output),

@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
             None => Ok(list_views(table)?),
         };
         match args.format {
-            Format::Table if sql.is_none() => out.write_all(catalogue().as_bytes())?,
+            Format::Table if sql.is_none() => out.write_all(catalogue(&trace)?.as_bytes())?,
             Format::Table => {
                 let mut table = AlignedTable::new(out);
                 rows(&mut table)?;
@@ -104,12 +104,17 @@ fn list_views(table: &mut dyn Table) -> io::Result<()> {
     Ok(())
 }
 
-/// The views for people.
-fn catalogue() -> String {
+/// The views for people. Those without a row are named last, in one line.
+fn catalogue(trace: &Trace) -> Result<String, Failure> {
     let mut page = String::from(
         "Times are nanoseconds since the start of the run, sizes bytes; NULL is unknown.\n",
     );
+    let mut empty = Vec::new();
     for view in doc::views() {
+        if trace.is_empty(&view)? {
+            empty.push(view.name);
+            continue;
+        }
         page += &format!("\n{}: {}\n", view.name, view.comment);
         let width = view
             .columns
@@ -121,5 +126,8 @@ fn catalogue() -> String {
             page += &format!("  {column:<width$}  {meaning}\n");
         }
     }
-    page
+    if !empty.is_empty() {
+        page += &format!("\nWithout a row in this trace: {}\n", empty.join(", "));
+    }
+    Ok(page)
 }

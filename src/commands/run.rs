@@ -47,12 +47,7 @@ pub(crate) struct Args {
     #[arg(long, hide = true)]
     bare: bool,
     /// Command to run, with its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "COMMAND"
-    )]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
@@ -139,13 +134,24 @@ fn describe(notice: &Notice) -> String {
             "file calls cannot be seen here ({reason}); processes are\n  \
              hint: flowtrace doctor says what is missing"
         ),
-        Notice::StillRunning { processes: 1 } => {
-            "the command has ended; waiting for a process that it left behind".into()
-        }
         Notice::StillRunning { processes } => {
-            format!("the command has ended; waiting for {processes} processes that it left behind")
+            let named = processes.iter().take(3);
+            let named = named.map(|p| format!("{} (pid {})", shorten(&p.command), p.pid));
+            let mut named: Vec<_> = named.collect();
+            if processes.len() > named.len() {
+                named.push(format!("{} more", processes.len() - named.len()));
+            }
+            let named = named.join(", ");
+            format!(
+                "the command has ended; waiting for what it left behind: {named}; Ctrl-C ends that"
+            )
         }
     }
+}
+
+/// A command line as far as a message has room for it.
+pub(super) fn shorten(command: &str) -> String {
+    flowtrace_profiler::text::units::shorten(command, 60)
 }
 
 /// How an error of the tracer is told, and which exit code it has.

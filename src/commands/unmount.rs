@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use flowtrace_tracer::session::{DetachError, detach};
+use flowtrace_tracer::session::{DetachError, Detached, detach};
+
+use flowtrace_schema::quote_argv;
 
 use super::Outcome;
 use crate::failure::Failure;
@@ -19,13 +21,23 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
+    // This process must not hold what it is to release.
+    let mountpoint = std::path::absolute(&args.mountpoint).unwrap_or(args.mountpoint.clone());
+    let _ = std::env::set_current_dir("/");
     let shown = args.mountpoint.display();
-    match detach(&args.mountpoint, args.lazy) {
-        Ok(trace) => {
-            if let Some(trace) = trace {
-                let trace = trace.display();
-                eprintln!("flowtrace: {trace} is complete · next: flowtrace summary {trace}");
-            }
+    match detach(&mountpoint, args.lazy) {
+        Ok(Detached::Completed(Some(trace))) => {
+            let trace = quote_argv([trace.as_os_str().as_encoded_bytes()]);
+            let trace = trace.text();
+            eprintln!("flowtrace: {trace} is complete · next: flowtrace summary {trace}");
+            Ok(ExitCode::SUCCESS)
+        }
+        Ok(Detached::Completed(None)) => Ok(ExitCode::SUCCESS),
+        Ok(Detached::DaemonWasDead) => {
+            eprintln!(
+                "flowtrace: {shown} is unmounted; its daemon had died before, so the trace ends \
+                 where that happened"
+            );
             Ok(ExitCode::SUCCESS)
         }
         Err(DetachError::NotMounted(path)) => Err(Failure::usage(format!(
@@ -37,7 +49,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
             for holder in holders {
                 let holder = format!(
                     "held by {} (pid {}): {}",
-                    holder.command, holder.pid, holder.holds
+                    super::run::shorten(&holder.command),
+                    holder.pid,
+                    holder.holds
                 );
                 failure = failure.detail(holder);
             }

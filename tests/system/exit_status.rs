@@ -192,3 +192,35 @@ fn orphans_are_traced_to_their_end() {
     let run: i64 = trace.one("SELECT exit_code FROM runs");
     assert_eq!(run, 3, "exit code of the command");
 }
+
+#[test]
+fn what_is_left_behind_ends_when_flowtrace_is_asked_to() {
+    let Some(case) = Case::new() else { return };
+    let script = "setsid sleep 300 > /dev/null 2>&1 & echo up; exit 3";
+    let running = start(&mut case.shell(script));
+    running.wait_for_output("up");
+    let pid = wait_for("the process", Duration::from_secs(20), || {
+        let trace = Trace::open(&case.trace);
+        let sleep = "SELECT pid FROM processes WHERE command = 'sleep 300'";
+        trace.rows(sleep).pop()?.pop()
+    });
+    running.signal(Signal::SIGTERM);
+    let finished = running.wait(Duration::from_secs(20)).expect(3);
+    for needle in ["left behind", "(pid "] {
+        assert!(finished.stderr.contains(needle), "{}", finished.stderr);
+    }
+    let trace = Trace::open_complete(&case.trace);
+    let signal: i64 = trace.one(&format!(
+        "SELECT exit_signal FROM processes WHERE pid = {pid} AND command = 'sleep 300'"
+    ));
+    assert_eq!(signal, Signal::SIGTERM as i64);
+}
+
+#[test]
+fn a_wrong_option_is_no_command() {
+    let Some(case) = Case::new() else { return };
+    let mut command = std::process::Command::new(crate::support::FLOWTRACE);
+    let refused = finish(command.args(["run", "--outptu", "x.db", "--", "true"])).expect(125);
+    assert!(refused.stderr.contains("--output"), "{}", refused.stderr);
+    assert!(!case.trace.exists());
+}

@@ -114,3 +114,34 @@ fn a_cut_trace_can_be_summarised() {
         );
     }
 }
+
+#[test]
+fn a_run_killed_at_once_is_known_by_its_command() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let path = scratch.join("trace.db");
+    let mut command = run_in(&scratch.dir("job"), &path);
+    let running = start(command.args(["--", "sh", "-c", "echo begun; exec sleep 60"]));
+    running.wait_for_output("begun");
+    let summary = || {
+        let mut summary = std::process::Command::new(crate::support::FLOWTRACE);
+        crate::support::process::finish(summary.arg("summary").arg(&path))
+            .expect(0)
+            .stdout_text()
+    };
+    let live = summary();
+    assert!(
+        live.contains("exec sleep 60") && live.contains("still being recorded"),
+        "{live}"
+    );
+    running.signal(Signal::SIGKILL);
+    running.wait(Duration::from_secs(60)).expect(137);
+    let cut = summary();
+    assert!(
+        cut.contains("exec sleep 60") && cut.contains("was cut short"),
+        "{cut}"
+    );
+    assert!(!cut.contains("nothing"), "something is lost: {cut}");
+}

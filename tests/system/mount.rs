@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 use crate::support::process::{Running, finish, start};
 use crate::support::trace::Trace;
 use crate::support::{FLOWTRACE, Scratch, need_fuse, wait_for};
@@ -161,4 +164,36 @@ fn unmounting_what_is_not_mounted_is_an_error() {
     let refused = finish(unmount.arg("unmount").arg(scratch.dir("plain")));
     assert_ne!(refused.code(), 0);
     assert!(refused.stderr.contains("plain"), "{}", refused.stderr);
+}
+
+#[test]
+fn unmounting_after_the_daemon_was_killed_says_so() {
+    let Some(view) = View::open() else { return };
+    let daemon = daemon_of(&view.point).expect("a daemon");
+    kill(Pid::from_raw(daemon), Signal::SIGKILL).unwrap();
+    wait_for("the end of the daemon", LIMIT, || {
+        (!Path::new(&format!("/proc/{daemon}")).exists()).then_some(())
+    });
+    let unmounted = finish(&mut view.unmount()).expect(0);
+    assert!(
+        unmounted.stderr.contains("had died"),
+        "{}",
+        unmounted.stderr
+    );
+    assert!(!is_mounted(&view.point));
+}
+
+/// The process that serves a view, as the name of the mount tells it.
+fn daemon_of(point: &Path) -> Option<i32> {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let line = table
+        .lines()
+        .find(|line| line.split(' ').nth(4).map(Path::new) == Some(point))?;
+    // The table writes the number sign as an octal escape.
+    line.split(r"flowtrace\043")
+        .nth(1)?
+        .split(' ')
+        .next()?
+        .parse()
+        .ok()
 }

@@ -124,6 +124,12 @@ fn helper() -> Check {
         .find(|p| p.is_file());
     let setuid = |p: &Path| fs::metadata(p).is_ok_and(|m| m.permissions().mode() & 0o4000 != 0);
     match helper {
+        Some(path) if setuid(&path) && !is_listed() => check(
+            WHAT,
+            Verdict::Limited,
+            format!("{} serves only users that have a name", path.display()),
+            Some("add this user id to /etc/passwd"),
+        ),
         Some(path) if setuid(&path) => {
             check(WHAT, Verdict::Works, format!("{}", path.display()), None)
         }
@@ -140,6 +146,11 @@ fn helper() -> Check {
             Some("apt-get install fuse3"),
         ),
     }
+}
+
+/// Whether the user has an entry in the list of users.
+fn is_listed() -> bool {
+    nix::unistd::User::from_uid(geteuid()).is_ok_and(|user| user.is_some())
 }
 
 fn processes() -> Check {

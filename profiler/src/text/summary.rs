@@ -56,12 +56,23 @@ pub fn text(workflow: &Workflow, trace: &Path, style: Style) -> String {
         .iter()
         .map(|loss| format!("{} × {}", units::count(loss.value), loss.meaning))
         .collect();
+    let unstored = match (facts.is_live, facts.is_cut_short) {
+        (true, _) => Some("what came in the last quarter of a second is not stored yet"),
+        (false, true) => Some("what came in the last quarter of a second before the cut"),
+        (false, false) => None,
+    };
+    let losses: Vec<String> = unstored
+        .map(str::to_owned)
+        .into_iter()
+        .chain(losses)
+        .collect();
     if losses.is_empty() {
         out.line("lost", &["nothing".into()]);
     } else {
         out.warning("lost", &losses);
     }
-    let name = units::plain(&trace.display().to_string());
+    let quoted = flowtrace_schema::quote_argv([trace.as_os_str().as_encoded_bytes()]);
+    let name = units::plain(&quoted.text());
     let size = trace
         .metadata()
         .map(|m| format!(" {}", units::bytes(m.len() as i64)));
@@ -85,7 +96,9 @@ fn headline(facts: &Facts) -> String {
         None => "the recording".into(),
     };
     let length = units::duration(facts.duration_ns);
-    let end = if facts.is_cut_short {
+    let end = if facts.is_live {
+        format!("is still being recorded, {length} so far")
+    } else if facts.is_cut_short {
         format!("was cut short after {length} or later, its end was not recorded")
     } else {
         match (&facts.exit_signal_name, facts.exit_code) {
@@ -98,8 +111,19 @@ fn headline(facts: &Facts) -> String {
         0 | 1 => String::new(),
         n => format!(" (the first of {n} runs in this file)"),
     };
+    // A moment is no news; a server that went on for a while is.
+    let after_ns = facts.recording_ns - facts.duration_ns;
+    let left_behind = if after_ns > 1_000_000_000 && !facts.is_cut_short {
+        let until = units::duration(facts.recording_ns);
+        format!(" (what it left behind ended after {until})")
+    } else {
+        String::new()
+    };
     let execs = units::counted(facts.execs, "exec", "execs");
-    format!("{command}{runs} {end} · {}, {execs}", processes(facts))
+    format!(
+        "{command}{runs} {end}{left_behind} · {}, {execs}",
+        processes(facts)
+    )
 }
 
 fn named(rule: &RuleTime) -> String {
@@ -166,9 +190,10 @@ fn data_lines(out: &mut Layout, workflow: &Workflow, facts: &Facts) {
         "data",
         &[
             format!(
-                "read {} in {} calls, wrote {} in {}",
+                "read {} in {} {}, wrote {} in {}",
                 units::bytes(t.read_bytes),
                 calls(t.reads),
+                if t.reads == 1 { "call" } else { "calls" },
                 units::bytes(t.write_bytes),
                 calls(t.writes)
             ),
@@ -238,6 +263,9 @@ fn seen(facts: &Facts) -> Vec<String> {
         _ => "no processes",
     };
     let mut items = vec![format!("{directories}, {processes}")];
+    if traced.iter().any(|d| d.attribute_ttl_ns > 0) {
+        items.push("repeated stat calls and lookups are not seen".into());
+    }
     if facts.data.files_by_open > 0 {
         let files = units::counted(facts.data.files_by_open, "file", "files");
         items.push(format!("{files} by open only"));

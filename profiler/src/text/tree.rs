@@ -71,7 +71,9 @@ pub fn text(workflow: &Workflow, style: Style) -> String {
             branch.depth + 1,
         );
     }
-    if workflow.is_cut_short() {
+    if workflow.is_live {
+        text += "The recording still goes on.\n";
+    } else if workflow.is_cut_short() {
         text += "The recording was cut short: what ran on after its last event is not known.\n";
     }
     text

@@ -267,7 +267,8 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
             )?
             .execute(params![directory.0, *at_ns as i64])?;
         }
-        Record::Lost { .. } => unreachable!("losses are summed before they are stored"),
+        // Losses are summed before they are stored; settling stores nothing.
+        Record::Lost { .. } | Record::Settle(_) => {}
     }
     Ok(())
 }

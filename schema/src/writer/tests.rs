@@ -257,3 +257,47 @@ fn writing_statements_are_refused() {
     }
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
+
+#[test]
+fn a_trace_being_recorded_is_known_as_such_and_not_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.db");
+    let (writer, recorder) = Writer::create(&path, false).unwrap();
+    begin(&recorder);
+    recorder.settle();
+    let live = Trace::open(&path).unwrap();
+    assert!(live.is_being_recorded());
+    assert_eq!(live.runs().unwrap()[0].command.as_deref(), Some("true"));
+    let refused = Writer::create(&path, true).unwrap_err();
+    assert!(matches!(refused, crate::Error::Recording(_)), "{refused}");
+    drop(live);
+    writer.finish(&recorder, END);
+    assert!(!Trace::open(&path).unwrap().is_being_recorded());
+    Writer::create(&path, true).unwrap();
+}
+
+#[test]
+fn what_a_full_disk_left_in_the_log_is_no_truncation() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.db");
+    let (_writer, recorder) = Writer::create(&path, false).unwrap();
+    begin(&recorder);
+    recorder.settle();
+    // As a folding that stopped halfway leaves it: the header promises pages that are only in
+    // the log.
+    let copy = directory.path().join("copy.db");
+    std::fs::copy(store::beside(&path, "-wal"), store::beside(&copy, "-wal")).unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let pages = bytes.len() / 4096;
+    bytes.truncate(4096 * (pages - 1));
+    std::fs::write(&copy, &bytes).unwrap();
+    assert!(!matches!(
+        Trace::open(&copy),
+        Err(crate::Error::Truncated { .. })
+    ));
+    std::fs::remove_file(store::beside(&copy, "-wal")).unwrap();
+    assert!(matches!(
+        Trace::open(&copy),
+        Err(crate::Error::Truncated { .. })
+    ));
+}

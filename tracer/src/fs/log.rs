@@ -20,6 +20,7 @@ pub(crate) struct Log {
     /// Tells the rings of this log from those of another in the same thread.
     number: u64,
     unknown_callers: AtomicU64,
+    out_of_descriptors: AtomicU64,
     writeback: AtomicU64,
 }
 
@@ -95,6 +96,7 @@ impl Log {
             enabled,
             number: LOGS.fetch_add(1, Ordering::Relaxed),
             unknown_callers: AtomicU64::new(0),
+            out_of_descriptors: AtomicU64::new(0),
             writeback: AtomicU64::new(0),
         }
     }
@@ -158,6 +160,9 @@ impl Log {
         } else if started.caller.is_none() {
             self.unknown_callers.fetch_add(1, Ordering::Relaxed);
         }
+        if [-i64::from(libc::EMFILE), -i64::from(libc::ENFILE)].contains(&result) {
+            self.out_of_descriptors.fetch_add(1, Ordering::Relaxed);
+        }
         Call {
             start_ns: started.at_ns,
             duration_ns: self.clock.now().saturating_sub(started.at_ns),
@@ -190,6 +195,8 @@ impl Log {
         let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
         self.recorder
             .lost(Loss::UnknownCaller, take(&self.unknown_callers));
+        self.recorder
+            .lost(Loss::OutOfDescriptors, take(&self.out_of_descriptors));
         self.recorder
             .lost(Loss::WritebackPages, take(&self.writeback));
     }

@@ -13,12 +13,12 @@ use std::sync::Arc;
 
 use flowtrace_schema::{
     HostId, Loss, Origin, ProcessEnd, ProcessStart, Record, Recorder, Text, ThreadRecord, Tid,
-    Upid, Usage,
+    Upid, Usage, quote_argv,
 };
 
-use super::Upids;
 use super::ptrace::{self, Event, Stop};
 use super::reading::{self, Image, ProcessCost, ThreadCost};
+use super::{Living, Upids};
 use crate::callers::TaskTable;
 use crate::clock::Clock;
 
@@ -31,12 +31,21 @@ pub enum End {
     Killed(i32),
 }
 
+/// A process that outlives the first one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftBehind {
+    /// Its process id.
+    pub pid: u32,
+    /// Its arguments, quoted for a shell.
+    pub command: String,
+}
+
 /// What happens to the first process, for whoever started it.
 pub(crate) trait Watcher {
     /// Job control stopped it, by this signal.
     fn stopped(&mut self, signal: i32);
-    /// It ended, and this many other processes of the tree still run.
-    fn ended(&mut self, end: End, others: usize);
+    /// It ended, and these other processes of the tree still run.
+    fn ended(&mut self, end: End, others: Vec<LeftBehind>);
 }
 
 /// A tree of processes under trace.
@@ -46,6 +55,7 @@ pub(crate) struct Lifetimes {
     recorder: Recorder,
     upids: Arc<Upids>,
     table: Arc<TaskTable>,
+    living: Arc<Living>,
     root: u32,
     /// Whether set-user-id programs run without their privilege, for want of ours.
     unprivileged: bool,
@@ -97,6 +107,8 @@ impl Lifetimes {
     ) -> Self {
         let upid = upids.next();
         table.set(root, upid, true);
+        let living = Arc::<Living>::default();
+        living.begins(root);
         let start_ns = clock.now();
         let task = Task {
             process: root,
@@ -114,6 +126,7 @@ impl Lifetimes {
             recorder,
             upids,
             table,
+            living,
             root,
             unprivileged: !nix::unistd::geteuid().is_root(),
             tasks: HashMap::from([(root, task)]),
@@ -147,12 +160,32 @@ impl Lifetimes {
             self.handle(tid, event, arrived);
             if let Some(root_end) = root_end {
                 end = Some(root_end);
-                watcher.ended(root_end, self.processes.len());
+                watcher.ended(root_end, self.left_behind());
             }
         }
         self.recorder
             .lost(Loss::ExitUnseen, self.processes.len() as u64);
         Ok(end)
+    }
+
+    /// The processes that live, from the first one's start on.
+    pub(crate) fn living(&self) -> Arc<Living> {
+        Arc::clone(&self.living)
+    }
+
+    fn left_behind(&self) -> Vec<LeftBehind> {
+        let mut left: Vec<_> = self
+            .processes
+            .iter()
+            .map(|(&pid, process)| {
+                let argv = process.image.argv.as_deref().unwrap_or_default();
+                let argv = argv.strip_suffix(b"\0").unwrap_or(argv);
+                let command = quote_argv(argv.split(|&b| b == 0)).text().into_owned();
+                LeftBehind { pid, command }
+            })
+            .collect();
+        left.sort_by_key(|process| process.pid);
+        left
     }
 
     fn handle(&mut self, tid: u32, event: Event, arrived: u64) {
@@ -211,6 +244,7 @@ impl Lifetimes {
             self.start(upid, child, parent_upid, None, Origin::Fork, &image, now);
             self.processes
                 .insert(child, Process::new(upid, parent_upid, image));
+            self.living.begins(child);
             self.table.set(child, upid, true);
         }
         for event in self.early.remove(&child).into_iter().flatten() {
@@ -322,6 +356,7 @@ impl Lifetimes {
             return;
         }
         let process = self.processes.remove(&pid).expect("looked up above");
+        self.living.ends(pid);
         if process.launcher {
             return;
         }

@@ -4,6 +4,7 @@
 //! none; [`requests`] learns of processes from the file requests they make.
 
 pub(crate) mod lifetimes;
+mod living;
 mod ptrace;
 mod reading;
 pub(crate) mod requests;
@@ -13,6 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use flowtrace_schema::Upid;
 
+pub(crate) use living::Living;
 pub(crate) use ptrace::seize;
 pub(crate) use reading::tracer_of;
 

@@ -12,7 +12,7 @@ use super::launch::Namespace;
 use super::recording::{HOST, RUN, Recording, own_files};
 use super::serving::{Served, Serving, privileged_permission};
 use super::views::MountedView;
-use super::{Error, Result, signals};
+use super::{Error, Result, limits, signals};
 use crate::mounting;
 use crate::proc::requests::Requests;
 
@@ -23,6 +23,8 @@ pub struct AttachOptions {
     pub source: PathBuf,
     /// Where its traced view appears.
     pub mountpoint: PathBuf,
+    /// Working directory of the user who asks, for the record.
+    pub cwd: PathBuf,
     /// The trace to write.
     pub output: PathBuf,
     /// Whether an older trace there may be replaced.
@@ -63,6 +65,7 @@ impl Attach {
                 ),
             });
         }
+        limits::lift().map_err(Error::system("trace here"))?;
         signals::block().map_err(Error::errno("block signals"))?;
         let recording = Recording::start(&options.output, options.replace)?;
         match Attach::mount(options, source, &mountpoint.path, &recording) {
@@ -97,7 +100,6 @@ impl Attach {
             },
         };
         let callers = Requests::new(HOST, recording.clock, recording.recorder.clone());
-        let source_path = source.path.clone();
         let directories = [source];
         let serving = Serving {
             directories: &directories,
@@ -114,18 +116,18 @@ impl Attach {
         let served = served.inspect_err(|_| {
             let _ = mounting::unmount(at);
         })?;
-        let session = &served.sessions()[0].1;
+        let view = &served.views()[0];
         recording.recorder.record(Record::Run(Box::new(RunRecord {
             id: RUN,
             host: HOST,
             command: None,
-            cwd: Text::from(std::env::current_dir().unwrap_or_default().as_path()),
+            cwd: Text::from(options.cwd.as_path()),
             version: env!("CARGO_PKG_VERSION"),
-            file_layer: session.layer(),
+            file_layer: view.session.layer(),
             process_layer: ProcessLayer::Requests,
         })));
-        let ttl_ns = options.attribute_ttl.as_nanos() as u64;
-        recording.directory(at, Some(&source_path), session, ttl_ns);
+        recording.directory(view, options.attribute_ttl);
+        recording.recorder.settle();
         Ok((served, callers))
     }
 

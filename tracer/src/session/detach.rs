@@ -39,18 +39,28 @@ pub enum DetachError {
     Refused(io::Error),
 }
 
-/// Unmounts the view at `mountpoint` and waits until its daemon has completed the trace. Returns
-/// the path of the trace where it can be told.
+/// A view that is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Detached {
+    /// Its daemon has completed the trace, at this path where it can be told.
+    Completed(Option<PathBuf>),
+    /// Its daemon had died before: the trace ends where that happened.
+    DaemonWasDead,
+}
+
+/// Unmounts the view at `mountpoint` and waits until its daemon has completed the trace.
 ///
 /// # Errors
 /// [`DetachError`] says what is in the way. The view then stays as it was, unless `lazily`.
-pub fn detach(mountpoint: &Path, lazily: bool) -> Result<Option<PathBuf>, DetachError> {
+pub fn detach(mountpoint: &Path, lazily: bool) -> Result<Detached, DetachError> {
     let mount = view_at(mountpoint).map_err(DetachError::Refused)?;
     let mount = mount.ok_or_else(|| DetachError::NotMounted(mountpoint.to_owned()))?;
     let daemon = mount
         .source
         .strip_prefix(mounting::SOURCE_PREFIX)
         .and_then(|s| s.parse().ok());
+    // Opened before the daemon can end and its number be given away.
+    let pidfd = daemon.and_then(open_pidfd);
     let trace = daemon.and_then(trace_of);
     let unmounted = match lazily {
         true => mounting::unmount_lazily(&mount.point),
@@ -62,16 +72,17 @@ pub fn detach(mountpoint: &Path, lazily: bool) -> Result<Option<PathBuf>, Detach
         }
         result => result.map_err(DetachError::Refused)?,
     }
-    if let Some(pid) = daemon
-        && let Some(pidfd) = open_pidfd(pid)
-    {
+    if let Some(pid) = daemon {
+        let Some(pidfd) = pidfd else {
+            return Ok(Detached::DaemonWasDead);
+        };
         let timeout = PollTimeout::try_from(FLUSH_TIMEOUT).unwrap_or(PollTimeout::MAX);
         let mut ended = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
         if poll(&mut ended, timeout) == Ok(0) {
             return Err(DetachError::StillFlushing(pid));
         }
     }
-    Ok(trace)
+    Ok(Detached::Completed(trace))
 }
 
 /// The traced view mounted at `path`. A view whose daemon died cannot be looked at any more, so
@@ -111,7 +122,9 @@ fn holders(point: &Path) -> Vec<Holder> {
     let mut found: BTreeMap<u32, Vec<String>> = BTreeMap::new();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     for process in processes {
-        let Ok(pid) = process.file_name().to_string_lossy().parse::<u32>() else {
+        let name = process.file_name();
+        let pid = name.to_string_lossy().parse::<u32>().ok();
+        let Some(pid) = pid.filter(|&pid| pid != std::process::id()) else {
             continue;
         };
         let inside =

@@ -7,15 +7,16 @@ mod detach;
 mod directory;
 mod error;
 mod launch;
+mod limits;
 mod recording;
 mod run;
 mod serving;
 mod signals;
 mod views;
 
-pub use crate::proc::lifetimes::End;
+pub use crate::proc::lifetimes::{End, LeftBehind};
 pub use attach::{Attach, AttachOptions, AttachReport};
 pub use daemon::{Fork, fork_daemon};
-pub use detach::{DetachError, Holder, detach};
+pub use detach::{DetachError, Detached, Holder, detach};
 pub use error::{Error, Result};
 pub use run::{Notice, RunOptions, RunReport, run};

@@ -1,14 +1,15 @@
 //! What every session has: a clock, a writer, and the record of this machine.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use flowtrace_schema::{
     HostId, HostRecord, Record, Recorder, RunEnd, RunId, Summary, Text, TracedDirectory, Writer,
 };
 
 use super::Result;
+use super::serving::ServedView;
 use crate::clock::Clock;
-use crate::fs::Session;
 
 /// The one host and the one run of a file that is being recorded.
 pub(super) const HOST: HostId = HostId(1);
@@ -35,22 +36,17 @@ impl Recording {
         })
     }
 
-    /// Records that `path` is traced by `session`.
-    pub(super) fn directory(
-        &self,
-        path: &Path,
-        source: Option<&Path>,
-        session: &Session,
-        attribute_ttl_ns: u64,
-    ) {
+    /// Records that a directory is traced.
+    pub(super) fn directory(&self, view: &ServedView, attribute_ttl: Duration) {
+        let elsewhere = view.source != view.at;
         self.recorder
             .record(Record::TracedDirectory(Box::new(TracedDirectory {
                 run: RUN,
-                path: path.into(),
-                source: source.map(Text::from),
-                file_layer: session.layer(),
-                fuse_flags: Some(session.granted_flags()),
-                attribute_ttl_ns,
+                path: Text::from(view.at.as_path()),
+                source: elsewhere.then(|| Text::from(view.source.as_path())),
+                file_layer: view.session.layer(),
+                fuse_flags: Some(view.session.granted_flags()),
+                attribute_ttl_ns: attribute_ttl.as_nanos() as u64,
             })));
     }
 

@@ -16,9 +16,9 @@ use super::launch::{Plan, find_program};
 use super::recording::{HOST, RUN, Recording, own_files};
 use super::serving::{Served, Serving, privileged_permission};
 use super::views::Views;
-use super::{Error, Result, signals};
+use super::{Error, Result, limits, signals};
 use crate::callers::TaskTable;
-use crate::proc::lifetimes::{End, Lifetimes, Watcher};
+use crate::proc::lifetimes::{End, LeftBehind, Lifetimes, Watcher};
 use crate::proc::{self, Upids};
 
 /// What to trace, and where to.
@@ -57,8 +57,8 @@ pub enum Notice {
     },
     /// The command has ended, and processes it left behind have not.
     StillRunning {
-        /// How many.
-        processes: usize,
+        /// Which.
+        processes: Vec<LeftBehind>,
     },
 }
 
@@ -101,6 +101,10 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         signal_mask: signals::block().map_err(Error::errno("block signals"))?,
     };
     let views = Views::mount(&plan, &directories, notify)?;
+    if let Err(error) = limits::lift() {
+        views.child.abandon();
+        return Err(Error::system("trace here")(error));
+    }
     let run = Run {
         options,
         directories: &directories,
@@ -132,7 +136,7 @@ impl Run<'_> {
             .child
             .go(&start_in)
             .map_err(Error::system("start the command"))?;
-        signals::pass_on(views.child.pid).map_err(Error::system("pass on signals"))?;
+        signals::pass_on(views.child.pid, None).map_err(Error::system("pass on signals"))?;
         let end = loop {
             match waitpid(views.child.pid, None) {
                 Ok(WaitStatus::Exited(_, code)) => break End::Exited(code),
@@ -188,6 +192,8 @@ impl Run<'_> {
             Some((recording, table.clone())),
         )?;
         self.describe(recording, &views, &served);
+        // From here on whoever opens the trace learns what is, or was, being recorded.
+        recording.recorder.settle();
 
         if let Err(error) = proc::seize(root.as_raw() as u32) {
             views.child.abandon();
@@ -205,7 +211,8 @@ impl Run<'_> {
             .child
             .go(&start_in)
             .map_err(Error::system("start the command"))?;
-        signals::pass_on(root).map_err(Error::system("pass on signals"))?;
+        signals::pass_on(root, Some(lifetimes.living()))
+            .map_err(Error::system("pass on signals"))?;
         let end = lifetimes
             .follow(&mut Job { root, notify })
             .map_err(Error::system("wait for the command"))?;
@@ -227,8 +234,8 @@ impl Run<'_> {
     }
 
     fn describe(&self, recording: &Recording, views: &Views, served: &Served) {
-        let layers = || served.sessions().iter().map(|(_, session)| session.layer());
-        let first = layers().next().unwrap_or(FileLayer::None);
+        let first = served.views().first();
+        let file_layer = first.map_or(FileLayer::None, |view| view.session.layer());
         recording.recorder.record(Record::Run(Box::new(RunRecord {
             id: RUN,
             host: HOST,
@@ -237,14 +244,13 @@ impl Run<'_> {
             )),
             cwd: Text::from(self.cwd),
             version: env!("CARGO_PKG_VERSION"),
-            file_layer: first,
+            file_layer,
             process_layer: ProcessLayer::Ptrace,
         })));
-        let ttl_ns = self.options.attribute_ttl.as_nanos() as u64;
-        for (at, session) in served.sessions() {
-            recording.directory(at, None, session, ttl_ns);
+        for view in served.views() {
+            recording.directory(view, self.options.attribute_ttl);
         }
-        let seen = served.sessions().len();
+        let seen = served.views().len();
         recording
             .recorder
             .lost(Loss::FilesNotTraced, (self.directories.len() - seen) as u64);
@@ -279,8 +285,8 @@ impl Watcher for Job<'_> {
         signals::stop_with(self.root, signal);
     }
 
-    fn ended(&mut self, _end: End, others: usize) {
-        if others > 0 {
+    fn ended(&mut self, _end: End, others: Vec<LeftBehind>) {
+        if !others.is_empty() {
             (self.notify)(Notice::StillRunning { processes: others });
         }
     }

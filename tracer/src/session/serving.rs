@@ -30,7 +30,16 @@ pub(super) struct Serving<'a> {
 
 /// Views being served.
 pub(super) struct Served {
-    sessions: Vec<(PathBuf, Session)>,
+    views: Vec<ServedView>,
+}
+
+/// A view and its daemon.
+pub(super) struct ServedView {
+    /// Where the workflow sees it.
+    pub(super) at: PathBuf,
+    /// The real directory.
+    pub(super) source: PathBuf,
+    pub(super) session: Session,
 }
 
 impl Serving<'_> {
@@ -49,7 +58,7 @@ impl Serving<'_> {
             }
         };
         let files = Arc::new(FileTable::new(recorder.clone()));
-        let mut sessions = Vec::new();
+        let mut served = Vec::new();
         for view in views {
             let directory = &self.directories[view.directory];
             let config =
@@ -70,9 +79,13 @@ impl Serving<'_> {
                 path: view.at.clone(),
                 reason: error.to_string(),
             })?;
-            sessions.push((view.at, session));
+            served.push(ServedView {
+                at: view.at,
+                source: directory.path.clone(),
+                session,
+            });
         }
-        Ok(Served { sessions })
+        Ok(Served { views: served })
     }
 
     fn config(&self, directory: &Directory, at: &Path, log: bool) -> std::io::Result<fs::Config> {
@@ -104,23 +117,20 @@ impl Serving<'_> {
 }
 
 impl Served {
-    /// The paths at which views are seen, with their sessions.
-    pub(super) fn sessions(&self) -> &[(PathBuf, Session)] {
-        &self.sessions
+    pub(super) fn views(&self) -> &[ServedView] {
+        &self.views
     }
 
     /// Whether the kernel has let go of every view.
     pub(super) fn is_finished(&self) -> bool {
-        self.sessions
-            .iter()
-            .all(|(_, session)| session.is_finished())
+        self.views.iter().all(|view| view.session.is_finished())
     }
 
     /// Waits until the kernel has let go of every view.
     pub(super) fn join(self) {
-        for (_, session) in self.sessions {
+        for view in self.views {
             // The end of a view is an error to nobody: its users are gone.
-            let _ = session.join();
+            let _ = view.session.join();
         }
     }
 }

@@ -6,8 +6,10 @@
 //! sees its job stopped.
 
 use std::fs;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::proc::Living;
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, pthread_sigmask};
 use nix::unistd::{Pid, getpgid, getpgrp};
@@ -39,14 +41,26 @@ pub(super) fn restore(mask: &SigSet) -> Result<(), Errno> {
 }
 
 /// Passes signals on to process `root` for as long as this process lives.
-pub(super) fn pass_on(root: Pid) -> std::io::Result<()> {
+///
+/// When `root` has ended and processes that it left behind have not, whoever asks flowtrace to
+/// end means those: the first time they are asked to end too, the second time they are made to.
+pub(super) fn pass_on(root: Pid, living: Option<Arc<Living>>) -> std::io::Result<()> {
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
             let handled: SigSet = HANDLED.iter().copied().collect();
+            let mut ends = [Signal::SIGTERM, Signal::SIGKILL].into_iter();
             while let Ok((signal, from_kernel)) = wait_info(&handled) {
+                let left = living
+                    .as_ref()
+                    .filter(|l| !l.contains(root.as_raw() as u32));
                 match signal {
                     Signal::SIGTSTP => {}
+                    Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT
+                        if let Some(left) = left =>
+                    {
+                        left.signal(ends.next().unwrap_or(Signal::SIGKILL));
+                    }
                     Signal::SIGCONT => continue_if_stopped(root),
                     signal if !from_kernel => {
                         // The command may just have ended; then there is nobody to tell.

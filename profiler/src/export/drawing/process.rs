@@ -89,13 +89,14 @@ pub(super) fn title(workflow: &Workflow) -> String {
     let command = run
         .and_then(|run| run.command.as_deref())
         .unwrap_or("recording");
-    let cut = if workflow.is_cut_short() {
-        ", cut short"
-    } else {
-        ""
+    let cut = match (workflow.is_live, workflow.is_cut_short()) {
+        (true, _) => " so far",
+        (false, true) => ", cut short",
+        (false, false) => "",
     };
     let command = units::shorten(&units::plain(command), 100);
-    format!("{command} ({}{cut})", units::duration(workflow.last_ns))
+    let length = units::duration(workflow.duration_ns());
+    format!("{command} ({length}{cut}) · pipes and sockets are not drawn")
 }
 
 fn process(drawing: &mut Drawing, workflow: &Workflow, id: ProcessId) -> DrawnNode {

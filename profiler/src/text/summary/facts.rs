@@ -17,8 +17,12 @@ pub struct Facts {
     pub command: Option<String>,
     /// Whether the recording has no end.
     pub is_cut_short: bool,
-    /// Length of the run; of a run cut short, up to the last event.
+    /// Whether it still goes on.
+    pub is_live: bool,
+    /// How long the command ran; of a run without an end, up to the last event.
     pub duration_ns: i64,
+    /// Length of the recording: until the last process ended.
+    pub recording_ns: i64,
     /// Exit code of the command.
     pub exit_code: Option<i64>,
     /// Signal that ended it, by name.
@@ -106,6 +110,7 @@ pub struct HotFile {
 pub struct Directory {
     pub path: String,
     pub file_layer: String,
+    pub attribute_ttl_ns: i64,
 }
 
 /// A loss.
@@ -147,7 +152,9 @@ pub fn facts(workflow: &Workflow) -> Facts {
     Facts {
         command: run.and_then(|run| run.command.clone()),
         is_cut_short: workflow.is_cut_short(),
-        duration_ns: workflow.last_ns,
+        is_live: workflow.is_live,
+        duration_ns: workflow.duration_ns(),
+        recording_ns: workflow.last_ns,
         exit_code: run.and_then(|run| run.exit_code),
         exit_signal_name: run.and_then(|run| run.exit_signal).map(signal_name),
         runs: workflow.runs.len(),
@@ -184,6 +191,7 @@ pub fn facts(workflow: &Workflow) -> Facts {
             .map(|d| Directory {
                 path: d.path.clone(),
                 file_layer: d.file_layer.clone(),
+                attribute_ttl_ns: d.attribute_ttl_ns,
             })
             .collect(),
         process_layer: run.map_or_else(|| "none".into(), |run| run.process_layer.clone()),

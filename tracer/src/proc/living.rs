@@ -1,0 +1,41 @@
+//! The processes of the tree that live at this moment, for whoever wants to send them a signal.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Changed by the tracer at the begin and end of each process, which it sees before the pid can
+/// be given to another one.
+#[derive(Debug, Default)]
+pub(crate) struct Living {
+    pids: Mutex<BTreeSet<u32>>,
+}
+
+impl Living {
+    pub(super) fn begins(&self, pid: u32) {
+        self.pids().insert(pid);
+    }
+
+    pub(super) fn ends(&self, pid: u32) {
+        self.pids().remove(&pid);
+    }
+
+    /// Whether process `pid` lives.
+    pub(crate) fn contains(&self, pid: u32) -> bool {
+        self.pids().contains(&pid)
+    }
+
+    /// Sends `signal` to every process.
+    pub(crate) fn signal(&self, signal: Signal) {
+        for &pid in &*self.pids() {
+            // One that is about to end needs no signal.
+            let _ = kill(Pid::from_raw(pid as i32), signal);
+        }
+    }
+
+    fn pids(&self) -> MutexGuard<'_, BTreeSet<u32>> {
+        self.pids.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,44 @@
+//! Resource limits that the user set for the command must not end the tracer.
+//!
+//! A daemon that hits them would take the workflow's files away. The command was forked before
+//! and keeps its own.
+
+use std::io;
+
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
+use nix::sys::signal::{SigHandler, Signal, signal};
+
+/// Address space below which a view cannot be served: buffers for the largest requests, one a
+/// thread, are reserved but hardly ever used.
+const ADDRESS_SPACE: u64 = 512 << 20;
+
+/// Lifts what can be lifted, as root all of it.
+///
+/// # Errors
+/// When the address space that is left is too small to begin with.
+pub(super) fn lift() -> io::Result<()> {
+    for resource in [
+        Resource::RLIMIT_AS,
+        Resource::RLIMIT_DATA,
+        Resource::RLIMIT_CPU,
+        Resource::RLIMIT_FSIZE,
+    ] {
+        if setrlimit(resource, RLIM_INFINITY, RLIM_INFINITY).is_err()
+            && let Ok((_, hard)) = getrlimit(resource)
+        {
+            let _ = setrlimit(resource, hard, hard);
+        }
+    }
+    // Where the size of files stays limited, a trace that reaches the limit is like a full disk.
+    // SAFETY: no handler is installed; a failing write is reported by the write itself.
+    #[expect(unsafe_code)]
+    let _ = unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) };
+    match getrlimit(Resource::RLIMIT_AS) {
+        Ok((limit, _)) if limit < ADDRESS_SPACE => Err(io::Error::other(format!(
+            "the limit of address space (ulimit -v) is {} kB, and the tracer needs {} kB",
+            limit / 1024,
+            ADDRESS_SPACE / 1024
+        ))),
+        _ => Ok(()),
+    }
+}
