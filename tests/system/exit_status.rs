@@ -205,10 +205,7 @@ fn what_is_left_behind_ends_when_flowtrace_is_asked_to() {
         trace.rows(sleep).pop()?.pop()
     });
     running.signal(Signal::SIGTERM);
-    let finished = running.wait(Duration::from_secs(20)).expect(3);
-    for needle in ["left behind", "(pid "] {
-        assert!(finished.stderr.contains(needle), "{}", finished.stderr);
-    }
+    running.wait(Duration::from_secs(20)).expect(3);
     let trace = Trace::open_complete(&case.trace);
     let signal: i64 = trace.one(&format!(
         "SELECT exit_signal FROM processes WHERE pid = {pid} AND command = 'sleep 300'"
