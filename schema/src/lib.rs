@@ -31,7 +31,7 @@ pub use record::{
 pub use store::{APPLICATION_ID, SCHEMA_VERSION, store_rules};
 pub use text::{Text, quote_argv};
 pub use trace::{
-    AccessRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, Table, Trace,
-    TracedDirectoryRow, Value,
+    DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, Table, Trace, TracedDirectoryRow,
+    Value,
 };
 pub use writer::{CallRing, Recorder, Summary, Writer};

@@ -351,43 +351,23 @@ impl Filesystem for Adapter {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        let event = |file| Event::new(Op::Setxattr, file).length(value.len() as u64);
-        let set = |node: &Arc<Node>| {
-            let _as_caller = self.view.act_as(requester(req))?;
-            self.view.setxattr(node, name, value, flags)
-        };
-        answer(reply, self.on_node(req, ino, event, set, done));
+        answer(reply, self.set_xattr(req, ino, name, value, flags));
     }
 
     fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let get = |node: &Node, value: &mut [u8]| {
-            let _as_caller = self.view.act_as(requester(req))?;
-            self.view.getxattr(node, name, value)
-        };
-        self.answer_xattr(req, ino, Op::Getxattr, size, get, reply);
+        self.get_xattr(req, ino, name, size, reply);
     }
 
     fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let list = |node: &Node, names: &mut [u8]| self.view.listxattr(node, names);
-        self.answer_xattr(req, ino, Op::Listxattr, size, list, reply);
+        self.list_xattrs(req, ino, size, reply);
     }
 
     fn removexattr(&self, req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let event = |file| Event::new(Op::Removexattr, file);
-        let remove = |node: &Arc<Node>| {
-            let _as_caller = self.view.act_as(requester(req))?;
-            self.view.removexattr(node, name)
-        };
-        answer(reply, self.on_node(req, ino, event, remove, done));
+        answer(reply, self.remove_xattr(req, ino, name));
     }
 
     fn access(&self, req: &Request, ino: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
-        let event = |file| Event::new(Op::Access, file).flags(mask.bits() as u32);
-        let access = |node: &Arc<Node>| {
-            let _as_caller = self.view.act_as(requester(req))?;
-            self.view.access(node, mask.bits())
-        };
-        answer(reply, self.on_node(req, ino, event, access, done));
+        answer(reply, self.check_access(req, ino, mask.bits()));
     }
 
     fn create(

@@ -1,6 +1,8 @@
 //! Requests about attributes of a node.
 
 use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::sync::Arc;
 
 use flowtrace_schema::Op;
 use fuser::{FileHandle, INodeNo, ReplyAttr, ReplyStatfs, ReplyXattr, Request};
@@ -94,9 +96,64 @@ impl Adapter {
         }
     }
 
+    /// Whether the caller may use a node as `mask` asks.
+    pub(super) fn check_access(&self, req: &Request, ino: INodeNo, mask: i32) -> Result<()> {
+        let event = |file| Event::new(Op::Access, file).flags(mask as u32);
+        let access = |node: &Arc<Node>| {
+            let _as_caller = self.view.act_as(requester(req))?;
+            self.view.access(node, mask)
+        };
+        self.on_node(req, ino, event, access, done)
+    }
+
+    pub(super) fn set_xattr(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+    ) -> Result<()> {
+        let event = |file| Event::new(Op::Setxattr, file).length(value.len() as u64);
+        let set = |node: &Arc<Node>| {
+            let _as_caller = self.view.act_as(requester(req))?;
+            self.view.setxattr(node, name, value, flags)
+        };
+        self.on_node(req, ino, event, set, done)
+    }
+
+    pub(super) fn get_xattr(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
+        let get = |node: &Node, value: &mut [u8]| {
+            let _as_caller = self.view.act_as(requester(req))?;
+            self.view.getxattr(node, name, value)
+        };
+        self.answer_xattr(req, ino, Op::Getxattr, size, get, reply);
+    }
+
+    pub(super) fn list_xattrs(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let list = |node: &Node, names: &mut [u8]| self.view.listxattr(node, names);
+        self.answer_xattr(req, ino, Op::Listxattr, size, list, reply);
+    }
+
+    pub(super) fn remove_xattr(&self, req: &Request, ino: INodeNo, name: &OsStr) -> Result<()> {
+        let event = |file| Event::new(Op::Removexattr, file);
+        let remove = |node: &Arc<Node>| {
+            let _as_caller = self.view.act_as(requester(req))?;
+            self.view.removexattr(node, name)
+        };
+        self.on_node(req, ino, event, remove, done)
+    }
+
     /// Answers a request for a value or a list of extended attributes: with its size when
     /// `size` is 0.
-    pub(super) fn answer_xattr(
+    fn answer_xattr(
         &self,
         req: &Request,
         ino: INodeNo,

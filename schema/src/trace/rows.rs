@@ -1,0 +1,152 @@
+//! The typed rows of the views, each declared once: its fields are the columns of that name.
+
+use rusqlite::{Result, Row};
+
+/// A row that can be read by the names of its columns.
+pub(super) trait FromRow: Sized {
+    fn read(row: &Row<'_>) -> Result<Self>;
+}
+
+macro_rules! rows {
+    ($($(#[$doc:meta])* $name:ident {
+        $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
+    })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "the columns are documented in sql/views.sql")]
+        pub struct $name {
+            $($(#[$field_doc])* pub $field: $type,)*
+        }
+
+        impl FromRow for $name {
+            fn read(row: &Row<'_>) -> Result<Self> {
+                Ok($name { $($field: row.get(stringify!($field))?,)* })
+            }
+        }
+    )*};
+}
+
+rows! {
+    /// A row of the view `runs`.
+    RunRow {
+        run_id: i64,
+        host: Option<String>,
+        command: Option<String>,
+        cwd: String,
+        version: String,
+        file_layer: String,
+        process_layer: String,
+        started_unix_ns: Option<i64>,
+        end_ns: Option<i64>,
+        exit_code: Option<i64>,
+        exit_signal: Option<i64>,
+    }
+
+    /// A row of the view `traced_directories`.
+    TracedDirectoryRow {
+        path: String,
+        source: Option<String>,
+        file_layer: String,
+        attribute_ttl_ns: i64,
+    }
+
+    /// A row of the view `processes`.
+    ProcessRow {
+        upid: i64,
+        host: Option<String>,
+        pid: i64,
+        parent_upid: Option<i64>,
+        prev_upid: Option<i64>,
+        origin: String,
+        exe: Option<String>,
+        command: Option<String>,
+        cwd: Option<String>,
+        rule: Option<String>,
+        start_ns: i64,
+        end_ns: Option<i64>,
+        exit_code: Option<i64>,
+        exit_signal: Option<i64>,
+        user_ns: Option<i64>,
+        sys_ns: Option<i64>,
+        on_cpu_ns: Option<i64>,
+        run_queue_ns: Option<i64>,
+        tracer_ns: Option<i64>,
+        max_rss_bytes: Option<i64>,
+        read_bytes: Option<i64>,
+        write_bytes: Option<i64>,
+        threads: Option<i64>,
+    }
+
+    /// A row of the view `files`.
+    FileRow {
+        file_id: i64,
+        path: Option<String>,
+        kind: String,
+        size_bytes: Option<i64>,
+        first_ns: i64,
+        last_ns: Option<i64>,
+        coverage: String,
+    }
+
+    /// A row of the view `file_names`.
+    NameRow {
+        file_id: i64,
+        path: String,
+        from_ns: i64,
+        to_ns: Option<i64>,
+    }
+
+    /// What one process image did to one file, as the view `file_access`, with the moments of
+    /// reading and of writing told apart. All but the number of calls is of successful ones.
+    DataAccessRow {
+        /// Process image.
+        upid: i64,
+        /// File.
+        file_id: i64,
+        /// Times it was opened, a creation included.
+        opens: i64,
+        /// Times it was created.
+        creates: i64,
+        /// Calls of class read.
+        reads: i64,
+        /// Bytes they returned.
+        read_bytes: i64,
+        /// Calls that wrote bytes.
+        writes: i64,
+        /// Bytes they wrote.
+        write_bytes: i64,
+        /// Calls of class write: writes, truncations, allocations.
+        changes: i64,
+        /// Truncations to nothing.
+        truncates: i64,
+        /// Opens that allowed reading.
+        read_opens: i64,
+        /// Opens that allowed writing.
+        write_opens: i64,
+        /// Begin of the first call of class read.
+        first_read_ns: Option<i64>,
+        /// End of the last one.
+        last_read_ns: Option<i64>,
+        /// Begin of the first call that created the file or changed its data.
+        first_write_ns: Option<i64>,
+        /// End of the last one.
+        last_write_ns: Option<i64>,
+        /// Begin of the first open.
+        first_open_ns: Option<i64>,
+        /// Begin of the first call of any kind.
+        first_ns: i64,
+        /// End of the last call of any kind.
+        last_ns: i64,
+        /// Calls of any kind.
+        calls: i64,
+    }
+
+    /// A row of the view `losses`.
+    LossRow {
+        source: String,
+        counter: String,
+        value: i64,
+        meaning: String,
+        severity: String,
+    }
+}
