@@ -1,0 +1,272 @@
+//! Hand-made traces, written through the schema's writer as the tracer would.
+
+use std::path::Path;
+
+use flowtrace_schema::{
+    Call, CallRing, Coverage, Fidelity, FileId, FileKind, FileLayer, FileRecord, HostId,
+    HostRecord, Loss, NameRecord, Op, Origin, ProcessEnd, ProcessLayer, ProcessStart, Record,
+    Recorder, RunEnd, RunId, RunRecord, TracedDirectory, Upid, Usage, Writer,
+};
+
+const MS: u64 = 1_000_000;
+pub(crate) const O_WRONLY: u32 = 1;
+
+/// A trace under construction. Times are milliseconds.
+pub(crate) struct Script {
+    writer: Option<Writer>,
+    recorder: Recorder,
+    calls: Option<CallRing>,
+    upids: u32,
+    files: u32,
+}
+
+#[allow(dead_code, reason = "each test binary uses a part")]
+impl Script {
+    /// Begins a run of `command` in `/w`.
+    pub(crate) fn new(path: &Path, command: &str) -> Script {
+        let (writer, recorder) = Writer::create(path, true).unwrap();
+        recorder.record(Record::Host(Box::new(HostRecord {
+            id: HostId(1),
+            name: "node".into(),
+            boot_id: None,
+            system: "Linux 6.12 x86_64".into(),
+            cpus: Some(2),
+            memory_bytes: Some(8 << 30),
+            epoch_unix_ns: 1_700_000_000_000_000_000,
+        })));
+        recorder.record(Record::Run(Box::new(RunRecord {
+            id: RunId(1),
+            host: HostId(1),
+            command: Some(command.into()),
+            cwd: "/w".into(),
+            version: "0.1.0",
+            file_layer: FileLayer::DirectMmap,
+            process_layer: ProcessLayer::Ptrace,
+        })));
+        recorder.record(Record::TracedDirectory(Box::new(TracedDirectory {
+            run: RunId(1),
+            path: "/w".into(),
+            source: None,
+            file_layer: FileLayer::DirectMmap,
+            fuse_flags: None,
+            attribute_ttl_ns: 0,
+        })));
+        let calls = recorder.call_ring();
+        Script {
+            writer: Some(writer),
+            recorder,
+            calls: Some(calls),
+            upids: 0,
+            files: 0,
+        }
+    }
+
+    fn image(
+        &mut self,
+        pid: u32,
+        parent: Option<u32>,
+        prev: Option<u32>,
+        origin: Origin,
+        (exe, argv): (&str, &[&str]),
+        at: u64,
+    ) -> u32 {
+        self.upids += 1;
+        let mut arguments = Vec::new();
+        for argument in argv {
+            arguments.extend_from_slice(argument.as_bytes());
+            arguments.push(0);
+        }
+        self.recorder
+            .record(Record::ProcessStart(Box::new(ProcessStart {
+                upid: Upid(self.upids),
+                host: HostId(1),
+                pid,
+                parent: parent.map(Upid),
+                prev: prev.map(Upid),
+                origin,
+                exe: (!exe.is_empty()).then(|| exe.into()),
+                argv: (!argv.is_empty()).then_some(arguments),
+                cwd: Some("/w".into()),
+                start_ns: at * MS,
+            })));
+        self.upids
+    }
+
+    /// The first process of the run.
+    pub(crate) fn root(&mut self, program: (&str, &[&str]), at: u64) -> u32 {
+        self.image(100, None, None, Origin::Exec, program, at)
+    }
+
+    /// A fork; returns the child's first image.
+    pub(crate) fn fork(&mut self, parent: u32, program: (&str, &[&str]), at: u64) -> u32 {
+        let pid = 101 + self.upids;
+        self.image(pid, Some(parent), None, Origin::Fork, program, at)
+    }
+
+    /// An exec; ends `image` and returns the next one of its pid.
+    pub(crate) fn exec(
+        &mut self,
+        image: u32,
+        pid: u32,
+        parent: Option<u32>,
+        program: (&str, &[&str]),
+        at: u64,
+    ) -> u32 {
+        self.end(image, at, None, None, 1);
+        self.image(pid, parent, Some(image), Origin::Exec, program, at)
+    }
+
+    /// The end of an image with its CPU time.
+    pub(crate) fn end(
+        &mut self,
+        image: u32,
+        at: u64,
+        code: Option<i32>,
+        signal: Option<i32>,
+        cpu: u64,
+    ) {
+        self.recorder
+            .record(Record::ProcessEnd(Box::new(ProcessEnd {
+                upid: Upid(image),
+                end_ns: Some(at * MS),
+                exit_code: code,
+                exit_signal: signal,
+                usage: Usage {
+                    user_ns: Some(cpu * MS / 4 * 3),
+                    sys_ns: Some(cpu * MS / 4),
+                    on_cpu_ns: Some(cpu * MS),
+                    read_bytes: Some(u64::from(image) * 100),
+                    write_bytes: Some(u64::from(image) * 10),
+                    threads: Some(1),
+                    ..Usage::default()
+                },
+            })));
+    }
+
+    /// fork, exec of `sh -c`, exec of the program, exit: what make does for a line of a recipe.
+    pub(crate) fn job(
+        &mut self,
+        parent: u32,
+        program: (&str, &[&str]),
+        at: u64,
+        until: u64,
+    ) -> u32 {
+        let forked = self.fork(parent, ("/usr/bin/make", &["make", "-j2"]), at);
+        let pid = 100 + forked;
+        let line = program.1.join(" ");
+        let shell = ("/usr/bin/dash", &["/bin/sh", "-c", line.as_str()][..]);
+        let shell = self.exec(forked, pid, Some(parent), shell, at + 1);
+        let image = self.exec(shell, pid, Some(parent), program, at + 2);
+        self.end(image, until, Some(0), None, (until - at) * 9 / 10);
+        image
+    }
+
+    /// A file under its full path.
+    pub(crate) fn file(&mut self, path: &str, kind: FileKind, size: u64, at: u64) -> u32 {
+        self.files += 1;
+        self.recorder.record(Record::File(FileRecord {
+            id: FileId(self.files),
+            host: HostId(1),
+            inode: Some((1, u64::from(self.files))),
+            kind,
+            size_bytes: Some(size),
+            first_ns: at * MS,
+            coverage: Coverage::Exact,
+        }));
+        self.name(self.files, path, at);
+        self.files
+    }
+
+    /// Another name of a file.
+    pub(crate) fn name(&mut self, file: u32, path: &str, at: u64) {
+        self.recorder.record(Record::Name(Box::new(NameRecord {
+            file: FileId(file),
+            directory: None,
+            name: path.into(),
+            from_ns: at * MS,
+        })));
+    }
+
+    /// A name ends, as by a rename.
+    pub(crate) fn name_end(&mut self, file: u32, path: &str, at: u64) {
+        self.recorder.record(Record::NameEnd {
+            file: FileId(file),
+            directory: FileId(0),
+            name: path.into(),
+            at_ns: at * MS,
+        });
+    }
+
+    /// One call of 100 microseconds that moved `length` bytes.
+    pub(crate) fn call(
+        &mut self,
+        image: u32,
+        file: u32,
+        op: Op,
+        flags: Option<u32>,
+        length: Option<u64>,
+        at: u64,
+    ) {
+        let call = Call {
+            start_ns: at * MS,
+            duration_ns: MS / 10,
+            upid: Some(Upid(image)),
+            tid: None,
+            op,
+            file: Some(FileId(file)),
+            offset: length.map(|_| 0),
+            length,
+            flags,
+            result: length.map_or(0, |l| l as i64),
+            fidelity: Fidelity::Exact,
+        };
+        self.calls.as_mut().expect("before the end").push(call);
+    }
+
+    /// Opens and reads a file as `calls` calls of `bytes` each.
+    pub(crate) fn read(&mut self, image: u32, file: u32, calls: u64, bytes: u64, at: u64) {
+        self.call(image, file, Op::Open, Some(0), None, at);
+        for i in 0..calls {
+            self.call(image, file, Op::Read, None, Some(bytes), at + i % 3);
+        }
+    }
+
+    /// Creates and writes a file.
+    pub(crate) fn create(&mut self, image: u32, file: u32, calls: u64, bytes: u64, at: u64) {
+        self.call(image, file, Op::Create, Some(O_WRONLY), None, at);
+        for i in 0..calls {
+            self.call(image, file, Op::Write, None, Some(bytes), at + i % 3);
+        }
+    }
+
+    /// Something was lost.
+    pub(crate) fn lost(&mut self, loss: Loss, count: u64) {
+        self.recorder.lost(loss, count);
+    }
+
+    /// The end of the run.
+    pub(crate) fn finish(mut self, at: u64, exit_code: i32) {
+        let end = RunEnd {
+            id: RunId(1),
+            end_ns: at * MS,
+            exit_code: Some(exit_code),
+            exit_signal: None,
+        };
+        let writer = self.writer.take().expect("only once");
+        drop(self.calls.take());
+        writer.finish(&self.recorder, end);
+    }
+
+    /// The recorder dies: what was handed over is in the file, but the run has no end.
+    pub(crate) fn cut(mut self) {
+        let writer = self.writer.take().expect("only once");
+        drop(self.calls.take());
+        let end = RunEnd {
+            id: RunId(99),
+            end_ns: 0,
+            exit_code: None,
+            exit_signal: None,
+        };
+        writer.finish(&self.recorder, end);
+    }
+}
