@@ -22,6 +22,8 @@ pub(crate) struct OpenFile {
     pub(crate) node: Arc<Node>,
     /// Who opened it: the kernel does not say who releases it.
     pub(crate) opener: Option<Caller>,
+    /// It was opened with `O_DIRECT`.
+    pub(crate) is_direct: bool,
     /// Something was written through it.
     pub(crate) wrote: AtomicBool,
     /// A call on it that arrives in pieces.

@@ -145,6 +145,11 @@ impl FileTable {
         file
     }
 
+    /// A file that has no name.
+    pub(crate) fn unnamed(&self, attributes: &Attributes, host: HostId, now: u64) -> FileId {
+        self.identify(&mut self.known(), attributes, host, now)
+    }
+
     /// A known file is seen under a name, maybe a new one.
     pub(crate) fn named(&self, file: FileId, kind: FileKind, name: NameIn<'_>, now: u64) {
         self.name(&mut self.known(), file, kind, name, now);

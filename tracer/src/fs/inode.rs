@@ -3,9 +3,7 @@
 //! A node holds one `O_PATH` descriptor. It pins the inode, so its number cannot be reused while
 //! the id is known, and renames and removals do not disturb it.
 //!
-//! fuser 0.18 sends one number both as node id and as `st_ino`. The id is therefore the real
-//! inode number wherever that is unique, and a number derived from mount, device and inode where
-//! it is not.
+//! Ids count up and are never used again, so a late word about an old one cannot meet a new inode.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -23,9 +21,9 @@ use super::passthrough::relief::Place;
 
 /// Node id of the root directory.
 pub(crate) const ROOT: u64 = 1;
-/// Ids from here on are derived.
+/// Inode numbers from here on are derived.
 const DERIVED: u64 = 0xffff << 48;
-const SHARDS: usize = 64;
+const SHARDS: u64 = 64;
 
 /// What tells one inode from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,11 +71,19 @@ pub(crate) struct Node {
     pub(crate) _place: Place,
 }
 
-/// Node ids in use.
+/// Nodes that the kernel knows, by id and by inode.
 #[derive(Debug)]
 pub(crate) struct NodeTable {
     root: Arc<Node>,
-    shards: [Mutex<HashMap<u64, Slot>>; SHARDS],
+    /// A node is in the shard that its inode belongs to; its id tells which that is.
+    shards: [Mutex<Shard>; SHARDS as usize],
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    by_id: HashMap<u64, Slot>,
+    by_inode: HashMap<InodeKey, u64>,
+    made: u64,
 }
 
 #[derive(Debug)]
@@ -85,6 +91,14 @@ struct Slot {
     node: Arc<Node>,
     /// How often the kernel was told this id and has not yet forgotten it.
     lookups: u64,
+}
+
+impl Shard {
+    fn count(&mut self, key: &InodeKey) -> Option<&Arc<Node>> {
+        let slot = self.by_id.get_mut(self.by_inode.get(key)?)?;
+        slot.lookups += 1;
+        Some(&slot.node)
+    }
 }
 
 impl NodeTable {
@@ -96,18 +110,14 @@ impl NodeTable {
         }
     }
 
-    /// The root directory.
-    pub(crate) fn root(&self) -> &Arc<Node> {
-        &self.root
-    }
-
     /// The node that the kernel calls `id`.
     pub(crate) fn get(&self, id: u64) -> Result<Arc<Node>> {
         if id == ROOT {
             return Ok(Arc::clone(&self.root));
         }
-        let found = self.shard(id).get(&id).map(|slot| Arc::clone(&slot.node));
-        found.ok_or(Errno::ESTALE)
+        let shard = lock(&self.shards[shard_of_id(id)]);
+        let slot = shard.by_id.get(&id).ok_or(Errno::ESTALE)?;
+        Ok(Arc::clone(&slot.node))
     }
 
     /// Counts a lookup of an inode known already.
@@ -116,71 +126,55 @@ impl NodeTable {
     /// replaced by another with the same number; the birth time tells.
     pub(crate) fn find(&self, attributes: &Attributes) -> Option<Arc<Node>> {
         let key = InodeKey::from(attributes);
-        for id in self.ids(&key) {
-            let mut shard = self.shard(id);
-            match shard.get_mut(&id) {
-                Some(slot) if slot.node.key == key => {
-                    if slot.node.birth != attributes.birth {
-                        return None;
-                    }
-                    slot.lookups += 1;
-                    return Some(Arc::clone(&slot.node));
-                }
-                Some(_) => {}
-                None => return None,
-            }
+        let mut shard = lock(&self.shards[shard_of(&key)]);
+        let slot = shard.by_inode.get(&key).copied();
+        let slot = slot.and_then(|id| shard.by_id.get_mut(&id))?;
+        if slot.node.birth != attributes.birth {
+            return None;
         }
-        None
+        slot.lookups += 1;
+        Some(Arc::clone(&slot.node))
     }
 
     /// The node of an inode, if it is known. Counts nothing.
     pub(crate) fn peek(&self, attributes: &Attributes) -> Option<Arc<Node>> {
         let key = InodeKey::from(attributes);
-        self.ids(&key).find_map(|id| {
-            let shard = self.shard(id);
-            let slot = shard.get(&id).filter(|slot| slot.node.key == key)?;
-            Some(Arc::clone(&slot.node))
-        })
+        let shard = lock(&self.shards[shard_of(&key)]);
+        let slot = shard.by_id.get(shard.by_inode.get(&key)?)?;
+        Some(Arc::clone(&slot.node))
     }
 
     /// Counts a lookup of the inode with `key`, which the caller holds open. `make` is called
     /// with the id to use if it is not known; it must not come back to this table.
-    pub(crate) fn enter(
-        &self,
-        key: &InodeKey,
-        make: impl FnOnce(u64) -> Node,
-    ) -> Result<Arc<Node>> {
-        for id in self.ids(key) {
-            let mut shard = self.shard(id);
-            match shard.get_mut(&id) {
-                Some(slot) if slot.node.key == *key => {
-                    slot.lookups += 1;
-                    return Ok(Arc::clone(&slot.node));
-                }
-                Some(_) => {}
-                None => {
-                    let node = Arc::new(make(id));
-                    let slot = Slot {
-                        node: Arc::clone(&node),
-                        lookups: 1,
-                    };
-                    shard.insert(id, slot);
-                    return Ok(node);
-                }
-            }
+    pub(crate) fn enter(&self, key: &InodeKey, make: impl FnOnce(u64) -> Node) -> Arc<Node> {
+        let place = shard_of(key);
+        let mut shard = lock(&self.shards[place]);
+        if let Some(node) = shard.count(key) {
+            return Arc::clone(node);
         }
-        Err(Errno::EIO)
+        shard.made += 1;
+        let id = shard.made * SHARDS + place as u64;
+        let node = Arc::new(make(id));
+        let slot = Slot {
+            node: Arc::clone(&node),
+            lookups: 1,
+        };
+        shard.by_id.insert(id, slot);
+        shard.by_inode.insert(*key, id);
+        node
     }
 
     /// Takes `lookups` back; returns the node if those were the last.
     pub(crate) fn forget(&self, id: u64, lookups: u64) -> Option<Arc<Node>> {
-        let mut shard = self.shard(id);
-        let slot = shard.get_mut(&id)?;
+        let mut shard = lock(&self.shards[shard_of_id(id)]);
+        let slot = shard.by_id.get_mut(&id)?;
         slot.lookups = slot.lookups.saturating_sub(lookups);
         if slot.lookups > 0 {
             return None;
         }
-        shard.remove(&id).map(|slot| slot.node)
+        let node = shard.by_id.remove(&id)?.node;
+        shard.by_inode.remove(&node.key);
+        Some(node)
     }
 
     /// At most `count` nodes that `suit`.
@@ -188,39 +182,38 @@ impl NodeTable {
         let mut found = Vec::new();
         for shard in &self.shards {
             let shard = lock(shard);
-            let nodes = shard.values().map(|slot| &slot.node);
+            let nodes = shard.by_id.values().map(|slot| &slot.node);
             let suiting = nodes.filter(|node| suit(node));
             found.extend(suiting.take(count - found.len()).map(Arc::clone));
         }
         found
     }
 
-    /// The number under which the inode with `key` is shown, known or not.
-    pub(crate) fn id_of(&self, key: &InodeKey) -> u64 {
-        self.ids(key).next().unwrap_or(key.ino)
-    }
-
-    /// Candidates for the id of an inode, the usual one first.
-    fn ids(&self, key: &InodeKey) -> impl Iterator<Item = u64> + use<> {
+    /// The number under which the inode with `key` is shown: its own, but for inodes of mounts
+    /// inside the directory. All appear on one device, where two inodes with the same number
+    /// would be taken for hard links of one file.
+    pub(crate) fn number_of(&self, key: &InodeKey) -> u64 {
         let root = &self.root.key;
-        let plain =
-            key.mount == root.mount && key.dev == root.dev && key.ino > ROOT && key.ino < DERIVED;
-        let key = *key;
-        let derived = move |attempt: u32| {
-            let mut hasher = DefaultHasher::new();
-            (key, attempt).hash(&mut hasher);
-            DERIVED | hasher.finish() >> 16
-        };
-        let attempts = if plain { 0..0 } else { 0..8 };
-        plain
-            .then_some(key.ino)
-            .into_iter()
-            .chain(attempts.map(derived))
+        if (key.mount, key.dev) == (root.mount, root.dev) && key.ino < DERIVED {
+            key.ino
+        } else {
+            DERIVED | hash_of(key) >> 16
+        }
     }
+}
 
-    fn shard(&self, id: u64) -> MutexGuard<'_, HashMap<u64, Slot>> {
-        lock(&self.shards[id as usize % SHARDS])
-    }
+fn hash_of(key: &InodeKey) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn shard_of(key: &InodeKey) -> usize {
+    ((key.ino ^ key.dev ^ key.mount) % SHARDS) as usize
+}
+
+fn shard_of_id(id: u64) -> usize {
+    (id % SHARDS) as usize
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

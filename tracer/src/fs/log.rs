@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flowtrace_schema::{Call, CallRing, Fidelity, FileId, Loss, Op, Recorder};
-use nix::errno::Errno;
 
 use super::split::Split;
 use crate::callers::{Caller, Callers};
@@ -235,9 +234,4 @@ pub(crate) fn outcome<T>(result: &super::Result<T>, value: impl FnOnce(&T) -> i6
 /// As [`outcome`], for calls that return nothing.
 pub(crate) fn done<T>(result: &super::Result<T>) -> i64 {
     outcome(result, |_| 0)
-}
-
-/// The errno as a positive number, as replies carry it.
-pub(crate) fn code(errno: Errno) -> i32 {
-    errno as i32
 }

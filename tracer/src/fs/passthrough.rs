@@ -35,8 +35,9 @@ mod tests;
 mod xattr;
 
 pub(super) use data::Write;
-pub(super) use directory::{Listed, ListedPlus};
+pub(super) use directory::Listed;
 pub(super) use make::NewNode;
+pub(super) use open::{NewFile, Opened};
 pub(super) use setattr::{Changes, SetTime};
 
 use relief::{Place, Room};
@@ -140,16 +141,17 @@ impl View {
         self.directories.get(number)
     }
 
-    /// Number under which an inode in `directory` is shown.
-    fn shown_inode(&self, directory: &Node, ino: u64) -> u64 {
-        let key = InodeKey {
+    /// Number under which an inode is shown.
+    pub(super) fn number(&self, key: &InodeKey) -> u64 {
+        self.nodes.number_of(key)
+    }
+
+    /// Number under which an entry of `directory` is shown.
+    fn number_in(&self, directory: &Node, ino: u64) -> u64 {
+        self.number(&InodeKey {
             ino,
             ..directory.key
-        };
-        if key == self.nodes.root().key {
-            return ino;
-        }
-        self.nodes.id_of(&key)
+        })
     }
 
     /// Opens the inode of a node for I/O.
@@ -168,18 +170,20 @@ impl View {
     fn enter(
         &self,
         parent: &Node,
-        name: &OsStr,
+        name: Option<&OsStr>,
         fd: OwnedFd,
         attributes: &Attributes,
-    ) -> Result<Arc<Node>> {
+    ) -> Arc<Node> {
         let key = InodeKey::from(attributes);
         let file = self.record_seen(parent, name, attributes);
         let entered = self.nodes.enter(&key, |id| Node {
             hides: hides(&self.hidden, &key),
             ..node(id, fd, attributes, file)
-        })?;
-        self.found(parent, name, &entered);
-        Ok(entered)
+        });
+        if let Some(name) = name {
+            self.found(parent, name, &entered);
+        }
+        entered
     }
 
     /// A node was found under a name.
@@ -194,11 +198,19 @@ impl View {
         }
     }
 
-    fn record_seen(&self, parent: &Node, name: &OsStr, a: &Attributes) -> Option<FileId> {
+    /// The file of the trace that stands for an inode, found in a directory under `name`; one
+    /// without a name has none yet.
+    fn record_seen(&self, parent: &Node, name: Option<&OsStr>, a: &Attributes) -> Option<FileId> {
         let trace = self.trace.as_ref()?;
         let directory = parent.file?;
-        let name = NameIn { directory, name };
-        Some(trace.files.seen(a, name, trace.host, trace.clock.now()))
+        let now = trace.clock.now();
+        Some(match name {
+            Some(name) => {
+                let name = NameIn { directory, name };
+                trace.files.seen(a, name, trace.host, now)
+            }
+            None => trace.files.unnamed(a, trace.host, now),
+        })
     }
 
     /// The file of the trace that stands for a name that does not exist.

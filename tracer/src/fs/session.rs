@@ -66,12 +66,12 @@ pub fn serve(
 impl Session {
     /// How file calls are seen.
     pub fn layer(&self) -> FileLayer {
-        self.shared.layer()
+        self.shared.layer
     }
 
     /// FUSE INIT flags that were asked for and granted.
     pub fn granted_flags(&self) -> u64 {
-        self.shared.granted()
+        self.shared.granted
     }
 
     /// Whether the kernel has let go of the mount.

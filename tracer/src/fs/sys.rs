@@ -1,6 +1,7 @@
 //! System calls that nix does not wrap, or not per thread. The only unsafe code of the
 //! filesystem is in here.
 
+pub(crate) mod device;
 pub(crate) mod directory;
 pub(crate) mod file;
 pub(crate) mod stat;

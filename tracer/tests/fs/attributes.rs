@@ -185,5 +185,6 @@ fn a_long_ttl_hides_stats() {
     }
     let trace = mounted.finish();
     assert_eq!(trace.of("lookup", "file").len(), 1);
-    assert!(trace.of("getattr", "file").is_empty());
+    // For the time of birth, which does not come with a lookup.
+    assert!(trace.of("getattr", "file").len() <= 1);
 }

@@ -1,12 +1,14 @@
 //! Data: exact records, and the same bytes as without the mount.
 
 use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use flowtrace_schema::FileLayer;
-use nix::fcntl::{FallocateFlags, copy_file_range, fallocate};
-use nix::unistd::{Whence, lseek};
+use nix::fcntl::{AT_FDCWD, AtFlags, FallocateFlags, copy_file_range, fallocate};
+use nix::unistd::{Whence, linkat, lseek};
 
 use crate::mounted::{Mounted, Options};
 use crate::{calls, child};
@@ -203,6 +205,36 @@ fn space_and_copies_go_through_as_themselves() {
 }
 
 #[test]
+fn a_file_can_be_made_without_a_name() {
+    let Some(mounted) = Mounted::new(Options::default()) else {
+        return;
+    };
+    let mut file = File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_TMPFILE)
+        .open(&mounted.seen)
+        .unwrap();
+    file.write_all(b"content").unwrap();
+    assert_eq!(fs::read_dir(&mounted.seen).unwrap().count(), 0);
+    let from = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let to = mounted.path("named");
+    linkat(
+        AT_FDCWD,
+        from.as_str(),
+        AT_FDCWD,
+        &to,
+        AtFlags::AT_SYMLINK_FOLLOW,
+    )
+    .unwrap();
+    drop(file);
+    assert_eq!(fs::read(mounted.source.join("named")).unwrap(), b"content");
+    let trace = mounted.finish();
+    assert_eq!(trace.of("create", "named").len(), 1);
+    assert_eq!(trace.of("write", "named").len(), 1);
+}
+
+#[test]
 fn open_flags_mean_what_they_mean() {
     let Some(mounted) = Mounted::new(Options::default()) else {
         return;
@@ -215,19 +247,22 @@ fn open_flags_mean_what_they_mean() {
             .custom_flags(flags)
             .open(mounted.path("data"))
     };
-    for flags in [libc::O_SYNC, libc::O_DSYNC, libc::O_NOATIME, libc::O_DIRECT] {
+    for flags in [libc::O_SYNC, libc::O_DSYNC, libc::O_NOATIME] {
         let file = open(flags).unwrap();
         let mut bytes = [0; 7];
         file.read_exact_at(&mut bytes, 0).unwrap();
         assert_eq!(&bytes, b"content");
         file.write_all_at(b"content", 0).unwrap();
     }
-    let unnamed = File::options()
-        .write(true)
-        .custom_flags(libc::O_TMPFILE)
-        .open(&mounted.seen)
-        .unwrap_err();
-    assert_eq!(unnamed.raw_os_error(), Some(libc::EOPNOTSUPP));
+    let direct = |directory: &Path| {
+        let file = File::options()
+            .read(true)
+            .custom_flags(libc::O_DIRECT)
+            .open(directory.join("data"))?;
+        file.read_at(&mut [0; 7], 0)
+    };
+    let code = |result: std::io::Result<usize>| result.map_err(|error| error.raw_os_error());
+    assert_eq!(code(direct(&mounted.seen)), code(direct(&mounted.source)));
     let exclusive = File::create_new(mounted.path("data")).unwrap_err();
     assert_eq!(exclusive.raw_os_error(), Some(libc::EEXIST));
     let file = open(libc::O_TRUNC).unwrap();

@@ -11,6 +11,7 @@ mod attributes;
 mod data;
 mod first;
 mod limits;
+mod locks;
 mod model;
 mod names;
 mod programs;

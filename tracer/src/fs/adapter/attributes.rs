@@ -1,37 +1,46 @@
 //! Requests about attributes of a node.
 
-use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::sync::Arc;
 
 use flowtrace_schema::Op;
-use fuser::{FileHandle, INodeNo, ReplyAttr, ReplyStatfs, ReplyXattr, Request};
 use nix::errno::Errno;
+use zerocopy::FromZeros;
 
-use super::convert::{errno, file_attr};
-use super::{Adapter, requester};
+use super::convert::{attr_out, changes, statx_out};
+use super::{Adapter, Request};
 use crate::fs::Result;
 use crate::fs::attributes::Attributes;
-use crate::fs::inode::{Node, ROOT};
+use crate::fs::inode::Node;
 use crate::fs::log::{Event, done, outcome};
-use crate::fs::passthrough::Changes;
+use crate::fs::protocol::Reply;
+use crate::fs::protocol::abi::{self, fattr};
 
 /// Largest value or list of extended attributes (`XATTR_SIZE_MAX`).
 const XATTR_MAX: usize = 64 * 1024;
 
-thread_local! {
-    static VALUE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
 impl Adapter {
-    pub(super) fn set_attributes(
-        &self,
-        req: &Request,
-        ino: INodeNo,
-        fh: Option<FileHandle>,
-        changes: Changes,
-        reply: ReplyAttr,
-    ) {
+    pub(super) fn get_attributes(&self, req: &Request, reply: Reply<'_>) {
+        let result = self.attributes(req);
+        self.answer_attributes(reply, result);
+    }
+
+    /// As [`Adapter::get_attributes`] for somebody who asks for the time of birth.
+    pub(super) fn get_statx(&self, req: &Request, _what: abi::StatxIn, reply: Reply<'_>) {
+        match self.attributes(req) {
+            Ok((number, attributes)) => reply.body(&statx_out(number, &attributes, self.ttl)),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn attributes(&self, req: &Request) -> Result<(u64, Attributes)> {
+        let event = |file| Event::new(Op::Getattr, file);
+        let get = |node: &Arc<Node>| Ok((self.view.number(&node.key), self.view.getattr(node)?));
+        self.on_node(req, event, get, done)
+    }
+
+    pub(super) fn set_attributes(&self, req: &Request, set: &abi::SetattrIn, reply: Reply<'_>) {
+        let changes = changes(set);
         let event = |file| {
             let mut event = Event::new(changes.op(), file);
             if let Some(mode) = changes.mode {
@@ -49,106 +58,93 @@ impl Adapter {
                 _ => 0,
             })
         };
-        let result = self.on_node(
-            req,
-            ino,
-            event,
-            |node| {
-                let open = fh.and_then(|fh| self.view.file(fh.0).ok());
-                self.view
-                    .setattr(requester(req), node, open.as_deref(), changes)
-            },
-            value,
-        );
-        self.answer_attributes(reply, ino, result);
+        let through = (set.valid & fattr::FH != 0).then_some(set.fh);
+        let change = |node: &Arc<Node>| {
+            let open = through.and_then(|fh| self.view.file(fh).ok());
+            let attributes = self.view.setattr(req.who, node, open.as_deref(), changes)?;
+            Ok((self.view.number(&node.key), attributes))
+        };
+        let result = self.on_node(req, event, change, value);
+        self.answer_attributes(reply, result);
     }
 
-    pub(super) fn answer_attributes(
-        &self,
-        reply: ReplyAttr,
-        ino: INodeNo,
-        result: Result<Attributes>,
-    ) {
+    fn answer_attributes(&self, reply: Reply<'_>, result: Result<(u64, Attributes)>) {
         match result {
-            Ok(attributes) => {
-                // The root is known to the kernel as 1, but shows its real number.
-                let number = if ino.0 == ROOT { attributes.ino } else { ino.0 };
-                reply.attr(&self.ttl, &file_attr(number, &attributes));
-            }
-            Err(error) => reply.error(errno(error)),
+            Ok((number, attributes)) => reply.body(&attr_out(number, &attributes, self.ttl)),
+            Err(errno) => reply.error(errno),
         }
     }
 
-    pub(super) fn figures(&self, req: &Request, ino: INodeNo, reply: ReplyStatfs) {
+    pub(super) fn figures(&self, req: &Request, reply: Reply<'_>) {
         let event = |file| Event::new(Op::Statfs, file);
-        match self.on_node(req, ino, event, |node| self.view.statfs(node), done) {
-            Ok(figures) => reply.statfs(
-                figures.blocks(),
-                figures.blocks_free(),
-                figures.blocks_available(),
-                figures.files(),
-                figures.files_free(),
-                figures.block_size() as u32,
-                figures.name_max() as u32,
-                figures.fragment_size() as u32,
-            ),
-            Err(error) => reply.error(errno(error)),
+        match self.on_node(req, event, |node| self.view.statfs(node), done) {
+            Ok(figures) => reply.body(&abi::StatfsOut {
+                blocks: figures.blocks(),
+                bfree: figures.blocks_free(),
+                bavail: figures.blocks_available(),
+                files: figures.files(),
+                ffree: figures.files_free(),
+                bsize: figures.block_size() as u32,
+                namelen: figures.name_max() as u32,
+                frsize: figures.fragment_size() as u32,
+                ..FromZeros::new_zeroed()
+            }),
+            Err(errno) => reply.error(errno),
         }
     }
 
     /// Whether the caller may use a node as `mask` asks.
-    pub(super) fn check_access(&self, req: &Request, ino: INodeNo, mask: i32) -> Result<()> {
-        let event = |file| Event::new(Op::Access, file).flags(mask as u32);
+    pub(super) fn check_access(&self, req: &Request, check: abi::AccessIn, reply: Reply<'_>) {
+        let event = |file| Event::new(Op::Access, file).flags(check.mask);
         let access = |node: &Arc<Node>| {
-            let _as_caller = self.view.act_as(requester(req))?;
-            self.view.access(node, mask)
+            let _as_caller = self.view.act_as(req.who)?;
+            self.view.access(node, check.mask as i32)
         };
-        self.on_node(req, ino, event, access, done)
+        reply.done(self.on_node(req, event, access, done));
     }
 
     pub(super) fn set_xattr(
         &self,
         req: &Request,
-        ino: INodeNo,
         name: &OsStr,
         value: &[u8],
-        flags: i32,
-    ) -> Result<()> {
+        flags: u32,
+        reply: Reply<'_>,
+    ) {
         let event = |file| Event::new(Op::Setxattr, file).length(value.len() as u64);
         let set = |node: &Arc<Node>| {
-            let _as_caller = self.view.act_as(requester(req))?;
-            self.view.setxattr(node, name, value, flags)
+            let _as_caller = self.view.act_as(req.who)?;
+            self.view.setxattr(node, name, value, flags as i32)
         };
-        self.on_node(req, ino, event, set, done)
+        reply.done(self.on_node(req, event, set, done));
     }
 
     pub(super) fn get_xattr(
         &self,
         req: &Request,
-        ino: INodeNo,
+        wanted: abi::GetxattrIn,
         name: &OsStr,
-        size: u32,
-        reply: ReplyXattr,
+        reply: Reply<'_>,
     ) {
         let get = |node: &Node, value: &mut [u8]| {
-            let _as_caller = self.view.act_as(requester(req))?;
+            let _as_caller = self.view.act_as(req.who)?;
             self.view.getxattr(node, name, value)
         };
-        self.answer_xattr(req, ino, Op::Getxattr, size, get, reply);
+        self.answer_xattr(req, Op::Getxattr, wanted.size, get, reply);
     }
 
-    pub(super) fn list_xattrs(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+    pub(super) fn list_xattrs(&self, req: &Request, wanted: abi::GetxattrIn, reply: Reply<'_>) {
         let list = |node: &Node, names: &mut [u8]| self.view.listxattr(node, names);
-        self.answer_xattr(req, ino, Op::Listxattr, size, list, reply);
+        self.answer_xattr(req, Op::Listxattr, wanted.size, list, reply);
     }
 
-    pub(super) fn remove_xattr(&self, req: &Request, ino: INodeNo, name: &OsStr) -> Result<()> {
+    pub(super) fn remove_xattr(&self, req: &Request, name: &OsStr, reply: Reply<'_>) {
         let event = |file| Event::new(Op::Removexattr, file);
         let remove = |node: &Arc<Node>| {
-            let _as_caller = self.view.act_as(requester(req))?;
+            let _as_caller = self.view.act_as(req.who)?;
             self.view.removexattr(node, name)
         };
-        self.on_node(req, ino, event, remove, done)
+        reply.done(self.on_node(req, event, remove, done));
     }
 
     /// Answers a request for a value or a list of extended attributes: with its size when
@@ -156,25 +152,23 @@ impl Adapter {
     fn answer_xattr(
         &self,
         req: &Request,
-        ino: INodeNo,
         op: Op,
         size: u32,
         get: impl FnOnce(&Node, &mut [u8]) -> Result<usize>,
-        reply: ReplyXattr,
+        mut reply: Reply<'_>,
     ) {
         let event = |file| Event::new(op, file).length(u64::from(size));
         let length = |result: &Result<usize>| outcome(result, |&length| length as i64);
         let wanted = (size as usize).min(XATTR_MAX);
-        VALUE.with_borrow_mut(|value| {
-            value.resize(wanted, 0);
-            match self.on_node(req, ino, event, |node| get(node, value), length) {
-                Ok(length) if size == 0 => reply.size(length as u32),
-                Ok(length) => match value.get(..length) {
-                    Some(value) => reply.data(value),
-                    None => reply.error(errno(Errno::ERANGE)),
-                },
-                Err(error) => reply.error(errno(error)),
-            }
-        });
+        let space = reply.space(wanted);
+        match self.on_node(req, event, |node| get(node, space), length) {
+            Ok(length) if size == 0 => reply.body(&abi::GetxattrOut {
+                size: length as u32,
+                padding: 0,
+            }),
+            Ok(length) if length <= wanted => reply.filled(length),
+            Ok(_) => reply.error(Errno::ERANGE),
+            Err(errno) => reply.error(errno),
+        }
     }
 }

@@ -6,47 +6,93 @@
 //! decides for all.
 
 use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fuser::BackingId;
+use nix::fcntl::{OFlag, open};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::stat::Mode;
+
+use crate::fs::inode::Node;
+use crate::fs::sys::device;
 
 const SHARDS: usize = 16;
 
 /// Registrations by node id.
 #[derive(Debug)]
 pub(super) struct Backings {
+    device: Arc<OwnedFd>,
     shards: [Mutex<HashMap<u64, Backing>>; SHARDS],
 }
 
 #[derive(Debug)]
 struct Backing {
     /// `None`: registering failed, so no open of this inode passes through.
-    id: Option<Arc<BackingId>>,
+    registration: Option<Registration>,
     opens: usize,
 }
 
-impl Default for Backings {
-    fn default() -> Self {
-        Backings {
-            shards: std::array::from_fn(|_| Mutex::default()),
-        }
+/// A registration, which ends when this is dropped.
+#[derive(Debug)]
+struct Registration {
+    device: Arc<OwnedFd>,
+    id: u32,
+}
+
+impl Registration {
+    fn new(device: &Arc<OwnedFd>, file: impl AsFd) -> io::Result<Registration> {
+        let id = BackingId::create_raw(device, file)?;
+        let device = Arc::clone(device);
+        Ok(Registration { device, id })
+    }
+
+    /// Of a node. Never a writable descriptor: the file could not be executed while registered.
+    fn of(device: &Arc<OwnedFd>, node: &Node) -> io::Result<Registration> {
+        Registration::new(device, &node.fd).or_else(|error| match error.raw_os_error() {
+            // Kernels before 6.16 take no O_PATH descriptor.
+            Some(libc::EBADF) => Registration::new(device, readable(&node.fd)?),
+            _ => Err(error),
+        })
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // Fails only when the mount is gone, and the registration with it.
+        let _ = device::close_backing(self.device.as_fd(), self.id);
     }
 }
 
 impl Backings {
+    /// No files yet, on an open `/dev/fuse`.
+    pub(super) fn new(device: Arc<OwnedFd>) -> Backings {
+        Backings {
+            device,
+            shards: std::array::from_fn(|_| Mutex::default()),
+        }
+    }
+
+    /// Whether this process may register files: needs `CAP_SYS_ADMIN` in the first user
+    /// namespace.
+    pub(super) fn are_allowed(&self) -> bool {
+        let probe = || -> io::Result<Registration> {
+            let file = memfd_create(c"flowtrace-probe", MFdFlags::MFD_CLOEXEC)?;
+            Registration::new(&self.device, file)
+        };
+        probe().is_ok()
+    }
+
     /// The registration for one more open of a node; the first open registers.
-    pub(super) fn acquire(
-        &self,
-        node: u64,
-        register: impl FnOnce() -> Option<BackingId>,
-    ) -> Option<Arc<BackingId>> {
-        let mut shard = self.shard(node);
-        let backing = shard.entry(node).or_insert_with(|| Backing {
-            id: register().map(Arc::new),
+    pub(super) fn acquire(&self, node: &Node) -> Option<u32> {
+        let mut shard = self.shard(node.id);
+        let backing = shard.entry(node.id).or_insert_with(|| Backing {
+            registration: Registration::of(&self.device, node).ok(),
             opens: 0,
         });
         backing.opens += 1;
-        backing.id.clone()
+        backing.registration.as_ref().map(|known| known.id)
     }
 
     /// An open of a node is gone; with the last one the registration ends.
@@ -61,7 +107,17 @@ impl Backings {
     }
 
     fn shard(&self, node: u64) -> MutexGuard<'_, HashMap<u64, Backing>> {
-        let shard = &self.shards[node as usize % SHARDS];
+        let shard = &self.shards[(node / 64) as usize % SHARDS];
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Opens the inode of a descriptor for reading.
+fn readable(fd: impl AsFd) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
+    Ok(open(
+        path.as_str(),
+        OFlag::O_RDONLY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )?)
 }

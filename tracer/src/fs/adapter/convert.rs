@@ -1,33 +1,29 @@
-//! Between fuser's types and ours.
+//! Between the protocol's structures and ours.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use flowtrace_schema::FileKind;
-use fuser::{FileAttr, FileType, Generation, INodeNo, TimeOrNow};
-use nix::errno::Errno;
+use zerocopy::FromZeros;
 
 use crate::fs::attributes::{Attributes, Time};
-use crate::fs::log::code;
 use crate::fs::passthrough::{Changes, SetTime};
+use crate::fs::protocol::abi::{self, fattr};
 
-/// Node ids are not reused while the kernel knows them, so there is one generation.
-pub(super) const GENERATION: Generation = Generation(0);
+/// Node ids are never reused, so there is one generation.
+const GENERATION: u64 = 0;
 
-pub(super) fn errno(errno: Errno) -> fuser::Errno {
-    fuser::Errno::from_i32(code(errno))
-}
-
-pub(super) fn file_attr(ino: u64, a: &Attributes) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(ino),
+/// Attributes of an inode that is shown under `number`.
+fn attr(number: u64, a: &Attributes) -> abi::Attr {
+    abi::Attr {
+        ino: number,
         size: a.size,
         blocks: a.blocks,
-        atime: system_time(a.accessed),
-        mtime: system_time(a.modified),
-        ctime: system_time(a.changed),
-        crtime: UNIX_EPOCH,
-        kind: file_type(a.kind()),
-        perm: (a.mode & 0o7777) as u16,
+        atime: a.accessed.seconds,
+        mtime: a.modified.seconds,
+        ctime: a.changed.seconds,
+        atimensec: a.accessed.nanoseconds,
+        mtimensec: a.modified.nanoseconds,
+        ctimensec: a.changed.nanoseconds,
+        mode: a.mode,
         nlink: a.links,
         uid: a.uid,
         gid: a.gid,
@@ -37,89 +33,86 @@ pub(super) fn file_attr(ino: u64, a: &Attributes) -> FileAttr {
     }
 }
 
-/// What a listing says about `.` and `..`, which the kernel takes no attributes of.
-pub(super) fn bare_attr(ino: u64, kind: FileKind) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(ino),
-        size: 0,
-        blocks: 0,
-        atime: UNIX_EPOCH,
-        mtime: UNIX_EPOCH,
-        ctime: UNIX_EPOCH,
-        crtime: UNIX_EPOCH,
-        kind: file_type(kind),
-        perm: 0,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 0,
-        flags: 0,
+/// A node with its attributes, which the kernel may use for as long as `ttl`.
+pub(super) fn entry_out(node: u64, number: u64, a: &Attributes, ttl: Duration) -> abi::EntryOut {
+    abi::EntryOut {
+        nodeid: node,
+        generation: GENERATION,
+        entry_valid: ttl.as_secs(),
+        attr_valid: ttl.as_secs(),
+        entry_valid_nsec: ttl.subsec_nanos(),
+        attr_valid_nsec: ttl.subsec_nanos(),
+        attr: attr(number, a),
     }
 }
 
-pub(super) fn file_type(kind: FileKind) -> FileType {
-    match kind {
-        FileKind::File | FileKind::Absent => FileType::RegularFile,
-        FileKind::Directory => FileType::Directory,
-        FileKind::Symlink => FileType::Symlink,
-        FileKind::Fifo => FileType::NamedPipe,
-        FileKind::Socket => FileType::Socket,
-        FileKind::Char => FileType::CharDevice,
-        FileKind::Block => FileType::BlockDevice,
+/// What a listing says about `.` and `..`: no node, so that the kernel takes only the name.
+pub(super) fn no_entry() -> abi::EntryOut {
+    abi::EntryOut::new_zeroed()
+}
+
+/// Attributes, which the kernel may use for as long as `ttl`.
+pub(super) fn attr_out(number: u64, a: &Attributes, ttl: Duration) -> abi::AttrOut {
+    abi::AttrOut {
+        attr_valid: ttl.as_secs(),
+        attr_valid_nsec: ttl.subsec_nanos(),
+        dummy: 0,
+        attr: attr(number, a),
     }
 }
 
-fn system_time(time: Time) -> SystemTime {
-    let seconds = Duration::from_secs(time.seconds.unsigned_abs());
-    let whole = if time.seconds < 0 {
-        UNIX_EPOCH.checked_sub(seconds)
-    } else {
-        UNIX_EPOCH.checked_add(seconds)
+/// Attributes with the time of birth.
+pub(super) fn statx_out(number: u64, a: &Attributes, ttl: Duration) -> abi::StatxOut {
+    let time = |time: Time| abi::StatxTime {
+        tv_sec: time.seconds,
+        tv_nsec: time.nanoseconds,
+        reserved: 0,
     };
-    let fraction = Duration::from_nanos(u64::from(time.nanoseconds));
-    whole
-        .and_then(|whole| whole.checked_add(fraction))
-        .unwrap_or(UNIX_EPOCH)
-}
-
-/// A time as `setattr` of fuser 0.18 decodes it: before 1970 it takes the nanoseconds, which
-/// always count forward, off the seconds instead of adding them. This undoes it.
-fn time_to_set(time: SystemTime) -> Time {
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => Time {
-            seconds: i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
-            nanoseconds: after.subsec_nanos(),
-        },
-        Err(before) => {
-            let before = before.duration();
-            Time {
-                seconds: 0i64.saturating_sub_unsigned(before.as_secs()),
-                nanoseconds: before.subsec_nanos(),
-            }
-        }
+    let birth = a.birth.map_or(0, |_| libc::STATX_BTIME);
+    abi::StatxOut {
+        attr_valid: ttl.as_secs(),
+        attr_valid_nsec: ttl.subsec_nanos(),
+        mask: libc::STATX_BASIC_STATS | birth,
+        blksize: a.block_size,
+        nlink: a.links,
+        uid: a.uid,
+        gid: a.gid,
+        mode: a.mode as u16,
+        ino: number,
+        size: a.size,
+        blocks: a.blocks,
+        atime: time(a.accessed),
+        btime: time(a.birth.unwrap_or_default()),
+        ctime: time(a.changed),
+        mtime: time(a.modified),
+        rdev_major: a.device.0,
+        rdev_minor: a.device.1,
+        ..FromZeros::new_zeroed()
     }
 }
 
-pub(super) fn changes(
-    mode: Option<u32>,
-    uid: Option<u32>,
-    gid: Option<u32>,
-    size: Option<u64>,
-    accessed: Option<TimeOrNow>,
-    modified: Option<TimeOrNow>,
-) -> Changes {
-    let set = |time: TimeOrNow| match time {
-        TimeOrNow::SpecificTime(time) => SetTime::To(time_to_set(time)),
-        TimeOrNow::Now => SetTime::Now,
+/// What SETATTR changes.
+pub(super) fn changes(set: &abi::SetattrIn) -> Changes {
+    let has = |flag: u32| set.valid & flag != 0;
+    let time = |seconds, nanoseconds, flag, now| {
+        has(flag).then(|| {
+            if has(now) {
+                SetTime::Now
+            } else {
+                SetTime::To(Time {
+                    seconds,
+                    nanoseconds,
+                })
+            }
+        })
     };
     Changes {
-        mode,
-        uid,
-        gid,
-        size,
-        accessed: accessed.map(set),
-        modified: modified.map(set),
+        mode: has(fattr::MODE).then_some(set.mode),
+        uid: has(fattr::UID).then_some(set.uid),
+        gid: has(fattr::GID).then_some(set.gid),
+        size: has(fattr::SIZE).then_some(set.size),
+        accessed: time(set.atime, set.atimensec, fattr::ATIME, fattr::ATIME_NOW),
+        modified: time(set.mtime, set.mtimensec, fattr::MTIME, fattr::MTIME_NOW),
     }
 }
 
@@ -145,41 +138,5 @@ mod tests {
         fn devices_survive(major in 0u32..4096, minor in 0u32..(1 << 20)) {
             prop_assert_eq!(decode_device(encode_device((major, minor))), (major, minor));
         }
-
-        #[test]
-        fn times_are_exact(seconds in -1i64 << 40..1 << 40, nanoseconds in 0u32..1_000_000_000) {
-            let time = system_time(Time { seconds, nanoseconds });
-            let nanos = |d: Duration| i128::try_from(d.as_nanos()).unwrap();
-            let shown = match time.duration_since(UNIX_EPOCH) {
-                Ok(after) => nanos(after),
-                Err(before) => -nanos(before.duration()),
-            };
-            prop_assert_eq!(
-                shown,
-                i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)
-            );
-        }
-    }
-
-    #[test]
-    fn extreme_times_do_not_panic() {
-        for seconds in [i64::MIN, i64::MIN + 1, -1, 0, i64::MAX] {
-            let nanoseconds = 999_999_999;
-            let _ = system_time(Time {
-                seconds,
-                nanoseconds,
-            });
-        }
-    }
-
-    /// The way in is the inverse of what fuser does, so this copies what fuser does.
-    #[test]
-    fn times_before_1970_are_decoded() {
-        let decoded_by_fuser = UNIX_EPOCH - Duration::new(2, 800_000_000);
-        let time = Time {
-            seconds: -2,
-            nanoseconds: 800_000_000,
-        };
-        assert_eq!(time_to_set(decoded_by_fuser), time);
     }
 }

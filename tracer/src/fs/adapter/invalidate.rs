@@ -26,8 +26,14 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// Something to drop.
 #[derive(Clone, Copy, Debug)]
 enum Stale {
-    Pages { ino: u64, offset: u64, length: u64 },
+    Pages {
+        ino: u64,
+        offset: u64,
+        length: u64,
+    },
     Names,
+    /// Nothing more comes.
+    End,
 }
 
 /// Hands over what is to be dropped.
@@ -101,6 +107,11 @@ impl Drops {
         }
     }
 
+    /// Nobody serves any more.
+    pub(super) fn end(&self) {
+        let _ = self.sender.send(Stale::End);
+    }
+
     /// Repeats what failed for want of a descriptor, while names are dropped to gain some.
     ///
     /// Not in all serving threads at once: a descriptor is free only when one of them has
@@ -137,7 +148,7 @@ impl Dropper {
         let _ = self.notifier.set(notifier);
     }
 
-    /// Drops what arrives until nothing can arrive any more.
+    /// Drops what arrives until nothing more comes.
     pub(super) fn run(&self) {
         let Some(notifier) = self.notifier.get() else {
             return;
@@ -156,6 +167,7 @@ impl Dropper {
                     }
                     self.relieving.store(false, Ordering::Relaxed);
                 }
+                Stale::End => return,
             }
         }
     }

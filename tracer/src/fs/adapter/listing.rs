@@ -1,131 +1,166 @@
 //! Requests about open directories.
 
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use flowtrace_schema::Op;
-use fuser::{
-    FileHandle, FopenFlags, INodeNo, OpenFlags, ReplyDirectory, ReplyDirectoryPlus, ReplyOpen,
-    Request,
-};
+use flowtrace_schema::{FileKind, Op};
+use zerocopy::{FromZeros, IntoBytes};
 
-use super::convert::{GENERATION, bare_attr, errno, file_attr, file_type};
-use super::{Adapter, out_of_descriptors, requester};
+use super::convert::no_entry;
+use super::{Adapter, Request, out_of_descriptors};
 use crate::fs::Result;
 use crate::fs::handle::OpenDirectory;
 use crate::fs::log::{Event, done, outcome};
-use crate::fs::passthrough::{Listed, ListedPlus};
+use crate::fs::passthrough::Listed;
+use crate::fs::protocol::Reply;
+use crate::fs::protocol::abi::{self, Dirent, EntryOut};
+
+/// A listing as it grows in the space for the answer.
+struct Listing<'a> {
+    space: &'a mut [u8],
+    used: usize,
+    count: i64,
+}
+
+impl Listing<'_> {
+    /// Adds an entry, after its node in a READDIRPLUS. `false`: it does not fit.
+    fn add(&mut self, entry: Option<&EntryOut>, listed: &Listed<'_>) -> bool {
+        let name = listed.name.as_bytes();
+        let dirent = Dirent {
+            ino: listed.ino,
+            off: listed.next,
+            namelen: name.len() as u32,
+            kind: u32::from(type_of(listed.kind)),
+        };
+        let entry = entry.map_or(&[][..], IntoBytes::as_bytes);
+        let parts = [entry, dirent.as_bytes(), name];
+        let length = parts.iter().map(|part| part.len()).sum::<usize>();
+        let padded = length.next_multiple_of(8);
+        let Some(mut space) = self.space.get_mut(self.used..self.used + padded) else {
+            return false;
+        };
+        for part in parts {
+            let (here, rest) = space.split_at_mut(part.len());
+            here.copy_from_slice(part);
+            space = rest;
+        }
+        space.fill(0);
+        self.used += padded;
+        self.count += 1;
+        true
+    }
+}
+
+/// As in a directory entry (`DT_…`).
+fn type_of(kind: FileKind) -> u8 {
+    match kind {
+        FileKind::File | FileKind::Absent => libc::DT_REG,
+        FileKind::Directory => libc::DT_DIR,
+        FileKind::Symlink => libc::DT_LNK,
+        FileKind::Fifo => libc::DT_FIFO,
+        FileKind::Socket => libc::DT_SOCK,
+        FileKind::Char => libc::DT_CHR,
+        FileKind::Block => libc::DT_BLK,
+    }
+}
 
 impl Adapter {
-    pub(super) fn open_directory(
-        &self,
-        req: &Request,
-        ino: INodeNo,
-        flags: OpenFlags,
-        reply: ReplyOpen,
-    ) {
-        let started = self.log.start(req.pid(), true);
-        let node = self.view.node(ino.0);
+    pub(super) fn open_directory(&self, req: &Request, arguments: abi::OpenIn, reply: Reply<'_>) {
+        let started = self.log.start(req.who.tid, true);
+        let node = self.view.node(req.node);
         let file = node.as_ref().ok().and_then(|node| node.file);
         let result = node.and_then(|node| {
             let open = || {
-                self.view
-                    .opendir(requester(req), started.caller, Arc::clone(&node))
+                let node = Arc::clone(&node);
+                self.view.opendir(req.who, started.caller, node)
             };
             self.drops.with_room(open, out_of_descriptors)
         });
-        let event = Event::new(Op::Opendir, file).flags(flags.0 as u32);
+        let event = Event::new(Op::Opendir, file).flags(arguments.flags);
         self.log.end(started, event, done(&result));
         match result {
-            Ok(fh) => reply.opened(FileHandle(fh), FopenFlags::empty()),
-            Err(error) => reply.error(errno(error)),
+            Ok(fh) => reply.body(&abi::OpenOut {
+                fh,
+                ..FromZeros::new_zeroed()
+            }),
+            Err(errno) => reply.error(errno),
         }
     }
 
-    pub(super) fn list(
-        &self,
-        req: &Request,
-        fh: FileHandle,
-        position: u64,
-        mut reply: ReplyDirectory,
-    ) {
-        let result = self.listing(req, fh, position, |open| {
-            let mut listed = 0;
-            self.view.readdir(open, position, |entry| {
-                let Listed {
-                    ino,
-                    next,
-                    kind,
-                    name,
-                } = entry;
-                let full = reply.add(INodeNo(ino), next, file_type(kind), name);
-                listed += i64::from(!full);
-                !full
-            })?;
-            Ok(listed)
+    pub(super) fn list(&self, req: &Request, read: &abi::ReadIn, reply: Reply<'_>) {
+        self.listing(req, read, reply, |open, listing| {
+            self.view
+                .readdir(open, read.offset, |listed| listing.add(None, &listed))
         });
-        match result {
-            Ok(_) => reply.ok(),
-            Err(error) => reply.error(errno(error)),
-        }
     }
 
-    pub(super) fn list_plus(
-        &self,
-        req: &Request,
-        fh: FileHandle,
-        position: u64,
-        mut reply: ReplyDirectoryPlus,
-    ) {
-        let result = self.listing(req, fh, position, |open| {
-            let mut listed = 0;
-            self.view.readdirplus(open, position, |found| {
-                let ListedPlus {
-                    listed: entry,
-                    entry: known,
-                } = found;
-                let attr = match known {
-                    Some(known) => file_attr(known.node.id, &known.attributes),
-                    None => bare_attr(entry.ino, entry.kind),
+    pub(super) fn list_plus(&self, req: &Request, read: &abi::ReadIn, reply: Reply<'_>) {
+        self.listing(req, read, reply, |open, listing| {
+            self.view.readdirplus(open, read.offset, |found| {
+                let entry = match found.entry {
+                    Some(known) => self.entry_out(&known.node, &known.attributes),
+                    None => no_entry(),
                 };
-                let full = reply.add(
-                    attr.ino, entry.next, entry.name, &self.ttl, &attr, GENERATION,
-                );
-                listed += i64::from(!full);
-                !full
-            })?;
-            Ok(listed)
+                listing.add(Some(&entry), &found.listed)
+            })
         });
-        match result {
-            Ok(_) => reply.ok(),
-            Err(error) => reply.error(errno(error)),
-        }
         self.told();
     }
 
-    /// A listing: `list` returns how many entries there were.
+    /// A listing: `list` fills it.
     fn listing(
         &self,
         req: &Request,
-        fh: FileHandle,
-        position: u64,
-        mut list: impl FnMut(&OpenDirectory) -> Result<i64>,
-    ) -> Result<i64> {
-        let started = self.log.start(req.pid(), false);
-        let open = self.view.directory(fh.0);
+        read: &abi::ReadIn,
+        mut reply: Reply<'_>,
+        list: impl Fn(&OpenDirectory, &mut Listing<'_>) -> Result<()>,
+    ) {
+        let started = self.log.start(req.who.tid, false);
+        let open = self.view.directory(read.fh);
         let file = open.as_ref().ok().and_then(|open| open.node.file);
+        let mut listing = Listing {
+            space: reply.space(read.size as usize),
+            used: 0,
+            count: 0,
+        };
         // Without a descriptor there is an error only if nothing was listed yet.
-        let result = open.and_then(|open| self.drops.with_room(|| list(&open), out_of_descriptors));
-        let event = Event::new(Op::Readdir, file).offset(position);
-        self.log
-            .end(started, event, outcome(&result, |&listed| listed));
-        result
+        let result = open.and_then(|open| {
+            self.drops
+                .with_room(|| list(&open, &mut listing), out_of_descriptors)
+        });
+        let Listing { used, count, .. } = listing;
+        let event = Event::new(Op::Readdir, file).offset(read.offset);
+        self.log.end(started, event, outcome(&result, |()| count));
+        match result {
+            Ok(()) => reply.filled(used),
+            Err(errno) => reply.error(errno),
+        }
     }
 
-    pub(super) fn release_directory(&self, req: &Request, fh: FileHandle) -> Result<()> {
-        let started = self.log.start(req.pid(), false);
-        let open = self.view.releasedir(fh.0)?;
-        let event = Event::new(Op::Releasedir, open.node.file);
-        self.log.end(started.or_opener(open.opener), event, 0);
-        Ok(())
+    pub(super) fn release_directory(
+        &self,
+        req: &Request,
+        release: &abi::ReleaseIn,
+        reply: Reply<'_>,
+    ) {
+        let started = self.log.start(req.who.tid, false);
+        match self.view.releasedir(release.fh) {
+            Ok(open) => {
+                let event = Event::new(Op::Releasedir, open.node.file);
+                self.log.end(started.or_opener(open.opener), event, 0);
+                reply.ok();
+            }
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    pub(super) fn sync_directory(&self, req: &Request, sync: abi::FsyncIn, reply: Reply<'_>) {
+        let data_only = sync.fsync_flags & abi::FSYNC_FDATASYNC != 0;
+        let event = |file| Event::new(Op::Fsyncdir, file).flags(u32::from(data_only));
+        let sync_real = |_: &Arc<_>| {
+            let open = self.view.directory(sync.fh)?;
+            self.view.fsyncdir(&open, data_only)
+        };
+        reply.done(self.on_node(req, event, sync_real, done));
     }
 }

@@ -1,29 +1,31 @@
 //! The handshake with the kernel, and the threads that serve.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::Duration;
 
 use flowtrace_schema::FileLayer;
-use fuser::{BackingId, Config, InitFlags, KernelConfig, Session, SessionACL};
-use nix::fcntl::{OFlag, open};
-use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::stat::Mode;
+use fuser::{Config, Filesystem, InitFlags, KernelConfig, Request, Session, SessionACL};
 
 use super::invalidate::{self, Dropper};
 use super::{Adapter, Backings};
+use crate::fs::locks::Locks;
 use crate::fs::log::Log;
 use crate::fs::passthrough::View;
+use crate::fs::protocol::{self, Device, KernelDevice};
 
 /// What the handshake settled.
 #[derive(Debug)]
 pub(in crate::fs) struct Shared {
-    wanted: Wanted,
-    largest_request: u32,
-    granted: AtomicU64,
-    layer: OnceLock<FileLayer>,
+    /// How file calls are seen.
+    pub(in crate::fs) layer: FileLayer,
+    /// INIT flags that were asked for and granted.
+    pub(in crate::fs) granted: u64,
+    /// Bytes of the largest read or write request.
+    pub(super) largest_request: u32,
 }
 
 /// What to ask the kernel for.
@@ -43,17 +45,26 @@ pub(in crate::fs) struct Wanted {
 
 /// A mount whose kernel side is ready.
 pub(in crate::fs) struct Served {
-    session: Session<Adapter>,
+    /// Keeps the device open, for the notifier.
+    _session: Session<Handshake>,
+    adapter: Adapter,
+    /// One for each thread.
+    devices: Vec<Arc<dyn Device>>,
     dropper: Dropper,
-    shared: Arc<Shared>,
+}
+
+/// The first words with the kernel, which fuser speaks.
+struct Handshake {
+    wanted: Wanted,
+    largest_request: u32,
+    granted: Arc<AtomicU64>,
 }
 
 /// Asked for one by one: the kernel refuses a set as a whole if it lacks one of it.
 ///
 /// Not asked for, since each hides calls: `NO_OPEN_SUPPORT`, `NO_OPENDIR_SUPPORT`,
-/// `CACHE_SYMLINKS`, `WRITEBACK_CACHE`. Nor `SETXATTR_EXT`, which panics fuser 0.18, nor locks,
-/// which the kernel then keeps by itself.
-const FLAGS: [InitFlags; 13] = [
+/// `CACHE_SYMLINKS`, `WRITEBACK_CACHE`.
+const FLAGS: [InitFlags; 15] = [
     InitFlags::FUSE_ASYNC_READ,
     InitFlags::FUSE_BIG_WRITES,
     InitFlags::FUSE_MAX_PAGES,
@@ -67,42 +78,25 @@ const FLAGS: [InitFlags; 13] = [
     InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
     InitFlags::FUSE_NO_EXPORT_SUPPORT,
     InitFlags::FUSE_HAS_IOCTL_DIR,
+    InitFlags::FUSE_POSIX_LOCKS,
+    InitFlags::FUSE_FLOCK_LOCKS,
 ];
 
 /// Requests that may wait in the kernel in the background.
 const BACKGROUND: u16 = 64;
 /// Pages of the largest request unless the administrator allows more.
 const PAGES: u32 = 256;
-/// Largest request that fuser has a buffer for.
+/// Largest request that fuser negotiates.
 const LARGEST: u32 = 16 << 20;
 
-impl Shared {
-    /// How file calls are seen.
-    pub(in crate::fs) fn layer(&self) -> FileLayer {
-        self.layer.get().copied().unwrap_or(FileLayer::Direct)
-    }
-
-    /// Bytes of the largest read or write request.
-    pub(super) fn largest_request(&self) -> u64 {
-        u64::from(self.largest_request)
-    }
-
-    /// INIT flags that were asked for and granted.
-    pub(in crate::fs) fn granted(&self) -> u64 {
-        self.granted.load(Ordering::Relaxed)
-    }
-}
-
-impl Adapter {
-    /// Settles the terms with the kernel.
-    pub(super) fn negotiate(&self, config: &mut KernelConfig) {
-        let wanted = self.shared.wanted;
+impl Filesystem for Handshake {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let mut flags = FLAGS.to_vec();
-        if let Some(depth) = wanted.passthrough {
+        if let Some(depth) = self.wanted.passthrough {
             flags.push(InitFlags::FUSE_PASSTHROUGH);
             let _ = config.set_max_stack_depth(depth);
         }
-        if wanted.access_lists {
+        if self.wanted.access_lists {
             flags.push(InitFlags::FUSE_POSIX_ACL);
         }
         let mut granted = InitFlags::empty();
@@ -111,12 +105,13 @@ impl Adapter {
                 granted |= flag;
             }
         }
-        self.shared.granted.store(granted.bits(), Ordering::Relaxed);
+        self.granted.store(granted.bits(), Ordering::Relaxed);
         // Values above the allowed come back as the nearest allowed one.
-        if let Err(nearest) = config.set_max_write(self.shared.largest_request) {
+        if let Err(nearest) = config.set_max_write(self.largest_request) {
             let _ = config.set_max_write(nearest);
         }
         let _ = config.set_max_background(BACKGROUND);
+        Ok(())
     }
 }
 
@@ -128,84 +123,100 @@ impl Served {
         view: Arc<View>,
         log: Arc<Log>,
     ) -> io::Result<Served> {
-        let shared = Arc::new(Shared {
+        let largest_request = largest_request();
+        let granted = Arc::new(AtomicU64::new(0));
+        let handshake = Handshake {
             wanted,
-            largest_request: largest_request(),
-            granted: AtomicU64::new(0),
-            layer: OnceLock::new(),
+            largest_request,
+            granted: Arc::clone(&granted),
+        };
+        let own = device.try_clone()?;
+        let session = Session::from_fd(handshake, device, SessionACL::All, Config::default())?;
+        let granted = granted.load(Ordering::Relaxed);
+        let backings = Backings::new(Arc::new(own.try_clone()?));
+        let shared = Arc::new(Shared {
+            layer: layer(InitFlags::from_bits_retain(granted), &backings),
+            granted,
+            largest_request,
         });
         let (drops, dropper) = invalidate::pair(Arc::clone(&view), wanted.threads);
+        dropper.set_notifier(session.notifier());
         let adapter = Adapter {
             view,
             log,
-            shared: Arc::clone(&shared),
-            backings: Backings::default(),
+            shared,
+            backings,
+            locks: Locks::default(),
             drops,
             ttl: wanted.ttl,
         };
-        let mut config = Config::default();
-        config.acl = SessionACL::All;
-        config.n_threads = Some(wanted.threads.max(1));
-        config.clone_fd = wanted.clone_fd;
-        let session = Session::from_fd(adapter, device, SessionACL::All, config)?;
-        dropper.set_notifier(session.notifier());
-        let granted = InitFlags::from_bits_retain(shared.granted());
-        let layer = if granted.contains(InitFlags::FUSE_PASSTHROUGH) && may_register(&session) {
-            FileLayer::DirectPassthrough
-        } else if granted.contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP) {
-            FileLayer::DirectMmap
-        } else {
-            FileLayer::Direct
-        };
-        let _ = shared.layer.set(layer);
+        let first = KernelDevice::new(own);
+        let mut devices: Vec<Arc<dyn Device>> = Vec::new();
+        if wanted.clone_fd {
+            for _ in 1..wanted.threads {
+                devices.push(Arc::new(first.another()?));
+            }
+        }
+        devices.push(Arc::new(first));
+        let shared_by_all = Arc::clone(&devices[devices.len() - 1]);
+        devices.resize(wanted.threads.max(1), shared_by_all);
         Ok(Served {
-            session,
+            _session: session,
+            adapter,
+            devices,
             dropper,
-            shared,
         })
     }
 
     /// What the handshake settled.
     pub(in crate::fs) fn shared(&self) -> Arc<Shared> {
-        Arc::clone(&self.shared)
+        Arc::clone(&self.adapter.shared)
     }
 
     /// Serves until the kernel has let go of the mount.
     pub(in crate::fs) fn run(self) -> io::Result<()> {
-        let dropper = self.dropper;
-        let invalidation = std::thread::Builder::new()
-            .name("fs-invalidate".into())
-            .spawn(move || dropper.run())?;
-        let result = match self.session.run() {
-            // The connection was aborted, as a forced unmount does.
-            Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => Ok(()),
-            result => result,
-        };
-        // The sending side went with the session.
-        let _ = invalidation.join();
-        result
+        let Served {
+            adapter,
+            devices,
+            dropper,
+            ..
+        } = self;
+        let adapter = &adapter;
+        let largest = adapter.shared.largest_request as usize;
+        thread::scope(|scope| {
+            thread::Builder::new()
+                .name("fs-invalidate".into())
+                .spawn_scoped(scope, move || dropper.run())?;
+            let serve = |(number, device): (usize, Arc<dyn Device>)| {
+                thread::Builder::new()
+                    .name(format!("fs-serve-{number}"))
+                    .spawn_scoped(scope, move || protocol::serve(&device, largest, adapter))
+            };
+            let threads: Vec<_> = devices.into_iter().enumerate().map(serve).collect();
+            let mut result = Ok(());
+            for thread in threads {
+                let served = thread.and_then(|thread| {
+                    let served = thread.join();
+                    let panicked = || io::Error::other("a thread that serves requests panicked");
+                    served.map_err(|_| panicked())?.map_err(io::Error::from)
+                });
+                result = result.and(served);
+            }
+            adapter.drops.end();
+            result
+        })
     }
 }
 
-/// Whether this process may register files for passthrough: needs `CAP_SYS_ADMIN` in the first
-/// user namespace. The probe is an empty file in memory that goes with the session.
-fn may_register(session: &Session<Adapter>) -> bool {
-    let probe = || -> io::Result<u32> {
-        let file = memfd_create(c"flowtrace-probe", MFdFlags::MFD_CLOEXEC)?;
-        BackingId::create_raw(session.as_fd(), file)
-    };
-    probe().is_ok()
-}
-
-/// Opens the inode of a descriptor for reading.
-pub(super) fn readable(fd: impl AsFd) -> io::Result<OwnedFd> {
-    use std::os::fd::AsRawFd;
-    let path = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
-    Ok(open(
-        path.as_str(),
-        OFlag::O_RDONLY | OFlag::O_CLOEXEC,
-        Mode::empty(),
-    )?)
+/// How file calls are seen, with these flags granted.
+fn layer(granted: InitFlags, backings: &Backings) -> FileLayer {
+    if granted.contains(InitFlags::FUSE_PASSTHROUGH) && backings.are_allowed() {
+        FileLayer::DirectPassthrough
+    } else if granted.contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP) {
+        FileLayer::DirectMmap
+    } else {
+        FileLayer::Direct
+    }
 }
 
 fn largest_request() -> u32 {

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 
 use nix::errno::Errno;
-use nix::fcntl::{FallocateFlags, copy_file_range, fallocate};
+use nix::fcntl::{FallocateFlags, OFlag, copy_file_range, fallocate};
 use nix::sys::uio::{pread, pwrite};
 use nix::unistd::{Whence, fdatasync, fsync, lseek};
 
@@ -21,6 +21,8 @@ pub(in crate::fs) struct Write<'a> {
     pub(in crate::fs) offset: u64,
     /// What.
     pub(in crate::fs) data: &'a [u8],
+    /// The page cache of the mount writes, not an application.
+    pub(in crate::fs) by_cache: bool,
     /// The caller lacks the right to keep set-user-id and set-group-id.
     pub(in crate::fs) strip_privilege: bool,
 }
@@ -43,7 +45,14 @@ impl View {
         open: &OpenFile,
         write: Write<'_>,
     ) -> Result<usize> {
-        let written = pwrite(open.fd.as_fd(), write.data, signed(write.offset)?)?;
+        let offset = signed(write.offset)?;
+        let written = if write.by_cache && open.is_direct {
+            // The last page of a file ends with the file, which `O_DIRECT` does not take.
+            let cached = self.reopen(open.node.fd.as_fd(), OFlag::O_WRONLY)?;
+            pwrite(cached.as_fd(), write.data, offset)?
+        } else {
+            pwrite(open.fd.as_fd(), write.data, offset)?
+        };
         open.wrote.store(true, Ordering::Relaxed);
         if write.strip_privilege {
             self.strip_privilege(who, &open.node)?;
@@ -96,14 +105,12 @@ impl View {
         length: u64,
     ) -> Result<usize> {
         let (mut from_offset, mut to_offset) = (signed(from_offset)?, signed(to_offset)?);
-        // The reply has room for 32 bits.
-        let length = length.min(u64::from(u32::MAX) & !0xfff) as usize;
         let copied = copy_file_range(
             from.fd.as_fd(),
             Some(&mut from_offset),
             to.fd.as_fd(),
             Some(&mut to_offset),
-            length,
+            usize::try_from(length).unwrap_or(usize::MAX),
         )?;
         to.wrote.store(true, Ordering::Relaxed);
         self.strip_privilege(who, &to.node)?;

@@ -89,7 +89,7 @@ impl View {
                 },
             };
             Ok(take(Listed {
-                ino: self.shown_inode(&open.node, found.ino),
+                ino: self.number_in(&open.node, found.ino),
                 next: found.offset,
                 kind,
                 name,
@@ -118,7 +118,7 @@ impl View {
                 return Ok(false);
             }
             let mut listed = Listed {
-                ino: self.shown_inode(&open.node, found.ino),
+                ino: self.number_in(&open.node, found.ino),
                 next: found.offset,
                 kind: kind_of_entry(found.kind).unwrap_or(FileKind::Directory),
                 name,

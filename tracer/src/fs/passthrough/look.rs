@@ -54,7 +54,7 @@ impl View {
                 let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
                 let fd = openat(parent.fd.as_fd(), name, flags, Mode::empty())?;
                 let attributes = stat::of(fd.as_fd())?;
-                (self.enter(parent, name, fd, &attributes)?, attributes)
+                (self.enter(parent, Some(name), fd, &attributes), attributes)
             }
         };
         let attributes = self.show_in(parent, &node, attributes);
@@ -95,6 +95,12 @@ impl View {
             mode,
             AtFlags::AT_EACCESS,
         )
+    }
+
+    /// Forces everything on the filesystem that a node lies on to storage.
+    pub(in crate::fs) fn syncfs(&self, node: &Node) -> Result<()> {
+        let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK;
+        nix::unistd::syncfs(self.reopen(node.fd.as_fd(), flags)?)
     }
 
     /// Figures of the filesystem that a node lies on.

@@ -26,6 +26,19 @@ const EXECUTE: i32 = 0x20;
 /// An opened file and its number.
 pub(in crate::fs) type Opened = (u64, Arc<OpenFile>);
 
+/// A file to make.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::fs) struct NewFile<'a> {
+    /// Its name; `None` for one without (`O_TMPFILE`).
+    pub(in crate::fs) name: Option<&'a OsStr>,
+    /// Permission bits.
+    pub(in crate::fs) mode: u32,
+    /// The caller's file creation mask.
+    pub(in crate::fs) mask: u32,
+    /// Flags of open(2).
+    pub(in crate::fs) flags: i32,
+}
+
 impl View {
     /// Opens a known file.
     pub(in crate::fs) fn open(
@@ -55,7 +68,7 @@ impl View {
             self.strip_privilege(who, &node)?;
             self.record_size(node.file, 0);
         }
-        Ok(self.opened(fd, node, opener))
+        Ok(self.opened(fd, node, opener, flags))
     }
 
     /// Opens a program that is about to run. That takes the right to execute it, not to read it.
@@ -69,64 +82,54 @@ impl View {
 
     /// Makes a file and opens it; opens one that is there unless `O_EXCL` forbids it. Counts a
     /// lookup. The last value is the file that the call is about, also on failure.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the arguments of open(2) and who calls it"
-    )]
     pub(in crate::fs) fn create(
         &self,
         who: Requester,
         opener: Option<Caller>,
         parent: &Node,
-        name: &OsStr,
-        mode: u32,
-        mask: u32,
-        flags: i32,
+        new: NewFile<'_>,
     ) -> (Result<(Entry, Opened)>, Option<FileId>) {
-        let result = self
-            .create_real(who, parent, name, mode, mask, flags)
-            .and_then(|fd| {
-                let held = self.reopen(fd.as_fd(), OFlag::O_PATH)?;
-                let attributes = stat::of(held.as_fd())?;
-                if !attributes.is_regular() {
-                    return Err(Errno::ENXIO);
-                }
-                let node = self.enter(parent, name, held, &attributes)?;
-                let attributes = self.show_in(parent, &node, attributes);
-                let entry = Entry {
-                    node: Arc::clone(&node),
-                    attributes,
-                };
-                Ok((entry, self.opened(fd, node, opener)))
-            });
-        let file = match &result {
-            Ok((entry, _)) => entry.node.file,
-            Err(_) => self.known_as(parent, name),
+        let result = self.create_real(who, parent, new).and_then(|fd| {
+            let held = self.reopen(fd.as_fd(), OFlag::O_PATH)?;
+            let attributes = stat::of(held.as_fd())?;
+            if !attributes.is_regular() {
+                return Err(Errno::ENXIO);
+            }
+            let node = self.enter(parent, new.name, held, &attributes);
+            let attributes = self.show_in(parent, &node, attributes);
+            let entry = Entry {
+                node: Arc::clone(&node),
+                attributes,
+            };
+            Ok((entry, self.opened(fd, node, opener, new.flags)))
+        });
+        let file = match (&result, new.name) {
+            (Ok((entry, _)), _) => entry.node.file,
+            (Err(_), Some(name)) => self.known_as(parent, name),
+            (Err(_), None) => parent.file,
         };
         (result, file)
     }
 
-    fn create_real(
-        &self,
-        who: Requester,
-        parent: &Node,
-        name: &OsStr,
-        mode: u32,
-        mask: u32,
-        flags: i32,
-    ) -> Result<OwnedFd> {
+    fn create_real(&self, who: Requester, parent: &Node, new: NewFile<'_>) -> Result<OwnedFd> {
+        let real = real_flags(new.flags) | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let mode = permissions(new.mode, set_mask(new.mask));
+        let directory = parent.fd.as_fd();
+        let Some(name) = new.name else {
+            let _as_caller = self.credentials.make_as(who)?;
+            // The kernel says with O_EXCL whether the file may get a name later.
+            let exclusive = OFlag::from_bits_truncate(new.flags & libc::O_EXCL);
+            return openat(directory, ".", real | OFlag::O_TMPFILE | exclusive, mode);
+        };
         if !parent.shows(name) {
             return Err(Errno::EACCES);
         }
-        let exclusive = flags & libc::O_EXCL != 0;
-        let real = real_flags(flags) | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let mode = permissions(mode, set_mask(mask));
-        let directory = parent.fd.as_fd();
-        let new = {
+        let exclusive = new.flags & libc::O_EXCL != 0;
+        let made = {
             let _as_caller = self.credentials.make_as(who)?;
             openat(directory, name, real | OFlag::O_CREAT | OFlag::O_EXCL, mode)
         };
-        match new {
+        match made {
             // Somebody else made it just now. The kernel has not checked whether the caller may
             // open that, so the caller's own permission decides.
             Err(Errno::EEXIST) if !exclusive => {
@@ -137,12 +140,13 @@ impl View {
         }
     }
 
-    fn opened(&self, fd: OwnedFd, node: Arc<Node>, opener: Option<Caller>) -> Opened {
+    fn opened(&self, fd: OwnedFd, node: Arc<Node>, opener: Option<Caller>, flags: i32) -> Opened {
         node.opens.fetch_add(1, Ordering::Relaxed);
         let open = Arc::new(OpenFile {
             fd,
             node,
             opener,
+            is_direct: flags & libc::O_DIRECT != 0,
             wrote: AtomicBool::new(false),
             split: Split::default(),
         });
@@ -192,14 +196,13 @@ impl View {
 /// what would not fit how this process does I/O.
 fn real_flags(flags: i32) -> OFlag {
     let flags = OFlag::from_bits_truncate(flags);
-    // O_DIRECT: the buffers of requests are not aligned. O_NONBLOCK and O_ASYNC mean nothing for
-    // regular files but would leave a lease unbroken.
+    // O_NONBLOCK and O_ASYNC mean nothing for regular files but would leave a lease unbroken.
     flags
         - (OFlag::O_CREAT
             | OFlag::O_EXCL
             | OFlag::O_NOCTTY
             | OFlag::O_NOFOLLOW
-            | OFlag::O_DIRECT
+            | OFlag::O_TMPFILE.difference(OFlag::O_DIRECTORY)
             | OFlag::O_NONBLOCK
             | OFlag::O_ASYNC)
 }

@@ -93,13 +93,18 @@ impl Bench {
 
     fn write(&self, path: &str, data: &[u8]) -> Result<()> {
         let (parent, name) = self.split(path)?;
-        let created = self
-            .view
-            .create(ME, None, &parent, name, 0o644, 0o022, libc::O_WRONLY);
+        let new = NewFile {
+            name: Some(name),
+            mode: 0o644,
+            mask: 0o022,
+            flags: libc::O_WRONLY,
+        };
+        let created = self.view.create(ME, None, &parent, new);
         let (_, (number, open)) = created.0?;
         let write = Write {
             offset: 0,
             data,
+            by_cache: false,
             strip_privilege: false,
         };
         self.view.write(ME, &open, write)?;
@@ -148,7 +153,7 @@ fn attributes_and_data_are_those_of_the_source() {
     let real = fs::metadata(bench.source.join("file")).unwrap();
     assert_eq!(real.permissions().mode() & 0o7777, 0o644);
     let node = bench.walk("file").unwrap();
-    assert_eq!(node.id, real.ino());
+    assert_eq!(bench.view.number(&node.key), real.ino());
     let attributes = bench.view.getattr(&node).unwrap();
     assert_eq!((attributes.size, attributes.ino), (7, real.ino()));
     let (number, open) = bench.view.open(ME, None, node, libc::O_RDONLY).unwrap();

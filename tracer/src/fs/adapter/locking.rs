@@ -1,0 +1,167 @@
+//! Requests about locks.
+
+use std::sync::Arc;
+
+use flowtrace_schema::Op;
+use nix::errno::Errno;
+
+use super::{Adapter, Request};
+use crate::fs::Result;
+use crate::fs::handle::OpenFile;
+use crate::fs::locks::{Ended, Held, Kind, Space, Subject};
+use crate::fs::log::{Event, Started, done};
+use crate::fs::protocol::abi::{self, LK_FLOCK};
+use crate::fs::protocol::{Deferred, Reply};
+
+/// Who waits for a lock, and what is to be recorded when the waiting ends.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    started: Started,
+    event: Event,
+    reply: Deferred,
+}
+
+/// What a request asks for.
+fn wanted(lock: &abi::LkIn) -> Result<Held> {
+    let kind = match lock.kind {
+        libc::F_RDLCK => Some(Kind::Read),
+        libc::F_WRLCK => Some(Kind::Write),
+        libc::F_UNLCK => None,
+        _ => return Err(Errno::EINVAL),
+    };
+    Ok(Held {
+        owner: lock.owner,
+        fh: lock.fh,
+        pid: lock.pid,
+        kind,
+        start: lock.start,
+        end: lock.end,
+    })
+}
+
+fn subject(open: &OpenFile, lock: &abi::LkIn) -> Subject {
+    let space = if lock.lk_flags & LK_FLOCK != 0 {
+        Space::Whole
+    } else {
+        Space::Record
+    };
+    Subject {
+        node: open.node.id,
+        space,
+    }
+}
+
+/// The flags column: the type of lock as `fcntl` numbers them. Offset and length are the range;
+/// a range to the end of the file, wherever that is, has no length.
+fn event(op: Op, open: Option<&Arc<OpenFile>>, lock: &abi::LkIn) -> Event {
+    const END: u64 = i64::MAX as u64;
+    let event = Event::new(op, open.and_then(|open| open.node.file)).flags(lock.kind as u32);
+    if lock.lk_flags & LK_FLOCK != 0 {
+        return event;
+    }
+    let event = event.offset(lock.start);
+    if lock.end >= END {
+        return event;
+    }
+    event.length(lock.end.saturating_sub(lock.start).saturating_add(1))
+}
+
+impl Adapter {
+    pub(super) fn test_lock(&self, req: &Request, lock: &abi::LkIn, reply: Reply<'_>) {
+        let started = self.log.start(req.who.tid, false);
+        let open = self.view.file(lock.fh);
+        let event = event(Op::Getlk, open.as_ref().ok(), lock);
+        let result = open.and_then(|open| {
+            let wanted = wanted(lock)?;
+            Ok(self.locks.conflict(subject(&open, lock), &wanted))
+        });
+        self.log.end(started, event, done(&result));
+        match result {
+            Ok(None) => reply.body(&abi::LkOut {
+                start: lock.start,
+                end: lock.end,
+                kind: libc::F_UNLCK,
+                pid: 0,
+            }),
+            Ok(Some(held)) => reply.body(&abi::LkOut {
+                start: held.start,
+                end: held.end,
+                kind: match held.kind {
+                    Some(Kind::Write) => libc::F_WRLCK,
+                    _ => libc::F_RDLCK,
+                },
+                pid: held.pid,
+            }),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    pub(super) fn set_lock(
+        &self,
+        req: &Request,
+        lock: &abi::LkIn,
+        may_wait: bool,
+        reply: Reply<'_>,
+    ) {
+        let op = if lock.lk_flags & LK_FLOCK != 0 {
+            Op::Flock
+        } else {
+            Op::Setlk
+        };
+        let started = self.log.start(req.who.tid, false);
+        let open = self.view.file(lock.fh);
+        let event = event(op, open.as_ref().ok(), lock);
+        let asked = open.and_then(|open| Ok((subject(&open, lock), wanted(lock)?)));
+        let reply = reply.later();
+        let unique = reply.unique();
+        let waiting = Waiting {
+            started,
+            event,
+            reply,
+        };
+        let ended = match asked {
+            Ok((subject, wanted)) => {
+                let wait = may_wait.then_some(unique);
+                self.locks.acquire(subject, wanted, waiting, wait)
+            }
+            Err(errno) => vec![(waiting, Err(errno))],
+        };
+        self.end_waiting(ended);
+    }
+
+    /// A process closes a descriptor: it gives up all its records on that file.
+    pub(super) fn unlock_owner(&self, open: &OpenFile, owner: u64) {
+        let subject = Subject {
+            node: open.node.id,
+            space: Space::Record,
+        };
+        let ended = self.locks.release(subject, |held| held.owner == owner);
+        self.end_waiting(ended);
+    }
+
+    /// An open file is gone, and with it what was locked through it.
+    pub(super) fn unlock_file(&self, open: &OpenFile, fh: u64) {
+        for space in [Space::Record, Space::Whole] {
+            let subject = Subject {
+                node: open.node.id,
+                space,
+            };
+            self.end_waiting(self.locks.release(subject, |held| held.fh == fh));
+        }
+    }
+
+    /// The kernel takes a request back that may wait for a lock; nothing else waits.
+    pub(super) fn interrupt(&self, interrupt: abi::InterruptIn, reply: Reply<'_>) {
+        reply.none();
+        if let Some(waiting) = self.locks.interrupt(interrupt.unique) {
+            self.end_waiting(vec![(waiting, Err(Errno::EINTR))]);
+        }
+    }
+
+    fn end_waiting(&self, ended: Ended<Waiting>) {
+        for (waiting, result) in ended {
+            self.log.end(waiting.started, waiting.event, done(&result));
+            waiting.reply.done(result);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Record and whole-file locks among the users of the mount, by the rules of `fcntl(2)` and
+//! `flock(2)`.
+//!
+//! The kernel of a plain filesystem keeps them by itself; here they are kept so that each is
+//! seen, with the time that a process waited for it. Whoever must wait is queued, and whoever
+//! releases grants what has become free, in the order of arrival.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use nix::errno::Errno;
+
+use super::Result;
+
+mod table;
+
+use table::{FileLocks, Waiter};
+pub(crate) use table::{Held, Kind, Space};
+
+/// Interrupts that came before the request they are for, which are remembered.
+const EARLY: usize = 256;
+
+/// What locks are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Subject {
+    /// The inode.
+    pub(crate) node: u64,
+    /// `flock` and `fcntl` locks do not see each other.
+    pub(crate) space: Space,
+}
+
+/// Those whose call ends now, and how: with the lock, or with `EAGAIN` (it is taken), `EDEADLK`
+/// (waiting would never end) or `EINTR`.
+pub(crate) type Ended<W> = Vec<(W, Result<()>)>;
+
+/// All locks of a mount. `W` is who waits.
+#[derive(Debug)]
+pub(crate) struct Locks<W> {
+    state: Mutex<State<W>>,
+    /// Files with locks, to be looked at without the mutex: most files never have any.
+    used: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct State<W> {
+    files: HashMap<Subject, FileLocks<W>>,
+    early: VecDeque<u64>,
+}
+
+impl<W> Default for Locks<W> {
+    fn default() -> Locks<W> {
+        let state = State {
+            files: HashMap::new(),
+            early: VecDeque::new(),
+        };
+        Locks {
+            state: Mutex::new(state),
+            used: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl<W> Locks<W> {
+    /// A lock of another owner that is in the way of `wanted`.
+    pub(crate) fn conflict(&self, subject: Subject, wanted: &Held) -> Option<Held> {
+        self.state().files.get(&subject)?.conflict(wanted).copied()
+    }
+
+    /// Asks for a lock on behalf of `waiter`, who may wait for it in request `wait`.
+    pub(crate) fn acquire(
+        &self,
+        subject: Subject,
+        wanted: Held,
+        waiter: W,
+        wait: Option<u64>,
+    ) -> Ended<W> {
+        let mut state = self.state();
+        let file = state.files.entry(subject).or_default();
+        if subject.space == Space::Whole {
+            // Changing the kind of a lock gives it up first, whatever comes then: see flock(2).
+            let changes = |held: &Held| held.owner == wanted.owner && held.kind != wanted.kind;
+            file.held.retain(|held| !changes(held));
+        }
+        let is_free = file.conflict(&wanted).is_none();
+        let refusal = match wait {
+            _ if is_free => None,
+            Some(unique) => state.refusal(subject, &wanted, unique),
+            None => Some(Errno::EAGAIN),
+        };
+        let file = state.files.entry(subject).or_default();
+        let mut ended: Ended<W> = Vec::new();
+        match (refusal, wait) {
+            (Some(errno), _) => ended.push((waiter, Err(errno))),
+            (None, Some(unique)) if !is_free => file.waiting.push_back(Waiter {
+                unique,
+                wanted,
+                waiter,
+            }),
+            (None, _) => {
+                file.set(wanted);
+                ended.push((waiter, Ok(())));
+            }
+        }
+        ended.extend(file.grant().into_iter().map(|waiter| (waiter, Ok(()))));
+        self.settle(&mut state, subject);
+        ended
+    }
+
+    /// Gives locks up, for whoever waits for them.
+    pub(crate) fn release(&self, subject: Subject, given: impl Fn(&Held) -> bool) -> Ended<W> {
+        if self.used.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let mut state = self.state();
+        let Some(file) = state.files.get_mut(&subject) else {
+            return Vec::new();
+        };
+        file.held.retain(|held| !given(held));
+        let granted = file.grant();
+        self.settle(&mut state, subject);
+        granted.into_iter().map(|waiter| (waiter, Ok(()))).collect()
+    }
+
+    /// Request `unique` was interrupted; who waits no more.
+    pub(crate) fn interrupt(&self, unique: u64) -> Option<W> {
+        let mut state = self.state();
+        let found = state.files.iter_mut().find_map(|(subject, file)| {
+            let place = file.waiting.iter().position(|w| w.unique == unique)?;
+            Some((*subject, file.waiting.remove(place)?.waiter))
+        });
+        match found {
+            Some((subject, waiter)) => {
+                self.settle(&mut state, subject);
+                Some(waiter)
+            }
+            // It may be a lock that is just being asked for in another thread.
+            None => {
+                if state.early.len() == EARLY {
+                    state.early.pop_front();
+                }
+                state.early.push_back(unique);
+                None
+            }
+        }
+    }
+
+    /// Forgets a file without locks.
+    fn settle(&self, state: &mut State<W>, subject: Subject) {
+        if state.files.get(&subject).is_some_and(FileLocks::is_unused) {
+            state.files.remove(&subject);
+        }
+        self.used.store(state.files.len(), Ordering::Release);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<W>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<W> State<W> {
+    /// Why `wanted` must not wait in request `unique`.
+    fn refusal(&mut self, subject: Subject, wanted: &Held, unique: u64) -> Option<Errno> {
+        if let Some(place) = self.early.iter().position(|&early| early == unique) {
+            self.early.remove(place);
+            return Some(Errno::EINTR);
+        }
+        self.would_deadlock(subject, wanted)
+            .then_some(Errno::EDEADLK)
+    }
+
+    /// Whether an owner whose lock is in the way waits, maybe through others, for the owner of
+    /// `wanted`.
+    fn would_deadlock(&self, subject: Subject, wanted: &Held) -> bool {
+        let mut seen = Vec::new();
+        let mut ahead = self.blockers(subject, wanted);
+        while let Some(owner) = ahead.pop() {
+            if owner == wanted.owner {
+                return true;
+            }
+            if seen.contains(&owner) {
+                continue;
+            }
+            seen.push(owner);
+            for (subject, file) in &self.files {
+                let own = file.waiting.iter().filter(|w| w.wanted.owner == owner);
+                ahead.extend(own.flat_map(|w| self.blockers(*subject, &w.wanted)));
+            }
+        }
+        false
+    }
+
+    /// Owners of the locks in the way of `wanted`. Only records are watched for circles, as in
+    /// the kernel.
+    fn blockers(&self, subject: Subject, wanted: &Held) -> Vec<u64> {
+        let file = self.files.get(&subject);
+        let file = file.filter(|_| subject.space == Space::Record);
+        let held = file.map_or(&[][..], |file| &file.held);
+        let blocking = held.iter().filter(|held| held.conflicts(wanted));
+        blocking.map(|held| held.owner).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

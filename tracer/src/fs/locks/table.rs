@@ -1,0 +1,140 @@
+//! The locks of one file.
+
+use std::collections::VecDeque;
+
+/// Which kind of call made a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Space {
+    /// `fcntl`: a range of bytes.
+    Record,
+    /// `flock`: the whole file.
+    Whole,
+}
+
+/// What a lock allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Others may hold it for reading too.
+    Read,
+    /// Nobody else holds any.
+    Write,
+}
+
+/// A lock that is held or wanted; `None` as kind gives the range up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// Whose it is, as the kernel tells owners apart.
+    pub(crate) owner: u64,
+    /// Open file through which it was made.
+    pub(crate) fh: u64,
+    /// Process that made it.
+    pub(crate) pid: u32,
+    /// What it allows.
+    pub(crate) kind: Option<Kind>,
+    /// First byte.
+    pub(crate) start: u64,
+    /// Last byte.
+    pub(crate) end: u64,
+}
+
+impl Held {
+    fn overlaps(&self, other: &Held) -> bool {
+        self.start <= other.end && other.start <= self.end
+    }
+
+    /// Whether this lock, which is held, is in the way of `wanted`.
+    pub(super) fn conflicts(&self, wanted: &Held) -> bool {
+        let exclusive = [self.kind, wanted.kind].contains(&Some(Kind::Write));
+        wanted.kind.is_some() && exclusive && self.owner != wanted.owner && self.overlaps(wanted)
+    }
+
+    /// Whether this lock and `next`, which begins later, are one.
+    fn continues_as(&self, next: &Held) -> bool {
+        (self.owner, self.kind) == (next.owner, next.kind)
+            && self.end.checked_add(1).is_some_and(|end| end >= next.start)
+    }
+}
+
+/// Somebody who waits for a lock.
+#[derive(Debug)]
+pub(super) struct Waiter<W> {
+    pub(super) unique: u64,
+    pub(super) wanted: Held,
+    pub(super) waiter: W,
+}
+
+/// Locks that are held, sorted by their first byte, and those who wait.
+#[derive(Debug)]
+pub(super) struct FileLocks<W> {
+    pub(super) held: Vec<Held>,
+    pub(super) waiting: VecDeque<Waiter<W>>,
+}
+
+impl<W> Default for FileLocks<W> {
+    fn default() -> FileLocks<W> {
+        FileLocks {
+            held: Vec::new(),
+            waiting: VecDeque::new(),
+        }
+    }
+}
+
+impl<W> FileLocks<W> {
+    pub(super) fn is_unused(&self) -> bool {
+        self.held.is_empty() && self.waiting.is_empty()
+    }
+
+    /// A held lock that is in the way of `wanted`.
+    pub(super) fn conflict(&self, wanted: &Held) -> Option<&Held> {
+        self.held.iter().find(|held| held.conflicts(wanted))
+    }
+
+    /// Makes `new` what its owner holds of its range; nothing may be in the way.
+    pub(super) fn set(&mut self, new: Held) {
+        let (own, mut held): (Vec<Held>, Vec<Held>) =
+            self.held.iter().partition(|held| held.owner == new.owner);
+        let mut own: Vec<Held> = own
+            .into_iter()
+            .flat_map(|held| without(held, &new))
+            .collect();
+        own.extend(new.kind.is_some().then_some(new));
+        own.sort_by_key(|held| held.start);
+        let mut merged: Vec<Held> = Vec::with_capacity(own.len());
+        for next in own {
+            match merged.last_mut() {
+                Some(last) if last.continues_as(&next) => last.end = last.end.max(next.end),
+                _ => merged.push(next),
+            }
+        }
+        held.extend(merged);
+        held.sort_by_key(|held| held.start);
+        self.held = held;
+    }
+
+    /// Grants what those who wait can hold now, in the order of arrival.
+    pub(super) fn grant(&mut self) -> Vec<W> {
+        let mut granted = Vec::new();
+        for waiter in std::mem::take(&mut self.waiting) {
+            if self.conflict(&waiter.wanted).is_some() {
+                self.waiting.push_back(waiter);
+            } else {
+                self.set(waiter.wanted);
+                granted.push(waiter.waiter);
+            }
+        }
+        granted
+    }
+}
+
+/// What is left of `held` outside the range of `new`.
+fn without(held: Held, new: &Held) -> impl Iterator<Item = Held> + use<> {
+    let before = (held.start < new.start).then(|| Held {
+        end: held.end.min(new.start.saturating_sub(1)),
+        ..held
+    });
+    let after = (held.end > new.end).then(|| Held {
+        start: held.start.max(new.end.saturating_add(1)),
+        ..held
+    });
+    before.into_iter().chain(after)
+}

@@ -1,0 +1,18 @@
+//! The FUSE protocol: messages and the device they pass through. Knows nothing of files.
+//!
+//! fuser 0.18 shakes hands with the kernel (see `adapter::start`) and stops there. Requests are
+//! served here, because its interface drops what a true trace and a true filesystem need: which
+//! kind of lock is meant (`lk_flags`), interrupts of calls that wait, `O_TMPFILE`, `statx` with
+//! the time of birth, copies of more than 4 GiB, a node id that is not the inode number, and
+//! times of any year.
+
+pub(super) mod abi;
+mod buffer;
+pub(super) mod device;
+pub(super) mod reply;
+pub(super) mod request;
+
+pub(super) use abi::InHeader;
+pub(super) use device::{Device, KernelDevice, Serve, serve};
+pub(super) use reply::{Deferred, Reply};
+pub(super) use request::{Body, Malformed};

@@ -1,0 +1,98 @@
+//! Memory of the messages of one thread.
+
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+use super::abi::{InHeader, OutHeader, WriteIn};
+
+const PAGE: usize = 4096;
+/// More than any message without file data: the value of an extended attribute has up to 64 KiB.
+const SMALLEST: usize = 128 << 10;
+/// Where a request is received, so that the data of a WRITE begin on a page: a file that is open
+/// with `O_DIRECT` takes them from nowhere else.
+const RECEIVE: usize = PAGE - size_of::<InHeader>() - size_of::<WriteIn>();
+/// Where a reply begins, so that what follows its header begins on a page.
+const SEND: usize = PAGE - size_of::<OutHeader>();
+
+#[repr(C, align(4096))]
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+struct Page([u8; PAGE]);
+
+fn pages(bytes: usize) -> Box<[Page]> {
+    let count = bytes.div_ceil(PAGE) + 1;
+    // Zeroed by the system, so nothing is touched before it is needed.
+    <[Page]>::new_box_zeroed_with_elems(count).unwrap_or_default()
+}
+
+/// Room for one request.
+pub(crate) struct Incoming(Box<[Page]>);
+
+impl Incoming {
+    /// For requests with at least `data` bytes of data.
+    pub(crate) fn new(data: usize) -> Incoming {
+        Incoming(pages(data.max(SMALLEST)))
+    }
+
+    /// Where the next request goes.
+    pub(crate) fn space(&mut self) -> &mut [u8] {
+        &mut self.0.as_mut_bytes()[RECEIVE..]
+    }
+
+    /// The first `length` bytes of the last request.
+    pub(crate) fn message(&self, length: usize) -> &[u8] {
+        &self.0.as_bytes()[RECEIVE..][..length]
+    }
+}
+
+/// Room for one reply.
+pub(crate) struct Outgoing(Box<[Page]>);
+
+impl Outgoing {
+    /// For replies of at least `data` bytes.
+    pub(crate) fn new(data: usize) -> Outgoing {
+        Outgoing(pages(data.max(SMALLEST)))
+    }
+
+    /// Largest reply without its header.
+    pub(crate) fn capacity(&self) -> usize {
+        (self.0.len() - 1) * PAGE
+    }
+
+    /// The first `length` bytes of what follows the header, on a page. At most the capacity.
+    pub(crate) fn body(&mut self, length: usize) -> &mut [u8] {
+        &mut self.0.as_mut_bytes()[PAGE..][..length]
+    }
+
+    /// The whole reply, with `length` bytes after the header.
+    pub(crate) fn message(&mut self, unique: u64, error: i32, length: usize) -> &[u8] {
+        let size = size_of::<OutHeader>() + length;
+        let header = OutHeader {
+            len: size as u32,
+            error,
+            unique,
+        };
+        let message = &mut self.0.as_mut_bytes()[SEND..][..size];
+        message[..size_of::<OutHeader>()].copy_from_slice(header.as_bytes());
+        message
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_lie_on_pages() {
+        let mut incoming = Incoming::new(1 << 20);
+        let space = incoming.space();
+        let data = size_of::<InHeader>() + size_of::<WriteIn>();
+        assert_eq!(space[data..].as_ptr() as usize % PAGE, 0);
+        assert!(space.len() >= (1 << 20) + data);
+        let mut outgoing = Outgoing::new(1 << 20);
+        assert_eq!(outgoing.body(1).as_ptr() as usize % PAGE, 0);
+        assert_eq!(outgoing.capacity(), 1 << 20);
+        let message = outgoing.message(7, -2, 3);
+        assert_eq!(message.len(), 19);
+        let header = OutHeader::read_from_prefix(message).unwrap().0;
+        assert_eq!((header.len, header.error, header.unique), (19, -2, 7));
+    }
+}

@@ -1,0 +1,91 @@
+//! The device through which the kernel asks.
+
+use std::fmt::Debug;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use nix::unistd::{read, write};
+
+use super::abi::InHeader;
+use super::buffer::{Incoming, Outgoing};
+use super::reply::Reply;
+use super::request::{self, Body};
+use crate::fs::sys::device;
+
+/// Where requests come from and replies go to: `/dev/fuse`, or a script of a test.
+pub(crate) trait Device: Debug + Send + Sync {
+    /// Waits for a request; its length.
+    ///
+    /// # Errors
+    /// `ENODEV` when the mount is gone, `ECONNABORTED` when it was ended by force.
+    fn receive(&self, message: &mut [u8]) -> Result<usize, Errno>;
+
+    /// Sends a reply.
+    ///
+    /// # Errors
+    /// `ENOENT` when nobody waits for it any more.
+    fn send(&self, message: &[u8]) -> Result<(), Errno>;
+}
+
+/// An open `/dev/fuse` that belongs to a mount.
+#[derive(Debug)]
+pub(crate) struct KernelDevice(OwnedFd);
+
+impl KernelDevice {
+    pub(crate) fn new(fd: OwnedFd) -> KernelDevice {
+        KernelDevice(fd)
+    }
+
+    /// Another descriptor of the same mount, with a queue of its own for what it has received.
+    ///
+    /// # Errors
+    /// When `/dev/fuse` cannot be opened.
+    pub(crate) fn another(&self) -> io::Result<KernelDevice> {
+        device::another(self.0.as_fd()).map(KernelDevice)
+    }
+}
+
+impl Device for KernelDevice {
+    fn receive(&self, message: &mut [u8]) -> Result<usize, Errno> {
+        read(&self.0, message)
+    }
+
+    fn send(&self, message: &[u8]) -> Result<(), Errno> {
+        write(&self.0, message).map(drop)
+    }
+}
+
+/// Answers requests.
+pub(crate) trait Serve {
+    /// Answers one request.
+    fn serve(&self, header: &InHeader, body: Body<'_>, reply: Reply<'_>);
+}
+
+/// Serves what comes from `device`, with at most `largest` bytes of data in a message, until the
+/// mount is gone.
+///
+/// # Errors
+/// What the device gives besides.
+pub(crate) fn serve(
+    device: &Arc<dyn Device>,
+    largest: usize,
+    server: &impl Serve,
+) -> Result<(), Errno> {
+    let mut incoming = Incoming::new(largest);
+    let mut outgoing = Outgoing::new(largest);
+    loop {
+        let length = match device.receive(incoming.space()) {
+            Ok(length) => length,
+            // The request was taken back before it could be read.
+            Err(Errno::ENOENT | Errno::EINTR | Errno::EAGAIN) => continue,
+            Err(Errno::ENODEV | Errno::ECONNABORTED) => return Ok(()),
+            Err(errno) => return Err(errno),
+        };
+        if let Ok((header, body)) = request::parse(incoming.message(length)) {
+            let reply = Reply::new(device, header.unique, &mut outgoing);
+            server.serve(&header, body, reply);
+        }
+    }
+}

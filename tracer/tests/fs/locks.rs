@@ -1,0 +1,209 @@
+//! Locks: the rules of `fcntl(2)` and `flock(2)`, and the time that is spent waiting.
+
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::fcntl::{FcntlArg, Flock, FlockArg, fcntl};
+
+use crate::mounted::{Mounted, Options};
+
+fn range(kind: i32, start: i64, length: i64) -> libc::flock {
+    libc::flock {
+        l_type: kind as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: start,
+        l_len: length,
+        l_pid: 0,
+    }
+}
+
+/// A Python process that runs `script` in `directory` and says "ready" where it calls `ready()`.
+fn python(directory: &Path, script: &str) -> Child {
+    let prelude = "import fcntl, os, signal, struct, sys, time
+def ready(): print('ready', flush=True)
+f = open('file', 'r+b')
+";
+    Command::new("/usr/bin/python3")
+        .args(["-c", &format!("{prelude}{script}")])
+        .current_dir(directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn wait_until_ready(child: &mut Child) {
+    use std::io::{BufRead, BufReader};
+    let mut line = String::new();
+    let out = child.stdout.as_mut().unwrap();
+    BufReader::new(out).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+}
+
+/// Waits until a thread of `child` is asleep in a request, which is where a lock is waited for.
+fn wait_until_blocked(child: &Child) {
+    let stack = format!("/proc/{}/wchan", child.id());
+    for _ in 0..1000 {
+        let place = fs::read_to_string(&stack).unwrap_or_default();
+        if place.contains("request_wait") || place.contains("fuse") {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("never waited for the lock");
+}
+
+fn mounted() -> Option<Mounted> {
+    if !Path::new("/usr/bin/python3").exists() {
+        crate::mounted::skip("no /usr/bin/python3");
+        return None;
+    }
+    let mounted = Mounted::new(Options::default())?;
+    fs::write(mounted.source.join("file"), [0; 100]).unwrap();
+    Some(mounted)
+}
+
+#[test]
+fn records_exclude_other_processes_and_say_who_holds_them() {
+    let Some(mounted) = mounted() else { return };
+    let script = "fcntl.lockf(f, fcntl.LOCK_EX, 10, 20); ready(); sys.stdin.read()";
+    let mut holder = python(&mounted.seen, script);
+    wait_until_ready(&mut holder);
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .open(mounted.path("file"))
+        .unwrap();
+    let mut asked = range(libc::F_WRLCK, 0, 0);
+    fcntl(&file, FcntlArg::F_GETLK(&mut asked)).unwrap();
+    assert_eq!(asked.l_pid, holder.id() as i32);
+    assert_eq!((asked.l_start, asked.l_len), (20, 10));
+    let set = |kind, start, length| fcntl(&file, FcntlArg::F_SETLK(&range(kind, start, length)));
+    assert_eq!(
+        set(libc::F_RDLCK, 29, 1),
+        Err(nix::errno::Errno::EAGAIN),
+        "the last byte is locked"
+    );
+    set(libc::F_WRLCK, 30, 0).unwrap();
+    set(libc::F_WRLCK, 0, 20).unwrap();
+    drop(holder.stdin.take());
+    assert!(holder.wait().unwrap().success());
+    // What a process held is free when it is gone.
+    set(libc::F_WRLCK, 0, 0).unwrap();
+    drop(file);
+    let trace = mounted.finish();
+    assert_eq!(trace.of("getlk", "file").len(), 1);
+    assert_eq!(trace.of("setlk", "file").len(), 5);
+}
+
+#[test]
+fn closing_any_descriptor_gives_the_records_of_a_process_up() {
+    let Some(mounted) = mounted() else { return };
+    let script = "fcntl.lockf(f, fcntl.LOCK_EX); open('file').close(); ready(); sys.stdin.read()";
+    let mut holder = python(&mounted.seen, script);
+    wait_until_ready(&mut holder);
+    let file = File::options()
+        .write(true)
+        .open(mounted.path("file"))
+        .unwrap();
+    fcntl(&file, FcntlArg::F_SETLK(&range(libc::F_WRLCK, 0, 0))).unwrap();
+    drop(holder.stdin.take());
+    assert!(holder.wait().unwrap().success());
+}
+
+#[test]
+fn locks_of_an_open_file_end_with_it() {
+    let Some(mounted) = mounted() else { return };
+    let open = || {
+        File::options()
+            .read(true)
+            .write(true)
+            .open(mounted.path("file"))
+            .unwrap()
+    };
+    let (one, other) = (open(), open());
+    let lock = range(libc::F_WRLCK, 0, 0);
+    fcntl(&one, FcntlArg::F_OFD_SETLK(&lock)).unwrap();
+    assert_eq!(
+        fcntl(&other, FcntlArg::F_OFD_SETLK(&lock)),
+        Err(nix::errno::Errno::EAGAIN)
+    );
+    drop(one);
+    // The kernel releases a file a moment after its descriptor is closed.
+    fcntl(&other, FcntlArg::F_OFD_SETLKW(&lock)).unwrap();
+    let whole = Flock::lock(open(), FlockArg::LockExclusiveNonblock).unwrap();
+    assert!(Flock::lock(open(), FlockArg::LockSharedNonblock).is_err());
+    whole.unlock().unwrap();
+    Flock::lock(open(), FlockArg::LockSharedNonblock).unwrap();
+}
+
+#[test]
+fn the_time_spent_waiting_is_the_duration_of_the_call() {
+    let Some(mounted) = mounted() else { return };
+    let file = File::open(mounted.path("file")).unwrap();
+    let lock = Flock::lock(file, FlockArg::LockExclusive).unwrap();
+    let script = "ready(); fcntl.flock(f, fcntl.LOCK_EX)";
+    let mut waiter = python(&mounted.seen, script);
+    wait_until_ready(&mut waiter);
+    wait_until_blocked(&waiter);
+    let pause = Duration::from_millis(50);
+    std::thread::sleep(pause);
+    drop(lock);
+    assert!(waiter.wait().unwrap().success());
+    let trace = mounted.finish();
+    let longest = trace.number("SELECT MAX(duration_ns) FROM calls WHERE op = 'flock'");
+    assert!(longest >= pause.as_nanos() as i64, "{longest}");
+}
+
+#[test]
+fn who_waits_can_be_interrupted_and_killed() {
+    let Some(mounted) = mounted() else { return };
+    let lock = File::options()
+        .write(true)
+        .open(mounted.path("file"))
+        .unwrap();
+    fcntl(lock.as_fd(), FcntlArg::F_SETLK(&range(libc::F_WRLCK, 0, 0))).unwrap();
+    let script = "def tick(*_): raise TimeoutError
+signal.signal(signal.SIGALRM, tick); signal.setitimer(signal.ITIMER_REAL, 0.2)
+try: fcntl.lockf(f, fcntl.LOCK_EX)
+except TimeoutError: sys.exit(7)";
+    let mut interrupted = python(&mounted.seen, script);
+    assert_eq!(interrupted.wait().unwrap().code(), Some(7));
+    let mut killed = python(&mounted.seen, "ready(); fcntl.lockf(f, fcntl.LOCK_EX)");
+    wait_until_ready(&mut killed);
+    wait_until_blocked(&killed);
+    killed.kill().unwrap();
+    assert_eq!(killed.wait().unwrap().signal(), Some(libc::SIGKILL));
+    drop(lock);
+    // Neither holds it now.
+    let file = File::options()
+        .write(true)
+        .open(mounted.path("file"))
+        .unwrap();
+    fcntl(&file, FcntlArg::F_SETLK(&range(libc::F_WRLCK, 0, 0))).unwrap();
+}
+
+#[test]
+fn a_circle_of_waiting_is_refused() {
+    let Some(mounted) = mounted() else { return };
+    let script =
+        "fcntl.lockf(f, fcntl.LOCK_EX, 1, 1); ready(); fcntl.lockf(f, fcntl.LOCK_EX, 1, 0)";
+    let file = File::options()
+        .write(true)
+        .open(mounted.path("file"))
+        .unwrap();
+    fcntl(&file, FcntlArg::F_SETLK(&range(libc::F_WRLCK, 0, 1))).unwrap();
+    let mut other = python(&mounted.seen, script);
+    wait_until_ready(&mut other);
+    wait_until_blocked(&other);
+    assert_eq!(
+        fcntl(&file, FcntlArg::F_SETLKW(&range(libc::F_WRLCK, 1, 1))),
+        Err(nix::errno::Errno::EDEADLK)
+    );
+    fcntl(&file, FcntlArg::F_SETLK(&range(libc::F_UNLCK, 0, 1))).unwrap();
+    assert!(other.wait().unwrap().success());
+}
