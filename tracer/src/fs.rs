@@ -26,6 +26,7 @@ use flowtrace_schema::HostId;
 mod adapter;
 mod attributes;
 mod credentials;
+mod descriptor;
 mod handle;
 mod identity;
 mod inode;

@@ -179,19 +179,4 @@ impl Adapter {
         let event = |file| Event::new(Op::Fsync, file);
         reply.done(self.on_node(req, event, |node| self.view.syncfs(node), done));
     }
-
-    /// The kernel has been told of more nodes.
-    fn told(&self) {
-        if self.view.is_crowded() {
-            self.drops.names();
-            if self.view.is_pressed() {
-                self.drops.pause();
-            }
-        }
-    }
-}
-
-/// Whether descriptors ran out.
-fn out_of_descriptors<T>(result: &Result<T>) -> bool {
-    matches!(result, Err(Errno::EMFILE | Errno::ENFILE))
 }

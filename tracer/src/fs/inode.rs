@@ -1,14 +1,10 @@
 //! The inodes that the kernel knows, by node id.
 //!
-//! A node holds one `O_PATH` descriptor. It pins the inode, so its number cannot be reused while
-//! the id is known, and renames and removals do not disturb it.
-//!
 //! Ids count up and are never used again, so a late word about an old one cannot meet a new inode.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,7 +13,7 @@ use nix::errno::Errno;
 
 use super::Result;
 use super::attributes::{Attributes, Time};
-use super::passthrough::relief::Place;
+use super::descriptor::Descriptor;
 
 /// Node id of the root directory.
 pub(crate) const ROOT: u64 = 1;
@@ -49,8 +45,7 @@ impl From<&Attributes> for InodeKey {
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) id: u64,
-    /// `O_PATH` descriptor of the inode.
-    pub(crate) fd: OwnedFd,
+    pub(crate) descriptor: Descriptor,
     pub(crate) key: InodeKey,
     pub(crate) birth: Option<Time>,
     pub(crate) kind: FileKind,
@@ -68,7 +63,6 @@ pub(crate) struct Node {
     pub(crate) opens: AtomicU32,
     /// Node id of the directory in which it was last found.
     pub(crate) parent: AtomicU64,
-    pub(crate) _place: Place,
 }
 
 /// Nodes that the kernel knows, by id and by inode.
@@ -94,10 +88,18 @@ struct Slot {
 }
 
 impl Shard {
-    fn count(&mut self, key: &InodeKey) -> Option<&Arc<Node>> {
-        let slot = self.by_id.get_mut(self.by_inode.get(key)?)?;
+    /// Counts a lookup of an inode, if it is known.
+    ///
+    /// The birth time tells it from another that has its number since: the attributes may have
+    /// been read by name, and a node that gave its descriptor up does not keep its number.
+    fn count(&mut self, attributes: &Attributes) -> Option<Arc<Node>> {
+        let id = self.by_inode.get(&InodeKey::from(attributes))?;
+        let slot = self.by_id.get_mut(id)?;
+        if slot.node.birth != attributes.birth {
+            return None;
+        }
         slot.lookups += 1;
-        Some(&slot.node)
+        Some(Arc::clone(&slot.node))
     }
 }
 
@@ -121,19 +123,9 @@ impl NodeTable {
     }
 
     /// Counts a lookup of an inode known already.
-    ///
-    /// The attributes were read by name, so they may be of an inode that has meanwhile been
-    /// replaced by another with the same number; the birth time tells.
     pub(crate) fn find(&self, attributes: &Attributes) -> Option<Arc<Node>> {
         let key = InodeKey::from(attributes);
-        let mut shard = lock(&self.shards[shard_of(&key)]);
-        let slot = shard.by_inode.get(&key).copied();
-        let slot = slot.and_then(|id| shard.by_id.get_mut(&id))?;
-        if slot.node.birth != attributes.birth {
-            return None;
-        }
-        slot.lookups += 1;
-        Some(Arc::clone(&slot.node))
+        lock(&self.shards[shard_of(&key)]).count(attributes)
     }
 
     /// The node of an inode, if it is known. Counts nothing.
@@ -141,16 +133,21 @@ impl NodeTable {
         let key = InodeKey::from(attributes);
         let shard = lock(&self.shards[shard_of(&key)]);
         let slot = shard.by_id.get(shard.by_inode.get(&key)?)?;
-        Some(Arc::clone(&slot.node))
+        (slot.node.birth == attributes.birth).then(|| Arc::clone(&slot.node))
     }
 
-    /// Counts a lookup of the inode with `key`, which the caller holds open. `make` is called
-    /// with the id to use if it is not known; it must not come back to this table.
-    pub(crate) fn enter(&self, key: &InodeKey, make: impl FnOnce(u64) -> Node) -> Arc<Node> {
-        let place = shard_of(key);
+    /// Counts a lookup of an inode that the caller holds open. `make` is called with the id to
+    /// use if it is not known; it must not come back to this table.
+    pub(crate) fn enter(
+        &self,
+        attributes: &Attributes,
+        make: impl FnOnce(u64) -> Node,
+    ) -> Arc<Node> {
+        let key = InodeKey::from(attributes);
+        let place = shard_of(&key);
         let mut shard = lock(&self.shards[place]);
-        if let Some(node) = shard.count(key) {
-            return Arc::clone(node);
+        if let Some(node) = shard.count(attributes) {
+            return node;
         }
         shard.made += 1;
         let id = shard.made * SHARDS + place as u64;
@@ -160,7 +157,7 @@ impl NodeTable {
             lookups: 1,
         };
         shard.by_id.insert(id, slot);
-        shard.by_inode.insert(*key, id);
+        shard.by_inode.insert(key, id);
         node
     }
 
@@ -173,7 +170,9 @@ impl NodeTable {
             return None;
         }
         let node = shard.by_id.remove(&id)?.node;
-        shard.by_inode.remove(&node.key);
+        if shard.by_inode.get(&node.key) == Some(&id) {
+            shard.by_inode.remove(&node.key);
+        }
         Some(node)
     }
 

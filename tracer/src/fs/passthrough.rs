@@ -4,8 +4,8 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use flowtrace_schema::FileId;
 use nix::fcntl::{OFlag, open, openat};
@@ -13,6 +13,7 @@ use nix::sys::stat::Mode;
 
 use super::attributes::Attributes;
 use super::credentials::{Assumed, Credentials, Requester};
+use super::descriptor::Descriptor;
 use super::handle::{Handles, OpenDirectory, OpenFile};
 use super::identity::{FileTable, NameIn};
 use super::inode::{InodeKey, Node, NodeTable, ROOT};
@@ -40,7 +41,7 @@ pub(super) use make::NewNode;
 pub(super) use open::{NewFile, Opened};
 pub(super) use setattr::{Changes, SetTime};
 
-use relief::{Place, Room};
+use relief::Room;
 
 /// A served directory.
 #[derive(Debug)]
@@ -54,6 +55,9 @@ pub(super) struct View {
     owner: Option<(u32, u32)>,
     hidden: Vec<(InodeKey, OsString)>,
     room: Room,
+    /// Held by the thread that gives descriptors up.
+    relieving: Mutex<()>,
+    has_given_up: AtomicBool,
     trace: Option<Trace>,
 }
 
@@ -106,6 +110,8 @@ impl View {
             owner: config.owner,
             hidden,
             room: Room::of_this_process(),
+            relieving: Mutex::new(()),
+            has_given_up: AtomicBool::new(false),
             trace,
         })
     }
@@ -155,15 +161,17 @@ impl View {
     }
 
     /// Opens the inode of a node for I/O.
-    fn reopen(&self, fd: BorrowedFd<'_>, flags: OFlag) -> Result<OwnedFd> {
+    fn reopen(&self, node: &Node, flags: OFlag) -> Result<OwnedFd> {
+        self.reopen_fd(self.pin(node)?.as_fd(), flags)
+    }
+
+    /// Opens the inode of a descriptor again, with other flags.
+    fn reopen_fd(&self, fd: BorrowedFd<'_>, flags: OFlag) -> Result<OwnedFd> {
         // Not O_NOFOLLOW: the entry in /proc/self/fd is a link.
         let flags = (flags | OFlag::O_CLOEXEC) - OFlag::O_NOFOLLOW;
-        openat(
-            self.descriptors.as_fd(),
-            fd.as_raw_fd().to_string().as_str(),
-            flags,
-            Mode::empty(),
-        )
+        let number = fd.as_raw_fd().to_string();
+        let directory = self.descriptors.as_fd();
+        self.with_room(|| openat(directory, number.as_str(), flags, Mode::empty()))
     }
 
     /// The node of an inode that `fd` (`O_PATH`) holds, made if it is new. Counts a lookup.
@@ -176,13 +184,14 @@ impl View {
     ) -> Arc<Node> {
         let key = InodeKey::from(attributes);
         let file = self.record_seen(parent, name, attributes);
-        let entered = self.nodes.enter(&key, |id| Node {
+        let entered = self.nodes.enter(attributes, |id| Node {
             hides: hides(&self.hidden, &key),
             ..node(id, fd, attributes, file)
         });
         if let Some(name) = name {
             self.found(parent, name, &entered);
         }
+        self.relieve();
         entered
     }
 
@@ -238,7 +247,7 @@ impl View {
 fn node(id: u64, fd: OwnedFd, attributes: &Attributes, file: Option<FileId>) -> Node {
     Node {
         id,
-        fd,
+        descriptor: Descriptor::new(fd),
         key: InodeKey::from(attributes),
         birth: attributes.birth,
         kind: attributes.kind(),
@@ -249,7 +258,6 @@ fn node(id: u64, fd: OwnedFd, attributes: &Attributes, file: Option<FileId>) -> 
         in_own_directory: AtomicBool::new(false),
         opens: AtomicU32::new(0),
         parent: AtomicU64::new(ROOT),
-        _place: Place::take(),
     }
 }
 

@@ -15,7 +15,8 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::Mode;
 
-use crate::fs::inode::Node;
+use crate::fs::Result;
+use crate::fs::descriptor::Pin;
 use crate::fs::sys::device;
 
 const SHARDS: usize = 16;
@@ -49,10 +50,10 @@ impl Registration {
     }
 
     /// Of a node. Never a writable descriptor: the file could not be executed while registered.
-    fn of(device: &Arc<OwnedFd>, node: &Node) -> io::Result<Registration> {
-        Registration::new(device, &node.fd).or_else(|error| match error.raw_os_error() {
+    fn of(device: &Arc<OwnedFd>, node: &Pin) -> io::Result<Registration> {
+        Registration::new(device, node).or_else(|error| match error.raw_os_error() {
             // Kernels before 6.16 take no O_PATH descriptor.
-            Some(libc::EBADF) => Registration::new(device, readable(&node.fd)?),
+            Some(libc::EBADF) => Registration::new(device, readable(node)?),
             _ => Err(error),
         })
     }
@@ -85,10 +86,11 @@ impl Backings {
     }
 
     /// The registration for one more open of a node; the first open registers.
-    pub(super) fn acquire(&self, node: &Node) -> Option<u32> {
-        let mut shard = self.shard(node.id);
-        let backing = shard.entry(node.id).or_insert_with(|| Backing {
-            registration: Registration::of(&self.device, node).ok(),
+    pub(super) fn acquire(&self, node: u64, pin: impl FnOnce() -> Result<Arc<Pin>>) -> Option<u32> {
+        let mut shard = self.shard(node);
+        let register = || Registration::of(&self.device, &*pin().ok()?).ok();
+        let backing = shard.entry(node).or_insert_with(|| Backing {
+            registration: register(),
             opens: 0,
         });
         backing.opens += 1;

@@ -7,7 +7,7 @@ use flowtrace_schema::{FileKind, Op};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::convert::no_entry;
-use super::{Adapter, Request, out_of_descriptors};
+use super::{Adapter, Request};
 use crate::fs::Result;
 use crate::fs::handle::OpenDirectory;
 use crate::fs::log::{Event, done, outcome};
@@ -69,13 +69,7 @@ impl Adapter {
         let started = self.log.start(req.who.tid, true);
         let node = self.view.node(req.node);
         let file = node.as_ref().ok().and_then(|node| node.file);
-        let result = node.and_then(|node| {
-            let open = || {
-                let node = Arc::clone(&node);
-                self.view.opendir(req.who, started.caller, node)
-            };
-            self.drops.with_room(open, out_of_descriptors)
-        });
+        let result = node.and_then(|node| self.view.opendir(req.who, started.caller, node));
         let event = Event::new(Op::Opendir, file).flags(arguments.flags);
         self.log.end(started, event, done(&result));
         match result {
@@ -104,7 +98,6 @@ impl Adapter {
                 listing.add(Some(&entry), &found.listed)
             })
         });
-        self.told();
     }
 
     /// A listing: `list` fills it.
@@ -123,11 +116,7 @@ impl Adapter {
             used: 0,
             count: 0,
         };
-        // Without a descriptor there is an error only if nothing was listed yet.
-        let result = open.and_then(|open| {
-            self.drops
-                .with_room(|| list(&open, &mut listing), out_of_descriptors)
-        });
+        let result = open.and_then(|open| list(&open, &mut listing));
         let Listing { used, count, .. } = listing;
         let event = Event::new(Op::Readdir, file).offset(read.offset);
         self.log.end(started, event, outcome(&result, |()| count));

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use flowtrace_schema::{FileId, Op};
 
 use super::convert::{decode_device, entry_out};
-use super::{Adapter, Request, out_of_descriptors};
+use super::{Adapter, Request};
 use crate::fs::Result;
 use crate::fs::attributes::Attributes;
 use crate::fs::inode::Node;
@@ -18,10 +18,7 @@ impl Adapter {
     pub(super) fn lookup(&self, req: &Request, name: &OsStr, reply: Reply<'_>) {
         let started = self.log.start(req.who.tid, false);
         let (result, file) = match self.view.node(req.node) {
-            Ok(parent) => self.drops.with_room(
-                || self.view.lookup(req.who, &parent, name),
-                |(result, _)| out_of_descriptors(result),
-            ),
+            Ok(parent) => self.view.lookup(req.who, &parent, name),
             Err(errno) => (Err(errno), None),
         };
         let event = Event::new(Op::Lookup, file);
@@ -164,7 +161,6 @@ impl Adapter {
                 // Once the kernel knows, it may forget: nothing of the node is used after this.
                 drop(node);
                 reply.body(&entry);
-                self.told();
             }
             Err(errno) => reply.error(errno),
         }

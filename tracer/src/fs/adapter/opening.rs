@@ -1,12 +1,10 @@
 //! Requests that open and close files.
 
 use std::ffi::OsStr;
-use std::sync::Arc;
 
 use flowtrace_schema::{FileId, FileLayer, Op};
-use zerocopy::FromZeros;
 
-use super::{Adapter, Request, out_of_descriptors};
+use super::{Adapter, Request};
 use crate::fs::Result;
 use crate::fs::inode::Node;
 use crate::fs::log::{Event, Started, done};
@@ -25,12 +23,10 @@ impl Adapter {
         let node = self.view.node(req.node);
         let file = node.as_ref().ok().and_then(|node| node.file);
         let result = node.and_then(|node| {
-            let open = || {
-                let node = Arc::clone(&node);
-                self.view.open(req.who, started.caller, node, flags as i32)
-            };
-            let (fh, open) = self.drops.with_room(open, out_of_descriptors)?;
-            Ok(self.open_out(fh, &open.node))
+            let opened = self
+                .view
+                .open(req.who, started.caller, node, flags as i32)?;
+            Ok(self.open_out(opened.0, &opened.1.node))
         });
         let event = Event::new(Op::Open, file).flags(flags);
         self.log.end(started, event, done(&result));
@@ -88,7 +84,6 @@ impl Adapter {
             Ok(created) => reply.body(&created),
             Err(errno) => reply.error(errno),
         }
-        self.told();
     }
 
     fn make_and_open(
@@ -106,12 +101,12 @@ impl Adapter {
     /// What the kernel is told of an open file.
     fn open_out(&self, fh: u64, node: &Node) -> abi::OpenOut {
         let passes = self.shared.layer == FileLayer::DirectPassthrough;
-        let backing = passes.then(|| self.backings.acquire(node)).flatten();
+        let register = || self.backings.acquire(node.id, || self.view.pin(node));
+        let backing = passes.then(register).flatten();
         abi::OpenOut {
             fh,
             open_flags: OPEN | backing.map_or(0, |_| fopen::PASSTHROUGH),
             backing_id: backing.unwrap_or_default(),
-            ..FromZeros::new_zeroed()
         }
     }
 

@@ -139,8 +139,7 @@ impl Served {
             granted,
             largest_request,
         });
-        let (drops, dropper) = invalidate::pair(Arc::clone(&view), wanted.threads);
-        dropper.set_notifier(session.notifier());
+        let (drops, dropper) = invalidate::pair(session.notifier(), wanted.threads);
         let adapter = Adapter {
             view,
             log,

@@ -48,7 +48,7 @@ impl View {
         let offset = signed(write.offset)?;
         let written = if write.by_cache && open.is_direct {
             // The last page of a file ends with the file, which `O_DIRECT` does not take.
-            let cached = self.reopen(open.node.fd.as_fd(), OFlag::O_WRONLY)?;
+            let cached = self.reopen(&open.node, OFlag::O_WRONLY)?;
             pwrite(cached.as_fd(), write.data, offset)?
         } else {
             pwrite(open.fd.as_fd(), write.data, offset)?

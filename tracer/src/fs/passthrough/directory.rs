@@ -22,9 +22,6 @@ use crate::fs::inode::Node;
 use crate::fs::sys::file::Argument;
 use crate::fs::sys::stat;
 
-/// Entries with nodes listed at once while descriptors run short.
-const STEP: usize = 16;
-
 /// An entry of a listing.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::fs) struct Listed<'a> {
@@ -57,7 +54,7 @@ impl View {
     ) -> Result<u64> {
         let fd = {
             let _as_caller = self.credentials.act_as(who)?;
-            self.reopen(node.fd.as_fd(), OFlag::O_RDONLY | OFlag::O_DIRECTORY)?
+            self.reopen(&node, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?
         };
         node.opens.fetch_add(1, Ordering::Relaxed);
         let open = OpenDirectory {
@@ -111,11 +108,6 @@ impl View {
             let name = OsStr::from_bytes(found.name.to_bytes());
             if !open.node.shows(name) {
                 return Ok(true);
-            }
-            // Each entry takes a descriptor; when they run short, small steps leave time for
-            // some to come back.
-            if taken >= STEP && self.is_crowded() {
-                return Ok(false);
             }
             let mut listed = Listed {
                 ino: self.number_in(&open.node, found.ino),

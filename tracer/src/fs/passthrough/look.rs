@@ -44,15 +44,20 @@ impl View {
 
     /// As [`View::lookup`] without hidden names and absence.
     pub(super) fn look(&self, parent: &Node, name: &OsStr) -> Result<Entry> {
-        let attributes = stat::at(parent.fd.as_fd(), &c_string(name)?)?;
+        let parent_pin = self.pin(parent)?;
+        let attributes = stat::at(parent_pin.as_fd(), &c_string(name)?)?;
         let (node, attributes) = match self.nodes.find(&attributes) {
             Some(node) => {
                 self.found(parent, name, &node);
+                if self.has_given_up() {
+                    self.is_here(&node, parent, name);
+                }
                 (node, attributes)
             }
             None => {
                 let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-                let fd = openat(parent.fd.as_fd(), name, flags, Mode::empty())?;
+                let open = || openat(parent_pin.as_fd(), name, flags, Mode::empty());
+                let fd = self.with_room(open)?;
                 let attributes = stat::of(fd.as_fd())?;
                 (self.enter(parent, Some(name), fd, &attributes), attributes)
             }
@@ -68,7 +73,8 @@ impl View {
         };
         if let Some(trace) = &self.trace
             && node.unlinked.load(Ordering::Relaxed)
-            && let Ok(attributes) = stat::of(node.fd.as_fd())
+            && let Some(pin) = node.descriptor.pin()
+            && let Ok(attributes) = stat::of(pin.as_fd())
             && attributes.links == 0
         {
             trace.files.gone(&attributes);
@@ -77,18 +83,19 @@ impl View {
 
     /// Attributes of a node.
     pub(in crate::fs) fn getattr(&self, node: &Node) -> Result<Attributes> {
-        Ok(self.show(node, stat::of(node.fd.as_fd())?))
+        Ok(self.show(node, stat::of(self.pin(node)?.as_fd())?))
     }
 
     /// Target of a symbolic link.
     pub(in crate::fs) fn readlink(&self, node: &Node) -> Result<OsString> {
-        readlinkat(node.fd.as_fd(), "")
+        readlinkat(self.pin(node)?.as_fd(), "")
     }
 
     /// Whether this process may use a node as `mask` (`R_OK`, `W_OK`, `X_OK`) asks.
     pub(in crate::fs) fn access(&self, node: &Node, mask: i32) -> Result<()> {
         let mode = AccessFlags::from_bits_truncate(mask);
-        let path = super::path_of(node.fd.as_fd());
+        let pin = self.pin(node)?;
+        let path = super::path_of(pin.as_fd());
         faccessat(
             self.descriptors.as_fd(),
             path.as_c_str(),
@@ -100,11 +107,11 @@ impl View {
     /// Forces everything on the filesystem that a node lies on to storage.
     pub(in crate::fs) fn syncfs(&self, node: &Node) -> Result<()> {
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK;
-        nix::unistd::syncfs(self.reopen(node.fd.as_fd(), flags)?)
+        nix::unistd::syncfs(self.reopen(node, flags)?)
     }
 
     /// Figures of the filesystem that a node lies on.
     pub(in crate::fs) fn statfs(&self, node: &Node) -> Result<Statvfs> {
-        fstatvfs(node.fd.as_fd())
+        fstatvfs(self.pin(node)?.as_fd())
     }
 }

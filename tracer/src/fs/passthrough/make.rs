@@ -75,7 +75,8 @@ impl View {
             NewNode::Symlink { .. } => 0,
         };
         let _as_caller = self.credentials.make_as(who)?;
-        let directory = parent.fd.as_fd();
+        let parent = self.pin(parent)?;
+        let directory = parent.as_fd();
         match new {
             NewNode::Directory { mode, .. } => {
                 mkdirat(directory, name, permissions(mode, unmasked))
@@ -105,8 +106,8 @@ impl View {
         let _as_caller = self.credentials.act_as(who)?;
         linkat(
             self.descriptors.as_fd(),
-            node.fd.as_raw_fd().to_string().as_str(),
-            parent.fd.as_fd(),
+            self.pin(node)?.as_raw_fd().to_string().as_str(),
+            self.pin(parent)?.as_fd(),
             name,
             AtFlags::AT_SYMLINK_FOLLOW,
         )?;

@@ -57,9 +57,9 @@ impl View {
             self.open_program(who, &node)
         } else {
             let _as_caller = self.credentials.act_as(who)?;
-            match self.reopen(node.fd.as_fd(), real) {
+            match self.reopen(&node, real) {
                 Err(Errno::EPERM) if real.contains(OFlag::O_NOATIME) => {
-                    self.reopen(node.fd.as_fd(), real - OFlag::O_NOATIME)
+                    self.reopen(&node, real - OFlag::O_NOATIME)
                 }
                 result => result,
             }
@@ -77,7 +77,7 @@ impl View {
             let _as_caller = self.credentials.act_as(who)?;
             self.access(node, libc::X_OK)?;
         }
-        self.reopen(node.fd.as_fd(), OFlag::O_RDONLY)
+        self.reopen(node, OFlag::O_RDONLY)
     }
 
     /// Makes a file and opens it; opens one that is there unless `O_EXCL` forbids it. Counts a
@@ -90,7 +90,7 @@ impl View {
         new: NewFile<'_>,
     ) -> (Result<(Entry, Opened)>, Option<FileId>) {
         let result = self.create_real(who, parent, new).and_then(|fd| {
-            let held = self.reopen(fd.as_fd(), OFlag::O_PATH)?;
+            let held = self.reopen_fd(fd.as_fd(), OFlag::O_PATH)?;
             let attributes = stat::of(held.as_fd())?;
             if !attributes.is_regular() {
                 return Err(Errno::ENXIO);
@@ -114,12 +114,14 @@ impl View {
     fn create_real(&self, who: Requester, parent: &Node, new: NewFile<'_>) -> Result<OwnedFd> {
         let real = real_flags(new.flags) | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mode = permissions(new.mode, set_mask(new.mask));
-        let directory = parent.fd.as_fd();
+        let pin = self.pin(parent)?;
+        let directory = pin.as_fd();
         let Some(name) = new.name else {
             let _as_caller = self.credentials.make_as(who)?;
             // The kernel says with O_EXCL whether the file may get a name later.
             let exclusive = OFlag::from_bits_truncate(new.flags & libc::O_EXCL);
-            return openat(directory, ".", real | OFlag::O_TMPFILE | exclusive, mode);
+            let flags = real | OFlag::O_TMPFILE | exclusive;
+            return self.with_room(|| openat(directory, ".", flags, mode));
         };
         if !parent.shows(name) {
             return Err(Errno::EACCES);
@@ -127,14 +129,15 @@ impl View {
         let exclusive = new.flags & libc::O_EXCL != 0;
         let made = {
             let _as_caller = self.credentials.make_as(who)?;
-            openat(directory, name, real | OFlag::O_CREAT | OFlag::O_EXCL, mode)
+            let flags = real | OFlag::O_CREAT | OFlag::O_EXCL;
+            self.with_room(|| openat(directory, name, flags, mode))
         };
         match made {
             // Somebody else made it just now. The kernel has not checked whether the caller may
             // open that, so the caller's own permission decides.
             Err(Errno::EEXIST) if !exclusive => {
                 let _as_caller = self.credentials.assume(who)?;
-                openat(directory, name, real | OFlag::O_NONBLOCK, mode)
+                self.with_room(|| openat(directory, name, real | OFlag::O_NONBLOCK, mode))
             }
             result => result,
         }
@@ -180,7 +183,7 @@ impl View {
         if !self.credentials.exceeds(who) {
             return Ok(());
         }
-        let mode = stat::of(node.fd.as_fd())?.mode;
+        let mode = stat::of(self.pin(node)?.as_fd())?.mode;
         let mut kept = mode & !libc::S_ISUID;
         if mode & libc::S_IXGRP != 0 {
             kept &= !libc::S_ISGID;

@@ -33,7 +33,7 @@ impl View {
     pub(super) fn show_in(&self, parent: &Node, node: &Node, attributes: Attributes) -> Attributes {
         if let Some((uid, _)) = self.owner {
             let foreign = attributes.uid != uid;
-            let own = foreign && self.writable(parent) && !is_sticky(parent);
+            let own = foreign && self.writable(parent) && !self.is_sticky(parent);
             node.in_own_directory.store(own, Ordering::Relaxed);
         }
         self.show(node, attributes)
@@ -42,8 +42,9 @@ impl View {
     fn writable(&self, node: &Node) -> bool {
         self.access(node, libc::W_OK).is_ok()
     }
-}
 
-fn is_sticky(node: &Node) -> bool {
-    stat::of(node.fd.as_fd()).is_ok_and(|attributes| attributes.mode & libc::S_ISVTX != 0)
+    fn is_sticky(&self, node: &Node) -> bool {
+        let attributes = self.pin(node).and_then(|pin| stat::of(pin.as_fd()));
+        attributes.is_ok_and(|attributes| attributes.mode & libc::S_ISVTX != 0)
+    }
 }

@@ -1,54 +1,42 @@
-//! Giving up nodes before descriptors run out.
+//! Giving up descriptors before they run out.
 //!
-//! Every node holds a descriptor until the kernel forgets it, which the kernel does only when it
-//! wants the memory. A walk through more files than this process may hold open would end in
-//! `EMFILE`; so when most descriptors are taken, the kernel is asked to drop names of files that
-//! nobody has open. Directories stay: dropping one would cut off those who work in it.
+//! The kernel forgets a node only when it wants the memory, so a walk through many files leaves
+//! many nodes behind. When their descriptors take a large part of what this process may hold,
+//! those of nodes that nobody has open are closed, and opened again by directory and name when a
+//! call needs them. What is found there must be the same inode; otherwise, which takes a rename
+//! behind the mount's back, the call fails with `ESTALE` and the kernel looks the name up anew.
 
-use std::ffi::OsString;
-use std::os::fd::AsFd;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use flowtrace_schema::FileKind;
-use nix::fcntl::readlink;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat, readlink};
 use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::stat::Mode;
 
 use super::{View, path_of};
+use crate::fs::Result;
+use crate::fs::attributes::Attributes;
+use crate::fs::descriptor::{self, Hold, Pin, Place};
 use crate::fs::inode::Node;
+use crate::fs::sys::{c_string, stat};
 
-/// Shares of the descriptors that nodes may take: before some are given up, before new ones are
-/// also slowed down, and after.
+/// Shares of the descriptors that nodes may take: before some are given up, and after.
 const CROWDED: (usize, usize) = (5, 8);
-const PRESSED: (usize, usize) = (3, 4);
 const RELIEVED: (usize, usize) = (1, 2);
+/// What is left to nodes when open files take the rest.
+const PRESSED: (usize, usize) = (1, 8);
 
-/// Nodes that may be held; descriptors are a matter of the whole process.
+/// Nodes that may hold descriptors; descriptors are a matter of the whole process.
 #[derive(Debug)]
 pub(super) struct Room {
     crowded: usize,
-    pressed: usize,
     relieved: usize,
-}
-
-/// Nodes held by all mounts of this process.
-static HELD: AtomicUsize = AtomicUsize::new(0);
-
-/// A node counts as held for as long as this lives.
-#[derive(Debug)]
-pub(crate) struct Place(());
-
-impl Place {
-    pub(super) fn take() -> Place {
-        HELD.fetch_add(1, Ordering::Relaxed);
-        Place(())
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        HELD.fetch_sub(1, Ordering::Relaxed);
-    }
+    pressed: usize,
 }
 
 impl Room {
@@ -58,40 +46,135 @@ impl Room {
         let share = |(part, of): (usize, usize)| limit / of * part;
         Room {
             crowded: share(CROWDED),
-            pressed: share(PRESSED),
             relieved: share(RELIEVED),
+            pressed: share(PRESSED),
         }
     }
 }
 
 impl View {
-    /// Whether nodes should be given up.
-    pub(in crate::fs) fn is_crowded(&self) -> bool {
-        HELD.load(Ordering::Relaxed) > self.room.crowded
+    /// The descriptor of a node.
+    pub(in crate::fs) fn pin(&self, node: &Node) -> Result<Arc<Pin>> {
+        match node.descriptor.hold() {
+            Hold::Held(pin) => Ok(pin),
+            Hold::GivenUp(place) => self.find_again(node, &place),
+        }
     }
 
-    /// Whether there should be no more nodes before some are given up.
-    pub(in crate::fs) fn is_pressed(&self) -> bool {
-        HELD.load(Ordering::Relaxed) > self.room.pressed
+    /// Opens a node whose descriptor was given up, and the directories above it as far as theirs
+    /// were. A loop, because directories may be thousands deep.
+    fn find_again(&self, node: &Node, place: &Place) -> Result<Arc<Pin>> {
+        let mut above = Vec::new();
+        let mut directory = Arc::clone(&place.directory);
+        let mut pin = loop {
+            match directory.descriptor.hold() {
+                Hold::Held(pin) => break pin,
+                Hold::GivenUp(place) => {
+                    let next = Arc::clone(&place.directory);
+                    above.push((directory, place.name));
+                    directory = next;
+                }
+            }
+        };
+        for (directory, name) in above.iter().rev() {
+            pin = self.open_again(&pin, name.as_ref(), directory)?;
+        }
+        self.open_again(&pin, &place.name, node)
     }
 
-    /// Names to drop so that enough nodes are given up: node id of the directory, and name.
-    pub(in crate::fs) fn superfluous(&self) -> Vec<(u64, OsString)> {
-        let surplus = HELD
-            .load(Ordering::Relaxed)
-            .saturating_sub(self.room.relieved);
-        let idle = |node: &Node| {
-            node.kind != FileKind::Directory && node.opens.load(Ordering::Relaxed) == 0
-        };
-        let name = |node: &Node| {
-            let path = readlink(path_of(node.fd.as_fd()).as_c_str()).ok()?;
-            let name = Path::new(&path).file_name()?.to_owned();
-            Some((node.parent.load(Ordering::Relaxed), name))
-        };
-        self.nodes
-            .some(surplus, idle)
-            .iter()
-            .filter_map(|node| name(node))
-            .collect()
+    fn open_again(&self, above: &Pin, name: &OsStr, node: &Node) -> Result<Arc<Pin>> {
+        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let fd = self.with_room(|| openat(above.as_fd(), name, flags, Mode::empty()));
+        let fd = fd.map_err(|errno| match errno {
+            Errno::ENOENT | Errno::ENOTDIR => Errno::ESTALE,
+            errno => errno,
+        })?;
+        if !is(node, &stat::of(fd.as_fd())?) {
+            return Err(Errno::ESTALE);
+        }
+        Ok(node.descriptor.found(Pin::new(fd)))
     }
+
+    /// Opens something; once more after making room, when descriptors ran out.
+    pub(super) fn with_room(&self, open: impl Fn() -> Result<OwnedFd>) -> Result<OwnedFd> {
+        match open() {
+            Err(Errno::EMFILE | Errno::ENFILE) => {
+                self.give_up(self.room.pressed);
+                open()
+            }
+            result => result,
+        }
+    }
+
+    /// There is a node more.
+    pub(super) fn relieve(&self) {
+        if descriptor::held() > self.room.crowded {
+            self.give_up(self.room.relieved);
+        }
+    }
+
+    /// Gives up descriptors until nodes hold no more than `goal`, if that can be done by one
+    /// thread; directories last, since whatever lies below is found through them.
+    fn give_up(&self, goal: usize) {
+        let Ok(_one_thread) = self.relieving.try_lock() else {
+            return;
+        };
+        let is_idle = |node: &Node| {
+            node.opens.load(Ordering::Relaxed) == 0
+                && !node.unlinked.load(Ordering::Relaxed)
+                && node.descriptor.pin().is_some()
+        };
+        for directories in [false, true] {
+            let surplus = descriptor::held().saturating_sub(goal);
+            let suits =
+                |node: &Node| (node.kind == FileKind::Directory) == directories && is_idle(node);
+            for node in self.nodes.some(surplus, suits) {
+                if let Some(place) = self.place(&node) {
+                    self.has_given_up.store(true, Ordering::Relaxed);
+                    node.descriptor.give_up(place);
+                }
+            }
+        }
+    }
+
+    /// Where a node can be found again. `None`: it has no name any more, or elsewhere.
+    fn place(&self, node: &Node) -> Option<Place> {
+        let pin = node.descriptor.pin()?;
+        let path = readlink(path_of(pin.as_fd()).as_c_str()).ok()?;
+        let name = Path::new(&path).file_name()?.to_owned();
+        let directory = self.nodes.get(node.parent.load(Ordering::Relaxed)).ok()?;
+        let above = directory.descriptor.pin()?;
+        let there = stat::at(above.as_fd(), &c_string(&name).ok()?).ok()?;
+        is(node, &there).then_some(Place { directory, name })
+    }
+
+    /// A node was found under a name: if its descriptor was given up, it is found there again.
+    pub(super) fn is_here(&self, node: &Node, directory: &Node, name: &OsStr) {
+        if node.descriptor.pin().is_none()
+            && let Ok(directory) = self.nodes.get(directory.id)
+        {
+            let name = name.to_owned();
+            node.descriptor.is_at(Place { directory, name });
+        }
+    }
+
+    /// A name is about to go away or to another place: whoever has it must be held, because it
+    /// will not be found under that name again.
+    pub(super) fn pin_named(&self, directory: &Pin, name: &OsStr) -> Option<Arc<Node>> {
+        let attributes = stat::at(directory.as_fd(), &c_string(name).ok()?).ok()?;
+        let node = self.nodes.peek(&attributes)?;
+        // Where this fails the node is stale already.
+        let _ = self.pin(&node);
+        Some(node)
+    }
+
+    /// Whether a node may have given its descriptor up.
+    pub(super) fn has_given_up(&self) -> bool {
+        self.has_given_up.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether attributes are those of a node.
+fn is(node: &Node, attributes: &Attributes) -> bool {
+    node.key == attributes.into() && node.birth == attributes.birth
 }

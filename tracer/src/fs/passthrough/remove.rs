@@ -11,9 +11,9 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use super::View;
 use crate::fs::Result;
 use crate::fs::credentials::Requester;
+use crate::fs::descriptor::Pin;
 use crate::fs::identity::NameIn;
 use crate::fs::inode::Node;
-use crate::fs::sys::{c_string, stat};
 
 impl View {
     /// Removes a name: of a directory if `directory` is set, of anything else if not.
@@ -27,7 +27,8 @@ impl View {
         if !parent.shows(name) {
             return Err(Errno::ENOENT);
         }
-        self.mark_unlinked(parent, name);
+        let pin = self.pin(parent)?;
+        self.mark_unlinked(&pin, name);
         let flags = if directory {
             UnlinkatFlags::RemoveDir
         } else {
@@ -35,7 +36,7 @@ impl View {
         };
         {
             let _as_caller = self.credentials.act_as(who)?;
-            unlinkat(parent.fd.as_fd(), name, flags)?;
+            unlinkat(pin.as_fd(), name, flags)?;
         }
         if let (Some(trace), Some(directory)) = (&self.trace, parent.file) {
             let name = NameIn { directory, name };
@@ -60,12 +61,17 @@ impl View {
         }
         let flags = RenameFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
         let exchange = flags.contains(RenameFlags::RENAME_EXCHANGE);
+        let (from_pin, to_pin) = (self.pin(from.0)?, self.pin(to.0)?);
         if !exchange {
-            self.mark_unlinked(to.0, to.1);
+            self.mark_unlinked(&to_pin, to.1);
+        }
+        if self.has_given_up() {
+            self.pin_named(&from_pin, from.1);
+            self.pin_named(&to_pin, to.1);
         }
         {
             let _as_caller = self.credentials.act_as(who)?;
-            renameat2(from.0.fd.as_fd(), from.1, to.0.fd.as_fd(), to.1, flags)?;
+            renameat2(from_pin.as_fd(), from.1, to_pin.as_fd(), to.1, flags)?;
         }
         if let (Some(trace), Some(from_in), Some(to_in)) = (&self.trace, from.0.file, to.0.file) {
             let from = NameIn {
@@ -84,14 +90,11 @@ impl View {
 
     /// Notes on the node behind a name that it is about to lose that name, so that its identity
     /// can be given up with the inode.
-    fn mark_unlinked(&self, parent: &Node, name: &OsStr) {
-        if self.trace.is_none() {
+    fn mark_unlinked(&self, directory: &Pin, name: &OsStr) {
+        if self.trace.is_none() && !self.has_given_up() {
             return;
         }
-        let Ok(name) = c_string(name) else { return };
-        if let Ok(attributes) = stat::at(parent.fd.as_fd(), &name)
-            && let Some(node) = self.nodes.peek(&attributes)
-        {
+        if let Some(node) = self.pin_named(directory, name) {
             node.unlinked.store(true, Ordering::Relaxed);
         }
     }

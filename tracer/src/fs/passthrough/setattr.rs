@@ -76,7 +76,7 @@ impl View {
         // The owner before the mode: changing the owner may take bits off the mode.
         if changes.uid.is_some() || changes.gid.is_some() {
             fchownat(
-                node.fd.as_fd(),
+                self.pin(node)?.as_fd(),
                 "",
                 changes.uid.map(Uid::from_raw),
                 changes.gid.map(Gid::from_raw),
@@ -89,7 +89,7 @@ impl View {
         if changes.accessed.is_some() || changes.modified.is_some() {
             utimensat(
                 self.descriptors.as_fd(),
-                node.fd.as_raw_fd().to_string().as_str(),
+                self.pin(node)?.as_raw_fd().to_string().as_str(),
                 &time_to_set(changes.accessed),
                 &time_to_set(changes.modified),
                 UtimensatFlags::FollowSymlink,
@@ -102,7 +102,7 @@ impl View {
     pub(super) fn chmod(&self, node: &Node, mode: u32) -> Result<()> {
         fchmodat(
             self.descriptors.as_fd(),
-            node.fd.as_raw_fd().to_string().as_str(),
+            self.pin(node)?.as_raw_fd().to_string().as_str(),
             Mode::from_bits_truncate(mode & 0o7777),
             FchmodatFlags::FollowSymlink,
         )
@@ -112,7 +112,7 @@ impl View {
         let size = signed(size).map_err(|_| Errno::EFBIG)?;
         match open {
             Some(open) => ftruncate(open.fd.as_fd(), size),
-            None => truncate(path_of(node.fd.as_fd()).as_c_str(), size),
+            None => truncate(path_of(self.pin(node)?.as_fd()).as_c_str(), size),
         }
     }
 }

@@ -16,7 +16,7 @@ impl View {
         name: &OsStr,
         value: &mut [u8],
     ) -> Result<usize> {
-        xattr::get(&path_of(node.fd.as_fd()), &c_string(name)?, value)
+        xattr::get(&path_of(self.pin(node)?.as_fd()), &c_string(name)?, value)
     }
 
     /// Sets an attribute.
@@ -27,16 +27,21 @@ impl View {
         value: &[u8],
         flags: i32,
     ) -> Result<()> {
-        xattr::set(&path_of(node.fd.as_fd()), &c_string(name)?, value, flags)
+        xattr::set(
+            &path_of(self.pin(node)?.as_fd()),
+            &c_string(name)?,
+            value,
+            flags,
+        )
     }
 
     /// Reads the names of all attributes into `list`; their size when `list` is empty.
     pub(in crate::fs) fn listxattr(&self, node: &Node, list: &mut [u8]) -> Result<usize> {
-        xattr::list(&path_of(node.fd.as_fd()), list)
+        xattr::list(&path_of(self.pin(node)?.as_fd()), list)
     }
 
     /// Removes an attribute.
     pub(in crate::fs) fn removexattr(&self, node: &Node, name: &OsStr) -> Result<()> {
-        xattr::remove(&path_of(node.fd.as_fd()), &c_string(name)?)
+        xattr::remove(&path_of(self.pin(node)?.as_fd()), &c_string(name)?)
     }
 }

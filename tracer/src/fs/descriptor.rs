@@ -1,0 +1,112 @@
+//! The descriptor of a node, which may be given up while nobody needs it.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::inode::Node;
+
+/// Descriptors of nodes that this process holds, over all its mounts.
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+/// Descriptors of nodes that this process holds.
+pub(crate) fn held() -> usize {
+    HELD.load(Ordering::Relaxed)
+}
+
+/// An `O_PATH` descriptor of an inode, counted. It pins the inode: its number is not used again,
+/// and renames and removals do not disturb it.
+#[derive(Debug)]
+pub(crate) struct Pin(OwnedFd);
+
+impl Pin {
+    pub(crate) fn new(fd: OwnedFd) -> Arc<Pin> {
+        HELD.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Pin(fd))
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        HELD.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl AsFd for Pin {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Pin {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Where a node is found again.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) directory: Arc<Node>,
+    pub(crate) name: OsString,
+}
+
+/// A descriptor, or where to get one.
+#[derive(Clone, Debug)]
+pub(crate) enum Hold {
+    Held(Arc<Pin>),
+    GivenUp(Box<Place>),
+}
+
+/// What a node has of its inode.
+#[derive(Debug)]
+pub(crate) struct Descriptor(Mutex<Hold>);
+
+impl Descriptor {
+    pub(crate) fn new(fd: OwnedFd) -> Descriptor {
+        Descriptor(Mutex::new(Hold::Held(Pin::new(fd))))
+    }
+
+    /// What is there now.
+    pub(crate) fn hold(&self) -> Hold {
+        self.state().clone()
+    }
+
+    /// The descriptor, if it was not given up.
+    pub(crate) fn pin(&self) -> Option<Arc<Pin>> {
+        match &*self.state() {
+            Hold::Held(pin) => Some(Arc::clone(pin)),
+            Hold::GivenUp(_) => None,
+        }
+    }
+
+    /// There is a descriptor again; the one to use, which another thread may have got first.
+    pub(crate) fn found(&self, new: Arc<Pin>) -> Arc<Pin> {
+        let mut state = self.state();
+        match &*state {
+            Hold::Held(pin) => Arc::clone(pin),
+            Hold::GivenUp(_) => {
+                *state = Hold::Held(Arc::clone(&new));
+                new
+            }
+        }
+    }
+
+    /// Gives the descriptor up.
+    pub(crate) fn give_up(&self, place: Place) {
+        *self.state() = Hold::GivenUp(Box::new(place));
+    }
+
+    /// Where to find the node again, if its descriptor was given up.
+    pub(crate) fn is_at(&self, place: Place) {
+        let mut state = self.state();
+        if let Hold::GivenUp(old) = &mut *state {
+            **old = place;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, Hold> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
