@@ -7,6 +7,7 @@ mod commands;
 mod conclude;
 mod failure;
 mod output;
+mod seeing;
 
 use std::process::ExitCode;
 

@@ -65,6 +65,8 @@ losses! {
         "file calls that failed because flowtrace had no descriptor left; without it they may have worked: raise ulimit -Hn",
     WritebackPages "files" "writeback_calls" Info
         "writes of changed pages by the kernel, whose true writer is not known",
+    Excluded "files" "excluded_calls" Info
+        "calls on files that --include or --exclude leave out of the trace",
     StaleLookup "files" "reply_failed" Notice
         "replies that the kernel no longer wanted, as after an interrupted call",
     ProcUnreadable "processes" "proc_unreadable" Notice

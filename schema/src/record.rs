@@ -110,6 +110,8 @@ pub enum FileLayer {
     DirectMmap,
     /// FUSE direct I/O on a kernel that then refuses shared mappings.
     Direct,
+    /// Through the page cache of the mount: writes are exact, reads are what the cache lacked.
+    Cached,
     /// File calls are not seen.
     None,
 }
@@ -121,6 +123,7 @@ impl FileLayer {
             FileLayer::DirectPassthrough => "direct-passthrough",
             FileLayer::DirectMmap => "direct-mmap",
             FileLayer::Direct => "direct",
+            FileLayer::Cached => "cached",
             FileLayer::None => "none",
         }
     }

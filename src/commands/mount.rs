@@ -8,9 +8,10 @@ use std::process::ExitCode;
 use flowtrace_tracer::session::{Attach, AttachOptions};
 
 use super::Outcome;
-use super::run::{Stat, failure};
+use super::run::failure;
 use crate::conclude;
 use crate::failure::{Failure, OWN_FAILURE};
+use crate::seeing;
 
 /// Mount a traced view of a directory; whatever works inside it is traced
 ///
@@ -32,9 +33,8 @@ pub(crate) struct Args {
     /// Replace an older trace
     #[arg(long)]
     force: bool,
-    /// Whether repeated stat calls are seen (exact) or answered by the kernel for a second (cached)
-    #[arg(long, value_enum, default_value_t = Stat::Exact)]
-    stat: Stat,
+    #[command(flatten)]
+    seeing: seeing::Args,
     /// Stay in the foreground
     #[arg(short, long)]
     foreground: bool,
@@ -43,13 +43,14 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Outcome {
     // The daemon leaves the working directory.
     let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+    let seeing = args.seeing.seeing()?;
     let options = AttachOptions {
         cwd: std::env::current_dir().unwrap_or_default(),
         source: absolute(args.source),
         mountpoint: absolute(args.mountpoint),
         output: absolute(args.output),
         replace: args.force,
-        attribute_ttl: args.stat.attribute_ttl(),
+        seeing,
     };
     if args.foreground {
         let attach = Attach::start(&options).map_err(failure)?;

@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use flowtrace_tracer::session::{self, End, Error, Notice, RunOptions, RunReport};
 
 use super::Outcome;
 use crate::conclude;
 use crate::failure::{Failure, OWN_FAILURE};
+use crate::seeing;
 
 /// Trace a command: every process, every file call under the traced directories
 ///
@@ -32,11 +32,12 @@ pub(crate) struct Args {
     #[arg(long)]
     force: bool,
     /// Directory to trace; may be given several times [default: the current directory]
+    ///
+    /// As root, / stands for all directories below it but those of the kernel and /run.
     #[arg(long = "dir", value_name = "DIR")]
     directories: Vec<PathBuf>,
-    /// Whether repeated stat calls are seen (exact) or answered by the kernel for a second (cached)
-    #[arg(long, value_enum, default_value_t = Stat::Exact)]
-    stat: Stat,
+    #[command(flatten)]
+    seeing: seeing::Args,
     /// Print nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -51,30 +52,14 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Stat {
-    /// Every stat and lookup reaches the trace
-    Exact,
-    /// The kernel answers repeated ones for a second
-    Cached,
-}
-
-impl Stat {
-    pub(crate) fn attribute_ttl(self) -> Duration {
-        match self {
-            Stat::Exact => Duration::ZERO,
-            Stat::Cached => Duration::from_secs(1),
-        }
-    }
-}
-
 pub(crate) fn run(args: Args) -> Outcome {
+    let seeing = args.seeing.seeing()?;
     let options = RunOptions {
         command: args.command,
         directories: args.directories,
         output: args.output,
         replace: args.force,
-        attribute_ttl: args.stat.attribute_ttl(),
+        seeing,
         bare: args.bare,
     };
     let mut notify = |notice: Notice| {

@@ -27,6 +27,7 @@ mod adapter;
 mod attributes;
 mod credentials;
 mod descriptor;
+mod filter;
 mod handle;
 mod identity;
 mod inode;
@@ -38,6 +39,7 @@ mod session;
 mod split;
 mod sys;
 
+pub use filter::Filter;
 pub use identity::FileTable;
 pub use session::{Session, serve};
 
@@ -55,6 +57,10 @@ pub struct Config {
     pub kernel_passthrough: bool,
     /// Record the calls. Without it the filesystem behaves the same and records nothing.
     pub log: bool,
+    /// Let the page cache of the mount answer reads. Without, each read is seen.
+    pub cached: bool,
+    /// Which files are recorded.
+    pub filter: Filter,
     /// How long the kernel may answer `stat` and lookups by itself. 0: every one is seen.
     pub attribute_ttl: Duration,
     /// Threads that serve requests.

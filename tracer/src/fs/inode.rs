@@ -51,6 +51,8 @@ pub(crate) struct Node {
     pub(crate) kind: FileKind,
     /// Its id in the trace; `None` when nothing is recorded.
     pub(crate) file: Option<FileId>,
+    /// Calls on it are left out of the trace.
+    pub(crate) is_excluded: bool,
     /// Names in this directory that the view does not show.
     pub(crate) hides: Option<Box<[OsString]>>,
     /// The name under which it was last recorded, hashed.
@@ -63,6 +65,13 @@ pub(crate) struct Node {
     pub(crate) opens: AtomicU32,
     /// Node id of the directory in which it was last found.
     pub(crate) parent: AtomicU64,
+}
+
+impl Node {
+    /// Its id in the trace, for a call on it.
+    pub(crate) fn recorded(&self) -> Option<FileId> {
+        self.file.filter(|_| !self.is_excluded)
+    }
 }
 
 /// Nodes that the kernel knows, by id and by inode.

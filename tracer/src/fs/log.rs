@@ -16,11 +16,14 @@ pub(crate) struct Log {
     clock: Clock,
     callers: Arc<dyn Callers>,
     enabled: bool,
+    /// Calls without a file are on one that is left out.
+    filtered: bool,
     /// Tells the rings of this log from those of another in the same thread.
     number: u64,
     unknown_callers: AtomicU64,
     out_of_descriptors: AtomicU64,
     writeback: AtomicU64,
+    excluded: AtomicU64,
 }
 
 /// A call under way.
@@ -87,16 +90,19 @@ impl Log {
         clock: Clock,
         callers: Arc<dyn Callers>,
         enabled: bool,
+        filtered: bool,
     ) -> Log {
         Log {
             recorder,
             clock,
             callers,
             enabled,
+            filtered,
             number: LOGS.fetch_add(1, Ordering::Relaxed),
             unknown_callers: AtomicU64::new(0),
             out_of_descriptors: AtomicU64::new(0),
             writeback: AtomicU64::new(0),
+            excluded: AtomicU64::new(0),
         }
     }
 
@@ -121,7 +127,7 @@ impl Log {
     /// A call is about to be answered.
     #[inline]
     pub(crate) fn end(&self, started: Started, event: Event, result: i64) {
-        if self.enabled {
+        if self.records(&event) {
             self.push(self.call(started, event, result));
         }
     }
@@ -137,7 +143,7 @@ impl Log {
         split: &Split,
         largest: u64,
     ) {
-        if self.enabled {
+        if self.records(&event) {
             let call = self.call(started, event, result);
             split.add(call, largest, |call| self.push(call));
         }
@@ -151,6 +157,14 @@ impl Log {
     /// No more pieces come: an open file is released, or the mount is gone.
     pub(crate) fn end_pieces(&self, split: &Split) {
         split.finish(|call| self.push(call));
+    }
+
+    fn records(&self, event: &Event) -> bool {
+        let excluded = self.filtered && event.file.is_none();
+        if excluded {
+            self.excluded.fetch_add(1, Ordering::Relaxed);
+        }
+        self.enabled && !excluded
     }
 
     fn call(&self, started: Started, event: Event, result: i64) -> Call {
@@ -198,6 +212,7 @@ impl Log {
             .lost(Loss::OutOfDescriptors, take(&self.out_of_descriptors));
         self.recorder
             .lost(Loss::WritebackPages, take(&self.writeback));
+        self.recorder.lost(Loss::Excluded, take(&self.excluded));
     }
 }
 

@@ -3,12 +3,12 @@
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use flowtrace_schema::FileId;
-use nix::fcntl::{OFlag, open, openat};
+use flowtrace_schema::{FileId, FileKind};
+use nix::fcntl::{OFlag, open, openat, readlink};
 use nix::sys::stat::Mode;
 
 use super::attributes::Attributes;
@@ -18,7 +18,7 @@ use super::handle::{Handles, OpenDirectory, OpenFile};
 use super::identity::{FileTable, NameIn};
 use super::inode::{InodeKey, Node, NodeTable, ROOT};
 use super::sys::stat;
-use super::{Config, Result};
+use super::{Config, Filter, Result};
 use crate::clock::Clock;
 
 mod data;
@@ -67,6 +67,10 @@ struct Trace {
     files: Arc<FileTable>,
     host: flowtrace_schema::HostId,
     clock: Clock,
+    filter: Filter,
+    /// Where the directory is, and where the workflow sees it.
+    real_path: PathBuf,
+    seen_path: PathBuf,
 }
 
 /// A node whose id the kernel is told, with the attributes it is told along.
@@ -80,10 +84,13 @@ impl View {
     /// Serves `config.root`. Files and names go to `files` unless `config.log` is off.
     pub(super) fn new(config: Config, files: Arc<FileTable>, clock: Clock) -> Result<View> {
         let attributes = stat::of(config.root.as_fd())?;
-        let trace = config.log.then_some(Trace {
+        let trace = config.log.then(|| Trace {
             files,
             host: config.host,
             clock,
+            filter: config.filter.clone(),
+            real_path: real_path(config.root.as_fd()),
+            seen_path: config.seen_path.clone(),
         });
         let hidden = hidden(&config);
         let file = trace.as_ref().map(|trace| {
@@ -92,7 +99,9 @@ impl View {
                 .files
                 .root(&attributes, &config.seen_path, trace.host, now)
         });
+        let excludes = |trace: &Trace| !trace.filter.admits(&trace.seen_path);
         let root = Node {
+            is_excluded: trace.as_ref().is_some_and(excludes),
             hides: hides(&hidden, &InodeKey::from(&attributes)),
             ..node(ROOT, config.root, &attributes, file)
         };
@@ -183,8 +192,14 @@ impl View {
         attributes: &Attributes,
     ) -> Arc<Node> {
         let key = InodeKey::from(attributes);
-        let file = self.record_seen(parent, name, attributes);
+        let is_excluded = self.excludes(fd.as_fd(), None);
+        let file = if is_excluded && attributes.kind() != FileKind::Directory {
+            None
+        } else {
+            self.record_seen(parent, name, attributes)
+        };
         let entered = self.nodes.enter(attributes, |id| Node {
+            is_excluded,
             hides: hides(&self.hidden, &key),
             ..node(id, fd, attributes, file)
         });
@@ -226,6 +241,9 @@ impl View {
     fn record_missing(&self, parent: &Node, name: &OsStr) -> Option<FileId> {
         let trace = self.trace.as_ref()?;
         let directory = parent.file?;
+        if self.excludes_in(parent, name) {
+            return None;
+        }
         let name = NameIn { directory, name };
         Some(trace.files.missing(name, trace.host, trace.clock.now()))
     }
@@ -234,7 +252,31 @@ impl View {
     pub(super) fn known_as(&self, parent: &Node, name: &OsStr) -> Option<FileId> {
         let trace = self.trace.as_ref()?;
         let directory = parent.file?;
+        if self.excludes_in(parent, name) {
+            return None;
+        }
         trace.files.find(NameIn { directory, name })
+    }
+
+    /// Whether calls are left out of the trace that are on an inode, or on a name in it if it is
+    /// a directory.
+    fn excludes(&self, fd: BorrowedFd<'_>, name: Option<&OsStr>) -> bool {
+        let Some(trace) = self.trace.as_ref().filter(|trace| !trace.filter.is_empty()) else {
+            return false;
+        };
+        let mut path = real_path(fd);
+        if let Ok(below) = path.strip_prefix(&trace.real_path) {
+            path = trace.seen_path.join(below);
+        }
+        path.extend(name);
+        !trace.filter.admits(&path)
+    }
+
+    fn excludes_in(&self, parent: &Node, name: &OsStr) -> bool {
+        match self.pin(parent) {
+            Ok(pin) => self.excludes(pin.as_fd(), Some(name)),
+            Err(_) => false,
+        }
     }
 
     fn record_size(&self, file: Option<FileId>, size: u64) {
@@ -252,6 +294,7 @@ fn node(id: u64, fd: OwnedFd, attributes: &Attributes, file: Option<FileId>) -> 
         birth: attributes.birth,
         kind: attributes.kind(),
         file,
+        is_excluded: false,
         hides: None,
         last_name: AtomicU64::new(0),
         unlinked: AtomicBool::new(false),
@@ -292,6 +335,11 @@ impl Node {
             Some(hidden) => !hidden.iter().any(|hidden| hidden == name),
         }
     }
+}
+
+/// Where an inode is, as the kernel tells it; empty where it does not.
+fn real_path(fd: BorrowedFd<'_>) -> PathBuf {
+    readlink(path_of(fd).as_c_str()).map_or_else(|_| PathBuf::new(), PathBuf::from)
 }
 
 /// Path of the inode that a descriptor holds, for calls that only take paths.

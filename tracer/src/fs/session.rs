@@ -41,11 +41,14 @@ pub fn serve(
     callers: Arc<dyn Callers>,
 ) -> io::Result<Session> {
     raise_descriptor_limit();
-    let log = Arc::new(Log::new(recorder, clock, callers, config.log));
+    let filtered = config.log && !config.filter.is_empty();
+    let log = Arc::new(Log::new(recorder, clock, callers, config.log, filtered));
     let wanted = Wanted {
-        passthrough: config.kernel_passthrough.then(|| stack_depth(&config.root)),
+        passthrough: (config.kernel_passthrough && !config.cached)
+            .then(|| stack_depth(&config.root)),
         access_lists: config.permission == Permission::Kernel,
         ttl: config.attribute_ttl,
+        cached: config.cached,
         threads: config.threads,
         clone_fd: config.clone_fd,
     };
@@ -98,13 +101,13 @@ fn release_rest(view: &View, log: &Log) {
         if let Ok(open) = view.release(number) {
             log.end_pieces(&open.split);
             let started = log.start(0, false).or_opener(open.opener);
-            log.end(started, Event::new(Op::Release, open.node.file), 0);
+            log.end(started, Event::new(Op::Release, open.node.recorded()), 0);
         }
     }
     for number in view.open_directories() {
         if let Ok(open) = view.releasedir(number) {
             let started = log.start(0, false).or_opener(open.opener);
-            log.end(started, Event::new(Op::Releasedir, open.node.file), 0);
+            log.end(started, Event::new(Op::Releasedir, open.node.recorded()), 0);
         }
     }
 }

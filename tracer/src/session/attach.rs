@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use flowtrace_schema::{ProcessLayer, Record, RunRecord, Summary, Text};
 use nix::unistd::{getegid, geteuid};
@@ -10,7 +9,8 @@ use nix::unistd::{getegid, geteuid};
 use super::directory::Directory;
 use super::launch::Namespace;
 use super::recording::{HOST, RUN, Recording, own_files};
-use super::serving::{Served, Serving, privileged_permission};
+use super::seeing::Seeing;
+use super::serving::{Served, Serving};
 use super::views::MountedView;
 use super::{Error, Result, limits, signals};
 use crate::mounting;
@@ -29,8 +29,8 @@ pub struct AttachOptions {
     pub output: PathBuf,
     /// Whether an older trace there may be replaced.
     pub replace: bool,
-    /// How long the kernel may answer stat and lookup by itself; 0: every one is seen.
-    pub attribute_ttl: Duration,
+    /// How files are seen.
+    pub seeing: Seeing,
 }
 
 /// A mount session whose view is ready.
@@ -92,7 +92,7 @@ impl Attach {
             path: at.to_owned(),
             reason,
         };
-        let (device, namespace) = match mount_directly(&source, at, options.attribute_ttl) {
+        let (device, namespace) = match mount_directly(&source, at, &options.seeing) {
             Ok(device) => (device, Some(Namespace::Privileged)),
             Err(direct) => match mounting::mount_by_helper(at) {
                 Ok(device) => (device, None),
@@ -104,7 +104,7 @@ impl Attach {
         let serving = Serving {
             directories: &directories,
             hidden: own_files(&options.output),
-            attribute_ttl: options.attribute_ttl,
+            seeing: &options.seeing,
             namespace,
         };
         let view = MountedView {
@@ -126,7 +126,7 @@ impl Attach {
             file_layer: view.session.layer(),
             process_layer: ProcessLayer::Requests,
         })));
-        recording.directory(view, options.attribute_ttl);
+        recording.directory(view, options.seeing.attribute_ttl);
         recording.recorder.settle();
         Ok((served, callers))
     }
@@ -151,11 +151,11 @@ impl Attach {
 fn mount_directly(
     source: &Directory,
     at: &Path,
-    attribute_ttl: Duration,
+    seeing: &Seeing,
 ) -> std::io::Result<std::os::fd::OwnedFd> {
     let device = mounting::open_device()
         .map_err(|e| std::io::Error::new(e.kind(), format!("{}: {e}", mounting::DEVICE)))?;
-    let view = source.view(at, privileged_permission(attribute_ttl))?;
+    let view = source.view(at, seeing.permission())?;
     mounting::mount(&device, &view, geteuid().as_raw(), getegid().as_raw())?;
     Ok(device)
 }

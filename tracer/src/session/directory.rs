@@ -14,6 +14,11 @@ const KERNEL_FILESYSTEMS: &[&str] = &[
     "proc", "sysfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "debugfs", "tracefs", "bpf",
 ];
 
+const ROOT: &str = "/";
+/// Where services listen. A socket that was bound outside of a view cannot be reached through it,
+/// and nothing in here outlives the machine.
+const RUNTIME: &str = "/run";
+
 /// An existing directory and a descriptor of it.
 #[derive(Debug)]
 pub(super) struct Directory {
@@ -37,11 +42,9 @@ impl Directory {
             .custom_flags(libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC)
             .open(&absolute)
             .map_err(|e| fail(e.to_string()))?;
-        if absolute == Path::new("/") {
+        if absolute == Path::new(ROOT) {
             return Err(fail(
-                "the root directory itself cannot be covered by a view; \
-                             name the directories below it that matter"
-                    .into(),
+                "the root directory itself cannot be covered by a view".into(),
             ));
         }
         if let Some(mount) = mounting::mount_of(&absolute).map_err(|e| fail(e.to_string()))? {
@@ -79,8 +82,51 @@ impl Directory {
     }
 }
 
+/// Opens directories; `/` stands for all below it. One view covers those that lie in another.
+pub(super) fn open_all(paths: &[PathBuf]) -> Result<Vec<Directory>> {
+    let mut directories = Vec::new();
+    for path in paths {
+        if path
+            .canonicalize()
+            .is_ok_and(|path| path == Path::new(ROOT))
+        {
+            directories.extend(below_root()?);
+        } else {
+            directories.push(Directory::open(path)?);
+        }
+    }
+    Ok(outermost(directories))
+}
+
+/// The directories in the root directory that hold files. Symbolic links lead to one of them.
+fn below_root() -> Result<Vec<Directory>> {
+    let fail = |reason: String| Error::Directory {
+        path: ROOT.into(),
+        reason,
+    };
+    if !nix::unistd::geteuid().is_root() {
+        return Err(fail(
+            "only root can trace everything; name the directories that matter".into(),
+        ));
+    }
+    let mut directories = Vec::new();
+    for entry in std::fs::read_dir(ROOT).map_err(|e| fail(e.to_string()))? {
+        let entry = entry.map_err(|e| fail(e.to_string()))?;
+        let path = entry.path();
+        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if !is_directory || path == Path::new(RUNTIME) {
+            continue;
+        }
+        let mount = mounting::mount_of(&path).map_err(|e| fail(e.to_string()))?;
+        if !mount.is_some_and(|mount| KERNEL_FILESYSTEMS.contains(&mount.kind.as_str())) {
+            directories.push(Directory::open(&path)?);
+        }
+    }
+    Ok(directories)
+}
+
 /// The directories without those that lie inside another of them: one view covers both.
-pub(super) fn outermost(mut directories: Vec<Directory>) -> Vec<Directory> {
+fn outermost(mut directories: Vec<Directory>) -> Vec<Directory> {
     directories.sort_by(|a, b| a.path.cmp(&b.path));
     let mut kept: Vec<Directory> = Vec::new();
     for directory in directories {

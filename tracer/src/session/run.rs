@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use flowtrace_schema::{
     FileLayer, Loss, ProcessLayer, Record, RunRecord, Summary, Text, quote_argv,
@@ -11,10 +10,11 @@ use flowtrace_schema::{
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use super::directory::{Directory, outermost};
+use super::directory::{Directory, open_all};
 use super::launch::{Plan, find_program};
 use super::recording::{HOST, RUN, Recording, own_files};
-use super::serving::{Served, Serving, privileged_permission};
+use super::seeing::Seeing;
+use super::serving::{Served, Serving};
 use super::views::Views;
 use super::{Error, Result, limits, signals};
 use crate::callers::TaskTable;
@@ -32,8 +32,8 @@ pub struct RunOptions {
     pub output: PathBuf,
     /// Whether an older trace there may be replaced.
     pub replace: bool,
-    /// How long the kernel may answer stat and lookup by itself; 0: every one is seen.
-    pub attribute_ttl: Duration,
+    /// How files are seen.
+    pub seeing: Seeing,
     /// Mount the same views and record nothing: the yardstick for what recording costs.
     pub bare: bool,
 }
@@ -83,12 +83,8 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
     } else {
         options.directories.clone()
     };
-    let directories = asked
-        .iter()
-        .map(|d| Directory::open(d))
-        .collect::<Result<Vec<_>>>()?;
-    let directories = outermost(directories);
-    let permission = privileged_permission(options.attribute_ttl);
+    let directories = open_all(&asked)?;
+    let permission = options.seeing.permission();
     let views = directories
         .iter()
         .map(|directory| directory.view(&directory.path, permission));
@@ -228,7 +224,7 @@ impl Run<'_> {
         Serving {
             directories: self.directories,
             hidden: own_files(&self.options.output),
-            attribute_ttl: self.options.attribute_ttl,
+            seeing: &self.options.seeing,
             namespace: views.namespace,
         }
     }
@@ -248,7 +244,7 @@ impl Run<'_> {
             process_layer: ProcessLayer::Ptrace,
         })));
         for view in served.views() {
-            recording.directory(view, self.options.attribute_ttl);
+            recording.directory(view, self.options.seeing.attribute_ttl);
         }
         let seen = served.views().len();
         recording

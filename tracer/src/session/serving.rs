@@ -3,7 +3,6 @@
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use flowtrace_schema::Recorder;
 use nix::unistd::{getegid, geteuid};
@@ -11,6 +10,7 @@ use nix::unistd::{getegid, geteuid};
 use super::directory::Directory;
 use super::launch::Namespace;
 use super::recording::{HOST, Recording};
+use super::seeing::Seeing;
 use super::views::MountedView;
 use super::{Error, Result};
 use crate::callers::{Callers, TaskTable};
@@ -23,7 +23,7 @@ pub(super) struct Serving<'a> {
     pub(super) directories: &'a [Directory],
     /// Absolute paths that the views must not show.
     pub(super) hidden: Vec<PathBuf>,
-    pub(super) attribute_ttl: Duration,
+    pub(super) seeing: &'a Seeing,
     /// Which privileges mounted the views; `None`: the fusermount3 helper's.
     pub(super) namespace: Option<Namespace>,
 }
@@ -100,14 +100,16 @@ impl Serving<'_> {
             host: HOST,
             kernel_passthrough: self.namespace == Some(Namespace::Privileged),
             log,
-            attribute_ttl: self.attribute_ttl,
+            cached: self.seeing.cached,
+            filter: self.seeing.filter.clone(),
+            attribute_ttl: self.seeing.attribute_ttl,
             threads: threads(),
             // A clone must be opened in the user namespace of the mount, and where the helper
             // mounts the device is often not ours to open.
             clone_fd: self.namespace == Some(Namespace::Privileged)
                 && mounting::open_device().is_ok(),
             permission: match self.namespace {
-                Some(Namespace::Privileged) => privileged_permission(self.attribute_ttl),
+                Some(Namespace::Privileged) => self.seeing.permission(),
                 Some(Namespace::User) | None => Permission::Process,
             },
             owner: in_user_namespace.then(|| (geteuid().as_raw(), getegid().as_raw())),
@@ -132,16 +134,6 @@ impl Served {
             // The end of a view is an error to nobody: its users are gone.
             let _ = view.session.join();
         }
-    }
-}
-
-/// Who checks permissions in a view that serves all users. While the kernel answers lookups by
-/// itself it must also check them.
-pub(super) fn privileged_permission(attribute_ttl: Duration) -> Permission {
-    if attribute_ttl.is_zero() {
-        Permission::Caller
-    } else {
-        Permission::Kernel
     }
 }
 

@@ -12,7 +12,7 @@ use flowtrace_schema::{
 };
 use flowtrace_tracer::callers::{Caller, Callers};
 use flowtrace_tracer::clock::Clock;
-use flowtrace_tracer::fs::{Config, FileTable, Hidden, Permission, Session, serve};
+use flowtrace_tracer::fs::{Config, FileTable, Filter, Hidden, Permission, Session, serve};
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::socket::{
@@ -133,6 +133,8 @@ impl Mounted {
             host: HostId(1),
             kernel_passthrough: options.passthrough,
             log: options.log,
+            cached: false,
+            filter: Filter::default(),
             attribute_ttl: options.ttl,
             threads: options.threads,
             clone_fd: true,
@@ -276,6 +278,8 @@ pub(crate) fn serve_as_user(
         host: HostId(1),
         kernel_passthrough: true,
         log: true,
+        cached: false,
+        filter: Filter::default(),
         attribute_ttl: Duration::ZERO,
         threads: 2,
         clone_fd: false,

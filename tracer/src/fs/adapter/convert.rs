@@ -51,6 +51,15 @@ pub(super) fn no_entry() -> abi::EntryOut {
     abi::EntryOut::new_zeroed()
 }
 
+/// There is no such name, and need not be asked for again for as long as `ttl`.
+pub(super) fn absent(ttl: Duration) -> abi::EntryOut {
+    abi::EntryOut {
+        entry_valid: ttl.as_secs(),
+        entry_valid_nsec: ttl.subsec_nanos(),
+        ..FromZeros::new_zeroed()
+    }
+}
+
 /// Attributes, which the kernel may use for as long as `ttl`.
 pub(super) fn attr_out(number: u64, a: &Attributes, ttl: Duration) -> abi::AttrOut {
     abi::AttrOut {

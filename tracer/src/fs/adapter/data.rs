@@ -28,7 +28,7 @@ impl Adapter {
     ) -> Result<T> {
         let started = self.log.start(req.who.tid, false);
         let open = self.view.file(fh);
-        let file = open.as_ref().ok().and_then(|open| open.node.file);
+        let file = open.as_ref().ok().and_then(|open| open.node.recorded());
         let result = open.and_then(|open| act(&open));
         self.log.end(started, event(file), value(&result));
         result
@@ -48,7 +48,7 @@ impl Adapter {
         };
         let space = reply.space(read.size as usize);
         let result = self.view.read(&open, read.offset, space);
-        let event = Event::new(Op::Read, open.node.file)
+        let event = Event::new(Op::Read, open.node.recorded())
             .offset(read.offset)
             .length(u64::from(read.size))
             .fidelity(fidelity);
@@ -84,7 +84,7 @@ impl Adapter {
             strip_privilege: write.write_flags & WRITE_KILL_SUIDGID != 0,
         };
         let result = self.view.write(req.who, &open, real);
-        let mut event = Event::new(Op::Write, open.node.file)
+        let mut event = Event::new(Op::Write, open.node.recorded())
             .offset(write.offset)
             .length(data.len() as u64);
         if by_cache {
@@ -184,7 +184,7 @@ impl Adapter {
             .file(copy.fh_in)
             .and_then(|from| Ok((from, self.view.file(copy.fh_out)?)));
         let ids = files.as_ref().ok();
-        let ids = ids.map(|(from, to)| (from.node.file, to.node.file));
+        let ids = ids.map(|(from, to)| (from.node.recorded(), to.node.recorded()));
         let (from_id, to_id) = ids.unwrap_or_default();
         let result = files.and_then(|(from, to)| {
             let (from, to) = ((&*from, copy.off_in), (&*to, copy.off_out));
@@ -210,7 +210,7 @@ impl Adapter {
         let (file, result) = if call.flags & abi::IOCTL_DIR != 0 {
             match self.view.directory(call.fh) {
                 Ok(open) => (
-                    open.node.file,
+                    open.node.recorded(),
                     self.view.control_directory(req.who, &open, call.cmd, input),
                 ),
                 Err(errno) => (None, Err(errno)),
@@ -218,7 +218,7 @@ impl Adapter {
         } else {
             match self.view.file(call.fh) {
                 Ok(open) => (
-                    open.node.file,
+                    open.node.recorded(),
                     self.view.control(req.who, open.fd.as_fd(), call.cmd, input),
                 ),
                 Err(errno) => (None, Err(errno)),

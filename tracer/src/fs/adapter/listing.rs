@@ -68,7 +68,7 @@ impl Adapter {
     pub(super) fn open_directory(&self, req: &Request, arguments: abi::OpenIn, reply: Reply<'_>) {
         let started = self.log.start(req.who.tid, true);
         let node = self.view.node(req.node);
-        let file = node.as_ref().ok().and_then(|node| node.file);
+        let file = node.as_ref().ok().and_then(|node| node.recorded());
         let result = node.and_then(|node| self.view.opendir(req.who, started.caller, node));
         let event = Event::new(Op::Opendir, file).flags(arguments.flags);
         self.log.end(started, event, done(&result));
@@ -110,7 +110,7 @@ impl Adapter {
     ) {
         let started = self.log.start(req.who.tid, false);
         let open = self.view.directory(read.fh);
-        let file = open.as_ref().ok().and_then(|open| open.node.file);
+        let file = open.as_ref().ok().and_then(|open| open.node.recorded());
         let mut listing = Listing {
             space: reply.space(read.size as usize),
             used: 0,
@@ -135,7 +135,7 @@ impl Adapter {
         let started = self.log.start(req.who.tid, false);
         match self.view.releasedir(release.fh) {
             Ok(open) => {
-                let event = Event::new(Op::Releasedir, open.node.file);
+                let event = Event::new(Op::Releasedir, open.node.recorded());
                 self.log.end(started.or_opener(open.opener), event, 0);
                 reply.ok();
             }

@@ -55,7 +55,7 @@ fn subject(open: &OpenFile, lock: &abi::LkIn) -> Subject {
 /// a range to the end of the file, wherever that is, has no length.
 fn event(op: Op, open: Option<&Arc<OpenFile>>, lock: &abi::LkIn) -> Event {
     const END: u64 = i64::MAX as u64;
-    let event = Event::new(op, open.and_then(|open| open.node.file)).flags(lock.kind as u32);
+    let event = Event::new(op, open.and_then(|open| open.node.recorded())).flags(lock.kind as u32);
     if lock.lk_flags & LK_FLOCK != 0 {
         return event;
     }

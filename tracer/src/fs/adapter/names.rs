@@ -4,8 +4,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use flowtrace_schema::{FileId, Op};
+use nix::errno::Errno;
 
-use super::convert::{decode_device, entry_out};
+use super::convert::{absent, decode_device, entry_out};
 use super::{Adapter, Request};
 use crate::fs::Result;
 use crate::fs::attributes::Attributes;
@@ -23,7 +24,10 @@ impl Adapter {
         };
         let event = Event::new(Op::Lookup, file);
         self.log.end(started, event, done(&result));
-        self.answer_entry(reply, result);
+        match result {
+            Err(Errno::ENOENT) if !self.ttl.is_zero() => reply.body(&absent(self.ttl)),
+            result => self.answer_entry(reply, result),
+        }
     }
 
     pub(super) fn make_node(
@@ -94,7 +98,7 @@ impl Adapter {
     ) {
         let started = self.log.start(req.who.tid, true);
         let node = self.view.node(oldnodeid);
-        let file = node.as_ref().ok().and_then(|node| node.file);
+        let file = node.as_ref().ok().and_then(|node| node.recorded());
         let link = |node: &Node| {
             let parent = self.view.node(req.node)?;
             self.view.link(req.who, node, &parent, name)

@@ -12,16 +12,12 @@ use crate::fs::passthrough::{Entry, NewFile, Opened};
 use crate::fs::protocol::Reply;
 use crate::fs::protocol::abi::{self, fopen};
 
-/// Every open file: reads and writes come here as the application makes them, and writes that do
-/// not extend the file may come at the same time.
-const OPEN: u32 = fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES;
-
 impl Adapter {
     pub(super) fn open_file(&self, req: &Request, arguments: abi::OpenIn, reply: Reply<'_>) {
         let flags = arguments.flags;
         let started = self.log.start(req.who.tid, true);
         let node = self.view.node(req.node);
-        let file = node.as_ref().ok().and_then(|node| node.file);
+        let file = node.as_ref().ok().and_then(|node| node.recorded());
         let result = node.and_then(|node| {
             let opened = self
                 .view
@@ -98,14 +94,20 @@ impl Adapter {
         }
     }
 
-    /// What the kernel is told of an open file.
+    /// What the kernel is told of an open file: that reads and writes come here as the application
+    /// makes them, and that writes that do not extend the file may come at the same time; or that
+    /// its pages may be kept.
     fn open_out(&self, fh: u64, node: &Node) -> abi::OpenOut {
         let passes = self.shared.layer == FileLayer::DirectPassthrough;
         let register = || self.backings.acquire(node.id, || self.view.pin(node));
         let backing = passes.then(register).flatten();
+        let data = match self.shared.layer {
+            FileLayer::Cached => fopen::KEEP_CACHE,
+            _ => fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES,
+        };
         abi::OpenOut {
             fh,
-            open_flags: OPEN | backing.map_or(0, |_| fopen::PASSTHROUGH),
+            open_flags: data | backing.map_or(0, |_| fopen::PASSTHROUGH),
             backing_id: backing.unwrap_or_default(),
         }
     }
@@ -119,7 +121,7 @@ impl Adapter {
         let result = self.view.flush(&open);
         self.unlock_owner(&open, flush.lock_owner);
         self.log.end_pieces_of(&started, &open.split);
-        let event = Event::new(Op::Flush, open.node.file);
+        let event = Event::new(Op::Flush, open.node.recorded());
         self.log
             .end(started.or_opener(open.opener), event, done(&result));
         reply.done(result);
@@ -136,7 +138,7 @@ impl Adapter {
         }
         self.unlock_file(&open, release.fh);
         self.log.end_pieces(&open.split);
-        let event = Event::new(Op::Release, open.node.file);
+        let event = Event::new(Op::Release, open.node.recorded());
         self.log.end(started.or_opener(open.opener), event, 0);
         reply.ok();
     }

@@ -35,6 +35,8 @@ pub(in crate::fs) struct Wanted {
     pub(in crate::fs) passthrough: Option<u32>,
     /// The kernel checks permissions, access lists included, for several users.
     pub(in crate::fs) access_lists: bool,
+    /// Reads come from the page cache of the mount.
+    pub(in crate::fs) cached: bool,
     /// How long the kernel answers by itself.
     pub(in crate::fs) ttl: Duration,
     /// Threads.
@@ -96,6 +98,10 @@ impl Filesystem for Handshake {
             flags.push(InitFlags::FUSE_PASSTHROUGH);
             let _ = config.set_max_stack_depth(depth);
         }
+        if self.wanted.cached {
+            // Changes made outside of the mount are noticed by the time of the change.
+            flags.push(InitFlags::FUSE_AUTO_INVAL_DATA);
+        }
         if self.wanted.access_lists {
             flags.push(InitFlags::FUSE_POSIX_ACL);
         }
@@ -135,7 +141,7 @@ impl Served {
         let granted = granted.load(Ordering::Relaxed);
         let backings = Backings::new(Arc::new(own.try_clone()?));
         let shared = Arc::new(Shared {
-            layer: layer(InitFlags::from_bits_retain(granted), &backings),
+            layer: layer(wanted, InitFlags::from_bits_retain(granted), &backings),
             granted,
             largest_request,
         });
@@ -208,8 +214,10 @@ impl Served {
 }
 
 /// How file calls are seen, with these flags granted.
-fn layer(granted: InitFlags, backings: &Backings) -> FileLayer {
-    if granted.contains(InitFlags::FUSE_PASSTHROUGH) && backings.are_allowed() {
+fn layer(wanted: Wanted, granted: InitFlags, backings: &Backings) -> FileLayer {
+    if wanted.cached {
+        FileLayer::Cached
+    } else if granted.contains(InitFlags::FUSE_PASSTHROUGH) && backings.are_allowed() {
         FileLayer::DirectPassthrough
     } else if granted.contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP) {
         FileLayer::DirectMmap

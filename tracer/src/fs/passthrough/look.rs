@@ -35,7 +35,7 @@ impl View {
             Err(Errno::ENOENT)
         };
         let file = match &result {
-            Ok(entry) => entry.node.file,
+            Ok(entry) => entry.node.recorded(),
             Err(Errno::ENOENT) if parent.shows(name) => self.record_missing(parent, name),
             Err(_) => None,
         };

@@ -54,7 +54,7 @@ impl View {
             .make_real(who, parent, name, new)
             .and_then(|()| self.look(parent, name));
         let file = match &result {
-            Ok(entry) => entry.node.file,
+            Ok(entry) => entry.node.recorded(),
             Err(_) => self.known_as(parent, name),
         };
         (result, file)

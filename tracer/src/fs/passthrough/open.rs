@@ -104,9 +104,9 @@ impl View {
             Ok((entry, self.opened(fd, node, opener, new.flags)))
         });
         let file = match (&result, new.name) {
-            (Ok((entry, _)), _) => entry.node.file,
+            (Ok((entry, _)), _) => entry.node.recorded(),
             (Err(_), Some(name)) => self.known_as(parent, name),
-            (Err(_), None) => parent.file,
+            (Err(_), None) => parent.recorded(),
         };
         (result, file)
     }

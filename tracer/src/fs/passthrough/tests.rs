@@ -54,6 +54,8 @@ impl Bench {
             host: HostId(1),
             kernel_passthrough: false,
             log: true,
+            cached: false,
+            filter: Filter::default(),
             attribute_ttl: std::time::Duration::ZERO,
             threads: 1,
             clone_fd: false,

@@ -69,6 +69,7 @@ pub(crate) mod fattr {
 /// `FOPEN_…`: how a file is opened.
 pub(crate) mod fopen {
     pub(crate) const DIRECT_IO: u32 = 1 << 0;
+    pub(crate) const KEEP_CACHE: u32 = 1 << 1;
     pub(crate) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
     pub(crate) const PASSTHROUGH: u32 = 1 << 7;
 }

@@ -1,0 +1,57 @@
+//! Arguments of `run` and `mount`: how files are seen.
+
+use std::time::Duration;
+
+use flowtrace_tracer::fs::Filter;
+use flowtrace_tracer::session::Seeing;
+
+use crate::failure::{Failure, OWN_FAILURE};
+
+/// How long the kernel may answer by itself where it may.
+const CACHED_TTL: Duration = Duration::from_secs(1);
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Whether every read is seen (exact), or only what the page cache lacks (cached): faster
+    #[arg(long, value_enum, default_value_t = Choice::Exact)]
+    fidelity: Choice,
+    /// Whether repeated stat calls are seen (exact) or answered by the kernel for a second
+    /// (cached) [default: as --fidelity]
+    #[arg(long, value_enum, hide_default_value = true)]
+    stat: Option<Choice>,
+    /// Record only files that match; may be given several times
+    ///
+    /// A pattern without a slash is about names ('*.fits'), any other about whole paths
+    /// ('/data/raw/**'). Everything else still passes through and is counted.
+    #[arg(long, value_name = "PATTERN")]
+    include: Vec<String>,
+    /// Do not record files that match; may be given several times
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Choice {
+    /// Every call reaches the trace
+    Exact,
+    /// The kernel answers by itself what it knows
+    Cached,
+}
+
+impl Args {
+    pub(crate) fn seeing(&self) -> Result<Seeing, Failure> {
+        let filter = Filter::new(&self.include, &self.exclude).map_err(|error| {
+            let message = format!("--include or --exclude: {error}");
+            Failure::new(OWN_FAILURE, message)
+                .hint("a pattern is like '*.fits', 'part-?', '{a,b}.txt' or '/data/raw/**'")
+        })?;
+        Ok(Seeing {
+            cached: self.fidelity == Choice::Cached,
+            attribute_ttl: match self.stat.unwrap_or(self.fidelity) {
+                Choice::Exact => Duration::ZERO,
+                Choice::Cached => CACHED_TTL,
+            },
+            filter,
+        })
+    }
+}

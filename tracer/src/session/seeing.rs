@@ -1,0 +1,28 @@
+//! How the files under the traced directories are seen.
+
+use std::time::Duration;
+
+use crate::fs::{Filter, Permission};
+
+/// The user's choice for all views of a session.
+#[derive(Clone, Debug, Default)]
+pub struct Seeing {
+    /// Let the page cache answer reads: faster, and only what it lacks is seen.
+    pub cached: bool,
+    /// How long the kernel may answer stat and lookup by itself; 0: every one is seen.
+    pub attribute_ttl: Duration,
+    /// Which files are recorded.
+    pub filter: Filter,
+}
+
+impl Seeing {
+    /// Who checks permissions in a view that serves all users. While the kernel answers lookups
+    /// by itself it must also check them.
+    pub(super) fn permission(&self) -> Permission {
+        if self.attribute_ttl.is_zero() {
+            Permission::Caller
+        } else {
+            Permission::Kernel
+        }
+    }
+}
