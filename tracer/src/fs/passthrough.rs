@@ -4,8 +4,8 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
 
 use flowtrace_schema::FileId;
 use nix::fcntl::{OFlag, open, openat};
@@ -24,6 +24,7 @@ mod data;
 mod directory;
 mod look;
 mod make;
+mod names;
 mod open;
 mod owner;
 pub(super) mod relief;
@@ -232,6 +233,7 @@ fn node(id: u64, fd: OwnedFd, attributes: &Attributes, file: Option<FileId>) -> 
         kind: attributes.kind(),
         file,
         hides: None,
+        names: RwLock::new(()),
         last_name: AtomicU64::new(0),
         unlinked: AtomicBool::new(false),
         in_own_directory: AtomicBool::new(false),

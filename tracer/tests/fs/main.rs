@@ -5,7 +5,9 @@
 
 mod calls;
 mod child;
+mod long;
 mod mounted;
+mod random;
 
 mod attributes;
 mod data;
@@ -15,4 +17,5 @@ mod model;
 mod names;
 mod programs;
 mod speed;
+mod storm;
 mod users;

@@ -24,6 +24,8 @@ use rusqlite::Connection;
 /// How to mount.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
+    /// The directory to serve; a new one when `None`.
+    pub(crate) source: Option<PathBuf>,
     pub(crate) passthrough: bool,
     pub(crate) log: bool,
     pub(crate) ttl: Duration,
@@ -35,6 +37,7 @@ pub(crate) struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
+            source: None,
             passthrough: true,
             log: true,
             ttl: Duration::ZERO,
@@ -93,9 +96,12 @@ impl Mounted {
             return None;
         }
         let directory = tempfile::tempdir_in("/tmp").unwrap();
-        let source = directory.path().join("source");
+        let source = options.source.unwrap_or_else(|| {
+            let source = directory.path().join("source");
+            std::fs::create_dir(&source).unwrap();
+            source
+        });
         let seen = directory.path().join("seen");
-        std::fs::create_dir(&source).unwrap();
         std::fs::create_dir(&seen).unwrap();
         let trace = directory.path().join("trace.db");
         let (writer, recorder) = Writer::create(&trace, false).unwrap();

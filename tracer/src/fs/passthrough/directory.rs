@@ -127,7 +127,10 @@ impl View {
                 let entry = None;
                 return Ok(take(ListedPlus { listed, entry }));
             }
-            let entry = match self.look(&open.node, name) {
+            let names = open.node.look_at_names();
+            let found = self.look(&open.node, name);
+            drop(names);
+            let entry = match found {
                 Ok(entry) => entry,
                 // Removed since it was listed.
                 Err(Errno::ENOENT) => return Ok(true),

@@ -83,6 +83,7 @@ impl View {
         mask: u32,
         flags: i32,
     ) -> (Result<(Entry, Opened)>, Option<FileId>) {
+        let _names = parent.change_names();
         let result = self
             .create_real(who, parent, name, mode, mask, flags)
             .and_then(|fd| {

@@ -9,6 +9,7 @@ use nix::fcntl::{RenameFlags, renameat2};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::View;
+use super::names::change_both;
 use crate::fs::Result;
 use crate::fs::credentials::Requester;
 use crate::fs::identity::NameIn;
@@ -27,6 +28,7 @@ impl View {
         if !parent.shows(name) {
             return Err(Errno::ENOENT);
         }
+        let _names = parent.change_names();
         self.mark_unlinked(parent, name);
         let flags = if directory {
             UnlinkatFlags::RemoveDir
@@ -60,6 +62,7 @@ impl View {
         }
         let flags = RenameFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
         let exchange = flags.contains(RenameFlags::RENAME_EXCHANGE);
+        let _names = change_both(from.0, to.0);
         if !exchange {
             self.mark_unlinked(to.0, to.1);
         }
