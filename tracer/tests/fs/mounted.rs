@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -85,7 +86,22 @@ pub(crate) fn obstacle() -> Option<String> {
 pub(crate) fn skip(obstacle: &str) {
     let required = std::env::var_os("FLOWTRACE_REQUIRE_SYSTEM") == Some("1".into());
     assert!(!required, "{obstacle}");
-    eprintln!("skipped: {obstacle}");
+    skip_here(obstacle);
+}
+
+/// Says that a test is skipped for want of what not every system can have. As the output of a
+/// test that passes is not shown, also to the file that `tests/run` prints.
+pub(crate) fn skip_here(obstacle: &str) {
+    let thread = std::thread::current();
+    let line = format!(
+        "skipped: {}: {obstacle}\n",
+        thread.name().unwrap_or("unnamed")
+    );
+    eprint!("{line}");
+    if let Some(log) = std::env::var_os("FLOWTRACE_SKIP_LOG") {
+        let mut log = File::options().append(true).create(true).open(log).unwrap();
+        log.write_all(line.as_bytes()).unwrap();
+    }
 }
 
 impl Mounted {
@@ -201,7 +217,7 @@ impl Drop for Mounted {
     }
 }
 
-fn mount_fuse(device: &OwnedFd, at: &Path, options: &str) {
+pub(crate) fn mount_fuse(device: &impl AsRawFd, at: &Path, options: &str) {
     let data = format!("fd={},rootmode=40000,{options}", device.as_raw_fd());
     mount(
         Some("flowtrace"),

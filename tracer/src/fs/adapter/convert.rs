@@ -37,7 +37,8 @@ pub(super) fn file_attr(ino: u64, a: &Attributes) -> FileAttr {
     }
 }
 
-/// What a listing says about `.` and `..`, which the kernel takes no attributes of.
+/// What a listing says about `.` and `..`, which the kernel takes no attributes of, and about what
+/// cannot be looked up.
 pub(super) fn bare_attr(ino: u64, kind: FileKind) -> FileAttr {
     FileAttr {
         ino: INodeNo(ino),

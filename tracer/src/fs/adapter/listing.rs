@@ -1,6 +1,7 @@
 //! Requests about open directories.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use flowtrace_schema::Op;
 use fuser::{
@@ -83,13 +84,11 @@ impl Adapter {
                     listed: entry,
                     entry: known,
                 } = found;
-                let attr = match known {
-                    Some(known) => file_attr(known.node.id, &known.attributes),
-                    None => bare_attr(entry.ino, entry.kind),
+                let (attr, ttl) = match known {
+                    Some(known) => (file_attr(known.node.id, &known.attributes), self.ttl),
+                    None => (bare_attr(entry.ino, entry.kind), Duration::ZERO),
                 };
-                let full = reply.add(
-                    attr.ino, entry.next, entry.name, &self.ttl, &attr, GENERATION,
-                );
+                let full = reply.add(attr.ino, entry.next, entry.name, &ttl, &attr, GENERATION);
                 listed += i64::from(!full);
                 !full
             })?;

@@ -43,7 +43,10 @@ impl View {
         open: &OpenFile,
         write: Write<'_>,
     ) -> Result<usize> {
-        let written = pwrite(open.fd.as_fd(), write.data, signed(write.offset)?)?;
+        let written = {
+            let _as_caller = self.credentials.spend_as(who)?;
+            pwrite(open.fd.as_fd(), write.data, signed(write.offset)?)?
+        };
         open.wrote.store(true, Ordering::Relaxed);
         if write.strip_privilege {
             self.strip_privilege(who, &open.node)?;
@@ -82,7 +85,10 @@ impl View {
         length: u64,
     ) -> Result<()> {
         let flags = FallocateFlags::from_bits(mode).ok_or(Errno::EOPNOTSUPP)?;
-        fallocate(open.fd.as_fd(), flags, signed(offset)?, signed(length)?)?;
+        {
+            let _as_caller = self.credentials.spend_as(who)?;
+            fallocate(open.fd.as_fd(), flags, signed(offset)?, signed(length)?)?;
+        }
         open.wrote.store(true, Ordering::Relaxed);
         self.strip_privilege(who, &open.node)
     }
@@ -98,13 +104,16 @@ impl View {
         let (mut from_offset, mut to_offset) = (signed(from_offset)?, signed(to_offset)?);
         // The reply has room for 32 bits.
         let length = length.min(u64::from(u32::MAX) & !0xfff) as usize;
-        let copied = copy_file_range(
-            from.fd.as_fd(),
-            Some(&mut from_offset),
-            to.fd.as_fd(),
-            Some(&mut to_offset),
-            length,
-        )?;
+        let copied = {
+            let _as_caller = self.credentials.spend_as(who)?;
+            copy_file_range(
+                from.fd.as_fd(),
+                Some(&mut from_offset),
+                to.fd.as_fd(),
+                Some(&mut to_offset),
+                length,
+            )?
+        };
         to.wrote.store(true, Ordering::Relaxed);
         self.strip_privilege(who, &to.node)?;
         Ok(copied)

@@ -1,6 +1,7 @@
 //! Listing directories.
 
 use std::ffi::OsStr;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
@@ -38,13 +39,23 @@ pub(in crate::fs) struct Listed<'a> {
     pub(in crate::fs) name: &'a OsStr,
 }
 
-/// An entry of a listing with its node; the directory itself and its parent have none.
+/// An entry of a listing with its node; the directory itself, its parent, and what cannot be
+/// looked up have none.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::fs) struct ListedPlus<'a> {
     /// The entry.
     pub(in crate::fs) listed: Listed<'a>,
     /// Its node, of which a lookup was counted.
     pub(in crate::fs) entry: Option<&'a Entry>,
+}
+
+/// A number for what cannot be looked up, which no node has: fuser cannot say that there is no
+/// node, and the number 0 would hide the name from programs.
+fn unknown_id(directory: &Node, name: &OsStr) -> u64 {
+    const UNKNOWN: u64 = 0xfffe << 48;
+    let mut hasher = DefaultHasher::new();
+    (directory.key, name).hash(&mut hasher);
+    UNKNOWN | hasher.finish() >> 16
 }
 
 impl View {
@@ -134,9 +145,17 @@ impl View {
                 Ok(entry) => entry,
                 // Removed since it was listed.
                 Err(Errno::ENOENT) => return Ok(true),
-                // What was listed so far is an answer; the error comes with the next one.
-                Err(_) if taken > 0 => return Ok(false),
-                Err(errno) => return Err(errno),
+                Err(errno @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)) => {
+                    // What was listed so far is an answer; the error comes with the next one.
+                    return if taken > 0 { Ok(false) } else { Err(errno) };
+                }
+                // A name is listed, also where looking it up fails: that is for those to know
+                // who do.
+                Err(_) => {
+                    listed.ino = unknown_id(&open.node, name);
+                    let entry = None;
+                    return Ok(take(ListedPlus { listed, entry }));
+                }
             };
             listed.kind = entry.attributes.kind();
             let fits = take(ListedPlus {
