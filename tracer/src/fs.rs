@@ -12,8 +12,9 @@
 //!
 //! Invariants:
 //! - the real directory is reached only through descriptors, never by path;
-//! - a request never waits for another request's system call: no lock is held across one, save
-//!   the position of a directory stream;
+//! - a request waits for another request's system call only where the real directory makes it
+//!   wait, too: for the position in an open directory, and for a name while names in the same
+//!   directory change; no other lock is held across one;
 //! - the application sees the errno of the real filesystem.
 
 use std::ffi::OsString;

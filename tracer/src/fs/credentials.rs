@@ -25,6 +25,9 @@ pub(crate) struct Requester {
 
 /// `CAP_DAC_OVERRIDE` of include/uapi/linux/capability.h.
 const DAC_OVERRIDE: u64 = 1 << 1;
+/// `CAP_SYS_RESOURCE`: to use what a filesystem keeps back for the administrator, and to exceed
+/// quotas.
+const SYS_RESOURCE: u64 = 1 << 24;
 /// The capabilities that the kernel takes from a thread whose fsuid becomes another than 0:
 /// chown, dac_override, dac_read_search, fowner, fsetid, linux_immutable, mknod, mac_override.
 const FILE_CAPABILITIES: u64 = 0x1f | 1 << 9 | 1 << 27 | 1 << 32;
@@ -59,6 +62,7 @@ impl Credentials {
     /// Makes the calling thread act as `who` for a call that makes something, until the guard
     /// is dropped.
     pub(crate) fn make_as(&self, who: Requester) -> Result<Assumed> {
+        self.limit(who);
         let is_same = who.uid == self.uid && who.gid == self.gid;
         match self.permission {
             _ if is_same => Ok(Assumed::default()),
@@ -71,14 +75,31 @@ impl Credentials {
     /// Makes the calling thread act as `who` for any other call, where the kernel has not
     /// checked yet whether the caller may make it.
     pub(crate) fn act_as(&self, who: Requester) -> Result<Assumed> {
+        self.limit(who);
         match self.permission {
             Permission::Caller if who.uid != self.uid => self.assume(who),
             _ => Ok(Assumed::default()),
         }
     }
 
+    /// Makes the calling thread use space as `who` for a call on an open file: what is kept back
+    /// for the administrator, and quotas, go by the one who writes.
+    pub(crate) fn spend_as(&self, who: Requester) -> Result<Assumed> {
+        self.limit(who);
+        if !self.exceeds(who) {
+            return Ok(Assumed::default());
+        }
+        let assumed = Assumed {
+            ids: Some((self.uid, self.gid)),
+            groups: None,
+        };
+        set_ids(who)?;
+        Ok(assumed)
+    }
+
     /// As the caller, with the caller's own rights, groups included.
     pub(crate) fn assume(&self, who: Requester) -> Result<Assumed> {
+        self.limit(who);
         // Fewer groups mean fewer rights: right for a caller that is not known.
         let groups = groups_of(&who.tid.to_string()).unwrap_or_default();
         let assumed = Assumed {
@@ -101,11 +122,33 @@ impl Credentials {
         set_ids(who)?;
         if who.uid != 0 {
             let mut capabilities = self.capabilities;
-            capabilities.effective &= !FILE_CAPABILITIES;
+            capabilities.effective &= !(FILE_CAPABILITIES | SYS_RESOURCE);
             capabilities.effective |= DAC_OVERRIDE & capabilities.permitted;
             capabilities.apply()?;
         }
         Ok(assumed)
+    }
+}
+
+impl Credentials {
+    /// Gives the calling thread up what is for the administrator only, or takes it again. It stays
+    /// so until a caller comes of whom the other holds, which is rare. The thread has its own ids.
+    fn limit(&self, who: Requester) {
+        if self.permission == Permission::Process || self.capabilities.effective & SYS_RESOURCE == 0
+        {
+            return;
+        }
+        let limited = who.uid != 0;
+        if LIMITED.get() == limited {
+            return;
+        }
+        let mut capabilities = self.capabilities;
+        if limited {
+            capabilities.effective &= !SYS_RESOURCE;
+        }
+        if capabilities.apply().is_ok() {
+            LIMITED.set(limited);
+        }
     }
 }
 
@@ -154,6 +197,8 @@ fn groups_of(tid: &str) -> Option<Vec<u32>> {
 thread_local! {
     /// The file creation mask of this thread, once it is its own.
     static MASK: Cell<Option<u32>> = const { Cell::new(None) };
+    /// Whether this thread has given up [`SYS_RESOURCE`].
+    static LIMITED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Sets the file creation mask of the calling thread alone, so that the real filesystem applies
@@ -192,6 +237,7 @@ mod tests {
             gid: 54321,
             tid: 0,
         };
+        let effective = || Capabilities::current().unwrap().effective;
         let owner = |name: &str| {
             let path = directory.path().join(name);
             std::fs::write(&path, "").map(|()| {
@@ -213,6 +259,14 @@ mod tests {
             owner("own").expect_err("the directory belongs to root");
         }
         assert_eq!(owner("after").unwrap(), (0, getegid().as_raw()));
+        let missing = credentials.capabilities.effective & !effective();
+        assert_eq!(missing, SYS_RESOURCE & credentials.capabilities.effective);
+        {
+            let _as_caller = credentials.spend_as(who).unwrap();
+            assert_eq!(effective() & (FILE_CAPABILITIES | SYS_RESOURCE), 0);
+        }
+        let root = Requester { uid: 0, ..who };
+        let _as_root = credentials.act_as(root).unwrap();
         assert_eq!(Capabilities::current().unwrap(), credentials.capabilities);
     }
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use flowtrace_schema::{FileId, FileKind};
 use nix::errno::Errno;
@@ -55,6 +55,8 @@ pub(crate) struct Node {
     pub(crate) is_excluded: bool,
     /// Names in this directory that the view does not show.
     pub(crate) hides: Option<Box<[OsString]>>,
+    /// Held while names in this directory are looked at or changed, and recorded.
+    pub(crate) names: RwLock<()>,
     /// The name under which it was last recorded, hashed.
     pub(crate) last_name: AtomicU64,
     /// A name of it was removed: it may be gone when the kernel forgets it.

@@ -5,7 +5,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 
 use flowtrace_schema::{FileId, FileKind};
 use nix::fcntl::{OFlag, open, openat, readlink};
@@ -25,6 +25,7 @@ mod data;
 mod directory;
 mod look;
 mod make;
+mod names;
 mod open;
 mod owner;
 pub(super) mod relief;
@@ -296,6 +297,7 @@ fn node(id: u64, fd: OwnedFd, attributes: &Attributes, file: Option<FileId>) -> 
         file,
         is_excluded: false,
         hides: None,
+        names: RwLock::new(()),
         last_name: AtomicU64::new(0),
         unlinked: AtomicBool::new(false),
         in_own_directory: AtomicBool::new(false),

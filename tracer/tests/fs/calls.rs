@@ -150,3 +150,24 @@ pub(crate) fn get_xattr(path: &Path, name: &str) -> std::io::Result<Vec<u8>> {
     value.truncate(size as usize);
     Ok(value)
 }
+
+#[expect(unsafe_code)]
+pub(crate) fn list_xattrs(path: &Path) -> std::io::Result<usize> {
+    let path = c_path(path);
+    let mut list = vec![0 as libc::c_char; 1 << 16];
+    // SAFETY: the string ends in NUL; at most `list.len()` bytes are written.
+    let size = unsafe { libc::llistxattr(path.as_ptr(), list.as_mut_ptr(), list.len()) };
+    usize::try_from(size).map_err(|_| Error::last_os_error())
+}
+
+#[expect(unsafe_code)]
+pub(crate) fn remove_xattr(path: &Path, name: &str) -> std::io::Result<()> {
+    let (path, name) = (c_path(path), CString::new(name).unwrap());
+    // SAFETY: both strings end in NUL.
+    let result = unsafe { libc::lremovexattr(path.as_ptr(), name.as_ptr()) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(Error::last_os_error())
+    }
+}

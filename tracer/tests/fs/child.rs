@@ -62,6 +62,9 @@ fn call(function: &OsString, arguments: &[PathBuf]) {
         "exhaust" => crate::limits::exhaust(),
         "open_many" => crate::limits::open_many(&arguments[0]),
         "relieve" => crate::limits::relieve(),
+        "fill_as_user" => crate::errors::fill_as_user(&arguments[0]),
+        "storm" => crate::storm::storm(&arguments[0]),
+        "storm_worker" => crate::storm::work(&arguments[0], &arguments[1], &arguments[2]),
         "reads" => crate::speed::reads(&arguments[0]),
         other => panic!("no function {other}"),
     }

@@ -3,12 +3,17 @@
 //! Needs root and /dev/fuse. Without them a test prints why it is skipped and passes, or fails
 //! if FLOWTRACE_REQUIRE_SYSTEM=1.
 
+mod backing;
 mod calls;
 mod child;
+mod long;
 mod mounted;
+mod operations;
+mod random;
 
 mod attributes;
 mod data;
+mod errors;
 mod first;
 mod limits;
 mod locks;
@@ -16,4 +21,5 @@ mod model;
 mod names;
 mod programs;
 mod speed;
+mod storm;
 mod users;

@@ -9,7 +9,9 @@ use std::path::Path;
 
 use nix::fcntl::{AT_FDCWD, FallocateFlags, RenameFlags, fallocate, renameat2};
 
+use crate::long;
 use crate::mounted::{Mounted, Options};
+use crate::random::Random;
 
 /// Sequences, unless FLOWTRACE_MODEL_SEQUENCES says otherwise.
 const SEQUENCES: u64 = 200;
@@ -18,22 +20,6 @@ const NAMES: [&str; 10] = [
     "a", "b", "c", "d", "a/x", "a/y", "b/x", "b/y/z", "b/y", "c/x",
 ];
 const HANDLES: usize = 4;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (self.0 >> 33) % limit
-    }
-
-    fn name(&mut self) -> &'static str {
-        NAMES[self.below(NAMES.len() as u64) as usize]
-    }
-}
 
 /// One of the two directories and what is open in it.
 struct Side<'a> {
@@ -79,7 +65,7 @@ enum Step {
 
 fn step(random: &mut Random) -> Step {
     let handle = random.below(HANDLES as u64) as usize;
-    let (name, other) = (random.name(), random.name());
+    let (name, other) = (random.one_of(&NAMES), random.one_of(&NAMES));
     let offset = random.below(20_000);
     let length = random.below(9000) as usize;
     let mode = random.below(0o1000) as u32 | 0o600;
@@ -271,10 +257,7 @@ fn tree(directory: &Path, prefix: &str, found: &mut BTreeMap<String, String>) {
 
 #[test]
 fn the_mount_behaves_as_a_plain_directory() {
-    let sequences = std::env::var("FLOWTRACE_MODEL_SEQUENCES")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(SEQUENCES);
+    let sequences = long::number("FLOWTRACE_MODEL_SEQUENCES", SEQUENCES);
     for passthrough in [true, false] {
         let Some(mounted) = Mounted::new(Options {
             passthrough,

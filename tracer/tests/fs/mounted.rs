@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +25,8 @@ use rusqlite::Connection;
 /// How to mount.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
+    /// The directory to serve; a new one when `None`.
+    pub(crate) source: Option<PathBuf>,
     pub(crate) passthrough: bool,
     pub(crate) log: bool,
     pub(crate) ttl: Duration,
@@ -35,6 +38,7 @@ pub(crate) struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
+            source: None,
             passthrough: true,
             log: true,
             ttl: Duration::ZERO,
@@ -82,7 +86,22 @@ pub(crate) fn obstacle() -> Option<String> {
 pub(crate) fn skip(obstacle: &str) {
     let required = std::env::var_os("FLOWTRACE_REQUIRE_SYSTEM") == Some("1".into());
     assert!(!required, "{obstacle}");
-    eprintln!("skipped: {obstacle}");
+    skip_here(obstacle);
+}
+
+/// Says that a test is skipped for want of what not every system can have. As the output of a
+/// test that passes is not shown, also to the file that `tests/run` prints.
+pub(crate) fn skip_here(obstacle: &str) {
+    let thread = std::thread::current();
+    let line = format!(
+        "skipped: {}: {obstacle}\n",
+        thread.name().unwrap_or("unnamed")
+    );
+    eprint!("{line}");
+    if let Some(log) = std::env::var_os("FLOWTRACE_SKIP_LOG") {
+        let mut log = File::options().append(true).create(true).open(log).unwrap();
+        log.write_all(line.as_bytes()).unwrap();
+    }
 }
 
 impl Mounted {
@@ -93,9 +112,12 @@ impl Mounted {
             return None;
         }
         let directory = tempfile::tempdir_in("/tmp").unwrap();
-        let source = directory.path().join("source");
+        let source = options.source.unwrap_or_else(|| {
+            let source = directory.path().join("source");
+            std::fs::create_dir(&source).unwrap();
+            source
+        });
         let seen = directory.path().join("seen");
-        std::fs::create_dir(&source).unwrap();
         std::fs::create_dir(&seen).unwrap();
         let trace = directory.path().join("trace.db");
         let (writer, recorder) = Writer::create(&trace, false).unwrap();
@@ -197,7 +219,7 @@ impl Drop for Mounted {
     }
 }
 
-fn mount_fuse(device: &OwnedFd, at: &Path, options: &str) {
+pub(crate) fn mount_fuse(device: &impl AsRawFd, at: &Path, options: &str) {
     let data = format!("fd={},rootmode=40000,{options}", device.as_raw_fd());
     mount(
         Some("flowtrace"),

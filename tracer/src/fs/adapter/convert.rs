@@ -46,7 +46,8 @@ pub(super) fn entry_out(node: u64, number: u64, a: &Attributes, ttl: Duration) -
     }
 }
 
-/// What a listing says about `.` and `..`: no node, so that the kernel takes only the name.
+/// What a listing says about `.` and `..`, and about what cannot be looked up: no node, so that the
+/// kernel takes only the name.
 pub(super) fn no_entry() -> abi::EntryOut {
     abi::EntryOut::new_zeroed()
 }

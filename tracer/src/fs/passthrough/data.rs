@@ -46,12 +46,15 @@ impl View {
         write: Write<'_>,
     ) -> Result<usize> {
         let offset = signed(write.offset)?;
-        let written = if write.by_cache && open.is_direct {
-            // The last page of a file ends with the file, which `O_DIRECT` does not take.
-            let cached = self.reopen(&open.node, OFlag::O_WRONLY)?;
-            pwrite(cached.as_fd(), write.data, offset)?
-        } else {
-            pwrite(open.fd.as_fd(), write.data, offset)?
+        let written = {
+            let _as_caller = self.credentials.spend_as(who)?;
+            if write.by_cache && open.is_direct {
+                // The last page of a file ends with the file, which `O_DIRECT` does not take.
+                let cached = self.reopen(&open.node, OFlag::O_WRONLY)?;
+                pwrite(cached.as_fd(), write.data, offset)?
+            } else {
+                pwrite(open.fd.as_fd(), write.data, offset)?
+            }
         };
         open.wrote.store(true, Ordering::Relaxed);
         if write.strip_privilege {
@@ -91,7 +94,10 @@ impl View {
         length: u64,
     ) -> Result<()> {
         let flags = FallocateFlags::from_bits(mode).ok_or(Errno::EOPNOTSUPP)?;
-        fallocate(open.fd.as_fd(), flags, signed(offset)?, signed(length)?)?;
+        {
+            let _as_caller = self.credentials.spend_as(who)?;
+            fallocate(open.fd.as_fd(), flags, signed(offset)?, signed(length)?)?;
+        }
         open.wrote.store(true, Ordering::Relaxed);
         self.strip_privilege(who, &open.node)
     }
@@ -105,13 +111,16 @@ impl View {
         length: u64,
     ) -> Result<usize> {
         let (mut from_offset, mut to_offset) = (signed(from_offset)?, signed(to_offset)?);
-        let copied = copy_file_range(
-            from.fd.as_fd(),
-            Some(&mut from_offset),
-            to.fd.as_fd(),
-            Some(&mut to_offset),
-            usize::try_from(length).unwrap_or(usize::MAX),
-        )?;
+        let copied = {
+            let _as_caller = self.credentials.spend_as(who)?;
+            copy_file_range(
+                from.fd.as_fd(),
+                Some(&mut from_offset),
+                to.fd.as_fd(),
+                Some(&mut to_offset),
+                usize::try_from(length).unwrap_or(usize::MAX),
+            )?
+        };
         to.wrote.store(true, Ordering::Relaxed);
         self.strip_privilege(who, &to.node)?;
         Ok(copied)

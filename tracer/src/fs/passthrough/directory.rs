@@ -35,7 +35,8 @@ pub(in crate::fs) struct Listed<'a> {
     pub(in crate::fs) name: &'a OsStr,
 }
 
-/// An entry of a listing with its node; the directory itself and its parent have none.
+/// An entry of a listing with its node; the directory itself, its parent, and what cannot be
+/// looked up have none.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::fs) struct ListedPlus<'a> {
     /// The entry.
@@ -119,13 +120,23 @@ impl View {
                 let entry = None;
                 return Ok(take(ListedPlus { listed, entry }));
             }
-            let entry = match self.look(&open.node, name) {
+            let names = open.node.look_at_names();
+            let found = self.look(&open.node, name);
+            drop(names);
+            let entry = match found {
                 Ok(entry) => entry,
                 // Removed since it was listed.
                 Err(Errno::ENOENT) => return Ok(true),
-                // What was listed so far is an answer; the error comes with the next one.
-                Err(_) if taken > 0 => return Ok(false),
-                Err(errno) => return Err(errno),
+                Err(errno @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)) => {
+                    // What was listed so far is an answer; the error comes with the next one.
+                    return if taken > 0 { Ok(false) } else { Err(errno) };
+                }
+                // A name is listed, also where looking it up fails: that is for those to know
+                // who do.
+                Err(_) => {
+                    let entry = None;
+                    return Ok(take(ListedPlus { listed, entry }));
+                }
             };
             listed.kind = entry.attributes.kind();
             let fits = take(ListedPlus {

@@ -27,6 +27,7 @@ impl View {
         parent: &Node,
         name: &OsStr,
     ) -> (Result<Entry>, Option<FileId>) {
+        let _names = parent.look_at_names();
         let result = if parent.shows(name) {
             self.credentials
                 .act_as(who)
@@ -42,7 +43,7 @@ impl View {
         (result, file)
     }
 
-    /// As [`View::lookup`] without hidden names and absence.
+    /// As [`View::lookup`] without hidden names and absence. The names of the directory are held.
     pub(super) fn look(&self, parent: &Node, name: &OsStr) -> Result<Entry> {
         let parent_pin = self.pin(parent)?;
         let attributes = stat::at(parent_pin.as_fd(), &c_string(name)?)?;

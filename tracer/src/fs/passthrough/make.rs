@@ -50,6 +50,7 @@ impl View {
         name: &OsStr,
         new: NewNode<'_>,
     ) -> (Result<Entry>, Option<FileId>) {
+        let _names = parent.change_names();
         let result = self
             .make_real(who, parent, name, new)
             .and_then(|()| self.look(parent, name));
@@ -103,6 +104,7 @@ impl View {
         if !parent.shows(name) {
             return Err(Errno::EACCES);
         }
+        let _names = parent.change_names();
         let _as_caller = self.credentials.act_as(who)?;
         linkat(
             self.descriptors.as_fd(),

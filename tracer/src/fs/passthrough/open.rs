@@ -89,6 +89,7 @@ impl View {
         parent: &Node,
         new: NewFile<'_>,
     ) -> (Result<(Entry, Opened)>, Option<FileId>) {
+        let _names = parent.change_names();
         let result = self.create_real(who, parent, new).and_then(|fd| {
             let held = self.reopen_fd(fd.as_fd(), OFlag::O_PATH)?;
             let attributes = stat::of(held.as_fd())?;

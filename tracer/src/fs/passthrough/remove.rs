@@ -9,6 +9,7 @@ use nix::fcntl::{RenameFlags, renameat2};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::View;
+use super::names::change_both;
 use crate::fs::Result;
 use crate::fs::credentials::Requester;
 use crate::fs::descriptor::Pin;
@@ -28,6 +29,7 @@ impl View {
             return Err(Errno::ENOENT);
         }
         let pin = self.pin(parent)?;
+        let _names = parent.change_names();
         self.mark_unlinked(&pin, name);
         let flags = if directory {
             UnlinkatFlags::RemoveDir
@@ -62,6 +64,7 @@ impl View {
         let flags = RenameFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
         let exchange = flags.contains(RenameFlags::RENAME_EXCHANGE);
         let (from_pin, to_pin) = (self.pin(from.0)?, self.pin(to.0)?);
+        let _names = change_both(from.0, to.0);
         if !exchange {
             self.mark_unlinked(&to_pin, to.1);
         }

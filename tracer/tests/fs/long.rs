@@ -1,0 +1,8 @@
+//! How long the tests are that have a long form: `tests/long` runs those.
+
+/// A number from the environment, or `otherwise`.
+pub(crate) fn number(variable: &str, otherwise: u64) -> u64 {
+    let text = std::env::var(variable).ok();
+    let number = text.map(|text| text.parse().unwrap_or_else(|_| panic!("{variable}={text}")));
+    number.unwrap_or(otherwise)
+}
