@@ -28,6 +28,7 @@ mod attributes;
 mod credentials;
 mod handle;
 mod identity;
+mod in_flight;
 mod inode;
 mod log;
 mod passthrough;

@@ -22,6 +22,8 @@ pub(crate) struct OpenFile {
     pub(crate) node: Arc<Node>,
     /// Who opened it: the kernel does not say who releases it.
     pub(crate) opener: Option<Caller>,
+    /// The kernel opened it to run it, and reads from it by itself.
+    pub(crate) program: bool,
     /// Something was written through it.
     pub(crate) wrote: AtomicBool,
     /// A call on it that arrives in pieces.

@@ -174,17 +174,6 @@ impl Adapter {
     }
 
     pub(super) fn read_file(&self, req: &Request, request: ReadRequest, reply: ReplyData) {
-        let fidelity = if request.by_application {
-            Fidelity::Exact
-        } else {
-            Fidelity::Cached
-        };
-        let event = |file| {
-            Event::new(Op::Read, file)
-                .offset(request.offset)
-                .length(u64::from(request.size))
-                .fidelity(fidelity)
-        };
         let started = self.log.start(req.pid(), false);
         let open = match self.view.file(request.fh) {
             Ok(open) => open,
@@ -197,7 +186,16 @@ impl Adapter {
             }
             let result = self.view.read(&open, request.offset, &mut buffer[..size]);
             let value = outcome(&result, |&read| read as i64);
-            self.end_piece(started, event(open.node.file), value, &open);
+            let fidelity = if request.by_application && !open.program {
+                Fidelity::Exact
+            } else {
+                Fidelity::Cached
+            };
+            let event = Event::new(Op::Read, open.node.file)
+                .offset(request.offset)
+                .length(u64::from(request.size))
+                .fidelity(fidelity);
+            self.end_piece(started, event, value, &open);
             match result {
                 Ok(read) => reply.data(&buffer[..read]),
                 Err(error) => reply.error(errno(error)),

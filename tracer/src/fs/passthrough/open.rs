@@ -55,7 +55,7 @@ impl View {
             self.strip_privilege(who, &node)?;
             self.record_size(node.file, 0);
         }
-        Ok(self.opened(fd, node, opener))
+        Ok(self.opened(fd, node, opener, flags & EXECUTE != 0))
     }
 
     /// Opens a program that is about to run. That takes the right to execute it, not to read it.
@@ -97,7 +97,7 @@ impl View {
                     node: Arc::clone(&node),
                     attributes,
                 };
-                Ok((entry, self.opened(fd, node, opener)))
+                Ok((entry, self.opened(fd, node, opener, false)))
             });
         let file = match &result {
             Ok((entry, _)) => entry.node.file,
@@ -137,12 +137,19 @@ impl View {
         }
     }
 
-    fn opened(&self, fd: OwnedFd, node: Arc<Node>, opener: Option<Caller>) -> Opened {
+    fn opened(
+        &self,
+        fd: OwnedFd,
+        node: Arc<Node>,
+        opener: Option<Caller>,
+        program: bool,
+    ) -> Opened {
         node.opens.fetch_add(1, Ordering::Relaxed);
         let open = Arc::new(OpenFile {
             fd,
             node,
             opener,
+            program,
             wrote: AtomicBool::new(false),
             split: Split::default(),
         });
