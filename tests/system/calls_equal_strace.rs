@@ -87,7 +87,7 @@ fn word_count() {
     };
     let mut command = Command::new(checkout("examples/wordcount.sh"));
     command.env("WORDS", "50000");
-    run.command_agrees(&command, 500);
+    run.command_agrees(&command, 200);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn git() {
         git clone -q --local work copy
         git -C copy log -p > log
     "#;
-    run.agrees(script, 3000);
+    run.agrees(script, 1000);
 }
 
 #[test]
@@ -155,16 +155,16 @@ fn sqlite() {
             base=$mode.$mapped
             sqlite3 $base "PRAGMA journal_mode=$mode; PRAGMA mmap_size=$mapped;
               CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT);
-              WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 2000)
+              WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 500)
                 INSERT INTO t SELECT x, hex(zeroblob(x % 300)) FROM n;
               CREATE INDEX i ON t(b);"
             sqlite3 $base "PRAGMA mmap_size=$mapped; UPDATE t SET b = b || a WHERE a % 3 = 0;
-              DELETE FROM t WHERE a > 1500; SELECT COUNT(*), SUM(LENGTH(b)) FROM t;"
+              DELETE FROM t WHERE a > 400; SELECT COUNT(*), SUM(LENGTH(b)) FROM t;"
             sqlite3 $base "PRAGMA mmap_size=$mapped; VACUUM; PRAGMA integrity_check;"
           done
         done > results
     "#;
-    run.agrees(script, 2000);
+    run.agrees(script, 1000);
 }
 
 #[test]

@@ -370,3 +370,54 @@ fn lengths(text: &str) -> u64 {
     let each = text.split("iov_len=").skip(1);
     each.filter_map(leading).sum()
 }
+
+#[test]
+fn positions_are_followed() {
+    let log = r#"10 openat(AT_FDCWD</w>, "a", O_RDWR) = 3</w/a>
+10 read(3</w/a>, ""..., 100) = 100
+10 dup2(3</w/a>, 7</etc/x, y>) = 7</w/a>
+10 clone(child_stack=NULL, flags=CLONE_CHILD_SETTID|SIGCHLD <unfinished ...>
+11 read(7</w/a>, ""..., 5) = 5
+10 <... clone resumed>, child_tidptr=0x7f) = 11
+11 openat(AT_FDCWD</w>, "/etc/passwd", O_RDONLY) = 3</etc/passwd>
+11 read(3</etc/passwd>, ""..., 5) = 5
+10 pread64(3</w/a>, ""..., 10, 1) = 10
+10 readv(3</w/a>, [{iov_base=""..., iov_len=4}, {iov_base=""..., iov_len=8}], 2) = 9
+10 lseek(7</w/a>, -4, SEEK_END) = 996
+10 read(3</w/a>, "", 5 <unfinished ...>
+11 openat(AT_FDCWD</w>, "log", O_WRONLY|O_CREAT|O_APPEND, 0666) = 4</w/log>
+10 <... read resumed>)                   = 4
+11 write(4</w/log>, ""..., 6) = 6
+11 write(4</w/log>(deleted), ""..., 6) = -1 ENOSPC (No space left on device)
+11 write(4</w/log>, ""..., 0) = 0
+11 copy_file_range(7</w/a>, [2], 4</w/log>, NULL, 50, 0) = 40
+11 sendfile(4</w/log>, 7</w/a>, NULL, 70) = 60
+11 read(4</w/log>, 0x7f, 5) = -1 EBADF (Bad file descriptor)
+"#;
+    let sizes = HashMap::from([("/w/a".to_owned(), 1000), ("/w/log".to_owned(), 30)]);
+    let mut opened = |_, path: &str| Some(i64::from(path == "/w/log"));
+    let mut reader = Reader::new(Files {
+        directory: Path::new("/w"),
+        opened: &mut opened,
+        sizes: &sizes,
+    });
+    reader.read(log);
+    let seen: Vec<_> = reader
+        .calls
+        .iter()
+        .map(|c| (c.tid, c.file, c.kind, c.offset, c.length, c.result.as_str()))
+        .collect();
+    let expected = [
+        (10, 0, Kind::Read, 0, 100, "100"),
+        (11, 0, Kind::Read, 100, 5, "5"),
+        (10, 0, Kind::Read, 1, 10, "10"),
+        (10, 0, Kind::Read, 105, 12, "9"),
+        (10, 0, Kind::Read, 996, 5, "4"),
+        (11, 1, Kind::Write, 30, 6, "6"),
+        (11, 1, Kind::Write, 36, 6, "ENOSPC"),
+        (11, 0, Kind::CopyFrom, 2, 50, "40"),
+        (11, 1, Kind::CopyTo, 36, 50, "40"),
+        (11, 1, Kind::Fill, 76, 70, "60"),
+    ];
+    assert_eq!(seen, expected);
+}

@@ -5,15 +5,17 @@
 //! is answered. A look takes some microseconds, so [`super::split`] takes one only where a request
 //! may be part of a larger call.
 //!
-//! The memory of the process is never read, although the sizes of the buffers of a `readv` are
-//! there: that takes a lock which another thread of the process may hold while it waits for an
-//! answer from here.
+//! The sizes of the buffers of a `readv` are in the memory of the process. That is read only if
+//! the process has one thread: it takes a lock which another thread may hold while it waits for
+//! an answer from here.
 
-use std::fs::File;
-use std::io::Read;
+use std::fs::{self, File};
+use std::io::{IoSliceMut, Read};
 use std::thread::yield_now;
 
 use flowtrace_schema::Op;
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::unistd::Pid;
 
 /// What the application asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,9 +34,9 @@ pub(super) enum Asked {
 /// The amount of data of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Amount {
-    /// Bytes of one buffer.
+    /// Bytes.
     Bytes(u64),
-    /// Number of buffers, whose sizes are not known.
+    /// Buffers whose sizes are not known.
     Buffers(u64),
 }
 
@@ -52,9 +54,14 @@ pub(super) fn of(tid: u32, op: Op, is_more: impl Fn(Amount) -> bool) -> Option<A
             continue;
         }
         let call = Call::parse(text)?;
-        let amount = call.amount(op)?;
+        let mut amount = call.amount(op)?;
         if !is_more(amount) {
             return Some(Asked::This);
+        }
+        if let Amount::Buffers(count) = amount
+            && let Some(bytes) = bytes_of_buffers(tid, call.arguments[1], count)
+        {
+            amount = Amount::Bytes(bytes);
         }
         let at = match call.offset() {
             Some(offset) => offset,
@@ -71,6 +78,35 @@ fn position(tid: u32, fd: u64) -> Option<u64> {
     let text = read(&format!("/proc/{tid}/fdinfo/{fd}"), &mut buffer)?;
     let value = text.lines().next()?.strip_prefix("pos:")?;
     value.trim().parse().ok()
+}
+
+/// Sum of the sizes in an array of `iovec` of a process with one thread.
+fn bytes_of_buffers(tid: u32, array: u64, count: u64) -> Option<u64> {
+    /// Most buffers of a call (`UIO_MAXIOV` of include/uapi/linux/uio.h).
+    const MOST: usize = 1024;
+    let mut threads = fs::read_dir(format!("/proc/{tid}/task")).ok()?;
+    let count = usize::try_from(count).ok()?;
+    if threads.nth(1).is_some() || count > MOST {
+        return None;
+    }
+    let mut bytes = vec![0; count * size_of::<libc::iovec>()];
+    let remote = RemoteIoVec {
+        base: usize::try_from(array).ok()?,
+        len: bytes.len(),
+    };
+    let pid = Pid::from_raw(i32::try_from(tid).ok()?);
+    let got = process_vm_readv(pid, &mut [IoSliceMut::new(&mut bytes)], &[remote]).ok()?;
+    if got < bytes.len() {
+        return None;
+    }
+    // Address and size of each buffer.
+    let words = bytes
+        .as_chunks()
+        .0
+        .iter()
+        .copied()
+        .map(usize::from_ne_bytes);
+    Some(words.skip(1).step_by(2).map(|size| size as u64).sum())
 }
 
 fn read<'a>(path: &str, buffer: &'a mut [u8]) -> Option<&'a str> {
@@ -158,6 +194,19 @@ mod tests {
         for text in ["", "running", "-1 0x7ffd3059b950 0x7f39c7438b60", "0 3 4"] {
             assert!(Call::parse(text).is_none(), "{text}");
         }
+    }
+
+    #[test]
+    fn buffers_of_a_process_with_threads_are_not_read() {
+        let pid = std::process::id();
+        let (say, wait) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || wait.recv());
+        let (mut one, mut two) = ([0; 3], [0; 5]);
+        let buffers = [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)];
+        let array = buffers.as_ptr() as u64;
+        assert_eq!(bytes_of_buffers(pid, array, 2), None);
+        drop(say);
+        let _ = thread.join();
     }
 
     #[test]

@@ -22,9 +22,9 @@ const PAGE: u64 = 4096;
 const MOST: u64 = i32::MAX as u64 & !(PAGE - 1);
 /// Smaller requests are not suspected of being part of a call on many buffers.
 const SUSPECT: u64 = 16 << 10;
-/// How many requests of an open file are suspected. Whoever uses many buffers does so soon.
-const SUSPECTED: u8 = 8;
-/// A call on many buffers was cut: all others are suspected, too.
+/// How many requests of an open file are suspected. Whoever uses many buffers does so at once.
+const SUSPECTED: u8 = 2;
+/// A call on many buffers was cut: all that may have been are suspected from now on.
 const ALWAYS: u8 = u8::MAX;
 
 /// The calls on one open file of which more may come.
@@ -170,18 +170,22 @@ impl Split {
         if !matches!(call.op, Op::Read | Op::Write) || call.fidelity != Fidelity::Exact {
             return false;
         }
-        // The suspected are counted here: what was looked at and is whole needs no lock.
         length > served.largest.saturating_sub(PAGE)
-            || length >= SUSPECT
-                && succeeded_whole(call)
-                && match self.suspected.load(Ordering::Relaxed) {
-                    0 => false,
-                    ALWAYS => true,
-                    left => {
-                        self.suspected.store(left - 1, Ordering::Relaxed);
-                        true
-                    }
-                }
+            || succeeded_whole(call) && self.suspects(length, served.largest)
+    }
+
+    /// Whether to suspect a request of being part of a call on many buffers.
+    fn suspects(&self, length: u64, largest: u64) -> bool {
+        match self.suspected.load(Ordering::Relaxed) {
+            0 => false,
+            // A cut one is at least a byte for each page.
+            ALWAYS => length >= largest / PAGE,
+            left if length >= SUSPECT => {
+                self.suspected.store(left - 1, Ordering::Relaxed);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The thread that made the request was found in a call, or not.
@@ -205,7 +209,6 @@ impl Split {
             Some(asked @ Asked::More { at, amount })
                 if is_first(at) && served.may_be_less_than(amount) =>
             {
-                self.suspected.store(ALWAYS, Ordering::Relaxed);
                 (call, Rest::While(asked))
             }
             None if length > largest.saturating_sub(PAGE) && length < largest => {
@@ -213,6 +216,9 @@ impl Split {
             }
             _ => return Next::Complete(call),
         };
+        if length < largest.saturating_sub(PAGE) {
+            self.suspected.store(ALWAYS, Ordering::Relaxed);
+        }
         let goes_on = succeeded_whole(&served.call) && rest != Rest::Bytes(0);
         let begun = Begun { tid, call, rest };
         Next::after(begun, goes_on)
