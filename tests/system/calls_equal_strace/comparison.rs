@@ -121,11 +121,13 @@ pub(super) fn assert_same(strace: &[Call], seen: &Seen) -> usize {
             differing += 1;
             if differing <= 5 {
                 let (tid, file) = key;
-                let path = seen.names.get(&file);
+                let names = seen.names.get(&file).into_iter().flatten();
+                let names: Vec<_> = names.map(String::as_str).collect();
                 let command = seen.commands.get(&tid).map_or("", String::as_str);
                 let _ = writeln!(
                     report,
-                    "\n{path:?} (file {file}) by thread {tid}: {command:.200}\n  strace:\n{}  flowtrace:\n{}",
+                    "\n{} (file {file}) by thread {tid}: {command:.200}\n  strace:\n{}  flowtrace:\n{}",
+                    names.join(", "),
                     around(theirs, at),
                     around(ours, instead)
                 );
