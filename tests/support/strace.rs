@@ -1,6 +1,7 @@
 //! A second opinion: a log of strace, read without anything of flowtrace but the quoting of
 //! arguments.
 
+pub(crate) mod data;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};

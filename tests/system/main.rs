@@ -8,6 +8,7 @@
 mod support;
 
 mod bad_input;
+mod calls_equal_strace;
 mod exit_status;
 mod fallback;
 mod killed;

@@ -23,17 +23,17 @@ fn is_mounted(point: &Path) -> bool {
 }
 
 /// A mounted view; unmounted whatever happens.
-struct View {
-    scratch: Scratch,
-    source: PathBuf,
-    point: PathBuf,
+pub(super) struct View {
+    pub(super) scratch: Scratch,
+    pub(super) source: PathBuf,
+    pub(super) point: PathBuf,
     trace: PathBuf,
     server: Running,
 }
 
 impl View {
     /// None, with the reason said, where mounting in the namespace of everybody is not possible.
-    fn open() -> Option<Self> {
+    pub(super) fn open() -> Option<Self> {
         if !(need_fuse()
             && (nix::unistd::geteuid().is_root() || crate::support::need_program("fusermount3")))
         {
@@ -59,14 +59,14 @@ impl View {
         })
     }
 
-    fn unmount(&self) -> Command {
+    pub(super) fn unmount(&self) -> Command {
         let mut command = Command::new(FLOWTRACE);
         command.arg("unmount").arg(&self.point);
         command
     }
 
     /// Waits until the trace is complete, which may be a moment after the view has gone.
-    fn complete_trace(&mut self) -> Trace {
+    pub(super) fn complete_trace(&mut self) -> Trace {
         wait_for("the end of the server", LIMIT, || {
             self.server.has_ended().then_some(())
         });

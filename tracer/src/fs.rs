@@ -31,6 +31,7 @@ mod descriptor;
 mod filter;
 mod handle;
 mod identity;
+mod in_flight;
 mod inode;
 mod locks;
 mod log;

@@ -6,30 +6,39 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-/// A call or notice in the order of completion; halves of interrupted lines are joined.
+/// Calls and notices in the order of completion; halves of interrupted lines are joined.
 pub(super) fn whole_lines(log: &str) -> Vec<(u32, String)> {
-    let mut half: BTreeMap<u32, String> = BTreeMap::new();
-    let mut lines = Vec::new();
-    for line in log.lines() {
-        let Some((pid, text)) = line.split_once(' ') else {
-            continue;
-        };
-        let (Ok(pid), text) = (pid.parse(), text.trim_start()) else {
-            continue;
-        };
+    let mut halves = Halves::default();
+    let lines = log.lines().filter_map(|line| {
+        let (pid, text) = numbered(line)?;
+        Some((pid, halves.whole(pid, text)?))
+    });
+    lines.collect()
+}
+
+/// The thread that a line is about, and the rest of it.
+pub(super) fn numbered(line: &str) -> Option<(u32, &str)> {
+    let (pid, text) = line.split_once(' ')?;
+    Some((pid.parse().ok()?, text.trim_start()))
+}
+
+/// First halves of lines whose second half is still to come, by thread.
+#[derive(Default)]
+pub(super) struct Halves(BTreeMap<u32, String>);
+
+impl Halves {
+    /// The whole line that ends with `text`; None if that is a first half.
+    pub(super) fn whole(&mut self, pid: u32, text: &str) -> Option<String> {
         if let Some(begin) = text.strip_suffix("<unfinished ...>") {
-            half.insert(pid, begin.trim_end().to_owned());
-        } else if let Some((_, end)) = text
-            .strip_prefix("<... ")
-            .and_then(|t| t.split_once(" resumed>"))
-        {
-            let begin = half.remove(&pid).unwrap_or_default();
-            lines.push((pid, begin + end));
-        } else {
-            lines.push((pid, text.to_owned()));
+            self.0.insert(pid, begin.trim_end().to_owned());
+            return None;
+        }
+        let end = text.strip_prefix("<... ");
+        match end.and_then(|text| text.split_once(" resumed>")) {
+            Some((_, end)) => Some(self.0.remove(&pid).unwrap_or_default() + end),
+            None => Some(text.to_owned()),
         }
     }
-    lines
 }
 
 /// Name, arguments and result of a call.
@@ -81,8 +90,35 @@ pub(super) fn strings(text: &str) -> Vec<Vec<u8>> {
     found
 }
 
-/// The path that `-y` wrote behind a descriptor: `3</dir/file>`.
+/// The arguments of a call one by one.
+pub(super) fn arguments(text: &str) -> Vec<&str> {
+    let (mut found, mut begin) = (Vec::new(), 0);
+    let (mut depth, mut quoted, mut path, mut escaped) = (0, false, false, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' if !path => quoted = !quoted,
+            _ if quoted => {}
+            b'<' => path = true,
+            b'>' => path = false,
+            _ if path => {}
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth -= 1,
+            b',' if depth == 0 => {
+                found.push(text[begin..at].trim());
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    found.push(text[begin..].trim());
+    found
+}
+
+/// The path that `-y` wrote behind a descriptor: `3</dir/file>`, or `3</dir/file>(deleted)`.
 pub(super) fn annotated(text: &str) -> Option<&str> {
+    let text = text.strip_suffix("(deleted)").unwrap_or(text);
     text.split_once('<')?.1.strip_suffix('>')
 }
 

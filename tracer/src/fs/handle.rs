@@ -24,6 +24,8 @@ pub(crate) struct OpenFile {
     pub(crate) opener: Option<Caller>,
     /// It was opened with `O_DIRECT`.
     pub(crate) is_direct: bool,
+    /// The kernel opened it to run it, and reads from it by itself.
+    pub(crate) is_program: bool,
     /// Something was written through it.
     pub(crate) wrote: AtomicBool,
     /// A call on it that arrives in pieces.

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flowtrace_schema::{Call, CallRing, Fidelity, FileId, Loss, Op, Recorder};
 
-use super::split::Split;
+use super::in_flight;
+use super::split::{Served, Split};
 use crate::callers::{Caller, Callers};
 use crate::clock::Clock;
 
@@ -144,14 +145,19 @@ impl Log {
         largest: u64,
     ) {
         if self.records(&event) {
-            let call = self.call(started, event, result);
-            split.add(call, largest, |call| self.push(call));
+            let served = Served {
+                call: self.call(started, event, result),
+                tid: started.tid,
+                largest,
+            };
+            let look = |is_more: &dyn Fn(_) -> bool| in_flight::of(served.tid, event.op, is_more);
+            split.add(served, look, |call| self.push(call));
         }
     }
 
     /// A thread closes a file: no more pieces of its own come.
     pub(crate) fn end_pieces_of(&self, started: &Started, split: &Split) {
-        split.closed_by(started.caller, |call| self.push(call));
+        split.closed_by(started.tid, |call| self.push(call));
     }
 
     /// No more pieces come: an open file is released, or the mount is gone.

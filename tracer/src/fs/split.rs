@@ -1,230 +1,293 @@
-//! Joins the requests into which the kernel splits one read or write.
+//! Joins the requests into which the kernel cuts one read or write.
 //!
-//! A request spans at most a fixed number of pages of the caller's buffer. Data that starts in
-//! the middle of a page therefore arrives as a first request that is shorter than the largest by
-//! less than a page, then largest ones, then the rest, one after the other and by one thread.
-//! Only such a sequence is joined. A call with an aligned buffer larger than a request looks
-//! exactly like several calls and stays several records.
+//! A request spans at most a fixed number of pages of the caller's memory. A call on one buffer
+//! therefore arrives as a first request that is the largest possible, or shorter by less than a
+//! page if the buffer begins in the middle of one; then largest ones; then the rest; one after the
+//! other and by one thread. A call on many buffers uses at least a page for each, and is cut
+//! wherever its pages are used up.
+//!
+//! Several calls may look just like that. What the thread asked for tells them apart, and is
+//! looked up ([`super::in_flight`]) where a request may be the first of several. Where that is not
+//! possible, only what begins in the middle of a page is joined.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use flowtrace_schema::{Call, Fidelity, Op};
 
-use crate::callers::Caller;
+use super::in_flight::{Amount, Asked};
 
 const PAGE: u64 = 4096;
+/// Most bytes that the kernel transfers in one call.
+const MOST: u64 = i32::MAX as u64 & !(PAGE - 1);
+/// Smaller requests are not suspected of being part of a call on many buffers.
+const SUSPECT: u64 = 16 << 10;
+/// How many requests of an open file are suspected. Whoever uses many buffers does so at once.
+const SUSPECTED: u8 = 2;
+/// A call on many buffers was cut: all that may have been are suspected from now on.
+const ALWAYS: u8 = u8::MAX;
 
-/// The first pieces of a call that may go on, of one open file.
-#[derive(Debug, Default)]
+/// The calls on one open file of which more may come.
+#[derive(Debug)]
 pub(crate) struct Split {
     waiting: AtomicBool,
-    first: Mutex<Option<Call>>,
+    calls: Mutex<Vec<Begun>>,
+    /// How many more requests to suspect, or [`ALWAYS`].
+    suspected: AtomicU8,
+}
+
+/// What has come of a call.
+#[derive(Debug)]
+struct Begun {
+    tid: u32,
+    call: Call,
+    rest: Rest,
+}
+
+/// What may still come of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    /// At most this many bytes.
+    Bytes(u64),
+    /// As long as the thread is in this very call.
+    While(Asked),
+    /// As long as requests are of the largest size: nobody knows better.
+    Largest,
+}
+
+/// A request that was served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Served {
+    /// The request as a call.
+    pub(crate) call: Call,
+    /// Thread that waits for the answer.
+    pub(crate) tid: u32,
+    /// Bytes of the largest request.
+    pub(crate) largest: u64,
+}
+
+impl Served {
+    /// Whether a call for `amount` may be more than the request: several buffers may have used up
+    /// the pages of the largest one, each with a page in part at both of its ends.
+    fn may_be_less_than(&self, amount: Amount) -> bool {
+        let length = self.call.length.unwrap_or(0);
+        match amount {
+            Amount::Bytes(bytes) => bytes > length,
+            Amount::Buffers(count) => {
+                length / PAGE + count.saturating_mul(2) >= self.largest / PAGE
+            }
+        }
+    }
+}
+
+impl Default for Split {
+    fn default() -> Self {
+        Split {
+            waiting: AtomicBool::new(false),
+            calls: Mutex::default(),
+            suspected: AtomicU8::new(SUSPECTED),
+        }
+    }
 }
 
 impl Split {
-    /// A request was served. Calls `record` with what is complete now: nothing, one call or two.
-    pub(crate) fn add(&self, call: Call, largest: u64, mut record: impl FnMut(Call)) {
-        let begins = is_unaligned_beginning(&call, largest);
-        if !begins && !self.waiting.load(Ordering::Relaxed) {
-            return record(call);
+    /// A request was served and is not yet answered. `look` finds the call in which the thread is
+    /// ([`super::in_flight::of`]). Calls `record` with what is complete now: nothing, one call or
+    /// two.
+    pub(super) fn add(
+        &self,
+        served: Served,
+        look: impl FnOnce(&dyn Fn(Amount) -> bool) -> Option<Asked>,
+        mut record: impl FnMut(Call),
+    ) {
+        let begun = self.take(served.tid);
+        let may_begin = self.may_begin(&served);
+        if begun.is_none() && !may_begin {
+            return record(served.call);
         }
-        let mut first = self.lock();
-        match first.take() {
-            Some(before) if continues(&before, &call) => {
-                let whole = join(before, &call);
-                if succeeded_whole(&call) && call.length == Some(largest) {
-                    *first = Some(whole);
+        let next = match begun {
+            Some(begun) if begun.adjoins(&served.call) => match begun.rest {
+                Rest::Bytes(_) | Rest::Largest => begun.joined(&served),
+                Rest::While(asked) => match look(&|_| true) {
+                    found if found == Some(asked) => begun.joined(&served),
+                    found => {
+                        record(begun.call);
+                        self.begin(&served, found)
+                    }
+                },
+            },
+            begun => {
+                begun.into_iter().for_each(|begun| record(begun.call));
+                if may_begin {
+                    let found = look(&|amount| served.may_be_less_than(amount));
+                    self.begin(&served, found)
                 } else {
-                    record(whole);
+                    Next::Complete(served.call)
                 }
             }
-            before => {
-                before.into_iter().for_each(&mut record);
-                if begins {
-                    *first = Some(call);
-                } else {
-                    record(call);
-                }
+        };
+        match next {
+            Next::Complete(call) => record(call),
+            Next::Open(begun) => {
+                let mut calls = self.lock();
+                calls.push(begun);
+                self.waiting.store(true, Ordering::Relaxed);
             }
         }
-        self.waiting.store(first.is_some(), Ordering::Relaxed);
     }
 
-    /// A thread closes the file: whatever call of its own was waiting is complete. Another thread
-    /// may be in the middle of one, as when a child closes what it inherited.
-    pub(crate) fn closed_by(&self, caller: Option<Caller>, record: impl FnMut(Call)) {
-        if !self.waiting.load(Ordering::Relaxed) {
-            return;
-        }
-        let by = (caller.map(|c| c.upid), caller.and_then(|c| c.tid));
-        let mut first = self.lock();
-        let own = first.take_if(|call| (call.upid, call.tid) == by);
-        self.waiting.store(first.is_some(), Ordering::Relaxed);
-        own.into_iter().for_each(record);
+    /// Thread `tid` closes the file: whatever call of its own was waiting is complete. Another
+    /// thread may be in the middle of one, as when a child closes what it inherited.
+    pub(super) fn closed_by(&self, tid: u32, record: impl FnMut(Call)) {
+        let own = self.take(tid);
+        own.into_iter().map(|begun| begun.call).for_each(record);
     }
 
     /// Nothing more will come: what waits is complete.
-    pub(crate) fn finish(&self, record: impl FnMut(Call)) {
+    pub(super) fn finish(&self, record: impl FnMut(Call)) {
         if self.waiting.swap(false, Ordering::Relaxed) {
-            self.lock().take().into_iter().for_each(record);
+            let calls = std::mem::take(&mut *self.lock());
+            calls.into_iter().map(|begun| begun.call).for_each(record);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Call>> {
-        self.first.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What thread `tid` has begun. A thread finds its own as it waits for each answer.
+    fn take(&self, tid: u32) -> Option<Begun> {
+        if !self.waiting.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut calls = self.lock();
+        let at = calls.iter().position(|begun| begun.tid == tid)?;
+        let begun = calls.swap_remove(at);
+        self.waiting.store(!calls.is_empty(), Ordering::Relaxed);
+        Some(begun)
+    }
+
+    /// Whether a request may be the first of several.
+    fn may_begin(&self, served: &Served) -> bool {
+        let call = &served.call;
+        let length = call.length.unwrap_or(0);
+        if !matches!(call.op, Op::Read | Op::Write) || call.fidelity != Fidelity::Exact {
+            return false;
+        }
+        length > served.largest.saturating_sub(PAGE)
+            || succeeded_whole(call) && self.suspects(length, served.largest)
+    }
+
+    /// Whether to suspect a request of being part of a call on many buffers.
+    fn suspects(&self, length: u64, largest: u64) -> bool {
+        match self.suspected.load(Ordering::Relaxed) {
+            0 => false,
+            // A cut one is at least a byte for each page.
+            ALWAYS => length >= largest / PAGE,
+            left if length >= SUSPECT => {
+                self.suspected.store(left - 1, Ordering::Relaxed);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The thread that made the request was found in a call, or not.
+    fn begin(&self, served: &Served, found: Option<Asked>) -> Next {
+        let Served { call, tid, largest } = *served;
+        let length = call.length.unwrap_or(0);
+        // A read elsewhere than in its call is not the first of it. Where a write begins, the end
+        // of the file may decide.
+        let is_first = |at| call.op == Op::Write || call.offset == Some(at);
+        let (call, rest) = match found {
+            Some(Asked::More {
+                at,
+                amount: Amount::Bytes(bytes),
+            }) if is_first(at) && bytes > length => {
+                let asked = Call {
+                    length: Some(bytes),
+                    ..call
+                };
+                (asked, Rest::Bytes(bytes.min(MOST).saturating_sub(length)))
+            }
+            Some(asked @ Asked::More { at, amount })
+                if is_first(at) && served.may_be_less_than(amount) =>
+            {
+                (call, Rest::While(asked))
+            }
+            None if length > largest.saturating_sub(PAGE) && length < largest => {
+                (call, Rest::Largest)
+            }
+            _ => return Next::Complete(call),
+        };
+        if length < largest.saturating_sub(PAGE) {
+            self.suspected.store(ALWAYS, Ordering::Relaxed);
+        }
+        let goes_on = succeeded_whole(&served.call) && rest != Rest::Bytes(0);
+        let begun = Begun { tid, call, rest };
+        Next::after(begun, goes_on)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Begun>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn is_unaligned_beginning(call: &Call, largest: u64) -> bool {
-    let nearly = |length| length > largest.saturating_sub(PAGE) && length < largest;
-    matches!(call.op, Op::Read | Op::Write)
-        && call.fidelity == Fidelity::Exact
-        && call.length.is_some_and(nearly)
-        && succeeded_whole(call)
+/// Whether more may come of a call.
+enum Next {
+    Complete(Call),
+    Open(Begun),
+}
+
+impl Next {
+    fn after(begun: Begun, goes_on: bool) -> Next {
+        if goes_on {
+            Next::Open(begun)
+        } else {
+            Next::Complete(begun.call)
+        }
+    }
+}
+
+impl Begun {
+    /// Whether a request of the same thread goes on where this ended.
+    fn adjoins(&self, call: &Call) -> bool {
+        let end = self
+            .call
+            .offset
+            .map(|at| at + self.call.result.unsigned_abs());
+        let fits = match self.rest {
+            Rest::Bytes(left) => call.length.is_some_and(|length| length <= left),
+            Rest::While(_) | Rest::Largest => true,
+        };
+        fits && self.call.op == call.op && self.call.fidelity == call.fidelity && end == call.offset
+    }
+
+    fn joined(self, served: &Served) -> Next {
+        let Begun { tid, call, rest } = self;
+        let piece = &served.call;
+        let length = piece.length.unwrap_or(0);
+        let end_ns = piece.start_ns + piece.duration_ns;
+        let (asked, rest) = match rest {
+            Rest::Bytes(left) => (0, Rest::Bytes(left - length.min(left))),
+            rest => (length, rest),
+        };
+        let call = Call {
+            duration_ns: end_ns.saturating_sub(call.start_ns),
+            length: call.length.map(|before| before + asked),
+            // A failure after the first piece shows as a short count, as the application sees it.
+            result: call.result + piece.result.max(0),
+            ..call
+        };
+        let goes_on = succeeded_whole(piece)
+            && match rest {
+                Rest::Bytes(left) => left > 0,
+                Rest::While(_) => true,
+                Rest::Largest => length == served.largest,
+            };
+        Next::after(Begun { tid, call, rest }, goes_on)
+    }
 }
 
 fn succeeded_whole(call: &Call) -> bool {
     call.length.map(|length| length as i64) == Some(call.result)
 }
 
-fn continues(before: &Call, call: &Call) -> bool {
-    let end = before
-        .offset
-        .zip(before.length)
-        .map(|(at, length)| at + length);
-    before.op == call.op
-        && before.upid == call.upid
-        && before.tid == call.tid
-        && before.fidelity == call.fidelity
-        && end == call.offset
-}
-
-fn join(before: Call, call: &Call) -> Call {
-    let end_ns = call.start_ns + call.duration_ns;
-    Call {
-        duration_ns: end_ns.saturating_sub(before.start_ns),
-        length: before.length.zip(call.length).map(|(a, b)| a + b),
-        // A failure after the first piece shows as a short count, as the application sees it.
-        result: before.result + call.result.max(0),
-        ..before
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use flowtrace_schema::{FileId, Tid, Upid};
-    use proptest::prelude::*;
-
-    const LARGEST: u64 = 1 << 20;
-
-    fn read(offset: u64, length: u64, result: i64) -> Call {
-        Call {
-            start_ns: offset,
-            duration_ns: 1,
-            upid: Some(Upid(1)),
-            tid: Some(Tid(2)),
-            op: Op::Read,
-            file: Some(FileId(3)),
-            offset: Some(offset),
-            length: Some(length),
-            flags: None,
-            result,
-            fidelity: Fidelity::Exact,
-        }
-    }
-
-    /// Requests for a call of `length` bytes whose buffer begins `skew` bytes into a page.
-    fn requests(offset: u64, length: u64, skew: u64) -> Vec<Call> {
-        let mut calls = Vec::new();
-        let (mut at, mut left, mut most) = (offset, length, LARGEST - skew);
-        while left > 0 {
-            let piece = left.min(most);
-            calls.push(read(at, piece, piece as i64));
-            (at, left, most) = (at + piece, left - piece, LARGEST);
-        }
-        calls
-    }
-
-    fn joined(calls: impl IntoIterator<Item = Call>) -> Vec<(u64, u64, i64)> {
-        let split = Split::default();
-        let mut out = Vec::new();
-        let mut record = |call: Call| {
-            out.push((call.offset.unwrap(), call.length.unwrap(), call.result));
-        };
-        for call in calls {
-            split.add(call, LARGEST, &mut record);
-        }
-        split.finish(&mut record);
-        out
-    }
-
-    #[test]
-    fn pieces_of_an_unaligned_call_are_one() {
-        assert_eq!(joined(requests(0, 1 << 20, 48)), [(0, 1 << 20, 1 << 20)]);
-        assert_eq!(
-            joined(requests(100, 10 << 20, 16)),
-            [(100, 10 << 20, 10 << 20)]
-        );
-    }
-
-    #[test]
-    fn separate_calls_stay_separate() {
-        let small = (0..64).map(|n| read(n * 4096, 4096, 4096));
-        assert_eq!(joined(small).len(), 64);
-        let aligned = (0..4).map(|n| read(n * LARGEST, LARGEST, LARGEST as i64));
-        assert_eq!(joined(aligned).len(), 4);
-        let mut elsewhere = requests(0, 1 << 20, 48);
-        elsewhere[1].offset = Some(0);
-        assert_eq!(joined(elsewhere).len(), 2);
-        let mut by_another = requests(0, 1 << 20, 48);
-        by_another[1].tid = Some(Tid(9));
-        assert_eq!(joined(by_another).len(), 2);
-    }
-
-    #[test]
-    fn a_failing_rest_shows_as_a_short_count() {
-        let mut calls = requests(0, 1 << 20, 48);
-        calls[1].result = -5;
-        assert_eq!(joined(calls), [(0, 1 << 20, (1 << 20) - 48)]);
-    }
-
-    #[test]
-    fn a_close_by_somebody_else_does_not_end_a_call() {
-        let split = Split::default();
-        let mut out = Vec::new();
-        let pieces = requests(0, 3 << 20, 48);
-        let by = |upid, tid| {
-            Some(Caller {
-                upid: Upid(upid),
-                tid: Some(Tid(tid)),
-            })
-        };
-        split.add(pieces[0], LARGEST, |call| out.push(call));
-        split.closed_by(by(7, 7), |call| out.push(call));
-        split.closed_by(None, |call| out.push(call));
-        split.add(pieces[1], LARGEST, |call| out.push(call));
-        assert!(out.is_empty());
-        split.closed_by(by(1, 2), |call| out.push(call));
-        assert_eq!(out.len(), 1);
-        split.closed_by(by(1, 2), |call| out.push(call));
-        assert_eq!(out.len(), 1);
-    }
-
-    proptest! {
-        /// Whatever arrives, no byte is lost or counted twice.
-        #[test]
-        fn bytes_are_kept(
-            calls in prop::collection::vec((0u64..4, 1u64..3 << 20, 0u64..4096), 0..12)
-        ) {
-            let calls: Vec<_> = calls
-                .into_iter()
-                .flat_map(|(offset, length, skew)| requests(offset << 20, length, skew))
-                .collect();
-            let sum = |rows: &[(u64, u64, i64)]| rows.iter().map(|row| row.2).sum::<i64>();
-            let before: i64 = calls.iter().map(|call| call.result).sum();
-            prop_assert_eq!(sum(&joined(calls)), before);
-        }
-    }
-}
+mod tests;

@@ -103,12 +103,13 @@ pub(crate) fn truncate(path: &Path, length: i64) {
     nix::unistd::truncate(path, length).unwrap();
 }
 
-/// Reads with an unaligned buffer in one call.
-pub(crate) fn read_unaligned(file: &File, length: usize, at: u64) -> usize {
+/// Reads in one call into a buffer that begins so many bytes into a page.
+pub(crate) fn read_skewed(file: &File, length: usize, at: u64, skew: usize) -> usize {
     use std::os::unix::fs::FileExt;
-    let mut memory = vec![0u8; length + 3 * 4096];
-    let skew = (4096 - memory.as_ptr() as usize % 4096) + 48;
-    file.read_at(&mut memory[skew..skew + length], at).unwrap()
+    let mut memory = vec![0u8; length + 2 * 4096];
+    let begin = memory.as_ptr().align_offset(4096) + skew;
+    file.read_at(&mut memory[begin..begin + length], at)
+        .unwrap()
 }
 
 #[expect(unsafe_code)]

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::process::Command;
 
 use flowtrace_schema::FileLayer;
 use nix::fcntl::{AT_FDCWD, AtFlags, FallocateFlags, copy_file_range, fallocate};
@@ -47,19 +48,49 @@ fn sixty_four_reads_are_sixty_four_records() {
 }
 
 #[test]
-fn an_unaligned_mebibyte_is_one_record() {
+fn a_large_call_is_one_record() {
     for options in modes() {
         let Some(mounted) = Mounted::new(options) else {
             return;
         };
         fs::write(mounted.source.join("data"), vec![7; 5 << 20]).unwrap();
         let file = File::open(mounted.path("data")).unwrap();
-        assert_eq!(calls::read_unaligned(&file, 1 << 20, 0), 1 << 20);
-        assert_eq!(calls::read_unaligned(&file, 3 << 20, 1 << 20), 3 << 20);
+        const MEBI: usize = 1 << 20;
+        let calls = [
+            (MEBI, 0, 48),
+            (3 * MEBI, 1 << 20, 48),
+            (MEBI, 0, 0),
+            (MEBI, 1 << 20, 0),
+            (3 * MEBI, 0, 0),
+            (4 * MEBI, 3 << 20, 0),
+            (4 * MEBI, 5 << 20, 1),
+        ];
+        let results = calls.map(|(length, at, skew)| calls::read_skewed(&file, length, at, skew));
         drop(file);
         let reads = mounted.finish().of("read", "data");
-        let lengths: Vec<_> = reads.iter().map(|read| read.result).collect();
-        assert_eq!(lengths, [1 << 20, 3 << 20]);
+        let seen: Vec<_> = reads
+            .iter()
+            .map(|read| (read.offset, read.length, read.result))
+            .collect();
+        let expected: Vec<_> = std::iter::zip(calls, results)
+            .map(|((length, at, _), result)| (Some(at as i64), Some(length as i64), result as i64))
+            .collect();
+        assert_eq!(seen, expected);
+    }
+}
+
+#[test]
+fn reads_by_the_kernel_from_a_program_are_labelled() {
+    for options in modes() {
+        let Some(mounted) = Mounted::new(options) else {
+            return;
+        };
+        fs::copy("/bin/true", mounted.source.join("program")).unwrap();
+        let status = Command::new(mounted.path("program")).status().unwrap();
+        assert!(status.success());
+        let reads = mounted.finish().of("read", "program");
+        assert!(!reads.is_empty());
+        assert!(reads.iter().all(|read| read.fidelity == "cached"));
     }
 }
 

@@ -36,11 +36,6 @@ impl Adapter {
 
     pub(super) fn read_file(&self, req: &Request, read: &abi::ReadIn, mut reply: Reply<'_>) {
         let by_application = read.read_flags & READ_LOCKOWNER != 0;
-        let fidelity = if by_application {
-            Fidelity::Exact
-        } else {
-            Fidelity::Cached
-        };
         let started = self.log.start(req.who.tid, false);
         let open = match self.view.file(read.fh) {
             Ok(open) => open,
@@ -48,6 +43,11 @@ impl Adapter {
         };
         let space = reply.space(read.size as usize);
         let result = self.view.read(&open, read.offset, space);
+        let fidelity = if by_application && !open.is_program {
+            Fidelity::Exact
+        } else {
+            Fidelity::Cached
+        };
         let event = Event::new(Op::Read, open.node.recorded())
             .offset(read.offset)
             .length(u64::from(read.size))

@@ -150,6 +150,7 @@ impl View {
             fd,
             node,
             opener,
+            is_program: flags & EXECUTE != 0,
             is_direct: flags & libc::O_DIRECT != 0,
             wrote: AtomicBool::new(false),
             split: Split::default(),

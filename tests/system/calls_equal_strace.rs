@@ -1,0 +1,246 @@
+//! The view `calls` and strace, watching the same run, see the same reads and writes.
+//!
+//! One process cannot have two tracers, so the run is traced by `flowtrace mount`, which knows
+//! processes from the requests they make, and by `strace` inside of the mount.
+
+mod comparison;
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::process::finish;
+use crate::support::strace::data;
+use crate::support::{self, Scratch, checkout, need_program, need_python, tree};
+
+use super::mount::View;
+use comparison::Seen;
+
+/// A directory prepared for a run in it.
+struct Run {
+    view: View,
+}
+
+impl Run {
+    /// None, with the reason said, where this cannot run or a program is missing.
+    fn prepare(programs: &[&str]) -> Option<Self> {
+        let mut all = ["strace"].iter().chain(programs);
+        let here = all.all(|program| need_program(program));
+        here.then(View::open)?.map(|view| Run { view })
+    }
+
+    fn source(&self) -> &Path {
+        &self.view.source
+    }
+
+    /// Runs a shell script in the mount, seen from both sides, and compares. There must be at
+    /// least so many reads and writes.
+    #[track_caller]
+    fn agrees(self, script: &str, least: usize) {
+        let mut command = Command::new("sh");
+        command.args(["-euc", script]);
+        self.command_agrees(&command, least);
+    }
+
+    #[track_caller]
+    fn command_agrees(mut self, command: &Command, least: usize) {
+        let view = &mut self.view;
+        let mut sizes = HashMap::new();
+        sizes_below(&view.source, &view.point, &mut sizes);
+        let log = view.scratch.join("strace.log");
+        data::record(command, &view.point, &log);
+        finish(&mut view.unmount()).expect(0);
+        let trace = view.complete_trace();
+        let mut seen = Seen::in_trace(&trace);
+        let mut opened = |tid, path: &str| seen.opened(tid, path);
+        let files = data::Files {
+            directory: &view.point,
+            opened: &mut opened,
+            sizes: &sizes,
+        };
+        let calls = data::read(&log, files);
+        let compared = comparison::assert_same(&calls, &seen);
+        eprintln!("{compared} calls are the same");
+        assert!(compared >= least, "only {compared} calls to compare");
+    }
+}
+
+/// Sizes of the files below `source`, by their paths below `point`.
+fn sizes_below(source: &Path, point: &Path, sizes: &mut HashMap<String, u64>) {
+    for entry in fs::read_dir(source).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let (path, seen) = (entry.path(), point.join(entry.file_name()));
+        let data = path.symlink_metadata().expect("an entry that is there");
+        if data.is_dir() {
+            sizes_below(&path, &seen, sizes);
+        } else {
+            sizes.insert(seen.to_string_lossy().into_owned(), data.len());
+        }
+    }
+}
+
+#[test]
+fn word_count() {
+    let Some(run) = Run::prepare(&["awk", "gzip"]) else {
+        return;
+    };
+    let mut command = Command::new(checkout("examples/wordcount.sh"));
+    command.env("WORDS", "50000");
+    run.command_agrees(&command, 200);
+}
+
+#[test]
+fn montage() {
+    let Some(workload) = support::shared("workloads/montage") else {
+        return;
+    };
+    if !(need_program("mProjectPP") && need_python("astropy")) {
+        return;
+    }
+    let Some(run) = Run::prepare(&["make", "mDiffFit"]) else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let copy = scratch.join("workload");
+    tree::copy(&workload, &copy);
+    let mut data = Command::new(copy.join("data.sh"));
+    finish(data.arg(run.source()).env("PYTHON", support::PYTHON)).expect(0);
+    let mut command = Command::new(copy.join("run.sh"));
+    command.args([".", "2"]).env("PROJECT", "mProjectPP");
+    run.command_agrees(&command, 10_000);
+}
+
+#[test]
+fn git() {
+    let Some(run) = Run::prepare(&["git"]) else {
+        return;
+    };
+    let script = r#"
+        export HOME="$PWD" GIT_CONFIG_NOSYSTEM=1 GIT_AUTHOR_DATE=@1000000000 GIT_COMMITTER_DATE=@1000000000
+        git init -q -b main work
+        cd work
+        git config user.name nobody
+        git config user.email nobody@localhost
+        for n in $(seq 300); do
+          mkdir -p d$((n % 7))
+          seq $n $((n + n % 50)) > d$((n % 7))/file.$n
+        done
+        seq 200000 > large
+        git add .
+        git commit -q -m first
+        git checkout -q -b other
+        for n in $(seq 1 9 300); do echo more >> d$((n % 7))/file.$n; done
+        git rm -q d3/file.3
+        git commit -q -a -m second
+        git checkout -q main
+        git merge -q other
+        git gc -q
+        git fsck
+        cd ..
+        git clone -q --local work copy
+        git -C copy log -p > log
+    "#;
+    run.agrees(script, 1000);
+}
+
+#[test]
+fn sqlite() {
+    let Some(run) = Run::prepare(&["sqlite3"]) else {
+        return;
+    };
+    let script = r#"
+        for mode in delete truncate persist wal; do
+          for mapped in 0 100000000; do
+            base=$mode.$mapped
+            sqlite3 $base "PRAGMA journal_mode=$mode; PRAGMA mmap_size=$mapped;
+              CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT);
+              WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 500)
+                INSERT INTO t SELECT x, hex(zeroblob(x % 300)) FROM n;
+              CREATE INDEX i ON t(b);"
+            sqlite3 $base "PRAGMA mmap_size=$mapped; UPDATE t SET b = b || a WHERE a % 3 = 0;
+              DELETE FROM t WHERE a > 400; SELECT COUNT(*), SUM(LENGTH(b)) FROM t;"
+            sqlite3 $base "PRAGMA mmap_size=$mapped; VACUUM; PRAGMA integrity_check;"
+          done
+        done > results
+    "#;
+    run.agrees(script, 1000);
+}
+
+#[test]
+fn python() {
+    if !need_python("zipfile") {
+        return;
+    }
+    let Some(run) = Run::prepare(&[]) else {
+        return;
+    };
+    fs::write(
+        run.source().join("main.py"),
+        include_str!("calls_equal_strace/main.py"),
+    )
+    .unwrap();
+    fs::create_dir(run.source().join("package")).unwrap();
+    for name in ["__init__", "one", "two"] {
+        let module = run.source().join(format!("package/{name}.py"));
+        fs::write(module, format!("NAME = {name:?}\n")).unwrap();
+    }
+    run.agrees(&format!("{} main.py && {0} main.py", support::PYTHON), 1000);
+}
+
+#[test]
+fn compiler() {
+    let Some(run) = Run::prepare(&["gcc", "make", "ar"]) else {
+        return;
+    };
+    let source = run.source();
+    for n in 0..6 {
+        let text = format!(
+            "#include <stdio.h>\n#include \"all.h\"\n\
+             int f{n}(int x) {{ printf(\"%d\\n\", x); return x + {n}; }}\n"
+        );
+        fs::write(source.join(format!("f{n}.c")), text).unwrap();
+    }
+    let all: String = (0..6).map(|n| format!("int f{n}(int);\n")).collect();
+    fs::write(source.join("all.h"), all).unwrap();
+    let main = "#include \"all.h\"\nint main(void) { return f0(f1(f2(f3(f4(f5(0)))))) - 15; }\n";
+    fs::write(source.join("main.c"), main).unwrap();
+    let makefile = "CFLAGS = -O1 -g\n\
+        objects = f0.o f1.o f2.o f3.o f4.o f5.o\n\
+        program: main.o libf.a ; gcc -g -o $@ $^ && ./$@\n\
+        libf.a: $(objects) ; ar rcs $@ $^\n\
+        $(objects) main.o: all.h\n";
+    fs::write(source.join("Makefile"), makefile).unwrap();
+    // Temporary files of the compiler, too.
+    run.agrees(
+        "export TMPDIR=$PWD; make -j2 > log; touch f3.c; make -j2 >> log",
+        300,
+    );
+}
+
+#[test]
+fn large_and_scattered() {
+    if !need_python("mmap") {
+        return;
+    }
+    let Some(run) = Run::prepare(&["dd"]) else {
+        return;
+    };
+    fs::write(
+        run.source().join("large.py"),
+        include_str!("calls_equal_strace/large.py"),
+    )
+    .unwrap();
+    let script = format!(
+        "{} large.py
+         dd if=data of=copy bs=5M 2> log
+         dd if=data of=copy bs=1M oflag=append conv=notrunc 2>> log
+         dd if=data of=copy bs=3000000 iflag=direct oflag=seek_bytes seek=77 conv=notrunc 2>> log
+         cat data copy > both
+         cp both again
+         head -c 10000000 both | tail -c 5000000 > part
+         cmp data copy > difference || true",
+        support::PYTHON
+    );
+    run.agrees(&script, 200);
+}
