@@ -11,6 +11,7 @@ use crate::failure::{Failure, OWN_FAILURE};
 const CACHED_TTL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
+#[group(skip)]
 pub(crate) struct Args {
     /// Whether every read is seen (exact), or only what the page cache lacks (cached): faster
     #[arg(long, value_enum, default_value_t = Choice::Exact)]

@@ -15,5 +15,6 @@ mod killed;
 mod montage;
 mod mount;
 mod own_behaviour;
+mod seeing;
 mod spawn_storm;
 mod user;

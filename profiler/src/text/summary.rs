@@ -50,12 +50,15 @@ pub fn text(workflow: &Workflow, trace: &Path, style: Style) -> String {
     out.line("most time", &most_time(&facts.rules));
     out.line("waiting", &waiting(&facts.rules, workflow.last_ns));
     data_lines(&mut out, workflow, &facts);
-    out.line("seen", &seen(&facts));
-    let losses: Vec<String> = facts
+    let (chosen, losses): (Vec<_>, Vec<_>) = facts
         .losses
         .iter()
-        .map(|loss| format!("{} × {}", units::count(loss.value), loss.meaning))
-        .collect();
+        .partition(|loss| loss.severity == "info");
+    let counted = |loss: &facts::Loss| format!("{} × {}", units::count(loss.value), loss.meaning);
+    let mut seen = seen(&facts);
+    seen.extend(chosen.into_iter().map(counted));
+    out.line("seen", &seen);
+    let losses: Vec<String> = losses.into_iter().map(counted).collect();
     let unstored = match (facts.is_live, facts.is_cut_short) {
         (true, _) => Some("what came in the last quarter of a second is not stored yet"),
         (false, true) => Some("what came in the last quarter of a second before the cut"),
@@ -243,15 +246,22 @@ fn seen(facts: &Facts) -> Vec<String> {
         .iter()
         .filter(|d| d.file_layer != "none")
         .collect();
+    let is_filtered = facts.losses.iter().any(|l| l.counter == "excluded_calls");
+    let is_cached = |d: &&facts::Directory| d.file_layer == "cached";
+    let calls = if is_filtered || traced.first().is_some_and(is_cached) {
+        "file calls"
+    } else {
+        "every file call"
+    };
     let directories = match traced.as_slice() {
         [] => "no file calls".into(),
         [one] => format!(
-            "every file call under {} ({})",
+            "{calls} under {} ({})",
             units::plain(&one.path),
             one.file_layer
         ),
         [one, more @ ..] => format!(
-            "every file call under {} and {} more ({})",
+            "{calls} under {} and {} more ({})",
             units::plain(&one.path),
             units::counted(more.len() as i64, "directory", "directories"),
             one.file_layer
@@ -263,6 +273,9 @@ fn seen(facts: &Facts) -> Vec<String> {
         _ => "no processes",
     };
     let mut items = vec![format!("{directories}, {processes}")];
+    if traced.iter().copied().any(|d| is_cached(&d)) {
+        items.push("reads that the page cache answered are not seen".into());
+    }
     if traced.iter().any(|d| d.attribute_ttl_ns > 0) {
         items.push("repeated stat calls and lookups are not seen".into());
     }

@@ -169,7 +169,7 @@ impl Adapter {
     ) -> Result<T> {
         let started = self.log.start(req.who.tid, false);
         let node = self.view.node(req.node);
-        let file = node.as_ref().ok().and_then(|node| node.file);
+        let file = node.as_ref().ok().and_then(|node| node.recorded());
         let result = node.and_then(|node| act(&node));
         self.log.end(started, event(file), value(&result));
         result

@@ -1,0 +1,142 @@
+//! What `--dir`, `--fidelity`, `--stat`, `--include` and `--exclude` make of a trace.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::process::finish;
+use crate::support::trace::Trace;
+use crate::support::{Scratch, need_fuse, need_root, run_in};
+
+/// Runs `script` with `options` in a directory with a file of 1 MiB named `data`.
+fn traced(options: &[&str], script: &str) -> Option<(Scratch, Trace)> {
+    if !need_fuse() {
+        return None;
+    }
+    let scratch = Scratch::new();
+    let job = scratch.dir("job");
+    std::fs::write(job.join("data"), vec![7; 1 << 20]).unwrap();
+    let mut command = run_in(&job, &scratch.join("trace.db"));
+    command.args(options).args(["--", "sh", "-ec", script]);
+    finish(&mut command).expect(0);
+    let trace = Trace::open_complete(&scratch.join("trace.db"));
+    Some((scratch, trace))
+}
+
+const READ_TWICE: &str = "dd if=data of=copy bs=64k 2> /dev/null; dd if=data of=copy bs=64k 2> /dev/null; stat data data data > /dev/null";
+
+#[test]
+fn exact_sees_every_read_and_cached_what_the_cache_lacks() {
+    let reads = "SELECT fidelity, SUM(result) FROM calls WHERE op = 'read' AND path LIKE '%/data'
+        GROUP BY fidelity";
+    let Some((_scratch, exact)) = traced(&[], READ_TWICE) else {
+        return;
+    };
+    assert_eq!(exact.rows(reads), [["exact", "2097152"]]);
+    let Some((_scratch, cached)) = traced(&["--fidelity", "cached"], READ_TWICE) else {
+        return;
+    };
+    assert_eq!(cached.rows(reads), [["cached", "1048576"]]);
+    let written = "SELECT fidelity, SUM(result) FROM calls WHERE op = 'write' GROUP BY fidelity";
+    assert_eq!(cached.rows(written), [["exact", "2097152"]]);
+    let layer: String = cached.one("SELECT file_layer FROM runs");
+    assert_eq!(layer, "cached");
+}
+
+#[test]
+fn repeated_stats_are_seen_unless_the_kernel_may_answer() {
+    let looks = "SELECT COUNT(*) FROM calls WHERE op IN ('lookup', 'getattr')
+        AND path LIKE '%/data'";
+    let Some((_scratch, exact)) = traced(&["--fidelity", "cached", "--stat", "exact"], READ_TWICE)
+    else {
+        return;
+    };
+    let Some((_scratch, cached)) = traced(&["--stat", "cached"], READ_TWICE) else {
+        return;
+    };
+    let (exact, cached): (i64, i64) = (exact.one(looks), cached.one(looks));
+    assert!(exact >= 5, "{exact} of five opens and stats");
+    assert!(cached < exact, "{cached} of {exact}");
+}
+
+#[test]
+fn patterns_choose_what_is_recorded_and_the_rest_is_counted() {
+    let script = "mkdir sub; cp data sub/a.fits; cp data b.fits; cp data sub/a.log; cat sub/a.log \
+        > /dev/null; mv b.fits sub/c.fits; rm sub/a.log";
+    let options = ["--include", "*.fits", "--exclude", "**/job/b.*"];
+    let Some((scratch, trace)) = traced(&options, script) else {
+        return;
+    };
+    let path = |name: &str| scratch.join(name).display().to_string();
+    let named = "SELECT DISTINCT path FROM calls WHERE result >= 0 ORDER BY path";
+    assert_eq!(trace.rows(named), [[path("job/sub/a.fits")]]);
+    let written = "SELECT SUM(result) FROM calls WHERE op IN ('write', 'copy_to')";
+    assert_eq!(trace.one::<i64>(written), 1 << 20);
+    let excluded = "SELECT value FROM losses WHERE counter = 'excluded_calls'";
+    assert!(trace.one::<i64>(excluded) > 10);
+    // What is left out worked all the same.
+    assert_eq!(
+        std::fs::metadata(scratch.join("job/sub/c.fits"))
+            .unwrap()
+            .len(),
+        1 << 20
+    );
+}
+
+#[test]
+fn a_pattern_that_is_none_is_refused() {
+    let scratch = Scratch::new();
+    let mut command = run_in(&scratch.dir("job"), &scratch.join("trace.db"));
+    command.args(["--include", "[", "--", "true"]);
+    let finished = finish(&mut command).expect(125);
+    assert!(finished.stderr.contains("--include"), "{}", finished.stderr);
+}
+
+#[test]
+fn two_directories_are_one_trace() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (one, other) = (scratch.dir("one"), scratch.dir("other"));
+    let mut command = run_in(&scratch.dir("job"), &scratch.join("trace.db"));
+    let script = "echo x > ../one/a; cp ../one/a ../other/b; cat ../other/b > unseen";
+    command.args(["--dir", "../one", "--dir"]).arg(&other);
+    command.args(["--", "sh", "-c", script]);
+    finish(&mut command).expect(0);
+    let trace = Trace::open_complete(&scratch.join("trace.db"));
+    let written = "SELECT path FROM files JOIN file_access USING (file_id)
+        WHERE relation = 'create' ORDER BY path";
+    let path = |directory: &Path, name: &str| vec![directory.join(name).display().to_string()];
+    assert_eq!(trace.rows(written), [path(&one, "a"), path(&other, "b")]);
+}
+
+/// Everything: programs, libraries and configuration are seen, and devices, sockets and FIFOs
+/// are what they are without tracing.
+#[test]
+fn the_root_directory_stands_for_all() {
+    if !(need_fuse() && need_root()) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mut command: Command = run_in(&scratch.dir("job"), &scratch.join("trace.db"));
+    let script = "head -c 8 /dev/urandom > random; echo x > /dev/null; cat /proc/self/stat > stat
+        mkfifo pipe; cat pipe > through & echo 'by pipe' > pipe; wait; cat through
+        ls /etc > /dev/null; cat /etc/passwd > copy";
+    command.args(["--dir", "/", "--", "sh", "-ec", script]);
+    let finished = finish(&mut command).expect(0);
+    assert_eq!(finished.stdout_text(), "by pipe\n");
+    let trace = Trace::open_complete(&scratch.join("trace.db"));
+    let seen = |sql: &str| trace.one::<i64>(sql) > 0;
+    assert!(seen(
+        "SELECT COUNT(*) FROM calls WHERE op = 'read' AND path = '/etc/passwd'"
+    ));
+    assert!(seen(
+        "SELECT COUNT(*) FROM calls WHERE op = 'open' AND path LIKE '/usr/%/libc.so.6'"
+    ));
+    assert!(seen(
+        "SELECT COUNT(*) FROM files WHERE path LIKE '%/job/pipe' AND kind = 'fifo'"
+    ));
+    assert!(!seen(
+        "SELECT COUNT(*) FROM files WHERE path LIKE '/proc/%' OR path LIKE '/dev/%'"
+    ));
+}
