@@ -7,8 +7,13 @@
 //! wherever its pages are used up.
 //!
 //! Several calls may look just like that. What the thread asked for tells them apart, and is
-//! looked up ([`super::in_flight`]) where a request may be the first of several. Where that is not
-//! possible, only what begins in the middle of a page is joined.
+//! looked up ([`super::in_flight`]):
+//! - at every request that may be the first of several by its size;
+//! - of an open file, at the first request that goes on where another one ended, both of them
+//!   of any size from [`SUSPECT`] on: it shows whether calls on many buffers are cut here;
+//! - if so, at every request that may be the first of such a call.
+//!
+//! Where looking is not possible, only what begins in the middle of a page is joined.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,18 +27,21 @@ const PAGE: u64 = 4096;
 const MOST: u64 = i32::MAX as u64 & !(PAGE - 1);
 /// Smaller requests are not suspected of being part of a call on many buffers.
 const SUSPECT: u64 = 16 << 10;
-/// How many requests of an open file are suspected. Whoever uses many buffers does so at once.
-const SUSPECTED: u8 = 2;
-/// A call on many buffers was cut: all that may have been are suspected from now on.
-const ALWAYS: u8 = u8::MAX;
+
+/// Whether calls on many buffers are cut in an open file: nobody has looked yet.
+const UNKNOWN: u8 = 0;
+/// A look has shown a whole call.
+const WHOLE: u8 = 1;
+/// A look has shown a cut one.
+const CUT: u8 = 2;
 
 /// The calls on one open file of which more may come.
 #[derive(Debug)]
 pub(crate) struct Split {
     waiting: AtomicBool,
     calls: Mutex<Vec<Begun>>,
-    /// How many more requests to suspect, or [`ALWAYS`].
-    suspected: AtomicU8,
+    /// [`UNKNOWN`], [`WHOLE`] or [`CUT`].
+    buffers: AtomicU8,
 }
 
 /// What has come of a call.
@@ -51,6 +59,8 @@ enum Rest {
     Bytes(u64),
     /// As long as the thread is in this very call.
     While(Asked),
+    /// Nothing is known: look when the next request goes on here.
+    Look,
     /// As long as requests are of the largest size: nobody knows better.
     Largest,
 }
@@ -85,7 +95,7 @@ impl Default for Split {
         Split {
             waiting: AtomicBool::new(false),
             calls: Mutex::default(),
-            suspected: AtomicU8::new(SUSPECTED),
+            buffers: AtomicU8::new(UNKNOWN),
         }
     }
 }
@@ -101,28 +111,36 @@ impl Split {
         mut record: impl FnMut(Call),
     ) {
         let begun = self.take(served.tid);
-        let may_begin = self.may_begin(&served);
-        if begun.is_none() && !may_begin {
+        let suspicion = self.suspicion(&served);
+        if begun.is_none() && suspicion == Suspicion::None {
             return record(served.call);
         }
         let next = match begun {
-            Some(begun) if begun.adjoins(&served.call) => match begun.rest {
+            Some(mut begun) if begun.adjoins(&served.call) => match begun.rest {
                 Rest::Bytes(_) | Rest::Largest => begun.joined(&served),
-                Rest::While(asked) => match look(&|_| true) {
-                    found if found == Some(asked) => begun.joined(&served),
-                    found => {
+                Rest::While(_) | Rest::Look => {
+                    let found = look(&|_| true);
+                    if self.is_same_call(&mut begun, &served, found) {
+                        begun.joined(&served)
+                    } else {
                         record(begun.call);
                         self.begin(&served, found)
                     }
-                },
+                }
             },
             begun => {
                 begun.into_iter().for_each(|begun| record(begun.call));
-                if may_begin {
-                    let found = look(&|amount| served.may_be_less_than(amount));
-                    self.begin(&served, found)
-                } else {
-                    Next::Complete(served.call)
+                match suspicion {
+                    Suspicion::None => Next::Complete(served.call),
+                    Suspicion::Later => Next::Open(Begun {
+                        tid: served.tid,
+                        call: served.call,
+                        rest: Rest::Look,
+                    }),
+                    Suspicion::Now => {
+                        let found = look(&|amount| served.may_be_less_than(amount));
+                        self.begin(&served, found)
+                    }
                 }
             }
         };
@@ -164,28 +182,50 @@ impl Split {
     }
 
     /// Whether a request may be the first of several.
-    fn may_begin(&self, served: &Served) -> bool {
+    fn suspicion(&self, served: &Served) -> Suspicion {
         let call = &served.call;
         let length = call.length.unwrap_or(0);
         if !matches!(call.op, Op::Read | Op::Write) || call.fidelity != Fidelity::Exact {
-            return false;
+            return Suspicion::None;
         }
-        length > served.largest.saturating_sub(PAGE)
-            || succeeded_whole(call) && self.suspects(length, served.largest)
+        if length > served.largest.saturating_sub(PAGE) {
+            return Suspicion::Now;
+        }
+        match self.buffers.load(Ordering::Relaxed) {
+            _ if !succeeded_whole(call) => Suspicion::None,
+            UNKNOWN if length >= SUSPECT => Suspicion::Later,
+            // A cut one is at least a byte for each page.
+            CUT if length >= served.largest / PAGE => Suspicion::Now,
+            _ => Suspicion::None,
+        }
     }
 
-    /// Whether to suspect a request of being part of a call on many buffers.
-    fn suspects(&self, length: u64, largest: u64) -> bool {
-        match self.suspected.load(Ordering::Relaxed) {
-            0 => false,
-            // A cut one is at least a byte for each page.
-            ALWAYS => length >= largest / PAGE,
-            left if length >= SUSPECT => {
-                self.suspected.store(left - 1, Ordering::Relaxed);
-                true
-            }
-            _ => false,
+    /// Whether a request is more of the call that was begun, which then knows what may still come.
+    fn is_same_call(&self, begun: &mut Begun, served: &Served, found: Option<Asked>) -> bool {
+        if let Rest::While(asked) = begun.rest {
+            return found == Some(asked);
         }
+        let Some(Asked::More { at, amount }) = found else {
+            self.buffers.store(WHOLE, Ordering::Relaxed);
+            return false;
+        };
+        // Where a write began, the end of the file may have decided. It did not begin here.
+        let begins_here = served.call.offset == Some(at);
+        let began_there = begun.call.op == Op::Write || begun.call.offset == Some(at);
+        let done = begun.call.length.unwrap_or(0);
+        let (length, rest) = match amount {
+            Amount::Bytes(bytes) => (bytes, Rest::Bytes(bytes.min(MOST).saturating_sub(done))),
+            Amount::Buffers(_) => (done, Rest::While(Asked::More { at, amount })),
+        };
+        let too_much = matches!(rest, Rest::Bytes(left) if Some(left) < served.call.length);
+        if begins_here || !began_there || too_much {
+            self.buffers.store(WHOLE, Ordering::Relaxed);
+            return false;
+        }
+        self.buffers.store(CUT, Ordering::Relaxed);
+        begun.call.length = Some(length);
+        begun.rest = rest;
+        true
     }
 
     /// The thread that made the request was found in a call, or not.
@@ -217,7 +257,7 @@ impl Split {
             _ => return Next::Complete(call),
         };
         if length < largest.saturating_sub(PAGE) {
-            self.suspected.store(ALWAYS, Ordering::Relaxed);
+            self.buffers.store(CUT, Ordering::Relaxed);
         }
         let goes_on = succeeded_whole(&served.call) && rest != Rest::Bytes(0);
         let begun = Begun { tid, call, rest };
@@ -227,6 +267,14 @@ impl Split {
     fn lock(&self) -> MutexGuard<'_, Vec<Begun>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a request is suspected of being the first of several, and when to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Suspicion {
+    None,
+    Now,
+    Later,
 }
 
 /// Whether more may come of a call.
@@ -254,6 +302,8 @@ impl Begun {
             .map(|at| at + self.call.result.unsigned_abs());
         let fits = match self.rest {
             Rest::Bytes(left) => call.length.is_some_and(|length| length <= left),
+            // What ends here is whole, or has been.
+            Rest::Look => call.result > 0,
             Rest::While(_) | Rest::Largest => true,
         };
         fits && self.call.op == call.op && self.call.fidelity == call.fidelity && end == call.offset
@@ -278,7 +328,7 @@ impl Begun {
         let goes_on = succeeded_whole(piece)
             && match rest {
                 Rest::Bytes(left) => left > 0,
-                Rest::While(_) => true,
+                Rest::While(_) | Rest::Look => true,
                 Rest::Largest => length == served.largest,
             };
         Next::after(Begun { tid, call, rest }, goes_on)

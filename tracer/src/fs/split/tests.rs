@@ -147,6 +147,24 @@ fn many_buffers_are_one_call() {
         fed(pieces),
         [(0, whole, whole as i64), (whole, whole, whole as i64)]
     );
+    // The same with known sizes, on a file that ends in the second call.
+    let pieces = [
+        (0, piece),
+        (0, piece),
+        (0, piece),
+        (0, piece),
+        (whole, piece),
+        (whole, 7),
+    ];
+    let pieces = pieces.iter().enumerate().map(|(n, &(at, result))| {
+        let amount = Amount::Bytes(whole);
+        let call = read(n as u64 * piece, piece, result as i64);
+        (call, Some(Asked::More { at, amount }))
+    });
+    assert_eq!(
+        fed(pieces),
+        [(0, whole, whole as i64), (whole, whole, piece as i64 + 7)]
+    );
     // Few buffers were not cut.
     let few = (0..4u64).map(|n| {
         let at = n * 65536;
@@ -157,18 +175,22 @@ fn many_buffers_are_one_call() {
 }
 
 #[test]
-fn nobody_looks_for_long_at_calls_that_are_whole() {
+fn calls_that_are_whole_are_looked_at_once() {
     let split = Split::default();
-    let mut looks = 0;
-    for n in 0..100 {
-        let call = read(n << 16, 1 << 16, 1 << 16);
+    let (mut looks, mut recorded) = (0, 0);
+    // Elsewhere each, then one after the other.
+    let offsets = (0..100).rev().chain(100..200);
+    for n in offsets.map(|n| n << 16) {
+        let call = read(n, 1 << 16, 1 << 16);
         let look = |_: &dyn Fn(Amount) -> bool| {
             looks += 1;
-            Some(Asked::This)
+            let amount = Amount::Bytes(1 << 16);
+            Some(Asked::More { at: n, amount })
         };
-        split.add(served(call, TID), look, |_| {});
+        split.add(served(call, TID), look, |_| recorded += 1);
     }
-    assert_eq!(looks, usize::from(SUSPECTED));
+    split.finish(|_| recorded += 1);
+    assert_eq!((looks, recorded), (1, 200));
 }
 
 #[test]
