@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use nix::sys::statfs::statfs;
+use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use nix::sys::statvfs::statvfs;
 
 /// Bytes of the file of one job.
@@ -43,10 +43,9 @@ impl Job {
         format!("fio-{}-{}-{}", self.pattern, self.block.name(), self.jobs)
     }
 
-    /// The command line. Without `time_based` a pass ends with the file, and the next one opens
-    /// it again: what a mount keeps in the page cache between two opens is its own affair, but
-    /// nobody lives on a file read once and then never opened again. `invalidate=0` leaves the
-    /// page cache of the real filesystem alone, which is not the subject.
+    /// The command line. Without `time_based` a pass ends with the file and the next one opens it
+    /// again, so every pass finds the page cache of a mount empty, as the first use of a file in a
+    /// workflow does. `invalidate=0` leaves alone the page cache of the real filesystem.
     pub(crate) fn argv(self, quick: bool) -> Vec<String> {
         let runtime = if quick { "200ms" } else { "1s" };
         let line = format!(
@@ -116,7 +115,7 @@ pub(crate) fn jobs(quick: bool) -> Vec<Job> {
 /// directory where there is none, or too little.
 pub(crate) fn default_parent() -> PathBuf {
     let needed = (2 * MOST_JOBS * SIZE) as u64;
-    let room = statvfs(MEMORY).map(|v| v.blocks_available() as u64 * v.fragment_size() as u64);
+    let room = statvfs(MEMORY).map(|v| v.blocks_available() * v.fragment_size());
     if room.is_ok_and(|room| room >= needed) {
         PathBuf::from(MEMORY)
     } else {
@@ -138,8 +137,7 @@ pub(crate) fn prepare(directory: &Path) -> Result<(), String> {
 
 /// What to know of the figures.
 pub(crate) fn conditions(directory: &Path) -> String {
-    const TMPFS: i64 = 0x0102_1994;
-    let memory = statfs(directory).is_ok_and(|s| s.filesystem_type().0 as i64 == TMPFS);
+    let memory = statfs(directory).is_ok_and(|s| s.filesystem_type() == TMPFS_MAGIC);
     let medium = if memory {
         "in memory (tmpfs)"
     } else {

@@ -6,6 +6,7 @@
 //!     cargo bench --bench slowdown -- --ways native,bare,bindfs fio   some ways to run them
 //!     cargo bench --bench slowdown -- --files 50000 metadata          a larger metadata storm
 //!     cargo bench --bench slowdown -- --fio-dir /data fio             fio on the disk of /data
+//!     TMPDIR=/dev/shm cargo bench --bench slowdown -- metadata cbuild others without the disk
 //!
 //! Every workload is run in several ways:
 //!
@@ -27,7 +28,8 @@
 //! Every ratio is of times for the same work, so above 1 is slower. For fio, which works for a
 //! fixed time, that is the native bandwidth divided by the bandwidth of the way, both from fio's
 //! own report: starting fio and mounting count nothing. For all others it is the time from start
-//! to exit, and each run has a fresh directory, made outside that time. Workloads and ways whose
+//! to exit, and each run has a fresh directory under `TMPDIR`, made outside that time; the rows
+//! below `metadata` are parts of it, per file, by the storm's own clock. Workloads and ways whose
 //! programs or files are not there are listed as left out. Below the table every bar is said to be
 //! met or missed, workload by workload; the exit status does not depend on that.
 
@@ -41,8 +43,10 @@ mod table;
 mod ways;
 mod workloads;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use tempfile::TempDir;
 
 use options::Options;
 use ways::Way;
@@ -65,10 +69,9 @@ fn main() -> ExitCode {
 }
 
 fn bench(options: &Options) -> Result<(), String> {
-    let scratch = tempfile::tempdir().map_err(|e| format!("no temporary directory: {e}"))?;
+    let scratch = scratch_in(&std::env::temp_dir())?;
     let fio_parent = options.fio_dir.clone().unwrap_or_else(fio::default_parent);
-    let fio_scratch = tempfile::tempdir_in(&fio_parent)
-        .map_err(|e| format!("cannot make a directory in {}: {e}", fio_parent.display()))?;
+    let fio_scratch = scratch_in(&fio_parent)?;
     let places = Places {
         root: real(scratch.path())?,
         fio: real(fio_scratch.path())?,
@@ -112,7 +115,14 @@ fn say_conditions(options: &Options, places: &Places, workloads: &[Workload]) {
     println!();
 }
 
-fn real(path: &Path) -> Result<std::path::PathBuf, String> {
+/// A directory that goes with the benchmark; its name says whose it is if the benchmark is killed.
+fn scratch_in(parent: &Path) -> Result<TempDir, String> {
+    let mut builder = tempfile::Builder::new();
+    let made = builder.prefix("flowtrace-slowdown-").tempdir_in(parent);
+    made.map_err(|e| format!("cannot make a directory in {}: {e}", parent.display()))
+}
+
+fn real(path: &Path) -> Result<PathBuf, String> {
     path.canonicalize()
         .map_err(|e| format!("{}: {e}", path.display()))
 }

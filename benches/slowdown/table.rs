@@ -38,7 +38,7 @@ impl Table {
         Table {
             native,
             columns,
-            name: names.iter().map(|name| name.len()).max().unwrap_or(0),
+            name: names.iter().map(String::len).max().unwrap_or(0),
         }
     }
 
