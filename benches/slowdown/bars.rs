@@ -42,10 +42,12 @@ pub(crate) fn judge(measured: &[(&Workload, Row)]) -> Vec<String> {
                 continue;
             };
             let met = ratio.median <= bar.limit;
+            let sure = (ratio.median - bar.limit).abs() > ratio.spread();
             lines.push(format!(
-                "{}: {} ({:.2} ±{:.2}) on {}",
+                "{}: {}{} ({:.2} ±{:.2}) on {}",
                 bar.title,
                 if met { "met" } else { "missed" },
+                if sure { "" } else { " within the spread" },
                 ratio.median,
                 ratio.spread(),
                 workload.name
