@@ -1,0 +1,58 @@
+//! The bars: what a ratio must not exceed, and whether it does.
+
+use crate::measure::Row;
+use crate::ways::Way;
+use crate::workloads::Workload;
+
+/// A ratio of two ways that has a limit.
+struct Bar {
+    title: &'static str,
+    ways: (Way, Way),
+    limit: f64,
+    applies: fn(&Workload) -> bool,
+}
+
+const BARS: [Bar; 3] = [
+    Bar {
+        title: "logging on/off <= 1.05",
+        ways: (Way::Flowtrace, Way::Bare),
+        limit: 1.05,
+        applies: |workload| workload.filesystem,
+    },
+    Bar {
+        title: "as fast as bindfs (flowtrace/bindfs <= 1)",
+        ways: (Way::Flowtrace, Way::Bindfs),
+        limit: 1.0,
+        applies: |workload| workload.filesystem,
+    },
+    Bar {
+        title: "cached <= 1.25 x native",
+        ways: (Way::Cached, Way::Native),
+        limit: 1.25,
+        applies: |workload| workload.real_work,
+    },
+];
+
+/// A line for each bar and each workload that it applies to, if the ways were run.
+pub(crate) fn judge(measured: &[(&Workload, Row)]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for bar in &BARS {
+        for (workload, row) in measured.iter().filter(|(w, _)| (bar.applies)(w)) {
+            let Some(ratio) = row.ratio(bar.ways.0, bar.ways.1) else {
+                continue;
+            };
+            let met = ratio.median <= bar.limit;
+            let sure = (ratio.median - bar.limit).abs() > ratio.spread();
+            lines.push(format!(
+                "{}: {}{} ({:.2} ±{:.2}) on {}",
+                bar.title,
+                if met { "met" } else { "missed" },
+                if sure { "" } else { " within the spread" },
+                ratio.median,
+                ratio.spread(),
+                workload.name
+            ));
+        }
+    }
+    lines
+}

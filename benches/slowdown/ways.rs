@@ -1,0 +1,121 @@
+//! The ways to run a workload.
+
+use std::path::Path;
+use std::process::Command;
+use std::str::FromStr;
+
+use crate::{LeftOut, WAYS, in_path};
+
+const FLOWTRACE: &str = env!("CARGO_BIN_EXE_flowtrace");
+
+/// Mounts bindfs over `$1` and runs the rest there. It runs in namespaces of its own, of which
+/// it is the first process: whatever happens to it, the mount and its daemon end with it.
+const BINDFS: &str = r#"
+directory=$1; shift
+bindfs --multithreaded "$directory" "$directory" && cd "$directory" || exit 125
+"$@"
+status=$?
+cd / && umount "$directory"
+exit $status
+"#;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Native,
+    Bare,
+    Flowtrace,
+    Cached,
+    Bindfs,
+    Strace,
+}
+
+impl Way {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Way::Native => "native",
+            Way::Bare => "bare",
+            Way::Flowtrace => "flowtrace",
+            Way::Cached => "cached",
+            Way::Bindfs => "bindfs",
+            Way::Strace => "strace",
+        }
+    }
+
+    /// The beginning of a command line that runs, in `directory`, what is appended to it.
+    pub(crate) fn command(self, directory: &Path, trace: &Path) -> Vec<String> {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let traced = |options: &[&str]| {
+            let mut line = vec![FLOWTRACE.to_owned(), "run".to_owned()];
+            line.extend(options.iter().map(|&option| option.to_owned()));
+            line
+        };
+        let recorded = |options: &[&str]| {
+            let mut line = traced(&["--quiet", "--no-summary"]);
+            line.extend(options.iter().map(|&option| option.to_owned()));
+            line.extend(["-o".to_owned(), text(trace), "--".to_owned()]);
+            line
+        };
+        match self {
+            Way::Native => Vec::new(),
+            Way::Bare => traced(&["--bare", "--"]),
+            Way::Flowtrace => recorded(&[]),
+            Way::Cached => recorded(&["--fidelity", "cached", "--stat", "cached"]),
+            Way::Bindfs => {
+                let namespaces = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
+                let script = ["sh", "-c", BINDFS, "bindfs"];
+                let mut line = vec!["unshare".to_owned()];
+                line.extend(namespaces.iter().chain(&script).map(|&s| s.to_owned()));
+                line.push(text(directory));
+                line
+            }
+            Way::Strace => ["strace", "-f", "-o", "/dev/null", "--"]
+                .map(str::to_owned)
+                .to_vec(),
+        }
+    }
+
+    /// Why this way does not exist here.
+    fn missing(self) -> Option<String> {
+        let no = |program: &str| Some(format!("no program {program}"));
+        match self {
+            Way::Native | Way::Bare | Way::Flowtrace => None,
+            Way::Cached => {
+                let help = Command::new(FLOWTRACE).args(["run", "--help"]).output();
+                let knows =
+                    help.is_ok_and(|h| String::from_utf8_lossy(&h.stdout).contains("--fidelity"));
+                (!knows).then(|| "flowtrace run does not know --fidelity".to_owned())
+            }
+            Way::Bindfs if !nix::unistd::geteuid().is_root() => {
+                Some("needs root to mount in a private namespace".to_owned())
+            }
+            Way::Bindfs if !in_path("bindfs") => no("bindfs (package bindfs)"),
+            Way::Bindfs if !in_path("unshare") => no("unshare (package util-linux)"),
+            Way::Strace if !in_path("strace") => no("strace (package strace)"),
+            Way::Bindfs | Way::Strace => None,
+        }
+    }
+}
+
+impl FromStr for Way {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Way, String> {
+        let way = WAYS.into_iter().find(|way| way.name() == name);
+        way.ok_or_else(|| {
+            let known = WAYS.map(Way::name).join(", ");
+            format!("no way {name}; there are {known}")
+        })
+    }
+}
+
+/// Those of `wanted` that exist here, in the order of the table.
+pub(crate) fn find(wanted: &[Way], left_out: &mut LeftOut) -> Vec<Way> {
+    let mut found = Vec::new();
+    for way in WAYS.into_iter().filter(|way| wanted.contains(way)) {
+        match way.missing() {
+            None => found.push(way),
+            Some(why) => left_out.push((way.name().to_owned(), why)),
+        }
+    }
+    found
+}
