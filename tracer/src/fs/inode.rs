@@ -188,6 +188,7 @@ impl NodeTable {
     }
 
     /// At most `count` nodes that `suit`.
+    #[cfg(test)]
     pub(crate) fn some(&self, count: usize, suit: impl Fn(&Node) -> bool) -> Vec<Arc<Node>> {
         let mut found = Vec::new();
         for shard in &self.shards {

@@ -1,6 +1,7 @@
 //! The passthrough itself: each operation of the filesystem as system calls on the real
 //! directory. Knows node ids, handles and errnos, nothing of FUSE.
 
+use std::collections::VecDeque;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -56,8 +57,8 @@ pub(super) struct View {
     owner: Option<(u32, u32)>,
     hidden: Vec<(InodeKey, OsString)>,
     room: Room,
-    /// Held by the thread that gives descriptors up.
-    relieving: Mutex<()>,
+    /// Ids of nodes that hold a descriptor, and of some that did; the oldest first.
+    holders: Mutex<VecDeque<u64>>,
     has_given_up: AtomicBool,
     trace: Option<Trace>,
 }
@@ -120,7 +121,7 @@ impl View {
             owner: config.owner,
             hidden,
             room: Room::of_this_process(),
-            relieving: Mutex::new(()),
+            holders: Mutex::default(),
             has_given_up: AtomicBool::new(false),
             trace,
         })
@@ -207,7 +208,7 @@ impl View {
         if let Some(name) = name {
             self.found(parent, name, &entered);
         }
-        self.relieve();
+        self.holds(&entered);
         entered
     }
 

@@ -6,11 +6,12 @@
 //! call needs them. What is found there must be the same inode; otherwise, which takes a rename
 //! behind the mount's back, the call fails with `ESTALE` and the kernel looks the name up anew.
 
+use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use flowtrace_schema::FileKind;
 use nix::errno::Errno;
@@ -92,7 +93,9 @@ impl View {
         if !is(node, &stat::of(fd.as_fd())?) {
             return Err(Errno::ESTALE);
         }
-        Ok(node.descriptor.found(Pin::new(fd)))
+        let pin = node.descriptor.found(Pin::new(fd));
+        self.holders().push_back(node.id);
+        Ok(pin)
     }
 
     /// Opens something; once more after making room, when descriptors ran out.
@@ -106,35 +109,57 @@ impl View {
         }
     }
 
-    /// There is a node more.
-    pub(super) fn relieve(&self) {
+    /// A node has a descriptor more.
+    pub(super) fn holds(&self, node: &Node) {
+        self.holders().push_back(node.id);
         if descriptor::held() > self.room.crowded {
             self.give_up(self.room.relieved);
         }
     }
 
-    /// Gives up descriptors until nodes hold no more than `goal`, if that can be done by one
-    /// thread; directories last, since whatever lies below is found through them.
+    /// Gives up descriptors until nodes hold no more than `goal`, the oldest first, directories
+    /// last: whatever lies below is found through them.
     fn give_up(&self, goal: usize) {
-        let Ok(_one_thread) = self.relieving.try_lock() else {
-            return;
-        };
-        let is_idle = |node: &Node| {
-            node.opens.load(Ordering::Relaxed) == 0
-                && !node.unlinked.load(Ordering::Relaxed)
-                && node.descriptor.pin().is_some()
-        };
-        for directories in [false, true] {
-            let surplus = descriptor::held().saturating_sub(goal);
-            let suits =
-                |node: &Node| (node.kind == FileKind::Directory) == directories && is_idle(node);
-            for node in self.nodes.some(surplus, suits) {
-                if let Some(place) = self.place(&node) {
-                    self.has_given_up.store(true, Ordering::Relaxed);
-                    node.descriptor.give_up(place);
+        for with_directories in [false, true] {
+            let turns = self.holders().len();
+            for _ in 0..turns {
+                if descriptor::held() <= goal {
+                    return;
+                }
+                let Some(id) = self.holders().pop_front() else {
+                    return;
+                };
+                let Ok(node) = self.nodes.get(id) else {
+                    continue;
+                };
+                if node.descriptor.pin().is_none() {
+                    continue;
+                }
+                let suits = with_directories || node.kind != FileKind::Directory;
+                if !(suits && self.give_up_one(&node)) {
+                    self.holders().push_back(id);
                 }
             }
         }
+    }
+
+    /// Closes the descriptor of a node, unless it is needed.
+    fn give_up_one(&self, node: &Node) -> bool {
+        let is_needed =
+            node.opens.load(Ordering::Relaxed) > 0 || node.unlinked.load(Ordering::Relaxed);
+        if is_needed {
+            return false;
+        }
+        let Some(place) = self.place(node) else {
+            return false;
+        };
+        self.has_given_up.store(true, Ordering::Relaxed);
+        node.descriptor.give_up(place);
+        true
+    }
+
+    fn holders(&self) -> MutexGuard<'_, VecDeque<u64>> {
+        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where a node can be found again. `None`: it has no name any more, or elsewhere.
@@ -143,7 +168,7 @@ impl View {
         let path = readlink(path_of(pin.as_fd()).as_c_str()).ok()?;
         let name = Path::new(&path).file_name()?.to_owned();
         let directory = self.nodes.get(node.parent.load(Ordering::Relaxed)).ok()?;
-        let above = directory.descriptor.pin()?;
+        let above = self.pin(&directory).ok()?;
         let there = stat::at(above.as_fd(), &c_string(&name).ok()?).ok()?;
         is(node, &there).then_some(Place { directory, name })
     }
