@@ -24,11 +24,13 @@ mod locking;
 mod names;
 mod opening;
 mod start;
+mod walks;
 
 use backing::Backings;
 use invalidate::Drops;
 use locking::Waiting;
 pub(super) use start::{Served, Shared, Wanted};
+use walks::Walks;
 
 /// Answers the requests of one mount.
 pub(super) struct Adapter {
@@ -38,6 +40,7 @@ pub(super) struct Adapter {
     backings: Backings,
     locks: Locks<Waiting>,
     drops: Drops,
+    walks: Walks,
     ttl: Duration,
 }
 

@@ -9,11 +9,11 @@ use flowtrace_schema::{FileLayer, Op, Recorder};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::statfs::{FsType, fstatfs};
 
+use super::Config;
 use super::adapter::{Served, Shared, Wanted};
 use super::identity::FileTable;
 use super::log::{Event, Log};
 use super::passthrough::View;
-use super::{Config, Permission};
 use crate::callers::Callers;
 use crate::clock::Clock;
 
@@ -46,7 +46,7 @@ pub fn serve(
     let wanted = Wanted {
         passthrough: (config.kernel_passthrough && !config.cached)
             .then(|| stack_depth(&config.root)),
-        access_lists: config.permission == Permission::Kernel,
+        permission: config.permission,
         ttl: config.attribute_ttl,
         cached: config.cached,
         threads: config.threads,

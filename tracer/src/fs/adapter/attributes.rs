@@ -62,6 +62,9 @@ impl Adapter {
         let change = |node: &Arc<Node>| {
             let open = through.and_then(|fh| self.view.file(fh).ok());
             let attributes = self.view.setattr(req.who, node, open.as_deref(), changes)?;
+            if changes.mode.is_some() || changes.uid.is_some() || changes.gid.is_some() {
+                self.permissions_changed(node);
+            }
             Ok((self.view.number(&node.key), attributes))
         };
         let result = self.on_node(req, event, change, value);
@@ -114,7 +117,9 @@ impl Adapter {
         let event = |file| Event::new(Op::Setxattr, file).length(value.len() as u64);
         let set = |node: &Arc<Node>| {
             let _as_caller = self.view.act_as(req.who)?;
-            self.view.setxattr(node, name, value, flags as i32)
+            self.view.setxattr(node, name, value, flags as i32)?;
+            self.permissions_changed(node);
+            Ok(())
         };
         reply.done(self.on_node(req, event, set, done));
     }
@@ -142,7 +147,9 @@ impl Adapter {
         let event = |file| Event::new(Op::Removexattr, file);
         let remove = |node: &Arc<Node>| {
             let _as_caller = self.view.act_as(req.who)?;
-            self.view.removexattr(node, name)
+            self.view.removexattr(node, name)?;
+            self.permissions_changed(node);
+            Ok(())
         };
         reply.done(self.on_node(req, event, remove, done));
     }

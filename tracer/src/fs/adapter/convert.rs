@@ -33,14 +33,20 @@ fn attr(number: u64, a: &Attributes) -> abi::Attr {
     }
 }
 
-/// A node with its attributes, which the kernel may use for as long as `ttl`.
-pub(super) fn entry_out(node: u64, number: u64, a: &Attributes, ttl: Duration) -> abi::EntryOut {
+/// A node with its attributes, and how long the kernel may use its name and them.
+pub(super) fn entry_out(
+    node: u64,
+    number: u64,
+    a: &Attributes,
+    name_ttl: Duration,
+    ttl: Duration,
+) -> abi::EntryOut {
     abi::EntryOut {
         nodeid: node,
         generation: GENERATION,
-        entry_valid: ttl.as_secs(),
+        entry_valid: name_ttl.as_secs(),
         attr_valid: ttl.as_secs(),
-        entry_valid_nsec: ttl.subsec_nanos(),
+        entry_valid_nsec: name_ttl.subsec_nanos(),
         attr_valid_nsec: ttl.subsec_nanos(),
         attr: attr(number, a),
     }

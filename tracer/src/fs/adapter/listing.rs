@@ -92,7 +92,7 @@ impl Adapter {
         self.listing(req, read, reply, |open, listing| {
             self.view.readdirplus(open, read.offset, |found| {
                 let entry = match found.entry {
-                    Some(known) => self.entry_out(&known.node, &known.attributes),
+                    Some(known) => self.entry_out(req.node, &known.node, &known.attributes),
                     None => no_entry(),
                 };
                 listing.add(Some(&entry), &found.listed)

@@ -26,7 +26,7 @@ impl Adapter {
         self.log.end(started, event, done(&result));
         match result {
             Err(Errno::ENOENT) if !self.ttl.is_zero() => reply.body(&absent(self.ttl)),
-            result => self.answer_entry(reply, result),
+            result => self.answer_entry(req, reply, result),
         }
     }
 
@@ -86,7 +86,7 @@ impl Adapter {
             Err(errno) => (Err(errno), None),
         };
         self.log.end(started, event(file), done(&result));
-        self.answer_entry(reply, result);
+        self.answer_entry(req, reply, result);
     }
 
     pub(super) fn make_link(
@@ -106,7 +106,7 @@ impl Adapter {
         let result = node.and_then(|node| link(&node));
         let event = Event::new(Op::Link, file);
         self.log.end(started, event, done(&result));
-        self.answer_entry(reply, result);
+        self.answer_entry(req, reply, result);
     }
 
     pub(super) fn remove_name(&self, req: &Request, name: &OsStr, op: Op, reply: Reply<'_>) {
@@ -141,7 +141,11 @@ impl Adapter {
             .and_then(|parents| self.view.known_as(&parents.0, from));
         let result = parents.and_then(|(from_parent, to_parent)| {
             let (from, to) = ((&*from_parent, from), (&*to_parent, to));
-            self.view.rename(req.who, from, to, flags)
+            let moved = self.view.rename(req.who, from, to, flags)?;
+            for node in moved.into_iter().flatten() {
+                self.permissions_changed(&node);
+            }
+            Ok(())
         });
         let event = Event::new(Op::Rename, file).flags(flags);
         self.log.end(started, event, done(&result));
@@ -158,10 +162,10 @@ impl Adapter {
         }
     }
 
-    fn answer_entry(&self, reply: Reply<'_>, result: Result<Entry>) {
+    fn answer_entry(&self, req: &Request, reply: Reply<'_>, result: Result<Entry>) {
         match result {
             Ok(Entry { node, attributes }) => {
-                let entry = self.entry_out(&node, &attributes);
+                let entry = self.entry_out(req.node, &node, &attributes);
                 // Once the kernel knows, it may forget: nothing of the node is used after this.
                 drop(node);
                 reply.body(&entry);
@@ -170,8 +174,15 @@ impl Adapter {
         }
     }
 
-    /// What the kernel is told of a node.
-    pub(super) fn entry_out(&self, node: &Node, attributes: &Attributes) -> abi::EntryOut {
-        entry_out(node.id, self.view.number(&node.key), attributes, self.ttl)
+    /// What the kernel is told of a node in the directory `parent`.
+    pub(super) fn entry_out(
+        &self,
+        parent: u64,
+        node: &Node,
+        attributes: &Attributes,
+    ) -> abi::EntryOut {
+        let name_ttl = self.entry_ttl(parent, node);
+        let number = self.view.number(&node.key);
+        entry_out(node.id, number, attributes, name_ttl, self.ttl)
     }
 }

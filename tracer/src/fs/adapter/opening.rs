@@ -71,7 +71,7 @@ impl Adapter {
         let started = self.log.start(req.who.tid, true);
         let (result, file) = self.make_and_open(req, &started, new);
         let result = result.map(|(Entry { node, attributes }, (fh, _))| abi::CreateOut {
-            entry: self.entry_out(&node, &attributes),
+            entry: self.entry_out(req.node, &node, &attributes),
             open: self.open_out(fh, &node),
         });
         let event = Event::new(Op::Create, file).flags(flags);

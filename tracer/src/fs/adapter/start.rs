@@ -11,7 +11,8 @@ use flowtrace_schema::FileLayer;
 use fuser::{Config, Filesystem, InitFlags, KernelConfig, Request, Session, SessionACL};
 
 use super::invalidate::{self, Dropper};
-use super::{Adapter, Backings};
+use super::{Adapter, Backings, Walks};
+use crate::fs::Permission;
 use crate::fs::locks::Locks;
 use crate::fs::log::Log;
 use crate::fs::passthrough::View;
@@ -33,8 +34,8 @@ pub(in crate::fs) struct Shared {
 pub(in crate::fs) struct Wanted {
     /// Kernel passthrough, with this many filesystems stacked on each other.
     pub(in crate::fs) passthrough: Option<u32>,
-    /// The kernel checks permissions, access lists included, for several users.
-    pub(in crate::fs) access_lists: bool,
+    /// Who decides what a caller may do.
+    pub(in crate::fs) permission: Permission,
     /// Reads come from the page cache of the mount.
     pub(in crate::fs) cached: bool,
     /// How long the kernel answers by itself.
@@ -102,7 +103,7 @@ impl Filesystem for Handshake {
             // Changes made outside of the mount are noticed by the time of the change.
             flags.push(InitFlags::FUSE_AUTO_INVAL_DATA);
         }
-        if self.wanted.access_lists {
+        if self.wanted.permission == Permission::Kernel {
             flags.push(InitFlags::FUSE_POSIX_ACL);
         }
         let mut granted = InitFlags::empty();
@@ -146,7 +147,17 @@ impl Served {
             largest_request,
         });
         let (drops, dropper) = invalidate::pair(session.notifier(), wanted.threads);
+        let first = KernelDevice::new(own);
+        let mut devices: Vec<Arc<dyn Device>> = Vec::new();
+        if wanted.clone_fd {
+            for _ in 1..wanted.threads {
+                devices.push(Arc::new(first.another()?));
+            }
+        }
+        let first: Arc<dyn Device> = Arc::new(first);
+        devices.resize(wanted.threads.max(1), Arc::clone(&first));
         let adapter = Adapter {
+            walks: Walks::new(wanted.permission, &first),
             view,
             log,
             shared,
@@ -155,16 +166,6 @@ impl Served {
             drops,
             ttl: wanted.ttl,
         };
-        let first = KernelDevice::new(own);
-        let mut devices: Vec<Arc<dyn Device>> = Vec::new();
-        if wanted.clone_fd {
-            for _ in 1..wanted.threads {
-                devices.push(Arc::new(first.another()?));
-            }
-        }
-        devices.push(Arc::new(first));
-        let shared_by_all = Arc::clone(&devices[devices.len() - 1]);
-        devices.resize(wanted.threads.max(1), shared_by_all);
         Ok(Served {
             _session: session,
             adapter,

@@ -16,7 +16,7 @@ use crate::fs::Result;
 use crate::fs::attributes::Attributes;
 use crate::fs::credentials::Requester;
 use crate::fs::inode::Node;
-use crate::fs::sys::{c_string, stat};
+use crate::fs::sys::{c_string, stat, xattr};
 
 impl View {
     /// Finds a name in a directory. On success the kernel must be told: it will forget the node
@@ -109,6 +109,19 @@ impl View {
     pub(in crate::fs) fn syncfs(&self, node: &Node) -> Result<()> {
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK;
         nix::unistd::syncfs(self.reopen(node, flags)?)
+    }
+
+    /// Whether every user may search a directory.
+    pub(in crate::fs) fn is_open_to_all(&self, directory: &Node) -> bool {
+        const ALL: u32 = 0o111;
+        let open = || -> Result<bool> {
+            let pin = self.pin(directory)?;
+            // The bits do not tell whom an access list shuts out.
+            let list = c"system.posix_acl_access";
+            let has_list = xattr::get(&super::path_of(pin.as_fd()), list, &mut []).is_ok();
+            Ok(stat::of(pin.as_fd())?.mode & ALL == ALL && !has_list)
+        };
+        open().unwrap_or(false)
     }
 
     /// Figures of the filesystem that a node lies on.

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use nix::errno::Errno;
@@ -47,14 +48,14 @@ impl View {
         Ok(())
     }
 
-    /// Renames, with the flags of `renameat2`.
+    /// Renames, with the flags of `renameat2`. Returns the directories that move, as far as known.
     pub(in crate::fs) fn rename(
         &self,
         who: Requester,
         from: (&Node, &OsStr),
         to: (&Node, &OsStr),
         flags: u32,
-    ) -> Result<()> {
+    ) -> Result<[Option<Arc<Node>>; 2]> {
         if !from.0.shows(from.1) {
             return Err(Errno::ENOENT);
         }
@@ -68,10 +69,8 @@ impl View {
         if !exchange {
             self.mark_unlinked(&to_pin, to.1);
         }
-        if self.has_given_up() {
-            self.pin_named(&from_pin, from.1);
-            self.pin_named(&to_pin, to.1);
-        }
+        let moved =
+            [(&from_pin, from.1), (&to_pin, to.1)].map(|(pin, name)| self.pin_named(pin, name));
         {
             let _as_caller = self.credentials.act_as(who)?;
             renameat2(from_pin.as_fd(), from.1, to_pin.as_fd(), to.1, flags)?;
@@ -88,7 +87,7 @@ impl View {
             let now = trace.clock.now();
             trace.files.renamed(from, to, exchange, now);
         }
-        Ok(())
+        Ok(moved)
     }
 
     /// Notes on the node behind a name that it is about to lose that name, so that its identity

@@ -122,6 +122,7 @@ impl Bench {
         let (from, to) = (self.split(from)?, self.split(to)?);
         self.view
             .rename(ME, (&from.0, from.1), (&to.0, to.1), flags)
+            .map(drop)
     }
 
     fn remove(&self, path: &str, directory: bool) -> Result<()> {

@@ -87,6 +87,9 @@ pub(crate) const LK_FLOCK: u32 = 1 << 0;
 /// The file of an ioctl is a directory.
 pub(crate) const IOCTL_DIR: u32 = 1 << 4;
 
+/// In place of an error, without a request: names are to be looked up again.
+pub(crate) const NOTIFY_INC_EPOCH: i32 = 8;
+
 /// Precedes every request.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
