@@ -10,6 +10,7 @@ use std::sync::{Arc, RwLock};
 use flowtrace_schema::FileId;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::Mode;
+use nix::unistd::dup;
 
 use super::attributes::Attributes;
 use super::credentials::{Assumed, Credentials, Requester};
@@ -151,6 +152,13 @@ impl View {
             return ino;
         }
         self.nodes.id_of(&key)
+    }
+
+    /// Whether there are as many descriptors as what is about to be made takes: it could not be
+    /// taken back if they were found missing afterwards.
+    fn spare(&self, count: usize) -> Result<()> {
+        let taken = (0..count).map(|_| dup(self.descriptors.as_fd()));
+        taken.collect::<Result<Vec<_>>>().map(drop)
     }
 
     /// Opens the inode of a node for I/O.

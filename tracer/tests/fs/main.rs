@@ -13,12 +13,14 @@ mod random;
 
 mod attributes;
 mod data;
+mod deep;
 mod errors;
 mod first;
 mod limits;
 mod model;
 mod names;
 mod programs;
+mod races;
 mod speed;
 mod storm;
 mod users;

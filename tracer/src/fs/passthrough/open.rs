@@ -119,6 +119,8 @@ impl View {
         if !parent.shows(name) {
             return Err(Errno::EACCES);
         }
+        // The open file, and the node.
+        self.spare(2)?;
         let exclusive = flags & libc::O_EXCL != 0;
         let real = real_flags(flags) | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mode = permissions(mode, set_mask(mask));
