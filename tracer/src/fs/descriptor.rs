@@ -15,6 +15,24 @@ pub(crate) fn held() -> usize {
     HELD.load(Ordering::Relaxed)
 }
 
+/// Open files and directories of the workflow, over all mounts.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+/// A file or directory was opened.
+pub(crate) fn opened() {
+    OPEN.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A file or directory was released.
+pub(crate) fn closed() {
+    OPEN.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Descriptors that this process holds on behalf of the workflow.
+pub(crate) fn taken() -> usize {
+    held() + OPEN.load(Ordering::Relaxed)
+}
+
 /// An `O_PATH` descriptor of an inode, counted. It pins the inode: its number is not used again,
 /// and renames and removals do not disturb it.
 #[derive(Debug)]

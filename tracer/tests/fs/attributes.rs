@@ -171,6 +171,94 @@ fn extended_attributes_behave_as_on_the_source() {
     }
 }
 
+/// What setting and reading attributes of many sizes answers.
+fn sizes_of_attributes(file: &Path) -> Vec<String> {
+    fs::write(file, "x").unwrap();
+    let mut found = Vec::new();
+    let mut say = |what: String, result: std::io::Result<usize>| {
+        found.push(format!(
+            "{what}: {:?}",
+            result.map_err(|error| error.raw_os_error())
+        ));
+    };
+    for size in [0, 1, 3000, 4096, 65_535, 65_536, 65_537, 1 << 20] {
+        let value = vec![b'v'; size];
+        let set = calls::set_xattr(file, "user.size", &value);
+        say(format!("set {size}"), set.map(|()| 0));
+        say(
+            format!("size {size}"),
+            calls::xattr_into(file, "user.size", &mut []),
+        );
+        for room in [1, size.saturating_sub(1).max(1), size + 1, 1 << 17] {
+            let mut buffer = vec![0; room];
+            say(
+                format!("into {room}"),
+                calls::xattr_into(file, "user.size", &mut buffer),
+            );
+        }
+    }
+    for length in [249, 250, 251, 300] {
+        let name = format!("user.{}", "n".repeat(length));
+        say(
+            format!("name {length}"),
+            calls::set_xattr(file, &name, b"1").map(|()| 0),
+        );
+    }
+    for name in [
+        "",
+        "user.",
+        "none",
+        "nonsense.name",
+        "trusted.t",
+        "user.\u{fc}\n",
+    ] {
+        say(
+            format!("name {name:?}"),
+            calls::set_xattr(file, name, b"1").map(|()| 0),
+        );
+    }
+    say("list".into(), calls::list_xattrs(file));
+    // As many as there is room for.
+    for number in 0..600 {
+        let name = format!("user.{number}{}", "n".repeat(200));
+        if let Err(error) = calls::set_xattr(file, &name, b"1") {
+            say(format!("attribute {number}"), Err(error));
+            break;
+        }
+    }
+    say("long list".into(), calls::list_xattrs(file));
+    say(
+        "remove none".into(),
+        calls::remove_xattr(file, "user.none").map(|()| 0),
+    );
+    found
+}
+
+#[test]
+fn attributes_of_any_size_end_as_on_the_source() {
+    let Some(mounted) = Mounted::new(Options::default()) else {
+        return;
+    };
+    let plain = mounted.trace.with_file_name("plain");
+    assert_eq!(
+        sizes_of_attributes(&mounted.path("file")),
+        sizes_of_attributes(&plain)
+    );
+    crate::backing::in_own_namespace(|| {
+        let make = || crate::backing::Backing::tmpfs("size=64m").unwrap();
+        let (plain, source) = (make(), make());
+        let mounted = Mounted::new(Options {
+            source: Some(source.path.clone()),
+            ..Options::default()
+        });
+        let expected = sizes_of_attributes(&plain.path.join("file"));
+        assert_eq!(
+            sizes_of_attributes(&mounted.unwrap().path("file")),
+            expected
+        );
+    });
+}
+
 #[test]
 fn a_long_ttl_hides_stats() {
     let Some(mounted) = Mounted::new(Options {

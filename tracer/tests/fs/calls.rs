@@ -21,6 +21,10 @@ pub(crate) struct Mapping {
 #[expect(unsafe_code)]
 impl Mapping {
     pub(crate) fn shared(file: &File, length: usize) -> Mapping {
+        Mapping::try_shared(file, length).unwrap()
+    }
+
+    pub(crate) fn try_shared(file: &File, length: usize) -> std::io::Result<Mapping> {
         // SAFETY: a new mapping at an address of the kernel's choice.
         let start = unsafe {
             libc::mmap(
@@ -32,11 +36,13 @@ impl Mapping {
                 0,
             )
         };
-        assert_ne!(start, libc::MAP_FAILED, "mmap: {}", Error::last_os_error());
-        Mapping {
+        if start == libc::MAP_FAILED {
+            return Err(Error::last_os_error());
+        }
+        Ok(Mapping {
             start: start.cast(),
             length,
-        }
+        })
     }
 
     pub(crate) fn store(&mut self, at: usize, bytes: &[u8]) {
@@ -132,10 +138,17 @@ pub(crate) fn set_xattr(path: &Path, name: &str, value: &[u8]) -> std::io::Resul
     }
 }
 
-#[expect(unsafe_code)]
 pub(crate) fn get_xattr(path: &Path, name: &str) -> std::io::Result<Vec<u8>> {
-    let (path, name) = (c_path(path), CString::new(name).unwrap());
     let mut value = vec![0; 256];
+    let size = xattr_into(path, name, &mut value)?;
+    value.truncate(size);
+    Ok(value)
+}
+
+/// Reads an attribute into a buffer; its size when that is empty.
+#[expect(unsafe_code)]
+pub(crate) fn xattr_into(path: &Path, name: &str, value: &mut [u8]) -> std::io::Result<usize> {
+    let (path, name) = (c_path(path), CString::new(name).unwrap());
     // SAFETY: both strings end in NUL; at most `value.len()` bytes are written.
     let size = unsafe {
         libc::lgetxattr(
@@ -145,11 +158,7 @@ pub(crate) fn get_xattr(path: &Path, name: &str) -> std::io::Result<Vec<u8>> {
             value.len(),
         )
     };
-    if size < 0 {
-        return Err(Error::last_os_error());
-    }
-    value.truncate(size as usize);
-    Ok(value)
+    usize::try_from(size).map_err(|_| Error::last_os_error())
 }
 
 #[expect(unsafe_code)]
@@ -171,4 +180,31 @@ pub(crate) fn remove_xattr(path: &Path, name: &str) -> std::io::Result<()> {
     } else {
         Err(Error::last_os_error())
     }
+}
+
+/// The next entries of a directory, as many as fit into `size` bytes: name, and the position
+/// after it.
+#[expect(unsafe_code)]
+pub(crate) fn entries(directory: &File, size: usize) -> Vec<(Vec<u8>, u64)> {
+    let mut buffer = vec![0u8; size];
+    // SAFETY: the kernel writes at most `size` bytes.
+    let filled = unsafe {
+        libc::syscall(
+            libc::SYS_getdents64,
+            directory.as_raw_fd(),
+            buffer.as_mut_ptr(),
+            size,
+        )
+    };
+    assert!(filled >= 0, "getdents64: {}", Error::last_os_error());
+    let mut rest = &buffer[..filled as usize];
+    let mut found = Vec::new();
+    while !rest.is_empty() {
+        let position = u64::from_ne_bytes(rest[8..16].try_into().unwrap());
+        let length = usize::from(u16::from_ne_bytes(rest[16..18].try_into().unwrap()));
+        let name = rest[19..length].split(|byte| *byte == 0).next().unwrap();
+        found.push((name.to_vec(), position));
+        rest = &rest[length..];
+    }
+    found
 }

@@ -60,7 +60,7 @@ pub(crate) fn exhaust() {
     }
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, 150, hard).unwrap();
-    child::run("open_many", &[&mounted.seen]);
+    child::run("open_many", &[&mounted.seen, &mounted.source]);
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
     assert_eq!(fs::read(mounted.path("299")).unwrap(), b"x");
     let trace = mounted.finish();
@@ -69,17 +69,27 @@ pub(crate) fn exhaust() {
 }
 
 /// Entered through `child`: opens more than the daemon can.
-pub(crate) fn open_many(directory: &Path) {
+pub(crate) fn open_many(directory: &Path, source: &Path) {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
     let open = |number: usize| File::open(directory.join(number.to_string()));
-    let opened: Vec<_> = (0..300).map(open).collect();
+    let mut opened: Vec<_> = (0..300).map(open).collect();
     let errno = |result: &std::io::Result<File>| {
         let error = result.as_ref().err();
         error.and_then(std::io::Error::raw_os_error)
     };
     assert!(opened[0].is_ok());
     assert_eq!(errno(&opened[299]), Some(libc::EMFILE));
+    // What fails leaves nothing behind: neither with one descriptor left, nor with none.
+    for freed in 0..3 {
+        let made = File::create_new(directory.join(format!("new{freed}")));
+        let there = source.join(format!("new{freed}")).exists();
+        assert_eq!(made.is_ok(), there, "{made:?}");
+        let made = fs::create_dir(directory.join(format!("made{freed}")));
+        let there = source.join(format!("made{freed}")).exists();
+        assert_eq!(made.is_ok(), there, "{made:?}");
+        drop(opened.remove(0));
+    }
     drop(opened);
 }
 

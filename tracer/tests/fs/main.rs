@@ -13,6 +13,7 @@ mod random;
 
 mod attributes;
 mod data;
+mod deep;
 mod errors;
 mod first;
 mod limits;
@@ -20,6 +21,7 @@ mod locks;
 mod model;
 mod names;
 mod programs;
+mod races;
 mod speed;
 mod storm;
 mod users;

@@ -213,8 +213,18 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        if self.session.is_some() {
-            unmount(&self.seen);
+        let Some(session) = self.session.take() else {
+            return;
+        };
+        unmount(&self.seen);
+        // What a failed test has still open would keep the session for ever.
+        let patience = std::time::Instant::now() + Duration::from_secs(5);
+        while !session.is_finished() && std::time::Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Or the trace would be written into a directory that is being removed.
+        if let Some((writer, recorder)) = self.writer.take() {
+            writer.finish(&recorder, NO_END);
         }
     }
 }
@@ -327,6 +337,13 @@ fn unmount(at: &Path) {
     let _ = umount2(at, MntFlags::MNT_DETACH);
 }
 
+const NO_END: RunEnd = RunEnd {
+    id: RunId(1),
+    end_ns: 0,
+    exit_code: None,
+    exit_signal: None,
+};
+
 /// What a test recorded.
 pub(crate) struct Trace {
     db: Connection,
@@ -336,14 +353,8 @@ pub(crate) struct Trace {
 
 /// Ends a trace and opens it.
 pub(crate) fn finish_trace(writer: Writer, recorder: &Recorder, seen: PathBuf) -> Trace {
-    let end = RunEnd {
-        id: RunId(1),
-        end_ns: 0,
-        exit_code: None,
-        exit_signal: None,
-    };
     let path = writer.path().to_owned();
-    let summary = writer.finish(recorder, end);
+    let summary = writer.finish(recorder, NO_END);
     assert_eq!(summary.write_error, None);
     Trace {
         db: Connection::open(path).unwrap(),

@@ -165,6 +165,38 @@ fn any_name_is_a_name() {
 }
 
 #[test]
+fn any_byte_but_two_may_be_in_a_name() {
+    let Some(mounted) = Mounted::new(Options::default()) else {
+        return;
+    };
+    let bytes = (1..=255u8).filter(|byte| *byte != b'/');
+    let names: BTreeSet<Vec<u8>> = bytes
+        .flat_map(|byte| [vec![byte], vec![b'x', byte, 0x80, byte]])
+        .filter(|name| name != b".")
+        .collect();
+    for name in &names {
+        fs::write(mounted.path(OsStr::from_bytes(name)), name).unwrap();
+    }
+    for directory in [&mounted.seen, &mounted.source] {
+        let entries = fs::read_dir(directory).unwrap();
+        let listed = entries.map(|entry| entry.unwrap().file_name().as_bytes().to_vec());
+        assert!(listed.collect::<BTreeSet<_>>() == names);
+    }
+    for name in &names {
+        let path = mounted.path(OsStr::from_bytes(name));
+        assert_eq!(&fs::read(&path).unwrap(), name);
+        fs::rename(&path, mounted.path("renamed")).unwrap();
+        fs::remove_file(mounted.path("renamed")).unwrap();
+    }
+    let trace = mounted.finish();
+    let named = trace.number(
+        "SELECT COUNT(DISTINCT COALESCE(name_raw, name)) FROM file_name JOIN file USING (file_id)
+         WHERE kind = 'file' AND name != 'renamed'",
+    );
+    assert_eq!(named, names.len() as i64);
+}
+
+#[test]
 fn paths_may_be_longer_than_one_call_takes() {
     let Some(mounted) = Mounted::new(Options::default()) else {
         return;
@@ -193,7 +225,7 @@ fn large_directories_are_listed_once_and_whole() {
     let Some(mounted) = Mounted::new(Options::default()) else {
         return;
     };
-    let count = 20_000;
+    let count = crate::long::number("FLOWTRACE_LARGE_DIRECTORY", 20_000) as usize;
     fs::create_dir(mounted.source.join("large")).unwrap();
     for number in 0..count {
         File::create(mounted.source.join(format!("large/{number}"))).unwrap();

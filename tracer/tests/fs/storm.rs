@@ -57,7 +57,7 @@ pub(crate) fn storm(mode: &Path) {
     let length = long::number("FLOWTRACE_STORM_SECONDS", SHORT);
 
     // What a plain directory answers must be expected, too: this is what the list is made from.
-    let answers = run(&plain, length.div_ceil(10), 1);
+    let answers = run(&plain, length.min(20).div_ceil(4), 1);
     errors::check(&answers, "the plain directory");
 
     let before = run(&mounted.seen, length.div_ceil(4), 2);
@@ -155,18 +155,16 @@ fn tree(top: &Path) -> BTreeMap<PathBuf, String> {
     found
 }
 
+/// Makes the kernel drop the names of a mount that nobody uses, as it does when it wants memory.
+pub(crate) fn drop_names(seen: &Path) {
+    let flags = MsFlags::MS_REMOUNT;
+    mount(None::<&str>, seen, None::<&str>, flags, None::<&str>).unwrap();
+}
+
 /// Makes the kernel forget all names of the mount that nobody uses, and waits for the daemon to
 /// have heard of it: a node that is left has a descriptor in the source.
 pub(crate) fn forget_all(mounted: &Mounted) {
-    let flags = MsFlags::MS_REMOUNT;
-    mount(
-        None::<&str>,
-        &mounted.seen,
-        None::<&str>,
-        flags,
-        None::<&str>,
-    )
-    .unwrap();
+    drop_names(&mounted.seen);
     let patience = Instant::now() + Duration::from_secs(60);
     while descriptors(&mounted.source).0 > 1 && Instant::now() < patience {
         std::thread::sleep(Duration::from_millis(20));

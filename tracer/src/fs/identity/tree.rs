@@ -78,8 +78,10 @@ impl Tree {
         name: &OsStr,
         hash: u64,
     ) -> Vec<Change> {
-        // Not below itself: only changes made behind the mount could ask for that.
-        if self.is_root(directory) || self.is_within(parent, directory) {
+        // Not below itself: only changes made behind the mount could ask for that. Nothing lies
+        // below what is new, and the way up may be long.
+        let is_known = self.directories.contains_key(&directory);
+        if self.is_root(directory) || (is_known && self.is_within(parent, directory)) {
             return Vec::new();
         }
         let mut changes = Vec::new();
@@ -181,32 +183,53 @@ impl Tree {
         let mut waiting = vec![directory];
         while let Some(id) = waiting.pop() {
             act(id);
-            let below = self.below.range((id, FileId(0))..=(id, FileId(u32::MAX)));
-            waiting.extend(below.map(|&(_, child)| child));
+            waiting.extend(self.children(id));
         }
     }
 
+    /// The paths that a directory and all below it have from now on.
     fn begin(&self, directory: FileId, changes: &mut Vec<Change>) {
-        let mut ids = Vec::new();
-        self.visit(directory, &mut |id| ids.push(id));
-        changes.extend(ids.into_iter().map(|id| Change::Begin(id, self.path(id))));
+        let mut waiting = vec![(directory, self.path(directory))];
+        while let Some((id, path)) = waiting.pop() {
+            for child in self.children(id) {
+                if let Some(place) = self.directories.get(&child) {
+                    waiting.push((child, join(&path, &place.name)));
+                }
+            }
+            changes.push(Change::Begin(id, path));
+        }
+    }
+
+    fn children(&self, directory: FileId) -> impl Iterator<Item = FileId> {
+        let all = (directory, FileId(0))..=(directory, FileId(u32::MAX));
+        self.below.range(all).map(|&(_, child)| child)
     }
 
     fn path(&self, directory: FileId) -> OsString {
         let mut parts = Vec::new();
         let mut at = Some(directory);
         while let Some(place) = at.and_then(|id| self.directories.get(&id)) {
-            parts.push(place.name.as_bytes());
+            parts.push(&*place.name);
             at = place.parent;
         }
-        parts.reverse();
         let mut path = Vec::new();
-        for part in parts {
-            if !path.is_empty() && path.last() != Some(&b'/') {
-                path.push(b'/');
-            }
-            path.extend_from_slice(part);
+        for part in parts.iter().rev() {
+            append(&mut path, part);
         }
         OsString::from_vec(path)
     }
+}
+
+fn append(path: &mut Vec<u8>, name: &OsStr) {
+    if !path.is_empty() && path.last() != Some(&b'/') {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name.as_bytes());
+}
+
+fn join(directory: &OsStr, name: &OsStr) -> OsString {
+    let mut path = Vec::with_capacity(directory.len() + 1 + name.len());
+    path.extend_from_slice(directory.as_bytes());
+    append(&mut path, name);
+    OsString::from_vec(path)
 }

@@ -17,6 +17,7 @@ use crate::callers::Caller;
 use crate::fs::Result;
 use crate::fs::attributes::kind_of_entry;
 use crate::fs::credentials::Requester;
+use crate::fs::descriptor;
 use crate::fs::handle::OpenDirectory;
 use crate::fs::inode::Node;
 use crate::fs::sys::file::Argument;
@@ -58,6 +59,7 @@ impl View {
             self.reopen(&node, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?
         };
         node.opens.fetch_add(1, Ordering::Relaxed);
+        descriptor::opened();
         let open = OpenDirectory {
             stream: Mutex::new(Stream::new(fd)),
             node,
@@ -155,6 +157,7 @@ impl View {
     pub(in crate::fs) fn releasedir(&self, number: u64) -> Result<Arc<OpenDirectory>> {
         let open = self.directories.remove(number)?;
         open.node.opens.fetch_sub(1, Ordering::Relaxed);
+        descriptor::closed();
         Ok(open)
     }
 

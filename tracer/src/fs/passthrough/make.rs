@@ -71,6 +71,7 @@ impl View {
         if !parent.shows(name) {
             return Err(Errno::EACCES);
         }
+        self.spare(1)?;
         let unmasked = match new {
             NewNode::Directory { mask, .. } | NewNode::Special { mask, .. } => set_mask(mask),
             NewNode::Symlink { .. } => 0,

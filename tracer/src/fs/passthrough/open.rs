@@ -15,6 +15,7 @@ use super::{Entry, View};
 use crate::callers::Caller;
 use crate::fs::Result;
 use crate::fs::credentials::{Requester, set_mask};
+use crate::fs::descriptor;
 use crate::fs::handle::OpenFile;
 use crate::fs::inode::Node;
 use crate::fs::split::Split;
@@ -127,6 +128,8 @@ impl View {
         if !parent.shows(name) {
             return Err(Errno::EACCES);
         }
+        // The open file, and the node.
+        self.spare(2)?;
         let exclusive = new.flags & libc::O_EXCL != 0;
         let made = {
             let _as_caller = self.credentials.make_as(who)?;
@@ -146,6 +149,7 @@ impl View {
 
     fn opened(&self, fd: OwnedFd, node: Arc<Node>, opener: Option<Caller>, flags: i32) -> Opened {
         node.opens.fetch_add(1, Ordering::Relaxed);
+        descriptor::opened();
         let open = Arc::new(OpenFile {
             fd,
             node,
@@ -170,6 +174,7 @@ impl View {
     pub(in crate::fs) fn release(&self, number: u64) -> Result<Arc<OpenFile>> {
         let open = self.files.remove(number)?;
         open.node.opens.fetch_sub(1, Ordering::Relaxed);
+        descriptor::closed();
         if open.wrote.load(Ordering::Relaxed)
             && open.node.file.is_some()
             && let Ok(attributes) = stat::of(open.fd.as_fd())

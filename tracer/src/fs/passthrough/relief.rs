@@ -18,6 +18,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, readlink};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::Mode;
+use nix::unistd::dup;
 
 use super::{View, path_of};
 use crate::fs::Result;
@@ -107,6 +108,16 @@ impl View {
             }
             result => result,
         }
+    }
+
+    /// Whether there are as many descriptors as what is about to be made takes: it could not be
+    /// taken back if they were found missing afterwards.
+    pub(super) fn spare(&self, count: usize) -> Result<()> {
+        if descriptor::taken() <= self.room.crowded {
+            return Ok(());
+        }
+        let taken = (0..count).map(|_| self.with_room(|| dup(self.descriptors.as_fd())));
+        taken.collect::<Result<Vec<_>>>().map(drop)
     }
 
     /// A node has a descriptor more.
