@@ -45,16 +45,18 @@ impl<'db> CallTable<'db> {
             let size = ROWS.iter().position(|&rows| rows <= rest.len());
             let size = size.expect("one row fits whatever there is");
             let (now, later) = rest.split_at(ROWS[size]);
-            let begin = last_start;
+            let mut starts = [0; ROWS[0]];
             let insert = prepared(&mut self.inserts[size], db, ROWS[size])?;
             for (place, call) in now.iter().enumerate() {
                 last_start = (call.start_ns as i64).max(last_start + 1);
+                starts[place] = last_start;
                 insert.bind(place, row(call, last_start))?;
             }
             match insert.statement.raw_execute() {
                 Ok(_) => {}
                 Err(error) if is_taken(&error) => {
-                    last_start = self.insert_between(db, now, begin)?;
+                    let stored = db.changes() as usize;
+                    last_start = self.insert_between(db, &now[stored..], starts[stored])?;
                 }
                 Err(error) => return Err(error),
             }
@@ -66,15 +68,11 @@ impl<'db> CallTable<'db> {
         Ok(())
     }
 
-    /// As [`CallTable::insert`], where earlier calls have taken some of the moments. Returns the
-    /// last moment that was used.
+    /// As [`CallTable::insert`], where earlier calls have taken some of the moments, `taken` of
+    /// the first call among them. Returns the last moment that was used.
     #[cold]
-    fn insert_between(
-        &mut self,
-        db: &'db Connection,
-        calls: &[Call],
-        mut last_start: i64,
-    ) -> Result<i64> {
+    fn insert_between(&mut self, db: &'db Connection, calls: &[Call], taken: i64) -> Result<i64> {
+        let mut last_start = taken;
         let insert = prepared(&mut self.inserts[ROWS.len() - 1], db, 1)?;
         for call in calls {
             last_start = (call.start_ns as i64).max(last_start + 1);
@@ -137,7 +135,9 @@ fn prepared<'a, 'db>(
     }
     let row = format!("({})", ["?"; COLUMNS.len()].join(", "));
     let sql = format!(
-        "INSERT INTO call ({}) VALUES {}",
+        // With FAIL the rows before the one that fails stay, so that SQLite need not remember how
+        // to undo them.
+        "INSERT OR FAIL INTO call ({}) VALUES {}",
         COLUMNS.join(", "),
         vec![row; rows].join(", ")
     );
