@@ -307,8 +307,8 @@ fn build(play: &mut Play, times: u64) {
             ring: (program % 2) as usize,
         };
         let absent = play.file(FileKind::Absent, &format!("absent{program}"));
-        for i in 0..28 {
-            play.look(by, Op::Lookup, headers[i], 0);
+        for &header in &headers[..28] {
+            play.look(by, Op::Lookup, header, 0);
             play.look(by, Op::Lookup, absent, -2);
         }
         for &header in &headers[..4] {
