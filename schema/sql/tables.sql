@@ -108,12 +108,17 @@ CREATE TABLE file (
   host_id INTEGER NOT NULL,         -- host on which it was seen
   dev INTEGER,                      -- st_dev; NULL: absent
   ino INTEGER,                      -- st_ino; NULL: absent. Recycled by filesystems, so not unique here
-  kind TEXT NOT NULL CHECK (kind IN
-    ('file', 'directory', 'symlink', 'fifo', 'socket', 'char', 'block', 'absent')), -- type of the inode
+  kind INTEGER NOT NULL,            -- type of the inode, see table file_kind
   size_bytes INTEGER,               -- size when last seen: first sight, or last close after a write
   first_ns INTEGER NOT NULL,        -- first sight
-  last_ns INTEGER,                  -- end of the last call on it, filled when the run ends
-  coverage TEXT NOT NULL CHECK (coverage IN ('exact', 'cached', 'open')) -- least exact way in which it was seen
+  last_ns INTEGER NOT NULL,         -- end of the last call on it; first_ns until the run has ended
+  coverage INTEGER NOT NULL         -- least exact way in which it was seen, see table fidelity
+) STRICT;
+
+-- The types a file can have; filled from operations.sql.
+CREATE TABLE file_kind (
+  kind INTEGER PRIMARY KEY,         -- number used in file
+  name TEXT NOT NULL UNIQUE         -- name shown in views
 ) STRICT;
 
 -- A path of a directory over time; the renaming of a directory closes a row and opens another for it and for each known one below.
@@ -133,24 +138,22 @@ CREATE TABLE file_name (
   name TEXT NOT NULL,               -- last component
   name_raw BLOB,                    -- exact bytes of name where it is not UTF-8
   from_ns INTEGER NOT NULL,         -- first seen under this name
-  to_ns INTEGER                     -- renamed away or removed; NULL: to the end
-) STRICT;
-CREATE INDEX file_name_id ON file_name (file_id);
+  to_ns INTEGER,                    -- renamed away or removed; NULL: to the end
+  PRIMARY KEY (file_id, from_ns, directory_id, name)
+) STRICT, WITHOUT ROWID;
 
--- One file call of one process.
+-- One file call of one process, kept in the order of time. Of the flags there are open flags (open, create),
+-- rename flags and modes (chmod, mkdir, mknod).
 CREATE TABLE call (
-  call_id INTEGER PRIMARY KEY,      -- order of storing, which is not exactly the order of time
-  start_ns INTEGER NOT NULL,        -- arrival of the request
+  start_ns INTEGER PRIMARY KEY,     -- arrival of the request; of several in one ns the later ones are put a ns later
   duration_ns INTEGER NOT NULL,     -- until the reply
   upid INTEGER,                     -- process image; NULL: the kernel itself, or not known
   tid INTEGER,                      -- thread; NULL: the first thread of the process
-  op INTEGER NOT NULL,              -- operation, see table operation
+  what INTEGER NOT NULL,            -- operation + 64 * fidelity + 256 * (1 + flags); without the last: it has none
   file_id INTEGER,                  -- file
   offset INTEGER,                   -- position of data calls
   length INTEGER,                   -- bytes asked for, or the value set, of calls that have one
-  flags INTEGER,                    -- open flags (open, create), rename flags, mode (chmod, mkdir, mknod)
-  result INTEGER,                   -- bytes or value, negative errno; NULL: the whole length
-  fidelity INTEGER NOT NULL         -- see table fidelity
+  result INTEGER                    -- bytes or value, negative errno; NULL: the whole length
 ) STRICT;
 
 -- The operations a call can be; filled from operations.sql.
@@ -164,7 +167,7 @@ CREATE TABLE operation (
 
 -- How exactly a call stands for what the application did; filled from operations.sql.
 CREATE TABLE fidelity (
-  fidelity INTEGER PRIMARY KEY,     -- number used in call
+  fidelity INTEGER PRIMARY KEY,     -- number used in call and file
   name TEXT NOT NULL UNIQUE,        -- name shown in views
   meaning TEXT NOT NULL             -- what the label promises
 ) STRICT;

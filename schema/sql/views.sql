@@ -144,12 +144,13 @@ CREATE VIEW files (
 SELECT file_id,
   (SELECT path FROM file_names AS n WHERE n.file_id = file.file_id
    ORDER BY n.to_ns IS NULL DESC, n.from_ns DESC LIMIT 1),
-  kind, size_bytes, first_ns, last_ns, coverage
-FROM file;
+  k.name, size_bytes, first_ns, NULLIF(last_ns, first_ns), f.name
+FROM file JOIN file_kind AS k ON k.kind = file.kind
+JOIN fidelity AS f ON f.fidelity = file.coverage;
 
--- Every file call, one row each.
+-- Every file call, one row each, quickly found by start_ns; by anything else all are read.
 CREATE VIEW calls (
-  call_id,     -- order of storing, which is not exactly the order of time
+  call_id,     -- own id, in the order of time
   start_ns,    -- arrival of the request
   duration_ns, -- until the reply
   upid,        -- process image; NULL: the kernel itself, or not known
@@ -163,13 +164,13 @@ CREATE VIEW calls (
   fidelity,    -- exact, cached, writeback, open: see fidelities
   flags        -- open flags, rename flags or mode
 ) AS
-SELECT c.call_id, c.start_ns, c.duration_ns, c.upid, COALESCE(c.tid, p.pid), o.name, c.file_id,
+SELECT c.start_ns, c.start_ns, c.duration_ns, c.upid, COALESCE(c.tid, p.pid), o.name, c.file_id,
   (SELECT path FROM file_names AS n WHERE n.file_id = c.file_id
    ORDER BY n.to_ns IS NULL DESC, n.from_ns DESC LIMIT 1),
-  c.offset, c.length, COALESCE(c.result, c.length, 0), f.name, c.flags
+  c.offset, c.length, COALESCE(c.result, c.length, 0), f.name, NULLIF(c.what >> 8, 0) - 1
 FROM call AS c
-JOIN operation AS o ON o.op = c.op
-JOIN fidelity AS f ON f.fidelity = c.fidelity
+JOIN operation AS o ON o.op = c.what & 63
+JOIN fidelity AS f ON f.fidelity = c.what >> 6 & 3
 LEFT JOIN process AS p ON p.upid = c.upid;
 
 -- The operations that calls can have.
@@ -227,10 +228,10 @@ FROM (
     SUM(CASE WHEN o.class = 'write' THEN c.duration_ns ELSE 0 END) AS write_ns,
     MIN(c.start_ns) AS first_ns,
     MAX(c.start_ns + c.duration_ns) AS last_ns,
-    SUM(o.class = 'open' AND c.flags & 3 IN (0, 2)) AS read_opens,
-    SUM(o.class = 'open' AND c.flags & 3 IN (1, 2)) AS write_opens,
+    SUM(o.class = 'open' AND (c.what >> 8) - 1 & 3 IN (0, 2)) AS read_opens,
+    SUM(o.class = 'open' AND (c.what >> 8) - 1 & 3 IN (1, 2)) AS write_opens,
     COUNT(*) AS calls
-  FROM call AS c JOIN operation AS o ON o.op = c.op
+  FROM call AS c JOIN operation AS o ON o.op = c.what & 63
   WHERE c.upid IS NOT NULL AND c.file_id IS NOT NULL AND COALESCE(c.result, 0) >= 0
   GROUP BY c.upid, c.file_id);
 

@@ -25,7 +25,7 @@ id! {
     Upid
 }
 id! {
-    /// A file: an inode, not a path.
+    /// A file: an inode, not a path. Given out one after the other: the writer keeps a list by them.
     FileId
 }
 id! {

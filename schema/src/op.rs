@@ -114,6 +114,9 @@ impl Class {
     }
 }
 
+/// The table `call` has six bits for the operation.
+const _: () = assert!((Op::ALL[Op::ALL.len() - 1] as u8) < 64);
+
 /// How exactly a call stands for what the application did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -151,6 +154,7 @@ impl Fidelity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FileKind;
     use rusqlite::Connection;
 
     fn rows(sql: &str) -> Vec<(i64, String, String)> {
@@ -177,6 +181,18 @@ mod tests {
             .collect();
         assert_eq!(
             rows("SELECT op, name, class FROM operation ORDER BY op"),
+            ours
+        );
+    }
+
+    #[test]
+    fn file_kinds_in_sql_and_rust_are_the_same_list() {
+        let ours: Vec<_> = FileKind::ALL
+            .iter()
+            .map(|kind| (*kind as i64, kind.name().to_owned(), String::new()))
+            .collect();
+        assert_eq!(
+            rows("SELECT kind, name, '' FROM file_kind ORDER BY kind"),
             ours
         );
     }

@@ -310,63 +310,66 @@ pub struct ThreadRecord {
     pub end_ns: Option<u64>,
 }
 
-/// Type of an inode.
+/// Type of an inode. The numbers are those of the table `file_kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub enum FileKind {
     /// Regular file.
-    File,
-    /// Directory.
-    Directory,
-    /// Symbolic link.
-    Symlink,
-    /// FIFO.
-    Fifo,
-    /// UNIX socket.
-    Socket,
-    /// Character device.
-    Char,
-    /// Block device.
-    Block,
+    File = 0,
     /// Looked for and not found.
-    Absent,
+    Absent = 1,
+    /// Directory.
+    Directory = 2,
+    /// Symbolic link.
+    Symlink = 3,
+    /// FIFO.
+    Fifo = 4,
+    /// UNIX socket.
+    Socket = 5,
+    /// Character device.
+    Char = 6,
+    /// Block device.
+    Block = 7,
 }
 
 impl FileKind {
-    /// Name stored in the database.
+    /// All kinds in the order of their numbers.
+    pub const ALL: &'static [FileKind] = &[
+        FileKind::File,
+        FileKind::Absent,
+        FileKind::Directory,
+        FileKind::Symlink,
+        FileKind::Fifo,
+        FileKind::Socket,
+        FileKind::Char,
+        FileKind::Block,
+    ];
+
+    /// Name shown by the view `files`.
     pub const fn name(self) -> &'static str {
         match self {
             FileKind::File => "file",
+            FileKind::Absent => "absent",
             FileKind::Directory => "directory",
             FileKind::Symlink => "symlink",
             FileKind::Fifo => "fifo",
             FileKind::Socket => "socket",
             FileKind::Char => "char",
             FileKind::Block => "block",
-            FileKind::Absent => "absent",
         }
     }
 }
 
 /// The least exact way in which a file was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Coverage {
     /// Every call.
-    Exact,
+    Exact = Fidelity::Exact as u8,
     /// Calls that the page cache did not answer.
-    Cached,
+    Cached = Fidelity::Cached as u8,
     /// That it was opened.
-    Open,
-}
-
-impl Coverage {
-    /// Name stored in the database.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Coverage::Exact => "exact",
-            Coverage::Cached => "cached",
-            Coverage::Open => "open",
-        }
-    }
+    Open = Fidelity::Open as u8,
 }
 
 /// A file (table `file`).

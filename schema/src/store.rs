@@ -21,7 +21,6 @@ pub(crate) const TABLES: &str = include_str!("../sql/tables.sql");
 pub(crate) const OPERATIONS: &str = include_str!("../sql/operations.sql");
 pub(crate) const VIEWS: &str = include_str!("../sql/views.sql");
 pub(crate) const DATA_ACCESS: &str = include_str!("../sql/data_access.sql");
-pub(crate) const INDEXES: &str = include_str!("../sql/indexes.sql");
 
 /// Makes a new trace at `path` and opens it for recording. The lock that comes along tells
 /// others that it is being recorded for as long as it is held.

@@ -18,6 +18,7 @@ use rusqlite::Connection;
 use crate::{Call, Error, Loss, Record, Result, RunEnd, store};
 
 mod batch;
+mod calls;
 mod insert;
 
 use batch::Batches;
@@ -30,6 +31,8 @@ const COMMIT_ROWS: usize = 20_000;
 const QUEUE: usize = 8192;
 /// Calls that may wait in one ring before its thread waits.
 const RING: usize = 1 << 12;
+/// Sleep of a recorder that finds no room.
+const FULL: Duration = Duration::from_micros(50);
 /// How often a ring's owner looks whether the writer should be woken.
 const WAKE_EVERY: u32 = 1024;
 /// Sleep of the writer when there is nothing to do. It adds to the age of uncommitted rows.
@@ -100,7 +103,7 @@ impl Writer {
             .name("trace-writer".into())
             .spawn({
                 let shared = Arc::clone(&shared);
-                move || run(db, ballast, &records, &shared)
+                move || run(&db, ballast, &records, &shared)
             })
             .map_err(|source| Error::Create {
                 path: path.to_owned(),
@@ -127,8 +130,7 @@ impl Writer {
         &self.path
     }
 
-    /// Stores everything handed over so far, closes the run, builds the indexes and leaves one
-    /// single file. Call it when no thread records any more.
+    /// Stores everything handed over so far, closes the run, and leaves one single file. Call it when no thread records any more.
     pub fn finish(mut self, recorder: &Recorder, end: RunEnd) -> Summary {
         recorder.record(Record::RunEnd(end));
         self.shared.stop.store(true, Ordering::Release);
@@ -172,10 +174,17 @@ impl Recorder {
         match self.queue.try_send(record) {
             // Disconnected: the writer is gone, and its end was or will be reported by finish.
             Ok(()) | Err(TrySendError::Disconnected(_)) => {}
-            Err(TrySendError::Full(record)) => {
-                self.writer.unpark();
-                let _ = self.queue.send(record);
-            }
+            Err(TrySendError::Full(record)) => self.wait_and_record(record),
+        }
+    }
+
+    #[cold]
+    fn wait_and_record(&self, mut record: Record) {
+        // A send that blocks would be woken, and the writer interrupted, for every single place.
+        while let Err(TrySendError::Full(back)) = self.queue.try_send(record) {
+            record = back;
+            self.writer.unpark();
+            thread::sleep(FULL);
         }
     }
 
@@ -234,76 +243,83 @@ impl CallRing {
             }
             call = back;
             self.writer.unpark();
-            thread::sleep(Duration::from_micros(50));
+            thread::sleep(FULL);
         }
     }
 }
 
 /// The writer thread: drain, store, commit, sleep; until told to stop and nothing is left.
 fn run(
-    mut db: Connection,
+    db: &Connection,
     ballast: Option<batch::Ballast>,
     records: &Receiver<Record>,
     shared: &Shared,
 ) -> Summary {
-    let mut batches = Batches::new(ballast);
+    let mut batches = Batches::new(db, ballast);
+    let mut calls = Vec::new();
+    let mut settling = Vec::new();
     let mut last_commit = Instant::now();
     loop {
         // Read before draining: what was handed over before the flag is then surely seen.
         let stopping = shared.stop.load(Ordering::Acquire);
-        let drained = drain(&mut db, &mut batches, records, shared);
-        let due = batches.pending() >= COMMIT_ROWS || last_commit.elapsed() >= COMMIT_INTERVAL;
-        if stopping && drained == 0 {
-            batches.commit(&mut db);
-            break;
-        }
-        if due {
-            batches.commit(&mut db);
+        let drained =
+            drain_queue(&mut batches, records, &mut settling) + drain_rings(&mut calls, shared);
+        calls.sort_by_key(|call: &Call| call.start_ns);
+        batches.calls(&calls);
+        calls.clear();
+        if batches.pending() >= COMMIT_ROWS
+            || last_commit.elapsed() >= COMMIT_INTERVAL
+            || !settling.is_empty()
+        {
+            batches.commit();
             last_commit = Instant::now();
+        }
+        for done in settling.drain(..) {
+            let _ = done.send(());
+        }
+        if drained == 0 && stopping {
+            return batches.finish();
         }
         if drained == 0 {
             thread::park_timeout(IDLE);
         }
     }
-    batches.finish(db)
 }
 
-/// Moves what waits into the open transaction, at most about one transaction's worth.
-fn drain(
-    db: &mut Connection,
-    batches: &mut Batches,
+/// Moves the records that wait into the open transaction, at most about one transaction's worth.
+fn drain_queue(
+    batches: &mut Batches<'_>,
     records: &Receiver<Record>,
-    shared: &Shared,
+    settling: &mut Vec<SyncSender<()>>,
 ) -> usize {
     let mut drained = 0;
     while drained < COMMIT_ROWS {
         match records.try_recv() {
-            Ok(Record::Settle(done)) => {
-                batches.commit(db);
-                let _ = done.send(());
-            }
+            Ok(Record::Settle(done)) => settling.push(done),
             Ok(record) => {
-                batches.record(db, &record);
+                batches.record(&record);
                 drained += 1;
             }
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
         }
     }
+    drained
+}
+
+/// Takes the calls that wait out of the rings, so that there is room in them while the calls are
+/// stored.
+fn drain_rings(calls: &mut Vec<Call>, shared: &Shared) -> usize {
     let mut rings = shared.rings.lock().expect("no panic while registering");
     rings.retain_mut(|ring| {
-        let waiting = ring.slots().min(COMMIT_ROWS);
-        if waiting > 0
-            && let Ok(chunk) = ring.read_chunk(waiting)
-        {
+        if let Ok(chunk) = ring.read_chunk(ring.slots()) {
             let (first, second) = chunk.as_slices();
-            batches.calls(db, first);
-            batches.calls(db, second);
+            calls.extend_from_slice(first);
+            calls.extend_from_slice(second);
             chunk.commit_all();
-            drained += waiting;
         }
         !(ring.is_abandoned() && ring.is_empty())
     });
-    drained
+    calls.len()
 }
 
 #[cfg(test)]

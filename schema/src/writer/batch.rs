@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode};
 
-use super::insert;
-use crate::{Call, Loss, Record, Summary, store};
+use super::calls::CallTable;
+use super::{COMMIT_ROWS, insert};
+use crate::{Call, Loss, Record, Summary};
 
 /// How long to leave a failing disk alone before the next attempt.
 const RETRY: Duration = Duration::from_millis(250);
@@ -59,7 +60,9 @@ fn allocate(file: &File, bytes: i64) -> Option<()> {
 ///
 /// When SQLite refuses a transaction its rows are dropped and counted, the recording goes on,
 /// and storing is tried again after [`RETRY`]: the traced workflow must not suffer.
-pub(super) struct Batches {
+pub(super) struct Batches<'db> {
+    db: &'db Connection,
+    call_table: CallTable<'db>,
     ballast: Option<Ballast>,
     open: bool,
     pending: usize,
@@ -70,9 +73,11 @@ pub(super) struct Batches {
     summary: Summary,
 }
 
-impl Batches {
-    pub(super) fn new(ballast: Option<Ballast>) -> Self {
+impl<'db> Batches<'db> {
+    pub(super) fn new(db: &'db Connection, ballast: Option<Ballast>) -> Self {
         Batches {
+            db,
+            call_table: CallTable::default(),
             ballast,
             open: false,
             pending: 0,
@@ -89,36 +94,45 @@ impl Batches {
         self.pending
     }
 
-    pub(super) fn record(&mut self, db: &mut Connection, record: &Record) {
+    pub(super) fn record(&mut self, record: &Record) {
         if let Record::Lost { loss, count } = record {
             self.lose(*loss, *count);
             return;
         }
-        if !self.ready(db, 1) {
+        if !self.ready(1) {
             return;
         }
-        match insert::record(db, record) {
+        match insert::record(self.db, record) {
             Ok(()) => self.pending += 1,
-            Err(error) => self.fail(db, 1, &error),
+            Err(error) => self.fail(1, &error),
         }
     }
 
-    pub(super) fn calls(&mut self, db: &mut Connection, calls: &[Call]) {
-        if calls.is_empty() || !self.ready(db, calls.len()) {
-            return;
-        }
-        match insert::calls(db, calls) {
-            Ok(()) => {
-                self.pending += calls.len();
-                self.pending_calls += calls.len() as u64;
+    /// Stores calls that are in the order of time.
+    pub(super) fn calls(&mut self, mut calls: &[Call]) {
+        while !calls.is_empty() {
+            let room = COMMIT_ROWS.saturating_sub(self.pending).max(1);
+            let (now, later) = calls.split_at(room.min(calls.len()));
+            calls = later;
+            if !self.ready(now.len()) {
+                continue;
             }
-            Err(error) => self.fail(db, calls.len(), &error),
+            match self.call_table.insert(self.db, now) {
+                Ok(()) => {
+                    self.pending += now.len();
+                    self.pending_calls += now.len() as u64;
+                }
+                Err(error) => self.fail(now.len(), &error),
+            }
+            if self.pending >= COMMIT_ROWS {
+                self.commit();
+            }
         }
     }
 
     /// Commits what is pending, and the counters of losses with it.
-    pub(super) fn commit(&mut self, db: &mut Connection) {
-        if self.losses_changed && !self.ready(db, 0) {
+    pub(super) fn commit(&mut self) {
+        if self.losses_changed && !self.ready(0) {
             return;
         }
         if !self.open {
@@ -126,9 +140,9 @@ impl Batches {
         }
         let store = || {
             if self.losses_changed {
-                insert::losses(db, &self.losses)?;
+                insert::losses(self.db, &self.losses)?;
             }
-            db.execute_batch("COMMIT")
+            self.db.execute_batch("COMMIT")
         };
         match store() {
             Ok(()) => {
@@ -138,21 +152,26 @@ impl Batches {
                 self.summary.calls += self.pending_calls;
                 (self.pending, self.pending_calls) = (0, 0);
             }
-            Err(error) => self.fail(db, 0, &error),
+            Err(error) => self.fail(0, &error),
         }
     }
 
-    /// Builds the indexes and folds the write-ahead log into the file.
-    pub(super) fn finish(mut self, mut db: Connection) -> Summary {
+    /// Completes the files and folds the write-ahead log into the file.
+    pub(super) fn finish(mut self) -> Summary {
         self.retry_at = None;
-        self.commit(&mut db);
-        let indexes = format!("BEGIN; {} COMMIT;", store::INDEXES);
-        if let Err(error) = db.execute_batch(&indexes) {
-            self.fail(&mut db, 0, &error);
-            self.retry_at = None;
-            self.commit(&mut db);
+        self.commit();
+        if self.ready(0) {
+            match self.call_table.store_ends(self.db) {
+                Ok(()) => self.commit(),
+                Err(error) => {
+                    self.fail(0, &error);
+                    self.retry_at = None;
+                    self.commit();
+                }
+            }
         }
         let fold = || {
+            let db = self.db;
             db.busy_timeout(FOLD_TIMEOUT)?;
             db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE;")?;
             db.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0))
@@ -166,7 +185,7 @@ impl Batches {
     }
 
     /// Makes sure that a transaction is open; otherwise counts `rows` as dropped.
-    fn ready(&mut self, db: &mut Connection, rows: usize) -> bool {
+    fn ready(&mut self, rows: usize) -> bool {
         if self.open {
             return true;
         }
@@ -174,22 +193,22 @@ impl Batches {
             self.drop_rows(rows as u64);
             return false;
         }
-        match db.execute_batch("BEGIN IMMEDIATE") {
+        match self.db.execute_batch("BEGIN IMMEDIATE") {
             Ok(()) => {
                 self.open = true;
                 true
             }
             Err(error) => {
-                self.fail(db, rows, &error);
+                self.fail(rows, &error);
                 false
             }
         }
     }
 
     /// A transaction could not be stored: `rows` more than those in it are lost.
-    fn fail(&mut self, db: &mut Connection, rows: usize, error: &rusqlite::Error) {
+    fn fail(&mut self, rows: usize, error: &rusqlite::Error) {
         // SQLite rolls back by itself on some errors; a second rollback is then an error of its own.
-        let _ = db.execute_batch("ROLLBACK");
+        let _ = self.db.execute_batch("ROLLBACK");
         self.open = false;
         self.drop_rows((self.pending + rows) as u64);
         (self.pending, self.pending_calls) = (0, 0);
@@ -206,7 +225,7 @@ impl Batches {
         self.retry_at = Some(Instant::now() + RETRY);
         if self.ballast.take().is_some() {
             self.retry_at = None;
-            self.commit(db);
+            self.commit();
             self.retry_at = Some(Instant::now() + RETRY);
         }
     }

@@ -4,38 +4,10 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, Result, params};
 
-use crate::{Call, Loss, Record, quote_argv};
+use crate::{Loss, Record, quote_argv};
 
 /// Rows of the connection's statement cache: every statement below stays prepared.
 const STATEMENTS: usize = 32;
-
-pub(super) fn calls(db: &Connection, calls: &[Call]) -> Result<()> {
-    let mut insert = db.prepare_cached(
-        "INSERT INTO call (start_ns, duration_ns, upid, tid, op, file_id, offset, length, flags,
-           result, fidelity)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-    )?;
-    for call in calls {
-        // A call that got all it asked for needs no second number.
-        let whole = call
-            .length
-            .is_some_and(|length| i64::try_from(length) == Ok(call.result));
-        insert.execute(params![
-            call.start_ns as i64,
-            call.duration_ns as i64,
-            call.upid.map(|id| id.0),
-            call.tid.map(|id| id.0),
-            call.op as u8,
-            call.file.map(|id| id.0),
-            call.offset.map(|v| v as i64),
-            call.length.map(|v| v as i64),
-            call.flags,
-            (!whole).then_some(call.result),
-            call.fidelity as u8,
-        ])?;
-    }
-    Ok(())
-}
 
 pub(super) fn losses(db: &Connection, losses: &HashMap<Loss, u64>) -> Result<()> {
     let mut upsert = db.prepare_cached(
@@ -194,18 +166,19 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
         }
         Record::File(r) => {
             db.prepare_cached(
-                "INSERT INTO file (file_id, host_id, dev, ino, kind, size_bytes, first_ns, coverage)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                "INSERT INTO file (file_id, host_id, dev, ino, kind, size_bytes, first_ns, last_ns,
+                   coverage)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8)",
             )?
             .execute(params![
                 r.id.0,
                 r.host.0,
                 r.inode.map(|(dev, _)| dev as i64),
                 r.inode.map(|(_, ino)| ino as i64),
-                r.kind.name(),
+                r.kind as u8,
                 r.size_bytes.map(|v| v as i64),
                 r.first_ns as i64,
-                r.coverage.name()
+                r.coverage as u8
             ])?;
         }
         Record::FileSize { file, size_bytes } => {
@@ -213,8 +186,10 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
                 .execute(params![file.0, *size_bytes as i64])?;
         }
         Record::Name(r) => {
+            // Twice the same name from the same moment on: they may differ in bytes that are not
+            // UTF-8, but no two links are made in one ns.
             db.prepare_cached(
-                "INSERT INTO file_name (file_id, directory_id, name, name_raw, from_ns)
+                "INSERT OR IGNORE INTO file_name (file_id, directory_id, name, name_raw, from_ns)
                  VALUES (?1, ?2, ?3, ?4, ?5)",
             )?
             .execute(params![

@@ -74,9 +74,9 @@ fn calls_of_several_threads_all_arrive_and_one_file_is_left() {
     begin(&recorder);
     const CALLS: u64 = 60_000;
     thread::scope(|scope| {
-        for _ in 0..3 {
+        for thread in 0..3 {
             let mut ring = recorder.call_ring();
-            scope.spawn(move || (0..CALLS).for_each(|i| ring.push(call(i))));
+            scope.spawn(move || (0..CALLS).for_each(|i| ring.push(call(3 * i + thread))));
         }
     });
     let summary = writer.finish(&recorder, END);
@@ -94,7 +94,7 @@ fn calls_of_several_threads_all_arrive_and_one_file_is_left() {
     assert_eq!(
         sums,
         [
-            total(3 * CALLS * (CALLS - 1) / 2),
+            total(3 * CALLS * (3 * CALLS - 1) / 2),
             total(3 * CALLS * 4096),
             total(1)
         ]
@@ -102,30 +102,110 @@ fn calls_of_several_threads_all_arrive_and_one_file_is_left() {
 }
 
 #[test]
-fn a_full_call_takes_at_most_forty_bytes() {
+fn calls_of_one_moment_are_all_kept_in_their_order() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.db");
     let (writer, recorder) = Writer::create(&path, false).unwrap();
     begin(&recorder);
     let mut ring = recorder.call_ring();
-    let hour = 3_600_000_000_000;
-    for i in 0..100_000 {
+    let mut push = |start_ns, offset| {
+        let offset = Some(offset);
         ring.push(Call {
-            start_ns: hour + i * 20_000,
-            offset: Some(i * 4096),
-            ..call(i)
+            offset,
+            ..call(start_ns)
         });
+    };
+    // The moments from 100 to 169 and 200, in statements of many rows and of one.
+    (0..70).for_each(|i| push(100, i));
+    push(200, 70);
+    recorder.settle();
+    // Into them: before, among and between those that are stored.
+    push(99, 80);
+    (0..70).for_each(|i| push(168, 90 + i));
+    recorder.settle();
+    push(50, 170);
+    let summary = writer.finish(&recorder, END);
+    assert_eq!((summary.calls, summary.dropped), (143, 0));
+    let trace = Trace::open(&path).unwrap();
+    let sums = one(
+        &trace,
+        "SELECT COUNT(*), SUM(call_id = start_ns), SUM(duration_ns = 1500),
+           GROUP_CONCAT(start_ns || ':' || \"offset\", ' ') FILTER (
+             WHERE \"offset\" IN (0, 1, 69, 70, 80, 90, 119, 120, 121, 159, 170))
+         FROM (SELECT * FROM calls ORDER BY start_ns)",
+    );
+    let number = crate::Value::Integer;
+    assert_eq!(sums[..3], [number(143), number(143), number(143)]);
+    assert_eq!(
+        sums[3],
+        crate::Value::Text(
+            "50:170 99:80 100:0 101:1 169:69 170:90 199:119 200:70 201:120 202:121 240:159".into()
+        )
+    );
+    assert_eq!(trace.last_call_ns().unwrap(), Some(240 + 1500));
+}
+
+#[test]
+fn what_a_call_was_comes_back_from_its_one_number() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.db");
+    let (writer, recorder) = Writer::create(&path, false).unwrap();
+    begin(&recorder);
+    let mut ring = recorder.call_ring();
+    let mut expected = Vec::new();
+    for (i, (&op, flags)) in Op::ALL
+        .iter()
+        .flat_map(|op| [None, Some(0), Some(0o101_102), Some(u32::MAX)].map(|flags| (op, flags)))
+        .enumerate()
+    {
+        let fidelity = crate::Fidelity::ALL[i / 3 % 4];
+        ring.push(Call {
+            op,
+            flags,
+            fidelity,
+            ..call(1000 * i as u64)
+        });
+        let flags = flags.map_or("-".to_owned(), |flags| flags.to_string());
+        expected.push(format!("{} {} {flags}", op.name(), fidelity.name()));
     }
     writer.finish(&recorder, END);
+    let found = one(
+        &Trace::open(&path).unwrap(),
+        "SELECT GROUP_CONCAT(op || ' ' || fidelity || ' ' || COALESCE(flags, '-'), ', ')
+         FROM (SELECT * FROM calls ORDER BY start_ns)",
+    );
+    assert_eq!(found, [crate::Value::Text(expected.join(", "))]);
+}
+
+#[test]
+fn files_end_with_the_last_call_on_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.db");
+    let (writer, recorder) = Writer::create(&path, false).unwrap();
+    begin(&recorder);
+    for id in [7, 8] {
+        recorder.record(Record::File(FileRecord {
+            id: FileId(id),
+            host: HostId(1),
+            inode: Some((1, 2)),
+            kind: FileKind::Fifo,
+            size_bytes: None,
+            first_ns: 10,
+            coverage: crate::Coverage::Open,
+        }));
+    }
+    recorder.settle();
     let trace = Trace::open(&path).unwrap();
-    let sql = "SELECT SUM(pgsize) FROM dbstat WHERE name = 'call'";
-    let mut size = One(Vec::new());
-    // The dbstat table exists only where SQLite was built with it; ours is.
-    trace.query(sql, &mut size).unwrap();
-    let crate::Value::Integer(bytes) = size.0[0] else {
-        panic!("dbstat gives a number")
-    };
-    assert!(bytes <= 40 * 100_000, "{bytes} bytes for 100 000 calls");
+    assert_eq!(trace.files().unwrap()[0].last_ns, None, "not known yet");
+    let mut ring = recorder.call_ring();
+    [500, 20, 300]
+        .into_iter()
+        .for_each(|start| ring.push(call(start)));
+    writer.finish(&recorder, END);
+    let files = trace.files().unwrap();
+    assert_eq!(files[0].last_ns, Some(2000));
+    assert_eq!(files[1].last_ns, None, "there was no call");
+    assert_eq!((&*files[0].kind, &*files[0].coverage), ("fifo", "open"));
 }
 
 #[test]

@@ -300,7 +300,8 @@ fn open_flags_mean_what_they_mean() {
     assert_eq!(file.metadata().unwrap().len(), 0);
     drop(file);
     let trace = mounted.finish();
-    let flags = trace.texts("SELECT CAST(flags AS TEXT) FROM call WHERE op = 15 ORDER BY call_id");
+    let flags =
+        trace.texts("SELECT CAST(flags AS TEXT) FROM calls WHERE op = 'open' ORDER BY call_id");
     let direct = flags
         .iter()
         .filter(|flags| flags.parse::<i32>().unwrap() & libc::O_DIRECT != 0);

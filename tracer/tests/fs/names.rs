@@ -127,7 +127,10 @@ fn a_reused_inode_number_is_another_file() {
     let trace = mounted.finish();
     let files = "SELECT COUNT(*) FROM files WHERE kind = 'file'";
     assert_eq!(trace.number(files), 200);
-    let inodes = trace.number("SELECT COUNT(DISTINCT ino) FROM file WHERE kind = 'file'");
+    let inodes = trace.number(
+        "SELECT COUNT(DISTINCT ino) FROM file JOIN files USING (file_id)
+         WHERE files.kind = 'file'",
+    );
     eprintln!("{inodes} inode numbers for 200 files");
 }
 
@@ -159,7 +162,7 @@ fn any_name_is_a_name() {
         assert_eq!(fs::read(path).unwrap(), name);
     }
     let trace = mounted.finish();
-    let raw = "SELECT hex(name_raw) FROM file_name JOIN file USING (file_id)
+    let raw = "SELECT hex(name_raw) FROM file_name JOIN files USING (file_id)
                WHERE name_raw IS NOT NULL AND kind = 'file'";
     assert_eq!(trace.texts(raw), ["6E6F74FF75746638"]);
 }

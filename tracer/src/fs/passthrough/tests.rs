@@ -372,7 +372,7 @@ proptest! {
         let (db, _directory) = bench.finish();
         let mut statement = db.prepare(
             "SELECT n.path, f.ino FROM file_names AS n JOIN file AS f USING (file_id)
-             WHERE n.to_ns IS NULL AND f.kind != 'absent' AND n.path != '/seen'",
+             WHERE n.to_ns IS NULL AND f.ino IS NOT NULL AND n.path != '/seen'",
         ).unwrap();
         let rows = statement.query_map([], |row| {
             Ok((PathBuf::from(row.get::<_, String>(0)?), row.get::<_, i64>(1)? as u64))

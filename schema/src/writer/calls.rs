@@ -1,0 +1,179 @@
+//! Calls on their way into their table, which keeps them in the order of time.
+
+use rusqlite::{Connection, Result, Statement, ffi};
+
+use crate::Call;
+
+/// Rows of one statement; the largest that can be filled is used. Beginning and ending a
+/// statement costs as much as half a row.
+const ROWS: [usize; 3] = [64, 8, 1];
+const COLUMNS: [&str; 9] = [
+    "start_ns",
+    "duration_ns",
+    "upid",
+    "tid",
+    "what",
+    "file_id",
+    "offset",
+    "length",
+    "result",
+];
+
+type Row = [Option<i64>; COLUMNS.len()];
+
+/// The table of calls of one connection.
+#[derive(Default)]
+pub(super) struct CallTable<'db> {
+    /// In the order of [`ROWS`], prepared when first needed.
+    inserts: [Option<Insert<'db>>; ROWS.len()],
+    /// End of the last call on each file. File ids are counted, so that a list serves as a map.
+    last_ns: Vec<u64>,
+}
+
+/// A statement and the values that it is bound to.
+struct Insert<'db> {
+    statement: Statement<'db>,
+    bound: Vec<Row>,
+}
+
+impl<'db> CallTable<'db> {
+    /// Stores calls that are in the order of time.
+    pub(super) fn insert(&mut self, db: &'db Connection, calls: &[Call]) -> Result<()> {
+        let mut last_start = -1;
+        let mut rest = calls;
+        while !rest.is_empty() {
+            let size = ROWS.iter().position(|&rows| rows <= rest.len());
+            let size = size.expect("one row fits whatever there is");
+            let (now, later) = rest.split_at(ROWS[size]);
+            let mut starts = [0; ROWS[0]];
+            let insert = prepared(&mut self.inserts[size], db, ROWS[size])?;
+            for (place, call) in now.iter().enumerate() {
+                last_start = (call.start_ns as i64).max(last_start + 1);
+                starts[place] = last_start;
+                insert.bind(place, row(call, last_start))?;
+            }
+            match insert.statement.raw_execute() {
+                Ok(_) => {}
+                Err(error) if is_taken(&error) => {
+                    let stored = db.changes() as usize;
+                    last_start = self.insert_between(db, &now[stored..], starts[stored])?;
+                }
+                Err(error) => return Err(error),
+            }
+            rest = later;
+        }
+        for call in calls {
+            self.note_end(call);
+        }
+        Ok(())
+    }
+
+    /// As [`CallTable::insert`], where earlier calls have taken some of the moments, `taken` of
+    /// the first call among them. Returns the last moment that was used.
+    #[cold]
+    fn insert_between(&mut self, db: &'db Connection, calls: &[Call], taken: i64) -> Result<i64> {
+        let mut last_start = taken;
+        let insert = prepared(&mut self.inserts[ROWS.len() - 1], db, 1)?;
+        for call in calls {
+            last_start = (call.start_ns as i64).max(last_start + 1);
+            loop {
+                insert.bind(0, row(call, last_start))?;
+                match insert.statement.raw_execute() {
+                    Ok(_) => break,
+                    Err(error) if is_taken(&error) => last_start += 1,
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(last_start)
+    }
+
+    fn note_end(&mut self, call: &Call) {
+        let Some(file) = call.file else { return };
+        let at = file.0 as usize;
+        if at >= self.last_ns.len() {
+            self.last_ns.resize(at + 1, 0);
+        }
+        let end = call.start_ns.saturating_add(call.duration_ns);
+        self.last_ns[at] = self.last_ns[at].max(end);
+    }
+
+    /// Completes the files with the end of the last call on each.
+    pub(super) fn store_ends(&self, db: &Connection) -> Result<()> {
+        let mut update = db.prepare("UPDATE file SET last_ns = ?2 WHERE file_id = ?1")?;
+        for (file, &end) in self.last_ns.iter().enumerate() {
+            if end > 0 {
+                update.execute((file as i64, end as i64))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Insert<'_> {
+    fn bind(&mut self, place: usize, row: Row) -> Result<()> {
+        let first = place * row.len() + 1;
+        let bound = &mut self.bound[place];
+        for (column, (value, bound)) in row.into_iter().zip(bound).enumerate() {
+            // Most columns of most calls repeat; comparing is cheaper than binding.
+            if *bound != value {
+                self.statement.raw_bind_parameter(first + column, value)?;
+                *bound = value;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn prepared<'a, 'db>(
+    place: &'a mut Option<Insert<'db>>,
+    db: &'db Connection,
+    rows: usize,
+) -> Result<&'a mut Insert<'db>> {
+    if let Some(insert) = place {
+        return Ok(insert);
+    }
+    let row = format!("({})", ["?"; COLUMNS.len()].join(", "));
+    let sql = format!(
+        // With FAIL the rows before the one that fails stay, so that SQLite need not remember how
+        // to undo them.
+        "INSERT OR FAIL INTO call ({}) VALUES {}",
+        COLUMNS.join(", "),
+        vec![row; rows].join(", ")
+    );
+    Ok(place.insert(Insert {
+        statement: db.prepare(&sql)?,
+        bound: vec![Row::default(); rows],
+    }))
+}
+
+fn row(call: &Call, start_ns: i64) -> Row {
+    // A call that got all it asked for needs no second number.
+    let whole = call
+        .length
+        .is_some_and(|length| i64::try_from(length) == Ok(call.result));
+    [
+        Some(start_ns),
+        Some(call.duration_ns as i64),
+        call.upid.map(i64::from),
+        call.tid.map(i64::from),
+        Some(what(call)),
+        call.file.map(i64::from),
+        call.offset.map(|v| v as i64),
+        call.length.map(|v| v as i64),
+        (!whole).then_some(call.result),
+    ]
+}
+
+/// The column `what`: one number where three would each cost a byte of every row, mostly for
+/// nothing.
+fn what(call: &Call) -> i64 {
+    let flags = call.flags.map_or(0, |flags| i64::from(flags) + 1);
+    call.op as i64 | (call.fidelity as i64) << 6 | flags << 8
+}
+
+/// Whether there is a call at that moment already.
+fn is_taken(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    code == Some(ffi::SQLITE_CONSTRAINT_PRIMARYKEY)
+}
