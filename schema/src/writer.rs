@@ -45,7 +45,7 @@ pub struct Writer {
     path: PathBuf,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Summary>>,
-    _lock: File,
+    lock: File,
 }
 
 /// What became of a recording.
@@ -119,7 +119,7 @@ impl Writer {
                 path: path.to_owned(),
                 shared,
                 thread: Some(thread),
-                _lock: lock,
+                lock,
             },
             recorder,
         ))
@@ -136,10 +136,13 @@ impl Writer {
         self.shared.stop.store(true, Ordering::Release);
         let thread = self.thread.take().expect("finish consumes the writer");
         thread.thread().unpark();
-        thread.join().unwrap_or_else(|_| Summary {
+        let summary = thread.join().unwrap_or_else(|_| Summary {
             write_error: Some("the writer thread panicked".into()),
             ..Summary::default()
-        })
+        });
+        // Closing is not enough: a process that was just forked has the descriptor, too.
+        let _ = self.lock.unlock();
+        summary
     }
 
     /// Gives up a recording that never began, and removes its file.

@@ -86,10 +86,11 @@ impl Seen {
     /// by the kernel alone and do not come up here.
     pub(super) fn opened(&mut self, tid: u32, path: &str) -> Option<i64> {
         let opens = self.opens.get_mut(&tid)?;
+        // What was made without a name shows as an empty one.
+        let nameless = path.ends_with("//");
         let named = |file: &mut i64| {
-            self.names
-                .get(file)
-                .is_some_and(|names| names.contains(path))
+            let names = self.names.get(file);
+            nameless || names.is_some_and(|names| names.contains(path))
         };
         opens.pop_front_if(named)
     }

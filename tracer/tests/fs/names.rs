@@ -193,7 +193,7 @@ fn any_byte_but_two_may_be_in_a_name() {
     }
     let trace = mounted.finish();
     let named = trace.number(
-        "SELECT COUNT(DISTINCT COALESCE(name_raw, name)) FROM file_name JOIN file USING (file_id)
+        "SELECT COUNT(DISTINCT COALESCE(name_raw, name)) FROM file_name JOIN files USING (file_id)
          WHERE kind = 'file' AND name != 'renamed'",
     );
     assert_eq!(named, names.len() as i64);
