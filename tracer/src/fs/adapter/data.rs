@@ -218,6 +218,7 @@ impl Adapter {
         let write = Write {
             offset: request.offset,
             data: request.data,
+            from_cache: request.flags.contains(WriteFlags::FUSE_WRITE_CACHE),
             strip_privilege: request.flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID),
         };
         let result = self.view.write(requester(req), &open, write);

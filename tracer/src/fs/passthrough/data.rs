@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 
 use nix::errno::Errno;
-use nix::fcntl::{FallocateFlags, copy_file_range, fallocate};
+use nix::fcntl::{FallocateFlags, FcntlArg, OFlag, copy_file_range, fallocate, fcntl};
 use nix::sys::uio::{pread, pwrite};
 use nix::unistd::{Whence, fdatasync, fsync, lseek};
 
@@ -21,6 +21,8 @@ pub(in crate::fs) struct Write<'a> {
     pub(in crate::fs) offset: u64,
     /// What.
     pub(in crate::fs) data: &'a [u8],
+    /// From the page cache: goes where it says, also into a file opened for appending.
+    pub(in crate::fs) from_cache: bool,
     /// The caller lacks the right to keep set-user-id and set-group-id.
     pub(in crate::fs) strip_privilege: bool,
 }
@@ -45,13 +47,33 @@ impl View {
     ) -> Result<usize> {
         let written = {
             let _as_caller = self.credentials.spend_as(who)?;
-            pwrite(open.fd.as_fd(), write.data, signed(write.offset)?)?
+            let offset = signed(write.offset)?;
+            if write.from_cache {
+                self.write_back(open, write.data, offset)?
+            } else {
+                pwrite(open.fd.as_fd(), write.data, offset)?
+            }
         };
         open.wrote.store(true, Ordering::Relaxed);
         if write.strip_privilege {
             self.strip_privilege(who, &open.node)?;
         }
         Ok(written)
+    }
+
+    /// Writes what was changed through a mapping.
+    fn write_back(&self, open: &OpenFile, data: &[u8], offset: i64) -> Result<usize> {
+        let fd = open.fd.as_fd();
+        match file::write_at(fd, data, offset) {
+            Err(Errno::EOPNOTSUPP) => {}
+            result => return result,
+        }
+        let flags = OFlag::from_bits_truncate(fcntl(fd, FcntlArg::F_GETFL)?);
+        if flags.contains(OFlag::O_APPEND) {
+            pwrite(self.reopen(fd, OFlag::O_WRONLY)?, data, offset)
+        } else {
+            pwrite(fd, data, offset)
+        }
     }
 
     /// Forces data to storage, with the attributes unless `data_only`.

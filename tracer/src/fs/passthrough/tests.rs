@@ -100,6 +100,7 @@ impl Bench {
         let write = Write {
             offset: 0,
             data,
+            from_cache: false,
             strip_privilege: false,
         };
         self.view.write(ME, &open, write)?;

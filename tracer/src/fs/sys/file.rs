@@ -1,10 +1,26 @@
-//! Control calls on open files.
+//! Calls on open files.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
 
 use crate::fs::Result;
+
+/// `RWF_NOAPPEND` of include/uapi/linux/fs.h (6.9).
+const NO_APPEND: libc::c_int = 0x20;
+
+/// As `pwrite`, but at `offset` also where the file was opened for appending. `EOPNOTSUPP` on
+/// kernels before 6.9.
+#[expect(unsafe_code)]
+pub(crate) fn write_at(fd: BorrowedFd<'_>, data: &[u8], offset: i64) -> Result<usize> {
+    let part = libc::iovec {
+        iov_base: data.as_ptr().cast_mut().cast(),
+        iov_len: data.len(),
+    };
+    // SAFETY: the kernel reads one iovec and the bytes of `data` that it describes.
+    let written = unsafe { libc::pwritev2(fd.as_raw_fd(), &raw const part, 1, offset, NO_APPEND) };
+    Errno::result(written).map(|written| written as usize)
+}
 
 /// Inode flags as `chattr` sets them: `FS_IOC_GETFLAGS`, `FS_IOC_SETFLAGS`.
 pub(crate) const GET_FLAGS: u32 = 0x8008_6601;
