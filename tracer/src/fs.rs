@@ -27,6 +27,8 @@ use flowtrace_schema::HostId;
 mod adapter;
 mod attributes;
 mod credentials;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod handle;
 mod identity;
 mod inode;

@@ -81,7 +81,7 @@ fn lookups_and_forgets_may_cross() {
             scope.spawn(|| repeat(&|n| expect(fs::write(&names[n % 4], "content"), &[])));
             scope.spawn(|| repeat(&|n| expect(fs::remove_file(&names[n % 3]), &missing)));
             scope.spawn(|| {
-                repeat(&|n| expect(fs::rename(&names[n % 4], &names[(n + 1) % 4]), &missing))
+                repeat(&|n| expect(fs::rename(&names[n % 4], &names[(n + 1) % 4]), &missing));
             });
             scope.spawn(|| {
                 repeat(&|n| {
