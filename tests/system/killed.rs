@@ -1,11 +1,15 @@
 //! `kill -9` at any moment leaves a trace that opens and holds all but the last quarter second.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::support::process::start;
+use crate::mount::{View, is_mounted};
+use crate::support::process::{finish, start};
 use crate::support::trace::Trace;
 use crate::support::{Scratch, need_fuse, run_in, wait_for};
 
@@ -33,6 +37,33 @@ fn stamp(marker: &str) -> f64 {
     stamp.expect("a stamp").parse().expect("a number")
 }
 
+/// That a trace which was cut at `killed` holds all markers that were printed but those of the
+/// last moment; how many that are.
+fn check_markers(trace: &Path, printed: &str, killed: f64) -> Result<usize, String> {
+    let trace = Trace::open(trace);
+    let ended: Option<i64> = trace.one("SELECT end_ns FROM runs");
+    assert_eq!(ended, None, "a run cut short has no end");
+    let stored: BTreeSet<String> = trace
+        .rows("SELECT path FROM file_names WHERE path LIKE '%/m.%'")
+        .into_iter()
+        .filter_map(|row| Some(row[0].rsplit_once('/')?.1.to_owned()))
+        .collect();
+    // A last line without its end may have lost some of its name.
+    let whole = printed.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    let due: Vec<&str> = whole
+        .lines()
+        .filter(|marker| stamp(marker) < killed - MARGIN)
+        .collect();
+    let lost: Vec<&&str> = due.iter().filter(|m| !stored.contains(**m)).collect();
+    if lost.is_empty() {
+        return Ok(due.len());
+    }
+    let (count, ends) = (lost.len(), (lost.first(), lost.last()));
+    Err(format!(
+        "killed at {killed}: {count} markers are missing, from and to {ends:?}"
+    ))
+}
+
 #[test]
 fn everything_but_the_last_moment_is_there() {
     if !need_fuse() {
@@ -55,31 +86,8 @@ fn everything_but_the_last_moment_is_there() {
         // The filesystem is gone with the tracer, so the workload ends; its output ends with it.
         let finished = running.wait(Duration::from_secs(60)).expect(128 + 9);
 
-        let trace = Trace::open(&path);
-        let ended: Option<i64> = trace.one("SELECT end_ns FROM runs");
-        assert_eq!(ended, None, "a run cut short has no end");
-        let stored: std::collections::BTreeSet<String> = trace
-            .rows("SELECT path FROM file_names WHERE path LIKE '%/job/m.%'")
-            .into_iter()
-            .filter_map(|row| Some(row[0].rsplit_once('/')?.1.to_owned()))
-            .collect();
-        let output = finished.stdout_text();
-        // A last line without its end may have lost some of its name.
-        let whole = output.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        let due = |m: &&str| stamp(m) < killed - MARGIN;
-        let lost: Vec<&str> = whole
-            .lines()
-            .filter(due)
-            .filter(|m| !stored.contains(*m))
-            .collect();
-        checked += whole.lines().filter(due).count();
-        assert!(
-            lost.is_empty(),
-            "round {round}, killed at {killed} after {life:?}: {} markers are missing, from {:?} to {:?}",
-            lost.len(),
-            lost.first(),
-            lost.last()
-        );
+        checked += check_markers(&path, &finished.stdout_text(), killed)
+            .unwrap_or_else(|lost| panic!("round {round}, killed after {life:?}: {lost}"));
     }
     assert!(
         checked > 1000,
@@ -144,4 +152,87 @@ fn a_run_killed_at_once_is_known_by_its_command() {
         "{cut}"
     );
     assert!(!cut.contains("nothing"), "something is lost: {cut}");
+}
+
+#[test]
+fn everything_but_the_last_moment_is_there_of_a_view() {
+    let mut checked = 0;
+    for round in 0..4 {
+        let Some(view) = View::open() else { return };
+        let running = start(
+            Command::new("bash")
+                .args(["-c", MARKERS])
+                .current_dir(&view.point),
+        );
+        running.wait_for_output("m.");
+        std::thread::sleep(Duration::from_millis(800 + 150 * round));
+        let killed = uptime();
+        view.kill_daemon();
+        let finished = running.wait(Duration::from_secs(60)).expect(0);
+        checked += check_markers(&view.trace, &finished.stdout_text(), killed).unwrap();
+        finish(&mut view.unmount()).expect(0);
+        assert!(!is_mounted(&view.point), "still mounted");
+    }
+    assert!(checked > 100, "only {checked} markers were old enough");
+}
+
+/// Uses an open file, an open directory and names until each of them fails, and says so. Whatever
+/// hangs keeps it from its end.
+const HOLDER: &str = r#"
+    echo content > file; mkdir directory; exec 8< file 9>> file; cd directory
+    echo ready
+    while printf x >&9; do :; done 2> /dev/null
+    echo write failed
+    read -r line <&8 || echo read failed
+    { : > new; } 2> /dev/null || echo create failed
+    { : < ../file; } 2> /dev/null || echo open failed
+    ls . > /dev/null 2>&1 || echo list failed
+    stat ../file > /dev/null 2>&1 || echo stat failed
+    sync ../file 2> /dev/null || echo sync failed
+    exec 8<&- 9>&-
+    cd / && echo left"#;
+const HELD: &str = "ready\nwrite failed\nread failed\ncreate failed\nopen failed\nlist failed\n\
+                    stat failed\nsync failed\nleft\n";
+
+/// The processes of a run end with flowtrace, also those that wait for a file just then.
+#[test]
+fn nothing_of_a_killed_run_hangs() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let job = scratch.dir("job");
+    let mut command = run_in(&job, &scratch.join("trace.db"));
+    let running = start(command.args(["--", "bash", "-c", HOLDER]));
+    running.wait_for_output("ready");
+    running.signal(Signal::SIGKILL);
+    // Its output ends when all of them have ended.
+    let finished = running.wait(Duration::from_secs(60)).expect(128 + 9);
+    let printed = finished.stdout_text();
+    assert!(HELD.starts_with(&printed), "{printed}");
+    // The view was the run's alone; the directory is as usual.
+    assert!(!is_mounted(&job));
+    let written = fs::read_to_string(job.join("file")).unwrap();
+    assert!(written.starts_with("content\n"), "{written}");
+}
+
+#[test]
+fn open_files_of_a_killed_view_fail_and_do_not_hang() {
+    let Some(view) = View::open() else { return };
+    let running = start(
+        Command::new("bash")
+            .args(["-c", HOLDER])
+            .current_dir(&view.point),
+    );
+    running.wait_for_output("ready");
+    view.kill_daemon();
+    let finished = running.wait(Duration::from_secs(60)).expect(0);
+    assert_eq!(finished.stdout_text(), HELD);
+    let unmounted = finish(&mut view.unmount()).expect(0);
+    assert!(
+        unmounted.stderr.contains("had died"),
+        "{}",
+        unmounted.stderr
+    );
+    assert!(!is_mounted(&view.point), "still mounted");
 }

@@ -14,7 +14,7 @@ use crate::support::{FLOWTRACE, Scratch, need_fuse, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-fn is_mounted(point: &Path) -> bool {
+pub(crate) fn is_mounted(point: &Path) -> bool {
     let table = std::fs::read_to_string("/proc/self/mountinfo").expect("procfs");
     let point = point.as_os_str();
     table
@@ -23,17 +23,17 @@ fn is_mounted(point: &Path) -> bool {
 }
 
 /// A mounted view; unmounted whatever happens.
-pub(super) struct View {
-    pub(super) scratch: Scratch,
-    pub(super) source: PathBuf,
-    pub(super) point: PathBuf,
-    trace: PathBuf,
+pub(crate) struct View {
+    pub(crate) scratch: Scratch,
+    pub(crate) source: PathBuf,
+    pub(crate) point: PathBuf,
+    pub(crate) trace: PathBuf,
     server: Running,
 }
 
 impl View {
     /// None, with the reason said, where mounting in the namespace of everybody is not possible.
-    pub(super) fn open() -> Option<Self> {
+    pub(crate) fn open() -> Option<Self> {
         if !(need_fuse()
             && (nix::unistd::geteuid().is_root() || crate::support::need_program("fusermount3")))
         {
@@ -59,10 +59,19 @@ impl View {
         })
     }
 
-    pub(super) fn unmount(&self) -> Command {
+    pub(crate) fn unmount(&self) -> Command {
         let mut command = Command::new(FLOWTRACE);
         command.arg("unmount").arg(&self.point);
         command
+    }
+
+    /// Kills the process that serves it, and waits for its end.
+    pub(crate) fn kill_daemon(&self) {
+        let daemon = daemon_of(&self.point).expect("a daemon");
+        kill(Pid::from_raw(daemon), Signal::SIGKILL).unwrap();
+        wait_for("the end of the daemon", LIMIT, || {
+            (!Path::new(&format!("/proc/{daemon}")).exists()).then_some(())
+        });
     }
 
     /// Waits until the trace is complete, which may be a moment after the view has gone.
@@ -169,11 +178,7 @@ fn unmounting_what_is_not_mounted_is_an_error() {
 #[test]
 fn unmounting_after_the_daemon_was_killed_says_so() {
     let Some(view) = View::open() else { return };
-    let daemon = daemon_of(&view.point).expect("a daemon");
-    kill(Pid::from_raw(daemon), Signal::SIGKILL).unwrap();
-    wait_for("the end of the daemon", LIMIT, || {
-        (!Path::new(&format!("/proc/{daemon}")).exists()).then_some(())
-    });
+    view.kill_daemon();
     let unmounted = finish(&mut view.unmount()).expect(0);
     assert!(
         unmounted.stderr.contains("had died"),

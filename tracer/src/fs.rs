@@ -29,6 +29,8 @@ mod attributes;
 mod credentials;
 mod descriptor;
 mod filter;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod handle;
 mod identity;
 mod in_flight;

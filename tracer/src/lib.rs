@@ -13,6 +13,8 @@ pub mod callers;
 pub mod clock;
 pub mod doctor;
 pub mod fs;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod mounting;
 mod proc;
 pub mod session;

@@ -184,7 +184,12 @@ impl Drop for Assumed {
 
 /// Supplementary groups of a thread, from /proc.
 fn groups_of(tid: &str) -> Option<Vec<u32>> {
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    groups_in(&std::fs::read(format!("/proc/{tid}/status")).ok()?)
+}
+
+/// The same from what the file holds: names of programs in it may be of any bytes.
+pub(crate) fn groups_in(status: &[u8]) -> Option<Vec<u32>> {
+    let status = String::from_utf8_lossy(status);
     let groups = status
         .lines()
         .find_map(|line| line.strip_prefix("Groups:"))?;

@@ -22,8 +22,9 @@ pub(crate) struct OpenFile {
     pub(crate) node: Arc<Node>,
     /// Who opened it: the kernel does not say who releases it.
     pub(crate) opener: Option<Caller>,
-    /// It was opened with `O_DIRECT`.
-    pub(crate) is_direct: bool,
+    /// Pages of a mapping can be written back through it: to where they belong, which is not the
+    /// end of the file (`O_APPEND`), and of any size, which `O_DIRECT` does not take.
+    pub(crate) takes_pages: bool,
     /// The kernel opened it to run it, and reads from it by itself.
     pub(crate) is_program: bool,
     /// Something was written through it.

@@ -22,6 +22,8 @@ use super::attributes::Attributes;
 mod tree;
 
 use tree::Tree;
+#[cfg(any(test, fuzzing))]
+pub use tree::fuzzing::directory_tree;
 
 /// Names looked for and not found that are remembered; then the memory starts anew.
 const ABSENT: usize = 1 << 16;

@@ -6,7 +6,7 @@
 pub(crate) mod lifetimes;
 mod living;
 mod ptrace;
-mod reading;
+pub(crate) mod reading;
 pub(crate) mod requests;
 
 use std::os::fd::{FromRawFd, OwnedFd};

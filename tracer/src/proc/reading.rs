@@ -4,12 +4,13 @@
 //! each field is optional and nothing here is an error.
 
 use std::fs;
+use std::io::Cursor;
 use std::ops::{AddAssign, Sub};
 use std::os::unix::ffi::OsStringExt;
 
 use flowtrace_schema::Text;
 use procfs::FromRead;
-use procfs::process::{Schedstat, Stat};
+use procfs::process::Schedstat;
 
 /// Identity of a process image, as at its exec.
 #[derive(Debug, Default)]
@@ -43,7 +44,7 @@ fn link(pid: u32, name: &str) -> Option<Text> {
 /// What one thread used so far. Process-wide files would miss ended threads (`schedstat`) or
 /// include reaped children (`io`), so these are read thread by thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ThreadCost {
+pub(crate) struct ThreadCost {
     pub(super) on_cpu_ns: u64,
     pub(super) run_queue_ns: u64,
     pub(super) read_calls: u64,
@@ -59,12 +60,22 @@ impl ThreadCost {
     /// which stands in the same file.
     pub(super) fn of(pid: u32, tid: u32) -> Option<(ThreadCost, Option<u64>)> {
         let directory = format!("/proc/{pid}/task/{tid}");
-        let schedstat = fs::File::open(format!("{directory}/schedstat")).ok()?;
-        let schedstat = Schedstat::from_read(schedstat).ok()?;
+        let schedstat = fs::read(format!("{directory}/schedstat")).ok()?;
         // Not there on kernels without CONFIG_TASK_IO_ACCOUNTING.
-        let io = fs::read_to_string(format!("{directory}/io")).unwrap_or_default();
+        let io = fs::read(format!("{directory}/io")).unwrap_or_default();
         let status = fs::read(format!("{directory}/status")).ok()?;
-        let status = String::from_utf8_lossy(&status);
+        Self::parse(&schedstat, &io, &status)
+    }
+
+    /// The same from what the files hold.
+    pub(crate) fn parse(
+        schedstat: &[u8],
+        io: &[u8],
+        status: &[u8],
+    ) -> Option<(ThreadCost, Option<u64>)> {
+        let schedstat = Schedstat::from_read(Cursor::new(schedstat)).ok()?;
+        let io = String::from_utf8_lossy(io);
+        let status = String::from_utf8_lossy(status);
         let cost = ThreadCost {
             on_cpu_ns: schedstat.sum_exec_runtime,
             run_queue_ns: schedstat.run_delay,
@@ -75,20 +86,25 @@ impl ThreadCost {
             voluntary_switches: field(&status, "voluntary_ctxt_switches:").unwrap_or(0),
             involuntary_switches: field(&status, "nonvoluntary_ctxt_switches:").unwrap_or(0),
         };
-        Some((cost, field(&status, "VmHWM:").map(|kib| kib * 1024)))
+        let peak = field(&status, "VmHWM:").map(|kib| kib.saturating_mul(1024));
+        Some((cost, peak))
     }
 }
 
 impl AddAssign for ThreadCost {
     fn add_assign(&mut self, other: ThreadCost) {
-        self.on_cpu_ns += other.on_cpu_ns;
-        self.run_queue_ns += other.run_queue_ns;
-        self.read_calls += other.read_calls;
-        self.write_calls += other.write_calls;
-        self.read_bytes += other.read_bytes;
-        self.write_bytes += other.write_bytes;
-        self.voluntary_switches += other.voluntary_switches;
-        self.involuntary_switches += other.involuntary_switches;
+        self.on_cpu_ns = self.on_cpu_ns.saturating_add(other.on_cpu_ns);
+        self.run_queue_ns = self.run_queue_ns.saturating_add(other.run_queue_ns);
+        self.read_calls = self.read_calls.saturating_add(other.read_calls);
+        self.write_calls = self.write_calls.saturating_add(other.write_calls);
+        self.read_bytes = self.read_bytes.saturating_add(other.read_bytes);
+        self.write_bytes = self.write_bytes.saturating_add(other.write_bytes);
+        self.voluntary_switches = self
+            .voluntary_switches
+            .saturating_add(other.voluntary_switches);
+        self.involuntary_switches = self
+            .involuntary_switches
+            .saturating_add(other.involuntary_switches);
     }
 }
 
@@ -115,7 +131,7 @@ impl Sub for ThreadCost {
 
 /// What a whole process used so far, ended threads included, children not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ProcessCost {
+pub(crate) struct ProcessCost {
     pub(super) user_ns: u64,
     pub(super) sys_ns: u64,
     pub(super) minor_faults: u64,
@@ -125,13 +141,18 @@ pub(super) struct ProcessCost {
 impl ProcessCost {
     /// Reads `/proc/PID/stat`; CPU times have the granularity of a tick there (10 ms).
     pub(super) fn of(pid: u32) -> Option<ProcessCost> {
-        let stat = Stat::from_read(fs::File::open(format!("/proc/{pid}/stat")).ok()?).ok()?;
+        Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// The same from what the file holds.
+    pub(crate) fn parse(stat: &[u8]) -> Option<ProcessCost> {
+        let stat = ProcessStat::parse(stat)?;
         let tick_ns = 1_000_000_000 / procfs::ticks_per_second();
         Some(ProcessCost {
-            user_ns: stat.utime * tick_ns,
-            sys_ns: stat.stime * tick_ns,
-            minor_faults: stat.minflt,
-            major_faults: stat.majflt,
+            user_ns: stat.user_ticks.saturating_mul(tick_ns),
+            sys_ns: stat.system_ticks.saturating_mul(tick_ns),
+            minor_faults: stat.minor_faults,
+            major_faults: stat.major_faults,
         })
     }
 }
@@ -149,16 +170,61 @@ impl Sub for ProcessCost {
     }
 }
 
+/// What is used of `/proc/PID/stat`. The parser of procfs 0.18 panics on what is cut short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProcessStat {
+    pub(crate) parent: u32,
+    pub(crate) minor_faults: u64,
+    pub(crate) major_faults: u64,
+    pub(crate) user_ticks: u64,
+    pub(crate) system_ticks: u64,
+    /// When it started, since boot.
+    pub(crate) start_ticks: u64,
+}
+
+impl ProcessStat {
+    pub(crate) fn parse(stat: &[u8]) -> Option<ProcessStat> {
+        // The name of the program may hold anything, also spaces and parentheses; what follows
+        // holds none.
+        let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+        let rest = str::from_utf8(&stat[name_end + 1..]).ok()?;
+        let mut fields = rest.split_ascii_whitespace();
+        // By the numbers of proc_pid_stat(5); the first one here is 3, the state.
+        let mut at = 3;
+        let mut field = |number: usize| {
+            let found = fields.nth(number - at)?;
+            at = number + 1;
+            Some(found)
+        };
+        Some(ProcessStat {
+            parent: field(4)?.parse().ok()?,
+            minor_faults: field(10)?.parse().ok()?,
+            major_faults: field(12)?.parse().ok()?,
+            user_ticks: field(14)?.parse().ok()?,
+            system_ticks: field(15)?.parse().ok()?,
+            start_ticks: field(22)?.parse().ok()?,
+        })
+    }
+}
+
 /// Thread group of task `tid`.
 pub(crate) fn thread_group(tid: u32) -> Option<u32> {
-    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
-    field(&String::from_utf8_lossy(&status), "Tgid:").and_then(|tgid| u32::try_from(tgid).ok())
+    group_in(&fs::read(format!("/proc/{tid}/status")).ok()?)
+}
+
+/// The same from what the file holds.
+pub(crate) fn group_in(status: &[u8]) -> Option<u32> {
+    field(&String::from_utf8_lossy(status), "Tgid:").and_then(|tgid| u32::try_from(tgid).ok())
 }
 
 /// Process that traces process `pid`, if one does.
 pub(crate) fn tracer_of(pid: u32) -> Option<u32> {
-    let status = fs::read(format!("/proc/{pid}/status")).ok()?;
-    match field(&String::from_utf8_lossy(&status), "TracerPid:") {
+    tracer_in(&fs::read(format!("/proc/{pid}/status")).ok()?)
+}
+
+/// The same from what the file holds.
+pub(crate) fn tracer_in(status: &[u8]) -> Option<u32> {
+    match field(&String::from_utf8_lossy(status), "TracerPid:") {
         Some(0) | None => None,
         Some(tracer) => u32::try_from(tracer).ok(),
     }
@@ -182,6 +248,21 @@ mod tests {
         assert_eq!(field(status, "voluntary_ctxt_switches:"), Some(7));
         assert_eq!(field(status, "VmPeak:"), None);
         assert_eq!(field("rchar: x\n", "rchar:"), None);
+    }
+
+    #[test]
+    fn a_name_may_look_like_the_rest() {
+        let stat = b"7 (a) R 1 (\xff) S 42 7 7 0 -1 0 10 11 12 13 14 15 16 17 20 0 1 0 22 23 24";
+        let found = ProcessStat {
+            parent: 42,
+            minor_faults: 10,
+            major_faults: 12,
+            user_ticks: 14,
+            system_ticks: 15,
+            start_ticks: 22,
+        };
+        assert_eq!(ProcessStat::parse(stat), Some(found));
+        assert_eq!(ProcessStat::parse(&stat[..40]), None);
     }
 
     #[test]

@@ -14,10 +14,8 @@ use flowtrace_schema::{
     HostId, Loss, Origin, ProcessEnd, ProcessStart, Record, Recorder, Tid, Upid, Usage,
 };
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use procfs::FromRead;
-use procfs::process::Stat;
 
-use super::reading::{self, Image};
+use super::reading::{self, Image, ProcessStat};
 use super::{Upids, open_pidfd};
 use crate::callers::{Caller, Callers};
 use crate::clock::Clock;
@@ -196,6 +194,11 @@ impl Callers for Requests {
 
 /// Start time in ticks since boot, and parent, of process `pid`.
 fn start_ticks(pid: u32) -> Option<(u64, u32)> {
-    let stat = Stat::from_read(fs::File::open(format!("/proc/{pid}/stat")).ok()?).ok()?;
-    Some((stat.starttime, u32::try_from(stat.ppid).ok()?))
+    start_in(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The same from what the file holds.
+pub(crate) fn start_in(stat: &[u8]) -> Option<(u64, u32)> {
+    let stat = ProcessStat::parse(stat)?;
+    Some((stat.start_ticks, stat.parent))
 }

@@ -55,6 +55,7 @@ fn call(function: &OsString, arguments: &[PathBuf]) {
     match function.to_str().unwrap() {
         "shared_mapping" => shared_mapping(&arguments[0]),
         "sendfile_after_store" => sendfile_after_store(&arguments[0], &arguments[1]),
+        "store_in_log" => store_in_log(&arguments[0]),
         "store" => store(&arguments[0]),
         "append" => append(&arguments[0], &arguments[1]),
         "as_user" => as_user(&arguments[0]),
@@ -134,6 +135,15 @@ fn store(path: &Path) {
         mapping.store(page * 4096, b"mapped");
     }
     mapping.sync();
+}
+
+/// Stores through a mapping of a file that is open for appending, and appends.
+fn store_in_log(path: &Path) {
+    let mut file = File::options().read(true).append(true).open(path).unwrap();
+    let mut mapping = Mapping::shared(&file, 10_000);
+    mapping.store(5000, b"stored");
+    mapping.sync();
+    file.write_all(b"appended").unwrap();
 }
 
 fn append(path: &Path, line: &Path) {

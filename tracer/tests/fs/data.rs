@@ -178,6 +178,22 @@ fn stores_through_mappings_are_never_exact_writes() {
     }
 }
 
+/// Appending is for calls; what is stored through a mapping stays where it was stored.
+#[test]
+fn a_mapping_of_a_file_opened_for_appending_does_not_append() {
+    for options in modes() {
+        let Some(mounted) = Mounted::new(options) else {
+            return;
+        };
+        fs::write(mounted.source.join("log"), vec![b'.'; 10_000]).unwrap();
+        child::run("store_in_log", &[&mounted.path("log")]);
+        let mut expected = vec![b'.'; 10_000];
+        expected[5000..5006].copy_from_slice(b"stored");
+        expected.extend_from_slice(b"appended");
+        assert!(fs::read(mounted.source.join("log")).unwrap() == expected);
+    }
+}
+
 #[test]
 fn two_processes_append_without_loss() {
     let Some(mounted) = Mounted::new(Options::default()) else {

@@ -11,7 +11,7 @@ use crate::{child, long};
 
 mod steps;
 
-use steps::{Side, describe, step};
+use steps::{Side, describe, runs, step};
 
 /// Sequences, unless FLOWTRACE_MODEL_SEQUENCES says otherwise.
 const SEQUENCES: u64 = 200;
@@ -24,7 +24,7 @@ fn tree(directory: &Path, prefix: &str, found: &mut BTreeMap<String, String>) {
         let name = format!("{prefix}/{}", path.file_name().unwrap().to_string_lossy());
         let metadata = fs::symlink_metadata(&path).unwrap();
         let content = if metadata.is_file() {
-            format!("{:?}", fs::read(&path).unwrap())
+            runs(&fs::read(&path).unwrap())
         } else {
             String::new()
         };

@@ -233,3 +233,53 @@ fn join(directory: &OsStr, name: &OsStr) -> OsString {
     append(&mut path, name);
     OsString::from_vec(path)
 }
+
+#[cfg(any(test, fuzzing))]
+pub(super) mod fuzzing {
+    use super::*;
+
+    /// Any changes of the places of a few directories: each has a path before it loses it and none
+    /// when it gets one, and all paths are in force that the places say.
+    pub fn directory_tree(bytes: &[u8]) {
+        let id = |byte: u8| FileId(1 + u32::from(byte % 8));
+        let (root, mut tree) = (FileId(1), Tree::default());
+        let mut paths = HashMap::new();
+        apply(&mut paths, tree.plant(root, OsStr::new("/top")));
+        for change in bytes.chunks_exact(4) {
+            let (one, other) = (id(change[1]), id(change[2]));
+            let name = (change[3] % 4).to_string();
+            let hash = u64::from(other.0) << 8 | u64::from(change[3] % 4) | 1 << 40;
+            let changes = match change[0] % 4 {
+                // A name is free and its directory known when a directory is placed there.
+                0 | 1 if tree.child(hash).is_none() && paths.contains_key(&other) => {
+                    tree.place(one, other, OsStr::new(&name), hash)
+                }
+                2 => tree.exchange(one, other),
+                3 => tree.remove(one),
+                _ => Vec::new(),
+            };
+            apply(&mut paths, changes);
+            for (directory, path) in &paths {
+                assert_eq!(*path, tree.path(*directory), "{directory:?}");
+            }
+            assert_eq!(paths.len(), tree.directories.len());
+        }
+    }
+
+    fn apply(paths: &mut HashMap<FileId, OsString>, changes: Vec<Change>) {
+        for change in changes {
+            match change {
+                Change::Begin(directory, path) => {
+                    assert_eq!(
+                        paths.insert(directory, path),
+                        None,
+                        "{directory:?} has a path"
+                    );
+                }
+                Change::End(directory) => {
+                    assert!(paths.remove(&directory).is_some(), "{directory:?} has none");
+                }
+            }
+        }
+    }
+}

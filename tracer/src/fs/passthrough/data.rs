@@ -48,8 +48,7 @@ impl View {
         let offset = signed(write.offset)?;
         let written = {
             let _as_caller = self.credentials.spend_as(who)?;
-            if write.by_cache && open.is_direct {
-                // The last page of a file ends with the file, which `O_DIRECT` does not take.
+            if write.by_cache && !open.takes_pages {
                 let cached = self.reopen(&open.node, OFlag::O_WRONLY)?;
                 pwrite(cached.as_fd(), write.data, offset)?
             } else {

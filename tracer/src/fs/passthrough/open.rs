@@ -155,7 +155,7 @@ impl View {
             node,
             opener,
             is_program: flags & EXECUTE != 0,
-            is_direct: flags & libc::O_DIRECT != 0,
+            takes_pages: flags & (libc::O_DIRECT | libc::O_APPEND) == 0,
             wrote: AtomicBool::new(false),
             split: Split::default(),
         });

@@ -168,7 +168,7 @@ impl<'a> Side<'a> {
                     Some(file) => file.read_at(&mut buffer, offset),
                     None => Err(bad()),
                 };
-                outcome(result, |read| format!("{:?}", &buffer[..read]))
+                outcome(result, |read| runs(&buffer[..read]))
             }
             Step::Write(handle, offset, length, byte) => {
                 let result = match &self.open[handle] {
@@ -327,7 +327,7 @@ fn store(file: &File, offset: usize, length: usize, byte: u8, sync: bool) -> Res
     if sync {
         mapping.sync();
     }
-    Ok(format!("{before:?}"))
+    Ok(runs(&before))
 }
 
 /// A listing that goes back to the middle gives the second half again.
@@ -353,4 +353,11 @@ fn list_again(directory: &Path) -> Result<Vec<String>> {
     let mut names: Vec<_> = names.collect();
     names.sort();
     Ok(names)
+}
+
+/// Bytes as how often which comes in turn.
+pub(super) fn runs(bytes: &[u8]) -> String {
+    let runs = bytes.chunk_by(|one, next| one == next);
+    let shown = runs.map(|run| format!("{}\u{d7}{}", run.len(), run[0]));
+    shown.collect::<Vec<_>>().join(" ")
 }

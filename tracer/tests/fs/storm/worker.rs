@@ -54,14 +54,16 @@ impl Worker<'_> {
         path
     }
 
-    fn answer<T>(&mut self, operation: &'static str, result: &Result<T>) {
-        let errno = match result {
-            Ok(_) => 0,
-            Err(error) => error
-                .raw_os_error()
-                .unwrap_or_else(|| panic!("{operation}: {error}")),
+    fn answer<T>(&mut self, operation: &'static str, result: Result<T>) -> Option<T> {
+        let (errno, value) = match result {
+            Ok(value) => (0, Some(value)),
+            Err(error) => match error.raw_os_error() {
+                Some(errno) => (errno, None),
+                None => panic!("{operation}: {error}"),
+            },
         };
         *self.answers.entry((operation, errno)).or_default() += 1;
+        value
     }
 
     fn step(&mut self) {
@@ -104,7 +106,7 @@ impl Worker<'_> {
     }
 
     fn unit(&mut self, operation: &'static str, result: Result<()>) {
-        self.answer(operation, &result);
+        self.answer(operation, result);
     }
 
     fn rename(&mut self, operation: &'static str, flags: RenameFlags, from: &Path, to: &Path) {
@@ -130,8 +132,7 @@ impl Worker<'_> {
             .custom_flags(flags)
             .mode(0o644)
             .open(path);
-        self.answer(operation, &result);
-        if let Ok(file) = result
+        if let Some(file) = self.answer(operation, result)
             && writes
         {
             if self.held.len() == HELD {
