@@ -346,6 +346,8 @@ fn the_opener_releases() {
         calls.map(|call| call.upid).collect::<Vec<_>>()
     };
     assert_eq!(by("open"), [Some(opener)]);
-    assert_eq!(by("flush"), [Some(closer), Some(closer)]);
+    // A child that another test starts just now closes what it inherited, too.
+    let closings = by("flush").into_iter().filter(|by| *by == Some(closer));
+    assert_eq!(closings.count(), 2);
     assert_eq!(by("release"), [Some(opener)]);
 }
