@@ -5,9 +5,11 @@
 //! an errno: they know nothing of FUSE and run in tests without a mount.
 //!
 //! ```text
-//! kernel -> adapter (decode, reply) -> passthrough (system calls) -> the real directory
-//!              |                          |
-//!              log (CallRing)             identity (File, Name, DirectoryPath records)
+//! kernel <-> protocol (messages, device) <-> adapter (what each request means)
+//!                                              |         |         |
+//!               log, split (CallRing) ---------+      locks     passthrough (system calls)
+//!                                                                  |              |
+//!                                    identity (File, Name records) +   inode, handle, descriptor
 //! ```
 //!
 //! Invariants:

@@ -87,7 +87,7 @@ impl Adapter {
 
             opcode::MKNOD => self.make_node(req, body.take()?, body.name()?, reply),
             opcode::MKDIR => self.make_directory(req, body.take()?, body.name()?, reply),
-            opcode::SYMLINK => self.make_symlink(req, body.name()?, body.name()?, reply),
+            opcode::SYMLINK => self.make_symlink(req, body.name()?, body.text()?, reply),
             opcode::LINK => self.make_link(req, body.take()?, body.name()?, reply),
             opcode::UNLINK => self.remove_name(req, body.name()?, Op::Unlink, reply),
             opcode::RMDIR => self.remove_name(req, body.name()?, Op::Rmdir, reply),
@@ -134,12 +134,12 @@ impl Adapter {
 
             opcode::SETXATTR => {
                 let abi::SetxattrIn { size, flags } = body.take()?;
-                let name = body.name()?;
+                let name = body.text()?;
                 self.set_xattr(req, name, body.bytes(size)?, flags, reply);
             }
-            opcode::GETXATTR => self.get_xattr(req, body.take()?, body.name()?, reply),
+            opcode::GETXATTR => self.get_xattr(req, body.take()?, body.text()?, reply),
             opcode::LISTXATTR => self.list_xattrs(req, body.take()?, reply),
-            opcode::REMOVEXATTR => self.remove_xattr(req, body.name()?, reply),
+            opcode::REMOVEXATTR => self.remove_xattr(req, body.text()?, reply),
 
             opcode::FORGET => {
                 let abi::ForgetIn { nlookup } = body.take()?;
@@ -183,3 +183,6 @@ impl Adapter {
         reply.done(self.on_node(req, event, |node| self.view.syncfs(node), done));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@
 pub(super) mod abi;
 mod buffer;
 pub(super) mod device;
+pub(super) mod notify;
 pub(super) mod reply;
 pub(super) mod request;
 

@@ -8,10 +8,11 @@
 //! needs one of our threads. So never do all of them tell it at once: the last one leaves it to a
 //! thread that serves no requests.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 
-use fuser::{INodeNo, Notifier};
+use crate::fs::protocol::{Device, notify};
 
 /// Pages to drop.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +27,7 @@ struct Pages {
 pub(super) struct Drops {
     /// `None` in the message: nothing more comes.
     sender: Sender<Option<Pages>>,
-    notifier: Notifier,
+    device: Arc<dyn Device>,
     /// Serving threads that wait for the kernel right now, and how many may.
     telling: AtomicUsize,
     may_tell: usize,
@@ -36,19 +37,19 @@ pub(super) struct Drops {
 #[derive(Debug)]
 pub(super) struct Dropper {
     receiver: Receiver<Option<Pages>>,
-    notifier: Notifier,
+    device: Arc<dyn Device>,
 }
 
 /// Both ends, for `threads` serving threads.
-pub(super) fn pair(notifier: Notifier, threads: usize) -> (Drops, Dropper) {
+pub(super) fn pair(device: Arc<dyn Device>, threads: usize) -> (Drops, Dropper) {
     let (sender, receiver) = std::sync::mpsc::channel();
     let drops = Drops {
         sender,
-        notifier: notifier.clone(),
+        device: Arc::clone(&device),
         telling: AtomicUsize::new(0),
         may_tell: threads.saturating_sub(1),
     };
-    (drops, Dropper { receiver, notifier })
+    (drops, Dropper { receiver, device })
 }
 
 impl Drops {
@@ -60,7 +61,7 @@ impl Drops {
             length,
         };
         if self.telling.fetch_add(1, Ordering::AcqRel) < self.may_tell {
-            tell(&self.notifier, pages);
+            tell(&*self.device, pages);
         } else {
             // Fails only at the very end, when nobody reads any more.
             let _ = self.sender.send(Some(pages));
@@ -78,17 +79,12 @@ impl Dropper {
     /// Drops what arrives until nothing more comes.
     pub(super) fn run(&self) {
         while let Ok(Some(pages)) = self.receiver.recv() {
-            tell(&self.notifier, pages);
+            tell(&*self.device, pages);
         }
     }
 }
 
-fn tell(notifier: &Notifier, pages: Pages) {
-    let signed = |value| i64::try_from(value).unwrap_or(0);
+fn tell(device: &dyn Device, pages: Pages) {
     // Fails only when the kernel has dropped the inode, and its pages, already.
-    let _ = notifier.inval_inode(
-        INodeNo(pages.node),
-        signed(pages.offset),
-        signed(pages.length),
-    );
+    let _ = notify::drop_pages(device, pages.node, pages.offset, pages.length);
 }

@@ -48,8 +48,6 @@ pub(in crate::fs) struct Wanted {
 
 /// A mount whose kernel side is ready.
 pub(in crate::fs) struct Served {
-    /// Keeps the device open, for the notifier.
-    _session: Session<Handshake>,
     adapter: Adapter,
     /// One for each thread.
     devices: Vec<Arc<dyn Device>>,
@@ -138,7 +136,8 @@ impl Served {
             granted: Arc::clone(&granted),
         };
         let own = device.try_clone()?;
-        let session = Session::from_fd(handshake, device, SessionACL::All, Config::default())?;
+        // Dropped at once: it would serve, and we do.
+        Session::from_fd(handshake, device, SessionACL::All, Config::default())?;
         let granted = granted.load(Ordering::Relaxed);
         let backings = Backings::new(Arc::new(own.try_clone()?));
         let shared = Arc::new(Shared {
@@ -146,7 +145,6 @@ impl Served {
             granted,
             largest_request,
         });
-        let (drops, dropper) = invalidate::pair(session.notifier(), wanted.threads);
         let first = KernelDevice::new(own);
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();
         if wanted.clone_fd {
@@ -156,6 +154,7 @@ impl Served {
         }
         let first: Arc<dyn Device> = Arc::new(first);
         devices.resize(wanted.threads.max(1), Arc::clone(&first));
+        let (drops, dropper) = invalidate::pair(Arc::clone(&first), wanted.threads);
         let adapter = Adapter {
             walks: Walks::new(wanted.permission, &first),
             view,
@@ -167,7 +166,6 @@ impl Served {
             ttl: wanted.ttl,
         };
         Ok(Served {
-            _session: session,
             adapter,
             devices,
             dropper,

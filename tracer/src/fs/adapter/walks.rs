@@ -13,13 +13,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flowtrace_schema::FileKind;
-use zerocopy::IntoBytes;
 
 use super::Adapter;
 use crate::fs::Permission;
 use crate::fs::inode::Node;
-use crate::fs::protocol::Device;
-use crate::fs::protocol::abi::{NOTIFY_INC_EPOCH, OutHeader};
+use crate::fs::protocol::{Device, notify};
 
 /// How long the kernel may keep the name of a directory. It learns of changes made through the
 /// mount at once, and of others after this time.
@@ -40,7 +38,9 @@ impl Walks {
     pub(super) fn new(permission: Permission, device: &Arc<dyn Device>) -> Walks {
         match permission {
             Permission::Process | Permission::Kernel => Walks::Kept,
-            Permission::Caller if ask_again(&**device) => Walks::KeptIfOpen(Arc::clone(device)),
+            Permission::Caller if notify::look_up_again(&**device).is_ok() => {
+                Walks::KeptIfOpen(Arc::clone(device))
+            }
             Permission::Caller => Walks::Asked,
         }
     }
@@ -70,18 +70,8 @@ impl Adapter {
         if let Walks::KeptIfOpen(device) = &self.walks
             && node.kind == FileKind::Directory
         {
-            ask_again(&**device);
+            // It knew how when this began.
+            let _ = notify::look_up_again(&**device);
         }
     }
-}
-
-/// Tells the kernel to look every name up again (`FUSE_NOTIFY_INC_EPOCH`, Linux 6.16). `false`: it
-/// does not know how.
-fn ask_again(device: &dyn Device) -> bool {
-    let notice = OutHeader {
-        len: size_of::<OutHeader>() as u32,
-        error: NOTIFY_INC_EPOCH,
-        unique: 0,
-    };
-    device.send(notice.as_bytes()).is_ok()
 }

@@ -87,8 +87,11 @@ pub(crate) const LK_FLOCK: u32 = 1 << 0;
 /// The file of an ioctl is a directory.
 pub(crate) const IOCTL_DIR: u32 = 1 << 4;
 
-/// In place of an error, without a request: names are to be looked up again.
-pub(crate) const NOTIFY_INC_EPOCH: i32 = 8;
+/// What stands in place of an error where there is no request.
+pub(crate) mod notify {
+    pub(crate) const INVAL_INODE: i32 = 2;
+    pub(crate) const INC_EPOCH: i32 = 8;
+}
 
 /// Precedes every request.
 #[repr(C)]
@@ -246,6 +249,8 @@ answers! {
     IoctlOut { result: i32, flags: u32, in_iovs: u32, out_iovs: u32 }
     /// Answers LSEEK.
     LseekOut { offset: u64 }
+    /// Pages that are not to be kept.
+    NotifyInvalInode { ino: u64, off: i64, len: i64 }
     /// An entry of READDIR, followed by the name and zeros up to a multiple of 8 bytes.
     Dirent { ino: u64, off: u64, namelen: u32, kind: u32 }
 }

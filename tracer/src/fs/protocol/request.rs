@@ -37,8 +37,19 @@ impl<'a> Body<'a> {
         Ok(argument)
     }
 
-    /// The next name, which ends with a zero byte.
+    /// The next name, which is one component of a path.
     pub(crate) fn name(&mut self) -> Result<&'a OsStr, Malformed> {
+        let name = self.text()?;
+        // The kernel resolves these; passed on, they would lead out of the directory.
+        let leads_away = [&b""[..], b".", b".."].contains(&name.as_bytes());
+        if leads_away || name.as_bytes().contains(&b'/') {
+            return Err(Malformed);
+        }
+        Ok(name)
+    }
+
+    /// The next text of any kind, which ends with a zero byte.
+    pub(crate) fn text(&mut self) -> Result<&'a OsStr, Malformed> {
         let end = self.rest.iter().position(|&byte| byte == 0);
         let end = end.ok_or(Malformed)?;
         let name = &self.rest[..end];
@@ -93,6 +104,14 @@ mod tests {
         assert_eq!(body.name(), Ok(OsStr::new("one")));
         assert_eq!(body.name(), Ok(OsStr::new("two")));
         assert_eq!(body.name(), Err(Malformed));
+    }
+
+    #[test]
+    fn names_do_not_lead_away() {
+        for name in ["", ".", "..", "a/b", "/"] {
+            let message = message(format!("{name}\0").as_bytes());
+            assert_eq!(parse(&message).unwrap().1.name(), Err(Malformed), "{name}");
+        }
     }
 
     proptest! {
