@@ -8,7 +8,7 @@ use flowtrace_tracer::session::Seeing;
 use crate::failure::{Failure, OWN_FAILURE};
 
 /// How long the kernel may answer by itself where it may.
-const CACHED_TTL: Duration = Duration::from_secs(1);
+const CACHED_TTL: Duration = Duration::from_secs(10);
 
 #[derive(Debug, clap::Args)]
 #[group(skip)]
@@ -16,7 +16,7 @@ pub(crate) struct Args {
     /// Whether every read is seen (exact), or only what the page cache lacks (cached): faster
     #[arg(long, value_enum, default_value_t = Choice::Exact)]
     fidelity: Choice,
-    /// Whether repeated stat calls are seen (exact) or answered by the kernel for a second
+    /// Whether repeated stat calls are seen (exact) or answered by the kernel for some seconds
     /// (cached) [default: as --fidelity]
     #[arg(long, value_enum, hide_default_value = true)]
     stat: Option<Choice>,

@@ -63,6 +63,8 @@ pub(crate) struct Node {
     pub(crate) unlinked: AtomicBool,
     /// It lies in a directory that the user may change (see [`crate::fs::Config::owner`]).
     pub(crate) in_own_directory: AtomicBool,
+    /// Size and time of change when its pages were last known to be right, hashed; 0: never.
+    pub(crate) contents: AtomicU64,
     /// Open files and directories of it.
     pub(crate) opens: AtomicU32,
     /// Node id of the directory in which it was last found.

@@ -22,7 +22,7 @@ impl Adapter {
             let opened = self
                 .view
                 .open(req.who, started.caller, node, flags as i32)?;
-            Ok(self.open_out(opened.0, &opened.1.node))
+            Ok(self.open_out(opened.0, &opened.1.node, flags))
         });
         let event = Event::new(Op::Open, file).flags(flags);
         self.log.end(started, event, done(&result));
@@ -72,7 +72,7 @@ impl Adapter {
         let (result, file) = self.make_and_open(req, &started, new);
         let result = result.map(|(Entry { node, attributes }, (fh, _))| abi::CreateOut {
             entry: self.entry_out(req.node, &node, &attributes),
-            open: self.open_out(fh, &node),
+            open: self.open_out(fh, &node, flags),
         });
         let event = Event::new(Op::Create, file).flags(flags);
         self.log.end(started, event, done(&result));
@@ -95,14 +95,20 @@ impl Adapter {
     }
 
     /// What the kernel is told of an open file: that reads and writes come here as the application
-    /// makes them, and that writes that do not extend the file may come at the same time; or that
-    /// its pages may be kept.
-    fn open_out(&self, fh: u64, node: &Node) -> abi::OpenOut {
+    /// makes them, and that writes that do not extend the file may come at the same time; or
+    /// whether the pages that the cache has of it are still right.
+    fn open_out(&self, fh: u64, node: &Node, flags: u32) -> abi::OpenOut {
         let passes = self.shared.layer == FileLayer::DirectPassthrough;
         let register = || self.backings.acquire(node.id, || self.view.pin(node));
         let backing = passes.then(register).flatten();
         let data = match self.shared.layer {
-            FileLayer::Cached => fopen::KEEP_CACHE,
+            FileLayer::Cached => {
+                let unchanged = self.view.is_unchanged(fh, node);
+                let keep = if unchanged { fopen::KEEP_CACHE } else { 0 };
+                // Closing what was only read tells nothing, and nobody waits for it.
+                let is_read = flags & libc::O_ACCMODE as u32 == libc::O_RDONLY as u32;
+                keep | if is_read { fopen::NOFLUSH } else { 0 }
+            }
             _ => fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES,
         };
         abi::OpenOut {

@@ -65,7 +65,7 @@ struct Handshake {
 ///
 /// Not asked for, since each hides calls: `NO_OPEN_SUPPORT`, `NO_OPENDIR_SUPPORT`,
 /// `CACHE_SYMLINKS`, `WRITEBACK_CACHE`.
-const FLAGS: [InitFlags; 15] = [
+const FLAGS: [InitFlags; 13] = [
     InitFlags::FUSE_ASYNC_READ,
     InitFlags::FUSE_BIG_WRITES,
     InitFlags::FUSE_MAX_PAGES,
@@ -79,8 +79,6 @@ const FLAGS: [InitFlags; 15] = [
     InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
     InitFlags::FUSE_NO_EXPORT_SUPPORT,
     InitFlags::FUSE_HAS_IOCTL_DIR,
-    InitFlags::FUSE_POSIX_LOCKS,
-    InitFlags::FUSE_FLOCK_LOCKS,
 ];
 
 /// Requests that may wait in the kernel in the background.
@@ -98,8 +96,12 @@ impl Filesystem for Handshake {
             let _ = config.set_max_stack_depth(depth);
         }
         if self.wanted.cached {
-            // Changes made outside of the mount are noticed by the time of the change.
-            flags.push(InitFlags::FUSE_AUTO_INVAL_DATA);
+            // Without, the kernel compares times by itself, and asks for them all the time.
+            flags.push(InitFlags::FUSE_EXPLICIT_INVAL_DATA);
+        } else {
+            // Not in the other case: locks go with closes, which are not all told there. The kernel
+            // keeps them by itself then.
+            flags.extend([InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS]);
         }
         if self.wanted.permission == Permission::Kernel {
             flags.push(InitFlags::FUSE_POSIX_ACL);

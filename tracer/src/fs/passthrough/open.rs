@@ -1,6 +1,7 @@
 //! Opening and releasing files.
 
 use std::ffi::OsStr;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +15,7 @@ use super::make::permissions;
 use super::{Entry, View};
 use crate::callers::Caller;
 use crate::fs::Result;
+use crate::fs::attributes::Attributes;
 use crate::fs::credentials::{Requester, set_mask};
 use crate::fs::descriptor;
 use crate::fs::handle::OpenFile;
@@ -162,6 +164,14 @@ impl View {
         (self.files.insert(Arc::clone(&open)), open)
     }
 
+    /// Whether a file that was just opened is as it was when it was last opened, or released after
+    /// a change through this mount.
+    pub(in crate::fs) fn is_unchanged(&self, number: u64, node: &Node) -> bool {
+        let attributes = self.file(number).and_then(|open| stat::of(open.fd.as_fd()));
+        let contents = attributes.map_or(0, |attributes| contents(&attributes));
+        contents != 0 && node.contents.swap(contents, Ordering::Relaxed) == contents
+    }
+
     /// A descriptor was closed: the moment at which some filesystems report failed writes.
     pub(in crate::fs) fn flush(&self, open: &OpenFile) -> Result<()> {
         if !open.wrote.load(Ordering::Relaxed) {
@@ -179,6 +189,8 @@ impl View {
             && open.node.file.is_some()
             && let Ok(attributes) = stat::of(open.fd.as_fd())
         {
+            let contents = contents(&attributes);
+            open.node.contents.store(contents, Ordering::Relaxed);
             self.record_size(open.node.file, attributes.size);
         }
         Ok(open)
@@ -200,6 +212,13 @@ impl View {
         }
         self.chmod(node, kept)
     }
+}
+
+/// A number that is another when the data of a file are, and never 0.
+fn contents(a: &Attributes) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (a.size, a.modified, a.changed).hash(&mut hasher);
+    hasher.finish() | 1
 }
 
 /// Flags for the real open: those of the application, less what the kernel has done already and

@@ -70,6 +70,7 @@ pub(crate) mod fattr {
 pub(crate) mod fopen {
     pub(crate) const DIRECT_IO: u32 = 1 << 0;
     pub(crate) const KEEP_CACHE: u32 = 1 << 1;
+    pub(crate) const NOFLUSH: u32 = 1 << 5;
     pub(crate) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
     pub(crate) const PASSTHROUGH: u32 = 1 << 7;
 }
