@@ -25,8 +25,13 @@ impl Adapter {
         self.answer_attributes(reply, result);
     }
 
-    /// As [`Adapter::get_attributes`] for somebody who asks for the time of birth.
+    /// As [`Adapter::get_attributes`] for somebody who asks for the time of birth, which does not
+    /// come with a lookup. Where attributes may be kept there shall be no request for that alone:
+    /// the kernel then tells of no birth.
     pub(super) fn get_statx(&self, req: &Request, _what: abi::StatxIn, reply: Reply<'_>) {
+        if !self.ttl.is_zero() {
+            return reply.error(Errno::ENOSYS);
+        }
         match self.attributes(req) {
             Ok((number, attributes)) => reply.body(&statx_out(number, &attributes, self.ttl)),
             Err(errno) => reply.error(errno),
