@@ -71,7 +71,7 @@ fn compare(sequence: u64, seen: &Path, plain: &Path) {
     let (mut ours, mut theirs) = (Side::new(seen), Side::new(plain));
     let mut history = Vec::new();
     for _ in 0..STEPS {
-        let step = step(&mut random);
+        let step = step(&mut random, sequence.is_multiple_of(2));
         history.push(step.clone());
         let (ours, theirs) = (ours.run(&step), theirs.run(&step));
         assert_eq!(ours, theirs, "sequence {sequence} after {history:#?}");

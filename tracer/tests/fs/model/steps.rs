@@ -66,7 +66,9 @@ pub(super) enum Step {
     ListAgain(&'static str),
 }
 
-pub(super) fn step(random: &mut Random) -> Step {
+/// One of the operations. With `holes` they are made and looked for but no space is allocated: of
+/// space that was allocated and not written, filesystems call data what is cached just then.
+pub(super) fn step(random: &mut Random, holes: bool) -> Step {
     let handle = random.below(HANDLES as u64) as usize;
     let (name, other) = (random.one_of(&NAMES), random.one_of(&NAMES));
     let offset = random.below(20_000);
@@ -89,7 +91,11 @@ pub(super) fn step(random: &mut Random) -> Step {
         6..=8 => Step::Read(handle, offset, length),
         9..=11 => Step::Write(handle, offset, length, random.below(256) as u8),
         12 => Step::SetLength(handle, offset),
-        13 => Step::Allocate(handle, offset, random.below(4) as i32),
+        13 => Step::Allocate(
+            handle,
+            offset,
+            if holes { 2 } else { random.below(4) as i32 },
+        ),
         14 | 15 => Step::MakeDirectory(name, mode | 0o100),
         16 => Step::Symlink(name, other),
         17 => Step::Link(name, other),
@@ -119,7 +125,7 @@ pub(super) fn step(random: &mut Random) -> Step {
             let to = random.below(HANDLES as u64) as usize;
             Step::Copy(handle, to, offset, random.below(20_000), length)
         }
-        30 => {
+        30 if holes => {
             let whence = random.one_of(&[Whence::SeekData, Whence::SeekHole]);
             Step::Seek(handle, offset, whence)
         }
