@@ -13,9 +13,14 @@ use std::sync::Arc;
 
 use flowtrace_schema::{
     HostId, Loss, Origin, ProcessEnd, ProcessStart, Record, Recorder, Text, ThreadRecord, Tid,
-    Upid, Usage, quote_argv,
+    Upid, quote_argv,
 };
 
+mod process;
+
+use process::{Process, Task};
+
+use super::observer::{Observer, Tracee};
 use super::ptrace::{self, Event, Stop};
 use super::reading::{self, Image, ProcessCost, ThreadCost};
 use super::{Living, Upids};
@@ -63,35 +68,7 @@ pub(crate) struct Lifetimes {
     processes: HashMap<u32, Process>,
     /// Tasks that reported before their parent's fork event, with what they reported.
     early: HashMap<u32, Vec<Event>>,
-}
-
-/// A thread.
-struct Task {
-    process: u32,
-    start_ns: u64,
-    /// Its costs when the present image began; it may be older than that.
-    before: ThreadCost,
-    /// It has announced its exit, and its costs are in its process's.
-    counted: bool,
-}
-
-/// A process and the image it runs.
-struct Process {
-    upid: Upid,
-    parent: Option<Upid>,
-    image: Arc<Image>,
-    /// Costs of the process when the present image began.
-    before: ProcessCost,
-    /// Costs of the threads of this image that are over.
-    cost: ThreadCost,
-    total: Option<ProcessCost>,
-    max_rss_bytes: Option<u64>,
-    live_threads: usize,
-    threads: u32,
-    tracer_ns: u64,
-    readable: bool,
-    /// Our own child before it runs the command: no process of the workflow yet.
-    launcher: bool,
+    observers: Vec<Box<dyn Observer>>,
 }
 
 impl Lifetimes {
@@ -132,7 +109,13 @@ impl Lifetimes {
             tasks: HashMap::from([(root, task)]),
             processes: HashMap::from([(root, process)]),
             early: HashMap::new(),
+            observers: Vec::new(),
         }
+    }
+
+    /// Tells `observer`, too, from now on.
+    pub(crate) fn observe(&mut self, observer: Box<dyn Observer>) {
+        self.observers.push(observer);
     }
 
     /// Follows the tree until its last process has ended.
@@ -204,7 +187,7 @@ impl Lifetimes {
                     Stop::Trap => {}
                     Stop::Forked { by_clone } => self.forked(tid, by_clone, arrived),
                     Stop::Exec => self.exec(tid, arrived),
-                    Stop::Exit => self.exiting(tid),
+                    Stop::Exit => self.exiting(tid, arrived),
                 }
                 let process = self.tasks.get(&tid).map(|task| task.process);
                 if let Some(process) = process.and_then(|pid| self.processes.get_mut(&pid)) {
@@ -236,7 +219,14 @@ impl Lifetimes {
         if thread {
             creator.threads += 1;
             creator.live_threads += 1;
-            self.table.set(child, creator.upid, false);
+            let upid = creator.upid;
+            self.table.set(child, upid, false);
+            let thread = Tracee {
+                tid: child,
+                pid: parent,
+                upid,
+            };
+            self.tell(|observer| observer.thread_began(thread, now));
         } else {
             let upid = self.upids.next();
             let image = Arc::clone(&creator.image);
@@ -246,6 +236,15 @@ impl Lifetimes {
                 .insert(child, Process::new(upid, parent_upid, image));
             self.living.begins(child);
             self.table.set(child, upid, true);
+            if let Some(creator) = self.processes.get(&parent).map(|creator| creator.upid) {
+                let parent = Tracee {
+                    tid,
+                    pid: parent,
+                    upid: creator,
+                };
+                let child = Tracee::first_of(child, upid);
+                self.tell(|observer| observer.forked(parent, child, now));
+            }
         }
         for event in self.early.remove(&child).into_iter().flatten() {
             self.handle(child, event, now);
@@ -311,10 +310,12 @@ impl Lifetimes {
         if self.unprivileged && image.exe.as_ref().is_some_and(setuid) {
             self.recorder.lost(Loss::SetuidExec, 1);
         }
+        let tracee = Tracee::first_of(pid, upid);
+        self.tell(|observer| observer.executed(tracee, prev, now));
     }
 
     /// Task `tid` is about to exit: the last moment at which its costs can be read.
-    fn exiting(&mut self, tid: u32) {
+    fn exiting(&mut self, tid: u32, now: u64) {
         let Some(task) = self.tasks.get_mut(&tid) else {
             return;
         };
@@ -331,9 +332,12 @@ impl Lifetimes {
         }
         task.counted = true;
         process.live_threads = process.live_threads.saturating_sub(1);
-        if process.live_threads == 0 {
+        let last = process.live_threads == 0;
+        if last {
             process.total = ProcessCost::of(pid);
         }
+        let upid = process.upid;
+        self.tell(|observer| observer.exiting(Tracee { tid, pid, upid }, last, now));
     }
 
     /// The wait status of task `tid` was reaped: a thread, or with it the whole process.
@@ -347,14 +351,16 @@ impl Lifetimes {
         let Some(process) = self.processes.get_mut(&pid) else {
             return;
         };
+        let upid = process.upid;
         if tid != pid {
             if !task.counted {
                 process.live_threads = process.live_threads.saturating_sub(1);
             }
-            let upid = process.upid;
+            self.tell(|observer| observer.ended(Tracee { tid, pid, upid }, now));
             self.thread_over(upid, tid, task.start_ns, now);
             return;
         }
+        self.tell(|observer| observer.ended(Tracee { tid, pid, upid }, now));
         let process = self.processes.remove(&pid).expect("looked up above");
         self.living.ends(pid);
         if process.launcher {
@@ -371,6 +377,12 @@ impl Lifetimes {
             usage: process.usage(),
         };
         self.recorder.record(Record::ProcessEnd(Box::new(end)));
+    }
+
+    fn tell(&mut self, what: impl Fn(&mut dyn Observer)) {
+        for observer in &mut self.observers {
+            what(observer.as_mut());
+        }
     }
 
     fn thread_over(&self, upid: Upid, tid: u32, start_ns: u64, end_ns: u64) {
@@ -407,46 +419,5 @@ impl Lifetimes {
                 cwd: image.cwd.clone(),
                 start_ns,
             })));
-    }
-}
-
-impl Process {
-    fn new(upid: Upid, parent: Option<Upid>, image: Arc<Image>) -> Self {
-        Process {
-            upid,
-            parent,
-            image,
-            before: ProcessCost::default(),
-            cost: ThreadCost::default(),
-            total: None,
-            max_rss_bytes: None,
-            live_threads: 1,
-            threads: 1,
-            tracer_ns: 0,
-            readable: true,
-            launcher: false,
-        }
-    }
-
-    fn usage(&self) -> Usage {
-        let total = self.total.map(|total| total - self.before);
-        let cost = self.readable.then_some(self.cost);
-        Usage {
-            user_ns: total.map(|t| t.user_ns),
-            sys_ns: total.map(|t| t.sys_ns),
-            minor_faults: total.map(|t| t.minor_faults),
-            major_faults: total.map(|t| t.major_faults),
-            on_cpu_ns: cost.map(|c| c.on_cpu_ns),
-            run_queue_ns: cost.map(|c| c.run_queue_ns),
-            read_calls: cost.map(|c| c.read_calls),
-            write_calls: cost.map(|c| c.write_calls),
-            read_bytes: cost.map(|c| c.read_bytes),
-            write_bytes: cost.map(|c| c.write_bytes),
-            voluntary_switches: cost.map(|c| c.voluntary_switches),
-            involuntary_switches: cost.map(|c| c.involuntary_switches),
-            tracer_ns: Some(self.tracer_ns),
-            max_rss_bytes: self.max_rss_bytes,
-            threads: Some(self.threads),
-        }
     }
 }

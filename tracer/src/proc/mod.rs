@@ -5,6 +5,7 @@
 
 pub(crate) mod lifetimes;
 mod living;
+pub(crate) mod observer;
 mod ptrace;
 pub(crate) mod reading;
 pub(crate) mod requests;

@@ -65,7 +65,10 @@ fn call(function: &OsString, arguments: &[PathBuf]) {
         "relieve" => crate::limits::relieve(),
         "fill_as_user" => crate::errors::fill_as_user(&arguments[0]),
         "make_exclusively" => crate::races::make_exclusively(&arguments[0]),
-        "model" => crate::model::run(&arguments[0], &arguments[1], &arguments[2]),
+        "model" => {
+            let [seen, source, plain, sequences] = [0, 1, 2, 3].map(|n| &arguments[n]);
+            crate::model::run(seen, source, plain, sequences);
+        }
         "storm" => crate::storm::storm(&arguments[0]),
         "storm_worker" => crate::storm::work(&arguments[0], &arguments[1], &arguments[2]),
         "reads" => crate::speed::reads(&arguments[0]),

@@ -48,36 +48,43 @@ fn the_mount_behaves_as_a_plain_directory() {
         let plain = mounted.trace.with_file_name("plain");
         fs::create_dir(&plain).unwrap();
         let sequences = sequences.to_string();
-        child::run("model", &[&mounted.seen, &plain, Path::new(&sequences)]);
+        let sequences = Path::new(&sequences);
+        child::run(
+            "model",
+            &[&mounted.seen, &mounted.source, &plain, sequences],
+        );
     }
 }
 
 /// Entered through `child`: the pages of a mapping must not be served by this process.
-pub(crate) fn run(seen: &Path, plain: &Path, sequences: &Path) {
+pub(crate) fn run(seen: &Path, source: &Path, plain: &Path, sequences: &Path) {
     let sequences: u64 = sequences.to_str().unwrap().parse().unwrap();
     for sequence in 0..sequences {
-        let [seen, plain] = [seen, plain].map(|top| top.join(sequence.to_string()));
+        let below = |top: &Path| top.join(sequence.to_string());
+        let [seen, source, plain] = [below(seen), below(source), below(plain)];
         fs::create_dir(&seen).unwrap();
         fs::create_dir(&plain).unwrap();
-        compare(sequence, &seen, &plain);
+        let sides = [Side::new(&seen, &source), Side::new(&plain, &plain)];
+        compare(sequence, sides);
         // Or the names of thousands of sequences would be kept.
         fs::remove_dir_all(&seen).unwrap();
         fs::remove_dir_all(&plain).unwrap();
     }
 }
 
-fn compare(sequence: u64, seen: &Path, plain: &Path) {
+fn compare(sequence: u64, [mut ours, mut theirs]: [Side<'_>; 2]) {
     let mut random = Random(sequence);
-    let (mut ours, mut theirs) = (Side::new(seen), Side::new(plain));
     let mut history = Vec::new();
     for _ in 0..STEPS {
-        let step = step(&mut random, sequence.is_multiple_of(2));
+        let step = step(&mut random);
         history.push(step.clone());
         let (ours, theirs) = (ours.run(&step), theirs.run(&step));
         assert_eq!(ours, theirs, "sequence {sequence} after {history:#?}");
     }
-    let (mut ours, mut theirs) = (BTreeMap::new(), BTreeMap::new());
-    tree(seen, "", &mut ours);
-    tree(plain, "", &mut theirs);
+    let [ours, theirs] = [ours.top(), theirs.top()].map(|top| {
+        let mut found = BTreeMap::new();
+        tree(top, "", &mut found);
+        found
+    });
     assert_eq!(ours, theirs, "sequence {sequence}: {history:#?}");
 }

@@ -2,10 +2,14 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Result, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use nix::fcntl::{AT_FDCWD, FallocateFlags, RenameFlags, copy_file_range, fallocate, renameat2};
+use nix::fcntl::{
+    AT_FDCWD, FallocateFlags, PosixFadviseAdvice, RenameFlags, copy_file_range, fallocate,
+    posix_fadvise, renameat2,
+};
 use nix::unistd::{Whence, lseek};
 
 use crate::calls::{self, Mapping};
@@ -19,6 +23,8 @@ const HANDLES: usize = 4;
 /// One of the two directories and what is open in it.
 pub(super) struct Side<'a> {
     top: &'a Path,
+    /// Where the filesystem keeps what is seen below `top`.
+    kept: &'a Path,
     open: [Option<File>; HANDLES],
 }
 
@@ -66,9 +72,8 @@ pub(super) enum Step {
     ListAgain(&'static str),
 }
 
-/// One of the operations. With `holes` they are made and looked for but no space is allocated: of
-/// space that was allocated and not written, filesystems call data what is cached just then.
-pub(super) fn step(random: &mut Random, holes: bool) -> Step {
+/// One of the operations.
+pub(super) fn step(random: &mut Random) -> Step {
     let handle = random.below(HANDLES as u64) as usize;
     let (name, other) = (random.one_of(&NAMES), random.one_of(&NAMES));
     let offset = random.below(20_000);
@@ -91,11 +96,7 @@ pub(super) fn step(random: &mut Random, holes: bool) -> Step {
         6..=8 => Step::Read(handle, offset, length),
         9..=11 => Step::Write(handle, offset, length, random.below(256) as u8),
         12 => Step::SetLength(handle, offset),
-        13 => Step::Allocate(
-            handle,
-            offset,
-            if holes { 2 } else { random.below(4) as i32 },
-        ),
+        13 => Step::Allocate(handle, offset, random.below(4) as i32),
         14 | 15 => Step::MakeDirectory(name, mode | 0o100),
         16 => Step::Symlink(name, other),
         17 => Step::Link(name, other),
@@ -125,7 +126,7 @@ pub(super) fn step(random: &mut Random, holes: bool) -> Step {
             let to = random.below(HANDLES as u64) as usize;
             Step::Copy(handle, to, offset, random.below(20_000), length)
         }
-        30 if holes => {
+        30 => {
             let whence = random.one_of(&[Whence::SeekData, Whence::SeekHole]);
             Step::Seek(handle, offset, whence)
         }
@@ -141,11 +142,16 @@ pub(super) fn step(random: &mut Random, holes: bool) -> Step {
 }
 
 impl<'a> Side<'a> {
-    pub(super) fn new(top: &'a Path) -> Self {
+    pub(super) fn new(top: &'a Path, kept: &'a Path) -> Self {
         Side {
             top,
+            kept,
             open: [const { None }; HANDLES],
         }
+    }
+
+    pub(super) fn top(&self) -> &'a Path {
+        self.top
     }
 
     pub(super) fn run(&mut self, step: &Step) -> String {
@@ -259,7 +265,9 @@ impl<'a> Side<'a> {
                 let result = match &self.open[handle] {
                     // Directories are another matter: what is data there, nobody says.
                     Some(file) if file.metadata().is_ok_and(|m| m.is_dir()) => Err(bad()),
-                    Some(file) => lseek(file, offset as i64, whence).map_err(std::io::Error::from),
+                    Some(file) => self
+                        .drop_pages(file)
+                        .and_then(|()| Ok(lseek(file, offset as i64, whence)?)),
                     None => Err(bad()),
                 };
                 outcome(result, |position| position.to_string())
@@ -286,6 +294,20 @@ impl<'a> Side<'a> {
                 unit(errno(result))
             }
         }
+    }
+
+    /// Writes the pages of a file back and forgets them. Of space that was allocated and not
+    /// written, filesystems call data what is cached just then, whoever read it.
+    ///
+    /// # Errors
+    /// When the file has no name any more by which its pages could be reached.
+    fn drop_pages(&self, file: &File) -> Result<()> {
+        let seen = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+        let below = seen.strip_prefix(self.top).map_err(|_| bad())?;
+        let kept = File::open(self.kept.join(below))?;
+        kept.sync_all()?;
+        let all = PosixFadviseAdvice::POSIX_FADV_DONTNEED;
+        Ok(posix_fadvise(&kept, 0, 0, all)?)
     }
 }
 

@@ -1,0 +1,57 @@
+//! How other parts of the tracer learn of the tree that [`super::lifetimes`] follows.
+
+use flowtrace_schema::Upid;
+
+/// A thread under trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tracee {
+    /// Its id.
+    pub(crate) tid: u32,
+    /// Id of its process.
+    pub(crate) pid: u32,
+    /// Image that the process runs.
+    pub(crate) upid: Upid,
+}
+
+impl Tracee {
+    /// The first thread of process `pid`.
+    pub(super) fn first_of(pid: u32, upid: Upid) -> Tracee {
+        Tracee {
+            tid: pid,
+            pid,
+            upid,
+        }
+    }
+}
+
+/// Who else learns of the tree: told of each change at once, while the thread concerned is held
+/// in a stop, so that whatever is read of it then belongs to that moment. Times are those at which
+/// the event arrived.
+pub(crate) trait Observer {
+    /// Process `child` was forked by `parent`; it has not run yet.
+    fn forked(&mut self, parent: Tracee, child: Tracee, now: u64) {
+        let _ = (parent, child, now);
+    }
+
+    /// A thread beside the first one was made; it has not run yet.
+    fn thread_began(&mut self, thread: Tracee, now: u64) {
+        let _ = (thread, now);
+    }
+
+    /// A process runs a new program, whose image is `tracee.upid`; all threads of the image
+    /// before it, `prev`, are over. `None`: the command itself begins.
+    fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, now: u64) {
+        let _ = (tracee, prev, now);
+    }
+
+    /// A thread is about to exit; `last`: and the process with it. Its memory and descriptors are
+    /// still there. Not told of every end: see [`Observer::ended`].
+    fn exiting(&mut self, tracee: Tracee, last: bool, now: u64) {
+        let _ = (tracee, last, now);
+    }
+
+    /// A thread is over; the first thread of a process stands for the process, which ends with it.
+    fn ended(&mut self, tracee: Tracee, now: u64) {
+        let _ = (tracee, now);
+    }
+}
