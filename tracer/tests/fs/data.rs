@@ -11,15 +11,12 @@ use flowtrace_schema::FileLayer;
 use nix::fcntl::{AT_FDCWD, AtFlags, FallocateFlags, copy_file_range, fallocate};
 use nix::unistd::{Whence, linkat, lseek};
 
-use crate::mounted::{Mounted, Options};
+use crate::mounted::{Mounted, Options, Way};
 use crate::{calls, child};
 
 /// Both modes: with in-kernel passthrough, and without.
 fn modes() -> [Options; 2] {
-    [true, false].map(|passthrough| Options {
-        passthrough,
-        ..Options::default()
-    })
+    Way::EXACT.map(Way::options)
 }
 
 #[test]
