@@ -47,6 +47,9 @@ pub(crate) struct Args {
     /// Mount the same views and record nothing (for benchmarks)
     #[arg(long, hide = true)]
     bare: bool,
+    /// Mount the same views and record the processes alone (for benchmarks)
+    #[arg(long, hide = true)]
+    without_calls: bool,
     /// Command to run, with its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -61,6 +64,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         replace: args.force,
         seeing,
         bare: args.bare,
+        without_calls: args.without_calls,
     };
     let mut notify = |notice: Notice| {
         if !args.quiet {

@@ -17,7 +17,7 @@ use super::seeing::Seeing;
 use super::serving::{Served, Serving};
 use super::views::Views;
 use super::{Error, Result, limits, signals};
-use crate::callers::TaskTable;
+use crate::callers::{Callers, TaskTable};
 use crate::proc::lifetimes::{End, LeftBehind, Lifetimes, Watcher};
 use crate::proc::{self, Upids};
 
@@ -36,6 +36,8 @@ pub struct RunOptions {
     pub seeing: Seeing,
     /// Mount the same views and record nothing: the yardstick for what recording costs.
     pub bare: bool,
+    /// Record the processes and no file call: the yardstick for what recording the calls costs.
+    pub without_calls: bool,
 }
 
 /// What the user should hear while the run goes on.
@@ -183,9 +185,11 @@ impl Run<'_> {
         let start_in = views.starting_point(self.cwd, self.directories);
         let table = Arc::new(TaskTable::new());
         let serving = self.serving(&views);
+        let recorded = !self.options.without_calls;
+        let callers: Arc<dyn Callers> = table.clone();
         let served = serving.serve(
             std::mem::take(&mut views.mounted),
-            Some((recording, table.clone())),
+            recorded.then_some((recording, callers)),
         )?;
         self.describe(recording, &views, &served);
         // From here on whoever opens the trace learns what is, or was, being recorded.
