@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use flowtrace_schema::{Call, CallRing, Fidelity, FileId, Loss, Op, Recorder};
 
 use super::in_flight;
-use super::split::{Served, Split};
+use super::split::{Cutting, Served, Split};
 use crate::callers::{Caller, Callers};
 use crate::clock::Clock;
 
@@ -133,8 +133,7 @@ impl Log {
         }
     }
 
-    /// As [`Log::end`], for reads and writes: they may be pieces of one call, each of at most
-    /// `largest` bytes.
+    /// As [`Log::end`], for reads and writes: they may be pieces of one call.
     #[inline]
     pub(crate) fn end_piece(
         &self,
@@ -142,13 +141,13 @@ impl Log {
         event: Event,
         result: i64,
         split: &Split,
-        largest: u64,
+        cutting: Cutting,
     ) {
         if self.records(&event) {
             let served = Served {
                 call: self.call(started, event, result),
                 tid: started.tid,
-                largest,
+                cutting,
             };
             let look = |is_more: &dyn Fn(_) -> bool| in_flight::of(served.tid, event.op, is_more);
             split.add(served, look, |call| self.push(call));

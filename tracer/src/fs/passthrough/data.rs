@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 
 use nix::errno::Errno;
-use nix::fcntl::{FallocateFlags, OFlag, copy_file_range, fallocate};
+use nix::fcntl::{FallocateFlags, FcntlArg, OFlag, copy_file_range, fallocate, fcntl};
 use nix::sys::uio::{pread, pwrite};
 use nix::unistd::{Whence, fdatasync, fsync, lseek};
 
@@ -23,6 +23,8 @@ pub(in crate::fs) struct Write<'a> {
     pub(in crate::fs) data: &'a [u8],
     /// The page cache of the mount writes, not an application.
     pub(in crate::fs) by_cache: bool,
+    /// The application has the file open with `O_APPEND` at this moment.
+    pub(in crate::fs) appends: bool,
     /// The caller lacks the right to keep set-user-id and set-group-id.
     pub(in crate::fs) strip_privilege: bool,
 }
@@ -48,7 +50,10 @@ impl View {
         let offset = signed(write.offset)?;
         let written = {
             let _as_caller = self.credentials.spend_as(who)?;
-            if write.by_cache && !open.takes_pages {
+            if !write.by_cache {
+                follow_append(open, write.appends)?;
+            }
+            if write.by_cache && !open.takes_pages() {
                 let cached = self.reopen(&open.node, OFlag::O_WRONLY)?;
                 pwrite(cached.as_fd(), write.data, offset)?
             } else {
@@ -139,6 +144,21 @@ impl View {
         }
         file::control(open, command, input)
     }
+}
+
+/// Gives the real open file the `O_APPEND` that the application's has now. Most never change it.
+fn follow_append(open: &OpenFile, appends: bool) -> Result<()> {
+    if open.appends.load(Ordering::Relaxed) == appends {
+        return Ok(());
+    }
+    let flags = OFlag::from_bits_retain(fcntl(open.fd.as_fd(), FcntlArg::F_GETFL)?);
+    let wanted = match appends {
+        true => flags | OFlag::O_APPEND,
+        false => flags - OFlag::O_APPEND,
+    };
+    fcntl(open.fd.as_fd(), FcntlArg::F_SETFL(wanted))?;
+    open.appends.store(appends, Ordering::Relaxed);
+    Ok(())
 }
 
 /// An offset as system calls take it.

@@ -157,7 +157,8 @@ impl View {
             node,
             opener,
             is_program: flags & EXECUTE != 0,
-            takes_pages: flags & (libc::O_DIRECT | libc::O_APPEND) == 0,
+            appends: AtomicBool::new(flags & libc::O_APPEND != 0),
+            is_direct: flags & libc::O_DIRECT != 0,
             wrote: AtomicBool::new(false),
             split: Split::default(),
         });

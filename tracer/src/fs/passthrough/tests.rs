@@ -107,6 +107,7 @@ impl Bench {
             offset: 0,
             data,
             by_cache: false,
+            appends: false,
             strip_privilege: false,
         };
         self.view.write(ME, &open, write)?;
