@@ -57,6 +57,8 @@ losses! {
         "rows not stored because the trace could not be written",
     FilesNotTraced "files" "not_traced" Notice
         "directories whose file calls could not be seen on this machine; run flowtrace doctor",
+    InheritedFiles "files" "inherited_unseen" Notice
+        "open files that the command inherited from outside of the views: what it does with them is not seen",
     PathNotSeen "files" "own_path_not_seen" Notice
         "directories mounted at another path: calls that use the usual absolute path are not seen",
     UnknownCaller "files" "unknown_caller" Notice

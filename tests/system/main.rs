@@ -15,6 +15,7 @@ mod killed;
 mod montage;
 mod mount;
 mod own_behaviour;
+mod redirections;
 mod seeing;
 mod spawn_storm;
 mod user;

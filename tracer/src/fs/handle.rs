@@ -9,6 +9,7 @@ use nix::errno::Errno;
 
 use super::Result;
 use super::inode::Node;
+use super::offers::Position;
 use super::passthrough::stream::Stream;
 use super::split::Split;
 use crate::callers::Caller;
@@ -20,6 +21,8 @@ pub(crate) struct OpenFile {
     pub(crate) fd: OwnedFd,
     /// Its node.
     pub(crate) node: Arc<Node>,
+    /// Its position, if that is shared with others outside of the view.
+    pub(crate) position: Option<Arc<Position>>,
     /// Who opened it: the kernel does not say who releases it.
     pub(crate) opener: Option<Caller>,
     /// What is written through it goes to the end of the file (`O_APPEND`), as fcntl(2) may change.

@@ -18,6 +18,7 @@ use super::descriptor::Descriptor;
 use super::handle::{Handles, OpenDirectory, OpenFile};
 use super::identity::{FileTable, NameIn};
 use super::inode::{InodeKey, Node, NodeTable, ROOT};
+use super::offers::Offers;
 use super::sys::stat;
 use super::{Config, Filter, Result};
 use crate::clock::Clock;
@@ -56,6 +57,7 @@ pub(super) struct View {
     credentials: Credentials,
     owner: Option<(u32, u32)>,
     hidden: Vec<(InodeKey, OsString)>,
+    offers: Arc<Offers>,
     room: Room,
     /// Ids of nodes that hold a descriptor, and of some that did; the oldest first.
     holders: Mutex<VecDeque<u64>>,
@@ -120,6 +122,7 @@ impl View {
             credentials: Credentials::new(config.permission),
             owner: config.owner,
             hidden,
+            offers: config.offers,
             room: Room::of_this_process(),
             holders: Mutex::default(),
             has_given_up: AtomicBool::new(false),

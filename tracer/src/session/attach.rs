@@ -106,6 +106,7 @@ impl Attach {
             hidden: own_files(&options.output),
             seeing: &options.seeing,
             namespace,
+            offers: Arc::default(),
         };
         let view = MountedView {
             directory: 0,

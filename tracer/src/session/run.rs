@@ -1,6 +1,7 @@
 //! `flowtrace run`: trace one command from its start to the end of its last process.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,13 +12,15 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::directory::{Directory, open_all};
-use super::launch::{Plan, find_program};
+use super::inherited::Inherited;
+use super::launch::{Plan, Start, find_program};
 use super::recording::{HOST, RUN, Recording, own_files};
 use super::seeing::Seeing;
 use super::serving::{Served, Serving};
 use super::views::Views;
 use super::{Error, Result, limits, signals};
 use crate::callers::{Callers, TaskTable};
+use crate::fs::Offers;
 use crate::proc::lifetimes::{End, LeftBehind, Lifetimes, Watcher};
 use crate::proc::{self, Upids};
 
@@ -86,6 +89,7 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         options.directories.clone()
     };
     let directories = open_all(&asked)?;
+    let inherited = Inherited::find(&directories);
     let permission = options.seeing.permission();
     let views = directories
         .iter()
@@ -108,11 +112,12 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         directories: &directories,
         cwd: &cwd,
         program: &plan.program,
+        offers: Arc::default(),
     };
     if options.bare {
-        run.bare(views)
+        run.bare(views, inherited)
     } else {
-        run.recorded(views, notify)
+        run.recorded(views, inherited, notify)
     }
 }
 
@@ -121,18 +126,17 @@ struct Run<'a> {
     directories: &'a [Directory],
     cwd: &'a Path,
     program: &'a Path,
+    offers: Arc<Offers>,
 }
 
 impl Run<'_> {
     /// The command in its views, with nothing recorded.
-    fn bare(&self, mut views: Views) -> Result<RunReport> {
-        let start_in = views.starting_point(self.cwd, self.directories);
+    fn bare(&self, mut views: Views, mut inherited: Inherited) -> Result<RunReport> {
+        let start = views.start(self.cwd, &inherited.streams, self.directories);
         let served = self
             .serving(&views)
             .serve(std::mem::take(&mut views.mounted), None)?;
-        views
-            .child
-            .go(&start_in)
+        self.go(&mut views, &start, &mut inherited)
             .map_err(Error::system("start the command"))?;
         signals::pass_on(views.child.pid, None).map_err(Error::system("pass on signals"))?;
         let end = loop {
@@ -143,13 +147,27 @@ impl Run<'_> {
                 Err(errno) => return Err(Error::errno("wait for the command")(errno)),
             }
         };
+        inherited.settle();
         views.unmount();
         served.join();
         self.exec_failure(&mut views)?;
         Ok(RunReport { end, trace: None })
     }
 
-    fn recorded(&self, views: Views, notify: &mut dyn FnMut(Notice)) -> Result<RunReport> {
+    /// Starts the command.
+    fn go(&self, views: &mut Views, start: &Start, inherited: &mut Inherited) -> io::Result<()> {
+        inherited.offer(&self.offers, views.child.pid.as_raw() as u32);
+        inherited.opened(views.child.prepare(start)?);
+        self.offers.withdraw();
+        views.child.go()
+    }
+
+    fn recorded(
+        &self,
+        views: Views,
+        inherited: Inherited,
+        notify: &mut dyn FnMut(Notice),
+    ) -> Result<RunReport> {
         let recording = match Recording::start(&self.options.output, self.options.replace) {
             Ok(recording) => recording,
             Err(error) => {
@@ -157,7 +175,7 @@ impl Run<'_> {
                 return Err(error);
             }
         };
-        match self.record(views, &recording, notify) {
+        match self.record(views, inherited, &recording, notify) {
             Ok(end) => {
                 let (code, signal) = match end {
                     End::Exited(code) => (Some(code), None),
@@ -178,11 +196,12 @@ impl Run<'_> {
     fn record(
         &self,
         mut views: Views,
+        mut inherited: Inherited,
         recording: &Recording,
         notify: &mut dyn FnMut(Notice),
     ) -> Result<End> {
         let root = views.child.pid;
-        let start_in = views.starting_point(self.cwd, self.directories);
+        let start = views.start(self.cwd, &inherited.streams, self.directories);
         let table = Arc::new(TaskTable::new());
         let serving = self.serving(&views);
         let recorded = !self.options.without_calls;
@@ -207,15 +226,15 @@ impl Run<'_> {
             Arc::new(Upids::new()),
             table,
         );
-        views
-            .child
-            .go(&start_in)
+        self.go(&mut views, &start, &mut inherited)
             .map_err(Error::system("start the command"))?;
+        inherited.count(&recording.recorder);
         signals::pass_on(root, Some(lifetimes.living()))
             .map_err(Error::system("pass on signals"))?;
         let end = lifetimes
             .follow(&mut Job { root, notify })
             .map_err(Error::system("wait for the command"))?;
+        inherited.settle();
         views.unmount();
         served.join();
         self.exec_failure(&mut views)?;
@@ -230,6 +249,7 @@ impl Run<'_> {
             hidden: own_files(&self.options.output),
             seeing: &self.options.seeing,
             namespace: views.namespace,
+            offers: Arc::clone(&self.offers),
         }
     }
 

@@ -15,7 +15,7 @@ use super::views::MountedView;
 use super::{Error, Result};
 use crate::callers::{Callers, TaskTable};
 use crate::clock::Clock;
-use crate::fs::{self, FileTable, Hidden, Permission, Session};
+use crate::fs::{self, FileTable, Hidden, Offers, Permission, Session};
 use crate::mounting;
 
 /// What all views of a session have in common.
@@ -26,6 +26,8 @@ pub(super) struct Serving<'a> {
     pub(super) seeing: &'a Seeing,
     /// Which privileges mounted the views; `None`: the fusermount3 helper's.
     pub(super) namespace: Option<Namespace>,
+    /// Open files that the command inherits.
+    pub(super) offers: Arc<Offers>,
 }
 
 /// Views being served.
@@ -114,6 +116,7 @@ impl Serving<'_> {
             },
             owner: in_user_namespace.then(|| (geteuid().as_raw(), getegid().as_raw())),
             hidden: hidden.filter_map(hidden_name).collect(),
+            offers: Arc::clone(&self.offers),
         })
     }
 }

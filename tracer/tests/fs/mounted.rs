@@ -187,6 +187,7 @@ impl Mounted {
             permission: options.permission,
             owner: None,
             hidden: options.hidden,
+            offers: Arc::default(),
         };
         let files = Arc::new(FileTable::new(recorder.clone()));
         let session = serve(
@@ -342,6 +343,7 @@ pub(crate) fn serve_as_user(
         permission: Permission::Process,
         owner: Some(owner),
         hidden: Vec::new(),
+        offers: Arc::default(),
     };
     let files = Arc::new(FileTable::new(recorder.clone()));
     let session = serve(

@@ -37,7 +37,11 @@ impl View {
         offset: u64,
         buffer: &mut [u8],
     ) -> Result<usize> {
-        pread(open.fd.as_fd(), buffer, signed(offset)?)
+        let offset = signed(offset)?;
+        match &open.position {
+            Some(position) => position.read(&open.fd, offset, buffer),
+            None => pread(open.fd.as_fd(), buffer, offset),
+        }
     }
 
     /// Writes as much as one system call takes.
@@ -56,6 +60,8 @@ impl View {
             if write.by_cache && !open.takes_pages() {
                 let cached = self.reopen(&open.node, OFlag::O_WRONLY)?;
                 pwrite(cached.as_fd(), write.data, offset)?
+            } else if let Some(position) = open.position.as_ref().filter(|_| !write.by_cache) {
+                position.write(&open.fd, offset, write.data)?
             } else {
                 pwrite(open.fd.as_fd(), write.data, offset)?
             }
