@@ -3,16 +3,13 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::support::process::{Running, finish, start};
 use crate::support::trace::Trace;
-use crate::support::{FLOWTRACE, Scratch, need_fuse, wait_for};
-
-const LIMIT: Duration = Duration::from_secs(20);
+use crate::support::{FLOWTRACE, PATIENCE, Scratch, need_fuse, wait_for};
 
 pub(crate) fn is_mounted(point: &Path) -> bool {
     let table = std::fs::read_to_string("/proc/self/mountinfo").expect("procfs");
@@ -49,7 +46,7 @@ impl View {
             .args(["mount", "source", "point", "-o", "trace.db"])
             .current_dir(scratch.join(""));
         let server = start(&mut mount);
-        wait_for("the mount", LIMIT, || is_mounted(&point).then_some(()));
+        wait_for("the mount", PATIENCE, || is_mounted(&point).then_some(()));
         Some(View {
             scratch,
             source,
@@ -69,19 +66,19 @@ impl View {
     pub(crate) fn kill_daemon(&self) {
         let daemon = daemon_of(&self.point).expect("a daemon");
         kill(Pid::from_raw(daemon), Signal::SIGKILL).unwrap();
-        wait_for("the end of the daemon", LIMIT, || {
+        wait_for("the end of the daemon", PATIENCE, || {
             (!Path::new(&format!("/proc/{daemon}")).exists()).then_some(())
         });
     }
 
     /// Waits until the trace is complete, which may be a moment after the view has gone.
     pub(super) fn complete_trace(&mut self) -> Trace {
-        wait_for("the end of the server", LIMIT, || {
+        wait_for("the end of the server", PATIENCE, || {
             self.server.has_ended().then_some(())
         });
         // Another connection, even an idle one, would keep the writer from folding the log in.
         let log = self.scratch.join("trace.db-wal");
-        wait_for("the end of the trace", LIMIT, || {
+        wait_for("the end of the trace", PATIENCE, || {
             (!log.exists()).then_some(())
         });
         let trace = Trace::open(&self.trace);
