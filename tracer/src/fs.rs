@@ -47,7 +47,7 @@ mod session;
 mod split;
 mod sys;
 
-pub use filter::Filter;
+pub use filter::{Filter, PatternError};
 pub use identity::FileTable;
 pub use offers::Offers;
 pub use session::{Session, serve};

@@ -84,6 +84,13 @@ pub(super) struct Entry {
     pub(super) attributes: Attributes,
 }
 
+impl Trace {
+    /// Whether calls are recorded on what lies at `below` in the directory.
+    fn admits(&self, below: &Path) -> bool {
+        self.filter.admits(&self.seen_path, below)
+    }
+}
+
 impl View {
     /// Serves `config.root`. Files and names go to `files` unless `config.log` is off.
     pub(super) fn new(config: Config, files: Arc<FileTable>, clock: Clock) -> Result<View> {
@@ -103,7 +110,7 @@ impl View {
                 .files
                 .root(&attributes, &config.seen_path, trace.host, now)
         });
-        let excludes = |trace: &Trace| !trace.filter.admits(&trace.seen_path);
+        let excludes = |trace: &Trace| !trace.admits(Path::new(""));
         let root = Node {
             is_excluded: trace.as_ref().is_some_and(excludes),
             hides: hides(&hidden, &InodeKey::from(&attributes)),
@@ -270,11 +277,9 @@ impl View {
             return false;
         };
         let mut path = real_path(fd);
-        if let Ok(below) = path.strip_prefix(&trace.real_path) {
-            path = trace.seen_path.join(below);
-        }
         path.extend(name);
-        !trace.filter.admits(&path)
+        // What was moved out of the directory has a whole path only.
+        !trace.admits(path.strip_prefix(&trace.real_path).unwrap_or(&path))
     }
 
     fn excludes_in(&self, parent: &Node, name: &OsStr) -> bool {
