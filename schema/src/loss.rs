@@ -67,6 +67,8 @@ losses! {
         "file calls that failed because flowtrace had no descriptor left; without it they may have worked: raise ulimit -Hn",
     WritebackPages "files" "writeback_calls" Info
         "writes of changed pages by the kernel, whose true writer is not known",
+    WritebackRefused "files" "writeback_refused" DataLoss
+        "writes of changed pages that the real filesystem refused (full disk, quota, I/O error): what a program stored through a mapping is not in its file",
     Excluded "files" "excluded_calls" Info
         "calls on files that --include or --exclude leave out of the trace",
     StaleLookup "files" "reply_failed" Notice

@@ -24,6 +24,7 @@ pub(crate) struct Log {
     unknown_callers: AtomicU64,
     out_of_descriptors: AtomicU64,
     writeback: AtomicU64,
+    writeback_refused: AtomicU64,
     excluded: AtomicU64,
 }
 
@@ -103,6 +104,7 @@ impl Log {
             unknown_callers: AtomicU64::new(0),
             out_of_descriptors: AtomicU64::new(0),
             writeback: AtomicU64::new(0),
+            writeback_refused: AtomicU64::new(0),
             excluded: AtomicU64::new(0),
         }
     }
@@ -208,6 +210,12 @@ impl Log {
         });
     }
 
+    /// Changed pages could not be written, and the kernel drops them: of any file, recorded or
+    /// not.
+    pub(crate) fn refused_writeback(&self) {
+        self.writeback_refused.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Hands over the counters of what could not be seen.
     pub(crate) fn finish(&self) {
         let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
@@ -217,6 +225,8 @@ impl Log {
             .lost(Loss::OutOfDescriptors, take(&self.out_of_descriptors));
         self.recorder
             .lost(Loss::WritebackPages, take(&self.writeback));
+        self.recorder
+            .lost(Loss::WritebackRefused, take(&self.writeback_refused));
         self.recorder.lost(Loss::Excluded, take(&self.excluded));
     }
 }

@@ -93,6 +93,9 @@ impl Adapter {
             // Thread, user and handle of such a request are not the writer's.
             started = started.by_kernel();
             event = event.fidelity(Fidelity::Writeback);
+            if result.is_err() {
+                self.log.refused_writeback();
+            }
         }
         let value = outcome(&result, |&written| written as i64);
         self.end_piece(started, event, value, &open);

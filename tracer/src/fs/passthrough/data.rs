@@ -44,7 +44,7 @@ impl View {
         }
     }
 
-    /// Writes as much as one system call takes.
+    /// Writes as much as one system call takes; what the page cache writes back, all or fails.
     pub(in crate::fs) fn write(
         &self,
         who: Requester,
@@ -59,8 +59,10 @@ impl View {
             }
             if write.by_cache && !open.takes_pages() {
                 let cached = self.reopen(&open.node, OFlag::O_WRONLY)?;
-                pwrite(cached.as_fd(), write.data, offset)?
-            } else if let Some(position) = open.position.as_ref().filter(|_| !write.by_cache) {
+                write_whole(cached.as_fd(), write.data, offset)?
+            } else if write.by_cache {
+                write_whole(open.fd.as_fd(), write.data, offset)?
+            } else if let Some(position) = &open.position {
                 position.write(&open.fd, offset, write.data)?
             } else {
                 pwrite(open.fd.as_fd(), write.data, offset)?
@@ -170,4 +172,17 @@ fn follow_append(open: &OpenFile, appends: bool) -> Result<()> {
 /// An offset as system calls take it.
 pub(super) fn signed(offset: u64) -> Result<i64> {
     i64::try_from(offset).map_err(|_| Errno::EINVAL)
+}
+
+/// Writes all of `data`, or says why not: the kernel does not look at how much of changed pages
+/// was written, so a part would pass for the whole.
+fn write_whole(fd: BorrowedFd<'_>, data: &[u8], offset: i64) -> Result<usize> {
+    let mut written = 0;
+    while written < data.len() {
+        written += match pwrite(fd, &data[written..], offset + written as i64)? {
+            0 => return Err(Errno::EIO),
+            count => count,
+        };
+    }
+    Ok(written)
 }
