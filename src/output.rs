@@ -55,6 +55,27 @@ pub(crate) fn write_to(
         })
 }
 
+/// An absolute path without symbolic links as far as it exists: it stays true when the working
+/// directory is left or removed.
+pub(crate) fn resolved(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let resolve = || {
+        let Some(name) = absolute.file_name() else {
+            return absolute.canonicalize().ok();
+        };
+        Some(absolute.parent()?.canonicalize().ok()?.join(name))
+    };
+    resolve().unwrap_or(absolute)
+}
+
+/// How `path` is shown: from the working directory where it lies below that.
+pub(crate) fn shown(path: &Path) -> &Path {
+    let below = std::env::current_dir()
+        .ok()
+        .and_then(|cwd| path.strip_prefix(cwd).ok());
+    below.unwrap_or(path)
+}
+
 /// Width for a report on standard output, or in the file `path`.
 pub(crate) fn width(path: Option<&Path>) -> usize {
     path.map_or_else(|| width_of(io::stdout()), |_| PLAIN_WIDTH)

@@ -266,11 +266,19 @@ impl Workflow {
         self.runs.iter().any(|run| run.end_ns.is_none())
     }
 
+    /// Whether rows are missing that could not be stored, as on a full disk. Any row may be one of
+    /// them: a count is then a lower bound, and the oldest process need not be the command.
+    pub fn is_incomplete(&self) -> bool {
+        let is_of_store = |loss: &LossRow| loss.source == "store" && loss.value > 0;
+        self.losses.iter().any(is_of_store)
+    }
+
     /// How long the command ran, ns: its own process, not what it left behind. Without a command,
-    /// or without its end, the length of the recording.
+    /// without its end, or where rows are missing, the length of the recording.
     pub fn duration_ns(&self) -> i64 {
         let has_command = self.runs.iter().any(|run| run.command.is_some());
-        let root = self.root().filter(|_| has_command && !self.is_cut_short());
+        let is_known = has_command && !self.is_cut_short() && !self.is_incomplete();
+        let root = self.root().filter(|_| is_known);
         root.and_then(|root| self.process(root).duration_ns())
             .unwrap_or(self.last_ns)
     }

@@ -34,4 +34,4 @@ pub use trace::{
     DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, Table, Trace, TracedDirectoryRow,
     Value,
 };
-pub use writer::{CallRing, Recorder, Summary, Writer};
+pub use writer::{CallRing, Displaced, Recorder, Summary, Writer};

@@ -4,12 +4,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use flowtrace_schema::quote_argv;
 use flowtrace_tracer::session::{self, End, Error, Notice, RunOptions, RunReport};
 
 use super::Outcome;
 use crate::conclude;
 use crate::failure::{Failure, OWN_FAILURE};
-use crate::seeing;
+use crate::{output, seeing};
 
 /// Trace a command: every process, every file call under the traced directories
 ///
@@ -60,7 +61,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let options = RunOptions {
         command: args.command,
         directories: args.directories,
-        output: args.output,
+        output: output::resolved(&args.output),
         replace: args.force,
         seeing,
         bare: args.bare,
@@ -79,10 +80,13 @@ pub(crate) fn run(args: Args) -> Outcome {
 /// What follows the command's end; whatever fails here must not change its exit status.
 fn conclude(options: &RunOptions, report: &RunReport, quiet: bool, no_summary: bool) {
     let Some(trace) = &report.trace else { return };
+    if let Some(how) = trace.displaced {
+        return eprintln!("flowtrace: {}", conclude::displaced(&options.output, how));
+    }
     if let Some(error) = &trace.write_error {
         eprintln!(
             "flowtrace: cannot write {}: {error}; {} rows are missing from the trace",
-            options.output.display(),
+            output::shown(&options.output).display(),
             trace.dropped
         );
     }
@@ -91,7 +95,7 @@ fn conclude(options: &RunOptions, report: &RunReport, quiet: bool, no_summary: b
     {
         eprintln!(
             "flowtrace: {} needs the -wal file beside it: {reason}",
-            options.output.display()
+            output::shown(&options.output).display()
         );
     }
     if let Err(failure) = conclude::conclude(&options.output, !quiet && !no_summary) {
@@ -150,15 +154,26 @@ pub(super) fn failure(error: Error) -> Failure {
         Error::Store(error) => Failure::from(error).with_code(OWN_FAILURE),
         Error::NotFound(_) => Failure::new(127, message),
         Error::NotExecutable { .. } => Failure::new(126, message),
-        Error::TracedTwice(_) => Failure::new(OWN_FAILURE, message)
+        Error::TracedTwice { view: None, .. } => Failure::new(OWN_FAILURE, message)
             .hint("trace the outer command alone: it covers all that it starts"),
+        Error::TracedTwice {
+            view: Some(view), ..
+        } => {
+            let view = quote_argv([view.as_os_str().as_encoded_bytes()]);
+            Failure::new(OWN_FAILURE, message)
+                .hint(format!("flowtrace unmount {} ends that", view.text()))
+        }
+        Error::ViewInItself { .. } => {
+            Failure::new(OWN_FAILURE, message).hint("choose a mount point outside of it")
+        }
         Error::OtherTracer { ref tracer, .. } if tracer == "flowtrace" => {
             Failure::new(OWN_FAILURE, message)
                 .hint("trace the outer command alone: it covers all that it starts")
         }
         Error::OtherTracer { .. } => Failure::new(OWN_FAILURE, message)
             .hint("a process can have one tracer; start flowtrace outside of the other one"),
-        Error::Directory { .. } => Failure::new(OWN_FAILURE, message),
+        Error::Directory { .. } => Failure::new(OWN_FAILURE, message)
+            .hint("name existing directories that hold files of the workflow"),
         Error::View { .. } | Error::System { .. } => {
             Failure::new(OWN_FAILURE, message).hint("flowtrace doctor says what is missing here")
         }

@@ -163,6 +163,36 @@ fn a_busy_view_names_its_holder() {
     view.complete_trace();
 }
 
+/// It does not wait for the end of whoever uses the view, but names it.
+#[test]
+fn a_lazy_unmount_returns_at_once() {
+    let Some(mut view) = View::open() else { return };
+    let holder = start(Command::new("sleep").arg("300").current_dir(&view.point));
+    let unmounted = finish(view.unmount().arg("--lazy")).expect(0);
+    assert!(!is_mounted(&view.point), "still mounted");
+    for needle in ["is gone", "trace.db", "sleep", &holder.pid().to_string()] {
+        assert!(
+            unmounted.stderr.contains(needle),
+            "no {needle:?} in: {}",
+            unmounted.stderr
+        );
+    }
+    drop(holder);
+    view.complete_trace();
+}
+
+#[test]
+fn a_view_is_not_traced_again() {
+    let Some(mut view) = View::open() else { return };
+    let mut again = Command::new(FLOWTRACE);
+    again.args(["mount", "source", "point", "-o", "other.db"]);
+    let refused = finish(again.current_dir(view.scratch.join(""))).expect(125);
+    let remedy = format!("hint: flowtrace unmount {}", view.point.display());
+    assert!(refused.stderr.contains(&remedy), "{}", refused.stderr);
+    finish(&mut view.unmount()).expect(0);
+    view.complete_trace();
+}
+
 #[test]
 fn unmounting_what_is_not_mounted_is_an_error() {
     let scratch = Scratch::new();

@@ -30,6 +30,9 @@ pub fn text(workflow: &Workflow, trace: &Path, style: Style) -> String {
     let facts = facts(workflow);
     let mut out = Layout::new(style);
     out.headline(&headline(&facts));
+    if facts.is_incomplete {
+        out.warning("incomplete", &incomplete(&facts));
+    }
     if !facts.failures.is_empty() {
         let item = |f: &facts::Failure| match f.count {
             1 => format!("{} {}", f.rule, f.ending),
@@ -99,7 +102,9 @@ fn headline(facts: &Facts) -> String {
         None => "the recording".into(),
     };
     let length = units::duration(facts.duration_ns);
-    let end = if facts.is_live {
+    let end = if facts.is_incomplete && !facts.is_live {
+        ending_of_incomplete(facts)
+    } else if facts.is_live {
         format!("is still being recorded, {length} so far")
     } else if facts.is_cut_short {
         format!("was cut short after {length} or later, its end was not recorded")
@@ -116,17 +121,58 @@ fn headline(facts: &Facts) -> String {
     };
     // A moment is no news; a server that went on for a while is.
     let after_ns = facts.recording_ns - facts.duration_ns;
-    let left_behind = if after_ns > 1_000_000_000 && !facts.is_cut_short {
+    let is_known = !facts.is_cut_short && !facts.is_incomplete;
+    let left_behind = if after_ns > 1_000_000_000 && is_known {
         let until = units::duration(facts.recording_ns);
         format!(" (what it left behind ended after {until})")
     } else {
         String::new()
     };
     let execs = units::counted(facts.execs, "exec", "execs");
+    let bound = if facts.is_incomplete { "at least " } else { "" };
     format!(
-        "{command}{runs} {end}{left_behind} · {}, {execs}",
+        "{command}{runs} {end}{left_behind} · {bound}{}, {execs}",
         processes(facts)
     )
+}
+
+/// How a run ended some rows of which are missing: its own row may be there, but not how long the
+/// command ran.
+fn ending_of_incomplete(facts: &Facts) -> String {
+    let length = units::duration(facts.recording_ns);
+    if facts.is_cut_short || facts.runs == 0 {
+        return format!("was recorded in part for {length} or longer, its end is not stored");
+    }
+    let end = match (&facts.exit_signal_name, facts.exit_code) {
+        (Some(signal), _) => format!("was ended by {signal}"),
+        (None, Some(code)) => format!("ended with exit {code}"),
+        (None, None) => "ended".into(),
+    };
+    format!("{end}, recorded in part for {length}")
+}
+
+/// What comes before everything else when rows are missing.
+fn incomplete(facts: &Facts) -> Vec<String> {
+    let is_of_store = |loss: &&facts::Loss| loss.source == "store" && loss.value > 0;
+    let of_store: Vec<_> = facts.losses.iter().filter(is_of_store).collect();
+    let dropped = of_store.iter().find(|loss| loss.counter == "rows_dropped");
+    let rows = match dropped {
+        Some(loss) => format!(
+            "{} could not be stored",
+            units::counted(loss.value, "row", "rows")
+        ),
+        None => "rows could not be stored".into(),
+    };
+    let is_full = of_store.iter().any(|loss| loss.counter == "disk_full");
+    let why = if is_full {
+        ": the disk of the trace was full"
+    } else {
+        ""
+    };
+    vec![
+        format!("{rows}{why}"),
+        "what follows is about the rest; anything may be missing from it".into(),
+    ]
 }
 
 fn named(rule: &RuleTime) -> String {
@@ -186,7 +232,7 @@ fn waiting(rules: &[RuleTime], run_ns: i64) -> Vec<String> {
 fn data_lines(out: &mut Layout, workflow: &Workflow, facts: &Facts) {
     let t = &facts.data;
     if facts.file_calls == 0 {
-        return out.line("data", &["no file call was seen".into()]);
+        return out.line("data", &[no_file_call(facts)]);
     }
     let calls = |n| units::short_count(n);
     out.line(
@@ -234,6 +280,22 @@ fn data_lines(out: &mut Layout, workflow: &Workflow, facts: &Facts) {
     out.line("hottest", &items);
 }
 
+/// Why there is nothing to say about files, as far as known.
+fn no_file_call(facts: &Facts) -> String {
+    if facts.is_incomplete {
+        return "no file call was stored".into();
+    }
+    match facts.excluded_calls() {
+        0 => "no file call was seen".into(),
+        left_out => format!(
+            "no file call was recorded: --include and --exclude left out all {}; a pattern is \
+             about names ('*.fits'), paths below the traced directory ('raw/**') or whole paths \
+             ('/data/raw')",
+            units::count(left_out)
+        ),
+    }
+}
+
 /// A path as seen from the directory of the run.
 fn in_run(workflow: &Workflow, path: &str) -> String {
     let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
@@ -246,9 +308,9 @@ fn seen(facts: &Facts) -> Vec<String> {
         .iter()
         .filter(|d| d.file_layer != "none")
         .collect();
-    let is_filtered = facts.losses.iter().any(|l| l.counter == "excluded_calls");
     let is_cached = |d: &&facts::Directory| d.file_layer == "cached";
-    let calls = if is_filtered || traced.first().is_some_and(is_cached) {
+    let is_part = facts.is_incomplete || facts.excluded_calls() > 0;
+    let calls = if is_part || traced.first().is_some_and(is_cached) {
         "file calls"
     } else {
         "every file call"
@@ -268,6 +330,7 @@ fn seen(facts: &Facts) -> Vec<String> {
         ),
     };
     let processes = match facts.process_layer.as_str() {
+        "ptrace" if facts.is_incomplete => "processes (ptrace)",
         "ptrace" => "every process (ptrace)",
         "requests" => "only processes that made a file call",
         _ => "no processes",

@@ -57,12 +57,9 @@ impl Attach {
         let source = Directory::open(&options.source)?;
         let mountpoint = Directory::open(&options.mountpoint)?;
         if mountpoint.path != source.path && mountpoint.path.starts_with(&source.path) {
-            return Err(Error::Directory {
-                path: mountpoint.path,
-                reason: format!(
-                    "it lies inside {}, and the view would hold itself",
-                    source.path.display()
-                ),
+            return Err(Error::ViewInItself {
+                mountpoint: mountpoint.path,
+                source_path: source.path,
             });
         }
         limits::lift().map_err(Error::system("trace here"))?;
