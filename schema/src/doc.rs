@@ -60,6 +60,18 @@ pub fn relations(sql: &str) -> Vec<Relation> {
     found
 }
 
+/// Views that are part of the interface and that nothing in this version fills.
+const NOT_YET_FILLED: &[&str] = &[
+    "environment",
+    "channels",
+    "channel_ends",
+    "samples",
+    "host_samples",
+    "captures",
+    "flows",
+    "packets",
+];
+
 /// The public views, in the order of their definition.
 pub fn views() -> Vec<Relation> {
     relations(store::VIEWS)
@@ -104,6 +116,11 @@ pub fn page() -> String {
          WHERE p.rule = 'sort';\n\
          CREATE INDEX call_file ON call (file_id);\n\
          ```\n",
+    );
+    let _ = write!(
+        page,
+        "\nNothing in this version fills `{}`: they are always empty.\n",
+        NOT_YET_FILLED.join("`, `")
     );
     section(&mut page, "Views", &relations(store::VIEWS));
     page.push_str("\n## Operations\n\n| op | class | system calls |\n|---|---|---|\n");
@@ -173,6 +190,27 @@ mod tests {
             for (column, comment) in &relation.columns {
                 assert!(!comment.is_empty(), "{name}.{column} has no comment");
             }
+        }
+    }
+
+    #[test]
+    fn what_is_said_to_be_always_empty_is_never_written() {
+        let writer = [
+            include_str!("writer/insert.rs"),
+            include_str!("writer/calls.rs"),
+        ];
+        for name in NOT_YET_FILLED {
+            let (_, rest) = store::VIEWS
+                .split_once(&format!("CREATE VIEW {name} ("))
+                .unwrap_or_else(|| panic!("{name} is no view"));
+            let table = rest.split("FROM ").nth(1).and_then(|rest| {
+                let end = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+                rest.split(end).next()
+            });
+            let insert = format!("INTO {} (", table.expect("a table behind the view"));
+            // The writer can take variables of the environment; no recorder hands it any.
+            let is_written = writer.iter().any(|source| source.contains(&insert));
+            assert_eq!(is_written, *name == "environment", "{name}");
         }
     }
 

@@ -14,6 +14,7 @@ use crate::{conclude, output, seeing};
 
 /// Mount a traced view of a directory; whatever works inside it is traced
 ///
+/// Calls that are made through the path of the directory itself, or were open before, are not seen.
 /// Stays in the background until `flowtrace unmount MOUNTPOINT`, which completes the trace.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

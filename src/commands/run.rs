@@ -15,7 +15,8 @@ use crate::{output, seeing};
 /// Trace a command: every process, every file call under the traced directories
 ///
 /// The command runs as it would without flowtrace: same paths, same output, same exit status,
-/// same signals. A summary follows on standard error.
+/// same signals. (--fidelity cached promises less, see docs/filesystem.md.) A summary follows on
+/// standard error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
