@@ -40,7 +40,7 @@ pub(crate) struct Args {
     foreground: bool,
 }
 
-pub(crate) fn run(args: Args) -> Outcome {
+pub(crate) fn run(args: &Args) -> Outcome {
     let seeing = args.seeing.seeing()?;
     let options = AttachOptions {
         cwd: std::env::current_dir().unwrap_or_default(),
