@@ -19,10 +19,14 @@ pub(crate) fn displaced(trace: &Path, how: Displaced) -> Failure {
         OWN_FAILURE,
         match how {
             Displaced::Deleted => {
-                format!("{shown} was deleted while it was written: nothing of the run is left")
+                format!(
+                    "{shown} was deleted while it was written: nothing of the recording is left"
+                )
             }
             Displaced::Moved => {
-                format!("{shown} was moved while it was written: the run is under its new name")
+                format!(
+                    "{shown} was moved while it was written: the recording is under its new name"
+                )
             }
         },
     )

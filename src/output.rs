@@ -68,12 +68,13 @@ pub(crate) fn resolved(path: &Path) -> PathBuf {
     resolve().unwrap_or(absolute)
 }
 
-/// How `path` is shown: from the working directory where it lies below that.
+/// How an absolute path is shown: from the working directory where it lies below that.
 pub(crate) fn shown(path: &Path) -> &Path {
-    let below = std::env::current_dir()
-        .ok()
-        .and_then(|cwd| path.strip_prefix(cwd).ok());
-    below.unwrap_or(path)
+    let cwd = std::env::current_dir().ok();
+    // Below the root lies everything; there the whole path says more.
+    let cwd = cwd.filter(|cwd| cwd.parent().is_some());
+    cwd.and_then(|cwd| path.strip_prefix(cwd).ok())
+        .unwrap_or(path)
 }
 
 /// Width for a report on standard output, or in the file `path`.

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use flowtrace_tracer::session::{DetachError, Detached, Holder, detach};
 
-use flowtrace_schema::quote_argv;
+use flowtrace_schema::{Displaced, quote_argv};
 
 use super::Outcome;
+use crate::conclude;
 use crate::failure::Failure;
 
 /// Unmount a traced view and complete its trace
@@ -26,6 +27,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let _ = std::env::set_current_dir("/");
     let shown = args.mountpoint.display();
     match detach(&mountpoint, args.lazy) {
+        Ok(Detached::Completed(Some(trace))) if !trace.exists() => {
+            Err(conclude::displaced(&trace, Displaced::Deleted).with_code(1))
+        }
         Ok(Detached::Completed(Some(trace))) => {
             let trace = quote_argv([trace.as_os_str().as_encoded_bytes()]);
             let trace = trace.text();

@@ -194,6 +194,15 @@ fn a_view_is_not_traced_again() {
 }
 
 #[test]
+fn a_trace_deleted_under_a_view_is_said_to_be_gone() {
+    let Some(view) = View::open() else { return };
+    std::fs::remove_file(&view.trace).unwrap();
+    let unmounted = finish(&mut view.unmount()).expect(1).stderr;
+    assert!(unmounted.contains("was deleted"), "{unmounted}");
+    assert!(!is_mounted(&view.point), "still mounted");
+}
+
+#[test]
 fn unmounting_what_is_not_mounted_is_an_error() {
     let scratch = Scratch::new();
     let mut unmount = Command::new(FLOWTRACE);

@@ -1,6 +1,7 @@
 //! The summary of a run: printed when it ends, and by `flowtrace summary`.
 
 mod facts;
+mod head;
 mod layout;
 
 pub use facts::{Facts, facts};
@@ -11,6 +12,7 @@ use crate::analysis::time::RuleTime;
 use crate::graph::pattern;
 use crate::model::Workflow;
 use crate::text::units;
+use head::{headline, incomplete, processes};
 use layout::Layout;
 
 /// How to write the summary.
@@ -92,89 +94,6 @@ pub fn text(workflow: &Workflow, trace: &Path, style: Style) -> String {
     out.finish()
 }
 
-fn processes(facts: &Facts) -> String {
-    units::counted(facts.processes, "process", "processes")
-}
-
-fn headline(facts: &Facts) -> String {
-    let command = match &facts.command {
-        Some(command) => units::shorten(&units::plain(command), 60),
-        None => "the recording".into(),
-    };
-    let length = units::duration(facts.duration_ns);
-    let end = if facts.is_incomplete && !facts.is_live {
-        ending_of_incomplete(facts)
-    } else if facts.is_live {
-        format!("is still being recorded, {length} so far")
-    } else if facts.is_cut_short {
-        format!("was cut short after {length} or later, its end was not recorded")
-    } else {
-        match (&facts.exit_signal_name, facts.exit_code) {
-            (Some(signal), _) => format!("was ended by {signal} after {length}"),
-            (None, Some(code)) => format!("finished in {length}, exit {code}"),
-            (None, None) => format!("finished in {length}"),
-        }
-    };
-    let runs = match facts.runs {
-        0 | 1 => String::new(),
-        n => format!(" (the first of {n} runs in this file)"),
-    };
-    // A moment is no news; a server that went on for a while is.
-    let after_ns = facts.recording_ns - facts.duration_ns;
-    let is_known = !facts.is_cut_short && !facts.is_incomplete;
-    let left_behind = if after_ns > 1_000_000_000 && is_known {
-        let until = units::duration(facts.recording_ns);
-        format!(" (what it left behind ended after {until})")
-    } else {
-        String::new()
-    };
-    let execs = units::counted(facts.execs, "exec", "execs");
-    let bound = if facts.is_incomplete { "at least " } else { "" };
-    format!(
-        "{command}{runs} {end}{left_behind} · {bound}{}, {execs}",
-        processes(facts)
-    )
-}
-
-/// How a run ended some rows of which are missing: its own row may be there, but not how long the
-/// command ran.
-fn ending_of_incomplete(facts: &Facts) -> String {
-    let length = units::duration(facts.recording_ns);
-    if facts.is_cut_short || facts.runs == 0 {
-        return format!("was recorded in part for {length} or longer, its end is not stored");
-    }
-    let end = match (&facts.exit_signal_name, facts.exit_code) {
-        (Some(signal), _) => format!("was ended by {signal}"),
-        (None, Some(code)) => format!("ended with exit {code}"),
-        (None, None) => "ended".into(),
-    };
-    format!("{end}, recorded in part for {length}")
-}
-
-/// What comes before everything else when rows are missing.
-fn incomplete(facts: &Facts) -> Vec<String> {
-    let is_of_store = |loss: &&facts::Loss| loss.source == "store" && loss.value > 0;
-    let of_store: Vec<_> = facts.losses.iter().filter(is_of_store).collect();
-    let dropped = of_store.iter().find(|loss| loss.counter == "rows_dropped");
-    let rows = match dropped {
-        Some(loss) => format!(
-            "{} could not be stored",
-            units::counted(loss.value, "row", "rows")
-        ),
-        None => "rows could not be stored".into(),
-    };
-    let is_full = of_store.iter().any(|loss| loss.counter == "disk_full");
-    let why = if is_full {
-        ": the disk of the trace was full"
-    } else {
-        ""
-    };
-    vec![
-        format!("{rows}{why}"),
-        "what follows is about the rest; anything may be missing from it".into(),
-    ]
-}
-
 fn named(rule: &RuleTime) -> String {
     let name = units::shorten(&units::plain(&rule.rule), 40);
     match rule.executions {
@@ -232,7 +151,7 @@ fn waiting(rules: &[RuleTime], run_ns: i64) -> Vec<String> {
 fn data_lines(out: &mut Layout, workflow: &Workflow, facts: &Facts) {
     let t = &facts.data;
     if facts.file_calls == 0 {
-        return out.line("data", &[no_file_call(facts)]);
+        return out.line("data", &no_file_call(facts));
     }
     let calls = |n| units::short_count(n);
     out.line(
@@ -281,18 +200,21 @@ fn data_lines(out: &mut Layout, workflow: &Workflow, facts: &Facts) {
 }
 
 /// Why there is nothing to say about files, as far as known.
-fn no_file_call(facts: &Facts) -> String {
+fn no_file_call(facts: &Facts) -> Vec<String> {
     if facts.is_incomplete {
-        return "no file call was stored".into();
+        return vec!["no file call was stored".into()];
     }
     match facts.excluded_calls() {
-        0 => "no file call was seen".into(),
-        left_out => format!(
-            "no file call was recorded: --include and --exclude left out all {}; a pattern is \
-             about names ('*.fits'), paths below the traced directory ('raw/**') or whole paths \
-             ('/data/raw')",
-            units::count(left_out)
-        ),
+        0 => vec!["no file call was seen".into()],
+        left_out => vec![
+            format!(
+                "no file call was recorded: --include and --exclude left out all {}",
+                units::count(left_out)
+            ),
+            "patterns are names ('*.fits'), paths below the traced directory ('raw/**') or whole \
+             paths ('/data/raw')"
+                .into(),
+        ],
     }
 }
 

@@ -1,9 +1,11 @@
 //! `flowtrace unmount`: end a mount session and wait until its trace is complete.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -123,7 +125,8 @@ fn view_at(path: &Path) -> io::Result<Option<Mount>> {
         .rfind(|m| is_view(m) && is_there(m)))
 }
 
-/// The trace that a daemon writes: the open file that has an open `-wal` beside it.
+/// The trace that a daemon writes: the open file that has an open `-wal` beside it, whether or not
+/// somebody has deleted them.
 fn trace_of(pid: u32) -> Option<PathBuf> {
     let open: Vec<_> = fs::read_dir(format!("/proc/{pid}/fd"))
         .ok()?
@@ -132,6 +135,7 @@ fn trace_of(pid: u32) -> Option<PathBuf> {
     let open: Vec<_> = open
         .iter()
         .filter_map(|fd| fs::read_link(fd.path()).ok())
+        .map(undeleted)
         .collect();
     open.iter()
         .find(|path| {
@@ -140,6 +144,14 @@ fn trace_of(pid: u32) -> Option<PathBuf> {
             open.iter().any(|other| other.as_os_str() == wal)
         })
         .cloned()
+}
+
+/// The path that an open file had before it was deleted, as /proc marks it.
+fn undeleted(path: PathBuf) -> PathBuf {
+    match path.as_os_str().as_bytes().strip_suffix(b" (deleted)") {
+        Some(before) => PathBuf::from(OsStr::from_bytes(before)),
+        None => path,
+    }
 }
 
 /// Who uses the filesystem mounted at `point`, as far as [`SEARCH_TIMEOUT`] allows. Links in /proc
