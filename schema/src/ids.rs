@@ -40,3 +40,7 @@ id! {
     /// A thread id as the kernel gave it. Recycled; meaningful together with a [`Upid`].
     Tid
 }
+id! {
+    /// A pipe, FIFO or socket that carries data between processes.
+    ChannelId
+}

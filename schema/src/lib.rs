@@ -21,7 +21,7 @@ mod trace;
 mod writer;
 
 pub use error::{Error, Result};
-pub use ids::{FileId, HostId, RunId, Tid, Upid};
+pub use ids::{ChannelId, FileId, HostId, RunId, Tid, Upid};
 pub use loss::{Loss, Severity};
 pub use op::{Class, Fidelity, Op};
 pub use record::{
