@@ -113,6 +113,19 @@ pub fn page() -> String {
             let _ = writeln!(page, "| {name} | {class} | {meaning} |");
         }
     }
+    page.push_str("\n## Activities\n\n| state | reason | when |\n|---|---|---|\n");
+    for line in store::ACTIVITIES.lines() {
+        let cells: Vec<_> = line.split('\'').collect();
+        match cells[..] {
+            [_, state, _, reason, _, meaning, _] => {
+                let _ = writeln!(page, "| {state} | {reason} | {meaning} |");
+            }
+            [_, state, _, meaning, _] => {
+                let _ = writeln!(page, "| {state} | | {meaning} |");
+            }
+            _ => {}
+        }
+    }
     section(&mut page, "Tables", &relations(store::TABLES));
     page
 }
