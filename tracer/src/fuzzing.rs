@@ -22,6 +22,8 @@ pub fn proc_files(bytes: &[u8]) {
         assert!(start_in(bytes).is_some());
     }
     let _ = reading::group_in(bytes);
+    let _ = reading::block_io_in(bytes);
+    crate::proc::sampler::text::fuzz(bytes);
     assert_ne!(reading::tracer_in(bytes), Some(0));
 }
 
@@ -82,6 +84,7 @@ mod tests {
         #[test]
         fn spoilt_proc_files(bytes in prop_oneof![
             spoilt("stat"), spoilt("status"), numbers("stat"), numbers("status"),
+            spoilt("syscall"), numbers("syscall"), spoilt("schedstat"), numbers("schedstat"),
             joined((spoilt("schedstat"), spoilt("io"), spoilt("status"))),
             joined((numbers("schedstat"), numbers("io"), numbers("status"))),
         ]) {
