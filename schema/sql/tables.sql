@@ -233,11 +233,11 @@ CREATE TABLE activity (
   meaning TEXT NOT NULL             -- when a thread is said to do that
 ) STRICT;
 
--- A counter of the machine: one of the kinds listed in docs/host.md, of one device where there are several.
+-- A counter of the machine, of one device where there are several; all kinds are listed under Counters.
 CREATE TABLE counter (
   counter_id INTEGER PRIMARY KEY,   -- number used in host_sample
   name TEXT NOT NULL UNIQUE,        -- name, such as cpu.user or disk.sda.read_bytes
-  unit TEXT NOT NULL,               -- unit of its values: ns, bytes, count
+  unit TEXT NOT NULL,               -- ns, bytes, count: a total since boot; present bytes, present count: at that moment
   meaning TEXT NOT NULL             -- what it counts
 ) STRICT;
 

@@ -378,7 +378,7 @@ SELECT state, reason, storage, meaning FROM activity;
 -- The counters of the machines.
 CREATE VIEW counters (
   counter, -- name, as in host_samples
-  unit,    -- unit of its values: ns, bytes, count
+  unit,    -- ns, bytes, count: a total since boot; present bytes, present count: at that moment
   meaning  -- what it counts
 ) AS
 SELECT name, unit, meaning FROM counter;

@@ -10,6 +10,7 @@
 //! - a file that is not ours, newer than us, or damaged is refused and never changed.
 
 mod activity;
+mod counter;
 pub mod doc;
 mod error;
 mod ids;
@@ -22,6 +23,7 @@ mod trace;
 mod writer;
 
 pub use activity::Activity;
+pub use counter::HostCounter;
 pub use error::{Error, Result};
 pub use ids::{ChannelId, FileId, HostId, RunId, Tid, Upid};
 pub use loss::{Loss, Severity};

@@ -43,6 +43,9 @@ pub(crate) struct Args {
     /// The rate falls by itself where it would take more than 1.5 % of a processor.
     #[arg(long, value_name = "HZ", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=1000))]
     sample: u32,
+    /// How often a second to record counters of the machine (processors, memory, disks, network); 0: never
+    #[arg(long, value_name = "HZ", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=10))]
+    host_sample: u32,
     /// Print nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -66,6 +69,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         replace: args.force,
         seeing,
         sample_hertz: args.sample,
+        host_hertz: args.host_sample,
         bare: args.bare,
     };
     let mut notify = |notice: Notice| {

@@ -27,6 +27,11 @@ pub fn proc_files(bytes: &[u8]) {
     assert_ne!(reading::tracer_in(bytes), Some(0));
 }
 
+/// The files of `/proc` about the machine.
+pub fn host_files(bytes: &[u8]) {
+    crate::host::files::fuzz(bytes);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,6 +94,15 @@ mod tests {
             joined((numbers("schedstat"), numbers("io"), numbers("status"))),
         ]) {
             proc_files(&bytes);
+        }
+
+        #[test]
+        fn spoilt_host_files(bytes in prop_oneof![
+            spoilt("../stat"), spoilt("../meminfo"), spoilt("../vmstat"), spoilt("../diskstats"),
+            spoilt("net/dev"), numbers("../stat"), numbers("../diskstats"), numbers("net/dev"),
+            prop::collection::vec(any::<u8>(), 0..200),
+        ]) {
+            host_files(&bytes);
         }
 
         #[test]

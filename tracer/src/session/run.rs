@@ -38,6 +38,8 @@ pub struct RunOptions {
     pub seeing: Seeing,
     /// Samples of each thread a second; 0: none.
     pub sample_hertz: u32,
+    /// Samples of the machine's counters a second; 0: none.
+    pub host_hertz: u32,
     /// Mount the same views and record nothing: the yardstick for what recording costs.
     pub bare: bool,
 }
@@ -211,6 +213,8 @@ impl Run<'_> {
         if let Some(sampler) = &sampler {
             lifetimes.observe(Box::new(sampler.feed()));
         }
+        let sampler_ns = sampler.as_ref().map(Sampler::used_ns);
+        let host_sampler = recording.host_sampler(self.options.host_hertz, sampler_ns);
         views
             .child
             .go(&start_in)
@@ -221,6 +225,7 @@ impl Run<'_> {
             .follow(&mut Job { root, notify })
             .map_err(Error::system("wait for the command"))?;
         drop(sampler);
+        drop(host_sampler);
         views.unmount();
         served.join();
         self.exec_failure(&mut views)?;
