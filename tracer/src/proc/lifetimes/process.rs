@@ -62,6 +62,9 @@ impl Process {
     pub(super) fn usage(&self) -> Usage {
         let total = self.total.map(|total| total - self.before);
         let cost = self.readable.then_some(self.cost);
+        // A task waits for a processor before its maker's event has told of it, so that what it
+        // had may be more than the time since: then its life began at least so much earlier.
+        let had = cost.map_or(0, |c| c.on_cpu_ns + c.run_queue_ns + self.tracer_ns);
         Usage {
             user_ns: total.map(|t| t.user_ns),
             sys_ns: total.map(|t| t.sys_ns),
@@ -78,7 +81,7 @@ impl Process {
             tracer_ns: Some(self.tracer_ns),
             max_rss_bytes: self.max_rss_bytes,
             threads: Some(self.threads),
-            thread_ns: Some(self.books.thread_ns),
+            thread_ns: Some(self.books.thread_ns.max(had)),
             block_io_ns: cost.and(self.books.block_io_ns()),
         }
     }
