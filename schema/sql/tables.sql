@@ -211,7 +211,7 @@ CREATE TABLE sample (
   side TEXT CHECK (side IN ('read', 'write')), -- side of a channel it waited at
   object INTEGER,                   -- inode of the pipe, FIFO or socket; pid of the child waited for; NULL: several (table polled), any, or not known
   channel_id INTEGER,               -- channel, when it was known at that time
-  file_id INTEGER,                  -- file it was blocked on
+  file_id INTEGER,                  -- file it was blocked on, where the recorder knew it; the view finds it by the calls
   samples INTEGER NOT NULL          -- number of samples
 ) STRICT;
 

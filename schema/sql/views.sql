@@ -273,7 +273,7 @@ CREATE VIEW samples (
   state,       -- running, runnable, blocked, stopped; tracer: held by the tracer
   op,          -- system call it was blocked in
   channel_id,  -- channel it was blocked on
-  file_id,     -- file it was blocked on
+  file_id,     -- file it was blocked on, where that is on the traced view: that of its longest call in the interval
   end_ns,      -- end of the interval
   duration_ns, -- end_ns - t_ns
   samples,     -- number of samples, which says how certain the duration is
@@ -285,7 +285,13 @@ CREATE VIEW samples (
 SELECT t_ns, upid, tid, a.state, op,
   COALESCE(s.channel_id, CASE s.activity WHEN 2 THEN
     (SELECT c.channel_id FROM channel AS c WHERE c.inode = s.object LIMIT 1) END),
-  file_id, end_ns, end_ns - t_ns, samples, a.reason, side, object, sample_id
+  COALESCE(s.file_id, CASE s.activity WHEN 4 THEN
+    (SELECT c.file_id FROM call AS c
+     WHERE c.start_ns BETWEEN s.t_ns - 50000000 AND s.end_ns
+       AND c.start_ns + c.duration_ns >= s.t_ns AND c.upid = s.upid
+       AND COALESCE(c.tid, (SELECT pid FROM process AS p WHERE p.upid = s.upid)) = s.tid
+     ORDER BY c.duration_ns DESC LIMIT 1) END),
+  end_ns, end_ns - t_ns, samples, a.reason, side, object, sample_id
 FROM sample AS s JOIN activity AS a USING (activity);
 
 -- Every wait of a thread with each process that it may have waited for: whoever held the other end of the channel at that time, or the children that lived. A wait without one has one row.
@@ -334,10 +340,10 @@ FROM sample AS s LEFT JOIN process AS c
     AND (c.end_ns IS NULL OR c.end_ns > s.t_ns) AND (s.object IS NULL OR c.pid = s.object)
 WHERE s.activity = 6
 UNION ALL
-SELECT s.sample_id, s.t_ns, s.end_ns, s.end_ns - s.t_ns, s.upid, s.tid,
-  COALESCE(a.reason, a.state), s.op, s.side, NULL, s.file_id, s.object, NULL, NULL
-FROM sample AS s JOIN activity AS a USING (activity)
-WHERE a.state IN ('blocked', 'stopped') AND s.activity NOT IN (2, 6);
+SELECT sample_id, t_ns, end_ns, duration_ns, upid, tid, COALESCE(reason, state), op, side, NULL,
+  file_id, object, NULL, NULL
+FROM samples
+WHERE state = 'stopped' OR state = 'blocked' AND reason NOT IN ('channel', 'child');
 
 -- Where the time of each process image went, five rows each, which sum to its thread_ns; beside it what the samples say, which is independent but for the split of storage and wait.
 CREATE VIEW time_shares (

@@ -163,6 +163,33 @@ fn files() {
     }
 }
 
+/// Who waits for a file on the traced view waits for the file of the call it is in.
+#[test]
+fn a_file_is_named_by_its_calls() {
+    if !need_fuse() {
+        return;
+    }
+    let script = "
+import os
+file = open('file', 'wb', buffering=0)
+block = bytes(1 << 20)
+for _ in range(200):
+    file.write(block)
+    os.fdatasync(file.fileno())
+    file.seek(0)";
+    let run = Traced::python(script);
+    let others = run.trace.rows(
+        "SELECT DISTINCT f.path, w.op FROM waits AS w LEFT JOIN files AS f USING (file_id)
+         WHERE w.reason = 'file' AND w.op IN ('write', 'fdatasync')
+           AND COALESCE(f.path, '') NOT LIKE '%/job/file'",
+    );
+    assert!(others.is_empty(), "{others:?}");
+    let named: i64 = run
+        .trace
+        .one("SELECT COUNT(*) FROM waits WHERE reason = 'file' AND file_id IS NOT NULL");
+    assert!(named > 0, "{}", run.trace.all_samples());
+}
+
 /// A program of 32 bits numbers its calls otherwise: 240 is its futex, 162 its nanosleep.
 #[cfg(target_arch = "x86_64")]
 #[test]
