@@ -15,13 +15,22 @@ fn a_reader_waits_for_a_late_writer() {
         format!("reason = 'channel' AND op = 'read' AND side = 'read' AND object = {pipe}");
     run.trace.assert_sampled("cat", &condition, 300);
     if run.trace.knows_channels() {
-        let late: i64 = run.trace.one(
-            "SELECT COUNT(*) FROM waits AS w JOIN processes AS p USING (upid)
-             JOIN processes AS q ON q.upid = w.counterpart_upid
-             WHERE p.command = 'cat' AND w.reason = 'channel' AND q.command = 'sleep 1'
-               AND w.overlap_ns > 300000000",
+        // The subshell is to write; that it waits for its child is its own wait.
+        let late = run.trace.rows(
+            "SELECT q.upid, SUM(w.overlap_ns) > 300000000 FROM waits AS w
+             JOIN processes AS p USING (upid) JOIN processes AS q ON q.upid = w.counterpart_upid
+             WHERE p.command = 'cat' AND w.reason = 'channel' AND q.origin = 'fork'
+             GROUP BY q.upid",
         );
-        assert!(late > 0, "{}", run.trace.all_samples());
+        let [writer] = &late[..] else {
+            panic!("{late:?}\n{}", run.trace.all_samples());
+        };
+        assert_eq!(writer[1], "1", "{}", run.trace.all_samples());
+        let reason: String = run.trace.one(&format!(
+            "SELECT reason FROM waits WHERE upid = {} ORDER BY duration_ns DESC LIMIT 1",
+            writer[0]
+        ));
+        assert_eq!(reason, "child");
     }
 }
 
