@@ -78,7 +78,7 @@ losses! {
     ThreadsNotSampled "samples" "threads_not_sampled" Notice
         "threads not sampled, for want of descriptors or of the right to look at them",
     SamplesSkipped "samples" "samples_skipped" Info
-        "samples left out so that sampling takes at most a hundredth of a processor; durations of states are less exact",
+        "samples left out so that sampling takes at most 1.5 % of a processor; durations of states are less exact",
     SeenLate "processes" "seen_at_first_request" Info
         "processes known only from their first file call on; shorter ones are not known at all",
 }

@@ -175,7 +175,7 @@ impl Rounds {
             Change::Ended(tid, now) => self.ended(tid, now, period_ns),
             Change::Stopped(tid, stopped) => {
                 if let Some(&at) = self.places.get(&tid) {
-                    self.threads[at].stopped = stopped;
+                    self.threads[at].set_stopped(stopped);
                 }
             }
         }
@@ -248,6 +248,9 @@ impl Rounds {
                 // The first look is in the next round: until then it is known whether what was
                 // opened is that thread, or had ended before and is another one's by now.
                 self.open(at);
+                continue;
+            }
+            if thread.rests() {
                 continue;
             }
             let now = self.clock.now();

@@ -19,6 +19,10 @@ pub(super) const DESCRIPTORS: usize = 2;
 /// must be in the same call. Before that its wakeup would count as waiting until it gets a
 /// processor, which is too much of a short wait.
 const SETTLED: u32 = 6;
+/// A thread that has not moved for some rounds is left alone for a part of as many, but not for
+/// more than so many. If it still has not run then, it was in the same call all the time.
+const LEFT_ALONE_PART: u32 = 16;
+const LEFT_ALONE: u32 = 8;
 /// How long a descriptor is taken to stay the same while the same call is made over and over.
 const TRUSTED_NS: u64 = 250_000_000;
 /// Age at which an interval is recorded though it goes on: what a killed tracer may lose.
@@ -45,7 +49,10 @@ pub(super) struct Thread {
     /// There was no room for its files.
     refused: bool,
     /// Job control stopped it.
-    pub(super) stopped: bool,
+    stopped: bool,
+    /// Rounds from one look to the next, and those of them that are left.
+    stride: u32,
+    rests: u32,
     last: Last,
     interval: Option<Interval>,
 }
@@ -81,6 +88,8 @@ pub(super) enum Sampled {
 }
 
 enum Look {
+    /// It has not run since the look before.
+    Unmoved,
     Same,
     At(Doing),
     Gone,
@@ -97,6 +106,8 @@ impl Thread {
             closed: false,
             refused: false,
             stopped: false,
+            stride: 1,
+            rests: 0,
             last: Last {
                 scheduled: None,
                 text: [0; TEXT],
@@ -139,6 +150,19 @@ impl Thread {
         self.closed = true;
     }
 
+    /// Job control stopped it, or lets it go on.
+    pub(super) fn set_stopped(&mut self, stopped: bool) {
+        self.stopped = stopped;
+        (self.stride, self.rests) = (1, 0);
+    }
+
+    /// Whether it is left alone in this round.
+    pub(super) fn rests(&mut self) -> bool {
+        let rests = self.rests > 0;
+        self.rests = self.rests.saturating_sub(1);
+        rests
+    }
+
     /// Takes a sample.
     pub(super) fn sample(
         &mut self,
@@ -147,7 +171,18 @@ impl Thread {
         ids: &mut u64,
         channels: &dyn Channels,
     ) -> Sampled {
-        let doing = match self.look(now, channels) {
+        let look = self.look(now, channels);
+        let rounds = std::mem::replace(&mut self.stride, 1);
+        let doing = match look {
+            Look::Unmoved => {
+                if let Some(interval) = &mut self.interval {
+                    interval.last_ns = now;
+                    interval.samples += rounds;
+                    self.stride = (interval.samples / LEFT_ALONE_PART).clamp(1, LEFT_ALONE);
+                    self.rests = self.stride - 1;
+                }
+                return Sampled::Same;
+            }
             Look::Same => None,
             Look::At(doing) => Some(doing),
             Look::Gone => return Sampled::Gone,
@@ -195,7 +230,12 @@ impl Thread {
     /// Ends the interval that is going on, with the thread or with its image.
     pub(super) fn end(&mut self, now: u64, period_ns: u64) -> Option<SampleRecord> {
         let last_ns = self.interval.as_ref()?.last_ns;
-        let end_ns = now.min(last_ns.saturating_add(period_ns / 2)).max(last_ns);
+        // What has waited for long mostly ends when it has run for a moment.
+        let known_ns = match self.stride {
+            1 => period_ns / 2,
+            rounds => period_ns * u64::from(rounds),
+        };
+        let end_ns = now.min(last_ns.saturating_add(known_ns)).max(last_ns);
         self.close(end_ns)
     }
 
@@ -204,7 +244,7 @@ impl Thread {
         self.upid = upid;
         self.began_ns = now;
         self.last.length = 0;
-        self.stopped = false;
+        self.set_stopped(false);
         if let Some(files) = &mut self.files {
             let auxv = std::fs::read(self.holder.path("auxv")).unwrap_or_default();
             files.abi = Abi::of_auxv(&auxv);
@@ -237,7 +277,7 @@ impl Thread {
             && interval.samples >= SETTLED
             && interval.doing.activity.is_waiting()
         {
-            return Look::Same;
+            return Look::Unmoved;
         }
         let length = match files.syscall.read_at(&mut text, 0) {
             Ok(length) => length,
