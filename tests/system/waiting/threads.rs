@@ -1,7 +1,12 @@
 //! Threads, short lives and violent deaths.
 
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
 use super::Traced;
 use crate::support::need_fuse;
+use crate::support::trace::Trace;
 
 /// Each thread has its own samples, and the books hold the lifetimes of all.
 #[test]
@@ -109,6 +114,30 @@ fn intervals_do_not_overlap() {
     assert!(total > 10, "{}", run.trace.all_samples());
 }
 
+/// What goes on for long is stored now and then, so that a killed flowtrace loses little of it.
+#[test]
+fn a_long_wait_outlives_the_tracer() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = crate::support::Scratch::new();
+    let path = scratch.join("trace.db");
+    let mut command = crate::support::run_in(&scratch.dir("job"), &path);
+    let mut running = crate::support::process::start(command.args(["--", "sleep", "100"]));
+    let stored = "SELECT COUNT(*) FROM samples WHERE reason = 'sleep' AND duration_ns > 3000000000";
+    crate::support::wait_for("an interval", Duration::from_secs(60), || {
+        let count = path
+            .exists()
+            .then(|| Trace::open(&path).one::<i64>(stored))?;
+        (count > 0).then_some(())
+    });
+    running.signal(Signal::SIGKILL);
+    while !running.has_ended() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(Trace::open(&path).one::<i64>(stored), 1);
+}
+
 /// Without sampling there are no samples, and the books are still there.
 #[test]
 fn sampling_can_be_left_out() {
@@ -119,7 +148,7 @@ fn sampling_can_be_left_out() {
     let mut command = crate::support::run_in(&scratch.dir("job"), &scratch.join("trace.db"));
     command.args(["--sample", "0", "--host-sample", "0", "--", "sleep", "0.3"]);
     crate::support::process::finish(&mut command).expect(0);
-    let trace = crate::support::trace::Trace::open_complete(&scratch.join("trace.db"));
+    let trace = Trace::open_complete(&scratch.join("trace.db"));
     assert_eq!(trace.one::<i64>("SELECT COUNT(*) FROM samples"), 0);
     assert_eq!(trace.one::<i64>("SELECT COUNT(*) FROM host_samples"), 0);
     let wait: i64 = trace.one("SELECT wait_ns / 1000000 FROM processes");
