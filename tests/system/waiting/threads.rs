@@ -126,10 +126,11 @@ fn a_long_wait_outlives_the_tracer() {
     let mut running = crate::support::process::start(command.args(["--", "sleep", "100"]));
     let stored = "SELECT COUNT(*) FROM samples WHERE reason = 'sleep' AND duration_ns > 3000000000";
     crate::support::wait_for("an interval", Duration::from_secs(60), || {
-        let count = path
-            .exists()
-            .then(|| Trace::open(&path).one::<i64>(stored))?;
-        (count > 0).then_some(())
+        // It is made in one transaction.
+        let begun = path.metadata().is_ok_and(|file| file.len() > 0);
+        let trace = begun.then(|| Trace::open(&path))?;
+        let made: i64 = trace.one("SELECT COUNT(*) FROM sqlite_schema WHERE name = 'samples'");
+        (made > 0 && trace.one::<i64>(stored) > 0).then_some(())
     });
     running.signal(Signal::SIGKILL);
     while !running.has_ended() {
