@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use crate::store;
+use crate::{HostCounter, store};
 
 /// A documented table or view.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,6 +129,29 @@ pub fn page() -> String {
         if let [_, name, _, class, _, meaning, _] = cells[..] {
             let _ = writeln!(page, "| {name} | {class} | {meaning} |");
         }
+    }
+    page.push_str("\n## Activities\n\n| state | reason | when |\n|---|---|---|\n");
+    for line in store::ACTIVITIES.lines() {
+        let cells: Vec<_> = line.split('\'').collect();
+        match cells[..] {
+            [_, state, _, reason, _, meaning, _] => {
+                let _ = writeln!(page, "| {state} | {reason} | {meaning} |");
+            }
+            [_, state, _, meaning, _] => {
+                let _ = writeln!(page, "| {state} | | {meaning} |");
+            }
+            _ => {}
+        }
+    }
+    page.push_str(
+        "\n## Counters\n\nThose of the view `host_samples`; `*` stands for a device. A total counts from the boot of the\n\
+         machine, a present value is one of that moment. A counter is stored when it differs from the\n\
+         sample before, and one that is 0 from the beginning not at all.\n\n\
+         | counter | unit | meaning |\n|---|---|---|\n",
+    );
+    for counter in HostCounter::ALL {
+        let (name, unit, meaning) = counter.describe();
+        let _ = writeln!(page, "| {name} | {unit} | {meaning} |");
     }
     section(&mut page, "Tables", &relations(store::TABLES));
     page

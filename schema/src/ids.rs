@@ -3,7 +3,7 @@
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(pub u32);
 
         impl From<$name> for i64 {
@@ -39,4 +39,8 @@ id! {
 id! {
     /// A thread id as the kernel gave it. Recycled; meaningful together with a [`Upid`].
     Tid
+}
+id! {
+    /// A pipe, FIFO or socket that carries data between processes.
+    ChannelId
 }

@@ -79,6 +79,10 @@ losses! {
         "processes still running, or no longer followed, when the recording ended",
     SetuidExec "processes" "setuid_not_granted" Notice
         "set-user-id programs that ran without their privilege because an ordinary user traces",
+    ThreadsNotSampled "samples" "threads_not_sampled" Notice
+        "threads not sampled, for want of descriptors or of the right to look at them",
+    SamplesSkipped "samples" "samples_skipped" Info
+        "samples left out so that sampling takes at most 1.5 % of a processor; durations of states are less exact",
     SeenLate "processes" "seen_at_first_request" Info
         "processes known only from their first file call on; shorter ones are not known at all",
 }

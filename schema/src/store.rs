@@ -19,6 +19,7 @@ pub const SCHEMA_VERSION: i64 = 1;
 
 pub(crate) const TABLES: &str = include_str!("../sql/tables.sql");
 pub(crate) const OPERATIONS: &str = include_str!("../sql/operations.sql");
+pub(crate) const ACTIVITIES: &str = include_str!("../sql/activities.sql");
 pub(crate) const VIEWS: &str = include_str!("../sql/views.sql");
 pub(crate) const DATA_ACCESS: &str = include_str!("../sql/data_access.sql");
 
@@ -74,6 +75,7 @@ pub(crate) fn create(path: &Path, replace: bool) -> Result<(Connection, File)> {
         db.execute_batch("BEGIN IMMEDIATE;")?;
         db.execute_batch(TABLES)?;
         db.execute_batch(OPERATIONS)?;
+        db.execute_batch(ACTIVITIES)?;
         db.execute_batch(VIEWS)?;
         db.execute_batch(&format!(
             "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};

@@ -35,6 +35,9 @@ pub(crate) struct Args {
     force: bool,
     #[command(flatten)]
     seeing: seeing::Args,
+    /// How often a second to record counters of the machine (processors, memory, disks, network); 0: never
+    #[arg(long, value_name = "HZ", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=10))]
+    host_sample: u32,
     /// Stay in the foreground
     #[arg(short, long)]
     foreground: bool,
@@ -50,6 +53,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         output: output::resolved(&args.output),
         replace: args.force,
         seeing,
+        host_hertz: args.host_sample,
     };
     if args.foreground {
         let attach = Attach::start(&options).map_err(failure)?;

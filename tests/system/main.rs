@@ -19,3 +19,4 @@ mod redirections;
 mod seeing;
 mod spawn_storm;
 mod user;
+mod waiting;

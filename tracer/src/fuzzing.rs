@@ -22,7 +22,14 @@ pub fn proc_files(bytes: &[u8]) {
         assert!(start_in(bytes).is_some());
     }
     let _ = reading::group_in(bytes);
+    let _ = reading::block_io_in(bytes);
+    crate::proc::sampler::text::fuzz(bytes);
     assert_ne!(reading::tracer_in(bytes), Some(0));
+}
+
+/// The files of `/proc` about the machine.
+pub fn host_files(bytes: &[u8]) {
+    crate::host::files::fuzz(bytes);
 }
 
 #[cfg(test)]
@@ -82,10 +89,20 @@ mod tests {
         #[test]
         fn spoilt_proc_files(bytes in prop_oneof![
             spoilt("stat"), spoilt("status"), numbers("stat"), numbers("status"),
+            spoilt("syscall"), numbers("syscall"), spoilt("schedstat"), numbers("schedstat"),
             joined((spoilt("schedstat"), spoilt("io"), spoilt("status"))),
             joined((numbers("schedstat"), numbers("io"), numbers("status"))),
         ]) {
             proc_files(&bytes);
+        }
+
+        #[test]
+        fn spoilt_host_files(bytes in prop_oneof![
+            spoilt("../stat"), spoilt("../meminfo"), spoilt("../vmstat"), spoilt("../diskstats"),
+            spoilt("net/dev"), numbers("../stat"), numbers("../diskstats"), numbers("net/dev"),
+            prop::collection::vec(any::<u8>(), 0..200),
+        ]) {
+            host_files(&bytes);
         }
 
         #[test]

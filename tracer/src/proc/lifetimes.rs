@@ -16,8 +16,10 @@ use flowtrace_schema::{
     Upid, quote_argv,
 };
 
+mod books;
 mod process;
 
+use books::Life;
 use process::{Process, Task};
 
 use super::observer::{Observer, Tracee};
@@ -92,6 +94,8 @@ impl Lifetimes {
             start_ns,
             before: ThreadCost::default(),
             counted: false,
+            life: Life::new(start_ns),
+            stopped: false,
         };
         let process = Process {
             launcher: true,
@@ -177,6 +181,7 @@ impl Lifetimes {
             Event::Killed(signal) => self.over(tid, None, Some(signal)),
             Event::Stopped(stop) => {
                 let mut signal = 0;
+                self.job_control(tid, matches!(stop, Stop::Group(_)), arrived);
                 match stop {
                     Stop::Signal(delivered) => signal = delivered,
                     Stop::Group(_) => {
@@ -198,6 +203,24 @@ impl Lifetimes {
         }
     }
 
+    /// Tells of a task that job control stops, or has stopped before and lets go on.
+    fn job_control(&mut self, tid: u32, stops: bool, now: u64) {
+        let Some(task) = self.tasks.get_mut(&tid) else {
+            return;
+        };
+        if std::mem::replace(&mut task.stopped, stops) == stops {
+            return;
+        }
+        let pid = task.process;
+        if let Some(upid) = self.processes.get(&pid).map(|process| process.upid) {
+            let thread = Tracee { tid, pid, upid };
+            self.tell(|observer| match stops {
+                true => observer.stopped(thread, now),
+                false => observer.continued(thread, now),
+            });
+        }
+    }
+
     /// Task `tid` made a new task, which is stopped or about to stop.
     fn forked(&mut self, tid: u32, by_clone: bool, now: u64) {
         let Ok(child) = ptrace::event_message(tid) else {
@@ -210,6 +233,8 @@ impl Lifetimes {
             start_ns: now,
             before: ThreadCost::default(),
             counted: false,
+            life: Life::new(now),
+            stopped: false,
         };
         // A pid comes back only after its last owner was reaped, so nothing is overwritten here.
         self.tasks.insert(child, task);
@@ -275,6 +300,8 @@ impl Lifetimes {
         let (cost, _) = ThreadCost::of(pid, pid).unwrap_or_default();
         process.cost += cost - task.before;
         task.before = cost;
+        process.books.read(pid, pid, &mut task.life);
+        process.books.next_image(&mut task.life, now);
         let total = ProcessCost::of(pid);
         process.total = total;
         let started = !process.launcher;
@@ -333,8 +360,11 @@ impl Lifetimes {
         task.counted = true;
         process.live_threads = process.live_threads.saturating_sub(1);
         let last = process.live_threads == 0;
+        process.books.read(pid, tid, &mut task.life);
         if last {
             process.total = ProcessCost::of(pid);
+        } else {
+            process.books.close(&mut task.life, self.clock.now());
         }
         let upid = process.upid;
         self.tell(|observer| observer.exiting(Tracee { tid, pid, upid }, last, now));
@@ -343,7 +373,7 @@ impl Lifetimes {
     /// The wait status of task `tid` was reaped: a thread, or with it the whole process.
     fn over(&mut self, tid: u32, exit_code: Option<i32>, exit_signal: Option<i32>) {
         let now = self.clock.now();
-        let Some(task) = self.tasks.remove(&tid) else {
+        let Some(mut task) = self.tasks.remove(&tid) else {
             return;
         };
         self.table.clear(tid);
@@ -351,6 +381,7 @@ impl Lifetimes {
         let Some(process) = self.processes.get_mut(&pid) else {
             return;
         };
+        process.books.close(&mut task.life, now);
         let upid = process.upid;
         if tid != pid {
             if !task.counted {

@@ -9,6 +9,7 @@ pub(crate) mod observer;
 mod ptrace;
 pub(crate) mod reading;
 pub(crate) mod requests;
+pub(crate) mod sampler;
 
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,6 +1,6 @@
 //! How other parts of the tracer learn of the tree that [`super::lifetimes`] follows.
 
-use flowtrace_schema::Upid;
+use flowtrace_schema::{ChannelId, Upid};
 
 /// A thread under trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,5 +53,31 @@ pub(crate) trait Observer {
     /// A thread is over; the first thread of a process stands for the process, which ends with it.
     fn ended(&mut self, tracee: Tracee, now: u64) {
         let _ = (tracee, now);
+    }
+
+    /// Job control stopped a thread; it does not run until it is told of by
+    /// [`Observer::continued`], or is over.
+    fn stopped(&mut self, thread: Tracee, now: u64) {
+        let _ = (thread, now);
+    }
+
+    /// A thread that job control had stopped goes on.
+    fn continued(&mut self, thread: Tracee, now: u64) {
+        let _ = (thread, now);
+    }
+}
+
+/// Which channels are known, for whoever meets one by its inode.
+pub(crate) trait Channels: Send + Sync {
+    /// The channel whose pipe, FIFO or socket has this inode; of a pair of sockets either one.
+    fn of_inode(&self, inode: u64) -> Option<ChannelId>;
+}
+
+/// No channel is known by its id; its inode is recorded all the same.
+pub(crate) struct NoChannels;
+
+impl Channels for NoChannels {
+    fn of_inode(&self, _inode: u64) -> Option<ChannelId> {
+        None
     }
 }

@@ -207,6 +207,19 @@ impl ProcessStat {
     }
 }
 
+/// Time for which thread `tid` of process `pid` has waited for block devices, in ticks; always 0
+/// while the kernel does not count it.
+pub(crate) fn block_io_ticks(pid: u32, tid: u32) -> Option<u64> {
+    block_io_in(&fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?)
+}
+
+/// The same from what the file holds: field 42 of proc_pid_stat(5).
+pub(crate) fn block_io_in(stat: &[u8]) -> Option<u64> {
+    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+    let rest = str::from_utf8(&stat[name_end + 1..]).ok()?;
+    rest.split_ascii_whitespace().nth(42 - 3)?.parse().ok()
+}
+
 /// Thread group of task `tid`.
 pub(crate) fn thread_group(tid: u32) -> Option<u32> {
     group_in(&fs::read(format!("/proc/{tid}/status")).ok()?)
@@ -263,6 +276,16 @@ mod tests {
         };
         assert_eq!(ProcessStat::parse(stat), Some(found));
         assert_eq!(ProcessStat::parse(&stat[..40]), None);
+    }
+
+    #[test]
+    fn waits_for_block_devices_are_field_42() {
+        let fields: Vec<String> = (3..=52).map(|number| number.to_string()).collect();
+        let stat = format!("7 (a b) {}", fields.join(" "));
+        assert_eq!(block_io_in(stat.as_bytes()), Some(42));
+        assert_eq!(block_io_in(b"7 (a b) 3 4 5"), None);
+        let pid = std::process::id();
+        assert!(block_io_ticks(pid, pid).is_some());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::seeing::Seeing;
 use super::serving::{Served, Serving};
 use super::views::MountedView;
 use super::{Error, Result, limits, signals};
+use crate::host::HostSampler;
 use crate::mounting;
 use crate::proc::requests::Requests;
 
@@ -31,6 +32,8 @@ pub struct AttachOptions {
     pub replace: bool,
     /// How files are seen.
     pub seeing: Seeing,
+    /// Samples of the machine's counters a second; 0: none.
+    pub host_hertz: u32,
 }
 
 /// A mount session whose view is ready.
@@ -38,6 +41,7 @@ pub struct Attach {
     recording: Recording,
     served: Served,
     callers: Arc<Requests>,
+    host_sampler: Option<HostSampler>,
     mountpoint: PathBuf,
 }
 
@@ -67,6 +71,7 @@ impl Attach {
         let recording = Recording::start(&options.output, options.replace)?;
         match Attach::mount(options, source, &mountpoint.path, &recording) {
             Ok((served, callers)) => Ok(Attach {
+                host_sampler: recording.host_sampler(options.host_hertz, None),
                 recording,
                 served,
                 callers,
@@ -140,6 +145,7 @@ impl Attach {
         signals::unmount_on_request(self.mountpoint.clone());
         self.callers.watch_ends(|| self.served.is_finished());
         self.served.join();
+        drop(self.host_sampler);
         AttachReport {
             trace: self.recording.finish(None, None),
         }

@@ -22,6 +22,8 @@ use super::{Error, Result, limits, signals};
 use crate::callers::{Callers, TaskTable};
 use crate::fs::Offers;
 use crate::proc::lifetimes::{End, LeftBehind, Lifetimes, Watcher};
+use crate::proc::observer::NoChannels;
+use crate::proc::sampler::Sampler;
 use crate::proc::{self, Upids};
 
 /// What to trace, and where to.
@@ -37,6 +39,10 @@ pub struct RunOptions {
     pub replace: bool,
     /// How files are seen.
     pub seeing: Seeing,
+    /// Samples of each thread a second; 0: none.
+    pub sample_hertz: u32,
+    /// Samples of the machine's counters a second; 0: none.
+    pub host_hertz: u32,
     /// Mount the same views and record nothing: the yardstick for what recording costs.
     pub bare: bool,
     /// Record the processes and no file call: the yardstick for what recording the calls costs.
@@ -218,7 +224,7 @@ impl Run<'_> {
             views.child.abandon();
             return Err(refused_to_trace(root, error));
         }
-        let lifetimes = Lifetimes::new(
+        let mut lifetimes = Lifetimes::new(
             root.as_raw() as u32,
             HOST,
             recording.clock,
@@ -226,6 +232,12 @@ impl Run<'_> {
             Arc::new(Upids::new()),
             table,
         );
+        let sampler = self.sampler(recording);
+        if let Some(sampler) = &sampler {
+            lifetimes.observe(Box::new(sampler.feed()));
+        }
+        let sampler_ns = sampler.as_ref().map(Sampler::used_ns);
+        let host_sampler = recording.host_sampler(self.options.host_hertz, sampler_ns);
         self.go(&mut views, &start, &mut inherited)
             .map_err(Error::system("start the command"))?;
         inherited.count(&recording.recorder);
@@ -234,12 +246,25 @@ impl Run<'_> {
         let end = lifetimes
             .follow(&mut Job { root, notify })
             .map_err(Error::system("wait for the command"))?;
+        drop(sampler);
+        drop(host_sampler);
         inherited.settle();
         views.unmount();
         served.join();
         self.exec_failure(&mut views)?;
         end.ok_or_else(|| {
             Error::system("wait for the command")(std::io::Error::other("it vanished"))
+        })
+    }
+
+    /// Looks at what the threads do. A run goes on without.
+    fn sampler(&self, recording: &Recording) -> Option<Sampler> {
+        let hertz = self.options.sample_hertz;
+        let (clock, recorder) = (recording.clock, recording.recorder.clone());
+        let start = || Sampler::start(hertz, clock, recorder, Arc::new(NoChannels));
+        (hertz > 0).then(start).and_then(|sampler| {
+            let failed = |_: &std::io::Error| recording.recorder.lost(Loss::ThreadsNotSampled, 1);
+            sampler.inspect_err(failed).ok()
         })
     }
 
