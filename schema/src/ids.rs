@@ -29,6 +29,10 @@ id! {
     FileId
 }
 id! {
+    /// A pipe, FIFO or socket.
+    ChannelId
+}
+id! {
     /// A machine.
     HostId
 }

@@ -16,19 +16,22 @@ mod loss;
 mod op;
 mod record;
 mod store;
+mod system;
 mod text;
 mod trace;
 mod writer;
 
 pub use error::{Error, Result};
-pub use ids::{FileId, HostId, RunId, Tid, Upid};
+pub use ids::{ChannelId, FileId, HostId, RunId, Tid, Upid};
 pub use loss::{Loss, Severity};
 pub use op::{Class, Fidelity, Op};
 pub use record::{
-    Call, Coverage, FileKind, FileLayer, FileRecord, HostRecord, NameRecord, Origin, ProcessEnd,
-    ProcessLayer, ProcessStart, Record, RunEnd, RunRecord, ThreadRecord, TracedDirectory, Usage,
+    Call, ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord, Coverage, Direction,
+    FileKind, FileLayer, FileRecord, HostRecord, NameRecord, Origin, ProcessEnd, ProcessLayer,
+    ProcessStart, Record, RunEnd, RunRecord, ThreadRecord, TracedDirectory, Usage,
 };
 pub use store::{APPLICATION_ID, SCHEMA_VERSION, store_rules};
+pub use system::is_system_path;
 pub use text::{Text, quote_argv};
 pub use trace::{
     DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, Table, Trace, TracedDirectoryRow,

@@ -75,6 +75,10 @@ losses! {
         "processes still running, or no longer followed, when the recording ended",
     SetuidExec "processes" "setuid_not_granted" Notice
         "set-user-id programs that ran without their privilege because an ordinary user traces",
+    TopologyUnseen "processes" "topology_not_seen" Notice
+        "runs whose system calls on names and channels could not be stopped: files outside the traced directories and channels that open and close between two execs are not seen",
+    DescriptorsUnreadable "processes" "descriptors_unreadable" Notice
+        "looks into the descriptors of a process that failed: pipes and sockets that it held may be missing",
     SeenLate "processes" "seen_at_first_request" Info
         "processes known only from their first file call on; shorter ones are not known at all",
 }

@@ -38,6 +38,10 @@ pub(crate) struct Args {
     directories: Vec<PathBuf>,
     #[command(flatten)]
     seeing: seeing::Args,
+    /// Stop no system calls: files outside the traced directories are not seen, nor pipes and sockets
+    /// that open and close between two execs
+    #[arg(long)]
+    no_topology: bool,
     /// Print nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -60,6 +64,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         output: args.output,
         replace: args.force,
         seeing,
+        topology: !args.no_topology,
         bare: args.bare,
     };
     let mut notify = |notice: Notice| {

@@ -1,6 +1,8 @@
 //! How other parts of the tracer learn of the tree that [`super::lifetimes`] follows.
 
-use flowtrace_schema::Upid;
+use flowtrace_schema::{Upid, Usage};
+
+use super::topology::Call;
 
 /// A thread under trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,24 @@ pub(crate) trait Observer {
     /// before it, `prev`, are over. `None`: the command itself begins.
     fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, now: u64) {
         let _ = (tracee, prev, now);
+    }
+
+    /// Image `tracee.upid` is over, by an exec or with its process, and used this. Told before
+    /// [`Observer::executed`] of the next one, and before [`Observer::ended`].
+    fn image_over(&mut self, tracee: Tracee, usage: &Usage, by_exec: bool, now: u64) {
+        let _ = (tracee, usage, by_exec, now);
+    }
+
+    /// A thread makes a system call that the filter picks. Returns whether to tell its result.
+    fn called(&mut self, tracee: Tracee, call: Call, now: u64) -> bool {
+        let _ = (tracee, call, now);
+        false
+    }
+
+    /// The system call returned, of which the observer wanted to know that: a value, or a
+    /// negative errno. It may begin anew when a signal interrupted it.
+    fn returned(&mut self, tracee: Tracee, result: i64, now: u64) {
+        let _ = (tracee, result, now);
     }
 
     /// A thread is about to exit; `last`: and the process with it. Its memory and descriptors are

@@ -19,6 +19,7 @@ use super::views::Views;
 use super::{Error, Result, limits, signals};
 use crate::callers::TaskTable;
 use crate::proc::lifetimes::{End, LeftBehind, Lifetimes, Watcher};
+use crate::proc::wiring::Wiring;
 use crate::proc::{self, Upids};
 
 /// What to trace, and where to.
@@ -34,6 +35,9 @@ pub struct RunOptions {
     pub replace: bool,
     /// How files are seen.
     pub seeing: Seeing,
+    /// Whether system calls on names and channels are stopped: files outside the directories, and
+    /// channels that open and close between two execs.
+    pub topology: bool,
     /// Mount the same views and record nothing: the yardstick for what recording costs.
     pub bare: bool,
 }
@@ -95,6 +99,7 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
             .collect::<std::io::Result<_>>()
             .map_err(Error::system("inspect the filesystem to trace"))?,
         signal_mask: signals::block().map_err(Error::errno("block signals"))?,
+        picks_calls: options.topology && !options.bare,
     };
     let views = Views::mount(&plan, &directories, notify)?;
     if let Err(error) = limits::lift() {
@@ -195,7 +200,7 @@ impl Run<'_> {
             views.child.abandon();
             return Err(refused_to_trace(root, error));
         }
-        let lifetimes = Lifetimes::new(
+        let mut lifetimes = Lifetimes::new(
             root.as_raw() as u32,
             HOST,
             recording.clock,
@@ -203,6 +208,13 @@ impl Run<'_> {
             Arc::new(Upids::new()),
             table,
         );
+        lifetimes.observe(Box::new(Wiring::new(
+            HOST,
+            recording.recorder.clone(),
+            served.files(),
+            served.views().iter().map(|view| view.at.clone()).collect(),
+            self.options.topology,
+        )));
         views
             .child
             .go(&start_in)

@@ -1,0 +1,254 @@
+//! Which pipe or socket is which channel of the trace.
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+
+use flowtrace_schema::{ChannelId, ChannelKind, ChannelRecord, HostId, Record, Recorder, Text};
+
+use super::super::descriptors::{self, Descriptor, Object};
+use super::sockets::{self, Socket, Transport};
+
+/// The channels of a run. The two sockets of a connection are one channel.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    host: HostId,
+    recorder: Recorder,
+    last: u32,
+    pipes: HashMap<u64, ChannelId>,
+    sockets: HashMap<u64, ChannelId>,
+    /// By device and inode, with the name: an inode may become another FIFO's.
+    fifos: HashMap<(u64, u64), (ChannelId, Option<Text>)>,
+    of_sockets: HashSet<ChannelId>,
+    /// Sockets that are no channels.
+    others: HashSet<u64>,
+    /// Connections of which one end was seen, by its address and its peer's.
+    half_seen: HashMap<(Transport, SocketAddr, SocketAddr), ChannelId>,
+    /// Sockets to which datagrams are sent, by their address.
+    bound: HashMap<SocketAddr, ChannelId>,
+}
+
+impl Registry {
+    pub(crate) fn new(host: HostId, recorder: Recorder) -> Registry {
+        Registry {
+            host,
+            recorder,
+            last: 0,
+            pipes: HashMap::new(),
+            sockets: HashMap::new(),
+            fifos: HashMap::new(),
+            of_sockets: HashSet::new(),
+            others: HashSet::new(),
+            half_seen: HashMap::new(),
+            bound: HashMap::new(),
+        }
+    }
+
+    /// The channel of a descriptor of process `pid`. `None`: a socket that connects nothing.
+    pub(crate) fn identify(&mut self, pid: u32, descriptor: &Descriptor) -> Option<ChannelId> {
+        match descriptor.object {
+            Object::Pipe { inode } => Some(match self.pipes.get(&inode) {
+                Some(&channel) => channel,
+                None => {
+                    let capacity = sockets::pipe_capacity(pid, descriptor.fd);
+                    let channel = self.add(ChannelKind::Pipe, inode, None, capacity);
+                    self.pipes.insert(inode, channel);
+                    channel
+                }
+            }),
+            Object::Fifo { device, inode } => {
+                let target = descriptors::target(pid, descriptor.fd);
+                let name = target
+                    .filter(|target| descriptors::is_path(target.as_os_str()))
+                    .map(|target| Text::from(target.as_path()));
+                match self.fifos.get(&(device, inode)) {
+                    Some((channel, known)) if name.is_none() || *known == name => Some(*channel),
+                    _ => {
+                        let capacity = sockets::pipe_capacity(pid, descriptor.fd);
+                        let channel = self.add(ChannelKind::Fifo, inode, name.clone(), capacity);
+                        self.fifos.insert((device, inode), (channel, name));
+                        Some(channel)
+                    }
+                }
+            }
+            Object::Socket { inode } => {
+                if let Some(&channel) = self.sockets.get(&inode) {
+                    return Some(channel);
+                }
+                if self.others.contains(&inode) {
+                    return None;
+                }
+                let socket = sockets::query(pid, descriptor.fd, inode)?;
+                self.socket(inode, socket)
+            }
+        }
+    }
+
+    /// Whether a channel is made of sockets.
+    pub(crate) fn is_socket(&self, channel: ChannelId) -> bool {
+        self.of_sockets.contains(&channel)
+    }
+
+    /// A connection that is still being made: where it will end is known from the call.
+    pub(crate) fn connecting(&mut self, inode: u64, to: SocketAddr) -> ChannelId {
+        match self.sockets.get(&inode) {
+            Some(&channel) => channel,
+            None => {
+                let name = Text::from(to.to_string().as_str());
+                let channel = self.add(ChannelKind::Tcp, inode, Some(name), None);
+                self.sockets.insert(inode, channel);
+                channel
+            }
+        }
+    }
+
+    fn socket(&mut self, inode: u64, socket: Socket) -> Option<ChannelId> {
+        let channel = match socket {
+            Socket::Unix { peer, name } => {
+                let known = peer.and_then(|peer| self.sockets.get(&peer).copied());
+                let channel = known.unwrap_or_else(|| {
+                    let kind = if name.is_some() {
+                        ChannelKind::Unix
+                    } else {
+                        ChannelKind::Socketpair
+                    };
+                    self.add(kind, inode, name, None)
+                });
+                if let Some(peer) = peer {
+                    self.sockets.insert(peer, channel);
+                }
+                channel
+            }
+            Socket::Internet {
+                transport,
+                local,
+                peer: Some(peer),
+            } => self.connection(inode, transport, local, peer),
+            Socket::Internet {
+                transport: _,
+                local,
+                peer: None,
+            } => match self.bound.get(&local) {
+                Some(&channel) => channel,
+                None => {
+                    let name = Text::from(local.to_string().as_str());
+                    let channel = self.add(ChannelKind::Udp, inode, Some(name), None);
+                    self.bound.insert(local, channel);
+                    channel
+                }
+            },
+            Socket::Idle => return None,
+            Socket::Other => {
+                self.others.insert(inode);
+                return None;
+            }
+        };
+        self.sockets.insert(inode, channel);
+        Some(channel)
+    }
+
+    fn connection(
+        &mut self,
+        inode: u64,
+        transport: Transport,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) -> ChannelId {
+        // The other end was seen: ports may be used again, so it is found once.
+        if let Some(channel) = self.half_seen.remove(&(transport, peer, local)) {
+            return channel;
+        }
+        if transport == Transport::Udp
+            && let Some(&channel) = self.bound.get(&peer)
+        {
+            return channel;
+        }
+        let kind = match transport {
+            Transport::Tcp => ChannelKind::Tcp,
+            Transport::Udp => ChannelKind::Udp,
+        };
+        let name = Text::from(format!("{local} {peer}").as_str());
+        let channel = self.add(kind, inode, Some(name), None);
+        self.half_seen.insert((transport, local, peer), channel);
+        channel
+    }
+
+    fn add(
+        &mut self,
+        kind: ChannelKind,
+        inode: u64,
+        name: Option<Text>,
+        capacity_bytes: Option<u64>,
+    ) -> ChannelId {
+        self.last += 1;
+        let id = ChannelId(self.last);
+        if !matches!(kind, ChannelKind::Pipe | ChannelKind::Fifo) {
+            self.of_sockets.insert(id);
+        }
+        self.recorder
+            .record(Record::Channel(Box::new(ChannelRecord {
+                id,
+                host: self.host,
+                kind,
+                inode,
+                name,
+                capacity_bytes,
+            })));
+        id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn registry() -> Registry {
+        Registry::new(HostId(1), Recorder::nowhere())
+    }
+
+    fn internet(local: &str, peer: &str) -> Socket {
+        Socket::Internet {
+            transport: Transport::Tcp,
+            local: local.parse().unwrap(),
+            peer: peer.parse().ok(),
+        }
+    }
+
+    #[test]
+    fn the_two_sockets_of_a_connection_are_one_channel() {
+        let mut registry = registry();
+        let client = registry.socket(1, internet("127.0.0.1:40000", "127.0.0.1:80"));
+        let server = registry.socket(2, internet("127.0.0.1:80", "127.0.0.1:40000"));
+        assert_eq!(client, server);
+        // The same ports again are another connection.
+        let later = registry.socket(3, internet("127.0.0.1:40000", "127.0.0.1:80"));
+        assert_ne!(later, client);
+        let server = registry.socket(4, internet("127.0.0.1:80", "127.0.0.1:40000"));
+        assert_eq!(server, later);
+    }
+
+    #[test]
+    fn unix_peers_find_each_other_in_either_order() {
+        let mut registry = registry();
+        let socket = |peer| Socket::Unix {
+            peer: Some(peer),
+            name: None,
+        };
+        let one = registry.socket(1, socket(2)).unwrap();
+        assert_eq!(registry.sockets.get(&2), Some(&one));
+        // Connected before it was accepted: the client did not know its peer.
+        let unknown = Socket::Unix {
+            peer: None,
+            name: Some("/s".into()),
+        };
+        let client = registry.socket(3, unknown);
+        assert_eq!(registry.socket(4, socket(3)), client);
+    }
+
+    #[test]
+    fn a_listening_socket_is_no_channel() {
+        let mut registry = registry();
+        assert_eq!(registry.socket(1, Socket::Idle), None);
+        assert_eq!(registry.socket(1, Socket::Other), None);
+        assert!(registry.others.contains(&1));
+    }
+}

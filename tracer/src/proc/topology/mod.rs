@@ -1,0 +1,13 @@
+//! The low-rate system calls that change names and channels, stopped by a seccomp filter
+//! (seccomp(2), `SECCOMP_RET_TRACE`). Calls that move data are never stopped, nor is `close`.
+//!
+//! [`filter`] picks the calls, [`call`] says what one is, [`memory`] reads what its arguments
+//! point to.
+
+mod call;
+mod filter;
+mod memory;
+
+pub(crate) use call::{Call, CallKind};
+pub(crate) use filter::install;
+pub(crate) use memory::{bytes_at, path_at, some_at};
