@@ -240,9 +240,10 @@ CREATE VIEW channels (
   channel_id,     -- own id
   kind,           -- pipe, fifo, socketpair, unix, tcp, udp
   name,           -- path or address, where it has one
-  capacity_bytes  -- buffer size
+  capacity_bytes, -- buffer size
+  inode           -- inode of the pipe, or of the socket that was seen first
 ) AS
-SELECT channel_id, kind, name, capacity_bytes FROM channel;
+SELECT channel_id, kind, name, capacity_bytes, inode FROM channel;
 
 -- Who held which end of a channel, and when.
 CREATE VIEW channel_ends (

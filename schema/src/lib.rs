@@ -34,7 +34,7 @@ pub use store::{APPLICATION_ID, SCHEMA_VERSION, store_rules};
 pub use system::is_system_path;
 pub use text::{Text, quote_argv};
 pub use trace::{
-    DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, Table, Trace, TracedDirectoryRow,
-    Value,
+    ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, Table, Trace,
+    TracedDirectoryRow, Value,
 };
 pub use writer::{CallRing, Recorder, Summary, Writer};

@@ -35,6 +35,8 @@ pub(super) struct End {
     pub(super) from_ns: u64,
     /// It was made, connected, accepted or opened by this image, not inherited by it.
     pub(super) made: bool,
+    /// A program that it started holds it, too.
+    pub(super) passed: bool,
     /// Its parent made it and then forked this process.
     pub(super) given: bool,
     /// Traffic of the process when it was made.
@@ -73,6 +75,7 @@ impl Holder {
                 row: None,
                 from_ns: now,
                 made: false,
+                passed: false,
                 given: end.made,
                 // A new process has moved nothing yet.
                 since: Some(Traffic::default()),
@@ -105,6 +108,7 @@ impl Holder {
     /// - It inherited both and keeps the other one, as one side of a pipeline does.
     /// - It inherited it from further away than its parent, and keeps one for the same direction
     ///   that its parent made, as a part of a pipeline inside `$( )` does.
+    /// - It made the pipe, passed this end on to a program, and gave it up itself.
     /// - It leaked into a program through an exec.
     ///
     /// A shell that made a pipe, wrote a here-document into it and then became the program that reads
@@ -126,7 +130,8 @@ impl Holder {
         let whole = holds_both && with_image && !(end.made && by_exec);
         let one_of_two = holds_both && !with_image && !end.made;
         let older = !with_image && !end.made && !end.given && keeps_given();
-        whole || one_of_two || older || end.leaked
+        let passed_on = !with_image && end.made && end.passed;
+        whole || one_of_two || older || passed_on || end.leaked
     }
 
     /// Whether it holds the opposite end, too.
@@ -158,13 +163,16 @@ impl Moved {
         })
     }
 
-    /// Without what the kernel itself read of the next program: its headers and those of its
-    /// interpreter, in at most this many calls and bytes (fs/binfmt_elf.c). It counts them as
-    /// reads of the image that made the exec.
+    /// Whether the kernel may have read this to execute the next program: its headers and those of
+    /// its interpreter, in a few calls (fs/binfmt_elf.c). It counts them as reads of the image that
+    /// made the exec.
+    pub(super) fn may_be_exec(self) -> bool {
+        self.read_calls <= 8 && (256..=4096).contains(&self.read_bytes)
+    }
+
+    /// Without what the exec read that ended the image.
     pub(super) fn before_exec(self) -> Moved {
-        const CALLS: u64 = 8;
-        const BYTES: u64 = 4096;
-        if self.read_calls > CALLS || self.read_bytes > BYTES {
+        if !self.may_be_exec() {
             return self;
         }
         Moved {
@@ -243,7 +251,9 @@ mod tests {
         let headers = moved(1580, 7).map(Moved::before_exec);
         let copied = outcome(Direction::Read, headers, false, false);
         assert_eq!(copied.used, Some(false));
-        assert_eq!(moved(5000, 7).map(Moved::before_exec), moved(5000, 7));
+        for more in [moved(5000, 7), moved(6, 7)] {
+            assert_eq!(more.map(Moved::before_exec), more);
+        }
     }
 
     #[test]
@@ -254,6 +264,7 @@ mod tests {
             fd: 5,
             from_ns: 1,
             made: true,
+            passed: false,
             given: false,
             since: None,
             looks: 3,

@@ -90,7 +90,27 @@ impl Channels {
             self.find_leaked(pid);
             self.write_rows(pid);
         }
+        self.tell_parent(pid);
         self.look_at_parent(pid, now);
+    }
+
+    /// What a program holds its parent has passed on to it.
+    fn tell_parent(&mut self, pid: u32) {
+        let Some(holder) = self.holders.get(&pid) else {
+            return;
+        };
+        let keys: Vec<_> = holder.ends.keys().copied().collect();
+        let parent = holder
+            .parent
+            .and_then(|parent| self.holders.get_mut(&parent));
+        let Some(parent) = parent.filter(|parent| parent.has_made()) else {
+            return;
+        };
+        for key in keys {
+            if let Some(end) = parent.ends.get_mut(&key) {
+                end.passed = true;
+            }
+        }
     }
 
     /// A program uses its standard descriptors. It can only know of another one that it inherits
@@ -304,12 +324,10 @@ impl Channels {
             let moved = traffic
                 .zip(since)
                 .map(|(now, since)| Moved::from(now - since));
-            // Seen from outside it may be in the middle of an exec.
-            let moved = if forked && !is_stopped {
-                moved.map(Moved::before_exec)
-            } else {
-                moved
-            };
+            // Seen from outside it may be in the middle of an exec, which will tell.
+            if forked && !is_stopped && moved.is_some_and(Moved::may_be_exec) {
+                continue;
+            }
             self.give_up(pid, key, Some(now), moved, false);
         }
     }
@@ -329,6 +347,7 @@ impl Channels {
                 fd,
                 from_ns: now,
                 made,
+                passed: false,
                 given: false,
                 since,
                 looks: 0,

@@ -62,7 +62,9 @@ pub(crate) fn query(pid: u32, fd: i32, inode: u64) -> Option<Socket> {
                 unix_name(unix)
             };
             let name = path(Some(&local)).or_else(|| path(peer.as_ref()));
-            if end.peer.is_none() && peer.is_none() && name.is_none() {
+            // A server's socket before it listens, or one without an address.
+            let unconnected = end.peer.is_none() && peer.is_none();
+            if unconnected && (name.is_none() || kind != SockType::Datagram) {
                 Socket::Idle
             } else {
                 Socket::Unix {
