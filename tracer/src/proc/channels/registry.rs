@@ -1,6 +1,6 @@
 //! Which pipe or socket is which channel of the trace.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 
 use flowtrace_schema::{ChannelId, ChannelKind, ChannelRecord, HostId, Record, Recorder, Text};
@@ -23,6 +23,9 @@ pub(crate) struct Registry {
     others: HashSet<u64>,
     /// Connections of which one end was seen, by its address and its peer's.
     half_seen: HashMap<(Transport, SocketAddr, SocketAddr), ChannelId>,
+    /// Connections to a path that were not accepted when they were seen, in the order in which they
+    /// will be.
+    waiting: HashMap<Text, VecDeque<ChannelId>>,
     /// Sockets to which datagrams are sent, by their address.
     bound: HashMap<SocketAddr, ChannelId>,
 }
@@ -39,6 +42,7 @@ impl Registry {
             of_sockets: HashSet::new(),
             others: HashSet::new(),
             half_seen: HashMap::new(),
+            waiting: HashMap::new(),
             bound: HashMap::new(),
         }
     }
@@ -103,21 +107,7 @@ impl Registry {
 
     fn socket(&mut self, inode: u64, socket: Socket) -> Option<ChannelId> {
         let channel = match socket {
-            Socket::Unix { peer, name } => {
-                let known = peer.and_then(|peer| self.sockets.get(&peer).copied());
-                let channel = known.unwrap_or_else(|| {
-                    let kind = if name.is_some() {
-                        ChannelKind::Unix
-                    } else {
-                        ChannelKind::Socketpair
-                    };
-                    self.add(kind, inode, name, None)
-                });
-                if let Some(peer) = peer {
-                    self.sockets.insert(peer, channel);
-                }
-                channel
-            }
+            Socket::Unix { peer, name, serves } => self.unix(inode, peer, name, serves),
             Socket::Internet {
                 transport,
                 local,
@@ -144,6 +134,44 @@ impl Registry {
         };
         self.sockets.insert(inode, channel);
         Some(channel)
+    }
+
+    fn unix(
+        &mut self,
+        inode: u64,
+        peer: Option<u64>,
+        name: Option<Text>,
+        serves: bool,
+    ) -> ChannelId {
+        let mut known = peer.and_then(|peer| self.sockets.get(&peer).copied());
+        if let Some(name) = name.as_ref().filter(|_| serves)
+            && let Some(waiting) = self.waiting.get_mut(name)
+        {
+            match known {
+                Some(known) => waiting.retain(|channel| *channel != known),
+                // A client that has gone already.
+                None if peer.is_none() => known = waiting.pop_front(),
+                None => {}
+            }
+        }
+        let channel = known.unwrap_or_else(|| {
+            let kind = if name.is_some() {
+                ChannelKind::Unix
+            } else {
+                ChannelKind::Socketpair
+            };
+            self.add(kind, inode, name.clone(), None)
+        });
+        match (peer, name) {
+            (Some(peer), _) => {
+                self.sockets.insert(peer, channel);
+            }
+            (None, Some(name)) if !serves => {
+                self.waiting.entry(name).or_default().push_back(channel);
+            }
+            _ => {}
+        }
+        channel
     }
 
     fn connection(
@@ -232,16 +260,26 @@ mod tests {
         let socket = |peer| Socket::Unix {
             peer: Some(peer),
             name: None,
+            serves: false,
         };
         let one = registry.socket(1, socket(2)).unwrap();
         assert_eq!(registry.sockets.get(&2), Some(&one));
-        // Connected before it was accepted: the client did not know its peer.
-        let unknown = Socket::Unix {
-            peer: None,
-            name: Some("/s".into()),
+    }
+
+    #[test]
+    fn connections_are_accepted_in_their_order() {
+        let mut registry = registry();
+        let mut socket = |inode, peer, serves| {
+            let name = Some("/s".into());
+            registry.socket(inode, Socket::Unix { peer, name, serves })
         };
-        let client = registry.socket(3, unknown);
-        assert_eq!(registry.socket(4, socket(3)), client);
+        // Connected before they were accepted: the clients did not know their peers.
+        let clients = [1, 2, 3].map(|inode| socket(inode, None, false));
+        // The first has gone when its connection is accepted.
+        assert_eq!(socket(4, None, true), clients[0]);
+        assert_eq!(socket(5, Some(2), true), clients[1]);
+        assert_eq!(socket(6, None, true), clients[2]);
+        assert!(!clients.contains(&socket(7, None, true)));
     }
 
     #[test]

@@ -26,10 +26,13 @@ pub(crate) enum Transport {
 pub(crate) enum Socket {
     /// A connected UNIX socket, or a bound one that others send to.
     Unix {
-        /// Inode of the socket at the other end.
+        /// Inode of the socket at the other end; `None` until it is accepted, and when it is
+        /// gone.
         peer: Option<u64>,
         /// Path of either end.
         name: Option<Text>,
+        /// The path is its own: it is the server's end.
+        serves: bool,
     },
     /// An Internet socket that has an address.
     Internet {
@@ -61,7 +64,9 @@ pub(crate) fn query(pid: u32, fd: i32, inode: u64) -> Option<Socket> {
                 let unix = address.and_then(SockaddrStorage::as_unix_addr)?;
                 unix_name(unix)
             };
-            let name = path(Some(&local)).or_else(|| path(peer.as_ref()));
+            let own = path(Some(&local));
+            let serves = own.is_some();
+            let name = own.or_else(|| path(peer.as_ref()));
             // A server's socket before it listens, or one without an address.
             let unconnected = end.peer.is_none() && peer.is_none();
             if unconnected && (name.is_none() || kind != SockType::Datagram) {
@@ -70,6 +75,7 @@ pub(crate) fn query(pid: u32, fd: i32, inode: u64) -> Option<Socket> {
                 Socket::Unix {
                     peer: end.peer,
                     name,
+                    serves,
                 }
             }
         }
@@ -258,7 +264,12 @@ mod tests {
     fn both_ends_of_a_socket_pair_name_each_other() {
         let (one, other) = UnixStream::pair().unwrap();
         let peer = Some(inode(&other));
-        assert_eq!(ask(&one), Some(Socket::Unix { peer, name: None }));
+        let end = Socket::Unix {
+            peer,
+            name: None,
+            serves: false,
+        };
+        assert_eq!(ask(&one), Some(end));
     }
 
     #[test]
@@ -270,14 +281,15 @@ mod tests {
         let client = UnixStream::connect(&path).unwrap();
         let (server, _) = listener.accept().unwrap();
         let name = Some(Text::from(path.as_path()));
-        let end = |peer| {
+        let end = |peer, serves| {
             Some(Socket::Unix {
                 peer,
                 name: name.clone(),
+                serves,
             })
         };
-        assert_eq!(ask(&client), end(Some(inode(&server))));
-        assert_eq!(ask(&server), end(Some(inode(&client))));
+        assert_eq!(ask(&client), end(Some(inode(&server)), false));
+        assert_eq!(ask(&server), end(Some(inode(&client)), true));
     }
 
     #[test]
