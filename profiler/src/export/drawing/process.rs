@@ -103,7 +103,13 @@ pub(super) fn title(workflow: &Workflow) -> String {
     };
     let command = units::shorten(&units::plain(command), 100);
     let length = units::duration(workflow.duration_ns());
-    format!("{command} ({length}{cut})")
+    // Without a tracer nobody looks into descriptors.
+    let unseen = if workflow.runs.iter().any(|run| run.process_layer != "ptrace") {
+        " · pipes and sockets are not drawn"
+    } else {
+        ""
+    };
+    format!("{command} ({length}{cut}){unseen}")
 }
 
 fn process(drawing: &mut Drawing, workflow: &Workflow, id: ProcessId) -> DrawnNode {
