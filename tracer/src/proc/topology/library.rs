@@ -65,7 +65,7 @@ fn loader_code(line: &str) -> Option<(u64, u64)> {
 }
 
 /// Offsets after the system calls in code that opens files.
-fn opens_in(code: &[u8]) -> impl Iterator<Item = usize> {
+pub(crate) fn opens_in(code: &[u8]) -> impl Iterator<Item = usize> {
     let loads = code
         .windows(LOAD_NUMBER.len())
         .enumerate()

@@ -12,4 +12,6 @@ mod memory;
 
 pub(crate) use call::{Call, CallKind};
 pub(crate) use filter::install;
+#[cfg(any(test, fuzzing))]
+pub(crate) use library::opens_in;
 pub(crate) use memory::{bytes_at, path_at, some_at};
