@@ -35,6 +35,8 @@ pub struct Workflow {
     /// What each process did to each file: successful calls, summed over its images; ordered by
     /// process, then file.
     pub accesses: Vec<Access>,
+    /// What went through pipes and sockets, summed for each pair of processes; in order.
+    pub streams: Vec<Stream>,
     /// Programs that were executed and are files of the trace, each pair once, in order.
     pub executions: Vec<(ProcessId, FileIndex)>,
     /// Last moment known, ns: the end of the run, or of the last event of a run cut short.
@@ -110,6 +112,26 @@ pub struct File {
     pub size_bytes: Option<i64>,
     /// Whether only its being opened was seen.
     pub only_opens: bool,
+    /// Whether that is so and it belongs to the machine, not to the workflow: what was done to it
+    /// is left out.
+    pub is_system: bool,
+}
+
+/// Data that one process may have sent to another through pipes or sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// Who wrote; of sockets the process that began first.
+    pub from: ProcessId,
+    /// Who read.
+    pub to: ProcessId,
+    /// Whether it went through sockets, of which the direction is not known.
+    pub is_socket: bool,
+    /// No more bytes than these; `None`: not known.
+    pub at_most_bytes: Option<i64>,
+    /// When both held it, ns.
+    pub first_ns: i64,
+    /// When the last of them gave it up, ns.
+    pub last_ns: i64,
 }
 
 /// What one process did to one file.

@@ -182,21 +182,25 @@ CREATE TABLE channel (
   channel_id INTEGER PRIMARY KEY,   -- own id
   host_id INTEGER NOT NULL,         -- host on which it was seen
   kind TEXT NOT NULL,               -- pipe, fifo, socketpair, unix, tcp, udp
-  inode INTEGER,                    -- inode of the pipe or socket
+  inode INTEGER,                    -- inode of the pipe, or of the socket that was seen first
   name TEXT,                        -- path or address, where it has one
+  name_raw BLOB,                    -- exact bytes of name where it is not UTF-8
   capacity_bytes INTEGER            -- buffer size
 ) STRICT;
 CREATE INDEX channel_inode ON channel (inode);
 
--- One holder of one end of a channel over time.
+-- One holder of one end of a channel over time. What a fork copies and its exec or end gives up unused is not a row.
 CREATE TABLE channel_end (
+  end_id INTEGER PRIMARY KEY,       -- own id
   channel_id INTEGER NOT NULL,      -- the channel
   upid INTEGER NOT NULL,            -- process image that held it
-  fd INTEGER,                       -- descriptor
+  fd INTEGER,                       -- descriptor, the lowest of several
   direction TEXT NOT NULL CHECK (direction IN ('read', 'write', 'both')), -- what the descriptor allowed
   from_ns INTEGER NOT NULL,         -- first seen
-  to_ns INTEGER,                    -- closed; NULL: to the end of the image
-  bytes INTEGER                     -- bytes moved through this end
+  to_ns INTEGER,                    -- found closed, at most that late; NULL: to the end of the image
+  bytes INTEGER,                    -- bytes moved through this end; NULL: not known
+  used INTEGER CHECK (used IN (0, 1)), -- 0: no data moved, or it held both ends of the pipe and nothing tells which it used; 1: data moved; NULL: it may have
+  at_most_bytes INTEGER             -- no more bytes than these; NULL: not known
 ) STRICT;
 
 -- What a thread was doing over an interval of samples; consecutive equal samples are one row.

@@ -249,21 +249,25 @@ CREATE VIEW channels (
   channel_id,     -- own id
   kind,           -- pipe, fifo, socketpair, unix, tcp, udp
   name,           -- path or address, where it has one
-  capacity_bytes  -- buffer size
+  capacity_bytes, -- buffer size
+  inode           -- inode of the pipe, or of the socket that was seen first
 ) AS
-SELECT channel_id, kind, name, capacity_bytes FROM channel;
+SELECT channel_id, kind, name, capacity_bytes, inode FROM channel;
 
 -- Who held which end of a channel, and when.
 CREATE VIEW channel_ends (
   channel_id, -- the channel
   upid,       -- process image
-  fd,         -- descriptor
+  fd,         -- descriptor, the lowest of several
   direction,  -- read, write, both
   from_ns,    -- first seen
-  to_ns,      -- closed; NULL: to the end of the image
-  bytes       -- bytes moved through this end
+  to_ns,      -- found closed, at most that late; NULL: to the end of the image
+  bytes,      -- bytes moved through this end; NULL: not known
+  used,       -- 0: no data moved, or it held both ends of the pipe and nothing tells which it used; 1: data moved; NULL: it may have
+  at_most_bytes -- no more bytes than these; NULL: not known
 ) AS
-SELECT channel_id, upid, fd, direction, from_ns, to_ns, bytes FROM channel_end;
+SELECT channel_id, upid, fd, direction, from_ns, to_ns, bytes, used, at_most_bytes
+FROM channel_end;
 
 -- What threads were doing, sampled; consecutive equal samples are one row.
 CREATE VIEW samples (
@@ -475,10 +479,10 @@ SELECT 'process', prev_upid, 'process', upid, 'exec', NULL, start_ns, start_ns
 FROM process WHERE prev_upid IS NOT NULL
 UNION ALL
 SELECT 'process', upid, 'channel', channel_id, 'write', bytes, from_ns, to_ns
-FROM channel_end WHERE direction IN ('write', 'both')
+FROM channel_end WHERE direction IN ('write', 'both') AND used IS NOT 0
 UNION ALL
 SELECT 'channel', channel_id, 'process', upid, 'read', bytes, from_ns, to_ns
-FROM channel_end WHERE direction IN ('read', 'both');
+FROM channel_end WHERE direction IN ('read', 'both') AND used IS NOT 0;
 
 -- What is known to be missing from this file; no row means nothing.
 CREATE VIEW losses (

@@ -29,6 +29,10 @@ id! {
     FileId
 }
 id! {
+    /// A pipe, FIFO or socket.
+    ChannelId
+}
+id! {
     /// A machine.
     HostId
 }
@@ -39,8 +43,4 @@ id! {
 id! {
     /// A thread id as the kernel gave it. Recycled; meaningful together with a [`Upid`].
     Tid
-}
-id! {
-    /// A pipe, FIFO or socket that carries data between processes.
-    ChannelId
 }

@@ -18,6 +18,7 @@ mod loss;
 mod op;
 mod record;
 mod store;
+mod system;
 mod text;
 mod trace;
 mod writer;
@@ -29,14 +30,16 @@ pub use ids::{ChannelId, FileId, HostId, RunId, Tid, Upid};
 pub use loss::{Loss, Severity};
 pub use op::{Class, Fidelity, Op};
 pub use record::{
-    Call, CounterRecord, Coverage, FileKind, FileLayer, FileRecord, HostRecord, HostSample,
-    NameRecord, Origin, ProcessEnd, ProcessLayer, ProcessStart, Record, RunEnd, RunRecord,
-    SampleRecord, SampledTotals, Side, ThreadRecord, TracedDirectory, Usage, WaitObject,
+    Call, ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord, CounterRecord, Coverage,
+    Direction, FileKind, FileLayer, FileRecord, HostRecord, HostSample, NameRecord, Origin,
+    ProcessEnd, ProcessLayer, ProcessStart, Record, RunEnd, RunRecord, SampleRecord, SampledTotals,
+    Side, ThreadRecord, TracedDirectory, Usage, WaitObject,
 };
 pub use store::{APPLICATION_ID, SCHEMA_VERSION, store_rules};
+pub use system::is_system_path;
 pub use text::{Text, quote_argv};
 pub use trace::{
-    DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, Table, Trace, TracedDirectoryRow,
-    Value,
+    ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, Table, Trace,
+    TracedDirectoryRow, Value,
 };
 pub use writer::{CallRing, Displaced, Recorder, Summary, Writer};

@@ -83,6 +83,10 @@ losses! {
         "threads not sampled, for want of descriptors or of the right to look at them",
     SamplesSkipped "samples" "samples_skipped" Info
         "samples left out so that sampling takes at most 1.5 % of a processor; durations of states are less exact",
+    TopologyUnseen "processes" "topology_not_seen" Notice
+        "runs whose system calls on names and channels could not be stopped: files outside the traced directories and channels that open and close between two execs are not seen",
+    DescriptorsUnreadable "processes" "descriptors_unreadable" Notice
+        "looks into the descriptors of a process that failed: pipes and sockets that it held may be missing",
     SeenLate "processes" "seen_at_first_request" Info
         "processes known only from their first file call on; shorter ones are not known at all",
 }

@@ -48,6 +48,10 @@ pub(crate) struct Args {
     /// How often a second to record counters of the machine (processors, memory, disks, network); 0: never
     #[arg(long, value_name = "HZ", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=10))]
     host_sample: u32,
+    /// Stop no system calls: files outside the traced directories are not seen, nor pipes and sockets
+    /// that open and close between two execs
+    #[arg(long)]
+    no_topology: bool,
     /// Print nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -75,6 +79,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         seeing,
         sample_hertz: args.sample,
         host_hertz: args.host_sample,
+        topology: !args.no_topology,
         bare: args.bare,
         without_calls: args.without_calls,
     };

@@ -20,3 +20,4 @@ mod seeing;
 mod spawn_storm;
 mod user;
 mod waiting;
+mod wiring;

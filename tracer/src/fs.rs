@@ -47,10 +47,13 @@ mod session;
 mod split;
 mod sys;
 
+pub(crate) use attributes::Attributes;
 pub use filter::{Filter, PatternError};
 pub use identity::FileTable;
+pub(crate) use identity::NameIn;
 pub use offers::Offers;
 pub use session::{Session, serve};
+pub(crate) use sys::stat;
 
 /// What to serve and how.
 #[derive(Debug)]

@@ -3,8 +3,11 @@
 
 pub use crate::fs::fuzzing::{directory_entries, directory_tree, groups};
 
-use crate::proc::reading::{self, ProcessCost, ThreadCost};
+use crate::proc::channels::sockets::{address_in, diag};
+use crate::proc::descriptors;
+use crate::proc::reading::{self, ProcessCost, ThreadCost, Traffic};
 use crate::proc::requests::start_in;
+use crate::proc::topology;
 
 /// The files of `/proc/PID`, which hold the name that a process gave itself.
 pub fn proc_files(bytes: &[u8]) {
@@ -21,6 +24,9 @@ pub fn proc_files(bytes: &[u8]) {
         assert_eq!(cost - same, ProcessCost::default());
         assert!(start_in(bytes).is_some());
     }
+    if let Some(traffic) = Traffic::parse(bytes) {
+        assert_eq!(traffic - traffic, Traffic::default());
+    }
     let _ = reading::group_in(bytes);
     let _ = reading::block_io_in(bytes);
     crate::proc::sampler::text::fuzz(bytes);
@@ -30,6 +36,22 @@ pub fn proc_files(bytes: &[u8]) {
 /// The files of `/proc` about the machine.
 pub fn host_files(bytes: &[u8]) {
     crate::host::files::fuzz(bytes);
+}
+
+/// What tells of descriptors and sockets: links, answers of the kernel, a program's memory and code.
+pub fn descriptions(bytes: &[u8]) {
+    if descriptors::inode_in(bytes).is_some() {
+        assert!(!descriptors::is_path(
+            std::os::unix::ffi::OsStrExt::from_bytes(bytes)
+        ));
+    }
+    let _ = diag::parse(bytes);
+    if let Some(address) = address_in(bytes) {
+        assert_eq!(address.ip(), address.ip().to_canonical());
+    }
+    for at in topology::opens_in(bytes) {
+        assert_eq!(bytes[at - 2..at], [0x0f, 0x05]);
+    }
 }
 
 #[cfg(test)]
@@ -78,6 +100,32 @@ mod tests {
         parts.prop_map(|(a, b, c)| [a, b, c].join(&0))
     }
 
+    /// What sock_diag answers, with attributes of any length.
+    fn answer() -> impl Strategy<Value = Vec<u8>> {
+        let attribute = (0u16..20, 0u16..4, prop::collection::vec(any::<u8>(), 0..12));
+        (0u32..120, prop::collection::vec(attribute, 0..5)).prop_map(|(length, attributes)| {
+            let mut bytes = length.to_ne_bytes().to_vec();
+            bytes.extend(20u16.to_ne_bytes());
+            bytes.resize(32, 0);
+            for (length, kind, value) in attributes {
+                bytes.extend(length.to_ne_bytes());
+                bytes.extend(kind.to_ne_bytes());
+                bytes.extend(value);
+            }
+            bytes
+        })
+    }
+
+    /// Code with system calls in it.
+    fn code() -> impl Strategy<Value = Vec<u8>> {
+        let part = prop_oneof![
+            Just(vec![0xb8, 0x01, 0x01, 0x00, 0x00]),
+            Just(vec![0x0f, 0x05]),
+            prop::collection::vec(any::<u8>(), 0..12),
+        ];
+        prop::collection::vec(part, 0..12).prop_map(|parts| parts.concat())
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
@@ -103,6 +151,16 @@ mod tests {
             prop::collection::vec(any::<u8>(), 0..200),
         ]) {
             host_files(&bytes);
+        }
+
+        #[test]
+        fn any_bytes_as_descriptions(bytes in prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..200),
+            "pipe:\\[[0-9-]{0,30}\\]?".prop_map(String::into_bytes),
+            answer(),
+            code(),
+        ]) {
+            descriptions(&bytes);
         }
 
         #[test]

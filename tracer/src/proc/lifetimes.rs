@@ -1,5 +1,6 @@
-//! Follows a tree of processes by ptrace events: fork, vfork, clone, exec, exit. No system call
-//! is ever stopped, so the cost is per process, not per call.
+//! Follows a tree of processes by ptrace events: fork, vfork, clone, exec, exit, so that the cost
+//! is per process, not per call. Of system calls only those stop that a filter picks
+//! ([`super::topology`]).
 //!
 //! ptrace reports everything about one task in order and loses nothing, but the first stop of a
 //! new task and its parent's fork event arrive in either order. A task whose fork event has not
@@ -23,8 +24,9 @@ use books::Life;
 use process::{Process, Task};
 
 use super::observer::{Observer, Tracee};
-use super::ptrace::{self, Event, Stop};
+use super::ptrace::{self, Event, Stop, SystemCall};
 use super::reading::{self, Image, ProcessCost, ThreadCost};
+use super::topology::Call;
 use super::{Living, Upids};
 use crate::callers::TaskTable;
 use crate::clock::Clock;
@@ -182,6 +184,7 @@ impl Lifetimes {
             Event::Stopped(stop) => {
                 let mut signal = 0;
                 self.job_control(tid, matches!(stop, Stop::Group(_)), arrived);
+                let mut to_return = false;
                 match stop {
                     Stop::Signal(delivered) => signal = delivered,
                     Stop::Group(_) => {
@@ -193,12 +196,18 @@ impl Lifetimes {
                     Stop::Forked { by_clone } => self.forked(tid, by_clone, arrived),
                     Stop::Exec => self.exec(tid, arrived),
                     Stop::Exit => self.exiting(tid, arrived),
+                    Stop::Call => to_return = self.called(tid, arrived),
+                    Stop::Returned => self.returned(tid, arrived),
                 }
                 let process = self.tasks.get(&tid).map(|task| task.process);
                 if let Some(process) = process.and_then(|pid| self.processes.get_mut(&pid)) {
                     process.tracer_ns += self.clock.now().saturating_sub(arrived);
                 }
-                let _ = ptrace::resume(tid, signal);
+                let _ = if to_return {
+                    ptrace::resume_to_return(tid)
+                } else {
+                    ptrace::resume(tid, signal)
+                };
             }
         }
     }
@@ -305,8 +314,9 @@ impl Lifetimes {
         let total = ProcessCost::of(pid);
         process.total = total;
         let started = !process.launcher;
+        let before = Tracee::first_of(pid, process.upid);
+        let usage = process.usage();
         if started {
-            let usage = process.usage();
             let end = ProcessEnd {
                 upid: process.upid,
                 end_ns: Some(now),
@@ -338,7 +348,39 @@ impl Lifetimes {
             self.recorder.lost(Loss::SetuidExec, 1);
         }
         let tracee = Tracee::first_of(pid, upid);
+        if started {
+            self.tell(|observer| observer.image_over(before, &usage, true, now));
+        }
         self.tell(|observer| observer.executed(tracee, prev, now));
+    }
+
+    /// A thread makes a system call of the filter's. Whether to wait for its return.
+    fn called(&mut self, tid: u32, now: u64) -> bool {
+        let Some(SystemCall::Entry { code, arguments }) = ptrace::system_call(tid) else {
+            return false;
+        };
+        let (Some(tracee), Some(call)) = (self.tracee(tid), Call::new(code, arguments)) else {
+            return false;
+        };
+        let mut wanted = false;
+        for observer in &mut self.observers {
+            wanted |= observer.called(tracee, call, now);
+        }
+        wanted
+    }
+
+    fn returned(&mut self, tid: u32, now: u64) {
+        if let (Some(SystemCall::Return(result)), Some(tracee)) =
+            (ptrace::system_call(tid), self.tracee(tid))
+        {
+            self.tell(|observer| observer.returned(tracee, result, now));
+        }
+    }
+
+    fn tracee(&self, tid: u32) -> Option<Tracee> {
+        let pid = self.tasks.get(&tid)?.process;
+        let upid = self.processes.get(&pid)?.upid;
+        Some(Tracee { tid, pid, upid })
     }
 
     /// Task `tid` is about to exit: the last moment at which its costs can be read.
@@ -391,7 +433,10 @@ impl Lifetimes {
             self.thread_over(upid, tid, task.start_ns, now);
             return;
         }
-        self.tell(|observer| observer.ended(Tracee { tid, pid, upid }, now));
+        let usage = process.usage();
+        let tracee = Tracee { tid, pid, upid };
+        self.tell(|observer| observer.image_over(tracee, &usage, false, now));
+        self.tell(|observer| observer.ended(tracee, now));
         let process = self.processes.remove(&pid).expect("looked up above");
         self.living.ends(pid);
         if process.launcher {
@@ -405,7 +450,7 @@ impl Lifetimes {
             end_ns: Some(now),
             exit_code,
             exit_signal,
-            usage: process.usage(),
+            usage,
         };
         self.recorder.record(Record::ProcessEnd(Box::new(end)));
     }

@@ -3,13 +3,18 @@
 //! Two ways of knowing: [`lifetimes`] follows a tree of processes by ptrace events and misses
 //! none; [`requests`] learns of processes from the file requests they make.
 
+pub(crate) mod channels;
+pub(crate) mod descriptors;
 pub(crate) mod lifetimes;
 mod living;
 pub(crate) mod observer;
+pub(crate) mod outside;
 mod ptrace;
 pub(crate) mod reading;
 pub(crate) mod requests;
 pub(crate) mod sampler;
+pub(crate) mod topology;
+pub(crate) mod wiring;
 
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};

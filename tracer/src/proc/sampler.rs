@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use flowtrace_schema::{Loss, Record, Recorder, SampleRecord, SampledTotals, Upid};
 use nix::sys::resource::{Resource, getrlimit};
 
-use super::observer::{Channels, Tracee};
+use super::observer::{ChannelLookup, Tracee};
 use crate::clock::Clock;
 
 mod calls;
@@ -50,7 +50,7 @@ impl Sampler {
         hertz: u32,
         clock: Clock,
         recorder: Recorder,
-        channels: Arc<dyn Channels>,
+        channels: Arc<dyn ChannelLookup>,
     ) -> io::Result<Sampler> {
         let inbox = Arc::<Inbox>::default();
         let used_ns = Arc::<AtomicU64>::default();
@@ -91,7 +91,7 @@ impl Drop for Sampler {
 struct Rounds {
     clock: Clock,
     recorder: Recorder,
-    channels: Arc<dyn Channels>,
+    channels: Arc<dyn ChannelLookup>,
     used_ns: Arc<AtomicU64>,
     threads: Vec<Thread>,
     /// Where each thread is in the list.
@@ -125,7 +125,7 @@ impl Rounds {
     fn new(
         clock: Clock,
         recorder: Recorder,
-        channels: Arc<dyn Channels>,
+        channels: Arc<dyn ChannelLookup>,
         used_ns: Arc<AtomicU64>,
     ) -> Rounds {
         let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);

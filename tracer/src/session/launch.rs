@@ -28,6 +28,7 @@ use nix::unistd::{AccessFlags, ForkResult, Pid, Whence, access, fork, getegid, g
 
 use super::{Error, Result, signals};
 use crate::mounting::{self, View};
+use crate::proc::topology;
 
 /// How long the child may take to make its namespace; it only makes system calls.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -48,6 +49,8 @@ pub(super) struct Plan {
     pub(super) arguments: Vec<OsString>,
     pub(super) views: Vec<View>,
     pub(super) signal_mask: SigSet,
+    /// Whether a tracer will be there for the calls that the filter picks: without one they fail.
+    pub(super) picks_calls: bool,
 }
 
 /// How the command begins.
@@ -283,6 +286,10 @@ fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
     #[expect(unsafe_code)]
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+    if plan.picks_calls {
+        // Without it less is seen, which the tracer notices at the exec and counts.
+        let _ = topology::install();
     }
     execute(&plan.program, &plan.arguments)
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use flowtrace_schema::{
     FileLayer, Loss, ProcessLayer, Record, RunRecord, Summary, Text, quote_argv,
@@ -21,9 +21,11 @@ use super::views::Views;
 use super::{Error, Result, limits, signals};
 use crate::callers::{Callers, TaskTable};
 use crate::fs::Offers;
+use crate::proc::channels::Registry;
 use crate::proc::lifetimes::{End, LeftBehind, Lifetimes, Watcher};
-use crate::proc::observer::NoChannels;
+use crate::proc::observer::ChannelLookup;
 use crate::proc::sampler::Sampler;
+use crate::proc::wiring::Wiring;
 use crate::proc::{self, Upids};
 
 /// What to trace, and where to.
@@ -43,6 +45,9 @@ pub struct RunOptions {
     pub sample_hertz: u32,
     /// Samples of the machine's counters a second; 0: none.
     pub host_hertz: u32,
+    /// Whether system calls on names and channels are stopped: files outside the directories, and
+    /// channels that open and close between two execs.
+    pub topology: bool,
     /// Mount the same views and record nothing: the yardstick for what recording costs.
     pub bare: bool,
     /// Record the processes and no file call: the yardstick for what recording the calls costs.
@@ -107,6 +112,7 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
             .collect::<std::io::Result<_>>()
             .map_err(Error::system("inspect the filesystem to trace"))?,
         signal_mask: signals::block().map_err(Error::errno("block signals"))?,
+        picks_calls: options.topology && !options.bare,
     };
     let views = Views::mount(&plan, &directories, notify)?;
     if let Err(error) = limits::lift() {
@@ -232,12 +238,22 @@ impl Run<'_> {
             Arc::new(Upids::new()),
             table,
         );
-        let sampler = self.sampler(recording);
+        let channels = Registry::new(HOST, recording.recorder.clone());
+        let channels = Arc::new(Mutex::new(channels));
+        let sampler = self.sampler(recording, channels.clone());
         if let Some(sampler) = &sampler {
             lifetimes.observe(Box::new(sampler.feed()));
         }
         let sampler_ns = sampler.as_ref().map(Sampler::used_ns);
         let host_sampler = recording.host_sampler(self.options.host_hertz, sampler_ns);
+        lifetimes.observe(Box::new(Wiring::new(
+            HOST,
+            recording.recorder.clone(),
+            channels,
+            served.files(),
+            served.views().iter().map(|view| view.at.clone()).collect(),
+            self.options.topology,
+        )));
         self.go(&mut views, &start, &mut inherited)
             .map_err(Error::system("start the command"))?;
         inherited.count(&recording.recorder);
@@ -258,10 +274,10 @@ impl Run<'_> {
     }
 
     /// Looks at what the threads do. A run goes on without.
-    fn sampler(&self, recording: &Recording) -> Option<Sampler> {
+    fn sampler(&self, recording: &Recording, channels: Arc<dyn ChannelLookup>) -> Option<Sampler> {
         let hertz = self.options.sample_hertz;
         let (clock, recorder) = (recording.clock, recording.recorder.clone());
-        let start = || Sampler::start(hertz, clock, recorder, Arc::new(NoChannels));
+        let start = || Sampler::start(hertz, clock, recorder, channels);
         (hertz > 0).then(start).and_then(|sampler| {
             let failed = |_: &std::io::Error| recording.recorder.lost(Loss::ThreadsNotSampled, 1);
             sampler.inspect_err(failed).ok()

@@ -33,6 +33,7 @@ pub(super) struct Serving<'a> {
 /// Views being served.
 pub(super) struct Served {
     views: Vec<ServedView>,
+    files: Arc<FileTable>,
 }
 
 /// A view and its daemon.
@@ -87,7 +88,10 @@ impl Serving<'_> {
                 session,
             });
         }
-        Ok(Served { views: served })
+        Ok(Served {
+            views: served,
+            files,
+        })
     }
 
     fn config(&self, directory: &Directory, at: &Path, log: bool) -> std::io::Result<fs::Config> {
@@ -124,6 +128,11 @@ impl Serving<'_> {
 impl Served {
     pub(super) fn views(&self) -> &[ServedView] {
         &self.views
+    }
+
+    /// The files of the run.
+    pub(super) fn files(&self) -> Arc<FileTable> {
+        Arc::clone(&self.files)
     }
 
     /// Whether the kernel has let go of every view.

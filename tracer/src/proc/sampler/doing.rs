@@ -4,7 +4,7 @@ use std::fs;
 
 use flowtrace_schema::{Activity, Side, WaitObject};
 
-use super::super::observer::Channels;
+use super::super::observer::ChannelLookup;
 use super::calls::{Abi, Waits};
 use super::objects::{Holder, Target};
 use super::text::{self, Position};
@@ -35,7 +35,7 @@ pub(super) fn blocked(
     holder: Holder,
     abi: Abi,
     position: Position,
-    channels: &dyn Channels,
+    channels: &dyn ChannelLookup,
 ) -> Option<Doing> {
     let Position::In(number, arguments) = position else {
         return outside(holder);
@@ -136,7 +136,7 @@ fn child(pid: u64) -> Doing {
 
 struct Wait<'a> {
     holder: Holder,
-    channels: &'a dyn Channels,
+    channels: &'a dyn ChannelLookup,
 }
 
 impl Wait<'_> {

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use flowtrace_schema::{Activity, SampleRecord, Tid, Upid};
 
-use super::super::observer::Channels;
+use super::super::observer::ChannelLookup;
 use super::calls::Abi;
 use super::doing::{self, Doing};
 use super::objects::Holder;
@@ -169,7 +169,7 @@ impl Thread {
         now: u64,
         period_ns: u64,
         ids: &mut u64,
-        channels: &dyn Channels,
+        channels: &dyn ChannelLookup,
     ) -> Sampled {
         let look = self.look(now, channels);
         let rounds = std::mem::replace(&mut self.stride, 1);
@@ -256,7 +256,7 @@ impl Thread {
         Some(interval.record(self.upid, self.holder.tid, end_ns))
     }
 
-    fn look(&mut self, now: u64, channels: &dyn Channels) -> Look {
+    fn look(&mut self, now: u64, channels: &dyn ChannelLookup) -> Look {
         if self.stopped {
             self.last.length = 0;
             self.last.scheduled = None;
