@@ -77,6 +77,12 @@ losses! {
         "set-user-id programs that ran without their privilege because an ordinary user traces",
     SeenLate "processes" "seen_at_first_request" Info
         "processes known only from their first file call on; shorter ones are not known at all",
+    EventsDropped "processes" "events_dropped" DataLoss
+        "announcements of forks, execs and exits, of the whole machine, that the kernel dropped: processes may be missing",
+    CostsDropped "processes" "costs_dropped" Notice
+        "records of what ended threads of the whole machine used that the kernel dropped: costs may be too low",
+    CostsSampled "processes" "costs_sampled" Info
+        "processes whose costs are at best those of the last look into /proc before they ended",
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use flowtrace_tracer::session::{self, End, Error, Notice, RunOptions, RunReport};
 
+use flowtrace_schema::ProcessLayer;
+
 use super::Outcome;
 use crate::conclude;
 use crate::failure::{Failure, OWN_FAILURE};
@@ -38,6 +40,13 @@ pub(crate) struct Args {
     directories: Vec<PathBuf>,
     #[command(flatten)]
     seeing: seeing::Args,
+    /// Follow processes without ptrace, for commands that use debuggers or tracers themselves
+    ///
+    /// Processes are then known from what the kernel announces of them (proc connector,
+    /// taskstats) or, where it does not, from looks into /proc, which miss short ones. That is
+    /// also what happens by itself where ptrace is not allowed.
+    #[arg(long)]
+    no_ptrace: bool,
     /// Print nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -61,6 +70,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         replace: args.force,
         seeing,
         bare: args.bare,
+        no_ptrace: args.no_ptrace,
     };
     let mut notify = |notice: Notice| {
         if !args.quiet {
@@ -119,6 +129,11 @@ fn describe(notice: &Notice) -> String {
             "file calls cannot be seen here ({reason}); processes are\n  \
              hint: flowtrace doctor says what is missing"
         ),
+        Notice::NotTraced {
+            refused,
+            layer,
+            has_costs,
+        } => not_traced(refused.as_deref(), *layer, *has_costs),
         Notice::StillRunning { processes } => {
             let named = processes.iter().take(3);
             let named = named.map(|p| format!("{} (pid {})", shorten(&p.command), p.pid));
@@ -132,6 +147,29 @@ fn describe(notice: &Notice) -> String {
             )
         }
     }
+}
+
+fn not_traced(refused: Option<&str>, layer: ProcessLayer, has_costs: bool) -> String {
+    let why = match refused {
+        Some(reason) => format!("processes cannot be followed by ptrace ({reason}): "),
+        None => String::new(),
+    };
+    let how = match layer {
+        ProcessLayer::Connector => {
+            "processes are known from the kernel's announcements; what is dropped is counted"
+        }
+        _ => "processes are looked for in /proc every 50 ms or less often; short ones are missed",
+    };
+    let costs = if has_costs {
+        ""
+    } else {
+        "; their costs are those of the last look"
+    };
+    let hint = match (layer, has_costs) {
+        (ProcessLayer::Connector, true) => "",
+        _ => "\n  hint: flowtrace doctor says what is missing",
+    };
+    format!("{why}{how}{costs}{hint}")
 }
 
 /// A command line as far as a message has room for it.

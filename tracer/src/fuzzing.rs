@@ -3,8 +3,8 @@
 
 pub use crate::fs::fuzzing::{directory_entries, directory_tree, groups};
 
-use crate::proc::reading::{self, ProcessCost, ThreadCost};
-use crate::proc::requests::start_in;
+use crate::proc::reading::{self, ProcessCost, ProcessStat, ThreadCost};
+pub use crate::proc::fuzzing::announcements;
 
 /// The files of `/proc/PID`, which hold the name that a process gave itself.
 pub fn proc_files(bytes: &[u8]) {
@@ -19,7 +19,7 @@ pub fn proc_files(bytes: &[u8]) {
     if let Some(cost) = ProcessCost::parse(bytes) {
         let same = cost;
         assert_eq!(cost - same, ProcessCost::default());
-        assert!(start_in(bytes).is_some());
+        assert!(ProcessStat::parse(bytes).is_some());
     }
     let _ = reading::group_in(bytes);
     assert_ne!(reading::tracer_in(bytes), Some(0));
@@ -86,6 +86,15 @@ mod tests {
             joined((numbers("schedstat"), numbers("io"), numbers("status"))),
         ]) {
             proc_files(&bytes);
+        }
+
+        #[test]
+        fn any_bytes_as_announcements(bytes in prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..500),
+            // Lengths and types that lead from one part to the next.
+            prop::collection::vec(prop_oneof![0u8..5, 0u8..80], 0..500),
+        ]) {
+            announcements(&bytes);
         }
 
         #[test]

@@ -17,9 +17,11 @@ use super::seeing::Seeing;
 use super::serving::{Served, Serving};
 use super::views::Views;
 use super::{Error, Result, limits, signals};
-use crate::callers::TaskTable;
+use crate::callers::{Callers, TaskTable};
 use crate::proc::lifetimes::{End, LeftBehind, Lifetimes, Watcher};
-use crate::proc::{self, Upids};
+use crate::proc::reading::Image;
+use crate::proc::watched::{Watched, Whose};
+use crate::proc::{self, Upids, children};
 
 /// What to trace, and where to.
 #[derive(Clone, Debug)]
@@ -36,6 +38,8 @@ pub struct RunOptions {
     pub seeing: Seeing,
     /// Mount the same views and record nothing: the yardstick for what recording costs.
     pub bare: bool,
+    /// Follow processes without ptrace, so that those of the command may trace each other.
+    pub no_ptrace: bool,
 }
 
 /// What the user should hear while the run goes on.
@@ -54,6 +58,15 @@ pub enum Notice {
     NoFiles {
         /// Why.
         reason: String,
+    },
+    /// Processes are not followed by ptrace.
+    NotTraced {
+        /// Why not; `None` when that was asked for.
+        refused: Option<String>,
+        /// How they are followed instead.
+        layer: ProcessLayer,
+        /// Whether what each process used is told by the kernel.
+        has_costs: bool,
     },
     /// The command has ended, and processes it left behind have not.
     StillRunning {
@@ -175,6 +188,29 @@ impl Run<'_> {
 
     fn record(
         &self,
+        views: Views,
+        recording: &Recording,
+        notify: &mut dyn FnMut(Notice),
+    ) -> Result<End> {
+        let root = views.child.pid;
+        if self.options.no_ptrace {
+            return self.watched(views, recording, None, notify);
+        }
+        match proc::seize(root.as_raw() as u32) {
+            Ok(()) => self.traced(views, recording, notify),
+            Err(error) => match refused_to_trace(root, &error) {
+                Ok(reason) => self.watched(views, recording, Some(reason), notify),
+                Err(error) => {
+                    views.child.abandon();
+                    Err(error)
+                }
+            },
+        }
+    }
+
+    /// Follows the command by ptrace; it is seized already.
+    fn traced(
+        &self,
         mut views: Views,
         recording: &Recording,
         notify: &mut dyn FnMut(Notice),
@@ -182,19 +218,7 @@ impl Run<'_> {
         let root = views.child.pid;
         let start_in = views.starting_point(self.cwd, self.directories);
         let table = Arc::new(TaskTable::new());
-        let serving = self.serving(&views);
-        let served = serving.serve(
-            std::mem::take(&mut views.mounted),
-            Some((recording, table.clone())),
-        )?;
-        self.describe(recording, &views, &served);
-        // From here on whoever opens the trace learns what is, or was, being recorded.
-        recording.recorder.settle();
-
-        if let Err(error) = proc::seize(root.as_raw() as u32) {
-            views.child.abandon();
-            return Err(refused_to_trace(root, error));
-        }
+        let served = self.serve(&mut views, recording, table.clone(), ProcessLayer::Ptrace)?;
         let lifetimes = Lifetimes::new(
             root.as_raw() as u32,
             HOST,
@@ -209,9 +233,72 @@ impl Run<'_> {
             .map_err(Error::system("start the command"))?;
         signals::pass_on(root, Some(lifetimes.living()))
             .map_err(Error::system("pass on signals"))?;
-        let end = lifetimes
-            .follow(&mut Job { root, notify })
-            .map_err(Error::system("wait for the command"))?;
+        let end = lifetimes.follow(&mut Job { root, notify });
+        self.conclude(views, served, end)
+    }
+
+    /// Follows the command without ptrace, which was not wanted or, with the reason, refused.
+    fn watched(
+        &self,
+        mut views: Views,
+        recording: &Recording,
+        refused: Option<String>,
+        notify: &mut dyn FnMut(Notice),
+    ) -> Result<End> {
+        let root = views.child.pid;
+        let start_in = views.starting_point(self.cwd, self.directories);
+        children::adopt_orphans().map_err(Error::system("become the parent of orphans"))?;
+        let recorder = recording.recorder.clone();
+        let watched = Watched::start(Whose::Ours, HOST, recording.clock, recorder);
+        notify(Notice::NotTraced {
+            refused,
+            layer: watched.layer(),
+            has_costs: watched.has_costs(),
+        });
+        let served = self.serve(&mut views, recording, watched.clone(), watched.layer())?;
+        let arguments = self.options.command.iter();
+        let argv = arguments.flat_map(|a| [a.as_encoded_bytes(), b"\0"].concat());
+        let image = Image {
+            exe: self.program.canonicalize().ok().map(|p| Text::from(p.as_path())),
+            argv: Some(argv.collect()),
+            cwd: Some(Text::from(start_in.as_path())),
+        };
+        watched.launch(root.as_raw() as u32, image);
+        views
+            .child
+            .go(&start_in)
+            .map_err(Error::system("start the command"))?;
+        signals::pass_on(root, Some(watched.living())).map_err(Error::system("pass on signals"))?;
+        let end = watched.follow(root.as_raw() as u32, &mut Job { root, notify });
+        self.conclude(views, served, end)
+    }
+
+    /// Starts the daemons behind the views, and records what is going to be recorded.
+    fn serve(
+        &self,
+        views: &mut Views,
+        recording: &Recording,
+        callers: Arc<dyn Callers>,
+        layer: ProcessLayer,
+    ) -> Result<Served> {
+        let mounted = std::mem::take(&mut views.mounted);
+        let served = self
+            .serving(views)
+            .serve(mounted, Some((recording, callers)))?;
+        self.describe(recording, views, &served, layer);
+        // From here on whoever opens the trace learns what is, or was, being recorded.
+        recording.recorder.settle();
+        Ok(served)
+    }
+
+    /// The last process has ended.
+    fn conclude(
+        &self,
+        mut views: Views,
+        served: Served,
+        end: std::io::Result<Option<End>>,
+    ) -> Result<End> {
+        let end = end.map_err(Error::system("wait for the command"))?;
         views.unmount();
         served.join();
         self.exec_failure(&mut views)?;
@@ -229,7 +316,13 @@ impl Run<'_> {
         }
     }
 
-    fn describe(&self, recording: &Recording, views: &Views, served: &Served) {
+    fn describe(
+        &self,
+        recording: &Recording,
+        views: &Views,
+        served: &Served,
+        process_layer: ProcessLayer,
+    ) {
         let first = served.views().first();
         let file_layer = first.map_or(FileLayer::None, |view| view.session.layer());
         recording.recorder.record(Record::Run(Box::new(RunRecord {
@@ -241,7 +334,7 @@ impl Run<'_> {
             cwd: Text::from(self.cwd),
             version: env!("CARGO_PKG_VERSION"),
             file_layer,
-            process_layer: ProcessLayer::Ptrace,
+            process_layer,
         })));
         for view in served.views() {
             recording.directory(view, self.options.seeing.attribute_ttl);
@@ -288,21 +381,18 @@ impl Watcher for Job<'_> {
     }
 }
 
-/// Why ptrace was refused: somebody else does it already, or the system forbids it.
-fn refused_to_trace(root: Pid, error: std::io::Error) -> Error {
+/// Why ptrace was refused: somebody else does it already, or the system forbids it. An error if
+/// flowtrace itself is in the way: then the views would be traced twice.
+fn refused_to_trace(root: Pid, error: &std::io::Error) -> Result<String> {
     let own = std::process::id();
     let tracer = proc::tracer_of(root.as_raw() as u32).or_else(|| proc::tracer_of(own));
-    match tracer {
-        Some(pid) => {
-            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            Error::OtherTracer {
-                tracer: name.trim().to_owned(),
-                pid,
-            }
-        }
-        None => Error::System {
-            what: "follow the processes of the command",
-            source: error,
-        },
+    let Some(pid) = tracer else {
+        return Ok(error.to_string());
+    };
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let tracer = name.trim().to_owned();
+    if tracer == "flowtrace" {
+        return Err(Error::OtherTracer { tracer, pid });
     }
+    Ok(format!("{tracer} (pid {pid}) traces them already"))
 }
