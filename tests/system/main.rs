@@ -18,3 +18,4 @@ mod own_behaviour;
 mod seeing;
 mod spawn_storm;
 mod user;
+mod without_ptrace;

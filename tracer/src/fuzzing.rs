@@ -3,8 +3,8 @@
 
 pub use crate::fs::fuzzing::{directory_entries, directory_tree, groups};
 
-use crate::proc::reading::{self, ProcessCost, ProcessStat, ThreadCost};
 pub use crate::proc::fuzzing::announcements;
+use crate::proc::reading::{self, ProcessCost, ProcessStat, ThreadCost};
 
 /// The files of `/proc/PID`, which hold the name that a process gave itself.
 pub fn proc_files(bytes: &[u8]) {

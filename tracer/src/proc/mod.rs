@@ -18,6 +18,7 @@ pub(crate) mod reading;
 mod taskstats;
 pub(crate) mod watched;
 
+use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use flowtrace_schema::Upid;
@@ -26,6 +27,22 @@ pub(crate) use living::Living;
 pub(crate) use pidfd::PidFd;
 pub(crate) use ptrace::seize;
 pub(crate) use reading::tracer_of;
+
+/// Whether the kernel announces processes here.
+///
+/// # Errors
+/// Why it does not.
+pub(crate) fn try_connector() -> io::Result<()> {
+    connector::Connector::open().map(drop)
+}
+
+/// Whether the kernel tells here what processes used.
+///
+/// # Errors
+/// Why it does not.
+pub(crate) fn try_taskstats() -> io::Result<()> {
+    taskstats::Taskstats::open().map(drop)
+}
 
 /// Hands out process ids of our own, never one twice.
 #[derive(Debug)]

@@ -198,7 +198,13 @@ mod tests {
             attributes(found[0].body).collect::<Vec<_>>(),
             [(1, &b"odd"[..]), (2, &b"even"[..])]
         );
-        assert_eq!(found[1], Message { kind: 8, body: b"x" });
+        assert_eq!(
+            found[1],
+            Message {
+                kind: 8,
+                body: b"x"
+            }
+        );
         assert_eq!(found.len(), 2);
     }
 

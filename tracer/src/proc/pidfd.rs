@@ -46,8 +46,7 @@ impl PidFd {
         };
         // SAFETY: `info` has the size that stands in the request, and outlives the call.
         #[expect(unsafe_code)]
-        let result =
-            unsafe { libc::ioctl(self.0.as_raw_fd(), GET_INFO as _, &raw mut info) };
+        let result = unsafe { libc::ioctl(self.0.as_raw_fd(), GET_INFO as _, &raw mut info) };
         (result == 0 && info.mask & EXIT != 0).then_some(info.exit_code)
     }
 }
@@ -65,7 +64,8 @@ mod tests {
 
     #[test]
     fn the_end_of_a_process_is_seen_and_its_status_kept() {
-        let mut child = Command::new("sh").args(["-c", "read x; exit 7"])
+        let mut child = Command::new("sh")
+            .args(["-c", "read x; exit 7"])
             .stdin(std::process::Stdio::piped())
             .spawn()
             .unwrap();

@@ -47,11 +47,7 @@ impl Taskstats {
         let cpus = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
         let mut cpus = cpus.trim().as_bytes().to_vec();
         cpus.push(0);
-        taskstats.request(
-            family,
-            GET,
-            &netlink::attribute(REGISTER_CPUMASK, &cpus),
-        )?;
+        taskstats.request(family, GET, &netlink::attribute(REGISTER_CPUMASK, &cpus))?;
         Ok(taskstats)
     }
 
@@ -62,8 +58,7 @@ impl Taskstats {
         const HEADER: usize = 4;
         let body = [&[command, 1, 0, 0], attribute].concat();
         let flags = netlink::REQUEST | netlink::ACKNOWLEDGE;
-        self.socket
-            .send(&netlink::message(family, flags, &body))?;
+        self.socket.send(&netlink::message(family, flags, &body))?;
         let mut id = None;
         loop {
             let length = match self.socket.receive(&mut self.buffer)? {
@@ -81,7 +76,8 @@ impl Taskstats {
                 }
                 let attributes = message.body.get(HEADER..).unwrap_or_default();
                 if family == CONTROLLER {
-                    let found = netlink::attributes(attributes).find(|(kind, _)| *kind == FAMILY_ID);
+                    let found =
+                        netlink::attributes(attributes).find(|(kind, _)| *kind == FAMILY_ID);
                     id = id.or(found.and_then(|(_, id)| netlink::u16_at(id, 0)));
                 }
             }

@@ -14,7 +14,6 @@ mod scan;
 mod table;
 
 use std::fs;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -22,9 +21,9 @@ use std::time::{Duration, Instant};
 use flowtrace_schema::{HostId, ProcessLayer, Recorder, quote_argv};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::Living;
 use super::lifetimes::LeftBehind;
 use super::reading::{self, Image, ProcessStat};
-use super::Living;
 use crate::callers::{Caller, Callers};
 use crate::clock::Clock;
 use feed::Feed;
@@ -160,6 +159,9 @@ impl Watched {
             self.wait(wake, due.saturating_duration_since(Instant::now()));
             let mut state = self.state();
             state.pump();
+            if state.feed.is_none() {
+                state.table.reap();
+            }
             if Instant::now() >= due {
                 let cost = self.tick(&mut state);
                 due = Instant::now() + (cost * SHARE).clamp(TICK, LONGEST_TICK);
@@ -190,14 +192,8 @@ impl Watched {
                     table.sample_recorded();
                 }
             }
-            None if self.whose == Whose::Ours => {
-                table.reap();
-                table.scan(true);
-            }
-            None => {
-                table.reap();
-                table.sample_recorded();
-            }
+            None if self.whose == Whose::Ours => table.scan(true),
+            None => table.sample_recorded(),
         }
         began.elapsed()
     }
@@ -293,22 +289,6 @@ impl Callers for Watched {
         drop(state);
         self.look_up(tid)
     }
-}
-
-/// What an error says about why nothing is announced, for whoever examines the machine.
-///
-/// # Errors
-/// As [`super::connector::Connector::open`].
-pub(crate) fn try_connector() -> io::Result<()> {
-    super::connector::Connector::open().map(drop)
-}
-
-/// The same for the costs.
-///
-/// # Errors
-/// As [`super::taskstats::Taskstats::open`].
-pub(crate) fn try_taskstats() -> io::Result<()> {
-    super::taskstats::Taskstats::open().map(drop)
 }
 
 #[cfg(test)]

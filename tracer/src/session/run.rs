@@ -259,7 +259,11 @@ impl Run<'_> {
         let arguments = self.options.command.iter();
         let argv = arguments.flat_map(|a| [a.as_encoded_bytes(), b"\0"].concat());
         let image = Image {
-            exe: self.program.canonicalize().ok().map(|p| Text::from(p.as_path())),
+            exe: self
+                .program
+                .canonicalize()
+                .ok()
+                .map(|p| Text::from(p.as_path())),
             argv: Some(argv.collect()),
             cwd: Some(Text::from(start_in.as_path())),
         };

@@ -20,7 +20,9 @@ fn datagram(what: u32, words: &[u32]) -> Vec<u8> {
 }
 
 fn parsed(what: u32, words: &[u32]) -> Option<What> {
-    events(&datagram(what, words)).next().map(|event| event.what)
+    events(&datagram(what, words))
+        .next()
+        .map(|event| event.what)
 }
 
 #[test]

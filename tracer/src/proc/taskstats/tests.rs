@@ -37,7 +37,10 @@ fn a_record_is_read_field_by_field() {
     );
     let record = records(&bytes).next().unwrap();
     assert_eq!((record.pid, record.parent, record.last), (6, 5, true));
-    assert_eq!((record.name.as_slice(), record.lived_us), (&b"a name"[..], 9));
+    assert_eq!(
+        (record.name.as_slice(), record.lived_us),
+        (&b"a name"[..], 9)
+    );
     assert_eq!(record.wait_status, Some(7 << 8));
     let costs = record.costs;
     assert_eq!((costs.run_queue_ns, costs.on_cpu_ns), (1, 2));

@@ -122,7 +122,9 @@ impl Feed {
                     self.fill();
                 }
                 let later = self.execs.get(&pid).is_some_and(|ahead| *ahead > 0);
-                let image = if later { Image::default() } else { image };
+                let mut image = if later { Image::default() } else { image };
+                // Arguments are gone before the executable is; no program has none at all.
+                image.argv.take_if(|argv| argv.is_empty());
                 if !later {
                     self.execs.remove(&pid);
                 }
@@ -170,7 +172,11 @@ impl Feed {
             let Some((_, since)) = &pending.last else {
                 return false;
             };
-            let patience = if table.processes.contains_key(pid) { 3 } else { 2 };
+            let patience = if table.processes.contains_key(pid) {
+                3
+            } else {
+                2
+            };
             since + patience <= sweeps
         });
         for (pid, pending) in due.collect::<Vec<_>>() {

@@ -97,7 +97,9 @@ impl Process {
             };
         }
         let since = |field: fn(&ProcessCost) -> u64, then: u64| {
-            self.sampled.as_ref().map(|now| field(now).saturating_sub(then))
+            self.sampled
+                .as_ref()
+                .map(|now| field(now).saturating_sub(then))
         };
         Usage {
             user_ns: since(|cost| cost.user_ns, before.user_ns),

@@ -51,7 +51,9 @@ impl Table {
         let recorded = self.processes.iter().filter(|(_, p)| p.row.is_some());
         for pid in recorded.map(|(pid, _)| *pid).collect::<Vec<_>>() {
             match ProcessStat::of(pid) {
-                Some(stat) if !stat.is_zombie && self.processes[&pid].started_at(stat.start_ticks) => {
+                Some(stat)
+                    if !stat.is_zombie && self.processes[&pid].started_at(stat.start_ticks) =>
+                {
                     self.sample(pid, &stat, false);
                 }
                 _ => self.is_over(pid),
@@ -106,7 +108,12 @@ impl Table {
     }
 
     fn end_those(&mut self, gone: impl Fn(u32) -> bool) {
-        let gone: Vec<u32> = self.processes.keys().copied().filter(|&p| gone(p)).collect();
+        let gone: Vec<u32> = self
+            .processes
+            .keys()
+            .copied()
+            .filter(|&p| gone(p))
+            .collect();
         for pid in gone {
             self.is_over(pid);
         }

@@ -333,7 +333,7 @@ impl Table {
         if let Some(row) = &process.row {
             return Some(row.upid);
         }
-        let (parent_pid, start_ns) = (process.parent, process.start_ns);
+        let (parent_pid, mut start_ns) = (process.parent, process.start_ns);
         let upid = self.upids.next();
         let is_ancestor = parent_pid > KTHREADD && parent_pid != std::process::id();
         let parent = if is_ancestor && generations > 0 {
@@ -342,12 +342,15 @@ impl Table {
             {
                 self.found(parent_pid, &stat);
             }
-            // A younger one is not the parent but has got its pid.
+            // A younger one is not the parent but has got its pid. What was found in /proc may
+            // seem to have started up to a tick too early.
             let born = self.processes.get(&parent_pid).map(|p| p.start_ns);
-            if born.is_some_and(|born| born <= start_ns) {
-                self.record_within(parent_pid, None, generations - 1)
-            } else {
-                None
+            match born.filter(|&born| born <= start_ns + 2 * tick_ns()) {
+                Some(born) => {
+                    start_ns = start_ns.max(born);
+                    self.record_within(parent_pid, None, generations - 1)
+                }
+                None => None,
             }
         } else {
             None
@@ -357,6 +360,7 @@ impl Table {
             self.recorder.lost(Loss::ProcUnreadable, 1);
         }
         let process = self.processes.get_mut(&pid)?;
+        process.start_ns = start_ns;
         if process.origin == Origin::Seen {
             self.recorder.lost(Loss::SeenLate, 1);
             if process.start_ns == 0 {
@@ -407,7 +411,8 @@ impl Table {
         {
             row.image = Arc::new(Image {
                 argv: Some([name, b"\0"].concat()),
-                ..Image::default()
+                exe: row.image.exe.clone(),
+                cwd: row.image.cwd.clone(),
             });
         }
     }
@@ -468,14 +473,7 @@ impl Table {
         self.recorder.lost(Loss::ExitUnseen, left);
     }
 
-    fn end(
-        &mut self,
-        process: &mut Process,
-        pid: u32,
-        end: End,
-        at: u64,
-        total: Option<&Costs>,
-    ) {
+    fn end(&mut self, process: &mut Process, pid: u32, end: End, at: u64, total: Option<&Costs>) {
         let Some(row) = &mut process.row else {
             return;
         };
