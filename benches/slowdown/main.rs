@@ -16,6 +16,7 @@
 //! - `flowtrace`: `flowtrace run`, everything recorded;
 //! - `cached`: `flowtrace run --fidelity cached --stat cached`, what the kernel answers by itself
 //!   is not seen;
+//! - `no-ptrace`: `flowtrace run --no-ptrace`, processes known from the kernel's announcements;
 //! - `bindfs`: Debian's bindfs, multithreaded, mounted over the same directory in a private
 //!   namespace: a plain passthrough that people use;
 //! - `strace`: `strace -f -o /dev/null`, what people trace with today.
@@ -137,11 +138,12 @@ fn in_path(program: &str) -> bool {
 type LeftOut = Vec<(String, String)>;
 
 /// Every way there is, in the order of the table's columns.
-const WAYS: [Way; 6] = [
+const WAYS: [Way; 7] = [
     Way::Native,
     Way::Bare,
     Way::Flowtrace,
     Way::Cached,
+    Way::NoPtrace,
     Way::Bindfs,
     Way::Strace,
 ];

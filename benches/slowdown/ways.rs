@@ -25,6 +25,7 @@ pub(crate) enum Way {
     Bare,
     Flowtrace,
     Cached,
+    NoPtrace,
     Bindfs,
     Strace,
 }
@@ -36,6 +37,7 @@ impl Way {
             Way::Bare => "bare",
             Way::Flowtrace => "flowtrace",
             Way::Cached => "cached",
+            Way::NoPtrace => "no-ptrace",
             Way::Bindfs => "bindfs",
             Way::Strace => "strace",
         }
@@ -60,6 +62,7 @@ impl Way {
             Way::Bare => traced(&["--bare", "--"]),
             Way::Flowtrace => recorded(&[]),
             Way::Cached => recorded(&["--fidelity", "cached", "--stat", "cached"]),
+            Way::NoPtrace => recorded(&["--no-ptrace"]),
             Way::Bindfs => {
                 let namespaces = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
                 let script = ["sh", "-c", BINDFS, "bindfs"];
@@ -78,7 +81,7 @@ impl Way {
     fn missing(self) -> Option<String> {
         let no = |program: &str| Some(format!("no program {program}"));
         match self {
-            Way::Native | Way::Bare | Way::Flowtrace => None,
+            Way::Native | Way::Bare | Way::Flowtrace | Way::NoPtrace => None,
             Way::Cached => {
                 let help = Command::new(FLOWTRACE).args(["run", "--help"]).output();
                 let knows =

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
+
 use crate::mount::View;
 use crate::support::process::{finish, start};
 use crate::support::trace::Trace;
@@ -16,11 +18,10 @@ const PROCESSES: usize = 10_000;
 
 /// Forks and execs so many processes, one after the other, and prints how many that were; every
 /// fourth fails.
-fn storm() -> String {
+fn storm(processes: usize) -> String {
     format!(
-        "i=0; while [ $i -lt {} ]; do /bin/true; /bin/true; /bin/true; /bin/false; i=$((i+4)); \
-         done; echo $i",
-        PROCESSES
+        "i=0; while [ $i -lt {processes} ]; do /bin/true; /bin/true; /bin/true; /bin/false; \
+         i=$((i+4)); done; echo $i"
     )
 }
 
@@ -33,7 +34,9 @@ fn check_storm(trace: &Trace, spawned: usize) {
     let by_id: BTreeMap<i64, _> = images.iter().map(|i| (i.upid, i)).collect();
     let shell = images
         .iter()
-        .find(|i| i.command.starts_with("sh -c 'i=0;") && i.origin == "exec")
+        .find(|i| {
+            i.command.starts_with("sh -c") && i.command.contains("i=0;") && i.origin == "exec"
+        })
         .expect("the shell");
     let of_storm: Vec<_> = images
         .iter()
@@ -82,7 +85,7 @@ fn a_storm_is_counted_without_ptrace() {
     let scratch = Scratch::new();
     let path = scratch.join("trace.db");
     let mut command = run_in(&scratch.dir("job"), &path);
-    let running = start(command.args(["--no-ptrace", "--", "sh", "-c", &storm()]));
+    let running = start(command.args(["--no-ptrace", "--", "sh", "-c", &storm(PROCESSES)]));
     let finished = running.wait(Duration::from_secs(300)).expect(0);
     let trace = Trace::open(&path);
     let layer: String = trace.one("SELECT process_layer FROM runs");
@@ -99,7 +102,11 @@ fn a_storm_is_counted_in_a_view() {
     }
     let Some(mut view) = View::open() else { return };
     let mut command = Command::new("sh");
-    let running = start(command.args(["-c", &storm()]).current_dir(&view.point));
+    let running = start(
+        command
+            .args(["-c", &storm(PROCESSES)])
+            .current_dir(&view.point),
+    );
     // The shell itself looks at no file of the view: one of its ancestors does not, either.
     let finished = running.wait(Duration::from_secs(300)).expect(0);
     finish(&mut view.unmount()).expect(0);
@@ -107,6 +114,38 @@ fn a_storm_is_counted_in_a_view() {
     let layer: String = trace.one("SELECT process_layer FROM runs");
     assert_eq!(layer, "connector");
     check_storm(&trace, finished.stdout_text().trim().parse().unwrap());
+}
+
+/// Who is not listening for a while hears it all later, but finds nobody there any more.
+#[test]
+fn a_stopped_daemon_catches_up() {
+    if !need_announcements() {
+        return;
+    }
+    let Some(mut view) = View::open() else { return };
+    let go = view.scratch.join("go");
+    let script = format!(
+        "cat before; until [ -e {} ]; do sleep 0.02; done; {}",
+        go.display(),
+        storm(1000)
+    );
+    let mut command = Command::new("sh");
+    let running = start(command.args(["-c", &script]).current_dir(&view.point));
+    running.wait_for_output("here before");
+    view.signal_daemon(Signal::SIGSTOP);
+    std::fs::write(&go, "").unwrap();
+    running.wait_for_output("1000\n");
+    running.wait(Duration::from_secs(60)).expect(0);
+    view.signal_daemon(Signal::SIGCONT);
+    finish(&mut view.unmount()).expect(0);
+    let trace = view.complete_trace();
+    let names: i64 = trace.one(
+        "SELECT COUNT(*) FROM processes WHERE command IN ('true', 'false') AND exit_code IS NOT NULL",
+    );
+    assert_eq!(names, 1000, "known by the names that the kernel told");
+    let costs: i64 = trace
+        .one("SELECT COUNT(*) FROM processes WHERE command IN ('true', 'false') AND on_cpu_ns > 0");
+    assert_eq!(costs, 1000);
 }
 
 /// What a process forks and what it waits for, its costs, and who its ancestors are.
@@ -157,8 +196,9 @@ fn processes_of_a_view_are_whole() {
     );
     assert_eq!(sleep, ["1", &shell[0]]);
     let calls: String = trace.one(
-        "SELECT p.command FROM calls AS c JOIN processes AS p USING (upid)
-         WHERE c.op = 'read' GROUP BY 1",
+        "SELECT p.command FROM file_access AS a JOIN processes AS p USING (upid)
+           JOIN files AS f USING (file_id)
+         WHERE f.path LIKE '%/before' AND a.relation = 'read'",
     );
     assert_eq!(calls, "cat before");
 }
@@ -253,7 +293,7 @@ fn without_announcements_proc_is_looked_at() {
     assert_eq!(orphan.parent, Some(shell.upid));
     let writer: String = trace
         .one("SELECT p.upid FROM calls AS c JOIN processes AS p USING (upid) WHERE c.op = 'write'");
-    assert_eq!(writer, shell.upid.to_string());
+    assert_eq!(writer, shell.upid);
 }
 
 /// An ordinary user gets what the kernel gives to all, and is told what that is.

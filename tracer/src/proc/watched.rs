@@ -10,6 +10,7 @@
 mod feed;
 mod follow;
 mod process;
+mod rows;
 mod scan;
 mod table;
 
