@@ -184,14 +184,8 @@ pub(super) fn failure(error: Error) -> Failure {
         Error::Store(error) => Failure::from(error).with_code(OWN_FAILURE),
         Error::NotFound(_) => Failure::new(127, message),
         Error::NotExecutable { .. } => Failure::new(126, message),
-        Error::TracedTwice(_) => Failure::new(OWN_FAILURE, message)
+        Error::TracedTwice(_) | Error::NestedTracer { .. } => Failure::new(OWN_FAILURE, message)
             .hint("trace the outer command alone: it covers all that it starts"),
-        Error::OtherTracer { ref tracer, .. } if tracer == "flowtrace" => {
-            Failure::new(OWN_FAILURE, message)
-                .hint("trace the outer command alone: it covers all that it starts")
-        }
-        Error::OtherTracer { .. } => Failure::new(OWN_FAILURE, message)
-            .hint("a process can have one tracer; start flowtrace outside of the other one"),
         Error::Directory { .. } => Failure::new(OWN_FAILURE, message),
         Error::View { .. } | Error::System { .. } => {
             Failure::new(OWN_FAILURE, message).hint("flowtrace doctor says what is missing here")

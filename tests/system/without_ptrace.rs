@@ -144,7 +144,7 @@ fn a_stopped_daemon_catches_up() {
     );
     assert_eq!(names, 1000, "known by the names that the kernel told");
     let costs: i64 = trace
-        .one("SELECT COUNT(*) FROM processes WHERE command IN ('true', 'false') AND on_cpu_ns > 0");
+        .one("SELECT COUNT(*) FROM processes WHERE command IN ('true', 'false') AND max_rss_bytes > 4096");
     assert_eq!(costs, 1000);
 }
 
@@ -291,7 +291,7 @@ fn without_announcements_proc_is_looked_at() {
         .find(|i| i.exit_code == Some(6))
         .expect("found");
     assert_eq!(orphan.parent, Some(shell.upid));
-    let writer: String = trace
+    let writer: i64 = trace
         .one("SELECT p.upid FROM calls AS c JOIN processes AS p USING (upid) WHERE c.op = 'write'");
     assert_eq!(writer, shell.upid);
 }

@@ -42,11 +42,11 @@ pub enum Error {
     /// A directory is part of a view that is being traced already.
     #[error("cannot trace {0}: flowtrace traces it already")]
     TracedTwice(PathBuf),
-    /// Another tracer is in the way.
-    #[error("cannot follow the processes of the command: {tracer} (pid {pid}) traces them already")]
-    OtherTracer {
-        /// Its name.
-        tracer: String,
+    /// Another flowtrace is in the way.
+    #[error(
+        "cannot follow the processes of the command: flowtrace (pid {pid}) traces them already"
+    )]
+    NestedTracer {
         /// Its process id.
         pid: u32,
     },

@@ -396,7 +396,7 @@ fn refused_to_trace(root: Pid, error: &std::io::Error) -> Result<String> {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let tracer = name.trim().to_owned();
     if tracer == "flowtrace" {
-        return Err(Error::OtherTracer { tracer, pid });
+        return Err(Error::NestedTracer { pid });
     }
     Ok(format!("{tracer} (pid {pid}) traces them already"))
 }
