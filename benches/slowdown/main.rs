@@ -19,6 +19,7 @@
 //! - `flowtrace`: `flowtrace run`, everything recorded;
 //! - `cached`: `flowtrace run --fidelity cached --stat cached`, what the kernel answers by itself
 //!   is not seen;
+//! - `no-ptrace`: `flowtrace run --no-ptrace`, processes known from the kernel's announcements;
 //! - `bindfs`: Debian's bindfs, multithreaded, mounted over the same directory in a private
 //!   namespace: a plain passthrough that people use;
 //! - `strace`: `strace -f -o /dev/null`, what people trace with today.
@@ -140,13 +141,14 @@ fn in_path(program: &str) -> bool {
 type LeftOut = Vec<(String, String)>;
 
 /// Every way there is, in the order of the table's columns.
-const WAYS: [Way; 8] = [
+const WAYS: [Way; 9] = [
     Way::Native,
     Way::Bare,
     Way::Processes,
     Way::Unlogged,
     Way::Flowtrace,
     Way::Cached,
+    Way::NoPtrace,
     Way::Bindfs,
     Way::Strace,
 ];

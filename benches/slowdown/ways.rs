@@ -31,6 +31,7 @@ pub(crate) enum Way {
     Unlogged,
     Flowtrace,
     Cached,
+    NoPtrace,
     Bindfs,
     Strace,
 }
@@ -44,6 +45,7 @@ impl Way {
             Way::Unlogged => "unlogged",
             Way::Flowtrace => "flowtrace",
             Way::Cached => "cached",
+            Way::NoPtrace => "no-ptrace",
             Way::Bindfs => "bindfs",
             Way::Strace => "strace",
         }
@@ -73,6 +75,7 @@ impl Way {
             Way::Unlogged => recorded(&["--without-calls"]),
             Way::Flowtrace => recorded(&[]),
             Way::Cached => recorded(&["--fidelity", "cached", "--stat", "cached"]),
+            Way::NoPtrace => recorded(&["--no-ptrace"]),
             Way::Bindfs => {
                 let namespaces = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
                 let script = ["sh", "-c", BINDFS, "bindfs"];
@@ -91,7 +94,12 @@ impl Way {
     fn missing(self) -> Option<String> {
         let no = |program: &str| Some(format!("no program {program}"));
         match self {
-            Way::Native | Way::Bare | Way::Processes | Way::Unlogged | Way::Flowtrace => None,
+            Way::Native
+            | Way::Bare
+            | Way::Processes
+            | Way::Unlogged
+            | Way::Flowtrace
+            | Way::NoPtrace => None,
             Way::Cached => {
                 let help = Command::new(FLOWTRACE).args(["run", "--help"]).output();
                 let knows =

@@ -16,7 +16,7 @@ CREATE TABLE run (
   cwd_raw BLOB,                     -- exact bytes of cwd where it is not UTF-8
   version TEXT NOT NULL,            -- version of flowtrace that recorded
   file_layer TEXT NOT NULL,         -- how file calls were seen: direct-passthrough, direct-mmap, direct, cached, none
-  process_layer TEXT NOT NULL,      -- how processes were seen: ptrace, requests, none
+  process_layer TEXT NOT NULL,      -- how processes were seen: ptrace, connector, scan, requests, none
   end_ns INTEGER CHECK (end_ns >= 0), -- end of the recording; NULL: cut short, or still going on
   exit_code INTEGER,                -- exit code of the command
   exit_signal INTEGER               -- signal that ended the command
@@ -58,7 +58,7 @@ CREATE TABLE process (
   origin TEXT NOT NULL CHECK (origin IN ('exec', 'fork', 'seen')), -- how the image began; seen: found running
   exe TEXT,                         -- executable file
   exe_raw BLOB,                     -- exact bytes of exe where it is not UTF-8
-  command TEXT,                     -- arguments, quoted for a shell
+  command TEXT,                     -- arguments, quoted for a shell; the bare program name where only the kernel's last word on it is known
   argv_raw BLOB,                    -- exact arguments, each ended by a NUL, where command is not UTF-8
   cwd TEXT,                         -- working directory when the image began
   cwd_raw BLOB,                     -- exact bytes of cwd where it is not UTF-8

@@ -89,6 +89,12 @@ losses! {
         "looks into the descriptors of a process that failed: pipes and sockets that it held may be missing",
     SeenLate "processes" "seen_at_first_request" Info
         "processes known only from their first file call on; shorter ones are not known at all",
+    EventsDropped "processes" "events_dropped" DataLoss
+        "announcements of forks, execs and exits, of the whole machine, that the kernel dropped: processes may be missing",
+    CostsDropped "processes" "costs_dropped" Notice
+        "records of what ended threads of the whole machine used that the kernel dropped: costs may be too low",
+    CostsSampled "processes" "costs_sampled" Info
+        "processes whose costs are at best those of the last look into /proc before they ended",
 }
 
 #[cfg(test)]

@@ -148,6 +148,10 @@ impl FileLayer {
 pub enum ProcessLayer {
     /// By ptrace events: every process, however short.
     Ptrace,
+    /// By the kernel's announcements of forks, execs and exits, which may be dropped.
+    Connector,
+    /// By looks into /proc: only those that live long enough.
+    Scan,
     /// By the file requests they make: only those that make one.
     Requests,
     /// Not seen.
@@ -159,6 +163,8 @@ impl ProcessLayer {
     pub const fn name(self) -> &'static str {
         match self {
             ProcessLayer::Ptrace => "ptrace",
+            ProcessLayer::Connector => "connector",
+            ProcessLayer::Scan => "scan",
             ProcessLayer::Requests => "requests",
             ProcessLayer::None => "none",
         }

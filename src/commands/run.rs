@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use flowtrace_schema::quote_argv;
+use flowtrace_schema::{ProcessLayer, quote_argv};
 use flowtrace_tracer::session::{self, End, Error, Notice, RunOptions, RunReport};
 
 use super::Outcome;
@@ -52,6 +52,13 @@ pub(crate) struct Args {
     /// that open and close between two execs
     #[arg(long)]
     no_topology: bool,
+    /// Follow processes without ptrace, for commands that use debuggers or tracers themselves
+    ///
+    /// Processes are then known from what the kernel announces of them (proc connector,
+    /// taskstats) or, where it does not, from looks into /proc, which miss short ones. That is
+    /// also what happens by itself where ptrace is not allowed.
+    #[arg(long)]
+    no_ptrace: bool,
     /// Print nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -82,6 +89,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         topology: !args.no_topology,
         bare: args.bare,
         without_calls: args.without_calls,
+        no_ptrace: args.no_ptrace,
     };
     let mut notify = |notice: Notice| {
         if !args.quiet {
@@ -143,6 +151,11 @@ fn describe(notice: &Notice) -> String {
             "file calls cannot be seen here ({reason}); processes are\n  \
              hint: flowtrace doctor says what is missing"
         ),
+        Notice::NotTraced {
+            refused,
+            layer,
+            has_costs,
+        } => not_traced(refused.as_deref(), *layer, *has_costs),
         Notice::StillRunning { processes } => {
             let named = processes.iter().take(3);
             let named = named.map(|p| format!("{} (pid {})", shorten(&p.command), p.pid));
@@ -158,6 +171,29 @@ fn describe(notice: &Notice) -> String {
     }
 }
 
+fn not_traced(refused: Option<&str>, layer: ProcessLayer, has_costs: bool) -> String {
+    let why = match refused {
+        Some(reason) => format!("processes cannot be followed by ptrace ({reason}): "),
+        None => String::new(),
+    };
+    let how = match layer {
+        ProcessLayer::Connector => {
+            "processes are known from the kernel's announcements; what is dropped is counted"
+        }
+        _ => "processes are looked for in /proc every 50 ms or less often; short ones are missed",
+    };
+    let costs = if has_costs {
+        ""
+    } else {
+        "; their costs are those of the last look"
+    };
+    let hint = match (layer, has_costs) {
+        (ProcessLayer::Connector, true) => "",
+        _ => "\n  hint: flowtrace doctor says what is missing",
+    };
+    format!("{why}{how}{costs}{hint}")
+}
+
 /// A command line as far as a message has room for it.
 pub(super) fn shorten(command: &str) -> String {
     flowtrace_profiler::text::units::shorten(command, 60)
@@ -170,6 +206,8 @@ pub(super) fn failure(error: Error) -> Failure {
         Error::Store(error) => Failure::from(error).with_code(OWN_FAILURE),
         Error::NotFound(_) => Failure::new(127, message),
         Error::NotExecutable { .. } => Failure::new(126, message),
+        Error::NestedTracer { .. } => Failure::new(OWN_FAILURE, message)
+            .hint("trace the outer command alone: it covers all that it starts"),
         Error::TracedTwice { view: None, .. } => Failure::new(OWN_FAILURE, message)
             .hint("trace the outer command alone: it covers all that it starts"),
         Error::TracedTwice {
@@ -182,12 +220,6 @@ pub(super) fn failure(error: Error) -> Failure {
         Error::ViewInItself { .. } => {
             Failure::new(OWN_FAILURE, message).hint("choose a mount point outside of it")
         }
-        Error::OtherTracer { ref tracer, .. } if tracer == "flowtrace" => {
-            Failure::new(OWN_FAILURE, message)
-                .hint("trace the outer command alone: it covers all that it starts")
-        }
-        Error::OtherTracer { .. } => Failure::new(OWN_FAILURE, message)
-            .hint("a process can have one tracer; start flowtrace outside of the other one"),
         Error::Directory { .. } => Failure::new(OWN_FAILURE, message)
             .hint("name existing directories that hold files of the workflow"),
         Error::View { .. } | Error::System { .. } => {

@@ -135,6 +135,19 @@ pub(crate) fn need_fuse() -> bool {
     succeeds("unshare", &[namespace, "true"]) || missing("cannot make a private mount namespace")
 }
 
+/// Whether the kernel announces processes and their costs to us (proc connector, taskstats), as
+/// flowtrace itself finds; skips the test when it does not.
+pub(crate) fn need_announcements() -> bool {
+    let doctor = Command::new(FLOWTRACE).arg("doctor").output();
+    let found = String::from_utf8_lossy(&doctor.expect("can run").stdout).into_owned();
+    let works = |what: &str| {
+        let mut lines = found.lines();
+        lines.any(|line| line.starts_with("ok") && line.contains(what))
+    };
+    (works("(proc connector)") && works("(taskstats)"))
+        || missing("no proc connector or no taskstats")
+}
+
 /// Whether a program is in PATH; skips the test when it is not.
 pub(crate) fn need_program(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();

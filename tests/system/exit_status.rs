@@ -9,107 +9,127 @@ use nix::unistd::Pid;
 
 use crate::support::process::{Running, finish, start, state};
 use crate::support::trace::Trace;
-use crate::support::{PATIENCE, Scratch, need_fuse, run_in, wait_for};
+use crate::support::{PATIENCE, Scratch, need_announcements, need_fuse, run_in, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(180);
 
 struct Case {
     scratch: Scratch,
     trace: PathBuf,
+    options: &'static [&'static str],
 }
 
 impl Case {
-    fn new() -> Option<Self> {
+    /// Runs `test` with processes followed by ptrace, and without.
+    fn each(test: impl Fn(&Case)) {
         if !need_fuse() {
-            return None;
+            return;
         }
-        let scratch = Scratch::new();
-        let trace = scratch.join("trace.db");
-        Some(Case { scratch, trace })
+        for options in [&[][..], &["--no-ptrace"]] {
+            if !options.is_empty() && !need_announcements() {
+                continue;
+            }
+            let scratch = Scratch::new();
+            let trace = scratch.join("trace.db");
+            test(&Case {
+                scratch,
+                trace,
+                options,
+            });
+        }
     }
 
     /// `flowtrace run -- sh -c SCRIPT`, in the directory `work`, replacing an earlier trace.
     fn shell(&self, script: &str) -> Command {
         let mut command = run_in(&self.scratch.dir("job"), &self.trace);
-        command.args(["--force", "--", "sh", "-c", script]);
+        command
+            .args(self.options)
+            .args(["--force", "--", "sh", "-c", script]);
         command
     }
 }
 
 #[test]
 fn codes() {
-    let Some(case) = Case::new() else { return };
-    for code in [0, 1, 2, 42, 125, 126, 127, 130, 255] {
-        finish(&mut case.shell(&format!("exit {code}"))).expect(code);
-        let trace = Trace::open_complete(&case.trace);
-        let stored: i32 = trace.one("SELECT exit_code FROM runs");
-        assert_eq!(stored, code, "in the trace");
-    }
+    Case::each(|case| {
+        for code in [0, 1, 2, 42, 125, 126, 127, 130, 255] {
+            finish(&mut case.shell(&format!("exit {code}"))).expect(code);
+            let trace = Trace::open_complete(&case.trace);
+            let stored: i32 = trace.one("SELECT exit_code FROM runs");
+            assert_eq!(stored, code, "in the trace");
+        }
+    });
 }
 
 #[test]
 fn signals_of_the_command() {
-    let Some(case) = Case::new() else { return };
-    for signal in [
-        Signal::SIGHUP,
-        Signal::SIGINT,
-        Signal::SIGKILL,
-        Signal::SIGTERM,
-        Signal::SIGSEGV,
-    ] {
-        let number = signal as i32;
-        finish(&mut case.shell(&format!("ulimit -c 0; kill -{number} $$"))).expect(128 + number);
-        let trace = Trace::open_complete(&case.trace);
-        let stored: i32 = trace.one("SELECT exit_signal FROM runs");
-        assert_eq!(stored, number, "in the trace");
-    }
+    Case::each(|case| {
+        for signal in [
+            Signal::SIGHUP,
+            Signal::SIGINT,
+            Signal::SIGKILL,
+            Signal::SIGTERM,
+            Signal::SIGSEGV,
+        ] {
+            let number = signal as i32;
+            finish(&mut case.shell(&format!("ulimit -c 0; kill -{number} $$")))
+                .expect(128 + number);
+            let trace = Trace::open_complete(&case.trace);
+            let stored: i32 = trace.one("SELECT exit_signal FROM runs");
+            assert_eq!(stored, number, "in the trace");
+        }
+    });
 }
 
 #[test]
 fn signal_of_a_grandchild_is_its_own() {
-    let Some(case) = Case::new() else { return };
-    finish(&mut case.shell("sh -c 'kill -9 $$'; echo $? > status; exit 4")).expect(4);
-    let status = std::fs::read_to_string(case.scratch.join("job/status")).unwrap();
-    assert_eq!(status, "137\n");
-    let trace = Trace::open_complete(&case.trace);
-    let killed: i64 = trace.one("SELECT COUNT(*) FROM processes WHERE exit_signal = 9");
-    assert_eq!(killed, 1);
+    Case::each(|case| {
+        finish(&mut case.shell("sh -c 'kill -9 $$'; echo $? > status; exit 4")).expect(4);
+        let status = std::fs::read_to_string(case.scratch.join("job/status")).unwrap();
+        assert_eq!(status, "137\n");
+        let trace = Trace::open_complete(&case.trace);
+        let killed: i64 = trace.one("SELECT COUNT(*) FROM processes WHERE exit_signal = 9");
+        assert_eq!(killed, 1);
+    });
 }
 
 /// Ctrl-C: the terminal sends SIGINT to everybody in the foreground.
 #[test]
 fn interrupt_of_the_group() {
-    let Some(case) = Case::new() else { return };
-    let trap = "trap 'echo caught; exit 7' INT; echo ready; while :; do sleep 0.05; done";
-    let running = start(&mut case.shell(trap));
-    running.wait_for_output("ready");
-    running.signal_group(Signal::SIGINT);
-    let finished = running.wait(LIMIT).expect(7);
-    assert_eq!(finished.stdout_text(), "ready\ncaught\n");
-    Trace::open_complete(&case.trace);
+    Case::each(|case| {
+        let trap = "trap 'echo caught; exit 7' INT; echo ready; while :; do sleep 0.05; done";
+        let running = start(&mut case.shell(trap));
+        running.wait_for_output("ready");
+        running.signal_group(Signal::SIGINT);
+        let finished = running.wait(LIMIT).expect(7);
+        assert_eq!(finished.stdout_text(), "ready\ncaught\n");
+        Trace::open_complete(&case.trace);
 
-    let running = start(&mut case.shell("echo ready; sleep 30; echo not reached"));
-    running.wait_for_output("ready");
-    running.signal_group(Signal::SIGINT);
-    let finished = running.wait(LIMIT).expect(130);
-    assert_eq!(finished.stdout_text(), "ready\n");
-    Trace::open_complete(&case.trace);
+        let running = start(&mut case.shell("echo ready; sleep 30; echo not reached"));
+        running.wait_for_output("ready");
+        running.signal_group(Signal::SIGINT);
+        let finished = running.wait(LIMIT).expect(130);
+        assert_eq!(finished.stdout_text(), "ready\n");
+        Trace::open_complete(&case.trace);
+    });
 }
 
 /// `kill PID` or a batch system: the signal goes to flowtrace alone.
 #[test]
 fn signals_to_flowtrace_are_passed_on() {
-    let Some(case) = Case::new() else { return };
-    for name in ["TERM", "HUP", "INT", "USR1"] {
-        let script =
-            format!("trap 'echo caught; exit 9' {name}; echo ready; while :; do sleep 0.05; done");
-        let running = start(&mut case.shell(&script));
-        running.wait_for_output("ready");
-        running.signal(format!("SIG{name}").parse().unwrap());
-        let finished = running.wait(LIMIT).expect(9);
-        assert_eq!(finished.stdout_text(), "ready\ncaught\n", "SIG{name}");
-        Trace::open_complete(&case.trace);
-    }
+    Case::each(|case| {
+        for name in ["TERM", "HUP", "INT", "USR1"] {
+            let script = format!(
+                "trap 'echo caught; exit 9' {name}; echo ready; while :; do sleep 0.05; done"
+            );
+            let running = start(&mut case.shell(&script));
+            running.wait_for_output("ready");
+            running.signal(format!("SIG{name}").parse().unwrap());
+            let finished = running.wait(LIMIT).expect(9);
+            assert_eq!(finished.stdout_text(), "ready\ncaught\n", "SIG{name}");
+            Trace::open_complete(&case.trace);
+        }
+    });
 }
 
 fn wait_until_stopped(who: &str, pid: Pid, stopped: bool) {
@@ -138,86 +158,90 @@ fn quiet_output(running: &Running) -> String {
 /// Ctrl-Z and `fg`.
 #[test]
 fn stop_and_continue_of_the_group() {
-    let Some(case) = Case::new() else { return };
-    let script = "echo shell $$.; i=0
+    Case::each(|case| {
+        let script = "echo shell $$.; i=0
         while [ ! -e enough ]; do i=$((i+1)); echo $i; sleep 0.05; done; exit 5";
-    let running = start(&mut case.shell(script));
-    running.wait_for_output("\n3\n");
-    let output = running.stdout_so_far();
-    let shell = output
-        .split(['.', ' '])
-        .nth(1)
-        .expect("the pid of the shell");
-    let shell = Pid::from_raw(shell.parse().unwrap());
+        let running = start(&mut case.shell(script));
+        running.wait_for_output("\n3\n");
+        let output = running.stdout_so_far();
+        let shell = output
+            .split(['.', ' '])
+            .nth(1)
+            .expect("the pid of the shell");
+        let shell = Pid::from_raw(shell.parse().unwrap());
 
-    running.signal_group(Signal::SIGTSTP);
-    wait_until_stopped("flowtrace", running.pid(), true);
-    let before = quiet_output(&running);
-    assert!(
-        matches!(state(shell), Some('T' | 't')),
-        "{:?}",
-        state(shell)
-    );
+        running.signal_group(Signal::SIGTSTP);
+        wait_until_stopped("flowtrace", running.pid(), true);
+        let before = quiet_output(&running);
+        assert!(
+            matches!(state(shell), Some('T' | 't')),
+            "{:?}",
+            state(shell)
+        );
 
-    running.signal_group(Signal::SIGCONT);
-    wait_until_stopped("flowtrace", running.pid(), false);
-    wait_for("more output", PATIENCE, || {
-        (running.stdout_so_far().len() > before.len()).then_some(())
+        running.signal_group(Signal::SIGCONT);
+        wait_until_stopped("flowtrace", running.pid(), false);
+        wait_for("more output", PATIENCE, || {
+            (running.stdout_so_far().len() > before.len()).then_some(())
+        });
+        std::fs::write(case.scratch.join("job/enough"), "").unwrap();
+        running.wait(LIMIT).expect(5);
+        Trace::open_complete(&case.trace);
     });
-    std::fs::write(case.scratch.join("job/enough"), "").unwrap();
-    running.wait(LIMIT).expect(5);
-    Trace::open_complete(&case.trace);
 }
 
 /// The command has ended, but something it left in the background has not.
 #[test]
 fn orphans_are_traced_to_their_end() {
-    let Some(case) = Case::new() else { return };
-    let script = "(sleep 1; echo late > late; exit 6) > /dev/null 2>&1 & exit 3";
-    let finished = finish(&mut case.shell(script)).expect(3);
-    assert!(
-        finished.duration > Duration::from_millis(900),
-        "{:?}",
-        finished.duration
-    );
-    let late = std::fs::read_to_string(case.scratch.join("job/late")).unwrap();
-    assert_eq!(late, "late\n");
-    let trace = Trace::open_complete(&case.trace);
-    let writer: i64 = trace.one(
-        "SELECT p.exit_code FROM file_access AS a JOIN processes AS p USING (upid)
+    Case::each(|case| {
+        let script = "(sleep 1; echo late > late; exit 6) > /dev/null 2>&1 & exit 3";
+        let finished = finish(&mut case.shell(script)).expect(3);
+        assert!(
+            finished.duration > Duration::from_millis(900),
+            "{:?}",
+            finished.duration
+        );
+        let late = std::fs::read_to_string(case.scratch.join("job/late")).unwrap();
+        assert_eq!(late, "late\n");
+        let trace = Trace::open_complete(&case.trace);
+        let writer: i64 = trace.one(
+            "SELECT p.exit_code FROM file_access AS a JOIN processes AS p USING (upid)
            JOIN files AS f USING (file_id)
          WHERE f.path LIKE '%/job/late' AND a.relation = 'create'",
-    );
-    assert_eq!(writer, 6, "exit code of the orphan");
-    let run: i64 = trace.one("SELECT exit_code FROM runs");
-    assert_eq!(run, 3, "exit code of the command");
+        );
+        assert_eq!(writer, 6, "exit code of the orphan");
+        let run: i64 = trace.one("SELECT exit_code FROM runs");
+        assert_eq!(run, 3, "exit code of the command");
+    });
 }
 
 #[test]
 fn what_is_left_behind_ends_when_flowtrace_is_asked_to() {
-    let Some(case) = Case::new() else { return };
-    let script = "setsid sleep 300 > /dev/null 2>&1 & echo up; exit 3";
-    let running = start(&mut case.shell(script));
-    running.wait_for_output("up");
-    let pid = wait_for("the process", PATIENCE, || {
-        let trace = Trace::open(&case.trace);
-        let sleep = "SELECT pid FROM processes WHERE command = 'sleep 300'";
-        trace.rows(sleep).pop()?.pop()
+    Case::each(|case| {
+        let script = "setsid sleep 300 > /dev/null 2>&1 & echo up; exit 3";
+        let running = start(&mut case.shell(script));
+        running.wait_for_output("up");
+        let pid = wait_for("the process", PATIENCE, || {
+            let trace = Trace::open(&case.trace);
+            let sleep = "SELECT pid FROM processes WHERE command = 'sleep 300'";
+            trace.rows(sleep).pop()?.pop()
+        });
+        running.signal(Signal::SIGTERM);
+        running.wait(LIMIT).expect(3);
+        let trace = Trace::open_complete(&case.trace);
+        let signal: i64 = trace.one(&format!(
+            "SELECT exit_signal FROM processes WHERE pid = {pid} AND command = 'sleep 300'"
+        ));
+        assert_eq!(signal, Signal::SIGTERM as i64);
     });
-    running.signal(Signal::SIGTERM);
-    running.wait(LIMIT).expect(3);
-    let trace = Trace::open_complete(&case.trace);
-    let signal: i64 = trace.one(&format!(
-        "SELECT exit_signal FROM processes WHERE pid = {pid} AND command = 'sleep 300'"
-    ));
-    assert_eq!(signal, Signal::SIGTERM as i64);
 }
 
 #[test]
 fn a_wrong_option_is_no_command() {
-    let Some(case) = Case::new() else { return };
-    let mut command = std::process::Command::new(crate::support::FLOWTRACE);
-    let refused = finish(command.args(["run", "--outptu", "x.db", "--", "true"])).expect(125);
-    assert!(refused.stderr.contains("--output"), "{}", refused.stderr);
-    assert!(!case.trace.exists());
+    Case::each(|case| {
+        let mut command = std::process::Command::new(crate::support::FLOWTRACE);
+        let refused = finish(command.args(["run", "--outptu", "x.db", "--", "true"])).expect(125);
+        assert!(refused.stderr.contains("--output"), "{}", refused.stderr);
+        assert!(!case.trace.exists());
+    });
 }

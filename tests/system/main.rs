@@ -21,3 +21,4 @@ mod spawn_storm;
 mod user;
 mod waiting;
 mod wiring;
+mod without_ptrace;

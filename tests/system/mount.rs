@@ -62,10 +62,16 @@ impl View {
         command
     }
 
+    /// Sends a signal to the process that serves it.
+    pub(crate) fn signal_daemon(&self, signal: Signal) {
+        let daemon = daemon_of(&self.point).expect("a daemon");
+        kill(Pid::from_raw(daemon), signal).unwrap();
+    }
+
     /// Kills the process that serves it, and waits for its end.
     pub(crate) fn kill_daemon(&self) {
         let daemon = daemon_of(&self.point).expect("a daemon");
-        kill(Pid::from_raw(daemon), Signal::SIGKILL).unwrap();
+        self.signal_daemon(Signal::SIGKILL);
         wait_for("the end of the daemon", PATIENCE, || {
             (!Path::new(&format!("/proc/{daemon}")).exists()).then_some(())
         });

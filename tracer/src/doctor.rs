@@ -43,6 +43,8 @@ pub fn examine() -> Vec<Check> {
         namespace(),
         helper(),
         processes(),
+        announcements(),
+        costs(),
         exact_mappings(),
         descriptors(),
     ]
@@ -171,6 +173,45 @@ fn processes() -> Check {
             };
             check(WHAT, Verdict::Missing, error.to_string(), Some(remedy))
         }
+    }
+}
+
+/// Forks, execs and exits without ptrace.
+fn announcements() -> Check {
+    const WHAT: &str = "processes without ptrace (proc connector)";
+    match proc::try_connector() {
+        Ok(()) => check(WHAT, Verdict::Works, "the kernel announces processes", None),
+        Err(error) => check(
+            WHAT,
+            Verdict::Limited,
+            format!("{error}: flowtrace mount and run --no-ptrace miss short processes"),
+            Some(
+                "Linux 6.6 or newer, or root; outside of containers and network namespaces; a \
+                 kernel with CONFIG_PROC_EVENTS",
+            ),
+        ),
+    }
+}
+
+/// What processes used, without ptrace.
+fn costs() -> Check {
+    const WHAT: &str = "costs without ptrace (taskstats)";
+    match proc::try_taskstats() {
+        Ok(()) => check(
+            WHAT,
+            Verdict::Works,
+            "the kernel tells what each thread used",
+            None,
+        ),
+        Err(error) => check(
+            WHAT,
+            Verdict::Limited,
+            format!("{error}: flowtrace mount and run --no-ptrace read costs from /proc"),
+            Some(
+                "root or CAP_NET_ADMIN, outside of containers; a kernel with CONFIG_TASKSTATS, \
+                 CONFIG_TASK_DELAY_ACCT and CONFIG_TASK_XACCT, 5.19 or newer",
+            ),
+        ),
     }
 }
 

@@ -5,8 +5,8 @@ pub use crate::fs::fuzzing::{directory_entries, directory_tree, groups};
 
 use crate::proc::channels::sockets::{address_in, diag};
 use crate::proc::descriptors;
-use crate::proc::reading::{self, ProcessCost, ThreadCost, Traffic};
-use crate::proc::requests::start_in;
+pub use crate::proc::fuzzing::announcements;
+use crate::proc::reading::{self, ProcessCost, ProcessStat, ThreadCost, Traffic};
 use crate::proc::topology;
 
 /// The files of `/proc/PID`, which hold the name that a process gave itself.
@@ -22,7 +22,7 @@ pub fn proc_files(bytes: &[u8]) {
     if let Some(cost) = ProcessCost::parse(bytes) {
         let same = cost;
         assert_eq!(cost - same, ProcessCost::default());
-        assert!(start_in(bytes).is_some());
+        assert!(ProcessStat::parse(bytes).is_some());
     }
     if let Some(traffic) = Traffic::parse(bytes) {
         assert_eq!(traffic - traffic, Traffic::default());
@@ -161,6 +161,15 @@ mod tests {
             code(),
         ]) {
             descriptions(&bytes);
+        }
+
+        #[test]
+        fn any_bytes_as_announcements(bytes in prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..500),
+            // Lengths and types that lead from one part to the next.
+            prop::collection::vec(prop_oneof![0u8..5, 0u8..80], 0..500),
+        ]) {
+            announcements(&bytes);
         }
 
         #[test]

@@ -1,29 +1,54 @@
 //! Processes: who ran, when, and at what cost.
 //!
 //! Two ways of knowing: [`lifetimes`] follows a tree of processes by ptrace events and misses
-//! none; [`requests`] learns of processes from the file requests they make.
+//! none; [`watched`] puts together what can be known without, from the kernel's announcements
+//! ([`connector`], [`taskstats`]), from /proc, and from the file requests that processes make.
 
 pub(crate) mod channels;
+pub(crate) mod children;
+mod connector;
 pub(crate) mod descriptors;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 pub(crate) mod lifetimes;
 mod living;
+mod netlink;
 pub(crate) mod observer;
 pub(crate) mod outside;
+mod pidfd;
 mod ptrace;
 pub(crate) mod reading;
-pub(crate) mod requests;
 pub(crate) mod sampler;
+mod taskstats;
 pub(crate) mod topology;
+pub(crate) mod watched;
 pub(crate) mod wiring;
 
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use flowtrace_schema::Upid;
 
 pub(crate) use living::Living;
+pub(crate) use pidfd::PidFd;
 pub(crate) use ptrace::seize;
 pub(crate) use reading::tracer_of;
+
+/// Whether the kernel announces processes here.
+///
+/// # Errors
+/// Why it does not.
+pub(crate) fn try_connector() -> io::Result<()> {
+    connector::Connector::open().map(drop)
+}
+
+/// Whether the kernel tells here what processes used.
+///
+/// # Errors
+/// Why it does not.
+pub(crate) fn try_taskstats() -> io::Result<()> {
+    taskstats::Taskstats::open().map(drop)
+}
 
 /// Hands out process ids of our own, never one twice.
 #[derive(Debug)]
@@ -36,16 +61,5 @@ impl Upids {
 
     pub(crate) fn next(&self) -> Upid {
         Upid(self.0.fetch_add(1, Ordering::Relaxed))
-    }
-}
-
-/// A descriptor of process `pid` that becomes readable when it ends. `None`: it is gone, or the
-/// kernel is older than 5.3.
-pub(crate) fn open_pidfd(pid: u32) -> Option<OwnedFd> {
-    // SAFETY: the call touches no memory; what it returns is a descriptor of our own.
-    #[expect(unsafe_code)]
-    unsafe {
-        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0);
-        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd as i32))
     }
 }

@@ -149,7 +149,7 @@ pub(super) fn wait() -> io::Result<Option<(u32, Event)>> {
     }
 }
 
-fn decode(status: i32) -> Event {
+pub(super) fn decode(status: i32) -> Event {
     if libc::WIFEXITED(status) {
         return Event::Exited(libc::WEXITSTATUS(status));
     }

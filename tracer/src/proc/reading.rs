@@ -185,14 +185,7 @@ impl ProcessCost {
 
     /// The same from what the file holds.
     pub(crate) fn parse(stat: &[u8]) -> Option<ProcessCost> {
-        let stat = ProcessStat::parse(stat)?;
-        let tick_ns = 1_000_000_000 / procfs::ticks_per_second();
-        Some(ProcessCost {
-            user_ns: stat.user_ticks.saturating_mul(tick_ns),
-            sys_ns: stat.system_ticks.saturating_mul(tick_ns),
-            minor_faults: stat.minor_faults,
-            major_faults: stat.major_faults,
-        })
+        Some(ProcessStat::parse(stat)?.cost())
     }
 }
 
@@ -219,9 +212,22 @@ pub(crate) struct ProcessStat {
     pub(crate) system_ticks: u64,
     /// When it started, since boot.
     pub(crate) start_ticks: u64,
+    /// Threads that live.
+    pub(crate) threads: u32,
+    /// Address of its program, another one after most execs; 0 or 1 where that is not told.
+    pub(crate) start_code: u64,
+    /// Ended, and not yet waited for.
+    pub(crate) is_zombie: bool,
+    /// Its wait status as a zombie; 0 where that is not told.
+    pub(crate) wait_status: i32,
 }
 
 impl ProcessStat {
+    /// Reads `/proc/PID/stat`.
+    pub(crate) fn of(pid: u32) -> Option<ProcessStat> {
+        Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    }
+
     pub(crate) fn parse(stat: &[u8]) -> Option<ProcessStat> {
         // The name of the program may hold anything, also spaces and parentheses; what follows
         // holds none.
@@ -235,13 +241,18 @@ impl ProcessStat {
             at = number + 1;
             Some(found)
         };
+        let state = field(3)?;
         Some(ProcessStat {
             parent: field(4)?.parse().ok()?,
             minor_faults: field(10)?.parse().ok()?,
             major_faults: field(12)?.parse().ok()?,
             user_ticks: field(14)?.parse().ok()?,
             system_ticks: field(15)?.parse().ok()?,
+            threads: field(20)?.parse().ok()?,
             start_ticks: field(22)?.parse().ok()?,
+            start_code: field(26)?.parse().ok()?,
+            is_zombie: matches!(state, "Z" | "X"),
+            wait_status: field(52)?.parse().ok()?,
         })
     }
 }
@@ -257,6 +268,23 @@ pub(crate) fn block_io_in(stat: &[u8]) -> Option<u64> {
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
     let rest = str::from_utf8(&stat[name_end + 1..]).ok()?;
     rest.split_ascii_whitespace().nth(42 - 3)?.parse().ok()
+}
+
+impl ProcessStat {
+    /// What the process used.
+    pub(super) fn cost(&self) -> ProcessCost {
+        ProcessCost {
+            user_ns: self.user_ticks.saturating_mul(tick_ns()),
+            sys_ns: self.system_ticks.saturating_mul(tick_ns()),
+            minor_faults: self.minor_faults,
+            major_faults: self.major_faults,
+        }
+    }
+}
+
+/// What /proc counts CPU times and starts in, ns.
+pub(super) fn tick_ns() -> u64 {
+    1_000_000_000 / procfs::ticks_per_second()
 }
 
 /// Thread group of task `tid`.
@@ -310,7 +338,9 @@ mod tests {
 
     #[test]
     fn a_name_may_look_like_the_rest() {
-        let stat = b"7 (a) R 1 (\xff) S 42 7 7 0 -1 0 10 11 12 13 14 15 16 17 20 0 1 0 22 23 24";
+        let stat = b"7 (a) R 1 (\xff) S 42 7 7 0 -1 0 10 11 12 13 14 15 16 17 18 19 20 0 22 23 24 \
+                     25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 \
+                     50 51 52\n";
         let found = ProcessStat {
             parent: 42,
             minor_faults: 10,
@@ -318,6 +348,10 @@ mod tests {
             user_ticks: 14,
             system_ticks: 15,
             start_ticks: 22,
+            threads: 20,
+            start_code: 26,
+            is_zombie: false,
+            wait_status: 52,
         };
         assert_eq!(ProcessStat::parse(stat), Some(found));
         assert_eq!(ProcessStat::parse(&stat[..40]), None);

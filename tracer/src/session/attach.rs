@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use flowtrace_schema::{ProcessLayer, Record, RunRecord, Summary, Text};
+use flowtrace_schema::{Record, RunRecord, Summary, Text};
 use nix::unistd::{getegid, geteuid};
 
 use super::directory::Directory;
@@ -15,7 +15,7 @@ use super::views::MountedView;
 use super::{Error, Result, limits, signals};
 use crate::host::HostSampler;
 use crate::mounting;
-use crate::proc::requests::Requests;
+use crate::proc::watched::{Watched, Whose};
 
 /// What to mount, and where the trace goes.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ pub struct AttachOptions {
 pub struct Attach {
     recording: Recording,
     served: Served,
-    callers: Arc<Requests>,
+    callers: Arc<Watched>,
     host_sampler: Option<HostSampler>,
     mountpoint: PathBuf,
 }
@@ -89,7 +89,7 @@ impl Attach {
         source: Directory,
         at: &Path,
         recording: &Recording,
-    ) -> Result<(Served, Arc<Requests>)> {
+    ) -> Result<(Served, Arc<Watched>)> {
         let fail = |reason: String| Error::View {
             path: at.to_owned(),
             reason,
@@ -101,7 +101,8 @@ impl Attach {
                 Err(helper) => return Err(fail(format!("{direct}; {helper}"))),
             },
         };
-        let callers = Requests::new(HOST, recording.clock, recording.recorder.clone());
+        let (clock, recorder) = (recording.clock, recording.recorder.clone());
+        let callers = Watched::start(Whose::Anybodys, HOST, clock, recorder);
         let directories = [source];
         let serving = Serving {
             directories: &directories,
@@ -127,7 +128,7 @@ impl Attach {
             cwd: Text::from(options.cwd.as_path()),
             version: env!("CARGO_PKG_VERSION"),
             file_layer: view.session.layer(),
-            process_layer: ProcessLayer::Requests,
+            process_layer: callers.layer(),
         })));
         recording.directory(view, options.seeing.attribute_ttl);
         recording.recorder.settle();
@@ -143,7 +144,7 @@ impl Attach {
     /// unmounts it.
     pub fn serve(self) -> AttachReport {
         signals::unmount_on_request(self.mountpoint.clone());
-        self.callers.watch_ends(|| self.served.is_finished());
+        self.callers.watch(None, || self.served.is_finished());
         self.served.join();
         drop(self.host_sampler);
         AttachReport {

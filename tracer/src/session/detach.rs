@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::mounting::{self, Mount};
-use crate::proc::open_pidfd;
+use crate::proc::PidFd;
 
 /// How long a daemon may take to complete its trace.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(300);
@@ -74,7 +74,7 @@ pub fn detach(mountpoint: &Path, lazily: bool) -> Result<Detached, DetachError> 
         .strip_prefix(mounting::SOURCE_PREFIX)
         .and_then(|s| s.parse().ok());
     // Opened before the daemon can end and its number be given away.
-    let pidfd = daemon.and_then(open_pidfd);
+    let pidfd = daemon.and_then(PidFd::open);
     let trace = daemon.and_then(trace_of);
     // Before: what is open in a view that is gone has no path that tells.
     let users = match lazily {

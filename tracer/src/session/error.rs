@@ -58,11 +58,11 @@ pub enum Error {
         /// a `flowtrace run` traces.
         view: Option<PathBuf>,
     },
-    /// Another tracer is in the way.
-    #[error("cannot follow the processes of the command: {tracer} (pid {pid}) traces them already")]
-    OtherTracer {
-        /// Its name.
-        tracer: String,
+    /// Another flowtrace is in the way.
+    #[error(
+        "cannot follow the processes of the command: flowtrace (pid {pid}) traces them already"
+    )]
+    NestedTracer {
         /// Its process id.
         pid: u32,
     },

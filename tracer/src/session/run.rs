@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use flowtrace_schema::{
     FileLayer, Loss, ProcessLayer, Record, RunRecord, Summary, Text, quote_argv,
@@ -19,14 +19,13 @@ use super::seeing::Seeing;
 use super::serving::{Served, Serving};
 use super::views::Views;
 use super::{Error, Result, limits, signals};
-use crate::callers::{Callers, TaskTable};
+use crate::callers::Callers;
 use crate::fs::Offers;
-use crate::proc::channels::Registry;
-use crate::proc::lifetimes::{End, LeftBehind, Lifetimes, Watcher};
-use crate::proc::observer::ChannelLookup;
-use crate::proc::sampler::Sampler;
-use crate::proc::wiring::Wiring;
-use crate::proc::{self, Upids};
+use crate::proc::lifetimes::{End, LeftBehind, Watcher};
+use crate::proc::{self, Living};
+
+mod traced;
+mod watched;
 
 /// What to trace, and where to.
 #[derive(Clone, Debug)]
@@ -52,6 +51,8 @@ pub struct RunOptions {
     pub bare: bool,
     /// Record the processes and no file call: the yardstick for what recording the calls costs.
     pub without_calls: bool,
+    /// Follow processes without ptrace, so that those of the command may trace each other.
+    pub no_ptrace: bool,
 }
 
 /// What the user should hear while the run goes on.
@@ -70,6 +71,15 @@ pub enum Notice {
     NoFiles {
         /// Why.
         reason: String,
+    },
+    /// Processes are not followed by ptrace.
+    NotTraced {
+        /// Why not; `None` when that was asked for.
+        refused: Option<String>,
+        /// How they are followed instead.
+        layer: ProcessLayer,
+        /// Whether what each process used is told by the kernel.
+        has_costs: bool,
     },
     /// The command has ended, and processes it left behind have not.
     StillRunning {
@@ -131,6 +141,14 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
     } else {
         run.recorded(views, inherited, notify)
     }
+}
+
+/// A command whose child waits, and what is kept of it while it runs.
+struct Started<'a> {
+    views: Views,
+    inherited: Inherited,
+    recording: &'a Recording,
+    job: Job<'a>,
 }
 
 struct Run<'a> {
@@ -207,81 +225,76 @@ impl Run<'_> {
 
     fn record(
         &self,
-        mut views: Views,
-        mut inherited: Inherited,
+        views: Views,
+        inherited: Inherited,
         recording: &Recording,
         notify: &mut dyn FnMut(Notice),
     ) -> Result<End> {
         let root = views.child.pid;
-        let start = views.start(self.cwd, &inherited.streams, self.directories);
-        let table = Arc::new(TaskTable::new());
-        let serving = self.serving(&views);
+        let started = Started {
+            views,
+            inherited,
+            recording,
+            job: Job { root, notify },
+        };
+        if self.options.no_ptrace {
+            return self.watched(started, None);
+        }
+        match proc::seize(root.as_raw() as u32) {
+            Ok(()) => self.traced(started),
+            Err(error) => match refused_to_trace(root, &error) {
+                Ok(reason) => self.watched(started, Some(reason)),
+                Err(error) => {
+                    started.views.child.abandon();
+                    Err(error)
+                }
+            },
+        }
+    }
+
+    /// Starts the daemons behind the views, and records what is going to be recorded.
+    fn serve(
+        &self,
+        started: &mut Started<'_>,
+        callers: Arc<dyn Callers>,
+        layer: ProcessLayer,
+    ) -> Result<Served> {
+        let Started {
+            views, recording, ..
+        } = started;
+        let mounted = std::mem::take(&mut views.mounted);
         let recorded = !self.options.without_calls;
-        let callers: Arc<dyn Callers> = table.clone();
-        let served = serving.serve(
-            std::mem::take(&mut views.mounted),
-            recorded.then_some((recording, callers)),
-        )?;
-        self.describe(recording, &views, &served);
+        let served = self
+            .serving(views)
+            .serve(mounted, recorded.then_some((*recording, callers)))?;
+        self.describe(recording, views, &served, layer);
         // From here on whoever opens the trace learns what is, or was, being recorded.
         recording.recorder.settle();
+        Ok(served)
+    }
 
-        if let Err(error) = proc::seize(root.as_raw() as u32) {
-            views.child.abandon();
-            return Err(refused_to_trace(root, error));
-        }
-        let mut lifetimes = Lifetimes::new(
-            root.as_raw() as u32,
-            HOST,
-            recording.clock,
-            recording.recorder.clone(),
-            Arc::new(Upids::new()),
-            table,
-        );
-        let channels = Registry::new(HOST, recording.recorder.clone());
-        let channels = Arc::new(Mutex::new(channels));
-        let sampler = self.sampler(recording, channels.clone());
-        if let Some(sampler) = &sampler {
-            lifetimes.observe(Box::new(sampler.feed()));
-        }
-        let sampler_ns = sampler.as_ref().map(Sampler::used_ns);
-        let host_sampler = recording.host_sampler(self.options.host_hertz, sampler_ns);
-        lifetimes.observe(Box::new(Wiring::new(
-            HOST,
-            recording.recorder.clone(),
-            channels,
-            served.files(),
-            served.views().iter().map(|view| view.at.clone()).collect(),
-            self.options.topology,
-        )));
-        self.go(&mut views, &start, &mut inherited)
+    /// Runs the command; signals go to those that live.
+    fn go_on(&self, started: &mut Started<'_>, start: &Start, living: Arc<Living>) -> Result<()> {
+        self.go(&mut started.views, start, &mut started.inherited)
             .map_err(Error::system("start the command"))?;
-        inherited.count(&recording.recorder);
-        signals::pass_on(root, Some(lifetimes.living()))
-            .map_err(Error::system("pass on signals"))?;
-        let end = lifetimes
-            .follow(&mut Job { root, notify })
-            .map_err(Error::system("wait for the command"))?;
-        drop(sampler);
-        drop(host_sampler);
-        inherited.settle();
+        started.inherited.count(&started.recording.recorder);
+        signals::pass_on(started.job.root, Some(living)).map_err(Error::system("pass on signals"))
+    }
+
+    /// The last process has ended.
+    fn conclude(
+        &self,
+        started: Started<'_>,
+        served: Served,
+        end: io::Result<Option<End>>,
+    ) -> Result<End> {
+        let end = end.map_err(Error::system("wait for the command"))?;
+        let mut views = started.views;
+        started.inherited.settle();
         views.unmount();
         served.join();
         self.exec_failure(&mut views)?;
-        end.ok_or_else(|| {
-            Error::system("wait for the command")(std::io::Error::other("it vanished"))
-        })
-    }
-
-    /// Looks at what the threads do. A run goes on without.
-    fn sampler(&self, recording: &Recording, channels: Arc<dyn ChannelLookup>) -> Option<Sampler> {
-        let hertz = self.options.sample_hertz;
-        let (clock, recorder) = (recording.clock, recording.recorder.clone());
-        let start = || Sampler::start(hertz, clock, recorder, channels);
-        (hertz > 0).then(start).and_then(|sampler| {
-            let failed = |_: &std::io::Error| recording.recorder.lost(Loss::ThreadsNotSampled, 1);
-            sampler.inspect_err(failed).ok()
-        })
+        end.ok_or_else(|| Error::system("wait for the command")(io::Error::other("it vanished")))
     }
 
     fn serving(&self, views: &Views) -> Serving<'_> {
@@ -294,7 +307,13 @@ impl Run<'_> {
         }
     }
 
-    fn describe(&self, recording: &Recording, views: &Views, served: &Served) {
+    fn describe(
+        &self,
+        recording: &Recording,
+        views: &Views,
+        served: &Served,
+        process_layer: ProcessLayer,
+    ) {
         let first = served.views().first();
         let file_layer = first.map_or(FileLayer::None, |view| view.session.layer());
         recording.recorder.record(Record::Run(Box::new(RunRecord {
@@ -306,7 +325,7 @@ impl Run<'_> {
             cwd: Text::from(self.cwd),
             version: env!("CARGO_PKG_VERSION"),
             file_layer,
-            process_layer: ProcessLayer::Ptrace,
+            process_layer,
         })));
         for view in served.views() {
             recording.directory(view, self.options.seeing.attribute_ttl);
@@ -353,21 +372,18 @@ impl Watcher for Job<'_> {
     }
 }
 
-/// Why ptrace was refused: somebody else does it already, or the system forbids it.
-fn refused_to_trace(root: Pid, error: std::io::Error) -> Error {
+/// Why ptrace was refused: somebody else does it already, or the system forbids it. An error if
+/// flowtrace itself is in the way: then the views would be traced twice.
+fn refused_to_trace(root: Pid, error: &io::Error) -> Result<String> {
     let own = std::process::id();
     let tracer = proc::tracer_of(root.as_raw() as u32).or_else(|| proc::tracer_of(own));
-    match tracer {
-        Some(pid) => {
-            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            Error::OtherTracer {
-                tracer: name.trim().to_owned(),
-                pid,
-            }
-        }
-        None => Error::System {
-            what: "follow the processes of the command",
-            source: error,
-        },
+    let Some(pid) = tracer else {
+        return Ok(error.to_string());
+    };
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let tracer = name.trim().to_owned();
+    if tracer == "flowtrace" {
+        return Err(Error::NestedTracer { pid });
     }
+    Ok(format!("{tracer} (pid {pid}) traces them already"))
 }

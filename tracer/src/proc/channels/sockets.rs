@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use flowtrace_schema::Text;
@@ -12,7 +12,7 @@ use nix::sys::socket::{
 };
 use nix::unistd::{read, write};
 
-use super::super::open_pidfd;
+use super::super::pidfd::PidFd;
 
 /// Transport of an Internet socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -109,13 +109,7 @@ pub(crate) fn pipe_capacity(pid: u32, fd: i32) -> Option<u64> {
 }
 
 fn duplicate(pid: u32, fd: i32) -> Option<OwnedFd> {
-    let pidfd = open_pidfd(pid)?;
-    // SAFETY: the call touches no memory; what it returns is a descriptor of our own.
-    #[expect(unsafe_code)]
-    unsafe {
-        let own = libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), fd, 0);
-        (own >= 0).then(|| OwnedFd::from_raw_fd(own as i32))
-    }
+    PidFd::open(pid)?.duplicate(fd)
 }
 
 fn unix_name(address: &UnixAddr) -> Option<Text> {

@@ -1,0 +1,189 @@
+//! The kernel's announcements on their way to the table, in the order in which they were made.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use flowtrace_schema::Loss;
+
+use super::table::Table;
+use crate::proc::connector::{Connector, Event, What};
+use crate::proc::reading::Image;
+use crate::proc::taskstats::{Costs, Taskstats, ThreadRecord};
+
+/// After how many events handled the queues of the kernel are emptied again: they may be short.
+const TURN: usize = 16;
+
+/// What was announced and not handled yet.
+pub(super) struct Feed {
+    connector: Connector,
+    /// Only with privileges.
+    taskstats: Option<Taskstats>,
+    events: VecDeque<Event>,
+    /// How many execs of a process are among them.
+    execs: HashMap<u32, u32>,
+    /// What was used by ended threads of processes whose end was not handled yet.
+    costs: HashMap<u32, Pending>,
+    sweeps: u64,
+    events_dropped: u64,
+    records_dropped: u64,
+}
+
+/// Records of the threads of one process.
+#[derive(Default)]
+struct Pending {
+    costs: Costs,
+    /// The one of the last thread, with the sweep before which it came.
+    last: Option<(ThreadRecord, u64)>,
+}
+
+impl Feed {
+    /// Listens from now on.
+    ///
+    /// # Errors
+    /// When the proc connector cannot be had.
+    pub(super) fn open() -> io::Result<Feed> {
+        Ok(Feed {
+            connector: Connector::open()?,
+            taskstats: Taskstats::open().ok(),
+            events: VecDeque::new(),
+            execs: HashMap::new(),
+            costs: HashMap::new(),
+            sweeps: 0,
+            events_dropped: 0,
+            records_dropped: 0,
+        })
+    }
+
+    pub(super) fn has_costs(&self) -> bool {
+        self.taskstats.is_some()
+    }
+
+    /// A descriptor that is readable when something was announced.
+    pub(super) fn signal(&self) -> io::Result<OwnedFd> {
+        self.connector.as_fd().try_clone_to_owned()
+    }
+
+    /// Tells `table` all that was announced until now.
+    pub(super) fn pump(&mut self, table: &mut Table) {
+        self.fill();
+        // What is announced meanwhile is not of interest to whoever asks now.
+        for handled in 1..=self.events.len() {
+            let Some(event) = self.events.pop_front() else {
+                break;
+            };
+            self.handle(event, table);
+            if handled % TURN == 0 {
+                self.fill();
+            }
+        }
+    }
+
+    /// Empties the queues of the kernel: events first, so that the costs of what they end are
+    /// there. A failing socket is as one that is empty: what is missed shows as processes without
+    /// an end.
+    fn fill(&mut self) {
+        let (events, execs) = (&mut self.events, &mut self.execs);
+        let _ = self.connector.receive(|event| {
+            if let What::Executed { pid } = event.what {
+                *execs.entry(pid).or_default() += 1;
+            }
+            if !matches!(event.what, What::Renamed { .. } | What::Other) {
+                events.push_back(event);
+            }
+        });
+        let Some(taskstats) = &mut self.taskstats else {
+            return;
+        };
+        let (costs, sweeps) = (&mut self.costs, self.sweeps);
+        let _ = taskstats.receive(|record| {
+            let pending = costs.entry(record.pid).or_insert_with(Pending::default);
+            pending.costs += record.costs;
+            if record.last {
+                pending.last = Some((record, sweeps));
+            }
+        });
+    }
+
+    fn handle(&mut self, event: Event, table: &mut Table) {
+        match event.what {
+            What::Forked { parent, child } => table.forked(parent, child, event.at_ns),
+            What::ThreadBegan { pid, tid } => table.thread_began(pid, tid, event.at_ns),
+            What::Executed { pid } => {
+                let image = if table.is_recorded(pid) {
+                    Image::of(pid)
+                } else {
+                    Image::default()
+                };
+                let ahead = self.execs.entry(pid).or_default();
+                *ahead = ahead.saturating_sub(1);
+                // What was read is of this exec only if it ran nothing else by then.
+                if image.exe.is_some() {
+                    self.fill();
+                }
+                let later = self.execs.get(&pid).is_some_and(|ahead| *ahead > 0);
+                let mut image = if later { Image::default() } else { image };
+                // Arguments are gone before the executable is; no program has none at all.
+                image.argv.take_if(|argv| argv.is_empty());
+                if !later {
+                    self.execs.remove(&pid);
+                }
+                let ended = self.costs.get(&pid).map(|p| p.costs).unwrap_or_default();
+                table.executed(pid, event.at_ns, image, &ended);
+            }
+            What::Exited { pid, tid, status } => {
+                let pending = self.costs.get(&pid);
+                let total = pending.filter(|p| p.last.is_some());
+                if let Some((record, _)) = total.and_then(|p| p.last.as_ref()) {
+                    table.name(pid, &record.name);
+                }
+                table.thread_ended((pid, tid), event.at_ns, status, total.map(|p| &p.costs));
+                if !table.processes.contains_key(&pid) {
+                    self.costs.remove(&pid);
+                }
+            }
+            What::Renamed { .. } | What::Other => {}
+        }
+    }
+
+    /// Counts what was dropped. True: there was something, and the table may be wrong.
+    pub(super) fn count_losses(&mut self, table: &Table) -> bool {
+        let dropped = self.connector.dropped();
+        let events = dropped.saturating_sub(self.events_dropped);
+        self.events_dropped = dropped;
+        table.recorder.lost(Loss::EventsDropped, events);
+        if let Some(taskstats) = &self.taskstats {
+            let dropped = taskstats.dropped();
+            let records = dropped.saturating_sub(self.records_dropped);
+            self.records_dropped = dropped;
+            table.recorder.lost(Loss::CostsDropped, records);
+        }
+        events > 0
+    }
+
+    /// Looks for what only the records of costs know, because the event was dropped. To be called
+    /// after [`Feed::pump`], now and then.
+    pub(super) fn sweep(&mut self, table: &mut Table) {
+        self.sweeps += 1;
+        let sweeps = self.sweeps;
+        // Events of what was recorded before the last sweep have been handled, but the one of the
+        // exit itself, which may take its time.
+        let due = self.costs.extract_if(|pid, pending| {
+            let Some((_, since)) = &pending.last else {
+                return false;
+            };
+            let patience = if table.processes.contains_key(pid) {
+                3
+            } else {
+                2
+            };
+            since + patience <= sweeps
+        });
+        for (pid, pending) in due.collect::<Vec<_>>() {
+            let Some((record, _)) = pending.last else {
+                continue;
+            };
+            table.ended_by_record(pid, &record, &pending.costs);
+        }
+    }
+}

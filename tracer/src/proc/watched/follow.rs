@@ -1,0 +1,53 @@
+//! Following a command of ours without holding it: its own end is waited for as any parent does,
+//! everything else is watched meanwhile.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use super::Watched;
+use crate::proc::children::{self, Change};
+use crate::proc::lifetimes::{End, Watcher};
+
+impl Watched {
+    /// Follows the tree of process `root`, launched before, until its last process has ended.
+    ///
+    /// # Errors
+    /// When no thread can be started, or waiting itself fails.
+    pub(crate) fn follow(&self, root: u32, watcher: &mut dyn Watcher) -> io::Result<Option<End>> {
+        let (going_on, ends_with_it) = UnixStream::pair()?;
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            thread::Builder::new()
+                .name("processes".into())
+                .spawn_scoped(scope, || {
+                    let signal = Some(ends_with_it.as_fd());
+                    self.watch(signal, || over.load(Ordering::Acquire));
+                })?;
+            let end = self.wait_for_all(root, watcher);
+            over.store(true, Ordering::Release);
+            drop(going_on);
+            end
+        })
+    }
+
+    fn wait_for_all(&self, root: u32, watcher: &mut dyn Watcher) -> io::Result<Option<End>> {
+        let mut end = None;
+        while let Some((pid, change)) = children::wait(|pid| self.about_to_reap(pid))? {
+            match change {
+                Change::Stopped(signal) if pid == root => watcher.stopped(signal),
+                Change::Stopped(_) => {}
+                Change::Ended(how, wait_status) => {
+                    self.reaped(pid, wait_status);
+                    if pid == root {
+                        end = Some(how);
+                        watcher.ended(how, self.left_behind());
+                    }
+                }
+            }
+        }
+        Ok(end)
+    }
+}

@@ -1,0 +1,137 @@
+//! What the table hands to the writer: begins and ends of images, and threads.
+
+use flowtrace_schema::{Loss, ProcessEnd, ProcessStart, Record, ThreadRecord, Tid, Upid, Usage};
+
+use super::process::Process;
+use super::table::Table;
+use crate::proc::reading::ProcessStat;
+use crate::proc::taskstats::Costs;
+
+/// How an image ended.
+#[derive(Clone, Copy)]
+pub(super) enum End {
+    Exec,
+    /// With this wait status, if that is known.
+    Exit(Option<i32>),
+}
+
+impl Table {
+    /// Costs of what lives still, and that its end was not seen.
+    pub(super) fn finish(&mut self) {
+        let mut left = 0;
+        for (pid, mut process) in std::mem::take(&mut self.processes) {
+            let Some(row) = &mut process.row else {
+                continue;
+            };
+            left += 1;
+            let upid = row.upid;
+            if std::mem::take(&mut row.pending) {
+                self.begin(&process, pid);
+            }
+            process.sampled = ProcessStat::of(pid)
+                .filter(|stat| process.started_at(stat.start_ticks))
+                .map(|stat| stat.cost())
+                .or(process.sampled);
+            let end = ProcessEnd {
+                upid,
+                end_ns: None,
+                exit_code: None,
+                exit_signal: None,
+                usage: process.usage(None),
+            };
+            self.recorder.record(Record::ProcessEnd(Box::new(end)));
+        }
+        self.recorder.lost(Loss::ExitUnseen, left);
+    }
+
+    pub(super) fn end(
+        &mut self,
+        process: &mut Process,
+        pid: u32,
+        end: End,
+        at: u64,
+        total: Option<&Costs>,
+    ) {
+        let Some(row) = &mut process.row else {
+            return;
+        };
+        let upid = row.upid;
+        let pending = std::mem::take(&mut row.pending);
+        if pending {
+            self.recorder.lost(Loss::ProcUnreadable, 1);
+            self.begin(process, pid);
+        }
+        let (mut exit_code, mut exit_signal) = (None, None);
+        let mut usage = process.usage(total);
+        match end {
+            // Of an image that was too brief to be looked at its successor has the costs.
+            End::Exec if total.is_none() => usage = Usage::default(),
+            End::Exec => (usage.max_rss_bytes, usage.threads) = (None, None),
+            End::Exit(status) => {
+                self.living.ends(pid);
+                // That it ran its program was not heard of.
+                if let Some(launching) = self.launching.take_if(|of| of.root == pid)
+                    && !launching.begun
+                {
+                    self.begin(process, pid);
+                }
+                if total.is_none() {
+                    self.recorder.lost(Loss::CostsSampled, 1);
+                }
+                if let Some(status) = status {
+                    if libc::WIFSIGNALED(status) {
+                        exit_signal = Some(libc::WTERMSIG(status));
+                    } else {
+                        exit_code = Some(libc::WEXITSTATUS(status));
+                    }
+                }
+            }
+        }
+        let end = ProcessEnd {
+            upid,
+            end_ns: Some(at.max(process.start_ns)),
+            exit_code,
+            exit_signal,
+            usage,
+        };
+        self.recorder.record(Record::ProcessEnd(Box::new(end)));
+    }
+
+    pub(super) fn begin(&self, process: &Process, pid: u32) {
+        let Some(row) = &process.row else {
+            return;
+        };
+        self.recorder
+            .record(Record::ProcessStart(Box::new(ProcessStart {
+                upid: row.upid,
+                host: self.host,
+                pid,
+                parent: row.parent,
+                prev: row.prev,
+                origin: process.origin,
+                exe: row.image.exe.clone(),
+                argv: row.image.argv.clone(),
+                cwd: row.image.cwd.clone(),
+                start_ns: process.start_ns,
+            })));
+    }
+
+    /// All threads of process `pid` beside one are over.
+    pub(super) fn threads_over(&mut self, pid: u32, upid: Option<Upid>, at: u64) {
+        let of_it = self.threads.extract_if(|_, thread| thread.pid == pid);
+        for (tid, thread) in of_it.collect::<Vec<_>>() {
+            if let Some(upid) = upid {
+                self.thread_row(upid, tid, thread.start_ns, at);
+            }
+        }
+    }
+
+    pub(super) fn thread_row(&self, upid: Upid, tid: u32, start_ns: u64, at: u64) {
+        self.recorder.record(Record::Thread(ThreadRecord {
+            upid,
+            tid: Tid(tid),
+            start_ns,
+            end_ns: Some(at.max(start_ns)),
+        }));
+    }
+}

@@ -1,0 +1,438 @@
+//! The live processes of the machine, and which of them are recorded: the one place that every
+//! source of knowledge changes.
+//!
+//! Recorded are processes that were asked for (the command of a run, whoever uses a view), what
+//! they fork, and their ancestors. Of the others is kept what may be needed to record them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use flowtrace_schema::{HostId, Loss, Origin, Recorder, Tid, Upid};
+
+use super::process::{Process, Row, costs_so_far};
+use super::rows::End;
+use crate::callers::Caller;
+use crate::clock::Clock;
+use crate::proc::reading::{Image, ProcessStat, tick_ns};
+use crate::proc::taskstats::{Costs, ThreadRecord as ThreadEnd};
+use crate::proc::{Living, PidFd, Upids};
+
+/// The first process, and the one that makes the kernel's threads: parents of all, of whom
+/// nothing follows.
+const INIT: u32 = 1;
+const KTHREADD: u32 = 2;
+/// How far ancestors are followed.
+const GENERATIONS: usize = 64;
+/// Images that live less are not looked at again when they end by an exec.
+const BRIEF_NS: u64 = 20_000_000;
+
+pub(super) struct Table {
+    pub(super) host: HostId,
+    pub(super) clock: Clock,
+    pub(super) recorder: Recorder,
+    upids: Upids,
+    pub(super) living: Arc<Living>,
+    pub(super) processes: HashMap<u32, Process>,
+    /// Threads beside the first of their process, by id.
+    pub(super) threads: HashMap<u32, Thread>,
+    /// The command of a run until its exec is announced, and the image that it will have.
+    pub(super) launching: Option<Launching>,
+}
+
+pub(super) struct Launching {
+    pub(super) root: u32,
+    image: Arc<Image>,
+    /// Whether its row began with it already.
+    pub(super) begun: bool,
+}
+
+pub(super) struct Thread {
+    pub(super) pid: u32,
+    pub(super) start_ns: u64,
+}
+
+impl Table {
+    pub(super) fn new(host: HostId, clock: Clock, recorder: Recorder) -> Table {
+        Table {
+            host,
+            clock,
+            recorder,
+            upids: Upids::new(),
+            living: Arc::default(),
+            processes: HashMap::new(),
+            threads: HashMap::new(),
+            launching: None,
+        }
+    }
+
+    /// Process `root` will run the command, as `image`. Its row begins with the exec, or now
+    /// where none will be announced.
+    pub(super) fn launch(&mut self, root: u32, image: Image, announced: bool) {
+        let now = self.clock.now();
+        let stat = ProcessStat::of(root);
+        let ticks = stat.map_or(0, |stat| stat.start_ticks);
+        let parent = std::process::id();
+        let image = Arc::new(image);
+        let mut process = Process::new(parent, ticks, Origin::Exec, now);
+        process.followed = true;
+        process.row = Some(Row {
+            upid: self.upids.next(),
+            parent: None,
+            prev: None,
+            image: Arc::clone(&image),
+            pending: false,
+            start_code: stat.map_or(0, |stat| stat.start_code),
+            pidfd: PidFd::open(root),
+        });
+        self.living.begins(root);
+        if !announced {
+            self.begin(&process, root);
+        }
+        self.launching = Some(Launching {
+            root,
+            image,
+            begun: !announced,
+        });
+        self.processes.insert(root, process);
+    }
+
+    /// Whether process `pid` is the command, not yet known to run its program.
+    pub(super) fn is_launching(&self, pid: u32) -> bool {
+        self.launching.as_ref().is_some_and(|of| of.root == pid)
+    }
+
+    /// It does.
+    pub(super) fn launched(&mut self) {
+        self.launching = None;
+    }
+
+    pub(super) fn is_followed(&self, pid: u32) -> bool {
+        self.processes.get(&pid).is_some_and(|p| p.followed)
+    }
+
+    pub(super) fn is_recorded(&self, pid: u32) -> bool {
+        self.processes.get(&pid).is_some_and(|p| p.row.is_some())
+    }
+
+    /// The process of thread `tid`, if that is known here.
+    pub(super) fn process_of(&self, tid: u32) -> Option<u32> {
+        if self.processes.contains_key(&tid) {
+            return Some(tid);
+        }
+        self.threads.get(&tid).map(|thread| thread.pid)
+    }
+
+    /// Thread `tid` is one of process `pid`.
+    pub(super) fn learn_thread(&mut self, pid: u32, tid: u32) {
+        let now = self.clock.now();
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return;
+        };
+        if tid != pid && !self.threads.contains_key(&tid) {
+            process.unlisted_threads = process.unlisted_threads.saturating_sub(1);
+            self.threads.insert(tid, Thread { pid, start_ns: now });
+        }
+    }
+
+    /// Found in /proc.
+    pub(super) fn found(&mut self, pid: u32, stat: &ProcessStat) {
+        if stat.is_zombie {
+            return;
+        }
+        let boot_ns = stat.start_ticks.saturating_mul(tick_ns());
+        let start_ns = self.clock.at_boot(boot_ns).min(self.clock.now());
+        let mut process = Process::new(stat.parent, stat.start_ticks, Origin::Seen, start_ns);
+        process.live_threads = stat.threads.max(1);
+        process.unlisted_threads = stat.threads.saturating_sub(1);
+        process.sampled = Some(stat.cost());
+        process.followed = self.heirs(stat.parent);
+        self.processes.insert(pid, process);
+    }
+
+    /// Whether children of `parent` are recorded. What a followed process leaves behind comes to
+    /// us where we run a command.
+    fn heirs(&self, parent: u32) -> bool {
+        let adopted = parent == std::process::id();
+        adopted || (parent != INIT && self.is_followed(parent))
+    }
+
+    pub(super) fn forked(&mut self, parent: u32, child: u32, monotonic_ns: u64) {
+        let at = self.clock.at(monotonic_ns);
+        if self.is_launching(child) {
+            return;
+        }
+        if self.processes.contains_key(&child) {
+            // Its end was lost, or is announced late.
+            self.ended(child, None, at, None);
+        }
+        let ticks = Clock::boot_of(monotonic_ns) / tick_ns();
+        let mut process = Process::new(parent, ticks, Origin::Fork, at);
+        process.followed = parent != INIT && self.is_followed(parent);
+        let creator = self.processes.get(&parent).and_then(|p| p.row.as_ref());
+        if process.followed
+            && let Some(creator) = creator
+        {
+            process.row = Some(Row {
+                upid: self.upids.next(),
+                parent: Some(creator.upid),
+                prev: None,
+                image: Arc::clone(&creator.image),
+                pending: false,
+                start_code: creator.start_code,
+                pidfd: None,
+            });
+            self.living.begins(child);
+            self.begin(&process, child);
+        }
+        self.processes.insert(child, process);
+    }
+
+    pub(super) fn thread_began(&mut self, pid: u32, tid: u32, monotonic_ns: u64) {
+        let start_ns = self.clock.at(monotonic_ns);
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.live_threads += 1;
+            self.threads.insert(tid, Thread { pid, start_ns });
+        }
+    }
+
+    /// Process `pid` runs a new program: `image`, as far as it could be read. `ended` is what its
+    /// threads used that are over.
+    pub(super) fn executed(&mut self, pid: u32, monotonic_ns: u64, image: Image, ended: &Costs) {
+        let at = self.clock.at(monotonic_ns);
+        let planned = self.launching.take_if(|of| of.root == pid);
+        let Some(mut process) = self.processes.remove(&pid) else {
+            return;
+        };
+        if process.live_threads > 1 || process.unlisted_threads > 0 {
+            self.threads_over(pid, process.row.as_ref().map(|row| row.upid), at);
+            process.live_threads = 1;
+            process.unlisted_threads = 0;
+        }
+        if let Some(planned) = planned {
+            process.start_ns = at;
+            if let Some(row) = &mut process.row {
+                row.image = if image.is_complete() {
+                    Arc::new(image)
+                } else {
+                    planned.image
+                };
+                self.begin(&process, pid);
+            }
+            self.processes.insert(pid, process);
+            return;
+        }
+        let brief = at.saturating_sub(process.start_ns) < BRIEF_NS;
+        let so_far = if process.row.is_none() || brief {
+            None
+        } else {
+            costs_so_far(pid, ended)
+        };
+        self.end(&mut process, pid, End::Exec, at, so_far.as_ref());
+        if let Some(so_far) = so_far {
+            process.before = so_far;
+        }
+        (process.origin, process.start_ns) = (Origin::Exec, at);
+        if let Some(row) = &mut process.row {
+            *row = Row {
+                upid: self.upids.next(),
+                parent: row.parent,
+                prev: Some(row.upid),
+                pending: !image.is_complete(),
+                image: Arc::new(image),
+                start_code: 0,
+                pidfd: row.pidfd.take(),
+            };
+            if !row.pending {
+                self.begin(&process, pid);
+            }
+        }
+        self.processes.insert(pid, process);
+    }
+
+    /// A thread ended; of a process the last one ends it. `total` is what all its threads used.
+    pub(super) fn thread_ended(
+        &mut self,
+        (pid, tid): (u32, u32),
+        monotonic_ns: u64,
+        wait_status: i32,
+        total: Option<&Costs>,
+    ) {
+        let at = self.clock.at(monotonic_ns);
+        let known = if tid == pid {
+            true
+        } else if let Some(thread) = self.threads.remove(&tid) {
+            let upid = self.processes.get(&pid).and_then(|p| p.row.as_ref());
+            if let Some(upid) = upid.map(|row| row.upid) {
+                self.thread_row(upid, tid, thread.start_ns, at);
+            }
+            true
+        } else {
+            false
+        };
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return;
+        };
+        if !known {
+            if process.unlisted_threads == 0 {
+                // One of those that an exec swept away.
+                return;
+            }
+            process.unlisted_threads -= 1;
+        }
+        process.wait_status = Some(wait_status);
+        process.live_threads = process.live_threads.saturating_sub(1);
+        if process.live_threads == 0 {
+            self.ended(pid, Some(wait_status), at, total);
+        }
+    }
+
+    /// Process `pid` is over.
+    pub(super) fn ended(
+        &mut self,
+        pid: u32,
+        wait_status: Option<i32>,
+        at: u64,
+        total: Option<&Costs>,
+    ) {
+        let Some(mut process) = self.processes.remove(&pid) else {
+            return;
+        };
+        if process.live_threads > 0 {
+            self.threads_over(pid, process.row.as_ref().map(|row| row.upid), at);
+        }
+        let wait_status = process
+            .reaped
+            .or(wait_status)
+            .or_else(|| process.row.as_ref()?.pidfd.as_ref()?.wait_status())
+            .or(process.wait_status);
+        self.end(&mut process, pid, End::Exit(wait_status), at, total);
+    }
+
+    /// Records process `pid`, which is in the table, and its ancestors as far as they are known.
+    /// `image` is what it runs, where that was read already.
+    pub(super) fn record(&mut self, pid: u32, image: Option<Image>) -> Option<Upid> {
+        self.record_within(pid, image, GENERATIONS)
+    }
+
+    fn record_within(
+        &mut self,
+        pid: u32,
+        image: Option<Image>,
+        generations: usize,
+    ) -> Option<Upid> {
+        let process = self.processes.get(&pid)?;
+        if let Some(row) = &process.row {
+            return Some(row.upid);
+        }
+        let (parent_pid, mut start_ns) = (process.parent, process.start_ns);
+        let upid = self.upids.next();
+        let is_ancestor = parent_pid > KTHREADD && parent_pid != std::process::id();
+        let parent = if is_ancestor && generations > 0 {
+            if !self.processes.contains_key(&parent_pid)
+                && let Some(stat) = ProcessStat::of(parent_pid)
+            {
+                self.found(parent_pid, &stat);
+            }
+            // A younger one is not the parent but has got its pid. What was found in /proc may
+            // seem to have started up to a tick too early.
+            let born = self.processes.get(&parent_pid).map(|p| p.start_ns);
+            match born.filter(|&born| born <= start_ns + 2 * tick_ns()) {
+                Some(born) => {
+                    start_ns = start_ns.max(born);
+                    self.record_within(parent_pid, None, generations - 1)
+                }
+                None => None,
+            }
+        } else {
+            None
+        };
+        let image = image.unwrap_or_else(|| Image::of(pid));
+        if !image.is_complete() {
+            self.recorder.lost(Loss::ProcUnreadable, 1);
+        }
+        let process = self.processes.get_mut(&pid)?;
+        process.start_ns = start_ns;
+        if process.origin == Origin::Seen {
+            self.recorder.lost(Loss::SeenLate, 1);
+            if process.start_ns == 0 {
+                process.before = costs_so_far(pid, &Costs::default()).unwrap_or_default();
+            }
+        }
+        process.row = Some(Row {
+            upid,
+            parent,
+            prev: None,
+            image: Arc::new(image),
+            pending: false,
+            start_code: ProcessStat::of(pid).map_or(0, |stat| stat.start_code),
+            pidfd: PidFd::open(pid),
+        });
+        self.living.begins(pid);
+        let process = &self.processes[&pid];
+        self.begin(process, pid);
+        Some(upid)
+    }
+
+    /// Thread `tid` of process `pid` uses a view: the process is recorded, and what it forks.
+    pub(super) fn caller(&mut self, pid: u32, tid: u32) -> Option<Caller> {
+        let upid = self.record(pid, None)?;
+        let process = self.processes.get_mut(&pid)?;
+        process.followed = pid != INIT;
+        if let Some(row) = &mut process.row
+            && row.pending
+        {
+            // It waits for us, so it is there.
+            row.image = Arc::new(Image::of(pid));
+            row.pending = false;
+            let process = &self.processes[&pid];
+            self.begin(process, pid);
+        }
+        Some(Caller {
+            upid,
+            tid: (tid != pid).then_some(Tid(tid)),
+        })
+    }
+
+    /// The kernel told the name of what process `pid` ran, which has ended.
+    pub(super) fn name(&mut self, pid: u32, name: &[u8]) {
+        let row = self.processes.get_mut(&pid).and_then(|p| p.row.as_mut());
+        if let Some(row) = row
+            && row.pending
+            && row.image.argv.is_none()
+        {
+            row.image = Arc::new(Image {
+                argv: Some([name, b"\0"].concat()),
+                exe: row.image.exe.clone(),
+                cwd: row.image.cwd.clone(),
+            });
+        }
+    }
+
+    /// Process `pid` has left nothing but the record of what it used: its end was not announced,
+    /// nor perhaps its begin.
+    pub(super) fn ended_by_record(&mut self, pid: u32, record: &ThreadEnd, total: &Costs) {
+        let now = self.clock.now();
+        if !self.processes.contains_key(&pid) {
+            if !self.heirs(record.parent) {
+                return;
+            }
+            let Some(parent) = self.processes.get(&record.parent) else {
+                return;
+            };
+            let start_ns = now.saturating_sub(record.lived_us.saturating_mul(1000));
+            let mut process = Process::new(record.parent, 0, Origin::Seen, start_ns);
+            process.row = Some(Row {
+                upid: self.upids.next(),
+                parent: parent.row.as_ref().map(|row| row.upid),
+                prev: None,
+                image: Arc::default(),
+                pending: true,
+                start_code: 0,
+                pidfd: None,
+            });
+            self.processes.insert(pid, process);
+        }
+        self.name(pid, &record.name);
+        self.ended(pid, record.wait_status, now, Some(total));
+    }
+}

@@ -1,0 +1,219 @@
+//! The table, told of events in the orders in which they may come.
+
+use std::path::{Path, PathBuf};
+
+use flowtrace_schema::{RunEnd, RunId, Text, Writer};
+use rusqlite::Connection;
+
+use super::*;
+use crate::proc::taskstats::{Costs, ThreadRecord};
+
+/// Ids that no process can have: nothing of them is in /proc.
+const SHELL: u32 = 5_000_001;
+const CHILD: u32 = 5_000_002;
+const THREAD: u32 = 5_000_003;
+const OTHER: u32 = 5_000_004;
+
+struct Case {
+    table: Table,
+    writer: Writer,
+    path: PathBuf,
+    _directory: tempfile::TempDir,
+    began_ns: u64,
+}
+
+fn image(argv: &[u8]) -> Image {
+    Image {
+        exe: Some(Text::from(Path::new("/bin/program"))),
+        argv: Some(argv.to_vec()),
+        cwd: Some(Text::from(Path::new("/"))),
+    }
+}
+
+impl Case {
+    /// A shell is followed, as if a view had been used by it.
+    fn new() -> Case {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("trace.db");
+        let (writer, recorder) = Writer::create(&path, false).unwrap();
+        let (clock, _) = Clock::start();
+        let mut case = Case {
+            table: Table::new(HostId(1), clock, recorder),
+            writer,
+            path,
+            _directory: directory,
+            began_ns: clock.monotonic_now(),
+        };
+        case.table.forked(OTHER, SHELL, case.at(0));
+        case.table.record(SHELL, Some(image(b"shell\0")));
+        case.table.caller(SHELL, SHELL).unwrap();
+        case
+    }
+
+    /// So many µs after the begin.
+    fn at(&self, us: u64) -> u64 {
+        self.began_ns + us * 1000
+    }
+
+    fn executed(&mut self, pid: u32, us: u64, argv: &[u8]) {
+        let at = self.at(us);
+        self.table.executed(pid, at, image(argv), &Costs::default());
+    }
+
+    fn exited(&mut self, pid: u32, tid: u32, us: u64, status: i32) {
+        let at = self.at(us);
+        self.table.thread_ended((pid, tid), at, status, None);
+    }
+
+    /// Ends the recording; each process image as origin, parent, previous, command, µs from start
+    /// to end, code and signal.
+    fn rows(mut self) -> Vec<String> {
+        self.table.finish();
+        let end = RunEnd {
+            id: RunId(1),
+            end_ns: self.table.clock.now(),
+            exit_code: None,
+            exit_signal: None,
+        };
+        self.writer.finish(&self.table.recorder, end);
+        let db = Connection::open(&self.path).unwrap();
+        let mut statement = db
+            .prepare(
+                "SELECT printf('%s %d %d %s %d %s %s', origin, COALESCE(parent_upid, 0),
+                   COALESCE(prev_upid, 0), COALESCE(command, '-'),
+                   COALESCE((end_ns - start_ns) / 1000, -1),
+                   COALESCE(exit_code, '-'), COALESCE(exit_signal, '-'))
+                 FROM process ORDER BY upid",
+            )
+            .unwrap();
+        let rows = statement.query_map([], |row| row.get(0)).unwrap();
+        rows.collect::<Result<_, _>>().unwrap()
+    }
+}
+
+const SHELL_ROW: &str = "fork 0 0 shell -1 - -";
+
+#[test]
+fn a_child_is_two_images() {
+    let mut case = Case::new();
+    case.table.forked(SHELL, CHILD, case.at(100));
+    case.executed(CHILD, 300, b"child\0");
+    case.exited(CHILD, CHILD, 1300, 7 << 8);
+    let child = ["fork 1 0 shell 200 - -", "exec 1 2 child 1000 7 -"];
+    assert_eq!(case.rows(), [&[SHELL_ROW], &child[..]].concat());
+}
+
+#[test]
+fn what_is_forked_by_others_is_not_recorded_before_it_uses_a_view() {
+    let mut case = Case::new();
+    case.table.forked(OTHER, CHILD, case.at(100));
+    case.executed(CHILD, 300, b"not read\0");
+    case.exited(CHILD, CHILD, 500, 0);
+    assert_eq!(case.table.caller(CHILD, CHILD), None, "it is gone");
+    case.table.forked(OTHER, CHILD, case.at(1100));
+    case.executed(CHILD, 1300, b"not read\0");
+    case.table.record(CHILD, Some(image(b"user\0")));
+    case.exited(CHILD, CHILD, 1500, 9);
+    assert_eq!(case.rows(), [SHELL_ROW, "exec 0 0 user 200 - 9"]);
+}
+
+/// Trap 2: the thread that runs the program takes the id of the process; the first one's end is
+/// announced before.
+#[test]
+fn an_exec_by_another_thread_is_one_process() {
+    let mut case = Case::new();
+    case.table.forked(SHELL, CHILD, case.at(100));
+    case.table.thread_began(CHILD, THREAD, case.at(200));
+    case.table.thread_began(CHILD, OTHER, case.at(250));
+    assert_eq!(case.table.process_of(THREAD), Some(CHILD));
+    case.exited(CHILD, CHILD, 300, 0);
+    case.executed(CHILD, 400, b"child\0");
+    assert_eq!(case.table.process_of(THREAD), None);
+    // The end of a thread that the exec ended may come late.
+    case.exited(CHILD, OTHER, 450, 0);
+    assert!(case.table.is_recorded(CHILD));
+    case.exited(CHILD, CHILD, 600, 3 << 8);
+    let child = ["fork 1 0 shell 300 - -", "exec 1 2 child 200 3 -"];
+    assert_eq!(case.rows(), [&[SHELL_ROW], &child[..]].concat());
+}
+
+/// Trap 3: the first thread may end long before the process does.
+#[test]
+fn a_process_ends_with_its_last_thread() {
+    let mut case = Case::new();
+    case.table.forked(SHELL, CHILD, case.at(100));
+    case.table.thread_began(CHILD, THREAD, case.at(200));
+    case.exited(CHILD, CHILD, 300, 0);
+    case.exited(CHILD, THREAD, 1100, 5 << 8);
+    assert_eq!(case.rows(), [SHELL_ROW, "fork 1 0 shell 1000 5 -"]);
+}
+
+/// Trap 5: the end of the first owner was dropped.
+#[test]
+fn a_recycled_pid_is_another_process() {
+    let mut case = Case::new();
+    case.table.forked(SHELL, CHILD, case.at(100));
+    case.table.forked(SHELL, CHILD, case.at(600));
+    case.exited(CHILD, CHILD, 700, 0);
+    let rows = ["fork 1 0 shell 500 - -", "fork 1 0 shell 100 0 -"];
+    assert_eq!(case.rows(), [&[SHELL_ROW], &rows[..]].concat());
+}
+
+#[test]
+fn a_record_of_costs_stands_for_dropped_events() {
+    let mut case = Case::new();
+    let record = |pid| ThreadRecord {
+        pid,
+        parent: SHELL,
+        last: true,
+        wait_status: Some(4 << 8),
+        lived_us: 0,
+        name: b"brief".to_vec(),
+        costs: Costs::default(),
+    };
+    // Of one nothing was announced, of the other the end was not.
+    let total = Costs::default();
+    case.table.ended_by_record(CHILD, &record(CHILD), &total);
+    let at = case.table.clock.monotonic_now();
+    case.table.forked(SHELL, THREAD, at);
+    case.table.executed(THREAD, at, Image::default(), &total);
+    case.table.ended_by_record(THREAD, &record(THREAD), &total);
+    // One of strangers.
+    let stranger = ThreadRecord {
+        parent: OTHER,
+        ..record(OTHER)
+    };
+    case.table.ended_by_record(OTHER, &stranger, &total);
+    let rows = case.rows();
+    assert_eq!(rows.len(), 4, "{rows:?}");
+    assert_eq!(rows[1], "seen 1 0 brief 0 4 -");
+    assert!(
+        rows[3].starts_with("exec 1 3 brief") && rows[3].ends_with(" 4 -"),
+        "{rows:?}"
+    );
+}
+
+#[test]
+fn a_command_that_was_never_announced_is_recorded() {
+    let mut case = Case::new();
+    case.table.launch(CHILD, image(b"planned\0"), true);
+    case.table
+        .ended(CHILD, Some(0), case.table.clock.now(), None);
+    let rows = case.rows();
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    assert!(rows[1].starts_with("exec 0 0 planned"), "{rows:?}");
+}
+
+/// /proc knows nothing of what was in the table: its end is now, how is not known.
+#[test]
+fn what_is_gone_from_proc_has_ended() {
+    let mut case = Case::new();
+    case.table.forked(SHELL, CHILD, case.at(0));
+    case.table.scan(false);
+    let rows = case.rows();
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    assert!(
+        !rows[1].contains(" -1 ") && rows[1].ends_with("- -"),
+        "{rows:?}"
+    );
+}
