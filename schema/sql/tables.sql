@@ -83,7 +83,9 @@ CREATE TABLE process (
   write_calls INTEGER,              -- write-like system calls, likewise
   read_bytes INTEGER,               -- bytes returned by them, children not included
   write_bytes INTEGER,              -- bytes written by them, likewise
-  threads INTEGER                   -- threads that lived in the image, the first included
+  threads INTEGER,                  -- threads that lived in the image, the first included
+  inner_pid INTEGER,                -- process id in the innermost pid namespace it lived in (a container's); NULL: pid, or not seen
+  environment_upid INTEGER          -- image whose rows of environment_variable hold for this one; NULL: none do
 ) STRICT;
 
 -- A thread beside a process's first one.
@@ -94,9 +96,9 @@ CREATE TABLE thread (
   end_ns INTEGER CHECK (end_ns >= start_ns) -- end; NULL: not seen
 ) STRICT;
 
--- An environment variable that was asked for by name.
+-- An environment variable that was asked for by name, stored for the first of the images that inherit it unchanged.
 CREATE TABLE environment_variable (
-  upid INTEGER NOT NULL,            -- process image that had it at its exec
+  upid INTEGER NOT NULL,            -- process image that had it at its exec, while the image before had others
   name TEXT NOT NULL,               -- variable
   value TEXT NOT NULL,              -- value
   value_raw BLOB                    -- exact bytes of value where it is not UTF-8

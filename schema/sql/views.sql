@@ -81,12 +81,14 @@ CREATE VIEW processes (
   voluntary_switches,   -- context switches by waiting
   involuntary_switches, -- context switches by preemption
   threads,              -- threads that lived in the image, the first included
-  tracer_ns             -- time it was held by the tracer, all threads
+  tracer_ns,            -- time it was held by the tracer, all threads
+  inner_pid             -- process id in the innermost pid namespace it lived in (a container's); NULL: pid
 ) AS
 SELECT upid, host.name, pid, parent_upid, prev_upid, exe, command, cwd, rule, start_ns, end_ns,
   end_ns - start_ns, exit_code, exit_signal, user_ns, sys_ns, on_cpu_ns, run_queue_ns,
   storage_ns, wait_ns, max_rss_bytes, read_bytes, write_bytes, origin, read_calls, write_calls,
-  minor_faults, major_faults, voluntary_switches, involuntary_switches, threads, tracer_ns
+  minor_faults, major_faults, voluntary_switches, involuntary_switches, threads, tracer_ns,
+  inner_pid
 FROM process LEFT JOIN host USING (host_id);
 
 -- The threads beside each process's first one.
@@ -98,13 +100,14 @@ CREATE VIEW threads (
 ) AS
 SELECT upid, tid, start_ns, end_ns FROM thread;
 
--- The environment variables that were asked for by name.
+-- The environment variables that were asked for by name or name the job of a workflow manager, for each image.
 CREATE VIEW environment (
-  upid,  -- process image that had it
+  upid,  -- process image that had it at its exec, or that was forked from it
   name,  -- variable
   value  -- value
 ) AS
-SELECT upid, name, value FROM environment_variable;
+SELECT process.upid, name, value
+FROM process JOIN environment_variable AS v ON v.upid = process.environment_upid;
 
 -- Every name of every file over time; a rename ends one row and begins another.
 CREATE VIEW file_names (

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use flowtrace_tracer::session::{self, End, Error, Notice, RunOptions, RunReport};
+use flowtrace_tracer::session::{self, End, Error, Notice, RunOptions, RunReport, Wanted};
 
 use super::Outcome;
 use crate::conclude;
@@ -38,6 +38,12 @@ pub(crate) struct Args {
     directories: Vec<PathBuf>,
     #[command(flatten)]
     seeing: seeing::Args,
+    /// Record these environment variables of every program, too; may be given several times
+    ///
+    /// PATTERN is a name, or like 'MY_*'. Those by which workflow managers, batch systems and MPI
+    /// number their jobs, tasks and ranks are always recorded, no other ever is.
+    #[arg(long = "env", value_name = "PATTERN")]
+    environment: Vec<String>,
     /// Print nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -54,12 +60,17 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let seeing = args.seeing.seeing()?;
+    let environment = Wanted::new(&args.environment).map_err(|reason| {
+        Failure::new(OWN_FAILURE, format!("--env: {reason}"))
+            .hint("a pattern is like 'HOME', 'MY_*' or '{A,B}_ID'")
+    })?;
     let options = RunOptions {
         command: args.command,
         directories: args.directories,
         output: args.output,
         replace: args.force,
         seeing,
+        environment,
         bare: args.bare,
     };
     let mut notify = |notice: Notice| {
@@ -154,6 +165,8 @@ pub(super) fn failure(error: Error) -> Failure {
         }
         Error::OtherTracer { .. } => Failure::new(OWN_FAILURE, message)
             .hint("a process can have one tracer; start flowtrace outside of the other one"),
+        Error::ForeignProc => Failure::new(OWN_FAILURE, message)
+            .hint("mount one for this namespace: mount -t proc proc /proc, or unshare --mount-proc"),
         Error::Directory { .. } => Failure::new(OWN_FAILURE, message),
         Error::View { .. } | Error::System { .. } => {
             Failure::new(OWN_FAILURE, message).hint("flowtrace doctor says what is missing here")

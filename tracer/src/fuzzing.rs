@@ -3,7 +3,8 @@
 
 pub use crate::fs::fuzzing::{directory_entries, directory_tree, groups};
 
-use crate::proc::reading::{self, ProcessCost, ThreadCost};
+use crate::proc::environment::Wanted;
+use crate::proc::reading::{self, ProcessCost, ProcessStat, ThreadCost};
 use crate::proc::requests::start_in;
 
 /// The files of `/proc/PID`, which hold the name that a process gave itself.
@@ -16,11 +17,13 @@ pub fn proc_files(bytes: &[u8]) {
         sum += cost;
         assert_eq!(cost - sum, ThreadCost::default());
     }
-    if let Some(cost) = ProcessCost::parse(bytes) {
+    if let Some(stat) = ProcessStat::parse(bytes) {
+        let cost = ProcessCost::from_stat(&stat);
         let same = cost;
         assert_eq!(cost - same, ProcessCost::default());
         assert!(start_in(bytes).is_some());
     }
+    let _ = Wanted::default().of(bytes);
     let _ = reading::group_in(bytes);
     assert_ne!(reading::tracer_in(bytes), Some(0));
 }

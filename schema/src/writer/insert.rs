@@ -94,8 +94,8 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
             };
             db.prepare_cached(
                 "INSERT INTO process (upid, host_id, pid, parent_upid, prev_upid, origin, exe,
-                   exe_raw, command, argv_raw, cwd, cwd_raw, start_ns)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                   exe_raw, command, argv_raw, cwd, cwd_raw, start_ns, environment_upid)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
             )?
             .execute(params![
                 r.upid.0,
@@ -110,7 +110,8 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
                 argv_raw,
                 r.cwd.as_ref().map(|t| t.text()),
                 r.cwd.as_ref().and_then(|t| t.raw()),
-                r.start_ns as i64
+                r.start_ns as i64,
+                r.environment.map(|id| id.0)
             ])?;
         }
         Record::ProcessEnd(r) => {
@@ -121,7 +122,8 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
                    sys_ns = ?6, on_cpu_ns = ?7, run_queue_ns = ?8, tracer_ns = ?9,
                    max_rss_bytes = ?10, minor_faults = ?11, major_faults = ?12,
                    voluntary_switches = ?13, involuntary_switches = ?14, read_calls = ?15,
-                   write_calls = ?16, read_bytes = ?17, write_bytes = ?18, threads = ?19
+                   write_calls = ?16, read_bytes = ?17, write_bytes = ?18, threads = ?19,
+                   inner_pid = ?20
                  WHERE upid = ?1",
             )?
             .execute(params![
@@ -143,7 +145,8 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
                 int(u.write_calls),
                 int(u.read_bytes),
                 int(u.write_bytes),
-                u.threads
+                u.threads,
+                r.inner_pid
             ])?;
         }
         Record::Thread(r) => {

@@ -3,6 +3,7 @@
 //! Two ways of knowing: [`lifetimes`] follows a tree of processes by ptrace events and misses
 //! none; [`requests`] learns of processes from the file requests they make.
 
+pub(crate) mod environment;
 pub(crate) mod lifetimes;
 mod living;
 pub(crate) mod observer;
@@ -17,7 +18,7 @@ use flowtrace_schema::Upid;
 
 pub(crate) use living::Living;
 pub(crate) use ptrace::seize;
-pub(crate) use reading::tracer_of;
+pub(crate) use reading::{numbers_agree, tracer_of};
 
 /// Hands out process ids of our own, never one twice.
 #[derive(Debug)]

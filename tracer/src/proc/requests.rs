@@ -103,6 +103,7 @@ impl Requests {
             end_ns: Some(end_ns),
             exit_code,
             exit_signal,
+            inner_pid: None,
             usage,
         };
         self.recorder.record(Record::ProcessEnd(Box::new(end)));
@@ -144,6 +145,7 @@ impl Requests {
                         exe: image.exe,
                         argv: image.argv,
                         cwd: image.cwd,
+                        environment: None,
                         start_ns: now,
                     })));
                 let pidfd = open_pidfd(pid);

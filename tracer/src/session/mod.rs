@@ -15,6 +15,7 @@ mod serving;
 mod signals;
 mod views;
 
+pub use crate::proc::environment::Wanted;
 pub use crate::proc::lifetimes::{End, LeftBehind};
 pub use attach::{Attach, AttachOptions, AttachReport};
 pub use daemon::{Fork, fork_daemon};

@@ -18,6 +18,7 @@ use super::serving::{Served, Serving};
 use super::views::Views;
 use super::{Error, Result, limits, signals};
 use crate::callers::TaskTable;
+use crate::proc::environment::Wanted;
 use crate::proc::lifetimes::{End, LeftBehind, Lifetimes, Watcher};
 use crate::proc::{self, Upids};
 
@@ -34,6 +35,8 @@ pub struct RunOptions {
     pub replace: bool,
     /// How files are seen.
     pub seeing: Seeing,
+    /// The environment variables to record.
+    pub environment: Wanted,
     /// Mount the same views and record nothing: the yardstick for what recording costs.
     pub bare: bool,
 }
@@ -77,6 +80,9 @@ pub struct RunReport {
 /// When the command never ran. What goes wrong later is told by the report.
 pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunReport> {
     let program = find_program(&options.command[0])?;
+    if !proc::numbers_agree() {
+        return Err(Error::ForeignProc);
+    }
     let cwd = std::env::current_dir().map_err(Error::system("find the working directory"))?;
     let asked = if options.directories.is_empty() {
         vec![cwd.clone()]
@@ -202,6 +208,7 @@ impl Run<'_> {
             recording.recorder.clone(),
             Arc::new(Upids::new()),
             table,
+            self.options.environment.clone(),
         );
         views
             .child

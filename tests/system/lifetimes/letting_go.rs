@@ -1,0 +1,1 @@
+//! What is let go.
