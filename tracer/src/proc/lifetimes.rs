@@ -234,7 +234,7 @@ impl Lifetimes {
         let upid = process.upid;
         let threaded = process.threads > 1;
         if threaded || ptrace::event_message(tid, Stop::Exit) == Some(libc::SIGKILL as u32) {
-            self.may_have_been_cut_off(tid, pid, last, now);
+            self.may_have_been_cut_off(tid, pid, now);
         }
         self.tell(|observer| observer.exiting(Tracee { tid, pid, upid }, last, now));
     }

@@ -152,16 +152,13 @@ impl Lifetimes {
     }
 
     /// Thread `tid` of process `pid` is in its exit stop, and was perhaps killed in the stop of a
-    /// fork event. `last`: the process ends with it, and its children get another parent.
-    pub(super) fn may_have_been_cut_off(&mut self, tid: u32, pid: u32, last: bool, now: u64) {
+    /// fork event. Its children are still its own: later they may be anybody's.
+    pub(super) fn may_have_been_cut_off(&mut self, tid: u32, pid: u32, now: u64) {
         self.births.cut_off.insert(pid);
         self.recognise_early(now);
-        if last {
-            for child in reading::children(pid, tid) {
-                if !self.tasks.contains_key(&child) && is_ours(child) {
-                    let maker = Maker { tid, pid };
-                    self.births.orphans.insert(child, maker);
-                }
+        for child in reading::children(pid, tid) {
+            if !self.tasks.contains_key(&child) && is_ours(child) {
+                self.births.orphans.insert(child, Maker { tid, pid });
             }
         }
     }
