@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use flowtrace_tracer::session::{self, End, Error, Notice, RunOptions, RunReport, Wanted};
+use flowtrace_tracer::session::{
+    self, End, Error, LeftBehind, Notice, RunOptions, RunReport, Side, Wanted,
+};
 
 use super::Outcome;
 use crate::conclude;
@@ -44,6 +46,12 @@ pub(crate) struct Args {
     /// number their jobs, tasks and ranks are always recorded, no other ever is.
     #[arg(long = "env", value_name = "PATTERN")]
     environment: Vec<String>,
+    /// Let go of processes that outlive the command, instead of waiting for their end
+    ///
+    /// They run on untraced. Where they still use the traced directories, a flowtrace in the
+    /// background serves those until the last of them has ended.
+    #[arg(long)]
+    detach: bool,
     /// Print nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -71,7 +79,15 @@ pub(crate) fn run(args: Args) -> Outcome {
         replace: args.force,
         seeing,
         environment,
+        detach: args.detach,
         bare: args.bare,
+    };
+    let front = match options.detach.then(session::fork_behind) {
+        None => None,
+        Some(side) => match side.map_err(failure)? {
+            Side::Front(status) => return Ok(ExitCode::from(status)),
+            Side::Behind(front) => Some(front),
+        },
     };
     let mut notify = |notice: Notice| {
         if !args.quiet {
@@ -80,7 +96,14 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     let report = session::run(&options, &mut notify).map_err(failure)?;
     conclude(&options, &report, args.quiet, args.no_summary);
-    Ok(ExitCode::from(status(report.end)))
+    let status = status(report.end);
+    if let (Some(background), Some(front)) = (report.background, front) {
+        if let Err(error) = front.leave(status) {
+            eprintln!("flowtrace: cannot leave the terminal, and waits here instead: {error}");
+        }
+        background.serve();
+    }
+    Ok(ExitCode::from(status))
 }
 
 /// What follows the command's end; whatever fails here must not change its exit status.
@@ -130,19 +153,25 @@ fn describe(notice: &Notice) -> String {
             "file calls cannot be seen here ({reason}); processes are\n  \
              hint: flowtrace doctor says what is missing"
         ),
-        Notice::StillRunning { processes } => {
-            let named = processes.iter().take(3);
-            let named = named.map(|p| format!("{} (pid {})", shorten(&p.command), p.pid));
-            let mut named: Vec<_> = named.collect();
-            if processes.len() > named.len() {
-                named.push(format!("{} more", processes.len() - named.len()));
-            }
-            let named = named.join(", ");
-            format!(
-                "the command has ended; waiting for what it left behind: {named}; Ctrl-C ends that"
-            )
-        }
+        Notice::StillRunning { processes } => format!(
+            "the command has ended; waiting for what it left behind: {}; Ctrl-C ends that",
+            named(processes)
+        ),
+        Notice::LetGo { processes } => format!(
+            "the command has ended; what it left behind runs on untraced: {}",
+            named(processes)
+        ),
     }
+}
+
+fn named(processes: &[LeftBehind]) -> String {
+    let named = processes.iter().take(3);
+    let named = named.map(|p| format!("{} (pid {})", shorten(&p.command), p.pid));
+    let mut named: Vec<_> = named.collect();
+    if processes.len() > named.len() {
+        named.push(format!("{} more", processes.len() - named.len()));
+    }
+    named.join(", ")
 }
 
 /// A command line as far as a message has room for it.
@@ -165,8 +194,9 @@ pub(super) fn failure(error: Error) -> Failure {
         }
         Error::OtherTracer { .. } => Failure::new(OWN_FAILURE, message)
             .hint("a process can have one tracer; start flowtrace outside of the other one"),
-        Error::ForeignProc => Failure::new(OWN_FAILURE, message)
-            .hint("mount one for this namespace: mount -t proc proc /proc, or unshare --mount-proc"),
+        Error::ForeignProc => Failure::new(OWN_FAILURE, message).hint(
+            "mount one for this namespace: mount -t proc proc /proc, or unshare --mount-proc",
+        ),
         Error::Directory { .. } => Failure::new(OWN_FAILURE, message),
         Error::View { .. } | Error::System { .. } => {
             Failure::new(OWN_FAILURE, message).hint("flowtrace doctor says what is missing here")

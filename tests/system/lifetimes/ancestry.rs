@@ -57,13 +57,19 @@ fn pids_come_back() {
     // flowtrace itself in the namespace: the pids that it sees must come back.
     let run = stage.run(&[]);
     let mut command = Command::new("unshare");
-    command.args(["-p", "-f", "--mount-proc"]).arg(run.get_program()).args(run.get_args());
+    command
+        .args(["-p", "-f", "--mount-proc"])
+        .arg(run.get_program())
+        .args(run.get_args());
     command.current_dir(stage.scratch.dir("job"));
     command.arg(&stage.program).args(["reuse-pids", "600"]);
     let finished = start(&mut command).wait(LIMIT).expect(0);
     let same = finished.stdout_text();
     let same: i64 = same.trim().strip_prefix("same ").unwrap().parse().unwrap();
-    assert!(same > 300, "only {same} of 600 processes had the pid of the one before");
+    assert!(
+        same > 300,
+        "only {same} of 600 processes had the pid of the one before"
+    );
     let trace = Trace::open_complete(&stage.trace_path());
     let wrong: i64 = trace.one(
         "SELECT COUNT(*) FROM processes WHERE parent_upid = 1 AND exit_code IS NOT (upid - 2) % 251",
@@ -87,7 +93,17 @@ fn a_foreign_proc_is_refused() {
     }
     let run = stage.run(&[]);
     let mut command = Command::new("unshare");
-    command.args(["-p", "-f"]).arg(run.get_program()).args(run.get_args()).arg("true");
-    let finished = start(command.current_dir(&*stage.scratch)).wait(LIMIT).expect(125);
-    assert!(finished.stderr.contains("--mount-proc"), "{}", finished.stderr);
+    command
+        .args(["-p", "-f"])
+        .arg(run.get_program())
+        .args(run.get_args())
+        .arg("true");
+    let finished = start(command.current_dir(&*stage.scratch))
+        .wait(LIMIT)
+        .expect(125);
+    assert!(
+        finished.stderr.contains("--mount-proc"),
+        "{}",
+        finished.stderr
+    );
 }

@@ -11,10 +11,15 @@ fn a_process_is_charged_what_it_was_charged() {
     let Some(stage) = Stage::new() else { return };
     for seconds in ["0", "0.03", "0.5"] {
         let played = stage.play(&["print-usage", seconds], 0);
-        let row = &played.trace.rows("SELECT user_ns / 1000, sys_ns / 1000 FROM processes")[0];
+        let row = &played
+            .trace
+            .rows("SELECT user_ns / 1000, sys_ns / 1000 FROM processes")[0];
         for (column, name) in row.iter().zip(["user_us", "sys_us"]) {
             let (traced, said) = (column.parse::<i64>().unwrap(), played.said(name));
-            assert!((traced - said).abs() <= SLACK_US, "{name}: {traced}, the program says {said}");
+            assert!(
+                (traced - said).abs() <= SLACK_US,
+                "{name}: {traced}, the program says {said}"
+            );
         }
     }
 }
@@ -40,13 +45,21 @@ fn children_are_charged_once() {
     let own: i64 = played.trace.one("SELECT SUM(on_cpu_ns) FROM processes");
     let own = own as f64 / 1e9;
     // Four times with a granularity of 10 ms.
-    assert!((own - kernel).abs() < 0.02 * kernel + 0.04, "{own} s, the kernel says {kernel} s");
-
-    let shell: i64 = played.trace.one("SELECT read_bytes FROM processes WHERE upid = 1");
-    assert!(shell < 1_000_000, "the shell is charged {shell} B of its children's reads");
-    let dd: i64 = played.trace.one(
-        "SELECT MIN(read_bytes) FROM processes WHERE origin = 'exec' AND command LIKE 'dd %'",
+    assert!(
+        (own - kernel).abs() < 0.02 * kernel + 0.04,
+        "{own} s, the kernel says {kernel} s"
     );
+
+    let shell: i64 = played
+        .trace
+        .one("SELECT read_bytes FROM processes WHERE upid = 1");
+    assert!(
+        shell < 1_000_000,
+        "the shell is charged {shell} B of its children's reads"
+    );
+    let dd: i64 = played
+        .trace
+        .one("SELECT MIN(read_bytes) FROM processes WHERE origin = 'exec' AND command LIKE 'dd %'");
     assert!((131_072_000..132_072_000).contains(&dd), "{dd}");
 }
 
@@ -62,8 +75,7 @@ fn no_life_is_shorter_than_its_parts() {
          WHERE threads = 1 AND on_cpu_ns + run_queue_ns + tracer_ns > duration_ns + 2000000",
     );
     assert!(rows.is_empty(), "{rows:?}");
-    let unknown = played.count(
-        "user_ns IS NULL OR sys_ns IS NULL OR on_cpu_ns IS NULL OR run_queue_ns IS NULL",
-    );
+    let unknown = played
+        .count("user_ns IS NULL OR sys_ns IS NULL OR on_cpu_ns IS NULL OR run_queue_ns IS NULL");
     assert_eq!(unknown, 0);
 }

@@ -8,8 +8,13 @@ fn job_ids_and_what_is_asked_for_are_kept() {
     let script = "sh -c 'exit 1'; SLURM_ARRAY_TASK_ID=7 sh -c '(exit 2); sh -c \"exit 3\"; exit 4';
         env -i /bin/sh -c 'exit 5'; exit 6";
     let mut command = stage.run(&["--env", "MY_*"]);
-    command.args(["sh", "-c", script]).env("SLURM_JOB_ID", "17").env("MY_SAMPLE", "a=b c");
-    command.env("AWS_SECRET_ACCESS_KEY", "hunter2").env("SLURM_JWT", "hunter2");
+    command
+        .args(["sh", "-c", script])
+        .env("SLURM_JOB_ID", "17")
+        .env("MY_SAMPLE", "a=b c");
+    command
+        .env("AWS_SECRET_ACCESS_KEY", "hunter2")
+        .env("SLURM_JWT", "hunter2");
     let played = stage.finish(&mut command, 6);
     let of = |code: i32| {
         played.trace.rows(&format!(
@@ -30,7 +35,9 @@ fn job_ids_and_what_is_asked_for_are_kept() {
     );
     assert_eq!(subshell, [["7"]], "a fork has its parent's");
     // Stored where they change only.
-    let stored: i64 = played.trace.one("SELECT COUNT(*) FROM environment_variable");
+    let stored: i64 = played
+        .trace
+        .one("SELECT COUNT(*) FROM environment_variable");
     assert_eq!(stored, 5);
     let database = std::fs::read(stage.trace_path()).unwrap();
     let secret = b"hunter2";

@@ -25,12 +25,25 @@ fn last(trace: &Trace) -> (String, Vec<Vec<u8>>) {
 fn arguments_are_kept_byte_by_byte() {
     let Some(stage) = Stage::new() else { return };
     let played = stage.play(&["odd-arguments", "empty"], 3);
-    assert_eq!(last(&played.trace), ("'' exit 3 '' 'a b'".into(), Vec::new()));
+    assert_eq!(
+        last(&played.trace),
+        ("'' exit 3 '' 'a b'".into(), Vec::new())
+    );
 
     let played = stage.play(&["odd-arguments", "bytes"], 3);
     let (command, raw) = last(&played.trace);
-    assert!(command.contains('\u{fffd}') && command.contains("café"), "{command}");
-    let exact = [played.program.as_bytes(), b"exit", b"3", b"\xff\xfe", "café".as_bytes(), b""];
+    assert!(
+        command.contains('\u{fffd}') && command.contains("café"),
+        "{command}"
+    );
+    let exact = [
+        played.program.as_bytes(),
+        b"exit",
+        b"3",
+        b"\xff\xfe",
+        "café".as_bytes(),
+        b"",
+    ];
     assert_eq!(raw, [exact.join(&0)]);
 
     let played = stage.play(&["odd-arguments", "huge"], 3);
@@ -39,7 +52,10 @@ fn arguments_are_kept_byte_by_byte() {
     assert_eq!(arguments.len(), 21);
     for (i, argument) in arguments.iter().enumerate() {
         let letter = char::from(b'a' + (i as u8 + 3) % 26);
-        assert!(argument.len() == 100_000 && argument.chars().all(|c| c == letter), "{i}");
+        assert!(
+            argument.len() == 100_000 && argument.chars().all(|c| c == letter),
+            "{i}"
+        );
     }
 }
 
@@ -48,7 +64,9 @@ fn arguments_are_kept_byte_by_byte() {
 fn a_changed_title_changes_nothing() {
     let Some(stage) = Stage::new() else { return };
     let played = stage.play(&["odd-arguments", "renamed"], 3);
-    let commands = played.trace.rows("SELECT command, exit_code FROM processes WHERE upid > 1");
+    let commands = played
+        .trace
+        .rows("SELECT command, exit_code FROM processes WHERE upid > 1");
     let ran = format!("{} rename-yourself", played.program);
     assert_eq!(commands, [[ran.clone(), "3".into()], [ran, "0".into()]]);
 }
@@ -59,7 +77,10 @@ fn an_exec_that_fails_is_a_life_without_it() {
     let played = stage.play(&["exec-missing"], 0);
     let images = played.images_of(played.said("pid"));
     assert_eq!(images.len(), 1, "{images:?}");
-    assert_eq!((images[0].origin.as_str(), images[0].exit_code), ("fork", Some(127)));
+    assert_eq!(
+        (images[0].origin.as_str(), images[0].exit_code),
+        ("fork", Some(127))
+    );
 }
 
 fn script(path: &Path, text: &str) {
@@ -88,7 +109,9 @@ fn scripts_are_named() {
 #[test]
 fn static_programs_are_no_different() {
     let Some(stage) = Stage::new() else { return };
-    let Some(program) = program("lifetimes", &["-static"]) else { return };
+    let Some(program) = program("lifetimes", &["-static"]) else {
+        return;
+    };
     let mut command = stage.run(&[]);
     command.arg(&program).args(["storm", "vfork", "20"]);
     let played = stage.finish(&mut command, 0);
@@ -102,12 +125,16 @@ fn programs_of_32_bits_are_no_different() {
         return skip("32-bit programs are those of x86");
     }
     let options = ["-m32", "-nostdlib", "-static", "-fno-pic", "-no-pie"];
-    let Some(program) = program("small", &options) else { return };
+    let Some(program) = program("small", &options) else {
+        return;
+    };
     if finish(&mut std::process::Command::new(&program)).code() != 6 {
         return skip("this kernel runs no 32-bit programs");
     }
     let mut command = stage.run(&[]);
     let played = stage.finish(command.arg(&program), 6);
-    let ends = played.trace.rows("SELECT exit_code FROM processes ORDER BY upid");
+    let ends = played
+        .trace
+        .rows("SELECT exit_code FROM processes ORDER BY upid");
     assert_eq!(ends, [["6"], ["5"]]);
 }

@@ -91,7 +91,9 @@ impl Played {
     #[track_caller]
     fn said(&self, name: &str) -> i64 {
         let text = self.finished.stdout_text();
-        let said = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+        let said = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
         said.unwrap_or_else(|| panic!("no {name} in {text:?}"))
     }
 
@@ -99,7 +101,12 @@ impl Played {
     #[track_caller]
     fn images_of(&self, pid: i64) -> Vec<Image> {
         let sql = format!("SELECT upid FROM processes WHERE pid = {pid}");
-        let upids: Vec<i64> = self.trace.rows(&sql).iter().map(|r| r[0].parse().unwrap()).collect();
+        let upids: Vec<i64> = self
+            .trace
+            .rows(&sql)
+            .iter()
+            .map(|r| r[0].parse().unwrap())
+            .collect();
         let images = self.trace.images().into_iter();
         images.filter(|image| upids.contains(&image.upid)).collect()
     }
@@ -107,7 +114,8 @@ impl Played {
     /// Number of rows that a condition holds for.
     #[track_caller]
     fn count(&self, condition: &str) -> i64 {
-        self.trace.one(&format!("SELECT COUNT(*) FROM processes WHERE {condition}"))
+        self.trace
+            .one(&format!("SELECT COUNT(*) FROM processes WHERE {condition}"))
     }
 
     /// The value of a counter of losses; 0 when nothing was counted.

@@ -15,7 +15,9 @@ fn nested(unshare: &str) {
     let child = played.said("child");
     let inside = "command LIKE 'sh -c ''echo inside%'";
     let one = |column: &str, condition: &str| -> i64 {
-        played.trace.one(&format!("SELECT {column} FROM processes WHERE {condition}"))
+        played
+            .trace
+            .one(&format!("SELECT {column} FROM processes WHERE {condition}"))
     };
     let init = format!("{inside} AND exit_code = 9 AND inner_pid IS NOT NULL");
     assert_eq!(one("inner_pid", &init), 1);
@@ -24,7 +26,10 @@ fn nested(unshare: &str) {
     assert_ne!(one("pid", "exit_code = 8"), child);
     assert_eq!(one("parent_upid", "exit_code = 8"), one("upid", &init));
     // Nothing outside has an inner pid; unshare itself forks from outside.
-    assert_eq!(played.count("inner_pid = pid OR (upid = 1 AND inner_pid IS NOT NULL)"), 0);
+    assert_eq!(
+        played.count("inner_pid = pid OR (upid = 1 AND inner_pid IS NOT NULL)"),
+        0
+    );
 }
 
 #[test]
@@ -58,7 +63,9 @@ fn a_bubblewrap_container() {
                   sh -c 'echo inside $$; (exit 8); exit 9'";
     let played = stage.shell(script, 9);
     let inside = played.said("inside");
-    let found = played.count(&format!("origin = 'exec' AND exit_code = 9 AND inner_pid = {inside}"));
+    let found = played.count(&format!(
+        "origin = 'exec' AND exit_code = 9 AND inner_pid = {inside}"
+    ));
     assert_eq!(found, 1);
     assert_eq!(played.count("exit_code = 8 AND inner_pid IS NOT NULL"), 1);
 }

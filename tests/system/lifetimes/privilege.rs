@@ -47,7 +47,9 @@ fn a_user_is_told_of_file_capabilities() {
     let user = User::new(&stage.scratch);
     let trace = user.home.join("trace.db");
     let mut command = user.command(&user.flowtrace);
-    command.args(["run", "--quiet", "--no-summary", "-o"]).arg(&trace);
+    command
+        .args(["run", "--quiet", "--no-summary", "-o"])
+        .arg(&trace);
     finish(command.args(["--", "sh", "-c", "$0 && true"]).arg(&able)).expect(0);
     let noted: i64 = Trace::open_complete(&trace)
         .one("SELECT SUM(value) FROM losses WHERE counter = 'setuid_not_granted'");
@@ -59,14 +61,19 @@ fn a_user_is_told_of_file_capabilities() {
 fn a_tracer_inside_is_noticed() {
     let Some(stage) = Stage::new() else { return };
     let played = stage.play(&["trace-child"], 1);
-    assert_eq!(played.lost("tracer_refused"), 0, "not known as a tracer by its name");
+    assert_eq!(
+        played.lost("tracer_refused"),
+        0,
+        "not known as a tracer by its name"
+    );
     if !need_program("strace") {
         return;
     }
     let played = stage.shell("strace -V > /dev/null; strace -o log true; exit 3", 3);
     assert_eq!(played.lost("tracer_refused"), 1);
-    let meaning: String =
-        played.trace.one("SELECT meaning FROM losses WHERE counter = 'tracer_refused'");
+    let meaning: String = played
+        .trace
+        .one("SELECT meaning FROM losses WHERE counter = 'tracer_refused'");
     assert!(meaning.contains("--no-ptrace"), "{meaning}");
 }
 
@@ -79,7 +86,10 @@ fn a_run_inside_strace_is_refused() {
     }
     let run = stage.run(&[]);
     let mut command = Command::new("strace");
-    command.args(["-f", "-o", "/dev/null"]).arg(run.get_program()).args(run.get_args());
+    command
+        .args(["-f", "-o", "/dev/null"])
+        .arg(run.get_program())
+        .args(run.get_args());
     let refused = finish(command.arg("true").current_dir(&*stage.scratch)).expect(125);
     assert!(refused.stderr.contains("strace"), "{}", refused.stderr);
 }

@@ -16,7 +16,11 @@ use super::{LIMIT, Stage, nobody_is_left};
 fn a_trap_of_its_own_reaches_the_program() {
     let Some(stage) = Stage::new() else { return };
     let played = stage.play(&["trap-yourself"], 0);
-    assert_eq!(played.count("exit_signal = 5"), 1, "SIGTRAP without a handler kills");
+    assert_eq!(
+        played.count("exit_signal = 5"),
+        1,
+        "SIGTRAP without a handler kills"
+    );
 }
 
 #[test]
@@ -57,9 +61,8 @@ fn the_workflow_is_killed() {
     running.signal(Signal::SIGTERM);
     running.wait(LIMIT).expect(137);
     let trace = Trace::open_complete(&stage.trace_path());
-    let ends = trace.rows(
-        "SELECT exit_signal FROM processes WHERE exit_signal IS NOT NULL ORDER BY end_ns, 1",
-    );
+    let ends = trace
+        .rows("SELECT exit_signal FROM processes WHERE exit_signal IS NOT NULL ORDER BY end_ns, 1");
     assert_eq!(ends, [["9"], ["9"], ["15"]]);
 }
 
@@ -129,7 +132,10 @@ fn the_job_control_of_a_terminal_works() {
     std::fs::write(job.join("count.sh"), script).unwrap();
     let run = stage.run(&[]);
     let mut command = Command::new(PYTHON);
-    command.args(["-c", TERMINAL]).arg(run.get_program()).args(run.get_args());
+    command
+        .args(["-c", TERMINAL])
+        .arg(run.get_program())
+        .args(run.get_args());
     finish(command.args(["sh", "count.sh"]).current_dir(&job)).expect(0);
     Trace::open_complete(&stage.trace_path());
 }
@@ -139,5 +145,9 @@ fn a_system_call_filter_of_its_own_works() {
     let Some(stage) = Stage::new() else { return };
     let played = stage.play(&["own-filter"], 0);
     assert_eq!(played.count("exit_code IN (17, 18)"), 2);
-    assert_eq!(played.count("exit_signal = 31"), 1, "killed by its filter: SIGSYS");
+    assert_eq!(
+        played.count("exit_signal = 31"),
+        1,
+        "killed by its filter: SIGSYS"
+    );
 }

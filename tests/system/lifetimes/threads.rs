@@ -18,8 +18,14 @@ fn an_exec_by_another_thread_is_one_process() {
         assert_eq!(images[1].previous, Some(images[0].upid));
         assert_eq!(images[1].exit_code, Some(7));
         let threads: i64 = scene[1].parse().unwrap();
-        let lived: i64 = played.trace.one("SELECT threads FROM processes WHERE upid = 1");
-        assert_eq!(lived, threads + 2, "leader, waiting threads, and the one that execs");
+        let lived: i64 = played
+            .trace
+            .one("SELECT threads FROM processes WHERE upid = 1");
+        assert_eq!(
+            lived,
+            threads + 2,
+            "leader, waiting threads, and the one that execs"
+        );
         // Those beside the leader have rows, each ended by the exec at the latest.
         let rows: i64 = played.trace.one(
             "SELECT COUNT(*) FROM threads JOIN processes AS p USING (upid)
@@ -49,19 +55,25 @@ fn the_leader_may_leave_first() {
     )[0];
     let number = |i: usize| row[i].parse::<i64>().unwrap();
     assert!(number(0) >= 300_000_000, "CPU of both workers: {row:?}");
-    assert!(number(1) >= 280_000_000, "user and system time of both workers: {row:?}");
+    assert!(
+        number(1) >= 280_000_000,
+        "user and system time of both workers: {row:?}"
+    );
     assert_eq!((number(2), number(3)), (2_000_000, 2000), "{row:?}");
     assert_eq!(number(4), 3, "{row:?}");
-    assert!(number(5) >= number(6), "the process ends with its last thread: {row:?}");
+    assert!(
+        number(5) >= number(6),
+        "the process ends with its last thread: {row:?}"
+    );
 }
 
 #[test]
 fn a_thousand_threads_come_and_go() {
     let Some(stage) = Stage::new() else { return };
     let played = stage.play(&["thread-storm", "1000"], 0);
-    let rows: i64 = played.trace.one(
-        "SELECT COUNT(*) FROM threads WHERE end_ns IS NOT NULL AND upid = 1",
-    );
+    let rows: i64 = played
+        .trace
+        .one("SELECT COUNT(*) FROM threads WHERE end_ns IS NOT NULL AND upid = 1");
     assert_eq!(rows, 1000);
     let lived: i64 = played.trace.one("SELECT threads FROM processes");
     assert_eq!(lived, 1001);

@@ -126,13 +126,16 @@ mod tests {
 
     fn names(wanted: &Wanted, environ: &[u8]) -> Vec<String> {
         let variables = wanted.of(environ);
-        let shown = variables.iter().map(|(n, v)| format!("{}={}", n.text(), v.text()));
+        let shown = variables
+            .iter()
+            .map(|(n, v)| format!("{}={}", n.text(), v.text()));
         shown.collect()
     }
 
     #[test]
     fn nothing_is_kept_that_was_not_asked_for() {
-        let environ = b"PATH=/bin\0SLURM_JOB_ID=17\0AWS_SECRET_ACCESS_KEY=x\0MY_A=1=2\0MY_B=\0\0=\0no\0";
+        let environ =
+            b"PATH=/bin\0SLURM_JOB_ID=17\0AWS_SECRET_ACCESS_KEY=x\0MY_A=1=2\0MY_B=\0\0=\0no\0";
         let built_in = Wanted::new(&[]).unwrap();
         assert_eq!(names(&built_in, environ), ["SLURM_JOB_ID=17"]);
         let asked = Wanted::new(&["MY_?".into(), "{PATH,HOME}".into()]).unwrap();

@@ -16,6 +16,7 @@ use flowtrace_schema::{
 
 mod births;
 mod images;
+mod letting_go;
 mod process;
 
 use births::Births;
@@ -52,8 +53,8 @@ pub struct LeftBehind {
 pub(crate) trait Watcher {
     /// Job control stopped it, by this signal.
     fn stopped(&mut self, signal: i32);
-    /// It ended, and these other processes of the tree still run.
-    fn ended(&mut self, end: End, others: Vec<LeftBehind>);
+    /// It ended, and these other processes of the tree still run. True: they are to be let go.
+    fn ended(&mut self, end: End, others: Vec<LeftBehind>) -> bool;
 }
 
 /// A tree of processes under trace.
@@ -70,6 +71,7 @@ pub(crate) struct Lifetimes {
     tasks: HashMap<u32, Task>,
     processes: HashMap<u32, Process>,
     births: Births,
+    letting_go: bool,
     wanted: Wanted,
     observers: Vec<Box<dyn Observer>>,
 }
@@ -113,6 +115,7 @@ impl Lifetimes {
             tasks: HashMap::from([(root, task)]),
             processes: HashMap::from([(root, process)]),
             births: Births::default(),
+            letting_go: false,
             wanted,
             observers: Vec::new(),
         }
@@ -123,7 +126,7 @@ impl Lifetimes {
         self.observers.push(observer);
     }
 
-    /// Follows the tree until its last process has ended.
+    /// Follows the tree until its last process has ended, or was let go.
     ///
     /// # Errors
     /// When waiting itself fails, which it does only if this process has no children at all.
@@ -133,6 +136,10 @@ impl Lifetimes {
             let arrived = self.clock.now();
             let Report { tid, event, .. } = report;
             if !self.is_known(report, arrived) {
+                continue;
+            }
+            if self.letting_go {
+                self.handle_and_let_go(report, arrived);
                 continue;
             }
             let root_end = match (tid == self.root, event) {
@@ -148,7 +155,9 @@ impl Lifetimes {
             self.handle(report, arrived);
             if let Some(root_end) = root_end {
                 end = Some(root_end);
-                watcher.ended(root_end, self.left_behind());
+                if watcher.ended(root_end, self.left_behind()) {
+                    self.begin_to_let_go();
+                }
             }
         }
         self.recorder

@@ -70,6 +70,16 @@ pub(super) fn resume(tid: u32, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_CONT, tid, signal as usize)
 }
 
+/// Has a task stop, wherever it is.
+pub(super) fn interrupt(tid: u32) -> io::Result<()> {
+    request(libc::PTRACE_INTERRUPT, tid, 0)
+}
+
+/// Lets a stopped task go on for good, delivering `signal` unless it is 0.
+pub(super) fn detach(tid: u32, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_DETACH, tid, signal as usize)
+}
+
 /// Leaves a task in the stop that job control put it in, but hears of its end.
 pub(super) fn listen(tid: u32) -> io::Result<()> {
     request(libc::PTRACE_LISTEN, tid, 0)

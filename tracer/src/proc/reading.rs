@@ -306,7 +306,12 @@ impl ProcessStat {
             start_ticks: field(22)?.parse().ok()?,
             arguments: field(48).and_then(|start| {
                 let mut address = |number| field(number)?.parse().ok();
-                Strings::new(start.parse().ok()?, address(49)?, address(50)?, address(51)?)
+                Strings::new(
+                    start.parse().ok()?,
+                    address(49)?,
+                    address(50)?,
+                    address(51)?,
+                )
             }),
         })
     }

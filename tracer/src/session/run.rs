@@ -37,6 +37,8 @@ pub struct RunOptions {
     pub seeing: Seeing,
     /// The environment variables to record.
     pub environment: Wanted,
+    /// Let go of processes that outlive the command, instead of following them to their end.
+    pub detach: bool,
     /// Mount the same views and record nothing: the yardstick for what recording costs.
     pub bare: bool,
 }
@@ -58,6 +60,11 @@ pub enum Notice {
         /// Why.
         reason: String,
     },
+    /// The command has ended, and these processes that it left behind are let go.
+    LetGo {
+        /// Which.
+        processes: Vec<LeftBehind>,
+    },
     /// The command has ended, and processes it left behind have not.
     StillRunning {
         /// Which.
@@ -66,12 +73,29 @@ pub enum Notice {
 }
 
 /// How a run ended.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct RunReport {
     /// How the command ended.
     pub end: End,
     /// What became of the trace; `None` without recording.
     pub trace: Option<Summary>,
+    /// Views that processes which were let go still use.
+    pub background: Option<Background>,
+}
+
+/// The views of a run that is over, for the processes that live on in them.
+#[derive(Debug)]
+pub struct Background {
+    views: Views,
+    served: Served,
+}
+
+impl Background {
+    /// Serves the views until nobody can reach them any more.
+    pub fn serve(mut self) {
+        self.views.unmount_when_unused();
+        self.served.join();
+    }
 }
 
 /// Runs a command under trace. Call it while the process has one thread.
@@ -150,7 +174,11 @@ impl Run<'_> {
         views.unmount();
         served.join();
         self.exec_failure(&mut views)?;
-        Ok(RunReport { end, trace: None })
+        Ok(RunReport {
+            end,
+            trace: None,
+            background: None,
+        })
     }
 
     fn recorded(&self, views: Views, notify: &mut dyn FnMut(Notice)) -> Result<RunReport> {
@@ -162,7 +190,7 @@ impl Run<'_> {
             }
         };
         match self.record(views, &recording, notify) {
-            Ok(end) => {
+            Ok((end, background)) => {
                 let (code, signal) = match end {
                     End::Exited(code) => (Some(code), None),
                     End::Killed(signal) => (None, Some(signal)),
@@ -170,6 +198,7 @@ impl Run<'_> {
                 Ok(RunReport {
                     end,
                     trace: Some(recording.finish(code, signal)),
+                    background,
                 })
             }
             Err(error) => {
@@ -184,7 +213,7 @@ impl Run<'_> {
         mut views: Views,
         recording: &Recording,
         notify: &mut dyn FnMut(Notice),
-    ) -> Result<End> {
+    ) -> Result<(End, Option<Background>)> {
         let root = views.child.pid;
         let start_in = views.starting_point(self.cwd, self.directories);
         let table = Arc::new(TaskTable::new());
@@ -216,15 +245,25 @@ impl Run<'_> {
             .map_err(Error::system("start the command"))?;
         signals::pass_on(root, Some(lifetimes.living()))
             .map_err(Error::system("pass on signals"))?;
+        let mut job = Job {
+            root,
+            notify,
+            detach: self.options.detach,
+            left: false,
+        };
         let end = lifetimes
-            .follow(&mut Job { root, notify })
+            .follow(&mut job)
             .map_err(Error::system("wait for the command"))?;
+        let end = end.ok_or_else(|| {
+            Error::system("wait for the command")(std::io::Error::other("it vanished"))
+        })?;
+        if job.left {
+            return Ok((end, Some(Background { views, served })));
+        }
         views.unmount();
         served.join();
         self.exec_failure(&mut views)?;
-        end.ok_or_else(|| {
-            Error::system("wait for the command")(std::io::Error::other("it vanished"))
-        })
+        Ok((end, None))
     }
 
     fn serving(&self, views: &Views) -> Serving<'_> {
@@ -281,6 +320,9 @@ impl Run<'_> {
 struct Job<'a> {
     root: Pid,
     notify: &'a mut dyn FnMut(Notice),
+    detach: bool,
+    /// Processes were let go.
+    left: bool,
 }
 
 impl Watcher for Job<'_> {
@@ -288,10 +330,17 @@ impl Watcher for Job<'_> {
         signals::stop_with(self.root, signal);
     }
 
-    fn ended(&mut self, _end: End, others: Vec<LeftBehind>) {
-        if !others.is_empty() {
-            (self.notify)(Notice::StillRunning { processes: others });
+    fn ended(&mut self, _end: End, others: Vec<LeftBehind>) -> bool {
+        if others.is_empty() {
+            return false;
         }
+        self.left = self.detach;
+        let processes = others;
+        (self.notify)(match self.detach {
+            true => Notice::LetGo { processes },
+            false => Notice::StillRunning { processes },
+        });
+        self.detach
     }
 }
 

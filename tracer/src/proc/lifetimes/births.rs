@@ -13,8 +13,8 @@ use flowtrace_schema::Origin;
 use super::super::observer::Tracee;
 use super::super::ptrace::{self, Report, Stop};
 use super::super::reading::{self, ThreadCost};
-use super::process::{Process, Task};
 use super::Lifetimes;
+use super::process::{Process, Task};
 
 /// What is known of tasks that nobody has told of.
 #[derive(Default)]
@@ -114,7 +114,10 @@ impl Lifetimes {
 
     fn catch_up(&mut self, tid: u32, now: u64) {
         if let Some(report) = self.births.early.remove(&tid) {
-            self.handle(report, now);
+            match self.letting_go {
+                true => self.handle_and_let_go(report, now),
+                false => self.handle(report, now),
+            }
         }
     }
 

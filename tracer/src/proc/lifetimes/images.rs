@@ -18,8 +18,17 @@ use super::process::Process;
 /// Programs that trace others and cannot do so here. Each ends with an exit code other than 0
 /// when it is refused.
 const TRACERS: &[&str] = &[
-    "strace", "ltrace", "gdb", "gdbserver", "lldb", "lldb-server", "rr", "proot", "reprozip",
-    "tracexec", "lurk",
+    "strace",
+    "ltrace",
+    "gdb",
+    "gdbserver",
+    "lldb",
+    "lldb-server",
+    "rr",
+    "proot",
+    "reprozip",
+    "tracexec",
+    "lurk",
 ];
 
 impl Lifetimes {
@@ -28,7 +37,8 @@ impl Lifetimes {
     pub(super) fn exec(&mut self, pid: u32, used: ProcessCost, now: u64) {
         // Killed in this very stop, it will never run the program.
         let Some(former) = ptrace::event_message(pid, Stop::Exec) else {
-            self.tasks.retain(|&tid, task| task.process != pid || tid == pid);
+            self.tasks
+                .retain(|&tid, task| task.process != pid || tid == pid);
             return;
         };
         if former != pid
@@ -94,7 +104,16 @@ impl Lifetimes {
             ..Process::new(upid, parent, Arc::clone(&image))
         };
         self.table.set(pid, upid, true);
-        self.start(upid, pid, parent, prev, Origin::Exec, &image, environment, now);
+        self.start(
+            upid,
+            pid,
+            parent,
+            prev,
+            Origin::Exec,
+            &image,
+            environment,
+            now,
+        );
         if variables_are_new {
             self.record_variables(upid, &image);
         }
@@ -117,7 +136,10 @@ impl Lifetimes {
 }
 
 fn traces(image: &Image) -> bool {
-    let name = image.exe.as_ref().and_then(|exe| Path::new(exe.as_os_str()).file_name());
+    let name = image
+        .exe
+        .as_ref()
+        .and_then(|exe| Path::new(exe.as_os_str()).file_name());
     name.is_some_and(|name| TRACERS.iter().any(|tracer| name == OsStr::new(tracer)))
 }
 
