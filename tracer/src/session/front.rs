@@ -90,6 +90,8 @@ fn wait_in_front(behind: Pid, told: &mut File) -> u8 {
     let mut set = signals::handled();
     set.add(Signal::SIGCHLD);
     let _ = set.thread_block();
+    // Inherited as ignored it would never be waited for; the command keeps what it inherits.
+    by_default(Signal::SIGCHLD);
     loop {
         match signals::wait_info(&set) {
             Ok((Signal::SIGCHLD, _)) => {}
@@ -121,10 +123,14 @@ fn wait_in_front(behind: Pid, told: &mut File) -> u8 {
 }
 
 fn end_by(by: Signal) -> ! {
-    // SAFETY: no handler is installed, only the default action put back.
-    #[expect(unsafe_code)]
-    let _ = unsafe { signal(by, SigHandler::SigDfl) };
+    by_default(by);
     let _ = SigSet::from(by).thread_unblock();
     let _ = raise(by);
     std::process::exit(128 + by as i32)
+}
+
+fn by_default(of: Signal) {
+    // SAFETY: no handler is installed, only the default action put back.
+    #[expect(unsafe_code)]
+    let _ = unsafe { signal(of, SigHandler::SigDfl) };
 }

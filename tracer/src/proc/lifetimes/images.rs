@@ -6,12 +6,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use flowtrace_schema::{Loss, Origin, ProcessEnd, Record, Upid};
+use flowtrace_schema::{Loss, Origin, ProcessEnd, Record, Text, Upid};
 use nix::unistd::{getegid, geteuid};
 
 use super::super::observer::Tracee;
 use super::super::ptrace::{self, Stop};
-use super::super::reading::{Image, ProcessCost, ProcessStat, ThreadCost};
+use super::super::reading::{Image, ProcessCost, ProcessStat, Status, ThreadCost};
 use super::Lifetimes;
 use super::process::Process;
 
@@ -97,9 +97,9 @@ impl Lifetimes {
             childless: process.childless,
             readable: image.is_complete(),
             traces: traces(&image),
-            status: super::super::reading::Status {
+            status: Status {
                 inner_pid: status.inner_pid,
-                ..Default::default()
+                ..Status::default()
             },
             ..Process::new(upid, parent, Arc::clone(&image))
         };
@@ -146,7 +146,7 @@ fn traces(image: &Image) -> bool {
 /// Whether the program would have another user, group or capabilities than who runs it.
 fn wants_privilege(image: &Image) -> bool {
     const GROUP_EXECUTES: u32 = 0o010;
-    let Some(exe) = image.exe.as_ref().map(|exe| exe.as_os_str()) else {
+    let Some(exe) = image.exe.as_ref().map(Text::as_os_str) else {
         return false;
     };
     let Ok(file) = fs::metadata(exe) else {
