@@ -88,7 +88,9 @@ CREATE TABLE process (
   samples INTEGER,                  -- samples of its threads; NULL: none
   sampled_ns INTEGER,               -- thread time that the samples stand for
   sampled_waiting_ns INTEGER,       -- of it, blocked or stopped
-  sampled_storage_ns INTEGER        -- of that, blocked on storage
+  sampled_storage_ns INTEGER,       -- of that, blocked on storage
+  inner_pid INTEGER,                -- process id in the innermost pid namespace it lived in (a container's); NULL: pid, or not seen
+  environment_upid INTEGER          -- image whose rows of environment_variable hold for this one; NULL: none do
 ) STRICT;
 
 -- A thread beside a process's first one.
@@ -99,9 +101,9 @@ CREATE TABLE thread (
   end_ns INTEGER CHECK (end_ns >= start_ns) -- end; NULL: not seen
 ) STRICT;
 
--- An environment variable that was asked for by name.
+-- An environment variable that was asked for by name, stored for the first of the images that inherit it unchanged.
 CREATE TABLE environment_variable (
-  upid INTEGER NOT NULL,            -- process image that had it at its exec
+  upid INTEGER NOT NULL,            -- process image that had it at its exec, while the image before had others
   name TEXT NOT NULL,               -- variable
   value TEXT NOT NULL,              -- value
   value_raw BLOB                    -- exact bytes of value where it is not UTF-8

@@ -83,13 +83,14 @@ CREATE VIEW processes (
   threads,              -- threads that lived in the image, the first included
   tracer_ns,            -- time it was held by the tracer, all threads
   thread_ns,            -- sum of the lifetimes of its threads = on_cpu + run_queue + storage + wait + tracer
-  samples               -- samples of its threads; NULL: none, it was too short or sampling was off
+  samples,              -- samples of its threads; NULL: none, it was too short or sampling was off
+  inner_pid             -- process id in the innermost pid namespace it lived in (a container's); NULL: pid
 ) AS
 SELECT upid, host.name, pid, parent_upid, prev_upid, exe, command, cwd, rule, start_ns, end_ns,
   end_ns - start_ns, exit_code, exit_signal, user_ns, sys_ns, on_cpu_ns, run_queue_ns,
   storage_ns, blocked_ns - storage_ns, max_rss_bytes, read_bytes, write_bytes, origin, read_calls,
   write_calls, minor_faults, major_faults, voluntary_switches, involuntary_switches, threads,
-  tracer_ns, thread_ns, samples
+  tracer_ns, thread_ns, samples, inner_pid
 FROM (
   SELECT *, MIN(blocked_ns, MAX(COALESCE(file_call_ns, 0), COALESCE(block_io_ns, 0),
       COALESCE(CAST(1.0 * blocked_ns * sampled_storage_ns / sampled_waiting_ns AS INTEGER), 0)))
@@ -107,13 +108,14 @@ CREATE VIEW threads (
 ) AS
 SELECT upid, tid, start_ns, end_ns FROM thread;
 
--- The environment variables that were asked for by name.
+-- The environment variables that were asked for by name or name the job of a workflow manager, for each image.
 CREATE VIEW environment (
-  upid,  -- process image that had it
+  upid,  -- process image that had it at its exec, or that was forked from it
   name,  -- variable
   value  -- value
 ) AS
-SELECT upid, name, value FROM environment_variable;
+SELECT process.upid, name, value
+FROM process JOIN environment_variable AS v ON v.upid = process.environment_upid;
 
 -- Every name of every file over time; a rename ends one row and begins another.
 CREATE VIEW file_names (

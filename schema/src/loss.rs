@@ -78,7 +78,11 @@ losses! {
     ExitUnseen "processes" "exit_unseen" Notice
         "processes still running, or no longer followed, when the recording ended",
     SetuidExec "processes" "setuid_not_granted" Notice
-        "set-user-id programs that ran without their privilege because an ordinary user traces",
+        "programs with set-user-id, set-group-id or file capabilities that ran without them because an ordinary user traces",
+    TracerRefused "processes" "tracer_refused" Notice
+        "programs that trace others (strace, gdb, …) and failed: a process can have one tracer; flowtrace run --no-ptrace leaves it to them",
+    LetGo "processes" "let_go" Info
+        "processes that outlived the command and were let go by --detach; what they did later is not known",
     ThreadsNotSampled "samples" "threads_not_sampled" Notice
         "threads not sampled, for want of descriptors or of the right to look at them",
     SamplesSkipped "samples" "samples_skipped" Info

@@ -34,7 +34,7 @@ pub enum Record {
     HostSample(HostSample),
     /// An environment variable that was asked for by name.
     Environment {
-        /// Process image.
+        /// Process image that had it at its exec, when the image before it had others.
         upid: Upid,
         /// Variable.
         name: Text,
@@ -263,6 +263,9 @@ pub struct ProcessStart {
     pub argv: Option<Vec<u8>>,
     /// Working directory.
     pub cwd: Option<Text>,
+    /// Image whose recorded environment variables this one has, too, itself or an earlier one;
+    /// `None`: it has none that are recorded.
+    pub environment: Option<Upid>,
     /// When.
     pub start_ns: u64,
 }
@@ -317,6 +320,8 @@ pub struct ProcessEnd {
     pub exit_code: Option<i32>,
     /// Signal that ended it.
     pub exit_signal: Option<i32>,
+    /// Process id in the innermost pid namespace that it lived in, when that is a nested one.
+    pub inner_pid: Option<u32>,
     /// What it used.
     pub usage: Usage,
 }

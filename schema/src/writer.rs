@@ -145,7 +145,8 @@ impl Writer {
         &self.path
     }
 
-    /// Stores everything handed over so far, closes the run, and leaves one single file. Call it when no thread records any more.
+    /// Stores everything handed over so far, closes the run, and leaves one single file. What a
+    /// thread records later is forgotten.
     pub fn finish(mut self, recorder: &Recorder, end: RunEnd) -> Summary {
         recorder.record(Record::RunEnd(end));
         self.shared.stop.store(true, Ordering::Release);
@@ -225,11 +226,16 @@ impl Recorder {
     /// A ring for the calls of the calling thread.
     pub fn call_ring(&self) -> CallRing {
         let (ring, consumer) = RingBuffer::new(RING);
-        self.shared
+        let mut rings = self
+            .shared
             .rings
             .lock()
-            .expect("no panic while registering")
-            .push(consumer);
+            .expect("no panic while registering");
+        // A ring whose other end is gone takes calls and forgets them.
+        if !self.shared.stop.load(Ordering::Acquire) {
+            rings.push(consumer);
+        }
+        drop(rings);
         CallRing {
             ring,
             writer: self.writer.clone(),
@@ -307,7 +313,14 @@ fn run(
         for done in settling.drain(..) {
             let _ = done.send(());
         }
-        if drained == 0 && stopping {
+        // One pass after the flag was seen takes all that came before it: the queue is shorter
+        // than what one pass takes. Waiting for silence could be waiting for a busy process.
+        if stopping {
+            shared
+                .rings
+                .lock()
+                .expect("no panic while registering")
+                .clear();
             return batches.finish();
         }
         if drained == 0 {

@@ -27,6 +27,7 @@ impl Play {
                 exe: None,
                 argv: None,
                 cwd: None,
+                environment: None,
                 start_ns: from,
             })));
         self.recorder
@@ -35,6 +36,7 @@ impl Play {
                 end_ns: Some(until),
                 exit_code: Some(0),
                 exit_signal: None,
+                inner_pid: None,
                 usage,
             })));
     }

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use flowtrace_schema::{ProcessLayer, quote_argv};
-use flowtrace_tracer::session::{self, End, Error, Notice, RunOptions, RunReport};
+use flowtrace_tracer::session::{
+    self, End, Error, LeftBehind, Notice, RunOptions, RunReport, Side, Wanted,
+};
 
 use super::Outcome;
 use crate::conclude;
@@ -59,6 +61,18 @@ pub(crate) struct Args {
     /// also what happens by itself where ptrace is not allowed.
     #[arg(long)]
     no_ptrace: bool,
+    /// Record these environment variables of every program, too; may be given several times
+    ///
+    /// PATTERN is a name, or like 'MY_*'. Those by which workflow managers, batch systems and MPI
+    /// number their jobs, tasks and ranks are always recorded, no other ever is.
+    #[arg(long = "env", value_name = "PATTERN")]
+    environment: Vec<String>,
+    /// Let go of processes that outlive the command, instead of waiting for their end
+    ///
+    /// They run on untraced. Where they still use the traced directories, a flowtrace in the
+    /// background serves those until the last of them has ended.
+    #[arg(long)]
+    detach: bool,
     /// Print nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -78,6 +92,10 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let seeing = args.seeing.seeing()?;
+    let environment = Wanted::new(&args.environment).map_err(|reason| {
+        Failure::new(OWN_FAILURE, format!("--env: {reason}"))
+            .hint("a pattern is like 'HOME', 'MY_*' or '{A,B}_ID'")
+    })?;
     let options = RunOptions {
         command: args.command,
         directories: args.directories,
@@ -87,9 +105,18 @@ pub(crate) fn run(args: Args) -> Outcome {
         sample_hertz: args.sample,
         host_hertz: args.host_sample,
         topology: !args.no_topology,
+        environment,
+        detach: args.detach,
         bare: args.bare,
         without_calls: args.without_calls,
         no_ptrace: args.no_ptrace,
+    };
+    let front = match options.detach.then(session::fork_behind) {
+        None => None,
+        Some(side) => match side.map_err(failure)? {
+            Side::Front(status) => return Ok(ExitCode::from(status)),
+            Side::Behind(front) => Some(front),
+        },
     };
     let mut notify = |notice: Notice| {
         if !args.quiet {
@@ -98,7 +125,14 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     let report = session::run(&options, &mut notify).map_err(failure)?;
     conclude(&options, &report, args.quiet, args.no_summary);
-    Ok(ExitCode::from(status(report.end)))
+    let status = status(report.end);
+    if let (Some(background), Some(front)) = (report.background, front) {
+        if let Err(error) = front.leave(status) {
+            eprintln!("flowtrace: cannot leave the terminal, and waits here instead: {error}");
+        }
+        background.serve();
+    }
+    Ok(ExitCode::from(status))
 }
 
 /// What follows the command's end; whatever fails here must not change its exit status.
@@ -156,18 +190,14 @@ fn describe(notice: &Notice) -> String {
             layer,
             has_costs,
         } => not_traced(refused.as_deref(), *layer, *has_costs),
-        Notice::StillRunning { processes } => {
-            let named = processes.iter().take(3);
-            let named = named.map(|p| format!("{} (pid {})", shorten(&p.command), p.pid));
-            let mut named: Vec<_> = named.collect();
-            if processes.len() > named.len() {
-                named.push(format!("{} more", processes.len() - named.len()));
-            }
-            let named = named.join(", ");
-            format!(
-                "the command has ended; waiting for what it left behind: {named}; Ctrl-C ends that"
-            )
-        }
+        Notice::StillRunning { processes } => format!(
+            "the command has ended; waiting for what it left behind: {}; Ctrl-C ends that",
+            named(processes)
+        ),
+        Notice::LetGo { processes } => format!(
+            "the command has ended; what it left behind runs on untraced: {}",
+            named(processes)
+        ),
     }
 }
 
@@ -192,6 +222,16 @@ fn not_traced(refused: Option<&str>, layer: ProcessLayer, has_costs: bool) -> St
         _ => "\n  hint: flowtrace doctor says what is missing",
     };
     format!("{why}{how}{costs}{hint}")
+}
+
+fn named(processes: &[LeftBehind]) -> String {
+    let named = processes.iter().take(3);
+    let named = named.map(|p| format!("{} (pid {})", shorten(&p.command), p.pid));
+    let mut named: Vec<_> = named.collect();
+    if processes.len() > named.len() {
+        named.push(format!("{} more", processes.len() - named.len()));
+    }
+    named.join(", ")
 }
 
 /// A command line as far as a message has room for it.
@@ -222,6 +262,9 @@ pub(super) fn failure(error: Error) -> Failure {
         }
         Error::Directory { .. } => Failure::new(OWN_FAILURE, message)
             .hint("name existing directories that hold files of the workflow"),
+        Error::ForeignProc => Failure::new(OWN_FAILURE, message).hint(
+            "mount one for this namespace: mount -t proc proc /proc, or unshare --mount-proc",
+        ),
         Error::View { .. } | Error::System { .. } => {
             Failure::new(OWN_FAILURE, message).hint("flowtrace doctor says what is missing here")
         }

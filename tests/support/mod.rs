@@ -8,6 +8,7 @@
 #![allow(dead_code)] // every test target uses its own part
 
 pub(crate) mod process;
+pub(crate) mod programs;
 pub(crate) mod shape;
 pub(crate) mod strace;
 pub(crate) mod trace;

@@ -12,6 +12,7 @@ mod calls_equal_strace;
 mod exit_status;
 mod fallback;
 mod killed;
+mod lifetimes;
 mod montage;
 mod mount;
 mod own_behaviour;

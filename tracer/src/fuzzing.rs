@@ -5,6 +5,7 @@ pub use crate::fs::fuzzing::{directory_entries, directory_tree, groups};
 
 use crate::proc::channels::sockets::{address_in, diag};
 use crate::proc::descriptors;
+use crate::proc::environment::Wanted;
 pub use crate::proc::fuzzing::announcements;
 use crate::proc::reading::{self, ProcessCost, ProcessStat, ThreadCost, Traffic};
 use crate::proc::topology;
@@ -19,14 +20,15 @@ pub fn proc_files(bytes: &[u8]) {
         sum += cost;
         assert_eq!(cost - sum, ThreadCost::default());
     }
-    if let Some(cost) = ProcessCost::parse(bytes) {
+    if let Some(stat) = ProcessStat::parse(bytes) {
+        let cost = stat.cost();
         let same = cost;
         assert_eq!(cost - same, ProcessCost::default());
-        assert!(ProcessStat::parse(bytes).is_some());
     }
     if let Some(traffic) = Traffic::parse(bytes) {
         assert_eq!(traffic - traffic, Traffic::default());
     }
+    let _ = Wanted::default().of(bytes);
     let _ = reading::group_in(bytes);
     let _ = reading::block_io_in(bytes);
     crate::proc::sampler::text::fuzz(bytes);

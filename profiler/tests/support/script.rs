@@ -87,6 +87,7 @@ impl Script {
                 exe: (!exe.is_empty()).then(|| exe.into()),
                 argv: (!argv.is_empty()).then_some(arguments),
                 cwd: Some("/w".into()),
+                environment: None,
                 start_ns: at * MS,
             })));
         self.upids
@@ -131,6 +132,7 @@ impl Script {
                 end_ns: Some(at * MS),
                 exit_code: code,
                 exit_signal: signal,
+                inner_pid: None,
                 usage: Usage {
                     user_ns: Some(cpu * MS / 4 * 3),
                     sys_ns: Some(cpu * MS / 4),

@@ -94,8 +94,8 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
             };
             db.prepare_cached(
                 "INSERT INTO process (upid, host_id, pid, parent_upid, prev_upid, origin, exe,
-                   exe_raw, command, argv_raw, cwd, cwd_raw, start_ns)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                   exe_raw, command, argv_raw, cwd, cwd_raw, start_ns, environment_upid)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
             )?
             .execute(params![
                 r.upid.0,
@@ -110,7 +110,8 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
                 argv_raw,
                 r.cwd.as_ref().map(|t| t.text()),
                 r.cwd.as_ref().and_then(|t| t.raw()),
-                r.start_ns as i64
+                r.start_ns as i64,
+                r.environment.map(|id| id.0)
             ])?;
         }
         Record::ProcessEnd(r) => {
@@ -122,7 +123,7 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
                    max_rss_bytes = ?10, minor_faults = ?11, major_faults = ?12,
                    voluntary_switches = ?13, involuntary_switches = ?14, read_calls = ?15,
                    write_calls = ?16, read_bytes = ?17, write_bytes = ?18, threads = ?19,
-                   thread_ns = ?20, block_io_ns = ?21
+                   thread_ns = ?20, block_io_ns = ?21, inner_pid = ?22
                  WHERE upid = ?1",
             )?
             .execute(params![
@@ -146,7 +147,8 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
                 int(u.write_bytes),
                 u.threads,
                 int(u.thread_ns),
-                int(u.block_io_ns)
+                int(u.block_io_ns),
+                r.inner_pid
             ])?;
         }
         Record::Thread(r) => {

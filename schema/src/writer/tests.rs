@@ -297,6 +297,7 @@ fn a_run_that_was_cut_short_can_be_read() {
         exe: Some("/bin/true".into()),
         argv: Some(b"true\0a b\0".to_vec()),
         cwd: Some("/".into()),
+        environment: None,
         start_ns: 1,
     })));
     // Longer than a row may stay uncommitted: from here on a reader sees it.

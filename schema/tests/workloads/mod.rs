@@ -112,6 +112,7 @@ impl Play {
                     exe: Some("/usr/bin/x86_64-linux-gnu-gcc-12".into()),
                     argv: Some(command.replace(' ', "\0").into_bytes()),
                     cwd: Some("/home/ada/project".into()),
+                    environment: None,
                     start_ns: self.now,
                 })));
             upid
@@ -130,6 +131,7 @@ impl Play {
                 end_ns: Some(self.now),
                 exit_code: Some(0),
                 exit_signal: None,
+                inner_pid: None,
                 usage: Usage {
                     user_ns: some,
                     sys_ns: some,

@@ -2,31 +2,35 @@
 //! is per process, not per call. Of system calls only those stop that a filter picks
 //! ([`super::topology`]).
 //!
-//! ptrace reports everything about one task in order and loses nothing, but the first stop of a
-//! new task and its parent's fork event arrive in either order. A task whose fork event has not
-//! come yet therefore waits in its stop: none ever runs unidentified.
+//! ptrace reports everything about one task in order, but the first stop of a new task and its
+//! parent's fork event arrive in either order. A task whose fork event has not come yet therefore
+//! waits in its stop: none ever runs unidentified ([`births`]).
 
 use std::collections::HashMap;
-use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use flowtrace_schema::{
-    HostId, Loss, Origin, ProcessEnd, ProcessStart, Record, Recorder, Text, ThreadRecord, Tid,
-    Upid, quote_argv,
+    HostId, Loss, Origin, ProcessEnd, ProcessStart, Record, Recorder, ThreadRecord, Tid, Upid,
+    quote_argv,
 };
 
+mod births;
 mod books;
+mod calls;
+mod images;
+mod letting_go;
 mod process;
 
+use births::Births;
 use books::Life;
 use process::{Process, Task};
 
+use super::environment::Wanted;
+
 use super::observer::{Observer, Tracee};
-use super::ptrace::{self, Event, Stop, SystemCall};
-use super::reading::{self, Image, ProcessCost, ThreadCost};
-use super::topology::Call;
+use super::ptrace::{self, Event, Report, Stop};
+use super::reading::{self, Image, ProcessCost, ProcessStat, ThreadCost};
 use super::{Living, Upids};
 use crate::callers::TaskTable;
 use crate::clock::Clock;
@@ -53,8 +57,8 @@ pub struct LeftBehind {
 pub(crate) trait Watcher {
     /// Job control stopped it, by this signal.
     fn stopped(&mut self, signal: i32);
-    /// It ended, and these other processes of the tree still run.
-    fn ended(&mut self, end: End, others: Vec<LeftBehind>);
+    /// It ended, and these other processes of the tree still run. True: they are to be let go.
+    fn ended(&mut self, end: End, others: Vec<LeftBehind>) -> bool;
 }
 
 /// A tree of processes under trace.
@@ -70,8 +74,9 @@ pub(crate) struct Lifetimes {
     unprivileged: bool,
     tasks: HashMap<u32, Task>,
     processes: HashMap<u32, Process>,
-    /// Tasks that reported before their parent's fork event, with what they reported.
-    early: HashMap<u32, Vec<Event>>,
+    births: Births,
+    letting_go: bool,
+    wanted: Wanted,
     observers: Vec<Box<dyn Observer>>,
 }
 
@@ -85,6 +90,7 @@ impl Lifetimes {
         recorder: Recorder,
         upids: Arc<Upids>,
         table: Arc<TaskTable>,
+        wanted: Wanted,
     ) -> Self {
         let upid = upids.next();
         table.set(root, upid, true);
@@ -111,10 +117,12 @@ impl Lifetimes {
             table,
             living,
             root,
-            unprivileged: !nix::unistd::geteuid().is_root(),
+            unprivileged: !reading::may_trace_privileged(),
             tasks: HashMap::from([(root, task)]),
             processes: HashMap::from([(root, process)]),
-            early: HashMap::new(),
+            births: Births::default(),
+            letting_go: false,
+            wanted,
             observers: Vec::new(),
         }
     }
@@ -124,32 +132,38 @@ impl Lifetimes {
         self.observers.push(observer);
     }
 
-    /// Follows the tree until its last process has ended.
+    /// Follows the tree until its last process has ended, or was let go.
     ///
     /// # Errors
     /// When waiting itself fails, which it does only if this process has no children at all.
     pub(crate) fn follow(mut self, watcher: &mut dyn Watcher) -> io::Result<Option<End>> {
         let mut end = None;
-        while let Some((tid, event)) = ptrace::wait()? {
+        while let Some(report) = ptrace::wait()? {
             let arrived = self.clock.now();
-            if !self.tasks.contains_key(&tid) {
-                self.early.entry(tid).or_default().push(event);
+            let Report { tid, event, .. } = report;
+            if !self.is_known(report, arrived) {
+                continue;
+            }
+            if self.letting_go {
+                self.handle_and_let_go(report, arrived);
                 continue;
             }
             let root_end = match (tid == self.root, event) {
                 (true, Event::Exited(code)) => Some(End::Exited(code)),
                 (true, Event::Killed(signal)) => Some(End::Killed(signal)),
                 (true, Event::Stopped(Stop::Group(signal))) => {
-                    self.handle(tid, event, arrived);
+                    self.handle(report, arrived);
                     watcher.stopped(signal);
                     continue;
                 }
                 _ => None,
             };
-            self.handle(tid, event, arrived);
+            self.handle(report, arrived);
             if let Some(root_end) = root_end {
                 end = Some(root_end);
-                watcher.ended(root_end, self.left_behind());
+                if watcher.ended(root_end, self.left_behind()) {
+                    self.begin_to_let_go();
+                }
             }
         }
         self.recorder
@@ -177,10 +191,11 @@ impl Lifetimes {
         left
     }
 
-    fn handle(&mut self, tid: u32, event: Event, arrived: u64) {
+    fn handle(&mut self, report: Report, arrived: u64) {
+        let Report { tid, event, used } = report;
         match event {
-            Event::Exited(code) => self.over(tid, Some(code), None),
-            Event::Killed(signal) => self.over(tid, None, Some(signal)),
+            Event::Exited(code) => self.over(tid, Some(code), None, used),
+            Event::Killed(signal) => self.over(tid, None, Some(signal), used),
             Event::Stopped(stop) => {
                 let mut signal = 0;
                 self.job_control(tid, matches!(stop, Stop::Group(_)), arrived);
@@ -194,7 +209,7 @@ impl Lifetimes {
                     }
                     Stop::Trap => {}
                     Stop::Forked { by_clone } => self.forked(tid, by_clone, arrived),
-                    Stop::Exec => self.exec(tid, arrived),
+                    Stop::Exec => self.exec(tid, used, arrived),
                     Stop::Exit => self.exiting(tid, arrived),
                     Stop::Call => to_return = self.called(tid, arrived),
                     Stop::Returned => self.returned(tid, arrived),
@@ -203,184 +218,15 @@ impl Lifetimes {
                 if let Some(process) = process.and_then(|pid| self.processes.get_mut(&pid)) {
                     process.tracer_ns += self.clock.now().saturating_sub(arrived);
                 }
-                let _ = if to_return {
-                    ptrace::resume_to_return(tid)
-                } else {
-                    ptrace::resume(tid, signal)
-                };
+                // Much was done since these stops were reported.
+                let stale = matches!(stop, Stop::Forked { .. } | Stop::Exec);
+                if to_return {
+                    let _ = ptrace::resume_to_return(tid);
+                } else if !stale || ptrace::is_in(tid, stop) {
+                    let _ = ptrace::resume(tid, signal);
+                }
             }
         }
-    }
-
-    /// Tells of a task that job control stops, or has stopped before and lets go on.
-    fn job_control(&mut self, tid: u32, stops: bool, now: u64) {
-        let Some(task) = self.tasks.get_mut(&tid) else {
-            return;
-        };
-        if std::mem::replace(&mut task.stopped, stops) == stops {
-            return;
-        }
-        let pid = task.process;
-        if let Some(upid) = self.processes.get(&pid).map(|process| process.upid) {
-            let thread = Tracee { tid, pid, upid };
-            self.tell(|observer| match stops {
-                true => observer.stopped(thread, now),
-                false => observer.continued(thread, now),
-            });
-        }
-    }
-
-    /// Task `tid` made a new task, which is stopped or about to stop.
-    fn forked(&mut self, tid: u32, by_clone: bool, now: u64) {
-        let Ok(child) = ptrace::event_message(tid) else {
-            return;
-        };
-        let parent = self.tasks[&tid].process;
-        let thread = by_clone && reading::thread_group(child) == Some(parent);
-        let task = Task {
-            process: if thread { parent } else { child },
-            start_ns: now,
-            before: ThreadCost::default(),
-            counted: false,
-            life: Life::new(now),
-            stopped: false,
-        };
-        // A pid comes back only after its last owner was reaped, so nothing is overwritten here.
-        self.tasks.insert(child, task);
-        let Some(creator) = self.processes.get_mut(&parent) else {
-            return;
-        };
-        if thread {
-            creator.threads += 1;
-            creator.live_threads += 1;
-            let upid = creator.upid;
-            self.table.set(child, upid, false);
-            let thread = Tracee {
-                tid: child,
-                pid: parent,
-                upid,
-            };
-            self.tell(|observer| observer.thread_began(thread, now));
-        } else {
-            let upid = self.upids.next();
-            let image = Arc::clone(&creator.image);
-            let parent_upid = Some(creator.upid);
-            self.start(upid, child, parent_upid, None, Origin::Fork, &image, now);
-            self.processes
-                .insert(child, Process::new(upid, parent_upid, image));
-            self.living.begins(child);
-            self.table.set(child, upid, true);
-            if let Some(creator) = self.processes.get(&parent).map(|creator| creator.upid) {
-                let parent = Tracee {
-                    tid,
-                    pid: parent,
-                    upid: creator,
-                };
-                let child = Tracee::first_of(child, upid);
-                self.tell(|observer| observer.forked(parent, child, now));
-            }
-        }
-        for event in self.early.remove(&child).into_iter().flatten() {
-            self.handle(child, event, now);
-        }
-    }
-
-    /// Process `pid` runs a new program; all its threads but one are gone, and that one has the
-    /// process's id now whatever it had before.
-    fn exec(&mut self, pid: u32, now: u64) {
-        let former = ptrace::event_message(pid).unwrap_or(pid);
-        if former != pid
-            && let Some(mut task) = self.tasks.remove(&former)
-        {
-            self.table.clear(former);
-            if let Some(upid) = self.processes.get(&pid).map(|p| p.upid) {
-                self.thread_over(upid, former, task.start_ns, now);
-            }
-            task.counted = false;
-            self.tasks.insert(pid, task);
-        }
-        let Some(task) = self.tasks.get_mut(&pid) else {
-            return;
-        };
-        let Some(process) = self.processes.get_mut(&pid) else {
-            return;
-        };
-
-        let (cost, _) = ThreadCost::of(pid, pid).unwrap_or_default();
-        process.cost += cost - task.before;
-        task.before = cost;
-        process.books.read(pid, pid, &mut task.life);
-        process.books.next_image(&mut task.life, now);
-        let total = ProcessCost::of(pid);
-        process.total = total;
-        let started = !process.launcher;
-        let before = Tracee::first_of(pid, process.upid);
-        let usage = process.usage();
-        if started {
-            let end = ProcessEnd {
-                upid: process.upid,
-                end_ns: Some(now),
-                exit_code: None,
-                exit_signal: None,
-                usage,
-            };
-            self.recorder.record(Record::ProcessEnd(Box::new(end)));
-        }
-
-        let image = Arc::new(Image::of(pid));
-        let (prev, upid) = if started {
-            (Some(process.upid), self.upids.next())
-        } else {
-            (None, process.upid)
-        };
-        let parent = process.parent;
-        *process = Process {
-            before: total.unwrap_or_default(),
-            readable: image.is_complete(),
-            ..Process::new(upid, parent, Arc::clone(&image))
-        };
-        self.table.set(pid, upid, true);
-        self.start(upid, pid, parent, prev, Origin::Exec, &image, now);
-        let setuid = |exe: &Text| {
-            fs::metadata(exe.as_os_str()).is_ok_and(|m| m.permissions().mode() & 0o6000 != 0)
-        };
-        if self.unprivileged && image.exe.as_ref().is_some_and(setuid) {
-            self.recorder.lost(Loss::SetuidExec, 1);
-        }
-        let tracee = Tracee::first_of(pid, upid);
-        if started {
-            self.tell(|observer| observer.image_over(before, &usage, true, now));
-        }
-        self.tell(|observer| observer.executed(tracee, prev, now));
-    }
-
-    /// A thread makes a system call of the filter's. Whether to wait for its return.
-    fn called(&mut self, tid: u32, now: u64) -> bool {
-        let Some(SystemCall::Entry { code, arguments }) = ptrace::system_call(tid) else {
-            return false;
-        };
-        let (Some(tracee), Some(call)) = (self.tracee(tid), Call::new(code, arguments)) else {
-            return false;
-        };
-        let mut wanted = false;
-        for observer in &mut self.observers {
-            wanted |= observer.called(tracee, call, now);
-        }
-        wanted
-    }
-
-    fn returned(&mut self, tid: u32, now: u64) {
-        if let (Some(SystemCall::Return(result)), Some(tracee)) =
-            (ptrace::system_call(tid), self.tracee(tid))
-        {
-            self.tell(|observer| observer.returned(tracee, result, now));
-        }
-    }
-
-    fn tracee(&self, tid: u32) -> Option<Tracee> {
-        let pid = self.tasks.get(&tid)?.process;
-        let upid = self.processes.get(&pid)?.upid;
-        Some(Tracee { tid, pid, upid })
     }
 
     /// Task `tid` is about to exit: the last moment at which its costs can be read.
@@ -393,9 +239,9 @@ impl Lifetimes {
             return;
         };
         match ThreadCost::of(pid, tid) {
-            Some((cost, max_rss_bytes)) => {
+            Some((cost, status)) => {
                 process.cost += cost - task.before;
-                process.max_rss_bytes = max_rss_bytes.or(process.max_rss_bytes);
+                process.status = status.or(process.status);
             }
             None => process.readable = false,
         }
@@ -403,17 +249,28 @@ impl Lifetimes {
         process.live_threads = process.live_threads.saturating_sub(1);
         let last = process.live_threads == 0;
         process.books.read(pid, tid, &mut task.life);
-        if last {
-            process.total = ProcessCost::of(pid);
-        } else {
+        if !last {
             process.books.close(&mut task.life, self.clock.now());
+        } else if !process.childless {
+            let stat = ProcessStat::of(pid);
+            process.total = stat.as_ref().map(ProcessStat::cost);
         }
         let upid = process.upid;
+        let threaded = process.threads > 1;
+        if threaded || ptrace::event_message(tid, Stop::Exit) == Some(libc::SIGKILL as u32) {
+            self.may_have_been_cut_off(tid, pid, now);
+        }
         self.tell(|observer| observer.exiting(Tracee { tid, pid, upid }, last, now));
     }
 
     /// The wait status of task `tid` was reaped: a thread, or with it the whole process.
-    fn over(&mut self, tid: u32, exit_code: Option<i32>, exit_signal: Option<i32>) {
+    fn over(
+        &mut self,
+        tid: u32,
+        exit_code: Option<i32>,
+        exit_signal: Option<i32>,
+        used: ProcessCost,
+    ) {
         let now = self.clock.now();
         let Some(mut task) = self.tasks.remove(&tid) else {
             return;
@@ -433,10 +290,15 @@ impl Lifetimes {
             self.thread_over(upid, tid, task.start_ns, now);
             return;
         }
+        if process.childless {
+            process.total = Some(used);
+        }
         let usage = process.usage();
+        let seen_exiting = task.counted;
         let tracee = Tracee { tid, pid, upid };
         self.tell(|observer| observer.image_over(tracee, &usage, false, now));
         self.tell(|observer| observer.ended(tracee, now));
+        self.has_gone(pid, seen_exiting, now);
         let process = self.processes.remove(&pid).expect("looked up above");
         self.living.ends(pid);
         if process.launcher {
@@ -445,11 +307,15 @@ impl Lifetimes {
         if !process.readable {
             self.recorder.lost(Loss::ProcUnreadable, 1);
         }
+        if process.traces && exit_code != Some(0) {
+            self.recorder.lost(Loss::TracerRefused, 1);
+        }
         let end = ProcessEnd {
             upid: process.upid,
             end_ns: Some(now),
             exit_code,
             exit_signal,
+            inner_pid: process.status.inner_pid,
             usage,
         };
         self.recorder.record(Record::ProcessEnd(Box::new(end)));
@@ -480,6 +346,7 @@ impl Lifetimes {
         prev: Option<Upid>,
         origin: Origin,
         image: &Image,
+        environment: Option<Upid>,
         start_ns: u64,
     ) {
         self.recorder
@@ -493,6 +360,7 @@ impl Lifetimes {
                 exe: image.exe.clone(),
                 argv: image.argv.clone(),
                 cwd: image.cwd.clone(),
+                environment,
                 start_ns,
             })));
     }

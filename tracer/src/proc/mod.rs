@@ -8,6 +8,7 @@ pub(crate) mod channels;
 pub(crate) mod children;
 mod connector;
 pub(crate) mod descriptors;
+pub(crate) mod environment;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 pub(crate) mod lifetimes;
@@ -32,7 +33,7 @@ use flowtrace_schema::Upid;
 pub(crate) use living::Living;
 pub(crate) use pidfd::PidFd;
 pub(crate) use ptrace::seize;
-pub(crate) use reading::tracer_of;
+pub(crate) use reading::{numbers_agree, tracer_of};
 
 /// Whether the kernel announces processes here.
 ///

@@ -6,12 +6,25 @@
 
 use std::io;
 
+use super::reading::ProcessCost;
+
 /// `PTRACE_EVENT_STOP` (include/uapi/linux/ptrace.h); not in libc for every target.
 const EVENT_STOP: i32 = 128;
 /// What `PTRACE_O_TRACESYSGOOD` adds to the signal of a stop in a system call.
 const SYSTEM_CALL: i32 = 0x80;
 
-/// What `wait` reported about one task.
+/// What `wait` reported.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Report {
+    /// The task.
+    pub(super) tid: u32,
+    pub(super) event: Event,
+    /// What its process used so far, in all its images, with all its threads, and with the
+    /// children that it has waited for (`RUSAGE_BOTH` of kernel/sys.c; CPU times in µs).
+    pub(super) used: ProcessCost,
+}
+
+/// What happened to one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// The process ended: this is about a whole thread group.
@@ -118,27 +131,58 @@ fn decode_call(info: &[u64; INFO_WORDS]) -> Option<SystemCall> {
     }
 }
 
+/// Has a task stop, wherever it is.
+pub(super) fn interrupt(tid: u32) -> io::Result<()> {
+    request(libc::PTRACE_INTERRUPT, tid, 0)
+}
+
+/// Lets a stopped task go on for good, delivering `signal` unless it is 0.
+pub(super) fn detach(tid: u32, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_DETACH, tid, signal as usize)
+}
+
 /// Leaves a task in the stop that job control put it in, but hears of its end.
 pub(super) fn listen(tid: u32) -> io::Result<()> {
     request(libc::PTRACE_LISTEN, tid, 0)
 }
 
 /// The number that belongs to the event a task is stopped for: the new task of a fork, the
-/// former thread id of an exec.
-pub(super) fn event_message(tid: u32) -> io::Result<u32> {
+/// former thread id of an exec, the wait status of an exit. `None`: SIGKILL has taken the task
+/// away from that stop, so that the number would be that of another one, or there is none.
+pub(super) fn event_message(tid: u32, stop: Stop) -> Option<u32> {
     let mut message: libc::c_ulong = 0;
-    request(libc::PTRACE_GETEVENTMSG, tid, &raw mut message as usize)?;
-    Ok(message as u32)
+    request(libc::PTRACE_GETEVENTMSG, tid, &raw mut message as usize).ok()?;
+    // A task only ever moves on from a stop: still there after reading means there while reading.
+    is_in(tid, stop).then_some(message as u32)
+}
+
+/// Whether task `tid` is in that event stop. A SIGKILL may have taken it on to the next one, which
+/// would be lost if the task were resumed.
+pub(super) fn is_in(tid: u32, stop: Stop) -> bool {
+    let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+    if request(libc::PTRACE_GETSIGINFO, tid, info.as_mut_ptr() as usize).is_err() {
+        return false;
+    }
+    // SAFETY: all zero is a valid siginfo_t, and the kernel has filled it.
+    let code = unsafe { info.assume_init() }.si_code;
+    event_of(code >> 8, libc::SIGTRAP) == stop
 }
 
 /// Waits for any child or tracee. `None`: there is none left.
-pub(super) fn wait() -> io::Result<Option<(u32, Event)>> {
+pub(super) fn wait() -> io::Result<Option<Report>> {
     loop {
         let mut status = 0;
-        // SAFETY: `status` outlives the call, which writes nothing else.
-        let tid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) };
+        let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: `status` and `usage` outlive the call, which writes nothing else.
+        let tid = unsafe { libc::wait4(-1, &raw mut status, libc::__WALL, usage.as_mut_ptr()) };
         if tid > 0 {
-            return Ok(Some((tid as u32, decode(status))));
+            // SAFETY: all zero is a valid rusage, and the kernel has filled it.
+            let used = used(&unsafe { usage.assume_init() });
+            return Ok(Some(Report {
+                tid: tid as u32,
+                event: decode(status),
+                used,
+            }));
         }
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
@@ -156,8 +200,12 @@ pub(super) fn decode(status: i32) -> Event {
     if libc::WIFSIGNALED(status) {
         return Event::Killed(libc::WTERMSIG(status));
     }
-    let signal = libc::WSTOPSIG(status);
-    Event::Stopped(match status >> 16 {
+    Event::Stopped(event_of(status >> 16, libc::WSTOPSIG(status)))
+}
+
+/// The stop of ptrace event `event`, or of none, with `signal`.
+fn event_of(event: i32, signal: i32) -> Stop {
+    match event {
         0 if signal == libc::SIGTRAP | SYSTEM_CALL => Stop::Returned,
         0 => Stop::Signal(signal),
         EVENT_STOP => match signal {
@@ -170,12 +218,22 @@ pub(super) fn decode(status: i32) -> Event {
         libc::PTRACE_EVENT_EXIT => Stop::Exit,
         libc::PTRACE_EVENT_SECCOMP => Stop::Call,
         _ => Stop::Trap,
-    })
+    }
+}
+
+fn used(usage: &libc::rusage) -> ProcessCost {
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
+    ProcessCost {
+        user_ns: ns(usage.ru_utime),
+        sys_ns: ns(usage.ru_stime),
+        minor_faults: usage.ru_minflt as u64,
+        major_faults: usage.ru_majflt as u64,
+    }
 }
 
 fn request(request: libc::c_uint, tid: u32, data: usize) -> io::Result<()> {
-    // SAFETY: the only request made through here whose data is a pointer is GETEVENTMSG, to a
-    // c_ulong that the caller owns; all others take a number.
+    // SAFETY: the only requests made through here whose data is a pointer are GETEVENTMSG, to a
+    // c_ulong, and GETSIGINFO, to a siginfo_t, both owned by the caller; all others take a number.
     let result = unsafe { libc::ptrace(request, tid as libc::pid_t, 0, data) };
     if result == -1 {
         Err(io::Error::last_os_error())
@@ -187,6 +245,20 @@ fn request(request: libc::c_uint, tid: u32, data: usize) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn microseconds_become_nanoseconds() {
+        // SAFETY: all zero is a valid rusage.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        usage.ru_utime = libc::timeval {
+            tv_sec: 2,
+            tv_usec: 7,
+        };
+        usage.ru_majflt = 3;
+        let found = used(&usage);
+        assert_eq!((found.user_ns, found.sys_ns), (2_000_007_000, 0));
+        assert_eq!((found.minor_faults, found.major_faults), (0, 3));
+    }
 
     #[test]
     fn wait_statuses_decode() {

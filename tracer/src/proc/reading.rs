@@ -4,21 +4,27 @@
 //! each field is optional and nothing here is an error.
 
 use std::fs;
-use std::io::Cursor;
+use std::io::{Cursor, IoSliceMut};
 use std::ops::{AddAssign, Sub};
 use std::os::unix::ffi::OsStringExt;
 
 use flowtrace_schema::Text;
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::unistd::Pid;
 use procfs::FromRead;
 use procfs::process::Schedstat;
 
+use super::environment::{Variables, Wanted};
+
 /// Identity of a process image, as at its exec.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Image {
     pub(crate) exe: Option<Text>,
     /// Arguments, each ended by a NUL.
     pub(crate) argv: Option<Vec<u8>>,
     pub(crate) cwd: Option<Text>,
+    /// The variables that are recorded, and no other.
+    pub(crate) environment: Variables,
 }
 
 impl Image {
@@ -28,6 +34,29 @@ impl Image {
             exe: link(pid, "exe"),
             argv: fs::read(format!("/proc/{pid}/cmdline")).ok(),
             cwd: link(pid, "cwd"),
+            environment: Variables::default(),
+        }
+    }
+
+    /// Reads what process `pid` runs while it is stopped at its exec, with the variables that
+    /// `wanted` names. `stat` is its `/proc/PID/stat`: that says where in its memory arguments and
+    /// environment are, and one call fetches both, at a tenth of the price of two files.
+    pub(super) fn at_exec(pid: u32, stat: Option<&ProcessStat>, wanted: &Wanted) -> Image {
+        let (argv, environ) = stat
+            .and_then(|stat| stat.arguments.as_ref())
+            .and_then(|at| at.fetch(pid))
+            .map_or_else(
+                || {
+                    let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).ok();
+                    (read("cmdline"), read("environ"))
+                },
+                |(argv, environ)| (Some(argv), Some(environ)),
+            );
+        Image {
+            exe: link(pid, "exe"),
+            argv,
+            cwd: link(pid, "cwd"),
+            environment: wanted.of(environ.as_deref().unwrap_or_default()),
         }
     }
 
@@ -56,9 +85,8 @@ pub(crate) struct ThreadCost {
 }
 
 impl ThreadCost {
-    /// Reads the costs of thread `tid` of process `pid`, and the peak memory of the process,
-    /// which stands in the same file.
-    pub(super) fn of(pid: u32, tid: u32) -> Option<(ThreadCost, Option<u64>)> {
+    /// Reads the costs of thread `tid` of process `pid`, and what else stands in the same file.
+    pub(super) fn of(pid: u32, tid: u32) -> Option<(ThreadCost, Status)> {
         let directory = format!("/proc/{pid}/task/{tid}");
         let schedstat = fs::read(format!("{directory}/schedstat")).ok()?;
         // Not there on kernels without CONFIG_TASK_IO_ACCOUNTING.
@@ -72,7 +100,7 @@ impl ThreadCost {
         schedstat: &[u8],
         io: &[u8],
         status: &[u8],
-    ) -> Option<(ThreadCost, Option<u64>)> {
+    ) -> Option<(ThreadCost, Status)> {
         let schedstat = Schedstat::from_read(Cursor::new(schedstat)).ok()?;
         let io = String::from_utf8_lossy(io);
         let status = String::from_utf8_lossy(status);
@@ -86,8 +114,40 @@ impl ThreadCost {
             voluntary_switches: field(&status, "voluntary_ctxt_switches:").unwrap_or(0),
             involuntary_switches: field(&status, "nonvoluntary_ctxt_switches:").unwrap_or(0),
         };
-        let peak = field(&status, "VmHWM:").map(|kib| kib.saturating_mul(1024));
-        Some((cost, peak))
+        Some((cost, Status::parse(&status)))
+    }
+}
+
+/// What `/proc/PID/status` says about the process of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Status {
+    /// Peak resident memory of the image.
+    pub(super) max_rss_bytes: Option<u64>,
+    /// Process id in the innermost pid namespace that the process lives in, when it is not the
+    /// outermost one that this /proc shows.
+    pub(super) inner_pid: Option<u32>,
+}
+
+impl Status {
+    /// The same, and `earlier` where this tells nothing: a zombie has no memory.
+    pub(super) fn or(self, earlier: Status) -> Status {
+        Status {
+            max_rss_bytes: self.max_rss_bytes.or(earlier.max_rss_bytes),
+            inner_pid: self.inner_pid.or(earlier.inner_pid),
+        }
+    }
+
+    fn parse(status: &str) -> Status {
+        let inner = |pids: &str| {
+            let mut pids = pids.split_ascii_whitespace();
+            pids.next()?;
+            pids.next_back()?.parse().ok()
+        };
+        let pids = status.lines().find_map(|line| line.strip_prefix("NStgid:"));
+        Status {
+            max_rss_bytes: field(status, "VmHWM:").map(|kib| kib.saturating_mul(1024)),
+            inner_pid: pids.and_then(inner),
+        }
     }
 }
 
@@ -177,18 +237,6 @@ pub(crate) struct ProcessCost {
     pub(super) major_faults: u64,
 }
 
-impl ProcessCost {
-    /// Reads `/proc/PID/stat`; CPU times have the granularity of a tick there (10 ms).
-    pub(super) fn of(pid: u32) -> Option<ProcessCost> {
-        Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
-    }
-
-    /// The same from what the file holds.
-    pub(crate) fn parse(stat: &[u8]) -> Option<ProcessCost> {
-        Some(ProcessStat::parse(stat)?.cost())
-    }
-}
-
 impl Sub for ProcessCost {
     type Output = ProcessCost;
 
@@ -220,9 +268,61 @@ pub(crate) struct ProcessStat {
     pub(crate) is_zombie: bool,
     /// Its wait status as a zombie; 0 where that is not told.
     pub(crate) wait_status: i32,
+    /// Where its arguments and its environment are, if that is told.
+    pub(crate) arguments: Option<Strings>,
+}
+
+/// Addresses of the arguments and the environment of a process: one block, as execve(2) lays it
+/// out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Strings {
+    arguments: usize,
+    environment: usize,
+    end: usize,
+}
+
+impl Strings {
+    /// Most that execve(2) takes, whatever the limits (`bprm_stack_limits` of fs/exec.c: 3/4 of
+    /// 8 MiB).
+    const MAX: usize = 6 << 20;
+
+    fn new(arguments: usize, arguments_end: usize, environment: usize, end: usize) -> Option<Self> {
+        let in_order = arguments > 0 && arguments <= environment && environment <= end;
+        (in_order && arguments_end == environment && end - arguments <= Self::MAX).then_some(
+            Strings {
+                arguments,
+                environment,
+                end,
+            },
+        )
+    }
+
+    /// Reads both out of process `pid`. `None`: not allowed, or gone.
+    fn fetch(&self, pid: u32) -> Option<(Vec<u8>, Vec<u8>)> {
+        let mut argv = vec![0; self.environment - self.arguments];
+        let mut environ = vec![0; self.end - self.environment];
+        let length = argv.len() + environ.len();
+        let remote = RemoteIoVec {
+            base: self.arguments,
+            len: length,
+        };
+        let mut local = [IoSliceMut::new(&mut argv), IoSliceMut::new(&mut environ)];
+        let read = process_vm_readv(Pid::from_raw(pid as i32), &mut local, &[remote]).ok()?;
+        (read == length).then_some((argv, environ))
+    }
 }
 
 impl ProcessStat {
+    /// What the process used; CPU times have the granularity of a tick there (10 ms).
+    pub(crate) fn cost(&self) -> ProcessCost {
+        ProcessCost {
+            user_ns: self.user_ticks.saturating_mul(tick_ns()),
+            sys_ns: self.system_ticks.saturating_mul(tick_ns()),
+            minor_faults: self.minor_faults,
+            major_faults: self.major_faults,
+        }
+    }
+
     /// Reads `/proc/PID/stat`.
     pub(crate) fn of(pid: u32) -> Option<ProcessStat> {
         Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
@@ -252,6 +352,15 @@ impl ProcessStat {
             start_ticks: field(22)?.parse().ok()?,
             start_code: field(26)?.parse().ok()?,
             is_zombie: matches!(state, "Z" | "X"),
+            arguments: field(48).and_then(|start| {
+                let mut address = |number| field(number)?.parse().ok();
+                Strings::new(
+                    start.parse().ok()?,
+                    address(49)?,
+                    address(50)?,
+                    address(51)?,
+                )
+            }),
             wait_status: field(52)?.parse().ok()?,
         })
     }
@@ -270,21 +379,41 @@ pub(crate) fn block_io_in(stat: &[u8]) -> Option<u64> {
     rest.split_ascii_whitespace().nth(42 - 3)?.parse().ok()
 }
 
-impl ProcessStat {
-    /// What the process used.
-    pub(super) fn cost(&self) -> ProcessCost {
-        ProcessCost {
-            user_ns: self.user_ticks.saturating_mul(tick_ns()),
-            sys_ns: self.system_ticks.saturating_mul(tick_ns()),
-            minor_faults: self.minor_faults,
-            major_faults: self.major_faults,
-        }
-    }
-}
-
 /// What /proc counts CPU times and starts in, ns.
 pub(super) fn tick_ns() -> u64 {
     1_000_000_000 / procfs::ticks_per_second()
+}
+
+/// Whether the ptrace rules of the kernel let this process trace set-user-id programs, so that
+/// they keep their privilege (`CAP_SYS_PTRACE`, see execve(2)).
+pub(super) fn may_trace_privileged() -> bool {
+    const CAP_SYS_PTRACE: u64 = 1 << 19;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & CAP_SYS_PTRACE != 0)
+}
+
+/// Whether `/proc` numbers processes as this process does, and not as another pid namespace.
+pub(crate) fn numbers_agree() -> bool {
+    let own = std::process::id().to_string();
+    fs::read_link("/proc/self").is_ok_and(|pid| pid.as_os_str() == own.as_str())
+}
+
+/// Thread group and parent of task `tid`.
+pub(super) fn group_and_parent(tid: u32) -> Option<(u32, u32)> {
+    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
+    let parent = field(&String::from_utf8_lossy(&status), "PPid:")?;
+    Some((group_in(&status)?, u32::try_from(parent).ok()?))
+}
+
+/// Children of thread `tid` of process `pid`, where the kernel tells (`CONFIG_PROC_CHILDREN`).
+pub(super) fn children(pid: u32, tid: u32) -> Vec<u32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{tid}/children"));
+    let children = children.unwrap_or_default();
+    let children = children.split_ascii_whitespace();
+    children.filter_map(|pid| pid.parse().ok()).collect()
 }
 
 /// Thread group of task `tid`.
@@ -352,6 +481,7 @@ mod tests {
             start_code: 26,
             is_zombie: false,
             wait_status: 52,
+            arguments: None,
         };
         assert_eq!(ProcessStat::parse(stat), Some(found));
         assert_eq!(ProcessStat::parse(&stat[..40]), None);
@@ -376,11 +506,39 @@ mod tests {
             image.exe.unwrap().as_os_str(),
             std::env::current_exe().unwrap()
         );
-        let (cost, peak) = ThreadCost::of(pid, pid).unwrap();
-        assert!(peak.unwrap() > 4096);
+        let (cost, status) = ThreadCost::of(pid, pid).unwrap();
+        assert!(status.max_rss_bytes.unwrap() > 4096);
         assert!(cost.on_cpu_ns > 0);
-        assert!(ProcessCost::of(pid).unwrap().minor_faults > 0);
+        let stat = ProcessStat::of(pid).unwrap();
+        assert!(stat.cost().minor_faults > 0);
+        let group = group_and_parent(pid).unwrap();
+        assert_eq!(group, (pid, std::os::unix::process::parent_id()));
         assert_eq!(thread_group(pid), Some(pid));
+    }
+
+    #[test]
+    fn memory_tells_what_the_files_tell() {
+        let pid = std::process::id();
+        let stat = ProcessStat::of(pid).unwrap();
+        let (argv, environ) = stat.arguments.unwrap().fetch(pid).unwrap();
+        assert_eq!(argv, fs::read("/proc/self/cmdline").unwrap());
+        assert_eq!(environ, fs::read("/proc/self/environ").unwrap());
+    }
+
+    #[test]
+    fn only_a_process_of_a_nested_namespace_has_an_inner_pid() {
+        let inner = |line: &str| Status::parse(line).inner_pid;
+        assert_eq!(inner("NStgid:\t4711\n"), None);
+        assert_eq!(inner("Name:\tx\nNStgid:\t4711\t12\t1\n"), Some(1));
+        assert_eq!(inner("Name:\tNStgid:\n"), None);
+    }
+
+    #[test]
+    fn nonsense_addresses_are_refused() {
+        assert!(Strings::new(4096, 5000, 5000, 6000).is_some());
+        for (a, b, c, d) in [(0, 0, 0, 0), (2, 1, 1, 3), (1, 2, 3, 4), (1, 2, 2, 1 << 40)] {
+            assert_eq!(Strings::new(a, b, c, d), None);
+        }
     }
 
     #[test]

@@ -66,6 +66,9 @@ pub enum Error {
         /// Its process id.
         pid: u32,
     },
+    /// `/proc` shows the processes of another pid namespace, under other numbers.
+    #[error("cannot follow the processes of the command: /proc belongs to another pid namespace")]
+    ForeignProc,
     /// A system call failed.
     #[error("cannot {what}: {source}")]
     System {

@@ -49,8 +49,15 @@ pub(super) struct Plan {
     pub(super) arguments: Vec<OsString>,
     pub(super) views: Vec<View>,
     pub(super) signal_mask: SigSet,
-    /// Whether a tracer will be there for the calls that the filter picks: without one they fail.
-    pub(super) picks_calls: bool,
+}
+
+/// What happens to the system calls of the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Calls {
+    /// The filter picks some, which a tracer must be there for: without one they fail.
+    Picked,
+    /// None is stopped.
+    Free,
 }
 
 /// How the command begins.
@@ -192,8 +199,11 @@ impl Child {
     }
 
     /// Has the child run the command.
-    pub(super) fn go(&mut self) -> io::Result<()> {
-        self.socket.write_all(b"x")
+    pub(super) fn go(&mut self, calls: Calls) -> io::Result<()> {
+        self.socket.write_all(match calls {
+            Calls::Picked => b"p",
+            Calls::Free => b"f",
+        })
     }
 
     fn send_path(&mut self, path: &Path) -> io::Result<()> {
@@ -279,7 +289,8 @@ fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
         }
     }
     // Until the views expect no more of this process.
-    socket.read_exact(&mut [0])?;
+    let mut calls = [0];
+    socket.read_exact(&mut calls)?;
     signals::restore(&plan.signal_mask)?;
     // Rust ignores SIGPIPE in its own programs; the command expects the default.
     // SAFETY: no handler is installed, only the default action put back.
@@ -287,7 +298,7 @@ fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
     }
-    if plan.picks_calls {
+    if calls == *b"p" {
         // Without it less is seen, which the tracer notices at the exec and counts.
         let _ = topology::install();
     }

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 
 use super::directory::{Directory, open_all};
 use super::inherited::Inherited;
-use super::launch::{Plan, Start, find_program};
+use super::launch::{Calls, Plan, Start, find_program};
 use super::recording::{HOST, RUN, Recording, own_files};
 use super::seeing::Seeing;
 use super::serving::{Served, Serving};
@@ -21,6 +21,7 @@ use super::views::Views;
 use super::{Error, Result, limits, signals};
 use crate::callers::Callers;
 use crate::fs::Offers;
+use crate::proc::environment::Wanted;
 use crate::proc::lifetimes::{End, LeftBehind, Watcher};
 use crate::proc::{self, Living};
 
@@ -47,6 +48,10 @@ pub struct RunOptions {
     /// Whether system calls on names and channels are stopped: files outside the directories, and
     /// channels that open and close between two execs.
     pub topology: bool,
+    /// The environment variables to record.
+    pub environment: Wanted,
+    /// Let go of processes that outlive the command, instead of following them to their end.
+    pub detach: bool,
     /// Mount the same views and record nothing: the yardstick for what recording costs.
     pub bare: bool,
     /// Record the processes and no file call: the yardstick for what recording the calls costs.
@@ -81,6 +86,11 @@ pub enum Notice {
         /// Whether what each process used is told by the kernel.
         has_costs: bool,
     },
+    /// The command has ended, and these processes that it left behind are let go.
+    LetGo {
+        /// Which.
+        processes: Vec<LeftBehind>,
+    },
     /// The command has ended, and processes it left behind have not.
     StillRunning {
         /// Which.
@@ -89,12 +99,29 @@ pub enum Notice {
 }
 
 /// How a run ended.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct RunReport {
     /// How the command ended.
     pub end: End,
     /// What became of the trace; `None` without recording.
     pub trace: Option<Summary>,
+    /// Views that processes which were let go still use.
+    pub background: Option<Background>,
+}
+
+/// The views of a run that is over, for the processes that live on in them.
+#[derive(Debug)]
+pub struct Background {
+    views: Views,
+    served: Served,
+}
+
+impl Background {
+    /// Serves the views until nobody can reach them any more.
+    pub fn serve(mut self) {
+        self.views.unmount_when_unused();
+        self.served.join();
+    }
 }
 
 /// Runs a command under trace. Call it while the process has one thread.
@@ -103,6 +130,9 @@ pub struct RunReport {
 /// When the command never ran. What goes wrong later is told by the report.
 pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunReport> {
     let program = find_program(&options.command[0])?;
+    if !proc::numbers_agree() {
+        return Err(Error::ForeignProc);
+    }
     let cwd = std::env::current_dir().map_err(Error::system("find the working directory"))?;
     let asked = if options.directories.is_empty() {
         vec![cwd.clone()]
@@ -122,7 +152,6 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
             .collect::<std::io::Result<_>>()
             .map_err(Error::system("inspect the filesystem to trace"))?,
         signal_mask: signals::block().map_err(Error::errno("block signals"))?,
-        picks_calls: options.topology && !options.bare,
     };
     let views = Views::mount(&plan, &directories, notify)?;
     if let Err(error) = limits::lift() {
@@ -166,7 +195,7 @@ impl Run<'_> {
         let served = self
             .serving(&views)
             .serve(std::mem::take(&mut views.mounted), None)?;
-        self.go(&mut views, &start, &mut inherited)
+        self.go(&mut views, &start, &mut inherited, Calls::Free)
             .map_err(Error::system("start the command"))?;
         signals::pass_on(views.child.pid, None).map_err(Error::system("pass on signals"))?;
         let end = loop {
@@ -181,15 +210,25 @@ impl Run<'_> {
         views.unmount();
         served.join();
         self.exec_failure(&mut views)?;
-        Ok(RunReport { end, trace: None })
+        Ok(RunReport {
+            end,
+            trace: None,
+            background: None,
+        })
     }
 
     /// Starts the command.
-    fn go(&self, views: &mut Views, start: &Start, inherited: &mut Inherited) -> io::Result<()> {
+    fn go(
+        &self,
+        views: &mut Views,
+        start: &Start,
+        inherited: &mut Inherited,
+        calls: Calls,
+    ) -> io::Result<()> {
         inherited.offer(&self.offers, views.child.pid.as_raw() as u32);
         inherited.opened(views.child.prepare(start)?);
         self.offers.withdraw();
-        views.child.go()
+        views.child.go(calls)
     }
 
     fn recorded(
@@ -206,7 +245,7 @@ impl Run<'_> {
             }
         };
         match self.record(views, inherited, &recording, notify) {
-            Ok(end) => {
+            Ok((end, background)) => {
                 let (code, signal) = match end {
                     End::Exited(code) => (Some(code), None),
                     End::Killed(signal) => (None, Some(signal)),
@@ -214,6 +253,7 @@ impl Run<'_> {
                 Ok(RunReport {
                     end,
                     trace: Some(recording.finish(code, signal)),
+                    background,
                 })
             }
             Err(error) => {
@@ -229,13 +269,18 @@ impl Run<'_> {
         inherited: Inherited,
         recording: &Recording,
         notify: &mut dyn FnMut(Notice),
-    ) -> Result<End> {
+    ) -> Result<(End, Option<Background>)> {
         let root = views.child.pid;
         let started = Started {
             views,
             inherited,
             recording,
-            job: Job { root, notify },
+            job: Job {
+                root,
+                notify,
+                detach: self.options.detach,
+                left: false,
+            },
         };
         if self.options.no_ptrace {
             return self.watched(started, None);
@@ -274,27 +319,38 @@ impl Run<'_> {
     }
 
     /// Runs the command; signals go to those that live.
-    fn go_on(&self, started: &mut Started<'_>, start: &Start, living: Arc<Living>) -> Result<()> {
-        self.go(&mut started.views, start, &mut started.inherited)
+    fn go_on(
+        &self,
+        started: &mut Started<'_>,
+        start: &Start,
+        living: Arc<Living>,
+        calls: Calls,
+    ) -> Result<()> {
+        self.go(&mut started.views, start, &mut started.inherited, calls)
             .map_err(Error::system("start the command"))?;
         started.inherited.count(&started.recording.recorder);
         signals::pass_on(started.job.root, Some(living)).map_err(Error::system("pass on signals"))
     }
 
-    /// The last process has ended.
+    /// The last process has ended, or those that are left were let go.
     fn conclude(
         &self,
         started: Started<'_>,
         served: Served,
         end: io::Result<Option<End>>,
-    ) -> Result<End> {
+    ) -> Result<(End, Option<Background>)> {
+        let vanished = || Error::system("wait for the command")(io::Error::other("it vanished"));
         let end = end.map_err(Error::system("wait for the command"))?;
         let mut views = started.views;
         started.inherited.settle();
+        if started.job.left {
+            let end = end.ok_or_else(vanished)?;
+            return Ok((end, Some(Background { views, served })));
+        }
         views.unmount();
         served.join();
         self.exec_failure(&mut views)?;
-        end.ok_or_else(|| Error::system("wait for the command")(io::Error::other("it vanished")))
+        Ok((end.ok_or_else(vanished)?, None))
     }
 
     fn serving(&self, views: &Views) -> Serving<'_> {
@@ -358,6 +414,9 @@ impl Run<'_> {
 struct Job<'a> {
     root: Pid,
     notify: &'a mut dyn FnMut(Notice),
+    detach: bool,
+    /// Processes were let go.
+    left: bool,
 }
 
 impl Watcher for Job<'_> {
@@ -365,10 +424,17 @@ impl Watcher for Job<'_> {
         signals::stop_with(self.root, signal);
     }
 
-    fn ended(&mut self, _end: End, others: Vec<LeftBehind>) {
-        if !others.is_empty() {
-            (self.notify)(Notice::StillRunning { processes: others });
+    fn ended(&mut self, _end: End, others: Vec<LeftBehind>) -> bool {
+        if others.is_empty() {
+            return false;
         }
+        self.left = self.detach;
+        let processes = others;
+        (self.notify)(match self.detach {
+            true => Notice::LetGo { processes },
+            false => Notice::StillRunning { processes },
+        });
+        self.detach
     }
 }
 

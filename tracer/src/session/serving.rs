@@ -31,12 +31,14 @@ pub(super) struct Serving<'a> {
 }
 
 /// Views being served.
+#[derive(Debug)]
 pub(super) struct Served {
     views: Vec<ServedView>,
     files: Arc<FileTable>,
 }
 
 /// A view and its daemon.
+#[derive(Debug)]
 pub(super) struct ServedView {
     /// Where the workflow sees it.
     pub(super) at: PathBuf,

@@ -26,12 +26,16 @@ const HANDLED: &[Signal] = &[
     Signal::SIGCONT,
 ];
 
+/// The signals that are passed on.
+pub(super) fn handled() -> SigSet {
+    HANDLED.iter().copied().collect()
+}
+
 /// Blocks the signals that will be passed on, in this thread and those it will start. Returns
 /// what was blocked before, which a command must get back.
 pub(super) fn block() -> Result<SigSet, Errno> {
     let mut before = SigSet::empty();
-    let handled: SigSet = HANDLED.iter().copied().collect();
-    pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&handled), Some(&mut before))?;
+    pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&handled()), Some(&mut before))?;
     Ok(before)
 }
 
@@ -48,7 +52,7 @@ pub(super) fn pass_on(root: Pid, living: Option<Arc<Living>>) -> std::io::Result
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
-            let handled: SigSet = HANDLED.iter().copied().collect();
+            let handled = handled();
             let mut ends = [Signal::SIGTERM, Signal::SIGKILL].into_iter();
             while let Ok((signal, from_kernel)) = wait_info(&handled) {
                 let left = living
@@ -76,7 +80,7 @@ pub(super) fn pass_on(root: Pid, living: Option<Arc<Living>>) -> std::io::Result
 /// Unmounts `mountpoint` when this process is asked to end; its daemon then ends by itself.
 pub(super) fn unmount_on_request(mountpoint: std::path::PathBuf) {
     let watch = move || {
-        let handled: SigSet = HANDLED.iter().copied().collect();
+        let handled = handled();
         while let Ok((signal, _)) = wait_info(&handled) {
             if matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP) {
                 let _ = crate::mounting::unmount_lazily(&mountpoint);
@@ -114,7 +118,7 @@ pub(super) fn stop_with(root: Pid, signal: i32) {
 
 /// Waits for one of `set`; true when the kernel itself (the terminal) sent it to the group.
 #[expect(unsafe_code)]
-fn wait_info(set: &SigSet) -> Result<(Signal, bool), Errno> {
+pub(super) fn wait_info(set: &SigSet) -> Result<(Signal, bool), Errno> {
     loop {
         let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
         // SAFETY: both pointers are valid for the call, which fills `info`; all zero is a valid

@@ -5,6 +5,7 @@ use std::env;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::directory::Directory;
 use super::inherited::Stream;
@@ -12,6 +13,9 @@ use super::launch::{Child, Namespace, Plan, Reopen, Start};
 use super::run::Notice;
 use super::{Error, Result};
 use crate::mounting;
+
+/// How often a view that lives on is looked at for whether anybody uses it.
+const UNUSED: Duration = Duration::from_secs(1);
 
 /// A mounted view that waits for its daemon.
 #[derive(Debug)]
@@ -120,6 +124,20 @@ impl Views {
             directory: self.seen_at(cwd, directories),
             streams: streams.collect(),
         }
+    }
+
+    /// Takes away what does not vanish with the last process, once nobody has a file or its
+    /// working directory there.
+    pub(super) fn unmount_when_unused(&mut self) {
+        if let Some(elsewhere) = &self.elsewhere {
+            for point in &elsewhere.points {
+                while mounting::unmount(point).is_err_and(|e| e.raw_os_error() == Some(libc::EBUSY))
+                {
+                    std::thread::sleep(UNUSED);
+                }
+            }
+        }
+        self.unmount();
     }
 
     /// Takes away what does not vanish with the last process.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flowtrace_schema::{Upid, Usage};
 
-use super::super::reading::{Image, ProcessCost, ThreadCost};
+use super::super::reading::{Image, ProcessCost, Status, ThreadCost};
 use super::books::{Books, Life};
 
 /// A thread.
@@ -25,17 +25,25 @@ pub(super) struct Process {
     pub(super) upid: Upid,
     pub(super) parent: Option<Upid>,
     pub(super) image: Arc<Image>,
+    /// Image that stands for this one in the record of environment variables.
+    pub(super) environment: Option<Upid>,
     /// Costs of the process when the present image began.
     pub(super) before: ProcessCost,
     /// Costs of the threads of this image that are over.
     pub(super) cost: ThreadCost,
+    /// Costs of the process in all its images.
     pub(super) total: Option<ProcessCost>,
-    pub(super) max_rss_bytes: Option<u64>,
+    /// No child was ever forked in any image. The kernel's account of the process is then its
+    /// own alone, to the µs, and complete where it is reaped.
+    pub(super) childless: bool,
+    pub(super) status: Status,
     pub(super) live_threads: usize,
     pub(super) threads: u32,
     pub(super) tracer_ns: u64,
     pub(super) books: Books,
     pub(super) readable: bool,
+    /// It runs a program that traces others.
+    pub(super) traces: bool,
     /// Our own child before it runs the command: no process of the workflow yet.
     pub(super) launcher: bool,
 }
@@ -46,15 +54,18 @@ impl Process {
             upid,
             parent,
             image,
+            environment: None,
             before: ProcessCost::default(),
             cost: ThreadCost::default(),
             total: None,
-            max_rss_bytes: None,
+            childless: true,
+            status: Status::default(),
             live_threads: 1,
             threads: 1,
             tracer_ns: 0,
             books: Books::default(),
             readable: true,
+            traces: false,
             launcher: false,
         }
     }
@@ -62,15 +73,21 @@ impl Process {
     pub(super) fn usage(&self) -> Usage {
         let total = self.total.map(|total| total - self.before);
         let cost = self.readable.then_some(self.cost);
+        // What a thread does after its last stop (it gives back its memory) is only in there.
+        let exact = total.filter(|_| self.childless);
+        let exact = exact.map(|t| t.user_ns.saturating_add(t.sys_ns));
+        let on_cpu_ns = cost.map(|c| c.on_cpu_ns).max(exact);
         // A task waits for a processor before its maker's event has told of it, so that what it
         // had may be more than the time since: then its life began at least so much earlier.
-        let had = cost.map_or(0, |c| c.on_cpu_ns + c.run_queue_ns + self.tracer_ns);
+        let had = on_cpu_ns.unwrap_or(0)
+            + cost.map_or(0, |c| c.run_queue_ns)
+            + on_cpu_ns.map_or(0, |_| self.tracer_ns);
         Usage {
             user_ns: total.map(|t| t.user_ns),
             sys_ns: total.map(|t| t.sys_ns),
             minor_faults: total.map(|t| t.minor_faults),
             major_faults: total.map(|t| t.major_faults),
-            on_cpu_ns: cost.map(|c| c.on_cpu_ns),
+            on_cpu_ns,
             run_queue_ns: cost.map(|c| c.run_queue_ns),
             read_calls: cost.map(|c| c.read_calls),
             write_calls: cost.map(|c| c.write_calls),
@@ -79,7 +96,7 @@ impl Process {
             voluntary_switches: cost.map(|c| c.voluntary_switches),
             involuntary_switches: cost.map(|c| c.involuntary_switches),
             tracer_ns: Some(self.tracer_ns),
-            max_rss_bytes: self.max_rss_bytes,
+            max_rss_bytes: self.status.max_rss_bytes,
             threads: Some(self.threads),
             thread_ns: Some(self.books.thread_ns.max(had)),
             block_io_ns: cost.and(self.books.block_io_ns()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flowtrace_schema::{Origin, Upid, Usage};
 
 use super::super::pidfd::PidFd;
-use super::super::reading::{Image, ProcessCost, ThreadCost};
+use super::super::reading::{Image, ProcessCost, ProcessStat, ThreadCost};
 use super::super::taskstats::Costs;
 
 /// A live process of the machine, be it recorded or not.
@@ -114,7 +114,7 @@ impl Process {
 /// What process `pid` used so far, of which `ended` are its threads that are over. Exact but for
 /// live threads beside the first.
 pub(super) fn costs_so_far(pid: u32, ended: &Costs) -> Option<Costs> {
-    let process = ProcessCost::of(pid)?;
+    let process = ProcessStat::of(pid)?.cost();
     let (thread, _) = ThreadCost::of(pid, pid)?;
     Some(Costs {
         user_ns: process.user_ns,

@@ -37,6 +37,7 @@ impl Table {
                 end_ns: None,
                 exit_code: None,
                 exit_signal: None,
+                inner_pid: None,
                 usage: process.usage(None),
             };
             self.recorder.record(Record::ProcessEnd(Box::new(end)));
@@ -92,6 +93,7 @@ impl Table {
             end_ns: Some(at.max(process.start_ns)),
             exit_code,
             exit_signal,
+            inner_pid: None,
             usage,
         };
         self.recorder.record(Record::ProcessEnd(Box::new(end)));
@@ -112,6 +114,7 @@ impl Table {
                 exe: row.image.exe.clone(),
                 argv: row.image.argv.clone(),
                 cwd: row.image.cwd.clone(),
+                environment: None,
                 start_ns: process.start_ns,
             })));
     }

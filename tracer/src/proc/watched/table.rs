@@ -402,8 +402,7 @@ impl Table {
         {
             row.image = Arc::new(Image {
                 argv: Some([name, b"\0"].concat()),
-                exe: row.image.exe.clone(),
-                cwd: row.image.cwd.clone(),
+                ..Image::clone(&row.image)
             });
         }
     }

@@ -27,6 +27,7 @@ fn image(argv: &[u8]) -> Image {
         exe: Some(Text::from(Path::new("/bin/program"))),
         argv: Some(argv.to_vec()),
         cwd: Some(Text::from(Path::new("/"))),
+        ..Image::default()
     }
 }
 

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use flowtrace_schema::{Loss, ProcessLayer};
 
 use super::super::Result;
+use super::super::launch::Calls;
 use super::super::recording::{HOST, Recording};
-use super::{Run, Started};
+use super::{Background, Run, Started};
 use crate::callers::TaskTable;
 use crate::proc::Upids;
 use crate::proc::channels::Registry;
@@ -18,7 +19,7 @@ use crate::proc::wiring::Wiring;
 
 impl Run<'_> {
     /// Follows the command, which is seized already.
-    pub(super) fn traced(&self, mut started: Started<'_>) -> Result<End> {
+    pub(super) fn traced(&self, mut started: Started<'_>) -> Result<(End, Option<Background>)> {
         let streams = &started.inherited.streams;
         let start = started.views.start(self.cwd, streams, self.directories);
         let table = Arc::new(TaskTable::new());
@@ -31,7 +32,10 @@ impl Run<'_> {
             recording.recorder.clone(),
             Arc::new(Upids::new()),
             table,
+            self.options.environment.clone(),
         );
+        // Where nobody traces any more, a call that the filter picks would fail.
+        let topology = self.options.topology && !self.options.detach;
         let channels = Registry::new(HOST, recording.recorder.clone());
         let channels = Arc::new(Mutex::new(channels));
         lifetimes.observe(Box::new(Wiring::new(
@@ -40,7 +44,7 @@ impl Run<'_> {
             channels.clone(),
             served.files(),
             served.views().iter().map(|view| view.at.clone()).collect(),
-            self.options.topology,
+            topology,
         )));
         let sampler = self.sampler(recording, channels);
         if let Some(sampler) = &sampler {
@@ -48,7 +52,11 @@ impl Run<'_> {
         }
         let sampler_ns = sampler.as_ref().map(Sampler::used_ns);
         let host_sampler = recording.host_sampler(self.options.host_hertz, sampler_ns);
-        self.go_on(&mut started, &start, lifetimes.living())?;
+        let calls = match topology {
+            true => Calls::Picked,
+            false => Calls::Free,
+        };
+        self.go_on(&mut started, &start, lifetimes.living(), calls)?;
         let end = lifetimes.follow(&mut started.job);
         drop(sampler);
         drop(host_sampler);

@@ -2,9 +2,10 @@
 
 use flowtrace_schema::Text;
 
+use super::super::launch::Calls;
 use super::super::recording::HOST;
 use super::super::{Error, Result};
-use super::{Notice, Run, Started};
+use super::{Background, Notice, Run, Started};
 use crate::proc::children;
 use crate::proc::lifetimes::End;
 use crate::proc::reading::Image;
@@ -13,7 +14,11 @@ use crate::proc::watched::{Watched, Whose};
 impl Run<'_> {
     /// Follows the command by what the kernel announces. ptrace was not wanted or, with the
     /// reason, refused.
-    pub(super) fn watched(&self, mut started: Started<'_>, refused: Option<String>) -> Result<End> {
+    pub(super) fn watched(
+        &self,
+        mut started: Started<'_>,
+        refused: Option<String>,
+    ) -> Result<(End, Option<Background>)> {
         let root = started.job.root.as_raw() as u32;
         let streams = &started.inherited.streams;
         let start = started.views.start(self.cwd, streams, self.directories);
@@ -34,10 +39,11 @@ impl Run<'_> {
             exe: exe.map(|path| Text::from(path.as_path())),
             argv: Some(argv.collect()),
             cwd: Some(Text::from(start.directory.as_path())),
+            ..Image::default()
         };
         watched.launch(root, image);
         let host_sampler = recording.host_sampler(self.options.host_hertz, None);
-        self.go_on(&mut started, &start, watched.living())?;
+        self.go_on(&mut started, &start, watched.living(), Calls::Free)?;
         let end = watched.follow(root, &mut started.job);
         drop(host_sampler);
         self.conclude(started, served, end)

@@ -1,0 +1,39 @@
+//! Small C programs of `tests/programs`, compiled when first needed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use super::{checkout, need_program};
+
+/// `tests/programs/NAME.c`, compiled with `options`; skips the test when there is no compiler.
+pub(crate) fn program(name: &str, options: &[&str]) -> Option<PathBuf> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    if !need_program("cc") {
+        return None;
+    }
+    let _guard = ONE_AT_A_TIME.lock();
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let built = place.join(format!("{name}{}", options.concat()));
+    let source = checkout(&format!("tests/programs/{name}.c"));
+    let changed = |path: &Path| path.metadata().and_then(|m| m.modified()).ok();
+    if changed(&built) > changed(&source) {
+        return Some(built);
+    }
+    // Other test binaries may build the same: each its own, and the last one stays.
+    let draft = place.join(format!("{name}.{}", std::process::id()));
+    let output = Command::new("cc")
+        .args(["-O1", "-pthread", "-o"])
+        .arg(&draft)
+        .arg(&source)
+        .args(options)
+        .output()
+        .expect("cc runs");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    std::fs::rename(&draft, &built).unwrap();
+    Some(built)
+}

@@ -1,0 +1,109 @@
+//! Who made whom, when parents are gone and numbers come back.
+
+use std::process::Command;
+
+use crate::support::need_root;
+use crate::support::process::start;
+use crate::support::trace::Trace;
+
+use super::{LIMIT, Stage};
+
+/// Daemons are followed until they end, and keep the parent that made them.
+#[test]
+fn a_daemon_is_followed_to_its_end() {
+    let Some(stage) = Stage::new() else { return };
+    let played = stage.play(&["daemonize", "400"], 12);
+    let middle = &played.images_of(played.said("middle"))[0];
+    let daemon = &played.images_of(played.said("daemon"))[0];
+    assert_eq!(middle.parent, Some(1));
+    assert_eq!(daemon.parent, Some(middle.upid));
+    assert_eq!((middle.exit_code, daemon.exit_code), (Some(10), Some(11)));
+    assert!(daemon.end_ns > played.first().end_ns, "{daemon:?}");
+    let life = daemon.end_ns.unwrap() - daemon.start_ns.unwrap();
+    assert!(life >= 400_000_000, "{daemon:?}");
+}
+
+/// Who reaps an orphan did not make it.
+#[test]
+fn a_subreaper_is_not_the_parent() {
+    let Some(stage) = Stage::new() else { return };
+    let played = stage.play(&["subreaper"], 0);
+    let middle = &played.images_of(played.said("middle"))[0];
+    let orphan = &played.images_of(played.said("orphan"))[0];
+    assert_eq!(orphan.parent, Some(middle.upid));
+    assert_eq!(orphan.exit_code, Some(21));
+}
+
+/// SIGKILL takes a process out of the very stop in which it would have told of its child.
+#[test]
+fn children_of_makers_that_are_killed() {
+    let Some(stage) = Stage::new() else { return };
+    let played = stage.play(&["kill-makers", "150"], 0);
+    assert_eq!(played.count("parent_upid = 1 AND exit_signal = 9"), 150);
+    // What was made by those, and nothing else, ends with 0, unless it was never let run.
+    let made = played.count("parent_upid <> 1 AND (exit_code = 0 OR exit_signal = 9)");
+    assert!(made > 150, "only {made} grandchildren");
+    assert_eq!(played.count("TRUE"), 1 + 150 + made);
+    assert_eq!(played.count("parent_upid IS NULL"), 1);
+}
+
+/// One pid, many processes: no two lives become one.
+#[test]
+fn pids_come_back() {
+    let Some(stage) = Stage::new() else { return };
+    if !need_root() {
+        return;
+    }
+    // flowtrace itself in the namespace: the pids that it sees must come back.
+    let run = stage.run(&[]);
+    let mut command = Command::new("unshare");
+    command
+        .args(["-p", "-f", "--mount-proc"])
+        .arg(run.get_program())
+        .args(run.get_args());
+    command.current_dir(stage.scratch.dir("job"));
+    command.arg(&stage.program).args(["reuse-pids", "600"]);
+    let finished = start(&mut command).wait(LIMIT).expect(0);
+    let same = finished.stdout_text();
+    let same: i64 = same.trim().strip_prefix("same ").unwrap().parse().unwrap();
+    assert!(
+        same > 300,
+        "only {same} of 600 processes had the pid of the one before"
+    );
+    let trace = Trace::open_complete(&stage.trace_path());
+    let wrong: i64 = trace.one(
+        "SELECT COUNT(*) FROM processes WHERE parent_upid = 1 AND exit_code IS NOT (upid - 2) % 251",
+    );
+    assert_eq!(wrong, 0);
+    let children: i64 = trace.one("SELECT COUNT(*) FROM processes WHERE parent_upid = 1");
+    assert_eq!(children, 600);
+    let overlaps: i64 = trace.one(
+        "SELECT COUNT(*) FROM processes AS a JOIN processes AS b
+           ON a.pid = b.pid AND a.upid < b.upid AND a.end_ns > b.start_ns",
+    );
+    assert_eq!(overlaps, 0, "two processes of one pid at a time");
+}
+
+/// In a pid namespace without a /proc of its own every number in /proc is somebody else's.
+#[test]
+fn a_foreign_proc_is_refused() {
+    let Some(stage) = Stage::new() else { return };
+    if !need_root() {
+        return;
+    }
+    let run = stage.run(&[]);
+    let mut command = Command::new("unshare");
+    command
+        .args(["-p", "-f"])
+        .arg(run.get_program())
+        .args(run.get_args())
+        .arg("true");
+    let finished = start(command.current_dir(&*stage.scratch))
+        .wait(LIMIT)
+        .expect(125);
+    assert!(
+        finished.stderr.contains("--mount-proc"),
+        "{}",
+        finished.stderr
+    );
+}

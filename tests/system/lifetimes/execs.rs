@@ -1,0 +1,140 @@
+//! What an image is: its program and arguments, exactly as they were at its exec.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::support::process::finish;
+use crate::support::programs::program;
+use crate::support::skip;
+use crate::support::trace::Trace;
+
+use super::Stage;
+
+/// `command` and the exact arguments of the last image, where they are not UTF-8.
+fn last(trace: &Trace) -> (String, Vec<Vec<u8>>) {
+    let last = "(SELECT MAX(upid) FROM process)";
+    let command: String = trace.one(&format!("SELECT command FROM process WHERE upid = {last}"));
+    let raw = trace.blobs(&format!(
+        "SELECT argv_raw FROM process WHERE upid = {last} AND argv_raw IS NOT NULL"
+    ));
+    (command, raw)
+}
+
+#[test]
+fn arguments_are_kept_byte_by_byte() {
+    let Some(stage) = Stage::new() else { return };
+    let played = stage.play(&["odd-arguments", "empty"], 3);
+    assert_eq!(
+        last(&played.trace),
+        ("'' exit 3 '' 'a b'".into(), Vec::new())
+    );
+
+    let played = stage.play(&["odd-arguments", "bytes"], 3);
+    let (command, raw) = last(&played.trace);
+    assert!(
+        command.contains('\u{fffd}') && command.contains("café"),
+        "{command}"
+    );
+    let exact = [
+        played.program.as_bytes(),
+        b"exit",
+        b"3",
+        b"\xff\xfe",
+        "café".as_bytes(),
+        b"",
+    ];
+    assert_eq!(raw, [exact.join(&0)]);
+
+    let played = stage.play(&["odd-arguments", "huge"], 3);
+    let (command, _) = last(&played.trace);
+    let arguments: Vec<&str> = command.split(' ').skip(3).collect();
+    assert_eq!(arguments.len(), 21);
+    for (i, argument) in arguments.iter().enumerate() {
+        let letter = char::from(b'a' + (i as u8 + 3) % 26);
+        assert!(
+            argument.len() == 100_000 && argument.chars().all(|c| c == letter),
+            "{i}"
+        );
+    }
+}
+
+/// What a process calls itself later is not what was run.
+#[test]
+fn a_changed_title_changes_nothing() {
+    let Some(stage) = Stage::new() else { return };
+    let played = stage.play(&["odd-arguments", "renamed"], 3);
+    let commands = played
+        .trace
+        .rows("SELECT command, exit_code FROM processes WHERE upid > 1");
+    let ran = format!("{} rename-yourself", played.program);
+    assert_eq!(commands, [[ran.clone(), "3".into()], [ran, "0".into()]]);
+}
+
+#[test]
+fn an_exec_that_fails_is_a_life_without_it() {
+    let Some(stage) = Stage::new() else { return };
+    let played = stage.play(&["exec-missing"], 0);
+    let images = played.images_of(played.said("pid"));
+    assert_eq!(images.len(), 1, "{images:?}");
+    assert_eq!(
+        (images[0].origin.as_str(), images[0].exit_code),
+        ("fork", Some(127))
+    );
+}
+
+fn script(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// A script is its interpreter with its name, also when a library had to find the interpreter.
+#[test]
+fn scripts_are_named() {
+    let Some(stage) = Stage::new() else { return };
+    let job = stage.scratch.dir("job");
+    script(&job.join("with"), "#!/bin/sh -e\nexit 4\n");
+    script(&job.join("without"), "exit 5\n");
+    let played = stage.shell("./with; env ./without; bash -c './without; exit 0'", 0);
+    let rows = played.trace.rows(
+        "SELECT command, exit_code FROM processes
+         WHERE origin = 'exec' AND exit_code > 0 ORDER BY upid",
+    );
+    assert_eq!(rows[0], ["/bin/sh -e ./with", "4"]);
+    assert_eq!(rows[1], ["/bin/sh ./without", "5"]);
+    // bash runs a script without a first line itself, which is a process without an exec.
+    assert_eq!(played.count("origin = 'fork' AND exit_code = 5"), 1);
+}
+
+#[test]
+fn static_programs_are_no_different() {
+    let Some(stage) = Stage::new() else { return };
+    let Some(program) = program("lifetimes", &["-static"]) else {
+        return;
+    };
+    let mut command = stage.run(&[]);
+    command.arg(&program).args(["storm", "vfork", "20"]);
+    let played = stage.finish(&mut command, 0);
+    assert_eq!(played.count("origin = 'exec' AND parent_upid = 1"), 20);
+}
+
+#[test]
+fn programs_of_32_bits_are_no_different() {
+    let Some(stage) = Stage::new() else { return };
+    if !cfg!(target_arch = "x86_64") {
+        return skip("32-bit programs are those of x86");
+    }
+    let options = ["-m32", "-nostdlib", "-static", "-fno-pic", "-no-pie"];
+    let Some(program) = program("small", &options) else {
+        return;
+    };
+    if finish(&mut std::process::Command::new(&program)).code() != 6 {
+        return skip("this kernel runs no 32-bit programs");
+    }
+    let mut command = stage.run(&[]);
+    let played = stage.finish(command.arg(&program), 6);
+    let ends = played
+        .trace
+        .rows("SELECT exit_code FROM processes ORDER BY upid");
+    assert_eq!(ends, [["6"], ["5"]]);
+}

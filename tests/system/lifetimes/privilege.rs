@@ -1,0 +1,95 @@
+//! Programs that gain privilege, and programs that trace others.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use crate::support::process::finish;
+use crate::support::trace::Trace;
+use crate::support::user::User;
+use crate::support::{need_program, need_root};
+
+use super::Stage;
+
+/// A copy of `id` that runs as root whoever starts it, in a directory that is traced.
+fn set_user_id(stage: &Stage) -> std::path::PathBuf {
+    let id = stage.scratch.dir("job").join("id");
+    fs::copy("/usr/bin/id", &id).unwrap();
+    fs::set_permissions(&id, fs::Permissions::from_mode(0o4755)).unwrap();
+    id
+}
+
+/// Traced by root they keep their privilege, also when another user runs them.
+#[test]
+fn root_lets_set_user_id_programs_be() {
+    let Some(stage) = Stage::new() else { return };
+    if !(need_root() && need_program("setpriv")) {
+        return;
+    }
+    set_user_id(&stage);
+    let user = "setpriv --reuid 54321 --regid 54321 --clear-groups";
+    let played = stage.shell(&format!("{user} ./id -u; {user} ./id -ru"), 0);
+    assert_eq!(played.finished.stdout_text(), "0\n54321\n");
+    assert_eq!(played.lost("setuid_not_granted"), 0);
+}
+
+/// Traced by a user, a program with file capabilities runs without them, and the run says so; a
+/// program that has none to lose is not counted.
+#[test]
+fn a_user_is_told_of_file_capabilities() {
+    let Some(stage) = Stage::new() else { return };
+    if !(need_root() && need_program("setcap")) {
+        return;
+    }
+    let able = stage.scratch.join("able");
+    fs::copy("/usr/bin/true", &able).unwrap();
+    finish(Command::new("setcap").arg("cap_net_raw+ep").arg(&able)).expect(0);
+    let user = User::new(&stage.scratch);
+    let trace = user.home.join("trace.db");
+    let mut command = user.command(&user.flowtrace);
+    command
+        .args(["run", "--quiet", "--no-summary", "-o"])
+        .arg(&trace);
+    finish(command.args(["--", "sh", "-c", "$0 && true"]).arg(&able)).expect(0);
+    let noted: i64 = Trace::open_complete(&trace)
+        .one("SELECT SUM(value) FROM losses WHERE counter = 'setuid_not_granted'");
+    assert_eq!(noted, 1);
+}
+
+/// A tracer inside fails as inside any tracer; the run goes on, and says what to do.
+#[test]
+fn a_tracer_inside_is_noticed() {
+    let Some(stage) = Stage::new() else { return };
+    let played = stage.play(&["trace-child"], 1);
+    assert_eq!(
+        played.lost("tracer_refused"),
+        0,
+        "not known as a tracer by its name"
+    );
+    if !need_program("strace") {
+        return;
+    }
+    let played = stage.shell("strace -V > /dev/null; strace -o log true; exit 3", 3);
+    assert_eq!(played.lost("tracer_refused"), 1);
+    let meaning: String = played
+        .trace
+        .one("SELECT meaning FROM losses WHERE counter = 'tracer_refused'");
+    assert!(meaning.contains("--no-ptrace"), "{meaning}");
+}
+
+/// Who is traced already cannot be traced again: a message, and no run.
+#[test]
+fn a_run_inside_strace_is_refused() {
+    let Some(stage) = Stage::new() else { return };
+    if !need_program("strace") {
+        return;
+    }
+    let run = stage.run(&[]);
+    let mut command = Command::new("strace");
+    command
+        .args(["-f", "-o", "/dev/null"])
+        .arg(run.get_program())
+        .args(run.get_args());
+    let refused = finish(command.arg("true").current_dir(&*stage.scratch)).expect(125);
+    assert!(refused.stderr.contains("strace"), "{}", refused.stderr);
+}

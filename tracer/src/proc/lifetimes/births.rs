@@ -1,0 +1,211 @@
+//! New tasks: who made them.
+//!
+//! The fork event says so, and it comes for every task but one kind: SIGKILL takes a maker out of
+//! any stop, also out of the one in which it would have told of its new task. So do an exec and
+//! an exit of the whole process with the threads they end. A maker may have been cut off so when
+//! it exits; from then on its tasks are recognised in `/proc` instead.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use flowtrace_schema::Origin;
+
+use super::super::observer::Tracee;
+use super::super::ptrace::{self, Report, Stop};
+use super::super::reading::{self, ThreadCost};
+use super::Lifetimes;
+use super::books::Life;
+use super::process::{Process, Task};
+
+/// What is known of tasks that nobody has told of.
+#[derive(Default)]
+pub(super) struct Births {
+    /// Tasks that reported before the fork event, with what they reported last: one that has not
+    /// run cannot have done anything but die since its first stop.
+    early: HashMap<u32, Report>,
+    /// Live processes a thread of which may have been cut off.
+    cut_off: HashSet<u32>,
+    /// Children of processes that were cut off, and are gone or about to be.
+    orphans: HashMap<u32, Maker>,
+}
+
+/// Who made a task: a thread of a process.
+#[derive(Clone, Copy)]
+struct Maker {
+    tid: u32,
+    pid: u32,
+}
+
+impl Lifetimes {
+    /// Whether it is known who made the task that reports. If not, the report is kept until it is.
+    pub(super) fn is_known(&mut self, report: Report, now: u64) -> bool {
+        if self.tasks.contains_key(&report.tid) || self.recognise(report.tid, now) {
+            return true;
+        }
+        self.births.early.insert(report.tid, report);
+        false
+    }
+
+    /// Task `tid` made a new task, which is stopped or about to stop.
+    pub(super) fn forked(&mut self, tid: u32, by_clone: bool, now: u64) {
+        let stop = Stop::Forked { by_clone };
+        let Some(child) = ptrace::event_message(tid, stop) else {
+            return;
+        };
+        let pid = self.tasks[&tid].process;
+        // A pid comes back only after its last owner was reaped, so one that is known was
+        // recognised before, and one that is not ours any more has even ended since.
+        let recognised = self.births.cut_off.contains(&pid) && !is_ours(child);
+        if recognised || self.tasks.contains_key(&child) {
+            return;
+        }
+        if by_clone && reading::thread_group(child) == Some(pid) {
+            self.begin_thread(child, pid, now);
+        } else {
+            self.begin_process(child, Maker { tid, pid }, now);
+        }
+        self.catch_up(child, now);
+    }
+
+    fn begin_thread(&mut self, tid: u32, pid: u32, now: u64) {
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return;
+        };
+        process.threads += 1;
+        process.live_threads += 1;
+        let upid = process.upid;
+        self.tasks.insert(tid, Task::new(pid, now));
+        self.table.set(tid, upid, false);
+        self.tell(|observer| observer.thread_began(Tracee { tid, pid, upid }, now));
+    }
+
+    fn begin_process(&mut self, pid: u32, maker: Maker, now: u64) {
+        let Some(creator) = self.processes.get_mut(&maker.pid) else {
+            return;
+        };
+        creator.childless = false;
+        let parent = Tracee {
+            tid: maker.tid,
+            pid: maker.pid,
+            upid: creator.upid,
+        };
+        let image = Arc::clone(&creator.image);
+        let process = Process {
+            environment: creator.environment,
+            ..Process::new(self.upids.next(), Some(creator.upid), Arc::clone(&image))
+        };
+        let upid = process.upid;
+        self.start(
+            upid,
+            pid,
+            process.parent,
+            None,
+            Origin::Fork,
+            &image,
+            process.environment,
+            now,
+        );
+        self.tasks.insert(pid, Task::new(pid, now));
+        self.processes.insert(pid, process);
+        self.living.begins(pid);
+        self.table.set(pid, upid, true);
+        let child = Tracee::first_of(pid, upid);
+        self.tell(|observer| observer.forked(parent, child, now));
+    }
+
+    fn catch_up(&mut self, tid: u32, now: u64) {
+        if let Some(report) = self.births.early.remove(&tid) {
+            match self.letting_go {
+                true => self.handle_and_let_go(report, now),
+                false => self.handle(report, now),
+            }
+        }
+    }
+
+    /// Recognises a task whose maker may have been cut off before it could tell.
+    fn recognise(&mut self, tid: u32, now: u64) -> bool {
+        if let Some(maker) = self.births.orphans.remove(&tid) {
+            self.begin_process(tid, maker, now);
+            return self.tasks.contains_key(&tid);
+        }
+        if self.births.cut_off.is_empty() {
+            return false;
+        }
+        let Some((group, parent)) = reading::group_and_parent(tid) else {
+            return false;
+        };
+        if group != tid && self.births.cut_off.contains(&group) {
+            self.begin_thread(tid, group, now);
+        } else if group == tid && self.births.cut_off.contains(&parent) {
+            let maker = Maker {
+                tid: parent,
+                pid: parent,
+            };
+            self.begin_process(tid, maker, now);
+        }
+        self.tasks.contains_key(&tid)
+    }
+
+    fn recognise_early(&mut self, now: u64) {
+        let early: Vec<u32> = self.births.early.keys().copied().collect();
+        for tid in early {
+            if self.recognise(tid, now) {
+                self.catch_up(tid, now);
+            }
+        }
+    }
+
+    /// Thread `tid` of process `pid` is in its exit stop, and was perhaps killed in the stop of a
+    /// fork event. Its children are still its own: later they may be anybody's.
+    pub(super) fn may_have_been_cut_off(&mut self, tid: u32, pid: u32, now: u64) {
+        self.births.cut_off.insert(pid);
+        self.recognise_early(now);
+        for child in reading::children(pid, tid) {
+            if !self.tasks.contains_key(&child) && is_ours(child) {
+                self.births.orphans.insert(child, Maker { tid, pid });
+            }
+        }
+    }
+
+    /// Process `pid` was reaped and is still in the list. If it was not `seen_exiting`, a child
+    /// that nobody told of has lost its parent already: who has none that is known is its.
+    pub(super) fn has_gone(&mut self, pid: u32, seen_exiting: bool, now: u64) {
+        self.births.cut_off.remove(&pid);
+        // Those that have not reported yet will not find their maker in the list any more.
+        let maker = Maker { tid: pid, pid };
+        let lost = self.births.orphans.iter();
+        let lost = lost.filter(|(_, maker)| maker.pid == pid);
+        let mut lost: Vec<u32> = lost.map(|(&child, _)| child).collect();
+        if !seen_exiting {
+            let early = self.births.early.keys().copied();
+            lost.extend(early.filter(|&tid| {
+                reading::group_and_parent(tid).is_some_and(|(group, parent)| {
+                    group == tid && !self.processes.contains_key(&parent)
+                })
+            }));
+        }
+        for child in lost {
+            self.births.orphans.remove(&child);
+            self.begin_process(child, maker, now);
+            self.catch_up(child, now);
+        }
+    }
+}
+
+/// Whether this process traces task `tid`; it does until it has reaped it.
+fn is_ours(tid: u32) -> bool {
+    reading::tracer_of(tid) == Some(std::process::id())
+}
+
+impl Task {
+    fn new(process: u32, start_ns: u64) -> Task {
+        Task {
+            process,
+            start_ns,
+            before: ThreadCost::default(),
+            counted: false,
+            life: Life::new(start_ns),
+            stopped: false,
+        }
+    }
+}

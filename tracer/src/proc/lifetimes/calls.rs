@@ -1,0 +1,56 @@
+//! Stops that are no part of a life's course: those of system calls that the filter picks, and of
+//! job control.
+
+use super::super::observer::Tracee;
+use super::super::ptrace::{self, SystemCall};
+use super::super::topology::Call;
+use super::Lifetimes;
+
+impl Lifetimes {
+    /// Tells of a task that job control stops, or has stopped before and lets go on.
+    pub(super) fn job_control(&mut self, tid: u32, stops: bool, now: u64) {
+        let Some(task) = self.tasks.get_mut(&tid) else {
+            return;
+        };
+        if std::mem::replace(&mut task.stopped, stops) == stops {
+            return;
+        }
+        let pid = task.process;
+        if let Some(upid) = self.processes.get(&pid).map(|process| process.upid) {
+            let thread = Tracee { tid, pid, upid };
+            self.tell(|observer| match stops {
+                true => observer.stopped(thread, now),
+                false => observer.continued(thread, now),
+            });
+        }
+    }
+
+    /// A thread makes a system call of the filter's. Whether to wait for its return.
+    pub(super) fn called(&mut self, tid: u32, now: u64) -> bool {
+        let Some(SystemCall::Entry { code, arguments }) = ptrace::system_call(tid) else {
+            return false;
+        };
+        let (Some(tracee), Some(call)) = (self.tracee(tid), Call::new(code, arguments)) else {
+            return false;
+        };
+        let mut wanted = false;
+        for observer in &mut self.observers {
+            wanted |= observer.called(tracee, call, now);
+        }
+        wanted
+    }
+
+    pub(super) fn returned(&mut self, tid: u32, now: u64) {
+        if let (Some(SystemCall::Return(result)), Some(tracee)) =
+            (ptrace::system_call(tid), self.tracee(tid))
+        {
+            self.tell(|observer| observer.returned(tracee, result, now));
+        }
+    }
+
+    fn tracee(&self, tid: u32) -> Option<Tracee> {
+        let pid = self.tasks.get(&tid)?.process;
+        let upid = self.processes.get(&pid)?.upid;
+        Some(Tracee { tid, pid, upid })
+    }
+}

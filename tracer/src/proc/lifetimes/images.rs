@@ -1,0 +1,179 @@
+//! Execs: one image ends, the next begins.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use flowtrace_schema::{Loss, Origin, ProcessEnd, Record, Text, Upid};
+use nix::unistd::{getegid, geteuid};
+
+use super::super::observer::Tracee;
+use super::super::ptrace::{self, Stop};
+use super::super::reading::{Image, ProcessCost, ProcessStat, Status, ThreadCost};
+use super::Lifetimes;
+use super::process::Process;
+
+/// Programs that trace others and cannot do so here. Each ends with an exit code other than 0
+/// when it is refused.
+const TRACERS: &[&str] = &[
+    "strace",
+    "ltrace",
+    "gdb",
+    "gdbserver",
+    "lldb",
+    "lldb-server",
+    "rr",
+    "proot",
+    "reprozip",
+    "tracexec",
+    "lurk",
+];
+
+impl Lifetimes {
+    /// Process `pid`, which has used `used` so far, runs a new program; all its threads but one
+    /// are gone, and that one has the process's id now whatever it had before.
+    pub(super) fn exec(&mut self, pid: u32, used: ProcessCost, now: u64) {
+        // Killed in this very stop, it will never run the program.
+        let Some(former) = ptrace::event_message(pid, Stop::Exec) else {
+            self.tasks
+                .retain(|&tid, task| task.process != pid || tid == pid);
+            return;
+        };
+        if former != pid
+            && let Some(mut task) = self.tasks.remove(&former)
+        {
+            self.table.clear(former);
+            if let Some(upid) = self.processes.get(&pid).map(|p| p.upid) {
+                self.thread_over(upid, former, task.start_ns, now);
+            }
+            task.counted = false;
+            self.tasks.insert(pid, task);
+        }
+        let Some(task) = self.tasks.get_mut(&pid) else {
+            return;
+        };
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return;
+        };
+
+        let (cost, status) = ThreadCost::of(pid, pid).unwrap_or_default();
+        process.cost += cost - task.before;
+        task.before = cost;
+        process.books.read(pid, pid, &mut task.life);
+        process.books.next_image(&mut task.life, now);
+        let stat = ProcessStat::of(pid);
+        process.total = match process.childless {
+            true => Some(used),
+            false => stat.as_ref().map(ProcessStat::cost),
+        };
+        let started = !process.launcher;
+        let before = Tracee::first_of(pid, process.upid);
+        let usage = process.usage();
+        if started {
+            let end = ProcessEnd {
+                upid: process.upid,
+                end_ns: Some(now),
+                exit_code: None,
+                exit_signal: None,
+                inner_pid: status.inner_pid,
+                usage,
+            };
+            self.recorder.record(Record::ProcessEnd(Box::new(end)));
+        }
+
+        let image = Arc::new(Image::at_exec(pid, stat.as_ref(), &self.wanted));
+        let (prev, upid) = if started {
+            (Some(process.upid), self.upids.next())
+        } else {
+            (None, process.upid)
+        };
+        let parent = process.parent;
+        let (environment, variables_are_new) = match &image.environment {
+            none if none.is_empty() => (None, false),
+            same if *same == process.image.environment => (process.environment, false),
+            _ => (Some(upid), true),
+        };
+        *process = Process {
+            environment,
+            before: process.total.unwrap_or_default(),
+            childless: process.childless,
+            readable: image.is_complete(),
+            traces: traces(&image),
+            status: Status {
+                inner_pid: status.inner_pid,
+                ..Status::default()
+            },
+            ..Process::new(upid, parent, Arc::clone(&image))
+        };
+        self.table.set(pid, upid, true);
+        self.start(
+            upid,
+            pid,
+            parent,
+            prev,
+            Origin::Exec,
+            &image,
+            environment,
+            now,
+        );
+        if variables_are_new {
+            self.record_variables(upid, &image);
+        }
+        if self.unprivileged && wants_privilege(&image) {
+            self.recorder.lost(Loss::SetuidExec, 1);
+        }
+        let tracee = Tracee::first_of(pid, upid);
+        if started {
+            self.tell(|observer| observer.image_over(before, &usage, true, now));
+        }
+        self.tell(|observer| observer.executed(tracee, prev, now));
+    }
+
+    fn record_variables(&self, upid: Upid, image: &Image) {
+        for (name, value) in image.environment.iter() {
+            self.recorder.record(Record::Environment {
+                upid,
+                name: name.clone(),
+                value: value.clone(),
+            });
+        }
+    }
+}
+
+fn traces(image: &Image) -> bool {
+    let name = image
+        .exe
+        .as_ref()
+        .and_then(|exe| Path::new(exe.as_os_str()).file_name());
+    name.is_some_and(|name| TRACERS.iter().any(|tracer| name == OsStr::new(tracer)))
+}
+
+/// Whether the program would have another user, group or capabilities than who runs it.
+fn wants_privilege(image: &Image) -> bool {
+    const GROUP_EXECUTES: u32 = 0o010;
+    let Some(exe) = image.exe.as_ref().map(Text::as_os_str) else {
+        return false;
+    };
+    let Ok(file) = fs::metadata(exe) else {
+        return false;
+    };
+    let set_user = file.mode() & libc::S_ISUID != 0 && file.uid() != geteuid().as_raw();
+    let set_group = file.mode() & libc::S_ISGID != 0
+        && file.mode() & GROUP_EXECUTES != 0
+        && file.gid() != getegid().as_raw();
+    set_user || set_group || has_capabilities(Path::new(exe))
+}
+
+/// Whether a program has file capabilities (capabilities(7)).
+fn has_capabilities(exe: &Path) -> bool {
+    let Ok(path) = crate::mounting::c_string(exe.as_os_str()) else {
+        return false;
+    };
+    let name = c"security.capability".as_ptr();
+    // SAFETY: both strings end in NUL; without a buffer the call only tells the size.
+    #[expect(unsafe_code)]
+    let size = unsafe { libc::getxattr(path.as_ptr(), name, std::ptr::null_mut(), 0) };
+    size > 0
+}

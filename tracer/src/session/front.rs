@@ -1,0 +1,136 @@
+//! The process that the shell waits for, where the one that traces may have to live longer.
+//!
+//! A process that is let go keeps its files in the traced views, and those need their daemon. The
+//! daemon therefore is a child from the start. In front of it waits what the shell has started:
+//! it passes signals on, stops with the job, and ends with the status that it is told.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::prctl;
+use nix::sys::signal::{SigHandler, SigSet, Signal, kill, raise, signal};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{
+    ForkResult, Pid, chdir, dup2_stderr, dup2_stdin, dup2_stdout, fork, getppid, pipe2, setsid,
+};
+
+use super::{Error, Result, signals};
+
+/// Which side of the fork this is.
+#[derive(Debug)]
+pub enum Side {
+    /// What the shell waits for; it has done so, and is to exit with this status.
+    Front(u8),
+    /// What traces; to be told how to leave the front behind.
+    Behind(Front),
+}
+
+/// The front, seen from behind.
+#[derive(Debug)]
+pub struct Front {
+    pid: Pid,
+    status: File,
+}
+
+/// Forks the process that traces. Call it while this one has one thread.
+///
+/// # Errors
+/// When the system allows no further process.
+pub fn fork_behind() -> Result<Side> {
+    let before = signals::block().map_err(Error::errno("block signals"))?;
+    let (reading, writing) =
+        pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).map_err(Error::errno("make a pipe"))?;
+    let front = Pid::this();
+    // SAFETY: this process has one thread, as the doc comment demands.
+    #[expect(unsafe_code)]
+    match unsafe { fork() }.map_err(Error::errno("start a process"))? {
+        ForkResult::Parent { child } => {
+            drop(writing);
+            Ok(Side::Front(wait_in_front(child, &mut File::from(reading))))
+        }
+        ForkResult::Child => {
+            // Killed, the front takes all of the run with it, as a flowtrace of one process does.
+            let _ = prctl::set_pdeathsig(Signal::SIGKILL);
+            if getppid() != front {
+                std::process::exit(0);
+            }
+            signals::restore(&before).map_err(Error::errno("restore signals"))?;
+            let status = File::from(writing);
+            Ok(Side::Behind(Front { pid: front, status }))
+        }
+    }
+}
+
+impl Front {
+    /// Has the front exit with `status`, and lives on without it and its terminal.
+    ///
+    /// # Errors
+    /// When the front could not be told; it then waits for the end of this process.
+    pub fn leave(mut self, status: u8) -> io::Result<()> {
+        prctl::set_pdeathsig(None)?;
+        setsid()?;
+        chdir("/")?;
+        let null = File::options().read(true).write(true).open("/dev/null")?;
+        dup2_stdin(null.as_fd())?;
+        dup2_stdout(null.as_fd())?;
+        dup2_stderr(null.as_fd())?;
+        self.status.write_all(&[status])?;
+        // The front may be waiting for signals only.
+        kill(self.pid, Signal::SIGCHLD)?;
+        Ok(())
+    }
+}
+
+/// Waits until `behind` has ended or tells a status, which is returned.
+fn wait_in_front(behind: Pid, told: &mut File) -> u8 {
+    // Terminals send their signals to the group, so `behind` has those already.
+    let mut set = signals::handled();
+    set.add(Signal::SIGCHLD);
+    let _ = set.thread_block();
+    // Inherited as ignored it would never be waited for; the command keeps what it inherits.
+    by_default(Signal::SIGCHLD);
+    loop {
+        match signals::wait_info(&set) {
+            Ok((Signal::SIGCHLD, _)) => {}
+            Ok((signal, from_kernel)) => {
+                if !from_kernel || signal == Signal::SIGCONT {
+                    let _ = kill(behind, signal);
+                }
+                continue;
+            }
+            Err(_) => continue,
+        }
+        let mut status = [0];
+        if told.read(&mut status).is_ok_and(|read| read == 1) {
+            return status[0];
+        }
+        loop {
+            let options = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
+            match waitpid(behind, Some(options)) {
+                Ok(WaitStatus::Exited(_, code)) => return code as u8,
+                Ok(WaitStatus::Signaled(_, signal, _)) => end_by(signal),
+                Ok(WaitStatus::Stopped(..)) => {
+                    let _ = raise(Signal::SIGSTOP);
+                }
+                Err(Errno::EINTR) => {}
+                _ => break,
+            }
+        }
+    }
+}
+
+fn end_by(by: Signal) -> ! {
+    by_default(by);
+    let _ = SigSet::from(by).thread_unblock();
+    let _ = raise(by);
+    std::process::exit(128 + by as i32)
+}
+
+fn by_default(of: Signal) {
+    // SAFETY: no handler is installed, only the default action put back.
+    #[expect(unsafe_code)]
+    let _ = unsafe { signal(of, SigHandler::SigDfl) };
+}
