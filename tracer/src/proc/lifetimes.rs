@@ -274,16 +274,16 @@ impl Lifetimes {
             self.thread_over(upid, tid, task.start_ns, now);
             return;
         }
+        if process.childless {
+            process.total = Some(used);
+        }
         let seen_exiting = task.counted;
         self.tell(|observer| observer.ended(Tracee { tid, pid, upid }, now));
         self.has_gone(pid, seen_exiting, now);
-        let mut process = self.processes.remove(&pid).expect("looked up above");
+        let process = self.processes.remove(&pid).expect("looked up above");
         self.living.ends(pid);
         if process.launcher {
             return;
-        }
-        if process.childless {
-            process.total = Some(used);
         }
         if !process.readable {
             self.recorder.lost(Loss::ProcUnreadable, 1);
