@@ -315,11 +315,12 @@ CREATE VIEW waits (
   file_id,          -- file
   object,           -- inode of the pipe, FIFO or socket; pid of the child waited for
   counterpart_upid, -- process image at the other end, or the child; NULL: not known
-  overlap_ns        -- part of the wait during which it lived, and held that end
+  overlap_ns,       -- part of the wait during which it lived, and held that end
+  used              -- 0: it only kept that end open and moved no data through it; 1: it did; NULL: it may have, or is no channel
 ) AS
 SELECT DISTINCT s.sample_id, s.t_ns, s.end_ns, s.end_ns - s.t_ns, s.upid, s.tid, 'channel', s.op,
   s.side, s.channel_id, NULL, s.object, e.upid,
-  MIN(s.end_ns, e.to_ns) - MAX(s.t_ns, e.from_ns)
+  MIN(s.end_ns, e.to_ns) - MAX(s.t_ns, e.from_ns), e.used
 FROM (
   SELECT o.sample_id, o.t_ns, o.end_ns, o.upid, o.tid, o.op, o.side, o.object,
     COALESCE(o.channel_id, (SELECT c.channel_id FROM channel AS c WHERE c.inode = o.object LIMIT 1))
@@ -332,7 +333,8 @@ FROM (
     FROM polled AS p JOIN sample AS s USING (sample_id)) AS o) AS s
 LEFT JOIN (
   SELECT e.channel_id AS channel_id, e.upid AS upid, e.direction AS direction,
-    MIN(e.from_ns) AS from_ns, MAX(COALESCE(e.to_ns, p.end_ns, 9223372036854775807)) AS to_ns
+    MIN(e.from_ns) AS from_ns, MAX(COALESCE(e.to_ns, p.end_ns, 9223372036854775807)) AS to_ns,
+    CASE MAX(COALESCE(2 * e.used, 1)) WHEN 0 THEN 0 WHEN 2 THEN 1 END AS used
   FROM channel_end AS e LEFT JOIN process AS p USING (upid)
   GROUP BY e.channel_id, e.upid, e.direction) AS e
   ON e.channel_id = s.channel_id AND e.upid <> s.upid AND e.direction <> s.side
@@ -340,14 +342,14 @@ LEFT JOIN (
 UNION ALL
 SELECT s.sample_id, s.t_ns, s.end_ns, s.end_ns - s.t_ns, s.upid, s.tid, 'child', s.op, NULL, NULL,
   NULL, s.object, c.upid,
-  MIN(s.end_ns, COALESCE(c.end_ns, s.end_ns)) - MAX(s.t_ns, c.start_ns)
+  MIN(s.end_ns, COALESCE(c.end_ns, s.end_ns)) - MAX(s.t_ns, c.start_ns), NULL
 FROM sample AS s LEFT JOIN process AS c
   ON c.parent_upid = s.upid AND c.start_ns < s.end_ns
     AND (c.end_ns IS NULL OR c.end_ns > s.t_ns) AND (s.object IS NULL OR c.pid = s.object)
 WHERE s.activity = 6
 UNION ALL
 SELECT sample_id, t_ns, end_ns, duration_ns, upid, tid, COALESCE(reason, state), op, side, NULL,
-  file_id, object, NULL, NULL
+  file_id, object, NULL, NULL, NULL
 FROM samples
 WHERE state = 'stopped' OR state = 'blocked' AND reason NOT IN ('channel', 'child');
 

@@ -116,9 +116,10 @@ fn rows(db: &Connection, sql: &str) -> Vec<Vec<Option<i64>>> {
 fn pipe(db: &Connection) {
     db.execute_batch(
         "INSERT INTO channel (channel_id, host_id, kind, inode) VALUES (9, 1, 'pipe', 77);
-         INSERT INTO channel_end (channel_id, upid, fd, direction, from_ns, to_ns) VALUES
-           (9, 2, 0, 'read', 0, NULL), (9, 3, 1, 'write', 0, NULL), (9, 3, 4, 'write', 0, NULL),
-           (9, 4, 1, 'write', 0, 400), (9, 5, 0, 'read', 0, NULL), (9, 6, 1, 'write', 900, NULL);",
+         INSERT INTO channel_end (channel_id, upid, fd, direction, from_ns, to_ns, used) VALUES
+           (9, 2, 0, 'read', 0, NULL, 1), (9, 3, 1, 'write', 0, NULL, 0),
+           (9, 3, 4, 'write', 0, NULL, 1), (9, 4, 1, 'write', 0, 400, 0),
+           (9, 5, 0, 'read', 0, NULL, NULL), (9, 6, 1, 'write', 900, NULL, 1);",
     )
     .unwrap();
 }
@@ -150,19 +151,19 @@ fn a_wait_names_who_held_the_other_end_then() {
     pipe(&db);
     let found = rows(
         &db,
-        "SELECT upid, object, channel_id, counterpart_upid, duration_ns, overlap_ns FROM waits
+        "SELECT upid, object, channel_id, counterpart_upid, duration_ns, overlap_ns, used FROM waits
          ORDER BY 1, 2, 4",
     );
-    let wait = |values: [i64; 6]| values.map(Some).to_vec();
+    let wait = |values: [i64; 7]| values.map(Some).to_vec();
     assert_eq!(
         found,
         [
-            vec![Some(1), None, None, None, Some(900), None],
-            wait([2, 77, 9, 3, 500, 500]),
-            wait([2, 77, 9, 4, 500, 100]),
-            wait([5, 77, 9, 3, 500, 500]),
-            wait([5, 77, 9, 4, 500, 100]),
-            vec![Some(5), Some(78), None, None, Some(500), None],
+            vec![Some(1), None, None, None, Some(900), None, None],
+            wait([2, 77, 9, 3, 500, 500, 1]),
+            wait([2, 77, 9, 4, 500, 100, 0]),
+            wait([5, 77, 9, 3, 500, 500, 1]),
+            wait([5, 77, 9, 4, 500, 100, 0]),
+            vec![Some(5), Some(78), None, None, Some(500), None, None],
         ]
     );
     let one = rows(

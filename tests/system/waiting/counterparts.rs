@@ -19,7 +19,7 @@ fn a_reader_waits_for_a_late_writer() {
         let late = run.trace.rows(
             "SELECT q.upid, SUM(w.overlap_ns) > 300000000 FROM waits AS w
              JOIN processes AS p USING (upid) JOIN processes AS q ON q.upid = w.counterpart_upid
-             WHERE p.command = 'cat' AND w.reason = 'channel' AND q.origin = 'fork'
+             WHERE p.command = 'cat' AND w.reason = 'channel' AND w.used IS NOT 0
              GROUP BY q.upid",
         );
         let [writer] = &late[..] else {

@@ -114,7 +114,7 @@ macro_rules! calls {
     };
 }
 
-/// Calls that were given up for ones with more arguments: newer architectures lack them.
+/// Calls that were given up for others: newer architectures lack them, or libc their numbers.
 #[cfg(target_arch = "x86_64")]
 fn old(number: i64) -> Option<Call> {
     use Waits::{Epoll, OpenFile, Poll, Select, Signal, Storage, Task};
@@ -125,6 +125,7 @@ fn old(number: i64) -> Option<Call> {
         SYS_link "link" Storage, SYS_unlink "unlink" Storage, SYS_symlink "symlink" Storage,
         SYS_chmod "chmod" Storage, SYS_chown "chown" Storage, SYS_lchown "lchown" Storage,
         SYS_utime "utime" Storage, SYS_utimes "utimes" Storage, SYS_futimesat "futimesat" Storage,
+        SYS_renameat "renameat" Storage, SYS_sync_file_range "sync_file_range" Storage,
         SYS_mknod "mknod" Storage, SYS_getdents "getdents" Storage,
         SYS_poll "poll" Poll, SYS_select "select" Select, SYS_epoll_wait "epoll_wait" Epoll,
         SYS_pause "pause" Signal, SYS_fork "fork" Task, SYS_vfork "vfork" Task,
@@ -172,13 +173,12 @@ fn native(number: i64) -> Option<Call> {
         SYS_epoll_pwait "epoll_pwait" Epoll, SYS_epoll_pwait2 "epoll_pwait2" Epoll,
         SYS_openat "openat" OpenFile, SYS_openat2 "openat2" OpenFile,
         SYS_close "close" Storage, SYS_fsync "fsync" Storage, SYS_fdatasync "fdatasync" Storage,
-        SYS_sync "sync" Storage, SYS_syncfs "syncfs" Storage,
-        SYS_sync_file_range "sync_file_range" Storage, SYS_msync "msync" Storage,
+        SYS_sync "sync" Storage, SYS_syncfs "syncfs" Storage, SYS_msync "msync" Storage,
         SYS_fstat "fstat" Storage, SYS_newfstatat "newfstatat" Storage, SYS_statx "statx" Storage,
         SYS_statfs "statfs" Storage, SYS_fstatfs "fstatfs" Storage,
         SYS_faccessat "faccessat" Storage, SYS_faccessat2 "faccessat2" Storage,
-        SYS_readlinkat "readlinkat" Storage, SYS_renameat "renameat" Storage,
-        SYS_renameat2 "renameat2" Storage, SYS_mkdirat "mkdirat" Storage,
+        SYS_readlinkat "readlinkat" Storage, SYS_renameat2 "renameat2" Storage,
+        SYS_mkdirat "mkdirat" Storage,
         SYS_mknodat "mknodat" Storage, SYS_unlinkat "unlinkat" Storage,
         SYS_linkat "linkat" Storage, SYS_symlinkat "symlinkat" Storage,
         SYS_truncate "truncate" Storage, SYS_ftruncate "ftruncate" Storage,
