@@ -28,7 +28,7 @@ use nix::unistd::{AccessFlags, ForkResult, Pid, Whence, access, fork, getegid, g
 
 use super::{Error, Result, signals};
 use crate::mounting::{self, View};
-use crate::proc::topology;
+use crate::proc::{self, topology};
 
 /// How long the child may take to make its namespace; it only makes system calls.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -49,7 +49,7 @@ pub(super) struct Plan {
     pub(super) arguments: Vec<OsString>,
     pub(super) views: Vec<View>,
     pub(super) signal_mask: SigSet,
-    /// Whether a tracer will be there for the calls that the filter picks: without one they fail.
+    /// Whether to have the filter pick calls if we are traced.
     pub(super) picks_calls: bool,
 }
 
@@ -287,7 +287,10 @@ fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
     }
-    if plan.picks_calls {
+    // Calls that the filter picks fail where nobody waits for them: the run may have fallen back to
+    // following without ptrace, or somebody else traces us.
+    let parent = nix::unistd::getppid().as_raw() as u32;
+    if plan.picks_calls && proc::tracer_of(std::process::id()) == Some(parent) {
         // Without it less is seen, which the tracer notices at the exec and counts.
         let _ = topology::install();
     }
