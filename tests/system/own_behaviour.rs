@@ -83,12 +83,13 @@ fn surroundings_are_the_same() {
     let work = scratch.dir("job");
     std::fs::write(work.join("file"), "twelve bytes").unwrap();
     let mut different = Vec::new();
-    let unfiltered = ("--no-topology", "grep Seccomp /proc/self/status");
-    let probes = PROBES.iter().map(|&probe| ("--no-summary", probe));
+    let unfiltered = (Some("--no-topology"), "grep Seccomp /proc/self/status");
+    let probes = PROBES.iter().map(|&probe| (None, probe));
     for (option, probe) in probes.chain([unfiltered]) {
         let native = finish(Command::new("sh").args(["-c", probe]).current_dir(&work));
         let mut command = run_in(&work, &scratch.join("trace.db"));
-        let traced = finish(command.args(["--force", option, "--", "sh", "-c", probe]));
+        command.args(option);
+        let traced = finish(command.args(["--force", "--", "sh", "-c", probe]));
         if native.stdout != traced.stdout || native.code() != traced.code() {
             different.push(format!(
                 "{probe}\n--- native, exit {}\n{}--- traced, exit {}\n{}{}",

@@ -116,3 +116,15 @@ fn calls_are_left_alone_on_request() {
     };
     assert!(calls(&run, &path).is_empty());
 }
+
+/// Without a tracer a call that the filter picks would fail.
+#[test]
+fn without_ptrace_there_is_no_filter() {
+    let Some((run, _guard, path)) = outside(&["--no-ptrace"], "echo x > $O/in; cat $O/in > copy")
+    else {
+        return;
+    };
+    assert!(calls(&run, &path).is_empty());
+    let copy = std::fs::read_to_string(run.scratch.join("job/copy")).unwrap();
+    assert_eq!(copy, "x\n");
+}
