@@ -6,10 +6,31 @@ use std::path::Path;
 use flowtrace_profiler::load::load;
 use flowtrace_profiler::rules;
 use flowtrace_profiler::text::summary::{self, Style};
-use flowtrace_schema::{Trace, store_rules};
+use flowtrace_schema::{Displaced, Trace, store_rules};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, OWN_FAILURE};
 use crate::output;
+
+/// Says that a trace is no longer where it was written. What is at its path now, if anything, is
+/// somebody else's.
+pub(crate) fn displaced(trace: &Path, how: Displaced) -> Failure {
+    let shown = output::shown(trace).display();
+    Failure::new(
+        OWN_FAILURE,
+        match how {
+            Displaced::Deleted => {
+                format!(
+                    "{shown} was deleted while it was written: nothing of the recording is left"
+                )
+            }
+            Displaced::Moved => {
+                format!(
+                    "{shown} was moved while it was written: the recording is under its new name"
+                )
+            }
+        },
+    )
+}
 
 /// Stores the inferred rules in `trace`, and prints the summary on standard error if asked to.
 pub(crate) fn conclude(trace: &Path, print: bool) -> Result<(), Failure> {
@@ -23,7 +44,7 @@ pub(crate) fn conclude(trace: &Path, print: bool) -> Result<(), Failure> {
             width: output::width_of(std::io::stderr()),
             is_coloured: output::takes_colour(&error),
         };
-        let text = summary::text(&workflow, trace, style);
+        let text = summary::text(&workflow, output::shown(trace), style);
         error.lock().write_all(text.as_bytes())?;
     }
     Ok(stored?)

@@ -79,7 +79,17 @@ impl From<flowtrace_schema::Error> for Failure {
             return source.into();
         }
         let failure = Failure::usage(error.to_string());
+        if error.is_for_want_of_space() {
+            return failure.hint("make room there, or name a file on another disk with -o");
+        }
         match error {
+            Error::Create { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                failure.hint("make its directory first, or name another file with -o")
+            }
+            Error::Create { .. } => failure.hint("name another file with -o"),
+            Error::Dangling { .. } => {
+                failure.hint("make what it leads to, or name another file with -o")
+            }
             Error::Exists(_) => {
                 failure.hint("name another file with -o, or replace this one with --force")
             }

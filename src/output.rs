@@ -55,6 +55,28 @@ pub(crate) fn write_to(
         })
 }
 
+/// An absolute path without symbolic links as far as it exists: it stays true when the working
+/// directory is left or removed.
+pub(crate) fn resolved(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let resolve = || {
+        let Some(name) = absolute.file_name() else {
+            return absolute.canonicalize().ok();
+        };
+        Some(absolute.parent()?.canonicalize().ok()?.join(name))
+    };
+    resolve().unwrap_or(absolute)
+}
+
+/// How an absolute path is shown: from the working directory where it lies below that.
+pub(crate) fn shown(path: &Path) -> &Path {
+    let cwd = std::env::current_dir().ok();
+    // Below the root lies everything; there the whole path says more.
+    let cwd = cwd.filter(|cwd| cwd.parent().is_some());
+    cwd.and_then(|cwd| path.strip_prefix(cwd).ok())
+        .unwrap_or(path)
+}
+
 /// Width for a report on standard output, or in the file `path`.
 pub(crate) fn width(path: Option<&Path>) -> usize {
     path.map_or_else(|| width_of(io::stdout()), |_| PLAIN_WIDTH)

@@ -22,11 +22,14 @@ pub(crate) struct Args {
     stat: Option<Choice>,
     /// Record only files that match; may be given several times
     ///
-    /// A pattern without a slash is about names ('*.fits'), any other about whole paths
-    /// ('/data/raw/**'). Everything else still passes through and is counted.
+    /// As in a .gitignore: '*.fits' is about names anywhere below a traced directory, 'raw/*.fits'
+    /// and './*.fits' about paths from there, '/data/raw' about whole paths; a directory covers
+    /// all below it. Everything else still passes through and is counted.
     #[arg(long, value_name = "PATTERN")]
     include: Vec<String>,
     /// Do not record files that match; may be given several times
+    ///
+    /// Patterns as for --include; where both match, the file is left out.
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
 }
@@ -44,7 +47,7 @@ impl Args {
         let filter = Filter::new(&self.include, &self.exclude).map_err(|error| {
             let message = format!("--include or --exclude: {error}");
             Failure::new(OWN_FAILURE, message)
-                .hint("a pattern is like '*.fits', 'part-?', '{a,b}.txt' or '/data/raw/**'")
+                .hint("a pattern is like '*.fits', 'part-?', '{a,b}.txt', 'raw/**' or '/data/raw'")
         })?;
         Ok(Seeing {
             cached: self.fidelity == Choice::Cached,

@@ -12,10 +12,16 @@ struct Bar {
     applies: fn(&Workload) -> bool,
 }
 
-const BARS: [Bar; 3] = [
+const BARS: [Bar; 7] = [
     Bar {
         title: "logging on/off <= 1.05",
         ways: (Way::Flowtrace, Way::Bare),
+        limit: 1.05,
+        applies: |workload| workload.filesystem,
+    },
+    Bar {
+        title: "recording calls <= 1.05",
+        ways: (Way::Flowtrace, Way::Unlogged),
         limit: 1.05,
         applies: |workload| workload.filesystem,
     },
@@ -30,6 +36,24 @@ const BARS: [Bar; 3] = [
         ways: (Way::Cached, Way::Native),
         limit: 1.25,
         applies: |workload| workload.real_work,
+    },
+    Bar {
+        title: "processes alone <= 1.05 x native",
+        ways: (Way::Processes, Way::Native),
+        limit: 1.05,
+        applies: |workload| workload.real_work,
+    },
+    Bar {
+        title: "processes alone, where there is nothing else, <= 1.25 x native",
+        ways: (Way::Processes, Way::Native),
+        limit: 1.25,
+        applies: |workload| workload.name == "spawn",
+    },
+    Bar {
+        title: "system calls <= 1.10 x native",
+        ways: (Way::Processes, Way::Native),
+        limit: 1.10,
+        applies: |workload| workload.name == "syscalls",
     },
 ];
 

@@ -13,6 +13,9 @@
 //! - `native`: as it is;
 //! - `bare`: `flowtrace run --bare`, the same filesystem mounted in the same way with nothing
 //!   recorded and no process traced, which is what any FUSE passthrough costs;
+//! - `processes`: `flowtrace run`, the processes recorded and no files;
+//! - `unlogged`: `flowtrace run` with the filesystem mounted and the processes recorded, but no
+//!   file call: what is left to `flowtrace` is the cost of recording calls alone;
 //! - `flowtrace`: `flowtrace run`, everything recorded;
 //! - `cached`: `flowtrace run --fidelity cached --stat cached`, what the kernel answers by itself
 //!   is not seen;
@@ -138,9 +141,11 @@ fn in_path(program: &str) -> bool {
 type LeftOut = Vec<(String, String)>;
 
 /// Every way there is, in the order of the table's columns.
-const WAYS: [Way; 7] = [
+const WAYS: [Way; 9] = [
     Way::Native,
     Way::Bare,
+    Way::Processes,
+    Way::Unlogged,
     Way::Flowtrace,
     Way::Cached,
     Way::NoPtrace,

@@ -6,8 +6,9 @@ use crate::measure::{Row, Unit};
 use crate::ways::Way;
 
 /// Ratios beside those to native.
-const PAIRS: [(Way, Way); 3] = [
+const PAIRS: [(Way, Way); 4] = [
     (Way::Flowtrace, Way::Bare),
+    (Way::Flowtrace, Way::Unlogged),
     (Way::Flowtrace, Way::Bindfs),
     (Way::Cached, Way::Bindfs),
 ];

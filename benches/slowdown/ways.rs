@@ -6,6 +6,10 @@ use std::str::FromStr;
 
 use crate::{LeftOut, WAYS, in_path};
 
+/// A directory beside the trace in which no workload works: traced instead of its own, it leaves
+/// nothing but the processes to see.
+pub(crate) const NO_FILES: &str = "no-files";
+
 const FLOWTRACE: &str = env!("CARGO_BIN_EXE_flowtrace");
 
 /// Mounts bindfs over `$1` and runs the rest there. It runs in namespaces of its own, of which
@@ -23,6 +27,8 @@ exit $status
 pub(crate) enum Way {
     Native,
     Bare,
+    Processes,
+    Unlogged,
     Flowtrace,
     Cached,
     NoPtrace,
@@ -35,6 +41,8 @@ impl Way {
         match self {
             Way::Native => "native",
             Way::Bare => "bare",
+            Way::Processes => "processes",
+            Way::Unlogged => "unlogged",
             Way::Flowtrace => "flowtrace",
             Way::Cached => "cached",
             Way::NoPtrace => "no-ptrace",
@@ -60,6 +68,11 @@ impl Way {
         match self {
             Way::Native => Vec::new(),
             Way::Bare => traced(&["--bare", "--"]),
+            Way::Processes => {
+                let elsewhere = trace.with_file_name(NO_FILES);
+                recorded(&["--dir", &text(&elsewhere)])
+            }
+            Way::Unlogged => recorded(&["--without-calls"]),
             Way::Flowtrace => recorded(&[]),
             Way::Cached => recorded(&["--fidelity", "cached", "--stat", "cached"]),
             Way::NoPtrace => recorded(&["--no-ptrace"]),
@@ -81,7 +94,12 @@ impl Way {
     fn missing(self) -> Option<String> {
         let no = |program: &str| Some(format!("no program {program}"));
         match self {
-            Way::Native | Way::Bare | Way::Flowtrace | Way::NoPtrace => None,
+            Way::Native
+            | Way::Bare
+            | Way::Processes
+            | Way::Unlogged
+            | Way::Flowtrace
+            | Way::NoPtrace => None,
             Way::Cached => {
                 let help = Command::new(FLOWTRACE).args(["run", "--help"]).output();
                 let knows =

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::options::Options;
+use crate::ways::NO_FILES;
 use crate::{LeftOut, fio, in_path, storm};
 
 /// Where the distribution's Python is, which has the packages from apt.
@@ -129,6 +130,8 @@ fn small(options: &Options, places: &Places) -> Result<Vec<Workload>, String> {
     let own = std::env::current_exe().map_err(|e| format!("where is this program? {e}"))?;
     let empty = places.root.join("empty");
     fs::create_dir(&empty).map_err(|e| format!("{}: {e}", empty.display()))?;
+    let no_files = places.root.join(NO_FILES);
+    fs::create_dir(&no_files).map_err(|e| format!("{}: {e}", no_files.display()))?;
     let files = options.files;
     let words = if options.quick { "200000" } else { "1000000" };
     let spawn = "i=0; while [ $i -lt 500 ]; do /bin/true; i=$((i+1)); done";
@@ -142,6 +145,13 @@ fn small(options: &Options, places: &Places) -> Result<Vec<Workload>, String> {
         real_work: false,
     };
     let wordcount = vec![text(&checkout.join("examples/wordcount.sh"))?];
+    let bytes = [
+        "dd",
+        "if=/dev/zero",
+        "of=/dev/null",
+        "bs=1",
+        "count=4000000",
+    ];
     let shell = ["sh", "-c", spawn].map(str::to_owned).to_vec();
     let mut all = vec![
         workload("wordcount", wordcount),
@@ -151,6 +161,7 @@ fn small(options: &Options, places: &Places) -> Result<Vec<Workload>, String> {
             ..workload("metadata", storm::argv(&text(&own)?, files))
         },
         workload("spawn", shell),
+        workload("syscalls", bytes.map(str::to_owned).to_vec()),
     ];
     all.retain(|w| options.wants(&w.name, &w.name));
     Ok(all)

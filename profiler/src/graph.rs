@@ -1,6 +1,6 @@
 //! The workflow as a graph of processes and files, by ParaTrac's causal orders: a fork puts the
 //! parent before the child, a read puts the file before the process, a write or creation puts
-//! the process before the file.
+//! the process before the file. A pipe puts who wrote before who read.
 //!
 //! The graph is always acyclic. A file that was changed after somebody had read it appears as
 //! several versions ([`versions`]); what still closes a cycle is left out and listed
@@ -46,6 +46,10 @@ pub enum EdgeKind {
     Update,
     /// File to the process that ran it as its program.
     Exec,
+    /// Process to process through sockets; the direction is not known, the older one comes first.
+    Socket,
+    /// Process to process through a pipe or FIFO.
+    Pipe,
     /// File to process.
     Read,
     /// Process to file.
@@ -61,6 +65,8 @@ impl EdgeKind {
             EdgeKind::Fork => "fork",
             EdgeKind::Update => "update",
             EdgeKind::Exec => "exec",
+            EdgeKind::Socket => "socket",
+            EdgeKind::Pipe => "pipe",
             EdgeKind::Read => "read",
             EdgeKind::Write => "write",
             EdgeKind::Create => "create",
@@ -79,7 +85,7 @@ impl EdgeKind {
 pub struct Edge {
     /// The strongest relation: create > write > read.
     pub kind: EdgeKind,
-    /// Bytes written.
+    /// Bytes written; through a pipe at most these, 0: not known.
     pub write_bytes: i64,
     /// Write calls.
     pub writes: i64,
@@ -94,12 +100,13 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// Bytes moved along the edge: those written where it leads to a file, else those read.
+    /// Bytes moved along the edge: those written where it leads to a file, else those read; through
+    /// a pipe at most these.
     pub fn bytes(&self) -> i64 {
         match self.kind {
-            EdgeKind::Create | EdgeKind::Write => self.write_bytes,
+            EdgeKind::Create | EdgeKind::Write | EdgeKind::Pipe => self.write_bytes,
             EdgeKind::Read | EdgeKind::Exec => self.read_bytes,
-            EdgeKind::Fork | EdgeKind::Update => 0,
+            EdgeKind::Fork | EdgeKind::Update | EdgeKind::Socket => 0,
         }
     }
 
@@ -108,7 +115,7 @@ impl Edge {
         match self.kind {
             EdgeKind::Create | EdgeKind::Write => self.writes,
             EdgeKind::Read | EdgeKind::Exec => self.reads,
-            EdgeKind::Fork | EdgeKind::Update => 0,
+            EdgeKind::Fork | EdgeKind::Update | EdgeKind::Socket | EdgeKind::Pipe => 0,
         }
     }
 }

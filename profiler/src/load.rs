@@ -3,10 +3,14 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use flowtrace_schema::{DataAccessRow, FileRow, ProcessRow, Result, Trace};
+use flowtrace_schema::{DataAccessRow, FileRow, ProcessRow, Result, Trace, is_system_path};
 
 use crate::model::{Access, File, FileIndex, Image, Process, ProcessId, Workflow};
 use crate::rules;
+
+mod streams;
+
+use streams::add_streams;
 
 /// Reads everything that the analyses need. Rules that the recording did not store, because it
 /// was cut short, are inferred.
@@ -24,6 +28,7 @@ pub fn load(trace: &Trace) -> Result<Workflow> {
     add_processes(&mut workflow, trace.processes()?);
     add_files(&mut workflow, trace.files()?);
     add_accesses(&mut workflow, &trace.data_access()?);
+    add_streams(&mut workflow, &trace.channel_ends()?);
     add_executions(&mut workflow, trace)?;
     let run_end = workflow.runs.iter().filter_map(|run| run.end_ns).max();
     let image_end = |image: &Image| image.end_ns.unwrap_or(image.start_ns);
@@ -169,12 +174,19 @@ fn sum(a: Option<i64>, b: Option<i64>) -> Option<i64> {
 fn add_files(workflow: &mut Workflow, rows: Vec<FileRow>) {
     let file = |row: FileRow| File {
         file_id: row.file_id,
-        path: row.path.map(Arc::from),
         is_regular: row.kind == "file",
         size_bytes: row.size_bytes,
         only_opens: row.coverage == "open",
+        is_system: row.coverage == "open" && is_system(row.path.as_deref()),
+        path: row.path.map(Arc::from),
     };
     workflow.files = rows.into_iter().map(file).collect();
+}
+
+/// Seen by their being opened, and part of the machine: the workflow's own files do not stand out
+/// among them.
+fn is_system(path: Option<&str>) -> bool {
+    path.is_some_and(|path| is_system_path(path.as_bytes()))
 }
 
 fn add_accesses(workflow: &mut Workflow, rows: &[DataAccessRow]) {
@@ -184,9 +196,13 @@ fn add_accesses(workflow: &mut Workflow, rows: &[DataAccessRow]) {
         .map(|image| (image.upid, image.process))
         .collect();
     let accesses = rows.iter().filter_map(|row| {
+        let file = file_index(&workflow.files, row.file_id)?;
+        if workflow.file(file).is_system {
+            return None;
+        }
         Some(Access {
             process: *process_of.get(&row.upid)?,
-            file: file_index(&workflow.files, row.file_id)?,
+            file,
             creates: row.creates,
             reads: row.reads,
             read_bytes: row.read_bytes,

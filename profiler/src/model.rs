@@ -35,6 +35,8 @@ pub struct Workflow {
     /// What each process did to each file: successful calls, summed over its images; ordered by
     /// process, then file.
     pub accesses: Vec<Access>,
+    /// What went through pipes and sockets, summed for each pair of processes; in order.
+    pub streams: Vec<Stream>,
     /// Programs that were executed and are files of the trace, each pair once, in order.
     pub executions: Vec<(ProcessId, FileIndex)>,
     /// Last moment known, ns: the end of the run, or of the last event of a run cut short.
@@ -110,6 +112,26 @@ pub struct File {
     pub size_bytes: Option<i64>,
     /// Whether only its being opened was seen.
     pub only_opens: bool,
+    /// Whether that is so and it belongs to the machine, not to the workflow: what was done to it
+    /// is left out.
+    pub is_system: bool,
+}
+
+/// Data that one process may have sent to another through pipes or sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// Who wrote; of sockets the process that began first.
+    pub from: ProcessId,
+    /// Who read.
+    pub to: ProcessId,
+    /// Whether it went through sockets, of which the direction is not known.
+    pub is_socket: bool,
+    /// No more bytes than these; `None`: not known.
+    pub at_most_bytes: Option<i64>,
+    /// When both held it, ns.
+    pub first_ns: i64,
+    /// When the last of them gave it up, ns.
+    pub last_ns: i64,
 }
 
 /// What one process did to one file.
@@ -266,11 +288,19 @@ impl Workflow {
         self.runs.iter().any(|run| run.end_ns.is_none())
     }
 
+    /// Whether rows are missing that could not be stored, as on a full disk. Any row may be one of
+    /// them: a count is then a lower bound, and the oldest process need not be the command.
+    pub fn is_incomplete(&self) -> bool {
+        let is_of_store = |loss: &LossRow| loss.source == "store" && loss.value > 0;
+        self.losses.iter().any(is_of_store)
+    }
+
     /// How long the command ran, ns: its own process, not what it left behind. Without a command,
-    /// or without its end, the length of the recording.
+    /// without its end, or where rows are missing, the length of the recording.
     pub fn duration_ns(&self) -> i64 {
         let has_command = self.runs.iter().any(|run| run.command.is_some());
-        let root = self.root().filter(|_| has_command && !self.is_cut_short());
+        let is_known = has_command && !self.is_cut_short() && !self.is_incomplete();
+        let root = self.root().filter(|_| is_known);
         root.and_then(|root| self.process(root).duration_ns())
             .unwrap_or(self.last_ns)
     }

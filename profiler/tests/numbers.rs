@@ -3,7 +3,7 @@
 use flowtrace_profiler::load::load;
 use flowtrace_profiler::rules;
 use flowtrace_profiler::text::{summary, tree};
-use flowtrace_schema::{Table, Trace, Value, store_rules};
+use flowtrace_schema::{Loss, Table, Trace, Value, store_rules};
 
 #[path = "support/montage.rs"]
 mod montage;
@@ -142,6 +142,52 @@ fn a_run_cut_short_is_said_to_be() {
         is_full: false,
     };
     assert!(tree::text(&workflow, style).contains("[no end seen] make -j2"));
+}
+
+/// The text of a summary of a made-up run that ended with exit 3 after a second, its lines joined.
+fn summary_of(losses: &[(Loss, u64)]) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.db");
+    let mut script = montage::Script::new(&path, "work");
+    // Not the command, whose rows are missing.
+    let image = script.root(("/bin/sh", &["sh", "-c", "part"]), 0);
+    script.end(image, 1, Some(0), None, 1);
+    for &(loss, count) in losses {
+        script.lost(loss, count);
+    }
+    script.finish(1000, 3);
+    let workflow = load(&Trace::open(&path).unwrap()).unwrap();
+    let style = summary::Style {
+        width: 100,
+        is_coloured: false,
+    };
+    let text = summary::text(&workflow, &path, style);
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn an_incomplete_trace_is_said_to_be_before_anything_else() {
+    let text = summary_of(&[(Loss::StoreFull, 2), (Loss::RowsDropped, 512)]);
+    let head = "flowtrace: work ended with exit 3, recorded in part for 1.0 s · at least 1 process, \
+                1 exec incomplete 512 rows could not be stored: the disk of the trace was full";
+    assert!(text.starts_with(head), "{text}");
+    for claim in ["finished", "left behind", "every", "nothing"] {
+        assert!(!text.contains(claim), "{claim:?} is not known: {text}");
+    }
+    let whole = summary_of(&[]);
+    assert!(
+        whole.contains("finished in 1.0 ms") && whole.contains("every process"),
+        "{whole}"
+    );
+}
+
+#[test]
+fn patterns_that_leave_out_everything_are_named() {
+    let text = summary_of(&[(Loss::Excluded, 1200)]);
+    assert!(
+        text.contains("no file call was recorded: --include and --exclude left out all 1 200"),
+        "{text}"
+    );
 }
 
 #[test]

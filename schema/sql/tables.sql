@@ -71,8 +71,6 @@ CREATE TABLE process (
   sys_ns INTEGER,                   -- CPU time in the kernel, all threads, children not included
   on_cpu_ns INTEGER,                -- time on a CPU, all threads (schedstat)
   run_queue_ns INTEGER,             -- time runnable but waiting for a CPU, all threads (schedstat)
-  storage_ns INTEGER,               -- time blocked on storage
-  wait_ns INTEGER,                  -- time blocked on anything else
   tracer_ns INTEGER,                -- time held in stops by the tracer, all threads
   max_rss_bytes INTEGER,            -- peak resident memory of the image
   minor_faults INTEGER,             -- page faults without I/O
@@ -83,7 +81,14 @@ CREATE TABLE process (
   write_calls INTEGER,              -- write-like system calls, likewise
   read_bytes INTEGER,               -- bytes returned by them, children not included
   write_bytes INTEGER,              -- bytes written by them, likewise
-  threads INTEGER                   -- threads that lived in the image, the first included
+  threads INTEGER,                  -- threads that lived in the image, the first included
+  thread_ns INTEGER,                -- sum of the lifetimes of its threads
+  block_io_ns INTEGER,              -- time its threads waited for block devices (delay accounting, ticks); NULL: the kernel does not count it
+  file_call_ns INTEGER,             -- time its calls on traced directories took, but for locks; stored when the run ends
+  samples INTEGER,                  -- samples of its threads; NULL: none
+  sampled_ns INTEGER,               -- thread time that the samples stand for
+  sampled_waiting_ns INTEGER,       -- of it, blocked or stopped
+  sampled_storage_ns INTEGER        -- of that, blocked on storage
 ) STRICT;
 
 -- A thread beside a process's first one.
@@ -177,39 +182,75 @@ CREATE TABLE channel (
   channel_id INTEGER PRIMARY KEY,   -- own id
   host_id INTEGER NOT NULL,         -- host on which it was seen
   kind TEXT NOT NULL,               -- pipe, fifo, socketpair, unix, tcp, udp
-  inode INTEGER,                    -- inode of the pipe or socket
+  inode INTEGER,                    -- inode of the pipe, or of the socket that was seen first
   name TEXT,                        -- path or address, where it has one
+  name_raw BLOB,                    -- exact bytes of name where it is not UTF-8
   capacity_bytes INTEGER            -- buffer size
 ) STRICT;
+CREATE INDEX channel_inode ON channel (inode);
 
--- One holder of one end of a channel over time.
+-- One holder of one end of a channel over time. What a fork copies and its exec or end gives up unused is not a row.
 CREATE TABLE channel_end (
+  end_id INTEGER PRIMARY KEY,       -- own id
   channel_id INTEGER NOT NULL,      -- the channel
   upid INTEGER NOT NULL,            -- process image that held it
-  fd INTEGER,                       -- descriptor
+  fd INTEGER,                       -- descriptor, the lowest of several
   direction TEXT NOT NULL CHECK (direction IN ('read', 'write', 'both')), -- what the descriptor allowed
   from_ns INTEGER NOT NULL,         -- first seen
-  to_ns INTEGER,                    -- closed; NULL: to the end of the image
-  bytes INTEGER                     -- bytes moved through this end
+  to_ns INTEGER,                    -- found closed, at most that late; NULL: to the end of the image
+  bytes INTEGER,                    -- bytes moved through this end; NULL: not known
+  used INTEGER CHECK (used IN (0, 1)), -- 0: no data moved, or it held both ends of the pipe and nothing tells which it used; 1: data moved; NULL: it may have
+  at_most_bytes INTEGER             -- no more bytes than these; NULL: not known
 ) STRICT;
 
 -- What a thread was doing over an interval of samples; consecutive equal samples are one row.
 CREATE TABLE sample (
-  t_ns INTEGER NOT NULL,            -- time of the sample
+  sample_id INTEGER PRIMARY KEY,    -- own id
+  t_ns INTEGER NOT NULL,            -- begin: halfway between the first sample and the one before
+  end_ns INTEGER NOT NULL,          -- end, likewise; grows while the thread goes on
   upid INTEGER NOT NULL,            -- process image
   tid INTEGER NOT NULL,             -- thread
-  state TEXT NOT NULL,              -- running, runnable, blocked, stopped
+  activity INTEGER NOT NULL,        -- what it was doing, see table activity
   op TEXT,                          -- system call it was blocked in
-  channel_id INTEGER,               -- channel it was blocked on
-  file_id INTEGER                   -- file it was blocked on
+  side TEXT CHECK (side IN ('read', 'write')), -- side of a channel it waited at
+  object INTEGER,                   -- inode of the pipe, FIFO or socket; pid of the child waited for; NULL: several (table polled), any, or not known
+  channel_id INTEGER,               -- channel, when it was known at that time
+  file_id INTEGER,                  -- file it was blocked on, where the recorder knew it; the view finds it by the calls
+  samples INTEGER NOT NULL          -- number of samples
 ) STRICT;
 
--- A counter of a machine at one moment, as an absolute total.
+-- One of several channels that a thread waited for at once (poll, select, epoll).
+CREATE TABLE polled (
+  sample_id INTEGER NOT NULL,       -- row of sample
+  object INTEGER NOT NULL,          -- inode of the pipe, FIFO or socket
+  side TEXT NOT NULL CHECK (side IN ('read', 'write')), -- what it waited for
+  channel_id INTEGER,               -- channel, when it was known at that time
+  PRIMARY KEY (sample_id, object, side)
+) STRICT, WITHOUT ROWID;
+
+-- What a thread can be doing; filled from activities.sql.
+CREATE TABLE activity (
+  activity INTEGER PRIMARY KEY,     -- number used in sample
+  state TEXT NOT NULL CHECK (state IN ('running', 'runnable', 'blocked', 'stopped', 'tracer')), -- shown in views
+  reason TEXT UNIQUE,               -- what a blocked thread waits for
+  storage INTEGER NOT NULL,         -- 1: counts as time blocked on storage
+  meaning TEXT NOT NULL             -- when a thread is said to do that
+) STRICT;
+
+-- A counter of the machine, of one device where there are several; all kinds are listed under Counters.
+CREATE TABLE counter (
+  counter_id INTEGER PRIMARY KEY,   -- number used in host_sample
+  name TEXT NOT NULL UNIQUE,        -- name, such as cpu.user or disk.sda.read_bytes
+  unit TEXT NOT NULL,               -- ns, bytes, count: a total since boot; present bytes, present count: at that moment
+  meaning TEXT NOT NULL             -- what it counts
+) STRICT;
+
+-- A counter of a machine at one moment, as an absolute total; a value that has not changed is not repeated.
 CREATE TABLE host_sample (
   t_ns INTEGER NOT NULL,            -- time of the sample
   host_id INTEGER NOT NULL,         -- machine
-  counter TEXT NOT NULL,            -- name of the counter
-  value INTEGER NOT NULL            -- total since boot, in the counter's unit
+  counter_id INTEGER NOT NULL,      -- the counter
+  value INTEGER NOT NULL            -- total since boot, or the present value, in the counter's unit
 ) STRICT;
 
 -- A place where packets were captured.

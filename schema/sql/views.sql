@@ -68,8 +68,8 @@ CREATE VIEW processes (
   sys_ns,               -- CPU time in the kernel, own threads only
   on_cpu_ns,            -- time on a CPU, own threads only
   run_queue_ns,         -- time runnable but waiting for a CPU
-  storage_ns,           -- time blocked on storage
-  wait_ns,              -- time blocked on anything else
+  storage_ns,           -- time blocked on storage, all threads: see docs/waiting.md for how well it is known
+  wait_ns,              -- time blocked on anything else: the rest of thread_ns
   max_rss_bytes,        -- peak resident memory
   read_bytes,           -- bytes returned by read-like calls on files, pipes and sockets, own only
   write_bytes,          -- bytes written by write-like calls, own only
@@ -81,13 +81,22 @@ CREATE VIEW processes (
   voluntary_switches,   -- context switches by waiting
   involuntary_switches, -- context switches by preemption
   threads,              -- threads that lived in the image, the first included
-  tracer_ns             -- time it was held by the tracer, all threads
+  tracer_ns,            -- time it was held by the tracer, all threads
+  thread_ns,            -- sum of the lifetimes of its threads = on_cpu + run_queue + storage + wait + tracer
+  samples               -- samples of its threads; NULL: none, it was too short or sampling was off
 ) AS
 SELECT upid, host.name, pid, parent_upid, prev_upid, exe, command, cwd, rule, start_ns, end_ns,
   end_ns - start_ns, exit_code, exit_signal, user_ns, sys_ns, on_cpu_ns, run_queue_ns,
-  storage_ns, wait_ns, max_rss_bytes, read_bytes, write_bytes, origin, read_calls, write_calls,
-  minor_faults, major_faults, voluntary_switches, involuntary_switches, threads, tracer_ns
-FROM process LEFT JOIN host USING (host_id);
+  storage_ns, blocked_ns - storage_ns, max_rss_bytes, read_bytes, write_bytes, origin, read_calls,
+  write_calls, minor_faults, major_faults, voluntary_switches, involuntary_switches, threads,
+  tracer_ns, thread_ns, samples
+FROM (
+  SELECT *, MIN(blocked_ns, MAX(COALESCE(file_call_ns, 0), COALESCE(block_io_ns, 0),
+      COALESCE(CAST(1.0 * blocked_ns * sampled_storage_ns / sampled_waiting_ns AS INTEGER), 0)))
+    AS storage_ns
+  FROM (SELECT *, MAX(0, thread_ns - on_cpu_ns - run_queue_ns - tracer_ns) AS blocked_ns
+        FROM process))
+LEFT JOIN host USING (host_id);
 
 -- The threads beside each process's first one.
 CREATE VIEW threads (
@@ -240,42 +249,159 @@ CREATE VIEW channels (
   channel_id,     -- own id
   kind,           -- pipe, fifo, socketpair, unix, tcp, udp
   name,           -- path or address, where it has one
-  capacity_bytes  -- buffer size
+  capacity_bytes, -- buffer size
+  inode           -- inode of the pipe, or of the socket that was seen first
 ) AS
-SELECT channel_id, kind, name, capacity_bytes FROM channel;
+SELECT channel_id, kind, name, capacity_bytes, inode FROM channel;
 
 -- Who held which end of a channel, and when.
 CREATE VIEW channel_ends (
   channel_id, -- the channel
   upid,       -- process image
-  fd,         -- descriptor
+  fd,         -- descriptor, the lowest of several
   direction,  -- read, write, both
   from_ns,    -- first seen
-  to_ns,      -- closed; NULL: to the end of the image
-  bytes       -- bytes moved through this end
+  to_ns,      -- found closed, at most that late; NULL: to the end of the image
+  bytes,      -- bytes moved through this end; NULL: not known
+  used,       -- 0: no data moved, or it held both ends of the pipe and nothing tells which it used; 1: data moved; NULL: it may have
+  at_most_bytes -- no more bytes than these; NULL: not known
 ) AS
-SELECT channel_id, upid, fd, direction, from_ns, to_ns, bytes FROM channel_end;
+SELECT channel_id, upid, fd, direction, from_ns, to_ns, bytes, used, at_most_bytes
+FROM channel_end;
 
 -- What threads were doing, sampled; consecutive equal samples are one row.
 CREATE VIEW samples (
-  t_ns,       -- time of the sample
-  upid,       -- process image
-  tid,        -- thread
-  state,      -- running, runnable, blocked, stopped
-  op,         -- system call it was blocked in
-  channel_id, -- channel it was blocked on
-  file_id     -- file it was blocked on
+  t_ns,        -- begin of the interval
+  upid,        -- process image
+  tid,         -- thread
+  state,       -- running, runnable, blocked, stopped; tracer: held by the tracer
+  op,          -- system call it was blocked in
+  channel_id,  -- channel it was blocked on
+  file_id,     -- file it was blocked on, where that is on the traced view: that of its longest call in the interval
+  end_ns,      -- end of the interval
+  duration_ns, -- end_ns - t_ns
+  samples,     -- number of samples, which says how certain the duration is
+  reason,      -- what it was blocked on, see activities
+  side,        -- side of the channel: read, write
+  object,      -- inode of the pipe, FIFO or socket; pid of the child waited for
+  sample_id    -- own id
 ) AS
-SELECT t_ns, upid, tid, state, op, channel_id, file_id FROM sample;
+SELECT t_ns, upid, tid, a.state, op,
+  COALESCE(s.channel_id, CASE s.activity WHEN 2 THEN
+    (SELECT c.channel_id FROM channel AS c WHERE c.inode = s.object LIMIT 1) END),
+  COALESCE(s.file_id, CASE s.activity WHEN 4 THEN
+    (SELECT c.file_id FROM call AS c
+     WHERE c.start_ns BETWEEN s.t_ns - 50000000 AND s.end_ns
+       AND c.start_ns + c.duration_ns >= s.t_ns AND c.upid = s.upid
+       AND COALESCE(c.tid, (SELECT pid FROM process AS p WHERE p.upid = s.upid)) = s.tid
+     ORDER BY c.duration_ns DESC LIMIT 1) END),
+  end_ns, end_ns - t_ns, samples, a.reason, side, object, sample_id
+FROM sample AS s JOIN activity AS a USING (activity);
 
--- Counters of the machines, as absolute totals.
+-- Every wait of a thread with each process that it may have waited for: whoever held the other end of the channel at that time, or the children that lived. A wait without one has one row.
+CREATE VIEW waits (
+  wait_id,          -- sample_id; the same for all counterparts of a wait
+  from_ns,          -- begin
+  to_ns,            -- end
+  duration_ns,      -- to_ns - from_ns
+  upid,             -- process image that waited
+  tid,              -- thread
+  reason,           -- what it waited for, see activities; stopped: by job control
+  op,               -- system call
+  side,             -- read: for a writer, write: for a reader
+  channel_id,       -- channel
+  file_id,          -- file
+  object,           -- inode of the pipe, FIFO or socket; pid of the child waited for
+  counterpart_upid, -- process image at the other end, or the child; NULL: not known
+  overlap_ns        -- part of the wait during which it lived, and held that end
+) AS
+SELECT DISTINCT s.sample_id, s.t_ns, s.end_ns, s.end_ns - s.t_ns, s.upid, s.tid, 'channel', s.op,
+  s.side, s.channel_id, NULL, s.object, e.upid,
+  MIN(s.end_ns, e.to_ns) - MAX(s.t_ns, e.from_ns)
+FROM (
+  SELECT o.sample_id, o.t_ns, o.end_ns, o.upid, o.tid, o.op, o.side, o.object,
+    COALESCE(o.channel_id, (SELECT c.channel_id FROM channel AS c WHERE c.inode = o.object LIMIT 1))
+      AS channel_id
+  FROM (
+    SELECT sample_id, t_ns, end_ns, upid, tid, op, side, object, channel_id
+    FROM sample WHERE activity = 2 AND sample_id NOT IN (SELECT sample_id FROM polled)
+    UNION ALL
+    SELECT s.sample_id, t_ns, end_ns, upid, tid, op, p.side, p.object, p.channel_id
+    FROM polled AS p JOIN sample AS s USING (sample_id)) AS o) AS s
+LEFT JOIN (
+  SELECT e.channel_id AS channel_id, e.upid AS upid, e.direction AS direction,
+    MIN(e.from_ns) AS from_ns, MAX(COALESCE(e.to_ns, p.end_ns, 9223372036854775807)) AS to_ns
+  FROM channel_end AS e LEFT JOIN process AS p USING (upid)
+  GROUP BY e.channel_id, e.upid, e.direction) AS e
+  ON e.channel_id = s.channel_id AND e.upid <> s.upid AND e.direction <> s.side
+    AND e.from_ns < s.end_ns AND e.to_ns > s.t_ns
+UNION ALL
+SELECT s.sample_id, s.t_ns, s.end_ns, s.end_ns - s.t_ns, s.upid, s.tid, 'child', s.op, NULL, NULL,
+  NULL, s.object, c.upid,
+  MIN(s.end_ns, COALESCE(c.end_ns, s.end_ns)) - MAX(s.t_ns, c.start_ns)
+FROM sample AS s LEFT JOIN process AS c
+  ON c.parent_upid = s.upid AND c.start_ns < s.end_ns
+    AND (c.end_ns IS NULL OR c.end_ns > s.t_ns) AND (s.object IS NULL OR c.pid = s.object)
+WHERE s.activity = 6
+UNION ALL
+SELECT sample_id, t_ns, end_ns, duration_ns, upid, tid, COALESCE(reason, state), op, side, NULL,
+  file_id, object, NULL, NULL
+FROM samples
+WHERE state = 'stopped' OR state = 'blocked' AND reason NOT IN ('channel', 'child');
+
+-- Where the time of each process image went, five rows each, which sum to its thread_ns; beside it what the samples say, which is independent but for the split of storage and wait.
+CREATE VIEW time_shares (
+  upid,       -- process image
+  part,       -- on_cpu, run_queue, storage, wait, tracer
+  ns,         -- thread time, from the kernel's totals at the end
+  sampled_ns, -- the same from the share of its samples; NULL: none
+  samples     -- its samples in this part: of n in all, the share p is off by about sqrt(p*(1-p)/n)
+) AS
+SELECT x.upid, x.part, x.ns,
+  CASE WHEN p.sampled_ns > 0
+    THEN CAST(1.0 * COALESCE(y.ns, 0) * p.thread_ns / p.sampled_ns AS INTEGER) END,
+  CASE WHEN p.sampled_ns > 0 THEN COALESCE(y.samples, 0) END
+FROM (
+  SELECT upid, 'on_cpu' AS part, on_cpu_ns AS ns FROM processes
+  UNION ALL SELECT upid, 'run_queue', run_queue_ns FROM processes
+  UNION ALL SELECT upid, 'storage', storage_ns FROM processes
+  UNION ALL SELECT upid, 'wait', wait_ns FROM processes
+  UNION ALL SELECT upid, 'tracer', tracer_ns FROM processes) AS x
+JOIN process AS p USING (upid)
+LEFT JOIN (
+  SELECT s.upid AS upid, SUM(s.end_ns - s.t_ns) AS ns, SUM(s.samples) AS samples,
+    CASE a.state WHEN 'running' THEN 'on_cpu' WHEN 'runnable' THEN 'run_queue'
+      WHEN 'tracer' THEN 'tracer' ELSE CASE a.storage WHEN 1 THEN 'storage' ELSE 'wait' END END
+      AS part
+  FROM sample AS s JOIN activity AS a USING (activity)
+  GROUP BY 1, 4) AS y ON y.upid = x.upid AND y.part = x.part;
+
+-- What a thread can be doing.
+CREATE VIEW activities (
+  state,   -- as in samples
+  reason,  -- as in samples and waits
+  storage, -- 1: counts as time blocked on storage
+  meaning  -- when a thread is said to do that
+) AS
+SELECT state, reason, storage, meaning FROM activity;
+
+-- The counters of the machines.
+CREATE VIEW counters (
+  counter, -- name, as in host_samples
+  unit,    -- ns, bytes, count: a total since boot; present bytes, present count: at that moment
+  meaning  -- what it counts
+) AS
+SELECT name, unit, meaning FROM counter;
+
+-- Counters of the machines, as absolute totals; a value that has not changed is not repeated.
 CREATE VIEW host_samples (
   t_ns,    -- time of the sample
   host,    -- machine
-  counter, -- name of the counter
-  value    -- total since boot, in the counter's unit
+  counter, -- name of the counter, see counters
+  value    -- total since boot, or the present value, in the counter's unit
 ) AS
-SELECT t_ns, host.name, counter, value FROM host_sample LEFT JOIN host USING (host_id);
+SELECT t_ns, host.name, counter.name, value
+FROM host_sample JOIN counter USING (counter_id) LEFT JOIN host USING (host_id);
 
 -- Where packets were captured.
 CREATE VIEW captures (
@@ -353,10 +479,10 @@ SELECT 'process', prev_upid, 'process', upid, 'exec', NULL, start_ns, start_ns
 FROM process WHERE prev_upid IS NOT NULL
 UNION ALL
 SELECT 'process', upid, 'channel', channel_id, 'write', bytes, from_ns, to_ns
-FROM channel_end WHERE direction IN ('write', 'both')
+FROM channel_end WHERE direction IN ('write', 'both') AND used IS NOT 0
 UNION ALL
 SELECT 'channel', channel_id, 'process', upid, 'read', bytes, from_ns, to_ns
-FROM channel_end WHERE direction IN ('read', 'both');
+FROM channel_end WHERE direction IN ('read', 'both') AND used IS NOT 0;
 
 -- What is known to be missing from this file; no row means nothing.
 CREATE VIEW losses (

@@ -31,6 +31,14 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The output is a symbolic link that leads nowhere.
+    #[error("cannot create {path}: it is a symbolic link to {target}, which does not exist")]
+    Dangling {
+        /// The link.
+        path: PathBuf,
+        /// What it holds.
+        target: PathBuf,
+    },
     /// The file is not a SQLite database.
     #[error("{0} is not a flowtrace database (no SQLite header)")]
     NotDatabase(PathBuf),
@@ -87,4 +95,18 @@ pub enum Error {
     /// A sink given by the caller failed while rows were handed to it.
     #[error("{0}")]
     Sink(#[from] std::io::Error),
+}
+
+impl Error {
+    /// Whether the disk, or the user's share of it, has no room.
+    pub fn is_for_want_of_space(&self) -> bool {
+        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+        match self {
+            Error::Create { source, .. } => matches!(source.kind(), StorageFull | QuotaExceeded),
+            Error::Sqlite { source, .. } => {
+                source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
+            }
+            _ => false,
+        }
+    }
 }

@@ -3,7 +3,7 @@
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(pub u32);
 
         impl From<$name> for i64 {
@@ -27,6 +27,10 @@ id! {
 id! {
     /// A file: an inode, not a path. Given out one after the other: the writer keeps a list by them.
     FileId
+}
+id! {
+    /// A pipe, FIFO or socket.
+    ChannelId
 }
 id! {
     /// A machine.

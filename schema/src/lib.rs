@@ -9,6 +9,8 @@
 //! - columns of views are added, never removed and never given another meaning;
 //! - a file that is not ours, newer than us, or damaged is refused and never changed.
 
+mod activity;
+mod counter;
 pub mod doc;
 mod error;
 mod ids;
@@ -16,22 +18,28 @@ mod loss;
 mod op;
 mod record;
 mod store;
+mod system;
 mod text;
 mod trace;
 mod writer;
 
+pub use activity::Activity;
+pub use counter::HostCounter;
 pub use error::{Error, Result};
-pub use ids::{FileId, HostId, RunId, Tid, Upid};
+pub use ids::{ChannelId, FileId, HostId, RunId, Tid, Upid};
 pub use loss::{Loss, Severity};
 pub use op::{Class, Fidelity, Op};
 pub use record::{
-    Call, Coverage, FileKind, FileLayer, FileRecord, HostRecord, NameRecord, Origin, ProcessEnd,
-    ProcessLayer, ProcessStart, Record, RunEnd, RunRecord, ThreadRecord, TracedDirectory, Usage,
+    Call, ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord, CounterRecord, Coverage,
+    Direction, FileKind, FileLayer, FileRecord, HostRecord, HostSample, NameRecord, Origin,
+    ProcessEnd, ProcessLayer, ProcessStart, Record, RunEnd, RunRecord, SampleRecord, SampledTotals,
+    Side, ThreadRecord, TracedDirectory, Usage, WaitObject,
 };
 pub use store::{APPLICATION_ID, SCHEMA_VERSION, store_rules};
+pub use system::is_system_path;
 pub use text::{Text, quote_argv};
 pub use trace::{
-    DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, Table, Trace, TracedDirectoryRow,
-    Value,
+    ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, Table, Trace,
+    TracedDirectoryRow, Value,
 };
-pub use writer::{CallRing, Recorder, Summary, Writer};
+pub use writer::{CallRing, Displaced, Recorder, Summary, Writer};

@@ -57,6 +57,8 @@ losses! {
         "rows not stored because the trace could not be written",
     FilesNotTraced "files" "not_traced" Notice
         "directories whose file calls could not be seen on this machine; run flowtrace doctor",
+    InheritedFiles "files" "inherited_unseen" Notice
+        "open files that the command inherited from outside of the views: what it does with them is not seen",
     PathNotSeen "files" "own_path_not_seen" Notice
         "directories mounted at another path: calls that use the usual absolute path are not seen",
     UnknownCaller "files" "unknown_caller" Notice
@@ -65,6 +67,8 @@ losses! {
         "file calls that failed because flowtrace had no descriptor left; without it they may have worked: raise ulimit -Hn",
     WritebackPages "files" "writeback_calls" Info
         "writes of changed pages by the kernel, whose true writer is not known",
+    WritebackRefused "files" "writeback_refused" DataLoss
+        "writes of changed pages that the real filesystem refused (full disk, quota, I/O error): what a program stored through a mapping is not in its file",
     Excluded "files" "excluded_calls" Info
         "calls on files that --include or --exclude leave out of the trace",
     StaleLookup "files" "reply_failed" Notice
@@ -75,6 +79,14 @@ losses! {
         "processes still running, or no longer followed, when the recording ended",
     SetuidExec "processes" "setuid_not_granted" Notice
         "set-user-id programs that ran without their privilege because an ordinary user traces",
+    ThreadsNotSampled "samples" "threads_not_sampled" Notice
+        "threads not sampled, for want of descriptors or of the right to look at them",
+    SamplesSkipped "samples" "samples_skipped" Info
+        "samples left out so that sampling takes at most 1.5 % of a processor; durations of states are less exact",
+    TopologyUnseen "processes" "topology_not_seen" Notice
+        "runs whose system calls on names and channels could not be stopped: files outside the traced directories and channels that open and close between two execs are not seen",
+    DescriptorsUnreadable "processes" "descriptors_unreadable" Notice
+        "looks into the descriptors of a process that failed: pipes and sockets that it held may be missing",
     SeenLate "processes" "seen_at_first_request" Info
         "processes known only from their first file call on; shorter ones are not known at all",
     EventsDropped "processes" "events_dropped" DataLoss

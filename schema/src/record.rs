@@ -4,7 +4,7 @@
 
 use std::sync::mpsc::SyncSender;
 
-use crate::{Fidelity, FileId, HostId, Loss, Op, RunId, Text, Tid, Upid};
+use crate::{Activity, ChannelId, Fidelity, FileId, HostId, Loss, Op, RunId, Text, Tid, Upid};
 
 /// A row, or the completion of one. Everything but [`Call`], which travels through rings of its
 /// own ([`crate::CallRing`]).
@@ -24,6 +24,14 @@ pub enum Record {
     ProcessEnd(Box<ProcessEnd>),
     /// A thread lived.
     Thread(ThreadRecord),
+    /// What a thread did over some time, or that it went on for longer.
+    Sample(Box<SampleRecord>),
+    /// How much of a process image was sampled.
+    Sampled(SampledTotals),
+    /// A counter of a machine is recorded from now on.
+    Counter(Box<CounterRecord>),
+    /// A counter of a machine has another value.
+    HostSample(HostSample),
     /// An environment variable that was asked for by name.
     Environment {
         /// Process image.
@@ -71,6 +79,12 @@ pub enum Record {
         /// When it ended.
         at_ns: u64,
     },
+    /// A channel is seen for the first time.
+    Channel(Box<ChannelRecord>),
+    /// A process image holds one end of a channel from now on.
+    ChannelEnd(ChannelEndRecord),
+    /// It holds it no more, or has ended.
+    ChannelEndClosed(ChannelEndClosed),
     /// Everything handed over before is to be committed now; the sender is told when it is.
     Settle(SyncSender<()>),
     /// Something was lost.
@@ -266,6 +280,10 @@ pub struct Usage {
     pub run_queue_ns: Option<u64>,
     /// Time held in stops by the tracer.
     pub tracer_ns: Option<u64>,
+    /// Sum of the lifetimes of its threads.
+    pub thread_ns: Option<u64>,
+    /// Time for which the kernel's delay accounting saw its threads wait for a block device.
+    pub block_io_ns: Option<u64>,
     /// Peak resident memory.
     pub max_rss_bytes: Option<u64>,
     /// Page faults without I/O.
@@ -314,6 +332,103 @@ pub struct ThreadRecord {
     pub start_ns: u64,
     /// End.
     pub end_ns: Option<u64>,
+}
+
+/// Which side of a channel a thread waited at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// For something to read, or a connection to accept.
+    Read,
+    /// For room to write, or a connection to be made.
+    Write,
+}
+
+impl Side {
+    /// Name stored in the database.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Side::Read => "read",
+            Side::Write => "write",
+        }
+    }
+}
+
+/// What a thread waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitObject {
+    /// Inode of the pipe, FIFO, socket or file; the pid of the child.
+    pub object: u64,
+    /// Side of a channel.
+    pub side: Option<Side>,
+    /// The channel, when it is known.
+    pub channel: Option<ChannelId>,
+}
+
+/// What a thread did over an interval (table `sample`). One with the id of an earlier one
+/// replaces its end.
+#[derive(Clone, Debug)]
+pub struct SampleRecord {
+    /// Its id, counted from 1.
+    pub id: u64,
+    /// Begin: halfway between the first sample and the one before.
+    pub start_ns: u64,
+    /// End, likewise.
+    pub end_ns: u64,
+    /// Process image.
+    pub upid: Upid,
+    /// Thread.
+    pub tid: Tid,
+    /// What it did.
+    pub activity: Activity,
+    /// System call it was in.
+    pub op: Option<&'static str>,
+    /// What it waited for; several when it waited for any of them.
+    pub objects: Vec<WaitObject>,
+    /// File.
+    pub file: Option<FileId>,
+    /// Samples that agree.
+    pub samples: u32,
+}
+
+/// What all samples of a process image sum up to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampledTotals {
+    /// Process image.
+    pub upid: Upid,
+    /// Samples of its threads.
+    pub samples: u64,
+    /// Thread time they stand for.
+    pub sampled_ns: u64,
+    /// Of it, waiting for anything.
+    pub waiting_ns: u64,
+    /// Of that, waiting for storage.
+    pub storage_ns: u64,
+}
+
+/// A counter of a machine (table `counter`).
+#[derive(Clone, Debug)]
+pub struct CounterRecord {
+    /// Its number in this file.
+    pub id: u32,
+    /// Name, with the device in it.
+    pub name: String,
+    /// Unit of its values.
+    pub unit: &'static str,
+    /// What it counts.
+    pub meaning: &'static str,
+}
+
+/// The value of a counter at one moment (table `host_sample`).
+#[derive(Clone, Copy, Debug)]
+pub struct HostSample {
+    /// When.
+    pub t_ns: u64,
+    /// Machine.
+    pub host: HostId,
+    /// Number of the counter.
+    pub counter: u32,
+    /// Its value.
+    pub value: u64,
 }
 
 /// Type of an inode. The numbers are those of the table `file_kind`.
@@ -436,4 +551,106 @@ pub struct Call {
     pub result: i64,
     /// How exactly it stands for what the application did.
     pub fidelity: Fidelity,
+}
+
+/// What carries data between processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ChannelKind {
+    /// A pipe without a name.
+    Pipe,
+    /// A pipe that is opened by its name.
+    Fifo,
+    /// Two connected UNIX sockets without a name.
+    Socketpair,
+    /// UNIX sockets.
+    Unix,
+    /// A TCP connection.
+    Tcp,
+    /// UDP sockets.
+    Udp,
+}
+
+impl ChannelKind {
+    /// Name stored in the database.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ChannelKind::Pipe => "pipe",
+            ChannelKind::Fifo => "fifo",
+            ChannelKind::Socketpair => "socketpair",
+            ChannelKind::Unix => "unix",
+            ChannelKind::Tcp => "tcp",
+            ChannelKind::Udp => "udp",
+        }
+    }
+}
+
+/// A channel (table `channel`).
+#[derive(Clone, Debug)]
+pub struct ChannelRecord {
+    /// Its id.
+    pub id: ChannelId,
+    /// Host on which it was seen.
+    pub host: HostId,
+    /// What it is.
+    pub kind: ChannelKind,
+    /// Inode of the pipe, or of the socket that was seen first.
+    pub inode: u64,
+    /// Path or addresses.
+    pub name: Option<Text>,
+    /// Size of its buffer.
+    pub capacity_bytes: Option<u64>,
+}
+
+/// What a descriptor allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Direction {
+    /// Reading.
+    Read,
+    /// Writing.
+    Write,
+    /// Both, as a socket does.
+    Both,
+}
+
+impl Direction {
+    /// Name stored in the database.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Direction::Read => "read",
+            Direction::Write => "write",
+            Direction::Both => "both",
+        }
+    }
+}
+
+/// An image begins to hold an end of a channel (table `channel_end`).
+#[derive(Clone, Copy, Debug)]
+pub struct ChannelEndRecord {
+    /// Row id.
+    pub id: u32,
+    /// The channel.
+    pub channel: ChannelId,
+    /// Process image.
+    pub upid: Upid,
+    /// The lowest descriptor.
+    pub fd: i32,
+    /// What it allows.
+    pub direction: Direction,
+    /// When it was first seen there.
+    pub from_ns: u64,
+}
+
+/// What became of a row of `channel_end`.
+#[derive(Clone, Copy, Debug)]
+pub struct ChannelEndClosed {
+    /// Row id.
+    pub id: u32,
+    /// When it was found closed; `None`: held to the end of the image.
+    pub to_ns: Option<u64>,
+    /// Whether data moved through it; `None`: it may have.
+    pub used: Option<bool>,
+    /// Bytes moved through it, where that is certain.
+    pub bytes: Option<u64>,
+    /// No more than these.
+    pub at_most_bytes: Option<u64>,
 }

@@ -19,6 +19,7 @@ pub const SCHEMA_VERSION: i64 = 1;
 
 pub(crate) const TABLES: &str = include_str!("../sql/tables.sql");
 pub(crate) const OPERATIONS: &str = include_str!("../sql/operations.sql");
+pub(crate) const ACTIVITIES: &str = include_str!("../sql/activities.sql");
 pub(crate) const VIEWS: &str = include_str!("../sql/views.sql");
 pub(crate) const DATA_ACCESS: &str = include_str!("../sql/data_access.sql");
 
@@ -27,8 +28,8 @@ pub(crate) const DATA_ACCESS: &str = include_str!("../sql/data_access.sql");
 ///
 /// # Errors
 /// [`Error::Exists`] when there is a file and `replace` is not set, or when the file there is
-/// not a trace; [`Error::Recording`] when it is being written; [`Error::Create`] when it cannot
-/// be made.
+/// not a trace; [`Error::Recording`] when it is being written; [`Error::Dangling`] and
+/// [`Error::Create`] when it cannot be made.
 pub(crate) fn create(path: &Path, replace: bool) -> Result<(Connection, File)> {
     let create_error = |source| Error::Create {
         path: path.to_owned(),
@@ -49,6 +50,11 @@ pub(crate) fn create(path: &Path, replace: bool) -> Result<(Connection, File)> {
             Err(refusal) => return Err(refusal),
         }
         std::fs::remove_file(path).map_err(create_error)?;
+    } else if let Ok(target) = std::fs::read_link(path) {
+        return Err(Error::Dangling {
+            path: path.to_owned(),
+            target,
+        });
     }
     for suffix in ["-wal", "-shm", "-journal"] {
         match std::fs::remove_file(beside(path, suffix)) {
@@ -69,6 +75,7 @@ pub(crate) fn create(path: &Path, replace: bool) -> Result<(Connection, File)> {
         db.execute_batch("BEGIN IMMEDIATE;")?;
         db.execute_batch(TABLES)?;
         db.execute_batch(OPERATIONS)?;
+        db.execute_batch(ACTIVITIES)?;
         db.execute_batch(VIEWS)?;
         db.execute_batch(&format!(
             "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};
@@ -320,6 +327,18 @@ mod tests {
         drop(create(&trace, false).unwrap());
         assert!(matches!(create(&trace, false), Err(Error::Exists(_))));
         create(&trace, true).unwrap();
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_named_as_such() {
+        let directory = tempfile::tempdir().unwrap();
+        let link = directory.path().join("link.db");
+        std::os::unix::fs::symlink("gone/t.db", &link).unwrap();
+        let message = create(&link, true).unwrap_err().to_string();
+        assert!(
+            message.ends_with("it is a symbolic link to gone/t.db, which does not exist"),
+            "{message}"
+        );
     }
 
     #[test]

@@ -10,7 +10,9 @@ use crate::{Error, Result, doc, store};
 mod rows;
 
 use rows::FromRow;
-pub use rows::{DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, TracedDirectoryRow};
+pub use rows::{
+    ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, TracedDirectoryRow,
+};
 
 /// A trace opened for reading. Never changes the file.
 #[derive(Debug)]
@@ -117,6 +119,18 @@ impl Trace {
     /// When the file cannot be read.
     pub fn data_access(&self) -> Result<Vec<DataAccessRow>> {
         self.rows(store::DATA_ACCESS)
+    }
+
+    /// The ends of channels that may have been used, in the order of channels.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn channel_ends(&self) -> Result<Vec<ChannelEndRow>> {
+        self.rows(
+            "SELECT channel_id, kind, upid, direction, from_ns, to_ns, at_most_bytes
+             FROM channel_ends JOIN channels USING (channel_id)
+             WHERE used IS NOT 0 ORDER BY channel_id, upid, direction",
+        )
     }
 
     /// What is known to be missing, the worst first.

@@ -4,7 +4,9 @@
 //! so no file call is ever dropped while the disk accepts rows. Rows are committed at most
 //! [`COMMIT_INTERVAL`] or [`COMMIT_ROWS`] after they arrived: what a `kill -9` can cost.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
@@ -61,6 +63,17 @@ pub struct Summary {
     pub write_error: Option<String>,
     /// Why the file is not a single file without `-wal`, if so.
     pub not_folded: Option<String>,
+    /// What somebody did to the file meanwhile, so that it is no longer where it was made.
+    pub displaced: Option<Displaced>,
+}
+
+/// How a trace left its place while it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Displaced {
+    /// It has no name any more; its rows are lost.
+    Deleted,
+    /// It has another name.
+    Moved,
 }
 
 #[derive(Debug)]
@@ -90,25 +103,27 @@ impl Writer {
     ///
     /// # Errors
     /// When there is a file already and `replace` is not set, when the file there is not a
-    /// trace, or when it cannot be made.
+    /// trace, when it cannot be made, or when its disk has no room.
     pub fn create(path: &Path, replace: bool) -> Result<(Writer, Recorder)> {
+        let fail = |source| Error::Create {
+            path: path.to_owned(),
+            source,
+        };
+        // First, so that a disk without room costs no older trace.
+        let ballast = batch::Ballast::beside(path).map_err(fail)?;
         let (db, lock) = store::create(path, replace)?;
         let shared = Arc::new(Shared {
             rings: Mutex::default(),
             stop: AtomicBool::new(false),
         });
         let (queue, records) = sync_channel(QUEUE);
-        let ballast = batch::Ballast::beside(path);
         let thread = thread::Builder::new()
             .name("trace-writer".into())
             .spawn({
                 let shared = Arc::clone(&shared);
                 move || run(&db, ballast, &records, &shared)
             })
-            .map_err(|source| Error::Create {
-                path: path.to_owned(),
-                source,
-            })?;
+            .map_err(fail)?;
         let recorder = Recorder {
             queue,
             shared: Arc::clone(&shared),
@@ -136,10 +151,11 @@ impl Writer {
         self.shared.stop.store(true, Ordering::Release);
         let thread = self.thread.take().expect("finish consumes the writer");
         thread.thread().unpark();
-        let summary = thread.join().unwrap_or_else(|_| Summary {
+        let mut summary = thread.join().unwrap_or_else(|_| Summary {
             write_error: Some("the writer thread panicked".into()),
             ..Summary::default()
         });
+        summary.displaced = displaced(&self.lock, &self.path);
         // Closing is not enough: a process that was just forked has the descriptor, too.
         let _ = self.lock.unlock();
         summary
@@ -251,10 +267,21 @@ impl CallRing {
     }
 }
 
+/// What became of the name `path` of the open file `file`.
+fn displaced(file: &File, path: &Path) -> Option<Displaced> {
+    let own = file.metadata().ok()?;
+    let is_own = |there: Metadata| (there.dev(), there.ino()) == (own.dev(), own.ino());
+    match path.metadata() {
+        _ if own.nlink() == 0 => Some(Displaced::Deleted),
+        Ok(there) => (!is_own(there)).then_some(Displaced::Moved),
+        Err(error) => (error.kind() == io::ErrorKind::NotFound).then_some(Displaced::Moved),
+    }
+}
+
 /// The writer thread: drain, store, commit, sleep; until told to stop and nothing is left.
 fn run(
     db: &Connection,
-    ballast: Option<batch::Ballast>,
+    ballast: batch::Ballast,
     records: &Receiver<Record>,
     shared: &Shared,
 ) -> Summary {

@@ -20,7 +20,7 @@ pub(crate) type Outcome = Result<ExitCode, Failure>;
 pub(crate) fn dispatch(command: Command) -> Outcome {
     match command {
         Command::Run(args) => run::run(args),
-        Command::Mount(args) => mount::run(args),
+        Command::Mount(args) => mount::run(&args),
         Command::Unmount(args) => unmount::run(&args),
         Command::Summary(args) => summary::run(&args),
         Command::Tree(args) => tree::run(&args),

@@ -9,12 +9,12 @@ use flowtrace_tracer::session::{Attach, AttachOptions};
 
 use super::Outcome;
 use super::run::failure;
-use crate::conclude;
 use crate::failure::{Failure, OWN_FAILURE};
-use crate::seeing;
+use crate::{conclude, output, seeing};
 
 /// Mount a traced view of a directory; whatever works inside it is traced
 ///
+/// Calls that are made through the path of the directory itself, or were open before, are not seen.
 /// Stays in the background until `flowtrace unmount MOUNTPOINT`, which completes the trace.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -35,22 +35,25 @@ pub(crate) struct Args {
     force: bool,
     #[command(flatten)]
     seeing: seeing::Args,
+    /// How often a second to record counters of the machine (processors, memory, disks, network); 0: never
+    #[arg(long, value_name = "HZ", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=10))]
+    host_sample: u32,
     /// Stay in the foreground
     #[arg(short, long)]
     foreground: bool,
 }
 
-pub(crate) fn run(args: Args) -> Outcome {
-    // The daemon leaves the working directory.
-    let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+pub(crate) fn run(args: &Args) -> Outcome {
     let seeing = args.seeing.seeing()?;
     let options = AttachOptions {
         cwd: std::env::current_dir().unwrap_or_default(),
-        source: absolute(args.source),
-        mountpoint: absolute(args.mountpoint),
-        output: absolute(args.output),
+        // The daemon leaves the working directory.
+        source: output::resolved(&args.source),
+        mountpoint: output::resolved(&args.mountpoint),
+        output: output::resolved(&args.output),
         replace: args.force,
         seeing,
+        host_hertz: args.host_sample,
     };
     if args.foreground {
         let attach = Attach::start(&options).map_err(failure)?;
@@ -59,7 +62,9 @@ pub(crate) fn run(args: Args) -> Outcome {
             options.source.display(),
             attach.mountpoint().display()
         );
-        attach.serve();
+        if let Some(how) = attach.serve().trace.displaced {
+            return Err(conclude::displaced(&options.output, how));
+        }
         conclude::conclude(&options.output, true)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -108,9 +113,10 @@ fn daemon(options: &AttachOptions, mut ready: UnixStream) -> Outcome {
         Ok(attach) => {
             let _ = ready.write_all(&[0]);
             drop(ready);
-            attach.serve();
             // There is nobody to tell; rules that could not be stored are inferred by readers.
-            let _ = conclude::conclude(&options.output, false);
+            if attach.serve().trace.displaced.is_none() {
+                let _ = conclude::conclude(&options.output, false);
+            }
         }
         Err(failure) => {
             let _ = ready.write_all(&[failure.code()]);

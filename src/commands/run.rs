@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use flowtrace_schema::quote_argv;
 use flowtrace_tracer::session::{self, End, Error, Notice, RunOptions, RunReport};
 
 use flowtrace_schema::ProcessLayer;
@@ -11,12 +12,13 @@ use flowtrace_schema::ProcessLayer;
 use super::Outcome;
 use crate::conclude;
 use crate::failure::{Failure, OWN_FAILURE};
-use crate::seeing;
+use crate::{output, seeing};
 
 /// Trace a command: every process, every file call under the traced directories
 ///
 /// The command runs as it would without flowtrace: same paths, same output, same exit status,
-/// same signals. A summary follows on standard error.
+/// same signals. (--fidelity cached promises less, see docs/filesystem.md.) A summary follows on
+/// standard error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -40,6 +42,18 @@ pub(crate) struct Args {
     directories: Vec<PathBuf>,
     #[command(flatten)]
     seeing: seeing::Args,
+    /// How often a second to look at what every thread is doing; 0: never
+    ///
+    /// The rate falls by itself where it would take more than 1.5 % of a processor.
+    #[arg(long, value_name = "HZ", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    sample: u32,
+    /// How often a second to record counters of the machine (processors, memory, disks, network); 0: never
+    #[arg(long, value_name = "HZ", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=10))]
+    host_sample: u32,
+    /// Stop no system calls: files outside the traced directories are not seen, nor pipes and sockets
+    /// that open and close between two execs
+    #[arg(long)]
+    no_topology: bool,
     /// Follow processes without ptrace, for commands that use debuggers or tracers themselves
     ///
     /// Processes are then known from what the kernel announces of them (proc connector,
@@ -56,6 +70,9 @@ pub(crate) struct Args {
     /// Mount the same views and record nothing (for benchmarks)
     #[arg(long, hide = true)]
     bare: bool,
+    /// Mount the same views and record the processes alone (for benchmarks)
+    #[arg(long, hide = true)]
+    without_calls: bool,
     /// Command to run, with its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -66,10 +83,14 @@ pub(crate) fn run(args: Args) -> Outcome {
     let options = RunOptions {
         command: args.command,
         directories: args.directories,
-        output: args.output,
+        output: output::resolved(&args.output),
         replace: args.force,
         seeing,
+        sample_hertz: args.sample,
+        host_hertz: args.host_sample,
+        topology: !args.no_topology,
         bare: args.bare,
+        without_calls: args.without_calls,
         no_ptrace: args.no_ptrace,
     };
     let mut notify = |notice: Notice| {
@@ -85,10 +106,13 @@ pub(crate) fn run(args: Args) -> Outcome {
 /// What follows the command's end; whatever fails here must not change its exit status.
 fn conclude(options: &RunOptions, report: &RunReport, quiet: bool, no_summary: bool) {
     let Some(trace) = &report.trace else { return };
+    if let Some(how) = trace.displaced {
+        return eprintln!("flowtrace: {}", conclude::displaced(&options.output, how));
+    }
     if let Some(error) = &trace.write_error {
         eprintln!(
             "flowtrace: cannot write {}: {error}; {} rows are missing from the trace",
-            options.output.display(),
+            output::shown(&options.output).display(),
             trace.dropped
         );
     }
@@ -97,7 +121,7 @@ fn conclude(options: &RunOptions, report: &RunReport, quiet: bool, no_summary: b
     {
         eprintln!(
             "flowtrace: {} needs the -wal file beside it: {reason}",
-            options.output.display()
+            output::shown(&options.output).display()
         );
     }
     if let Err(failure) = conclude::conclude(&options.output, !quiet && !no_summary) {
@@ -184,9 +208,22 @@ pub(super) fn failure(error: Error) -> Failure {
         Error::Store(error) => Failure::from(error).with_code(OWN_FAILURE),
         Error::NotFound(_) => Failure::new(127, message),
         Error::NotExecutable { .. } => Failure::new(126, message),
-        Error::TracedTwice(_) | Error::NestedTracer { .. } => Failure::new(OWN_FAILURE, message)
-            .hint("trace the outer command alone: it covers all that it starts"),
-        Error::Directory { .. } => Failure::new(OWN_FAILURE, message),
+        Error::TracedTwice { view: None, .. } | Error::NestedTracer { .. } => {
+            Failure::new(OWN_FAILURE, message)
+                .hint("trace the outer command alone: it covers all that it starts")
+        }
+        Error::TracedTwice {
+            view: Some(view), ..
+        } => {
+            let view = quote_argv([view.as_os_str().as_encoded_bytes()]);
+            Failure::new(OWN_FAILURE, message)
+                .hint(format!("flowtrace unmount {} ends that", view.text()))
+        }
+        Error::ViewInItself { .. } => {
+            Failure::new(OWN_FAILURE, message).hint("choose a mount point outside of it")
+        }
+        Error::Directory { .. } => Failure::new(OWN_FAILURE, message)
+            .hint("name existing directories that hold files of the workflow"),
         Error::View { .. } | Error::System { .. } => {
             Failure::new(OWN_FAILURE, message).hint("flowtrace doctor says what is missing here")
         }

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use flowtrace_tracer::session::{DetachError, Detached, detach};
+use flowtrace_tracer::session::{DetachError, Detached, Holder, detach};
 
-use flowtrace_schema::quote_argv;
+use flowtrace_schema::{Displaced, quote_argv};
 
 use super::Outcome;
+use crate::conclude;
 use crate::failure::Failure;
 
 /// Unmount a traced view and complete its trace
@@ -15,7 +16,7 @@ use crate::failure::Failure;
 pub(crate) struct Args {
     /// Where the view is mounted
     mountpoint: PathBuf,
-    /// Take the view away now, even if something uses it; the trace ends when that does
+    /// Take the view away now, even if something uses it; the trace is complete when that ends
     #[arg(long)]
     lazy: bool,
 }
@@ -26,6 +27,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let _ = std::env::set_current_dir("/");
     let shown = args.mountpoint.display();
     match detach(&mountpoint, args.lazy) {
+        Ok(Detached::Completed(Some(trace))) if !trace.exists() => {
+            Err(conclude::displaced(&trace, Displaced::Deleted).with_code(1))
+        }
         Ok(Detached::Completed(Some(trace))) => {
             let trace = quote_argv([trace.as_os_str().as_encoded_bytes()]);
             let trace = trace.text();
@@ -33,6 +37,21 @@ pub(crate) fn run(args: &Args) -> Outcome {
             Ok(ExitCode::SUCCESS)
         }
         Ok(Detached::Completed(None)) => Ok(ExitCode::SUCCESS),
+        Ok(Detached::StillUsed { holders, trace }) => {
+            let trace =
+                trace.map_or_else(|| "the trace".to_owned(), |path| path.display().to_string());
+            eprintln!(
+                "flowtrace: {shown} is gone from its path; {trace} is complete when the last user \
+                 of the view ends"
+            );
+            if holders.is_empty() {
+                eprintln!("  who that is cannot be told: another user's, or in another namespace");
+            }
+            for holder in &holders {
+                eprintln!("  {}", describe(holder));
+            }
+            Ok(ExitCode::SUCCESS)
+        }
         Ok(Detached::DaemonWasDead) => {
             eprintln!(
                 "flowtrace: {shown} is unmounted; its daemon had died before, so the trace ends \
@@ -46,14 +65,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ))),
         Err(DetachError::Busy(holders)) => {
             let mut failure = Failure::new(1, format!("cannot unmount {shown}: it is in use"));
-            for holder in holders {
-                let holder = format!(
-                    "held by {} (pid {}): {}",
-                    super::run::shorten(&holder.command),
-                    holder.pid,
-                    holder.holds
-                );
-                failure = failure.detail(holder);
+            for holder in &holders {
+                failure = failure.detail(describe(holder));
             }
             Err(failure.hint("end those, or use --lazy"))
         }
@@ -65,4 +78,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
             Err(Failure::new(1, format!("cannot unmount {shown}: {error}")))
         }
     }
+}
+
+fn describe(holder: &Holder) -> String {
+    let command = super::run::shorten(&holder.command);
+    format!("held by {command} (pid {}): {}", holder.pid, holder.holds)
 }

@@ -175,6 +175,10 @@ pub(crate) fn shared(path: &str) -> Option<PathBuf> {
     found
 }
 
+/// How long to wait for what happens at once on an idle machine: an upper bound and nothing more,
+/// so it is long enough for a machine that is busy with other things.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Polls until `condition` gives a value; panics after `limit`.
 pub(crate) fn wait_for<T>(
     what: &str,

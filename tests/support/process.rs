@@ -122,7 +122,7 @@ impl Running {
     pub(crate) fn wait_for_output(&self, text: &str) {
         super::wait_for(
             &format!("{text:?} on standard output"),
-            Duration::from_secs(30),
+            super::PATIENCE,
             || self.stdout.text().contains(text).then_some(()),
         );
     }

@@ -280,4 +280,120 @@ fn disk_of_the_trace_is_full() {
     assert!(full > 0, "the trace does not say that the disk was full");
     let calls: i64 = trace.one("SELECT COUNT(*) FROM calls");
     assert!(calls > 1000, "only {calls} calls were kept");
+    let ended: Option<i64> = trace.one("SELECT exit_code FROM runs WHERE end_ns IS NOT NULL");
+    assert_eq!(ended, Some(0), "the end of the run is kept");
+    let mut summary = Command::new(FLOWTRACE);
+    let summary = finish(summary.arg("summary").arg(kept.join("trace.db"))).expect(0);
+    let text = summary.stdout_text();
+    let mut lines = text.lines();
+    assert!(lines.next().unwrap().contains("recorded in part"), "{text}");
+    assert!(lines.next().unwrap().starts_with("  incomplete "), "{text}");
+    assert!(!text.contains("every process"), "{text}");
+}
+
+/// Without room for a word about what is missing there is no trace, and no run without one.
+#[test]
+fn disk_of_the_trace_is_full_already() {
+    if !(need_fuse() && need_root()) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (work, small) = (scratch.dir("job"), scratch.dir("small"));
+    let script = "mount -t tmpfs -o size=256k tmpfs \"$1\" || exit 99
+        \"$2\" run -o \"$1/trace.db\" -- touch ran
+        status=$?; ls -A \"$1\"; exit $status";
+    let mut command = Command::new("unshare");
+    command
+        .args(["-m", "--propagation", "private", "sh", "-c", script, "sh"])
+        .args([small.as_os_str(), OsStr::new(FLOWTRACE)])
+        .current_dir(&work);
+    let finished = finish(&mut command).expect(125);
+    assert!(finished.stderr.contains("hint:"), "{}", finished.stderr);
+    assert_eq!(finished.stdout_text(), "", "something was left behind");
+    assert!(!work.join("ran").exists(), "the command ran");
+}
+
+/// The trace is found again whatever becomes of the directory from which it was named.
+#[test]
+fn working_directory_removed_during_the_run() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (work, traced) = (scratch.dir("job"), scratch.dir("traced"));
+    let mut command = Command::new(FLOWTRACE);
+    command
+        .args(["run", "-o", "../trace.db", "--dir"])
+        .arg(&traced)
+        .args(["--", "rmdir"])
+        .arg(&work)
+        .current_dir(&work);
+    let finished = finish(&mut command).expect(0);
+    assert!(finished.stderr.contains("exit 0"), "{}", finished.stderr);
+    assert!(!finished.stderr.contains("cannot"), "{}", finished.stderr);
+    Trace::open_complete(&scratch.join("trace.db"));
+}
+
+#[test]
+fn trace_deleted_or_moved_during_the_run() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let trace = scratch.join("trace.db");
+    let renamed = scratch.join("renamed.db");
+    for (program, word) in [("rm", "deleted"), ("mv", "moved")] {
+        let mut command = Command::new(FLOWTRACE);
+        command
+            .args(["run", "-o"])
+            .arg(&trace)
+            .args(["--", program])
+            .arg(&trace)
+            .current_dir(scratch.dir("job"));
+        if program == "mv" {
+            command.arg(&renamed);
+        }
+        let finished = finish(&mut command).expect(0);
+        let said = finished.stderr;
+        assert!(
+            said.contains(&format!("was {word} while it was written")),
+            "{said}"
+        );
+        assert_eq!(said.lines().count(), 1, "{said}");
+        let mut log = trace.clone().into_os_string();
+        log.push("-wal");
+        assert!(!trace.exists() && !fs::exists(log).unwrap());
+    }
+    let command: String = Trace::open(&renamed).one("SELECT command FROM runs");
+    assert!(command.starts_with("mv "), "{command}");
+}
+
+/// An error says what to do.
+#[test]
+fn errors_have_hints() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let work = scratch.dir("job");
+    std::os::unix::fs::symlink("nowhere/t.db", work.join("link.db")).unwrap();
+    for (options, said) in [
+        (["--dir", "/no/such/dir"], "cannot trace /no/such/dir"),
+        (["--dir", "/proc"], "cannot trace /proc"),
+        (
+            ["-o", "/no/such/dir/t.db"],
+            "cannot create /no/such/dir/t.db",
+        ),
+        (["-o", "link.db"], "symbolic link to nowhere/t.db"),
+    ] {
+        let mut command = Command::new(FLOWTRACE);
+        command
+            .arg("run")
+            .args(options)
+            .args(["--", "touch", "ran"]);
+        let refused = finish(command.current_dir(&work)).expect(125).stderr;
+        assert!(refused.contains(said), "{refused}");
+        assert!(refused.contains("\n  hint: "), "{refused}");
+    }
+    assert!(!work.join("ran").exists(), "the command ran");
 }

@@ -9,9 +9,9 @@ use nix::unistd::Pid;
 
 use crate::support::process::{Running, finish, start, state};
 use crate::support::trace::Trace;
-use crate::support::{Scratch, need_announcements, need_fuse, run_in, wait_for};
+use crate::support::{PATIENCE, Scratch, need_announcements, need_fuse, run_in, wait_for};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 
 struct Case {
     scratch: Scratch,
@@ -135,7 +135,7 @@ fn signals_to_flowtrace_are_passed_on() {
 fn wait_until_stopped(who: &str, pid: Pid, stopped: bool) {
     wait_for(
         &format!("{who} to {}", if stopped { "stop" } else { "go on" }),
-        Duration::from_secs(10),
+        PATIENCE,
         || (matches!(state(pid)?, 'T' | 't') == stopped).then_some(()),
     );
 }
@@ -143,7 +143,7 @@ fn wait_until_stopped(who: &str, pid: Pid, stopped: bool) {
 /// What the command has printed after nothing more came for a moment.
 fn quiet_output(running: &Running) -> String {
     let (mut last, mut since) = (running.stdout_so_far(), Instant::now());
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + PATIENCE;
     while since.elapsed() < Duration::from_millis(600) {
         assert!(Instant::now() < deadline, "the command does not stop");
         std::thread::sleep(Duration::from_millis(20));
@@ -181,7 +181,7 @@ fn stop_and_continue_of_the_group() {
 
         running.signal_group(Signal::SIGCONT);
         wait_until_stopped("flowtrace", running.pid(), false);
-        wait_for("more output", Duration::from_secs(10), || {
+        wait_for("more output", PATIENCE, || {
             (running.stdout_so_far().len() > before.len()).then_some(())
         });
         std::fs::write(case.scratch.join("job/enough"), "").unwrap();
@@ -221,13 +221,13 @@ fn what_is_left_behind_ends_when_flowtrace_is_asked_to() {
         let script = "setsid sleep 300 > /dev/null 2>&1 & echo up; exit 3";
         let running = start(&mut case.shell(script));
         running.wait_for_output("up");
-        let pid = wait_for("the process", Duration::from_secs(20), || {
+        let pid = wait_for("the process", PATIENCE, || {
             let trace = Trace::open(&case.trace);
             let sleep = "SELECT pid FROM processes WHERE command = 'sleep 300'";
             trace.rows(sleep).pop()?.pop()
         });
         running.signal(Signal::SIGTERM);
-        running.wait(Duration::from_secs(20)).expect(3);
+        running.wait(LIMIT).expect(3);
         let trace = Trace::open_complete(&case.trace);
         let signal: i64 = trace.one(&format!(
             "SELECT exit_signal FROM processes WHERE pid = {pid} AND command = 'sleep 300'"

@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use crate::mount::{View, is_mounted};
 use crate::support::process::{finish, start};
 use crate::support::trace::Trace;
-use crate::support::{Scratch, need_fuse, run_in, wait_for};
+use crate::support::{PATIENCE, Scratch, need_fuse, run_in, wait_for};
 
 const ROUNDS: u32 = 20;
 /// Commits happen every 250 ms; the rest is for a busy machine and the clock's 10 ms.
@@ -106,7 +106,7 @@ fn a_cut_trace_can_be_summarised() {
     let mut command = run_in(&scratch.dir("job"), &path);
     let running = start(command.args(["--", "bash", "-c", MARKERS]));
     running.wait_for_output("m.");
-    wait_for("the first commit", Duration::from_secs(10), || {
+    wait_for("the first commit", PATIENCE, || {
         let trace = path.exists().then(|| Trace::open(&path))?;
         let calls: i64 = trace.one("SELECT COUNT(*) FROM calls");
         (calls > 0).then_some(())

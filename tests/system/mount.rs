@@ -3,16 +3,13 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::support::process::{Running, finish, start};
 use crate::support::trace::Trace;
-use crate::support::{FLOWTRACE, Scratch, need_fuse, wait_for};
-
-const LIMIT: Duration = Duration::from_secs(20);
+use crate::support::{FLOWTRACE, PATIENCE, Scratch, need_fuse, wait_for};
 
 pub(crate) fn is_mounted(point: &Path) -> bool {
     let table = std::fs::read_to_string("/proc/self/mountinfo").expect("procfs");
@@ -49,7 +46,7 @@ impl View {
             .args(["mount", "source", "point", "-o", "trace.db"])
             .current_dir(scratch.join(""));
         let server = start(&mut mount);
-        wait_for("the mount", LIMIT, || is_mounted(&point).then_some(()));
+        wait_for("the mount", PATIENCE, || is_mounted(&point).then_some(()));
         Some(View {
             scratch,
             source,
@@ -75,19 +72,19 @@ impl View {
     pub(crate) fn kill_daemon(&self) {
         let daemon = daemon_of(&self.point).expect("a daemon");
         self.signal_daemon(Signal::SIGKILL);
-        wait_for("the end of the daemon", LIMIT, || {
+        wait_for("the end of the daemon", PATIENCE, || {
             (!Path::new(&format!("/proc/{daemon}")).exists()).then_some(())
         });
     }
 
     /// Waits until the trace is complete, which may be a moment after the view has gone.
     pub(super) fn complete_trace(&mut self) -> Trace {
-        wait_for("the end of the server", LIMIT, || {
+        wait_for("the end of the server", PATIENCE, || {
             self.server.has_ended().then_some(())
         });
         // Another connection, even an idle one, would keep the writer from folding the log in.
         let log = self.scratch.join("trace.db-wal");
-        wait_for("the end of the trace", LIMIT, || {
+        wait_for("the end of the trace", PATIENCE, || {
             (!log.exists()).then_some(())
         });
         let trace = Trace::open(&self.trace);
@@ -170,6 +167,45 @@ fn a_busy_view_names_its_holder() {
     drop(holder);
     finish(&mut view.unmount()).expect(0);
     view.complete_trace();
+}
+
+/// It does not wait for the end of whoever uses the view, but names it.
+#[test]
+fn a_lazy_unmount_returns_at_once() {
+    let Some(mut view) = View::open() else { return };
+    let holder = start(Command::new("sleep").arg("300").current_dir(&view.point));
+    let unmounted = finish(view.unmount().arg("--lazy")).expect(0);
+    assert!(!is_mounted(&view.point), "still mounted");
+    for needle in ["is gone", "trace.db", "sleep", &holder.pid().to_string()] {
+        assert!(
+            unmounted.stderr.contains(needle),
+            "no {needle:?} in: {}",
+            unmounted.stderr
+        );
+    }
+    drop(holder);
+    view.complete_trace();
+}
+
+#[test]
+fn a_view_is_not_traced_again() {
+    let Some(mut view) = View::open() else { return };
+    let mut again = Command::new(FLOWTRACE);
+    again.args(["mount", "source", "point", "-o", "other.db"]);
+    let refused = finish(again.current_dir(view.scratch.join(""))).expect(125);
+    let remedy = format!("hint: flowtrace unmount {}", view.point.display());
+    assert!(refused.stderr.contains(&remedy), "{}", refused.stderr);
+    finish(&mut view.unmount()).expect(0);
+    view.complete_trace();
+}
+
+#[test]
+fn a_trace_deleted_under_a_view_is_said_to_be_gone() {
+    let Some(view) = View::open() else { return };
+    std::fs::remove_file(&view.trace).unwrap();
+    let unmounted = finish(&mut view.unmount()).expect(1).stderr;
+    assert!(unmounted.contains("was deleted"), "{unmounted}");
+    assert!(!is_mounted(&view.point), "still mounted");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::support::process::finish;
 use crate::support::trace::Trace;
-use crate::support::{Scratch, need_fuse, need_root, run_in};
+use crate::support::{FLOWTRACE, PYTHON, Scratch, need_fuse, need_python, need_root, run_in};
 
 /// Runs `script` with `options` in a directory with a file of 1 MiB named `data`.
 fn traced(options: &[&str], script: &str) -> Option<(Scratch, Trace)> {
@@ -62,7 +62,7 @@ fn repeated_stats_are_seen_unless_the_kernel_may_answer() {
 fn patterns_choose_what_is_recorded_and_the_rest_is_counted() {
     let script = "mkdir sub; cp data sub/a.fits; cp data b.fits; cp data sub/a.log; cat sub/a.log \
         > /dev/null; mv b.fits sub/c.fits; rm sub/a.log";
-    let options = ["--include", "*.fits", "--exclude", "**/job/b.*"];
+    let options = ["--include", "*.fits", "--exclude", "./b.*"];
     let Some((scratch, trace)) = traced(&options, script) else {
         return;
     };
@@ -83,12 +83,64 @@ fn patterns_choose_what_is_recorded_and_the_rest_is_counted() {
 }
 
 #[test]
+fn patterns_with_a_slash_begin_in_the_traced_directory() {
+    let script =
+        "mkdir -p sub/deep other/sub; for d in sub sub/deep other/sub; do echo x > $d/a; done
+        cat sub/a sub/deep/a other/sub/a > copy";
+    for pattern in ["sub/**", "./sub", "sub/", "/**/job/sub/*"] {
+        let Some((scratch, trace)) = traced(&["--include", pattern, "--exclude", "other"], script)
+        else {
+            return;
+        };
+        let read =
+            "SELECT DISTINCT path FROM calls WHERE op = 'open' AND (flags & 3) = 0 ORDER BY path";
+        let path = |name: &str| vec![scratch.join(name).display().to_string()];
+        let expected = [path("job/sub/a"), path("job/sub/deep/a")];
+        assert_eq!(trace.rows(read), expected, "{pattern}");
+    }
+}
+
+#[test]
 fn a_pattern_that_is_none_is_refused() {
     let scratch = Scratch::new();
-    let mut command = run_in(&scratch.dir("job"), &scratch.join("trace.db"));
-    command.args(["--include", "[", "--", "true"]);
-    let finished = finish(&mut command).expect(125);
-    assert!(finished.stderr.contains("--include"), "{}", finished.stderr);
+    for (pattern, reason) in [("[", "unclosed"), ("", "empty")] {
+        let mut command = run_in(&scratch.dir("job"), &scratch.join("trace.db"));
+        command.args(["--include", pattern, "--", "true"]);
+        let said = finish(&mut command).expect(125).stderr;
+        assert!(
+            said.contains("--include") && said.contains(reason),
+            "{said}"
+        );
+    }
+}
+
+/// A program that stores through a mapping may never learn that the disk was full; the trace knows.
+#[test]
+fn pages_that_a_full_disk_refuses_are_a_loss() {
+    if !(need_fuse() && need_root() && need_python("mmap")) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (small, trace) = (scratch.dir("small"), scratch.join("trace.db"));
+    let store = "import mmap, os
+f = os.open('mapped', os.O_RDWR | os.O_CREAT); os.ftruncate(f, 4 << 20)
+m = mmap.mmap(f, 4 << 20); os.close(f); m[:] = b'x' * (4 << 20); m.close()";
+    // In a mount namespace of its own, so that nothing stays mounted.
+    let script = "mount -t tmpfs -o size=1m tmpfs \"$1\" && cd \"$1\" || exit 99
+        exec \"$2\" run --quiet --fidelity cached -o \"$3\" -- \"$4\" -c \"$5\"";
+    let mut command = Command::new("unshare");
+    command
+        .args(["-m", "--propagation", "private", "sh", "-c", script, "sh"])
+        .args([small.as_os_str(), FLOWTRACE.as_ref(), trace.as_os_str()])
+        .args([PYTHON, store]);
+    finish(&mut command);
+    let refused = "SELECT COALESCE(SUM(value), 0) FROM losses
+        WHERE counter = 'writeback_refused' AND severity = 'data_loss'";
+    assert!(Trace::open(&trace).one::<i64>(refused) > 0);
+    let mut summary = Command::new(FLOWTRACE);
+    let summary = finish(summary.arg("summary").arg(&trace)).expect(0);
+    let text = summary.stdout_text();
+    assert!(text.contains("the real filesystem refused"), "{text}");
 }
 
 #[test]
@@ -99,13 +151,13 @@ fn two_directories_are_one_trace() {
     let scratch = Scratch::new();
     let (one, other) = (scratch.dir("one"), scratch.dir("other"));
     let mut command = run_in(&scratch.dir("job"), &scratch.join("trace.db"));
-    let script = "echo x > ../one/a; cp ../one/a ../other/b; cat ../other/b > unseen";
+    let script = "echo x > ../one/a; cp ../one/a ../other/b; cat ../other/b > outside";
     command.args(["--dir", "../one", "--dir"]).arg(&other);
     command.args(["--", "sh", "-c", script]);
     finish(&mut command).expect(0);
     let trace = Trace::open_complete(&scratch.join("trace.db"));
     let written = "SELECT path FROM files JOIN file_access USING (file_id)
-        WHERE relation = 'create' ORDER BY path";
+        WHERE relation = 'create' AND coverage = 'exact' ORDER BY path";
     let path = |directory: &Path, name: &str| vec![directory.join(name).display().to_string()];
     assert_eq!(trace.rows(written), [path(&one, "a"), path(&other, "b")]);
 }

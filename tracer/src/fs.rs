@@ -22,6 +22,7 @@
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use flowtrace_schema::HostId;
@@ -39,15 +40,20 @@ mod in_flight;
 mod inode;
 mod locks;
 mod log;
+pub(crate) mod offers;
 mod passthrough;
 mod protocol;
 mod session;
 mod split;
 mod sys;
 
-pub use filter::Filter;
+pub(crate) use attributes::Attributes;
+pub use filter::{Filter, PatternError};
 pub use identity::FileTable;
+pub(crate) use identity::NameIn;
+pub use offers::Offers;
 pub use session::{Session, serve};
+pub(crate) use sys::stat;
 
 /// What to serve and how.
 #[derive(Debug)]
@@ -85,6 +91,8 @@ pub struct Config {
     pub owner: Option<(u32, u32)>,
     /// Files that the view does not show.
     pub hidden: Vec<Hidden>,
+    /// Open files that the command inherits, and opens again through the view.
+    pub offers: Arc<Offers>,
 }
 
 /// Who decides what a caller may do.

@@ -3,8 +3,11 @@
 
 pub use crate::fs::fuzzing::{directory_entries, directory_tree, groups};
 
+use crate::proc::channels::sockets::{address_in, diag};
+use crate::proc::descriptors;
 pub use crate::proc::fuzzing::announcements;
-use crate::proc::reading::{self, ProcessCost, ProcessStat, ThreadCost};
+use crate::proc::reading::{self, ProcessCost, ProcessStat, ThreadCost, Traffic};
+use crate::proc::topology;
 
 /// The files of `/proc/PID`, which hold the name that a process gave itself.
 pub fn proc_files(bytes: &[u8]) {
@@ -21,8 +24,34 @@ pub fn proc_files(bytes: &[u8]) {
         assert_eq!(cost - same, ProcessCost::default());
         assert!(ProcessStat::parse(bytes).is_some());
     }
+    if let Some(traffic) = Traffic::parse(bytes) {
+        assert_eq!(traffic - traffic, Traffic::default());
+    }
     let _ = reading::group_in(bytes);
+    let _ = reading::block_io_in(bytes);
+    crate::proc::sampler::text::fuzz(bytes);
     assert_ne!(reading::tracer_in(bytes), Some(0));
+}
+
+/// The files of `/proc` about the machine.
+pub fn host_files(bytes: &[u8]) {
+    crate::host::files::fuzz(bytes);
+}
+
+/// What tells of descriptors and sockets: links, answers of the kernel, a program's memory and code.
+pub fn descriptions(bytes: &[u8]) {
+    if descriptors::inode_in(bytes).is_some() {
+        assert!(!descriptors::is_path(
+            std::os::unix::ffi::OsStrExt::from_bytes(bytes)
+        ));
+    }
+    let _ = diag::parse(bytes);
+    if let Some(address) = address_in(bytes) {
+        assert_eq!(address.ip(), address.ip().to_canonical());
+    }
+    for at in topology::opens_in(bytes) {
+        assert_eq!(bytes[at - 2..at], [0x0f, 0x05]);
+    }
 }
 
 #[cfg(test)]
@@ -71,6 +100,32 @@ mod tests {
         parts.prop_map(|(a, b, c)| [a, b, c].join(&0))
     }
 
+    /// What sock_diag answers, with attributes of any length.
+    fn answer() -> impl Strategy<Value = Vec<u8>> {
+        let attribute = (0u16..20, 0u16..4, prop::collection::vec(any::<u8>(), 0..12));
+        (0u32..120, prop::collection::vec(attribute, 0..5)).prop_map(|(length, attributes)| {
+            let mut bytes = length.to_ne_bytes().to_vec();
+            bytes.extend(20u16.to_ne_bytes());
+            bytes.resize(32, 0);
+            for (length, kind, value) in attributes {
+                bytes.extend(length.to_ne_bytes());
+                bytes.extend(kind.to_ne_bytes());
+                bytes.extend(value);
+            }
+            bytes
+        })
+    }
+
+    /// Code with system calls in it.
+    fn code() -> impl Strategy<Value = Vec<u8>> {
+        let part = prop_oneof![
+            Just(vec![0xb8, 0x01, 0x01, 0x00, 0x00]),
+            Just(vec![0x0f, 0x05]),
+            prop::collection::vec(any::<u8>(), 0..12),
+        ];
+        prop::collection::vec(part, 0..12).prop_map(|parts| parts.concat())
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
@@ -82,6 +137,7 @@ mod tests {
         #[test]
         fn spoilt_proc_files(bytes in prop_oneof![
             spoilt("stat"), spoilt("status"), numbers("stat"), numbers("status"),
+            spoilt("syscall"), numbers("syscall"), spoilt("schedstat"), numbers("schedstat"),
             joined((spoilt("schedstat"), spoilt("io"), spoilt("status"))),
             joined((numbers("schedstat"), numbers("io"), numbers("status"))),
         ]) {
@@ -95,6 +151,25 @@ mod tests {
             prop::collection::vec(prop_oneof![0u8..5, 0u8..80], 0..500),
         ]) {
             announcements(&bytes);
+        }
+
+        #[test]
+        fn spoilt_host_files(bytes in prop_oneof![
+            spoilt("../stat"), spoilt("../meminfo"), spoilt("../vmstat"), spoilt("../diskstats"),
+            spoilt("net/dev"), numbers("../stat"), numbers("../diskstats"), numbers("net/dev"),
+            prop::collection::vec(any::<u8>(), 0..200),
+        ]) {
+            host_files(&bytes);
+        }
+
+        #[test]
+        fn any_bytes_as_descriptions(bytes in prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..200),
+            "pipe:\\[[0-9-]{0,30}\\]?".prop_map(String::into_bytes),
+            answer(),
+            code(),
+        ]) {
+            descriptions(&bytes);
         }
 
         #[test]

@@ -15,6 +15,7 @@ pub mod doctor;
 pub mod fs;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod host;
 pub mod mounting;
 mod proc;
 pub mod session;

@@ -155,6 +155,10 @@ fn unmount_with(at: &Path, flags: MntFlags, helper_flags: &str) -> io::Result<()
 /// A line of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
+    /// Its number.
+    pub id: u32,
+    /// Number of the mount that it is mounted on.
+    pub parent: u32,
     /// Mount point.
     pub point: PathBuf,
     /// Type of filesystem.
@@ -172,6 +176,18 @@ pub fn mounts() -> io::Result<Vec<Mount>> {
         .collect())
 }
 
+/// Whether something is mounted on a view, as far as thread `tid` sees; also if that cannot be
+/// told.
+pub(crate) fn is_mounted_on(tid: u32) -> bool {
+    let Ok(text) = fs::read(format!("/proc/{tid}/mountinfo")) else {
+        return true;
+    };
+    let lines = text.split(|&b| b == b'\n');
+    let mounts: Vec<_> = lines.filter_map(parse_mount).collect();
+    let mut views = mounts.iter().filter(|mount| mount.kind == FILESYSTEM_TYPE);
+    views.any(|view| mounts.iter().any(|mount| mount.parent == view.id))
+}
+
 /// The topmost mount that holds `path`, which must be absolute and without symbolic links.
 pub fn mount_of(path: &Path) -> io::Result<Option<Mount>> {
     let mounts = mounts()?;
@@ -184,11 +200,15 @@ pub fn mount_of(path: &Path) -> io::Result<Option<Mount>> {
 
 fn parse_mount(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&b| b == b' ');
-    let point = unescape(fields.nth(4)?);
+    let mut number = || str::from_utf8(fields.next()?).ok()?.parse().ok();
+    let (id, parent) = (number()?, number()?);
+    let point = unescape(fields.nth(2)?);
     fields.find(|&field| field == b"-")?;
     let kind = String::from_utf8_lossy(fields.next()?).into_owned();
     let source = unescape(fields.next()?).to_string_lossy().into_owned();
     Some(Mount {
+        id,
+        parent,
         point: PathBuf::from(point),
         kind,
         source,
@@ -248,6 +268,8 @@ mod tests {
     fn mountinfo_lines_parse() {
         let line = br"36 35 98:0 /mnt1 /mnt\0402\134x rw,noatime master:1 - ext3 /dev/root rw";
         let expected = Mount {
+            id: 36,
+            parent: 35,
             point: "/mnt 2\\x".into(),
             kind: "ext3".into(),
             source: "/dev/root".into(),

@@ -1,5 +1,5 @@
 //! What data moved, and which of it nobody used. Successful calls of known processes on files
-//! under the traced directories; what was read through a mapping shows as an open only.
+//! under the traced directories, and files outside that were opened; what was read through a mapping shows as an open only.
 
 use crate::model::{Access, FileIndex, Relation, Workflow};
 
@@ -20,7 +20,7 @@ pub struct Totals {
     pub files_written: i64,
     /// Regular files that somebody created.
     pub files_created: i64,
-    /// Regular files of which no more than their being opened was seen.
+    /// Regular files of which no more than their being opened was seen, without system files.
     pub files_by_open: i64,
 }
 
@@ -90,7 +90,7 @@ pub fn totals(workflow: &Workflow, uses: &[FileUse]) -> Totals {
     totals.files_by_open = workflow
         .files
         .iter()
-        .filter(|file| file.is_regular && file.only_opens)
+        .filter(|file| file.is_regular && file.only_opens && !file.is_system)
         .count() as i64;
     totals
 }

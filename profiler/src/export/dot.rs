@@ -83,6 +83,8 @@ fn write_edge(drawing: &Drawing, edge: &DrawnEdge, out: &mut impl Write) -> io::
         EdgeKind::Fork => "style=dotted, arrowhead=open",
         EdgeKind::Update => "style=dashed, arrowhead=empty",
         EdgeKind::Exec => "color=\"#7a4fa3\", arrowhead=diamond",
+        EdgeKind::Pipe => "color=\"#2e7d4f\", arrowhead=normal",
+        EdgeKind::Socket => "color=\"#2e7d4f\", style=dashed, dir=both",
         EdgeKind::Read => "color=\"#2b6ca3\", arrowhead=normal",
         EdgeKind::Write => "color=\"#b3541e\", arrowhead=vee",
         EdgeKind::Create => "color=\"#b3541e\", arrowhead=normal",

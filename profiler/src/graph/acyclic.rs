@@ -4,7 +4,8 @@
 //! child, and reads the makefile that the child wrote; a workflow engine writes a job's script
 //! and reads its exit code. Rank every process by its start, and every file version by the last
 //! started of its writers (and of those before it that it builds on). Data edges then go from
-//! lower to higher or equal rank, save where a process read what a later started one wrote. So
+//! lower to higher or equal rank, save where a process read, from a file or a pipe, what a later
+//! started one wrote. So
 //! every cycle of data edges holds such a *feedback* edge, and leaving out feedback edges is
 //! enough. Data wins over control: fork edges are tried last.
 
@@ -40,7 +41,9 @@ pub(super) fn make(
         };
         let is_feedback = match (graph[edge].kind, graph[from]) {
             (EdgeKind::Fork, _) => true,
-            (EdgeKind::Read | EdgeKind::Exec, _) => ranks[from.index()] >= ranks[to.index()],
+            (EdgeKind::Read | EdgeKind::Exec | EdgeKind::Pipe | EdgeKind::Socket, _) => {
+                ranks[from.index()] >= ranks[to.index()]
+            }
             (EdgeKind::Update | EdgeKind::Write | EdgeKind::Create, _) => false,
         };
         is_feedback && component[from.index()] == component[to.index()]
@@ -52,7 +55,7 @@ pub(super) fn make(
         let e = &graph[edge];
         (
             e.kind == EdgeKind::Fork,
-            Reverse(e.read_bytes),
+            Reverse(e.bytes()),
             e.first_ns,
             edge,
         )

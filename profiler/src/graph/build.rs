@@ -1,4 +1,4 @@
-//! From accesses and forks to nodes and edges.
+//! From accesses, streams and forks to nodes and edges.
 
 use std::collections::HashMap;
 
@@ -24,6 +24,7 @@ pub fn build(workflow: &Workflow) -> Dag {
         add_file(&mut graph, &mut ranks, accesses);
     }
     add_executions(&mut graph, &mut ranks, workflow);
+    add_streams(&mut graph, workflow);
     add_forks(&mut graph, workflow);
     let (graph, dropped) = acyclic::make(graph, &ranks);
     Dag { graph, dropped }
@@ -173,6 +174,22 @@ fn add_executions(graph: &mut DiGraph<Node, Edge>, ranks: &mut Vec<u32>, workflo
         if let Some(from) = from {
             graph.add_edge(from, to, moment(EdgeKind::Exec, start));
         }
+    }
+}
+
+fn add_streams(graph: &mut DiGraph<Node, Edge>, workflow: &Workflow) {
+    for stream in &workflow.streams {
+        let edge = Edge {
+            kind: if stream.is_socket {
+                EdgeKind::Socket
+            } else {
+                EdgeKind::Pipe
+            },
+            write_bytes: stream.at_most_bytes.unwrap_or(0),
+            last_ns: stream.last_ns,
+            ..moment(EdgeKind::Pipe, stream.first_ns)
+        };
+        graph.add_edge(node_of(stream.from), node_of(stream.to), edge);
     }
 }
 

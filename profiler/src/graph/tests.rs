@@ -50,6 +50,7 @@ fn workflow(processes: &[(Option<u32>, i64)], files: u32, mut accesses: Vec<Acce
                 is_regular: true,
                 size_bytes: None,
                 only_opens: false,
+                is_system: false,
             })
             .collect(),
         accesses,

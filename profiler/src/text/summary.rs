@@ -1,6 +1,7 @@
 //! The summary of a run: printed when it ends, and by `flowtrace summary`.
 
 mod facts;
+mod head;
 mod layout;
 
 pub use facts::{Facts, facts};
@@ -11,6 +12,7 @@ use crate::analysis::time::RuleTime;
 use crate::graph::pattern;
 use crate::model::Workflow;
 use crate::text::units;
+use head::{headline, incomplete, processes};
 use layout::Layout;
 
 /// How to write the summary.
@@ -30,6 +32,9 @@ pub fn text(workflow: &Workflow, trace: &Path, style: Style) -> String {
     let facts = facts(workflow);
     let mut out = Layout::new(style);
     out.headline(&headline(&facts));
+    if facts.is_incomplete {
+        out.warning("incomplete", &incomplete(&facts));
+    }
     if !facts.failures.is_empty() {
         let item = |f: &facts::Failure| match f.count {
             1 => format!("{} {}", f.rule, f.ending),
@@ -89,46 +94,6 @@ pub fn text(workflow: &Workflow, trace: &Path, style: Style) -> String {
     out.finish()
 }
 
-fn processes(facts: &Facts) -> String {
-    units::counted(facts.processes, "process", "processes")
-}
-
-fn headline(facts: &Facts) -> String {
-    let command = match &facts.command {
-        Some(command) => units::shorten(&units::plain(command), 60),
-        None => "the recording".into(),
-    };
-    let length = units::duration(facts.duration_ns);
-    let end = if facts.is_live {
-        format!("is still being recorded, {length} so far")
-    } else if facts.is_cut_short {
-        format!("was cut short after {length} or later, its end was not recorded")
-    } else {
-        match (&facts.exit_signal_name, facts.exit_code) {
-            (Some(signal), _) => format!("was ended by {signal} after {length}"),
-            (None, Some(code)) => format!("finished in {length}, exit {code}"),
-            (None, None) => format!("finished in {length}"),
-        }
-    };
-    let runs = match facts.runs {
-        0 | 1 => String::new(),
-        n => format!(" (the first of {n} runs in this file)"),
-    };
-    // A moment is no news; a server that went on for a while is.
-    let after_ns = facts.recording_ns - facts.duration_ns;
-    let left_behind = if after_ns > 1_000_000_000 && !facts.is_cut_short {
-        let until = units::duration(facts.recording_ns);
-        format!(" (what it left behind ended after {until})")
-    } else {
-        String::new()
-    };
-    let execs = units::counted(facts.execs, "exec", "execs");
-    format!(
-        "{command}{runs} {end}{left_behind} · {}, {execs}",
-        processes(facts)
-    )
-}
-
 fn named(rule: &RuleTime) -> String {
     let name = units::shorten(&units::plain(&rule.rule), 40);
     match rule.executions {
@@ -186,7 +151,7 @@ fn waiting(rules: &[RuleTime], run_ns: i64) -> Vec<String> {
 fn data_lines(out: &mut Layout, workflow: &Workflow, facts: &Facts) {
     let t = &facts.data;
     if facts.file_calls == 0 {
-        return out.line("data", &["no file call was seen".into()]);
+        return out.line("data", &no_file_call(facts));
     }
     let calls = |n| units::short_count(n);
     out.line(
@@ -234,6 +199,25 @@ fn data_lines(out: &mut Layout, workflow: &Workflow, facts: &Facts) {
     out.line("hottest", &items);
 }
 
+/// Why there is nothing to say about files, as far as known.
+fn no_file_call(facts: &Facts) -> Vec<String> {
+    if facts.is_incomplete {
+        return vec!["no file call was stored".into()];
+    }
+    match facts.excluded_calls() {
+        0 => vec!["no file call was seen".into()],
+        left_out => vec![
+            format!(
+                "no file call was recorded: --include and --exclude left out all {}",
+                units::count(left_out)
+            ),
+            "patterns are names ('*.fits'), paths below the traced directory ('raw/**') or whole \
+             paths ('/data/raw')"
+                .into(),
+        ],
+    }
+}
+
 /// A path as seen from the directory of the run.
 fn in_run(workflow: &Workflow, path: &str) -> String {
     let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
@@ -246,9 +230,9 @@ fn seen(facts: &Facts) -> Vec<String> {
         .iter()
         .filter(|d| d.file_layer != "none")
         .collect();
-    let is_filtered = facts.losses.iter().any(|l| l.counter == "excluded_calls");
     let is_cached = |d: &&facts::Directory| d.file_layer == "cached";
-    let calls = if is_filtered || traced.first().is_some_and(is_cached) {
+    let is_part = facts.is_incomplete || facts.excluded_calls() > 0;
+    let calls = if is_part || traced.first().is_some_and(is_cached) {
         "file calls"
     } else {
         "every file call"
@@ -268,6 +252,7 @@ fn seen(facts: &Facts) -> Vec<String> {
         ),
     };
     let processes = match facts.process_layer.as_str() {
+        "ptrace" if facts.is_incomplete => "processes (ptrace)",
         "ptrace" => "every process (ptrace)",
         "connector" => "every process announced by the kernel (proc connector)",
         "scan" => "processes that lived long enough to be found in /proc",

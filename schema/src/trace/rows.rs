@@ -141,6 +141,24 @@ rows! {
         calls: i64,
     }
 
+    /// An end of a pipe or socket that may have been used, from the view `channel_ends`.
+    ChannelEndRow {
+        /// The channel.
+        channel_id: i64,
+        /// What it is.
+        kind: String,
+        /// Process image.
+        upid: i64,
+        /// `read`, `write` or `both`.
+        direction: String,
+        /// First seen.
+        from_ns: i64,
+        /// Given up; `None`: at the end of the image.
+        to_ns: Option<i64>,
+        /// No more bytes than these went through it.
+        at_most_bytes: Option<i64>,
+    }
+
     /// A row of the view `losses`.
     LossRow {
         source: String,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,27 +11,49 @@ use rusqlite::{Connection, ErrorCode};
 
 use super::calls::CallTable;
 use super::{COMMIT_ROWS, insert};
-use crate::{Call, Loss, Record, Summary};
+use crate::{Call, Loss, Record, RunEnd, Summary};
 
 /// How long to leave a failing disk alone before the next attempt.
 const RETRY: Duration = Duration::from_millis(250);
 /// Time allowed for other readers to let go of the file at the end.
 const FOLD_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Disk space held back for the row that says that the disk was full.
+/// Disk space held back for the rows that say that the disk was full, and how the run ended.
 ///
-/// An unlinked file beside the trace: closing it frees the space, and nothing is left behind
+/// Unlinked files beside the trace: closing one frees its space, and nothing is left behind
 /// whatever happens to this process.
+#[derive(Default)]
 pub(super) struct Ballast {
-    _file: File,
+    /// Given up when the disk is full for the first time; later rows may take the space, too.
+    first: Option<File>,
+    /// Given up at the end.
+    last: Option<File>,
 }
 
 impl Ballast {
-    const BYTES: i64 = 512 * 1024;
+    const FIRST: i64 = 512 * 1024;
+    const LAST: i64 = 128 * 1024;
 
-    /// `None` where the filesystem offers neither unnamed files nor allocation; then a full disk
+    /// Empty where the filesystem offers neither unnamed files nor allocation; then a full disk
     /// is still reported on the terminal, but maybe not in the trace.
-    pub(super) fn beside(path: &Path) -> Option<Ballast> {
+    ///
+    /// # Errors
+    /// When the disk has not even that space: a trace there could not say what it lacks.
+    pub(super) fn beside(path: &Path) -> io::Result<Ballast> {
+        let hold = |bytes| match Self::hold(path, bytes) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) => match error.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Err(error),
+                _ => Ok(None),
+            },
+        };
+        Ok(Ballast {
+            first: hold(Self::FIRST)?,
+            last: hold(Self::LAST)?,
+        })
+    }
+
+    fn hold(path: &Path, bytes: i64) -> io::Result<File> {
         use std::os::unix::fs::OpenOptionsExt;
         const O_TMPFILE: i32 = 0o20_200_000;
         let directory = match path.parent() {
@@ -40,20 +63,22 @@ impl Ballast {
         let file = File::options()
             .write(true)
             .custom_flags(O_TMPFILE)
-            .open(directory)
-            .ok()?;
-        allocate(&file, Self::BYTES)?;
-        Some(Ballast { _file: file })
+            .open(directory)?;
+        allocate(&file, bytes)?;
+        Ok(file)
     }
 }
 
 #[expect(unsafe_code)]
-fn allocate(file: &File, bytes: i64) -> Option<()> {
+fn allocate(file: &File, bytes: i64) -> io::Result<()> {
     unsafe extern "C" {
         fn posix_fallocate(fd: i32, offset: i64, len: i64) -> i32;
     }
     // SAFETY: the descriptor is open for the duration of the call, which touches no memory.
-    (unsafe { posix_fallocate(file.as_raw_fd(), 0, bytes) } == 0).then_some(())
+    match unsafe { posix_fallocate(file.as_raw_fd(), 0, bytes) } {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
 }
 
 /// Rows on their way into transactions.
@@ -63,7 +88,10 @@ fn allocate(file: &File, bytes: i64) -> Option<()> {
 pub(super) struct Batches<'db> {
     db: &'db Connection,
     call_table: CallTable<'db>,
-    ballast: Option<Ballast>,
+    ballast: Ballast,
+    /// Ends of runs, kept for the last transaction: a disk that is full until then must not
+    /// leave a run without its end.
+    ends: Vec<RunEnd>,
     open: bool,
     pending: usize,
     pending_calls: u64,
@@ -74,11 +102,12 @@ pub(super) struct Batches<'db> {
 }
 
 impl<'db> Batches<'db> {
-    pub(super) fn new(db: &'db Connection, ballast: Option<Ballast>) -> Self {
+    pub(super) fn new(db: &'db Connection, ballast: Ballast) -> Self {
         Batches {
             db,
             call_table: CallTable::default(),
             ballast,
+            ends: Vec::new(),
             open: false,
             pending: 0,
             pending_calls: 0,
@@ -97,6 +126,10 @@ impl<'db> Batches<'db> {
     pub(super) fn record(&mut self, record: &Record) {
         if let Record::Lost { loss, count } = record {
             self.lose(*loss, *count);
+            return;
+        }
+        if let Record::RunEnd(end) = record {
+            self.ends.push(*end);
             return;
         }
         if !self.ready(1) {
@@ -170,6 +203,7 @@ impl<'db> Batches<'db> {
                 }
             }
         }
+        self.store_run_ends();
         let fold = || {
             let db = self.db;
             db.busy_timeout(FOLD_TIMEOUT)?;
@@ -182,6 +216,21 @@ impl<'db> Batches<'db> {
             Err(error) => Some(error.to_string()),
         };
         self.summary
+    }
+
+    fn store_run_ends(&mut self) {
+        self.ballast.last = None;
+        self.retry_at = None;
+        for end in std::mem::take(&mut self.ends) {
+            if !self.ready(1) {
+                continue;
+            }
+            match insert::record(self.db, &Record::RunEnd(end)) {
+                Ok(()) => self.pending += 1,
+                Err(error) => self.fail(1, &error),
+            }
+        }
+        self.commit();
     }
 
     /// Makes sure that a transaction is open; otherwise counts `rows` as dropped.
@@ -223,7 +272,7 @@ impl<'db> Batches<'db> {
         );
         self.summary.write_error = Some(error.to_string());
         self.retry_at = Some(Instant::now() + RETRY);
-        if self.ballast.take().is_some() {
+        if self.ballast.first.take().is_some() {
             self.retry_at = None;
             self.commit();
             self.retry_at = Some(Instant::now() + RETRY);

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Result, Statement, ffi};
 
-use crate::Call;
+use crate::{Call, Class, Fidelity, Op};
 
 /// Rows of one statement; the largest that can be filled is used. Beginning and ending a
 /// statement costs as much as half a row.
@@ -28,6 +28,8 @@ pub(super) struct CallTable<'db> {
     inserts: [Option<Insert<'db>>; ROWS.len()],
     /// End of the last call on each file. File ids are counted, so that a list serves as a map.
     last_ns: Vec<u64>,
+    /// Time that each process image spent in calls; upids are counted, too.
+    caller_ns: Vec<u64>,
 }
 
 /// A statement and the values that it is bound to.
@@ -64,6 +66,7 @@ impl<'db> CallTable<'db> {
         }
         for call in calls {
             self.note_end(call);
+            self.note_caller(call);
         }
         Ok(())
     }
@@ -98,12 +101,31 @@ impl<'db> CallTable<'db> {
         self.last_ns[at] = self.last_ns[at].max(end);
     }
 
-    /// Completes the files with the end of the last call on each.
+    fn note_caller(&mut self, call: &Call) {
+        let Some(upid) = call.upid else { return };
+        // Nobody waits for a release or for what the page cache does by itself, and whoever waits
+        // for a lock does not wait for storage.
+        let waited_for = !matches!(call.op, Op::Release | Op::Releasedir | Op::Poll)
+            && call.op.class() != Class::Lock
+            && matches!(call.fidelity, Fidelity::Exact);
+        if waited_for {
+            add_at(&mut self.caller_ns, upid.0 as usize, call.duration_ns);
+        }
+    }
+
+    /// Completes the files with the end of the last call on each, and the processes with the time
+    /// that their calls took.
     pub(super) fn store_ends(&self, db: &Connection) -> Result<()> {
         let mut update = db.prepare("UPDATE file SET last_ns = ?2 WHERE file_id = ?1")?;
         for (file, &end) in self.last_ns.iter().enumerate() {
             if end > 0 {
                 update.execute((file as i64, end as i64))?;
+            }
+        }
+        let mut update = db.prepare("UPDATE process SET file_call_ns = ?2 WHERE upid = ?1")?;
+        for (upid, &spent) in self.caller_ns.iter().enumerate() {
+            if spent > 0 {
+                update.execute((upid as i64, spent as i64))?;
             }
         }
         Ok(())
@@ -123,6 +145,13 @@ impl Insert<'_> {
         }
         Ok(())
     }
+}
+
+fn add_at(sums: &mut Vec<u64>, at: usize, value: u64) {
+    if at >= sums.len() {
+        sums.resize(at + 1, 0);
+    }
+    sums[at] = sums[at].saturating_add(value);
 }
 
 fn prepared<'a, 'db>(

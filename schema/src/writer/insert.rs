@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, Result, params};
 
-use crate::{Loss, Record, quote_argv};
+use crate::{Loss, Record, SampleRecord, Side, quote_argv};
 
 /// Rows of the connection's statement cache: every statement below stays prepared.
-const STATEMENTS: usize = 32;
+const STATEMENTS: usize = 40;
 
 pub(super) fn losses(db: &Connection, losses: &HashMap<Loss, u64>) -> Result<()> {
     let mut upsert = db.prepare_cached(
@@ -121,7 +121,8 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
                    sys_ns = ?6, on_cpu_ns = ?7, run_queue_ns = ?8, tracer_ns = ?9,
                    max_rss_bytes = ?10, minor_faults = ?11, major_faults = ?12,
                    voluntary_switches = ?13, involuntary_switches = ?14, read_calls = ?15,
-                   write_calls = ?16, read_bytes = ?17, write_bytes = ?18, threads = ?19
+                   write_calls = ?16, read_bytes = ?17, write_bytes = ?18, threads = ?19,
+                   thread_ns = ?20, block_io_ns = ?21
                  WHERE upid = ?1",
             )?
             .execute(params![
@@ -143,7 +144,9 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
                 int(u.write_calls),
                 int(u.read_bytes),
                 int(u.write_bytes),
-                u.threads
+                u.threads,
+                int(u.thread_ns),
+                int(u.block_io_ns)
             ])?;
         }
         Record::Thread(r) => {
@@ -156,6 +159,33 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
                 r.start_ns as i64,
                 r.end_ns.map(|v| v as i64)
             ])?;
+        }
+        Record::Sample(r) => sample(db, r)?,
+        Record::Sampled(r) => {
+            db.prepare_cached(
+                "UPDATE process SET samples = ?2, sampled_ns = ?3, sampled_waiting_ns = ?4,
+                   sampled_storage_ns = ?5 WHERE upid = ?1",
+            )?
+            .execute(params![
+                r.upid.0,
+                r.samples as i64,
+                r.sampled_ns as i64,
+                r.waiting_ns as i64,
+                r.storage_ns as i64
+            ])?;
+        }
+        Record::Counter(r) => {
+            db.prepare_cached(
+                "INSERT INTO counter (counter_id, name, unit, meaning) VALUES (?1, ?2, ?3, ?4)",
+            )?
+            .execute(params![r.id, r.name, r.unit, r.meaning])?;
+        }
+        Record::HostSample(r) => {
+            db.prepare_cached(
+                "INSERT INTO host_sample (t_ns, host_id, counter_id, value)
+                 VALUES (?1, ?2, ?3, ?4)",
+            )?
+            .execute(params![r.t_ns as i64, r.host.0, r.counter, r.value as i64])?;
         }
         Record::Environment { upid, name, value } => {
             db.prepare_cached(
@@ -242,8 +272,97 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
             )?
             .execute(params![directory.0, *at_ns as i64])?;
         }
+        Record::Channel(r) => {
+            db.prepare_cached(
+                "INSERT INTO channel (channel_id, host_id, kind, inode, name, name_raw,
+                   capacity_bytes)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .execute(params![
+                r.id.0,
+                r.host.0,
+                r.kind.name(),
+                r.inode as i64,
+                r.name.as_ref().map(|t| t.text()),
+                r.name.as_ref().and_then(|t| t.raw()),
+                r.capacity_bytes.map(|v| v as i64)
+            ])?;
+        }
+        Record::ChannelEnd(r) => {
+            db.prepare_cached(
+                "INSERT INTO channel_end (end_id, channel_id, upid, fd, direction, from_ns)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )?
+            .execute(params![
+                r.id,
+                r.channel.0,
+                r.upid.0,
+                r.fd,
+                r.direction.name(),
+                r.from_ns as i64
+            ])?;
+        }
+        Record::ChannelEndClosed(r) => {
+            db.prepare_cached(
+                "UPDATE channel_end SET to_ns = MAX(from_ns, ?2), used = ?3, bytes = ?4,
+                   at_most_bytes = ?5
+                 WHERE end_id = ?1",
+            )?
+            .execute(params![
+                r.id,
+                r.to_ns.map(|v| v as i64),
+                r.used,
+                r.bytes.map(|v| v as i64),
+                r.at_most_bytes.map(|v| v as i64)
+            ])?;
+        }
         // Losses are summed before they are stored; settling stores nothing.
         Record::Lost { .. } | Record::Settle(_) => {}
+    }
+    Ok(())
+}
+
+/// A sample, and each thing that the thread waited for when there are several.
+fn sample(db: &Connection, r: &SampleRecord) -> Result<()> {
+    let one = match r.objects[..] {
+        [one] => Some(one),
+        _ => None,
+    };
+    db.prepare_cached(
+        "INSERT INTO sample (sample_id, t_ns, end_ns, upid, tid, activity, op, side, object,
+               channel_id, file_id, samples)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+             ON CONFLICT (sample_id) DO UPDATE SET end_ns = excluded.end_ns,
+               samples = excluded.samples",
+    )?
+    .execute(params![
+        r.id as i64,
+        r.start_ns as i64,
+        r.end_ns as i64,
+        r.upid.0,
+        r.tid.0,
+        r.activity as u8,
+        r.op,
+        one.and_then(|o| o.side).map(Side::name),
+        one.map(|o| o.object as i64),
+        one.and_then(|o| o.channel).map(|id| id.0),
+        r.file.map(|id| id.0),
+        r.samples
+    ])?;
+    // Those of a row that is written again are there already.
+    if r.objects.len() > 1 {
+        for object in &r.objects {
+            db.prepare_cached(
+                "INSERT OR IGNORE INTO polled (sample_id, object, side, channel_id)
+                 VALUES (?1, ?2, ?3, ?4)",
+            )?
+            .execute(params![
+                r.id as i64,
+                object.object as i64,
+                object.side.map_or("read", Side::name),
+                object.channel.map(|id| id.0)
+            ])?;
+        }
     }
     Ok(())
 }

@@ -146,6 +146,7 @@ impl Play {
                     read_bytes: some,
                     write_bytes: some,
                     threads: Some(1),
+                    ..Usage::default()
                 },
             })));
     }

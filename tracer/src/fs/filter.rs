@@ -1,21 +1,37 @@
 //! Which files are recorded. All pass through.
 
-use std::ffi::OsStr;
 use std::path::Path;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 /// Patterns for paths: `*` and `?` do not match a slash, `**` does; `[a-z]` and `{a,b}` work.
-/// A pattern without a slash is about the last name of the path, any other about the whole path.
+///
+/// As in a `.gitignore`, a pattern without a slash is about names anywhere below a traced
+/// directory, one with a slash about paths relative to it; one that begins with a slash is about
+/// whole paths. What matches a directory covers all below it.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     include: Patterns,
     exclude: Patterns,
 }
 
+/// A pattern that is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{pattern}' is no pattern: {reason}")]
+pub struct PatternError {
+    /// What was given.
+    pub pattern: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
 #[derive(Clone, Debug, Default)]
 struct Patterns {
-    paths: GlobSet,
+    /// About whole paths.
+    absolute: GlobSet,
+    /// About paths below the traced directory.
+    relative: GlobSet,
+    /// About the names in such a path.
     names: GlobSet,
 }
 
@@ -24,8 +40,8 @@ impl Filter {
     /// one of `exclude`.
     ///
     /// # Errors
-    /// The pattern that is not one, and why.
-    pub fn new(include: &[String], exclude: &[String]) -> Result<Filter, globset::Error> {
+    /// The first pattern that is none, and why.
+    pub fn new(include: &[String], exclude: &[String]) -> Result<Filter, PatternError> {
         Ok(Filter {
             include: Patterns::new(include)?,
             exclude: Patterns::new(exclude)?,
@@ -37,37 +53,100 @@ impl Filter {
         self.include.is_empty() && self.exclude.is_empty()
     }
 
-    /// Whether calls on `path` are recorded.
-    pub(crate) fn admits(&self, path: &Path) -> bool {
-        (self.include.is_empty() || self.include.matches(path)) && !self.exclude.matches(path)
+    /// Whether calls are recorded on what lies at `below` in the traced directory `root`.
+    pub(crate) fn admits(&self, root: &Path, below: &Path) -> bool {
+        (self.include.is_empty() || self.include.cover(root, below))
+            && !self.exclude.cover(root, below)
     }
 }
 
 impl Patterns {
-    fn new(patterns: &[String]) -> Result<Patterns, globset::Error> {
-        let (paths, names): (Vec<_>, Vec<_>) =
-            patterns.iter().partition(|pattern| pattern.contains('/'));
-        let set = |patterns: Vec<&String>| {
-            let mut set = GlobSetBuilder::new();
-            for pattern in patterns {
-                set.add(GlobBuilder::new(pattern).literal_separator(true).build()?);
+    fn new(patterns: &[String]) -> Result<Patterns, PatternError> {
+        let [mut absolute, mut relative, mut names] = [const { Vec::new() }; 3];
+        for pattern in patterns {
+            let wrong = |reason: &str| PatternError {
+                pattern: pattern.clone(),
+                reason: reason.to_owned(),
+            };
+            let (kind, normal) = normalise(pattern).map_err(wrong)?;
+            let glob = GlobBuilder::new(&normal).literal_separator(true).build();
+            let glob = glob.map_err(|error| wrong(&error.kind().to_string()))?;
+            match kind {
+                Kind::Absolute => absolute.push(glob),
+                Kind::Relative => relative.push(glob),
+                Kind::Name => names.push(glob),
             }
-            set.build()
+        }
+        let set = |globs: Vec<globset::Glob>| {
+            let mut set = GlobSetBuilder::new();
+            for glob in globs {
+                set.add(glob);
+            }
+            set.build().map_err(|error| PatternError {
+                pattern: patterns.join(" "),
+                reason: error.kind().to_string(),
+            })
         };
         Ok(Patterns {
-            paths: set(paths)?,
+            absolute: set(absolute)?,
+            relative: set(relative)?,
             names: set(names)?,
         })
     }
 
     fn is_empty(&self) -> bool {
-        self.paths.is_empty() && self.names.is_empty()
+        self.absolute.is_empty() && self.relative.is_empty() && self.names.is_empty()
     }
 
-    fn matches(&self, path: &Path) -> bool {
-        let name = path.file_name().unwrap_or(OsStr::new("/"));
-        self.paths.is_match(path) || self.names.is_match(name)
+    /// Whether a pattern matches the path or a directory that it lies in. The directories on the
+    /// way to `root` are named by whole paths only.
+    fn cover(&self, root: &Path, below: &Path) -> bool {
+        let is_covered = |path: &Path| {
+            self.relative.is_match(path)
+                || path
+                    .file_name()
+                    .is_some_and(|name| self.names.is_match(name))
+        };
+        below.ancestors().any(is_covered)
+            || (!self.absolute.is_empty()
+                && root
+                    .join(below)
+                    .ancestors()
+                    .any(|path| self.absolute.is_match(path)))
     }
+}
+
+/// What a pattern is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Absolute,
+    Relative,
+    Name,
+}
+
+/// Takes away what does not change the meaning of a path: empty parts and `.`.
+fn normalise(pattern: &str) -> Result<(Kind, String), &'static str> {
+    if pattern.is_empty() {
+        return Err("it is empty");
+    }
+    if pattern.split('/').any(|part| part == "..") {
+        return Err("it holds '..', which no path of a trace does");
+    }
+    let parts: Vec<_> = pattern
+        .split('/')
+        .filter(|part| !part.is_empty() && *part != ".")
+        .collect();
+    let path = parts.join("/");
+    // A slash at the end says that a directory is meant, not where it is.
+    Ok(if pattern.starts_with('/') {
+        (Kind::Absolute, format!("/{path}"))
+    } else if path.is_empty() {
+        (Kind::Relative, "**".to_owned())
+    } else if pattern.trim_end_matches('/').contains('/') {
+        (Kind::Relative, path)
+    } else {
+        (Kind::Name, path)
+    })
 }
 
 #[cfg(test)]
@@ -79,26 +158,72 @@ mod tests {
         Filter::new(&owned(include), &owned(exclude)).unwrap()
     }
 
+    /// Whether `pattern` alone, as an include, covers a path in the traced directory `/data`.
+    fn covers(pattern: &str, below: &str) -> bool {
+        filter(&[pattern], &[]).admits(Path::new("/data"), Path::new(below))
+    }
+
     #[test]
-    fn names_match_anywhere_and_paths_as_a_whole() {
-        let filter = filter(&["*.fits", "/data/raw/**"], &["tmp*"]);
-        for (path, expected) in [
-            ("/data/a.fits", true),
-            ("/data/deep/er/a.fits", true),
-            ("/data/raw/x/y", true),
-            ("/data/raw.txt", false),
-            ("/data/tmp1.fits", false),
+    fn names_match_anywhere_and_paths_from_the_traced_directory_or_the_root() {
+        for (pattern, below, expected) in [
+            ("*.fits", "a.fits", true),
+            ("*.fits", "deep/er/a.fits", true),
+            ("*.fits", "a.log", false),
+            ("/data/raw/**", "raw/x/y", true),
+            ("/data/raw/**", "raw.txt", false),
+            ("sub/**", "sub/a/b", true),
+            ("sub/**", "other/sub/a", false),
+            ("**/sub/*.c", "other/sub/a.c", true),
+            ("./sub/*", "sub/a", true),
+            ("./a", "a", true),
+            ("./a", "sub/a", false),
+            ("sub//./a", "sub/a", true),
+            (".", "sub/a", true),
+            ("/sub/a", "sub/a", false),
+            ("{raw,tmp}/*.c", "tmp/a.c", true),
         ] {
-            assert_eq!(filter.admits(Path::new(path)), expected, "{path}");
+            assert_eq!(covers(pattern, below), expected, "{pattern} and {below}");
         }
+    }
+
+    #[test]
+    fn a_directory_covers_what_is_below_it() {
+        for (pattern, below, expected) in [
+            ("sub", "sub/deep/er", true),
+            ("sub/", "other/sub/a", true),
+            ("a/sub", "a/sub/x/y", true),
+            ("a/sub/", "b/a/sub/x", false),
+            ("*", "any/thing", true),
+            ("/data/raw", "raw/x", true),
+            ("/data", "raw/x", true),
+            ("/", "raw/x", true),
+            // The traced directory's own name is none below it.
+            ("data", "raw/x", false),
+            ("data", "", false),
+        ] {
+            assert_eq!(covers(pattern, below), expected, "{pattern} and {below}");
+        }
+        let excluding = filter(&[], &["target", "a/b"]);
+        let admits = |below| excluding.admits(Path::new("/target/x"), Path::new(below));
+        assert!(admits("src/target.rs") && admits("") && admits("a"));
+        assert!(!admits("sub/target/debug/x") && !admits("a/b/c"));
     }
 
     #[test]
     fn without_patterns_everything_is_recorded() {
         assert!(Filter::default().is_empty());
-        assert!(Filter::default().admits(Path::new("/any/thing")));
-        assert!(!filter(&[], &["/a/*"]).admits(Path::new("/a/b")));
-        assert!(filter(&[], &["/a/*"]).admits(Path::new("/a/b/c")));
-        assert!(Filter::new(&["[".to_owned()], &[]).is_err());
+        assert!(Filter::default().admits(Path::new("/any"), Path::new("thing")));
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_named_with_the_reason() {
+        for (pattern, reason) in [("", "empty"), ("[", "class"), ("../x", "'..'")] {
+            let error = Filter::new(&[pattern.to_owned()], &[]).unwrap_err();
+            let text = error.to_string();
+            assert!(
+                text.starts_with(&format!("'{pattern}'")) && text.contains(reason),
+                "{text}"
+            );
+        }
     }
 }

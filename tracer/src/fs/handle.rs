@@ -9,6 +9,7 @@ use nix::errno::Errno;
 
 use super::Result;
 use super::inode::Node;
+use super::offers::Position;
 use super::passthrough::stream::Stream;
 use super::split::Split;
 use crate::callers::Caller;
@@ -20,17 +21,28 @@ pub(crate) struct OpenFile {
     pub(crate) fd: OwnedFd,
     /// Its node.
     pub(crate) node: Arc<Node>,
+    /// Its position, if that is shared with others outside of the view.
+    pub(crate) position: Option<Arc<Position>>,
     /// Who opened it: the kernel does not say who releases it.
     pub(crate) opener: Option<Caller>,
-    /// Pages of a mapping can be written back through it: to where they belong, which is not the
-    /// end of the file (`O_APPEND`), and of any size, which `O_DIRECT` does not take.
-    pub(crate) takes_pages: bool,
+    /// What is written through it goes to the end of the file (`O_APPEND`), as fcntl(2) may change.
+    pub(crate) appends: AtomicBool,
+    /// It was opened with `O_DIRECT`.
+    pub(crate) is_direct: bool,
     /// The kernel opened it to run it, and reads from it by itself.
     pub(crate) is_program: bool,
     /// Something was written through it.
     pub(crate) wrote: AtomicBool,
     /// A call on it that arrives in pieces.
     pub(crate) split: Split,
+}
+
+impl OpenFile {
+    /// Pages of a mapping can be written back through it: to where they belong, which is not the
+    /// end of the file, and of any size, which `O_DIRECT` does not take.
+    pub(crate) fn takes_pages(&self) -> bool {
+        !self.is_direct && !self.appends.load(Ordering::Relaxed)
+    }
 }
 
 /// An open directory.

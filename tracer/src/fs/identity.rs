@@ -86,6 +86,16 @@ pub(crate) struct NameIn<'a> {
     pub(crate) name: &'a OsStr,
 }
 
+impl<'a> NameIn<'a> {
+    /// A full path: of a file of which no directory is known.
+    pub(crate) fn full_path(path: &'a OsStr) -> NameIn<'a> {
+        NameIn {
+            directory: FileId(0),
+            name: path,
+        }
+    }
+}
+
 /// What a name stood for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
@@ -150,6 +160,26 @@ impl FileTable {
     /// A file that has no name.
     pub(crate) fn unnamed(&self, attributes: &Attributes, host: HostId, now: u64) -> FileId {
         self.identify(&mut self.known(), attributes, host, now)
+    }
+
+    /// A file outside of all views is opened, where it has this full path.
+    pub(crate) fn opened(
+        &self,
+        attributes: &Attributes,
+        path: &OsStr,
+        host: HostId,
+        now: u64,
+    ) -> FileId {
+        let mut known = self.known();
+        let file = self.identify_as(&mut known, attributes, Coverage::Open, host, now);
+        self.name(
+            &mut known,
+            file,
+            FileKind::File,
+            NameIn::full_path(path),
+            now,
+        );
+        file
     }
 
     /// A known file is seen under a name, maybe a new one.
@@ -252,6 +282,17 @@ impl FileTable {
     }
 
     fn identify(&self, known: &mut Known, a: &Attributes, host: HostId, now: u64) -> FileId {
+        self.identify_as(known, a, Coverage::Exact, host, now)
+    }
+
+    fn identify_as(
+        &self,
+        known: &mut Known,
+        a: &Attributes,
+        coverage: Coverage,
+        host: HostId,
+        now: u64,
+    ) -> FileId {
         *known.files.entry(self.hash_inode(a)).or_insert_with(|| {
             let id = self.new_id();
             self.recorder.record(Record::File(FileRecord {
@@ -261,7 +302,7 @@ impl FileTable {
                 kind: a.kind(),
                 size_bytes: Some(a.size),
                 first_ns: now,
-                coverage: Coverage::Exact,
+                coverage,
             }));
             id
         })

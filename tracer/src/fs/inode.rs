@@ -65,6 +65,8 @@ pub(crate) struct Node {
     pub(crate) in_own_directory: AtomicBool,
     /// Size and time of change when its pages were last known to be right, hashed; 0: never.
     pub(crate) contents: AtomicU64,
+    /// When the kernel was last told to keep a name in this directory, ns; 0: never.
+    pub(crate) name_kept_ns: AtomicU64,
     /// Open files and directories of it.
     pub(crate) opens: AtomicU32,
     /// Node id of the directory in which it was last found.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use flowtrace_schema::{Call, CallRing, Fidelity, FileId, Loss, Op, Recorder};
 
 use super::in_flight;
-use super::split::{Served, Split};
+use super::split::{Cutting, Served, Split};
 use crate::callers::{Caller, Callers};
 use crate::clock::Clock;
 
@@ -24,6 +24,7 @@ pub(crate) struct Log {
     unknown_callers: AtomicU64,
     out_of_descriptors: AtomicU64,
     writeback: AtomicU64,
+    writeback_refused: AtomicU64,
     excluded: AtomicU64,
 }
 
@@ -103,6 +104,7 @@ impl Log {
             unknown_callers: AtomicU64::new(0),
             out_of_descriptors: AtomicU64::new(0),
             writeback: AtomicU64::new(0),
+            writeback_refused: AtomicU64::new(0),
             excluded: AtomicU64::new(0),
         }
     }
@@ -133,8 +135,7 @@ impl Log {
         }
     }
 
-    /// As [`Log::end`], for reads and writes: they may be pieces of one call, each of at most
-    /// `largest` bytes.
+    /// As [`Log::end`], for reads and writes: they may be pieces of one call.
     #[inline]
     pub(crate) fn end_piece(
         &self,
@@ -142,13 +143,13 @@ impl Log {
         event: Event,
         result: i64,
         split: &Split,
-        largest: u64,
+        cutting: Cutting,
     ) {
         if self.records(&event) {
             let served = Served {
                 call: self.call(started, event, result),
                 tid: started.tid,
-                largest,
+                cutting,
             };
             let look = |is_more: &dyn Fn(_) -> bool| in_flight::of(served.tid, event.op, is_more);
             split.add(served, look, |call| self.push(call));
@@ -209,6 +210,12 @@ impl Log {
         });
     }
 
+    /// Changed pages could not be written, and the kernel drops them: of any file, recorded or
+    /// not.
+    pub(crate) fn refused_writeback(&self) {
+        self.writeback_refused.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Hands over the counters of what could not be seen.
     pub(crate) fn finish(&self) {
         let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
@@ -218,6 +225,8 @@ impl Log {
             .lost(Loss::OutOfDescriptors, take(&self.out_of_descriptors));
         self.recorder
             .lost(Loss::WritebackPages, take(&self.writeback));
+        self.recorder
+            .lost(Loss::WritebackRefused, take(&self.writeback_refused));
         self.recorder.lost(Loss::Excluded, take(&self.excluded));
     }
 }

@@ -18,6 +18,7 @@ use super::descriptor::Descriptor;
 use super::handle::{Handles, OpenDirectory, OpenFile};
 use super::identity::{FileTable, NameIn};
 use super::inode::{InodeKey, Node, NodeTable, ROOT};
+use super::offers::Offers;
 use super::sys::stat;
 use super::{Config, Filter, Result};
 use crate::clock::Clock;
@@ -56,6 +57,7 @@ pub(super) struct View {
     credentials: Credentials,
     owner: Option<(u32, u32)>,
     hidden: Vec<(InodeKey, OsString)>,
+    offers: Arc<Offers>,
     room: Room,
     /// Ids of nodes that hold a descriptor, and of some that did; the oldest first.
     holders: Mutex<VecDeque<u64>>,
@@ -82,6 +84,13 @@ pub(super) struct Entry {
     pub(super) attributes: Attributes,
 }
 
+impl Trace {
+    /// Whether calls are recorded on what lies at `below` in the directory.
+    fn admits(&self, below: &Path) -> bool {
+        self.filter.admits(&self.seen_path, below)
+    }
+}
+
 impl View {
     /// Serves `config.root`. Files and names go to `files` unless `config.log` is off.
     pub(super) fn new(config: Config, files: Arc<FileTable>, clock: Clock) -> Result<View> {
@@ -101,7 +110,7 @@ impl View {
                 .files
                 .root(&attributes, &config.seen_path, trace.host, now)
         });
-        let excludes = |trace: &Trace| !trace.filter.admits(&trace.seen_path);
+        let excludes = |trace: &Trace| !trace.admits(Path::new(""));
         let root = Node {
             is_excluded: trace.as_ref().is_some_and(excludes),
             hides: hides(&hidden, &InodeKey::from(&attributes)),
@@ -120,6 +129,7 @@ impl View {
             credentials: Credentials::new(config.permission),
             owner: config.owner,
             hidden,
+            offers: config.offers,
             room: Room::of_this_process(),
             holders: Mutex::default(),
             has_given_up: AtomicBool::new(false),
@@ -267,11 +277,9 @@ impl View {
             return false;
         };
         let mut path = real_path(fd);
-        if let Ok(below) = path.strip_prefix(&trace.real_path) {
-            path = trace.seen_path.join(below);
-        }
         path.extend(name);
-        !trace.filter.admits(&path)
+        // What was moved out of the directory has a whole path only.
+        !trace.admits(path.strip_prefix(&trace.real_path).unwrap_or(&path))
     }
 
     fn excludes_in(&self, parent: &Node, name: &OsStr) -> bool {
@@ -303,6 +311,7 @@ fn node(id: u64, fd: OwnedFd, attributes: &Attributes, file: Option<FileId>) -> 
         unlinked: AtomicBool::new(false),
         in_own_directory: AtomicBool::new(false),
         contents: AtomicU64::new(0),
+        name_kept_ns: AtomicU64::new(0),
         opens: AtomicU32::new(0),
         parent: AtomicU64::new(ROOT),
     }

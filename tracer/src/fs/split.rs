@@ -4,11 +4,12 @@
 //! therefore arrives as a first request that is the largest possible, or shorter by less than a
 //! page if the buffer begins in the middle of one; then largest ones; then the rest; one after the
 //! other and by one thread. A call on many buffers uses at least a page for each, and is cut
-//! wherever its pages are used up.
+//! wherever its pages are used up. A write that goes through the page cache of the mount
+//! is cut, besides, where the page in which it begins ends.
 //!
 //! Several calls may look just like that. What the thread asked for tells them apart, and is
 //! looked up ([`super::in_flight`]):
-//! - at every request that may be the first of several by its size;
+//! - at every request that may be the first of several by its size, or by where it ends;
 //! - of an open file, at the first request that goes on where another one ended, both of them
 //!   of any size from [`SUSPECT`] on: it shows whether calls on many buffers are cut here;
 //! - if so, at every request that may be the first of such a call.
@@ -72,11 +73,31 @@ pub(crate) struct Served {
     pub(crate) call: Call,
     /// Thread that waits for the answer.
     pub(crate) tid: u32,
+    /// How the kernel cuts calls here.
+    pub(crate) cutting: Cutting,
+}
+
+/// How the kernel cuts calls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cutting {
     /// Bytes of the largest request.
     pub(crate) largest: u64,
+    /// Writes are cut at the end of the page in which they begin, too (`fuse_fill_write_pages` in
+    /// fs/fuse/file.c).
+    pub(crate) at_pages: bool,
 }
 
 impl Served {
+    /// Whether this may be a first piece for the sake of where it ends alone.
+    fn ends_a_page(&self) -> bool {
+        let begin = self.call.offset.unwrap_or(0);
+        let end = begin.wrapping_add(self.call.length.unwrap_or(0));
+        self.cutting.at_pages
+            && self.call.op == Op::Write
+            && !begin.is_multiple_of(PAGE)
+            && end.is_multiple_of(PAGE)
+    }
+
     /// Whether a call for `amount` may be more than the request: several buffers may have used up
     /// the pages of the largest one, each with a page in part at both of its ends.
     fn may_be_less_than(&self, amount: Amount) -> bool {
@@ -84,7 +105,8 @@ impl Served {
         match amount {
             Amount::Bytes(bytes) => bytes > length,
             Amount::Buffers(count) => {
-                length / PAGE + count.saturating_mul(2) >= self.largest / PAGE
+                self.ends_a_page()
+                    || length / PAGE + count.saturating_mul(2) >= self.cutting.largest / PAGE
             }
         }
     }
@@ -188,14 +210,14 @@ impl Split {
         if !matches!(call.op, Op::Read | Op::Write) || call.fidelity != Fidelity::Exact {
             return Suspicion::None;
         }
-        if length > served.largest.saturating_sub(PAGE) {
+        if length > served.cutting.largest.saturating_sub(PAGE) || served.ends_a_page() {
             return Suspicion::Now;
         }
         match self.buffers.load(Ordering::Relaxed) {
             _ if !succeeded_whole(call) => Suspicion::None,
             UNKNOWN if length >= SUSPECT => Suspicion::Later,
             // A cut one is at least a byte for each page.
-            CUT if length >= served.largest / PAGE => Suspicion::Now,
+            CUT if length >= served.cutting.largest / PAGE => Suspicion::Now,
             _ => Suspicion::None,
         }
     }
@@ -230,7 +252,8 @@ impl Split {
 
     /// The thread that made the request was found in a call, or not.
     fn begin(&self, served: &Served, found: Option<Asked>) -> Next {
-        let Served { call, tid, largest } = *served;
+        let Served { call, tid, cutting } = *served;
+        let largest = cutting.largest;
         let length = call.length.unwrap_or(0);
         // A read elsewhere than in its call is not the first of it. Where a write begins, the end
         // of the file may decide.
@@ -256,7 +279,7 @@ impl Split {
             }
             _ => return Next::Complete(call),
         };
-        if length < largest.saturating_sub(PAGE) {
+        if length < largest.saturating_sub(PAGE) && !served.ends_a_page() {
             self.buffers.store(CUT, Ordering::Relaxed);
         }
         let goes_on = succeeded_whole(&served.call) && rest != Rest::Bytes(0);
@@ -329,7 +352,7 @@ impl Begun {
             && match rest {
                 Rest::Bytes(left) => left > 0,
                 Rest::While(_) | Rest::Look => true,
-                Rest::Largest => length == served.largest,
+                Rest::Largest => length == served.cutting.largest,
             };
         Next::after(Begun { tid, call, rest }, goes_on)
     }

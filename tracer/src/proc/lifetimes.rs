@@ -1,5 +1,6 @@
-//! Follows a tree of processes by ptrace events: fork, vfork, clone, exec, exit. No system call
-//! is ever stopped, so the cost is per process, not per call.
+//! Follows a tree of processes by ptrace events: fork, vfork, clone, exec, exit, so that the cost
+//! is per process, not per call. Of system calls only those stop that a filter picks
+//! ([`super::topology`]).
 //!
 //! ptrace reports everything about one task in order and loses nothing, but the first stop of a
 //! new task and its parent's fork event arrive in either order. A task whose fork event has not
@@ -16,13 +17,16 @@ use flowtrace_schema::{
     Upid, quote_argv,
 };
 
+mod books;
 mod process;
 
+use books::Life;
 use process::{Process, Task};
 
 use super::observer::{Observer, Tracee};
-use super::ptrace::{self, Event, Stop};
+use super::ptrace::{self, Event, Stop, SystemCall};
 use super::reading::{self, Image, ProcessCost, ThreadCost};
+use super::topology::Call;
 use super::{Living, Upids};
 use crate::callers::TaskTable;
 use crate::clock::Clock;
@@ -92,6 +96,8 @@ impl Lifetimes {
             start_ns,
             before: ThreadCost::default(),
             counted: false,
+            life: Life::new(start_ns),
+            stopped: false,
         };
         let process = Process {
             launcher: true,
@@ -177,6 +183,8 @@ impl Lifetimes {
             Event::Killed(signal) => self.over(tid, None, Some(signal)),
             Event::Stopped(stop) => {
                 let mut signal = 0;
+                self.job_control(tid, matches!(stop, Stop::Group(_)), arrived);
+                let mut to_return = false;
                 match stop {
                     Stop::Signal(delivered) => signal = delivered,
                     Stop::Group(_) => {
@@ -188,13 +196,37 @@ impl Lifetimes {
                     Stop::Forked { by_clone } => self.forked(tid, by_clone, arrived),
                     Stop::Exec => self.exec(tid, arrived),
                     Stop::Exit => self.exiting(tid, arrived),
+                    Stop::Call => to_return = self.called(tid, arrived),
+                    Stop::Returned => self.returned(tid, arrived),
                 }
                 let process = self.tasks.get(&tid).map(|task| task.process);
                 if let Some(process) = process.and_then(|pid| self.processes.get_mut(&pid)) {
                     process.tracer_ns += self.clock.now().saturating_sub(arrived);
                 }
-                let _ = ptrace::resume(tid, signal);
+                let _ = if to_return {
+                    ptrace::resume_to_return(tid)
+                } else {
+                    ptrace::resume(tid, signal)
+                };
             }
+        }
+    }
+
+    /// Tells of a task that job control stops, or has stopped before and lets go on.
+    fn job_control(&mut self, tid: u32, stops: bool, now: u64) {
+        let Some(task) = self.tasks.get_mut(&tid) else {
+            return;
+        };
+        if std::mem::replace(&mut task.stopped, stops) == stops {
+            return;
+        }
+        let pid = task.process;
+        if let Some(upid) = self.processes.get(&pid).map(|process| process.upid) {
+            let thread = Tracee { tid, pid, upid };
+            self.tell(|observer| match stops {
+                true => observer.stopped(thread, now),
+                false => observer.continued(thread, now),
+            });
         }
     }
 
@@ -210,6 +242,8 @@ impl Lifetimes {
             start_ns: now,
             before: ThreadCost::default(),
             counted: false,
+            life: Life::new(now),
+            stopped: false,
         };
         // A pid comes back only after its last owner was reaped, so nothing is overwritten here.
         self.tasks.insert(child, task);
@@ -275,11 +309,14 @@ impl Lifetimes {
         let (cost, _) = ThreadCost::of(pid, pid).unwrap_or_default();
         process.cost += cost - task.before;
         task.before = cost;
+        process.books.read(pid, pid, &mut task.life);
+        process.books.next_image(&mut task.life, now);
         let total = ProcessCost::of(pid);
         process.total = total;
         let started = !process.launcher;
+        let before = Tracee::first_of(pid, process.upid);
+        let usage = process.usage();
         if started {
-            let usage = process.usage();
             let end = ProcessEnd {
                 upid: process.upid,
                 end_ns: Some(now),
@@ -311,7 +348,39 @@ impl Lifetimes {
             self.recorder.lost(Loss::SetuidExec, 1);
         }
         let tracee = Tracee::first_of(pid, upid);
+        if started {
+            self.tell(|observer| observer.image_over(before, &usage, true, now));
+        }
         self.tell(|observer| observer.executed(tracee, prev, now));
+    }
+
+    /// A thread makes a system call of the filter's. Whether to wait for its return.
+    fn called(&mut self, tid: u32, now: u64) -> bool {
+        let Some(SystemCall::Entry { code, arguments }) = ptrace::system_call(tid) else {
+            return false;
+        };
+        let (Some(tracee), Some(call)) = (self.tracee(tid), Call::new(code, arguments)) else {
+            return false;
+        };
+        let mut wanted = false;
+        for observer in &mut self.observers {
+            wanted |= observer.called(tracee, call, now);
+        }
+        wanted
+    }
+
+    fn returned(&mut self, tid: u32, now: u64) {
+        if let (Some(SystemCall::Return(result)), Some(tracee)) =
+            (ptrace::system_call(tid), self.tracee(tid))
+        {
+            self.tell(|observer| observer.returned(tracee, result, now));
+        }
+    }
+
+    fn tracee(&self, tid: u32) -> Option<Tracee> {
+        let pid = self.tasks.get(&tid)?.process;
+        let upid = self.processes.get(&pid)?.upid;
+        Some(Tracee { tid, pid, upid })
     }
 
     /// Task `tid` is about to exit: the last moment at which its costs can be read.
@@ -333,8 +402,11 @@ impl Lifetimes {
         task.counted = true;
         process.live_threads = process.live_threads.saturating_sub(1);
         let last = process.live_threads == 0;
+        process.books.read(pid, tid, &mut task.life);
         if last {
             process.total = ProcessCost::of(pid);
+        } else {
+            process.books.close(&mut task.life, self.clock.now());
         }
         let upid = process.upid;
         self.tell(|observer| observer.exiting(Tracee { tid, pid, upid }, last, now));
@@ -343,7 +415,7 @@ impl Lifetimes {
     /// The wait status of task `tid` was reaped: a thread, or with it the whole process.
     fn over(&mut self, tid: u32, exit_code: Option<i32>, exit_signal: Option<i32>) {
         let now = self.clock.now();
-        let Some(task) = self.tasks.remove(&tid) else {
+        let Some(mut task) = self.tasks.remove(&tid) else {
             return;
         };
         self.table.clear(tid);
@@ -351,6 +423,7 @@ impl Lifetimes {
         let Some(process) = self.processes.get_mut(&pid) else {
             return;
         };
+        process.books.close(&mut task.life, now);
         let upid = process.upid;
         if tid != pid {
             if !task.counted {
@@ -360,7 +433,10 @@ impl Lifetimes {
             self.thread_over(upid, tid, task.start_ns, now);
             return;
         }
-        self.tell(|observer| observer.ended(Tracee { tid, pid, upid }, now));
+        let usage = process.usage();
+        let tracee = Tracee { tid, pid, upid };
+        self.tell(|observer| observer.image_over(tracee, &usage, false, now));
+        self.tell(|observer| observer.ended(tracee, now));
         let process = self.processes.remove(&pid).expect("looked up above");
         self.living.ends(pid);
         if process.launcher {
@@ -374,7 +450,7 @@ impl Lifetimes {
             end_ns: Some(now),
             exit_code,
             exit_signal,
-            usage: process.usage(),
+            usage,
         };
         self.recorder.record(Record::ProcessEnd(Box::new(end)));
     }

@@ -4,19 +4,25 @@
 //! none; [`watched`] puts together what can be known without, from the kernel's announcements
 //! ([`connector`], [`taskstats`]), from /proc, and from the file requests that processes make.
 
+pub(crate) mod channels;
 pub(crate) mod children;
 mod connector;
+pub(crate) mod descriptors;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 pub(crate) mod lifetimes;
 mod living;
 mod netlink;
 pub(crate) mod observer;
+pub(crate) mod outside;
 mod pidfd;
 mod ptrace;
 pub(crate) mod reading;
+pub(crate) mod sampler;
 mod taskstats;
+pub(crate) mod topology;
 pub(crate) mod watched;
+pub(crate) mod wiring;
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};

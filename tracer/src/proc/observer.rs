@@ -1,6 +1,8 @@
 //! How other parts of the tracer learn of the tree that [`super::lifetimes`] follows.
 
-use flowtrace_schema::Upid;
+use flowtrace_schema::{ChannelId, Upid, Usage};
+
+use super::topology::Call;
 
 /// A thread under trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +46,24 @@ pub(crate) trait Observer {
         let _ = (tracee, prev, now);
     }
 
+    /// Image `tracee.upid` is over, by an exec or with its process, and used this. Told before
+    /// [`Observer::executed`] of the next one, and before [`Observer::ended`].
+    fn image_over(&mut self, tracee: Tracee, usage: &Usage, by_exec: bool, now: u64) {
+        let _ = (tracee, usage, by_exec, now);
+    }
+
+    /// A thread makes a system call that the filter picks. Returns whether to tell its result.
+    fn called(&mut self, tracee: Tracee, call: Call, now: u64) -> bool {
+        let _ = (tracee, call, now);
+        false
+    }
+
+    /// The system call returned, of which the observer wanted to know that: a value, or a
+    /// negative errno. It may begin anew when a signal interrupted it.
+    fn returned(&mut self, tracee: Tracee, result: i64, now: u64) {
+        let _ = (tracee, result, now);
+    }
+
     /// A thread is about to exit; `last`: and the process with it. Its memory and descriptors are
     /// still there. Not told of every end: see [`Observer::ended`].
     fn exiting(&mut self, tracee: Tracee, last: bool, now: u64) {
@@ -53,5 +73,33 @@ pub(crate) trait Observer {
     /// A thread is over; the first thread of a process stands for the process, which ends with it.
     fn ended(&mut self, tracee: Tracee, now: u64) {
         let _ = (tracee, now);
+    }
+
+    /// Job control stopped a thread; it does not run until it is told of by
+    /// [`Observer::continued`], or is over.
+    fn stopped(&mut self, thread: Tracee, now: u64) {
+        let _ = (thread, now);
+    }
+
+    /// A thread that job control had stopped goes on.
+    fn continued(&mut self, thread: Tracee, now: u64) {
+        let _ = (thread, now);
+    }
+}
+
+/// Which channels are known, for whoever meets one by its inode.
+pub(crate) trait ChannelLookup: Send + Sync {
+    /// The channel whose pipe, FIFO or socket has this inode; of a pair of sockets either one.
+    fn of_inode(&self, inode: u64) -> Option<ChannelId>;
+}
+
+/// No channel is known.
+#[cfg(test)]
+pub(crate) struct NoChannels;
+
+#[cfg(test)]
+impl ChannelLookup for NoChannels {
+    fn of_inode(&self, _inode: u64) -> Option<ChannelId> {
+        None
     }
 }

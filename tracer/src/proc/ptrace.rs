@@ -1,4 +1,4 @@
-//! The few ptrace requests that lifetime tracing needs, as safe functions (ptrace(2)).
+//! The few ptrace requests that are needed, as safe functions (ptrace(2)).
 //!
 //! Own bindings because a wait status must survive undecoded: a process may stop with a
 //! real-time signal, for which nix has no value.
@@ -8,6 +8,8 @@ use std::io;
 
 /// `PTRACE_EVENT_STOP` (include/uapi/linux/ptrace.h); not in libc for every target.
 const EVENT_STOP: i32 = 128;
+/// What `PTRACE_O_TRACESYSGOOD` adds to the signal of a stop in a system call.
+const SYSTEM_CALL: i32 = 0x80;
 
 /// What `wait` reported about one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +40,24 @@ pub(super) enum Stop {
     Exec,
     /// About to exit; its memory and /proc entries are still there.
     Exit,
+    /// At the entry of a system call that the filter picks ([`super::topology`]).
+    Call,
+    /// At the return of a system call, where [`resume_to_return`] asked for that.
+    Returned,
+}
+
+/// What a system call is given, or what it gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SystemCall {
+    /// At its entry: what the filter said about it, and its arguments.
+    Entry {
+        /// The low 16 bits of the filter's verdict.
+        code: u16,
+        /// The arguments, zero-extended where they are 32 bits.
+        arguments: [u64; 6],
+    },
+    /// At its return: a value, or a negative errno.
+    Return(i64),
 }
 
 /// Traces `pid`, and all that it will fork, by events alone. The tracees die with the tracer:
@@ -48,6 +68,8 @@ pub(crate) fn seize(pid: u32) -> io::Result<()> {
         | libc::PTRACE_O_TRACECLONE
         | libc::PTRACE_O_TRACEEXEC
         | libc::PTRACE_O_TRACEEXIT
+        | libc::PTRACE_O_TRACESECCOMP
+        | libc::PTRACE_O_TRACESYSGOOD
         | libc::PTRACE_O_EXITKILL;
     request(libc::PTRACE_SEIZE, pid, options as usize)
 }
@@ -55,6 +77,45 @@ pub(crate) fn seize(pid: u32) -> io::Result<()> {
 /// Lets a stopped task go on, delivering `signal` unless it is 0.
 pub(super) fn resume(tid: u32, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_CONT, tid, signal as usize)
+}
+
+/// Lets a task that is stopped at the entry of a system call go on to its return.
+pub(super) fn resume_to_return(tid: u32) -> io::Result<()> {
+    request(libc::PTRACE_SYSCALL, tid, 0)
+}
+
+/// The system call that a task is stopped in. `None`: it is gone, or the kernel is older than 5.3.
+pub(super) fn system_call(tid: u32) -> Option<SystemCall> {
+    let mut info = [0u64; INFO_WORDS];
+    // SAFETY: the kernel writes at most the size given as third argument, which is that of
+    // `info`, and `info` outlives the call.
+    let size = unsafe {
+        libc::ptrace(
+            GET_SYSCALL_INFO,
+            tid as libc::pid_t,
+            size_of_val(&info),
+            &raw mut info as usize,
+        )
+    };
+    (size > 0).then(|| decode_call(&info)).flatten()
+}
+
+/// `PTRACE_GET_SYSCALL_INFO` and words of 8 bytes of its answer, `struct ptrace_syscall_info`
+/// (include/uapi/linux/ptrace.h).
+const GET_SYSCALL_INFO: libc::c_uint = 0x420e;
+const INFO_WORDS: usize = 12;
+
+fn decode_call(info: &[u64; INFO_WORDS]) -> Option<SystemCall> {
+    const EXIT: u8 = 2;
+    const SECCOMP: u8 = 3;
+    match info[0].to_ne_bytes()[0] {
+        EXIT => Some(SystemCall::Return(info[3].cast_signed())),
+        SECCOMP => Some(SystemCall::Entry {
+            code: u32::from_ne_bytes(info[10].to_ne_bytes()[..4].try_into().ok()?) as u16,
+            arguments: info[4..10].try_into().ok()?,
+        }),
+        _ => None,
+    }
 }
 
 /// Leaves a task in the stop that job control put it in, but hears of its end.
@@ -97,6 +158,7 @@ pub(super) fn decode(status: i32) -> Event {
     }
     let signal = libc::WSTOPSIG(status);
     Event::Stopped(match status >> 16 {
+        0 if signal == libc::SIGTRAP | SYSTEM_CALL => Stop::Returned,
         0 => Stop::Signal(signal),
         EVENT_STOP => match signal {
             libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => Stop::Group(signal),
@@ -106,13 +168,14 @@ pub(super) fn decode(status: i32) -> Event {
         libc::PTRACE_EVENT_CLONE => Stop::Forked { by_clone: true },
         libc::PTRACE_EVENT_EXEC => Stop::Exec,
         libc::PTRACE_EVENT_EXIT => Stop::Exit,
+        libc::PTRACE_EVENT_SECCOMP => Stop::Call,
         _ => Stop::Trap,
     })
 }
 
 fn request(request: libc::c_uint, tid: u32, data: usize) -> io::Result<()> {
-    // SAFETY: the only request made here whose data is a pointer is GETEVENTMSG, to a c_ulong
-    // that the caller owns; all others take a number.
+    // SAFETY: the only request made through here whose data is a pointer is GETEVENTMSG, to a
+    // c_ulong that the caller owns; all others take a number.
     let result = unsafe { libc::ptrace(request, tid as libc::pid_t, 0, data) };
     if result == -1 {
         Err(io::Error::last_os_error())
@@ -147,5 +210,8 @@ mod tests {
         );
         assert_eq!(stopped(4, 5), Event::Stopped(Stop::Exec));
         assert_eq!(stopped(6, 5), Event::Stopped(Stop::Exit));
+        assert_eq!(stopped(7, 5), Event::Stopped(Stop::Call));
+        assert_eq!(stopped(0, 0x85), Event::Stopped(Stop::Returned));
+        assert_eq!(stopped(0, 5), Event::Stopped(Stop::Signal(5)));
     }
 }

@@ -129,6 +129,45 @@ impl Sub for ThreadCost {
     }
 }
 
+/// What the first thread of a process read and wrote so far, whatever images it ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Traffic {
+    pub(super) read_calls: u64,
+    pub(super) write_calls: u64,
+    pub(super) read_bytes: u64,
+    pub(super) write_bytes: u64,
+}
+
+impl Traffic {
+    pub(super) fn of(pid: u32) -> Option<Traffic> {
+        Self::parse(&fs::read(format!("/proc/{pid}/task/{pid}/io")).ok()?)
+    }
+
+    /// The same from what the file holds.
+    pub(crate) fn parse(io: &[u8]) -> Option<Traffic> {
+        let io = String::from_utf8_lossy(io);
+        Some(Traffic {
+            read_calls: field(&io, "syscr:")?,
+            write_calls: field(&io, "syscw:")?,
+            read_bytes: field(&io, "rchar:")?,
+            write_bytes: field(&io, "wchar:")?,
+        })
+    }
+}
+
+impl Sub for Traffic {
+    type Output = Traffic;
+
+    fn sub(self, earlier: Traffic) -> Traffic {
+        Traffic {
+            read_calls: self.read_calls.saturating_sub(earlier.read_calls),
+            write_calls: self.write_calls.saturating_sub(earlier.write_calls),
+            read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
+            write_bytes: self.write_bytes.saturating_sub(earlier.write_bytes),
+        }
+    }
+}
+
 /// What a whole process used so far, ended threads included, children not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProcessCost {
@@ -235,6 +274,19 @@ pub(super) fn tick_ns() -> u64 {
     1_000_000_000 / procfs::ticks_per_second()
 }
 
+/// Time for which thread `tid` of process `pid` has waited for block devices, in ticks; always 0
+/// while the kernel does not count it.
+pub(crate) fn block_io_ticks(pid: u32, tid: u32) -> Option<u64> {
+    block_io_in(&fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?)
+}
+
+/// The same from what the file holds: field 42 of proc_pid_stat(5).
+pub(crate) fn block_io_in(stat: &[u8]) -> Option<u64> {
+    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+    let rest = str::from_utf8(&stat[name_end + 1..]).ok()?;
+    rest.split_ascii_whitespace().nth(42 - 3)?.parse().ok()
+}
+
 /// Thread group of task `tid`.
 pub(crate) fn thread_group(tid: u32) -> Option<u32> {
     group_in(&fs::read(format!("/proc/{tid}/status")).ok()?)
@@ -243,6 +295,12 @@ pub(crate) fn thread_group(tid: u32) -> Option<u32> {
 /// The same from what the file holds.
 pub(crate) fn group_in(status: &[u8]) -> Option<u32> {
     field(&String::from_utf8_lossy(status), "Tgid:").and_then(|tgid| u32::try_from(tgid).ok())
+}
+
+/// How many seccomp filters process `pid` runs under (Linux 5.9).
+pub(super) fn filters_of(pid: u32) -> Option<u64> {
+    let status = fs::read(format!("/proc/{pid}/status")).ok()?;
+    field(&String::from_utf8_lossy(&status), "Seccomp_filters:")
 }
 
 /// Process that traces process `pid`, if one does.
@@ -297,6 +355,16 @@ mod tests {
         };
         assert_eq!(ProcessStat::parse(stat), Some(found));
         assert_eq!(ProcessStat::parse(&stat[..40]), None);
+    }
+
+    #[test]
+    fn waits_for_block_devices_are_field_42() {
+        let fields: Vec<String> = (3..=52).map(|number| number.to_string()).collect();
+        let stat = format!("7 (a b) {}", fields.join(" "));
+        assert_eq!(block_io_in(stat.as_bytes()), Some(42));
+        assert_eq!(block_io_in(b"7 (a b) 3 4 5"), None);
+        let pid = std::process::id();
+        assert!(block_io_ticks(pid, pid).is_some());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::seeing::Seeing;
 use super::serving::{Served, Serving};
 use super::views::MountedView;
 use super::{Error, Result, limits, signals};
+use crate::host::HostSampler;
 use crate::mounting;
 use crate::proc::watched::{Watched, Whose};
 
@@ -31,6 +32,8 @@ pub struct AttachOptions {
     pub replace: bool,
     /// How files are seen.
     pub seeing: Seeing,
+    /// Samples of the machine's counters a second; 0: none.
+    pub host_hertz: u32,
 }
 
 /// A mount session whose view is ready.
@@ -38,6 +41,7 @@ pub struct Attach {
     recording: Recording,
     served: Served,
     callers: Arc<Watched>,
+    host_sampler: Option<HostSampler>,
     mountpoint: PathBuf,
 }
 
@@ -57,12 +61,9 @@ impl Attach {
         let source = Directory::open(&options.source)?;
         let mountpoint = Directory::open(&options.mountpoint)?;
         if mountpoint.path != source.path && mountpoint.path.starts_with(&source.path) {
-            return Err(Error::Directory {
-                path: mountpoint.path,
-                reason: format!(
-                    "it lies inside {}, and the view would hold itself",
-                    source.path.display()
-                ),
+            return Err(Error::ViewInItself {
+                mountpoint: mountpoint.path,
+                source_path: source.path,
             });
         }
         limits::lift().map_err(Error::system("trace here"))?;
@@ -70,6 +71,7 @@ impl Attach {
         let recording = Recording::start(&options.output, options.replace)?;
         match Attach::mount(options, source, &mountpoint.path, &recording) {
             Ok((served, callers)) => Ok(Attach {
+                host_sampler: recording.host_sampler(options.host_hertz, None),
                 recording,
                 served,
                 callers,
@@ -107,6 +109,7 @@ impl Attach {
             hidden: own_files(&options.output),
             seeing: &options.seeing,
             namespace,
+            offers: Arc::default(),
         };
         let view = MountedView {
             directory: 0,
@@ -143,6 +146,7 @@ impl Attach {
         signals::unmount_on_request(self.mountpoint.clone());
         self.callers.watch(None, || self.served.is_finished());
         self.served.join();
+        drop(self.host_sampler);
         AttachReport {
             trace: self.recording.finish(None, None),
         }

@@ -1,11 +1,13 @@
 //! `flowtrace unmount`: end a mount session and wait until its trace is complete.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -14,6 +16,10 @@ use crate::proc::PidFd;
 
 /// How long a daemon may take to complete its trace.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(300);
+/// How long to see whether a view that was taken away lazily had no user left.
+const LAZY_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long to look through what processes have open: some have a million files.
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A process that keeps a view busy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +37,7 @@ pub struct Holder {
 pub enum DetachError {
     /// There is no traced view at that path.
     NotMounted(PathBuf),
-    /// Somebody uses the view.
+    /// Somebody uses the view; those that are known, others may be out of sight.
     Busy(Vec<Holder>),
     /// The view is gone, but its daemon has not completed the trace.
     StillFlushing(u32),
@@ -46,9 +52,17 @@ pub enum Detached {
     Completed(Option<PathBuf>),
     /// Its daemon had died before: the trace ends where that happened.
     DaemonWasDead,
+    /// It is gone from its path, and somebody still uses it; the trace goes on until that ends.
+    StillUsed {
+        /// Those that are known; others may be out of sight.
+        holders: Vec<Holder>,
+        /// The trace, where it can be told.
+        trace: Option<PathBuf>,
+    },
 }
 
-/// Unmounts the view at `mountpoint` and waits until its daemon has completed the trace.
+/// Unmounts the view at `mountpoint` and waits until its daemon has completed the trace; `lazily`
+/// for a moment only, because that may be as far off as the end of the view's last user.
 ///
 /// # Errors
 /// [`DetachError`] says what is in the way. The view then stays as it was, unless `lazily`.
@@ -62,6 +76,11 @@ pub fn detach(mountpoint: &Path, lazily: bool) -> Result<Detached, DetachError> 
     // Opened before the daemon can end and its number be given away.
     let pidfd = daemon.and_then(PidFd::open);
     let trace = daemon.and_then(trace_of);
+    // Before: what is open in a view that is gone has no path that tells.
+    let users = match lazily {
+        true => holders(&mount.point),
+        false => Vec::new(),
+    };
     let unmounted = match lazily {
         true => mounting::unmount_lazily(&mount.point),
         false => mounting::unmount(&mount.point),
@@ -76,10 +95,19 @@ pub fn detach(mountpoint: &Path, lazily: bool) -> Result<Detached, DetachError> 
         let Some(pidfd) = pidfd else {
             return Ok(Detached::DaemonWasDead);
         };
-        let timeout = PollTimeout::try_from(FLUSH_TIMEOUT).unwrap_or(PollTimeout::MAX);
+        let timeout = if lazily { LAZY_TIMEOUT } else { FLUSH_TIMEOUT };
+        let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
         let mut ended = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
-        if poll(&mut ended, timeout) == Ok(0) {
-            return Err(DetachError::StillFlushing(pid));
+        match poll(&mut ended, timeout) {
+            Ok(0) if lazily => {
+                let is_alive = |user: &Holder| Path::new(&format!("/proc/{}", user.pid)).exists();
+                return Ok(Detached::StillUsed {
+                    holders: users.into_iter().filter(is_alive).collect(),
+                    trace,
+                });
+            }
+            Ok(0) => return Err(DetachError::StillFlushing(pid)),
+            _ => {}
         }
     }
     Ok(Detached::Completed(trace))
@@ -97,7 +125,8 @@ fn view_at(path: &Path) -> io::Result<Option<Mount>> {
         .rfind(|m| is_view(m) && is_there(m)))
 }
 
-/// The trace that a daemon writes: the open file that has an open `-wal` beside it.
+/// The trace that a daemon writes: the open file that has an open `-wal` beside it, whether or not
+/// somebody has deleted them.
 fn trace_of(pid: u32) -> Option<PathBuf> {
     let open: Vec<_> = fs::read_dir(format!("/proc/{pid}/fd"))
         .ok()?
@@ -106,6 +135,7 @@ fn trace_of(pid: u32) -> Option<PathBuf> {
     let open: Vec<_> = open
         .iter()
         .filter_map(|fd| fs::read_link(fd.path()).ok())
+        .map(undeleted)
         .collect();
     open.iter()
         .find(|path| {
@@ -116,28 +146,33 @@ fn trace_of(pid: u32) -> Option<PathBuf> {
         .cloned()
 }
 
-/// Who uses the filesystem mounted at `point`. Links in /proc are read, not followed: following
-/// them would make requests to the view.
+/// The path that an open file had before it was deleted, as /proc marks it.
+fn undeleted(path: PathBuf) -> PathBuf {
+    match path.as_os_str().as_bytes().strip_suffix(b" (deleted)") {
+        Some(before) => PathBuf::from(OsStr::from_bytes(before)),
+        None => path,
+    }
+}
+
+/// Who uses the filesystem mounted at `point`, as far as [`SEARCH_TIMEOUT`] allows. Links in /proc
+/// are read, not followed: following them would make requests to the view.
 fn holders(point: &Path) -> Vec<Holder> {
+    let deadline = Instant::now() + SEARCH_TIMEOUT;
+    let inside = |link: &Path| fs::read_link(link).is_ok_and(|target| target.starts_with(point));
     let mut found: BTreeMap<u32, Vec<String>> = BTreeMap::new();
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    for process in processes {
-        let name = process.file_name();
-        let pid = name.to_string_lossy().parse::<u32>().ok();
-        let Some(pid) = pid.filter(|&pid| pid != std::process::id()) else {
-            continue;
-        };
-        let inside =
-            |link: &Path| fs::read_link(link).is_ok_and(|target| target.starts_with(point));
+    for (pid, process) in processes() {
         for name in ["cwd", "root", "exe"] {
-            if inside(&process.path().join(name)) {
+            if inside(&process.join(name)) {
                 found.entry(pid).or_default().push(name.to_owned());
             }
         }
-        let open = fs::read_dir(process.path().join("fd"))
+    }
+    for (pid, process) in processes() {
+        let open = fs::read_dir(process.join("fd"))
             .into_iter()
             .flatten()
             .flatten();
+        let open = open.take_while(|_| Instant::now() < deadline);
         let open = open.filter(|fd| inside(&fd.path())).count();
         if open > 0 {
             found.entry(pid).or_default().push(format!(
@@ -148,19 +183,31 @@ fn holders(point: &Path) -> Vec<Holder> {
     }
     found
         .into_iter()
-        .map(|(pid, holds)| {
-            let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let command = flowtrace_schema::quote_argv(
-                command
-                    .strip_suffix(b"\0")
-                    .unwrap_or(&command)
-                    .split(|&b| b == 0),
-            );
-            Holder {
-                pid,
-                command: command.text().into_owned(),
-                holds: holds.join(", "),
-            }
+        .map(|(pid, holds)| Holder {
+            pid,
+            command: command_of(pid),
+            holds: holds.join(", "),
         })
         .collect()
+}
+
+/// The other processes, with their directories in /proc.
+fn processes() -> impl Iterator<Item = (u32, PathBuf)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let pid = entry.file_name().to_string_lossy().parse().ok()?;
+        (pid != std::process::id()).then(|| (pid, entry.path()))
+    })
+}
+
+/// The command line of a process; its name where there is none, as at the moment of an exec.
+fn command_of(pid: u32) -> String {
+    let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let arguments = read("cmdline");
+    match arguments.strip_suffix(b"\0").unwrap_or(&arguments) {
+        [] => String::from_utf8_lossy(&read("comm")).trim_end().to_owned(),
+        arguments => flowtrace_schema::quote_argv(arguments.split(|&b| b == 0))
+            .text()
+            .into_owned(),
+    }
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::{Error, Result};
 use crate::fs::Permission;
 use crate::mounting::{self, View};
+use crate::proc;
 
 /// Filesystems that hold no files of a workflow; a view of them could not work.
 const KERNEL_FILESYSTEMS: &[&str] = &[
@@ -49,7 +50,11 @@ impl Directory {
         }
         if let Some(mount) = mounting::mount_of(&absolute).map_err(|e| fail(e.to_string()))? {
             if mount.kind == mounting::FILESYSTEM_TYPE {
-                return Err(Error::TracedTwice(absolute));
+                let is_in_a_run = proc::tracer_of(std::process::id()).is_some();
+                return Err(Error::TracedTwice {
+                    path: absolute,
+                    view: (!is_in_a_run).then_some(mount.point),
+                });
             }
             if KERNEL_FILESYSTEMS.contains(&mount.kind.as_str()) {
                 return Err(fail(format!(

@@ -39,9 +39,25 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+    /// A view would show itself.
+    #[error(
+        "cannot mount a traced view at {mountpoint}: it lies inside {source_path}, and the view would hold itself"
+    )]
+    ViewInItself {
+        /// Where it was to be.
+        mountpoint: PathBuf,
+        /// What it was to show.
+        source_path: PathBuf,
+    },
     /// A directory is part of a view that is being traced already.
-    #[error("cannot trace {0}: flowtrace traces it already")]
-    TracedTwice(PathBuf),
+    #[error("cannot trace {path}: flowtrace traces it already")]
+    TracedTwice {
+        /// The directory.
+        path: PathBuf,
+        /// The view of `flowtrace mount` that it is part of; none: this process belongs to what
+        /// a `flowtrace run` traces.
+        view: Option<PathBuf>,
+    },
     /// Another flowtrace is in the way.
     #[error(
         "cannot follow the processes of the command: flowtrace (pid {pid}) traces them already"

@@ -10,22 +10,25 @@ use std::env;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::io::{self, IoSlice, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
 use nix::mount::MsFlags;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use nix::sys::stat::Mode;
 use nix::sys::wait::waitpid;
-use nix::unistd::{AccessFlags, ForkResult, Pid, access, fork, getegid, geteuid};
+use nix::unistd::{AccessFlags, ForkResult, Pid, Whence, access, fork, getegid, geteuid, lseek};
 
 use super::{Error, Result, signals};
 use crate::mounting::{self, View};
+use crate::proc::topology;
 
 /// How long the child may take to make its namespace; it only makes system calls.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -46,6 +49,28 @@ pub(super) struct Plan {
     pub(super) arguments: Vec<OsString>,
     pub(super) views: Vec<View>,
     pub(super) signal_mask: SigSet,
+    /// Whether a tracer will be there for the calls that the filter picks: without one they fail.
+    pub(super) picks_calls: bool,
+}
+
+/// How the command begins.
+#[derive(Debug)]
+pub(super) struct Start {
+    /// Its working directory.
+    pub(super) directory: PathBuf,
+    /// Its standard streams that it has to open again.
+    pub(super) streams: Vec<Reopen>,
+}
+
+/// An inherited descriptor that gets the same file, opened through a view.
+#[derive(Debug)]
+pub(super) struct Reopen {
+    /// The descriptor.
+    pub(super) number: RawFd,
+    /// Flags to open it with.
+    pub(super) flags: OFlag,
+    /// Where the view shows it.
+    pub(super) path: PathBuf,
 }
 
 /// A child that waits to be told what to do next.
@@ -148,10 +173,31 @@ impl Child {
         Ok(Ok((namespace, devices.collect::<io::Result<_>>()?)))
     }
 
-    /// Has the child enter `directory` and run the command.
-    pub(super) fn go(&mut self, directory: &Path) -> io::Result<()> {
-        let path = directory.as_os_str().as_bytes();
+    /// Has the child enter its working directory and open its streams. Returns them, without
+    /// those that it could not open.
+    pub(super) fn prepare(&mut self, start: &Start) -> io::Result<Vec<Option<OwnedFd>>> {
         self.socket.write_all(b"g")?;
+        self.send_path(&start.directory)?;
+        self.socket.write_all(&[start.streams.len() as u8])?;
+        for stream in &start.streams {
+            self.socket.write_all(&stream.number.to_le_bytes())?;
+            self.socket.write_all(&stream.flags.bits().to_le_bytes())?;
+            self.send_path(&stream.path)?;
+        }
+        let socket = self.socket.as_fd().try_clone_to_owned()?;
+        let opened = start.streams.iter();
+        Ok(opened
+            .map(|_| mounting::receive_descriptor(&socket).ok())
+            .collect())
+    }
+
+    /// Has the child run the command; `traced`: its filter may pick calls.
+    pub(super) fn go(&mut self, traced: bool) -> io::Result<()> {
+        self.socket.write_all(if traced { b"t" } else { b"x" })
+    }
+
+    fn send_path(&mut self, path: &Path) -> io::Result<()> {
+        let path = path.as_os_str().as_bytes();
         self.socket.write_all(&(path.len() as u32).to_le_bytes())?;
         self.socket.write_all(path)
     }
@@ -213,16 +259,28 @@ fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
             }
         }
     }
-    let mut length = [0; 4];
-    socket.read_exact(&mut length)?;
-    let mut path = vec![0; u32::from_le_bytes(length) as usize];
-    socket.read_exact(&mut path)?;
-    env::set_current_dir(OsStr::from_bytes(&path))?;
+    let start = receive_start(socket)?;
+    env::set_current_dir(&start.directory)?;
     for view in &plan.views {
         // Until the kernel has asked for the owner of a view's root it takes that for user 0,
         // whom a user namespace does not know, and refuses every change there.
         let _ = fs::metadata(&view.at);
     }
+    for stream in &start.streams {
+        match stream.open() {
+            Ok(file) => {
+                send_descriptor(socket, &file)?;
+                // SAFETY: the number is that of an inherited descriptor, which nothing here owns.
+                #[expect(unsafe_code)]
+                Errno::result(unsafe { libc::dup2(file.as_raw_fd(), stream.number) })?;
+            }
+            // It goes on with what it inherited.
+            Err(_) => socket.write_all(b"n")?,
+        }
+    }
+    // Until the views expect no more of this process.
+    let mut order = [0];
+    socket.read_exact(&mut order)?;
     signals::restore(&plan.signal_mask)?;
     // Rust ignores SIGPIPE in its own programs; the command expects the default.
     // SAFETY: no handler is installed, only the default action put back.
@@ -230,7 +288,51 @@ fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
     }
+    if plan.picks_calls && order[0] == b't' {
+        // Without it less is seen, which the tracer notices at the exec and counts.
+        let _ = topology::install();
+    }
     execute(&plan.program, &plan.arguments)
+}
+
+fn receive_start(socket: &mut UnixStream) -> io::Result<Start> {
+    let directory = receive_path(socket)?;
+    let mut count = [0];
+    socket.read_exact(&mut count)?;
+    let mut streams = Vec::new();
+    for _ in 0..count[0] {
+        let (mut number, mut flags) = ([0; 4], [0; 4]);
+        socket.read_exact(&mut number)?;
+        socket.read_exact(&mut flags)?;
+        streams.push(Reopen {
+            number: RawFd::from_le_bytes(number),
+            flags: OFlag::from_bits_retain(i32::from_le_bytes(flags)),
+            path: receive_path(socket)?,
+        });
+    }
+    Ok(Start { directory, streams })
+}
+
+fn receive_path(socket: &mut UnixStream) -> io::Result<PathBuf> {
+    let mut length = [0; 4];
+    socket.read_exact(&mut length)?;
+    let mut path = vec![0; u32::from_le_bytes(length) as usize];
+    socket.read_exact(&mut path)?;
+    Ok(OsString::from_vec(path).into())
+}
+
+impl Reopen {
+    /// Opens the file where the view shows it, at the position of the inherited one.
+    fn open(&self) -> io::Result<OwnedFd> {
+        let flags = self.flags | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        let file = open(&self.path, flags, Mode::empty())?;
+        // SAFETY: the number is that of an inherited descriptor, which nothing here closes.
+        #[expect(unsafe_code)]
+        let inherited = unsafe { BorrowedFd::borrow_raw(self.number) };
+        let at = lseek(inherited, 0, Whence::SeekCur)?;
+        lseek(&file, at, Whence::SeekSet)?;
+        Ok(file)
+    }
 }
 
 fn make_views(views: &[View]) -> std::result::Result<(Namespace, Vec<OwnedFd>), String> {

@@ -6,6 +6,7 @@ mod daemon;
 mod detach;
 mod directory;
 mod error;
+mod inherited;
 mod launch;
 mod limits;
 mod recording;

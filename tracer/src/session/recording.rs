@@ -1,6 +1,8 @@
 //! What every session has: a clock, a writer, and the record of this machine.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use flowtrace_schema::{
@@ -10,6 +12,7 @@ use flowtrace_schema::{
 use super::Result;
 use super::serving::ServedView;
 use crate::clock::Clock;
+use crate::host::{self, HostSampler};
 
 /// The one host and the one run of a file that is being recorded.
 pub(super) const HOST: HostId = HostId(1);
@@ -48,6 +51,22 @@ impl Recording {
                 fuse_flags: Some(view.session.granted_flags()),
                 attribute_ttl_ns: attribute_ttl.as_nanos() as u64,
             })));
+    }
+
+    /// Records the machine's counters for as long as what is returned lives; `sampler_ns` is what
+    /// sampling threads has taken.
+    pub(super) fn host_sampler(
+        &self,
+        hertz: u32,
+        sampler_ns: Option<Arc<AtomicU64>>,
+    ) -> Option<HostSampler> {
+        HostSampler::start(host::Setup {
+            hertz,
+            host: HOST,
+            clock: self.clock,
+            recorder: self.recorder.clone(),
+            sampler_ns,
+        })
     }
 
     /// Completes the file.

@@ -1,8 +1,9 @@
 //! `flowtrace run`: trace one command from its start to the end of its last process.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use flowtrace_schema::{
     FileLayer, Loss, ProcessLayer, Record, RunRecord, Summary, Text, quote_argv,
@@ -11,16 +12,22 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::directory::{Directory, open_all};
-use super::launch::{Plan, find_program};
+use super::inherited::Inherited;
+use super::launch::{Plan, Start, find_program};
 use super::recording::{HOST, RUN, Recording, own_files};
 use super::seeing::Seeing;
 use super::serving::{Served, Serving};
 use super::views::Views;
 use super::{Error, Result, limits, signals};
 use crate::callers::{Callers, TaskTable};
+use crate::fs::Offers;
+use crate::proc::channels::Registry;
 use crate::proc::lifetimes::{End, LeftBehind, Lifetimes, Watcher};
+use crate::proc::observer::ChannelLookup;
 use crate::proc::reading::Image;
+use crate::proc::sampler::Sampler;
 use crate::proc::watched::{Watched, Whose};
+use crate::proc::wiring::Wiring;
 use crate::proc::{self, Upids, children};
 
 /// What to trace, and where to.
@@ -36,10 +43,19 @@ pub struct RunOptions {
     pub replace: bool,
     /// How files are seen.
     pub seeing: Seeing,
+    /// Samples of each thread a second; 0: none.
+    pub sample_hertz: u32,
+    /// Samples of the machine's counters a second; 0: none.
+    pub host_hertz: u32,
+    /// Whether system calls on names and channels are stopped: files outside the directories, and
+    /// channels that open and close between two execs.
+    pub topology: bool,
     /// Mount the same views and record nothing: the yardstick for what recording costs.
     pub bare: bool,
     /// Follow processes without ptrace, so that those of the command may trace each other.
     pub no_ptrace: bool,
+    /// Record the processes and no file call: the yardstick for what recording the calls costs.
+    pub without_calls: bool,
 }
 
 /// What the user should hear while the run goes on.
@@ -97,6 +113,7 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         options.directories.clone()
     };
     let directories = open_all(&asked)?;
+    let inherited = Inherited::find(&directories);
     let permission = options.seeing.permission();
     let views = directories
         .iter()
@@ -108,6 +125,7 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
             .collect::<std::io::Result<_>>()
             .map_err(Error::system("inspect the filesystem to trace"))?,
         signal_mask: signals::block().map_err(Error::errno("block signals"))?,
+        picks_calls: options.topology && !options.bare && !options.no_ptrace,
     };
     let views = Views::mount(&plan, &directories, notify)?;
     if let Err(error) = limits::lift() {
@@ -119,11 +137,12 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         directories: &directories,
         cwd: &cwd,
         program: &plan.program,
+        offers: Arc::default(),
     };
     if options.bare {
-        run.bare(views)
+        run.bare(views, inherited)
     } else {
-        run.recorded(views, notify)
+        run.recorded(views, inherited, notify)
     }
 }
 
@@ -132,18 +151,17 @@ struct Run<'a> {
     directories: &'a [Directory],
     cwd: &'a Path,
     program: &'a Path,
+    offers: Arc<Offers>,
 }
 
 impl Run<'_> {
     /// The command in its views, with nothing recorded.
-    fn bare(&self, mut views: Views) -> Result<RunReport> {
-        let start_in = views.starting_point(self.cwd, self.directories);
+    fn bare(&self, mut views: Views, mut inherited: Inherited) -> Result<RunReport> {
+        let start = views.start(self.cwd, &inherited.streams, self.directories);
         let served = self
             .serving(&views)
             .serve(std::mem::take(&mut views.mounted), None)?;
-        views
-            .child
-            .go(&start_in)
+        self.go(&mut views, &start, &mut inherited, false)
             .map_err(Error::system("start the command"))?;
         signals::pass_on(views.child.pid, None).map_err(Error::system("pass on signals"))?;
         let end = loop {
@@ -154,13 +172,33 @@ impl Run<'_> {
                 Err(errno) => return Err(Error::errno("wait for the command")(errno)),
             }
         };
+        inherited.settle();
         views.unmount();
         served.join();
         self.exec_failure(&mut views)?;
         Ok(RunReport { end, trace: None })
     }
 
-    fn recorded(&self, views: Views, notify: &mut dyn FnMut(Notice)) -> Result<RunReport> {
+    /// Starts the command; `traced`: a tracer answers for the calls that a filter picks.
+    fn go(
+        &self,
+        views: &mut Views,
+        start: &Start,
+        inherited: &mut Inherited,
+        traced: bool,
+    ) -> io::Result<()> {
+        inherited.offer(&self.offers, views.child.pid.as_raw() as u32);
+        inherited.opened(views.child.prepare(start)?);
+        self.offers.withdraw();
+        views.child.go(traced)
+    }
+
+    fn recorded(
+        &self,
+        views: Views,
+        inherited: Inherited,
+        notify: &mut dyn FnMut(Notice),
+    ) -> Result<RunReport> {
         let recording = match Recording::start(&self.options.output, self.options.replace) {
             Ok(recording) => recording,
             Err(error) => {
@@ -168,7 +206,7 @@ impl Run<'_> {
                 return Err(error);
             }
         };
-        match self.record(views, &recording, notify) {
+        match self.record(views, inherited, &recording, notify) {
             Ok(end) => {
                 let (code, signal) = match end {
                     End::Exited(code) => (Some(code), None),
@@ -189,17 +227,18 @@ impl Run<'_> {
     fn record(
         &self,
         views: Views,
+        inherited: Inherited,
         recording: &Recording,
         notify: &mut dyn FnMut(Notice),
     ) -> Result<End> {
         let root = views.child.pid;
         if self.options.no_ptrace {
-            return self.watched(views, recording, None, notify);
+            return self.watched(views, inherited, recording, None, notify);
         }
         match proc::seize(root.as_raw() as u32) {
-            Ok(()) => self.traced(views, recording, notify),
+            Ok(()) => self.traced(views, inherited, recording, notify),
             Err(error) => match refused_to_trace(root, &error) {
-                Ok(reason) => self.watched(views, recording, Some(reason), notify),
+                Ok(reason) => self.watched(views, inherited, recording, Some(reason), notify),
                 Err(error) => {
                     views.child.abandon();
                     Err(error)
@@ -212,14 +251,15 @@ impl Run<'_> {
     fn traced(
         &self,
         mut views: Views,
+        mut inherited: Inherited,
         recording: &Recording,
         notify: &mut dyn FnMut(Notice),
     ) -> Result<End> {
         let root = views.child.pid;
-        let start_in = views.starting_point(self.cwd, self.directories);
+        let start = views.start(self.cwd, &inherited.streams, self.directories);
         let table = Arc::new(TaskTable::new());
         let served = self.serve(&mut views, recording, table.clone(), ProcessLayer::Ptrace)?;
-        let lifetimes = Lifetimes::new(
+        let mut lifetimes = Lifetimes::new(
             root.as_raw() as u32,
             HOST,
             recording.clock,
@@ -227,26 +267,44 @@ impl Run<'_> {
             Arc::new(Upids::new()),
             table,
         );
-        views
-            .child
-            .go(&start_in)
+        let channels = Registry::new(HOST, recording.recorder.clone());
+        let channels = Arc::new(Mutex::new(channels));
+        let sampler = self.sampler(recording, channels.clone());
+        if let Some(sampler) = &sampler {
+            lifetimes.observe(Box::new(sampler.feed()));
+        }
+        let sampler_ns = sampler.as_ref().map(Sampler::used_ns);
+        let host_sampler = recording.host_sampler(self.options.host_hertz, sampler_ns);
+        lifetimes.observe(Box::new(Wiring::new(
+            HOST,
+            recording.recorder.clone(),
+            channels,
+            served.files(),
+            served.views().iter().map(|view| view.at.clone()).collect(),
+            self.options.topology,
+        )));
+        self.go(&mut views, &start, &mut inherited, true)
             .map_err(Error::system("start the command"))?;
+        inherited.count(&recording.recorder);
         signals::pass_on(root, Some(lifetimes.living()))
             .map_err(Error::system("pass on signals"))?;
         let end = lifetimes.follow(&mut Job { root, notify });
-        self.conclude(views, served, end)
+        drop(sampler);
+        drop(host_sampler);
+        self.conclude(views, inherited, served, end)
     }
 
     /// Follows the command without ptrace, which was not wanted or, with the reason, refused.
     fn watched(
         &self,
         mut views: Views,
+        mut inherited: Inherited,
         recording: &Recording,
         refused: Option<String>,
         notify: &mut dyn FnMut(Notice),
     ) -> Result<End> {
         let root = views.child.pid;
-        let start_in = views.starting_point(self.cwd, self.directories);
+        let start = views.start(self.cwd, &inherited.streams, self.directories);
         children::adopt_orphans().map_err(Error::system("become the parent of orphans"))?;
         let recorder = recording.recorder.clone();
         let watched = Watched::start(Whose::Ours, HOST, recording.clock, recorder);
@@ -258,23 +316,21 @@ impl Run<'_> {
         let served = self.serve(&mut views, recording, watched.clone(), watched.layer())?;
         let arguments = self.options.command.iter();
         let argv = arguments.flat_map(|a| [a.as_encoded_bytes(), b"\0"].concat());
+        let exe = self.program.canonicalize().ok();
         let image = Image {
-            exe: self
-                .program
-                .canonicalize()
-                .ok()
-                .map(|p| Text::from(p.as_path())),
+            exe: exe.map(|path| Text::from(path.as_path())),
             argv: Some(argv.collect()),
-            cwd: Some(Text::from(start_in.as_path())),
+            cwd: Some(Text::from(start.directory.as_path())),
         };
         watched.launch(root.as_raw() as u32, image);
-        views
-            .child
-            .go(&start_in)
+        let host_sampler = recording.host_sampler(self.options.host_hertz, None);
+        self.go(&mut views, &start, &mut inherited, false)
             .map_err(Error::system("start the command"))?;
+        inherited.count(&recording.recorder);
         signals::pass_on(root, Some(watched.living())).map_err(Error::system("pass on signals"))?;
         let end = watched.follow(root.as_raw() as u32, &mut Job { root, notify });
-        self.conclude(views, served, end)
+        drop(host_sampler);
+        self.conclude(views, inherited, served, end)
     }
 
     /// Starts the daemons behind the views, and records what is going to be recorded.
@@ -286,9 +342,10 @@ impl Run<'_> {
         layer: ProcessLayer,
     ) -> Result<Served> {
         let mounted = std::mem::take(&mut views.mounted);
+        let recorded = !self.options.without_calls;
         let served = self
             .serving(views)
-            .serve(mounted, Some((recording, callers)))?;
+            .serve(mounted, recorded.then_some((recording, callers)))?;
         self.describe(recording, views, &served, layer);
         // From here on whoever opens the trace learns what is, or was, being recorded.
         recording.recorder.settle();
@@ -299,15 +356,26 @@ impl Run<'_> {
     fn conclude(
         &self,
         mut views: Views,
+        inherited: Inherited,
         served: Served,
-        end: std::io::Result<Option<End>>,
+        end: io::Result<Option<End>>,
     ) -> Result<End> {
         let end = end.map_err(Error::system("wait for the command"))?;
+        inherited.settle();
         views.unmount();
         served.join();
         self.exec_failure(&mut views)?;
-        end.ok_or_else(|| {
-            Error::system("wait for the command")(std::io::Error::other("it vanished"))
+        end.ok_or_else(|| Error::system("wait for the command")(io::Error::other("it vanished")))
+    }
+
+    /// Looks at what the threads do. A run goes on without.
+    fn sampler(&self, recording: &Recording, channels: Arc<dyn ChannelLookup>) -> Option<Sampler> {
+        let hertz = self.options.sample_hertz;
+        let (clock, recorder) = (recording.clock, recording.recorder.clone());
+        let start = || Sampler::start(hertz, clock, recorder, channels);
+        (hertz > 0).then(start).and_then(|sampler| {
+            let failed = |_: &std::io::Error| recording.recorder.lost(Loss::ThreadsNotSampled, 1);
+            sampler.inspect_err(failed).ok()
         })
     }
 
@@ -317,6 +385,7 @@ impl Run<'_> {
             hidden: own_files(&self.options.output),
             seeing: &self.options.seeing,
             namespace: views.namespace,
+            offers: Arc::clone(&self.offers),
         }
     }
 

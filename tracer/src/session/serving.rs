@@ -15,7 +15,7 @@ use super::views::MountedView;
 use super::{Error, Result};
 use crate::callers::{Callers, TaskTable};
 use crate::clock::Clock;
-use crate::fs::{self, FileTable, Hidden, Permission, Session};
+use crate::fs::{self, FileTable, Hidden, Offers, Permission, Session};
 use crate::mounting;
 
 /// What all views of a session have in common.
@@ -26,11 +26,14 @@ pub(super) struct Serving<'a> {
     pub(super) seeing: &'a Seeing,
     /// Which privileges mounted the views; `None`: the fusermount3 helper's.
     pub(super) namespace: Option<Namespace>,
+    /// Open files that the command inherits.
+    pub(super) offers: Arc<Offers>,
 }
 
 /// Views being served.
 pub(super) struct Served {
     views: Vec<ServedView>,
+    files: Arc<FileTable>,
 }
 
 /// A view and its daemon.
@@ -85,7 +88,10 @@ impl Serving<'_> {
                 session,
             });
         }
-        Ok(Served { views: served })
+        Ok(Served {
+            views: served,
+            files,
+        })
     }
 
     fn config(&self, directory: &Directory, at: &Path, log: bool) -> std::io::Result<fs::Config> {
@@ -114,6 +120,7 @@ impl Serving<'_> {
             },
             owner: in_user_namespace.then(|| (geteuid().as_raw(), getegid().as_raw())),
             hidden: hidden.filter_map(hidden_name).collect(),
+            offers: Arc::clone(&self.offers),
         })
     }
 }
@@ -121,6 +128,11 @@ impl Serving<'_> {
 impl Served {
     pub(super) fn views(&self) -> &[ServedView] {
         &self.views
+    }
+
+    /// The files of the run.
+    pub(super) fn files(&self) -> Arc<FileTable> {
+        Arc::clone(&self.files)
     }
 
     /// Whether the kernel has let go of every view.

@@ -7,7 +7,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use super::directory::Directory;
-use super::launch::{Child, Namespace, Plan};
+use super::inherited::Stream;
+use super::launch::{Child, Namespace, Plan, Reopen, Start};
 use super::run::Notice;
 use super::{Error, Result};
 use crate::mounting;
@@ -95,17 +96,30 @@ impl Views {
         })
     }
 
-    /// Where the command is to start so that it sees a view of `cwd`, if there is one.
-    pub(super) fn starting_point(&self, cwd: &Path, directories: &[Directory]) -> PathBuf {
+    /// Where the command finds `path` in a view, if there is one of it.
+    fn seen_at(&self, path: &Path, directories: &[Directory]) -> PathBuf {
         let view = self.mounted.iter().find_map(|view| {
-            let below = directories[view.directory].relative(cwd)?;
+            let below = directories[view.directory].relative(path)?;
             Some(if below.as_os_str().is_empty() {
                 view.at.clone()
             } else {
                 view.at.join(below)
             })
         });
-        view.unwrap_or_else(|| cwd.to_owned())
+        view.unwrap_or_else(|| path.to_owned())
+    }
+
+    /// What the child is to do to run the command in `cwd` with the streams that it inherits.
+    pub(super) fn start(&self, cwd: &Path, streams: &[Stream], directories: &[Directory]) -> Start {
+        let streams = streams.iter().map(|stream| Reopen {
+            number: stream.number,
+            flags: stream.flags,
+            path: self.seen_at(&stream.path, directories),
+        });
+        Start {
+            directory: self.seen_at(cwd, directories),
+            streams: streams.collect(),
+        }
     }
 
     /// Takes away what does not vanish with the last process.

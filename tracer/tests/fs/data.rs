@@ -8,18 +8,17 @@ use std::path::Path;
 use std::process::Command;
 
 use flowtrace_schema::FileLayer;
-use nix::fcntl::{AT_FDCWD, AtFlags, FallocateFlags, copy_file_range, fallocate};
+use nix::fcntl::{
+    AT_FDCWD, AtFlags, FallocateFlags, FcntlArg, OFlag, copy_file_range, fallocate, fcntl,
+};
 use nix::unistd::{Whence, linkat, lseek};
 
-use crate::mounted::{Mounted, Options};
+use crate::mounted::{Mounted, Options, Way};
 use crate::{calls, child};
 
 /// Both modes: with in-kernel passthrough, and without.
 fn modes() -> [Options; 2] {
-    [true, false].map(|passthrough| Options {
-        passthrough,
-        ..Options::default()
-    })
+    Way::EXACT.map(Way::options)
 }
 
 #[test]
@@ -350,4 +349,61 @@ fn the_opener_releases() {
     let closings = by("flush").into_iter().filter(|by| *by == Some(closer));
     assert_eq!(closings.count(), 2);
     assert_eq!(by("release"), [Some(opener)]);
+}
+
+/// fcntl(2) may give and take O_APPEND while a file is open.
+#[test]
+fn appending_may_begin_and_end() {
+    for way in Way::ALL {
+        let Some(mounted) = Mounted::new(way.options()) else {
+            return;
+        };
+        for (name, first) in [("without", 0), ("with", libc::O_APPEND)] {
+            let path = mounted.path(name);
+            fs::write(mounted.source.join(name), b"abcdef").unwrap();
+            let file = File::options().write(true).custom_flags(first).open(path);
+            let file = file.unwrap();
+            let write = |flags, byte: &[u8]| {
+                fcntl(&file, FcntlArg::F_SETFL(flags)).unwrap();
+                // What pwrite(2) does with O_APPEND is Linux's own way: it appends.
+                file.write_all_at(byte, 1).unwrap();
+            };
+            write(OFlag::empty(), b"V");
+            write(OFlag::O_APPEND, b"W");
+            write(OFlag::empty(), b"X");
+            write(OFlag::O_APPEND, b"Y");
+            let data = fs::read(mounted.source.join(name)).unwrap();
+            assert_eq!(data, b"aXcdefWY", "{way:?}");
+        }
+    }
+}
+
+/// Through the page cache writes arrive in pieces, cut where a page ends.
+#[test]
+fn cached_writes_are_recorded_whole() {
+    let Some(mounted) = Mounted::new(Way::Cached.options()) else {
+        return;
+    };
+    let lengths = [
+        [1000; 10].as_slice(),
+        &[5000; 4],
+        &[3_000_000, 3_000_000, 100, 5000],
+    ]
+    .concat();
+    let mut file = File::create(mounted.path("data")).unwrap();
+    for length in &lengths {
+        file.write_all(&vec![1; *length]).unwrap();
+    }
+    drop(file);
+    let writes = mounted.finish().of("write", "data").into_iter();
+    let recorded: Vec<_> = writes
+        .map(|call| (call.offset.unwrap(), call.length.unwrap(), call.result))
+        .collect();
+    let mut at = 0;
+    let made = lengths.iter().map(|&length| {
+        let length = length as i64;
+        at += length;
+        (at - length, length, length)
+    });
+    assert_eq!(recorded, made.collect::<Vec<_>>());
 }

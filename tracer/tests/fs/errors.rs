@@ -11,16 +11,15 @@ use nix::mount::{MsFlags, mount};
 
 use crate::backing::failing::{self, DIRECTORY, FILE, LINK};
 use crate::backing::{Backing, in_own_namespace};
-use crate::mounted::{Mounted, Options, skip_here};
+use crate::mounted::{Mounted, Options, Way, skip_here};
 use crate::{child, operations};
 
 /// Mounts over a directory, in each mode.
 fn over(source: &Path, mut test: impl FnMut(&Mounted)) {
-    for passthrough in [true, false] {
+    for way in Way::EXACT {
         let mounted = Mounted::new(Options {
             source: Some(source.to_owned()),
-            passthrough,
-            ..Options::default()
+            ..way.options()
         });
         test(&mounted.expect("a mount is possible"));
     }
@@ -130,12 +129,11 @@ fn a_full_source_is_full() {
         let expected = fill(&Backing::tmpfs(options).unwrap().path);
         let full = format!("{:?}", Some(libc::ENOSPC));
         assert!(expected.iter().filter(|line| line.ends_with(&full)).count() > 10);
-        for passthrough in [true, false] {
+        for way in Way::EXACT {
             let source = Backing::tmpfs(options).unwrap();
             let mounted = Mounted::new(Options {
                 source: Some(source.path.clone()),
-                passthrough,
-                ..Options::default()
+                ..way.options()
             });
             assert_eq!(fill(&mounted.unwrap().seen), expected);
         }

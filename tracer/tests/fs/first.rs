@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
-use crate::mounted::{Mounted, Options, hidden};
+use crate::mounted::{Mounted, Options, Way, hidden};
 
 #[test]
 fn files_are_seen_and_recorded() {
@@ -80,11 +80,10 @@ fn without_a_log_nothing_is_recorded() {
 #[ignore = "needs FLOWTRACE_TEST_COMMAND"]
 fn run_a_command() {
     let command = std::env::var("FLOWTRACE_TEST_COMMAND").unwrap();
-    for passthrough in [true, false] {
+    for way in Way::ALL {
         let Some(mounted) = Mounted::new(Options {
-            passthrough,
             threads: 4,
-            ..Options::default()
+            ..way.options()
         }) else {
             return;
         };

@@ -7,15 +7,12 @@ use std::path::Path;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::child;
-use crate::mounted::{Mounted, Options};
+use crate::mounted::{Mounted, Options, Way};
 
 #[test]
 fn a_thousand_opens_at_once() {
-    for passthrough in [true, false] {
-        let Some(mounted) = Mounted::new(Options {
-            passthrough,
-            ..Options::default()
-        }) else {
+    for way in Way::EXACT {
+        let Some(mounted) = Mounted::new(way.options()) else {
             return;
         };
         fs::write(mounted.source.join("data"), "x").unwrap();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::mounted::{Mounted, Options};
+use crate::mounted::{Mounted, Way};
 use crate::random::Random;
 use crate::{child, long};
 
@@ -38,11 +38,8 @@ fn tree(directory: &Path, prefix: &str, found: &mut BTreeMap<String, String>) {
 #[test]
 fn the_mount_behaves_as_a_plain_directory() {
     let sequences = long::number("FLOWTRACE_MODEL_SEQUENCES", SEQUENCES);
-    for passthrough in [true, false] {
-        let Some(mounted) = Mounted::new(Options {
-            passthrough,
-            ..Options::default()
-        }) else {
+    for way in Way::ALL {
+        let Some(mounted) = Mounted::new(way.options()) else {
             return;
         };
         let plain = mounted.trace.with_file_name("plain");

@@ -22,12 +22,44 @@ use nix::sys::socket::{
 use nix::sys::stat::Mode;
 use rusqlite::Connection;
 
+/// How files are seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Exactly; the kernel serves mappings from the file itself.
+    Passthrough,
+    /// Exactly; mappings are served by requests.
+    Mmap,
+    /// Through the page cache, names and attributes too.
+    Cached,
+}
+
+impl Way {
+    pub(crate) const EXACT: [Way; 2] = [Way::Passthrough, Way::Mmap];
+    pub(crate) const ALL: [Way; 3] = [Way::Passthrough, Way::Mmap, Way::Cached];
+
+    pub(crate) fn options(self) -> Options {
+        let (ttl, permission) = match self {
+            Way::Passthrough | Way::Mmap => (Duration::ZERO, Permission::Caller),
+            Way::Cached => (Duration::from_secs(10), Permission::Kernel),
+        };
+        Options {
+            source: None,
+            way: self,
+            log: true,
+            ttl,
+            threads: 2,
+            hidden: Vec::new(),
+            permission,
+        }
+    }
+}
+
 /// How to mount.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     /// The directory to serve; a new one when `None`.
     pub(crate) source: Option<PathBuf>,
-    pub(crate) passthrough: bool,
+    pub(crate) way: Way,
     pub(crate) log: bool,
     pub(crate) ttl: Duration,
     pub(crate) threads: usize,
@@ -37,15 +69,7 @@ pub(crate) struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options {
-            source: None,
-            passthrough: true,
-            log: true,
-            ttl: Duration::ZERO,
-            threads: 2,
-            hidden: Vec::new(),
-            permission: Permission::Caller,
-        }
+        Way::Passthrough.options()
     }
 }
 
@@ -153,9 +177,9 @@ impl Mounted {
             root,
             seen_path: seen.clone(),
             host: HostId(1),
-            kernel_passthrough: options.passthrough,
+            kernel_passthrough: options.way == Way::Passthrough,
             log: options.log,
-            cached: false,
+            cached: options.way == Way::Cached,
             filter: Filter::default(),
             attribute_ttl: options.ttl,
             threads: options.threads,
@@ -163,6 +187,7 @@ impl Mounted {
             permission: options.permission,
             owner: None,
             hidden: options.hidden,
+            offers: Arc::default(),
         };
         let files = Arc::new(FileTable::new(recorder.clone()));
         let session = serve(
@@ -318,6 +343,7 @@ pub(crate) fn serve_as_user(
         permission: Permission::Process,
         owner: Some(owner),
         hidden: Vec::new(),
+        offers: Arc::default(),
     };
     let files = Arc::new(FileTable::new(recorder.clone()));
     let session = serve(

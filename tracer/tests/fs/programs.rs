@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::mounted::{Mounted, Options};
+use crate::mounted::{Mounted, Way};
 
 fn shell(directory: &Path, script: &str) -> String {
     let output = Command::new("sh")
@@ -40,11 +40,8 @@ fn has(program: &str) -> bool {
 }
 
 fn both_modes(test: impl Fn(&Mounted)) {
-    for passthrough in [true, false] {
-        if let Some(mounted) = Mounted::new(Options {
-            passthrough,
-            ..Options::default()
-        }) {
+    for way in Way::ALL {
+        if let Some(mounted) = Mounted::new(way.options()) {
             test(&mounted);
         }
     }

@@ -11,18 +11,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::unistd::{Whence, lseek};
 
-use crate::mounted::{Mounted, Options};
+use crate::mounted::{Mounted, Options, Way};
 use crate::storm::{descriptors, drop_names, forget_all};
 use crate::{calls, child, long};
 
 const PROCESSES: usize = 16;
 
 fn both_modes(test: impl Fn(&Mounted)) {
-    for passthrough in [true, false] {
+    for way in Way::ALL {
         let mounted = Mounted::new(Options {
-            passthrough,
             threads: 4,
-            ..Options::default()
+            ..way.options()
         });
         if let Some(mounted) = mounted {
             test(&mounted);

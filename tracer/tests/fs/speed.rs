@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use crate::child;
-use crate::mounted::{Mounted, Options};
+use crate::mounted::{Mounted, Options, Way};
 
 #[test]
 #[ignore = "a measurement, not a check"]
@@ -16,17 +16,18 @@ fn measure() {
     prepare(native.path());
     eprint!("native: ");
     show(native.path());
-    for (passthrough, log) in [(true, false), (true, true), (false, false), (false, true)] {
-        let Some(mounted) = Mounted::new(Options {
-            passthrough,
-            log,
-            ..Options::default()
-        }) else {
-            return;
-        };
-        prepare(&mounted.source);
-        eprint!("{:?}, log {log}: ", mounted.layer());
-        show(&mounted.seen);
+    for way in Way::ALL {
+        for log in [false, true] {
+            let Some(mounted) = Mounted::new(Options {
+                log,
+                ..way.options()
+            }) else {
+                return;
+            };
+            prepare(&mounted.source);
+            eprint!("{:?}, log {log}: ", mounted.layer());
+            show(&mounted.seen);
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use nix::mount::{MsFlags, mount};
 
 use crate::child;
 use crate::long;
-use crate::mounted::{Mounted, Options, Trace};
+use crate::mounted::{Mounted, Options, Trace, Way};
 
 mod errors;
 mod worker;
@@ -30,25 +30,31 @@ const GROWTH: u64 = 32 << 20;
 
 #[test]
 fn a_storm_in_direct_passthrough() {
-    blow("passthrough");
+    blow(Way::Passthrough);
 }
 
 #[test]
 fn a_storm_in_direct_mmap() {
-    blow("mmap");
+    blow(Way::Mmap);
 }
 
-fn blow(mode: &str) {
-    let output = child::run("storm", &[Path::new(mode)]);
+#[test]
+fn a_storm_in_cached() {
+    blow(Way::Cached);
+}
+
+fn blow(way: Way) {
+    let output = child::run("storm", &[Path::new(&format!("{way:?}"))]);
     eprint!("{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Entered through `child`: descriptors and memory are those of the whole process.
-pub(crate) fn storm(mode: &Path) {
+pub(crate) fn storm(way: &Path) {
+    let mut ways = Way::ALL.into_iter();
+    let named = |one: &Way| format!("{one:?}") == way.to_string_lossy();
     let Some(mounted) = Mounted::new(Options {
-        passthrough: mode == Path::new("passthrough"),
         threads: 4,
-        ..Options::default()
+        ..ways.find(named).unwrap().options()
     }) else {
         return;
     };

@@ -2,12 +2,16 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use flowtrace_tracer::fs::Permission;
 
+use nix::mount::{MsFlags, mount};
+
+use crate::backing::in_own_namespace;
 use crate::child;
 use crate::mounted::{Mounted, Options};
 
@@ -170,4 +174,46 @@ pub(crate) fn unprivileged(top: &Path) {
     session.join().unwrap();
     let trace = crate::mounted::finish_trace(writer, &recorder, seen);
     assert!(status.success(), "{status}: {:#?}", trace.calls());
+}
+
+/// The kernel keeps names of directories for a moment, and must forget them when a directory is
+/// shut; but not what is mounted there.
+#[test]
+fn a_directory_that_is_shut_keeps_its_mounts() {
+    in_own_namespace(|| {
+        let mounted = Mounted::new(Options::default()).unwrap();
+        let top = mounted.source.parent().unwrap();
+        fs::set_permissions(top, fs::Permissions::from_mode(0o755)).unwrap();
+        let user = |path: &Path| {
+            let mut stat = Command::new("stat");
+            stat.arg(path).uid(65534).gid(65534).output().unwrap()
+        };
+        let shut = |name: &str| {
+            let inner = mounted.path(name).join("inner");
+            fs::create_dir_all(&inner).unwrap();
+            assert!(user(&inner).status.success());
+            let mode = fs::Permissions::from_mode(0o700);
+            fs::set_permissions(mounted.path(name), mode).unwrap();
+            let seen = user(&inner.join("."));
+            let text = String::from_utf8_lossy(&seen.stderr).into_owned();
+            assert!(text.contains("Permission denied"), "{name}: {text}");
+        };
+        shut("first");
+
+        let on = mounted.path("on");
+        fs::create_dir(&on).unwrap();
+        mount(
+            Some("tmpfs"),
+            &on,
+            Some("tmpfs"),
+            MsFlags::empty(),
+            None::<&str>,
+        )
+        .unwrap();
+        fs::write(on.join("file"), "there").unwrap();
+        shut("second");
+        shut("third");
+        assert_eq!(fs::read_to_string(on.join("file")).unwrap(), "there");
+        nix::mount::umount(&on).unwrap();
+    });
 }

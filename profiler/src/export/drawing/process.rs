@@ -50,16 +50,21 @@ pub fn of_processes(workflow: &Workflow, dag: &Dag) -> Drawing {
             from: edge.source().index(),
             to: edge.target().index(),
             kind: e.kind,
-            label: if e.bytes() > 0 {
-                units::bytes(e.bytes())
-            } else {
-                String::new()
-            },
+            label: bytes_label(e.kind, e.bytes()),
             attributes,
         });
     }
     finish(&mut drawing, workflow, dag);
     drawing
+}
+
+/// Bytes moved along an edge; of pipes a bound is known.
+pub(super) fn bytes_label(kind: EdgeKind, bytes: i64) -> String {
+    match (kind, bytes) {
+        (_, ..=0) => String::new(),
+        (EdgeKind::Pipe, bytes) => format!("≤ {}", units::bytes(bytes)),
+        (_, bytes) => units::bytes(bytes),
+    }
 }
 
 /// What both drawings say about the whole graph.
@@ -70,10 +75,12 @@ pub(super) fn finish(drawing: &mut Drawing, workflow: &Workflow, dag: &Dag) {
         .filter(|d| d.edge.kind == EdgeKind::Fork)
         .count();
     let data = dag.dropped.len() - forks;
+    let system_files = workflow.files.iter().filter(|file| file.is_system).count();
     let facts = [
         ("processes", workflow.processes.len()),
         ("cycle_fork_edges_left_out", forks),
         ("cycle_data_edges_left_out", data),
+        ("system_files_left_out", system_files),
         ("texts_shortened", drawing.shortened as usize),
     ];
     for (name, n) in facts {
@@ -96,7 +103,17 @@ pub(super) fn title(workflow: &Workflow) -> String {
     };
     let command = units::shorten(&units::plain(command), 100);
     let length = units::duration(workflow.duration_ns());
-    format!("{command} ({length}{cut}) · pipes and sockets are not drawn")
+    // Without a tracer nobody looks into descriptors.
+    let unseen = if workflow
+        .runs
+        .iter()
+        .any(|run| run.process_layer != "ptrace")
+    {
+        " · pipes and sockets are not drawn"
+    } else {
+        ""
+    };
+    format!("{command} ({length}{cut}){unseen}")
 }
 
 fn process(drawing: &mut Drawing, workflow: &Workflow, id: ProcessId) -> DrawnNode {

@@ -2,7 +2,7 @@
 
 use petgraph::visit::{EdgeRef, IntoNodeReferences};
 
-use super::process::{finish, title};
+use super::process::{bytes_label, finish, title};
 use super::{Drawing, DrawnEdge, DrawnNode, Shape, Value, hue};
 use crate::graph::groups::{Group, Members, RuleGraph};
 use crate::graph::pattern::relative;
@@ -34,8 +34,7 @@ pub fn of_rules(workflow: &Workflow, dag: &Dag, rules: &RuleGraph) -> Drawing {
         let label = match (e.kind, e.count) {
             (EdgeKind::Fork, 1) => String::new(),
             (EdgeKind::Fork, count) => format!("×{}", units::count(count)),
-            _ if e.bytes > 0 => units::bytes(e.bytes),
-            _ => String::new(),
+            (kind, _) => bytes_label(kind, e.bytes),
         };
         let mut attributes = vec![("kind", Value::Text(e.kind.name().into()))];
         let numbers = [

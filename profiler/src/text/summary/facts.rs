@@ -19,7 +19,10 @@ pub struct Facts {
     pub is_cut_short: bool,
     /// Whether it still goes on.
     pub is_live: bool,
-    /// How long the command ran; of a run without an end, up to the last event.
+    /// Whether rows are missing that could not be stored: every count is then a lower bound.
+    pub is_incomplete: bool,
+    /// How long the command ran; of a run without an end, up to the last event; of an incomplete
+    /// one, the length of the recording.
     pub duration_ns: i64,
     /// Length of the recording: until the last process ended.
     pub recording_ns: i64,
@@ -153,6 +156,7 @@ pub fn facts(workflow: &Workflow) -> Facts {
         command: run.and_then(|run| run.command.clone()),
         is_cut_short: workflow.is_cut_short(),
         is_live: workflow.is_live,
+        is_incomplete: workflow.is_incomplete(),
         duration_ns: workflow.duration_ns(),
         recording_ns: workflow.last_ns,
         exit_code: run.and_then(|run| run.exit_code),
@@ -206,6 +210,18 @@ pub fn facts(workflow: &Workflow) -> Facts {
                 meaning: loss.meaning.clone(),
             })
             .collect(),
+    }
+}
+
+impl Facts {
+    /// Calls that `--include` and `--exclude` left out.
+    pub(super) fn excluded_calls(&self) -> i64 {
+        let excluded = |loss: &&Loss| loss.counter == "excluded_calls";
+        self.losses
+            .iter()
+            .filter(excluded)
+            .map(|loss| loss.value)
+            .sum()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Requests about attributes of a node.
 
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use flowtrace_schema::Op;
@@ -68,7 +69,7 @@ impl Adapter {
             let open = through.and_then(|fh| self.view.file(fh).ok());
             let attributes = self.view.setattr(req.who, node, open.as_deref(), changes)?;
             if changes.mode.is_some() || changes.uid.is_some() || changes.gid.is_some() {
-                self.permissions_changed(node);
+                self.permissions_changed(node, req.who.tid);
             }
             Ok((self.view.number(&node.key), attributes))
         };
@@ -122,11 +123,11 @@ impl Adapter {
         let event = |file| Event::new(Op::Setxattr, file).length(value.len() as u64);
         let set = |node: &Arc<Node>| {
             let _as_caller = self.view.act_as(req.who)?;
-            self.view.setxattr(node, name, value, flags as i32)?;
-            self.permissions_changed(node);
-            Ok(())
+            self.view.setxattr(node, name, value, flags as i32)
         };
-        reply.done(self.on_node(req, event, set, done));
+        let result = self.on_node(req, event, set, done);
+        self.access_list_changed(req, name);
+        reply.done(result);
     }
 
     pub(super) fn get_xattr(
@@ -152,11 +153,20 @@ impl Adapter {
         let event = |file| Event::new(Op::Removexattr, file);
         let remove = |node: &Arc<Node>| {
             let _as_caller = self.view.act_as(req.who)?;
-            self.view.removexattr(node, name)?;
-            self.permissions_changed(node);
-            Ok(())
+            self.view.removexattr(node, name)
         };
-        reply.done(self.on_node(req, event, remove, done));
+        let result = self.on_node(req, event, remove, done);
+        self.access_list_changed(req, name);
+        reply.done(result);
+    }
+
+    /// An extended attribute was changed: those of the system say who may search a directory.
+    fn access_list_changed(&self, req: &Request, name: &OsStr) {
+        if name.as_bytes().starts_with(b"system.")
+            && let Ok(node) = self.view.node(req.node)
+        {
+            self.permissions_changed(&node, req.who.tid);
+        }
     }
 
     /// Answers a request for a value or a list of extended attributes: with its size when

@@ -12,6 +12,7 @@ use crate::fs::log::{Event, Started, done, outcome};
 use crate::fs::passthrough::Write;
 use crate::fs::protocol::Reply;
 use crate::fs::protocol::abi::{self, READ_LOCKOWNER, WRITE_CACHE, WRITE_KILL_SUIDGID};
+use crate::fs::split::Cutting;
 
 /// Most that the answer to a COPY_FILE_RANGE can express, in whole pages.
 const SHORT_COPY: u64 = u32::MAX as u64 & !0xfff;
@@ -81,6 +82,7 @@ impl Adapter {
             offset: write.offset,
             data,
             by_cache,
+            appends: write.flags & libc::O_APPEND as u32 != 0,
             strip_privilege: write.write_flags & WRITE_KILL_SUIDGID != 0,
         };
         let result = self.view.write(req.who, &open, real);
@@ -91,6 +93,9 @@ impl Adapter {
             // Thread, user and handle of such a request are not the writer's.
             started = started.by_kernel();
             event = event.fidelity(Fidelity::Writeback);
+            if result.is_err() {
+                self.log.refused_writeback();
+            }
         }
         let value = outcome(&result, |&written| written as i64);
         self.end_piece(started, event, value, &open);
@@ -99,9 +104,12 @@ impl Adapter {
 
     /// A read or write, maybe one of several pieces, is about to be answered.
     fn end_piece(&self, started: Started, event: Event, value: i64, open: &OpenFile) {
-        let largest = u64::from(self.shared.largest_request);
+        let cutting = Cutting {
+            largest: u64::from(self.shared.largest_request),
+            at_pages: self.shared.layer == FileLayer::Cached,
+        };
         self.log
-            .end_piece(started, event, value, &open.split, largest);
+            .end_piece(started, event, value, &open.split, cutting);
     }
 
     fn answer_count(&self, reply: Reply<'_>, result: Result<usize>) {

@@ -141,9 +141,13 @@ impl Adapter {
             .and_then(|parents| self.view.known_as(&parents.0, from));
         let result = parents.and_then(|(from_parent, to_parent)| {
             let (from, to) = ((&*from_parent, from), (&*to_parent, to));
-            let moved = self.view.rename(req.who, from, to, flags)?;
-            for node in moved.into_iter().flatten() {
-                self.permissions_changed(&node);
+            let [moved, replaced] = self.view.rename(req.who, from, to, flags)?;
+            let (from, to, tid) = (from.0, to.0, req.who.tid);
+            if let Some(node) = moved {
+                self.moved(&node, from, to, tid);
+            }
+            if let Some(node) = replaced {
+                self.moved(&node, to, from, tid);
             }
             Ok(())
         });

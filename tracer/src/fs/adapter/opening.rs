@@ -101,8 +101,10 @@ impl Adapter {
         let passes = self.shared.layer == FileLayer::DirectPassthrough;
         let register = || self.backings.acquire(node.id, || self.view.pin(node));
         let backing = passes.then(register).flatten();
+        let shares = || self.view.file(fh).is_ok_and(|open| open.position.is_some());
         let data = match self.shared.layer {
-            FileLayer::Cached => {
+            // Of a shared position the page cache knows nothing.
+            FileLayer::Cached if !shares() => {
                 let unchanged = self.view.is_unchanged(fh, node);
                 let keep = if unchanged { fopen::KEEP_CACHE } else { 0 };
                 // Closing what was only read tells nothing, and nobody waits for it.

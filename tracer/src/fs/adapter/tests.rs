@@ -55,6 +55,7 @@ fn adapter(directory: &std::path::Path, device: &Arc<dyn Device>) -> Adapter {
         permission: Permission::Process,
         owner: None,
         hidden: Vec::new(),
+        offers: Arc::default(),
     };
     let files = Arc::new(FileTable::new(Recorder::nowhere()));
     let callers = Arc::new(TaskTable::new());

@@ -7,10 +7,16 @@
 //!
 //! Whoever looks a name up must be allowed to search its directory. Where the real filesystem
 //! decides that, lookup by lookup, only names in directories that everybody may search are kept;
-//! and when that may have changed, the kernel is told to ask again.
+//! and when that has changed, the kernel is told to ask again.
+//!
+//! Being told so, it takes away what is mounted on the names in question (`d_invalidate` in
+//! fs/dcache.c). Where something is mounted below the view, the names that are kept are waited for
+//! instead, and from then on none is kept.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use flowtrace_schema::FileKind;
 
@@ -18,6 +24,7 @@ use super::Adapter;
 use crate::fs::Permission;
 use crate::fs::inode::Node;
 use crate::fs::protocol::{Device, notify};
+use crate::mounting;
 
 /// How long the kernel may keep the name of a directory. It learns of changes made through the
 /// mount at once, and of others after this time.
@@ -30,8 +37,17 @@ pub(super) enum Walks {
     Asked,
     /// All users have the same rights, or the kernel checks them.
     Kept,
-    /// Only what everybody may reach; the kernel is told here when that may have changed.
-    KeptIfOpen(Arc<dyn Device>),
+    /// Only what everybody may reach.
+    KeptIfOpen(Reach),
+}
+
+/// The way to make the kernel ask again.
+#[derive(Debug)]
+pub(super) struct Reach {
+    device: Arc<dyn Device>,
+    since: Instant,
+    /// Something is mounted below the view.
+    is_mounted_on: AtomicBool,
 }
 
 impl Walks {
@@ -39,10 +55,20 @@ impl Walks {
         match permission {
             Permission::Process | Permission::Kernel => Walks::Kept,
             Permission::Caller if notify::look_up_again(&**device).is_ok() => {
-                Walks::KeptIfOpen(Arc::clone(device))
+                Walks::KeptIfOpen(Reach {
+                    device: Arc::clone(device),
+                    since: Instant::now(),
+                    is_mounted_on: AtomicBool::new(false),
+                })
             }
             Permission::Caller => Walks::Asked,
         }
+    }
+}
+
+impl Reach {
+    fn now_ns(&self) -> u64 {
+        (self.since.elapsed().as_nanos() as u64).max(1)
     }
 }
 
@@ -50,13 +76,16 @@ impl Adapter {
     /// How long the kernel may keep the name of `node` in the directory `parent`.
     pub(super) fn entry_ttl(&self, parent: u64, node: &Node) -> Duration {
         let may_keep = node.kind == FileKind::Directory
-            && match self.walks {
+            && match &self.walks {
                 Walks::Asked => false,
                 Walks::Kept => true,
-                Walks::KeptIfOpen(_) => {
-                    let parent = self.view.node(parent);
-                    parent.is_ok_and(|parent| self.view.is_open_to_all(&parent))
-                }
+                Walks::KeptIfOpen(reach) if reach.is_mounted_on.load(Ordering::Relaxed) => false,
+                Walks::KeptIfOpen(reach) => self.view.node(parent).is_ok_and(|parent| {
+                    // Noted before the look: whoever closes the directory after it finds the note.
+                    let now = reach.now_ns();
+                    parent.name_kept_ns.store(now, Ordering::SeqCst);
+                    self.view.is_open_to_all(&parent)
+                }),
             };
         if may_keep {
             self.ttl.max(KEPT)
@@ -65,13 +94,36 @@ impl Adapter {
         }
     }
 
-    /// Who may search a directory may have changed.
-    pub(super) fn permissions_changed(&self, node: &Node) {
-        if let Walks::KeptIfOpen(device) = &self.walks
-            && node.kind == FileKind::Directory
-        {
+    /// Thread `tid` has changed who may search directory `node`.
+    pub(super) fn permissions_changed(&self, node: &Node, tid: u32) {
+        self.shut(node, node, tid);
+    }
+
+    /// Thread `tid` has moved a directory out of the directory `from` into another one.
+    pub(super) fn moved(&self, node: &Node, from: &Node, into: &Node, tid: u32) {
+        if node.kind == FileKind::Directory && from.id != into.id {
+            self.shut(from, into, tid);
+        }
+    }
+
+    /// Names that are kept of the directory `asked` are now in `now`: if not everybody may search
+    /// that, none must be kept any more.
+    fn shut(&self, asked: &Node, now: &Node, tid: u32) {
+        let Walks::KeptIfOpen(reach) = &self.walks else {
+            return;
+        };
+        let last = asked.name_kept_ns.load(Ordering::SeqCst);
+        let age = reach.now_ns().saturating_sub(last);
+        let left = KEPT.saturating_sub(Duration::from_nanos(age));
+        if last == 0 || left.is_zero() || self.view.is_open_to_all(now) {
+            return;
+        }
+        if reach.is_mounted_on.load(Ordering::Relaxed) || mounting::is_mounted_on(tid) {
+            reach.is_mounted_on.store(true, Ordering::Relaxed);
+            thread::sleep(left);
+        } else {
             // It knew how when this began.
-            let _ = notify::look_up_again(&**device);
+            let _ = notify::look_up_again(&*reach.device);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 
 use nix::errno::Errno;
-use nix::fcntl::{FallocateFlags, OFlag, copy_file_range, fallocate};
+use nix::fcntl::{FallocateFlags, FcntlArg, OFlag, copy_file_range, fallocate, fcntl};
 use nix::sys::uio::{pread, pwrite};
 use nix::unistd::{Whence, fdatasync, fsync, lseek};
 
@@ -23,6 +23,8 @@ pub(in crate::fs) struct Write<'a> {
     pub(in crate::fs) data: &'a [u8],
     /// The page cache of the mount writes, not an application.
     pub(in crate::fs) by_cache: bool,
+    /// The application has the file open with `O_APPEND` at this moment.
+    pub(in crate::fs) appends: bool,
     /// The caller lacks the right to keep set-user-id and set-group-id.
     pub(in crate::fs) strip_privilege: bool,
 }
@@ -35,10 +37,14 @@ impl View {
         offset: u64,
         buffer: &mut [u8],
     ) -> Result<usize> {
-        pread(open.fd.as_fd(), buffer, signed(offset)?)
+        let offset = signed(offset)?;
+        match &open.position {
+            Some(position) => position.read(&open.fd, offset, buffer),
+            None => pread(open.fd.as_fd(), buffer, offset),
+        }
     }
 
-    /// Writes as much as one system call takes.
+    /// Writes as much as one system call takes; what the page cache writes back, all or fails.
     pub(in crate::fs) fn write(
         &self,
         who: Requester,
@@ -48,9 +54,16 @@ impl View {
         let offset = signed(write.offset)?;
         let written = {
             let _as_caller = self.credentials.spend_as(who)?;
-            if write.by_cache && !open.takes_pages {
+            if !write.by_cache {
+                follow_append(open, write.appends)?;
+            }
+            if write.by_cache && !open.takes_pages() {
                 let cached = self.reopen(&open.node, OFlag::O_WRONLY)?;
-                pwrite(cached.as_fd(), write.data, offset)?
+                write_whole(cached.as_fd(), write.data, offset)?
+            } else if write.by_cache {
+                write_whole(open.fd.as_fd(), write.data, offset)?
+            } else if let Some(position) = &open.position {
+                position.write(&open.fd, offset, write.data)?
             } else {
                 pwrite(open.fd.as_fd(), write.data, offset)?
             }
@@ -141,7 +154,35 @@ impl View {
     }
 }
 
+/// Gives the real open file the `O_APPEND` that the application's has now. Most never change it.
+fn follow_append(open: &OpenFile, appends: bool) -> Result<()> {
+    if open.appends.load(Ordering::Relaxed) == appends {
+        return Ok(());
+    }
+    let flags = OFlag::from_bits_retain(fcntl(open.fd.as_fd(), FcntlArg::F_GETFL)?);
+    let wanted = match appends {
+        true => flags | OFlag::O_APPEND,
+        false => flags - OFlag::O_APPEND,
+    };
+    fcntl(open.fd.as_fd(), FcntlArg::F_SETFL(wanted))?;
+    open.appends.store(appends, Ordering::Relaxed);
+    Ok(())
+}
+
 /// An offset as system calls take it.
 pub(super) fn signed(offset: u64) -> Result<i64> {
     i64::try_from(offset).map_err(|_| Errno::EINVAL)
+}
+
+/// Writes all of `data`, or says why not: the kernel does not look at how much of changed pages
+/// was written, so a part would pass for the whole.
+fn write_whole(fd: BorrowedFd<'_>, data: &[u8], offset: i64) -> Result<usize> {
+    let mut written = 0;
+    while written < data.len() {
+        written += match pwrite(fd, &data[written..], offset + written as i64)? {
+            0 => return Err(Errno::EIO),
+            count => count,
+        };
+    }
+    Ok(written)
 }

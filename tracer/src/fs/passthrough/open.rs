@@ -20,6 +20,7 @@ use crate::fs::credentials::{Requester, set_mask};
 use crate::fs::descriptor;
 use crate::fs::handle::OpenFile;
 use crate::fs::inode::Node;
+use crate::fs::offers::Position;
 use crate::fs::split::Split;
 use crate::fs::sys::stat;
 
@@ -55,6 +56,13 @@ impl View {
             // The kernel opens FIFOs, sockets and devices by itself; this process never does.
             return Err(Errno::ENXIO);
         }
+        if let Some(offer) = self
+            .offers
+            .take(who.tid, (node.key.dev, node.key.ino), flags)
+        {
+            let position = Some(offer.position);
+            return Ok(self.opened(offer.file, node, opener, flags, position));
+        }
         let real = real_flags(flags);
         let fd = if flags & EXECUTE != 0 && self.credentials.exceeds(who) {
             self.open_program(who, &node)
@@ -71,7 +79,7 @@ impl View {
             self.strip_privilege(who, &node)?;
             self.record_size(node.file, 0);
         }
-        Ok(self.opened(fd, node, opener, flags))
+        Ok(self.opened(fd, node, opener, flags, None))
     }
 
     /// Opens a program that is about to run. That takes the right to execute it, not to read it.
@@ -105,7 +113,7 @@ impl View {
                 node: Arc::clone(&node),
                 attributes,
             };
-            Ok((entry, self.opened(fd, node, opener, new.flags)))
+            Ok((entry, self.opened(fd, node, opener, new.flags, None)))
         });
         let file = match (&result, new.name) {
             (Ok((entry, _)), _) => entry.node.recorded(),
@@ -149,15 +157,24 @@ impl View {
         }
     }
 
-    fn opened(&self, fd: OwnedFd, node: Arc<Node>, opener: Option<Caller>, flags: i32) -> Opened {
+    fn opened(
+        &self,
+        fd: OwnedFd,
+        node: Arc<Node>,
+        opener: Option<Caller>,
+        flags: i32,
+        position: Option<Arc<Position>>,
+    ) -> Opened {
         node.opens.fetch_add(1, Ordering::Relaxed);
         descriptor::opened();
         let open = Arc::new(OpenFile {
             fd,
             node,
+            position,
             opener,
             is_program: flags & EXECUTE != 0,
-            takes_pages: flags & (libc::O_DIRECT | libc::O_APPEND) == 0,
+            appends: AtomicBool::new(flags & libc::O_APPEND != 0),
+            is_direct: flags & libc::O_DIRECT != 0,
             wrote: AtomicBool::new(false),
             split: Split::default(),
         });

@@ -62,6 +62,7 @@ impl Bench {
             permission: Permission::Process,
             owner: None,
             hidden,
+            offers: Arc::default(),
         };
         let files = Arc::new(FileTable::new(recorder.clone()));
         let view = View::new(config, files, Clock::start().0).unwrap();
@@ -107,6 +108,7 @@ impl Bench {
             offset: 0,
             data,
             by_cache: false,
+            appends: false,
             strip_privilege: false,
         };
         self.view.write(ME, &open, write)?;

@@ -62,7 +62,10 @@ fn served(call: Call, tid: u32) -> Served {
     Served {
         call,
         tid,
-        largest: LARGEST,
+        cutting: Cutting {
+            largest: LARGEST,
+            at_pages: false,
+        },
     }
 }
 

@@ -22,6 +22,20 @@ pub(crate) fn at(directory: BorrowedFd<'_>, name: &CStr) -> Result<Attributes> {
     statx(directory, name, libc::AT_SYMLINK_NOFOLLOW)
 }
 
+/// Attributes of what a name leads to, as the kernel knows them: a filesystem that is far away,
+/// or our own, is not asked.
+pub(crate) fn known(path: &CStr) -> Result<Attributes> {
+    statx(nix::fcntl::AT_FDCWD, path, AT_STATX_DONT_SYNC)
+}
+
+/// Attributes of what a name leads to.
+pub(crate) fn behind(path: &CStr) -> Result<Attributes> {
+    statx(nix::fcntl::AT_FDCWD, path, 0)
+}
+
+/// `AT_STATX_DONT_SYNC` of include/uapi/linux/fcntl.h.
+const AT_STATX_DONT_SYNC: i32 = 0x4000;
+
 #[expect(unsafe_code)]
 fn statx(fd: BorrowedFd<'_>, path: &CStr, flags: i32) -> Result<Attributes> {
     let mask = libc::STATX_BASIC_STATS | libc::STATX_BTIME | MNT_ID;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use flowtrace_schema::{Upid, Usage};
 
 use super::super::reading::{Image, ProcessCost, ThreadCost};
+use super::books::{Books, Life};
 
 /// A thread.
 pub(super) struct Task {
@@ -14,6 +15,9 @@ pub(super) struct Task {
     pub(super) before: ThreadCost,
     /// It has announced its exit, and its costs are in its process's.
     pub(super) counted: bool,
+    pub(super) life: Life,
+    /// Job control stopped it.
+    pub(super) stopped: bool,
 }
 
 /// A process and the image it runs.
@@ -30,6 +34,7 @@ pub(super) struct Process {
     pub(super) live_threads: usize,
     pub(super) threads: u32,
     pub(super) tracer_ns: u64,
+    pub(super) books: Books,
     pub(super) readable: bool,
     /// Our own child before it runs the command: no process of the workflow yet.
     pub(super) launcher: bool,
@@ -48,6 +53,7 @@ impl Process {
             live_threads: 1,
             threads: 1,
             tracer_ns: 0,
+            books: Books::default(),
             readable: true,
             launcher: false,
         }
@@ -56,6 +62,9 @@ impl Process {
     pub(super) fn usage(&self) -> Usage {
         let total = self.total.map(|total| total - self.before);
         let cost = self.readable.then_some(self.cost);
+        // A task waits for a processor before its maker's event has told of it, so that what it
+        // had may be more than the time since: then its life began at least so much earlier.
+        let had = cost.map_or(0, |c| c.on_cpu_ns + c.run_queue_ns + self.tracer_ns);
         Usage {
             user_ns: total.map(|t| t.user_ns),
             sys_ns: total.map(|t| t.sys_ns),
@@ -72,6 +81,8 @@ impl Process {
             tracer_ns: Some(self.tracer_ns),
             max_rss_bytes: self.max_rss_bytes,
             threads: Some(self.threads),
+            thread_ns: Some(self.books.thread_ns.max(had)),
+            block_io_ns: cost.and(self.books.block_io_ns()),
         }
     }
 }

@@ -2,9 +2,8 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Result, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 use nix::fcntl::{
     AT_FDCWD, FallocateFlags, PosixFadviseAdvice, RenameFlags, copy_file_range, fallocate,
@@ -302,13 +301,27 @@ impl<'a> Side<'a> {
     /// # Errors
     /// When the file has no name any more by which its pages could be reached.
     fn drop_pages(&self, file: &File) -> Result<()> {
-        let seen = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-        let below = seen.strip_prefix(self.top).map_err(|_| bad())?;
-        let kept = File::open(self.kept.join(below))?;
+        let number = file.metadata()?.ino();
+        let kept = File::open(find(self.kept, number)?.ok_or_else(bad)?)?;
         kept.sync_all()?;
         let all = PosixFadviseAdvice::POSIX_FADV_DONTNEED;
         Ok(posix_fadvise(&kept, 0, 0, all)?)
     }
+}
+
+/// A name below `directory` of the file with inode number `number`.
+fn find(directory: &Path, number: u64) -> Result<Option<PathBuf>> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let found = match entry.file_type()?.is_dir() {
+            true => find(&entry.path(), number)?,
+            false => (entry.ino() == number).then(|| entry.path()),
+        };
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
 }
 
 fn bad() -> std::io::Error {

@@ -1,0 +1,157 @@
+//! Pipes and sockets as streams from process to process.
+
+use std::collections::{BTreeMap, HashMap};
+
+use flowtrace_schema::ChannelEndRow;
+
+use crate::model::{ProcessId, Stream, Workflow};
+
+/// A channel with more pairs of writer and reader than these is a hub that tells nothing.
+const PAIRS: usize = 1000;
+
+/// What one process had to do with one direction of a channel.
+#[derive(Clone, Copy)]
+struct Side {
+    at_most_bytes: Option<i64>,
+    first_ns: i64,
+    last_ns: i64,
+}
+
+/// Pairs those who may have written into a channel with those who may have read from it.
+pub(super) fn add_streams(workflow: &mut Workflow, rows: &[ChannelEndRow]) {
+    let images: HashMap<i64, usize> = workflow
+        .images
+        .iter()
+        .enumerate()
+        .map(|(place, image)| (image.upid, place))
+        .collect();
+    for ends in rows.chunk_by(|a, b| a.channel_id == b.channel_id) {
+        let (mut writers, mut readers) = (BTreeMap::new(), BTreeMap::new());
+        for end in ends {
+            let Some(&place) = images.get(&end.upid) else {
+                continue;
+            };
+            let image = &workflow.images[place];
+            let last = end.to_ns.or(image.end_ns).unwrap_or(end.from_ns);
+            let side = Side {
+                at_most_bytes: end.at_most_bytes,
+                first_ns: end.from_ns,
+                last_ns: last.max(end.from_ns),
+            };
+            if end.direction != "read" {
+                add(&mut writers, image.process, side);
+            }
+            if end.direction != "write" {
+                add(&mut readers, image.process, side);
+            }
+        }
+        let is_socket = !matches!(ends[0].kind.as_str(), "pipe" | "fifo");
+        if !is_socket {
+            leave_out_bystanders(&writers, &mut readers);
+        }
+        if writers.len().saturating_mul(readers.len()) <= PAIRS {
+            pair(workflow, &writers, &readers, is_socket);
+        }
+    }
+    workflow
+        .streams
+        .sort_by_key(|stream| (stream.from, stream.to, stream.is_socket));
+    workflow.streams.dedup_by(|next, kept| {
+        let is_same = (next.from, next.to, next.is_socket) == (kept.from, kept.to, kept.is_socket);
+        if is_same {
+            kept.at_most_bytes = both(kept.at_most_bytes, next.at_most_bytes);
+            kept.first_ns = kept.first_ns.min(next.first_ns);
+            kept.last_ns = kept.last_ns.max(next.last_ns);
+        }
+        is_same
+    });
+}
+
+fn add(sides: &mut BTreeMap<ProcessId, Side>, process: ProcessId, side: Side) {
+    sides
+        .entry(process)
+        .and_modify(|kept| {
+            kept.at_most_bytes = both(kept.at_most_bytes, side.at_most_bytes);
+            kept.first_ns = kept.first_ns.min(side.first_ns);
+            kept.last_ns = kept.last_ns.max(side.last_ns);
+        })
+        .or_insert(side);
+}
+
+fn both(a: Option<i64>, b: Option<i64>) -> Option<i64> {
+    Some(a?.saturating_add(b?))
+}
+
+/// Where somebody read as much as was written, whoever read less than half of that merely had
+/// the pipe as its standard input.
+fn leave_out_bystanders(
+    writers: &BTreeMap<ProcessId, Side>,
+    readers: &mut BTreeMap<ProcessId, Side>,
+) {
+    let mut sides = writers.values();
+    let written = sides.try_fold(0, |sum: i64, side| {
+        Some(sum.saturating_add(side.at_most_bytes?))
+    });
+    let Some(written) = written else { return };
+    let read = |side: &Side| side.at_most_bytes.unwrap_or(i64::MAX);
+    if readers.values().any(|side| read(side) >= written) {
+        readers.retain(|_, side| read(side) >= written / 2);
+    }
+}
+
+fn pair(
+    workflow: &mut Workflow,
+    writers: &BTreeMap<ProcessId, Side>,
+    readers: &BTreeMap<ProcessId, Side>,
+    is_socket: bool,
+) {
+    for (&from, writer) in writers {
+        for (&to, reader) in readers {
+            let start = |id| (workflow.process(id).start_ns, id);
+            // Of a socket it is not known who sent: it leads from the older process to the other.
+            if from == to || is_socket && start(from) > start(to) {
+                continue;
+            }
+            workflow.streams.push(Stream {
+                from,
+                to,
+                is_socket,
+                at_most_bytes: match (writer.at_most_bytes, reader.at_most_bytes) {
+                    (Some(a), Some(b)) => Some(a.min(b)),
+                    (a, b) => a.or(b),
+                },
+                first_ns: writer.first_ns.max(reader.first_ns),
+                last_ns: writer
+                    .last_ns
+                    .min(reader.last_ns)
+                    .max(writer.first_ns.max(reader.first_ns)),
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn side(at_most_bytes: Option<i64>) -> Side {
+        Side {
+            at_most_bytes,
+            first_ns: 0,
+            last_ns: 1,
+        }
+    }
+
+    #[test]
+    fn who_read_too_little_only_inherited_the_pipe() {
+        let writers = BTreeMap::from([(ProcessId(0), side(Some(1_000_000)))]);
+        let of = |sizes: [Option<i64>; 3]| {
+            let mut readers: BTreeMap<_, _> = (1..).map(ProcessId).zip(sizes.map(side)).collect();
+            leave_out_bystanders(&writers, &mut readers);
+            readers.into_keys().map(|id| id.0).collect::<Vec<_>>()
+        };
+        assert_eq!(of([Some(5400), Some(1_005_400), None]), [2, 3]);
+        // Two that shared the pipe: neither read it all.
+        assert_eq!(of([Some(700_000), Some(300_000), Some(5400)]), [1, 2, 3]);
+    }
+}

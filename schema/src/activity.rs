@@ -1,0 +1,94 @@
+//! What a sampled thread is doing. `sql/activities.sql` is the same list for SQL clients, with
+//! the meanings; a test compares both, in both directions.
+
+macro_rules! activities {
+    ($($number:literal $variant:ident $state:literal $reason:expr,)*) => {
+        /// What a thread is doing; the meaning of each is in `sql/activities.sql`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Activity {
+            $(#[doc = concat!("`", $state, "`, number ", $number)] $variant = $number,)*
+        }
+
+        impl Activity {
+            /// All of them in the order of their numbers.
+            pub const ALL: &'static [Activity] = &[$(Activity::$variant),*];
+
+            /// Name of the state shown by the view `samples`.
+            pub const fn state(self) -> &'static str {
+                match self { $(Activity::$variant => $state),* }
+            }
+
+            /// What a blocked thread waits for.
+            pub const fn reason(self) -> Option<&'static str> {
+                match self { $(Activity::$variant => $reason),* }
+            }
+        }
+    };
+}
+
+activities! {
+    0 Running "running" None,
+    1 Runnable "runnable" None,
+    2 Channel "blocked" Some("channel"),
+    3 Terminal "blocked" Some("terminal"),
+    4 File "blocked" Some("file"),
+    5 Fault "blocked" Some("fault"),
+    6 Child "blocked" Some("child"),
+    7 Lock "blocked" Some("lock"),
+    8 Sleep "blocked" Some("sleep"),
+    9 Signal "blocked" Some("signal"),
+    10 Event "blocked" Some("event"),
+    11 Other "blocked" Some("other"),
+    12 Stopped "stopped" None,
+    13 Tracer "tracer" None,
+}
+
+impl Activity {
+    /// Neither running, nor wanting to, nor held by the tracer.
+    pub const fn is_waiting(self) -> bool {
+        !matches!(
+            self,
+            Activity::Running | Activity::Runnable | Activity::Tracer
+        )
+    }
+
+    /// Whether the wait is one for storage.
+    pub const fn is_storage(self) -> bool {
+        matches!(self, Activity::File | Activity::Fault)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store;
+    use rusqlite::Connection;
+
+    #[test]
+    fn the_table_holds_the_same_list() {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch(store::TABLES).unwrap();
+        db.execute_batch(store::ACTIVITIES).unwrap();
+        let mut rows = db
+            .prepare("SELECT activity, state, reason, storage FROM activity ORDER BY activity")
+            .unwrap();
+        let rows = rows.query_map([], |r| {
+            Ok((
+                r.get::<_, u8>(0)?,
+                r.get::<_, String>(1)?,
+                r.get::<_, Option<String>>(2)?,
+                r.get::<_, bool>(3)?,
+            ))
+        });
+        let rows: Vec<_> = rows.unwrap().map(Result::unwrap).collect();
+        let ours: Vec<_> = Activity::ALL
+            .iter()
+            .map(|&a| {
+                let reason = a.reason().map(str::to_owned);
+                (a as u8, a.state().to_owned(), reason, a.is_storage())
+            })
+            .collect();
+        assert_eq!(rows, ours);
+    }
+}

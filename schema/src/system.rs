@@ -1,0 +1,97 @@
+//! Which files belong to the machine and its programs, not to the workflow: the one place where
+//! that is decided.
+
+/// Directories of the machine itself. `/usr/local` is among them: programs are installed there.
+const DIRECTORIES: &[&[u8]] = &[
+    b"/usr/",
+    b"/lib/",
+    b"/lib32/",
+    b"/lib64/",
+    b"/libx32/",
+    b"/bin/",
+    b"/sbin/",
+    b"/etc/",
+    b"/proc/",
+    b"/sys/",
+    b"/run/",
+    b"/boot/",
+    b"/var/lib/",
+    b"/var/cache/",
+    b"/opt/",
+    b"/snap/",
+    b"/nix/store/",
+    b"/gnu/store/",
+];
+
+/// Directories of installed packages, wherever their tree begins (pyenv, conda, a venv).
+const PACKAGES: &[&[u8]] = &[
+    b"/lib/python",
+    b"/site-packages/",
+    b"/dist-packages/",
+    b"/node_modules/",
+    b"/.pyenv/",
+    b"/.rustup/",
+    b"/lib/R/",
+    b"/lib/perl5/",
+];
+
+/// Whether the file at this absolute path is part of the machine: a program, a library, a
+/// setting, a device. A workflow reads such files by the hundred and they tell nothing about it.
+/// Decided by the name alone.
+pub fn is_system_path(path: &[u8]) -> bool {
+    if let Some(device) = path.strip_prefix(b"/dev/") {
+        // Shared memory holds what the workflow put there.
+        return !device.starts_with(b"shm/");
+    }
+    DIRECTORIES
+        .iter()
+        .any(|directory| path.starts_with(directory))
+        || PACKAGES.iter().any(|part| contains(path, part))
+        || is_shared_library(path)
+}
+
+/// `libx.so`, `libx.so.1.2`.
+fn is_shared_library(path: &[u8]) -> bool {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    let Some(at) = name.windows(3).rposition(|part| part == b".so") else {
+        return false;
+    };
+    let version = &name[at + 3..];
+    version.is_empty()
+        || version[0] == b'.' && version.iter().all(|b| b.is_ascii_digit() || *b == b'.')
+}
+
+fn contains(path: &[u8], part: &[u8]) -> bool {
+    path.windows(part.len()).any(|window| window == part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_and_the_workflow() {
+        for system in [
+            "/usr/include/stdio.h",
+            "/etc/passwd",
+            "/dev/null",
+            "/home/me/miniconda3/lib/python3.12/os.py",
+            "/home/me/x/.venv/lib64/site-packages/numpy/core.py",
+            "/data/lib/libm.so",
+            "/data/lib/libm.so.6.1",
+        ] {
+            assert!(is_system_path(system.as_bytes()), "{system}");
+        }
+        for own in [
+            "/home/me/reads.fastq",
+            "/tmp/ccX1.s",
+            "/dev/shm/job",
+            "/data/usr/bin",
+            "/data/a.sorted",
+            "/data/x.so.old",
+            "/libre/a",
+        ] {
+            assert!(!is_system_path(own.as_bytes()), "{own}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What processes wait for and where their time goes, by workloads that know the answer.
+
+mod books;
+mod counterparts;
+mod kinds;
+mod pipeline;
+mod threads;
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::process::{Finished, finish};
+use crate::support::trace::Trace;
+use crate::support::{PYTHON, Scratch, run_in};
+
+/// A command under trace in a directory of its own.
+struct Traced {
+    _scratch: Scratch,
+    finished: Finished,
+    trace: Trace,
+}
+
+impl Traced {
+    fn shell(script: &str) -> Traced {
+        Traced::command("bash", &["-c", script])
+    }
+
+    fn python(script: &str) -> Traced {
+        Traced::command(PYTHON, &["-c", script])
+    }
+
+    fn command(program: &str, arguments: &[&str]) -> Traced {
+        let scratch = Scratch::new();
+        let directory = scratch.dir("job");
+        let (finished, trace) = traced(&directory, &scratch.join("trace.db"), |command| {
+            command.arg(program).args(arguments)
+        });
+        Traced {
+            _scratch: scratch,
+            finished,
+            trace,
+        }
+    }
+}
+
+/// Runs what `what` adds to the command line under trace; it must succeed.
+fn traced(
+    directory: &Path,
+    path: &Path,
+    what: impl FnOnce(&mut Command) -> &mut Command,
+) -> (Finished, Trace) {
+    let mut command = run_in(directory, path);
+    what(command.arg("--"));
+    let finished = finish(&mut command).expect(0);
+    (finished, Trace::open_complete(path))
+}
+
+impl Trace {
+    /// Time that the processes whose command is like `command` were sampled doing what the
+    /// condition on `samples` says, in ms.
+    #[track_caller]
+    fn sampled_ms(&self, command: &str, condition: &str) -> i64 {
+        self.one(&format!(
+            "SELECT COALESCE(SUM(s.duration_ns), 0) / 1000000
+             FROM samples AS s JOIN processes AS p USING (upid)
+             WHERE p.command LIKE '{command}' AND {condition}"
+        ))
+    }
+
+    /// Everything that was sampled, for a message.
+    fn all_samples(&self) -> String {
+        let rows = self.rows(
+            "SELECT p.command, s.state, s.reason, s.op, s.side, s.object, s.samples, s.t_ns, s.end_ns
+             FROM samples AS s JOIN processes AS p USING (upid) ORDER BY s.upid, s.tid, s.t_ns",
+        );
+        let lines: Vec<String> = rows.iter().map(|row| row.join(" | ")).collect();
+        lines.join("\n")
+    }
+
+    /// That at least `ms` were sampled.
+    #[track_caller]
+    fn assert_sampled(&self, command: &str, condition: &str, ms: i64) {
+        let found = self.sampled_ms(command, condition);
+        let all = || self.all_samples();
+        assert!(found >= ms, "{command}, {condition}: {found} ms\n{}", all());
+    }
+
+    /// Whether the ends of channels were recorded, so that a wait can name who holds the other.
+    fn knows_channels(&self) -> bool {
+        self.one::<i64>("SELECT COUNT(*) FROM channel_ends") > 0
+    }
+}
+
+/// The inodes in the lines that `readlink` printed for pipes and sockets.
+fn inodes(text: &str) -> Vec<String> {
+    let inside = |line: &str| Some(line.split_once('[')?.1.split_once(']')?.0.to_owned());
+    text.lines().filter_map(inside).collect()
+}

@@ -1,0 +1,59 @@
+//! The pipeline whose compressor keeps everybody waiting.
+
+use super::{Traced, inodes};
+use crate::support::{need_fuse, need_program};
+
+#[test]
+fn the_compressor_is_the_culprit() {
+    if !need_fuse() || !need_program("gzip") {
+        return;
+    }
+    let run = Traced::shell(
+        "yes | (readlink /proc/$BASHPID/fd/0 >&2; exec head -c 300M) |
+         (readlink /proc/$BASHPID/fd/0 /proc/$BASHPID/fd/1 >&2; exec gzip -1) | wc -c",
+    );
+    let mut pipes = inodes(&run.finished.stderr);
+    // Both print as they start.
+    pipes.sort_by_key(|inode| inode.parse::<u64>().expect("a number"));
+    let [first, second, third] = &pipes[..] else {
+        panic!("{pipes:?}");
+    };
+    let trace = &run.trace;
+    let waited = |command: &str, inode: &str| {
+        trace.sampled_ms(command, &format!("reason = 'channel' AND object = {inode}"))
+    };
+    let (yes, head, wc) = (
+        waited("yes", first),
+        waited("head%", second),
+        waited("wc%", third),
+    );
+    let gzip = waited("gzip%", second) + waited("gzip%", third);
+    let all = || trace.all_samples();
+    for (name, time) in [("yes", yes), ("head", head), ("wc", wc)] {
+        assert!(
+            time > gzip,
+            "{name} waited {time} ms, gzip {gzip}\n{}",
+            all()
+        );
+    }
+    let busy = trace.sampled_ms("gzip%", "s.state IN ('running', 'runnable')");
+    assert!(
+        busy > 2 * gzip,
+        "gzip ran {busy} ms, waited {gzip}\n{}",
+        all()
+    );
+    if trace.knows_channels() {
+        let culprits = trace.rows(
+            "SELECT p.command FROM waits AS w JOIN processes AS p USING (upid)
+             JOIN processes AS q ON q.upid = w.counterpart_upid
+             WHERE q.command = 'gzip -1' AND w.reason = 'channel'
+             GROUP BY p.command HAVING SUM(w.overlap_ns) > 100000000 ORDER BY 1",
+        );
+        assert_eq!(
+            culprits,
+            [["head -c 300M"], ["wc -c"]],
+            "wait for gzip\n{}",
+            all()
+        );
+    }
+}

@@ -1,0 +1,118 @@
+//! Files outside the traced directories: known by their being opened.
+
+use super::traced;
+
+/// Runs `script`, in which `$O` is a directory outside.
+fn outside(options: &[&str], script: &str) -> Option<(super::Traced, tempfile::TempDir, String)> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().canonicalize().unwrap();
+    let path = path.display().to_string();
+    let script = format!("O={path}; {script}");
+    let run = traced(options, &["sh", "-ec", &script])?;
+    Some((run, directory, path))
+}
+
+/// Program, operation and path of every call on files in `directory`.
+fn calls(run: &super::Traced, directory: &str) -> Vec<Vec<String>> {
+    run.trace.rows(&format!(
+        "SELECT substr(command, 1, instr(command || ' ', ' ') - 1), op, path, fidelity
+         FROM calls JOIN processes USING (upid) WHERE path LIKE '{directory}/%'
+         ORDER BY call_id"
+    ))
+}
+
+#[test]
+fn opens_are_recorded_with_who_and_how() {
+    let script = "echo x > $O/in; cat $O/in > inside; cat inside > $O/out; cat $O/missing || true";
+    let Some((run, _guard, path)) = outside(&[], script) else {
+        return;
+    };
+    let row = |program: &str, op: &str, name: &str| {
+        [program, op, &format!("{path}/{name}"), "open"].map(str::to_owned)
+    };
+    let expected = [
+        row("sh", "create", "in"),
+        row("cat", "open", "in"),
+        row("sh", "create", "out"),
+    ];
+    assert_eq!(calls(&run, &path), expected);
+    let relations = run.trace.rows(&format!(
+        "SELECT DISTINCT path, relation, coverage FROM file_access JOIN files USING (file_id)
+         WHERE path LIKE '{path}/%' AND relation <> 'none' ORDER BY path, relation"
+    ));
+    let relation = |name: &str, relation: &str| {
+        [&format!("{path}/{name}"), relation, "open"].map(str::to_owned)
+    };
+    let expected = [
+        relation("in", "create"),
+        relation("in", "read"),
+        relation("out", "create"),
+    ];
+    assert_eq!(relations, expected);
+    let inside: i64 = run
+        .trace
+        .one("SELECT COUNT(*) FROM calls WHERE path LIKE '%/job/inside' AND fidelity = 'open'");
+    assert_eq!(inside, 0, "what a view sees is seen once");
+}
+
+#[test]
+fn names_follow_renames_and_removals() {
+    let script = "mkdir $O/d; echo x > $O/d/a; mv $O/d/a $O/d/b; mv $O/d $O/e; cat $O/e/b > c; \
+        echo y > $O/gone; rm $O/gone; echo z > $O/gone";
+    let Some((run, _guard, path)) = outside(&[], script) else {
+        return;
+    };
+    let names = run.trace.rows(&format!(
+        "SELECT substr(path, {}), to_ns IS NULL FROM file_names WHERE path LIKE '{path}/%'
+         ORDER BY file_id, from_ns",
+        path.len() + 2
+    ));
+    let expected = [
+        ["d/a", "0"],
+        ["d/b", "0"],
+        ["e/b", "1"],
+        ["gone", "0"],
+        ["gone", "1"],
+    ];
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn a_link_out_of_the_view_leads_to_the_real_file() {
+    let script =
+        "echo x > $O/data; ln -s $O/data link; cat link > copy; cd /; cat ./$O/data > /dev/null";
+    let Some((run, _guard, path)) = outside(&[], script) else {
+        return;
+    };
+    let opened = calls(&run, &path);
+    let data = format!("{path}/data");
+    let ops: Vec<_> = opened.iter().map(|row| (&*row[1], &*row[2])).collect();
+    assert_eq!(
+        ops,
+        [("create", &*data), ("open", &*data), ("open", &*data)]
+    );
+    let files: i64 = run
+        .trace
+        .one(&format!("SELECT COUNT(*) FROM files WHERE path = '{data}'"));
+    assert_eq!(files, 1, "one inode is one file");
+}
+
+#[test]
+fn system_files_are_known_and_devices_are_not() {
+    let Some((run, _guard, _)) = outside(&[], "cat /etc/passwd /etc/none /dev/null > copy || true")
+    else {
+        return;
+    };
+    let opened = "SELECT path FROM calls WHERE fidelity = 'open' AND path IN
+        ('/etc/passwd', '/etc/none', '/dev/null')";
+    assert_eq!(run.trace.rows(opened), [["/etc/passwd"]]);
+}
+
+#[test]
+fn calls_are_left_alone_on_request() {
+    let Some((run, _guard, path)) = outside(&["--no-topology"], "echo x > $O/in; cat $O/in > copy")
+    else {
+        return;
+    };
+    assert!(calls(&run, &path).is_empty());
+}

@@ -1,0 +1,186 @@
+//! Pipes between programs.
+
+use super::{assert_wires, traced};
+use crate::support::{PYTHON, need_program, skip};
+
+fn shell(script: &str) -> Option<super::Traced> {
+    traced(&[], &["sh", "-ec", script])
+}
+
+fn bash(script: &str) -> Option<super::Traced> {
+    if !need_program("bash") {
+        return None;
+    }
+    traced(&[], &["bash", "-ec", script])
+}
+
+const PIPELINE: &str = "dd if=/dev/zero bs=64k count=64 status=none | gzip -1 | wc -c > size";
+
+#[test]
+fn a_pipeline_leads_from_program_to_program_and_not_through_the_shell() {
+    let Some(run) = shell(PIPELINE) else { return };
+    assert_wires(&run.trace, &["dd > gzip", "gzip > wc"]);
+    // Bounds that hold: all of it went through the first pipe, what wc counted through the second.
+    let at_most = |program: &str, direction: &str| -> i64 {
+        run.trace.one(&format!(
+            "SELECT MAX(at_most_bytes) FROM channel_ends JOIN processes USING (upid)
+             WHERE command LIKE '{program} %' AND direction = '{direction}' AND used IS NOT 0"
+        ))
+    };
+    let counted = std::fs::read_to_string(run.scratch.join("job/size")).unwrap();
+    assert_eq!(at_most("dd", "write"), 64 << 16);
+    assert!(at_most("gzip", "read") >= 64 << 16);
+    assert_eq!(
+        at_most("gzip", "write"),
+        counted.trim().parse::<i64>().unwrap()
+    );
+    let capacity = "SELECT DISTINCT capacity_bytes FROM channels JOIN edges
+        ON dst_kind = 'channel' AND dst_id = channel_id
+        JOIN processes ON upid = src_id WHERE command LIKE 'dd %'";
+    assert_eq!(run.trace.one::<i64>(capacity), 65536);
+}
+
+#[test]
+fn without_stopping_calls_a_pipeline_is_found_at_its_execs() {
+    let Some(run) = traced(&["--no-topology"], &["sh", "-ec", PIPELINE]) else {
+        return;
+    };
+    assert_wires(&run.trace, &["dd > gzip", "gzip > wc"]);
+}
+
+#[test]
+fn a_part_of_a_pipeline_may_be_a_shell_itself() {
+    let script =
+        "(echo a; echo b) | sort > one; seq 3 | while read l; do echo $l; done | sort > two";
+    let Some(run) = bash(script) else { return };
+    let wires = ["(bash) > sort", "seq > (bash)"];
+    assert_wires(&run.trace, &wires);
+}
+
+#[test]
+fn nested_substitution_leads_to_the_shell_that_asked() {
+    let Some(run) = bash("x=$(echo $(seq 3) | tr 1 9); echo $x > out") else {
+        return;
+    };
+    // seq to the inner shell, which echoes into the pipe to tr; tr to the outer one.
+    let wires = ["seq > (bash)", "(bash) > tr", "tr > bash"];
+    assert_wires(&run.trace, &wires);
+}
+
+#[test]
+fn process_substitution_and_tee() {
+    let script = "diff <(seq 5) <(seq 6 | cat) | wc -l > one || true
+        seq 100 | tee >(gzip > two.gz) | tail -n 1 > three; wait";
+    let Some(run) = bash(script) else { return };
+    let wires = [
+        "seq > diff",
+        "seq > cat",
+        "cat > diff",
+        "diff > wc",
+        "seq > tee",
+        "tee > gzip",
+        "tee > tail",
+    ];
+    assert_wires(&run.trace, &wires);
+}
+
+#[test]
+fn a_here_document_comes_from_the_shell() {
+    let Some(run) = bash("cat > out << END\none line\nEND") else {
+        return;
+    };
+    let found = super::wires(&run.trace);
+    // Older versions of bash use a file instead of a pipe.
+    assert!(
+        found.is_empty() || found.iter().eq(["(bash) > cat"]),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_fifo_has_a_name() {
+    let Some(run) = shell("mkfifo queue; seq 1000 > queue & wc -l < queue > out; wait") else {
+        return;
+    };
+    assert_wires(&run.trace, &["seq > wc"]);
+    let name = run.scratch.join("job/queue").display().to_string();
+    let named = "SELECT name FROM channels WHERE kind = 'fifo'";
+    assert_eq!(run.trace.rows(named), [[name]]);
+}
+
+#[test]
+fn python_sends_to_its_children_and_reads_from_them() {
+    let script = "
+import os, subprocess as s
+assert s.run(['seq', '9'], stdout=s.PIPE).stdout
+p = s.Popen(['gzip'], stdin=s.PIPE, stdout=s.DEVNULL)
+for _ in range(300): p.stdin.write(os.urandom(1000))
+p.stdin.close(); p.wait()
+a = s.Popen(['dd', 'if=/dev/zero', 'bs=1k', 'count=9', 'status=none'], stdout=s.PIPE)
+b = s.Popen(['tr', '0', '1'], stdin=a.stdout, stdout=s.PIPE)
+a.stdout.close()
+assert len(b.communicate()[0]) == 9216
+";
+    let Some(run) = traced(&[], &[PYTHON, "-c", script]) else {
+        return;
+    };
+    let wires = ["seq > python3", "python3 > gzip", "dd > tr", "tr > python3"];
+    assert_wires(&run.trace, &wires);
+}
+
+#[test]
+fn the_pipe_of_a_jobserver_is_no_wire_between_jobs() {
+    if !need_program("make") {
+        return;
+    }
+    let makefile = "all: a b c\n%:\n\t@seq 20 | sort -r > $@.out\n";
+    let script = format!(
+        "printf '{}' > Makefile; make -s -j2",
+        makefile.replace('\n', "\\n")
+    );
+    let script = script.replace("\\n%", "\\n%%").replace('\t', "\\t");
+    let Some(run) = shell(&script) else { return };
+    assert_wires(&run.trace, &["seq > sort"]);
+}
+
+#[test]
+fn xargs_starts_several_writers_of_one_pipe() {
+    let Some(run) = shell("seq 6 | xargs -P3 -n1 echo | sort > out") else {
+        return;
+    };
+    assert_wires(&run.trace, &["seq > xargs", "echo > sort"]);
+    let writers = "SELECT COUNT(*) FROM edges JOIN processes ON upid = src_id
+        WHERE dst_kind = 'channel' AND command LIKE '%echo %' AND origin = 'exec'
+          AND dst_id IN (SELECT src_id FROM edges JOIN processes ON upid = dst_id
+                         WHERE src_kind = 'channel' AND command = 'sort')";
+    assert_eq!(run.trace.one::<i64>(writers), 6);
+}
+
+#[test]
+fn gnu_parallel_and_mpi_where_they_are_installed() {
+    let installed = |program: &str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let found = std::env::split_paths(&path).any(|d| d.join(program).is_file());
+        if !found {
+            skip(&format!("no program {program}"));
+        }
+        found
+    };
+    if installed("parallel")
+        && let Some(run) = shell("parallel --will-cite -j2 seq ::: 3 4 5 < /dev/null | sort > out")
+    {
+        let found = super::wires(&run.trace);
+        assert!(found.contains("perl > sort"), "{found:?}");
+    }
+    if installed("mpirun") {
+        let options = "--oversubscribe --allow-run-as-root";
+        let script = format!("mpirun {options} -n 2 seq 3 | sort > out");
+        if let Some(run) = shell(&script) {
+            let found = super::wires(&run.trace);
+            assert!(
+                found.iter().any(|wire| wire.ends_with("> sort")),
+                "{found:?}"
+            );
+        }
+    }
+}

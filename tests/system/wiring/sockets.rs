@@ -1,0 +1,153 @@
+//! Sockets, and descriptors that are passed through them. The workload prints its own truth.
+
+use std::collections::BTreeSet;
+
+use super::{Traced, traced};
+use crate::support::PYTHON;
+
+/// Runs `talk` with a parent that calls `serve()` and a child that calls `ask()`; both print
+/// `pid inode` of the socket that they talk through.
+fn talk(parts: &str) -> Option<Traced> {
+    let script = format!(
+        "
+import os, socket, sys
+def tell(s):
+    line = '%d %d\\n' % (os.getpid(), os.fstat(s.fileno()).st_ino)
+    os.write(1, line.encode())
+{parts}
+pid = os.fork()
+if pid == 0:
+    ask()
+    os._exit(0)
+serve()
+assert os.waitpid(pid, 0)[1] == 0
+"
+    );
+    traced(&[], &[PYTHON, "-c", &script])
+}
+
+/// The pids that talked, by what they said.
+fn truth(run: &Traced) -> (BTreeSet<String>, BTreeSet<String>) {
+    let text = run.finished.stdout_text();
+    let lines = text.lines().filter_map(|line| line.split_once(' '));
+    lines
+        .map(|(pid, inode)| (pid.to_owned(), inode.to_owned()))
+        .unzip()
+}
+
+/// One channel of a kind, one of the told inodes is its own, and both processes hold an end.
+#[track_caller]
+fn assert_one_channel(run: &Traced, kind: &str) -> String {
+    let (pids, inodes) = truth(run);
+    let channels = run.trace.rows(&format!(
+        "SELECT channel_id, inode, name FROM channels WHERE kind = '{kind}'"
+    ));
+    let [channel] = &channels[..] else {
+        panic!("{kind}: {channels:?}");
+    };
+    assert!(inodes.contains(&channel[1]), "{inodes:?}: {channel:?}");
+    let holders = run.trace.rows(&format!(
+        "SELECT DISTINCT pid FROM channel_ends JOIN processes USING (upid)
+         WHERE channel_id = {} AND used IS NOT 0",
+        channel[0]
+    ));
+    let holders: BTreeSet<String> = holders.into_iter().flatten().collect();
+    assert_eq!(holders, pids, "{kind}");
+    channel[2].clone()
+}
+
+#[test]
+fn a_tcp_connection_on_one_host_is_one_channel() {
+    let run = talk(
+        "
+listener = socket.create_server(('127.0.0.1', 0))
+def ask():
+    s = socket.create_connection(listener.getsockname()); tell(s)
+    s.sendall(b'x' * 1000)
+def serve():
+    s = listener.accept()[0]; tell(s)
+    while s.recv(4096): pass
+",
+    );
+    let Some(run) = run else { return };
+    let name = assert_one_channel(&run, "tcp");
+    assert_eq!(name.matches("127.0.0.1:").count(), 2, "{name}");
+}
+
+#[test]
+fn a_unix_socket_has_the_path_of_its_server() {
+    let run = talk(
+        "
+path = os.getcwd() + '/socket'
+listener = socket.socket(socket.AF_UNIX); listener.bind(path); listener.listen()
+def ask():
+    s = socket.socket(socket.AF_UNIX); s.connect(path); tell(s)
+    s.sendall(b'x')
+def serve():
+    s = listener.accept()[0]; tell(s); s.recv(1)
+",
+    );
+    let Some(run) = run else { return };
+    let path = run.scratch.join("job/socket").display().to_string();
+    assert_eq!(assert_one_channel(&run, "unix"), path);
+}
+
+#[test]
+fn datagrams_go_to_the_address_of_the_receiver() {
+    let run = talk(
+        "
+receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); receiver.bind(('127.0.0.1', 0))
+def ask():
+    receiver_address = receiver.getsockname(); receiver.close()
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(receiver_address); tell(s)
+    s.send(b'x')
+def serve():
+    tell(receiver); receiver.recv(1)
+",
+    );
+    let Some(run) = run else { return };
+    assert_one_channel(&run, "udp");
+}
+
+#[test]
+fn a_socket_pair_is_one_channel() {
+    let run = talk(
+        "
+one, other = socket.socketpair()
+def ask():
+    one.close(); tell(other); other.sendall(b'x')
+def serve():
+    other.close(); tell(one); one.recv(1)
+",
+    );
+    let Some(run) = run else { return };
+    assert_one_channel(&run, "socketpair");
+}
+
+#[test]
+fn who_was_passed_a_descriptor_holds_it() {
+    let run = talk(
+        "
+one, other = socket.socketpair()
+def ask():
+    one.close()
+    passed = socket.recv_fds(other, 1, 1)[1][0]
+    os.write(passed, b'through the passed end')
+    os.write(1, b'%d %d\\n' % (os.getpid(), os.fstat(passed).st_ino))
+def serve():
+    other.close()
+    r, w = os.pipe()
+    socket.send_fds(one, [b'x'], [w]); os.close(w)
+    assert os.read(r, 100) == b'through the passed end'
+",
+    );
+    let Some(run) = run else { return };
+    let (_, inodes) = truth(&run);
+    let inode = inodes.first().expect("what it told");
+    let writers = format!(
+        "SELECT origin, direction FROM channel_ends JOIN channels USING (channel_id)
+         JOIN processes USING (upid) WHERE inode = {inode} AND used IS NOT 0 ORDER BY direction"
+    );
+    let expected = [["exec", "read"], ["fork", "write"]];
+    assert_eq!(run.trace.rows(&writers), expected);
+}

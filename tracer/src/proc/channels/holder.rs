@@ -1,0 +1,282 @@
+//! What one process image holds, and what is said of an end when it is given up.
+
+use std::collections::BTreeMap;
+
+use flowtrace_schema::{ChannelId, Direction, Upid, Usage};
+
+use super::super::reading::Traffic;
+
+/// How often a process is looked at again for an end that it made and has not given up.
+pub(super) const LOOKS: u8 = 8;
+
+/// The image that a process runs, and the ends of channels that it holds.
+#[derive(Debug)]
+pub(super) struct Holder {
+    pub(super) upid: Upid,
+    /// Process that forked it.
+    pub(super) parent: Option<u32>,
+    pub(super) ends: BTreeMap<(ChannelId, Direction), End>,
+    /// It has, or had, a second thread: one thread's traffic is not all.
+    pub(super) threaded: bool,
+    /// It moves data by calls that are not counted as reading and writing.
+    pub(super) splices: bool,
+    /// Its image began by a fork.
+    pub(super) forked: bool,
+    /// Its traffic at its exit.
+    pub(super) last: Option<Traffic>,
+}
+
+/// An end that is held.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End {
+    /// Row in the trace; `None`: not written yet.
+    pub(super) row: Option<u32>,
+    pub(super) fd: i32,
+    pub(super) from_ns: u64,
+    /// It was made, connected, accepted or opened by this image, not inherited by it.
+    pub(super) made: bool,
+    /// A program that it started holds it, too.
+    pub(super) passed: bool,
+    /// Its parent made it and then forked this process.
+    pub(super) given: bool,
+    /// Traffic of the process when it was made.
+    pub(super) since: Option<Traffic>,
+    /// How often its process was looked at because of it.
+    pub(super) looks: u8,
+    /// The program that inherited it was not told of it: a descriptor leaked.
+    pub(super) leaked: bool,
+}
+
+/// What is known of an end that was given up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Outcome {
+    pub(super) used: Option<bool>,
+    pub(super) bytes: Option<u64>,
+    pub(super) at_most_bytes: Option<u64>,
+}
+
+impl Holder {
+    pub(super) fn new(upid: Upid, parent: Option<u32>) -> Holder {
+        Holder {
+            upid,
+            parent,
+            ends: BTreeMap::new(),
+            threaded: false,
+            splices: false,
+            forked: false,
+            last: None,
+        }
+    }
+
+    /// What a child of process `pid` inherits.
+    pub(super) fn fork(&self, upid: Upid, pid: u32, now: u64) -> Holder {
+        let inherited = self.ends.iter().map(|(&key, end)| {
+            let end = End {
+                row: None,
+                from_ns: now,
+                made: false,
+                passed: false,
+                given: end.made,
+                // A new process has moved nothing yet.
+                since: Some(Traffic::default()),
+                looks: 0,
+                ..*end
+            };
+            (key, end)
+        });
+        Holder {
+            ends: inherited.collect(),
+            forked: true,
+            ..Holder::new(upid, Some(pid))
+        }
+    }
+
+    /// Whether it made an end itself.
+    pub(super) fn has_made(&self) -> bool {
+        self.ends.values().any(|end| end.made)
+    }
+
+    /// Whether it made a pipe of which it has given up no end so far.
+    pub(super) fn is_undecided(&self) -> bool {
+        let mut made = self.ends.iter().filter(|(_, end)| end.made);
+        made.any(|(key, end)| end.looks < LOOKS && self.holds_both(key.0, key.1))
+    }
+
+    /// Whether it gives up an end of a pipe, now or with its image, that it did not hold to use it:
+    ///
+    /// - It holds both ends to its end, as the children of a jobserver do.
+    /// - It inherited both and keeps the other one, as one side of a pipeline does.
+    /// - It inherited it from further away than its parent, and keeps one for the same direction
+    ///   that its parent made, as a part of a pipeline inside `$( )` does.
+    /// - It made the pipe, passed this end on to a program, and gave it up itself.
+    /// - It leaked into a program through an exec.
+    ///
+    /// A shell that made a pipe, wrote a here-document into it and then became the program that reads
+    /// it used both.
+    pub(super) fn has_no_need(
+        &self,
+        key: (ChannelId, Direction),
+        with_image: bool,
+        by_exec: bool,
+    ) -> bool {
+        let Some(end) = self.ends.get(&key) else {
+            return false;
+        };
+        let holds_both = self.holds_both(key.0, key.1);
+        let keeps_given = || {
+            let mut ends = self.ends.iter();
+            ends.any(|(other, end)| end.given && other.1 == key.1 && *other != key)
+        };
+        let whole = holds_both && with_image && !(end.made && by_exec);
+        let one_of_two = holds_both && !with_image && !end.made;
+        let older = !with_image && !end.made && !end.given && keeps_given();
+        let passed_on = !with_image && end.made && end.passed;
+        whole || one_of_two || older || passed_on || end.leaked
+    }
+
+    /// Whether it holds the opposite end, too.
+    pub(super) fn holds_both(&self, channel: ChannelId, direction: Direction) -> bool {
+        let opposite = match direction {
+            Direction::Read => Direction::Write,
+            Direction::Write => Direction::Read,
+            Direction::Both => return true,
+        };
+        self.ends.contains_key(&(channel, opposite))
+    }
+}
+
+/// What was read and written while an end was held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Moved {
+    pub(super) read_calls: u64,
+    pub(super) read_bytes: u64,
+    pub(super) write_bytes: u64,
+}
+
+impl Moved {
+    /// The same of a whole image.
+    pub(super) fn in_all(usage: &Usage) -> Option<Moved> {
+        Some(Moved {
+            read_calls: usage.read_calls?,
+            read_bytes: usage.read_bytes?,
+            write_bytes: usage.write_bytes?,
+        })
+    }
+
+    /// Whether the kernel may have read this to execute the next program: its headers and those of
+    /// its interpreter, in a few calls (fs/binfmt_elf.c). It counts them as reads of the image that
+    /// made the exec.
+    pub(super) fn may_be_exec(self) -> bool {
+        self.read_calls <= 8 && (256..=4096).contains(&self.read_bytes)
+    }
+
+    /// Without what the exec read that ended the image.
+    pub(super) fn before_exec(self) -> Moved {
+        if !self.may_be_exec() {
+            return self;
+        }
+        Moved {
+            read_calls: 0,
+            read_bytes: 0,
+            ..self
+        }
+    }
+}
+
+impl From<Traffic> for Moved {
+    fn from(traffic: Traffic) -> Moved {
+        Moved {
+            read_calls: traffic.read_calls,
+            read_bytes: traffic.read_bytes,
+            write_bytes: traffic.write_bytes,
+        }
+    }
+}
+
+/// What follows for an end from what its image read and wrote, in all, while it held it.
+///
+/// - It moved nothing in the direction of the end: the end was not used.
+/// - It had no need of the end ([`Holder::has_no_need`]): it counts as no user.
+/// - Otherwise the end may have been used, for all of the traffic at most.
+pub(super) fn outcome(
+    direction: Direction,
+    moved: Option<Moved>,
+    splices: bool,
+    no_need: bool,
+) -> Outcome {
+    let at_most_bytes = match direction {
+        _ if splices => None,
+        Direction::Read => moved.map(|moved| moved.read_bytes),
+        Direction::Write => moved.map(|moved| moved.write_bytes),
+        Direction::Both => None,
+    };
+    if at_most_bytes == Some(0) {
+        return Outcome {
+            used: Some(false),
+            bytes: Some(0),
+            at_most_bytes,
+        };
+    }
+    Outcome {
+        used: no_need.then_some(false),
+        bytes: None,
+        at_most_bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_counts_as_used_unless_something_speaks_against_it() {
+        let moved = |read_bytes, write_bytes| {
+            Some(Moved {
+                read_calls: 5,
+                read_bytes,
+                write_bytes,
+            })
+        };
+        let quiet = outcome(Direction::Write, moved(10, 0), false, false);
+        assert_eq!((quiet.used, quiet.bytes), (Some(false), Some(0)));
+        let busy = outcome(Direction::Write, moved(10, 7), false, false);
+        assert_eq!((busy.used, busy.bytes), (None, None));
+        assert_eq!(busy.at_most_bytes, Some(7));
+        let both = outcome(Direction::Write, moved(10, 7), false, true);
+        assert_eq!(both.used, Some(false));
+        let splices = outcome(Direction::Write, moved(10, 0), true, false);
+        assert_eq!((splices.used, splices.at_most_bytes), (None, None));
+        let unread = outcome(Direction::Read, None, false, false);
+        assert_eq!(unread, Outcome::default());
+        let headers = moved(1580, 7).map(Moved::before_exec);
+        let copied = outcome(Direction::Read, headers, false, false);
+        assert_eq!(copied.used, Some(false));
+        for more in [moved(5000, 7), moved(6, 7)] {
+            assert_eq!(more.map(Moved::before_exec), more);
+        }
+    }
+
+    #[test]
+    fn a_child_inherits_what_it_did_not_make() {
+        let mut parent = Holder::new(Upid(1), None);
+        let end = End {
+            row: Some(4),
+            fd: 5,
+            from_ns: 1,
+            made: true,
+            passed: false,
+            given: false,
+            since: None,
+            looks: 3,
+            leaked: false,
+        };
+        let key = (ChannelId(1), Direction::Read);
+        parent.ends.insert(key, end);
+        assert!(parent.has_made() && !parent.holds_both(key.0, key.1));
+        let child = parent.fork(Upid(2), 77, 9);
+        assert!(!child.has_made() && child.forked);
+        assert!(child.ends[&key].given);
+        assert_eq!(child.ends[&key].row, None);
+        assert_eq!((child.ends[&key].fd, child.ends[&key].from_ns), (5, 9));
+    }
+}

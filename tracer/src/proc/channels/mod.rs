@@ -1,0 +1,465 @@
+//! Pipes, FIFOs and sockets: which there are, and who held which end when.
+//!
+//! What a process holds is known from looks at its descriptors ([`super::descriptors`]), from
+//! what its parent held when it was forked, and from the calls that make or open a channel
+//! ([`super::topology`]). `close` and `dup` are not stopped, so what was given up is found at the
+//! next look. A process is looked at
+//!
+//! - at its exec, unless it cannot hold anything;
+//! - when it forks, if it made an end itself: the child then inherits what is really there;
+//! - at the exec and the end of its children, a few times for each end that it made, and while it
+//!   holds both ends of a pipe that it made also at calls of its children: a shell has given up
+//!   a pipeline's ends by then, a program that reads its child's output has kept one;
+//! - at its own end, if it was forked without exec, made an end, or may have been passed one.
+
+mod holder;
+mod registry;
+pub(crate) mod sockets;
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use flowtrace_schema::{
+    ChannelEndClosed, ChannelEndRecord, ChannelId, Direction, Loss, Record, Recorder, Upid, Usage,
+};
+
+use super::descriptors::{self, Object};
+use super::observer::Tracee;
+use super::reading::Traffic;
+use holder::{End, Holder, LOOKS, Moved, outcome};
+pub(crate) use registry::Registry;
+
+/// A process with more ends than these is not looked at for each that it makes.
+const MOST_LOOKED_AT: usize = 64;
+
+/// Follows who holds what.
+#[derive(Debug)]
+pub(crate) struct Channels {
+    registry: Arc<Mutex<Registry>>,
+    recorder: Recorder,
+    holders: HashMap<u32, Holder>,
+    last_row: u32,
+    /// Calls that make channels are seen, so that who holds none cannot come by one unseen.
+    calls_seen: bool,
+}
+
+impl Channels {
+    pub(crate) fn new(registry: Arc<Mutex<Registry>>, recorder: Recorder) -> Channels {
+        Channels {
+            registry,
+            recorder,
+            holders: HashMap::new(),
+            last_row: 0,
+            calls_seen: false,
+        }
+    }
+
+    /// From now on calls are seen.
+    pub(crate) fn see_calls(&mut self) {
+        self.calls_seen = true;
+    }
+
+    pub(crate) fn forked(&mut self, parent: Tracee, child: Tracee, now: u64) {
+        if self.holders.get(&parent.pid).is_some_and(Holder::has_made) {
+            self.look(parent.pid, now);
+        }
+        let Some(holder) = self.holders.get(&parent.pid) else {
+            return;
+        };
+        let forked = holder.fork(child.upid, parent.pid, now);
+        self.holders.insert(child.pid, forked);
+        // What it inherited itself is worth a row now: it goes on with it.
+        self.write_rows(parent.pid);
+    }
+
+    pub(crate) fn thread_began(&mut self, pid: u32) {
+        if let Some(holder) = self.holders.get_mut(&pid) {
+            holder.threaded = true;
+        }
+    }
+
+    pub(crate) fn executed(&mut self, tracee: Tracee, now: u64) {
+        let before = self.holders.remove(&tracee.pid);
+        let parent = before.as_ref().and_then(|holder| holder.parent);
+        let holds_none = before.is_some_and(|holder| holder.ends.is_empty());
+        let pid = tracee.pid;
+        self.holders.insert(pid, Holder::new(tracee.upid, parent));
+        if !(holds_none && self.calls_seen) {
+            self.look(pid, now);
+            self.find_leaked(pid);
+            self.write_rows(pid);
+        }
+        self.tell_parent(pid);
+        self.look_at_parent(pid, now);
+    }
+
+    /// What a program holds its parent has passed on to it.
+    fn tell_parent(&mut self, pid: u32) {
+        let Some(holder) = self.holders.get(&pid) else {
+            return;
+        };
+        let keys: Vec<_> = holder.ends.keys().copied().collect();
+        let parent = holder
+            .parent
+            .and_then(|parent| self.holders.get_mut(&parent));
+        let Some(parent) = parent.filter(|parent| parent.has_made()) else {
+            return;
+        };
+        for key in keys {
+            if let Some(end) = parent.ends.get_mut(&key) {
+                end.passed = true;
+            }
+        }
+    }
+
+    /// A program uses its standard descriptors. It can only know of another one that it inherits
+    /// if its arguments tell, as in `--status-fd 3` or `/dev/fd/3`.
+    fn find_leaked(&mut self, pid: u32) {
+        let Some(holder) = self.holders.get_mut(&pid) else {
+            return;
+        };
+        let mut suspect = holder
+            .ends
+            .iter_mut()
+            .filter(|(key, end)| end.fd > 2 && key.1 != Direction::Both)
+            .peekable();
+        if suspect.peek().is_none() {
+            return;
+        }
+        let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        for (_, end) in suspect {
+            end.leaked = !mentions(&arguments, end.fd);
+        }
+    }
+
+    /// The ends that an image still holds are given up with it.
+    pub(crate) fn image_over(&mut self, tracee: Tracee, usage: &Usage, by_exec: bool) {
+        let Some(holder) = self.holders.get_mut(&tracee.pid) else {
+            return;
+        };
+        if holder.upid != tracee.upid || holder.ends.is_empty() {
+            return;
+        }
+        // At an exec the process is still there.
+        let last = holder.last.or_else(|| {
+            if holder.has_made() && !holder.threaded {
+                Traffic::of(tracee.pid)
+            } else {
+                None
+            }
+        });
+        let in_all = Moved::in_all(usage);
+        let ends: Vec<_> = holder
+            .ends
+            .iter()
+            .map(|(key, end)| (*key, end.since))
+            .collect();
+        for (key, since) in ends {
+            let since = last
+                .zip(since)
+                .map(|(last, since)| Moved::from(last - since));
+            let moved = since.or(in_all);
+            let moved = if by_exec {
+                moved.map(Moved::before_exec)
+            } else {
+                moved
+            };
+            self.give_up(tracee.pid, key, None, moved, by_exec);
+        }
+        if let Some(holder) = self.holders.get_mut(&tracee.pid) {
+            // An exec still asks whether there were any.
+            holder.last = None;
+        }
+    }
+
+    /// The last thread of a process is about to exit; its descriptors are still there.
+    pub(crate) fn exiting(&mut self, pid: u32, now: u64) {
+        let Some(holder) = self.holders.get(&pid) else {
+            return;
+        };
+        let has_made = holder.has_made();
+        let may_differ = holder.forked || has_made || self.holds_socket(holder) || !self.calls_seen;
+        if may_differ && !(holder.ends.is_empty() && self.calls_seen) {
+            self.look(pid, now);
+        }
+        if has_made && let Some(holder) = self.holders.get_mut(&pid) {
+            holder.last = Traffic::of(pid).filter(|_| !holder.threaded);
+        }
+        self.look_at_parent(pid, now);
+    }
+
+    pub(crate) fn ended(&mut self, pid: u32) {
+        self.holders.remove(&pid);
+    }
+
+    /// It made these descriptors of pipes or sockets by a call.
+    pub(crate) fn made(&mut self, tracee: Tracee, descriptors: &[i32], now: u64) {
+        let pid = tracee.pid;
+        let Some(holder) = self.holders.get(&pid) else {
+            return;
+        };
+        let threaded = holder.threaded;
+        if holder.has_made() && holder.ends.len() <= MOST_LOOKED_AT {
+            // A shell that makes its next pipe has given up those of the last.
+            self.look_for_gone(pid, now);
+        }
+        let since = if threaded { None } else { Traffic::of(pid) };
+        for &fd in descriptors {
+            let Some(descriptor) = descriptors::one(pid, fd) else {
+                continue;
+            };
+            let channel = self.registry().identify(pid, &descriptor);
+            if let Some(channel) = channel {
+                self.hold(pid, (channel, descriptor.direction), fd, true, since, now);
+            }
+        }
+        self.write_rows(pid);
+    }
+
+    /// Its socket `fd` is on the way to `to`.
+    pub(crate) fn connecting(&mut self, tracee: Tracee, fd: i32, to: SocketAddr, now: u64) {
+        if let Some(descriptor) = descriptors::one(tracee.pid, fd)
+            && let Object::Socket { inode } = descriptor.object
+        {
+            let channel = self.registry().connecting(inode, to);
+            self.hold(tracee.pid, (channel, Direction::Both), fd, true, None, now);
+            self.write_rows(tracee.pid);
+        }
+    }
+
+    /// A thread of process `pid` makes a call: a moment to look at its parent.
+    pub(crate) fn calls(&mut self, pid: u32, now: u64) {
+        let parent = self.holders.get(&pid).and_then(|holder| holder.parent);
+        let parent = parent.and_then(|pid| self.holders.get(&pid));
+        if parent.is_some_and(Holder::is_undecided) {
+            self.look_at_parent(pid, now);
+        }
+    }
+
+    pub(crate) fn splices(&mut self, pid: u32) {
+        if let Some(holder) = self.holders.get_mut(&pid) {
+            holder.splices = true;
+        }
+    }
+
+    fn look_at_parent(&mut self, pid: u32, now: u64) {
+        let parent = self.holders.get(&pid).and_then(|holder| holder.parent);
+        let Some((pid, holder)) = parent.and_then(|pid| Some((pid, self.holders.get_mut(&pid)?)))
+        else {
+            return;
+        };
+        let mut worth = false;
+        for end in holder.ends.values_mut() {
+            if end.made && end.looks < LOOKS {
+                end.looks += 1;
+                worth = true;
+            }
+        }
+        if worth {
+            self.look_for_gone(pid, now);
+        }
+    }
+
+    /// Brings what is known of process `pid` up to date.
+    fn look(&mut self, pid: u32, now: u64) {
+        let Some(held) = self.held_now(pid) else {
+            return;
+        };
+        self.give_up_all_but(pid, &held, true, now);
+        for (key, fd) in held {
+            self.hold(pid, key, fd, false, None, now);
+        }
+    }
+
+    /// The same for a process that runs meanwhile: what it may just be making is told by the
+    /// call that makes it.
+    fn look_for_gone(&mut self, pid: u32, now: u64) {
+        if let Some(held) = self.held_now(pid) {
+            self.give_up_all_but(pid, &held, false, now);
+        }
+    }
+
+    fn held_now(&self, pid: u32) -> Option<BTreeMap<(ChannelId, Direction), i32>> {
+        let Some(descriptors) = descriptors::of(pid) else {
+            self.recorder.lost(Loss::DescriptorsUnreadable, 1);
+            return None;
+        };
+        let mut registry = self.registry();
+        let mut held = BTreeMap::new();
+        for descriptor in descriptors {
+            if let Some(channel) = registry.identify(pid, &descriptor) {
+                let key = (channel, descriptor.direction);
+                held.entry(key).or_insert(descriptor.fd);
+            }
+        }
+        Some(held)
+    }
+
+    fn give_up_all_but(
+        &mut self,
+        pid: u32,
+        held: &BTreeMap<(ChannelId, Direction), i32>,
+        is_stopped: bool,
+        now: u64,
+    ) {
+        let Some(holder) = self.holders.get(&pid) else {
+            return;
+        };
+        let forked = holder.forked;
+        let gone = holder
+            .ends
+            .iter()
+            .filter(|(key, _)| !held.contains_key(key));
+        let gone: Vec<_> = gone.map(|(key, end)| (*key, end.since)).collect();
+        if gone.is_empty() {
+            return;
+        }
+        let traffic = if holder.threaded {
+            None
+        } else {
+            Traffic::of(pid)
+        };
+        for (key, since) in gone {
+            let moved = traffic
+                .zip(since)
+                .map(|(now, since)| Moved::from(now - since));
+            // Seen from outside it may be in the middle of an exec, which will tell.
+            if forked && !is_stopped && moved.is_some_and(Moved::may_be_exec) {
+                continue;
+            }
+            self.give_up(pid, key, Some(now), moved, false);
+        }
+    }
+
+    fn hold(
+        &mut self,
+        pid: u32,
+        key: (ChannelId, Direction),
+        fd: i32,
+        made: bool,
+        since: Option<Traffic>,
+        now: u64,
+    ) {
+        if let Some(holder) = self.holders.get_mut(&pid) {
+            let end = holder.ends.entry(key).or_insert(End {
+                row: None,
+                fd,
+                from_ns: now,
+                made,
+                passed: false,
+                given: false,
+                since,
+                looks: 0,
+                leaked: false,
+            });
+            // Opened once more by itself, it is used on purpose.
+            end.made |= made;
+            end.leaked &= !made && fd > 2;
+        }
+    }
+
+    /// An end is given up: `at` a moment, or with its image.
+    fn give_up(
+        &mut self,
+        pid: u32,
+        key: (ChannelId, Direction),
+        at: Option<u64>,
+        moved: Option<Moved>,
+        by_exec: bool,
+    ) {
+        let Some(holder) = self.holders.get_mut(&pid) else {
+            return;
+        };
+        let Some(end) = holder.ends.get(&key).copied() else {
+            return;
+        };
+        let is_socket = key.1 == Direction::Both && self.registry_has_socket(key.0);
+        let Some(holder) = self.holders.get_mut(&pid) else {
+            return;
+        };
+        let no_need = !is_socket && holder.has_no_need(key, at.is_none(), by_exec);
+        let found = outcome(key.1, moved, holder.splices, no_need);
+        let (upid, forked) = (holder.upid, holder.forked);
+        if at.is_some() {
+            holder.ends.remove(&key);
+        }
+        if forked && end.row.is_none() && found.used == Some(false) {
+            return;
+        }
+        let row = end.row.unwrap_or_else(|| self.write_row(upid, key, &end));
+        self.recorder
+            .record(Record::ChannelEndClosed(ChannelEndClosed {
+                id: row,
+                to_ns: at,
+                used: found.used,
+                bytes: found.bytes,
+                at_most_bytes: found.at_most_bytes,
+            }));
+    }
+
+    fn write_rows(&mut self, pid: u32) {
+        let Some(holder) = self.holders.get(&pid) else {
+            return;
+        };
+        let (upid, unwritten) = (holder.upid, holder.ends.iter());
+        let unwritten = unwritten.filter(|(_, end)| end.row.is_none());
+        let unwritten: Vec<_> = unwritten.map(|(key, end)| (*key, *end)).collect();
+        for (key, end) in unwritten {
+            let row = self.write_row(upid, key, &end);
+            let holder = self.holders.get_mut(&pid);
+            if let Some(end) = holder.and_then(|holder| holder.ends.get_mut(&key)) {
+                end.row = Some(row);
+            }
+        }
+    }
+
+    fn write_row(&mut self, upid: Upid, key: (ChannelId, Direction), end: &End) -> u32 {
+        self.last_row += 1;
+        self.recorder.record(Record::ChannelEnd(ChannelEndRecord {
+            id: self.last_row,
+            channel: key.0,
+            upid,
+            fd: end.fd,
+            direction: key.1,
+            from_ns: end.from_ns,
+        }));
+        self.last_row
+    }
+
+    fn registry_has_socket(&self, channel: ChannelId) -> bool {
+        self.registry().is_socket(channel)
+    }
+
+    fn holds_socket(&self, holder: &Holder) -> bool {
+        let registry = self.registry();
+        let mut both = holder.ends.keys().filter(|key| key.1 == Direction::Both);
+        both.any(|key| registry.is_socket(key.0))
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a number stands in a text by itself.
+fn mentions(text: &[u8], number: i32) -> bool {
+    let number = number.to_string();
+    text.split(|byte| !byte.is_ascii_digit())
+        .any(|digits| digits == number.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_told_of_a_descriptor_by_its_number() {
+        for told in ["gpg --status-fd 3", "diff /dev/fd/3 x", "x --fds=4,3"] {
+            assert!(mentions(told.as_bytes(), 3), "{told}");
+        }
+        for not in ["x 33", "x --a=13", ""] {
+            assert!(!mentions(not.as_bytes(), 3), "{not}");
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Which pipe or socket is which channel of the trace.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+
+use flowtrace_schema::{ChannelId, ChannelKind, ChannelRecord, HostId, Record, Recorder, Text};
+
+use super::super::descriptors::{self, Descriptor, Object};
+use super::super::observer::ChannelLookup;
+use super::sockets::{self, Socket, Transport};
+
+/// The channels of a run. The two sockets of a connection are one channel.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    host: HostId,
+    recorder: Recorder,
+    last: u32,
+    pipes: HashMap<u64, ChannelId>,
+    sockets: HashMap<u64, ChannelId>,
+    /// By device and inode, with the name: an inode may become another FIFO's.
+    fifos: HashMap<(u64, u64), (ChannelId, Option<Text>)>,
+    of_sockets: HashSet<ChannelId>,
+    /// Sockets that are no channels.
+    others: HashSet<u64>,
+    /// Connections of which one end was seen, by its address and its peer's.
+    half_seen: HashMap<(Transport, SocketAddr, SocketAddr), ChannelId>,
+    /// Connections to a path that were not accepted when they were seen, in the order in which they
+    /// will be.
+    waiting: HashMap<Text, VecDeque<ChannelId>>,
+    /// Sockets to which datagrams are sent, by their address.
+    bound: HashMap<SocketAddr, ChannelId>,
+}
+
+impl Registry {
+    pub(crate) fn new(host: HostId, recorder: Recorder) -> Registry {
+        Registry {
+            host,
+            recorder,
+            last: 0,
+            pipes: HashMap::new(),
+            sockets: HashMap::new(),
+            fifos: HashMap::new(),
+            of_sockets: HashSet::new(),
+            others: HashSet::new(),
+            half_seen: HashMap::new(),
+            waiting: HashMap::new(),
+            bound: HashMap::new(),
+        }
+    }
+
+    /// The channel of a descriptor of process `pid`. `None`: a socket that connects nothing.
+    pub(crate) fn identify(&mut self, pid: u32, descriptor: &Descriptor) -> Option<ChannelId> {
+        match descriptor.object {
+            Object::Pipe { inode } => Some(match self.pipes.get(&inode) {
+                Some(&channel) => channel,
+                None => {
+                    let capacity = sockets::pipe_capacity(pid, descriptor.fd);
+                    let channel = self.add(ChannelKind::Pipe, inode, None, capacity);
+                    self.pipes.insert(inode, channel);
+                    channel
+                }
+            }),
+            Object::Fifo { device, inode } => {
+                let target = descriptors::target(pid, descriptor.fd);
+                let name = target
+                    .filter(|target| descriptors::is_path(target.as_os_str()))
+                    .map(|target| Text::from(target.as_path()));
+                match self.fifos.get(&(device, inode)) {
+                    Some((channel, known)) if name.is_none() || *known == name => Some(*channel),
+                    _ => {
+                        let capacity = sockets::pipe_capacity(pid, descriptor.fd);
+                        let channel = self.add(ChannelKind::Fifo, inode, name.clone(), capacity);
+                        self.fifos.insert((device, inode), (channel, name));
+                        Some(channel)
+                    }
+                }
+            }
+            Object::Socket { inode } => {
+                if let Some(&channel) = self.sockets.get(&inode) {
+                    return Some(channel);
+                }
+                if self.others.contains(&inode) {
+                    return None;
+                }
+                let socket = sockets::query(pid, descriptor.fd, inode)?;
+                self.socket(inode, socket)
+            }
+        }
+    }
+
+    /// Whether a channel is made of sockets.
+    pub(crate) fn is_socket(&self, channel: ChannelId) -> bool {
+        self.of_sockets.contains(&channel)
+    }
+
+    /// A connection that is still being made: where it will end is known from the call.
+    pub(crate) fn connecting(&mut self, inode: u64, to: SocketAddr) -> ChannelId {
+        match self.sockets.get(&inode) {
+            Some(&channel) => channel,
+            None => {
+                let name = Text::from(to.to_string().as_str());
+                let channel = self.add(ChannelKind::Tcp, inode, Some(name), None);
+                self.sockets.insert(inode, channel);
+                channel
+            }
+        }
+    }
+
+    fn socket(&mut self, inode: u64, socket: Socket) -> Option<ChannelId> {
+        let channel = match socket {
+            Socket::Unix { peer, name, serves } => self.unix(inode, peer, name, serves),
+            Socket::Internet {
+                transport,
+                local,
+                peer: Some(peer),
+            } => self.connection(inode, transport, local, peer),
+            Socket::Internet {
+                transport: _,
+                local,
+                peer: None,
+            } => match self.bound.get(&local) {
+                Some(&channel) => channel,
+                None => {
+                    let name = Text::from(local.to_string().as_str());
+                    let channel = self.add(ChannelKind::Udp, inode, Some(name), None);
+                    self.bound.insert(local, channel);
+                    channel
+                }
+            },
+            Socket::Idle => return None,
+            Socket::Other => {
+                self.others.insert(inode);
+                return None;
+            }
+        };
+        self.sockets.insert(inode, channel);
+        Some(channel)
+    }
+
+    fn unix(
+        &mut self,
+        inode: u64,
+        peer: Option<u64>,
+        name: Option<Text>,
+        serves: bool,
+    ) -> ChannelId {
+        let mut known = peer.and_then(|peer| self.sockets.get(&peer).copied());
+        if let Some(name) = name.as_ref().filter(|_| serves)
+            && let Some(waiting) = self.waiting.get_mut(name)
+        {
+            match known {
+                Some(known) => waiting.retain(|channel| *channel != known),
+                // A client that has gone already.
+                None if peer.is_none() => known = waiting.pop_front(),
+                None => {}
+            }
+        }
+        let channel = known.unwrap_or_else(|| {
+            let kind = if name.is_some() {
+                ChannelKind::Unix
+            } else {
+                ChannelKind::Socketpair
+            };
+            self.add(kind, inode, name.clone(), None)
+        });
+        match (peer, name) {
+            (Some(peer), _) => {
+                self.sockets.insert(peer, channel);
+            }
+            (None, Some(name)) if !serves => {
+                self.waiting.entry(name).or_default().push_back(channel);
+            }
+            _ => {}
+        }
+        channel
+    }
+
+    fn connection(
+        &mut self,
+        inode: u64,
+        transport: Transport,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) -> ChannelId {
+        // The other end was seen: ports may be used again, so it is found once.
+        if let Some(channel) = self.half_seen.remove(&(transport, peer, local)) {
+            return channel;
+        }
+        if transport == Transport::Udp
+            && let Some(&channel) = self.bound.get(&peer)
+        {
+            return channel;
+        }
+        let kind = match transport {
+            Transport::Tcp => ChannelKind::Tcp,
+            Transport::Udp => ChannelKind::Udp,
+        };
+        let name = Text::from(format!("{local} {peer}").as_str());
+        let channel = self.add(kind, inode, Some(name), None);
+        self.half_seen.insert((transport, local, peer), channel);
+        channel
+    }
+
+    fn add(
+        &mut self,
+        kind: ChannelKind,
+        inode: u64,
+        name: Option<Text>,
+        capacity_bytes: Option<u64>,
+    ) -> ChannelId {
+        self.last += 1;
+        let id = ChannelId(self.last);
+        if !matches!(kind, ChannelKind::Pipe | ChannelKind::Fifo) {
+            self.of_sockets.insert(id);
+        }
+        self.recorder
+            .record(Record::Channel(Box::new(ChannelRecord {
+                id,
+                host: self.host,
+                kind,
+                inode,
+                name,
+                capacity_bytes,
+            })));
+        id
+    }
+}
+
+impl ChannelLookup for Mutex<Registry> {
+    fn of_inode(&self, inode: u64) -> Option<ChannelId> {
+        let registry = self.lock().unwrap_or_else(PoisonError::into_inner);
+        let fifo = || {
+            let mut fifos = registry.fifos.iter();
+            fifos.find_map(|((_, number), (channel, _))| (*number == inode).then_some(*channel))
+        };
+        let pipe_or_socket = registry.pipes.get(&inode).or(registry.sockets.get(&inode));
+        pipe_or_socket.copied().or_else(fifo)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn registry() -> Registry {
+        Registry::new(HostId(1), Recorder::nowhere())
+    }
+
+    fn internet(local: &str, peer: &str) -> Socket {
+        Socket::Internet {
+            transport: Transport::Tcp,
+            local: local.parse().unwrap(),
+            peer: peer.parse().ok(),
+        }
+    }
+
+    #[test]
+    fn the_two_sockets_of_a_connection_are_one_channel() {
+        let mut registry = registry();
+        let client = registry.socket(1, internet("127.0.0.1:40000", "127.0.0.1:80"));
+        let server = registry.socket(2, internet("127.0.0.1:80", "127.0.0.1:40000"));
+        assert_eq!(client, server);
+        // The same ports again are another connection.
+        let later = registry.socket(3, internet("127.0.0.1:40000", "127.0.0.1:80"));
+        assert_ne!(later, client);
+        let server = registry.socket(4, internet("127.0.0.1:80", "127.0.0.1:40000"));
+        assert_eq!(server, later);
+    }
+
+    #[test]
+    fn unix_peers_find_each_other_in_either_order() {
+        let mut registry = registry();
+        let socket = |peer| Socket::Unix {
+            peer: Some(peer),
+            name: None,
+            serves: false,
+        };
+        let one = registry.socket(1, socket(2)).unwrap();
+        assert_eq!(registry.sockets.get(&2), Some(&one));
+    }
+
+    #[test]
+    fn connections_are_accepted_in_their_order() {
+        let mut registry = registry();
+        let mut socket = |inode, peer, serves| {
+            let name = Some("/s".into());
+            registry.socket(inode, Socket::Unix { peer, name, serves })
+        };
+        // Connected before they were accepted: the clients did not know their peers.
+        let clients = [1, 2, 3].map(|inode| socket(inode, None, false));
+        // The first has gone when its connection is accepted.
+        assert_eq!(socket(4, None, true), clients[0]);
+        assert_eq!(socket(5, Some(2), true), clients[1]);
+        assert_eq!(socket(6, None, true), clients[2]);
+        assert!(!clients.contains(&socket(7, None, true)));
+    }
+
+    #[test]
+    fn a_listening_socket_is_no_channel() {
+        let mut registry = registry();
+        assert_eq!(registry.socket(1, Socket::Idle), None);
+        assert_eq!(registry.socket(1, Socket::Other), None);
+        assert!(registry.others.contains(&1));
+    }
+}

@@ -1,0 +1,170 @@
+//! What /proc tells about the descriptors of a process: which of them are pipes, FIFOs and
+//! sockets, and what they allow.
+//!
+//! Looking costs about 10 µs and 1.5 µs for each descriptor. No filesystem is asked, so that a
+//! look never becomes a request to one of our own views.
+
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use flowtrace_schema::Direction;
+
+use crate::fs::{Attributes, stat};
+
+/// A pipe or socket in the kernel. Inode numbers of pipes and sockets are counted up over both
+/// (`get_next_ino`), so they are not given twice before 2³² of them; a FIFO has that of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Object {
+    /// A pipe without a name.
+    Pipe {
+        /// Its inode on pipefs.
+        inode: u64,
+    },
+    /// A pipe with a name.
+    Fifo {
+        /// Device of the name.
+        device: u64,
+        /// Inode of the name.
+        inode: u64,
+    },
+    /// A socket of any family.
+    Socket {
+        /// Its inode on sockfs.
+        inode: u64,
+    },
+}
+
+/// A descriptor of a pipe or socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Descriptor {
+    pub(crate) fd: i32,
+    pub(crate) object: Object,
+    pub(crate) direction: Direction,
+}
+
+/// The pipes and sockets among the descriptors of process `pid`, in the order of their numbers.
+/// `None`: they cannot be looked at.
+pub(crate) fn of(pid: u32) -> Option<Vec<Descriptor>> {
+    let mut found: Vec<Descriptor> = fs::read_dir(format!("/proc/{pid}/fd"))
+        .ok()?
+        .filter_map(|entry| number(entry.ok()?.file_name().as_bytes()))
+        .filter_map(|fd| one(pid, fd))
+        .collect();
+    found.sort_unstable_by_key(|descriptor| descriptor.fd);
+    Some(found)
+}
+
+/// Descriptor `fd` of process `pid`, if it is a pipe or socket.
+pub(crate) fn one(pid: u32, fd: i32) -> Option<Descriptor> {
+    let attributes = attributes(pid, fd)?;
+    let object = match attributes.mode & libc::S_IFMT {
+        libc::S_IFSOCK => Object::Socket {
+            inode: attributes.ino,
+        },
+        libc::S_IFIFO => match target(pid, fd)
+            .as_deref()
+            .and_then(|t| inode_in(t.as_os_str().as_bytes()))
+        {
+            Some(inode) => Object::Pipe { inode },
+            None => Object::Fifo {
+                device: attributes.dev,
+                inode: attributes.ino,
+            },
+        },
+        _ => return None,
+    };
+    let direction = match object {
+        Object::Socket { .. } => Direction::Both,
+        // The link's mode is what the descriptor allows (proc_pid_fd(5)).
+        _ => match fs::symlink_metadata(link(pid, fd)).ok()?.mode() & 0o600 {
+            0o400 => Direction::Read,
+            0o200 => Direction::Write,
+            _ => Direction::Both,
+        },
+    };
+    Some(Descriptor {
+        fd,
+        object,
+        direction,
+    })
+}
+
+/// Attributes of what is open as descriptor `fd`, as far as the kernel knows them by itself.
+pub(crate) fn attributes(pid: u32, fd: i32) -> Option<Attributes> {
+    stat::known(&CString::new(link(pid, fd)).ok()?).ok()
+}
+
+/// What is open as descriptor `fd`: a path, or text like `pipe:[7]`.
+pub(crate) fn target(pid: u32, fd: i32) -> Option<PathBuf> {
+    fs::read_link(link(pid, fd)).ok()
+}
+
+fn link(pid: u32, fd: i32) -> String {
+    format!("/proc/{pid}/fd/{fd}")
+}
+
+fn number(name: &[u8]) -> Option<i32> {
+    str::from_utf8(name).ok()?.parse().ok()
+}
+
+/// The inode in the link of a pipe. A FIFO's link is a path, which begins with a slash.
+pub(crate) fn inode_in(target: &[u8]) -> Option<u64> {
+    let number = target.strip_prefix(b"pipe:[")?.strip_suffix(b"]")?;
+    str::from_utf8(number).ok()?.parse().ok()
+}
+
+/// Whether a link is the path of a file that has this name still; text that the kernel made up
+/// and names of removed files are not.
+pub(crate) fn is_path(target: &OsStr) -> bool {
+    let target = target.as_bytes();
+    target.starts_with(b"/") && !target.ends_with(b" (deleted)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn links_of_pipes_are_told_from_paths() {
+        assert_eq!(inode_in(b"pipe:[4711]"), Some(4711));
+        assert_eq!(inode_in(b"/tmp/pipe:[4711]"), None);
+        assert_eq!(inode_in(b"pipe:[]"), None);
+        assert_eq!(inode_in(b"pipe:[-1]"), None);
+        assert!(is_path(OsStr::new("/tmp/x")));
+        assert!(!is_path(OsStr::new("/tmp/x (deleted)")));
+        assert!(!is_path(OsStr::new("anon_inode:[eventfd]")));
+    }
+
+    #[test]
+    fn own_pipes_sockets_and_fifos() {
+        let own = std::process::id();
+        let (reader, writer) = std::io::pipe().unwrap();
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("fifo");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let fifo = fs::File::options()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .unwrap();
+
+        let all = of(own).unwrap();
+        let find = |fd: i32| *all.iter().find(|d| d.fd == fd).unwrap();
+        let (read, write) = (find(reader.as_raw_fd()), find(writer.as_raw_fd()));
+        assert!(matches!(read.object, Object::Pipe { .. }));
+        assert_eq!(read.object, write.object);
+        assert_eq!(read.direction, Direction::Read);
+        assert_eq!(write.direction, Direction::Write);
+        let fifo = find(fifo.as_raw_fd());
+        assert!(matches!(fifo.object, Object::Fifo { .. }));
+        assert_eq!(fifo.direction, Direction::Both);
+        let socket = find(one.as_raw_fd());
+        assert!(matches!(socket.object, Object::Socket { .. }));
+        assert_eq!(of(u32::MAX), None);
+    }
+}

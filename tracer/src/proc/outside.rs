@@ -1,0 +1,385 @@
+//! Files outside the traced directories: that they were opened, and how.
+//!
+//! An open is resolved after it succeeded, from the descriptor that it gave: then inode and path
+//! are exact, whatever links and namespaces the name went through. A system file that is only
+//! read is taken at its word instead and the program goes on at once, for programs open
+//! such files by the hundred.
+
+use std::collections::HashMap;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use flowtrace_schema::{
+    Call as CallRow, CallRing, Fidelity, FileId, HostId, Op, Recorder, Tid, is_system_path,
+};
+
+use super::descriptors;
+use super::observer::Tracee;
+use crate::fs::{Attributes, FileTable, NameIn, stat};
+
+/// System files that are remembered; then the memory starts anew.
+const REMEMBERED: usize = 1 << 16;
+
+/// Records the files outside.
+pub(crate) struct Outside {
+    host: HostId,
+    files: Arc<FileTable>,
+    ring: CallRing,
+    /// Where the workflow sees the traced directories.
+    views: Vec<PathBuf>,
+    /// System files by their path; `None`: there is none.
+    system: HashMap<OsString, Option<FileId>>,
+    /// Other files by theirs, to keep the names right.
+    names: HashMap<PathBuf, FileId>,
+}
+
+/// An open at its entry.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) flags: u32,
+    /// It makes the file if it succeeds.
+    pub(crate) creates: bool,
+    pub(crate) start_ns: u64,
+}
+
+/// A change of names at its entry.
+#[derive(Debug)]
+pub(crate) enum NameChange {
+    Removed(PathBuf),
+    Renamed {
+        from: PathBuf,
+        to: PathBuf,
+        exchange: bool,
+    },
+}
+
+impl Outside {
+    pub(crate) fn new(
+        host: HostId,
+        files: Arc<FileTable>,
+        recorder: &Recorder,
+        views: Vec<PathBuf>,
+    ) -> Outside {
+        Outside {
+            host,
+            files,
+            ring: recorder.call_ring(),
+            views,
+            system: HashMap::new(),
+            names: HashMap::new(),
+        }
+    }
+
+    /// Whether this open needs no look at its result, because it is none of ours or because it was
+    /// recorded from its name alone.
+    pub(crate) fn is_settled(
+        &mut self,
+        tracee: Tracee,
+        path: &OsStr,
+        flags: u32,
+        now: u64,
+    ) -> bool {
+        let bytes = path.as_bytes();
+        if !bytes.starts_with(b"/") || !is_plain_read(flags) || !is_system_path(bytes) {
+            return false;
+        }
+        if is_kernels(bytes) {
+            // What stands for a descriptor may be a pipe.
+            return !stands_for_descriptor(bytes);
+        }
+        if has_dots(bytes) {
+            return false;
+        }
+        if self
+            .views
+            .iter()
+            .any(|view| Path::new(path).starts_with(view))
+        {
+            return true;
+        }
+        let file = match self.system.get(path) {
+            Some(&file) => file,
+            None => self.system_file(path, now),
+        };
+        if let Some(file) = file {
+            self.record(tracee, Op::Open, file, flags, (now, now));
+        }
+        true
+    }
+
+    fn system_file(&mut self, path: &OsStr, now: u64) -> Option<FileId> {
+        if self.system.len() >= REMEMBERED {
+            self.system.clear();
+        }
+        let found = CString::new(path.as_bytes())
+            .ok()
+            .and_then(|path| stat::behind(&path).ok())
+            .filter(Attributes::is_regular);
+        let file = found.map(|attributes| self.files.opened(&attributes, path, self.host, now));
+        self.system.insert(path.to_owned(), file);
+        file
+    }
+
+    /// Whether an open that may make the file finds none, so that it will make it. Only asked
+    /// where no view answers for the file.
+    pub(crate) fn is_absent(&self, tracee: Tracee, directory: Option<i32>, path: &OsStr) -> bool {
+        let Some(path) = full_path(tracee, directory, path) else {
+            return false;
+        };
+        !self.is_seen(&path) && !path.exists()
+    }
+
+    /// An open succeeded, and this is what it gave.
+    pub(crate) fn opened(
+        &mut self,
+        tracee: Tracee,
+        open: &Open,
+        path: &Path,
+        attributes: &Attributes,
+        now: u64,
+    ) {
+        if !attributes.is_regular()
+            || !descriptors::is_path(path.as_os_str())
+            || self.is_seen(path)
+            || is_kernels(path.as_os_str().as_bytes())
+        {
+            return;
+        }
+        let file = self
+            .files
+            .opened(attributes, path.as_os_str(), self.host, now);
+        let op = if open.creates { Op::Create } else { Op::Open };
+        if is_system_path(path.as_os_str().as_bytes()) {
+            self.system.insert(path.as_os_str().to_owned(), Some(file));
+        } else if self.names.get(path) != Some(&file) {
+            self.names.insert(path.to_owned(), file);
+        }
+        self.record(tracee, op, file, open.flags, (open.start_ns, now));
+    }
+
+    /// The change that a call is going to make, if it concerns a name that was recorded.
+    pub(crate) fn removing(
+        &self,
+        tracee: Tracee,
+        directory: Option<i32>,
+        path: &OsStr,
+    ) -> Option<NameChange> {
+        let path = self.recorded(full_path(tracee, directory, path)?)?;
+        Some(NameChange::Removed(path))
+    }
+
+    /// The same of a rename.
+    pub(crate) fn renaming(
+        &self,
+        tracee: Tracee,
+        from: (Option<i32>, &OsStr),
+        to: (Option<i32>, &OsStr),
+        exchange: bool,
+    ) -> Option<NameChange> {
+        let from = full_path(tracee, from.0, from.1)?;
+        let to = full_path(tracee, to.0, to.1)?;
+        if self.is_seen(&from) {
+            return None;
+        }
+        let (from, to) = (real(&from).unwrap_or(from), real(&to).unwrap_or(to));
+        Some(NameChange::Renamed { from, to, exchange })
+    }
+
+    /// A change of names succeeded.
+    pub(crate) fn changed(&mut self, change: NameChange, now: u64) {
+        match change {
+            NameChange::Removed(path) => {
+                self.names.remove(&path);
+                self.system.remove(path.as_os_str());
+                self.files.removed(NameIn::full_path(path.as_os_str()), now);
+            }
+            NameChange::Renamed { from, to, exchange } => {
+                self.system.remove(from.as_os_str());
+                self.system.remove(to.as_os_str());
+                self.renamed(&from, &to, exchange, now);
+                let below: Vec<PathBuf> = self
+                    .names
+                    .keys()
+                    .filter(|path| path.starts_with(&from) && **path != from)
+                    .cloned()
+                    .collect();
+                for old in below {
+                    let rest = old.strip_prefix(&from).unwrap_or(&old).to_owned();
+                    self.renamed(&old, &to.join(rest), false, now);
+                }
+            }
+        }
+    }
+
+    fn renamed(&mut self, from: &Path, to: &Path, exchange: bool, now: u64) {
+        let (moved, replaced) = (self.names.remove(from), self.names.remove(to));
+        if moved.is_none() && replaced.is_none() {
+            return;
+        }
+        self.names.extend(moved.map(|file| (to.to_owned(), file)));
+        if exchange {
+            self.names
+                .extend(replaced.map(|file| (from.to_owned(), file)));
+        }
+        self.files.renamed(
+            NameIn::full_path(from.as_os_str()),
+            NameIn::full_path(to.as_os_str()),
+            exchange,
+            now,
+        );
+    }
+
+    fn record(&mut self, tracee: Tracee, op: Op, file: FileId, flags: u32, span: (u64, u64)) {
+        self.ring.push(CallRow {
+            start_ns: span.0,
+            duration_ns: span.1.saturating_sub(span.0),
+            upid: Some(tracee.upid),
+            tid: (tracee.tid != tracee.pid).then_some(Tid(tracee.tid)),
+            op,
+            file: Some(file),
+            offset: None,
+            length: None,
+            flags: Some(flags),
+            result: 0,
+            fidelity: Fidelity::Open,
+        });
+    }
+
+    /// The path under which a name was recorded: as it is, or with its links followed.
+    fn recorded(&self, path: PathBuf) -> Option<PathBuf> {
+        if self.is_seen(&path) {
+            return None;
+        }
+        let is_recorded = |path: &Path| {
+            self.names.contains_key(path) || self.system.contains_key(path.as_os_str())
+        };
+        if is_recorded(&path) {
+            return Some(path);
+        }
+        real(&path).filter(|path| is_recorded(path))
+    }
+
+    /// Whether a view sees what is done to a file.
+    fn is_seen(&self, path: &Path) -> bool {
+        self.views.iter().any(|view| path.starts_with(view))
+    }
+}
+
+/// The path with the links of its directory followed.
+fn real(path: &Path) -> Option<PathBuf> {
+    let directory = fs::canonicalize(path.parent()?).ok()?;
+    Some(directory.join(path.file_name()?))
+}
+
+/// The absolute path that a call means, links not followed.
+fn full_path(tracee: Tracee, directory: Option<i32>, path: &OsStr) -> Option<PathBuf> {
+    let path = Path::new(path);
+    if path.is_absolute() {
+        return Some(without_dots(path));
+    }
+    let directory = match directory {
+        None | Some(libc::AT_FDCWD) => {
+            fs::read_link(format!("/proc/{}/task/{}/cwd", tracee.pid, tracee.tid)).ok()?
+        }
+        Some(fd) => descriptors::target(tracee.pid, fd)?,
+    };
+    directory
+        .is_absolute()
+        .then(|| without_dots(&directory.join(path)))
+}
+
+fn without_dots(path: &Path) -> PathBuf {
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in path.as_os_str().as_bytes().split(|byte| *byte == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    let mut plain = vec![b'/'];
+    plain.extend(parts.join(&b'/'));
+    PathBuf::from(OsString::from_vec(plain))
+}
+
+fn is_plain_read(flags: u32) -> bool {
+    let changes = libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC;
+    flags & changes as u32 == 0
+}
+
+fn has_dots(path: &[u8]) -> bool {
+    path.windows(2).any(|part| part == b"/." || part == b"//")
+}
+
+/// What the kernel makes up.
+fn is_kernels(path: &[u8]) -> bool {
+    [&b"/proc/"[..], b"/sys/", b"/dev/"]
+        .iter()
+        .any(|directory| path.starts_with(directory))
+        && is_system_path(path)
+}
+
+/// `/dev/fd/3`, `/dev/stdin`, `/proc/self/fd/3`.
+fn stands_for_descriptor(path: &[u8]) -> bool {
+    path.starts_with(b"/dev/fd/")
+        || path.starts_with(b"/dev/std")
+        || path.starts_with(b"/proc/") && path.windows(4).any(|part| part == b"/fd/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dots_are_taken_out_of_paths() {
+        for (path, plain) in [
+            ("/a/./b//c", "/a/b/c"),
+            ("/a/../../b/", "/b"),
+            ("/", "/"),
+            ("/a/b/..", "/a"),
+        ] {
+            assert_eq!(without_dots(Path::new(path)), Path::new(plain));
+        }
+        assert!(has_dots(b"/usr/../x") && has_dots(b"/usr//x") && !has_dots(b"/usr/x.c"));
+    }
+
+    #[test]
+    fn names_of_descriptors() {
+        for path in [
+            "/dev/fd/63",
+            "/dev/stdin",
+            "/proc/self/fd/4",
+            "/proc/7/task/8/fd/4",
+        ] {
+            assert!(stands_for_descriptor(path.as_bytes()), "{path}");
+        }
+        for path in ["/dev/null", "/proc/self/maps", "/tmp/fd/3"] {
+            assert!(!stands_for_descriptor(path.as_bytes()), "{path}");
+        }
+        assert!(is_kernels(b"/dev/tty") && !is_kernels(b"/dev/shm/x"));
+    }
+
+    #[test]
+    fn renaming_a_directory_renames_what_is_known_below() {
+        let recorder = Recorder::nowhere();
+        let files = Arc::new(FileTable::new(recorder.clone()));
+        let mut outside = Outside::new(HostId(1), files, &recorder, vec!["/view".into()]);
+        outside.names.insert("/a/b/c".into(), FileId(1));
+        outside.names.insert("/ab".into(), FileId(2));
+        let change = NameChange::Renamed {
+            from: "/a".into(),
+            to: "/z".into(),
+            exchange: false,
+        };
+        outside.changed(change, 5);
+        assert_eq!(outside.names.get(Path::new("/z/b/c")), Some(&FileId(1)));
+        assert_eq!(outside.names.get(Path::new("/ab")), Some(&FileId(2)));
+        assert_eq!(outside.names.len(), 2);
+        assert!(outside.is_seen(Path::new("/view/x")) && !outside.is_seen(Path::new("/viewer")));
+    }
+}

@@ -1,0 +1,205 @@
+//! What a thread is doing, from where it is in the kernel.
+
+use std::fs;
+
+use flowtrace_schema::{Activity, Side, WaitObject};
+
+use super::super::observer::ChannelLookup;
+use super::calls::{Abi, Waits};
+use super::objects::{Holder, Target};
+use super::text::{self, Position};
+
+/// What a thread is doing. Equal ones after each other are one interval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Doing {
+    pub(super) activity: Activity,
+    pub(super) op: Option<&'static str>,
+    pub(super) objects: Vec<WaitObject>,
+}
+
+impl From<Activity> for Doing {
+    fn from(activity: Activity) -> Doing {
+        Doing {
+            activity,
+            op: None,
+            objects: Vec::new(),
+        }
+    }
+}
+
+/// `F_OFD_SETLKW` and `F_SETLKW` wait for a record lock (fcntl(2)).
+const LOCKING: [u64; 2] = [libc::F_SETLKW as u64, libc::F_OFD_SETLKW as u64];
+
+/// What a thread that does not run is doing. `None`: it is over.
+pub(super) fn blocked(
+    holder: Holder,
+    abi: Abi,
+    position: Position,
+    channels: &dyn ChannelLookup,
+) -> Option<Doing> {
+    let Position::In(number, arguments) = position else {
+        return outside(holder);
+    };
+    let call = abi.call(number);
+    let op = (call.waits != Waits::Unknown).then_some(call.name);
+    let wait = Wait { holder, channels };
+    let [first, second, third, ..] = arguments;
+    let mut doing = match call.waits {
+        Waits::ReadFd => wait.on(first, Side::Read),
+        Waits::WriteFd => wait.on(first, Side::Write),
+        Waits::MoveFd(at) => wait.on_either((first, Side::Read), (arguments[at], Side::Write)),
+        Waits::SendFile => wait.on_either((second, Side::Read), (first, Side::Write)),
+        Waits::Poll => wait.on_any(holder.polled(first, second)),
+        Waits::Select => wait.on_any(holder.selected(first, second, third)),
+        Waits::Epoll => match holder.epolled(first as i32) {
+            members if members.is_empty() => Activity::Event.into(),
+            members => wait.on_any(members),
+        },
+        Waits::OpenFile => opening(holder),
+        Waits::Storage => Activity::File.into(),
+        Waits::Child => child(first),
+        // Only P_PID names a pid (waitid(2)).
+        Waits::ChildById => child(if first == libc::P_PID.into() {
+            second
+        } else {
+            0
+        }),
+        Waits::Fcntl if !LOCKING.contains(&second) => Activity::Other.into(),
+        Waits::Lock | Waits::Fcntl | Waits::FileLock => Activity::Lock.into(),
+        Waits::Sleep => Activity::Sleep.into(),
+        Waits::Signal => Activity::Signal.into(),
+        Waits::Event => Activity::Event.into(),
+        Waits::Task => task(holder, op)?,
+        Waits::Unknown => Activity::Other.into(),
+    };
+    doing.op = op;
+    Some(doing)
+}
+
+/// Blocked outside of any call: by a page that must be read, or in a stop.
+fn outside(holder: Holder) -> Option<Doing> {
+    Some(Doing::from(match state_of(holder)? {
+        b't' => Activity::Tracer,
+        b'T' => Activity::Stopped,
+        b'R' => Activity::Runnable,
+        b'Z' | b'X' => return None,
+        _ => Activity::Fault,
+    }))
+}
+
+/// In a call that makes, changes or ends a task: mostly held by the tracer there.
+fn task(holder: Holder, op: Option<&str>) -> Option<Doing> {
+    Some(Doing::from(match state_of(holder)? {
+        b't' => Activity::Tracer,
+        b'T' => Activity::Stopped,
+        b'R' => Activity::Runnable,
+        b'Z' | b'X' => return None,
+        _ => match op {
+            Some("execve" | "execveat") => Activity::File,
+            Some("exit" | "exit_group") => Activity::Other,
+            // The parent of a vfork, which goes on when its child execs or ends.
+            _ => Activity::Child,
+        },
+    }))
+}
+
+fn state_of(holder: Holder) -> Option<u8> {
+    text::state(&fs::read(holder.path("stat")).ok()?)
+}
+
+/// An open waits for storage, but that of a FIFO for somebody who opens its other end.
+fn opening(holder: Holder) -> Doing {
+    // The name of a function of the kernel: where it is another one, or hidden, the wait counts
+    // as one for storage.
+    let function = fs::read(holder.path("wchan")).unwrap_or_default();
+    if function.starts_with(b"wait_for_partner") || function.starts_with(b"fifo_open") {
+        Activity::Channel.into()
+    } else {
+        Activity::File.into()
+    }
+}
+
+fn child(pid: u64) -> Doing {
+    // 0 and negative numbers stand for groups, or any child.
+    let pid = u64::from((pid as i32).max(0).unsigned_abs());
+    let objects = (pid > 0).then_some(WaitObject {
+        object: pid,
+        side: None,
+        channel: None,
+    });
+    Doing {
+        activity: Activity::Child,
+        op: None,
+        objects: objects.into_iter().collect(),
+    }
+}
+
+struct Wait<'a> {
+    holder: Holder,
+    channels: &'a dyn ChannelLookup,
+}
+
+impl Wait<'_> {
+    fn on(&self, fd: u64, side: Side) -> Doing {
+        // The kernel takes an int from the register.
+        match self.holder.target(fd as i32) {
+            Some(Target::Channel(inode)) => Doing {
+                activity: Activity::Channel,
+                op: None,
+                objects: vec![self.channel(inode, side)],
+            },
+            Some(Target::Terminal) => Activity::Terminal.into(),
+            Some(Target::File) => Activity::File.into(),
+            Some(Target::Event) => Activity::Event.into(),
+            None => Activity::Other.into(),
+        }
+    }
+
+    /// On one of two descriptors: the one that is a channel, if only one is.
+    fn on_either(&self, from: (u64, Side), to: (u64, Side)) -> Doing {
+        let [from, to] = [from, to].map(|(fd, side)| self.on(fd, side));
+        match (from.activity, to.activity) {
+            (Activity::Channel, Activity::Channel) => Doing {
+                objects: [from.objects, to.objects].concat(),
+                ..from
+            },
+            (_, Activity::Channel) => to,
+            _ => from,
+        }
+    }
+
+    fn on_any(&self, members: Vec<(i32, Side)>) -> Doing {
+        if members.is_empty() {
+            return Activity::Sleep.into();
+        }
+        let mut objects = Vec::new();
+        let mut terminal = false;
+        for (fd, side) in members {
+            match self.holder.target(fd) {
+                Some(Target::Channel(inode)) => objects.push(self.channel(inode, side)),
+                Some(Target::Terminal) => terminal = true,
+                _ => {}
+            }
+        }
+        objects.sort_unstable_by_key(|object| (object.object, object.side == Some(Side::Write)));
+        objects.dedup();
+        let activity = match (objects.is_empty(), terminal) {
+            (false, _) => Activity::Channel,
+            (true, true) => Activity::Terminal,
+            (true, false) => Activity::Event,
+        };
+        Doing {
+            activity,
+            op: None,
+            objects,
+        }
+    }
+
+    fn channel(&self, inode: u64, side: Side) -> WaitObject {
+        WaitObject {
+            object: inode,
+            side: Some(side),
+            channel: self.channels.of_inode(inode),
+        }
+    }
+}

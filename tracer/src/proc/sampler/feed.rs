@@ -1,0 +1,97 @@
+//! From the tracer's thread to the sampler's: what becomes of the tree.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use flowtrace_schema::Upid;
+
+use super::super::observer::{Observer, Tracee};
+
+/// A change of the tree.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change {
+    /// A thread began.
+    Began(Tracee, u64),
+    /// A process runs another program; all its threads but the first are over.
+    Executed(Tracee, Option<Upid>, u64),
+    /// A thread does not run any more.
+    Ended(u32, u64),
+    /// Job control stopped a thread, or lets it go on.
+    Stopped(u32, bool),
+}
+
+/// What has happened since the sampler last looked.
+#[derive(Default)]
+pub(super) struct News {
+    pub(super) changes: Vec<Change>,
+    pub(super) finished: bool,
+}
+
+/// Where news wait.
+#[derive(Default)]
+pub(super) struct Inbox {
+    news: Mutex<News>,
+    finished: Condvar,
+}
+
+impl Inbox {
+    fn news(&self) -> MutexGuard<'_, News> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what there is, after a while or as soon as there will be no more.
+    pub(super) fn wait(&self, time: Duration) -> News {
+        let news = self
+            .finished
+            .wait_timeout_while(self.news(), time, |news| !news.finished);
+        let (mut news, _) = news.unwrap_or_else(PoisonError::into_inner);
+        News {
+            changes: std::mem::take(&mut news.changes),
+            finished: news.finished,
+        }
+    }
+
+    pub(super) fn finish(&self) {
+        self.news().finished = true;
+        self.finished.notify_one();
+    }
+}
+
+/// Tells the sampler; called while a task is held, so nothing is done here but that.
+pub(crate) struct Feed(pub(super) Arc<Inbox>);
+
+impl Feed {
+    fn tell(&self, change: Change) {
+        self.0.news().changes.push(change);
+    }
+}
+
+impl Observer for Feed {
+    fn forked(&mut self, _parent: Tracee, child: Tracee, now: u64) {
+        self.tell(Change::Began(child, now));
+    }
+
+    fn thread_began(&mut self, thread: Tracee, now: u64) {
+        self.tell(Change::Began(thread, now));
+    }
+
+    fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, now: u64) {
+        self.tell(Change::Executed(tracee, prev, now));
+    }
+
+    fn exiting(&mut self, tracee: Tracee, _last: bool, now: u64) {
+        self.tell(Change::Ended(tracee.tid, now));
+    }
+
+    fn ended(&mut self, tracee: Tracee, now: u64) {
+        self.tell(Change::Ended(tracee.tid, now));
+    }
+
+    fn stopped(&mut self, thread: Tracee, _now: u64) {
+        self.tell(Change::Stopped(thread.tid, true));
+    }
+
+    fn continued(&mut self, thread: Tracee, _now: u64) {
+        self.tell(Change::Stopped(thread.tid, false));
+    }
+}

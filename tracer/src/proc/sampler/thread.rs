@@ -1,0 +1,470 @@
+//! One thread under sampling: its files of /proc, kept open, and the interval that is going on.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use flowtrace_schema::{Activity, SampleRecord, Tid, Upid};
+
+use super::super::observer::ChannelLookup;
+use super::calls::Abi;
+use super::doing::{self, Doing};
+use super::objects::Holder;
+use super::text::{Position, Scheduled};
+
+/// Descriptors that a thread takes.
+pub(super) const DESCRIPTORS: usize = 2;
+
+/// Samples of one wait after which a thread that has not run since is not looked at closer: it
+/// must be in the same call. Before that its wakeup would count as waiting until it gets a
+/// processor, which is too much of a short wait.
+const SETTLED: u32 = 6;
+/// A thread that has not moved for some rounds is left alone for a part of as many, but not for
+/// more than so many. If it still has not run then, it was in the same call all the time.
+const LEFT_ALONE_PART: u32 = 16;
+const LEFT_ALONE: u32 = 8;
+/// How long a descriptor is taken to stay the same while the same call is made over and over.
+const TRUSTED_NS: u64 = 250_000_000;
+/// Age at which an interval is recorded though it goes on: what a killed tracer may lose.
+const RECORDED_NS: u64 = 5_000_000_000;
+/// Enough for the longest text: nine numbers of 18 characters.
+const TEXT: usize = 192;
+
+/// Files of a thread in /proc. An open one belongs to that thread: after its end it says so, even
+/// if the id is another's by then.
+struct Files {
+    syscall: File,
+    schedstat: File,
+    abi: Abi,
+}
+
+/// A thread of the tree.
+pub(super) struct Thread {
+    pub(super) holder: Holder,
+    pub(super) upid: Upid,
+    began_ns: u64,
+    files: Option<Files>,
+    /// Nothing can be learnt of it any more.
+    closed: bool,
+    /// There was no room for its files.
+    refused: bool,
+    /// Job control stopped it.
+    stopped: bool,
+    /// Rounds from one look to the next, and those of them that are left.
+    stride: u32,
+    rests: u32,
+    last: Last,
+    interval: Option<Interval>,
+}
+
+/// The sample before.
+struct Last {
+    scheduled: Option<Scheduled>,
+    text: [u8; TEXT],
+    length: usize,
+    resolved_ns: u64,
+}
+
+/// Equal samples after each other.
+struct Interval {
+    id: u64,
+    start_ns: u64,
+    last_ns: u64,
+    samples: u32,
+    doing: Doing,
+    recorded_ns: u64,
+}
+
+/// What came of a sample.
+pub(super) enum Sampled {
+    /// It is in the interval that is going on.
+    Same,
+    /// A new interval began; the one before may be recorded.
+    Changed(Option<SampleRecord>),
+    /// The thread is over.
+    Gone,
+    /// It may not be looked at.
+    Refused,
+}
+
+enum Look {
+    /// It has not run since the look before.
+    Unmoved,
+    Same,
+    At(Doing),
+    Gone,
+    Refused,
+}
+
+impl Thread {
+    pub(super) fn new(holder: Holder, upid: Upid, began_ns: u64) -> Thread {
+        Thread {
+            holder,
+            upid,
+            began_ns,
+            files: None,
+            closed: false,
+            refused: false,
+            stopped: false,
+            stride: 1,
+            rests: 0,
+            last: Last {
+                scheduled: None,
+                text: [0; TEXT],
+                length: 0,
+                resolved_ns: 0,
+            },
+            interval: None,
+        }
+    }
+
+    /// Whether [`Thread::open`] would be of use.
+    pub(super) fn wants_files(&self) -> bool {
+        self.files.is_none() && !self.closed
+    }
+
+    /// Whether it is the first time that there is no room for its files.
+    pub(super) fn is_first_refusal(&mut self) -> bool {
+        !std::mem::replace(&mut self.refused, true)
+    }
+
+    pub(super) fn has_files(&self) -> bool {
+        self.files.is_some()
+    }
+
+    /// Opens its files.
+    pub(super) fn open(&mut self) -> io::Result<()> {
+        let open = |name: &str| File::open(self.holder.path(name));
+        let auxv = std::fs::read(self.holder.path("auxv")).unwrap_or_default();
+        self.files = Some(Files {
+            syscall: open("syscall")?,
+            schedstat: open("schedstat")?,
+            abi: Abi::of_auxv(&auxv),
+        });
+        Ok(())
+    }
+
+    /// Gives its files up for good.
+    pub(super) fn give_up(&mut self) {
+        self.files = None;
+        self.closed = true;
+    }
+
+    /// Job control stopped it, or lets it go on.
+    pub(super) fn set_stopped(&mut self, stopped: bool) {
+        self.stopped = stopped;
+        (self.stride, self.rests) = (1, 0);
+    }
+
+    /// Whether it is left alone in this round.
+    pub(super) fn rests(&mut self) -> bool {
+        let rests = self.rests > 0;
+        self.rests = self.rests.saturating_sub(1);
+        rests
+    }
+
+    /// Takes a sample.
+    pub(super) fn sample(
+        &mut self,
+        now: u64,
+        period_ns: u64,
+        ids: &mut u64,
+        channels: &dyn ChannelLookup,
+    ) -> Sampled {
+        let look = self.look(now, channels);
+        let rounds = std::mem::replace(&mut self.stride, 1);
+        let doing = match look {
+            Look::Unmoved => {
+                if let Some(interval) = &mut self.interval {
+                    interval.last_ns = now;
+                    interval.samples += rounds;
+                    self.stride = (interval.samples / LEFT_ALONE_PART).clamp(1, LEFT_ALONE);
+                    self.rests = self.stride - 1;
+                }
+                return Sampled::Same;
+            }
+            Look::Same => None,
+            Look::At(doing) => Some(doing),
+            Look::Gone => return Sampled::Gone,
+            Look::Refused => return Sampled::Refused,
+        };
+        if let Some(interval) = &mut self.interval
+            && doing.as_ref().is_none_or(|doing| *doing == interval.doing)
+        {
+            interval.last_ns = now;
+            interval.samples += 1;
+            return Sampled::Same;
+        }
+        let Some(doing) = doing else {
+            return Sampled::Same;
+        };
+        // Nothing is known of what lies between two samples: half of it goes to each.
+        let start_ns = match &self.interval {
+            Some(before) => before.last_ns.midpoint(now),
+            None => now.saturating_sub(period_ns / 2).max(self.began_ns),
+        };
+        let before = self.close(start_ns);
+        *ids += 1;
+        self.interval = Some(Interval {
+            id: *ids,
+            start_ns,
+            last_ns: now,
+            samples: 1,
+            doing,
+            recorded_ns: start_ns,
+        });
+        Sampled::Changed(before)
+    }
+
+    /// The interval that is going on, once it is old enough to be recorded before its end.
+    pub(super) fn overdue(&mut self) -> Option<SampleRecord> {
+        let interval = self.interval.as_mut()?;
+        let age = interval.last_ns.saturating_sub(interval.recorded_ns);
+        if age < RECORDED_NS {
+            return None;
+        }
+        interval.recorded_ns = interval.last_ns;
+        Some(interval.record(self.upid, self.holder.tid, interval.last_ns))
+    }
+
+    /// Ends the interval that is going on, with the thread or with its image.
+    pub(super) fn end(&mut self, now: u64, period_ns: u64) -> Option<SampleRecord> {
+        let last_ns = self.interval.as_ref()?.last_ns;
+        // What has waited for long mostly ends when it has run for a moment.
+        let known_ns = match self.stride {
+            1 => period_ns / 2,
+            rounds => period_ns * u64::from(rounds),
+        };
+        let end_ns = now.min(last_ns.saturating_add(known_ns)).max(last_ns);
+        self.close(end_ns)
+    }
+
+    /// The thread runs another program from now on.
+    pub(super) fn becomes(&mut self, upid: Upid, now: u64) {
+        self.upid = upid;
+        self.began_ns = now;
+        self.last.length = 0;
+        self.set_stopped(false);
+        if let Some(files) = &mut self.files {
+            let auxv = std::fs::read(self.holder.path("auxv")).unwrap_or_default();
+            files.abi = Abi::of_auxv(&auxv);
+        }
+    }
+
+    fn close(&mut self, end_ns: u64) -> Option<SampleRecord> {
+        let interval = self.interval.take()?;
+        Some(interval.record(self.upid, self.holder.tid, end_ns))
+    }
+
+    fn look(&mut self, now: u64, channels: &dyn ChannelLookup) -> Look {
+        if self.stopped {
+            self.last.length = 0;
+            self.last.scheduled = None;
+            return Look::At(Activity::Stopped.into());
+        }
+        let Some(files) = &self.files else {
+            return Look::Gone;
+        };
+        let mut text = [0; TEXT];
+        let scheduled = match files.schedstat.read_at(&mut text, 0) {
+            Ok(length) => Scheduled::parse(&text[..length]),
+            Err(error) => return Look::failed(&error),
+        };
+        let before = std::mem::replace(&mut self.last.scheduled, scheduled);
+        let has_run = before.is_none() || before != scheduled;
+        if let Some(interval) = &self.interval
+            && !has_run
+            && interval.samples >= SETTLED
+            && interval.doing.activity.is_waiting()
+        {
+            return Look::Unmoved;
+        }
+        let length = match files.syscall.read_at(&mut text, 0) {
+            Ok(length) => length,
+            Err(error) => return Look::failed(&error),
+        };
+        let position = Position::parse(&text[..length]);
+        let Some(position) = position else {
+            return Look::At(Activity::Other.into());
+        };
+        if position == Position::Running {
+            self.last.length = 0;
+            return Look::At(running(before, scheduled).into());
+        }
+        let same = self.last.length == length && self.last.text[..length] == text[..length];
+        let trusted = !has_run || now.saturating_sub(self.last.resolved_ns) < TRUSTED_NS;
+        if same && trusted && position != Position::Outside {
+            return Look::Same;
+        }
+        let Some(doing) = doing::blocked(self.holder, files.abi, position, channels) else {
+            return Look::Gone;
+        };
+        self.last.text = text;
+        // A call that the tracer holds, or that is over by now, is looked at again.
+        self.last.length = if doing.activity.is_waiting() {
+            length
+        } else {
+            0
+        };
+        self.last.resolved_ns = now;
+        Look::At(doing)
+    }
+}
+
+impl Look {
+    fn failed(error: &io::Error) -> Look {
+        match error.raw_os_error() {
+            Some(libc::ESRCH) => Look::Gone,
+            _ => Look::Refused,
+        }
+    }
+}
+
+impl Interval {
+    fn record(&self, upid: Upid, tid: u32, end_ns: u64) -> SampleRecord {
+        SampleRecord {
+            id: self.id,
+            start_ns: self.start_ns,
+            end_ns: end_ns.max(self.start_ns),
+            upid,
+            tid: Tid(tid),
+            activity: self.doing.activity,
+            op: self.doing.op,
+            objects: self.doing.objects.clone(),
+            file: None,
+            samples: self.samples,
+        }
+    }
+}
+
+/// The kernel tells a thread on a processor from one that wants to be there only by what it had
+/// since: the clock of the one goes on with every tick, the wait of the other is counted when it
+/// ends.
+fn running(before: Option<Scheduled>, now: Option<Scheduled>) -> Activity {
+    let (Some(before), Some(now)) = (before, now) else {
+        return Activity::Running;
+    };
+    let ran = now.on_cpu_ns.saturating_sub(before.on_cpu_ns);
+    let waited = now.run_queue_ns.saturating_sub(before.run_queue_ns);
+    if ran == 0 || waited > ran {
+        Activity::Runnable
+    } else {
+        Activity::Running
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proc::observer::NoChannels;
+    use std::process::{Child, Command, Stdio};
+
+    const PERIOD: u64 = 20_000_000;
+
+    fn child(program: &str, arguments: &[&str]) -> (Child, Thread) {
+        let mut command = Command::new(program);
+        let child = command
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = child.id();
+        let mut thread = Thread::new(Holder { pid, tid: pid }, Upid(7), 0);
+        thread.open().unwrap();
+        (child, thread)
+    }
+
+    /// Takes samples until the thread does what it will do for long.
+    fn settle(thread: &mut Thread, ids: &mut u64, now: &mut u64, expected: Activity) {
+        for _ in 0..2000 {
+            *now += PERIOD;
+            thread.sample(*now, PERIOD, ids, &NoChannels);
+            let doing = thread.interval.as_ref().map(|i| i.doing.activity);
+            if doing == Some(expected) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        panic!("it never came to {expected:?}");
+    }
+
+    #[test]
+    fn a_thread_that_does_not_move_is_left_alone_and_counted() {
+        let (mut child, mut thread) = child("sleep", &["1000"]);
+        let (mut ids, mut now) = (0, 0);
+        settle(&mut thread, &mut ids, &mut now, Activity::Sleep);
+        let before = ids;
+        let (mut looks, mut rounds) = (0, 0);
+        while rounds < 400 {
+            rounds += 1;
+            now += PERIOD;
+            if !thread.rests() {
+                looks += 1;
+                let sampled = thread.sample(now, PERIOD, &mut ids, &NoChannels);
+                assert!(matches!(sampled, Sampled::Same));
+            }
+        }
+        assert_eq!(ids, before, "one interval");
+        assert!(
+            (50..200).contains(&looks),
+            "{looks} looks in {rounds} rounds"
+        );
+        let samples = thread.interval.as_ref().unwrap().samples;
+        assert!(
+            (rounds - 8..=rounds + 1).contains(&samples),
+            "{samples} samples"
+        );
+        assert!(thread.overdue().is_some());
+        assert!(thread.overdue().is_none(), "recorded a moment ago");
+
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let gone = thread.sample(now + PERIOD, PERIOD, &mut ids, &NoChannels);
+        assert!(matches!(gone, Sampled::Gone));
+        let record = thread.end(now + PERIOD, PERIOD).unwrap();
+        assert_eq!(
+            (record.activity, record.op),
+            (Activity::Sleep, Some("clock_nanosleep"))
+        );
+        assert!(record.end_ns <= now + PERIOD && record.end_ns > record.start_ns);
+        assert!(thread.end(now + 2 * PERIOD, PERIOD).is_none());
+    }
+
+    #[test]
+    fn a_change_lies_halfway_between_two_samples() {
+        let (mut child, mut thread) = child("cat", &[]);
+        let (mut ids, mut now) = (0, 0);
+        settle(&mut thread, &mut ids, &mut now, Activity::Channel);
+        thread.set_stopped(true);
+        let Sampled::Changed(Some(read)) =
+            thread.sample(now + PERIOD, PERIOD, &mut ids, &NoChannels)
+        else {
+            panic!("nothing changed");
+        };
+        assert_eq!(read.op, Some("read"));
+        assert_eq!(read.objects.len(), 1);
+        assert_eq!(read.end_ns, now + PERIOD / 2);
+        assert_eq!(thread.interval.as_ref().unwrap().start_ns, read.end_ns);
+        thread.set_stopped(false);
+        now += 2 * PERIOD;
+        let went_on = thread.sample(now, PERIOD, &mut ids, &NoChannels);
+        assert!(matches!(went_on, Sampled::Changed(Some(r)) if r.activity == Activity::Stopped));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn running_is_told_from_wanting_to() {
+        let had = |on_cpu_ns, run_queue_ns| {
+            Some(Scheduled {
+                on_cpu_ns,
+                run_queue_ns,
+                slices: 1,
+            })
+        };
+        assert_eq!(running(None, had(5, 5)), Activity::Running);
+        assert_eq!(running(had(5, 5), had(9, 6)), Activity::Running);
+        assert_eq!(running(had(5, 5), had(6, 9)), Activity::Runnable);
+        assert_eq!(running(had(5, 5), had(5, 5)), Activity::Runnable);
+    }
+}

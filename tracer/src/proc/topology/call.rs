@@ -1,0 +1,190 @@
+//! The system calls that the filter picks, under the same numbers on every architecture.
+
+/// A system call at its entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Call {
+    /// Which one.
+    pub(crate) kind: CallKind,
+    /// Its arguments; 32-bit programs' are zero-extended.
+    pub(crate) arguments: [u64; 6],
+}
+
+/// What a picked call does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub(crate) enum CallKind {
+    /// open(path, flags, mode).
+    Open = 1,
+    /// openat(directory, path, flags, mode).
+    OpenAt,
+    /// openat2(directory, path, how, size).
+    OpenAt2,
+    /// creat(path, mode).
+    Creat,
+    /// rename(old, new).
+    Rename,
+    /// renameat and renameat2(directory, old, directory, new, …).
+    RenameAt,
+    /// unlink(path).
+    Unlink,
+    /// unlinkat(directory, path, flags).
+    UnlinkAt,
+    /// pipe and pipe2(descriptors, …).
+    Pipe,
+    /// socketpair(domain, type, protocol, descriptors).
+    SocketPair,
+    /// bind(socket, address, length).
+    Bind,
+    /// connect(socket, address, length).
+    Connect,
+    /// accept and accept4(socket, …).
+    Accept,
+    /// splice, tee and vmsplice: data moves without being counted as read or written.
+    Splice,
+    /// chroot, pivot_root, unshare and setns: paths mean something else from now on.
+    ChangeView,
+}
+
+use CallKind::*;
+
+impl CallKind {
+    const ALL: [CallKind; 15] = [
+        Open, OpenAt, OpenAt2, Creat, Rename, RenameAt, Unlink, UnlinkAt, Pipe, SocketPair, Bind,
+        Connect, Accept, Splice, ChangeView,
+    ];
+}
+
+impl Call {
+    /// The call that the filter announces by `code`.
+    pub(crate) fn new(code: u16, arguments: [u64; 6]) -> Option<Call> {
+        let kind = *CallKind::ALL.get(usize::from(code).checked_sub(1)?)?;
+        Some(Call { kind, arguments })
+    }
+}
+
+/// The numbers of an architecture's calls.
+pub(super) struct Numbers {
+    /// `AUDIT_ARCH_*` (include/uapi/linux/audit.h).
+    pub(super) architecture: u32,
+    /// Bits of a number that tell the call: those of x32 have one more.
+    pub(super) mask: u32,
+    pub(super) calls: &'static [(u32, CallKind)],
+}
+
+/// From arch/x86/entry/syscalls/syscall_{64,32}.tbl and include/uapi/asm-generic/unistd.h.
+/// `socketcall` of old 32-bit programs is not picked apart.
+pub(super) const ARCHITECTURES: [Numbers; 3] = [
+    Numbers {
+        architecture: 0xc000_003e,
+        mask: !0x4000_0000,
+        calls: &[
+            (2, Open),
+            (257, OpenAt),
+            (437, OpenAt2),
+            (85, Creat),
+            (82, Rename),
+            (264, RenameAt),
+            (316, RenameAt),
+            (87, Unlink),
+            (263, UnlinkAt),
+            (22, Pipe),
+            (293, Pipe),
+            (53, SocketPair),
+            (49, Bind),
+            (42, Connect),
+            (43, Accept),
+            (288, Accept),
+            (275, Splice),
+            (276, Splice),
+            (278, Splice),
+            (161, ChangeView),
+            (155, ChangeView),
+            (272, ChangeView),
+            (308, ChangeView),
+        ],
+    },
+    Numbers {
+        architecture: 0x4000_0003,
+        mask: !0,
+        calls: &[
+            (5, Open),
+            (295, OpenAt),
+            (437, OpenAt2),
+            (8, Creat),
+            (38, Rename),
+            (302, RenameAt),
+            (353, RenameAt),
+            (10, Unlink),
+            (301, UnlinkAt),
+            (42, Pipe),
+            (331, Pipe),
+            (360, SocketPair),
+            (361, Bind),
+            (362, Connect),
+            (364, Accept),
+            (313, Splice),
+            (315, Splice),
+            (316, Splice),
+            (61, ChangeView),
+            (217, ChangeView),
+            (310, ChangeView),
+            (346, ChangeView),
+        ],
+    },
+    Numbers {
+        architecture: 0xc000_00b7,
+        mask: !0,
+        calls: &[
+            (56, OpenAt),
+            (437, OpenAt2),
+            (38, RenameAt),
+            (276, RenameAt),
+            (35, UnlinkAt),
+            (59, Pipe),
+            (199, SocketPair),
+            (200, Bind),
+            (203, Connect),
+            (202, Accept),
+            (242, Accept),
+            (76, Splice),
+            (77, Splice),
+            (75, Splice),
+            (51, ChangeView),
+            (41, ChangeView),
+            (97, ChangeView),
+            (268, ChangeView),
+        ],
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_come_back_as_calls() {
+        for kind in CallKind::ALL {
+            let call = Call::new(kind as u16, [7; 6]).unwrap();
+            assert_eq!((call.kind, call.arguments), (kind, [7; 6]));
+        }
+        assert_eq!(Call::new(0, [0; 6]), None);
+        assert_eq!(Call::new(CallKind::ALL.len() as u16 + 1, [0; 6]), None);
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn numbers_are_those_of_the_library() {
+        let number = |kind| {
+            let mut calls = ARCHITECTURES[0].calls.iter();
+            i64::from(calls.find(|(_, k)| *k == kind).unwrap().0)
+        };
+        assert_eq!(number(OpenAt), libc::SYS_openat);
+        assert_eq!(number(RenameAt), libc::SYS_renameat);
+        assert_eq!(number(SocketPair), libc::SYS_socketpair);
+        assert_eq!(number(Bind), libc::SYS_bind);
+        assert_eq!(number(Connect), libc::SYS_connect);
+        assert_eq!(number(Accept), libc::SYS_accept);
+        assert_eq!(number(Splice), libc::SYS_splice);
+        assert_eq!(number(ChangeView), libc::SYS_chroot);
+    }
+}

@@ -1,0 +1,250 @@
+//! The seccomp filter: a classic BPF program over `struct seccomp_data`
+//! (Documentation/userspace-api/seccomp_filter.rst).
+//!
+//! Whatever is not picked is allowed by comparisons of the number alone: the kernel finds that
+//! out beforehand and never runs the program for such a call (its action cache, Linux 5.11).
+
+use std::io;
+
+use libc::{sock_filter, sock_fprog};
+
+use super::call::{ARCHITECTURES, CallKind, Numbers};
+use super::library::{self, IN_PAGE};
+
+/// Offsets in `struct seccomp_data`.
+const NUMBER: u32 = 0;
+const ARCHITECTURE: u32 = 4;
+/// Low half of the address after the system call.
+const INSTRUCTION: u32 = 8;
+const FIRST_ARGUMENT: u32 = 16;
+
+const ALLOW: u32 = 0x7fff_0000;
+const TRACE: u32 = 0x7ff0_0000;
+
+const X86_64: u32 = 0xc000_003e;
+const ARM64: u32 = 0xc000_00b7;
+
+/// An open with one of these flags is not of interest: `O_DIRECTORY` (of arm64 and of all others)
+/// and `O_PATH` move no data, and `O_NOCTTY` is how GCC opens sources and headers, thousands of
+/// them, most at places where they are not.
+const fn left_out(architecture: u32) -> u32 {
+    let directory = if architecture == ARM64 {
+        0o40_000
+    } else {
+        0o200_000
+    };
+    directory | 0o10_000_000 | libc::O_NOCTTY as u32
+}
+
+const LOAD: u16 = 0x20;
+const AND: u16 = 0x54;
+const JUMP_IF_EQUAL: u16 = 0x15;
+const JUMP_IF_SET: u16 = 0x45;
+const RETURN: u16 = 0x06;
+
+/// Open flags that let a file be changed or made: of the library's own opens none has them.
+const CHANGES: u32 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u32;
+
+/// A jump spans at most 255 statements.
+const MOST_OWN_OPENS: usize = 16;
+
+fn statement(code: u16, k: u32) -> sock_filter {
+    sock_filter {
+        code,
+        jt: 0,
+        jf: 0,
+        k,
+    }
+}
+
+fn jump(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
+    sock_filter { code, jt, jf, k }
+}
+
+fn program(own_opens: &[u32]) -> Vec<sock_filter> {
+    let mut program = vec![statement(LOAD, ARCHITECTURE)];
+    for numbers in &ARCHITECTURES {
+        let section = section(numbers, own_opens);
+        let length = section.len() as u8;
+        program.push(jump(JUMP_IF_EQUAL, numbers.architecture, 0, length));
+        program.extend(section);
+    }
+    program.push(statement(RETURN, ALLOW));
+    program
+}
+
+fn section(numbers: &Numbers, own_opens: &[u32]) -> Vec<sock_filter> {
+    let mut section = vec![statement(LOAD, NUMBER)];
+    if numbers.mask != !0 {
+        section.push(statement(AND, numbers.mask));
+    }
+    for &(number, kind) in numbers.calls {
+        let verdict = verdict(kind, numbers.architecture, own_opens);
+        section.push(jump(JUMP_IF_EQUAL, number, 0, verdict.len() as u8));
+        section.extend(verdict);
+    }
+    section.push(statement(RETURN, ALLOW));
+    section
+}
+
+fn verdict(kind: CallKind, architecture: u32, own_opens: &[u32]) -> Vec<sock_filter> {
+    let flags = match kind {
+        CallKind::Open => Some(1),
+        CallKind::OpenAt => Some(2),
+        _ => None,
+    };
+    let trace = statement(RETURN, TRACE | kind as u32);
+    let Some(argument) = flags else {
+        return vec![trace];
+    };
+    let own_opens = match architecture {
+        X86_64 if kind == CallKind::OpenAt => own_opens,
+        _ => &[],
+    };
+    // The flags are the low half of the argument on these little-endian machines.
+    let mut verdict = vec![
+        statement(LOAD, FIRST_ARGUMENT + 8 * argument),
+        jump(JUMP_IF_SET, left_out(architecture), 0, 1),
+        statement(RETURN, ALLOW),
+    ];
+    if !own_opens.is_empty() {
+        let checks = own_opens.len() as u8;
+        verdict.push(jump(JUMP_IF_SET, CHANGES, 2 + 2 * checks, 0));
+        verdict.push(statement(LOAD, INSTRUCTION));
+        verdict.push(statement(AND, IN_PAGE));
+        for &place in own_opens {
+            verdict.push(jump(JUMP_IF_EQUAL, place, 0, 1));
+            verdict.push(statement(RETURN, ALLOW));
+        }
+    }
+    verdict.push(trace);
+    verdict
+}
+
+/// Installs the filter in this thread and all that it will start. Without privilege they gain
+/// none from set-user-id programs any more, which a tracer without privilege prevents, too.
+///
+/// # Errors
+/// When the kernel has no seccomp filters, or another filter forbids to add one.
+#[expect(unsafe_code)]
+pub(crate) fn install() -> io::Result<()> {
+    const SET_MODE_FILTER: libc::c_uint = 1;
+    /// The filter is no sandbox, so nothing must be slowed down against speculation.
+    const SPEC_ALLOW: libc::c_uint = 1 << 2;
+    let mut own_opens = library::own_opens();
+    own_opens.truncate(MOST_OWN_OPENS);
+    let mut program = program(&own_opens);
+    let program = sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_mut_ptr(),
+    };
+    let install = || {
+        // SAFETY: `program` and what it points to outlive the call, which only reads them.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_seccomp,
+                SET_MODE_FILTER,
+                SPEC_ALLOW,
+                &raw const program,
+            )
+        };
+        if result == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    };
+    match install() {
+        Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
+            // SAFETY: takes numbers only.
+            if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            install()
+        }
+        result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the program as the kernel does.
+    fn verdict_on(architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
+        verdict_at(0, architecture, number, arguments)
+    }
+
+    fn verdict_at(ip: u64, architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
+        let mut data = Vec::new();
+        data.extend(number.to_ne_bytes());
+        data.extend(architecture.to_ne_bytes());
+        data.extend(ip.to_ne_bytes());
+        data.extend(arguments.iter().flat_map(|a| a.to_ne_bytes()));
+        let program = program(&[0xb1d, 0x001]);
+        let (mut at, mut value) = (0, 0);
+        loop {
+            let step = program[at];
+            at += 1;
+            let jump = |is: bool| usize::from(if is { step.jt } else { step.jf });
+            match step.code {
+                LOAD => {
+                    let word = &data[step.k as usize..][..4];
+                    value = u32::from_ne_bytes(word.try_into().unwrap());
+                }
+                AND => value &= step.k,
+                JUMP_IF_EQUAL => at += jump(value == step.k),
+                JUMP_IF_SET => at += jump(value & step.k != 0),
+                RETURN => return step.k,
+                other => panic!("{other:#x}"),
+            }
+        }
+    }
+
+    #[test]
+    fn every_picked_call_is_traced_under_its_code_and_no_other() {
+        for numbers in &ARCHITECTURES {
+            for number in 0..600 {
+                let picked = numbers.calls.iter().find(|(n, _)| *n == number);
+                let expected = picked.map_or(ALLOW, |(_, kind)| TRACE | *kind as u32);
+                assert_eq!(
+                    verdict_on(numbers.architecture, number, [0; 6]),
+                    expected,
+                    "{number} of {:#x}",
+                    numbers.architecture
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_mean_nothing_without_their_architecture() {
+        const I386: u32 = 0x4000_0003;
+        assert_eq!(verdict_on(X86_64, 5, [0; 6]), ALLOW); // fstat there
+        assert_eq!(verdict_on(I386, 5, [0; 6]), TRACE | CallKind::Open as u32);
+        let x32 = 0x4000_0000;
+        assert_eq!(
+            verdict_on(X86_64, x32 | 257, [0; 6]),
+            TRACE | CallKind::OpenAt as u32
+        );
+        assert_eq!(verdict_on(0x1234, 257, [0; 6]), ALLOW);
+    }
+
+    #[test]
+    fn opens_that_tell_nothing_are_let_through() {
+        let open = |flags: i32| verdict_on(X86_64, 257, [0, 0, flags as u64, 0, 0, 0]);
+        let traced = TRACE | CallKind::OpenAt as u32;
+        assert_eq!(open(0o200_000 | libc::O_CLOEXEC), ALLOW);
+        assert_eq!(open(libc::O_PATH), ALLOW);
+        assert_eq!(open(libc::O_WRONLY | libc::O_CREAT), traced);
+        assert_eq!(open(libc::O_CLOEXEC), traced);
+        assert_eq!(open(libc::O_NOCTTY), ALLOW);
+        let at = |ip: u64, flags: i32| verdict_at(ip, X86_64, 257, [0, 0, flags as u64, 0, 0, 0]);
+        for place in [0x7f00_1234_5b1d, 0x7f00_1234_5001] {
+            assert_eq!(at(place, libc::O_CLOEXEC), ALLOW);
+            assert_eq!(at(place, libc::O_CLOEXEC | libc::O_RDWR), traced);
+            assert_eq!(at(place, libc::O_RDONLY), ALLOW);
+            assert_eq!(at(place + 1, libc::O_CLOEXEC), traced);
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The low-rate system calls that change names and channels, stopped by a seccomp filter
+//! (seccomp(2), `SECCOMP_RET_TRACE`). Calls that move data are never stopped, nor is `close`.
+//!
+//! [`filter`] picks the calls, leaving out opens that the C library makes for itself ([`library`]),
+//! [`call`] says what one is, [`memory`] reads what its arguments
+//! point to.
+
+mod call;
+mod filter;
+mod library;
+mod memory;
+
+pub(crate) use call::{Call, CallKind};
+pub(crate) use filter::install;
+#[cfg(any(test, fuzzing))]
+pub(crate) use library::opens_in;
+pub(crate) use memory::{bytes_at, path_at, some_at};

@@ -1,0 +1,246 @@
+//! From the events of the tree to what it is wired with: channels ([`super::channels`]) and files
+//! outside the traced directories ([`super::outside`]).
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use flowtrace_schema::{HostId, Loss, Recorder, Upid, Usage};
+
+use super::channels::{Channels, Registry, sockets};
+use super::descriptors;
+use super::observer::{Observer, Tracee};
+use super::outside::{NameChange, Open, Outside};
+use super::reading;
+use super::topology::{Call, CallKind, bytes_at, path_at, some_at};
+use crate::fs::FileTable;
+
+/// Sees descriptors and calls.
+pub(crate) struct Wiring {
+    recorder: Recorder,
+    channels: Channels,
+    outside: Outside,
+    /// The filter was to be installed in the command.
+    wants_calls: bool,
+    /// Calls whose return is waited for, by thread.
+    pending: HashMap<u32, Pending>,
+    /// Processes that changed their root or namespaces, or whose forebears did: a path of theirs
+    /// is not one of ours.
+    elsewhere: HashSet<u32>,
+}
+
+#[derive(Debug)]
+enum Pending {
+    /// Two descriptors are written to this address.
+    Pair(u64),
+    Accept,
+    Bind(i32),
+    Connect(i32, Option<SocketAddr>),
+    Open(Open),
+    Names(NameChange),
+}
+
+impl Wiring {
+    /// Sees what is to be seen of files that are in none of `views`.
+    pub(crate) fn new(
+        host: HostId,
+        recorder: Recorder,
+        registry: Arc<Mutex<Registry>>,
+        files: Arc<FileTable>,
+        views: Vec<PathBuf>,
+        wants_calls: bool,
+    ) -> Wiring {
+        Wiring {
+            channels: Channels::new(registry, recorder.clone()),
+            outside: Outside::new(host, files, &recorder, views),
+            recorder,
+            wants_calls,
+            pending: HashMap::new(),
+            elsewhere: HashSet::new(),
+        }
+    }
+
+    /// What to wait for at the return of a call.
+    fn enter(&mut self, tracee: Tracee, call: Call, now: u64) -> Option<Pending> {
+        let [a, b, c, d, e, _] = call.arguments;
+        let fd = |argument: u64| argument as i32;
+        let path = |address| path_at(tracee.tid, address);
+        match call.kind {
+            CallKind::Open => self.open(tracee, None, a, b as u32, now),
+            CallKind::OpenAt => self.open(tracee, Some(fd(a)), b, c as u32, now),
+            CallKind::OpenAt2 => {
+                let flags = u64::from_ne_bytes(bytes_at(tracee.tid, c)?) as u32;
+                self.open(tracee, Some(fd(a)), b, flags, now)
+            }
+            CallKind::Creat => {
+                let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+                self.open(tracee, None, a, flags as u32, now)
+            }
+            CallKind::Unlink => self.removing(tracee, None, a),
+            CallKind::UnlinkAt if c as i32 & libc::AT_REMOVEDIR != 0 => None,
+            CallKind::UnlinkAt => self.removing(tracee, Some(fd(a)), b),
+            CallKind::Rename => {
+                let (from, to) = (path(a)?, path(b)?);
+                let outside = &self.outside;
+                let change = outside.renaming(tracee, (None, &from), (None, &to), false);
+                change.map(Pending::Names)
+            }
+            CallKind::RenameAt => {
+                // renameat has no flags, but 0 in that place only by chance.
+                let exchange = e as u32 == libc::RENAME_EXCHANGE;
+                let (from, to) = (path(b)?, path(d)?);
+                let (from, to) = ((Some(fd(a)), &*from), (Some(fd(c)), &*to));
+                let change = self.outside.renaming(tracee, from, to, exchange);
+                change.map(Pending::Names)
+            }
+            CallKind::Pipe => Some(Pending::Pair(a)),
+            CallKind::SocketPair => Some(Pending::Pair(d)),
+            CallKind::Bind => Some(Pending::Bind(fd(a))),
+            CallKind::Connect => {
+                let length = (c as usize).min(size_of::<libc::sockaddr_storage>());
+                let address = some_at(tracee.tid, b, length)
+                    .and_then(|address| sockets::address_in(&address));
+                Some(Pending::Connect(fd(a), address))
+            }
+            CallKind::Accept => Some(Pending::Accept),
+            CallKind::Splice => {
+                self.channels.splices(tracee.pid);
+                None
+            }
+            CallKind::ChangeView => {
+                self.elsewhere.insert(tracee.pid);
+                None
+            }
+        }
+    }
+
+    fn open(
+        &mut self,
+        tracee: Tracee,
+        directory: Option<i32>,
+        path: u64,
+        flags: u32,
+        now: u64,
+    ) -> Option<Pending> {
+        let elsewhere = self.elsewhere.contains(&tracee.pid);
+        let path = path_at(tracee.tid, path)?;
+        if !elsewhere && self.outside.is_settled(tracee, &path, flags, now) {
+            return None;
+        }
+        let has = |flag: i32| flags & flag as u32 == flag as u32;
+        let creates = has(libc::O_CREAT)
+            && (has(libc::O_EXCL)
+                || !elsewhere && self.outside.is_absent(tracee, directory, &path));
+        Some(Pending::Open(Open {
+            flags,
+            creates,
+            start_ns: now,
+        }))
+    }
+
+    fn removing(&mut self, tracee: Tracee, directory: Option<i32>, path: u64) -> Option<Pending> {
+        if self.elsewhere.contains(&tracee.pid) {
+            return None;
+        }
+        let path = path_at(tracee.tid, path)?;
+        let change = self.outside.removing(tracee, directory, &path);
+        change.map(Pending::Names)
+    }
+
+    fn opened(&mut self, tracee: Tracee, fd: i32, open: &Open, now: u64) {
+        let Some(attributes) = descriptors::attributes(tracee.pid, fd) else {
+            return;
+        };
+        if attributes.mode & libc::S_IFMT == libc::S_IFIFO {
+            self.channels.made(tracee, &[fd], now);
+        } else if let Some(path) = descriptors::target(tracee.pid, fd) {
+            self.outside.opened(tracee, open, &path, &attributes, now);
+        }
+    }
+}
+
+impl Observer for Wiring {
+    fn forked(&mut self, parent: Tracee, child: Tracee, now: u64) {
+        self.channels.forked(parent, child, now);
+        if self.elsewhere.contains(&parent.pid) {
+            self.elsewhere.insert(child.pid);
+        }
+    }
+
+    fn thread_began(&mut self, thread: Tracee, _now: u64) {
+        self.channels.thread_began(thread.pid);
+    }
+
+    fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, now: u64) {
+        if prev.is_none() && self.wants_calls {
+            let filters = |pid| reading::filters_of(pid).unwrap_or(0);
+            if filters(tracee.pid) > filters(std::process::id()) {
+                self.channels.see_calls();
+            } else {
+                self.recorder.lost(Loss::TopologyUnseen, 1);
+            }
+        }
+        self.channels.executed(tracee, now);
+    }
+
+    fn image_over(&mut self, tracee: Tracee, usage: &Usage, by_exec: bool, _now: u64) {
+        self.channels.image_over(tracee, usage, by_exec);
+    }
+
+    fn called(&mut self, tracee: Tracee, call: Call, now: u64) -> bool {
+        self.channels.calls(tracee.pid, now);
+        match self.enter(tracee, call, now) {
+            Some(pending) => {
+                self.pending.insert(tracee.tid, pending);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn returned(&mut self, tracee: Tracee, result: i64, now: u64) {
+        let Some(pending) = self.pending.remove(&tracee.tid) else {
+            return;
+        };
+        let in_progress = result == -i64::from(libc::EINPROGRESS);
+        if let (Pending::Connect(fd, Some(address)), true) = (&pending, in_progress) {
+            self.channels.connecting(tracee, *fd, *address, now);
+            return;
+        }
+        if result < 0 {
+            return;
+        }
+        match pending {
+            Pending::Pair(address) => {
+                if let Some(pair) = bytes_at::<8>(tracee.tid, address) {
+                    let (one, other) = pair.split_at(4);
+                    let fd = |half: &[u8]| half.try_into().map(i32::from_ne_bytes);
+                    if let (Ok(one), Ok(other)) = (fd(one), fd(other)) {
+                        self.channels.made(tracee, &[one, other], now);
+                    }
+                }
+            }
+            Pending::Accept => self.channels.made(tracee, &[result as i32], now),
+            Pending::Bind(fd) | Pending::Connect(fd, _) => {
+                self.channels.made(tracee, &[fd], now);
+            }
+            Pending::Open(open) => self.opened(tracee, result as i32, &open, now),
+            Pending::Names(change) => self.outside.changed(change, now),
+        }
+    }
+
+    fn exiting(&mut self, tracee: Tracee, last: bool, now: u64) {
+        if last {
+            self.channels.exiting(tracee.pid, now);
+        }
+    }
+
+    fn ended(&mut self, tracee: Tracee, _now: u64) {
+        self.pending.remove(&tracee.tid);
+        if tracee.tid == tracee.pid {
+            self.channels.ended(tracee.pid);
+            self.elsewhere.remove(&tracee.pid);
+        }
+    }
+}

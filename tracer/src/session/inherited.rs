@@ -1,0 +1,148 @@
+//! The standard streams of a command that are files in a traced directory, as `< in > out` makes
+//! them: the command gets them opened through the view (see [`crate::fs::offers`]).
+//!
+//! Others that it inherits stay as they are, and so do the locks on them: `9> lock` is often there
+//! to be locked. They are counted.
+
+use std::fs::{self, File};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use flowtrace_schema::{Loss, Recorder};
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+use nix::unistd::{Whence, lseek};
+
+use super::directory::Directory;
+use crate::fs::offers::{Offer, Offers, Position};
+
+/// Flags that describe an open file and can be given to open(2) again.
+const SAME: OFlag = OFlag::O_ACCMODE
+    .union(OFlag::O_APPEND)
+    .union(OFlag::O_DIRECT)
+    .union(OFlag::O_DSYNC)
+    .union(OFlag::O_SYNC)
+    .union(OFlag::O_NOATIME)
+    .union(OFlag::O_NONBLOCK);
+
+/// An inherited file below a traced directory.
+#[derive(Debug)]
+pub(super) struct Stream {
+    /// The descriptor, here and in the command.
+    pub(super) number: RawFd,
+    /// Where it is.
+    pub(super) path: PathBuf,
+    /// Flags with which to open it again.
+    pub(super) flags: OFlag,
+    /// This process's own.
+    file: OwnedFd,
+    inode: (u64, u64),
+    position: Arc<Position>,
+}
+
+/// What the command inherits.
+#[derive(Debug, Default)]
+pub(super) struct Inherited {
+    pub(super) streams: Vec<Stream>,
+    /// How many other files below traced directories it inherits.
+    others: u64,
+    /// The streams as the command has them now, by place in `streams`.
+    seen: Vec<(usize, OwnedFd)>,
+}
+
+impl Inherited {
+    /// Looks through the descriptors of this process. Call it before it opens files of its own.
+    pub(super) fn find(directories: &[Directory]) -> Inherited {
+        let mut found = Inherited::default();
+        let entries = fs::read_dir("/proc/self/fd").into_iter().flatten();
+        let numbers = entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        for number in numbers.collect::<Vec<RawFd>>() {
+            match Stream::of(number, directories) {
+                Some(stream) if number <= libc::STDERR_FILENO => found.streams.push(stream),
+                Some(_) => found.others += 1,
+                None => {}
+            }
+        }
+        found
+    }
+
+    /// Has the views expect thread `tid` to open the streams.
+    pub(super) fn offer(&self, offers: &Offers, tid: u32) {
+        for stream in &self.streams {
+            if let Ok(file) = stream.file.try_clone() {
+                offers.add(Offer {
+                    tid,
+                    inode: stream.inode,
+                    access: (stream.flags & OFlag::O_ACCMODE).bits(),
+                    file,
+                    position: Arc::clone(&stream.position),
+                });
+            }
+        }
+    }
+
+    /// The command has opened its streams through the views; `None` for one that it could not.
+    pub(super) fn opened(&mut self, seen: Vec<Option<OwnedFd>>) {
+        let seen = seen.into_iter().enumerate();
+        self.seen = seen.filter_map(|(at, file)| Some((at, file?))).collect();
+    }
+
+    /// Counts what the trace will not show.
+    pub(super) fn count(&self, recorder: &Recorder) {
+        let unseen = self.streams.len() - self.seen.len();
+        recorder.lost(Loss::InheritedFiles, self.others + unseen as u64);
+    }
+
+    /// Puts the inherited files where the command left them, for whoever reads or writes on. A
+    /// read or write of the command has done that already, a mere seek has not.
+    pub(super) fn settle(self) {
+        for (at, file) in self.seen {
+            let stream = &self.streams[at];
+            if let Ok(left_at) = lseek(&file, 0, Whence::SeekCur)
+                && left_at as u64 != stream.position.last()
+            {
+                let _ = lseek(stream.file.as_fd(), left_at, Whence::SeekSet);
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// What descriptor `number` of this process is, if that is a file below a traced directory
+    /// and will be inherited.
+    fn of(number: RawFd, directories: &[Directory]) -> Option<Stream> {
+        // SAFETY: the number was listed as open just now, and nothing here closes it: descriptors
+        // that are inherited belong to nobody in this process.
+        #[expect(unsafe_code)]
+        let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+        let closes = FdFlag::from_bits_retain(fcntl(borrowed, FcntlArg::F_GETFD).ok()?);
+        if closes.contains(FdFlag::FD_CLOEXEC) {
+            return None;
+        }
+        let file: File = borrowed.try_clone_to_owned().ok()?.into();
+        let metadata = file.metadata().ok().filter(|m| m.is_file())?;
+        let path = fs::read_link(format!("/proc/self/fd/{number}")).ok()?;
+        if !directories.iter().any(|d| d.relative(&path).is_some()) {
+            return None;
+        }
+        let inode = (metadata.dev(), metadata.ino());
+        // Removed, or replaced by another one: the view cannot show it.
+        let named = fs::symlink_metadata(&path).ok()?;
+        if (named.dev(), named.ino()) != inode {
+            return None;
+        }
+        let flags = OFlag::from_bits_retain(fcntl(&file, FcntlArg::F_GETFL).ok()?) & SAME;
+        let at = lseek(&file, 0, Whence::SeekCur).ok()?;
+        Some(Stream {
+            number,
+            path,
+            flags,
+            file: file.into(),
+            inode,
+            position: Position::new(at as u64),
+        })
+    }
+}
