@@ -123,7 +123,7 @@ impl Stream {
             return None;
         }
         let file: File = borrowed.try_clone_to_owned().ok()?.into();
-        let metadata = file.metadata().ok().filter(|m| m.is_file())?;
+        let metadata = file.metadata().ok().filter(fs::Metadata::is_file)?;
         let path = fs::read_link(format!("/proc/self/fd/{number}")).ok()?;
         if !directories.iter().any(|d| d.relative(&path).is_some()) {
             return None;
