@@ -26,7 +26,8 @@ pub fn proc_files(bytes: &[u8]) {
         assert_eq!(cost - same, ProcessCost::default());
     }
     if let Some(traffic) = Traffic::parse(bytes) {
-        assert_eq!(traffic - traffic, Traffic::default());
+        let same = traffic;
+        assert_eq!(traffic - same, Traffic::default());
     }
     let _ = Wanted::default().of(bytes);
     let _ = reading::group_in(bytes);
