@@ -1,6 +1,6 @@
 //! Pipes and sockets as streams from process to process.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use flowtrace_schema::ChannelEndRow;
 
@@ -65,6 +65,22 @@ pub(super) fn add_streams(workflow: &mut Workflow, rows: &[ChannelEndRow]) {
         }
         is_same
     });
+    leave_out_requests(workflow);
+}
+
+/// Of two streams between a process and one that it talks to, as through `popen2`, the answer tells
+/// what depends on what: that the older process asked shows in the fork.
+fn leave_out_requests(workflow: &mut Workflow) {
+    let start = |id: ProcessId| (workflow.process(id).start_ns, id);
+    let answers: HashSet<_> = workflow
+        .streams
+        .iter()
+        .filter(|stream| start(stream.from) > start(stream.to))
+        .map(|stream| (stream.to, stream.from))
+        .collect();
+    workflow
+        .streams
+        .retain(|stream| !answers.contains(&(stream.from, stream.to)));
 }
 
 fn add(sides: &mut BTreeMap<ProcessId, Side>, process: ProcessId, side: Side) {

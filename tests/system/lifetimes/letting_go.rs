@@ -173,7 +173,7 @@ fn the_user_is_told() {
     command
         .args(["run", "--detach", "--no-summary", "-o"])
         .arg(stage.trace_path());
-    command.args(["--", "sh", "-c", "sleep 1.5 > /dev/null 2>&1 &"]);
+    command.args(["--", "sh", "-c", "sleep 1.5 > /dev/null 2>&1 & sleep 0.5"]);
     command.current_dir(stage.scratch.dir("job"));
     let finished = start(&mut command).wait(LIMIT).expect(0);
     assert!(

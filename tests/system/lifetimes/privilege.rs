@@ -76,20 +76,3 @@ fn a_tracer_inside_is_noticed() {
         .one("SELECT meaning FROM losses WHERE counter = 'tracer_refused'");
     assert!(meaning.contains("--no-ptrace"), "{meaning}");
 }
-
-/// Who is traced already cannot be traced again: a message, and no run.
-#[test]
-fn a_run_inside_strace_is_refused() {
-    let Some(stage) = Stage::new() else { return };
-    if !need_program("strace") {
-        return;
-    }
-    let run = stage.run(&[]);
-    let mut command = Command::new("strace");
-    command
-        .args(["-f", "-o", "/dev/null"])
-        .arg(run.get_program())
-        .args(run.get_args());
-    let refused = finish(command.arg("true").current_dir(&*stage.scratch)).expect(125);
-    assert!(refused.stderr.contains("strace"), "{}", refused.stderr);
-}
