@@ -213,6 +213,10 @@ impl Mounted {
         self.session.as_ref().unwrap().layer()
     }
 
+    pub(crate) fn granted_flags(&self) -> u64 {
+        self.session.as_ref().unwrap().granted_flags()
+    }
+
     pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.seen.join(name)
     }
