@@ -201,7 +201,7 @@ impl Ring {
 
     fn await_mail(&mut self) -> io::Result<()> {
         let poll = opcode::PollAdd::new(WAKE, libc::POLLIN as u32);
-        self.push(poll.build().user_data(MAIL).into())
+        self.push(&poll.build().user_data(MAIL).into())
     }
 
     /// Lends the kernel one entry more.
@@ -248,17 +248,17 @@ impl Ring {
             .addr(Some(entry.lend()))
             .build()
             .user_data(index as u64);
-        self.push(with_two_parts(command))
+        self.push(&with_two_parts(command))
     }
 
     #[expect(unsafe_code)]
-    fn push(&mut self, command: Entry128) -> io::Result<()> {
+    fn push(&mut self, command: &Entry128) -> io::Result<()> {
         if self.io.submission().is_full() {
             self.submit()?;
         }
         // SAFETY: the memory that a command names belongs to an entry, which stays as long as it
         // is lent; polling names no memory.
-        let pushed = unsafe { self.io.submission().push(&command) };
+        let pushed = unsafe { self.io.submission().push(command) };
         pushed.map_err(io::Error::other)
     }
 
