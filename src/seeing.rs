@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// Patterns as for --include; where both match, the file is left out.
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
+    /// Answer file calls over io_uring (experimental; root, fuse.enable_uring=Y); locks are not seen
+    #[arg(long, hide_short_help = true)]
+    rings: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -55,6 +58,7 @@ impl Args {
                 Choice::Exact => Duration::ZERO,
                 Choice::Cached => CACHED_TTL,
             },
+            rings: self.rings,
             filter,
         })
     }

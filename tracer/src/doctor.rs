@@ -46,6 +46,7 @@ pub fn examine() -> Vec<Check> {
         announcements(),
         costs(),
         exact_mappings(),
+        rings(),
         descriptors(),
     ]
 }
@@ -245,6 +246,27 @@ fn exact_mappings() -> Check {
         format!("kernel {release}: programs that map a file shared will fail on it"),
         Some("Linux 6.6 or newer"),
     )
+}
+
+fn rings() -> Check {
+    const WHAT: &str = "file calls over io_uring";
+    match crate::fs::rings_are_enabled() {
+        Some(true) => check(WHAT, Verdict::Works, "enabled: --rings", None),
+        Some(false) => check(
+            WHAT,
+            Verdict::Limited,
+            "not enabled, so --rings has no effect",
+            Some(
+                "echo Y > /sys/module/fuse/parameters/enable_uring, or fuse.enable_uring=1 on the command line of the kernel",
+            ),
+        ),
+        None => check(
+            WHAT,
+            Verdict::Limited,
+            "Linux 6.14 has it, if configured",
+            None,
+        ),
+    }
 }
 
 fn descriptors() -> Check {

@@ -52,6 +52,7 @@ pub use filter::{Filter, PatternError};
 pub use identity::FileTable;
 pub(crate) use identity::NameIn;
 pub use offers::Offers;
+pub(crate) use protocol::rings_are_enabled;
 pub use session::{Session, serve};
 pub(crate) use sys::stat;
 
@@ -75,10 +76,13 @@ pub struct Config {
     pub filter: Filter,
     /// How long the kernel may answer `stat` and lookups by itself. 0: every one is seen.
     pub attribute_ttl: Duration,
-    /// Threads that serve requests.
+    /// Threads that serve requests, unless those come over io_uring, which has its own for each
+    /// processor.
     pub threads: usize,
     /// Give each thread a `/dev/fuse` descriptor of its own; needs the right to open it.
     pub clone_fd: bool,
+    /// Have requests come over io_uring, where the kernel offers that. Locks are then not seen.
+    pub rings: bool,
     /// Who decides what a caller may do.
     pub permission: Permission,
     /// The mount belongs to a user namespace that maps only this user and group.

@@ -39,7 +39,7 @@ pub(super) struct Adapter {
     shared: Arc<Shared>,
     backings: Backings,
     locks: Locks<Waiting>,
-    drops: Drops,
+    drops: Arc<Drops>,
     walks: Walks,
     ttl: Duration,
 }
@@ -154,6 +154,8 @@ impl Adapter {
                     self.view.forget(nodeid, nlookup);
                 }
             }
+            // Rings ask for these, see `protocol::uring`.
+            opcode::NOTIFY_REPLY => reply.none(),
             // The mount is gone; the device says so next.
             opcode::DESTROY => reply.ok(),
             // Among others POLL and BMAP: the kernel has answers of its own for regular files.

@@ -1,4 +1,5 @@
-//! The FUSE protocol: messages and the device they pass through. Knows nothing of files.
+//! The FUSE protocol: messages, and the device or the rings they pass through. Knows nothing of
+//! files.
 //!
 //! fuser 0.18 shakes hands with the kernel (see `adapter::start`) and stops there. Requests are
 //! served here, because its interface drops what a true trace and a true filesystem need: which
@@ -12,8 +13,11 @@ pub(super) mod device;
 pub(super) mod notify;
 pub(super) mod reply;
 pub(super) mod request;
+mod uring;
 
 pub(super) use abi::InHeader;
 pub(super) use device::{Device, KernelDevice, Serve, serve};
 pub(super) use reply::{Deferred, Reply};
 pub(super) use request::{Body, Malformed};
+pub(super) use uring::Rings;
+pub(crate) use uring::are_enabled as rings_are_enabled;

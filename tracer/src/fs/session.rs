@@ -51,6 +51,7 @@ pub fn serve(
         cached: config.cached,
         threads: config.threads,
         clone_fd: config.clone_fd,
+        rings: config.rings,
     };
     let view = Arc::new(View::new(config, files, clock)?);
     let served = Served::begin(device, wanted, Arc::clone(&view), Arc::clone(&log))?;

@@ -11,6 +11,8 @@ pub struct Seeing {
     pub cached: bool,
     /// How long the kernel may answer stat and lookup by itself; 0: every one is seen.
     pub attribute_ttl: Duration,
+    /// Have requests come over io_uring, where the kernel offers that.
+    pub rings: bool,
     /// Which files are recorded.
     pub filter: Filter,
 }

@@ -116,6 +116,7 @@ impl Serving<'_> {
             // mounts the device is often not ours to open.
             clone_fd: self.namespace == Some(Namespace::Privileged)
                 && mounting::open_device().is_ok(),
+            rings: self.seeing.rings && self.namespace == Some(Namespace::Privileged),
             permission: match self.namespace {
                 Some(Namespace::Privileged) => self.seeing.permission(),
                 Some(Namespace::User) | None => Permission::Process,

@@ -22,6 +22,7 @@ mod model;
 mod names;
 mod programs;
 mod races;
+mod rings;
 mod speed;
 mod storm;
 mod users;

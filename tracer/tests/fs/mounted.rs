@@ -184,6 +184,7 @@ impl Mounted {
             attribute_ttl: options.ttl,
             threads: options.threads,
             clone_fd: true,
+            rings: rings_are_enabled(),
             permission: options.permission,
             owner: None,
             hidden: options.hidden,
@@ -211,6 +212,10 @@ impl Mounted {
 
     pub(crate) fn layer(&self) -> FileLayer {
         self.session.as_ref().unwrap().layer()
+    }
+
+    pub(crate) fn granted_flags(&self) -> u64 {
+        self.session.as_ref().unwrap().granted_flags()
     }
 
     pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
@@ -252,6 +257,12 @@ impl Drop for Mounted {
             writer.finish(&recorder, NO_END);
         }
     }
+}
+
+/// Whether the kernel offers requests over io_uring: all of this suite runs that way then.
+pub(crate) fn rings_are_enabled() -> bool {
+    let enabled = std::fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
+    enabled.is_ok_and(|text| text.trim() == "Y")
 }
 
 pub(crate) fn mount_fuse(device: &impl AsRawFd, at: &Path, options: &str) {
@@ -340,6 +351,7 @@ pub(crate) fn serve_as_user(
         attribute_ttl: Duration::ZERO,
         threads: 2,
         clone_fd: false,
+        rings: rings_are_enabled(),
         permission: Permission::Process,
         owner: Some(owner),
         hidden: Vec::new(),

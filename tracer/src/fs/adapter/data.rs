@@ -1,6 +1,7 @@
 //! Requests about the data of open files.
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use flowtrace_schema::{Fidelity, FileId, FileLayer, Op};
 use zerocopy::FromZeros;
@@ -56,12 +57,13 @@ impl Adapter {
         let value = outcome(&result, |&count| count as i64);
         self.end_piece(started, event, value, &open);
         match result {
+            Ok(count) if !by_application && self.shared.layer == FileLayer::DirectPassthrough => {
+                let drops = Arc::clone(&self.drops);
+                let (node, offset, length) = (req.node, read.offset, u64::from(read.size));
+                reply.filled_then(count, move || drops.pages(node, offset, length));
+            }
             Ok(count) => reply.filled(count),
             Err(errno) => reply.error(errno),
-        }
-        if !by_application && self.shared.layer == FileLayer::DirectPassthrough {
-            let length = u64::from(read.size);
-            self.drops.pages(req.node, read.offset, length);
         }
     }
 

@@ -40,16 +40,16 @@ pub(super) struct Dropper {
     device: Arc<dyn Device>,
 }
 
-/// Both ends, for `threads` serving threads.
-pub(super) fn pair(device: Arc<dyn Device>, threads: usize) -> (Drops, Dropper) {
+/// Both ends; at most `may_tell` serving threads tell the kernel at once.
+pub(super) fn pair(device: Arc<dyn Device>, may_tell: usize) -> (Arc<Drops>, Dropper) {
     let (sender, receiver) = std::sync::mpsc::channel();
     let drops = Drops {
         sender,
         device: Arc::clone(&device),
         telling: AtomicUsize::new(0),
-        may_tell: threads.saturating_sub(1),
+        may_tell,
     };
-    (drops, Dropper { receiver, device })
+    (Arc::new(drops), Dropper { receiver, device })
 }
 
 impl Drops {

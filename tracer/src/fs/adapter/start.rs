@@ -16,7 +16,7 @@ use crate::fs::Permission;
 use crate::fs::locks::Locks;
 use crate::fs::log::Log;
 use crate::fs::passthrough::View;
-use crate::fs::protocol::{self, Device, KernelDevice};
+use crate::fs::protocol::{self, Device, KernelDevice, Rings, Serve};
 
 /// What the handshake settled.
 #[derive(Debug)]
@@ -40,23 +40,28 @@ pub(in crate::fs) struct Wanted {
     pub(in crate::fs) cached: bool,
     /// How long the kernel answers by itself.
     pub(in crate::fs) ttl: Duration,
-    /// Threads.
+    /// Threads that read from the device.
     pub(in crate::fs) threads: usize,
     /// A device descriptor for each thread.
     pub(in crate::fs) clone_fd: bool,
+    /// Requests over io_uring, where the kernel offers that.
+    pub(in crate::fs) rings: bool,
 }
 
 /// A mount whose kernel side is ready.
 pub(in crate::fs) struct Served {
-    adapter: Adapter,
+    adapter: Arc<Adapter>,
     /// One for each thread.
     devices: Vec<Arc<dyn Device>>,
+    /// Where the kernel grants it, requests come this way.
+    rings: Option<Rings>,
     dropper: Dropper,
 }
 
 /// The first words with the kernel, which fuser speaks.
 struct Handshake {
     wanted: Wanted,
+    has_rings: bool,
     largest_request: u32,
     granted: Arc<AtomicU64>,
 }
@@ -95,11 +100,17 @@ impl Filesystem for Handshake {
             flags.push(InitFlags::FUSE_PASSTHROUGH);
             let _ = config.set_max_stack_depth(depth);
         }
+        // Who waits for a lock would have the place of a request on its processor all that time, so
+        // the kernel keeps the locks by itself then.
+        let rings = self.has_rings
+            && config
+                .add_capabilities(InitFlags::FUSE_OVER_IO_URING)
+                .is_ok();
         if self.wanted.cached {
             // Without, the kernel compares times by itself, and asks for them all the time.
             flags.push(InitFlags::FUSE_EXPLICIT_INVAL_DATA);
-        } else {
-            // Not in the other case: locks go with closes, which are not all told there. The kernel
+        } else if !rings {
+            // Not in the cached case: locks go with closes, which are not all told there. The kernel
             // keeps them by itself then.
             flags.extend([InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS]);
         }
@@ -107,6 +118,7 @@ impl Filesystem for Handshake {
             flags.push(InitFlags::FUSE_POSIX_ACL);
         }
         let mut granted = InitFlags::empty();
+        granted.set(InitFlags::FUSE_OVER_IO_URING, rings);
         for flag in flags {
             if config.add_capabilities(flag).is_ok() {
                 granted |= flag;
@@ -132,8 +144,15 @@ impl Served {
     ) -> io::Result<Served> {
         let largest_request = largest_request();
         let granted = Arc::new(AtomicU64::new(0));
+        // Without them the device serves as well.
+        let first = Arc::new(KernelDevice::new(device.try_clone()?));
+        let rings = wanted
+            .rings
+            .then(|| Rings::new(&first, largest_request as usize).ok())
+            .flatten();
         let handshake = Handshake {
             wanted,
+            has_rings: rings.is_some(),
             largest_request,
             granted: Arc::clone(&granted),
         };
@@ -141,23 +160,29 @@ impl Served {
         // Dropped at once: it would serve, and we do.
         Session::from_fd(handshake, device, SessionACL::All, Config::default())?;
         let granted = granted.load(Ordering::Relaxed);
-        let backings = Backings::new(Arc::new(own.try_clone()?));
+        let rings = rings.filter(|_| granted & InitFlags::FUSE_OVER_IO_URING.bits() != 0);
+        let backings = Backings::new(Arc::new(own));
         let shared = Arc::new(Shared {
             layer: layer(wanted, InitFlags::from_bits_retain(granted), &backings),
             granted,
             largest_request,
         });
-        let first = KernelDevice::new(own);
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();
         if wanted.clone_fd {
             for _ in 1..wanted.threads {
                 devices.push(Arc::new(first.another()?));
             }
         }
-        let first: Arc<dyn Device> = Arc::new(first);
+        let first: Arc<dyn Device> = first;
         devices.resize(wanted.threads.max(1), Arc::clone(&first));
-        let (drops, dropper) = invalidate::pair(Arc::clone(&first), wanted.threads);
-        let adapter = Adapter {
+        // A thread with a ring is given the next request while it still tells the kernel, and that
+        // may be the one the kernel waits for.
+        let may_tell = match rings {
+            Some(_) => 0,
+            None => wanted.threads.saturating_sub(1),
+        };
+        let (drops, dropper) = invalidate::pair(Arc::clone(&first), may_tell);
+        let adapter = Arc::new(Adapter {
             walks: Walks::new(wanted.permission, &first),
             view,
             log,
@@ -166,10 +191,11 @@ impl Served {
             locks: Locks::default(),
             drops,
             ttl: wanted.ttl,
-        };
+        });
         Ok(Served {
             adapter,
             devices,
+            rings,
             dropper,
         })
     }
@@ -183,16 +209,25 @@ impl Served {
     pub(in crate::fs) fn run(self) -> io::Result<()> {
         let Served {
             adapter,
-            devices,
+            mut devices,
+            rings,
             dropper,
-            ..
         } = self;
-        let adapter = &adapter;
         let largest = adapter.shared.largest_request as usize;
         thread::scope(|scope| {
             thread::Builder::new()
                 .name("fs-invalidate".into())
                 .spawn_scoped(scope, move || dropper.run())?;
+            let server: Arc<dyn Serve> = adapter.clone();
+            let rings = rings.map(|rings| rings.start(&server));
+            if rings
+                .as_ref()
+                .is_some_and(|rings| rings.refusal().is_none())
+            {
+                // What is left for the device: forgets and interrupts.
+                devices.truncate(1);
+            }
+            let adapter = &*adapter;
             let serve = |(number, device): (usize, Arc<dyn Device>)| {
                 thread::Builder::new()
                     .name(format!("fs-serve-{number}"))
@@ -207,6 +242,9 @@ impl Served {
                     served.map_err(|_| panicked())?.map_err(io::Error::from)
                 });
                 result = result.and(served);
+            }
+            if let Some(rings) = rings {
+                result = result.and(rings.end());
             }
             adapter.drops.end();
             result

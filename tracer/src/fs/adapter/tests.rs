@@ -52,6 +52,7 @@ fn adapter(directory: &std::path::Path, device: &Arc<dyn Device>) -> Adapter {
         attribute_ttl: Duration::ZERO,
         threads: 1,
         clone_fd: false,
+        rings: false,
         permission: Permission::Process,
         owner: None,
         hidden: Vec::new(),
@@ -69,7 +70,7 @@ fn adapter(directory: &std::path::Path, device: &Arc<dyn Device>) -> Adapter {
         }),
         backings: Backings::new(Arc::new(File::open("/dev/null").unwrap().into())),
         locks: Locks::default(),
-        drops: invalidate::pair(Arc::clone(device), 2).0,
+        drops: invalidate::pair(Arc::clone(device), 1).0,
         walks: Walks::Kept,
         ttl: Duration::ZERO,
     }
@@ -124,7 +125,12 @@ proptest! {
     fn every_request_gets_one_answer(
         requests in prop::collection::vec((operation(), 0u64..200, body()), 1..40),
     ) {
-        const SILENT: [u32; 3] = [opcode::FORGET, opcode::BATCH_FORGET, opcode::INTERRUPT];
+        const SILENT: [u32; 4] = [
+            opcode::FORGET,
+            opcode::BATCH_FORGET,
+            opcode::INTERRUPT,
+            opcode::NOTIFY_REPLY,
+        ];
         let outside = tempfile::tempdir().unwrap();
         let directory = outside.path().join("directory");
         std::fs::create_dir(&directory).unwrap();

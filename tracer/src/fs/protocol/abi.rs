@@ -41,6 +41,7 @@ pub(crate) mod opcode {
     pub(crate) const INTERRUPT: u32 = 36;
     pub(crate) const DESTROY: u32 = 38;
     pub(crate) const IOCTL: u32 = 39;
+    pub(crate) const NOTIFY_REPLY: u32 = 41;
     pub(crate) const BATCH_FORGET: u32 = 42;
     pub(crate) const FALLOCATE: u32 = 43;
     pub(crate) const READDIRPLUS: u32 = 44;
@@ -91,6 +92,7 @@ pub(crate) const IOCTL_DIR: u32 = 1 << 4;
 /// What stands in place of an error where there is no request.
 pub(crate) mod notify {
     pub(crate) const INVAL_INODE: i32 = 2;
+    pub(crate) const RETRIEVE: i32 = 5;
     pub(crate) const INC_EPOCH: i32 = 8;
 }
 
@@ -116,6 +118,38 @@ pub(crate) struct OutHeader {
     pub(crate) len: u32,
     pub(crate) error: i32,
     pub(crate) unique: u64,
+}
+
+/// Commands for a ring (`FUSE_IO_URING_CMD_…`).
+pub(crate) mod ring {
+    pub(crate) const REGISTER: u32 = 1;
+    pub(crate) const COMMIT_AND_FETCH: u32 = 2;
+}
+
+/// What a message over io_uring has besides its payload (`fuse_uring_req_header`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct RingHeaders {
+    /// [`InHeader`] or [`OutHeader`].
+    pub(crate) in_out: [u8; 128],
+    /// The first argument.
+    pub(crate) op_in: [u8; 128],
+    /// From here on `fuse_uring_ent_in_out`.
+    pub(crate) flags: u64,
+    pub(crate) commit_id: u64,
+    pub(crate) payload_sz: u32,
+    pub(crate) padding: u32,
+    pub(crate) reserved: u64,
+}
+
+/// Arguments of a command for a ring (`fuse_uring_cmd_req`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct RingCommand {
+    pub(crate) flags: u64,
+    pub(crate) commit_id: u64,
+    pub(crate) qid: u16,
+    pub(crate) padding: [u8; 6],
 }
 
 /// Declares the arguments of requests.
@@ -252,6 +286,8 @@ answers! {
     LseekOut { offset: u64 }
     /// Pages that are not to be kept.
     NotifyInvalInode { ino: u64, off: i64, len: i64 }
+    /// Pages that are to be sent, in request `notify_unique`.
+    NotifyRetrieve { notify_unique: u64, nodeid: u64, offset: u64, size: u32, padding: u32 }
     /// An entry of READDIR, followed by the name and zeros up to a multiple of 8 bytes.
     Dirent { ino: u64, off: u64, namelen: u32, kind: u32 }
 }

@@ -4,7 +4,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use super::abi::{InHeader, OutHeader, WriteIn};
 
-const PAGE: usize = 4096;
+/// Bytes of a page.
+pub(super) const PAGE: usize = 4096;
 /// More than any message without file data: the value of an extended attribute has up to 64 KiB.
 const SMALLEST: usize = 128 << 10;
 /// Where a request is received, so that the data of a WRITE begin on a page: a file that is open
@@ -15,9 +16,10 @@ const SEND: usize = PAGE - size_of::<OutHeader>();
 
 #[repr(C, align(4096))]
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
-struct Page([u8; PAGE]);
+pub(super) struct Page([u8; PAGE]);
 
-fn pages(bytes: usize) -> Box<[Page]> {
+/// One page and as many more as `bytes` need, all zero.
+pub(super) fn pages(bytes: usize) -> Box<[Page]> {
     let count = bytes.div_ceil(PAGE) + 1;
     // Zeroed by the system, so nothing is touched before it is needed.
     <[Page]>::new_box_zeroed_with_elems(count).unwrap_or_default()

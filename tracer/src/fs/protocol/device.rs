@@ -2,15 +2,16 @@
 
 use std::fmt::Debug;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::unistd::{read, write};
+use zerocopy::IntoBytes;
 
-use super::abi::InHeader;
+use super::abi::{InHeader, OutHeader};
 use super::buffer::{Incoming, Outgoing};
-use super::reply::Reply;
+use super::reply::{Carrier, Late, Reply, Then};
 use super::request::{self, Body};
 use crate::fs::sys::device;
 
@@ -47,6 +48,12 @@ impl KernelDevice {
     }
 }
 
+impl AsFd for KernelDevice {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 impl Device for KernelDevice {
     fn receive(&self, message: &mut [u8]) -> Result<usize, Errno> {
         read(&self.0, message)
@@ -58,7 +65,7 @@ impl Device for KernelDevice {
 }
 
 /// Answers requests.
-pub(crate) trait Serve {
+pub(crate) trait Serve: Send + Sync {
     /// Answers one request.
     fn serve(&self, header: &InHeader, body: Body<'_>, reply: Reply<'_>);
 }
@@ -84,8 +91,56 @@ pub(crate) fn serve(
             Err(errno) => return Err(errno),
         };
         if let Ok((header, body)) = request::parse(incoming.message(length)) {
-            let reply = Reply::new(device, header.unique, &mut outgoing);
-            server.serve(&header, body, reply);
+            let mut carrier = Written {
+                device,
+                memory: &mut outgoing,
+            };
+            server.serve(&header, body, Reply::new(&mut carrier, header.unique));
         }
+    }
+}
+
+/// An answer that is written to the device.
+struct Written<'a> {
+    device: &'a Arc<dyn Device>,
+    memory: &'a mut Outgoing,
+}
+
+impl Carrier for Written<'_> {
+    fn capacity(&self) -> usize {
+        self.memory.capacity()
+    }
+
+    fn body(&mut self, length: usize) -> &mut [u8] {
+        self.memory.body(length)
+    }
+
+    fn send(&mut self, unique: u64, error: i32, length: usize) {
+        let message = self.memory.message(unique, error, length);
+        // Fails when the caller was killed or the mount is gone: nobody waits then.
+        let _ = self.device.send(message);
+    }
+
+    fn then(&mut self, then: Then) {
+        then();
+    }
+
+    fn later(&mut self) -> Arc<dyn Late> {
+        Arc::new(Later(Arc::clone(self.device)))
+    }
+}
+
+/// Answers that are written to the device later.
+#[derive(Debug)]
+struct Later(Arc<dyn Device>);
+
+impl Late for Later {
+    fn answer(&self, unique: u64, error: i32) {
+        let header = OutHeader {
+            len: size_of::<OutHeader>() as u32,
+            error,
+            unique,
+        };
+        let _ = self.0.send(header.as_bytes());
     }
 }

@@ -3,7 +3,7 @@
 use nix::errno::Errno;
 use zerocopy::{Immutable, IntoBytes};
 
-use super::abi::{NotifyInvalInode, OutHeader, notify};
+use super::abi::{NotifyInvalInode, NotifyRetrieve, OutHeader, notify};
 use super::device::Device;
 
 /// Pages of a node are not to be kept.
@@ -31,6 +31,22 @@ pub(crate) fn drop_pages(
 /// `EINVAL` when the kernel does not know how.
 pub(crate) fn look_up_again(device: &dyn Device) -> Result<(), Errno> {
     send(device, notify::INC_EPOCH, &())
+}
+
+/// The kernel is to make a request, numbered `unique`, on the processor that this thread runs on:
+/// it brings none of the data of a regular file.
+///
+/// # Errors
+/// `EINVAL` when the node is no regular file, `ENOTCONN` when the mount is gone.
+pub(crate) fn make_request(device: &dyn Device, node: u64, unique: u64) -> Result<(), Errno> {
+    let nothing = NotifyRetrieve {
+        notify_unique: unique,
+        nodeid: node,
+        offset: 0,
+        size: 0,
+        padding: 0,
+    };
+    send(device, notify::RETRIEVE, &nothing)
 }
 
 fn send(device: &dyn Device, code: i32, body: &(impl IntoBytes + Immutable)) -> Result<(), Errno> {

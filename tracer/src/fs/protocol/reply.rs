@@ -1,33 +1,51 @@
 //! Answering a request.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use nix::errno::Errno;
 use zerocopy::{Immutable, IntoBytes};
 
-use super::abi::OutHeader;
-use super::buffer::Outgoing;
-use super::device::Device;
+/// Takes the answer to one request to the kernel.
+pub(crate) trait Carrier {
+    /// Largest answer.
+    fn capacity(&self) -> usize;
+
+    /// Where the first `length` bytes of the answer are put. At most the capacity.
+    fn body(&mut self, length: usize) -> &mut [u8];
+
+    /// Sends the answer to request `unique`: `length` bytes of the body.
+    fn send(&mut self, unique: u64, error: i32, length: usize);
+
+    /// Does something once the kernel has the answer that was sent.
+    fn then(&mut self, then: Then);
+
+    /// The answer comes later.
+    fn later(&mut self) -> Arc<dyn Late>;
+}
+
+/// What is done after an answer.
+pub(crate) type Then = Box<dyn FnOnce()>;
+
+/// Takes answers without a body to the kernel, from any thread.
+pub(crate) trait Late: Debug + Send + Sync {
+    /// Sends the answer to request `unique`.
+    fn answer(&self, unique: u64, error: i32);
+}
 
 /// The answer to one request. One that is dropped unsent is `EIO`, so nobody waits forever.
 pub(crate) struct Reply<'a> {
-    device: &'a Arc<dyn Device>,
+    carrier: &'a mut dyn Carrier,
     unique: u64,
-    memory: &'a mut Outgoing,
     is_due: bool,
 }
 
 impl<'a> Reply<'a> {
-    /// The answer to request `unique`, which came from `device` and goes back there.
-    pub(super) fn new(
-        device: &'a Arc<dyn Device>,
-        unique: u64,
-        memory: &'a mut Outgoing,
-    ) -> Reply<'a> {
+    /// The answer to request `unique`.
+    pub(super) fn new(carrier: &'a mut dyn Carrier, unique: u64) -> Reply<'a> {
         Reply {
-            device,
+            carrier,
             unique,
-            memory,
             is_due: true,
         }
     }
@@ -59,10 +77,10 @@ impl<'a> Reply<'a> {
     pub(crate) fn two(self, body: &(impl IntoBytes + Immutable), data: &[u8]) {
         let body = body.as_bytes();
         let length = body.len() + data.len();
-        if length > self.memory.capacity() {
+        if length > self.carrier.capacity() {
             return self.error(Errno::EIO);
         }
-        let (first, second) = self.memory.body(length).split_at_mut(body.len());
+        let (first, second) = self.carrier.body(length).split_at_mut(body.len());
         first.copy_from_slice(body);
         second.copy_from_slice(data);
         self.filled(length);
@@ -76,13 +94,21 @@ impl<'a> Reply<'a> {
     /// Where an answer of at most `size` bytes can be put before [`Reply::filled`]. Less when no
     /// answer can be as long.
     pub(crate) fn space(&mut self, size: usize) -> &mut [u8] {
-        let size = size.min(self.memory.capacity());
-        self.memory.body(size)
+        let size = size.min(self.carrier.capacity());
+        self.carrier.body(size)
     }
 
     /// The first `length` bytes of the space are the answer.
     pub(crate) fn filled(mut self, length: usize) {
         self.send(0, length);
+    }
+
+    /// As [`Reply::filled`]; `then` is done once the kernel has the answer, and so could need
+    /// As [`Reply::filled`]; `then` is done once the kernel has the answer. It must not wait for
+    /// the kernel, which may have given this thread the next request by then.
+    pub(crate) fn filled_then(mut self, length: usize, then: impl FnOnce() + 'static) {
+        self.send(0, length);
+        self.carrier.then(Box::new(then));
     }
 
     /// No answer is expected.
@@ -94,16 +120,14 @@ impl<'a> Reply<'a> {
     pub(crate) fn later(mut self) -> Deferred {
         self.is_due = false;
         Deferred {
-            device: Arc::clone(self.device),
+            carrier: self.carrier.later(),
             unique: self.unique,
         }
     }
 
     fn send(&mut self, error: i32, length: usize) {
         self.is_due = false;
-        let message = self.memory.message(self.unique, error, length);
-        // Fails when the caller was killed or the mount is gone: nobody waits then.
-        let _ = self.device.send(message);
+        self.carrier.send(self.unique, error, length);
     }
 }
 
@@ -118,7 +142,7 @@ impl Drop for Reply<'_> {
 /// An answer that is still due.
 #[derive(Debug)]
 pub(crate) struct Deferred {
-    device: Arc<dyn Device>,
+    carrier: Arc<dyn Late>,
     unique: u64,
 }
 
@@ -130,11 +154,7 @@ impl Deferred {
 
     /// Answers with nothing, or with the errno.
     pub(crate) fn done(self, result: Result<(), Errno>) {
-        let header = OutHeader {
-            len: size_of::<OutHeader>() as u32,
-            error: result.err().map_or(0, |errno| -(errno as i32)),
-            unique: self.unique,
-        };
-        let _ = self.device.send(header.as_bytes());
+        let error = result.err().map_or(0, |errno| -(errno as i32));
+        self.carrier.answer(self.unique, error);
     }
 }

@@ -1,0 +1,196 @@
+//! Requests over io_uring (`Documentation/filesystems/fuse/fuse-io-uring.rst`).
+//!
+//! The kernel has a queue of requests for each processor and gives a request to the queue of the
+//! processor that asks. A thread that stays on that processor takes it, so nothing waits for
+//! another processor to wake up; and an answer and the wait for the next request are one system
+//! call. Forgets and interrupts still come, and notices still go, through the device.
+//!
+//! A thread lends the kernel one entry, which is memory for one message, so a request comes only
+//! to a thread that waits for one. There are several threads for each queue, because a slow call
+//! must not hold up what others ask for. An entry whose answer comes later is replaced by a new
+//! one, so any number of callers can wait for locks.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+
+use super::device::{KernelDevice, Serve};
+
+mod entry;
+mod mail;
+mod ring;
+
+use mail::Mailbox;
+use ring::Ring;
+
+/// Threads for the queue of one processor. The kernel prefers the one that waited last, so the
+/// others cost nothing as long as it answers quickly.
+const THREADS_PER_QUEUE: usize = 2;
+/// What the kernel may read ahead at least, and so demands of an entry.
+const READ_AHEAD: usize = 128 << 10;
+
+/// Threads with a ring each, for every queue, that do not serve yet.
+pub(crate) struct Rings(Vec<Idle>);
+
+/// A thread that waits for its server.
+struct Idle {
+    go: Sender<Arc<dyn Serve>>,
+    begun: Receiver<io::Result<()>>,
+    serving: Serving,
+}
+
+/// A thread that serves.
+struct Serving {
+    thread: JoinHandle<io::Result<()>>,
+    mailbox: Arc<Mailbox>,
+}
+
+/// Threads that serve until they are told to end.
+pub(crate) struct Running {
+    threads: Vec<Serving>,
+    refusal: Option<io::Error>,
+}
+
+impl Rings {
+    /// Rings for the mount of `device`, with at most `largest` bytes of data in a message. Made
+    /// before the kernel is asked for them: once it has granted them it waits for all of them.
+    ///
+    /// # Errors
+    /// When the kernel does not offer any, io_uring is not available to this process, or threads
+    /// cannot be made.
+    pub(crate) fn new(device: &Arc<KernelDevice>, largest: usize) -> io::Result<Rings> {
+        if are_enabled() != Some(true) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let queues = possible_processors()?;
+        let numbers = (0..queues).flat_map(|queue| (0..THREADS_PER_QUEUE).map(move |n| (queue, n)));
+        let idle = |(queue, number)| Idle::new(device, largest.max(READ_AHEAD), queue, number);
+        numbers.map(idle).collect::<io::Result<_>>().map(Rings)
+    }
+
+    /// Offers the rings to the kernel and serves what comes.
+    pub(crate) fn start(self, server: &Arc<dyn Serve>) -> Running {
+        for idle in &self.0 {
+            // Fails only when the thread is gone, which is found out next.
+            let _ = idle.go.send(Arc::clone(server));
+        }
+        let mut running = Running {
+            threads: Vec::new(),
+            refusal: None,
+        };
+        for idle in self.0 {
+            let gone = |_| Err(io::Error::other("a thread of a ring ended too early"));
+            if let Err(error) = idle.begun.recv().unwrap_or_else(gone) {
+                running.refusal.get_or_insert(error);
+            }
+            running.threads.push(idle.serving);
+        }
+        running
+    }
+}
+
+impl Running {
+    /// Why the kernel did not take the rings. It uses the device instead then.
+    pub(crate) fn refusal(&self) -> Option<&io::Error> {
+        self.refusal.as_ref()
+    }
+
+    /// Ends the threads, of a mount that is gone.
+    ///
+    /// # Errors
+    /// What went wrong in one of them.
+    pub(crate) fn end(self) -> io::Result<()> {
+        for serving in &self.threads {
+            serving.mailbox.end();
+        }
+        let mut result = Ok(());
+        for serving in self.threads {
+            let panicked = |_| Err(io::Error::other("a thread of a ring panicked"));
+            result = result.and(serving.thread.join().unwrap_or_else(panicked));
+        }
+        result
+    }
+}
+
+impl Idle {
+    fn new(
+        device: &Arc<KernelDevice>,
+        largest: usize,
+        queue: u16,
+        number: usize,
+    ) -> io::Result<Idle> {
+        let mailbox = Arc::new(Mailbox::new()?);
+        let mut ring = Ring::new(device, queue, largest, Arc::clone(&mailbox))?;
+        let (go, wait) = channel::<Arc<dyn Serve>>();
+        let (begin, begun) = channel();
+        let work = move || {
+            let Ok(server) = wait.recv() else {
+                // The kernel does not want rings.
+                return Ok(());
+            };
+            stay_on(queue);
+            let offered = ring.offer();
+            let is_taken = offered.is_ok();
+            // Fails only when nobody wants to know.
+            let _ = begin.send(offered);
+            if is_taken {
+                ring.serve(&*server)
+            } else {
+                Ok(())
+            }
+        };
+        let thread = thread::Builder::new()
+            .name(format!("fs-ring-{queue}-{number}"))
+            .spawn(work)?;
+        let serving = Serving { thread, mailbox };
+        Ok(Idle { go, begun, serving })
+    }
+}
+
+/// Whether the administrator has enabled requests over io_uring. `None`: the kernel, older than
+/// Linux 6.14 or built without, does not know them.
+pub(crate) fn are_enabled() -> Option<bool> {
+    let text = std::fs::read_to_string("/sys/module/fuse/parameters/enable_uring").ok()?;
+    Some(text.trim() == "Y")
+}
+
+/// Keeps this thread on a processor. Where it may not run there, it serves from another one.
+fn stay_on(processor: u16) {
+    let mut set = CpuSet::new();
+    let _ = set
+        .set(usize::from(processor))
+        .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set));
+}
+
+/// Processors that there can ever be, each of which has a queue.
+fn possible_processors() -> io::Result<u16> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
+    count(text.trim()).ok_or_else(|| io::Error::other("cannot tell how many processors there are"))
+}
+
+/// How many numbers are in a list such as `0-3,8`.
+fn count(list: &str) -> Option<u16> {
+    list.split(',').try_fold(0_u16, |sum, range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
+        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_are_counted() {
+        assert_eq!(count("0"), Some(1));
+        assert_eq!(count("0-3,8,10-11"), Some(7));
+        for list in ["", "-", "3-1", "0-65535", "a"] {
+            assert_eq!(count(list), None, "{list}");
+        }
+    }
+}

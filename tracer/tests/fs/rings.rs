@@ -1,0 +1,98 @@
+//! Requests over io_uring, which the kernel offers if the administrator has enabled them. Every test
+//! of this suite runs over io_uring then. What the transport could break is tested either way.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::mounted::{Mounted, Options, skip_here};
+
+/// `FUSE_OVER_IO_URING`.
+const OVER_IO_URING: u64 = 1 << 41;
+
+#[test]
+fn requests_come_over_io_uring_where_it_is_enabled() {
+    let Some(mounted) = Mounted::new(Options::default()) else {
+        return;
+    };
+    let enabled = fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
+    let is_enabled = enabled.is_ok_and(|text| text.trim() == "Y");
+    if !is_enabled {
+        skip_here("/sys/module/fuse/parameters/enable_uring is not Y: requests are read");
+    }
+    fs::write(mounted.path("file"), "text").unwrap();
+    let rings = thread_names().filter(|name| name.starts_with("fs-ring-"));
+    assert_eq!(rings.count() > 0, is_enabled);
+    let granted = mounted.granted_flags() & OVER_IO_URING != 0;
+    assert_eq!(granted, is_enabled);
+    assert_eq!(mounted.finish().of("write", "file").len(), 1);
+}
+
+fn thread_names() -> impl Iterator<Item = String> {
+    let threads = fs::read_dir("/proc/self/task").unwrap();
+    threads.filter_map(|thread| fs::read_to_string(thread.unwrap().path().join("comm")).ok())
+}
+
+/// Each waits in a request of its own, and the request that lets them go on must get through.
+#[test]
+fn any_number_of_callers_can_wait() {
+    const CALLERS: usize = 100;
+    let Some(mounted) = Mounted::new(Options::default()) else {
+        return;
+    };
+    fs::write(mounted.source.join("file"), "").unwrap();
+    let open = || File::open(mounted.path("file")).unwrap();
+    let lock = |file, how| Flock::lock(file, how).map_err(|(_, errno)| errno).unwrap();
+    for _ in 0..2 {
+        let held = lock(open(), FlockArg::LockExclusive);
+        let (say, told) = channel();
+        thread::scope(|scope| {
+            for _ in 0..CALLERS {
+                let (file, say) = (open(), say.clone());
+                scope.spawn(move || {
+                    let held = lock(file, FlockArg::LockShared);
+                    say.send(()).unwrap();
+                    held.unlock().unwrap();
+                });
+            }
+            // Whether all wait already or not, calls of others are answered.
+            for number in 0..CALLERS {
+                fs::write(mounted.path(number.to_string()), "").unwrap();
+            }
+            assert!(told.try_recv().is_err());
+            held.unlock().unwrap();
+        });
+        assert_eq!(told.try_iter().count(), CALLERS);
+    }
+    let trace = mounted.finish();
+    assert_eq!(trace.of("flock", "file").len(), 2 * 2 * (CALLERS + 1));
+}
+
+/// Requests and answers of every size between nothing and more than one request, on pages or not.
+#[test]
+fn data_of_any_size_are_whole() {
+    let Some(mounted) = Mounted::new(Options::default()) else {
+        return;
+    };
+    let data: Vec<u8> = (0..3_000_000_u32).map(|n| (n ^ n >> 8) as u8).collect();
+    let file = File::options()
+        .create(true)
+        .truncate(true)
+        .read(true)
+        .write(true)
+        .open(mounted.path("file"))
+        .unwrap();
+    let mut size = 1;
+    while size < data.len() {
+        for (size, offset) in [(size - 1, 0), (size, 1), (size + 1, 4095)] {
+            file.write_all_at(&data[..size], offset).unwrap();
+            let mut found = vec![0; size];
+            file.read_exact_at(&mut found, offset).unwrap();
+            assert!(found == data[..size], "{size} bytes at {offset}");
+        }
+        size *= 2;
+    }
+}
