@@ -49,6 +49,7 @@ impl Way {
             ttl,
             threads: 2,
             hidden: Vec::new(),
+            rings: std::env::var_os("FLOWTRACE_TEST_RINGS").is_some(),
             permission,
         }
     }
@@ -64,6 +65,8 @@ pub(crate) struct Options {
     pub(crate) ttl: Duration,
     pub(crate) threads: usize,
     pub(crate) hidden: Vec<Hidden>,
+    /// Requests come over io_uring, if the kernel offers that.
+    pub(crate) rings: bool,
     pub(crate) permission: Permission,
 }
 
@@ -184,7 +187,7 @@ impl Mounted {
             attribute_ttl: options.ttl,
             threads: options.threads,
             clone_fd: true,
-            rings: rings_are_enabled(),
+            rings: options.rings,
             permission: options.permission,
             owner: None,
             hidden: options.hidden,
@@ -257,12 +260,6 @@ impl Drop for Mounted {
             writer.finish(&recorder, NO_END);
         }
     }
-}
-
-/// Whether the kernel offers requests over io_uring: all of this suite runs that way then.
-pub(crate) fn rings_are_enabled() -> bool {
-    let enabled = std::fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
-    enabled.is_ok_and(|text| text.trim() == "Y")
 }
 
 pub(crate) fn mount_fuse(device: &impl AsRawFd, at: &Path, options: &str) {
@@ -351,7 +348,7 @@ pub(crate) fn serve_as_user(
         attribute_ttl: Duration::ZERO,
         threads: 2,
         clone_fd: false,
-        rings: rings_are_enabled(),
+        rings: false,
         permission: Permission::Process,
         owner: Some(owner),
         hidden: Vec::new(),
