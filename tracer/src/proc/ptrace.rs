@@ -97,6 +97,23 @@ pub(super) fn resume_to_return(tid: u32) -> io::Result<()> {
     request(libc::PTRACE_SYSCALL, tid, 0)
 }
 
+/// Has a task that is stopped at the entry of a system call get `ENOSYS` for it, as the kernel
+/// answers where a filter asks for a tracer and there is none (seccomp(2)). Not on other
+/// architectures: there the call is made.
+pub(super) fn refuse_call(tid: u32) {
+    #[cfg(target_arch = "x86_64")]
+    for (register, value) in [
+        (libc::ORIG_RAX, -1i64),
+        (libc::RAX, -i64::from(libc::ENOSYS)),
+    ] {
+        let place = register as usize * size_of::<u64>();
+        // SAFETY: writes a register of the task; no memory of ours is involved.
+        unsafe { libc::ptrace(libc::PTRACE_POKEUSER, tid as libc::pid_t, place, value) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = tid;
+}
+
 /// The system call that a task is stopped in. `None`: it is gone, or the kernel is older than 5.3.
 pub(super) fn system_call(tid: u32) -> Option<SystemCall> {
     let mut info = [0u64; INFO_WORDS];

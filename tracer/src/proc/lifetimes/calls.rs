@@ -30,7 +30,12 @@ impl Lifetimes {
         let Some(SystemCall::Entry { code, arguments }) = ptrace::system_call(tid) else {
             return false;
         };
-        let (Some(tracee), Some(call)) = (self.tracee(tid), Call::new(code, arguments)) else {
+        let Some(call) = Call::new(code, arguments) else {
+            // A filter of the program's own, which finds no tracer without us either.
+            ptrace::refuse_call(tid);
+            return false;
+        };
+        let Some(tracee) = self.tracee(tid) else {
             return false;
         };
         let mut wanted = false;

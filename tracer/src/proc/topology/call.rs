@@ -56,9 +56,22 @@ impl CallKind {
 
 impl Call {
     /// The call that the filter announces by `code`.
+    ///
+    /// `None`: another filter's, of the program itself.
     pub(crate) fn new(code: u16, arguments: [u64; 6]) -> Option<Call> {
-        let kind = *CallKind::ALL.get(usize::from(code).checked_sub(1)?)?;
+        let place = code.checked_sub(CODES)?.checked_sub(1)?;
+        let kind = *CallKind::ALL.get(usize::from(place))?;
         Some(Call { kind, arguments })
+    }
+}
+
+/// What the codes of the filter are counted from, so that they are hardly those of another one.
+const CODES: u16 = 0xf10a;
+
+impl CallKind {
+    /// What the filter says of such a call.
+    pub(super) fn code(self) -> u16 {
+        CODES + self as u16
     }
 }
 
@@ -164,11 +177,14 @@ mod tests {
     #[test]
     fn codes_come_back_as_calls() {
         for kind in CallKind::ALL {
-            let call = Call::new(kind as u16, [7; 6]).unwrap();
+            let call = Call::new(kind.code(), [7; 6]).unwrap();
             assert_eq!((call.kind, call.arguments), (kind, [7; 6]));
         }
-        assert_eq!(Call::new(0, [0; 6]), None);
-        assert_eq!(Call::new(CallKind::ALL.len() as u16 + 1, [0; 6]), None);
+        assert_eq!(Call::new(7, [0; 6]), None);
+        assert_eq!(
+            Call::new(CODES + CallKind::ALL.len() as u16 + 1, [0; 6]),
+            None
+        );
     }
 
     #[test]
