@@ -15,10 +15,23 @@ pub struct Caller {
 
 /// Answers for the thread id of a request. Called on the path of a waiting application.
 pub trait Callers: Send + Sync {
-    /// The process image that runs thread `tid` now. `fresh` asks to notice an exec or a recycled
-    /// thread id even if that costs a look into /proc; it is set for opens, not for reads and
-    /// writes. `None`: not known.
-    fn resolve(&self, tid: u32, fresh: bool) -> Option<Caller>;
+    /// The process image that runs thread `tid` now, sought as far as `effort` allows. `None`: not
+    /// known.
+    fn resolve(&self, tid: u32, effort: Effort) -> Option<Caller>;
+}
+
+/// What may be done to tell who makes a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Nothing but tables. For requests that a process may make within an exec, which are those
+    /// that close a file: it holds a lock then that most files of its /proc take (`exec_update_lock`
+    /// of the kernel), and lets it go only after we have answered.
+    Tables,
+    /// A look into /proc for a caller that is not known.
+    Look,
+    /// A look that also notices an exec or a recycled thread id that nobody announced: for opens,
+    /// not for reads and writes.
+    Fresh,
 }
 
 /// Live threads by thread id, kept by the process tracer and read by the file tracer without a
@@ -67,7 +80,7 @@ impl Default for TaskTable {
 
 impl Callers for TaskTable {
     #[inline]
-    fn resolve(&self, tid: u32, _fresh: bool) -> Option<Caller> {
+    fn resolve(&self, tid: u32, _effort: Effort) -> Option<Caller> {
         let value = self.slots.get(tid as usize)?.load(Ordering::Acquire);
         let upid = value as u32;
         let tid = (value & FIRST_THREAD == 0).then_some(Tid(tid));
@@ -88,21 +101,21 @@ mod tests {
         table.set(10, Upid(1), true);
         table.set(11, Upid(1), false);
         assert_eq!(
-            table.resolve(10, false),
+            table.resolve(10, Effort::Look),
             Some(Caller {
                 upid: Upid(1),
                 tid: None
             })
         );
         assert_eq!(
-            table.resolve(11, false),
+            table.resolve(11, Effort::Look),
             Some(Caller {
                 upid: Upid(1),
                 tid: Some(Tid(11))
             })
         );
         table.clear(11);
-        assert_eq!(table.resolve(11, false), None);
-        assert_eq!(table.resolve(u32::MAX, false), None);
+        assert_eq!(table.resolve(11, Effort::Look), None);
+        assert_eq!(table.resolve(u32::MAX, Effort::Look), None);
     }
 }

@@ -13,6 +13,7 @@ use super::passthrough::View;
 use super::protocol::abi::{self, opcode};
 use super::protocol::{Body, InHeader, Malformed, Reply, Serve};
 use super::{Result, credentials::Requester};
+use crate::callers::Effort;
 
 mod attributes;
 mod backing;
@@ -172,7 +173,7 @@ impl Adapter {
         act: impl FnOnce(&Arc<Node>) -> Result<T>,
         value: impl FnOnce(&Result<T>) -> i64,
     ) -> Result<T> {
-        let started = self.log.start(req.who.tid, false);
+        let started = self.log.start(req.who.tid, Effort::Look);
         let node = self.view.node(req.node);
         let file = node.as_ref().ok().and_then(|node| node.recorded());
         let result = node.and_then(|node| act(&node));

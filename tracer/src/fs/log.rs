@@ -8,7 +8,7 @@ use flowtrace_schema::{Call, CallRing, Fidelity, FileId, Loss, Op, Recorder};
 
 use super::in_flight;
 use super::split::{Cutting, Served, Split};
-use crate::callers::{Caller, Callers};
+use crate::callers::{Caller, Callers, Effort};
 use crate::clock::Clock;
 
 /// Hands the calls of one mount to the writer.
@@ -109,9 +109,9 @@ impl Log {
         }
     }
 
-    /// A call arrives. `fresh` as in [`Callers::resolve`].
+    /// A call arrives. `effort` as in [`Callers::resolve`].
     #[inline]
-    pub(crate) fn start(&self, tid: u32, fresh: bool) -> Started {
+    pub(crate) fn start(&self, tid: u32, effort: Effort) -> Started {
         if !self.enabled {
             return Started {
                 at_ns: 0,
@@ -122,7 +122,7 @@ impl Log {
         let at_ns = self.clock.now();
         let caller = match tid {
             0 => None,
-            tid => self.callers.resolve(tid, fresh),
+            tid => self.callers.resolve(tid, effort),
         };
         Started { at_ns, tid, caller }
     }

@@ -14,7 +14,7 @@ use super::adapter::{Served, Shared, Wanted};
 use super::identity::FileTable;
 use super::log::{Event, Log};
 use super::passthrough::View;
-use crate::callers::Callers;
+use crate::callers::{Callers, Effort};
 use crate::clock::Clock;
 
 /// A mount that is being served. Dropping it leaves the mount served.
@@ -101,13 +101,13 @@ fn release_rest(view: &View, log: &Log) {
     for number in view.open_files() {
         if let Ok(open) = view.release(number) {
             log.end_pieces(&open.split);
-            let started = log.start(0, false).or_opener(open.opener);
+            let started = log.start(0, Effort::Tables).or_opener(open.opener);
             log.end(started, Event::new(Op::Release, open.node.recorded()), 0);
         }
     }
     for number in view.open_directories() {
         if let Ok(open) = view.releasedir(number) {
-            let started = log.start(0, false).or_opener(open.opener);
+            let started = log.start(0, Effort::Tables).or_opener(open.opener);
             log.end(started, Event::new(Op::Releasedir, open.node.recorded()), 0);
         }
     }

@@ -6,6 +6,15 @@
 //! mount session whenever a process uses the view. What is announced and what is seen in a file
 //! request meet in one table, and fit together because a process's fork and exec are in our queue
 //! before it can make a request: whoever asks for a caller first has the queue emptied.
+//!
+//! What must hold, or processes and we wait for each other for ever: a thread that answers file
+//! requests never reads /proc of a process that may be in an exec, and never waits for a lock
+//! whose holder does. A process in an exec holds `exec_update_lock`, which most of its files in
+//! /proc take, while it waits for our answer to the close of its close-on-exec descriptors. So
+//! /proc is never read with the table locked; the watching thread reads whatever has to be read,
+//! and a thread that answers reads only of the caller, when the request is none that an exec makes
+//! ([`Effort`]): who waits for the answer to an open is not in an exec, nor is another thread of its
+//! process past the point at which an exec has ended all others.
 
 mod feed;
 mod follow;
@@ -13,9 +22,13 @@ mod process;
 mod rows;
 mod scan;
 mod table;
+mod unread;
 
+use std::collections::HashMap;
 use std::fs;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -25,10 +38,12 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::Living;
 use super::lifetimes::LeftBehind;
 use super::reading::{self, Image, ProcessStat};
-use crate::callers::{Caller, Callers};
+use crate::callers::{Caller, Callers, Effort};
 use crate::clock::Clock;
 use feed::Feed;
-use table::Table;
+use scan::Snapshot;
+use table::{GENERATIONS, Table};
+use unread::Task;
 
 /// How often is looked for what nobody announces.
 const TICK: Duration = Duration::from_millis(50);
@@ -55,12 +70,16 @@ pub(crate) struct Watched {
     has_costs: bool,
     /// Readable when something was announced.
     signal: Option<OwnedFd>,
+    /// Tells the watching thread of what is to be read. `None`: it looks every tick.
+    bell: Option<(UnixStream, UnixStream)>,
     state: Mutex<State>,
 }
 
 struct State {
     table: Table,
     feed: Option<Feed>,
+    /// Nobody reads any more what is to be read.
+    is_finished: bool,
 }
 
 impl Watched {
@@ -74,7 +93,7 @@ impl Watched {
         let feed = Feed::open().ok();
         let mut table = Table::new(host, clock, recorder);
         if feed.is_some() || whose == Whose::Ours {
-            table.scan(false);
+            table.scan(&Snapshot::of_all(HashMap::new()), false);
         }
         Arc::new(Watched {
             whose,
@@ -85,7 +104,12 @@ impl Watched {
             },
             has_costs: feed.as_ref().is_some_and(Feed::has_costs),
             signal: feed.as_ref().and_then(|feed| feed.signal().ok()),
-            state: Mutex::new(State { table, feed }),
+            bell: bell().ok(),
+            state: Mutex::new(State {
+                table,
+                feed,
+                is_finished: false,
+            }),
         })
     }
 
@@ -106,16 +130,18 @@ impl Watched {
 
     /// Process `root`, our child that waits, is going to run the command as `image`.
     pub(crate) fn launch(&self, root: u32, image: Image) {
+        let stat = ProcessStat::of(root);
         let mut state = self.state();
         state.pump();
         let announced = state.feed.is_some();
-        state.table.launch(root, image, announced);
+        state.table.launch(root, stat, image, announced);
     }
 
     /// Process `pid`, a child of ours, has ended and will be waited for: its last moment in /proc.
     pub(crate) fn about_to_reap(&self, pid: u32) {
-        let mut state = self.state();
-        state.table.last_words(pid);
+        if let Some(stat) = ProcessStat::of(pid) {
+            self.state().table.last_words(pid, &stat);
+        }
     }
 
     /// Process `pid` was waited for, with this result.
@@ -132,15 +158,18 @@ impl Watched {
 
     /// The recorded processes that live, for the user to read.
     pub(crate) fn left_behind(&self) -> Vec<LeftBehind> {
-        let mut state = self.state();
-        state.pump();
+        self.read_all();
         let own = std::process::id();
-        let lives = |pid| ProcessStat::of(pid).is_some_and(|stat| !stat.is_zombie);
-        let recorded = state.table.processes.iter().filter(|(pid, process)| {
-            process.row.is_some() && **pid != own && process.reaped.is_none() && lives(**pid)
+        let recorded = self.state().table.recorded();
+        let living = Snapshot::of_known(recorded);
+        let state = self.state();
+        let processes = &state.table.processes;
+        let left = living.living().filter(|pid| {
+            let process = processes.get(pid);
+            *pid != own && process.is_some_and(|p| p.row.is_some() && p.reaped.is_none())
         });
-        let mut left: Vec<_> = recorded
-            .map(|(&pid, _)| {
+        let mut left: Vec<_> = left
+            .map(|pid| {
                 let image = state.table.image(pid).unwrap_or_default();
                 let argv = image.argv.as_deref().unwrap_or_default();
                 let argv = argv.strip_suffix(b"\0").unwrap_or(argv);
@@ -158,13 +187,14 @@ impl Watched {
         let mut due = Instant::now() + TICK;
         while !finished() {
             self.wait(wake, due.saturating_duration_since(Instant::now()));
-            let mut state = self.state();
-            state.pump();
-            if state.feed.is_none() {
-                state.table.reap();
+            self.read_all();
+            if !self.is_announced() {
+                let over = self.state().table.ended_unannounced();
+                let over = Snapshot::of_known(over);
+                self.state().table.reap(&over);
             }
             if Instant::now() >= due {
-                let cost = self.tick(&mut state);
+                let cost = self.tick();
                 due = Instant::now() + (cost * SHARE).clamp(TICK, LONGEST_TICK);
             }
         }
@@ -176,66 +206,139 @@ impl Watched {
         let signal = self.signal.as_ref().map(OwnedFd::as_fd);
         let ready = |fd| PollFd::new(fd, PollFlags::POLLIN);
         let mut ready: Vec<_> = signal.into_iter().chain(wake).map(ready).collect();
+        let bell = self.bell.as_ref().map(|(heard, _)| heard);
+        ready.extend(bell.map(|heard| PollFd::new(heard.as_fd(), PollFlags::POLLIN)));
         let _ = poll(&mut ready, timeout);
+        if let Some(mut heard) = bell {
+            let _ = heard.read(&mut [0; 64]);
+        }
+    }
+
+    /// Reads what is to be read for the table. Waits for processes in an exec, so no thread that
+    /// answers file requests may do this, nor wait for one that does.
+    fn read_all(&self) {
+        // What is read of ancestors may make more to be read.
+        for _ in 0..GENERATIONS {
+            let tasks = {
+                let mut state = self.state();
+                state.pump();
+                state.table.take_tasks()
+            };
+            if tasks.is_empty() {
+                return;
+            }
+            for task in tasks {
+                self.read(&task);
+            }
+        }
+    }
+
+    fn read(&self, task: &Task) {
+        let reading = task.read();
+        let mut state = self.state();
+        state.pump();
+        state.table.fill(task, reading);
+    }
+
+    /// Tells the watching thread if something is to be read.
+    fn ring(&self, state: &State) {
+        if state.table.has_tasks()
+            && let Some((_, bell)) = &self.bell
+        {
+            // A full one was rung already.
+            let _ = (&*bell).write(&[0]);
+        }
+    }
+
+    fn is_announced(&self) -> bool {
+        self.state().feed.is_some()
     }
 
     /// Looks for what nobody announces; returns how long that took.
-    fn tick(&self, state: &mut State) -> Duration {
+    fn tick(&self) -> Duration {
         let began = Instant::now();
-        let State { table, feed } = state;
-        match feed {
-            Some(feed) => {
-                if feed.count_losses(table) {
-                    table.scan(false);
+        let (all, recorded) = {
+            let mut state = self.state();
+            let State { table, feed, .. } = &mut *state;
+            match feed {
+                Some(feed) => {
+                    let has_losses = feed.count_losses(table);
+                    feed.sweep(table);
+                    (has_losses, !self.has_costs)
                 }
-                feed.sweep(table);
-                if !self.has_costs {
-                    table.sample_recorded();
-                }
+                None => (self.whose == Whose::Ours, self.whose != Whose::Ours),
             }
-            None if self.whose == Whose::Ours => table.scan(true),
-            None => table.sample_recorded(),
+        };
+        if all {
+            let known = self.state().table.known();
+            let seen = Snapshot::of_all(known);
+            let mut state = self.state();
+            state.pump();
+            let records = state.feed.is_none();
+            state.table.scan(&seen, records);
         }
+        if recorded {
+            self.sample_recorded();
+        }
+        self.read_all();
         began.elapsed()
+    }
+
+    fn sample_recorded(&self) {
+        let recorded = self.state().table.recorded();
+        let seen = Snapshot::of_known(recorded);
+        let mut state = self.state();
+        state.pump();
+        state.table.sample_recorded(&seen);
     }
 
     fn finish(&self) {
         let deadline = Instant::now() + PATIENCE;
-        let mut state = self.state();
-        state.pump();
+        self.read_all();
         // An end is announced a moment after whoever waited for the process could know of it.
-        while state.feed.is_some() && state.expects_ends() && Instant::now() < deadline {
+        while self.is_announced() && self.expects_ends() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
-            state.pump();
+            self.read_all();
         }
-        let State { table, feed } = &mut *state;
-        if let Some(feed) = feed {
-            feed.count_losses(table);
-            for _ in 0..3 {
-                feed.sweep(table);
+        {
+            let mut state = self.state();
+            let State { table, feed, .. } = &mut *state;
+            if let Some(feed) = feed {
+                feed.count_losses(table);
+                for _ in 0..3 {
+                    feed.sweep(table);
+                }
             }
         }
-        table.sample_recorded();
-        table.finish();
+        self.sample_recorded();
+        let mut state = self.state();
+        state.table.finish();
         // Whatever is asked or announced from now on concerns nobody.
-        *feed = None;
+        state.feed = None;
+        state.is_finished = true;
+    }
+
+    /// Whether a recorded process has ended and is still in the table.
+    fn expects_ends(&self) -> bool {
+        let recorded = self.state().table.recorded();
+        let count = recorded.len();
+        Snapshot::of_known(recorded).living().count() < count
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no panic while locked")
     }
 
-    /// A caller of whom nothing was announced. `/proc` is read before the lock is taken, so that
-    /// others need not wait.
+    /// A caller of whom nothing was announced, which waits for our answer outside of an exec.
     fn look_up(&self, tid: u32) -> Option<Caller> {
         let pid = reading::thread_group(tid)?;
         let stat = ProcessStat::of(pid)?;
         let argv = fs::read(format!("/proc/{pid}/cmdline")).ok();
         let mut state = self.state();
-        let State { table, feed } = &mut *state;
+        let State { table, feed, .. } = &mut *state;
         let known = table.processes.get(&pid);
         if known.is_some_and(|process| !process.started_at(stat.start_ticks)) {
-            table.is_over(pid);
+            table.is_over(pid, None);
         }
         if !table.processes.contains_key(&pid) {
             table.found(pid, &stat);
@@ -251,10 +354,32 @@ impl Watched {
             if table.is_launching(pid) {
                 table.launched();
             } else {
-                table.executed_unannounced(pid, Image::of(pid));
+                table.executed_unannounced(pid, &stat);
             }
         }
-        table.caller(pid, tid)
+        self.caller(state, (pid, tid), true)
+    }
+
+    /// Thread `tid` of process `pid`, which is in the table. `may_look`: /proc of it may be read.
+    fn caller(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        (pid, tid): (u32, u32),
+        may_look: bool,
+    ) -> Option<Caller> {
+        let caller = state.table.caller(pid, tid)?;
+        let task = state.table.task_of(pid).filter(|_| may_look);
+        let is_finished = state.is_finished;
+        self.ring(&state);
+        drop(state);
+        // It may be gone before the watching thread comes to it.
+        if let Some(task) = task {
+            self.read(&task.of_itself());
+        }
+        if is_finished {
+            self.state().table.release_all();
+        }
+        Some(caller)
     }
 }
 
@@ -264,31 +389,35 @@ impl State {
             feed.pump(&mut self.table);
         }
     }
+}
 
-    /// Whether a recorded process has ended and is still in the table.
-    fn expects_ends(&self) -> bool {
-        let mut recorded = self.table.processes.iter().filter(|(_, p)| p.row.is_some());
-        recorded.any(|(&pid, _)| ProcessStat::of(pid).is_none_or(|stat| stat.is_zombie))
-    }
+/// A pair of which one end can be read after something was written to the other.
+fn bell() -> io::Result<(UnixStream, UnixStream)> {
+    let (heard, bell) = UnixStream::pair()?;
+    heard.set_nonblocking(true)?;
+    bell.set_nonblocking(true)?;
+    Ok((heard, bell))
 }
 
 impl Callers for Watched {
-    fn resolve(&self, tid: u32, fresh: bool) -> Option<Caller> {
+    fn resolve(&self, tid: u32, effort: Effort) -> Option<Caller> {
         if tid == 0 {
             return None;
         }
         let mut state = self.state();
         state.pump();
         let announced = state.feed.is_some();
+        let may_look = effort != Effort::Tables;
         // Without announcements only a look tells whether the process is still the same.
         if let Some(pid) = state.table.process_of(tid)
-            && (announced || !fresh)
+            && (announced || effort != Effort::Fresh)
             && (announced || state.table.is_recorded(pid))
         {
-            return state.table.caller(pid, tid);
+            return self.caller(state, (pid, tid), may_look);
         }
+        self.ring(&state);
         drop(state);
-        self.look_up(tid)
+        may_look.then(|| self.look_up(tid)).flatten()
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use flowtrace_schema::{
     FileLayer, HostId, HostRecord, Record, Recorder, RunEnd, RunId, Tid, Upid, Writer,
 };
-use flowtrace_tracer::callers::{Caller, Callers};
+use flowtrace_tracer::callers::{Caller, Callers, Effort};
 use flowtrace_tracer::clock::Clock;
 use flowtrace_tracer::fs::{Config, FileTable, Filter, Hidden, Permission, Session, serve};
 use nix::fcntl::{OFlag, open};
@@ -90,7 +90,7 @@ pub(crate) struct Mounted {
 struct ByThread;
 
 impl Callers for ByThread {
-    fn resolve(&self, tid: u32, _fresh: bool) -> Option<Caller> {
+    fn resolve(&self, tid: u32, _effort: Effort) -> Option<Caller> {
         Some(Caller {
             upid: Upid(tid),
             tid: Some(Tid(tid)),

@@ -7,6 +7,7 @@ use flowtrace_schema::{Fidelity, FileId, FileLayer, Op};
 use zerocopy::FromZeros;
 
 use super::{Adapter, Request};
+use crate::callers::Effort;
 use crate::fs::Result;
 use crate::fs::handle::OpenFile;
 use crate::fs::log::{Event, Started, done, outcome};
@@ -28,7 +29,7 @@ impl Adapter {
         act: impl FnOnce(&OpenFile) -> Result<T>,
         value: impl FnOnce(&Result<T>) -> i64,
     ) -> Result<T> {
-        let started = self.log.start(req.who.tid, false);
+        let started = self.log.start(req.who.tid, Effort::Look);
         let open = self.view.file(fh);
         let file = open.as_ref().ok().and_then(|open| open.node.recorded());
         let result = open.and_then(|open| act(&open));
@@ -38,7 +39,7 @@ impl Adapter {
 
     pub(super) fn read_file(&self, req: &Request, read: &abi::ReadIn, mut reply: Reply<'_>) {
         let by_application = read.read_flags & READ_LOCKOWNER != 0;
-        let started = self.log.start(req.who.tid, false);
+        let started = self.log.start(req.who.tid, Effort::Look);
         let open = match self.view.file(read.fh) {
             Ok(open) => open,
             Err(errno) => return reply.error(errno),
@@ -74,12 +75,17 @@ impl Adapter {
         data: &[u8],
         reply: Reply<'_>,
     ) {
-        let mut started = self.log.start(req.who.tid, false);
+        let by_cache = write.write_flags & WRITE_CACHE != 0;
+        let effort = if by_cache {
+            Effort::Tables
+        } else {
+            Effort::Look
+        };
+        let mut started = self.log.start(req.who.tid, effort);
         let open = match self.view.file(write.fh) {
             Ok(open) => open,
             Err(errno) => return reply.error(errno),
         };
-        let by_cache = write.write_flags & WRITE_CACHE != 0;
         let real = Write {
             offset: write.offset,
             data,
@@ -188,7 +194,7 @@ impl Adapter {
     }
 
     fn copy(&self, req: &Request, copy: &abi::CopyFileRangeIn, length: u64) -> Result<usize> {
-        let started = self.log.start(req.who.tid, false);
+        let started = self.log.start(req.who.tid, Effort::Look);
         let files = self
             .view
             .file(copy.fh_in)
@@ -216,7 +222,7 @@ impl Adapter {
         input: &[u8],
         reply: Reply<'_>,
     ) {
-        let started = self.log.start(req.who.tid, false);
+        let started = self.log.start(req.who.tid, Effort::Look);
         let (file, result) = if call.flags & abi::IOCTL_DIR != 0 {
             match self.view.directory(call.fh) {
                 Ok(open) => (

@@ -8,6 +8,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::convert::no_entry;
 use super::{Adapter, Request};
+use crate::callers::Effort;
 use crate::fs::Result;
 use crate::fs::handle::OpenDirectory;
 use crate::fs::log::{Event, done, outcome};
@@ -66,7 +67,7 @@ fn type_of(kind: FileKind) -> u8 {
 
 impl Adapter {
     pub(super) fn open_directory(&self, req: &Request, arguments: abi::OpenIn, reply: Reply<'_>) {
-        let started = self.log.start(req.who.tid, true);
+        let started = self.log.start(req.who.tid, Effort::Fresh);
         let node = self.view.node(req.node);
         let file = node.as_ref().ok().and_then(|node| node.recorded());
         let result = node.and_then(|node| self.view.opendir(req.who, started.caller, node));
@@ -108,7 +109,7 @@ impl Adapter {
         mut reply: Reply<'_>,
         list: impl Fn(&OpenDirectory, &mut Listing<'_>) -> Result<()>,
     ) {
-        let started = self.log.start(req.who.tid, false);
+        let started = self.log.start(req.who.tid, Effort::Look);
         let open = self.view.directory(read.fh);
         let file = open.as_ref().ok().and_then(|open| open.node.recorded());
         let mut listing = Listing {
@@ -132,7 +133,7 @@ impl Adapter {
         release: &abi::ReleaseIn,
         reply: Reply<'_>,
     ) {
-        let started = self.log.start(req.who.tid, false);
+        let started = self.log.start(req.who.tid, Effort::Tables);
         match self.view.releasedir(release.fh) {
             Ok(open) => {
                 let event = Event::new(Op::Releasedir, open.node.recorded());

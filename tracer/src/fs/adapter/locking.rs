@@ -6,6 +6,7 @@ use flowtrace_schema::Op;
 use nix::errno::Errno;
 
 use super::{Adapter, Request};
+use crate::callers::Effort;
 use crate::fs::Result;
 use crate::fs::handle::OpenFile;
 use crate::fs::locks::{Ended, Held, Kind, Space, Subject};
@@ -68,7 +69,7 @@ fn event(op: Op, open: Option<&Arc<OpenFile>>, lock: &abi::LkIn) -> Event {
 
 impl Adapter {
     pub(super) fn test_lock(&self, req: &Request, lock: &abi::LkIn, reply: Reply<'_>) {
-        let started = self.log.start(req.who.tid, false);
+        let started = self.log.start(req.who.tid, Effort::Look);
         let open = self.view.file(lock.fh);
         let event = event(Op::Getlk, open.as_ref().ok(), lock);
         let result = open.and_then(|open| {
@@ -108,7 +109,7 @@ impl Adapter {
         } else {
             Op::Setlk
         };
-        let started = self.log.start(req.who.tid, false);
+        let started = self.log.start(req.who.tid, Effort::Look);
         let open = self.view.file(lock.fh);
         let event = event(op, open.as_ref().ok(), lock);
         let asked = open.and_then(|open| Ok((subject(&open, lock), wanted(lock)?)));

@@ -8,6 +8,7 @@ use nix::errno::Errno;
 
 use super::convert::{absent, decode_device, entry_out};
 use super::{Adapter, Request};
+use crate::callers::Effort;
 use crate::fs::Result;
 use crate::fs::attributes::Attributes;
 use crate::fs::inode::Node;
@@ -17,7 +18,7 @@ use crate::fs::protocol::{Reply, abi};
 
 impl Adapter {
     pub(super) fn lookup(&self, req: &Request, name: &OsStr, reply: Reply<'_>) {
-        let started = self.log.start(req.who.tid, false);
+        let started = self.log.start(req.who.tid, Effort::Look);
         let (result, file) = match self.view.node(req.node) {
             Ok(parent) => self.view.lookup(req.who, &parent, name),
             Err(errno) => (Err(errno), None),
@@ -80,7 +81,7 @@ impl Adapter {
         event: impl FnOnce(Option<FileId>) -> Event,
         reply: Reply<'_>,
     ) {
-        let started = self.log.start(req.who.tid, true);
+        let started = self.log.start(req.who.tid, Effort::Fresh);
         let (result, file) = match self.view.node(req.node) {
             Ok(parent) => self.view.make(req.who, &parent, name, new),
             Err(errno) => (Err(errno), None),
@@ -96,7 +97,7 @@ impl Adapter {
         name: &OsStr,
         reply: Reply<'_>,
     ) {
-        let started = self.log.start(req.who.tid, true);
+        let started = self.log.start(req.who.tid, Effort::Fresh);
         let node = self.view.node(oldnodeid);
         let file = node.as_ref().ok().and_then(|node| node.recorded());
         let link = |node: &Node| {
@@ -110,7 +111,7 @@ impl Adapter {
     }
 
     pub(super) fn remove_name(&self, req: &Request, name: &OsStr, op: Op, reply: Reply<'_>) {
-        let started = self.log.start(req.who.tid, true);
+        let started = self.log.start(req.who.tid, Effort::Fresh);
         let parent = self.view.node(req.node);
         let file = parent
             .as_ref()
@@ -130,7 +131,7 @@ impl Adapter {
         flags: u32,
         reply: Reply<'_>,
     ) {
-        let started = self.log.start(req.who.tid, true);
+        let started = self.log.start(req.who.tid, Effort::Fresh);
         let parents = self
             .view
             .node(req.node)

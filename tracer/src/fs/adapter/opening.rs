@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use flowtrace_schema::{FileId, FileLayer, Op};
 
 use super::{Adapter, Request};
+use crate::callers::Effort;
 use crate::fs::Result;
 use crate::fs::inode::Node;
 use crate::fs::log::{Event, Started, done};
@@ -15,7 +16,7 @@ use crate::fs::protocol::abi::{self, fopen};
 impl Adapter {
     pub(super) fn open_file(&self, req: &Request, arguments: abi::OpenIn, reply: Reply<'_>) {
         let flags = arguments.flags;
-        let started = self.log.start(req.who.tid, true);
+        let started = self.log.start(req.who.tid, Effort::Fresh);
         let node = self.view.node(req.node);
         let file = node.as_ref().ok().and_then(|node| node.recorded());
         let result = node.and_then(|node| {
@@ -68,7 +69,7 @@ impl Adapter {
             mask: umask,
             flags: flags as i32,
         };
-        let started = self.log.start(req.who.tid, true);
+        let started = self.log.start(req.who.tid, Effort::Fresh);
         let (result, file) = self.make_and_open(req, &started, new);
         let result = result.map(|(Entry { node, attributes }, (fh, _))| abi::CreateOut {
             entry: self.entry_out(req.node, &node, &attributes),
@@ -121,7 +122,7 @@ impl Adapter {
     }
 
     pub(super) fn flush_file(&self, req: &Request, flush: abi::FlushIn, reply: Reply<'_>) {
-        let started = self.log.start(req.who.tid, false);
+        let started = self.log.start(req.who.tid, Effort::Tables);
         let open = match self.view.file(flush.fh) {
             Ok(open) => open,
             Err(errno) => return reply.error(errno),
@@ -136,7 +137,7 @@ impl Adapter {
     }
 
     pub(super) fn release_file(&self, req: &Request, release: &abi::ReleaseIn, reply: Reply<'_>) {
-        let started = self.log.start(req.who.tid, false);
+        let started = self.log.start(req.who.tid, Effort::Tables);
         let open = match self.view.release(release.fh) {
             Ok(open) => open,
             Err(errno) => return reply.error(errno),

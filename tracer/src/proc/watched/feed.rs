@@ -8,7 +8,6 @@ use flowtrace_schema::Loss;
 
 use super::table::Table;
 use crate::proc::connector::{Connector, Event, What};
-use crate::proc::reading::Image;
 use crate::proc::taskstats::{Costs, Taskstats, ThreadRecord};
 
 /// After how many events handled the queues of the kernel are emptied again: they may be short.
@@ -20,8 +19,6 @@ pub(super) struct Feed {
     /// Only with privileges.
     taskstats: Option<Taskstats>,
     events: VecDeque<Event>,
-    /// How many execs of a process are among them.
-    execs: HashMap<u32, u32>,
     /// What was used by ended threads of processes whose end was not handled yet.
     costs: HashMap<u32, Pending>,
     sweeps: u64,
@@ -47,7 +44,6 @@ impl Feed {
             connector: Connector::open()?,
             taskstats: Taskstats::open().ok(),
             events: VecDeque::new(),
-            execs: HashMap::new(),
             costs: HashMap::new(),
             sweeps: 0,
             events_dropped: 0,
@@ -83,11 +79,8 @@ impl Feed {
     /// there. A failing socket is as one that is empty: what is missed shows as processes without
     /// an end.
     fn fill(&mut self) {
-        let (events, execs) = (&mut self.events, &mut self.execs);
+        let events = &mut self.events;
         let _ = self.connector.receive(|event| {
-            if let What::Executed { pid } = event.what {
-                *execs.entry(pid).or_default() += 1;
-            }
             if !matches!(event.what, What::Renamed { .. } | What::Other) {
                 events.push_back(event);
             }
@@ -110,26 +103,8 @@ impl Feed {
             What::Forked { parent, child } => table.forked(parent, child, event.at_ns),
             What::ThreadBegan { pid, tid } => table.thread_began(pid, tid, event.at_ns),
             What::Executed { pid } => {
-                let image = if table.is_recorded(pid) {
-                    Image::of(pid)
-                } else {
-                    Image::default()
-                };
-                let ahead = self.execs.entry(pid).or_default();
-                *ahead = ahead.saturating_sub(1);
-                // What was read is of this exec only if it ran nothing else by then.
-                if image.exe.is_some() {
-                    self.fill();
-                }
-                let later = self.execs.get(&pid).is_some_and(|ahead| *ahead > 0);
-                let mut image = if later { Image::default() } else { image };
-                // Arguments are gone before the executable is; no program has none at all.
-                image.argv.take_if(|argv| argv.is_empty());
-                if !later {
-                    self.execs.remove(&pid);
-                }
                 let ended = self.costs.get(&pid).map(|p| p.costs).unwrap_or_default();
-                table.executed(pid, event.at_ns, image, &ended);
+                table.executed(pid, event.at_ns, &ended);
             }
             What::Exited { pid, tid, status } => {
                 let pending = self.costs.get(&pid);

@@ -41,8 +41,9 @@ pub(super) struct Row {
     pub(super) parent: Option<Upid>,
     pub(super) prev: Option<Upid>,
     pub(super) image: Arc<Image>,
-    /// Its begin is not recorded yet: the kernel may still tell its name when it ends.
-    pub(super) pending: bool,
+    /// The row whose image is this one's, too, and is still to be read: what is recorded of both
+    /// is held until then.
+    pub(super) awaits: Option<Upid>,
     /// Address of the program, by which an exec is noticed where none is announced.
     pub(super) start_code: u64,
     /// Names this process when its pid is another one's.

@@ -4,7 +4,6 @@ use flowtrace_schema::{Loss, ProcessEnd, ProcessStart, Record, ThreadRecord, Tid
 
 use super::process::Process;
 use super::table::Table;
-use crate::proc::reading::ProcessStat;
 use crate::proc::taskstats::Costs;
 
 /// How an image ended.
@@ -18,20 +17,14 @@ pub(super) enum End {
 impl Table {
     /// Costs of what lives still, and that its end was not seen.
     pub(super) fn finish(&mut self) {
+        self.release_all();
         let mut left = 0;
-        for (pid, mut process) in std::mem::take(&mut self.processes) {
-            let Some(row) = &mut process.row else {
+        for process in std::mem::take(&mut self.processes).into_values() {
+            let Some(row) = &process.row else {
                 continue;
             };
             left += 1;
             let upid = row.upid;
-            if std::mem::take(&mut row.pending) {
-                self.begin(&process, pid);
-            }
-            process.sampled = ProcessStat::of(pid)
-                .filter(|stat| process.started_at(stat.start_ticks))
-                .map(|stat| stat.cost())
-                .or(process.sampled);
             let end = ProcessEnd {
                 upid,
                 end_ns: None,
@@ -53,15 +46,10 @@ impl Table {
         at: u64,
         total: Option<&Costs>,
     ) {
-        let Some(row) = &mut process.row else {
+        let Some(row) = &process.row else {
             return;
         };
-        let upid = row.upid;
-        let pending = std::mem::take(&mut row.pending);
-        if pending {
-            self.recorder.lost(Loss::ProcUnreadable, 1);
-            self.begin(process, pid);
-        }
+        let (upid, awaits) = (row.upid, row.awaits);
         let (mut exit_code, mut exit_signal) = (None, None);
         let mut usage = process.usage(total);
         match end {
@@ -96,27 +84,30 @@ impl Table {
             inner_pid: None,
             usage,
         };
-        self.recorder.record(Record::ProcessEnd(Box::new(end)));
+        self.record_of(awaits, Record::ProcessEnd(Box::new(end)));
+        if awaits == Some(upid) {
+            self.over(upid);
+        }
     }
 
-    pub(super) fn begin(&self, process: &Process, pid: u32) {
+    pub(super) fn begin(&mut self, process: &Process, pid: u32) {
         let Some(row) = &process.row else {
             return;
         };
-        self.recorder
-            .record(Record::ProcessStart(Box::new(ProcessStart {
-                upid: row.upid,
-                host: self.host,
-                pid,
-                parent: row.parent,
-                prev: row.prev,
-                origin: process.origin,
-                exe: row.image.exe.clone(),
-                argv: row.image.argv.clone(),
-                cwd: row.image.cwd.clone(),
-                environment: None,
-                start_ns: process.start_ns,
-            })));
+        let start = ProcessStart {
+            upid: row.upid,
+            host: self.host,
+            pid,
+            parent: row.parent,
+            prev: row.prev,
+            origin: process.origin,
+            exe: row.image.exe.clone(),
+            argv: row.image.argv.clone(),
+            cwd: row.image.cwd.clone(),
+            environment: None,
+            start_ns: process.start_ns,
+        };
+        self.record_of(row.awaits, Record::ProcessStart(Box::new(start)));
     }
 
     /// All threads of process `pid` beside one are over.

@@ -1,20 +1,29 @@
 //! What /proc shows, compared with the table: for what was not announced.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use nix::unistd::geteuid;
 
+use super::process::Process;
 use super::table::Table;
+use crate::proc::PidFd;
 use crate::proc::reading::{Image, ProcessStat};
 use crate::proc::taskstats::Costs;
 
-impl Table {
-    /// Puts what is new in /proc into the table, and ends what is gone. `record`: whoever is
-    /// followed is recorded at once, and its execs are looked for.
-    pub(super) fn scan(&mut self, record: bool) {
+/// What /proc showed at some moment. Read without the lock of the table, so what was announced
+/// meanwhile is newer.
+pub(super) struct Snapshot {
+    /// Processes that were in the table before, by the ticks at which they started.
+    known: HashMap<u32, u64>,
+    found: Vec<(u32, ProcessStat)>,
+}
+
+impl Snapshot {
+    /// Of all processes; `known` are those in the table.
+    pub(super) fn of_all(known: HashMap<u32, u64>) -> Snapshot {
         let mut found: Vec<(u32, ProcessStat)> = fs::read_dir("/proc")
             .into_iter()
             .flatten()
@@ -24,39 +33,86 @@ impl Table {
             .collect();
         // Parents before their children.
         found.sort_unstable_by_key(|(pid, stat)| (stat.start_ticks, *pid));
-        let there: HashSet<u32> = found.iter().map(|(pid, _)| *pid).collect();
-        self.end_those(|pid| !there.contains(&pid));
-        for (pid, stat) in found {
+        Snapshot { known, found }
+    }
+
+    /// Of those in the table that are `known`.
+    pub(super) fn of_known(known: HashMap<u32, u64>) -> Snapshot {
+        let stats = known
+            .keys()
+            .filter_map(|&pid| Some((pid, ProcessStat::of(pid)?)));
+        let found = stats.collect();
+        Snapshot { known, found }
+    }
+
+    /// Processes that lived.
+    pub(super) fn living(&self) -> impl Iterator<Item = u32> {
+        let found = self.found.iter();
+        found.filter_map(|(pid, stat)| (!stat.is_zombie).then_some(*pid))
+    }
+
+    fn gone(&self) -> Vec<(u32, u64)> {
+        let there: HashSet<u32> = self.found.iter().map(|(pid, _)| *pid).collect();
+        let known = self.known.iter().map(|(&pid, &ticks)| (pid, ticks));
+        known.filter(|(pid, _)| !there.contains(pid)).collect()
+    }
+}
+
+impl Table {
+    /// What is in the table.
+    pub(super) fn known(&self) -> HashMap<u32, u64> {
+        let processes = self.processes.iter();
+        processes.map(|(&pid, p)| (pid, p.start_ticks)).collect()
+    }
+
+    /// What is recorded.
+    pub(super) fn recorded(&self) -> HashMap<u32, u64> {
+        let processes = self.processes.iter().filter(|(_, p)| p.row.is_some());
+        processes.map(|(&pid, p)| (pid, p.start_ticks)).collect()
+    }
+
+    /// Puts what is new in /proc into the table, and ends what is gone. `record`: whoever is
+    /// followed is recorded at once, and its execs are looked for.
+    pub(super) fn scan(&mut self, seen: &Snapshot, record: bool) {
+        self.end_gone(seen);
+        for (pid, stat) in &seen.found {
+            let pid = *pid;
             let known = self.processes.get(&pid);
             if known.is_some_and(|process| !process.started_at(stat.start_ticks)) {
-                self.is_over(pid);
+                if !seen.known.contains_key(&pid) {
+                    // Younger than what was seen.
+                    continue;
+                }
+                self.is_over(pid, Some(stat));
             }
             if !self.processes.contains_key(&pid) {
-                self.found(pid, &stat);
+                self.found(pid, stat);
                 if record && self.is_followed(pid) {
-                    self.record(pid, None);
+                    self.record(pid);
                 }
             } else if stat.is_zombie {
                 if self.is_recorded(pid) {
-                    self.is_over(pid);
+                    self.is_over(pid, Some(stat));
                 }
             } else {
-                self.sample(pid, &stat, record);
+                self.sample(pid, stat, record);
             }
         }
     }
 
-    /// Reads again what every recorded process used, and ends those that are gone.
-    pub(super) fn sample_recorded(&mut self) {
-        let recorded = self.processes.iter().filter(|(_, p)| p.row.is_some());
-        for pid in recorded.map(|(pid, _)| *pid).collect::<Vec<_>>() {
-            match ProcessStat::of(pid) {
-                Some(stat)
-                    if !stat.is_zombie && self.processes[&pid].started_at(stat.start_ticks) =>
-                {
-                    self.sample(pid, &stat, false);
-                }
-                _ => self.is_over(pid),
+    /// Takes in what every recorded process used, and ends those that are gone.
+    pub(super) fn sample_recorded(&mut self, seen: &Snapshot) {
+        self.end_gone(seen);
+        for (pid, stat) in &seen.found {
+            let process = self.processes.get(pid);
+            if !process.is_some_and(|process| process.row.is_some()) {
+                continue;
+            }
+            let is_it = process.is_some_and(|process| process.started_at(stat.start_ticks));
+            if is_it && !stat.is_zombie {
+                self.sample(*pid, stat, false);
+            } else if seen.known.get(pid) == process.map(|process| &process.start_ticks) {
+                self.is_over(*pid, Some(stat));
             }
         }
     }
@@ -76,65 +132,66 @@ impl Table {
         if self.is_launching(pid) {
             self.launched();
         } else {
-            self.executed_unannounced(pid, Image::of(pid));
+            self.executed_unannounced(pid, stat);
         }
     }
 
     /// Process `pid` was found to run another program than before.
-    pub(super) fn executed_unannounced(&mut self, pid: u32, image: Image) {
+    pub(super) fn executed_unannounced(&mut self, pid: u32, stat: &ProcessStat) {
         let now = self.clock.monotonic_now();
-        self.executed(pid, now, image, &Costs::default());
+        self.executed(pid, now, &Costs::default());
         let process = self.processes.get_mut(&pid);
         if let Some(row) = process.and_then(|process| process.row.as_mut()) {
-            row.start_code = ProcessStat::of(pid).map_or(0, |stat| stat.start_code);
+            row.start_code = stat.start_code;
         }
     }
 
-    /// Ends recorded processes that are over although nobody said so.
-    pub(super) fn reap(&mut self) {
-        let over = |process: &super::process::Process| {
+    /// Recorded processes that are over although nobody said so.
+    pub(super) fn ended_unannounced(&self) -> HashMap<u32, u64> {
+        let over = |process: &Process| {
             let pidfd = process.row.as_ref().and_then(|row| row.pidfd.as_ref());
-            pidfd.is_some_and(super::super::pidfd::PidFd::is_over)
+            pidfd.is_some_and(PidFd::is_over)
         };
-        let over: Vec<u32> = self
-            .processes
-            .iter()
-            .filter(|(_, process)| over(process))
-            .map(|(pid, _)| *pid)
-            .collect();
-        for pid in over {
-            self.is_over(pid);
+        let processes = self.processes.iter().filter(|(_, process)| over(process));
+        processes.map(|(&pid, p)| (pid, p.start_ticks)).collect()
+    }
+
+    /// Ends them.
+    pub(super) fn reap(&mut self, over: &Snapshot) {
+        for (pid, ticks) in &over.known {
+            let process = self.processes.get(pid);
+            if process.is_some_and(|process| process.start_ticks == *ticks) {
+                let stat = over.found.iter().find(|(found, _)| found == pid);
+                self.is_over(*pid, stat.map(|(_, stat)| stat));
+            }
         }
     }
 
-    fn end_those(&mut self, gone: impl Fn(u32) -> bool) {
-        let gone: Vec<u32> = self
-            .processes
-            .keys()
-            .copied()
-            .filter(|&p| gone(p))
-            .collect();
-        for pid in gone {
-            self.is_over(pid);
+    fn end_gone(&mut self, seen: &Snapshot) {
+        for (pid, ticks) in seen.gone() {
+            let process = self.processes.get(&pid);
+            if process.is_some_and(|process| process.start_ticks == ticks) {
+                self.is_over(pid, None);
+            }
         }
     }
 
-    /// Process `pid` is over; what can still be learned of it is.
-    pub(super) fn is_over(&mut self, pid: u32) {
+    /// Process `pid` is over; `stat` is what /proc said of it last.
+    pub(super) fn is_over(&mut self, pid: u32, stat: Option<&ProcessStat>) {
         let now = self.clock.now();
-        let status = self.last_words(pid);
+        let status = stat.and_then(|stat| self.last_words(pid, stat));
         self.ended(pid, status, now, None);
     }
 
-    /// Reads the costs and the wait status of a process that has ended and was not waited for.
-    pub(super) fn last_words(&mut self, pid: u32) -> Option<i32> {
+    /// The costs and the wait status of a process that has ended and was not waited for.
+    pub(super) fn last_words(&mut self, pid: u32, stat: &ProcessStat) -> Option<i32> {
         let process = self.processes.get_mut(&pid)?;
-        let stat = ProcessStat::of(pid)?;
         if !stat.is_zombie || !process.started_at(stat.start_ticks) {
             return None;
         }
         process.sampled = Some(stat.cost());
-        // The status of somebody else's process reads as 0.
+        // The status of somebody else's process reads as 0. Attributes of a directory of /proc take
+        // no lock of the process.
         let owner = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
         let told = geteuid().is_root() || owner == geteuid().as_raw();
         told.then_some(stat.wait_status)

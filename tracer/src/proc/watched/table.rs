@@ -1,5 +1,5 @@
 //! The live processes of the machine, and which of them are recorded: the one place that every
-//! source of knowledge changes.
+//! source of knowledge changes. Nothing in it reads /proc (see [`super::unread`]).
 //!
 //! Recorded are processes that were asked for (the command of a run, whoever uses a view), what
 //! they fork, and their ancestors. Of the others is kept what may be needed to record them.
@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use flowtrace_schema::{HostId, Loss, Origin, Recorder, Tid, Upid};
 
-use super::process::{Process, Row, costs_so_far};
+use super::process::{Process, Row};
 use super::rows::End;
+use super::unread::{Unread, end_without_costs};
 use crate::callers::Caller;
 use crate::clock::Clock;
 use crate::proc::reading::{Image, ProcessStat, tick_ns};
@@ -20,9 +21,9 @@ use crate::proc::{Living, PidFd, Upids};
 /// The first process, and the one that makes the kernel's threads: parents of all, of whom
 /// nothing follows.
 const INIT: u32 = 1;
-const KTHREADD: u32 = 2;
+pub(super) const KTHREADD: u32 = 2;
 /// How far ancestors are followed.
-const GENERATIONS: usize = 64;
+pub(super) const GENERATIONS: usize = 64;
 /// Images that live less are not looked at again when they end by an exec.
 const BRIEF_NS: u64 = 20_000_000;
 
@@ -37,6 +38,10 @@ pub(super) struct Table {
     pub(super) threads: HashMap<u32, Thread>,
     /// The command of a run until its exec is announced, and the image that it will have.
     pub(super) launching: Option<Launching>,
+    /// Rows whose image is to be read.
+    pub(super) unread: HashMap<Upid, Unread>,
+    /// Those of which nobody was told yet.
+    pub(super) due: Vec<Upid>,
 }
 
 pub(super) struct Launching {
@@ -62,14 +67,21 @@ impl Table {
             processes: HashMap::new(),
             threads: HashMap::new(),
             launching: None,
+            unread: HashMap::new(),
+            due: Vec::new(),
         }
     }
 
     /// Process `root` will run the command, as `image`. Its row begins with the exec, or now
-    /// where none will be announced.
-    pub(super) fn launch(&mut self, root: u32, image: Image, announced: bool) {
+    /// where none will be announced. `stat` is of it while it waits for that.
+    pub(super) fn launch(
+        &mut self,
+        root: u32,
+        stat: Option<ProcessStat>,
+        image: Image,
+        announced: bool,
+    ) {
         let now = self.clock.now();
-        let stat = ProcessStat::of(root);
         let ticks = stat.map_or(0, |stat| stat.start_ticks);
         let parent = std::process::id();
         let image = Arc::new(image);
@@ -80,7 +92,7 @@ impl Table {
             parent: None,
             prev: None,
             image: Arc::clone(&image),
-            pending: false,
+            awaits: None,
             start_code: stat.map_or(0, |stat| stat.start_code),
             pidfd: PidFd::open(root),
         });
@@ -172,15 +184,19 @@ impl Table {
         if process.followed
             && let Some(creator) = creator
         {
+            let awaits = creator.awaits;
             process.row = Some(Row {
                 upid: self.upids.next(),
                 parent: Some(creator.upid),
                 prev: None,
                 image: Arc::clone(&creator.image),
-                pending: false,
+                awaits,
                 start_code: creator.start_code,
                 pidfd: None,
             });
+            if let Some(row) = awaits {
+                self.inherit(row, child);
+            }
             self.living.begins(child);
             self.begin(&process, child);
         }
@@ -195,9 +211,8 @@ impl Table {
         }
     }
 
-    /// Process `pid` runs a new program: `image`, as far as it could be read. `ended` is what its
-    /// threads used that are over.
-    pub(super) fn executed(&mut self, pid: u32, monotonic_ns: u64, image: Image, ended: &Costs) {
+    /// Process `pid` runs a new program. `ended` is what its threads used that are over.
+    pub(super) fn executed(&mut self, pid: u32, monotonic_ns: u64, ended: &Costs) {
         let at = self.clock.at(monotonic_ns);
         let planned = self.launching.take_if(|of| of.root == pid);
         let Some(mut process) = self.processes.remove(&pid) else {
@@ -211,40 +226,41 @@ impl Table {
         if let Some(planned) = planned {
             process.start_ns = at;
             if let Some(row) = &mut process.row {
-                row.image = if image.is_complete() {
-                    Arc::new(image)
-                } else {
-                    planned.image
-                };
+                row.awaits = Some(row.upid);
+                row.image = Arc::clone(&planned.image);
+                self.await_image(row.upid, pid, Image::clone(&planned.image));
                 self.begin(&process, pid);
             }
             self.processes.insert(pid, process);
             return;
         }
         let brief = at.saturating_sub(process.start_ns) < BRIEF_NS;
-        let so_far = if process.row.is_none() || brief {
-            None
-        } else {
-            costs_so_far(pid, ended)
-        };
-        self.end(&mut process, pid, End::Exec, at, so_far.as_ref());
-        if let Some(so_far) = so_far {
-            process.before = so_far;
+        // What the image used can be told until its successor has used something.
+        let previous = process
+            .row
+            .as_ref()
+            .filter(|row| row.awaits.is_none() && !brief);
+        let previous = previous.map(|row| end_without_costs(row.upid, at.max(process.start_ns)));
+        if previous.is_none() {
+            self.end(&mut process, pid, End::Exec, at, None);
         }
         (process.origin, process.start_ns) = (Origin::Exec, at);
         if let Some(row) = &mut process.row {
+            let upid = self.upids.next();
             *row = Row {
-                upid: self.upids.next(),
+                upid,
                 parent: row.parent,
                 prev: Some(row.upid),
-                pending: !image.is_complete(),
-                image: Arc::new(image),
+                awaits: Some(upid),
+                image: Arc::default(),
                 start_code: 0,
                 pidfd: row.pidfd.take(),
             };
-            if !row.pending {
-                self.begin(&process, pid);
+            self.await_image(upid, pid, Image::default());
+            if previous.is_some() {
+                self.await_costs(upid, *ended, previous);
             }
+            self.begin(&process, pid);
         }
         self.processes.insert(pid, process);
     }
@@ -309,17 +325,11 @@ impl Table {
     }
 
     /// Records process `pid`, which is in the table, and its ancestors as far as they are known.
-    /// `image` is what it runs, where that was read already.
-    pub(super) fn record(&mut self, pid: u32, image: Option<Image>) -> Option<Upid> {
-        self.record_within(pid, image, GENERATIONS)
+    pub(super) fn record(&mut self, pid: u32) -> Option<Upid> {
+        self.record_within(pid, GENERATIONS)
     }
 
-    fn record_within(
-        &mut self,
-        pid: u32,
-        image: Option<Image>,
-        generations: usize,
-    ) -> Option<Upid> {
+    fn record_within(&mut self, pid: u32, generations: usize) -> Option<Upid> {
         let process = self.processes.get(&pid)?;
         if let Some(row) = &process.row {
             return Some(row.upid);
@@ -327,84 +337,57 @@ impl Table {
         let (parent_pid, mut start_ns) = (process.parent, process.start_ns);
         let upid = self.upids.next();
         let is_ancestor = parent_pid > KTHREADD && parent_pid != std::process::id();
+        let is_unknown = is_ancestor && !self.processes.contains_key(&parent_pid);
         let parent = if is_ancestor && generations > 0 {
-            if !self.processes.contains_key(&parent_pid)
-                && let Some(stat) = ProcessStat::of(parent_pid)
-            {
-                self.found(parent_pid, &stat);
-            }
             // A younger one is not the parent but has got its pid. What was found in /proc may
             // seem to have started up to a tick too early.
             let born = self.processes.get(&parent_pid).map(|p| p.start_ns);
             match born.filter(|&born| born <= start_ns + 2 * tick_ns()) {
                 Some(born) => {
                     start_ns = start_ns.max(born);
-                    self.record_within(parent_pid, None, generations - 1)
+                    self.record_within(parent_pid, generations - 1)
                 }
                 None => None,
             }
         } else {
             None
         };
-        let image = image.unwrap_or_else(|| Image::of(pid));
-        if !image.is_complete() {
-            self.recorder.lost(Loss::ProcUnreadable, 1);
+        self.await_image(upid, pid, Image::default());
+        if is_unknown {
+            self.await_ancestors(upid, parent_pid);
         }
-        let process = self.processes.get_mut(&pid)?;
+        let mut process = self.processes.remove(&pid)?;
         process.start_ns = start_ns;
         if process.origin == Origin::Seen {
             self.recorder.lost(Loss::SeenLate, 1);
             if process.start_ns == 0 {
-                process.before = costs_so_far(pid, &Costs::default()).unwrap_or_default();
+                self.await_costs(upid, Costs::default(), None);
             }
         }
         process.row = Some(Row {
             upid,
             parent,
             prev: None,
-            image: Arc::new(image),
-            pending: false,
-            start_code: ProcessStat::of(pid).map_or(0, |stat| stat.start_code),
+            image: Arc::default(),
+            awaits: Some(upid),
+            start_code: 0,
             pidfd: PidFd::open(pid),
         });
         self.living.begins(pid);
-        let process = &self.processes[&pid];
-        self.begin(process, pid);
+        self.begin(&process, pid);
+        self.processes.insert(pid, process);
         Some(upid)
     }
 
     /// Thread `tid` of process `pid` uses a view: the process is recorded, and what it forks.
     pub(super) fn caller(&mut self, pid: u32, tid: u32) -> Option<Caller> {
-        let upid = self.record(pid, None)?;
+        let upid = self.record(pid)?;
         let process = self.processes.get_mut(&pid)?;
         process.followed = pid != INIT;
-        if let Some(row) = &mut process.row
-            && row.pending
-        {
-            // It waits for us, so it is there.
-            row.image = Arc::new(Image::of(pid));
-            row.pending = false;
-            let process = &self.processes[&pid];
-            self.begin(process, pid);
-        }
         Some(Caller {
             upid,
             tid: (tid != pid).then_some(Tid(tid)),
         })
-    }
-
-    /// The kernel told the name of what process `pid` ran, which has ended.
-    pub(super) fn name(&mut self, pid: u32, name: &[u8]) {
-        let row = self.processes.get_mut(&pid).and_then(|p| p.row.as_mut());
-        if let Some(row) = row
-            && row.pending
-            && row.image.argv.is_none()
-        {
-            row.image = Arc::new(Image {
-                argv: Some([name, b"\0"].concat()),
-                ..Image::clone(&row.image)
-            });
-        }
     }
 
     /// Process `pid` has left nothing but the record of what it used: its end was not announced,
@@ -420,15 +403,19 @@ impl Table {
             };
             let start_ns = now.saturating_sub(record.lived_us.saturating_mul(1000));
             let mut process = Process::new(record.parent, 0, Origin::Seen, start_ns);
+            let parent = parent.row.as_ref().map(|row| row.upid);
+            let upid = self.upids.next();
             process.row = Some(Row {
-                upid: self.upids.next(),
-                parent: parent.row.as_ref().map(|row| row.upid),
+                upid,
+                parent,
                 prev: None,
                 image: Arc::default(),
-                pending: true,
+                awaits: Some(upid),
                 start_code: 0,
                 pidfd: None,
             });
+            self.await_image(upid, pid, Image::default());
+            self.begin(&process, pid);
             self.processes.insert(pid, process);
         }
         self.name(pid, &record.name);

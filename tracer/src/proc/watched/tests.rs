@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use flowtrace_schema::{RunEnd, RunId, Text, Writer};
 use rusqlite::Connection;
 
+use super::unread::Reading;
 use super::*;
 use crate::proc::taskstats::{Costs, ThreadRecord};
 
@@ -46,8 +47,8 @@ impl Case {
             began_ns: clock.monotonic_now(),
         };
         case.table.forked(OTHER, SHELL, case.at(0));
-        case.table.record(SHELL, Some(image(b"shell\0")));
         case.table.caller(SHELL, SHELL).unwrap();
+        case.read(SHELL, image(b"shell\0"));
         case
     }
 
@@ -58,7 +59,24 @@ impl Case {
 
     fn executed(&mut self, pid: u32, us: u64, argv: &[u8]) {
         let at = self.at(us);
-        self.table.executed(pid, at, image(argv), &Costs::default());
+        self.table.executed(pid, at, &Costs::default());
+        self.read(pid, image(argv));
+    }
+
+    /// What process `pid` runs was read, if that was asked for.
+    fn read(&mut self, pid: u32, image: Image) {
+        if let Some(task) = self.table.task_of(pid) {
+            self.table.fill(&task, Case::reading(image));
+        }
+    }
+
+    fn reading(image: Image) -> Reading {
+        Reading {
+            image,
+            costs: None,
+            start_code: 0,
+            ancestors: Some(Vec::new()),
+        }
     }
 
     fn exited(&mut self, pid: u32, tid: u32, us: u64, status: i32) {
@@ -110,10 +128,11 @@ fn what_is_forked_by_others_is_not_recorded_before_it_uses_a_view() {
     case.table.forked(OTHER, CHILD, case.at(100));
     case.executed(CHILD, 300, b"not read\0");
     case.exited(CHILD, CHILD, 500, 0);
-    assert_eq!(case.table.caller(CHILD, CHILD), None, "it is gone");
+    assert_eq!(case.table.caller(CHILD, CHILD), None, "it is over");
     case.table.forked(OTHER, CHILD, case.at(1100));
     case.executed(CHILD, 1300, b"not read\0");
-    case.table.record(CHILD, Some(image(b"user\0")));
+    case.table.record(CHILD);
+    case.read(CHILD, image(b"user\0"));
     case.exited(CHILD, CHILD, 1500, 9);
     assert_eq!(case.rows(), [SHELL_ROW, "exec 0 0 user 200 - 9"]);
 }
@@ -177,7 +196,7 @@ fn a_record_of_costs_stands_for_dropped_events() {
     case.table.ended_by_record(CHILD, &record(CHILD), &total);
     let at = case.table.clock.monotonic_now();
     case.table.forked(SHELL, THREAD, at);
-    case.table.executed(THREAD, at, Image::default(), &total);
+    case.table.executed(THREAD, at, &total);
     case.table.ended_by_record(THREAD, &record(THREAD), &total);
     // One of strangers.
     let stranger = ThreadRecord {
@@ -197,7 +216,7 @@ fn a_record_of_costs_stands_for_dropped_events() {
 #[test]
 fn a_command_that_was_never_announced_is_recorded() {
     let mut case = Case::new();
-    case.table.launch(CHILD, image(b"planned\0"), true);
+    case.table.launch(CHILD, None, image(b"planned\0"), true);
     case.table
         .ended(CHILD, Some(0), case.table.clock.now(), None);
     let rows = case.rows();
@@ -210,11 +229,73 @@ fn a_command_that_was_never_announced_is_recorded() {
 fn what_is_gone_from_proc_has_ended() {
     let mut case = Case::new();
     case.table.forked(SHELL, CHILD, case.at(0));
-    case.table.scan(false);
+    let seen = Snapshot::of_all(case.table.known());
+    case.table.scan(&seen, false);
     let rows = case.rows();
     assert_eq!(rows.len(), 2, "{rows:?}");
     assert!(
         !rows[1].contains(" -1 ") && rows[1].ends_with("- -"),
         "{rows:?}"
     );
+}
+
+/// The image is read after the children that have it were forked, and one of them is over.
+#[test]
+fn children_wait_for_the_image_of_their_parent() {
+    let mut case = Case::new();
+    case.table.forked(SHELL, CHILD, case.at(100));
+    case.table.executed(CHILD, case.at(300), &Costs::default());
+    case.table.forked(CHILD, OTHER, case.at(400));
+    case.table.forked(CHILD, THREAD, case.at(500));
+    case.exited(OTHER, OTHER, 600, 0);
+    case.read(CHILD, image(b"late\0"));
+    case.exited(THREAD, THREAD, 700, 0);
+    case.exited(CHILD, CHILD, 1300, 0);
+    let of_child = ["fork 1 0 shell 200 - -", "exec 1 2 late 1000 0 -"];
+    let forked = ["fork 3 0 late 200 0 -", "fork 3 0 late 200 0 -"];
+    assert_eq!(
+        case.rows(),
+        [&[SHELL_ROW], &of_child[..], &forked[..]].concat()
+    );
+}
+
+/// A second exec was announced while the first one was looked at.
+#[test]
+fn what_was_read_too_late_is_of_nobody() {
+    let mut case = Case::new();
+    case.table.forked(SHELL, CHILD, case.at(100));
+    case.table.executed(CHILD, case.at(300), &Costs::default());
+    let task = case.table.task_of(CHILD).unwrap();
+    case.table.executed(CHILD, case.at(400), &Costs::default());
+    case.table.fill(&task, Case::reading(image(b"second\0")));
+    case.table.name(CHILD, b"named");
+    case.exited(CHILD, CHILD, 1400, 0);
+    let rows = case.rows();
+    let child = [
+        "fork 1 0 shell 200 - -",
+        "exec 1 2 - 100 - -",
+        "exec 1 3 named 1000 0 -",
+    ];
+    assert_eq!(rows, [&[SHELL_ROW], &child[..]].concat());
+}
+
+#[test]
+fn an_image_that_was_not_brief_has_what_it_used() {
+    let mut case = Case::new();
+    case.table.forked(SHELL, CHILD, case.at(0));
+    case.table
+        .executed(CHILD, case.at(50_000), &Costs::default());
+    let task = case.table.task_of(CHILD).unwrap();
+    let costs = Costs {
+        user_ns: 7,
+        ..Costs::default()
+    };
+    let reading = Reading {
+        costs: Some(costs),
+        ..Case::reading(image(b"next\0"))
+    };
+    case.table.fill(&task, reading);
+    let before = case.table.processes[&CHILD].before;
+    assert_eq!(before, costs);
+    assert_eq!(case.rows()[1], "fork 1 0 shell 50000 - -");
 }
