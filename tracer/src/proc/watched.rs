@@ -42,7 +42,7 @@ use crate::callers::{Caller, Callers, Effort};
 use crate::clock::Clock;
 use feed::Feed;
 use scan::Snapshot;
-use table::{GENERATIONS, Table};
+use table::Table;
 use unread::Task;
 
 /// How often is looked for what nobody announces.
@@ -202,7 +202,12 @@ impl Watched {
     }
 
     fn wait(&self, wake: Option<BorrowedFd<'_>>, timeout: Duration) {
-        let timeout = PollTimeout::try_from(timeout.min(TICK)).unwrap_or(PollTimeout::ZERO);
+        let timeout = if self.state().table.has_tasks() {
+            Duration::ZERO
+        } else {
+            timeout.min(TICK)
+        };
+        let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO);
         let signal = self.signal.as_ref().map(OwnedFd::as_fd);
         let ready = |fd| PollFd::new(fd, PollFlags::POLLIN);
         let mut ready: Vec<_> = signal.into_iter().chain(wake).map(ready).collect();
@@ -217,18 +222,17 @@ impl Watched {
     /// Reads what is to be read for the table. Waits for processes in an exec, so no thread that
     /// answers file requests may do this, nor wait for one that does.
     fn read_all(&self) {
-        // What is read of ancestors may make more to be read.
-        for _ in 0..GENERATIONS {
-            let tasks = {
+        // More comes while this goes on, and other things are to be done, too.
+        let until = Instant::now() + TICK;
+        while Instant::now() < until {
+            let task = {
                 let mut state = self.state();
                 state.pump();
-                state.table.take_tasks()
+                state.table.next_task()
             };
-            if tasks.is_empty() {
-                return;
-            }
-            for task in tasks {
-                self.read(&task);
+            match task {
+                Some(task) => self.read(&task),
+                None => return,
             }
         }
     }
@@ -342,6 +346,11 @@ impl Watched {
         }
         if !table.processes.contains_key(&pid) {
             table.found(pid, &stat);
+        }
+        if let Some(process) = table.processes.get_mut(&pid)
+            && process.row.is_none()
+        {
+            process.start_code = stat.start_code;
         }
         table.learn_thread(pid, tid);
         // An exec changes the arguments, and is not announced where nothing is.

@@ -18,6 +18,8 @@ pub(super) struct Process {
     /// How and when the image that it runs began.
     pub(super) origin: Origin,
     pub(super) start_ns: u64,
+    /// Address of the program, by which an exec is noticed where none is announced.
+    pub(super) start_code: u64,
     /// Whether what it forks is recorded.
     pub(super) followed: bool,
     /// What is recorded of it.
@@ -44,8 +46,6 @@ pub(super) struct Row {
     /// The row whose image is this one's, too, and is still to be read: what is recorded of both
     /// is held until then.
     pub(super) awaits: Option<Upid>,
-    /// Address of the program, by which an exec is noticed where none is announced.
-    pub(super) start_code: u64,
     /// Names this process when its pid is another one's.
     pub(super) pidfd: Option<PidFd>,
 }
@@ -57,6 +57,7 @@ impl Process {
             start_ticks,
             origin,
             start_ns,
+            start_code: 0,
             followed: false,
             row: None,
             live_threads: 1,

@@ -122,10 +122,10 @@ impl Table {
             return;
         };
         process.sampled = Some(stat.cost());
-        let Some(row) = process.row.as_mut().filter(|_| look_for_exec) else {
+        let before = std::mem::replace(&mut process.start_code, stat.start_code);
+        if process.row.is_none() || !look_for_exec {
             return;
-        };
-        let before = std::mem::replace(&mut row.start_code, stat.start_code);
+        }
         if before <= 1 || stat.start_code <= 1 || before == stat.start_code {
             return;
         }
@@ -140,9 +140,8 @@ impl Table {
     pub(super) fn executed_unannounced(&mut self, pid: u32, stat: &ProcessStat) {
         let now = self.clock.monotonic_now();
         self.executed(pid, now, &Costs::default());
-        let process = self.processes.get_mut(&pid);
-        if let Some(row) = process.and_then(|process| process.row.as_mut()) {
-            row.start_code = stat.start_code;
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.start_code = stat.start_code;
         }
     }
 

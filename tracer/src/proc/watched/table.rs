@@ -87,13 +87,13 @@ impl Table {
         let image = Arc::new(image);
         let mut process = Process::new(parent, ticks, Origin::Exec, now);
         process.followed = true;
+        process.start_code = stat.map_or(0, |stat| stat.start_code);
         process.row = Some(Row {
             upid: self.upids.next(),
             parent: None,
             prev: None,
             image: Arc::clone(&image),
             awaits: None,
-            start_code: stat.map_or(0, |stat| stat.start_code),
             pidfd: PidFd::open(root),
         });
         self.living.begins(root);
@@ -158,6 +158,7 @@ impl Table {
         process.unlisted_threads = stat.threads.saturating_sub(1);
         process.sampled = Some(stat.cost());
         process.followed = self.heirs(stat.parent);
+        process.start_code = stat.start_code;
         self.processes.insert(pid, process);
     }
 
@@ -191,7 +192,6 @@ impl Table {
                 prev: None,
                 image: Arc::clone(&creator.image),
                 awaits,
-                start_code: creator.start_code,
                 pidfd: None,
             });
             if let Some(row) = awaits {
@@ -245,6 +245,7 @@ impl Table {
             self.end(&mut process, pid, End::Exec, at, None);
         }
         (process.origin, process.start_ns) = (Origin::Exec, at);
+        process.start_code = 0;
         if let Some(row) = &mut process.row {
             let upid = self.upids.next();
             *row = Row {
@@ -253,7 +254,6 @@ impl Table {
                 prev: Some(row.upid),
                 awaits: Some(upid),
                 image: Arc::default(),
-                start_code: 0,
                 pidfd: row.pidfd.take(),
             };
             self.await_image(upid, pid, Image::default());
@@ -370,7 +370,6 @@ impl Table {
             prev: None,
             image: Arc::default(),
             awaits: Some(upid),
-            start_code: 0,
             pidfd: PidFd::open(pid),
         });
         self.living.begins(pid);
@@ -411,7 +410,6 @@ impl Table {
                 prev: None,
                 image: Arc::default(),
                 awaits: Some(upid),
-                start_code: 0,
                 pidfd: None,
             });
             self.await_image(upid, pid, Image::default());

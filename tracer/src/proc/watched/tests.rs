@@ -74,7 +74,6 @@ impl Case {
         Reading {
             image,
             costs: None,
-            start_code: 0,
             ancestors: Some(Vec::new()),
         }
     }

@@ -53,7 +53,6 @@ pub(super) struct Task {
 pub(super) struct Reading {
     pub(super) image: Image,
     pub(super) costs: Option<Costs>,
-    pub(super) start_code: u64,
     /// The parent first. `None`: not asked for.
     pub(super) ancestors: Option<Vec<(u32, ProcessStat)>>,
 }
@@ -75,7 +74,6 @@ impl Task {
         Reading {
             image,
             costs: self.costs.and_then(|ended| costs_so_far(self.pid, &ended)),
-            start_code: ProcessStat::of(self.pid).map_or(0, |stat| stat.start_code),
             ancestors: self.parent.map(ancestors),
         }
     }
@@ -136,14 +134,15 @@ impl Table {
         !self.due.is_empty()
     }
 
-    /// What is to be read, each once.
-    pub(super) fn take_tasks(&mut self) -> Vec<Task> {
-        let due = std::mem::take(&mut self.due);
-        let tasks = due.into_iter().filter_map(|row| {
-            let unread = self.unread.get(&row)?;
-            Some(unread.task(row))
-        });
-        tasks.collect()
+    /// The next thing to be read, each once. The newest first: when there is more than can be
+    /// read, the oldest is most likely gone.
+    pub(super) fn next_task(&mut self) -> Option<Task> {
+        while let Some(row) = self.due.pop() {
+            if let Some(unread) = self.unread.get(&row) {
+                return Some(unread.task(row));
+            }
+        }
+        None
     }
 
     /// What is to be read for process `pid`, by itself or by the one that it has its image of.
@@ -182,11 +181,6 @@ impl Table {
                 unread.is_read |= process.origin != Origin::Exec;
             }
             if is_own {
-                if let Some(row) = &mut process.row
-                    && row.start_code == 0
-                {
-                    row.start_code = reading.start_code;
-                }
                 if let Some(costs) = costs
                     && let Some(due) = unread.costs.take()
                 {
