@@ -422,6 +422,10 @@ impl Callers for Watched {
             && (announced || effort != Effort::Fresh)
             && (announced || state.table.is_recorded(pid))
         {
+            // Its id may be another one's by now, whom nobody may look at here.
+            if !may_look && !announced && state.table.has_ended(pid) {
+                return None;
+            }
             return self.caller(state, (pid, tid), may_look);
         }
         self.ring(&state);

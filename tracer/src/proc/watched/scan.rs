@@ -105,7 +105,7 @@ impl Table {
         self.end_gone(seen);
         for (pid, stat) in &seen.found {
             let process = self.processes.get(pid);
-            if !process.is_some_and(|process| process.row.is_some()) {
+            if process.is_none_or(|process| process.row.is_none()) {
                 continue;
             }
             let is_it = process.is_some_and(|process| process.started_at(stat.start_ticks));
@@ -145,13 +145,17 @@ impl Table {
         }
     }
 
+    /// Whether process `pid`, as recorded, is over although nobody said so.
+    pub(super) fn has_ended(&self, pid: u32) -> bool {
+        self.processes.get(&pid).is_some_and(is_over)
+    }
+
     /// Recorded processes that are over although nobody said so.
     pub(super) fn ended_unannounced(&self) -> HashMap<u32, u64> {
-        let over = |process: &Process| {
-            let pidfd = process.row.as_ref().and_then(|row| row.pidfd.as_ref());
-            pidfd.is_some_and(PidFd::is_over)
-        };
-        let processes = self.processes.iter().filter(|(_, process)| over(process));
+        let processes = self
+            .processes
+            .iter()
+            .filter(|(_, process)| is_over(process));
         processes.map(|(&pid, p)| (pid, p.start_ticks)).collect()
     }
 
@@ -201,4 +205,9 @@ impl Table {
         let row = self.processes.get(&pid)?.row.as_ref()?;
         Some(Arc::clone(&row.image))
     }
+}
+
+fn is_over(process: &Process) -> bool {
+    let pidfd = process.row.as_ref().and_then(|row| row.pidfd.as_ref());
+    pidfd.is_some_and(PidFd::is_over)
 }

@@ -180,17 +180,16 @@ impl Table {
                 // Of what is not there any more the kernel may still tell the name.
                 unread.is_read |= process.origin != Origin::Exec;
             }
-            if is_own {
-                if let Some(costs) = costs
-                    && let Some(due) = unread.costs.take()
-                {
-                    if let Some(mut end) = due.previous {
-                        end.usage = process.usage(Some(&costs));
-                        (end.usage.max_rss_bytes, end.usage.threads) = (None, None);
-                        self.recorder.record(Record::ProcessEnd(Box::new(end)));
-                    }
-                    process.before = costs;
+            if is_own
+                && let Some(costs) = costs
+                && let Some(due) = unread.costs.take()
+            {
+                if let Some(mut end) = due.previous {
+                    end.usage = process.usage(Some(&costs));
+                    (end.usage.max_rss_bytes, end.usage.threads) = (None, None);
+                    self.recorder.record(Record::ProcessEnd(Box::new(end)));
                 }
+                process.before = costs;
             }
         }
         if let Some(ancestors) = reading.ancestors {
