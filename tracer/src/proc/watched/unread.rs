@@ -171,7 +171,8 @@ impl Table {
             let Reading { image, costs, .. } = reading;
             if image.is_complete() {
                 unread.image = image;
-                unread.is_read = true;
+                // What the process used is not to be had of a child of it.
+                unread.is_read |= is_own || unread.costs.is_none();
             } else {
                 let known = &mut unread.image;
                 known.exe = image.exe.or(known.exe.take());
