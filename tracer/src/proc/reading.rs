@@ -3,8 +3,8 @@
 //! Every reading may fail at any time (a SIGKILL takes the process away even from a stop), so
 //! each field is optional and nothing here is an error.
 
-use std::fs;
-use std::io::{Cursor, IoSliceMut};
+use std::fs::{self, File};
+use std::io::{self, Cursor, IoSliceMut, Read};
 use std::ops::{AddAssign, Sub};
 use std::os::unix::ffi::OsStringExt;
 
@@ -32,7 +32,7 @@ impl Image {
     pub(crate) fn of(pid: u32) -> Image {
         Image {
             exe: link(pid, "exe"),
-            argv: fs::read(format!("/proc/{pid}/cmdline")).ok(),
+            argv: contents(&format!("/proc/{pid}/cmdline")).ok(),
             cwd: link(pid, "cwd"),
             environment: Variables::default(),
         }
@@ -47,7 +47,7 @@ impl Image {
             .and_then(|at| at.fetch(pid))
             .map_or_else(
                 || {
-                    let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).ok();
+                    let read = |name: &str| contents(&format!("/proc/{pid}/{name}")).ok();
                     (read("cmdline"), read("environ"))
                 },
                 |(argv, environ)| (Some(argv), Some(environ)),
@@ -63,6 +63,20 @@ impl Image {
     pub(crate) fn is_complete(&self) -> bool {
         self.exe.is_some() && self.argv.is_some() && self.cwd.is_some()
     }
+}
+
+/// What a file of `/proc` holds. Nearly all fit in one page, and then one read gives all: the kernel
+/// makes it up anew for each file that is opened, and does not say how long it will be.
+fn contents(path: &str) -> io::Result<Vec<u8>> {
+    const PAGE: usize = 4096;
+    let mut file = File::open(path)?;
+    let mut page = [0; PAGE];
+    let length = file.read(&mut page)?;
+    let mut all = page[..length].to_vec();
+    if length == PAGE {
+        file.read_to_end(&mut all)?;
+    }
+    Ok(all)
 }
 
 fn link(pid: u32, name: &str) -> Option<Text> {
@@ -88,10 +102,10 @@ impl ThreadCost {
     /// Reads the costs of thread `tid` of process `pid`, and what else stands in the same file.
     pub(super) fn of(pid: u32, tid: u32) -> Option<(ThreadCost, Status)> {
         let directory = format!("/proc/{pid}/task/{tid}");
-        let schedstat = fs::read(format!("{directory}/schedstat")).ok()?;
+        let schedstat = contents(&format!("{directory}/schedstat")).ok()?;
         // Not there on kernels without CONFIG_TASK_IO_ACCOUNTING.
-        let io = fs::read(format!("{directory}/io")).unwrap_or_default();
-        let status = fs::read(format!("{directory}/status")).ok()?;
+        let io = contents(&format!("{directory}/io")).unwrap_or_default();
+        let status = contents(&format!("{directory}/status")).ok()?;
         Self::parse(&schedstat, &io, &status)
     }
 
@@ -200,7 +214,7 @@ pub(crate) struct Traffic {
 
 impl Traffic {
     pub(super) fn of(pid: u32) -> Option<Traffic> {
-        Self::parse(&fs::read(format!("/proc/{pid}/task/{pid}/io")).ok()?)
+        Self::parse(&contents(&format!("/proc/{pid}/task/{pid}/io")).ok()?)
     }
 
     /// The same from what the file holds.
@@ -325,7 +339,7 @@ impl ProcessStat {
 
     /// Reads `/proc/PID/stat`.
     pub(crate) fn of(pid: u32) -> Option<ProcessStat> {
-        Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+        Self::parse(&contents(&format!("/proc/{pid}/stat")).ok()?)
     }
 
     pub(crate) fn parse(stat: &[u8]) -> Option<ProcessStat> {
@@ -369,7 +383,7 @@ impl ProcessStat {
 /// Time for which thread `tid` of process `pid` has waited for block devices, in ticks; always 0
 /// while the kernel does not count it.
 pub(crate) fn block_io_ticks(pid: u32, tid: u32) -> Option<u64> {
-    block_io_in(&fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?)
+    block_io_in(&contents(&format!("/proc/{pid}/task/{tid}/stat")).ok()?)
 }
 
 /// The same from what the file holds: field 42 of proc_pid_stat(5).
@@ -403,7 +417,7 @@ pub(crate) fn numbers_agree() -> bool {
 
 /// Thread group and parent of task `tid`.
 pub(super) fn group_and_parent(tid: u32) -> Option<(u32, u32)> {
-    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
+    let status = contents(&format!("/proc/{tid}/status")).ok()?;
     let parent = field(&String::from_utf8_lossy(&status), "PPid:")?;
     Some((group_in(&status)?, u32::try_from(parent).ok()?))
 }
@@ -418,7 +432,7 @@ pub(super) fn children(pid: u32, tid: u32) -> Vec<u32> {
 
 /// Thread group of task `tid`.
 pub(crate) fn thread_group(tid: u32) -> Option<u32> {
-    group_in(&fs::read(format!("/proc/{tid}/status")).ok()?)
+    group_in(&contents(&format!("/proc/{tid}/status")).ok()?)
 }
 
 /// The same from what the file holds.
@@ -428,13 +442,13 @@ pub(crate) fn group_in(status: &[u8]) -> Option<u32> {
 
 /// How many seccomp filters process `pid` runs under (Linux 5.9).
 pub(super) fn filters_of(pid: u32) -> Option<u64> {
-    let status = fs::read(format!("/proc/{pid}/status")).ok()?;
+    let status = contents(&format!("/proc/{pid}/status")).ok()?;
     field(&String::from_utf8_lossy(&status), "Seccomp_filters:")
 }
 
 /// Process that traces process `pid`, if one does.
 pub(crate) fn tracer_of(pid: u32) -> Option<u32> {
-    tracer_in(&fs::read(format!("/proc/{pid}/status")).ok()?)
+    tracer_in(&contents(&format!("/proc/{pid}/status")).ok()?)
 }
 
 /// The same from what the file holds.
