@@ -104,9 +104,12 @@ def expect(text, limit=60):
             except OSError: sys.exit("closed before %r in %r" % (text, seen))
     seen = seen[seen.index(text) + len(text):]
 def say(text): os.write(terminal, text)
+# Not in the moment after a tick: a shell that makes its child by vfork does not stop then, nor
+# does it without flowtrace.
+def suspend(): time.sleep(0.02); say(b"\x1a")
 say(b"stty -echo; echo begin\n"); expect(b"begin\r\n")
 say(" ".join(sys.argv[1:]).encode() + b"\n"); expect(b"tick 3")
-say(b"\x1a"); expect(b"Stopped")
+suspend(); expect(b"Stopped")
 time.sleep(0.3)
 while select.select([terminal], [], [], 0)[0]: seen += os.read(terminal, 4096)
 seen = b""
@@ -114,7 +117,7 @@ say(b"echo quiet\n"); expect(b"quiet"); time.sleep(0.3)
 while select.select([terminal], [], [], 0)[0]: seen += os.read(terminal, 4096)
 if b"tick" in seen: sys.exit("goes on while stopped: %r" % seen)
 say(b"fg\n"); expect(b"tick 9")
-say(b"\x1a"); expect(b"Stopped"); say(b"bg\n"); expect(b"tick 15"); say(b"fg\n"); expect(b"tick 18")
+suspend(); expect(b"Stopped"); say(b"bg\n"); expect(b"tick 15"); say(b"fg\n"); expect(b"tick 18")
 say(b"\x03"); expect(b"interrupted")
 say(b"echo status $?\n"); expect(b"status 9")
 say(b"exit\n")
