@@ -202,6 +202,8 @@ fn a_view_is_not_traced_again() {
 #[test]
 fn a_trace_deleted_under_a_view_is_said_to_be_gone() {
     let Some(view) = View::open() else { return };
+    let log = view.trace.with_file_name("trace.db-wal");
+    wait_for("the first rows", PATIENCE, || log.exists().then_some(()));
     std::fs::remove_file(&view.trace).unwrap();
     let unmounted = finish(&mut view.unmount()).expect(1).stderr;
     assert!(unmounted.contains("was deleted"), "{unmounted}");
