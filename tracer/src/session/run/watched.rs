@@ -20,6 +20,8 @@ impl Run<'_> {
         refused: Option<String>,
     ) -> Result<(End, Option<Background>)> {
         let root = started.job.root.as_raw() as u32;
+        // Nobody is held here, so nobody can be let go: the last process is waited for.
+        started.job.detach = false;
         let streams = &started.inherited.streams;
         let start = started.views.start(self.cwd, streams, self.directories);
         children::adopt_orphans().map_err(Error::system("become the parent of orphans"))?;
