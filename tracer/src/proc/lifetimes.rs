@@ -53,6 +53,15 @@ pub struct LeftBehind {
     pub command: String,
 }
 
+impl LeftBehind {
+    pub(super) fn new(pid: u32, image: &Image) -> LeftBehind {
+        let argv = image.argv.as_deref().unwrap_or_default();
+        let argv = argv.strip_suffix(b"\0").unwrap_or(argv);
+        let command = quote_argv(argv.split(|&b| b == 0)).text().into_owned();
+        LeftBehind { pid, command }
+    }
+}
+
 /// What happens to the first process, for whoever started it.
 pub(crate) trait Watcher {
     /// Job control stopped it, by this signal.
@@ -180,12 +189,7 @@ impl Lifetimes {
         let mut left: Vec<_> = self
             .processes
             .iter()
-            .map(|(&pid, process)| {
-                let argv = process.image.argv.as_deref().unwrap_or_default();
-                let argv = argv.strip_suffix(b"\0").unwrap_or(argv);
-                let command = quote_argv(argv.split(|&b| b == 0)).text().into_owned();
-                LeftBehind { pid, command }
-            })
+            .map(|(&pid, process)| LeftBehind::new(pid, &process.image))
             .collect();
         left.sort_by_key(|process| process.pid);
         left

@@ -343,19 +343,14 @@ impl ProcessStat {
     }
 
     pub(crate) fn parse(stat: &[u8]) -> Option<ProcessStat> {
-        // The name of the program may hold anything, also spaces and parentheses; what follows
-        // holds none.
-        let name_end = stat.iter().rposition(|byte| *byte == b')')?;
-        let rest = str::from_utf8(&stat[name_end + 1..]).ok()?;
-        let mut fields = rest.split_ascii_whitespace();
-        // By the numbers of proc_pid_stat(5); the first one here is 3, the state.
-        let mut at = 3;
+        let mut fields = fields(stat)?;
+        let mut at = FIRST_FIELD;
         let mut field = |number: usize| {
             let found = fields.nth(number - at)?;
             at = number + 1;
             Some(found)
         };
-        let state = field(3)?;
+        let state = field(FIRST_FIELD)?;
         Some(ProcessStat {
             parent: field(4)?.parse().ok()?,
             minor_faults: field(10)?.parse().ok()?,
@@ -388,13 +383,22 @@ pub(crate) fn block_io_ticks(pid: u32, tid: u32) -> Option<u64> {
 
 /// The same from what the file holds: field 42 of proc_pid_stat(5).
 pub(crate) fn block_io_in(stat: &[u8]) -> Option<u64> {
+    fields(stat)?.nth(42 - FIRST_FIELD)?.parse().ok()
+}
+
+/// The number that proc_pid_stat(5) gives the first of [`fields`], the state.
+const FIRST_FIELD: usize = 3;
+
+/// The fields of `/proc/PID/stat` after the name of the program, which may hold anything, also spaces
+/// and parentheses; what follows holds none.
+fn fields(stat: &[u8]) -> Option<impl Iterator<Item = &str>> {
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
     let rest = str::from_utf8(&stat[name_end + 1..]).ok()?;
-    rest.split_ascii_whitespace().nth(42 - 3)?.parse().ok()
+    Some(rest.split_ascii_whitespace())
 }
 
 /// What /proc counts CPU times and starts in, ns.
-pub(super) fn tick_ns() -> u64 {
+pub(crate) fn tick_ns() -> u64 {
     1_000_000_000 / procfs::ticks_per_second()
 }
 

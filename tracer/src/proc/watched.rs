@@ -32,7 +32,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use flowtrace_schema::{HostId, ProcessLayer, Recorder, quote_argv};
+use flowtrace_schema::{HostId, ProcessLayer, Recorder};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::Living;
@@ -169,13 +169,7 @@ impl Watched {
             *pid != own && process.is_some_and(|p| p.row.is_some() && p.reaped.is_none())
         });
         let mut left: Vec<_> = left
-            .map(|pid| {
-                let image = state.table.image(pid).unwrap_or_default();
-                let argv = image.argv.as_deref().unwrap_or_default();
-                let argv = argv.strip_suffix(b"\0").unwrap_or(argv);
-                let command = quote_argv(argv.split(|&b| b == 0)).text().into_owned();
-                LeftBehind { pid, command }
-            })
+            .map(|pid| LeftBehind::new(pid, &state.table.image(pid).unwrap_or_default()))
             .collect();
         left.sort_by_key(|process| process.pid);
         left

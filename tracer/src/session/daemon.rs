@@ -26,6 +26,12 @@ pub fn fork_daemon() -> io::Result<Fork> {
     if let ForkResult::Parent { .. } = fork {
         return Ok(Fork::Parent);
     }
+    leave_terminal()?;
+    Ok(Fork::Daemon)
+}
+
+/// Has this process live on in the background: in a session of its own, without a terminal, in `/`.
+pub(super) fn leave_terminal() -> io::Result<()> {
     setsid()?;
     // A daemon that kept the working directory could keep a filesystem busy, even its own view.
     chdir("/")?;
@@ -33,5 +39,5 @@ pub fn fork_daemon() -> io::Result<Fork> {
     dup2_stdin(null.as_fd())?;
     dup2_stdout(null.as_fd())?;
     dup2_stderr(null.as_fd())?;
-    Ok(Fork::Daemon)
+    Ok(())
 }

@@ -6,17 +6,15 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::prctl;
 use nix::sys::signal::{SigHandler, SigSet, Signal, kill, raise, signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{
-    ForkResult, Pid, chdir, dup2_stderr, dup2_stdin, dup2_stdout, fork, getppid, pipe2, setsid,
-};
+use nix::unistd::{ForkResult, Pid, fork, getppid, pipe2};
 
+use super::daemon::leave_terminal;
 use super::{Error, Result, signals};
 
 /// Which side of the fork this is.
@@ -71,12 +69,7 @@ impl Front {
     /// When the front could not be told; it then waits for the end of this process.
     pub fn leave(mut self, status: u8) -> io::Result<()> {
         prctl::set_pdeathsig(None)?;
-        setsid()?;
-        chdir("/")?;
-        let null = File::options().read(true).write(true).open("/dev/null")?;
-        dup2_stdin(null.as_fd())?;
-        dup2_stdout(null.as_fd())?;
-        dup2_stderr(null.as_fd())?;
+        leave_terminal()?;
         self.status.write_all(&[status])?;
         // The front may be waiting for signals only.
         kill(self.pid, Signal::SIGCHLD)?;

@@ -103,7 +103,6 @@ impl<'a> Reply<'a> {
         self.send(0, length);
     }
 
-    /// As [`Reply::filled`]; `then` is done once the kernel has the answer, and so could need
     /// As [`Reply::filled`]; `then` is done once the kernel has the answer. It must not wait for
     /// the kernel, which may have given this thread the next request by then.
     pub(crate) fn filled_then(mut self, length: usize, then: impl FnOnce() + 'static) {

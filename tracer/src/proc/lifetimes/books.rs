@@ -8,7 +8,7 @@
 use std::fs;
 use std::sync::LazyLock;
 
-use super::super::reading::block_io_ticks;
+use super::super::reading::{block_io_ticks, tick_ns};
 
 /// Whether the kernel counts the time for which tasks wait for block devices
 /// (Documentation/accounting/delay-accounting.rst). It is a switch of the whole machine.
@@ -71,8 +71,7 @@ impl Books {
 
     /// `None`: the kernel does not count it.
     pub(super) fn block_io_ns(&self) -> Option<u64> {
-        let tick_ns = 1_000_000_000 / procfs::ticks_per_second();
-        DELAY_ACCOUNTING.then(|| self.block_io_ticks.saturating_mul(tick_ns))
+        DELAY_ACCOUNTING.then(|| self.block_io_ticks.saturating_mul(tick_ns()))
     }
 }
 
