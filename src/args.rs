@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{dag, doctor, mount, query, run, summary, tree, unmount};
+use crate::commands::{dag, doctor, merge, mount, query, run, summary, tree, unmount};
 
 /// Trace any workflow, unmodified: what ran, what data flowed, where the time went.
 #[derive(Debug, Parser)]
@@ -21,5 +21,6 @@ pub(crate) enum Command {
     Tree(tree::Args),
     Dag(dag::Args),
     Query(query::Args),
+    Merge(merge::Args),
     Doctor(doctor::Args),
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod dag;
 pub(crate) mod doctor;
+pub(crate) mod merge;
 pub(crate) mod mount;
 pub(crate) mod query;
 pub(crate) mod run;
@@ -26,6 +27,7 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Tree(args) => tree::run(&args),
         Command::Dag(args) => dag::run(&args),
         Command::Query(args) => query::run(&args),
+        Command::Merge(args) => merge::run(args),
         Command::Doctor(args) => doctor::run(&args),
     }
 }
