@@ -364,10 +364,10 @@ fn a_connection_between_two_machines_is_one_channel_and_one_flow() {
         ..NODE
     };
     make(&at("a.db"), &NODE, |r, _| {
-        connection(r, "10.0.0.1:5000 10.0.0.2:80", 77)
+        connection(r, "10.0.0.1:5000 10.0.0.2:80", 77);
     });
     make(&at("b.db"), &other, |r, _| {
-        connection(r, "10.0.0.2:80 10.0.0.1:5000", 77)
+        connection(r, "10.0.0.2:80 10.0.0.1:5000", 77);
     });
     let flow = |name, ends: &str, upids: &str, dir| {
         let db = Connection::open(at(name)).unwrap();
@@ -431,10 +431,10 @@ fn counters_keep_their_names() {
         }
     };
     make(&directory.path().join("a.db"), &NODE, |r, _| {
-        sample(r, &["cpu.user", "net"])
+        sample(r, &["cpu.user", "net"]);
     });
     make(&directory.path().join("b.db"), &other, |r, _| {
-        sample(r, &["disk.sda", "net"])
+        sample(r, &["disk.sda", "net"]);
     });
     let (_, db) = merged(&options(directory.path(), &["a.db", "b.db"]));
     assert_eq!(
