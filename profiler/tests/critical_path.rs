@@ -257,7 +257,7 @@ fn a_nested_make_is_looked_into() {
     let (workflow, path) = path_of(
         |s| {
             let make = s.root(("/usr/bin/make", &["make"]), 0);
-            let sub = s.program(make, "submake", (10, 290), 270);
+            let sub = s.program(make, "submake", (10, 290), 266);
             s.program(sub, "cc", (15, 200), 0);
             s.program(sub, "ld", (205, 285), 0);
             s.program(make, "doc", (10, 100), 0);

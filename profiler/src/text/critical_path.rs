@@ -406,7 +406,7 @@ fn percent(part: i64, whole: i64) -> String {
     }
     let share = part as f64 * 100.0 / whole as f64;
     match share {
-        s if s == 0.0 => "0 %".into(),
+        0.0 => "0 %".into(),
         s if s < 0.1 => "<0.1 %".into(),
         s if s < 9.95 => format!("{s:.1} %"),
         s => format!("{s:.0} %"),
