@@ -16,6 +16,7 @@ pub mod fs;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod host;
+pub mod monitor;
 pub mod mounting;
 mod proc;
 pub mod session;
