@@ -39,7 +39,8 @@ pub use store::{APPLICATION_ID, SCHEMA_VERSION, store_rules};
 pub use system::is_system_path;
 pub use text::{Text, quote_argv};
 pub use trace::{
-    ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, Table, Trace,
-    TracedDirectoryRow, Value,
+    CallCost, ChannelEndRow, ChannelRow, CostRow, DataAccessRow, EndRow, FileRow, FlowRow, HostRow,
+    HostSampleRow, LossRow, NameRow, ProcessRow, RunRow, StateRow, Table, Trace,
+    TracedDirectoryRow, Value, WaitSumRow,
 };
 pub use writer::{CallRing, Displaced, Recorder, Summary, Writer};

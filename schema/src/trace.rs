@@ -7,11 +7,14 @@ use rusqlite::types::ValueRef;
 
 use crate::{Error, Result, doc, store};
 
+mod report;
 mod rows;
 
+pub use report::CallCost;
 use rows::FromRow;
 pub use rows::{
-    ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, TracedDirectoryRow,
+    ChannelEndRow, ChannelRow, CostRow, DataAccessRow, EndRow, FileRow, FlowRow, HostRow,
+    HostSampleRow, LossRow, NameRow, ProcessRow, RunRow, StateRow, TracedDirectoryRow, WaitSumRow,
 };
 
 /// A trace opened for reading. Never changes the file.

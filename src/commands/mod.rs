@@ -4,6 +4,7 @@ pub(crate) mod dag;
 pub(crate) mod doctor;
 pub(crate) mod mount;
 pub(crate) mod query;
+pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod summary;
 pub(crate) mod tree;
@@ -25,6 +26,7 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Summary(args) => summary::run(&args),
         Command::Tree(args) => tree::run(&args),
         Command::Dag(args) => dag::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Query(args) => query::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     }
