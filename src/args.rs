@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{critical_path, dag, doctor, mount, query, run, summary, tree, unmount};
 use crate::commands::{dag, doctor, mount, query, report, run, summary, tree, unmount};
+use crate::commands::*;
 
 /// Trace any workflow, unmodified: what ran, what data flowed, where the time went.
 #[derive(Debug, Parser)]
@@ -24,5 +25,6 @@ pub(crate) enum Command {
     Report(report::Args),
     CriticalPath(critical_path::Args),
     Query(query::Args),
+    Merge(merge::Args),
     Doctor(doctor::Args),
 }
