@@ -2,8 +2,6 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{critical_path, dag, doctor, mount, query, run, summary, tree, unmount};
-use crate::commands::{dag, doctor, mount, query, report, run, summary, tree, unmount};
 use crate::commands::*;
 
 /// Trace any workflow, unmodified: what ran, what data flowed, where the time went.
