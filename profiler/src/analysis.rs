@@ -1,5 +1,7 @@
 //! What a trace says, as numbers. Every number here is also a query on the views; the tests hold
 //! both against each other.
 
+pub mod bottlenecks;
 pub mod data;
+pub mod grouping;
 pub mod time;

@@ -1,5 +1,7 @@
 //! Results as text for people.
 
+pub mod bottlenecks;
 pub mod summary;
+pub mod table;
 pub mod tree;
 pub mod units;

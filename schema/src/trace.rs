@@ -8,10 +8,13 @@ use rusqlite::types::ValueRef;
 use crate::{Error, Result, doc, store};
 
 mod rows;
+mod timeline;
 
 use rows::FromRow;
 pub use rows::{
-    ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, TracedDirectoryRow,
+    ChannelEndRow, ChannelRow, CounterRow, DataAccessRow, FileRow, HostRow, LossRow, NameRow,
+    PolledRow, ProcessRow, RunRow, SampleRow, SequenceRow, TimesRow, TracedDirectoryRow,
+    VariableRow,
 };
 
 /// A trace opened for reading. Never changes the file.
