@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{bottlenecks, dag, doctor, mount, query, run, summary, tree, unmount};
+use crate::commands::{critical_path, dag, doctor, mount, query, run, summary, tree, unmount};
 
 /// Trace any workflow, unmodified: what ran, what data flowed, where the time went.
 #[derive(Debug, Parser)]
@@ -21,6 +22,7 @@ pub(crate) enum Command {
     Tree(tree::Args),
     Dag(dag::Args),
     Bottlenecks(bottlenecks::Args),
+    CriticalPath(critical_path::Args),
     Query(query::Args),
     Doctor(doctor::Args),
 }

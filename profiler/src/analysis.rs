@@ -2,6 +2,7 @@
 //! both against each other.
 
 pub mod bottlenecks;
+pub mod critical_path;
 pub mod data;
 pub mod grouping;
 pub mod time;

@@ -39,8 +39,8 @@ pub use store::{APPLICATION_ID, SCHEMA_VERSION, store_rules};
 pub use system::is_system_path;
 pub use text::{Text, quote_argv};
 pub use trace::{
-    ChannelEndRow, ChannelRow, CounterRow, DataAccessRow, FileRow, HostRow, LossRow, NameRow,
-    PolledRow, ProcessRow, RunRow, SampleRow, SequenceRow, Table, TimesRow, Trace,
+    ActivityRow, ChannelEndRow, ChannelRow, CounterRow, DataAccessRow, FileRow, HostRow, LossRow,
+    NameRow, PolledRow, ProcessRow, RunRow, SampleRow, SequenceRow, Table, TimesRow, Trace,
     TracedDirectoryRow, Value, VariableRow,
 };
 pub use writer::{CallRing, Displaced, Recorder, Summary, Writer};
