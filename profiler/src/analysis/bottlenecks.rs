@@ -259,7 +259,7 @@ fn merge(result: &Bottlenecks, timeline: &Timeline) -> Vec<Bottleneck> {
             result, timeline, &members, intervals, mean, length,
         ));
     }
-    all.sort_by(|a, b| b.ns.cmp(&a.ns));
+    all.sort_by_key(|found| std::cmp::Reverse(found.ns));
     all
 }
 

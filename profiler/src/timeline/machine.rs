@@ -68,7 +68,7 @@ impl Counters {
             let after = series.partition_point(|&(when, _)| when <= t);
             // A counter that was 0 from the beginning has no row until it moves.
             series
-                .get(after.checked_sub(1).unwrap_or(0))
+                .get(after.saturating_sub(1))
                 .map(|&(_, value)| value as f64)
         };
         let looks = self.looks(host);

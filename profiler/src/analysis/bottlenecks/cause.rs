@@ -226,7 +226,7 @@ pub(super) fn causes(result: &Bottlenecks, timeline: &Timeline) -> Vec<Cause> {
         cause.share = cause.ns as f64 / length;
         cause.cpu = busy(timeline, &cause.intervals);
     }
-    causes.sort_by(|a, b| b.ns.cmp(&a.ns));
+    causes.sort_by_key(|cause| std::cmp::Reverse(cause.ns));
     causes
 }
 
