@@ -2,8 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bottlenecks, dag, doctor, mount, query, run, summary, tree, unmount};
-use crate::commands::{critical_path, dag, doctor, mount, query, run, summary, tree, unmount};
+use crate::commands::*;
 
 /// Trace any workflow, unmodified: what ran, what data flowed, where the time went.
 #[derive(Debug, Parser)]
