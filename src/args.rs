@@ -23,5 +23,6 @@ pub(crate) enum Command {
     Bottlenecks(bottlenecks::Args),
     CriticalPath(critical_path::Args),
     Query(query::Args),
+    Merge(merge::Args),
     Doctor(doctor::Args),
 }

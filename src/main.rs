@@ -7,6 +7,7 @@ mod commands;
 mod conclude;
 mod explained;
 mod failure;
+mod launcher;
 mod output;
 mod seeing;
 
