@@ -1,6 +1,7 @@
 //! Bottlenecks of hand-made pipelines and scripts.
 
 use flowtrace_profiler::analysis::bottlenecks;
+use flowtrace_profiler::analysis::bottlenecks::tasks::Task;
 use flowtrace_profiler::text;
 use flowtrace_profiler::timeline::State;
 use flowtrace_schema::{ChannelKind, Direction};
@@ -79,7 +80,7 @@ fn who_only_runs_others_never_counts() {
         play.finish(3000);
     });
     let result = run.bottlenecks();
-    let names: Vec<_> = result.tasks.tasks.iter().map(|task| task.name()).collect();
+    let names: Vec<_> = result.tasks.tasks.iter().map(Task::name).collect();
     assert_eq!(names, ["xargs"], "it has no child, so it is a step");
     assert!(run.timeline.instances[0].is_orchestrator);
 }
@@ -163,7 +164,7 @@ fn the_same_program_twice_in_a_pipeline_is_two_steps() {
         play.finish(2000);
     });
     let result = run.bottlenecks();
-    let names: Vec<_> = result.tasks.tasks.iter().map(|task| task.name()).collect();
+    let names: Vec<_> = result.tasks.tasks.iter().map(Task::name).collect();
     assert_eq!(names, ["sort [1/2]", "uniq", "sort [2/2]"]);
     assert_eq!(run.cause().unwrap().0.as_deref(), Some("sort [1/2]"));
 }
