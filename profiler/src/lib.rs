@@ -16,6 +16,7 @@ pub mod graph;
 pub mod load;
 pub mod managers;
 pub mod model;
+pub mod report;
 pub mod rules;
 pub mod text;
 pub mod timeline;

@@ -39,9 +39,13 @@ pub use record::{
 pub use store::{APPLICATION_ID, SCHEMA_VERSION, store_rules};
 pub use system::is_system_path;
 pub use text::{Text, quote_argv};
+// For reports.
 pub use trace::{
     ActivityRow, ChannelEndRow, ChannelRow, CounterRow, DataAccessRow, FileRow, HostRow, LossRow,
     NameRow, PolledRow, ProcessRow, RunRow, SampleRow, SequenceRow, Table, TimesRow, Trace,
     TracedDirectoryRow, Value, VariableRow,
+};
+pub use trace::{
+    CallCost, ChannelRow, CostRow, EndRow, FlowRow, HostRow, HostSampleRow, StateRow, WaitSumRow,
 };
 pub use writer::{CallRing, Displaced, Recorder, Summary, Writer};

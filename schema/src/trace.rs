@@ -7,14 +7,19 @@ use rusqlite::types::ValueRef;
 
 use crate::{Error, Result, doc, store};
 
+mod report;
 mod rows;
 mod timeline;
 
+pub use report::CallCost;
 use rows::FromRow;
 pub use rows::{
     ActivityRow, ChannelEndRow, ChannelRow, CounterRow, DataAccessRow, FileRow, HostRow, LossRow,
     NameRow, PolledRow, ProcessRow, RunRow, SampleRow, SequenceRow, TimesRow, TracedDirectoryRow,
     VariableRow,
+};
+pub use rows::{
+    ChannelRow, CostRow, EndRow, FlowRow, HostRow, HostSampleRow, StateRow, WaitSumRow,
 };
 
 /// A trace opened for reading. Never changes the file.
