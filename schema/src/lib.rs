@@ -41,9 +41,9 @@ pub use system::is_system_path;
 pub use text::{Text, quote_argv};
 // For reports.
 pub use trace::{
-    ActivityRow, ChannelEndRow, ChannelRow, CounterRow, DataAccessRow, FileRow, HostRow, LossRow,
-    NameRow, PolledRow, ProcessRow, RunRow, SampleRow, SequenceRow, Table, TimesRow, Trace,
-    TracedDirectoryRow, Value, VariableRow,
+    ActivityRow, ChannelEndRow, CounterRow, DataAccessRow, FileRow, LossRow, NameRow, PolledRow,
+    ProcessRow, RunRow, SampleRow, SequenceRow, Table, TimesRow, Trace, TracedDirectoryRow, Value,
+    VariableRow,
 };
 pub use trace::{
     CallCost, ChannelRow, CostRow, EndRow, FlowRow, HostRow, HostSampleRow, StateRow, WaitSumRow,

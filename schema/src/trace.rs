@@ -14,9 +14,8 @@ mod timeline;
 pub use report::CallCost;
 use rows::FromRow;
 pub use rows::{
-    ActivityRow, ChannelEndRow, ChannelRow, CounterRow, DataAccessRow, FileRow, HostRow, LossRow,
-    NameRow, PolledRow, ProcessRow, RunRow, SampleRow, SequenceRow, TimesRow, TracedDirectoryRow,
-    VariableRow,
+    ActivityRow, ChannelEndRow, CounterRow, DataAccessRow, FileRow, LossRow, NameRow, PolledRow,
+    ProcessRow, RunRow, SampleRow, SequenceRow, TimesRow, TracedDirectoryRow, VariableRow,
 };
 pub use rows::{
     ChannelRow, CostRow, EndRow, FlowRow, HostRow, HostSampleRow, StateRow, WaitSumRow,

@@ -189,14 +189,6 @@ rows! {
         used: Option<i64>,
     }
 
-    /// A row of the view `hosts`.
-    HostRow {
-        host: String,
-        host_id: i64,
-        cpus: Option<i64>,
-        memory_bytes: Option<i64>,
-    }
-
     /// What a thread was doing over an interval in which all looks at it agree.
     SampleRow {
         /// Own id.
@@ -229,14 +221,6 @@ rows! {
         side: String,
         /// The channel, where it is known.
         channel_id: Option<i64>,
-    }
-
-    /// A row of the view `channels`.
-    ChannelRow {
-        channel_id: i64,
-        kind: String,
-        name: Option<String>,
-        capacity_bytes: Option<i64>,
     }
 
     /// The books of a process image, from the view `processes`.

@@ -1,20 +1,10 @@
 //! Rows that say what happened when: samples of threads, ends of channels, counters of machines.
 
 use super::Trace;
-use super::rows::{
-    ChannelRow, CounterRow, HostRow, PolledRow, SampleRow, SequenceRow, TimesRow, VariableRow,
-};
+use super::rows::{CounterRow, PolledRow, SampleRow, SequenceRow, TimesRow, VariableRow};
 use crate::Result;
 
 impl Trace {
-    /// The machines.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn hosts(&self) -> Result<Vec<HostRow>> {
-        self.rows("SELECT host, host_id, cpus, memory_bytes FROM hosts ORDER BY host_id")
-    }
-
     /// What threads were doing, by thread and time. `channel_id` of one that waited for several
     /// channels is NULL: [`Trace::polled`] has them.
     ///
@@ -42,14 +32,6 @@ impl Trace {
                  (SELECT c.channel_id FROM channel AS c WHERE c.inode = object LIMIT 1)) AS channel_id
              FROM polled ORDER BY sample_id, channel_id",
         )
-    }
-
-    /// The channels.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn channels(&self) -> Result<Vec<ChannelRow>> {
-        self.rows("SELECT channel_id, kind, name, capacity_bytes FROM channels ORDER BY channel_id")
     }
 
     /// The books of every process image, in the order of their ids.
