@@ -281,11 +281,11 @@ proptest! {
             }
             reached
         };
-        for vertex in 0..graph.members.len() {
+        for (vertex, load) in vertices.iter().enumerate() {
             let below = reach(vertex);
             prop_assert!(below.iter().skip(1).all(|&next| next < vertex), "reverse topological");
             let suppressed = below.iter().skip(1).any(|&next| found.cpu[next]);
-            prop_assert_eq!(found.cpu[vertex], vertices[vertex].exceeds(0.7) && !suppressed);
+            prop_assert_eq!(found.cpu[vertex], load.exceeds(0.7) && !suppressed);
         }
         let any_cpu = found.cpu.contains(&true);
         for (edge, &(_, to)) in graph.edges.iter().enumerate() {
