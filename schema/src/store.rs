@@ -72,7 +72,9 @@ pub(crate) fn create(path: &Path, replace: bool) -> Result<(Connection, File)> {
     let _ = lock.try_lock();
     let fill = || -> rusqlite::Result<Connection> {
         let db = Connection::open(path)?;
-        db.execute_batch("BEGIN IMMEDIATE;")?;
+        // An unsynced commit survives the death of this process, which is what is promised. A
+        // sync would also force out whatever the workflow wrote to the same disk, and stall it.
+        db.execute_batch("PRAGMA synchronous = OFF; BEGIN IMMEDIATE;")?;
         db.execute_batch(TABLES)?;
         db.execute_batch(OPERATIONS)?;
         db.execute_batch(ACTIVITIES)?;
@@ -81,10 +83,8 @@ pub(crate) fn create(path: &Path, replace: bool) -> Result<(Connection, File)> {
             "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};
              COMMIT;"
         ))?;
-        // An unsynced commit survives the death of this process, which is what is promised. A
-        // sync would also force out whatever the workflow wrote to the same disk, and stall it.
         db.execute_batch(
-            "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;
+            "PRAGMA journal_mode = WAL;
              PRAGMA wal_autocheckpoint = 8192; PRAGMA cache_size = -16384;",
         )?;
         Ok(db)
@@ -137,6 +137,8 @@ pub fn store_rules(path: &Path, rules: impl IntoIterator<Item = (Upid, String)>)
     let store = || -> rusqlite::Result<()> {
         let mut db = Connection::open(path)?;
         db.busy_timeout(std::time::Duration::from_secs(2))?;
+        // As the recording itself: nobody waits for the disk.
+        db.execute_batch("PRAGMA synchronous = OFF;")?;
         let transaction = db.transaction()?;
         {
             let mut update = transaction.prepare("UPDATE process SET rule = ?2 WHERE upid = ?1")?;
