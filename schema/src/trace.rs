@@ -11,7 +11,8 @@ mod rows;
 
 use rows::FromRow;
 pub use rows::{
-    ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, TracedDirectoryRow,
+    ActivityRow, ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow,
+    TracedDirectoryRow,
 };
 
 /// A trace opened for reading. Never changes the file.
@@ -127,10 +128,18 @@ impl Trace {
     /// When the file cannot be read.
     pub fn channel_ends(&self) -> Result<Vec<ChannelEndRow>> {
         self.rows(
-            "SELECT channel_id, kind, upid, direction, from_ns, to_ns, at_most_bytes
+            "SELECT channel_id, kind, upid, direction, from_ns, to_ns, at_most_bytes, used
              FROM channel_ends JOIN channels USING (channel_id)
              WHERE used IS NOT 0 ORDER BY channel_id, upid, direction",
         )
+    }
+
+    /// What threads were doing, by the samples, in the order of images and time.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn activity(&self) -> Result<Vec<ActivityRow>> {
+        self.rows(store::ACTIVITY)
     }
 
     /// What is known to be missing, the worst first.
