@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{critical_path, dag, doctor, mount, query, run, summary, tree, unmount};
+use crate::commands::*;
 
 /// Trace any workflow, unmodified: what ran, what data flowed, where the time went.
 #[derive(Debug, Parser)]
@@ -22,5 +22,6 @@ pub(crate) enum Command {
     Dag(dag::Args),
     CriticalPath(critical_path::Args),
     Query(query::Args),
+    Merge(merge::Args),
     Doctor(doctor::Args),
 }

@@ -15,6 +15,7 @@ pub mod doc;
 mod error;
 mod ids;
 mod loss;
+pub mod merge;
 mod op;
 mod record;
 mod store;
@@ -31,9 +32,9 @@ pub use loss::{Loss, Severity};
 pub use op::{Class, Fidelity, Op};
 pub use record::{
     Call, ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord, CounterRecord, Coverage,
-    Direction, FileKind, FileLayer, FileRecord, HostRecord, HostSample, NameRecord, Origin,
-    ProcessEnd, ProcessLayer, ProcessStart, Record, RunEnd, RunRecord, SampleRecord, SampledTotals,
-    Side, ThreadRecord, TracedDirectory, Usage, WaitObject,
+    Direction, FileKind, FileLayer, FileRecord, HostClock, HostRecord, HostSample, LaunchRecord,
+    NameRecord, Origin, ProcessEnd, ProcessLayer, ProcessStart, Record, RunEnd, RunRecord,
+    SampleRecord, SampledTotals, Side, ThreadRecord, TracedDirectory, Usage, WaitObject,
 };
 pub use store::{APPLICATION_ID, SCHEMA_VERSION, store_rules};
 pub use system::is_system_path;
