@@ -39,8 +39,12 @@ pub use record::{
 pub use store::{APPLICATION_ID, SCHEMA_VERSION, store_rules};
 pub use system::is_system_path;
 pub use text::{Text, quote_argv};
+// For reports.
 pub use trace::{
     ActivityRow, ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow,
     Table, Trace, TracedDirectoryRow, Value,
+};
+pub use trace::{
+    CallCost, ChannelRow, CostRow, EndRow, FlowRow, HostRow, HostSampleRow, StateRow, WaitSumRow,
 };
 pub use writer::{CallRing, Displaced, Recorder, Summary, Writer};

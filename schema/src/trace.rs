@@ -7,12 +7,17 @@ use rusqlite::types::ValueRef;
 
 use crate::{Error, Result, doc, store};
 
+mod report;
 mod rows;
 
+pub use report::CallCost;
 use rows::FromRow;
 pub use rows::{
     ActivityRow, ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow,
     TracedDirectoryRow,
+};
+pub use rows::{
+    ChannelRow, CostRow, EndRow, FlowRow, HostRow, HostSampleRow, StateRow, WaitSumRow,
 };
 
 /// A trace opened for reading. Never changes the file.
