@@ -9,12 +9,13 @@ use crate::{Error, Result, doc, store};
 
 mod report;
 mod rows;
+mod timeline;
 
 pub use report::CallCost;
 use rows::FromRow;
 pub use rows::{
-    ActivityRow, ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow,
-    TracedDirectoryRow,
+    ActivityRow, ChannelEndRow, CounterRow, DataAccessRow, FileRow, LossRow, NameRow, PolledRow,
+    ProcessRow, RunRow, SampleRow, SequenceRow, TimesRow, TracedDirectoryRow, VariableRow,
 };
 pub use rows::{
     ChannelRow, CostRow, EndRow, FlowRow, HostRow, HostSampleRow, StateRow, WaitSumRow,
