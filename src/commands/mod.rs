@@ -1,7 +1,7 @@
 //! One file per subcommand: its arguments, whose doc comments are the help, and one function.
 
-pub(crate) mod completions;
 pub(crate) mod bottlenecks;
+pub(crate) mod completions;
 pub(crate) mod critical_path;
 pub(crate) mod dag;
 pub(crate) mod doctor;
