@@ -26,20 +26,23 @@ mod writer;
 pub use activity::Activity;
 pub use counter::HostCounter;
 pub use error::{Error, Result};
-pub use ids::{ChannelId, FileId, HostId, RunId, Tid, Upid};
+pub use ids::{CaptureId, ChannelId, FileId, FlowId, HostId, RunId, Tid, Upid};
 pub use loss::{Loss, Severity};
 pub use op::{Class, Fidelity, Op};
 pub use record::{
-    Call, ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord, CounterRecord, Coverage,
-    Direction, FileKind, FileLayer, FileRecord, HostRecord, HostSample, NameRecord, Origin,
-    ProcessEnd, ProcessLayer, ProcessStart, Record, RunEnd, RunRecord, SampleRecord, SampledTotals,
-    Side, ThreadRecord, TracedDirectory, Usage, WaitObject,
+    Call, CaptureEnd, CaptureRecord, CaptureSource, ChannelEndClosed, ChannelEndRecord,
+    ChannelKind, ChannelRecord, CounterRecord, Coverage, Direction, End, Evidence, FileKind,
+    FileLayer, FileRecord, FlowOptions, FlowOwner, FlowRecord, FlowSample, FlowSeen, HostRecord,
+    HostSample, NameRecord, Origin, Packet, ProcessEnd, ProcessLayer, ProcessStart, Record, RunEnd,
+    RunRecord, SampleRecord, SampledTotals, Side, TcpFields, ThreadRecord, TracedDirectory, Usage,
+    WaitObject, Way, marks,
 };
-pub use store::{APPLICATION_ID, SCHEMA_VERSION, store_rules};
+pub use store::{APPLICATION_ID, HostClock, SCHEMA_VERSION, store_clocks, store_rules};
 pub use system::is_system_path;
 pub use text::{Text, quote_argv};
 pub use trace::{
-    ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, Table, Trace,
-    TracedDirectoryRow, Value,
+    CaptureRow, ChannelEndRow, DataAccessRow, FileRow, FlowCaptureRow, FlowOwnerRow, FlowRow,
+    HostRow, LossRow, NameRow, PacketRow, ProcessRow, RunRow, Table, Trace, TracedDirectoryRow,
+    Value,
 };
-pub use writer::{CallRing, Displaced, Recorder, Summary, Writer};
+pub use writer::{CallRing, Displaced, PacketRing, Recorder, Summary, Writer};

@@ -7,11 +7,14 @@ use rusqlite::types::ValueRef;
 
 use crate::{Error, Result, doc, store};
 
+mod network;
 mod rows;
 
+pub use network::PacketRow;
 use rows::FromRow;
 pub use rows::{
-    ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, TracedDirectoryRow,
+    CaptureRow, ChannelEndRow, DataAccessRow, FileRow, FlowCaptureRow, FlowOwnerRow, FlowRow,
+    HostRow, LossRow, NameRow, ProcessRow, RunRow, TracedDirectoryRow,
 };
 
 /// A trace opened for reading. Never changes the file.
