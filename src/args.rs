@@ -2,7 +2,8 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{dag, doctor, import, mount, query, run, summary, tree, unmount};
+use crate::commands::import;
+use crate::commands::{critical_path, dag, doctor, mount, query, run, summary, tree, unmount};
 
 /// Trace any workflow, unmodified: what ran, what data flowed, where the time went.
 #[derive(Debug, Parser)]
@@ -21,6 +22,7 @@ pub(crate) enum Command {
     Summary(summary::Args),
     Tree(tree::Args),
     Dag(dag::Args),
+    CriticalPath(critical_path::Args),
     Query(query::Args),
     Doctor(doctor::Args),
 }

@@ -1,5 +1,6 @@
 //! Results as text for people.
 
+pub mod critical_path;
 pub mod summary;
 pub mod tree;
 pub mod units;

@@ -41,8 +41,8 @@ pub use store::{APPLICATION_ID, HostClock, SCHEMA_VERSION, store_clocks, store_r
 pub use system::is_system_path;
 pub use text::{Text, quote_argv};
 pub use trace::{
-    CaptureRow, ChannelEndRow, DataAccessRow, FileRow, FlowCaptureRow, FlowOwnerRow, FlowRow,
-    HostRow, LossRow, NameRow, PacketRow, ProcessRow, RunRow, Table, Trace, TracedDirectoryRow,
-    Value,
+    ActivityRow, ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow,
+    Table, Trace, TracedDirectoryRow, Value,
 };
+pub use trace::{CaptureRow, FlowCaptureRow, FlowOwnerRow, FlowRow, HostRow, PacketRow};
 pub use writer::{CallRing, Displaced, PacketRing, Recorder, Summary, Writer};

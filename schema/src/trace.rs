@@ -13,9 +13,10 @@ mod rows;
 pub use network::PacketRow;
 use rows::FromRow;
 pub use rows::{
-    CaptureRow, ChannelEndRow, DataAccessRow, FileRow, FlowCaptureRow, FlowOwnerRow, FlowRow,
-    HostRow, LossRow, NameRow, ProcessRow, RunRow, TracedDirectoryRow,
+    ActivityRow, ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow,
+    TracedDirectoryRow,
 };
+pub use rows::{CaptureRow, FlowCaptureRow, FlowOwnerRow, FlowRow, HostRow};
 
 /// A trace opened for reading. Never changes the file.
 #[derive(Debug)]
@@ -130,10 +131,18 @@ impl Trace {
     /// When the file cannot be read.
     pub fn channel_ends(&self) -> Result<Vec<ChannelEndRow>> {
         self.rows(
-            "SELECT channel_id, kind, upid, direction, from_ns, to_ns, at_most_bytes
+            "SELECT channel_id, kind, upid, direction, from_ns, to_ns, at_most_bytes, used
              FROM channel_ends JOIN channels USING (channel_id)
              WHERE used IS NOT 0 ORDER BY channel_id, upid, direction",
         )
+    }
+
+    /// What threads were doing, by the samples, in the order of images and time.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn activity(&self) -> Result<Vec<ActivityRow>> {
+        self.rows(store::ACTIVITY)
     }
 
     /// What is known to be missing, the worst first.

@@ -1,5 +1,6 @@
 //! One file per subcommand: its arguments, whose doc comments are the help, and one function.
 
+pub(crate) mod critical_path;
 pub(crate) mod dag;
 pub(crate) mod doctor;
 pub(crate) mod import;
@@ -27,6 +28,7 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Tree(args) => tree::run(&args),
         Command::Dag(args) => dag::run(&args),
         Command::Import(args) => import::run(args),
+        Command::CriticalPath(args) => critical_path::run(&args),
         Command::Query(args) => query::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     }

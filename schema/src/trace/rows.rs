@@ -70,11 +70,36 @@ rows! {
         sys_ns: Option<i64>,
         on_cpu_ns: Option<i64>,
         run_queue_ns: Option<i64>,
+        storage_ns: Option<i64>,
+        wait_ns: Option<i64>,
         tracer_ns: Option<i64>,
         max_rss_bytes: Option<i64>,
         read_bytes: Option<i64>,
         write_bytes: Option<i64>,
         threads: Option<i64>,
+    }
+
+    /// What a thread was doing over an interval of samples; one that waited for several channels
+    /// at once has a row for each.
+    ActivityRow {
+        /// The interval, the same in all rows of one.
+        sample_id: i64,
+        /// Begin.
+        t_ns: i64,
+        /// End.
+        end_ns: i64,
+        /// Process image.
+        upid: i64,
+        /// What it was doing, a number of [`crate::Activity`].
+        activity: i64,
+        /// Samples that agree.
+        samples: i64,
+        /// `read` or `write`: side of the channel.
+        side: Option<String>,
+        /// Channel that it waited for.
+        channel_id: Option<i64>,
+        /// Inode of the channel or file; pid of the child.
+        object: Option<i64>,
     }
 
     /// A row of the view `files`.
@@ -157,6 +182,8 @@ rows! {
         to_ns: Option<i64>,
         /// No more bytes than these went through it.
         at_most_bytes: Option<i64>,
+        /// 1: data moved; `None`: it may have.
+        used: Option<i64>,
     }
 
     /// A row of the view `hosts`.

@@ -67,7 +67,7 @@ impl Reader {
             }
             let kind = self.order.u32(head, 0).unwrap_or(0);
             let length = self.order.u32(head, 4).unwrap_or(0) as usize;
-            if length < 12 || length % 4 != 0 {
+            if length < 12 || !length.is_multiple_of(4) {
                 return Err(damaged("a block contradicts its length"));
             }
             if length > LONGEST_BLOCK {
