@@ -2,8 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::import;
-use crate::commands::{critical_path, dag, doctor, mount, query, run, summary, tree, unmount};
+use crate::commands::*;
 
 /// Trace any workflow, unmodified: what ran, what data flowed, where the time went.
 #[derive(Debug, Parser)]
@@ -24,5 +23,6 @@ pub(crate) enum Command {
     Dag(dag::Args),
     CriticalPath(critical_path::Args),
     Query(query::Args),
+    Merge(merge::Args),
     Doctor(doctor::Args),
 }

@@ -6,6 +6,7 @@ mod args;
 mod commands;
 mod conclude;
 mod failure;
+mod launcher;
 mod output;
 mod seeing;
 

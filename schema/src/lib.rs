@@ -15,6 +15,7 @@ pub mod doc;
 mod error;
 mod ids;
 mod loss;
+pub mod merge;
 mod op;
 mod record;
 mod store;
@@ -30,14 +31,16 @@ pub use ids::{CaptureId, ChannelId, FileId, FlowId, HostId, RunId, Tid, Upid};
 pub use loss::{Loss, Severity};
 pub use op::{Class, Fidelity, Op};
 pub use record::{
-    Call, CaptureEnd, CaptureRecord, CaptureSource, ChannelEndClosed, ChannelEndRecord,
-    ChannelKind, ChannelRecord, CounterRecord, Coverage, Direction, End, Evidence, FileKind,
-    FileLayer, FileRecord, FlowOptions, FlowOwner, FlowRecord, FlowSample, FlowSeen, HostRecord,
-    HostSample, NameRecord, Origin, Packet, ProcessEnd, ProcessLayer, ProcessStart, Record, RunEnd,
-    RunRecord, SampleRecord, SampledTotals, Side, TcpFields, ThreadRecord, TracedDirectory, Usage,
-    WaitObject, Way, marks,
+    Call, ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord, CounterRecord, Coverage,
+    Direction, FileKind, FileLayer, FileRecord, HostClock, HostRecord, HostSample, LaunchRecord,
+    NameRecord, Origin, ProcessEnd, ProcessLayer, ProcessStart, Record, RunEnd, RunRecord,
+    SampleRecord, SampledTotals, Side, ThreadRecord, TracedDirectory, Usage, WaitObject,
 };
-pub use store::{APPLICATION_ID, HostClock, SCHEMA_VERSION, store_clocks, store_rules};
+pub use record::{
+    CaptureEnd, CaptureRecord, CaptureSource, End, Evidence, FlowOptions, FlowOwner, FlowRecord,
+    FlowSample, FlowSeen, Packet, TcpFields, Way, marks,
+};
+pub use store::{APPLICATION_ID, ClockCorrection, SCHEMA_VERSION, store_clocks, store_rules};
 pub use system::is_system_path;
 pub use text::{Text, quote_argv};
 pub use trace::{

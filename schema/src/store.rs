@@ -37,6 +37,68 @@ pub(crate) fn create(path: &Path, replace: bool) -> Result<(Connection, File)> {
         path: path.to_owned(),
         source,
     };
+    if check_place(path, replace)? {
+        std::fs::remove_file(path).map_err(create_error)?;
+    }
+    remove_logs(path).map_err(create_error)?;
+    // SQLite's own message for a missing directory is "unable to open database file".
+    let lock = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .map_err(create_error)?;
+    // Not all filesystems have locks. Without, a trace being recorded reads as one cut short.
+    let _ = lock.try_lock();
+    let fill = || -> rusqlite::Result<Connection> {
+        let db = Connection::open(path)?;
+        db.execute_batch("BEGIN IMMEDIATE;")?;
+        db.execute_batch(TABLES)?;
+        db.execute_batch(OPERATIONS)?;
+        db.execute_batch(ACTIVITIES)?;
+        db.execute_batch(VIEWS)?;
+        db.execute_batch(&format!(
+            "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};
+             COMMIT;"
+        ))?;
+        db.execute_batch(LOGGING)?;
+        Ok(db)
+    };
+    fill().map(|db| (db, lock)).map_err(|source| {
+        // Half a trace is of no use to anybody, and it was ours alone.
+        let _ = std::fs::remove_file(path);
+        Error::Sqlite {
+            what: "cannot create",
+            path: path.to_owned(),
+            source,
+        }
+    })
+}
+
+/// An unsynced commit survives the death of this process, which is what is promised. A sync would
+/// also force out whatever the workflow wrote to the same disk, and stall it.
+pub(crate) const LOGGING: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;
+     PRAGMA wal_autocheckpoint = 8192; PRAGMA cache_size = -16384;";
+
+/// Removes what SQLite keeps beside a file that is gone or about to go.
+pub(crate) fn remove_logs(path: &Path) -> io::Result<()> {
+    for suffix in ["-wal", "-shm", "-journal"] {
+        match std::fs::remove_file(beside(path, suffix)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether there is a file at `path` that may be replaced by a new trace; `false`: there is none.
+///
+/// # Errors
+/// As for [`create`].
+pub(crate) fn check_place(path: &Path, replace: bool) -> Result<bool> {
+    let create_error = |source| Error::Create {
+        path: path.to_owned(),
+        source,
+    };
     if let Ok(metadata) = path.metadata() {
         if !metadata.is_file() {
             return Err(create_error(io::Error::other("it is no regular file")));
@@ -57,55 +119,15 @@ pub(crate) fn create(path: &Path, replace: bool) -> Result<(Connection, File)> {
             ) => {}
             Err(refusal) => return Err(refusal),
         }
-        std::fs::remove_file(path).map_err(create_error)?;
-    } else if let Ok(target) = std::fs::read_link(path) {
-        return Err(Error::Dangling {
+        return Ok(true);
+    }
+    match std::fs::read_link(path) {
+        Ok(target) => Err(Error::Dangling {
             path: path.to_owned(),
             target,
-        });
+        }),
+        Err(_) => Ok(false),
     }
-    for suffix in ["-wal", "-shm", "-journal"] {
-        match std::fs::remove_file(beside(path, suffix)) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(create_error(e)),
-            _ => {}
-        }
-    }
-    // SQLite's own message for a missing directory is "unable to open database file".
-    let lock = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(path)
-        .map_err(create_error)?;
-    // Not all filesystems have locks. Without, a trace being recorded reads as one cut short.
-    let _ = lock.try_lock();
-    let fill = || -> rusqlite::Result<Connection> {
-        let db = Connection::open(path)?;
-        db.execute_batch("BEGIN IMMEDIATE;")?;
-        db.execute_batch(TABLES)?;
-        db.execute_batch(OPERATIONS)?;
-        db.execute_batch(ACTIVITIES)?;
-        db.execute_batch(VIEWS)?;
-        db.execute_batch(&format!(
-            "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};
-             COMMIT;"
-        ))?;
-        // An unsynced commit survives the death of this process, which is what is promised. A
-        // sync would also force out whatever the workflow wrote to the same disk, and stall it.
-        db.execute_batch(
-            "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;
-             PRAGMA wal_autocheckpoint = 8192; PRAGMA cache_size = -16384;",
-        )?;
-        Ok(db)
-    };
-    fill().map(|db| (db, lock)).map_err(|source| {
-        // Half a trace is of no use to anybody, and it was ours alone.
-        let _ = std::fs::remove_file(path);
-        Error::Sqlite {
-            what: "cannot create",
-            path: path.to_owned(),
-            source,
-        }
-    })
 }
 
 /// Whether a flowtrace is writing the trace at this moment.
@@ -153,7 +175,7 @@ pub fn store_rules(path: &Path, rules: impl IntoIterator<Item = (Upid, String)>)
 /// How the clock of a host relates to the common scale: `common = t + offset_ns - t * drift_ppb /
 /// 10^9` for its time `t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HostClock {
+pub struct ClockCorrection {
     /// To add at time 0.
     pub offset_ns: i64,
     /// By how much it runs faster, parts per billion.
@@ -168,11 +190,12 @@ pub struct HostClock {
 /// When the file is not a trace, or another program holds it.
 pub fn store_clocks(
     path: &Path,
-    clocks: impl IntoIterator<Item = (HostId, HostClock)>,
+    clocks: impl IntoIterator<Item = (HostId, ClockCorrection)>,
 ) -> Result<()> {
     change(path, "cannot store clocks in", |transaction| {
         let mut update = transaction.prepare(
-            "UPDATE host SET clock_offset_ns = ?2, clock_drift_ppb = ?3, clock_error_ns = ?4
+            "UPDATE host SET clock_offset_ns = ?2, clock_drift_ppb = ?3, clock_error_ns = ?4,
+               clock_method = 'packets'
              WHERE host_id = ?1",
         )?;
         for (host, clock) in clocks {

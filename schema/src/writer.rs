@@ -28,6 +28,7 @@ mod packets;
 mod rings;
 
 use batch::Batches;
+pub(crate) use packets::PACKET_BITS;
 use rings::Rings;
 pub use rings::{CallRing, PacketRing};
 

@@ -4,6 +4,7 @@ pub(crate) mod critical_path;
 pub(crate) mod dag;
 pub(crate) mod doctor;
 pub(crate) mod import;
+pub(crate) mod merge;
 pub(crate) mod mount;
 pub(crate) mod query;
 pub(crate) mod run;
@@ -30,6 +31,7 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Import(args) => import::run(args),
         Command::CriticalPath(args) => critical_path::run(&args),
         Command::Query(args) => query::run(&args),
+        Command::Merge(args) => merge::run(args),
         Command::Doctor(args) => doctor::run(&args),
     }
 }

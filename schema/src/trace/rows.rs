@@ -40,6 +40,9 @@ rows! {
         end_ns: Option<i64>,
         exit_code: Option<i64>,
         exit_signal: Option<i64>,
+        start_ns: i64,
+        job: Option<String>,
+        rank: Option<i64>,
     }
 
     /// A row of the view `traced_directories`.

@@ -11,9 +11,9 @@ use super::bulk::{Inserts, ROWS, is_taken};
 use crate::{FlowSeen, Packet};
 
 /// Bits of the key below the time.
-const BITS: u32 = 6;
+pub(crate) const PACKET_BITS: u32 = 6;
 /// Largest distance from time 0 that can be stored.
-const FURTHEST_NS: i64 = 1 << (61 - BITS);
+const FURTHEST_NS: i64 = 1 << (61 - PACKET_BITS);
 /// Moments with many packets that are remembered, so that not all of theirs need be tried again.
 const CROWDED: usize = 4096;
 
@@ -76,7 +76,7 @@ impl<'db> PacketTable<'db> {
     fn insert_beside(&mut self, db: &'db Connection, packet: &Packet, wanted: i64) -> Result<()> {
         let mut key = wanted.max(
             self.crowded
-                .get(&(wanted >> BITS))
+                .get(&(wanted >> PACKET_BITS))
                 .copied()
                 .unwrap_or(wanted),
         );
@@ -93,7 +93,7 @@ impl<'db> PacketTable<'db> {
             if self.crowded.len() >= CROWDED {
                 self.crowded.clear();
             }
-            self.crowded.insert(wanted >> BITS, key + 1);
+            self.crowded.insert(wanted >> PACKET_BITS, key + 1);
         }
         if self.latest.is_some_and(|(_, last)| key > last) {
             self.latest = self.latest.map(|(t_ns, _)| (t_ns, key));
@@ -131,7 +131,7 @@ impl<'db> PacketTable<'db> {
 
 /// The key of a packet at `t_ns`, free unless packets come out of order.
 fn next_key(latest: &mut Option<(i64, i64)>, t_ns: i64) -> i64 {
-    let first = t_ns << BITS;
+    let first = t_ns << PACKET_BITS;
     match *latest {
         // More packets in a ns than there are keys for: the later ones are put a ns later.
         Some((latest_ns, last)) if t_ns >= latest_ns => {
