@@ -43,9 +43,17 @@ pub use record::{
 pub use store::{APPLICATION_ID, ClockCorrection, SCHEMA_VERSION, store_clocks, store_rules};
 pub use system::is_system_path;
 pub use text::{Text, quote_argv};
+// For reports.
 pub use trace::{
     ActivityRow, ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow,
     Table, Trace, TracedDirectoryRow, Value,
 };
+<<<<<<< HEAD
 pub use trace::{CaptureRow, FlowCaptureRow, FlowOwnerRow, FlowRow, HostRow, PacketRow};
 pub use writer::{CallRing, Displaced, PacketRing, Recorder, Summary, Writer};
+=======
+pub use trace::{
+    CallCost, ChannelRow, CostRow, EndRow, FlowRow, HostRow, HostSampleRow, StateRow, WaitSumRow,
+};
+pub use writer::{CallRing, Displaced, Recorder, Summary, Writer};
+>>>>>>> main

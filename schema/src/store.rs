@@ -51,7 +51,8 @@ pub(crate) fn create(path: &Path, replace: bool) -> Result<(Connection, File)> {
     let _ = lock.try_lock();
     let fill = || -> rusqlite::Result<Connection> {
         let db = Connection::open(path)?;
-        db.execute_batch("BEGIN IMMEDIATE;")?;
+        // As in what follows (`LOGGING`): nobody waits for the disk.
+        db.execute_batch("PRAGMA synchronous = OFF; BEGIN IMMEDIATE;")?;
         db.execute_batch(TABLES)?;
         db.execute_batch(OPERATIONS)?;
         db.execute_batch(ACTIVITIES)?;
@@ -219,6 +220,8 @@ fn change(
     let store = || -> rusqlite::Result<()> {
         let mut db = Connection::open(path)?;
         db.busy_timeout(std::time::Duration::from_secs(2))?;
+        // As the recording itself: nobody waits for the disk.
+        db.execute_batch("PRAGMA synchronous = OFF;")?;
         let transaction = db.transaction()?;
         changes(&transaction)?;
         transaction.commit()

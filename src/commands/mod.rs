@@ -7,6 +7,7 @@ pub(crate) mod import;
 pub(crate) mod merge;
 pub(crate) mod mount;
 pub(crate) mod query;
+pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod summary;
 pub(crate) mod tree;
@@ -29,6 +30,7 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Tree(args) => tree::run(&args),
         Command::Dag(args) => dag::run(&args),
         Command::Import(args) => import::run(args),
+        Command::Report(args) => report::run(&args),
         Command::CriticalPath(args) => critical_path::run(&args),
         Command::Query(args) => query::run(&args),
         Command::Merge(args) => merge::run(args),

@@ -279,4 +279,83 @@ rows! {
         meaning: String,
         severity: String,
     }
+
+    /// Costs of a process image, from the view `processes`.
+    CostRow {
+        upid: i64,
+        storage_ns: Option<i64>,
+        wait_ns: Option<i64>,
+        thread_ns: Option<i64>,
+        max_rss_bytes: Option<i64>,
+        read_bytes: Option<i64>,
+        write_bytes: Option<i64>,
+    }
+
+    /// A machine, from the view `hosts`.
+    HostRow {
+        host: String,
+        system: String,
+        cpus: Option<i64>,
+        memory_bytes: Option<i64>,
+    }
+
+    /// A row of the view `host_samples`.
+    HostSampleRow {
+        t_ns: i64,
+        host: Option<String>,
+        counter: String,
+        value: i64,
+    }
+
+    /// How long the threads of a process image were seen in a state.
+    StateRow {
+        upid: i64,
+        state: String,
+        reason: Option<String>,
+        ns: i64,
+        samples: i64,
+    }
+
+    /// How long a process image waited for another.
+    WaitSumRow {
+        upid: i64,
+        reason: String,
+        counterpart_upid: Option<i64>,
+        ns: i64,
+        waits: i64,
+    }
+
+    /// A row of the view `channels`.
+    ChannelRow {
+        channel_id: i64,
+        kind: String,
+        name: Option<String>,
+        capacity_bytes: Option<i64>,
+    }
+
+    /// A used end of a channel, from the view `channel_ends`.
+    EndRow {
+        channel_id: i64,
+        upid: i64,
+        direction: String,
+        bytes: Option<i64>,
+        at_most_bytes: Option<i64>,
+        used: Option<i64>,
+    }
+
+    /// A row of the view `flows`.
+    FlowRow {
+        flow_id: i64,
+        src: String,
+        sport: Option<i64>,
+        dst: String,
+        dport: Option<i64>,
+        proto: String,
+        src_upid: Option<i64>,
+        dst_upid: Option<i64>,
+        first_ns: i64,
+        last_ns: Option<i64>,
+        packets: Option<i64>,
+        bytes: Option<i64>,
+    }
 }
