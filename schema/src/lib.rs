@@ -48,12 +48,8 @@ pub use trace::{
     ActivityRow, ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow,
     Table, Trace, TracedDirectoryRow, Value,
 };
-<<<<<<< HEAD
-pub use trace::{CaptureRow, FlowCaptureRow, FlowOwnerRow, FlowRow, HostRow, PacketRow};
-pub use writer::{CallRing, Displaced, PacketRing, Recorder, Summary, Writer};
-=======
 pub use trace::{
-    CallCost, ChannelRow, CostRow, EndRow, FlowRow, HostRow, HostSampleRow, StateRow, WaitSumRow,
+    CallCost, CaptureRow, ChannelRow, CostRow, EndRow, FlowCaptureRow, FlowOwnerRow, FlowRow,
+    HostRow, HostSampleRow, PacketRow, StateRow, WaitSumRow,
 };
-pub use writer::{CallRing, Displaced, Recorder, Summary, Writer};
->>>>>>> main
+pub use writer::{CallRing, Displaced, PacketRing, Recorder, Summary, Writer};

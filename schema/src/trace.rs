@@ -7,29 +7,21 @@ use rusqlite::types::ValueRef;
 
 use crate::{Error, Result, doc, store};
 
-<<<<<<< HEAD
 mod network;
-mod rows;
-
-pub use network::PacketRow;
-=======
 mod report;
 mod rows;
 
+pub use network::PacketRow;
 pub use report::CallCost;
->>>>>>> main
 use rows::FromRow;
 pub use rows::{
     ActivityRow, ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow,
     TracedDirectoryRow,
 };
-<<<<<<< HEAD
-pub use rows::{CaptureRow, FlowCaptureRow, FlowOwnerRow, FlowRow, HostRow};
-=======
 pub use rows::{
-    ChannelRow, CostRow, EndRow, FlowRow, HostRow, HostSampleRow, StateRow, WaitSumRow,
+    CaptureRow, ChannelRow, CostRow, EndRow, FlowCaptureRow, FlowOwnerRow, FlowRow, HostRow,
+    HostSampleRow, StateRow, WaitSumRow,
 };
->>>>>>> main
 
 /// A trace opened for reading. Never changes the file.
 #[derive(Debug)]
