@@ -45,8 +45,9 @@ pub use system::is_system_path;
 pub use text::{Text, quote_argv};
 // For reports.
 pub use trace::{
-    ActivityRow, ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow,
-    Table, Trace, TracedDirectoryRow, Value,
+    ActivityRow, ChannelEndRow, CounterRow, DataAccessRow, FileRow, LossRow, NameRow, PolledRow,
+    ProcessRow, RunRow, SampleRow, SequenceRow, Table, TimesRow, Trace, TracedDirectoryRow, Value,
+    VariableRow,
 };
 pub use trace::{
     CallCost, CaptureRow, ChannelRow, CostRow, EndRow, FlowCaptureRow, FlowOwnerRow, FlowRow,

@@ -10,13 +10,14 @@ use crate::{Error, Result, doc, store};
 mod network;
 mod report;
 mod rows;
+mod timeline;
 
 pub use network::PacketRow;
 pub use report::CallCost;
 use rows::FromRow;
 pub use rows::{
-    ActivityRow, ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow,
-    TracedDirectoryRow,
+    ActivityRow, ChannelEndRow, CounterRow, DataAccessRow, FileRow, LossRow, NameRow, PolledRow,
+    ProcessRow, RunRow, SampleRow, SequenceRow, TimesRow, TracedDirectoryRow, VariableRow,
 };
 pub use rows::{
     CaptureRow, ChannelRow, CostRow, EndRow, FlowCaptureRow, FlowOwnerRow, FlowRow, HostRow,

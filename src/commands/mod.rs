@@ -1,5 +1,6 @@
 //! One file per subcommand: its arguments, whose doc comments are the help, and one function.
 
+pub(crate) mod bottlenecks;
 pub(crate) mod critical_path;
 pub(crate) mod dag;
 pub(crate) mod doctor;
@@ -30,6 +31,7 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Tree(args) => tree::run(&args),
         Command::Dag(args) => dag::run(&args),
         Command::Import(args) => import::run(args),
+        Command::Bottlenecks(args) => bottlenecks::run(&args),
         Command::Report(args) => report::run(&args),
         Command::CriticalPath(args) => critical_path::run(&args),
         Command::Query(args) => query::run(&args),

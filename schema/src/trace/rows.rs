@@ -26,6 +26,10 @@ macro_rules! rows {
     )*};
 }
 
+mod network;
+
+pub use network::{CaptureRow, FlowCaptureRow, FlowOwnerRow, FlowRow, HostRow};
+
 rows! {
     /// A row of the view `runs`.
     RunRow {
@@ -189,86 +193,94 @@ rows! {
         used: Option<i64>,
     }
 
-    /// A row of the view `hosts`.
-    HostRow {
-        host_id: i64,
-        host: String,
-        boot_id: Option<String>,
-        system: String,
-        cpus: Option<i64>,
-        memory_bytes: Option<i64>,
-        epoch_unix_ns: i64,
-        clock_offset_ns: i64,
-        clock_drift_ppb: i64,
-        clock_error_ns: Option<i64>,
-    }
-
-    /// A row of the view `captures`.
-    CaptureRow {
-        capture_id: i64,
-        host_id: i64,
-        host: Option<String>,
-        interface: String,
-        source: String,
-        file: Option<String>,
-        link_type: Option<i64>,
-        namespace: Option<i64>,
-        snap_length: Option<i64>,
-        from_ns: Option<i64>,
-        to_ns: Option<i64>,
-        received: Option<i64>,
-        dropped: Option<i64>,
-        unstored: Option<i64>,
-        ignored: Option<i64>,
-    }
-
-    /// A row of the view `flows`.
-    FlowRow {
-        flow_id: i64,
-        src: String,
-        sport: Option<i64>,
-        dst: String,
-        dport: Option<i64>,
-        proto: String,
-        src_upid: Option<i64>,
-        dst_upid: Option<i64>,
-        first_ns: i64,
-        last_ns: Option<i64>,
-        packets: Option<i64>,
-        bytes: Option<i64>,
-        out_packets: Option<i64>,
-        out_bytes: Option<i64>,
-        back_packets: Option<i64>,
-        back_bytes: Option<i64>,
-        captures: Option<i64>,
-        src_wscale: Option<i64>,
-        dst_wscale: Option<i64>,
-        src_mss: Option<i64>,
-        dst_mss: Option<i64>,
-        src_sack: Option<i64>,
-        dst_sack: Option<i64>,
-    }
-
-    /// A row of the view `flow_captures`.
-    FlowCaptureRow {
-        flow_id: i64,
-        capture_id: i64,
-        first_ns: i64,
-        last_ns: i64,
-        out_packets: i64,
-        out_bytes: i64,
-        back_packets: i64,
-        back_bytes: i64,
-    }
-
-    /// A row of the view `flow_owners`.
-    FlowOwnerRow {
-        flow_id: i64,
-        side: String,
+    /// What a thread was doing over an interval in which all looks at it agree.
+    SampleRow {
+        /// Own id.
+        sample_id: i64,
+        /// Begin.
+        t_ns: i64,
+        /// End.
+        end_ns: i64,
+        /// Process image.
         upid: i64,
-        from_ns: Option<i64>,
-        to_ns: Option<i64>,
-        evidence: String,
+        /// Thread.
+        tid: i64,
+        /// Number of the activity: place in `Activity::ALL`.
+        activity: i64,
+        /// Side of a channel it waited at.
+        side: Option<String>,
+        /// Looks.
+        samples: i64,
+        /// Channel it waited for.
+        channel_id: Option<i64>,
+        /// Child it waited for; `None`: any.
+        child_pid: Option<i64>,
+    }
+
+    /// One of several channels that a thread waited for at once.
+    PolledRow {
+        /// Which sample.
+        sample_id: i64,
+        /// Side of the channel.
+        side: String,
+        /// The channel, where it is known.
+        channel_id: Option<i64>,
+    }
+
+    /// The books of a process image, from the view `processes`.
+    TimesRow {
+        upid: i64,
+        host: Option<String>,
+        cwd: Option<String>,
+        on_cpu_ns: Option<i64>,
+        run_queue_ns: Option<i64>,
+        storage_ns: Option<i64>,
+        wait_ns: Option<i64>,
+        tracer_ns: Option<i64>,
+        thread_ns: Option<i64>,
+        threads: Option<i64>,
+        samples: Option<i64>,
+        major_faults: Option<i64>,
+        minor_faults: Option<i64>,
+        voluntary_switches: Option<i64>,
+        max_rss_bytes: Option<i64>,
+    }
+
+    /// A counter of a machine at one moment.
+    CounterRow {
+        /// Machine.
+        host_id: i64,
+        /// Name, as in the view `counters`.
+        counter: String,
+        /// When.
+        t_ns: i64,
+        /// Its value.
+        value: i64,
+    }
+
+    /// A row of the view `environment`.
+    VariableRow {
+        upid: i64,
+        name: String,
+        value: String,
+    }
+
+    /// How a process image moved through its files.
+    SequenceRow {
+        /// Process image.
+        upid: i64,
+        /// Whether these are writes.
+        is_write: bool,
+        /// Calls that began where the one before on the same file had ended.
+        sequential_calls: i64,
+        /// Bytes that they moved.
+        sequential_bytes: i64,
+        /// Calls that began elsewhere.
+        other_calls: i64,
+        /// Bytes that they moved.
+        other_bytes: i64,
+        /// Time of all these calls, ns.
+        call_ns: i64,
     }
 
     /// A row of the view `losses`.
