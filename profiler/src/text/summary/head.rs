@@ -7,7 +7,8 @@ pub(super) fn processes(facts: &Facts) -> String {
     units::counted(facts.processes, "process", "processes")
 }
 
-pub(super) fn headline(facts: &Facts) -> String {
+/// How the run ended, in one line.
+pub(crate) fn headline(facts: &Facts) -> String {
     let command = match &facts.command {
         Some(command) => units::shorten(&units::plain(command), 60),
         None => "the recording".into(),
