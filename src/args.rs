@@ -26,6 +26,8 @@ pub(crate) enum Command {
     CriticalPath(critical_path::Args),
     Query(query::Args),
     Merge(merge::Args),
+    Agent(agent::Args),
+    Collect(collect::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
     Man(man::Args),

@@ -33,8 +33,8 @@ pub use op::{Class, Fidelity, Op};
 pub use record::{
     Call, ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord, CounterRecord, Coverage,
     Direction, FileKind, FileLayer, FileRecord, HostClock, HostRecord, HostSample, LaunchRecord,
-    NameRecord, Origin, ProcessEnd, ProcessLayer, ProcessStart, Record, RunEnd, RunRecord,
-    SampleRecord, SampledTotals, Side, ThreadRecord, TracedDirectory, Usage, WaitObject,
+    NameRecord, NodeRecord, Origin, ProcessEnd, ProcessLayer, ProcessStart, Record, RunEnd,
+    RunRecord, SampleRecord, SampledTotals, Side, ThreadRecord, TracedDirectory, Usage, WaitObject,
 };
 pub use record::{
     CaptureEnd, CaptureRecord, CaptureSource, End, Evidence, FlowOptions, FlowOwner, FlowRecord,

@@ -197,7 +197,9 @@ impl Agent {
                 return Ok(());
             }
         }
-        Err(io::Error::other("the collector does not take them: is it the same key?"))
+        Err(io::Error::other(
+            "the collector does not take them: is it the same key?",
+        ))
     }
 
     /// Whether the collector has the last totals.
@@ -237,7 +239,12 @@ impl Agent {
         self.asks += 1;
         // The first ones find the shortest way; a collector that says nothing is not pestered.
         let is_first = self.asks <= FIRST_ASKS && self.unanswered < 2;
-        self.next_ask = now + if is_first { ASK_NS.0 } else { ASK_NS.1 / 5 * u64::from(self.pace()) };
+        self.next_ask = now
+            + if is_first {
+                ASK_NS.0
+            } else {
+                ASK_NS.1 / 5 * u64::from(self.pace())
+            };
         self.unanswered += 1;
         if self.asked.len() == 16 {
             self.asked.pop_front();

@@ -271,9 +271,15 @@ impl Collector {
     }
 
     fn period_of(&self, name: &str) -> u32 {
-        let wanted = self.rates.of_node.get(name).copied().unwrap_or(self.rates.period_ms);
+        let wanted = self
+            .rates
+            .of_node
+            .get(name)
+            .copied()
+            .unwrap_or(self.rates.period_ms);
         // All together must not be more than can be taken.
-        let least = (self.nodes.len() as u64 * 1000).div_ceil(u64::from(self.rates.most_per_second.max(1)));
+        let least =
+            (self.nodes.len() as u64 * 1000).div_ceil(u64::from(self.rates.most_per_second.max(1)));
         wanted.max(u32::try_from(least).unwrap_or(u32::MAX))
     }
 
@@ -367,7 +373,9 @@ impl Collector {
         let node = &mut self.nodes[at];
         for moment in out.drain(..) {
             // Not before the collector began, nor before what is stored already.
-            let t_ns = u64::try_from(moment.t_ns).unwrap_or(0).max(node.last_ns + 1);
+            let t_ns = u64::try_from(moment.t_ns)
+                .unwrap_or(0)
+                .max(node.last_ns + 1);
             node.last_ns = t_ns;
             self.rows.push(Row {
                 node: at,
@@ -380,5 +388,7 @@ impl Collector {
 }
 
 fn on_scale(sample: &Sample) -> i64 {
-    i64::try_from(sample.t_ns).unwrap_or(i64::MAX).saturating_add(sample.offset_ns)
+    i64::try_from(sample.t_ns)
+        .unwrap_or(i64::MAX)
+        .saturating_add(sample.offset_ns)
 }

@@ -27,7 +27,8 @@ impl Trip {
     fn error_at(&self, now_ns: u64) -> u64 {
         let age = now_ns.abs_diff(self.at_ns);
         let drifted = u128::from(age) * u128::from(DRIFT_PPB) / 1_000_000_000;
-        self.error_ns.saturating_add(u64::try_from(drifted).unwrap_or(u64::MAX))
+        self.error_ns
+            .saturating_add(u64::try_from(drifted).unwrap_or(u64::MAX))
     }
 }
 
@@ -74,7 +75,11 @@ impl Exchange {
             error_ns: travelling / 2 + 1,
         };
         self.seen += 1;
-        if self.seen <= 8 && self.first.is_none_or(|first| trip.error_ns < first.error_ns) {
+        if self.seen <= 8
+            && self
+                .first
+                .is_none_or(|first| trip.error_ns < first.error_ns)
+        {
             self.first = Some(trip);
         }
         if self.trips.len() == KEPT {
@@ -124,7 +129,9 @@ mod tests {
             let mut exchange = Exchange::default();
             let mut state = 7u64;
             let mut noise = || {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
                 // Mostly short ways, some that wait for a busy host.
                 20_000 + (state >> 40) % 50_000 + if state >> 62 == 0 { 3_000_000 } else { 0 }
             };
@@ -140,11 +147,18 @@ mod tests {
                 let relation = exchange.relation(at).unwrap();
                 let true_offset = now as i64 - at as i64;
                 let error = (relation.offset_ns - true_offset).unsigned_abs();
-                assert!(error <= relation.error_ns, "{i}: {error} > {}", relation.error_ns);
+                assert!(
+                    error <= relation.error_ns,
+                    "{i}: {error} > {}",
+                    relation.error_ns
+                );
             }
             let relation = exchange.relation(own(now, offset, ppm)).unwrap();
             assert!(relation.error_ns < 10_000_000, "{relation:?}");
-            assert!((relation.drift_ppb + ppm * 1000).abs() < 2_000, "{relation:?} for {ppm}");
+            assert!(
+                (relation.drift_ppb + ppm * 1000).abs() < 2_000,
+                "{relation:?} for {ppm}"
+            );
         }
     }
 
@@ -153,7 +167,10 @@ mod tests {
         let mut exchange = Exchange::default();
         assert!(!exchange.add(10, 5, 6, 9), "back before it was asked");
         assert!(!exchange.add(10, 6, 5, 20), "answered before it came");
-        assert!(!exchange.add(10, 5, 50, 20), "longer at the other than under way");
+        assert!(
+            !exchange.add(10, 5, 50, 20),
+            "longer at the other than under way"
+        );
         assert!(!exchange.add(0, u64::MAX, u64::MAX, 0), "not in range");
         assert_eq!(exchange.relation(0), None);
     }

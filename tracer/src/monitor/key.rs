@@ -63,7 +63,10 @@ impl Key {
             return Err(KeyError::Open(path.to_owned()));
         }
         let mut bytes = Vec::new();
-        (&mut file).take(4096).read_to_end(&mut bytes).map_err(fail)?;
+        (&mut file)
+            .take(4096)
+            .read_to_end(&mut bytes)
+            .map_err(fail)?;
         let trimmed = bytes.trim_ascii_end();
         if trimmed.len() < SHORTEST {
             return Err(KeyError::Short(path.to_owned()));
@@ -80,14 +83,23 @@ impl Key {
             path: path.to_owned(),
             source,
         };
-        let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let created = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path);
         let mut file = match created {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
             Err(error) => return Err(fail(error)),
         };
-        let hex: String = random::<32>().map_err(fail)?.iter().map(|byte| format!("{byte:02x}")).collect();
-        file.write_all(format!("{hex}\n").as_bytes()).map_err(fail)?;
+        let hex: String = random::<32>()
+            .map_err(fail)?
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        file.write_all(format!("{hex}\n").as_bytes())
+            .map_err(fail)?;
         Ok(true)
     }
 

@@ -14,7 +14,7 @@ pub mod agent;
 pub mod collector;
 pub mod exchange;
 mod key;
-//pub mod service;
+pub mod service;
 mod timeline;
 pub mod wire;
 

@@ -83,7 +83,9 @@ impl World {
         };
         for machine in 0..machines {
             let nonce = world.dice.nonce();
-            world.agents.push(Agent::new(key(), &format!("n{machine}"), "boot", 1, nonce));
+            world
+                .agents
+                .push(Agent::new(key(), &format!("n{machine}"), "boot", 1, nonce));
             let ppm = world.dice.roll() as i64 % 50;
             world.clocks.push((3600 * S as i64 * machine as i64, ppm));
         }
@@ -97,14 +99,18 @@ impl World {
 
     fn send(&mut self, to: Option<usize>, bytes: Vec<u8>) {
         assert!(bytes.len() < 512);
-        let copies = match (self.dice.percent(self.link.lost), self.dice.percent(self.link.doubled)) {
+        let copies = match (
+            self.dice.percent(self.link.lost),
+            self.dice.percent(self.link.doubled),
+        ) {
             (true, _) => 0,
             (false, true) => 2,
             (false, false) => 1,
         };
         for _ in 0..copies {
             // Delays of up to two periods: many are overtaken.
-            let delay = MS / 10 + self.dice.roll() % if self.dice.percent(20) { 200 * MS } else { MS };
+            let delay =
+                MS / 10 + self.dice.roll() % if self.dice.percent(20) { 200 * MS } else { MS };
             self.flights.push((self.now + delay, to, bytes.clone()));
         }
     }
@@ -174,13 +180,16 @@ impl World {
     }
 
     fn of(&self, machine: usize) -> Vec<&Row> {
-        let is_it = |node: usize| self.collector.status(node).unwrap().name == format!("n{machine}");
+        let is_it =
+            |node: usize| self.collector.status(node).unwrap().name == format!("n{machine}");
         self.rows.iter().filter(|row| is_it(row.node)).collect()
     }
 
     fn status(&self, machine: usize) -> super::collector::Status {
         let all = (0..self.collector.len()).map(|at| self.collector.status(at).unwrap());
-        all.into_iter().find(|status| status.name == format!("n{machine}")).unwrap()
+        all.into_iter()
+            .find(|status| status.name == format!("n{machine}"))
+            .unwrap()
     }
 
     /// Every value must be what it truly was at that moment, within the error of the clock; and
@@ -196,7 +205,10 @@ impl World {
             for row in &rows {
                 let true_ns = (row.totals[0].1 / (machine as u64 + 1)) as i64;
                 let off = (row.t_ns as i64 - true_ns).abs();
-                assert!(off <= error, "{machine}: off by {off} of {error} ns: {row:?}");
+                assert!(
+                    off <= error,
+                    "{machine}: off by {off} of {error} ns: {row:?}"
+                );
             }
         }
     }
@@ -204,13 +216,24 @@ impl World {
 
 #[test]
 fn without_losses_every_sample_arrives_and_clocks_agree() {
-    let mut world = World::new(3, Link { lost: 0, doubled: 0 }, 1);
+    let mut world = World::new(
+        3,
+        Link {
+            lost: 0,
+            doubled: 0,
+        },
+        1,
+    );
     world.run(10);
     world.finish();
     world.check();
     for machine in 0..3 {
         let status = world.status(machine);
-        assert_eq!((status.received, status.sessions), (status.expected, 1), "{status:?}");
+        assert_eq!(
+            (status.received, status.sessions),
+            (status.expected, 1),
+            "{status:?}"
+        );
         assert!(status.expected >= 80, "{status:?}");
         assert!(status.present_error_ns < 10 * MS, "{status:?}");
         assert!(world.of(machine).iter().all(|row| !row.is_interpolated));
@@ -220,7 +243,14 @@ fn without_losses_every_sample_arrives_and_clocks_agree() {
 #[test]
 fn half_of_the_datagrams_lost_and_the_totals_are_exact() {
     for seed in 1..4 {
-        let mut world = World::new(3, Link { lost: 50, doubled: 10 }, seed * 7919);
+        let mut world = World::new(
+            3,
+            Link {
+                lost: 50,
+                doubled: 10,
+            },
+            seed * 7919,
+        );
         world.run(40);
         world.finish();
         world.check();
@@ -229,22 +259,40 @@ fn half_of_the_datagrams_lost_and_the_totals_are_exact() {
             assert_eq!(status.sessions, 1, "{status:?}");
             assert_eq!(status.expected, world.agents[machine].sent(), "{status:?}");
             let rows = world.of(machine);
-            assert_eq!(rows.last().unwrap().totals, totals(machine, world.now), "exact at the end");
+            assert_eq!(
+                rows.last().unwrap().totals,
+                totals(machine, world.now),
+                "exact at the end"
+            );
             let measured = rows.iter().filter(|row| !row.is_interpolated).count() as u64;
-            assert_eq!(measured, status.received + 1, "each once, and the last totals");
+            assert_eq!(
+                measured,
+                status.received + 1,
+                "each once, and the last totals"
+            );
             let share = status.confidence();
             assert!((0.2..0.8).contains(&share), "{status:?}");
             let filled = rows.iter().filter(|row| row.is_interpolated).count();
             assert!(filled > 0);
         }
         let backs_off = |agent: &Agent| agent.period_ns() > 100 * MS;
-        assert!(world.agents.iter().any(backs_off), "those that have looked at the loss");
+        assert!(
+            world.agents.iter().any(backs_off),
+            "those that have looked at the loss"
+        );
     }
 }
 
 #[test]
 fn an_agent_that_is_killed_and_started_again_goes_on() {
-    let mut world = World::new(2, Link { lost: 20, doubled: 10 }, 99);
+    let mut world = World::new(
+        2,
+        Link {
+            lost: 20,
+            doubled: 10,
+        },
+        99,
+    );
     world.run(5);
     let nonce = world.dice.nonce();
     world.agents[1] = Agent::new(key(), "n1", "boot", 2, nonce);
@@ -259,7 +307,14 @@ fn an_agent_that_is_killed_and_started_again_goes_on() {
 
 #[test]
 fn a_collector_that_is_started_again_is_found() {
-    let mut world = World::new(2, Link { lost: 10, doubled: 10 }, 5);
+    let mut world = World::new(
+        2,
+        Link {
+            lost: 10,
+            doubled: 10,
+        },
+        5,
+    );
     world.run(5);
     let secret = world.dice.roll();
     world.collector = collector(secret, 100);
@@ -268,13 +323,24 @@ fn a_collector_that_is_started_again_is_found() {
     world.finish();
     world.check();
     for machine in 0..2 {
-        assert!(world.status(machine).received > 20, "{:?}", world.status(machine));
+        assert!(
+            world.status(machine).received > 20,
+            "{:?}",
+            world.status(machine)
+        );
     }
 }
 
 #[test]
 fn the_rate_changes_while_running_for_one_and_for_all() {
-    let mut world = World::new(2, Link { lost: 0, doubled: 0 }, 3);
+    let mut world = World::new(
+        2,
+        Link {
+            lost: 0,
+            doubled: 0,
+        },
+        3,
+    );
     world.run(3);
     world.collector.set_period(Some("n1"), 1000);
     world.run(8);
@@ -288,7 +354,14 @@ fn the_rate_changes_while_running_for_one_and_for_all() {
 
 #[test]
 fn what_strangers_say_or_repeat_changes_nothing() {
-    let mut world = World::new(1, Link { lost: 0, doubled: 0 }, 11);
+    let mut world = World::new(
+        1,
+        Link {
+            lost: 0,
+            doubled: 0,
+        },
+        11,
+    );
     let mut heard: Vec<Vec<u8>> = Vec::new();
     for _ in 0..4000 {
         world.step();
@@ -303,7 +376,12 @@ fn what_strangers_say_or_repeat_changes_nothing() {
         let mut status = world.status(0);
         // When it was heard is no more than that, and a datagram heard twice is counted.
         (status.heard_ns, status.ignored) = (0, 0);
-        (status, world.rows.len(), world.collector.len(), world.agents[0].sent())
+        (
+            status,
+            world.rows.len(),
+            world.collector.len(),
+            world.agents[0].sent(),
+        )
     };
     let before = state(&mut world);
     // All that was ever said, to both sides, again and again.
@@ -327,15 +405,27 @@ fn what_strangers_say_or_repeat_changes_nothing() {
     };
     for message in [
         Message::Hello { who: who.clone() },
-        Message::Ask { who, t1: 0, sent: u64::MAX },
+        Message::Ask {
+            who,
+            t1: 0,
+            sent: u64::MAX,
+        },
         Message::Sample(sample.clone()),
         Message::Final(sample),
     ] {
-        assert_eq!(world.collector.receive(world.now, &message.sealed(&stranger)), None);
+        assert_eq!(
+            world
+                .collector
+                .receive(world.now, &message.sealed(&stranger)),
+            None
+        );
     }
     // Noise, long and short.
     for length in [0, 1, 36, 37, 511, 512, 2000] {
-        assert_eq!(world.collector.receive(world.now, &vec![0x41; length]), None);
+        assert_eq!(
+            world.collector.receive(world.now, &vec![0x41; length]),
+            None
+        );
     }
     assert_eq!(before, state(&mut world));
     assert!(world.collector.refused() > 0);

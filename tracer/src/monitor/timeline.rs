@@ -34,14 +34,18 @@ pub(super) struct Timeline {
 impl Timeline {
     /// Takes a sample; what can be told for certain goes to `out`, in the order of time.
     pub(super) fn add(&mut self, sample: &Sample, t_ns: i64, out: &mut Vec<Moment>) {
-        let is_past = self.last.as_ref().is_some_and(|(number, ..)| sample.number <= *number);
+        let is_past = self
+            .last
+            .as_ref()
+            .is_some_and(|(number, ..)| sample.number <= *number);
         if is_past || self.waiting.contains_key(&sample.number) {
             self.ignored += 1;
             return;
         }
         self.received += 1;
         self.sent = self.sent.max(sample.number.saturating_add(1));
-        self.waiting.insert(sample.number, (t_ns, sample.totals.clone()));
+        self.waiting
+            .insert(sample.number, (t_ns, sample.totals.clone()));
         while self.waiting.len() > WAITING || self.is_next() {
             self.release(out);
         }
@@ -125,7 +129,9 @@ mod tests {
     }
 
     fn numbers(out: &[Moment]) -> Vec<(i64, u64, bool)> {
-        out.iter().map(|m| (m.t_ns, m.totals[0].1, m.is_interpolated)).collect()
+        out.iter()
+            .map(|m| (m.t_ns, m.totals[0].1, m.is_interpolated))
+            .collect()
     }
 
     #[test]
@@ -136,9 +142,17 @@ mod tests {
         }
         assert_eq!(
             numbers(&out),
-            [(0, 0, false), (100, 10, false), (200, 20, false), (300, 30, false)]
+            [
+                (0, 0, false),
+                (100, 10, false),
+                (200, 20, false),
+                (300, 30, false)
+            ]
         );
-        assert_eq!((timeline.received, timeline.ignored, timeline.sent), (4, 2, 4));
+        assert_eq!(
+            (timeline.received, timeline.ignored, timeline.sent),
+            (4, 2, 4)
+        );
     }
 
     #[test]
@@ -151,7 +165,13 @@ mod tests {
         timeline.flush(&mut out);
         assert_eq!(
             numbers(&out),
-            [(0, 0, false), (100, 10, true), (200, 20, true), (300, 30, true), (400, 40, false)]
+            [
+                (0, 0, false),
+                (100, 10, true),
+                (200, 20, true),
+                (300, 30, true),
+                (400, 40, false)
+            ]
         );
         assert_eq!(out[2].totals[1], (5, 998), "falling values, too");
         timeline.add(&sample(2), 200, &mut out);
@@ -165,6 +185,9 @@ mod tests {
             timeline.add(&sample(i * (1 << 50)), i as i64, &mut out);
             assert!(timeline.waiting.len() <= WAITING);
         }
-        assert!(out.iter().all(|moment| !moment.is_interpolated), "gaps too long to fill");
+        assert!(
+            out.iter().all(|moment| !moment.is_interpolated),
+            "gaps too long to fill"
+        );
     }
 }

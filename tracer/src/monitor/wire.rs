@@ -261,7 +261,8 @@ pub struct Sealed<'a> {
 impl Sealed<'_> {
     /// The message, if this key signed it.
     pub fn verified(self, key: &Key) -> Option<Message> {
-        key.verifies(self.signed, self.signature).then_some(self.message)
+        key.verifies(self.signed, self.signature)
+            .then_some(self.message)
     }
 }
 
@@ -455,11 +456,20 @@ mod tests {
             for at in 0..bytes.len() {
                 let mut changed = bytes.clone();
                 changed[at] ^= 1;
-                assert!(parse(&changed).and_then(|sealed| sealed.verified(&key)).is_none());
+                assert!(
+                    parse(&changed)
+                        .and_then(|sealed| sealed.verified(&key))
+                        .is_none()
+                );
                 let cut = parse(&bytes[..at]).and_then(|sealed| sealed.verified(&key));
                 assert!(cut.is_none());
             }
-            assert!(parse(&bytes).unwrap().verified(&Key::new(b"other")).is_none());
+            assert!(
+                parse(&bytes)
+                    .unwrap()
+                    .verified(&Key::new(b"other"))
+                    .is_none()
+            );
         }
     }
 
