@@ -112,6 +112,7 @@ impl Wiring {
                 self.elsewhere.insert(tracee.pid);
                 None
             }
+            CallKind::AsyncIo => None,
         }
     }
 

@@ -43,14 +43,16 @@ pub(crate) enum CallKind {
     Splice,
     /// chroot, pivot_root, unshare and setns: paths mean something else from now on.
     ChangeView,
+    /// io_uring_setup and io_setup: reads and writes come by other ways from now on.
+    AsyncIo,
 }
 
 use CallKind::*;
 
 impl CallKind {
-    const ALL: [CallKind; 15] = [
+    const ALL: [CallKind; 16] = [
         Open, OpenAt, OpenAt2, Creat, Rename, RenameAt, Unlink, UnlinkAt, Pipe, SocketPair, Bind,
-        Connect, Accept, Splice, ChangeView,
+        Connect, Accept, Splice, ChangeView, AsyncIo,
     ];
 }
 
@@ -114,6 +116,8 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (155, ChangeView),
             (272, ChangeView),
             (308, ChangeView),
+            (425, AsyncIo),
+            (206, AsyncIo),
         ],
     },
     Numbers {
@@ -142,6 +146,8 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (217, ChangeView),
             (310, ChangeView),
             (346, ChangeView),
+            (425, AsyncIo),
+            (245, AsyncIo),
         ],
     },
     Numbers {
@@ -166,6 +172,8 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (41, ChangeView),
             (97, ChangeView),
             (268, ChangeView),
+            (425, AsyncIo),
+            (0, AsyncIo),
         ],
     },
 ];
@@ -202,5 +210,6 @@ mod tests {
         assert_eq!(number(Accept), libc::SYS_accept);
         assert_eq!(number(Splice), libc::SYS_splice);
         assert_eq!(number(ChangeView), libc::SYS_chroot);
+        assert_eq!(number(AsyncIo), libc::SYS_io_uring_setup);
     }
 }
