@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{dag, doctor, mount, query, run, summary, tree, unmount};
+use crate::commands::{dag, doctor, generate, mount, query, run, summary, tree, unmount};
 
 /// Trace any workflow, unmodified: what ran, what data flowed, where the time went.
 #[derive(Debug, Parser)]
@@ -20,6 +20,7 @@ pub(crate) enum Command {
     Summary(summary::Args),
     Tree(tree::Args),
     Dag(dag::Args),
+    Generate(generate::Args),
     Query(query::Args),
     Doctor(doctor::Args),
 }

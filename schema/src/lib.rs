@@ -31,15 +31,15 @@ pub use loss::{Loss, Severity};
 pub use op::{Class, Fidelity, Op};
 pub use record::{
     Call, ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord, CounterRecord, Coverage,
-    Direction, FileKind, FileLayer, FileRecord, HostRecord, HostSample, NameRecord, Origin,
-    ProcessEnd, ProcessLayer, ProcessStart, Record, RunEnd, RunRecord, SampleRecord, SampledTotals,
-    Side, ThreadRecord, TracedDirectory, Usage, WaitObject,
+    DescriptorRecord, Direction, FileKind, FileLayer, FileRecord, HostRecord, HostSample,
+    NameRecord, Origin, ProcessEnd, ProcessLayer, ProcessStart, Record, RunEnd, RunRecord,
+    SampleRecord, SampledTotals, Side, ThreadRecord, TracedDirectory, Usage, WaitObject,
 };
 pub use store::{APPLICATION_ID, SCHEMA_VERSION, store_rules};
 pub use system::is_system_path;
 pub use text::{Text, quote_argv};
 pub use trace::{
-    ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, Table, Trace,
-    TracedDirectoryRow, Value,
+    ActionRow, ChannelEndRow, DataAccessRow, DescriptorRow, FileRow, LossRow, NameRow, PipeRow,
+    ProcessRow, RunRow, SettingRow, Table, Trace, TracedDirectoryRow, Value, VariableRow,
 };
 pub use writer::{CallRing, Displaced, Recorder, Summary, Writer};

@@ -11,7 +11,8 @@ mod rows;
 
 use rows::FromRow;
 pub use rows::{
-    ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, TracedDirectoryRow,
+    ActionRow, ChannelEndRow, DataAccessRow, DescriptorRow, FileRow, LossRow, NameRow, PipeRow,
+    ProcessRow, RunRow, SettingRow, TracedDirectoryRow, VariableRow,
 };
 
 /// A trace opened for reading. Never changes the file.
@@ -121,6 +122,38 @@ impl Trace {
         self.rows(store::DATA_ACCESS)
     }
 
+    /// What programs began with as descriptors, in the order of images.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn descriptors(&self) -> Result<Vec<DescriptorRow>> {
+        self.rows("SELECT * FROM descriptors ORDER BY upid, fd")
+    }
+
+    /// What else programs began with, in the order of images.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn settings(&self) -> Result<Vec<SettingRow>> {
+        self.rows("SELECT * FROM settings ORDER BY upid")
+    }
+
+    /// The environment variables that were recorded by name, in the order of images.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn environment(&self) -> Result<Vec<VariableRow>> {
+        self.rows("SELECT * FROM environment ORDER BY upid, name")
+    }
+
+    /// What process images did to files and names, in the order of time.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn actions(&self) -> Result<Vec<ActionRow>> {
+        self.rows(store::ACTIONS)
+    }
+
     /// The ends of channels that may have been used, in the order of channels.
     ///
     /// # Errors
@@ -130,6 +163,18 @@ impl Trace {
             "SELECT channel_id, kind, upid, direction, from_ns, to_ns, at_most_bytes
              FROM channel_ends JOIN channels USING (channel_id)
              WHERE used IS NOT 0 ORDER BY channel_id, upid, direction",
+        )
+    }
+
+    /// The ends of pipes and FIFOs that may have been used.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn pipes(&self) -> Result<Vec<PipeRow>> {
+        self.rows(
+            "SELECT channel_id, kind, inode, upid, direction
+             FROM channel_ends JOIN channels USING (channel_id)
+             WHERE used IS NOT 0 AND kind IN ('pipe', 'fifo') ORDER BY channel_id, upid, direction",
         )
     }
 

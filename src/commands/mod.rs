@@ -2,6 +2,7 @@
 
 pub(crate) mod dag;
 pub(crate) mod doctor;
+pub(crate) mod generate;
 pub(crate) mod mount;
 pub(crate) mod query;
 pub(crate) mod run;
@@ -25,6 +26,7 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Summary(args) => summary::run(&args),
         Command::Tree(args) => tree::run(&args),
         Command::Dag(args) => dag::run(&args),
+        Command::Generate(args) => generate::run(&args),
         Command::Query(args) => query::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     }

@@ -27,6 +27,7 @@ use books::Life;
 use process::{Process, Task};
 
 use super::environment::Wanted;
+use super::inherited::Inherited;
 
 use super::observer::{Observer, Tracee};
 use super::ptrace::{self, Event, Report, Stop};
@@ -86,6 +87,7 @@ pub(crate) struct Lifetimes {
     births: Births,
     letting_go: bool,
     wanted: Wanted,
+    inherited: Inherited,
     observers: Vec<Box<dyn Observer>>,
 }
 
@@ -132,6 +134,7 @@ impl Lifetimes {
             births: Births::default(),
             letting_go: false,
             wanted,
+            inherited: Inherited::default(),
             observers: Vec::new(),
         }
     }

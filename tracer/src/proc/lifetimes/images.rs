@@ -83,7 +83,8 @@ impl Lifetimes {
             self.recorder.record(Record::ProcessEnd(Box::new(end)));
         }
 
-        let image = Arc::new(Image::at_exec(pid, stat.as_ref(), &self.wanted));
+        let (image, environ) = Image::at_exec(pid, stat.as_ref(), &self.wanted);
+        let image = Arc::new(image);
         let (prev, upid) = if started {
             (Some(process.upid), self.upids.next())
         } else {
@@ -121,6 +122,9 @@ impl Lifetimes {
         if variables_are_new {
             self.record_variables(upid, &image);
         }
+        let environ = environ.map(|environ| self.inherited.digest(&environ, &self.wanted));
+        self.inherited
+            .record(&self.recorder, pid, upid, status.umask, environ);
         if self.unprivileged && wants_privilege(&image) {
             self.recorder.lost(Loss::SetuidExec, 1);
         }
