@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::commands::*;
 use crate::commands::{dag, doctor, generate, mount, query, run, summary, tree, unmount};
 
 /// Trace any workflow, unmodified: what ran, what data flowed, where the time went.
@@ -21,6 +22,10 @@ pub(crate) enum Command {
     Tree(tree::Args),
     Dag(dag::Args),
     Generate(generate::Args),
+    Bottlenecks(bottlenecks::Args),
+    Report(report::Args),
+    CriticalPath(critical_path::Args),
     Query(query::Args),
+    Merge(merge::Args),
     Doctor(doctor::Args),
 }

@@ -94,6 +94,7 @@ impl From<flowtrace_schema::Error> for Failure {
                 failure.hint("name another file with -o, or replace this one with --force")
             }
             Error::Recording(_) => failure.hint("name another file with -o, or wait for its end"),
+            Error::Merge { hint, .. } => failure.hint(hint),
             Error::Newer { .. } => {
                 failure.hint("read it with the flowtrace that wrote it, or newer")
             }

@@ -15,9 +15,12 @@ pub mod export;
 pub mod generate;
 pub mod graph;
 pub mod load;
+pub mod managers;
 pub mod model;
+pub mod report;
 pub mod rules;
 pub mod text;
+pub mod timeline;
 
 #[cfg(test)]
 #[path = "../tests/support/montage.rs"]

@@ -19,7 +19,14 @@ CREATE TABLE run (
   process_layer TEXT NOT NULL,      -- how processes were seen: ptrace, connector, scan, requests, none
   end_ns INTEGER CHECK (end_ns >= 0), -- end of the recording; NULL: cut short, or still going on
   exit_code INTEGER,                -- exit code of the command
-  exit_signal INTEGER               -- signal that ended the command
+  exit_signal INTEGER,              -- signal that ended the command
+  start_ns INTEGER NOT NULL DEFAULT 0, -- begin of the recording: 0, but where several files were merged
+  first_upid INTEGER NOT NULL DEFAULT 1, -- process images from this upid on are of this run, up to the next run's
+  launcher TEXT,                    -- what started it as one of many: openmpi, mpich, slurm, parallel, ...; NULL: nothing known
+  job TEXT,                         -- job of the launcher or batch system
+  rank INTEGER,                     -- its number in that job
+  recorded_unix_ns INTEGER,         -- wall clock of its machine when it began; NULL: epoch_unix_ns of the host
+  source TEXT                       -- file that it was merged from; NULL: this one
 ) STRICT;
 
 -- A directory whose file calls were recorded.
@@ -45,7 +52,10 @@ CREATE TABLE host (
   epoch_unix_ns INTEGER NOT NULL,   -- wall clock at time 0, ns since 1970
   clock_offset_ns INTEGER NOT NULL DEFAULT 0, -- to add to this host's times to reach the common scale
   clock_drift_ppb INTEGER NOT NULL DEFAULT 0, -- drift against the common scale, parts per billion
-  clock_error_ns INTEGER            -- bound of the error of both; NULL: not estimated
+  clock_error_ns INTEGER,           -- bound of the error of both; NULL: not estimated
+  clock_method TEXT,                -- how its times were put on the scale of a merged file: same boot, wall clock, packets, exchange
+  monotonic_ns INTEGER,             -- monotonic clock of this boot at time 0, offsets of time namespaces taken out
+  wall_error_ns INTEGER             -- bound of the error of its wall clock as the kernel knew it; NULL: it was not synchronised
 ) STRICT;
 
 -- A process image: what one pid ran between two execs. A fork starts a row, an exec ends it and starts the next.

@@ -14,10 +14,15 @@ CREATE VIEW runs (
   started_unix_ns, -- wall clock at time 0, ns since 1970
   end_ns,         -- end of the recording; NULL: it was cut short, or is still going on
   exit_code,      -- exit code of the command
-  exit_signal     -- signal that ended the command
+  exit_signal,    -- signal that ended the command
+  start_ns,       -- begin of the recording: 0, but where several files were merged
+  launcher,       -- what started it as one of many: openmpi, mpich, slurm, parallel, ...
+  job,            -- job of the launcher or batch system
+  rank,           -- its number in that job
+  source          -- file that it was merged from; NULL: this one
 ) AS
 SELECT run_id, host.name, command, cwd, version, file_layer, process_layer, epoch_unix_ns,
-  end_ns, exit_code, exit_signal
+  end_ns, exit_code, exit_signal, start_ns, launcher, job, rank, source
 FROM run LEFT JOIN host USING (host_id);
 
 -- The machines in this file and how their clocks relate.
@@ -31,10 +36,12 @@ CREATE VIEW hosts (
   epoch_unix_ns,   -- wall clock at time 0, ns since 1970
   clock_offset_ns, -- to add to this host's times to reach the common scale
   clock_drift_ppb, -- drift against the common scale, parts per billion
-  clock_error_ns   -- bound of the error of both; NULL: not estimated
+  clock_error_ns,  -- bound of the error of both; NULL: not estimated
+  clock_method,    -- how its times were put on the scale of a merged file: same boot, wall clock, packets, exchange
+  wall_error_ns    -- bound of the error of its wall clock as the kernel knew it; NULL: it was not synchronised
 ) AS
 SELECT name, host_id, boot_id, system, cpus, memory_bytes, epoch_unix_ns, clock_offset_ns,
-  clock_drift_ppb, clock_error_ns
+  clock_drift_ppb, clock_error_ns, clock_method, wall_error_ns
 FROM host;
 
 -- The directories whose file calls were recorded.
@@ -84,13 +91,15 @@ CREATE VIEW processes (
   tracer_ns,            -- time it was held by the tracer, all threads
   thread_ns,            -- sum of the lifetimes of its threads = on_cpu + run_queue + storage + wait + tracer
   samples,              -- samples of its threads; NULL: none, it was too short or sampling was off
-  inner_pid             -- process id in the innermost pid namespace it lived in (a container's); NULL: pid
+  inner_pid,            -- process id in the innermost pid namespace it lived in (a container's); NULL: pid
+  run_id                -- run that it belongs to
 ) AS
 SELECT upid, host.name, pid, parent_upid, prev_upid, exe, command, cwd, rule, start_ns, end_ns,
   end_ns - start_ns, exit_code, exit_signal, user_ns, sys_ns, on_cpu_ns, run_queue_ns,
   storage_ns, blocked_ns - storage_ns, max_rss_bytes, read_bytes, write_bytes, origin, read_calls,
   write_calls, minor_faults, major_faults, voluntary_switches, involuntary_switches, threads,
-  tracer_ns, thread_ns, samples, inner_pid
+  tracer_ns, thread_ns, samples, inner_pid,
+  (SELECT run_id FROM run WHERE first_upid <= upid ORDER BY first_upid DESC LIMIT 1)
 FROM (
   SELECT *, MIN(blocked_ns, MAX(COALESCE(file_call_ns, 0), COALESCE(block_io_ns, 0),
       COALESCE(CAST(1.0 * blocked_ns * sampled_storage_ns / sampled_waiting_ns AS INTEGER), 0)))
@@ -308,7 +317,8 @@ CREATE VIEW samples (
 ) AS
 SELECT t_ns, upid, tid, a.state, op,
   COALESCE(s.channel_id, CASE s.activity WHEN 2 THEN
-    (SELECT c.channel_id FROM channel AS c WHERE c.inode = s.object LIMIT 1) END),
+    (SELECT c.channel_id FROM channel AS c JOIN process AS p ON p.upid = s.upid
+     WHERE c.inode = s.object AND c.host_id = p.host_id LIMIT 1) END),
   COALESCE(s.file_id, CASE s.activity WHEN 4 THEN
     (SELECT c.file_id FROM call AS c
      WHERE c.start_ns BETWEEN s.t_ns - 50000000 AND s.end_ns
@@ -341,7 +351,8 @@ SELECT DISTINCT s.sample_id, s.t_ns, s.end_ns, s.end_ns - s.t_ns, s.upid, s.tid,
   MIN(s.end_ns, e.to_ns) - MAX(s.t_ns, e.from_ns), e.used
 FROM (
   SELECT o.sample_id, o.t_ns, o.end_ns, o.upid, o.tid, o.op, o.side, o.object,
-    COALESCE(o.channel_id, (SELECT c.channel_id FROM channel AS c WHERE c.inode = o.object LIMIT 1))
+    COALESCE(o.channel_id, (SELECT c.channel_id FROM channel AS c JOIN process AS p
+        ON p.upid = o.upid WHERE c.inode = o.object AND c.host_id = p.host_id LIMIT 1))
       AS channel_id
   FROM (
     SELECT sample_id, t_ns, end_ns, upid, tid, op, side, object, channel_id

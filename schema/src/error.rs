@@ -83,6 +83,14 @@ pub enum Error {
         /// What SQLite said.
         source: rusqlite::Error,
     },
+    /// Files that cannot be merged.
+    #[error("{what}")]
+    Merge {
+        /// Which, and why.
+        what: String,
+        /// What to do.
+        hint: String,
+    },
     /// A query of the user is wrong.
     #[error("query failed: {0}")]
     Query(String),

@@ -15,6 +15,7 @@ pub mod doc;
 mod error;
 mod ids;
 mod loss;
+pub mod merge;
 mod op;
 mod record;
 mod store;
@@ -31,15 +32,21 @@ pub use loss::{Loss, Severity};
 pub use op::{Class, Fidelity, Op};
 pub use record::{
     Call, ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord, CounterRecord, Coverage,
-    DescriptorRecord, Direction, FileKind, FileLayer, FileRecord, HostRecord, HostSample,
-    NameRecord, Origin, ProcessEnd, ProcessLayer, ProcessStart, Record, RunEnd, RunRecord,
-    SampleRecord, SampledTotals, Side, ThreadRecord, TracedDirectory, Usage, WaitObject,
+    DescriptorRecord, Direction, FileKind, FileLayer, FileRecord, HostClock, HostRecord,
+    HostSample, LaunchRecord, NameRecord, Origin, ProcessEnd, ProcessLayer, ProcessStart, Record,
+    RunEnd, RunRecord, SampleRecord, SampledTotals, Side, ThreadRecord, TracedDirectory, Usage,
+    WaitObject,
 };
 pub use store::{APPLICATION_ID, SCHEMA_VERSION, store_rules};
 pub use system::is_system_path;
 pub use text::{Text, quote_argv};
+// For reports.
 pub use trace::{
-    ActionRow, ChannelEndRow, DataAccessRow, DescriptorRow, FileRow, LossRow, NameRow, PipeRow,
-    ProcessRow, RunRow, SettingRow, Table, Trace, TracedDirectoryRow, Value, VariableRow,
+    ActionRow, ActivityRow, ChannelEndRow, CounterRow, DataAccessRow, DescriptorRow, FileRow,
+    LossRow, NameRow, PipeRow, PolledRow, ProcessRow, RunRow, SampleRow, SequenceRow, SettingRow,
+    Table, TimesRow, Trace, TracedDirectoryRow, Value, VariableRow,
+};
+pub use trace::{
+    CallCost, ChannelRow, CostRow, EndRow, FlowRow, HostRow, HostSampleRow, StateRow, WaitSumRow,
 };
 pub use writer::{CallRing, Displaced, Recorder, Summary, Writer};

@@ -97,6 +97,8 @@ losses! {
         "announcements of forks, execs and exits, of the whole machine, that the kernel dropped: processes may be missing",
     CostsDropped "processes" "costs_dropped" Notice
         "records of what ended threads of the whole machine used that the kernel dropped: costs may be too low",
+    ClocksNotRelated "merge" "clocks_not_related" Notice
+        "machines whose clocks were put on one scale by wall clocks of unknown error: times across machines may be off",
     CostsSampled "processes" "costs_sampled" Info
         "processes whose costs are at best those of the last look into /proc before they ended",
 }

@@ -12,8 +12,12 @@ use crate::{Activity, ChannelId, Fidelity, FileId, HostId, Loss, Op, RunId, Text
 pub enum Record {
     /// A machine.
     Host(Box<HostRecord>),
+    /// The clocks of a machine at time 0.
+    HostClock(HostClock),
     /// The recording begins.
     Run(Box<RunRecord>),
+    /// The recording is one of many that a launcher started; comes after [`Record::Run`].
+    Launch(Box<LaunchRecord>),
     /// The recording ends.
     RunEnd(RunEnd),
     /// A directory is traced from now on.
@@ -124,6 +128,30 @@ pub struct HostRecord {
     pub memory_bytes: Option<u64>,
     /// Wall clock at time 0, ns since 1970.
     pub epoch_unix_ns: i64,
+}
+
+/// What relates the clock of a recording to others (table `host`).
+#[derive(Clone, Copy, Debug)]
+pub struct HostClock {
+    /// Which machine.
+    pub host: HostId,
+    /// `CLOCK_MONOTONIC` of this boot at time 0, whatever a time namespace adds to it.
+    pub monotonic_ns: i64,
+    /// Bound of the error of the wall clock, as the kernel knows it; `None`: not synchronised.
+    pub wall_error_ns: Option<i64>,
+}
+
+/// As what a launcher started the recording (table `run`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaunchRecord {
+    /// Which run.
+    pub run: RunId,
+    /// Name of the launcher.
+    pub launcher: String,
+    /// Its job.
+    pub job: Option<String>,
+    /// The number in that job.
+    pub rank: Option<i64>,
 }
 
 /// How file calls are seen.

@@ -22,6 +22,7 @@ pub(crate) const OPERATIONS: &str = include_str!("../sql/operations.sql");
 pub(crate) const ACTIVITIES: &str = include_str!("../sql/activities.sql");
 pub(crate) const VIEWS: &str = include_str!("../sql/views.sql");
 pub(crate) const ACTIONS: &str = include_str!("../sql/actions.sql");
+pub(crate) const ACTIVITY: &str = include_str!("../sql/activity.sql");
 pub(crate) const DATA_ACCESS: &str = include_str!("../sql/data_access.sql");
 
 /// Makes a new trace at `path` and opens it for recording. The lock that comes along tells
@@ -32,6 +33,69 @@ pub(crate) const DATA_ACCESS: &str = include_str!("../sql/data_access.sql");
 /// not a trace; [`Error::Recording`] when it is being written; [`Error::Dangling`] and
 /// [`Error::Create`] when it cannot be made.
 pub(crate) fn create(path: &Path, replace: bool) -> Result<(Connection, File)> {
+    let create_error = |source| Error::Create {
+        path: path.to_owned(),
+        source,
+    };
+    if check_place(path, replace)? {
+        std::fs::remove_file(path).map_err(create_error)?;
+    }
+    remove_logs(path).map_err(create_error)?;
+    // SQLite's own message for a missing directory is "unable to open database file".
+    let lock = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .map_err(create_error)?;
+    // Not all filesystems have locks. Without, a trace being recorded reads as one cut short.
+    let _ = lock.try_lock();
+    let fill = || -> rusqlite::Result<Connection> {
+        let db = Connection::open(path)?;
+        // As in what follows (`LOGGING`): nobody waits for the disk.
+        db.execute_batch("PRAGMA synchronous = OFF; BEGIN IMMEDIATE;")?;
+        db.execute_batch(TABLES)?;
+        db.execute_batch(OPERATIONS)?;
+        db.execute_batch(ACTIVITIES)?;
+        db.execute_batch(VIEWS)?;
+        db.execute_batch(&format!(
+            "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};
+             COMMIT;"
+        ))?;
+        db.execute_batch(LOGGING)?;
+        Ok(db)
+    };
+    fill().map(|db| (db, lock)).map_err(|source| {
+        // Half a trace is of no use to anybody, and it was ours alone.
+        let _ = std::fs::remove_file(path);
+        Error::Sqlite {
+            what: "cannot create",
+            path: path.to_owned(),
+            source,
+        }
+    })
+}
+
+/// An unsynced commit survives the death of this process, which is what is promised. A sync would
+/// also force out whatever the workflow wrote to the same disk, and stall it.
+pub(crate) const LOGGING: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;
+     PRAGMA wal_autocheckpoint = 8192; PRAGMA cache_size = -16384;";
+
+/// Removes what SQLite keeps beside a file that is gone or about to go.
+pub(crate) fn remove_logs(path: &Path) -> io::Result<()> {
+    for suffix in ["-wal", "-shm", "-journal"] {
+        match std::fs::remove_file(beside(path, suffix)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether there is a file at `path` that may be replaced by a new trace; `false`: there is none.
+///
+/// # Errors
+/// As for [`create`].
+pub(crate) fn check_place(path: &Path, replace: bool) -> Result<bool> {
     let create_error = |source| Error::Create {
         path: path.to_owned(),
         source,
@@ -50,55 +114,15 @@ pub(crate) fn create(path: &Path, replace: bool) -> Result<(Connection, File)> {
             Ok(()) | Err(Error::Empty(_) | Error::Newer { .. } | Error::Truncated { .. }) => {}
             Err(refusal) => return Err(refusal),
         }
-        std::fs::remove_file(path).map_err(create_error)?;
-    } else if let Ok(target) = std::fs::read_link(path) {
-        return Err(Error::Dangling {
+        return Ok(true);
+    }
+    match std::fs::read_link(path) {
+        Ok(target) => Err(Error::Dangling {
             path: path.to_owned(),
             target,
-        });
+        }),
+        Err(_) => Ok(false),
     }
-    for suffix in ["-wal", "-shm", "-journal"] {
-        match std::fs::remove_file(beside(path, suffix)) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(create_error(e)),
-            _ => {}
-        }
-    }
-    // SQLite's own message for a missing directory is "unable to open database file".
-    let lock = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(path)
-        .map_err(create_error)?;
-    // Not all filesystems have locks. Without, a trace being recorded reads as one cut short.
-    let _ = lock.try_lock();
-    let fill = || -> rusqlite::Result<Connection> {
-        let db = Connection::open(path)?;
-        db.execute_batch("BEGIN IMMEDIATE;")?;
-        db.execute_batch(TABLES)?;
-        db.execute_batch(OPERATIONS)?;
-        db.execute_batch(ACTIVITIES)?;
-        db.execute_batch(VIEWS)?;
-        db.execute_batch(&format!(
-            "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};
-             COMMIT;"
-        ))?;
-        // An unsynced commit survives the death of this process, which is what is promised. A
-        // sync would also force out whatever the workflow wrote to the same disk, and stall it.
-        db.execute_batch(
-            "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;
-             PRAGMA wal_autocheckpoint = 8192; PRAGMA cache_size = -16384;",
-        )?;
-        Ok(db)
-    };
-    fill().map(|db| (db, lock)).map_err(|source| {
-        // Half a trace is of no use to anybody, and it was ours alone.
-        let _ = std::fs::remove_file(path);
-        Error::Sqlite {
-            what: "cannot create",
-            path: path.to_owned(),
-            source,
-        }
-    })
 }
 
 /// Whether a flowtrace is writing the trace at this moment.
@@ -138,6 +162,8 @@ pub fn store_rules(path: &Path, rules: impl IntoIterator<Item = (Upid, String)>)
     let store = || -> rusqlite::Result<()> {
         let mut db = Connection::open(path)?;
         db.busy_timeout(std::time::Duration::from_secs(2))?;
+        // As the recording itself: nobody waits for the disk.
+        db.execute_batch("PRAGMA synchronous = OFF;")?;
         let transaction = db.transaction()?;
         {
             let mut update = transaction.prepare("UPDATE process SET rule = ?2 WHERE upid = ?1")?;

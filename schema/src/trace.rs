@@ -7,12 +7,19 @@ use rusqlite::types::ValueRef;
 
 use crate::{Error, Result, doc, store};
 
+mod report;
 mod rows;
+mod timeline;
 
+pub use report::CallCost;
 use rows::FromRow;
 pub use rows::{
-    ActionRow, ChannelEndRow, DataAccessRow, DescriptorRow, FileRow, LossRow, NameRow, PipeRow,
-    ProcessRow, RunRow, SettingRow, TracedDirectoryRow, VariableRow,
+    ActionRow, ActivityRow, ChannelEndRow, CounterRow, DataAccessRow, DescriptorRow, FileRow,
+    LossRow, NameRow, PipeRow, PolledRow, ProcessRow, RunRow, SampleRow, SequenceRow, SettingRow,
+    TimesRow, TracedDirectoryRow, VariableRow,
+};
+pub use rows::{
+    ChannelRow, CostRow, EndRow, FlowRow, HostRow, HostSampleRow, StateRow, WaitSumRow,
 };
 
 /// A trace opened for reading. Never changes the file.
@@ -142,7 +149,7 @@ impl Trace {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn environment(&self) -> Result<Vec<VariableRow>> {
+    pub fn variables(&self) -> Result<Vec<VariableRow>> {
         self.rows("SELECT * FROM environment ORDER BY upid, name")
     }
 
@@ -160,7 +167,7 @@ impl Trace {
     /// When the file cannot be read.
     pub fn channel_ends(&self) -> Result<Vec<ChannelEndRow>> {
         self.rows(
-            "SELECT channel_id, kind, upid, direction, from_ns, to_ns, at_most_bytes
+            "SELECT channel_id, kind, upid, direction, from_ns, to_ns, at_most_bytes, used
              FROM channel_ends JOIN channels USING (channel_id)
              WHERE used IS NOT 0 ORDER BY channel_id, upid, direction",
         )
@@ -176,6 +183,14 @@ impl Trace {
              FROM channel_ends JOIN channels USING (channel_id)
              WHERE used IS NOT 0 AND kind IN ('pipe', 'fifo') ORDER BY channel_id, upid, direction",
         )
+    }
+
+    /// What threads were doing, by the samples, in the order of images and time.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn activity(&self) -> Result<Vec<ActivityRow>> {
+        self.rows(store::ACTIVITY)
     }
 
     /// What is known to be missing, the worst first.

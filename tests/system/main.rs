@@ -15,6 +15,7 @@ mod fallback;
 mod generate;
 mod killed;
 mod lifetimes;
+mod many_hosts;
 mod montage;
 mod mount;
 mod own_behaviour;

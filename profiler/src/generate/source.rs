@@ -83,7 +83,7 @@ impl Source {
             source.umask.insert(row.upid, row.umask);
             source.environment.insert(row.upid, row.environment);
         }
-        for row in trace.environment()? {
+        for row in trace.variables()? {
             let of_image = source.variables.entry(row.upid).or_default();
             of_image.insert(row.name, row.value);
         }

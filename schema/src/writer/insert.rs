@@ -45,6 +45,18 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
                 r.epoch_unix_ns
             ])?;
         }
+        Record::HostClock(r) => {
+            db.prepare_cached(
+                "UPDATE host SET monotonic_ns = ?2, wall_error_ns = ?3 WHERE host_id = ?1",
+            )?
+            .execute(params![r.host.0, r.monotonic_ns, r.wall_error_ns])?;
+        }
+        Record::Launch(r) => {
+            db.prepare_cached(
+                "UPDATE run SET launcher = ?2, job = ?3, rank = ?4 WHERE run_id = ?1",
+            )?
+            .execute(params![r.run.0, r.launcher, r.job, r.rank])?;
+        }
         Record::Run(r) => {
             db.prepare_cached(
                 "INSERT INTO run (run_id, host_id, command, command_raw, cwd, cwd_raw, version,

@@ -11,8 +11,11 @@ use flowtrace_schema::{DescriptorRecord, Record, Recorder, Text, Upid};
 
 use super::environment::Wanted;
 
-/// Descriptors that a shell can redirect by one digit; the higher ones are its own.
-const LOOKED_AT: std::ops::RangeInclusive<i32> = 0..=9;
+/// The descriptors that every program has.
+const STANDARD: i32 = 3;
+/// Descriptors that a shell can redirect by one digit; the higher ones are its own. Those beyond the
+/// standard ones are looked at up to the first that is not there: each look has its price.
+const LOOKED_AT: i32 = 10;
 /// Variables that shells and make count up or set anew for every program.
 const ALWAYS_OTHER: &[&[u8]] = &[
     b"_",
@@ -59,7 +62,7 @@ impl Inherited {
     }
 
     /// Records what process `pid`, stopped at its exec, began with as image `upid`: all of the first
-    /// program, of later ones what is different.
+    /// program, of later ones what is different. `umask`: `None` for that of the first program.
     pub(super) fn record(
         &mut self,
         recorder: &Recorder,
@@ -68,8 +71,20 @@ impl Inherited {
         umask: Option<u32>,
         environment: Option<u64>,
     ) {
-        let targets = LOOKED_AT.filter_map(|fd| Some((fd, target(pid, fd)?)));
-        let targets: BTreeMap<i32, OsString> = targets.collect();
+        let umask = match &self.first {
+            Some(first) => umask.or(first.umask),
+            None => umask_of(pid),
+        };
+        let mut targets: BTreeMap<i32, OsString> = BTreeMap::new();
+        for fd in 0..LOOKED_AT {
+            match target(pid, fd) {
+                Some(target) => {
+                    targets.insert(fd, target);
+                }
+                None if fd >= STANDARD => break,
+                None => {}
+            }
+        }
         for (&fd, target) in &targets {
             let of_first = self.first.as_ref().and_then(|f| f.descriptors.get(&fd));
             if of_first == Some(target) {
@@ -101,6 +116,14 @@ impl Inherited {
             environment,
         });
     }
+}
+
+fn umask_of(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Umask:"))?;
+    u32::from_str_radix(mask.trim(), 8).ok()
 }
 
 fn target(pid: u32, fd: i32) -> Option<OsString> {
