@@ -18,6 +18,7 @@ pub(crate) enum Command {
     Run(run::Args),
     Mount(mount::Args),
     Unmount(unmount::Args),
+    Import(import::Args),
     Summary(summary::Args),
     Tree(tree::Args),
     Dag(dag::Args),

@@ -5,6 +5,7 @@ pub(crate) mod critical_path;
 pub(crate) mod dag;
 pub(crate) mod doctor;
 pub(crate) mod generate;
+pub(crate) mod import;
 pub(crate) mod merge;
 pub(crate) mod mount;
 pub(crate) mod query;
@@ -31,6 +32,7 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Tree(args) => tree::run(&args),
         Command::Dag(args) => dag::run(&args),
         Command::Generate(args) => generate::run(&args),
+        Command::Import(args) => import::run(args),
         Command::Bottlenecks(args) => bottlenecks::run(&args),
         Command::Report(args) => report::run(&args),
         Command::CriticalPath(args) => critical_path::run(&args),
