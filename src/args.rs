@@ -29,4 +29,6 @@ pub(crate) enum Command {
     Query(query::Args),
     Merge(merge::Args),
     Doctor(doctor::Args),
+    Completions(completions::Args),
+    Man(man::Args),
 }

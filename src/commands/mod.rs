@@ -1,11 +1,13 @@
 //! One file per subcommand: its arguments, whose doc comments are the help, and one function.
 
 pub(crate) mod bottlenecks;
+pub(crate) mod completions;
 pub(crate) mod critical_path;
 pub(crate) mod dag;
 pub(crate) mod doctor;
 pub(crate) mod generate;
 pub(crate) mod import;
+pub(crate) mod man;
 pub(crate) mod merge;
 pub(crate) mod mount;
 pub(crate) mod query;
@@ -39,5 +41,7 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Query(args) => query::run(&args),
         Command::Merge(args) => merge::run(args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
     }
 }
