@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use petgraph::algo::tarjan_scc;
-use petgraph::graph::DiGraph;
+use petgraph::graph::{DiGraph, NodeIndex};
 
 use super::effects::{Effects, How, Thing, Touch};
 
@@ -74,7 +74,7 @@ pub(super) fn rings(count: usize, edges: &Edges) -> Vec<Vec<usize>> {
         .into_iter()
         .filter(|ring| ring.len() > 1)
         .map(|ring| {
-            let mut steps: Vec<usize> = ring.into_iter().map(|node| node.index()).collect();
+            let mut steps: Vec<usize> = ring.into_iter().map(NodeIndex::index).collect();
             steps.sort_unstable();
             steps
         })
