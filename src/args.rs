@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::*;
+use crate::commands::{dag, doctor, generate, mount, query, run, summary, tree, unmount};
 
 /// Trace any workflow, unmodified: what ran, what data flowed, where the time went.
 #[derive(Debug, Parser)]
@@ -17,12 +18,17 @@ pub(crate) enum Command {
     Run(run::Args),
     Mount(mount::Args),
     Unmount(unmount::Args),
+    Import(import::Args),
     Summary(summary::Args),
     Tree(tree::Args),
     Dag(dag::Args),
+    Generate(generate::Args),
+    Bottlenecks(bottlenecks::Args),
     Report(report::Args),
     CriticalPath(critical_path::Args),
     Query(query::Args),
     Merge(merge::Args),
     Doctor(doctor::Args),
+    Completions(completions::Args),
+    Man(man::Args),
 }

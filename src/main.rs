@@ -5,6 +5,7 @@
 mod args;
 mod commands;
 mod conclude;
+mod explained;
 mod failure;
 mod launcher;
 mod output;

@@ -12,12 +12,15 @@
 pub mod analysis;
 pub mod argv;
 pub mod export;
+pub mod generate;
 pub mod graph;
 pub mod load;
+pub mod managers;
 pub mod model;
 pub mod report;
 pub mod rules;
 pub mod text;
+pub mod timeline;
 
 #[cfg(test)]
 #[path = "../tests/support/montage.rs"]

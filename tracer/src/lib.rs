@@ -18,5 +18,6 @@ pub mod fuzzing;
 mod host;
 mod kernel;
 pub mod mounting;
+pub mod net;
 mod proc;
 pub mod session;

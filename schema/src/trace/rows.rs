@@ -26,6 +26,10 @@ macro_rules! rows {
     )*};
 }
 
+mod network;
+
+pub use network::{CaptureRow, FlowCaptureRow, FlowOwnerRow, FlowRow, HostRow};
+
 rows! {
     /// A row of the view `runs`.
     RunRow {
@@ -189,6 +193,153 @@ rows! {
         used: Option<i64>,
     }
 
+    /// What a thread was doing over an interval in which all looks at it agree.
+    SampleRow {
+        /// Own id.
+        sample_id: i64,
+        /// Begin.
+        t_ns: i64,
+        /// End.
+        end_ns: i64,
+        /// Process image.
+        upid: i64,
+        /// Thread.
+        tid: i64,
+        /// Number of the activity: place in `Activity::ALL`.
+        activity: i64,
+        /// Side of a channel it waited at.
+        side: Option<String>,
+        /// Looks.
+        samples: i64,
+        /// Channel it waited for.
+        channel_id: Option<i64>,
+        /// Child it waited for; `None`: any.
+        child_pid: Option<i64>,
+    }
+
+    /// One of several channels that a thread waited for at once.
+    PolledRow {
+        /// Which sample.
+        sample_id: i64,
+        /// Side of the channel.
+        side: String,
+        /// The channel, where it is known.
+        channel_id: Option<i64>,
+    }
+
+    /// The books of a process image, from the view `processes`.
+    TimesRow {
+        upid: i64,
+        host: Option<String>,
+        cwd: Option<String>,
+        on_cpu_ns: Option<i64>,
+        run_queue_ns: Option<i64>,
+        storage_ns: Option<i64>,
+        wait_ns: Option<i64>,
+        tracer_ns: Option<i64>,
+        thread_ns: Option<i64>,
+        threads: Option<i64>,
+        samples: Option<i64>,
+        major_faults: Option<i64>,
+        minor_faults: Option<i64>,
+        voluntary_switches: Option<i64>,
+        max_rss_bytes: Option<i64>,
+    }
+
+    /// A counter of a machine at one moment.
+    CounterRow {
+        /// Machine.
+        host_id: i64,
+        /// Name, as in the view `counters`.
+        counter: String,
+        /// When.
+        t_ns: i64,
+        /// Its value.
+        value: i64,
+    }
+
+    /// A row of the view `environment`.
+    VariableRow {
+        upid: i64,
+        name: String,
+        value: String,
+    }
+
+    /// How a process image moved through its files.
+    SequenceRow {
+        /// Process image.
+        upid: i64,
+        /// Whether these are writes.
+        is_write: bool,
+        /// Calls that began where the one before on the same file had ended.
+        sequential_calls: i64,
+        /// Bytes that they moved.
+        sequential_bytes: i64,
+        /// Calls that began elsewhere.
+        other_calls: i64,
+        /// Bytes that they moved.
+        other_bytes: i64,
+        /// Time of all these calls, ns.
+        call_ns: i64,
+    }
+
+    /// A row of the view `descriptors`.
+    DescriptorRow {
+        upid: i64,
+        fd: i64,
+        target: String,
+        flags: i64,
+        position: i64,
+    }
+
+    /// A row of the view `settings`.
+    SettingRow {
+        upid: i64,
+        umask: Option<i64>,
+        environment: Option<i64>,
+    }
+
+    /// What a process image did to a file or name, of which the generator of specifications makes
+    /// the order of steps: calls of one kind together, those that change names one by one.
+    ActionRow {
+        /// Process image.
+        upid: i64,
+        /// File.
+        file_id: i64,
+        /// Operation, as in the view `operations`.
+        op: String,
+        /// Its class.
+        class: String,
+        /// Open flags or mode.
+        flags: Option<i64>,
+        /// Whether it failed.
+        failed: bool,
+        /// Begin of the first.
+        first_ns: i64,
+        /// End of the last.
+        last_ns: i64,
+        /// How many.
+        calls: i64,
+        /// Bytes moved, by reads and writes.
+        bytes: i64,
+        /// The value set, of truncate: the greatest.
+        length: Option<i64>,
+    }
+
+    /// An end of a pipe or FIFO that may have been used.
+    PipeRow {
+        /// The channel.
+        channel_id: i64,
+        /// `pipe` or `fifo`.
+        kind: String,
+        /// Its inode.
+        inode: Option<i64>,
+        /// Process image.
+        upid: i64,
+        /// `read`, `write` or `both`.
+        direction: String,
+    }
+
     /// A row of the view `losses`.
     LossRow {
         source: String,
@@ -207,14 +358,6 @@ rows! {
         max_rss_bytes: Option<i64>,
         read_bytes: Option<i64>,
         write_bytes: Option<i64>,
-    }
-
-    /// A machine, from the view `hosts`.
-    HostRow {
-        host: String,
-        system: String,
-        cpus: Option<i64>,
-        memory_bytes: Option<i64>,
     }
 
     /// A row of the view `host_samples`.
@@ -259,21 +402,5 @@ rows! {
         bytes: Option<i64>,
         at_most_bytes: Option<i64>,
         used: Option<i64>,
-    }
-
-    /// A row of the view `flows`.
-    FlowRow {
-        flow_id: i64,
-        src: String,
-        sport: Option<i64>,
-        dst: String,
-        dport: Option<i64>,
-        proto: String,
-        src_upid: Option<i64>,
-        dst_upid: Option<i64>,
-        first_ns: i64,
-        last_ns: Option<i64>,
-        packets: Option<i64>,
-        bytes: Option<i64>,
     }
 }

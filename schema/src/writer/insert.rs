@@ -4,10 +4,12 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, Result, params};
 
+use super::network;
+use super::packets::PacketTable;
 use crate::{Loss, Record, SampleRecord, Side, quote_argv};
 
 /// Rows of the connection's statement cache: every statement below stays prepared.
-const STATEMENTS: usize = 40;
+const STATEMENTS: usize = 64;
 
 pub(super) fn losses(db: &Connection, losses: &HashMap<Loss, u64>) -> Result<()> {
     let mut upsert = db.prepare_cached(
@@ -208,6 +210,30 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
             )?
             .execute(params![upid.0, name.text(), value.text(), value.raw()])?;
         }
+        Record::Descriptor(r) => {
+            db.prepare_cached(
+                "INSERT OR IGNORE INTO descriptor (upid, fd, target, target_raw, flags, position)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )?
+            .execute(params![
+                r.upid.0,
+                r.fd,
+                r.target.text(),
+                r.target.raw(),
+                r.flags,
+                r.position as i64
+            ])?;
+        }
+        Record::Setting {
+            upid,
+            umask,
+            environment,
+        } => {
+            db.prepare_cached(
+                "INSERT OR IGNORE INTO setting (upid, umask, environment) VALUES (?1, ?2, ?3)",
+            )?
+            .execute(params![upid.0, umask, environment.map(|v| v as i64)])?;
+        }
         Record::File(r) => {
             db.prepare_cached(
                 "INSERT INTO file (file_id, host_id, dev, ino, kind, size_bytes, first_ns, last_ns,
@@ -330,6 +356,13 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
                 r.at_most_bytes.map(|v| v as i64)
             ])?;
         }
+        Record::Capture(r) => network::capture(db, r)?,
+        Record::CaptureEnd(r) => network::capture_end(db, r)?,
+        Record::Flow(r) => network::flow(db, r)?,
+        Record::FlowOptions(r) => network::flow_options(db, r)?,
+        Record::FlowSeen(r) => PacketTable::seen(db, r)?,
+        Record::FlowOwner(r) => network::flow_owner(db, r)?,
+        Record::FlowSample(r) => network::flow_sample(db, r)?,
         // Losses are summed before they are stored; settling stores nothing.
         Record::Lost { .. } | Record::Settle(_) => {}
     }

@@ -45,14 +45,16 @@ pub(crate) enum CallKind {
     ChangeView,
     /// io_uring_setup and io_setup: reads and writes come by other ways from now on.
     AsyncIo,
+    /// umask(mask).
+    Umask,
 }
 
 use CallKind::*;
 
 impl CallKind {
-    const ALL: [CallKind; 16] = [
+    const ALL: [CallKind; 17] = [
         Open, OpenAt, OpenAt2, Creat, Rename, RenameAt, Unlink, UnlinkAt, Pipe, SocketPair, Bind,
-        Connect, Accept, Splice, ChangeView, AsyncIo,
+        Connect, Accept, Splice, ChangeView, AsyncIo, Umask,
     ];
 }
 
@@ -118,6 +120,7 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (308, ChangeView),
             (425, AsyncIo),
             (206, AsyncIo),
+            (95, Umask),
         ],
     },
     Numbers {
@@ -148,6 +151,7 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (346, ChangeView),
             (425, AsyncIo),
             (245, AsyncIo),
+            (60, Umask),
         ],
     },
     Numbers {
@@ -174,6 +178,7 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (268, ChangeView),
             (425, AsyncIo),
             (0, AsyncIo),
+            (166, Umask),
         ],
     },
 ];
@@ -211,5 +216,6 @@ mod tests {
         assert_eq!(number(Splice), libc::SYS_splice);
         assert_eq!(number(ChangeView), libc::SYS_chroot);
         assert_eq!(number(AsyncIo), libc::SYS_io_uring_setup);
+        assert_eq!(number(Umask), libc::SYS_umask);
     }
 }
