@@ -15,6 +15,7 @@ pub mod export;
 pub mod graph;
 pub mod load;
 pub mod model;
+pub mod network;
 pub mod rules;
 pub mod text;
 
