@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{dag, doctor, mount, query, run, summary, tree, unmount};
+use crate::commands::*;
 
 /// Trace any workflow, unmodified: what ran, what data flowed, where the time went.
 #[derive(Debug, Parser)]
@@ -17,9 +17,15 @@ pub(crate) enum Command {
     Run(run::Args),
     Mount(mount::Args),
     Unmount(unmount::Args),
+    Import(import::Args),
     Summary(summary::Args),
     Tree(tree::Args),
     Dag(dag::Args),
+    Bottlenecks(bottlenecks::Args),
+    Report(report::Args),
+    CriticalPath(critical_path::Args),
+    Network(Box<network::Args>),
     Query(query::Args),
+    Merge(merge::Args),
     Doctor(doctor::Args),
 }

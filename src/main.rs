@@ -5,7 +5,9 @@
 mod args;
 mod commands;
 mod conclude;
+mod explained;
 mod failure;
+mod launcher;
 mod output;
 mod seeing;
 

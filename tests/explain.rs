@@ -94,6 +94,33 @@ fn dag_by_process() {
 }
 
 #[test]
+fn critical_path() {
+    golden("critical-path.txt", &["critical-path", "trace.db"]);
+}
+
+#[test]
+fn critical_path_as_csv() {
+    golden(
+        "critical-path.csv",
+        &["critical-path", "trace.db", "--format", "csv"],
+    );
+}
+
+#[test]
+fn a_prediction() {
+    let directory = sample();
+    let run = |change: &str| {
+        let arguments = ["critical-path", "trace.db", "--what-if", change];
+        flowtrace(directory.path(), &arguments)
+    };
+    let text = String::from_utf8(run("mProject=0.5").stdout).unwrap();
+    assert!(text.contains("what if      mProject × 0.5: "), "{text}");
+    for wrong in ["mNothing=0.5", "mProject", "mProject=x", "mProject=-1"] {
+        assert_eq!(run(wrong).status.code(), Some(2), "{wrong}");
+    }
+}
+
+#[test]
 fn query() {
     let sql =
         "SELECT rule, origin, COUNT(*) AS n FROM processes GROUP BY 1, 2 ORDER BY 3, 2 LIMIT 4";

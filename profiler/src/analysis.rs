@@ -1,5 +1,8 @@
 //! What a trace says, as numbers. Every number here is also a query on the views; the tests hold
 //! both against each other.
 
+pub mod bottlenecks;
+pub mod critical_path;
 pub mod data;
+pub mod grouping;
 pub mod time;

@@ -14,10 +14,13 @@ pub mod argv;
 pub mod export;
 pub mod graph;
 pub mod load;
+pub mod managers;
 pub mod model;
 pub mod network;
+pub mod report;
 pub mod rules;
 pub mod text;
+pub mod timeline;
 
 #[cfg(test)]
 #[path = "../tests/support/montage.rs"]

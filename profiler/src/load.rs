@@ -8,8 +8,10 @@ use flowtrace_schema::{DataAccessRow, FileRow, ProcessRow, Result, Trace, is_sys
 use crate::model::{Access, File, FileIndex, Image, Process, ProcessId, Workflow};
 use crate::rules;
 
+mod activity;
 mod streams;
 
+pub use activity::load_activity;
 use streams::add_streams;
 
 /// Reads everything that the analyses need. Rules that the recording did not store, because it
@@ -38,6 +40,7 @@ pub fn load(trace: &Trace) -> Result<Workflow> {
         _ => run_end
             .max(last_event)
             .max(trace.last_call_ns()?)
+            .max(trace.last_sample_ns()?)
             .unwrap_or(0),
     };
     Ok(workflow)
@@ -93,14 +96,8 @@ fn add_processes(workflow: &mut Workflow, rows: Vec<ProcessRow>) {
             workflow.processes.push(Process {
                 images: next..next,
                 pid: row.pid,
-                parent: None,
                 start_ns: row.start_ns,
-                end_ns: None,
-                exit_code: None,
-                exit_signal: None,
-                cpu_ns: None,
-                read_bytes: None,
-                write_bytes: None,
+                ..Process::default()
             });
         }
         process_of_row[i] = ProcessId(workflow.processes.len() as u32 - 1);
@@ -133,6 +130,11 @@ fn add_processes(workflow: &mut Workflow, rows: Vec<ProcessRow>) {
             end_ns: row.end_ns,
             cpu_ns,
             run_queue_ns: row.run_queue_ns,
+            storage_ns: row.storage_ns,
+            wait_ns: row.wait_ns,
+            max_rss_bytes: row.max_rss_bytes,
+            threads: row.threads,
+            host: row.host.map(|text| texts.intern(text)),
             tracer_ns: row.tracer_ns,
         });
     }

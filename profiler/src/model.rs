@@ -9,6 +9,10 @@ use std::sync::Arc;
 
 use flowtrace_schema::{LossRow, RunRow, TracedDirectoryRow};
 
+mod activity;
+
+pub use activity::{Activity, Doing, HeldEnd, Side, Span};
+
 /// A process: place in [`Workflow::processes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u32);
@@ -46,7 +50,7 @@ pub struct Workflow {
 }
 
 /// What a pid ran between two execs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Image {
     /// Id in the database.
     pub upid: i64,
@@ -70,12 +74,22 @@ pub struct Image {
     pub cpu_ns: Option<i64>,
     /// Time its threads were ready to run and waited for a CPU, ns.
     pub run_queue_ns: Option<i64>,
+    /// Time its threads were blocked on storage, ns.
+    pub storage_ns: Option<i64>,
+    /// Time its threads were blocked on anything else, ns.
+    pub wait_ns: Option<i64>,
+    /// Peak resident memory, bytes.
+    pub max_rss_bytes: Option<i64>,
+    /// Threads that lived in it.
+    pub threads: Option<i64>,
+    /// Machine that ran it.
+    pub host: Option<Arc<str>>,
     /// Time its threads were held by the tracer, ns.
     pub tracer_ns: Option<i64>,
 }
 
 /// A process: the images of one pid from fork to exit.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Process {
     /// Places of its images.
     pub images: Range<usize>,
@@ -100,7 +114,7 @@ pub struct Process {
 }
 
 /// A file: an inode.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct File {
     /// Id in the database.
     pub file_id: i64,
@@ -297,7 +311,13 @@ impl Workflow {
 
     /// How long the command ran, ns: its own process, not what it left behind. Without a command,
     /// without its end, or where rows are missing, the length of the recording.
+    ///
+    /// Of several runs: from the begin of the first to the end of the last.
     pub fn duration_ns(&self) -> i64 {
+        if self.runs.len() > 1 {
+            let begin = self.runs.iter().map(|run| run.start_ns).min();
+            return self.last_ns.saturating_sub(begin.unwrap_or(0));
+        }
         let has_command = self.runs.iter().any(|run| run.command.is_some());
         let is_known = has_command && !self.is_cut_short() && !self.is_incomplete();
         let root = self.root().filter(|_| is_known);

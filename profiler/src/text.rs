@@ -1,5 +1,8 @@
 //! Results as text for people.
 
+pub mod bottlenecks;
+pub mod critical_path;
 pub mod summary;
+pub mod table;
 pub mod tree;
 pub mod units;

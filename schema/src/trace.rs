@@ -7,11 +7,21 @@ use rusqlite::types::ValueRef;
 
 use crate::{Error, Result, doc, store};
 
+mod network;
+mod report;
 mod rows;
+mod timeline;
 
+pub use network::PacketRow;
+pub use report::CallCost;
 use rows::FromRow;
 pub use rows::{
-    ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, TracedDirectoryRow,
+    ActivityRow, ChannelEndRow, CounterRow, DataAccessRow, FileRow, LossRow, NameRow, PolledRow,
+    ProcessRow, RunRow, SampleRow, SequenceRow, TimesRow, TracedDirectoryRow, VariableRow,
+};
+pub use rows::{
+    CaptureRow, ChannelRow, CostRow, EndRow, FlowCaptureRow, FlowOwnerRow, FlowRow, HostRow,
+    HostSampleRow, StateRow, WaitSumRow,
 };
 
 /// A trace opened for reading. Never changes the file.
@@ -127,10 +137,18 @@ impl Trace {
     /// When the file cannot be read.
     pub fn channel_ends(&self) -> Result<Vec<ChannelEndRow>> {
         self.rows(
-            "SELECT channel_id, kind, upid, direction, from_ns, to_ns, at_most_bytes
+            "SELECT channel_id, kind, upid, direction, from_ns, to_ns, at_most_bytes, used
              FROM channel_ends JOIN channels USING (channel_id)
              WHERE used IS NOT 0 ORDER BY channel_id, upid, direction",
         )
+    }
+
+    /// What threads were doing, by the samples, in the order of images and time.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn activity(&self) -> Result<Vec<ActivityRow>> {
+        self.rows(store::ACTIVITY)
     }
 
     /// What is known to be missing, the worst first.

@@ -19,28 +19,17 @@ fn workflow(processes: &[(Option<u32>, i64)], files: u32, mut accesses: Vec<Acce
                 pid: i as i64,
                 parent: processes[i].0.map(ProcessId),
                 start_ns: processes[i].1,
-                end_ns: None,
-                exit_code: None,
-                exit_signal: None,
-                cpu_ns: None,
-                read_bytes: None,
-                write_bytes: None,
+                ..Process::default()
             })
             .collect(),
         images: (0..processes.len())
             .map(|i| Image {
                 upid: i as i64 + 1,
                 process: ProcessId(i as u32),
-                is_fork: false,
                 is_exec: true,
-                exe: None,
-                command: None,
                 rule: rules[i % rules.len()].into(),
                 start_ns: processes[i].1,
-                end_ns: None,
-                cpu_ns: None,
-                run_queue_ns: None,
-                tracer_ns: None,
+                ..Image::default()
             })
             .collect(),
         files: (0..files)
@@ -48,9 +37,7 @@ fn workflow(processes: &[(Option<u32>, i64)], files: u32, mut accesses: Vec<Acce
                 file_id: i64::from(i) + 1,
                 path: Some(format!("/w/{i}.o").into()),
                 is_regular: true,
-                size_bytes: None,
-                only_opens: false,
-                is_system: false,
+                ..File::default()
             })
             .collect(),
         accesses,

@@ -34,6 +34,8 @@ pub struct Repetition {
     pub dst: Node,
     /// Bytes of one iteration.
     pub bytes: u64,
+    /// Messages of the pair.
+    pub messages: usize,
     /// Share of the messages that come again at this distance, 0 to 1, every size the same weight.
     pub score: f64,
     /// Moments at which the same message was sent, ns; one more than there are iterations.
@@ -63,15 +65,17 @@ pub fn iterations(messages: &[Message]) -> Option<Iterations> {
         streams.entry(key).or_default().push(message);
     }
     let pairs: Vec<Repetition> = streams.values().filter_map(|s| repetition(s)).collect();
-    // The length that most pairs agree on, each with the weight of its score.
+    // The length that most pairs agree on, each with the weight of the messages it explains.
     let all: Vec<(f64, &Repetition)> = pairs
         .iter()
         .map(|pair| (mean_length(&pair.times_ns), pair))
         .collect();
+    let weight = |pair: &Repetition| pair.score * pair.messages as f64;
+    let heaviest = pairs.iter().map(weight).fold(0.0, f64::max);
     let agree = |a: f64, b: f64| (a - b).abs() <= 0.3 * a.max(b);
     let support = |length: f64| -> f64 {
         let same = all.iter().filter(|(other, _)| agree(length, *other));
-        same.map(|(_, pair)| pair.score).sum()
+        same.map(|(_, pair)| weight(pair)).sum()
     };
     let best = all
         .iter()
@@ -82,7 +86,8 @@ pub fn iterations(messages: &[Message]) -> Option<Iterations> {
         })?
         .0;
     let mut full: Vec<(f64, &Repetition)> = all;
-    full.retain(|(length, _)| agree(best, *length));
+    // A pair of a few messages at start-up and end is no witness.
+    full.retain(|(length, pair)| agree(best, *length) && weight(pair) >= 0.1 * heaviest);
     let most = full.iter().map(|(_, pair)| pair.times_ns.len()).max()?;
     // A pair that lost track of a message here and there shows fewer.
     full.retain(|(_, pair)| (pair.times_ns.len() - 1) * 10 >= (most - 1) * 9);
@@ -274,6 +279,7 @@ fn repetition(messages: &[&Message]) -> Option<Repetition> {
         src: first.src,
         dst: first.dst,
         bytes: distance,
+        messages: messages.len(),
         score,
         times_ns: without_strays(&times_ns).to_vec(),
     })
@@ -316,14 +322,14 @@ mod tests {
         let mut sizes: Vec<(i64, u64)> = (0..7).map(|i| (i, 24 + 3 * i as u64)).collect();
         for round in 0..5i64 {
             for size in cycle {
-                t += 1_000_000 * (1 + round);
+                t += 1_000_000 * (5 + round);
                 sizes.push((t, size));
             }
         }
         let found = iterations(&stream(sizes)).unwrap();
         assert_eq!((found.count, found.pairs[0].bytes), (4, 1786));
         assert!(
-            (found.lengths_s[0] - 0.012).abs() < 0.003,
+            (found.lengths_s[0] - 0.052).abs() < 0.005,
             "{:?}",
             found.lengths_s
         );

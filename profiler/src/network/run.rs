@@ -216,21 +216,16 @@ impl Run {
         Run::from_data(build::data(nodes, captures))
     }
 
-    /// The same with a known bound of the error between the captures' clocks.
-    pub fn with_clock_error(self, clock_error_ns: Option<i64>) -> Run {
-        let Run {
-            data,
-            t0_ns,
-            t1_ns,
-            settings,
-        } = self;
-        let mut data = Arc::try_unwrap(data).unwrap_or_else(|data| data.copied());
+    /// The same with what its origin says: the bound of the error between the captures' clocks,
+    /// and addresses that are no part of the program.
+    #[must_use]
+    pub fn with_origin(self, clock_error_ns: Option<i64>, left_out: Vec<String>) -> Run {
+        let mut data = Arc::try_unwrap(self.data).unwrap_or_else(|data| data.copied());
         data.clock_error_ns = clock_error_ns;
+        data.left_out = left_out;
         Run {
             data: Arc::new(data),
-            t0_ns,
-            t1_ns,
-            settings,
+            ..self
         }
     }
 

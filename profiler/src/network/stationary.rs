@@ -80,8 +80,8 @@ mod tests {
     #[test]
     fn silence_at_the_ends_is_cut() {
         let mut series = vec![0.0; 1000];
-        for k in 300..500 {
-            series[k] = if k % 2 == 0 { 8.0 } else { 0.0 };
+        for (k, value) in series.iter_mut().enumerate().take(500).skip(300) {
+            *value = if k % 2 == 0 { 8.0 } else { 0.0 };
         }
         // Cut again until little more goes: the mean rises with each cut.
         let (mut from, mut to) = (0, series.len());

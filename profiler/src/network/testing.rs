@@ -64,17 +64,8 @@ pub(super) fn delayed_run_of(nodes: usize, packets: &[Packet], delay_ns: i64) ->
     )
 }
 
-/// Truth of one rank.
-#[derive(Debug, Default)]
-pub(super) struct Rank {
-    pub(super) runtime: f64,
-    pub(super) useful: f64,
-    pub(super) start: f64,
-    pub(super) stop: f64,
-}
-
-/// A reference capture: the run of its four hosts and the truth; `None`, said aloud, when absent.
-pub(super) fn reference(name: &str) -> Option<(Run, Vec<Rank>)> {
+/// A reference capture: the run of its four hosts; `None`, said aloud, when absent.
+pub(super) fn reference(name: &str) -> Option<Run> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/captures");
     let folder = root.join(name);
     if !folder.is_dir() {
@@ -84,8 +75,7 @@ pub(super) fn reference(name: &str) -> Option<(Run, Vec<Rank>)> {
     let captures = (1..=4).map(|host| read(&folder.join(format!("ns{host}.pcap.gz")), host - 1));
     let captures: Option<Vec<CaptureInput>> = captures.collect();
     let nodes = (1..=4).map(|host| format!("10.77.0.{host}")).collect();
-    let truth = (0..4).map(|rank| rank_truth(&folder.join(format!("truth.{rank}"))));
-    Some((Run::new(nodes, captures?), truth.collect()))
+    Some(Run::new(nodes, captures?))
 }
 
 fn skip(reason: &str) {
@@ -102,21 +92,6 @@ fn skip(reason: &str) {
             .open(log)
             .unwrap();
         std::io::Write::write_all(&mut file, line.as_bytes()).unwrap();
-    }
-}
-
-fn rank_truth(path: &Path) -> Rank {
-    let text = std::fs::read_to_string(path).unwrap();
-    let words: Vec<&str> = text.lines().next().unwrap().split_whitespace().collect();
-    let value = |key: &str| {
-        let at = words.iter().position(|word| *word == key).unwrap();
-        words[at + 1].parse().unwrap()
-    };
-    Rank {
-        runtime: value("runtime"),
-        useful: value("useful"),
-        start: value("start"),
-        stop: value("stop"),
     }
 }
 
@@ -196,4 +171,4 @@ fn read(path: &PathBuf, node: Node) -> Option<CaptureInput> {
 mod captures;
 mod programs;
 
-pub(super) use programs::{Bsp, Noise, bsp};
+pub(super) use programs::Noise;

@@ -62,22 +62,19 @@ pub fn edges(matrix: &Matrix<f64>, b_min: f64) -> Vec<Edge> {
 }
 
 /// Pairs that have an edge in either direction, the smaller first.
-pub fn undirected(edges: &[Edge]) -> BTreeSet<(usize, usize)> {
+pub fn undirected(edges: &[Edge]) -> Pairs {
     edges
         .iter()
         .map(|edge| (edge.src.min(edge.dst), edge.src.max(edge.dst)))
         .collect()
 }
 
+/// Pairs of processes.
+pub type Pairs = BTreeSet<(usize, usize)>;
+
 /// What a declared set of pairs and an inferred one do not share: (declared only, seen only).
-pub fn difference(
-    declared: &BTreeSet<(usize, usize)>,
-    seen: &BTreeSet<(usize, usize)>,
-) -> (Vec<(usize, usize)>, Vec<(usize, usize)>) {
-    (
-        declared.difference(seen).copied().collect(),
-        seen.difference(declared).copied().collect(),
-    )
+pub fn difference(declared: &Pairs, seen: &Pairs) -> (Pairs, Pairs) {
+    (declared - seen, seen - declared)
 }
 
 #[cfg(test)]

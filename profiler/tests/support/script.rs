@@ -3,9 +3,11 @@
 use std::path::Path;
 
 use flowtrace_schema::{
-    Call, CallRing, Coverage, Fidelity, FileId, FileKind, FileLayer, FileRecord, HostId,
+    Activity, Call, CallRing, ChannelEndClosed, ChannelEndRecord, ChannelId, ChannelKind,
+    ChannelRecord, Coverage, Direction, Fidelity, FileId, FileKind, FileLayer, FileRecord, HostId,
     HostRecord, Loss, NameRecord, Op, Origin, ProcessEnd, ProcessLayer, ProcessStart, Record,
-    Recorder, RunEnd, RunId, RunRecord, TracedDirectory, Upid, Usage, Writer,
+    Recorder, RunEnd, RunId, RunRecord, SampleRecord, Side, Tid, TracedDirectory, Upid, Usage,
+    WaitObject, Writer,
 };
 
 const MS: u64 = 1_000_000;
@@ -18,6 +20,9 @@ pub(crate) struct Script {
     calls: Option<CallRing>,
     upids: u32,
     files: u32,
+    channels: u32,
+    ends: u32,
+    samples: u64,
 }
 
 #[allow(dead_code, reason = "each test binary uses a part")]
@@ -58,6 +63,9 @@ impl Script {
             calls: Some(calls),
             upids: 0,
             files: 0,
+            channels: 0,
+            ends: 0,
+            samples: 0,
         }
     }
 
@@ -239,6 +247,92 @@ impl Script {
         for i in 0..calls {
             self.call(image, file, Op::Write, None, Some(bytes), at + i % 3);
         }
+    }
+
+    /// A process that runs one program from fork to exit and works all the time but `waits`.
+    pub(crate) fn program(
+        &mut self,
+        parent: u32,
+        name: &str,
+        (at, until): (u64, u64),
+        waits: u64,
+    ) -> u32 {
+        let exe = format!("/usr/bin/{name}");
+        let forked = self.fork(parent, (&exe, &[name]), at);
+        let image = self.exec(forked, 100 + forked, Some(parent), (&exe, &[name]), at);
+        self.end(image, until, Some(0), None, until - at - waits);
+        image
+    }
+
+    /// A pipe.
+    pub(crate) fn pipe(&mut self) -> u32 {
+        self.channels += 1;
+        self.recorder
+            .record(Record::Channel(Box::new(ChannelRecord {
+                id: ChannelId(self.channels),
+                host: HostId(1),
+                kind: ChannelKind::Pipe,
+                inode: 9000 + u64::from(self.channels),
+                name: None,
+                capacity_bytes: Some(65536),
+            })));
+        self.channels
+    }
+
+    /// An image holds an end of a channel; `used` as in `channel_end`.
+    pub(crate) fn holds(
+        &mut self,
+        image: u32,
+        channel: u32,
+        direction: Direction,
+        (at, until): (u64, u64),
+        used: Option<bool>,
+    ) {
+        self.ends += 1;
+        self.recorder.record(Record::ChannelEnd(ChannelEndRecord {
+            id: self.ends,
+            channel: ChannelId(channel),
+            upid: Upid(image),
+            fd: 1,
+            direction,
+            from_ns: at * MS,
+        }));
+        self.recorder
+            .record(Record::ChannelEndClosed(ChannelEndClosed {
+                id: self.ends,
+                to_ns: Some(until * MS),
+                used,
+                bytes: None,
+                at_most_bytes: None,
+            }));
+    }
+
+    /// Samples of the only thread of an image agree from `at` to `until`, one in 20 ms.
+    pub(crate) fn sample(
+        &mut self,
+        image: u32,
+        (at, until): (u64, u64),
+        activity: Activity,
+        waits_at: Option<(u32, Side)>,
+    ) {
+        self.samples += 1;
+        let objects = waits_at.map(|(channel, side)| WaitObject {
+            object: 9000 + u64::from(channel),
+            side: Some(side),
+            channel: Some(ChannelId(channel)),
+        });
+        self.recorder.record(Record::Sample(Box::new(SampleRecord {
+            id: self.samples,
+            start_ns: at * MS,
+            end_ns: until * MS,
+            upid: Upid(image),
+            tid: Tid(100 + image),
+            activity,
+            op: None,
+            objects: objects.into_iter().collect(),
+            file: None,
+            samples: ((until - at) / 20).max(1) as u32,
+        })));
     }
 
     /// Something was lost.

@@ -95,7 +95,7 @@ fn all_27_calls_answer_on_a_ring() {
     let imbalance = imbalance_global(&run, None).unwrap().value;
     assert!(imbalance.range.low <= imbalance.range.high);
     let bias = imbalance_bias(&run, None).unwrap().value;
-    assert!(bias.range.low <= bias.range.high && bias.parts.len() == 2);
+    assert!(bias.range.low <= bias.range.high && !bias.parts.is_empty());
     let several = imbalance_multiload(&run, None, None).unwrap().value;
     assert!(!several.rounds.optimistic.is_empty());
     assert!(imbalance_multiload(&run, None, Some(1.5)).is_err());

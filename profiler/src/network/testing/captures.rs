@@ -12,7 +12,7 @@ fn payload_and_repetitions_are_those_of_the_captures() {
         ("mg.W-quota-none", 19, [3_228_644, 3_372_822, 156]),
         ("mg.W-quota-full", 49, [3_227_632, 3_375_414, 156]),
     ] {
-        let Some((run, _)) = reference(name) else {
+        let Some(run) = reference(name) else {
             return;
         };
         let traffic = matrix::traffic(&run).unwrap();
@@ -41,7 +41,7 @@ fn payload_and_repetitions_are_those_of_the_captures() {
 
 #[test]
 fn iterations_of_lu() {
-    let Some((run, _)) = reference("lu.S") else {
+    let Some(run) = reference("lu.S") else {
         return;
     };
     let events = rir::events(&run).unwrap();
@@ -64,7 +64,7 @@ fn iterations_are_those_of_the_programs() {
         ("mg.W-quota-none", 3..=5, 0.05),
         ("mg.W-quota-full", 3..=5, 0.05),
     ] {
-        let Some((run, _)) = reference(name) else {
+        let Some(run) = reference(name) else {
             return;
         };
         let found = repeat::iterations(&messages::messages(&run).unwrap()).unwrap();
@@ -100,7 +100,7 @@ fn iterations_are_those_of_the_programs() {
 #[test]
 fn messages_are_the_librarys() {
     // Sends of LU: 19 270 in class W; here 1 128 point-to-point and collectives, as PSH 1 175.
-    let Some((run, _)) = reference("lu.S") else {
+    let Some(run) = reference("lu.S") else {
         return;
     };
     let found = messages::messages(&run).unwrap();
@@ -113,7 +113,7 @@ fn messages_are_the_librarys() {
 
 #[test]
 fn the_loaded_host_has_the_longest_delays() {
-    let Some((run, _)) = reference("mg.W-quota-full") else {
+    let Some(run) = reference("mg.W-quota-full") else {
         return;
     };
     let delays = ball::all(&run).unwrap();

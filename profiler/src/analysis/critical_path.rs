@@ -1,0 +1,169 @@
+//! The critical path: the chain of work and waiting that decided how long the run took.
+//!
+//! Every process is a line through time, cut into *segments* where it forked, where a child that
+//! it waited for ended, and where data that it waited for came ([`waits`]). A segment takes the
+//! time that the process worked in it; a wait takes what it was waited for ([`network`]). The
+//! times of this network are those measured; its longest path is the critical path, how much
+//! later an event could come without delaying the end is its slack, and with the segments of a
+//! rule scaled it says what would have happened if that rule had been faster ([`solve`]).
+//!
+//! This joins ParaTrac's makespan by the longest path (sections 5.2 and 5.3) with the waits of
+//! the samples: a file makes nobody wait, whoever starts the reader does.
+
+mod network;
+mod solve;
+mod waits;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::graph::Dag;
+use crate::model::{Activity, ProcessId, Workflow};
+
+use network::Network;
+
+/// What decided how long a run took.
+#[derive(Clone, Debug)]
+pub struct CriticalPath {
+    /// The process whose end is the end of the run; `None`: there was no process.
+    pub last: Option<ProcessId>,
+    /// Begin of the path, ns: that of the run's first process, as a rule.
+    pub start_ns: i64,
+    /// End of the path, ns.
+    pub end_ns: i64,
+    /// The path in the order of time; each step begins where the one before ends.
+    pub steps: Vec<Step>,
+    /// How many different paths take equally long, at least.
+    pub equal_paths: u64,
+    /// Processes on the other ones only, in order.
+    pub on_equal_paths: Vec<ProcessId>,
+    /// Of every process how much later it could end without delaying the end, ns; `None`: nobody
+    /// waited for it.
+    pub slack_ns: Vec<Option<i64>>,
+    /// Time that every process worked, waits for children and channels left out, ns.
+    pub own_ns: Vec<i64>,
+    /// How the waits are known.
+    pub evidence: Evidence,
+    network: Network,
+}
+
+/// A stretch of the path spent in one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The process.
+    pub process: ProcessId,
+    /// Begin, ns.
+    pub from_ns: i64,
+    /// End, ns.
+    pub to_ns: i64,
+    /// What it did.
+    pub kind: StepKind,
+}
+
+/// What a process did on the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StepKind {
+    /// It worked: ran, waited for a processor or for storage, slept.
+    Work,
+    /// It waited, and what it waited for had come, as far as is known: it woke late, or the other
+    /// process is not known that well.
+    Late,
+    /// It had not begun, and nothing else of the run had to happen before it as far as is known.
+    NotBegun,
+}
+
+/// How the waits of all processes are known, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// Waits that samples saw.
+    pub sampled_ns: i64,
+    /// Waits that follow from exact times of processor and storage, or are taken to be waits
+    /// because nothing else is known.
+    pub inferred_ns: i64,
+}
+
+/// What one rule contributed to the path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contribution {
+    /// The rule.
+    pub rule: Arc<str>,
+    /// Its processes on the path.
+    pub processes: i64,
+    /// Time of the path spent in them, ns.
+    pub ns: i64,
+    /// How long the path would be if the rule took half its time, ns.
+    pub halved_ns: i64,
+}
+
+impl CriticalPath {
+    /// Computes the path.
+    pub fn of(workflow: &Workflow, activity: &Activity) -> CriticalPath {
+        let network = Network::of(workflow, activity);
+        solve::solve(workflow, network)
+    }
+
+    /// Length of the path, ns.
+    pub fn length_ns(&self) -> i64 {
+        self.end_ns - self.start_ns
+    }
+
+    /// How long the run would have taken with the work of every process scaled by a factor, ns.
+    /// Who waits for whom stays as it was; see `docs/critical-path.md` for what that leaves out.
+    pub fn what_if(&self, factor: impl Fn(ProcessId) -> f64) -> i64 {
+        let Some(last) = self.last else { return 0 };
+        solve::end_of(&self.network, last, factor).saturating_sub(self.start_ns)
+    }
+
+    /// The rules on the path, the largest contribution first.
+    pub fn by_rule(&self, workflow: &Workflow) -> Vec<Contribution> {
+        let mut found: HashMap<&Arc<str>, (Vec<ProcessId>, i64)> = HashMap::new();
+        for step in &self.steps {
+            let entry = found.entry(workflow.rule(step.process)).or_default();
+            entry.0.push(step.process);
+            entry.1 += step.to_ns - step.from_ns;
+        }
+        let mut rules: Vec<Contribution> = found
+            .into_iter()
+            .map(|(rule, (mut processes, ns))| {
+                processes.sort_unstable();
+                processes.dedup();
+                Contribution {
+                    rule: Arc::clone(rule),
+                    processes: processes.len() as i64,
+                    ns,
+                    halved_ns: 0,
+                }
+            })
+            .collect();
+        rules.sort_by(|a, b| (b.ns, &a.rule).cmp(&(a.ns, &b.rule)));
+        // Each costs a pass over the network; nobody reads of the hundredth rule.
+        for (place, rule) in rules.iter_mut().enumerate() {
+            rule.halved_ns = if place < 20 {
+                self.what_if(|id| {
+                    if *workflow.rule(id) == rule.rule {
+                        0.5
+                    } else {
+                        1.0
+                    }
+                })
+            } else {
+                self.length_ns()
+            };
+        }
+        rules
+    }
+
+    /// The processes on the path, in the order in which they come.
+    pub fn processes(&self) -> Vec<ProcessId> {
+        let mut seen = std::collections::HashSet::new();
+        let steps = self.steps.iter().map(|step| step.process);
+        steps.filter(|&id| seen.insert(id)).collect()
+    }
+
+    /// The longest path through the dependencies of data alone, ns: how long the run would take
+    /// at least with as many processors as it can use. ParaTrac's estimate of the makespan (5.3)
+    /// with the work of processes as weights.
+    pub fn by_data_alone_ns(&self, dag: &Dag) -> i64 {
+        solve::by_data_alone(dag, &self.own_ns)
+    }
+}

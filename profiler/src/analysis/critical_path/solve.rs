@@ -1,0 +1,245 @@
+//! Longest paths through the network.
+
+use petgraph::Direction;
+use petgraph::algo::toposort;
+use petgraph::visit::EdgeRef;
+
+use super::network::{NONE, Network};
+use super::{CriticalPath, Step, StepKind};
+use crate::graph::{Dag, EdgeKind, Node};
+use crate::model::{ProcessId, Workflow};
+
+/// A moment that nothing depends on.
+const NEVER: i64 = i64::MAX;
+
+pub(super) fn solve(workflow: &Workflow, network: Network) -> CriticalPath {
+    let last = last_process(workflow, &network);
+    let mut own_ns = vec![0; workflow.processes.len()];
+    for moment in &network.moments {
+        own_ns[moment.process.0 as usize] += moment.own_ns;
+    }
+    let mut path = CriticalPath {
+        last,
+        start_ns: 0,
+        end_ns: 0,
+        steps: Vec::new(),
+        equal_paths: 0,
+        on_equal_paths: Vec::new(),
+        slack_ns: vec![None; workflow.processes.len()],
+        own_ns,
+        evidence: network.evidence,
+        network: Network::default(),
+    };
+    if let Some(last) = last {
+        let sink = network.ends[last.0 as usize].1;
+        path.slack_ns = slack(&network, sink);
+        path.steps = walk(&network, sink);
+        path.end_ns = network.moments[sink as usize].at_ns;
+        path.start_ns = path.steps.first().map_or(path.end_ns, |step| step.from_ns);
+        count_equal(&network, sink, &mut path);
+    }
+    path.network = network;
+    path
+}
+
+/// The process that is waited for by whoever started the run: the command itself. Where that is
+/// not known, the one that ended last.
+fn last_process(workflow: &Workflow, network: &Network) -> Option<ProcessId> {
+    let end = |id: ProcessId| network.moments[network.ends[id.0 as usize].1 as usize].at_ns;
+    let is_command = workflow.runs.len() == 1
+        && workflow.runs[0].command.is_some()
+        && !workflow.is_cut_short()
+        && !workflow.is_incomplete();
+    let root = workflow.root().filter(|_| is_command);
+    root.or_else(|| {
+        let key = |&id: &ProcessId| (end(id), std::cmp::Reverse(id));
+        workflow.process_ids().max_by_key(key)
+    })
+}
+
+/// The moments on which one depends for its time: in its own process, in another one.
+fn binding(network: &Network, m: u32) -> (Option<u32>, Option<u32>) {
+    let moment = &network.moments[m as usize];
+    let at = moment.at_ns - moment.late_ns;
+    let own = network
+        .before(m)
+        .filter(|&b| network.moments[b as usize].at_ns + moment.own_ns >= at);
+    let cross =
+        Some(moment.cross).filter(|&c| c != NONE && network.moments[c as usize].at_ns >= at);
+    // Who worked up to the moment did not wait for what came at the same time.
+    let cross = cross.filter(|_| own.is_none() || moment.own_ns == 0);
+    (own, cross)
+}
+
+/// Back from the sink along the moments that decided.
+fn walk(network: &Network, sink: u32) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut push = |process, from_ns, to_ns, kind| {
+        if from_ns == to_ns {
+            return;
+        }
+        match steps.last_mut() {
+            Some(next) if (next.process, next.kind) == (process, kind) && next.from_ns == to_ns => {
+                next.from_ns = from_ns;
+            }
+            _ => steps.push(Step {
+                process,
+                from_ns,
+                to_ns,
+                kind,
+            }),
+        }
+    };
+    let mut m = sink;
+    loop {
+        let moment = network.moments[m as usize];
+        let at = moment.at_ns - moment.late_ns;
+        let (own, cross) = binding(network, m);
+        let kind = match (own, cross) {
+            (None, None) => StepKind::NotBegun,
+            _ => StepKind::Late,
+        };
+        // A process without a known cause begins the path, at its own begin.
+        if kind == StepKind::NotBegun && network.before(m).is_none() {
+            break;
+        }
+        push(moment.process, at, moment.at_ns, kind);
+        match (own, cross) {
+            (_, Some(next)) => m = next,
+            (Some(next), None) => {
+                push(
+                    moment.process,
+                    network.moments[next as usize].at_ns,
+                    at,
+                    StepKind::Work,
+                );
+                m = next;
+            }
+            (None, None) => break,
+        }
+    }
+    steps.reverse();
+    steps
+}
+
+/// Of every process how much later it could end, ns.
+fn slack(network: &Network, sink: u32) -> Vec<Option<i64>> {
+    let mut latest = vec![NEVER; network.moments.len()];
+    latest[sink as usize] = network.moments[sink as usize].at_ns;
+    for &m in network.order.iter().rev() {
+        let late = latest[m as usize];
+        if late == NEVER {
+            continue;
+        }
+        let moment = &network.moments[m as usize];
+        let at = late - moment.late_ns;
+        if let Some(before) = network.before(m) {
+            let slot = &mut latest[before as usize];
+            *slot = (*slot).min(at - moment.own_ns);
+        }
+        if moment.cross != NONE {
+            let slot = &mut latest[moment.cross as usize];
+            *slot = (*slot).min(at);
+        }
+    }
+    let of_process = |&(first, last): &(u32, u32)| {
+        (first..=last)
+            .filter(|&m| m != first || first == last)
+            .filter(|&m| latest[m as usize] != NEVER)
+            .map(|m| (latest[m as usize] - network.moments[m as usize].at_ns).max(0))
+            .min()
+    };
+    network.ends.iter().map(of_process).collect()
+}
+
+/// Counts the paths that take as long, and finds who is only on the others.
+fn count_equal(network: &Network, sink: u32, path: &mut CriticalPath) {
+    let mut ways = vec![0_u64; network.moments.len()];
+    for &m in &network.order {
+        let (own, cross) = binding(network, m);
+        let sum = [own, cross]
+            .into_iter()
+            .flatten()
+            .map(|b| ways[b as usize])
+            .fold(0, u64::saturating_add);
+        ways[m as usize] = sum.max(1);
+    }
+    path.equal_paths = ways[sink as usize];
+    let mut is_on = vec![false; network.moments.len()];
+    is_on[sink as usize] = true;
+    let mut processes = Vec::new();
+    for &m in network.order.iter().rev().filter(|_| path.equal_paths > 1) {
+        if !is_on[m as usize] {
+            continue;
+        }
+        let (own, cross) = binding(network, m);
+        for before in [own, cross].into_iter().flatten() {
+            is_on[before as usize] = true;
+        }
+        let moment = &network.moments[m as usize];
+        if own.is_some() && moment.own_ns > 0 {
+            processes.push(moment.process);
+        }
+    }
+    processes.sort_unstable();
+    processes.dedup();
+    let chosen: std::collections::HashSet<ProcessId> =
+        path.steps.iter().map(|step| step.process).collect();
+    processes.retain(|id| !chosen.contains(id));
+    path.on_equal_paths = processes;
+}
+
+/// When a process would end with all work scaled, ns.
+pub(super) fn end_of(network: &Network, last: ProcessId, factor: impl Fn(ProcessId) -> f64) -> i64 {
+    let factors: Vec<f64> = (0..network.ends.len() as u32)
+        .map(|id| factor(ProcessId(id)))
+        .collect();
+    let mut at = vec![0_i64; network.moments.len()];
+    for &m in &network.order {
+        let moment = &network.moments[m as usize];
+        let factor = factors[moment.process.0 as usize];
+        let own_ns = if factor == 1.0 {
+            moment.own_ns
+        } else {
+            (moment.own_ns as f64 * factor).round() as i64
+        };
+        let own = network
+            .before(m)
+            .map(|b| at[b as usize].saturating_add(own_ns));
+        let cross = (moment.cross != NONE).then(|| at[moment.cross as usize]);
+        at[m as usize] = own.max(cross).unwrap_or(0).saturating_add(moment.late_ns);
+    }
+    at[network.ends[last.0 as usize].1 as usize]
+}
+
+/// Longest path through the graph of data with the work of processes as weights.
+pub(super) fn by_data_alone(dag: &Dag, own_ns: &[i64]) -> i64 {
+    let Ok(order) = toposort(&dag.graph, None) else {
+        return 0;
+    };
+    // Begin and end of every node.
+    let mut times = vec![(0_i64, 0_i64); dag.graph.node_count()];
+    let mut longest = 0;
+    for node in order {
+        let (mut begin, mut end) = (0, 0);
+        for edge in dag.graph.edges_directed(node, Direction::Incoming) {
+            let (before_begin, before_end) = times[edge.source().index()];
+            match edge.weight().kind {
+                // It runs beside its parent, and beside who writes into its pipe, whom it outlives.
+                EdgeKind::Fork | EdgeKind::Socket => begin = begin.max(before_begin),
+                EdgeKind::Pipe => {
+                    begin = begin.max(before_begin);
+                    end = end.max(before_end);
+                }
+                _ => begin = begin.max(before_end),
+            }
+        }
+        let own = match dag.graph[node] {
+            Node::Process(id) => own_ns.get(id.0 as usize).copied().unwrap_or(0),
+            Node::File { .. } => 0,
+        };
+        times[node.index()] = (begin, end.max(begin + own));
+        longest = longest.max(times[node.index()].1);
+    }
+    longest
+}

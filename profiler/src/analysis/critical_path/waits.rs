@@ -1,0 +1,225 @@
+//! When a process waited, and for whom.
+
+use std::collections::HashMap;
+
+use crate::model::{Activity, Doing, ProcessId, Side, Span, Workflow};
+
+/// What may end a wait of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Cause {
+    /// A child that ended.
+    Child(ProcessId),
+    /// The other side of a channel, by what it did at that moment.
+    Channel(ProcessId),
+    /// The end of all who wrote into a pipe.
+    Closed(ProcessId),
+}
+
+/// A moment at which a wait may have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Release {
+    /// When, ns.
+    pub(super) at_ns: i64,
+    /// By what.
+    pub(super) cause: Cause,
+}
+
+/// A wait seen by samples.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SeenWait {
+    pub(super) from_ns: i64,
+    pub(super) to_ns: i64,
+    pub(super) error_ns: i64,
+    pub(super) on: SeenOn,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SeenOn {
+    /// A child: that process, or any.
+    Child(Option<ProcessId>),
+    /// The process at the other side of a channel.
+    Channel(ProcessId),
+}
+
+/// Life of every process; one whose end was not seen is taken to live to the end of the recording.
+pub(super) fn lives(workflow: &Workflow) -> Vec<(i64, i64)> {
+    let life = |id: ProcessId| {
+        let p = workflow.process(id);
+        (
+            p.start_ns,
+            p.end_ns.unwrap_or(workflow.last_ns).max(p.start_ns),
+        )
+    };
+    workflow.process_ids().map(life).collect()
+}
+
+/// What each process waited for; answers come from the samples and the holders of channels.
+pub(super) struct Waits<'a> {
+    workflow: &'a Workflow,
+    activity: &'a Activity,
+    lives: &'a [(i64, i64)],
+    children: &'a [Vec<ProcessId>],
+    /// For every process those that write into a pipe that it reads.
+    writers: HashMap<ProcessId, Vec<ProcessId>>,
+}
+
+impl<'a> Waits<'a> {
+    pub(super) fn new(
+        workflow: &'a Workflow,
+        activity: &'a Activity,
+        lives: &'a [(i64, i64)],
+        children: &'a [Vec<ProcessId>],
+    ) -> Self {
+        let mut writers: HashMap<ProcessId, Vec<ProcessId>> = HashMap::new();
+        for stream in workflow.streams.iter().filter(|stream| !stream.is_socket) {
+            writers.entry(stream.to).or_default().push(stream.from);
+        }
+        Waits {
+            workflow,
+            activity,
+            lives,
+            children,
+            writers,
+        }
+    }
+
+    /// The waits for children and channels that samples saw, in the order of time.
+    pub(super) fn seen(&self, process: ProcessId) -> Vec<SeenWait> {
+        let wait = |span: &Span| {
+            let on = match span.doing {
+                Doing::Child(pid) => SeenOn::Child(self.child(process, pid, span)),
+                Doing::Channels(at, count) => {
+                    SeenOn::Channel(self.counterpart(process, span, at, count)?)
+                }
+                Doing::Busy | Doing::Other => return None,
+            };
+            Some(SeenWait {
+                from_ns: span.from_ns,
+                to_ns: span.to_ns,
+                error_ns: span.error_ns,
+                on,
+            })
+        };
+        self.activity.of(process).iter().filter_map(wait).collect()
+    }
+
+    /// The moments at which a wait of the process may have ended, in order.
+    pub(super) fn releases(&self, process: ProcessId, seen: &[SeenWait]) -> Vec<Release> {
+        let (start, end) = self.lives[process.0 as usize];
+        let mut found = Vec::new();
+        for &child in &self.children[process.0 as usize] {
+            found.push(Release {
+                at_ns: self.lives[child.0 as usize].1,
+                cause: Cause::Child(child),
+            });
+        }
+        for &writer in self.writers.get(&process).into_iter().flatten() {
+            found.push(Release {
+                at_ns: self.lives[writer.0 as usize].1,
+                cause: Cause::Closed(writer),
+            });
+        }
+        for wait in seen {
+            let SeenOn::Channel(other) = wait.on else {
+                continue;
+            };
+            let other_end = self.lives[other.0 as usize].1;
+            // The exact end of the other is better than the moment between two looks.
+            let is_end = (other_end - wait.to_ns).abs() <= wait.error_ns.max(1) * 2;
+            found.push(match is_end {
+                true => Release {
+                    at_ns: other_end,
+                    cause: Cause::Closed(other),
+                },
+                false => Release {
+                    at_ns: wait.to_ns.min(other_end),
+                    cause: Cause::Channel(other),
+                },
+            });
+        }
+        found.retain(|release| {
+            let other = match release.cause {
+                Cause::Child(id) | Cause::Channel(id) | Cause::Closed(id) => id,
+            };
+            let born = self.lives[other.0 as usize].0;
+            release.at_ns > start && release.at_ns <= end && release.at_ns >= born
+        });
+        found.sort_unstable();
+        // A child that also wrote to its parent: one end, one release.
+        found.dedup_by(|b, a| {
+            a.at_ns == b.at_ns
+                && matches!((a.cause, b.cause),
+                    (Cause::Child(x) | Cause::Closed(x), Cause::Child(y) | Cause::Closed(y)) if x == y)
+                || a == b
+        });
+        found
+    }
+
+    /// The child of that pid that lived during the wait.
+    fn child(&self, parent: ProcessId, pid: Option<i64>, span: &Span) -> Option<ProcessId> {
+        let pid = pid.filter(|&pid| pid > 0)?;
+        let children = self.children[parent.0 as usize].iter().copied();
+        children
+            .filter(|&child| {
+                let (start, end) = self.lives[child.0 as usize];
+                self.workflow.process(child).pid == pid && start < span.to_ns && end > span.from_ns
+            })
+            .max_by_key(|&child| self.lives[child.0 as usize].1)
+    }
+
+    /// Who ended a wait at channels: of those that held the other side when it ended, one known
+    /// to have moved data before one that may have, one paired with it by the amount of data, then
+    /// who was busiest meanwhile: who waits itself lets nobody go.
+    fn counterpart(
+        &self,
+        process: ProcessId,
+        span: &Span,
+        at: u32,
+        count: u32,
+    ) -> Option<ProcessId> {
+        let slack = span.error_ns.max(1) * 2;
+        let mut best = None;
+        for &(channel, side) in self.activity.channels(at, count) {
+            for end in self.activity.ends_of(channel) {
+                let is_other_side = match side {
+                    Side::Read => end.writes,
+                    Side::Write => end.reads,
+                };
+                let holds = end.from_ns < span.to_ns && end.to_ns >= span.to_ns - slack;
+                if end.process == process || !is_other_side || !holds {
+                    continue;
+                }
+                let is_paired = match side {
+                    Side::Read => self.is_writer(end.process, process),
+                    Side::Write => self.is_writer(process, end.process),
+                };
+                let key = (
+                    end.is_used,
+                    is_paired,
+                    self.busy_ns(end.process, span.from_ns, span.to_ns),
+                    end.to_ns.min(span.to_ns),
+                    std::cmp::Reverse(end.process),
+                );
+                best = best.max(Some(key));
+            }
+        }
+        best.map(|(.., std::cmp::Reverse(other))| other)
+    }
+
+    fn is_writer(&self, writer: ProcessId, reader: ProcessId) -> bool {
+        let writers = self.writers.get(&reader);
+        writers.is_some_and(|writers| writers.contains(&writer))
+    }
+
+    /// For how long of an interval a process was busy, ns.
+    fn busy_ns(&self, process: ProcessId, from_ns: i64, to_ns: i64) -> i64 {
+        let spans = self.activity.of(process);
+        let first = spans.partition_point(|span| span.to_ns <= from_ns);
+        spans[first..]
+            .iter()
+            .take_while(|span| span.from_ns < to_ns)
+            .filter(|span| span.doing == Doing::Busy)
+            .map(|span| span.to_ns.min(to_ns) - span.from_ns.max(from_ns))
+            .sum()
+    }
+}

@@ -1,0 +1,192 @@
+//! What the threads of a process were doing, put together to what the process was doing.
+
+use std::collections::{BTreeSet, HashMap};
+
+use flowtrace_schema::{ActivityRow, ChannelEndRow, Result, Trace};
+
+use crate::model::{Activity, Doing, HeldEnd, ProcessId, Side, Span, Workflow};
+
+/// Reads the samples and the ends of channels. Few analyses need them, and a trace may have many.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn load_activity(trace: &Trace, workflow: &Workflow) -> Result<Activity> {
+    Ok(activity(
+        workflow,
+        &trace.activity()?,
+        &trace.channel_ends()?,
+    ))
+}
+
+/// The same from rows.
+fn activity(workflow: &Workflow, rows: &[ActivityRow], ends: &[ChannelEndRow]) -> Activity {
+    let images: HashMap<i64, usize> = workflow
+        .images
+        .iter()
+        .enumerate()
+        .map(|(place, image)| (image.upid, place))
+        .collect();
+    let process_of = |upid: i64| images.get(&upid).map(|&at| workflow.images[at].process);
+
+    let mut found = Activity::default();
+    // One entry for each interval of a thread; rows of one interval name its channels.
+    let mut intervals: Vec<Span> = Vec::with_capacity(rows.len());
+    for chunk in rows.chunk_by(|a, b| a.sample_id == b.sample_id) {
+        if let Some(process) = process_of(chunk[0].upid) {
+            intervals.push(interval(process, chunk, &mut found.channels));
+        }
+    }
+    // Images of a process follow each other in time, but rows come by image.
+    intervals.sort_by_key(|span| (span.process, span.from_ns, span.to_ns));
+    for spans in intervals.chunk_by(|a, b| a.process == b.process) {
+        put_together(spans, &mut found.spans);
+    }
+    found.of_process = vec![0..0; workflow.processes.len()];
+    let mut at = 0;
+    for spans in found.spans.chunk_by(|a, b| a.process == b.process) {
+        let next = at + spans.len() as u32;
+        found.of_process[spans[0].process.0 as usize] = at..next;
+        at = next;
+    }
+    found.ends = ends
+        .iter()
+        .filter_map(|end| {
+            let image = &workflow.images[*images.get(&end.upid)?];
+            let to_ns = end.to_ns.or(image.end_ns).unwrap_or(workflow.last_ns);
+            Some(HeldEnd {
+                channel: end.channel_id,
+                process: image.process,
+                reads: end.direction != "write",
+                writes: end.direction != "read",
+                from_ns: end.from_ns,
+                to_ns,
+                is_used: end.used == Some(1),
+            })
+        })
+        .collect();
+    found
+        .ends
+        .sort_by_key(|end| (end.channel, end.process, end.from_ns));
+    found
+}
+
+fn interval(process: ProcessId, rows: &[ActivityRow], channels: &mut Vec<(i64, Side)>) -> Span {
+    use flowtrace_schema::Activity as A;
+    let row = &rows[0];
+    let is = |activity: A| row.activity == activity as i64;
+    let doing = if is(A::Channel) {
+        let at = channels.len();
+        channels.extend(rows.iter().filter_map(|row| {
+            let side = match row.side.as_deref() {
+                Some("write") => Side::Write,
+                _ => Side::Read,
+            };
+            Some((row.channel_id?, side))
+        }));
+        match channels.len() - at {
+            0 => Doing::Other,
+            count => Doing::Channels(at as u32, count as u32),
+        }
+    } else if is(A::Child) {
+        Doing::Child(row.object)
+    } else if [A::Running, A::Runnable, A::File, A::Fault, A::Tracer]
+        .into_iter()
+        .any(is)
+    {
+        Doing::Busy
+    } else {
+        Doing::Other
+    };
+    let length = row.end_ns.saturating_sub(row.t_ns).max(0);
+    Span {
+        process,
+        from_ns: row.t_ns,
+        to_ns: row.t_ns + length,
+        doing,
+        error_ns: length / row.samples.max(1) / 2,
+    }
+}
+
+/// Merges the intervals of the threads of one process, given in the order of time.
+fn put_together(threads: &[Span], spans: &mut Vec<Span>) {
+    let mut moments: Vec<(i64, bool, usize)> = Vec::with_capacity(threads.len() * 2);
+    for (i, span) in threads
+        .iter()
+        .enumerate()
+        .filter(|(_, s)| s.from_ns < s.to_ns)
+    {
+        moments.push((span.from_ns, true, i));
+        moments.push((span.to_ns, false, i));
+    }
+    moments.sort_unstable();
+    // The busiest first; of equals the thread that began first.
+    let rank = |i: usize| match threads[i].doing {
+        Doing::Busy => 0,
+        Doing::Channels(..) | Doing::Child(_) => 1,
+        Doing::Other => 2,
+    };
+    let mut live: BTreeSet<(u8, usize)> = BTreeSet::new();
+    let first = spans.len();
+    for (k, &(at, begins, i)) in moments.iter().enumerate() {
+        if begins {
+            live.insert((rank(i), i));
+        } else {
+            live.remove(&(rank(i), i));
+        }
+        let Some(&(until, ..)) = moments.get(k + 1) else {
+            break;
+        };
+        let Some(&(_, busiest)) = live.first().filter(|_| at < until) else {
+            continue;
+        };
+        let next = Span {
+            from_ns: at,
+            to_ns: until,
+            ..threads[busiest]
+        };
+        match spans[first..].last_mut() {
+            Some(last) if last.to_ns == at && last.doing == next.doing => {
+                last.to_ns = until;
+                last.error_ns = last.error_ns.max(next.error_ns);
+            }
+            _ => spans.push(next),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(from_ns: i64, to_ns: i64, doing: Doing) -> Span {
+        Span {
+            process: ProcessId(0),
+            from_ns,
+            to_ns,
+            doing,
+            error_ns: 0,
+        }
+    }
+
+    #[test]
+    fn a_process_waits_only_while_no_thread_works() {
+        let child = Doing::Child(None);
+        let mut threads = vec![
+            span(0, 100, child),
+            span(20, 40, Doing::Busy),
+            span(30, 60, Doing::Other),
+            span(100, 110, child),
+        ];
+        threads.sort_by_key(|s| (s.from_ns, s.to_ns));
+        let mut spans = Vec::new();
+        put_together(&threads, &mut spans);
+        assert_eq!(
+            spans,
+            [
+                span(0, 20, child),
+                span(20, 40, Doing::Busy),
+                span(40, 110, child)
+            ]
+        );
+    }
+}

@@ -1,0 +1,99 @@
+//! What processes were doing over time, as the samples saw it, and who held the ends of channels.
+
+use std::ops::Range;
+
+use super::ProcessId;
+
+/// What every process was doing, and who held which end of a channel when.
+#[derive(Clone, Debug, Default)]
+pub struct Activity {
+    /// Intervals in the order of processes, then time; those of one process do not overlap.
+    pub spans: Vec<Span>,
+    /// The channels of the waits in [`Doing::Channels`], with the side waited at.
+    pub channels: Vec<(i64, Side)>,
+    /// Who held the ends of channels, in the order of channels, then processes.
+    pub ends: Vec<HeldEnd>,
+    /// Places in `spans` of every process.
+    pub(crate) of_process: Vec<Range<u32>>,
+}
+
+/// What a process was doing over an interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The process.
+    pub process: ProcessId,
+    /// Begin, ns.
+    pub from_ns: i64,
+    /// End, ns.
+    pub to_ns: i64,
+    /// What it was doing.
+    pub doing: Doing,
+    /// How far the ends may be off, ns: half the time between two looks.
+    pub error_ns: i64,
+}
+
+/// What a process was doing: the busiest of its threads decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// A thread ran, wanted to run, was blocked on storage or held by the tracer.
+    Busy,
+    /// Waited for one of several channels: this many, from this place of [`Activity::channels`].
+    Channels(u32, u32),
+    /// Waited for a child to end: that pid, or any.
+    Child(Option<i64>),
+    /// Waited for a lock, a signal, time, a terminal or something unknown.
+    Other,
+}
+
+/// Side of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// Reading; who waits there waits for a writer.
+    Read,
+    /// Writing; who waits there waits for a reader.
+    Write,
+}
+
+/// An end of a channel in the hands of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldEnd {
+    /// The channel.
+    pub channel: i64,
+    /// Who held it.
+    pub process: ProcessId,
+    /// Whether it may have read.
+    pub reads: bool,
+    /// Whether it may have written.
+    pub writes: bool,
+    /// First seen, ns.
+    pub from_ns: i64,
+    /// Given up, ns.
+    pub to_ns: i64,
+    /// Whether data is known to have moved; `false`: it may have.
+    pub is_used: bool,
+}
+
+impl Activity {
+    /// What a process was doing, in the order of time.
+    pub fn of(&self, process: ProcessId) -> &[Span] {
+        match self.of_process.get(process.0 as usize) {
+            Some(range) => &self.spans[range.start as usize..range.end as usize],
+            None => &[],
+        }
+    }
+
+    /// The channels of a wait for several.
+    pub fn channels(&self, at: u32, count: u32) -> &[(i64, Side)] {
+        let at = at as usize;
+        self.channels
+            .get(at..at + count as usize)
+            .unwrap_or_default()
+    }
+
+    /// Who held an end of a channel.
+    pub fn ends_of(&self, channel: i64) -> &[HeldEnd] {
+        let from = self.ends.partition_point(|end| end.channel < channel);
+        let count = self.ends[from..].partition_point(|end| end.channel == channel);
+        &self.ends[from..from + count]
+    }
+}

@@ -1,0 +1,134 @@
+//! `flowtrace critical-path`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use flowtrace_profiler::analysis::critical_path::CriticalPath;
+use flowtrace_profiler::export::rows::Csv;
+use flowtrace_profiler::graph;
+use flowtrace_profiler::load::{load, load_activity};
+use flowtrace_profiler::model::Workflow;
+use flowtrace_profiler::text::critical_path::{self, Facts, Style, WhatIf};
+use flowtrace_schema::{Table, Trace, Value};
+
+use crate::failure::Failure;
+use crate::output;
+
+/// Show the chain of steps that decided how long the run took
+///
+/// Each process on it worked while everything after waited. For each rule it says what would
+/// be gained if that took half its time, for each process how much later it could have ended
+/// (slack, in JSON).
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  flowtrace critical-path trace.db
+  flowtrace critical-path trace.db --what-if mProject=0.5 --what-if mAdd=2")]
+pub(crate) struct Args {
+    /// Trace to read
+    trace: PathBuf,
+    /// Predict the run with the work of all processes of RULE multiplied by FACTOR
+    #[arg(long, value_name = "RULE=FACTOR", value_parser = what_if)]
+    what_if: Vec<WhatIf>,
+    /// Every step and rule
+    #[arg(long)]
+    full: bool,
+    /// Text for people, or exact numbers
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Write to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// A few lines and two tables
+    Text,
+    /// One object: steps, rules, slack of every process
+    Json,
+    /// The steps
+    Csv,
+}
+
+fn what_if(text: &str) -> Result<WhatIf, String> {
+    let (rule, factor) = text
+        .rsplit_once('=')
+        .ok_or("expected RULE=FACTOR, such as cc1=0.5")?;
+    let factor: f64 = factor
+        .parse()
+        .map_err(|_| format!("{factor:?} is no number"))?;
+    if !(0.0..=1000.0).contains(&factor) {
+        return Err("the factor must lie between 0 and 1000".into());
+    }
+    Ok(WhatIf {
+        rule: rule.into(),
+        factor,
+    })
+}
+
+pub(crate) fn run(args: &Args) -> super::Outcome {
+    let trace = Trace::open(&args.trace)?;
+    let workflow = load(&trace)?;
+    for change in &args.what_if {
+        known_rule(&workflow, &change.rule)?;
+    }
+    let path = CriticalPath::of(&workflow, &load_activity(&trace, &workflow)?);
+    let by_data_alone = path.by_data_alone_ns(&graph::build(&workflow));
+    let facts = critical_path::facts(&workflow, &path, by_data_alone, &args.what_if);
+    let target = args.output.as_deref();
+    output::write_to(target, &args.trace, |out| {
+        match args.format {
+            Format::Text => {
+                let style = Style {
+                    width: output::width(target),
+                    is_full: args.full,
+                };
+                let text = critical_path::text(&workflow, &facts, style);
+                out.write_all(text.as_bytes())?;
+            }
+            Format::Json => {
+                serde_json::to_writer_pretty(&mut *out, &facts).map_err(std::io::Error::from)?;
+                writeln!(out)?;
+            }
+            Format::Csv => csv(&facts, &mut Csv::new(out))?,
+        }
+        Ok(())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn known_rule(workflow: &Workflow, rule: &str) -> Result<(), Failure> {
+    let mut rules: Vec<&str> = workflow
+        .process_ids()
+        .map(|id| workflow.rule(id).as_ref())
+        .collect();
+    if rules.contains(&rule) {
+        return Ok(());
+    }
+    rules.sort_unstable();
+    rules.dedup();
+    rules.truncate(20);
+    Err(
+        Failure::usage(format!("--what-if: no process has the rule {rule:?}"))
+            .hint(format!("rules of this trace: {}", rules.join(", "))),
+    )
+}
+
+fn csv(facts: &Facts<'_>, csv: &mut impl Table) -> std::io::Result<()> {
+    let names = ["from_ns", "to_ns", "ns", "upid", "rule", "kind", "command"];
+    csv.columns(&names.map(String::from))?;
+    for step in &facts.steps {
+        csv.row(vec![
+            Value::Integer(step.from_ns),
+            Value::Integer(step.to_ns),
+            Value::Integer(step.ns),
+            Value::Integer(step.upid),
+            Value::Text(step.rule.into()),
+            Value::Text(step.kind.into()),
+            step.command
+                .map_or(Value::Null, |text| Value::Text(text.into())),
+        ])?;
+    }
+    Ok(())
+}
