@@ -64,7 +64,7 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
-pub(crate) fn run(args: Args) -> super::Outcome {
+pub(crate) fn run(args: &Args) -> super::Outcome {
     let period_ms = period(args.rate)
         .ok_or_else(|| Failure::usage(format!("--rate {}: from 0.0003 to 100", args.rate)))?;
     if Key::make(&args.key).map_err(key_failure)? && !args.quiet {

@@ -45,7 +45,7 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Query(args) => query::run(&args),
         Command::Merge(args) => merge::run(args),
         Command::Agent(args) => agent::run(args),
-        Command::Collect(args) => collect::run(args),
+        Command::Collect(args) => collect::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

@@ -113,7 +113,7 @@ pub fn run(
     let end = asked_to_end().map_err(socket)?;
     let listening = Listening::at(options.listen).map_err(socket)?;
     begun(listening.address().map_err(socket)?);
-    gather(options, listening, &end, show, controls)
+    gather(options, &listening, &end, show, controls)
 }
 
 /// The two sockets of one port.
@@ -142,7 +142,7 @@ impl Listening {
 
 pub(super) fn gather(
     options: &CollectOptions,
-    listening: Listening,
+    listening: &Listening,
     end: &AtomicBool,
     show: &mut dyn FnMut(&[NodeState]),
     controls: &mut dyn FnMut() -> Vec<Control>,

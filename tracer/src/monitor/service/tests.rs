@@ -48,7 +48,7 @@ fn an_agent_and_a_collector_over_real_sockets() {
                 end.store(true, Ordering::Release);
             }
         };
-        let report = gather(&options, listening, &never, &mut show, &mut Vec::new).unwrap();
+        let report = gather(&options, &listening, &never, &mut show, &mut Vec::new).unwrap();
         end.store(true, Ordering::Release);
         for agent in agents {
             let report = agent.join().unwrap().unwrap();
@@ -108,7 +108,7 @@ fn a_stranger_is_told_so_at_the_end() {
             end.store(true, Ordering::Release);
             report.unwrap()
         });
-        let report = gather(&options, listening, &end, &mut |_| {}, &mut Vec::new).unwrap();
+        let report = gather(&options, &listening, &end, &mut |_| {}, &mut Vec::new).unwrap();
         let stranger = stranger.join().unwrap();
         assert!(stranger.not_final.unwrap().contains("key"));
         report
