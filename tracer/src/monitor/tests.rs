@@ -97,7 +97,7 @@ impl World {
         (self.now as i64 + offset + self.now as i64 / 1_000_000 * ppm) as u64
     }
 
-    fn send(&mut self, to: Option<usize>, bytes: Vec<u8>) {
+    fn send(&mut self, to: Option<usize>, bytes: &[u8]) {
         assert!(bytes.len() < 512);
         let copies = match (
             self.dice.percent(self.link.lost),
@@ -111,7 +111,7 @@ impl World {
             // Delays of up to two periods: many are overtaken.
             let delay =
                 MS / 10 + self.dice.roll() % if self.dice.percent(20) { 200 * MS } else { MS };
-            self.flights.push((self.now + delay, to, bytes.clone()));
+            self.flights.push((self.now + delay, to, bytes.to_vec()));
         }
     }
 
@@ -134,7 +134,7 @@ impl World {
                     let answer = self.collector.receive(self.now, &bytes);
                     if let Some(answer) = answer {
                         for machine in 0..self.agents.len() {
-                            self.send(Some(machine), answer.clone());
+                            self.send(Some(machine), &answer);
                         }
                     }
                 }
@@ -146,7 +146,7 @@ impl World {
             let nonce = self.dice.nonce();
             let (out, _) = self.agents[machine].poll(own, || nonce, || totals(machine, now));
             for bytes in out {
-                self.send(None, bytes);
+                self.send(None, &bytes);
             }
         }
         self.collector.tick(self.now);
