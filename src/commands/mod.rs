@@ -1,9 +1,11 @@
 //! One file per subcommand: its arguments, whose doc comments are the help, and one function.
 
 pub(crate) mod bottlenecks;
+pub(crate) mod capture;
 pub(crate) mod critical_path;
 pub(crate) mod dag;
 pub(crate) mod doctor;
+pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod merge;
 pub(crate) mod mount;
@@ -30,6 +32,8 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Summary(args) => summary::run(&args),
         Command::Tree(args) => tree::run(&args),
         Command::Dag(args) => dag::run(&args),
+        Command::Capture(args) => capture::run(args),
+        Command::Export(args) => export::run(&args),
         Command::Import(args) => import::run(args),
         Command::Bottlenecks(args) => bottlenecks::run(&args),
         Command::Report(args) => report::run(&args),
