@@ -18,6 +18,8 @@ pub(crate) enum Command {
     Run(run::Args),
     Mount(mount::Args),
     Unmount(unmount::Args),
+    Capture(capture::Args),
+    Export(export::Args),
     Import(import::Args),
     Summary(summary::Args),
     Tree(tree::Args),

@@ -4,4 +4,5 @@ pub mod chart;
 pub mod dot;
 pub mod drawing;
 pub mod graphml;
+pub mod pcapng;
 pub mod rows;

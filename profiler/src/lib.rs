@@ -11,6 +11,7 @@
 
 pub mod analysis;
 pub mod argv;
+pub mod clocks;
 pub mod export;
 pub mod generate;
 pub mod graph;

@@ -39,7 +39,7 @@ pub use record::{
 };
 pub use record::{
     CaptureEnd, CaptureRecord, CaptureSource, End, Evidence, FlowOptions, FlowOwner, FlowRecord,
-    FlowSample, FlowSeen, Packet, TcpFields, Way, marks,
+    FlowSample, FlowSeen, Packet, SocketEnd, TcpFields, Way, marks,
 };
 pub use store::{APPLICATION_ID, ClockCorrection, SCHEMA_VERSION, store_clocks, store_rules};
 pub use system::is_system_path;

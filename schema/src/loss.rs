@@ -105,6 +105,8 @@ losses! {
         "machines whose clocks were put on one scale by wall clocks of unknown error: times across machines may be off",
     CostsSampled "processes" "costs_sampled" Info
         "processes whose costs are at best those of the last look into /proc before they ended",
+    NotCaptured "packets" "not_captured" Notice
+        "interfaces whose packets could not be captured; run flowtrace doctor",
     PacketsDropped "packets" "kernel_dropped" DataLoss
         "packets that the kernel dropped before they could be captured: what is computed from packets lacks them",
     PacketsUnstored "packets" "unstored" DataLoss

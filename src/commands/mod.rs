@@ -3,10 +3,12 @@
 pub(crate) mod agent;
 pub(crate) mod bottlenecks;
 pub(crate) mod collect;
+pub(crate) mod capture;
 pub(crate) mod completions;
 pub(crate) mod critical_path;
 pub(crate) mod dag;
 pub(crate) mod doctor;
+pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod import;
 pub(crate) mod man;
@@ -36,6 +38,8 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Summary(args) => summary::run(&args),
         Command::Tree(args) => tree::run(&args),
         Command::Dag(args) => dag::run(&args),
+        Command::Capture(args) => capture::run(args),
+        Command::Export(args) => export::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Import(args) => import::run(args),
         Command::Bottlenecks(args) => bottlenecks::run(&args),
