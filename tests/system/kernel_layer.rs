@@ -137,6 +137,59 @@ print(sum(len(line) for line in open('d')))
     agrees(&[PYTHON, "-c", script], |_| {}, 30);
 }
 
+/// Every read is a row or counted as dropped, however fast they come.
+fn storm(reads: i64) {
+    let Some(program) = program("descriptors", &[]) else {
+        return;
+    };
+    if !need_fuse() || !need_kernel_layer() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let number = reads.to_string();
+    let command = [program.to_str().unwrap(), "storm", &number];
+    let Run { trace, .. } = run(&scratch, "kernel", &command, |_| {});
+    let rows: i64 = trace.one("SELECT COUNT(*) FROM calls WHERE op = 'read'");
+    let dropped: i64 =
+        trace.one("SELECT COALESCE(SUM(value), 0) FROM losses WHERE counter = 'calls_dropped'");
+    eprintln!("{rows} rows, {dropped} dropped");
+    // What else the program calls on its way, the C library before it included, may be among them.
+    let others = 0..=if dropped > 0 { 100 } else { 0 };
+    assert!(
+        others.contains(&(rows + dropped - reads)),
+        "{rows} rows and {dropped} dropped"
+    );
+    let wrong: i64 = trace
+        .one("SELECT COUNT(*) FROM calls WHERE op = 'read' AND (result <> 1 OR offset >= 4096)");
+    assert_eq!(wrong, 0);
+}
+
+#[test]
+fn a_storm_is_seen_or_counted() {
+    storm(300_000);
+}
+
+#[test]
+#[ignore = "long: see tests/long"]
+fn a_long_storm_is_seen_or_counted() {
+    storm(20_000_000);
+}
+
+#[test]
+fn a_descriptor_that_was_sent_is_counted() {
+    let Some(program) = program("descriptors", &[]) else {
+        return;
+    };
+    if !need_fuse() || !need_kernel_layer() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let command = [program.to_str().unwrap(), "send"];
+    let Run { trace, .. } = run(&scratch, "kernel", &command, |_| {});
+    let counted = "SELECT value FROM losses WHERE counter = 'descriptors_not_followed'";
+    assert_eq!(trace.rows(counted), [["1"]]);
+}
+
 #[test]
 fn what_contradicts_the_kernel_layer_is_refused() {
     for option in [

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -38,7 +39,7 @@ struct End {
 
 impl KernelLayer {
     /// Begins to record the calls of process `pid`, which has not run its program yet, and of all
-    /// that it will fork.
+    /// that it will fork, on files below `views`.
     ///
     /// # Errors
     /// When tracepoints are not to be had.
@@ -47,6 +48,7 @@ impl KernelLayer {
         clock: Clock,
         recorder: Recorder,
         opens: Arc<Opens>,
+        views: Vec<PathBuf>,
     ) -> io::Result<KernelLayer> {
         let rings = Rings::open(pid, perf::USUAL)?;
         let inbox = Arc::<Inbox>::default();
@@ -57,7 +59,7 @@ impl KernelLayer {
         let ours = recorder.clone();
         let reader = {
             let (inbox, opens, end) = (Arc::clone(&inbox), Arc::clone(&opens), Arc::clone(&end));
-            move || Reader::new(rings, clock, recorder, inbox, opens).run(&end)
+            move || Reader::new(rings, clock, recorder, inbox, opens, views).run(&end)
         };
         let thread = std::thread::Builder::new().name("kernel-layer".into());
         Ok(KernelLayer {
@@ -108,6 +110,7 @@ impl Reader {
         recorder: Recorder,
         inbox: Arc<Inbox>,
         opens: Arc<Opens>,
+        views: Vec<PathBuf>,
     ) -> Reader {
         Reader {
             rings,
@@ -115,7 +118,7 @@ impl Reader {
             calls: recorder.call_ring(),
             recorder,
             inbox,
-            follower: Follower::new(),
+            follower: Follower::new(views),
             opens,
             merge: Merge::default(),
         }
@@ -131,7 +134,8 @@ impl Reader {
             }
             self.wait(&end.wake, &mut ends);
         }
-        for (loss, count) in self.follower.losses() {
+        self.follower.finish();
+        for (loss, count) in self.follower.losses(self.rings.lost_entries()) {
             self.recorder.lost(loss, count);
         }
     }
