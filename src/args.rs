@@ -2,7 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{critical_path, dag, doctor, mount, query, run, summary, tree, unmount};
+use crate::commands::{
+    critical_path, dag, doctor, mount, query, run, stats, summary, tree, unmount,
+};
 
 /// Trace any workflow, unmodified: what ran, what data flowed, where the time went.
 #[derive(Debug, Parser)]
@@ -21,6 +23,7 @@ pub(crate) enum Command {
     Tree(tree::Args),
     Dag(dag::Args),
     CriticalPath(critical_path::Args),
+    Stats(stats::Args),
     Query(query::Args),
     Doctor(doctor::Args),
 }

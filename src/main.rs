@@ -6,6 +6,7 @@ mod args;
 mod commands;
 mod conclude;
 mod failure;
+mod graphviz;
 mod output;
 mod seeing;
 

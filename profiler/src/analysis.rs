@@ -3,4 +3,5 @@
 
 pub mod critical_path;
 pub mod data;
+pub mod statistics;
 pub mod time;

@@ -39,7 +39,7 @@ pub use store::{APPLICATION_ID, SCHEMA_VERSION, store_rules};
 pub use system::is_system_path;
 pub use text::{Text, quote_argv};
 pub use trace::{
-    ActivityRow, ChannelEndRow, DataAccessRow, FileRow, LossRow, NameRow, ProcessRow, RunRow,
-    Table, Trace, TracedDirectoryRow, Value,
+    ActivityRow, CallRow, ChannelEndRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, Table,
+    Trace, TracedDirectoryRow, Value,
 };
 pub use writer::{CallRing, Displaced, Recorder, Summary, Writer};

@@ -6,6 +6,7 @@ pub(crate) mod doctor;
 pub(crate) mod mount;
 pub(crate) mod query;
 pub(crate) mod run;
+pub(crate) mod stats;
 pub(crate) mod summary;
 pub(crate) mod tree;
 pub(crate) mod unmount;
@@ -27,6 +28,7 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Tree(args) => tree::run(&args),
         Command::Dag(args) => dag::run(&args),
         Command::CriticalPath(args) => critical_path::run(&args),
+        Command::Stats(args) => stats::run(&args),
         Command::Query(args) => query::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     }

@@ -123,7 +123,7 @@ fn facts(attributes: &[(&'static str, Value)]) -> String {
 }
 
 /// A quoted string. A newline becomes the two characters `\n`, which graphviz centres.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for c in text.chars() {
