@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::commands::*;
 use crate::commands::{
     critical_path, dag, doctor, mount, query, run, stats, summary, tree, unmount,
 };
@@ -19,11 +20,15 @@ pub(crate) enum Command {
     Run(run::Args),
     Mount(mount::Args),
     Unmount(unmount::Args),
+    Import(import::Args),
     Summary(summary::Args),
     Tree(tree::Args),
     Dag(dag::Args),
+    Bottlenecks(bottlenecks::Args),
+    Report(report::Args),
     CriticalPath(critical_path::Args),
     Stats(stats::Args),
     Query(query::Args),
+    Merge(merge::Args),
     Doctor(doctor::Args),
 }

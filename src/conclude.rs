@@ -34,11 +34,12 @@ pub(crate) fn displaced(trace: &Path, how: Displaced) -> Failure {
 
 /// Stores the inferred rules in `trace`, and prints the summary on standard error if asked to.
 pub(crate) fn conclude(trace: &Path, print: bool) -> Result<(), Failure> {
-    let rules = rules::infer(&Trace::open(trace)?)?;
+    let opened = Trace::open(trace)?;
+    let rules = rules::infer(&opened)?;
     // Readers infer the rules themselves where they could not be stored, as on a full disk.
     let stored = store_rules(trace, rules);
     if print {
-        let workflow = load(&Trace::open(trace)?)?;
+        let workflow = load(&opened)?;
         let error = std::io::stderr();
         let style = Style {
             width: output::width_of(std::io::stderr()),

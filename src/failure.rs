@@ -94,8 +94,12 @@ impl From<flowtrace_schema::Error> for Failure {
                 failure.hint("name another file with -o, or replace this one with --force")
             }
             Error::Recording(_) => failure.hint("name another file with -o, or wait for its end"),
+            Error::Merge { hint, .. } => failure.hint(hint),
             Error::Newer { .. } => {
                 failure.hint("read it with the flowtrace that wrote it, or newer")
+            }
+            Error::Older { .. } => {
+                failure.hint("read it with the flowtrace that wrote it, or record again")
             }
             Error::Truncated { .. } => {
                 failure.hint("copy it again, together with the -wal file beside it if there is one")

@@ -5,8 +5,10 @@
 mod args;
 mod commands;
 mod conclude;
+mod explained;
 mod failure;
 mod graphviz;
+mod launcher;
 mod output;
 mod seeing;
 

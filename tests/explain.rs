@@ -150,7 +150,9 @@ fn every_table_has_every_format() {
         }
     }
     let plot = |table: &str| {
-        let arguments = ["stats", "trace.db", table, "--of", "life", "--format", "svg"];
+        let arguments = [
+            "stats", "trace.db", table, "--of", "life", "--format", "svg",
+        ];
         flowtrace(directory.path(), &arguments)
     };
     for table in ["cdf", "hist", "throughput"] {
@@ -172,7 +174,10 @@ fn unread_files_are_those_of_the_summary() {
     let listed = listed.as_array().unwrap();
     let summary = json(&["summary", "trace.db"]);
     assert_eq!(summary["never_read_files"], listed.len());
-    let bytes: i64 = listed.iter().map(|f| f["write_bytes"].as_i64().unwrap()).sum();
+    let bytes: i64 = listed
+        .iter()
+        .map(|f| f["write_bytes"].as_i64().unwrap())
+        .sum();
     assert_eq!(summary["never_read_bytes"], bytes);
     assert!(bytes > 0);
 }

@@ -1,7 +1,9 @@
 //! What a trace says, as numbers. Every number here is also a query on the views; the tests hold
 //! both against each other.
 
+pub mod bottlenecks;
 pub mod critical_path;
 pub mod data;
+pub mod grouping;
 pub mod statistics;
 pub mod time;

@@ -4,5 +4,6 @@ pub mod chart;
 pub mod dot;
 pub mod drawing;
 pub mod graphml;
+pub mod plot;
 pub mod rows;
 pub mod sheet;

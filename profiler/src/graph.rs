@@ -11,7 +11,7 @@ mod build;
 pub mod groups;
 mod order;
 pub(crate) mod pattern;
-mod rounds;
+pub(crate) mod rounds;
 pub mod versions;
 
 use petgraph::graph::{DiGraph, NodeIndex};

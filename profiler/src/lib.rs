@@ -14,9 +14,12 @@ pub mod argv;
 pub mod export;
 pub mod graph;
 pub mod load;
+pub mod managers;
 pub mod model;
+pub mod report;
 pub mod rules;
 pub mod text;
+pub mod timeline;
 
 #[cfg(test)]
 #[path = "../tests/support/montage.rs"]

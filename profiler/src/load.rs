@@ -44,6 +44,7 @@ pub fn load(trace: &Trace) -> Result<Workflow> {
         _ => run_end
             .max(last_event)
             .max(trace.last_call_ns()?)
+            .max(trace.last_sample_ns()?)
             .unwrap_or(0),
     };
     Ok(workflow)

@@ -311,7 +311,13 @@ impl Workflow {
 
     /// How long the command ran, ns: its own process, not what it left behind. Without a command,
     /// without its end, or where rows are missing, the length of the recording.
+    ///
+    /// Of several runs: from the begin of the first to the end of the last.
     pub fn duration_ns(&self) -> i64 {
+        if self.runs.len() > 1 {
+            let begin = self.runs.iter().map(|run| run.start_ns).min();
+            return self.last_ns.saturating_sub(begin.unwrap_or(0));
+        }
         let has_command = self.runs.iter().any(|run| run.command.is_some());
         let is_known = has_command && !self.is_cut_short() && !self.is_incomplete();
         let root = self.root().filter(|_| is_known);

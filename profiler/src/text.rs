@@ -1,7 +1,9 @@
 //! Results as text for people.
 
+pub mod bottlenecks;
 pub mod critical_path;
 pub mod statistics;
 pub mod summary;
+pub mod table;
 pub mod tree;
 pub mod units;

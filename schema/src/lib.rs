@@ -15,6 +15,7 @@ pub mod doc;
 mod error;
 mod ids;
 mod loss;
+pub mod merge;
 mod op;
 mod record;
 mod store;
@@ -26,20 +27,30 @@ mod writer;
 pub use activity::Activity;
 pub use counter::HostCounter;
 pub use error::{Error, Result};
-pub use ids::{ChannelId, FileId, HostId, RunId, Tid, Upid};
+pub use ids::{CaptureId, ChannelId, FileId, FlowId, HostId, RunId, Tid, Upid};
 pub use loss::{Loss, Severity};
 pub use op::{Class, Fidelity, Op};
 pub use record::{
     Call, ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord, CounterRecord, Coverage,
-    Direction, FileKind, FileLayer, FileRecord, HostRecord, HostSample, NameRecord, Origin,
-    ProcessEnd, ProcessLayer, ProcessStart, Record, RunEnd, RunRecord, SampleRecord, SampledTotals,
-    Side, ThreadRecord, TracedDirectory, Usage, WaitObject,
+    Direction, FileKind, FileLayer, FileRecord, HostClock, HostRecord, HostSample, LaunchRecord,
+    NameRecord, Origin, ProcessEnd, ProcessLayer, ProcessStart, Record, RunEnd, RunRecord,
+    SampleRecord, SampledTotals, Side, ThreadRecord, TracedDirectory, Usage, WaitObject,
 };
-pub use store::{APPLICATION_ID, SCHEMA_VERSION, store_rules};
+pub use record::{
+    CaptureEnd, CaptureRecord, CaptureSource, End, Evidence, FlowOptions, FlowOwner, FlowRecord,
+    FlowSample, FlowSeen, Packet, TcpFields, Way, marks,
+};
+pub use store::{APPLICATION_ID, ClockCorrection, SCHEMA_VERSION, store_clocks, store_rules};
 pub use system::is_system_path;
 pub use text::{Text, quote_argv};
+// For reports.
 pub use trace::{
-    ActivityRow, CallRow, ChannelEndRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, Table,
-    Trace, TracedDirectoryRow, Value,
+    ActivityRow, CallRow, ChannelEndRow, CounterRow, FileRow, LossRow, NameRow, PolledRow,
+    ProcessRow, RunRow, SampleRow, SequenceRow, Table, TimesRow, Trace, TracedDirectoryRow, Value,
+    VariableRow,
 };
-pub use writer::{CallRing, Displaced, Recorder, Summary, Writer};
+pub use trace::{
+    CallCost, CaptureRow, ChannelRow, CostRow, EndRow, FlowCaptureRow, FlowOwnerRow, FlowRow,
+    HostRow, HostSampleRow, PacketRow, StateRow, WaitSumRow,
+};
+pub use writer::{CallRing, Displaced, PacketRing, Recorder, Summary, Writer};

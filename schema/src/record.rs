@@ -6,14 +6,25 @@ use std::sync::mpsc::SyncSender;
 
 use crate::{Activity, ChannelId, Fidelity, FileId, HostId, Loss, Op, RunId, Text, Tid, Upid};
 
-/// A row, or the completion of one. Everything but [`Call`], which travels through rings of its
-/// own ([`crate::CallRing`]).
+mod network;
+
+pub use network::{
+    CaptureEnd, CaptureRecord, CaptureSource, End, Evidence, FlowOptions, FlowOwner, FlowRecord,
+    FlowSample, FlowSeen, Packet, TcpFields, Way, marks,
+};
+
+/// A row, or the completion of one. Everything but [`Call`] and [`Packet`], which travel through
+/// rings of their own ([`crate::CallRing`], [`crate::PacketRing`]).
 #[derive(Clone, Debug)]
 pub enum Record {
     /// A machine.
     Host(Box<HostRecord>),
+    /// The clocks of a machine at time 0.
+    HostClock(HostClock),
     /// The recording begins.
     Run(Box<RunRecord>),
+    /// The recording is one of many that a launcher started; comes after [`Record::Run`].
+    Launch(Box<LaunchRecord>),
     /// The recording ends.
     RunEnd(RunEnd),
     /// A directory is traced from now on.
@@ -85,6 +96,20 @@ pub enum Record {
     ChannelEnd(ChannelEndRecord),
     /// It holds it no more, or has ended.
     ChannelEndClosed(ChannelEndClosed),
+    /// Packets are captured at a place from now on.
+    Capture(Box<CaptureRecord>),
+    /// A capture ends.
+    CaptureEnd(Box<CaptureEnd>),
+    /// A flow is seen for the first time.
+    Flow(Box<FlowRecord>),
+    /// An end of a TCP connection announced something in its SYN.
+    FlowOptions(FlowOptions),
+    /// What a capture saw of a flow, or what it saw more of it.
+    FlowSeen(Box<FlowSeen>),
+    /// A process image is at an end of a flow.
+    FlowOwner(Box<FlowOwner>),
+    /// What the kernel says of a connection.
+    FlowSample(Box<FlowSample>),
     /// Everything handed over before is to be committed now; the sender is told when it is.
     Settle(SyncSender<()>),
     /// Something was lost.
@@ -113,6 +138,30 @@ pub struct HostRecord {
     pub memory_bytes: Option<u64>,
     /// Wall clock at time 0, ns since 1970.
     pub epoch_unix_ns: i64,
+}
+
+/// What relates the clock of a recording to others (table `host`).
+#[derive(Clone, Copy, Debug)]
+pub struct HostClock {
+    /// Which machine.
+    pub host: HostId,
+    /// `CLOCK_MONOTONIC` of this boot at time 0, whatever a time namespace adds to it.
+    pub monotonic_ns: i64,
+    /// Bound of the error of the wall clock, as the kernel knows it; `None`: not synchronised.
+    pub wall_error_ns: Option<i64>,
+}
+
+/// As what a launcher started the recording (table `run`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaunchRecord {
+    /// Which run.
+    pub run: RunId,
+    /// Name of the launcher.
+    pub launcher: String,
+    /// Its job.
+    pub job: Option<String>,
+    /// The number in that job.
+    pub rank: Option<i64>,
 }
 
 /// How file calls are seen.

@@ -7,11 +7,21 @@ use rusqlite::types::ValueRef;
 
 use crate::{Error, Fidelity, Op, Result, doc, store};
 
+mod network;
+mod report;
 mod rows;
+mod timeline;
 
+pub use network::PacketRow;
+pub use report::CallCost;
 use rows::FromRow;
 pub use rows::{
-    ActivityRow, ChannelEndRow, FileRow, LossRow, NameRow, ProcessRow, RunRow, TracedDirectoryRow,
+    ActivityRow, ChannelEndRow, CounterRow, FileRow, LossRow, NameRow, PolledRow, ProcessRow,
+    RunRow, SampleRow, SequenceRow, TimesRow, TracedDirectoryRow, VariableRow,
+};
+pub use rows::{
+    CaptureRow, ChannelRow, CostRow, EndRow, FlowCaptureRow, FlowOwnerRow, FlowRow, HostRow,
+    HostSampleRow, StateRow, WaitSumRow,
 };
 
 /// A trace opened for reading. Never changes the file.

@@ -9,6 +9,7 @@ use flowtrace_profiler::graph::{self, groups};
 use flowtrace_profiler::load::load;
 use flowtrace_schema::Trace;
 
+use crate::graphviz::{self, Layout};
 use crate::output;
 
 /// Up to this many nodes every process and file can be drawn on a page.
@@ -47,6 +48,27 @@ enum Format {
     Dot,
     /// GraphML, for networkx, igraph, Gephi, yEd
     Graphml,
+    /// Picture, through Graphviz
+    Svg,
+    /// Picture, through Graphviz
+    Png,
+    /// Picture, through Graphviz
+    Pdf,
+    /// Picture, through Graphviz
+    Ps,
+}
+
+impl Format {
+    /// Name of a picture's format, as Graphviz calls it.
+    fn picture(self) -> Option<&'static str> {
+        match self {
+            Format::Dot | Format::Graphml => None,
+            Format::Svg => Some("svg"),
+            Format::Png => Some("png"),
+            Format::Pdf => Some("pdf"),
+            Format::Ps => Some("ps"),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -79,12 +101,16 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     if let Some(most) = limit {
         drawing.limit(most);
     }
-    output::write_to(args.output.as_deref(), &args.trace, |mut out| {
-        match args.format {
-            Format::Dot => dot::write(&drawing, &mut out)?,
-            Format::Graphml => graphml::write(&drawing, &mut out)?,
-        }
-        Ok(())
+    let mut bytes = Vec::new();
+    match args.format {
+        Format::Graphml => graphml::write(&drawing, &mut bytes)?,
+        _ => dot::write(&drawing, &mut bytes)?,
+    }
+    if let Some(picture) = args.format.picture() {
+        bytes = graphviz::render(&bytes, Layout::Dot, picture)?;
+    }
+    output::write_to(args.output.as_deref(), &args.trace, |out| {
+        Ok(out.write_all(&bytes)?)
     })?;
     if args.by.is_none() && by == By::Rule {
         eprintln!(

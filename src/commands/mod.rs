@@ -1,10 +1,14 @@
 //! One file per subcommand: its arguments, whose doc comments are the help, and one function.
 
+pub(crate) mod bottlenecks;
 pub(crate) mod critical_path;
 pub(crate) mod dag;
 pub(crate) mod doctor;
+pub(crate) mod import;
+pub(crate) mod merge;
 pub(crate) mod mount;
 pub(crate) mod query;
+pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod stats;
 pub(crate) mod summary;
@@ -27,9 +31,13 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Summary(args) => summary::run(&args),
         Command::Tree(args) => tree::run(&args),
         Command::Dag(args) => dag::run(&args),
+        Command::Import(args) => import::run(args),
+        Command::Bottlenecks(args) => bottlenecks::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::CriticalPath(args) => critical_path::run(&args),
         Command::Stats(args) => stats::run(&args),
         Command::Query(args) => query::run(&args),
+        Command::Merge(args) => merge::run(args),
         Command::Doctor(args) => doctor::run(&args),
     }
 }

@@ -12,7 +12,7 @@ use flowtrace_tracer::session::{
 use super::Outcome;
 use crate::conclude;
 use crate::failure::{Failure, OWN_FAILURE};
-use crate::{output, seeing};
+use crate::{launcher, output, seeing};
 
 /// Trace a command: every process, every file call under the traced directories
 ///
@@ -25,6 +25,7 @@ Examples:
   flowtrace run -- make -j8
   flowtrace run -o night.db --dir /data --dir /scratch -- ./pipeline.sh
   flowtrace run --force -- sh -c 'sort big.txt | uniq -c > counts.txt'
+  mpirun -n 8 flowtrace run --out-dir traces -- ./app; flowtrace merge -o all.db traces/*.db
 
 Exit status: the command's own, or 128+N when signal N ended it; 125 when flowtrace itself
 failed before the command ran, 126 when the command cannot be executed, 127 when there is none.")]
@@ -35,6 +36,12 @@ pub(crate) struct Args {
     /// Replace an older trace
     #[arg(long)]
     force: bool,
+    /// Write DIR/trace.HOST.RANK.db: one file for each of many (mpirun, srun, parallel); see merge
+    ///
+    /// RANK is the number that the launcher gave this one (Open MPI, MPICH, Slurm, PBS, GNU
+    /// parallel, …), or the process id. No two ever write the same file. A local disk is best.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "force"])]
+    out_dir: Option<PathBuf>,
     /// Directory to trace; may be given several times [default: the current directory]
     ///
     /// As root, / stands for all directories below it but those of the kernel and /run.
@@ -96,11 +103,18 @@ pub(crate) fn run(args: Args) -> Outcome {
         Failure::new(OWN_FAILURE, format!("--env: {reason}"))
             .hint("a pattern is like 'HOME', 'MY_*' or '{A,B}_ID'")
     })?;
+    let launch = launcher::launch();
+    let reserved = match &args.out_dir {
+        Some(directory) => Some(launcher::reserve(directory, launch.as_ref())?),
+        None => None,
+    };
     let options = RunOptions {
         command: args.command,
         directories: args.directories,
-        output: output::resolved(&args.output),
-        replace: args.force,
+        output: output::resolved(reserved.as_deref().unwrap_or(&args.output)),
+        // A name that was reserved is an empty file of our own.
+        replace: args.force || reserved.is_some(),
+        launch,
         seeing,
         sample_hertz: args.sample,
         host_hertz: args.host_sample,
@@ -123,7 +137,12 @@ pub(crate) fn run(args: Args) -> Outcome {
             eprintln!("flowtrace: {}", describe(&notice));
         }
     };
-    let report = session::run(&options, &mut notify).map_err(failure)?;
+    let report = session::run(&options, &mut notify).map_err(|error| {
+        if let Some(path) = &reserved {
+            launcher::release(path);
+        }
+        failure(error)
+    })?;
     conclude(&options, &report, args.quiet, args.no_summary);
     let status = status(report.end);
     if let (Some(background), Some(front)) = (report.background, front) {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use flowtrace_profiler::analysis::statistics::calls::{CallStatistics, gather};
 use flowtrace_profiler::analysis::statistics::phases;
-use flowtrace_profiler::export::chart::{self, Chart};
+use flowtrace_profiler::export::plot::{self, Chart};
 use flowtrace_profiler::export::sheet::Sheet;
 use flowtrace_profiler::graph;
 use flowtrace_profiler::load::load;
@@ -152,7 +152,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     };
     let target = args.output.as_deref();
     if matches!(args.format, Format::Svg | Format::Png | Format::Pdf) {
-        let picture = plot(args, &workflow, &calls)?;
+        let picture = draw(args, &workflow, &calls)?;
         output::write_to(target, &args.trace, |out| Ok(out.write_all(&picture)?))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -228,7 +228,7 @@ fn overview_json(sheets: &[Sheet], out: &mut dyn Write) -> std::io::Result<()> {
     writeln!(out, "}}")
 }
 
-fn plot(args: &Args, workflow: &Workflow, calls: &CallStatistics) -> Result<Vec<u8>, Failure> {
+fn draw(args: &Args, workflow: &Workflow, calls: &CallStatistics) -> Result<Vec<u8>, Failure> {
     let of = args.of.of();
     let chart: Chart = match args.table {
         Kind::Cdf => statistics::cdf_chart(&distributions(args, workflow, calls), of),
@@ -242,10 +242,10 @@ fn plot(args: &Args, workflow: &Workflow, calls: &CallStatistics) -> Result<Vec<
     };
     let mut bytes = Vec::new();
     if args.format == Format::Svg {
-        chart::write_svg(&chart, &mut bytes)?;
+        plot::write_svg(&chart, &mut bytes)?;
         return Ok(bytes);
     }
-    chart::write_dot(&chart, &mut bytes)?;
+    plot::write_dot(&chart, &mut bytes)?;
     let format = if args.format == Format::Png {
         "png"
     } else {

@@ -406,10 +406,17 @@ static int signals_arrive(void) {
 }
 
 static int stop_child(void) {
+  // The child stops again only when told: a stop takes back a continuation that nobody has seen yet.
+  int seen[2];
+  CHECK(pipe(seen) == 0);
   pid_t pid = child();
   int status;
+  char told;
   if (pid == 0) {
-    for (int i = 0; i < 3; i++) raise(i == 1 ? SIGTSTP : SIGSTOP);
+    for (int i = 0; i < 3; i++) {
+      raise(i == 1 ? SIGTSTP : SIGSTOP);
+      CHECK(read(seen[0], &told, 1) == 1);
+    }
     _exit(4);
   }
   setpgid(pid, pid);
@@ -420,6 +427,7 @@ static int stop_child(void) {
     CHECK(waitpid(pid, &status, WNOHANG | WUNTRACED) == 0);
     CHECK(kill(pid, SIGCONT) == 0);
     CHECK(waitpid(pid, &status, WCONTINUED) == pid && WIFCONTINUED(status));
+    CHECK(write(seen[1], "", 1) == 1);
   }
   expect_exit(pid, 4);
   pid = child();

@@ -178,7 +178,7 @@ pub(crate) fn shared(path: &str) -> Option<PathBuf> {
 
 /// How long to wait for what happens at once on an idle machine: an upper bound and nothing more,
 /// so it is long enough for a machine that is busy with other things.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Polls until `condition` gives a value; panics after `limit`.
 pub(crate) fn wait_for<T>(

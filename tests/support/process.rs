@@ -88,13 +88,13 @@ fn start_with_input(command: &mut Command, input: Option<Vec<u8>>) -> Running {
 /// Runs a command to its end, at most two minutes.
 #[track_caller]
 pub(crate) fn finish(command: &mut Command) -> Finished {
-    start(command).wait(Duration::from_secs(120))
+    start(command).wait(Duration::from_secs(300))
 }
 
 /// The same with bytes on its standard input.
 #[track_caller]
 pub(crate) fn finish_with_input(command: &mut Command, input: Vec<u8>) -> Finished {
-    start_with_input(command, Some(input)).wait(Duration::from_secs(120))
+    start_with_input(command, Some(input)).wait(Duration::from_secs(300))
 }
 
 impl Running {

@@ -84,7 +84,7 @@ fn everything_but_the_last_moment_is_there() {
         running.signal(Signal::SIGKILL);
         let killed = uptime();
         // The filesystem is gone with the tracer, so the workload ends; its output ends with it.
-        let finished = running.wait(Duration::from_secs(60)).expect(128 + 9);
+        let finished = running.wait(Duration::from_secs(180)).expect(128 + 9);
 
         checked += check_markers(&path, &finished.stdout_text(), killed)
             .unwrap_or_else(|lost| panic!("round {round}, killed after {life:?}: {lost}"));
@@ -112,7 +112,7 @@ fn a_cut_trace_can_be_summarised() {
         (calls > 0).then_some(())
     });
     running.signal(Signal::SIGKILL);
-    running.wait(Duration::from_secs(60)).expect(137);
+    running.wait(Duration::from_secs(180)).expect(137);
     for command in ["summary", "tree", "dag"] {
         let mut reader = std::process::Command::new(crate::support::FLOWTRACE);
         let read = crate::support::process::finish(reader.arg(command).arg(&path)).expect(0);
@@ -145,7 +145,7 @@ fn a_run_killed_at_once_is_known_by_its_command() {
         "{live}"
     );
     running.signal(Signal::SIGKILL);
-    running.wait(Duration::from_secs(60)).expect(137);
+    running.wait(Duration::from_secs(180)).expect(137);
     let cut = summary();
     assert!(
         cut.contains("exec sleep 60") && cut.contains("was cut short"),
@@ -168,7 +168,7 @@ fn everything_but_the_last_moment_is_there_of_a_view() {
         std::thread::sleep(Duration::from_millis(800 + 150 * round));
         let killed = uptime();
         view.kill_daemon();
-        let finished = running.wait(Duration::from_secs(60)).expect(0);
+        let finished = running.wait(Duration::from_secs(180)).expect(0);
         checked += check_markers(&view.trace, &finished.stdout_text(), killed).unwrap();
         finish(&mut view.unmount()).expect(0);
         assert!(!is_mounted(&view.point), "still mounted");
@@ -207,7 +207,7 @@ fn nothing_of_a_killed_run_hangs() {
     running.wait_for_output("ready");
     running.signal(Signal::SIGKILL);
     // Its output ends when all of them have ended.
-    let finished = running.wait(Duration::from_secs(60)).expect(128 + 9);
+    let finished = running.wait(Duration::from_secs(180)).expect(128 + 9);
     let printed = finished.stdout_text();
     assert!(HELD.starts_with(&printed), "{printed}");
     // The view was the run's alone; the directory is as usual.
@@ -226,7 +226,7 @@ fn open_files_of_a_killed_view_fail_and_do_not_hang() {
     );
     running.wait_for_output("ready");
     view.kill_daemon();
-    let finished = running.wait(Duration::from_secs(60)).expect(0);
+    let finished = running.wait(Duration::from_secs(180)).expect(0);
     assert_eq!(finished.stdout_text(), HELD);
     let unmounted = finish(&mut view.unmount()).expect(0);
     assert!(

@@ -14,6 +14,7 @@ mod exit_status;
 mod fallback;
 mod killed;
 mod lifetimes;
+mod many_hosts;
 mod montage;
 mod mount;
 mod own_behaviour;

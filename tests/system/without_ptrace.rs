@@ -135,7 +135,7 @@ fn a_stopped_daemon_catches_up() {
     view.signal_daemon(Signal::SIGSTOP);
     std::fs::write(&go, "").unwrap();
     running.wait_for_output("1000\n");
-    running.wait(Duration::from_secs(60)).expect(0);
+    running.wait(Duration::from_secs(180)).expect(0);
     view.signal_daemon(Signal::SIGCONT);
     finish(&mut view.unmount()).expect(0);
     let trace = view.complete_trace();

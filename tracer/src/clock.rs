@@ -1,5 +1,6 @@
 //! The one clock of a recording: nanoseconds of `CLOCK_MONOTONIC` since the run began.
 
+use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::time::{ClockId, clock_gettime};
@@ -23,6 +24,27 @@ impl Clock {
             },
             i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX),
         )
+    }
+
+    /// `CLOCK_MONOTONIC` of this boot when the run began, whatever a time namespace adds to it:
+    /// the same scale for all recordings of one boot.
+    pub fn boot_base_ns(self) -> i64 {
+        let offset = fs::read_to_string("/proc/self/timens_offsets")
+            .map_or(0, |text| namespace_offset_ns(&text));
+        (self.base_ns as i64).saturating_sub(offset)
+    }
+
+    /// Bound of the error of the wall clock in ns, as the kernel and whoever disciplines it (NTP,
+    /// PTP) know it; `None`: nobody does.
+    pub fn wall_error_ns() -> Option<i64> {
+        // SAFETY: all bits zero is a valid timex, which is a struct of integers.
+        #[expect(unsafe_code)]
+        let mut state: libc::timex = unsafe { std::mem::zeroed() };
+        // SAFETY: the pointer is to a live timex; with modes 0 nothing is set.
+        #[expect(unsafe_code)]
+        let answer = unsafe { libc::adjtimex(&raw mut state) };
+        let is_known = answer >= 0 && state.status & libc::STA_UNSYNC == 0;
+        is_known.then(|| (state.maxerror as i64).saturating_mul(1_000))
     }
 
     /// Nanoseconds since the start of the run.
@@ -64,4 +86,33 @@ fn monotonic_ns() -> u64 {
 fn nanoseconds(clock: ClockId) -> u64 {
     let now = clock_gettime(clock).expect("Linux has these clocks");
     now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
+}
+
+/// What a time namespace adds to the monotonic clock, from `/proc/PID/timens_offsets`.
+fn namespace_offset_ns(text: &str) -> i64 {
+    let offset = |line: &str| -> Option<i64> {
+        let mut words = line.split_whitespace();
+        let name = words.next()?;
+        // Names since Linux 5.7, numbers of clocks before.
+        if name != "monotonic" && name != "1" {
+            return None;
+        }
+        let seconds: i64 = words.next()?.parse().ok()?;
+        let ns: i64 = words.next()?.parse().ok()?;
+        Some(seconds.saturating_mul(1_000_000_000).saturating_add(ns))
+    };
+    text.lines().find_map(offset).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_of_a_time_namespace_are_read() {
+        let text = "monotonic        -86400  500000000\nboottime 1 0\n";
+        assert_eq!(namespace_offset_ns(text), -86_399_500_000_000);
+        assert_eq!(namespace_offset_ns("boottime 1 0\n"), 0);
+        assert_eq!(namespace_offset_ns(""), 0);
+    }
 }

@@ -52,6 +52,7 @@ pub fn descriptions(bytes: &[u8]) {
     if let Some(address) = address_in(bytes) {
         assert_eq!(address.ip(), address.ip().to_canonical());
     }
+    let _ = reading::parse_stack(bytes, 0x7000);
     for at in topology::opens_in(bytes) {
         assert_eq!(bytes[at - 2..at], [0x0f, 0x05]);
     }

@@ -73,6 +73,8 @@ pub struct RuleGraph {
     pub hidden_forks: usize,
     /// Data edges of the workflow graph whose ends are in the same group.
     pub inner_edges: usize,
+    /// The group of every node of the workflow graph.
+    pub group_of: Vec<NodeIndex>,
 }
 
 /// Files of one depth below the root and one ending are of a kind.
@@ -273,6 +275,7 @@ fn contract(
         graph,
         hidden_forks,
         inner_edges,
+        group_of: member_of,
     }
 }
 

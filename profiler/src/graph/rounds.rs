@@ -10,7 +10,7 @@ use petgraph::graph::{DiGraph, NodeIndex};
 
 /// For every node of the acyclic `graph`, the round (from 0) that its group must be split by.
 /// `group` has the group of every node, numbered from 0; edges within a group do not count.
-pub(super) fn rounds<N, E>(graph: &DiGraph<N, E>, group: &[u32]) -> Vec<u32> {
+pub(crate) fn rounds<N, E>(graph: &DiGraph<N, E>, group: &[u32]) -> Vec<u32> {
     let order = toposort(graph, None).unwrap_or_default();
     let groups = group.iter().max().map_or(0, |&last| last as usize + 1);
     let mut quotient: DiGraph<(), ()> = DiGraph::with_capacity(groups, graph.edge_count());

@@ -201,7 +201,11 @@ pub fn phases(phases: &[Phase], title: &str, name: &'static str) -> Sheet {
             ("processes_read_write", "rw", Unit::Count),
             ("processes_none", "none", Unit::Count),
             ("cpu_ns", "cpu", Unit::Ns),
-            ("life_ns", if name == "rule" { "life" } else { "" }, Unit::Ns),
+            (
+                "life_ns",
+                if name == "rule" { "life" } else { "" },
+                Unit::Ns,
+            ),
         ],
     );
     for phase in phases {

@@ -12,7 +12,8 @@ use crate::analysis::time::RuleTime;
 use crate::graph::pattern;
 use crate::model::Workflow;
 use crate::text::units;
-use head::{headline, incomplete, processes};
+pub(crate) use head::headline;
+use head::{incomplete, processes};
 use layout::Layout;
 
 /// How to write the summary.
@@ -224,7 +225,8 @@ fn in_run(workflow: &Workflow, path: &str) -> String {
     pattern::relative(path, cwd).into()
 }
 
-fn seen(facts: &Facts) -> Vec<String> {
+/// What was seen of the run, and what of it was not.
+pub(crate) fn seen(facts: &Facts) -> Vec<String> {
     let traced: Vec<_> = facts
         .directories
         .iter()

@@ -26,6 +26,10 @@ macro_rules! rows {
     )*};
 }
 
+mod network;
+
+pub use network::{CaptureRow, FlowCaptureRow, FlowOwnerRow, FlowRow, HostRow};
+
 rows! {
     /// A row of the view `runs`.
     RunRow {
@@ -40,6 +44,9 @@ rows! {
         end_ns: Option<i64>,
         exit_code: Option<i64>,
         exit_signal: Option<i64>,
+        start_ns: i64,
+        job: Option<String>,
+        rank: Option<i64>,
     }
 
     /// A row of the view `traced_directories`.
@@ -141,6 +148,96 @@ rows! {
         used: Option<i64>,
     }
 
+    /// What a thread was doing over an interval in which all looks at it agree.
+    SampleRow {
+        /// Own id.
+        sample_id: i64,
+        /// Begin.
+        t_ns: i64,
+        /// End.
+        end_ns: i64,
+        /// Process image.
+        upid: i64,
+        /// Thread.
+        tid: i64,
+        /// Number of the activity: place in `Activity::ALL`.
+        activity: i64,
+        /// Side of a channel it waited at.
+        side: Option<String>,
+        /// Looks.
+        samples: i64,
+        /// Channel it waited for.
+        channel_id: Option<i64>,
+        /// Child it waited for; `None`: any.
+        child_pid: Option<i64>,
+    }
+
+    /// One of several channels that a thread waited for at once.
+    PolledRow {
+        /// Which sample.
+        sample_id: i64,
+        /// Side of the channel.
+        side: String,
+        /// The channel, where it is known.
+        channel_id: Option<i64>,
+    }
+
+    /// The books of a process image, from the view `processes`.
+    TimesRow {
+        upid: i64,
+        host: Option<String>,
+        cwd: Option<String>,
+        on_cpu_ns: Option<i64>,
+        run_queue_ns: Option<i64>,
+        storage_ns: Option<i64>,
+        wait_ns: Option<i64>,
+        tracer_ns: Option<i64>,
+        thread_ns: Option<i64>,
+        threads: Option<i64>,
+        samples: Option<i64>,
+        major_faults: Option<i64>,
+        minor_faults: Option<i64>,
+        voluntary_switches: Option<i64>,
+        max_rss_bytes: Option<i64>,
+    }
+
+    /// A counter of a machine at one moment.
+    CounterRow {
+        /// Machine.
+        host_id: i64,
+        /// Name, as in the view `counters`.
+        counter: String,
+        /// When.
+        t_ns: i64,
+        /// Its value.
+        value: i64,
+    }
+
+    /// A row of the view `environment`.
+    VariableRow {
+        upid: i64,
+        name: String,
+        value: String,
+    }
+
+    /// How a process image moved through its files.
+    SequenceRow {
+        /// Process image.
+        upid: i64,
+        /// Whether these are writes.
+        is_write: bool,
+        /// Calls that began where the one before on the same file had ended.
+        sequential_calls: i64,
+        /// Bytes that they moved.
+        sequential_bytes: i64,
+        /// Calls that began elsewhere.
+        other_calls: i64,
+        /// Bytes that they moved.
+        other_bytes: i64,
+        /// Time of all these calls, ns.
+        call_ns: i64,
+    }
+
     /// A row of the view `losses`.
     LossRow {
         source: String,
@@ -148,5 +245,60 @@ rows! {
         value: i64,
         meaning: String,
         severity: String,
+    }
+
+    /// Costs of a process image, from the view `processes`.
+    CostRow {
+        upid: i64,
+        storage_ns: Option<i64>,
+        wait_ns: Option<i64>,
+        thread_ns: Option<i64>,
+        max_rss_bytes: Option<i64>,
+        read_bytes: Option<i64>,
+        write_bytes: Option<i64>,
+    }
+
+    /// A row of the view `host_samples`.
+    HostSampleRow {
+        t_ns: i64,
+        host: Option<String>,
+        counter: String,
+        value: i64,
+    }
+
+    /// How long the threads of a process image were seen in a state.
+    StateRow {
+        upid: i64,
+        state: String,
+        reason: Option<String>,
+        ns: i64,
+        samples: i64,
+    }
+
+    /// How long a process image waited for another.
+    WaitSumRow {
+        upid: i64,
+        reason: String,
+        counterpart_upid: Option<i64>,
+        ns: i64,
+        waits: i64,
+    }
+
+    /// A row of the view `channels`.
+    ChannelRow {
+        channel_id: i64,
+        kind: String,
+        name: Option<String>,
+        capacity_bytes: Option<i64>,
+    }
+
+    /// A used end of a channel, from the view `channel_ends`.
+    EndRow {
+        channel_id: i64,
+        upid: i64,
+        direction: String,
+        bytes: Option<i64>,
+        at_most_bytes: Option<i64>,
+        used: Option<i64>,
     }
 }

@@ -39,7 +39,7 @@ fn storm(how: &str) {
         .one("SELECT SUM(on_cpu_ns) FROM processes WHERE upid <> 1");
     let (own, kernel) = (own as f64 / 1e3, played.said("children_us") as f64);
     assert!(
-        (own / kernel - 1.0).abs() < 0.02,
+        (own / kernel - 1.0).abs() < 0.05,
         "{how}: {own} us against the kernel's {kernel}"
     );
 }

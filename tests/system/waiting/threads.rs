@@ -125,7 +125,7 @@ fn a_long_wait_outlives_the_tracer() {
     let mut command = crate::support::run_in(&scratch.dir("job"), &path);
     let mut running = crate::support::process::start(command.args(["--", "sleep", "100"]));
     let stored = "SELECT COUNT(*) FROM samples WHERE reason = 'sleep' AND duration_ns > 3000000000";
-    crate::support::wait_for("an interval", Duration::from_secs(60), || {
+    crate::support::wait_for("an interval", Duration::from_secs(180), || {
         // It is made in one transaction.
         let begun = path.metadata().is_ok_and(|file| file.len() > 0);
         let trace = begun.then(|| Trace::open(&path))?;

@@ -30,7 +30,7 @@ use super::environment::Wanted;
 
 use super::observer::{Observer, Tracee};
 use super::ptrace::{self, Event, Report, Stop};
-use super::reading::{self, Image, ProcessCost, ProcessStat, ThreadCost};
+use super::reading::{self, Account, Image, ProcessStat, ThreadCost};
 use super::{Living, Upids};
 use crate::callers::TaskTable;
 use crate::clock::Clock;
@@ -85,6 +85,8 @@ pub(crate) struct Lifetimes {
     processes: HashMap<u32, Process>,
     births: Births,
     letting_go: bool,
+    /// The calls that [`super::topology`] picks are seen.
+    calls_seen: bool,
     wanted: Wanted,
     observers: Vec<Box<dyn Observer>>,
 }
@@ -116,6 +118,7 @@ impl Lifetimes {
         };
         let process = Process {
             launcher: true,
+            numbered_as_here: true,
             ..Process::new(upid, None, Arc::default())
         };
         Lifetimes {
@@ -131,6 +134,7 @@ impl Lifetimes {
             processes: HashMap::from([(root, process)]),
             births: Births::default(),
             letting_go: false,
+            calls_seen: false,
             wanted,
             observers: Vec::new(),
         }
@@ -214,7 +218,7 @@ impl Lifetimes {
                     Stop::Trap => {}
                     Stop::Forked { by_clone } => self.forked(tid, by_clone, arrived),
                     Stop::Exec => self.exec(tid, used, arrived),
-                    Stop::Exit => self.exiting(tid, arrived),
+                    Stop::Exit => self.exiting(tid, used, arrived),
                     Stop::Call => to_return = self.called(tid, arrived),
                     Stop::Returned => self.returned(tid, arrived),
                 }
@@ -234,7 +238,7 @@ impl Lifetimes {
     }
 
     /// Task `tid` is about to exit: the last moment at which its costs can be read.
-    fn exiting(&mut self, tid: u32, now: u64) {
+    fn exiting(&mut self, tid: u32, used: Account, now: u64) {
         let Some(task) = self.tasks.get_mut(&tid) else {
             return;
         };
@@ -242,7 +246,7 @@ impl Lifetimes {
         let Some(process) = self.processes.get_mut(&pid) else {
             return;
         };
-        match ThreadCost::of(pid, tid) {
+        match process.read_cost(pid, tid, &used) {
             Some((cost, status)) => {
                 process.cost += cost - task.before;
                 process.status = status.or(process.status);
@@ -268,13 +272,7 @@ impl Lifetimes {
     }
 
     /// The wait status of task `tid` was reaped: a thread, or with it the whole process.
-    fn over(
-        &mut self,
-        tid: u32,
-        exit_code: Option<i32>,
-        exit_signal: Option<i32>,
-        used: ProcessCost,
-    ) {
+    fn over(&mut self, tid: u32, exit_code: Option<i32>, exit_signal: Option<i32>, used: Account) {
         let now = self.clock.now();
         let Some(mut task) = self.tasks.remove(&tid) else {
             return;
@@ -295,7 +293,7 @@ impl Lifetimes {
             return;
         }
         if process.childless {
-            process.total = Some(used);
+            process.total = Some(used.cost);
         }
         let usage = process.usage();
         let seen_exiting = task.counted;

@@ -6,7 +6,9 @@
 
 use std::io;
 
-use super::reading::ProcessCost;
+use super::reading::{Account, ProcessCost};
+#[cfg(target_arch = "x86_64")]
+use super::topology::bytes_at;
 
 /// `PTRACE_EVENT_STOP` (include/uapi/linux/ptrace.h); not in libc for every target.
 const EVENT_STOP: i32 = 128;
@@ -19,9 +21,8 @@ pub(super) struct Report {
     /// The task.
     pub(super) tid: u32,
     pub(super) event: Event,
-    /// What its process used so far, in all its images, with all its threads, and with the
-    /// children that it has waited for (`RUSAGE_BOTH` of kernel/sys.c; CPU times in µs).
-    pub(super) used: ProcessCost,
+    /// What its process used so far.
+    pub(super) used: Account,
 }
 
 /// What happened to one task.
@@ -148,6 +149,76 @@ fn decode_call(info: &[u64; INFO_WORDS]) -> Option<SystemCall> {
     }
 }
 
+/// The stack pointer of a stopped task that runs 64-bit code.
+pub(super) fn stack_pointer(tid: u32) -> Option<u64> {
+    registers(tid).map(|registers| stack_of(&registers))
+}
+
+/// The flags of the clone(2) or its kin that a task is stopped in (`CLONE_NEWPID` and others). `None`:
+/// not told on this architecture, or of this kind of program.
+pub(super) fn clone_flags(tid: u32) -> Option<u64> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let registers = registers(tid)?;
+        match i64::try_from(registers.orig_rax).ok()? {
+            libc::SYS_fork | libc::SYS_vfork => Some(0),
+            libc::SYS_clone => Some(registers.rdi),
+            // The first word of its arguments.
+            libc::SYS_clone3 => bytes_at(tid, registers.rdi).map(u64::from_ne_bytes),
+            _ => None,
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = tid;
+        None
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn stack_of(registers: &libc::user_regs_struct) -> u64 {
+    registers.rsp
+}
+
+#[cfg(target_arch = "aarch64")]
+fn stack_of(registers: &libc::user_regs_struct) -> u64 {
+    registers.sp
+}
+
+/// The registers of a stopped task. `None`: it is gone, or its registers are others.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn registers(tid: u32) -> Option<libc::user_regs_struct> {
+    const NT_PRSTATUS: usize = 1;
+    let mut registers = std::mem::MaybeUninit::<libc::user_regs_struct>::zeroed();
+    let mut place = libc::iovec {
+        iov_base: registers.as_mut_ptr().cast(),
+        iov_len: size_of::<libc::user_regs_struct>(),
+    };
+    // SAFETY: the kernel writes at most `iov_len` bytes to `registers`, and the bytes written to
+    // `place`; both outlive the call.
+    let result = unsafe {
+        libc::ptrace(
+            libc::PTRACE_GETREGSET,
+            tid as libc::pid_t,
+            NT_PRSTATUS,
+            &raw mut place as usize,
+        )
+    };
+    let whole = result == 0 && place.iov_len == size_of::<libc::user_regs_struct>();
+    // SAFETY: all zero are valid registers, and the kernel has written all of them.
+    whole.then(|| unsafe { registers.assume_init() })
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn registers(_tid: u32) -> Option<()> {
+    None
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn stack_of((): &()) -> u64 {
+    0
+}
+
 /// Has a task stop, wherever it is.
 pub(super) fn interrupt(tid: u32) -> io::Result<()> {
     request(libc::PTRACE_INTERRUPT, tid, 0)
@@ -238,13 +309,18 @@ fn event_of(event: i32, signal: i32) -> Stop {
     }
 }
 
-fn used(usage: &libc::rusage) -> ProcessCost {
+fn used(usage: &libc::rusage) -> Account {
     let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
-    ProcessCost {
-        user_ns: ns(usage.ru_utime),
-        sys_ns: ns(usage.ru_stime),
-        minor_faults: usage.ru_minflt as u64,
-        major_faults: usage.ru_majflt as u64,
+    Account {
+        cost: ProcessCost {
+            user_ns: ns(usage.ru_utime),
+            sys_ns: ns(usage.ru_stime),
+            minor_faults: usage.ru_minflt as u64,
+            major_faults: usage.ru_majflt as u64,
+        },
+        voluntary_switches: usage.ru_nvcsw as u64,
+        involuntary_switches: usage.ru_nivcsw as u64,
+        max_rss_bytes: (usage.ru_maxrss as u64).saturating_mul(1024),
     }
 }
 
@@ -272,7 +348,7 @@ mod tests {
             tv_usec: 7,
         };
         usage.ru_majflt = 3;
-        let found = used(&usage);
+        let found = used(&usage).cost;
         assert_eq!((found.user_ns, found.sys_ns), (2_000_007_000, 0));
         assert_eq!((found.minor_faults, found.major_faults), (0, 3));
     }

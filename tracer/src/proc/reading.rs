@@ -4,17 +4,20 @@
 //! each field is optional and nothing here is an error.
 
 use std::fs::{self, File};
-use std::io::{self, Cursor, IoSliceMut, Read};
-use std::ops::{AddAssign, Sub};
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 
 use flowtrace_schema::Text;
-use nix::sys::uio::{RemoteIoVec, process_vm_readv};
-use nix::unistd::Pid;
-use procfs::FromRead;
-use procfs::process::Schedstat;
 
 use super::environment::{Variables, Wanted};
+
+mod cost;
+mod startup;
+
+pub(crate) use cost::{Account, ProcessCost, Status, ThreadCost, Traffic};
+use startup::Strings;
+#[cfg(any(test, fuzzing))]
+pub(crate) use startup::parse_stack;
 
 /// Identity of a process image, as at its exec.
 #[derive(Clone, Debug, Default)]
@@ -39,19 +42,17 @@ impl Image {
     }
 
     /// Reads what process `pid` runs while it is stopped at its exec, with the variables that
-    /// `wanted` names. `stat` is its `/proc/PID/stat`: that says where in its memory arguments and
-    /// environment are, and one call fetches both, at a tenth of the price of two files.
-    pub(super) fn at_exec(pid: u32, stat: Option<&ProcessStat>, wanted: &Wanted) -> Image {
-        let (argv, environ) = stat
-            .and_then(|stat| stat.arguments.as_ref())
-            .and_then(|at| at.fetch(pid))
-            .map_or_else(
-                || {
-                    let read = |name: &str| contents(&format!("/proc/{pid}/{name}")).ok();
-                    (read("cmdline"), read("environ"))
-                },
-                |(argv, environ)| (Some(argv), Some(environ)),
-            );
+    /// `wanted` names. Arguments and environment are fetched out of its memory by one call, at a
+    /// tenth of the price of two files.
+    pub(super) fn at_exec(pid: u32, wanted: &Wanted) -> Image {
+        let elsewhere = || ProcessStat::of(pid)?.arguments?.fetch(pid);
+        let files = || {
+            let read = |name: &str| contents(&format!("/proc/{pid}/{name}")).ok();
+            (read("cmdline"), read("environ"))
+        };
+        let (argv, environ) = startup::on_stack(pid)
+            .or_else(elsewhere)
+            .map_or_else(files, |(argv, environ)| (Some(argv), Some(environ)));
         Image {
             exe: link(pid, "exe"),
             argv,
@@ -84,186 +85,6 @@ fn link(pid: u32, name: &str) -> Option<Text> {
     Some(target.into_os_string().into_vec().into())
 }
 
-/// What one thread used so far. Process-wide files would miss ended threads (`schedstat`) or
-/// include reaped children (`io`), so these are read thread by thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ThreadCost {
-    pub(super) on_cpu_ns: u64,
-    pub(super) run_queue_ns: u64,
-    pub(super) read_calls: u64,
-    pub(super) write_calls: u64,
-    pub(super) read_bytes: u64,
-    pub(super) write_bytes: u64,
-    pub(super) voluntary_switches: u64,
-    pub(super) involuntary_switches: u64,
-}
-
-impl ThreadCost {
-    /// Reads the costs of thread `tid` of process `pid`, and what else stands in the same file.
-    pub(super) fn of(pid: u32, tid: u32) -> Option<(ThreadCost, Status)> {
-        let directory = format!("/proc/{pid}/task/{tid}");
-        let schedstat = contents(&format!("{directory}/schedstat")).ok()?;
-        // Not there on kernels without CONFIG_TASK_IO_ACCOUNTING.
-        let io = contents(&format!("{directory}/io")).unwrap_or_default();
-        let status = contents(&format!("{directory}/status")).ok()?;
-        Self::parse(&schedstat, &io, &status)
-    }
-
-    /// The same from what the files hold.
-    pub(crate) fn parse(
-        schedstat: &[u8],
-        io: &[u8],
-        status: &[u8],
-    ) -> Option<(ThreadCost, Status)> {
-        let schedstat = Schedstat::from_read(Cursor::new(schedstat)).ok()?;
-        let io = String::from_utf8_lossy(io);
-        let status = String::from_utf8_lossy(status);
-        let cost = ThreadCost {
-            on_cpu_ns: schedstat.sum_exec_runtime,
-            run_queue_ns: schedstat.run_delay,
-            read_calls: field(&io, "syscr:").unwrap_or(0),
-            write_calls: field(&io, "syscw:").unwrap_or(0),
-            read_bytes: field(&io, "rchar:").unwrap_or(0),
-            write_bytes: field(&io, "wchar:").unwrap_or(0),
-            voluntary_switches: field(&status, "voluntary_ctxt_switches:").unwrap_or(0),
-            involuntary_switches: field(&status, "nonvoluntary_ctxt_switches:").unwrap_or(0),
-        };
-        Some((cost, Status::parse(&status)))
-    }
-}
-
-/// What `/proc/PID/status` says about the process of a thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Status {
-    /// Peak resident memory of the image.
-    pub(super) max_rss_bytes: Option<u64>,
-    /// Process id in the innermost pid namespace that the process lives in, when it is not the
-    /// outermost one that this /proc shows.
-    pub(super) inner_pid: Option<u32>,
-}
-
-impl Status {
-    /// The same, and `earlier` where this tells nothing: a zombie has no memory.
-    pub(super) fn or(self, earlier: Status) -> Status {
-        Status {
-            max_rss_bytes: self.max_rss_bytes.or(earlier.max_rss_bytes),
-            inner_pid: self.inner_pid.or(earlier.inner_pid),
-        }
-    }
-
-    fn parse(status: &str) -> Status {
-        let inner = |pids: &str| {
-            let mut pids = pids.split_ascii_whitespace();
-            pids.next()?;
-            pids.next_back()?.parse().ok()
-        };
-        let pids = status.lines().find_map(|line| line.strip_prefix("NStgid:"));
-        Status {
-            max_rss_bytes: field(status, "VmHWM:").map(|kib| kib.saturating_mul(1024)),
-            inner_pid: pids.and_then(inner),
-        }
-    }
-}
-
-impl AddAssign for ThreadCost {
-    fn add_assign(&mut self, other: ThreadCost) {
-        self.on_cpu_ns = self.on_cpu_ns.saturating_add(other.on_cpu_ns);
-        self.run_queue_ns = self.run_queue_ns.saturating_add(other.run_queue_ns);
-        self.read_calls = self.read_calls.saturating_add(other.read_calls);
-        self.write_calls = self.write_calls.saturating_add(other.write_calls);
-        self.read_bytes = self.read_bytes.saturating_add(other.read_bytes);
-        self.write_bytes = self.write_bytes.saturating_add(other.write_bytes);
-        self.voluntary_switches = self
-            .voluntary_switches
-            .saturating_add(other.voluntary_switches);
-        self.involuntary_switches = self
-            .involuntary_switches
-            .saturating_add(other.involuntary_switches);
-    }
-}
-
-impl Sub for ThreadCost {
-    type Output = ThreadCost;
-
-    fn sub(self, earlier: ThreadCost) -> ThreadCost {
-        ThreadCost {
-            on_cpu_ns: self.on_cpu_ns.saturating_sub(earlier.on_cpu_ns),
-            run_queue_ns: self.run_queue_ns.saturating_sub(earlier.run_queue_ns),
-            read_calls: self.read_calls.saturating_sub(earlier.read_calls),
-            write_calls: self.write_calls.saturating_sub(earlier.write_calls),
-            read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
-            write_bytes: self.write_bytes.saturating_sub(earlier.write_bytes),
-            voluntary_switches: self
-                .voluntary_switches
-                .saturating_sub(earlier.voluntary_switches),
-            involuntary_switches: self
-                .involuntary_switches
-                .saturating_sub(earlier.involuntary_switches),
-        }
-    }
-}
-
-/// What the first thread of a process read and wrote so far, whatever images it ran.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Traffic {
-    pub(super) read_calls: u64,
-    pub(super) write_calls: u64,
-    pub(super) read_bytes: u64,
-    pub(super) write_bytes: u64,
-}
-
-impl Traffic {
-    pub(super) fn of(pid: u32) -> Option<Traffic> {
-        Self::parse(&contents(&format!("/proc/{pid}/task/{pid}/io")).ok()?)
-    }
-
-    /// The same from what the file holds.
-    pub(crate) fn parse(io: &[u8]) -> Option<Traffic> {
-        let io = String::from_utf8_lossy(io);
-        Some(Traffic {
-            read_calls: field(&io, "syscr:")?,
-            write_calls: field(&io, "syscw:")?,
-            read_bytes: field(&io, "rchar:")?,
-            write_bytes: field(&io, "wchar:")?,
-        })
-    }
-}
-
-impl Sub for Traffic {
-    type Output = Traffic;
-
-    fn sub(self, earlier: Traffic) -> Traffic {
-        Traffic {
-            read_calls: self.read_calls.saturating_sub(earlier.read_calls),
-            write_calls: self.write_calls.saturating_sub(earlier.write_calls),
-            read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
-            write_bytes: self.write_bytes.saturating_sub(earlier.write_bytes),
-        }
-    }
-}
-
-/// What a whole process used so far, ended threads included, children not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ProcessCost {
-    pub(super) user_ns: u64,
-    pub(super) sys_ns: u64,
-    pub(super) minor_faults: u64,
-    pub(super) major_faults: u64,
-}
-
-impl Sub for ProcessCost {
-    type Output = ProcessCost;
-
-    fn sub(self, earlier: ProcessCost) -> ProcessCost {
-        ProcessCost {
-            user_ns: self.user_ns.saturating_sub(earlier.user_ns),
-            sys_ns: self.sys_ns.saturating_sub(earlier.sys_ns),
-            minor_faults: self.minor_faults.saturating_sub(earlier.minor_faults),
-            major_faults: self.major_faults.saturating_sub(earlier.major_faults),
-        }
-    }
-}
-
 /// What is used of `/proc/PID/stat`. The parser of procfs 0.18 panics on what is cut short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessStat {
@@ -284,46 +105,6 @@ pub(crate) struct ProcessStat {
     pub(crate) wait_status: i32,
     /// Where its arguments and its environment are, if that is told.
     pub(crate) arguments: Option<Strings>,
-}
-
-/// Addresses of the arguments and the environment of a process: one block, as execve(2) lays it
-/// out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Strings {
-    arguments: usize,
-    environment: usize,
-    end: usize,
-}
-
-impl Strings {
-    /// Most that execve(2) takes, whatever the limits (`bprm_stack_limits` of fs/exec.c: 3/4 of
-    /// 8 MiB).
-    const MAX: usize = 6 << 20;
-
-    fn new(arguments: usize, arguments_end: usize, environment: usize, end: usize) -> Option<Self> {
-        let in_order = arguments > 0 && arguments <= environment && environment <= end;
-        (in_order && arguments_end == environment && end - arguments <= Self::MAX).then_some(
-            Strings {
-                arguments,
-                environment,
-                end,
-            },
-        )
-    }
-
-    /// Reads both out of process `pid`. `None`: not allowed, or gone.
-    fn fetch(&self, pid: u32) -> Option<(Vec<u8>, Vec<u8>)> {
-        let mut argv = vec![0; self.environment - self.arguments];
-        let mut environ = vec![0; self.end - self.environment];
-        let length = argv.len() + environ.len();
-        let remote = RemoteIoVec {
-            base: self.arguments,
-            len: length,
-        };
-        let mut local = [IoSliceMut::new(&mut argv), IoSliceMut::new(&mut environ)];
-        let read = process_vm_readv(Pid::from_raw(pid as i32), &mut local, &[remote]).ok()?;
-        (read == length).then_some((argv, environ))
-    }
 }
 
 impl ProcessStat {
@@ -463,7 +244,34 @@ pub(crate) fn tracer_in(status: &[u8]) -> Option<u32> {
     }
 }
 
-/// The number after `name` at the begin of a line, as in `/proc/PID/status` and `io`.
+/// The numbers after `names` at the begin of lines, as in `/proc/PID/status` and `io`, found in one
+/// pass.
+fn fields_after<const N: usize>(text: &[u8], names: [&[u8]; N]) -> [Option<u64>; N] {
+    let mut found = [None; N];
+    for line in text.split(|byte| *byte == b'\n') {
+        for (name, found) in names.iter().zip(&mut found) {
+            if found.is_none()
+                && let Some(rest) = line.strip_prefix(*name)
+            {
+                *found = number_in(rest);
+            }
+        }
+    }
+    found
+}
+
+/// What follows `name` in its line.
+fn line_after<'text>(text: &'text [u8], name: &[u8]) -> Option<&'text [u8]> {
+    let mut lines = text.split(|byte| *byte == b'\n');
+    lines.find_map(|line| line.strip_prefix(name))
+}
+
+fn number_in(text: &[u8]) -> Option<u64> {
+    let text = str::from_utf8(text).ok()?;
+    text.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// The number after `name` at the begin of a line.
 fn field(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_ascii_whitespace().next()?.parse().ok()
@@ -481,6 +289,9 @@ mod tests {
         assert_eq!(field(status, "voluntary_ctxt_switches:"), Some(7));
         assert_eq!(field(status, "VmPeak:"), None);
         assert_eq!(field("rchar: x\n", "rchar:"), None);
+        let names: [&[u8]; 3] = [b"voluntary_ctxt_switches:", b"VmHWM:", b"VmPeak:"];
+        let found = fields_after(status.as_bytes(), names);
+        assert_eq!(found, [Some(7), Some(1234), None]);
     }
 
     #[test]
@@ -527,6 +338,13 @@ mod tests {
         let (cost, status) = ThreadCost::of(pid, pid).unwrap();
         assert!(status.max_rss_bytes.unwrap() > 4096);
         assert!(cost.on_cpu_ns > 0);
+        let account = Account {
+            voluntary_switches: 7,
+            ..Account::default()
+        };
+        let lone = ThreadCost::of_lone(pid, &account).unwrap();
+        assert!(lone.on_cpu_ns > 0 && lone.read_bytes > 0 && lone.voluntary_switches == 7);
+        assert!(Status::of(pid).unwrap().max_rss_bytes.unwrap() > 4096);
         let stat = ProcessStat::of(pid).unwrap();
         assert!(stat.cost().minor_faults > 0);
         let group = group_and_parent(pid).unwrap();
@@ -545,18 +363,10 @@ mod tests {
 
     #[test]
     fn only_a_process_of_a_nested_namespace_has_an_inner_pid() {
-        let inner = |line: &str| Status::parse(line).inner_pid;
+        let inner = |line: &str| Status::parse(line.as_bytes()).inner_pid;
         assert_eq!(inner("NStgid:\t4711\n"), None);
         assert_eq!(inner("Name:\tx\nNStgid:\t4711\t12\t1\n"), Some(1));
         assert_eq!(inner("Name:\tNStgid:\n"), None);
-    }
-
-    #[test]
-    fn nonsense_addresses_are_refused() {
-        assert!(Strings::new(4096, 5000, 5000, 6000).is_some());
-        for (a, b, c, d) in [(0, 0, 0, 0), (2, 1, 1, 3), (1, 2, 3, 4), (1, 2, 2, 1 << 40)] {
-            assert_eq!(Strings::new(a, b, c, d), None);
-        }
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use flowtrace_schema::{
-    HostId, HostRecord, Record, Recorder, RunEnd, RunId, Summary, Text, TracedDirectory, Writer,
+    HostClock, HostId, HostRecord, Record, Recorder, RunEnd, RunId, Summary, Text, TracedDirectory,
+    Writer,
 };
 
 use super::Result;
@@ -32,6 +33,11 @@ impl Recording {
         let (writer, recorder) = Writer::create(output, replace)?;
         let (clock, epoch_unix_ns) = Clock::start();
         recorder.record(Record::Host(Box::new(this_host(epoch_unix_ns))));
+        recorder.record(Record::HostClock(HostClock {
+            host: HOST,
+            monotonic_ns: clock.boot_base_ns(),
+            wall_error_ns: Clock::wall_error_ns(),
+        }));
         Ok(Recording {
             clock,
             recorder,

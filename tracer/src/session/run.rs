@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use flowtrace_schema::{
-    FileLayer, Loss, ProcessLayer, Record, RunRecord, Summary, Text, quote_argv,
+    FileLayer, LaunchRecord, Loss, ProcessLayer, Record, RunRecord, Summary, Text, quote_argv,
 };
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
@@ -39,6 +39,8 @@ pub struct RunOptions {
     pub output: PathBuf,
     /// Whether an older trace there may be replaced.
     pub replace: bool,
+    /// As what a launcher started this recording.
+    pub launch: Option<LaunchRecord>,
     /// How files are seen.
     pub seeing: Seeing,
     /// Samples of each thread a second; 0: none.
@@ -383,6 +385,13 @@ impl Run<'_> {
             file_layer,
             process_layer,
         })));
+        if let Some(launch) = &self.options.launch {
+            let launch = LaunchRecord {
+                run: RUN,
+                ..launch.clone()
+            };
+            recording.recorder.record(Record::Launch(Box::new(launch)));
+        }
         for view in served.views() {
             recording.directory(view, self.options.seeing.attribute_ttl);
         }

@@ -3,7 +3,7 @@
 use super::Of;
 use crate::analysis::statistics::calls::CallStatistics;
 use crate::analysis::statistics::distribution::Distribution;
-use crate::export::chart::{Axis, Chart, Series, Style};
+use crate::export::plot::{Axis, Chart, Series, Style};
 use crate::export::sheet::Unit;
 
 /// Cumulative distributions (ParaTrac, figures 6 to 10 and 12).

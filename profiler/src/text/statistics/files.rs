@@ -169,11 +169,7 @@ pub fn sequentiality(workflow: &Workflow, calls: &CallStatistics, by: &str) -> S
             row.push(order.requests().into());
             row.extend(shares(order));
         }
-        row.push(if by == "rule" {
-            Cell::Null
-        } else {
-            id.into()
-        });
+        row.push(if by == "rule" { Cell::Null } else { id.into() });
         row.push(name.into());
         sheet.push(row);
     }

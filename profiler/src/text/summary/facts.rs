@@ -1,5 +1,8 @@
 //! The numbers of a summary, as they are also written as JSON.
 
+use std::collections::BTreeSet;
+
+use flowtrace_schema::RunRow;
 use serde::Serialize;
 
 use crate::analysis::data::{FileUse, file_uses, hottest, never_read, totals};
@@ -32,6 +35,10 @@ pub struct Facts {
     pub exit_signal_name: Option<String>,
     /// Recordings in the file.
     pub runs: usize,
+    /// Of them, those that ended by a signal or with another code than 0.
+    pub failed_runs: usize,
+    /// Machines that recorded.
+    pub hosts: usize,
     /// Processes.
     pub processes: i64,
     /// Program executions.
@@ -148,7 +155,10 @@ fn rules_as_json<S: serde::Serializer>(rules: &[RuleTime], to: S) -> Result<S::O
 
 /// Computes the facts of a workflow.
 pub fn facts(workflow: &Workflow) -> Facts {
-    let run = workflow.runs.first();
+    // Of several runs the first that failed tells most.
+    let failed = workflow.runs.iter().find(|run| has_failed(run));
+    let run = failed.or(workflow.runs.first());
+    let hosts: BTreeSet<_> = workflow.runs.iter().map(|run| &run.host).collect();
     let uses = file_uses(workflow);
     let sums = totals(workflow, &uses);
     let unread = never_read(&uses);
@@ -162,6 +172,8 @@ pub fn facts(workflow: &Workflow) -> Facts {
         exit_code: run.and_then(|run| run.exit_code),
         exit_signal_name: run.and_then(|run| run.exit_signal).map(signal_name),
         runs: workflow.runs.len(),
+        failed_runs: workflow.runs.iter().filter(|run| has_failed(run)).count(),
+        hosts: hosts.len(),
         processes: workflow.processes.len() as i64,
         execs: workflow.images.iter().filter(|image| image.is_exec).count() as i64,
         failures: failures(workflow)
@@ -211,6 +223,10 @@ pub fn facts(workflow: &Workflow) -> Facts {
             })
             .collect(),
     }
+}
+
+fn has_failed(run: &RunRow) -> bool {
+    run.exit_signal.is_some() || run.exit_code.is_some_and(|code| code != 0)
 }
 
 impl Facts {

@@ -7,7 +7,8 @@ pub(super) fn processes(facts: &Facts) -> String {
     units::counted(facts.processes, "process", "processes")
 }
 
-pub(super) fn headline(facts: &Facts) -> String {
+/// How the run ended, in one line.
+pub(crate) fn headline(facts: &Facts) -> String {
     let command = match &facts.command {
         Some(command) => units::shorten(&units::plain(command), 60),
         None => "the recording".into(),
@@ -26,9 +27,16 @@ pub(super) fn headline(facts: &Facts) -> String {
             (None, None) => format!("finished in {length}"),
         }
     };
+    let end = match (facts.failed_runs, facts.runs) {
+        (0, _) | (_, 0 | 1) => end,
+        (failed, runs) => format!("{end} ({failed} of {runs} runs failed, this one first)"),
+    };
     let runs = match facts.runs {
         0 | 1 => String::new(),
-        n => format!(" (the first of {n} runs in this file)"),
+        n => {
+            let hosts = units::counted(facts.hosts as i64, "host", "hosts");
+            format!(" ({n} runs on {hosts})")
+        }
     };
     // A moment is no news; a server that went on for a while is.
     let after_ns = facts.recording_ns - facts.duration_ns;

@@ -73,6 +73,7 @@ impl Lifetimes {
         };
         process.threads += 1;
         process.live_threads += 1;
+        process.lone = false;
         let upid = process.upid;
         self.tasks.insert(tid, Task::new(pid, now));
         self.table.set(tid, upid, false);
@@ -80,10 +81,16 @@ impl Lifetimes {
     }
 
     fn begin_process(&mut self, pid: u32, maker: Maker, now: u64) {
+        let calls_seen = self.calls_seen;
         let Some(creator) = self.processes.get_mut(&maker.pid) else {
             return;
         };
         creator.childless = false;
+        let numbered_as_here = calls_seen
+            && creator.numbered_as_here
+            && !creator.numbers_children
+            && ptrace::clone_flags(maker.tid)
+                .is_some_and(|flags| flags & libc::CLONE_NEWPID as u64 == 0);
         let parent = Tracee {
             tid: maker.tid,
             pid: maker.pid,
@@ -92,6 +99,7 @@ impl Lifetimes {
         let image = Arc::clone(&creator.image);
         let process = Process {
             environment: creator.environment,
+            numbered_as_here,
             ..Process::new(self.upids.next(), Some(creator.upid), Arc::clone(&image))
         };
         let upid = process.upid;

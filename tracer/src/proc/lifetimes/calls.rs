@@ -3,7 +3,7 @@
 
 use super::super::observer::Tracee;
 use super::super::ptrace::{self, SystemCall};
-use super::super::topology::Call;
+use super::super::topology::{Call, CallKind};
 use super::Lifetimes;
 
 impl Lifetimes {
@@ -38,6 +38,11 @@ impl Lifetimes {
         let Some(tracee) = self.tracee(tid) else {
             return false;
         };
+        if call.kind == CallKind::ChangeView
+            && let Some(process) = self.processes.get_mut(&tracee.pid)
+        {
+            process.numbers_children = true;
+        }
         let mut wanted = false;
         for observer in &mut self.observers {
             wanted |= observer.called(tracee, call, now);

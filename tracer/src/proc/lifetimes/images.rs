@@ -11,7 +11,7 @@ use nix::unistd::{getegid, geteuid};
 
 use super::super::observer::Tracee;
 use super::super::ptrace::{self, Stop};
-use super::super::reading::{Image, ProcessCost, ProcessStat, Status, ThreadCost};
+use super::super::reading::{self, Account, Image, ProcessStat, Status};
 use super::Lifetimes;
 use super::process::Process;
 
@@ -34,7 +34,7 @@ const TRACERS: &[&str] = &[
 impl Lifetimes {
     /// Process `pid`, which has used `used` so far, runs a new program; all its threads but one
     /// are gone, and that one has the process's id now whatever it had before.
-    pub(super) fn exec(&mut self, pid: u32, used: ProcessCost, now: u64) {
+    pub(super) fn exec(&mut self, pid: u32, used: Account, now: u64) {
         // Killed in this very stop, it will never run the program.
         let Some(former) = ptrace::event_message(pid, Stop::Exec) else {
             self.tasks
@@ -58,17 +58,22 @@ impl Lifetimes {
             return;
         };
 
-        let (cost, status) = ThreadCost::of(pid, pid).unwrap_or_default();
+        // Of an image that is over no peak of memory is left, so that none is sought.
+        process.max_rss_before = 0;
+        let (cost, status) = process.read_cost(pid, pid, &used).unwrap_or_default();
         process.cost += cost - task.before;
         task.before = cost;
         process.books.read(pid, pid, &mut task.life);
         process.books.next_image(&mut task.life, now);
-        let stat = ProcessStat::of(pid);
         process.total = match process.childless {
-            true => Some(used),
-            false => stat.as_ref().map(ProcessStat::cost),
+            true => Some(used.cost),
+            false => ProcessStat::of(pid).as_ref().map(ProcessStat::cost),
         };
         let started = !process.launcher;
+        if process.launcher {
+            let filters = |pid| reading::filters_of(pid).unwrap_or(0);
+            self.calls_seen = filters(pid) > filters(std::process::id());
+        }
         let before = Tracee::first_of(pid, process.upid);
         let usage = process.usage();
         if started {
@@ -83,7 +88,7 @@ impl Lifetimes {
             self.recorder.record(Record::ProcessEnd(Box::new(end)));
         }
 
-        let image = Arc::new(Image::at_exec(pid, stat.as_ref(), &self.wanted));
+        let image = Arc::new(Image::at_exec(pid, &self.wanted));
         let (prev, upid) = if started {
             (Some(process.upid), self.upids.next())
         } else {
@@ -99,6 +104,10 @@ impl Lifetimes {
             environment,
             before: process.total.unwrap_or_default(),
             childless: process.childless,
+            lone: process.lone,
+            numbered_as_here: process.numbered_as_here,
+            numbers_children: process.numbers_children,
+            max_rss_before: used.max_rss_bytes,
             readable: image.is_complete(),
             traces: traces(&image),
             status: Status {

@@ -3,7 +3,7 @@
 use flowtrace_schema::{Loss, ProcessEnd, Record};
 
 use super::super::ptrace::{self, Event, Report, Stop};
-use super::super::reading::{ProcessCost, ProcessStat, ThreadCost};
+use super::super::reading::{Account, ProcessStat, ThreadCost};
 use super::Lifetimes;
 
 impl Lifetimes {
@@ -57,7 +57,7 @@ impl Lifetimes {
         process.books.close(&mut task.life, self.clock.now());
     }
 
-    fn forget(&mut self, tid: u32, used: ProcessCost) {
+    fn forget(&mut self, tid: u32, used: Account) {
         let Some(task) = self.tasks.remove(&tid) else {
             return;
         };
@@ -75,7 +75,7 @@ impl Lifetimes {
         };
         self.living.ends(pid);
         process.total = match process.childless {
-            true => Some(used),
+            true => Some(used.cost),
             false => ProcessStat::of(pid).as_ref().map(ProcessStat::cost),
         };
         self.recorder.lost(Loss::LetGo, 1);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flowtrace_schema::{Upid, Usage};
 
-use super::super::reading::{Image, ProcessCost, Status, ThreadCost};
+use super::super::reading::{Account, Image, ProcessCost, Status, ThreadCost};
 use super::books::{Books, Life};
 
 /// A thread.
@@ -36,6 +36,14 @@ pub(super) struct Process {
     /// No child was ever forked in any image. The kernel's account of the process is then its
     /// own alone, to the µs, and complete where it is reaped.
     pub(super) childless: bool,
+    /// Nor was there ever a second thread in any image.
+    pub(super) lone: bool,
+    /// Its own number of itself is known to be the one that we see.
+    pub(super) numbered_as_here: bool,
+    /// It may have chosen another pid namespace for its children.
+    pub(super) numbers_children: bool,
+    /// Most resident memory of the images before this one.
+    pub(super) max_rss_before: u64,
     pub(super) status: Status,
     pub(super) live_threads: usize,
     pub(super) threads: u32,
@@ -59,6 +67,10 @@ impl Process {
             cost: ThreadCost::default(),
             total: None,
             childless: true,
+            lone: true,
+            numbered_as_here: false,
+            numbers_children: false,
+            max_rss_before: 0,
             status: Status::default(),
             live_threads: 1,
             threads: 1,
@@ -68,6 +80,30 @@ impl Process {
             traces: false,
             launcher: false,
         }
+    }
+
+    /// What thread `tid` used so far, and the rest of what is told of its process `pid`, of which the
+    /// kernel has just told `used`: with as few files as that takes.
+    pub(super) fn read_cost(
+        &self,
+        pid: u32,
+        tid: u32,
+        used: &Account,
+    ) -> Option<(ThreadCost, Status)> {
+        if !(self.lone && self.childless && tid == pid) {
+            return ThreadCost::of(pid, tid);
+        }
+        let cost = ThreadCost::of_lone(pid, used)?;
+        // A peak above that of all images before is this one's.
+        let status = if self.numbered_as_here && used.max_rss_bytes > self.max_rss_before {
+            Status {
+                max_rss_bytes: Some(used.max_rss_bytes),
+                inner_pid: None,
+            }
+        } else {
+            Status::of(pid)?
+        };
+        Some((cost, status))
     }
 
     pub(super) fn usage(&self) -> Usage {

@@ -1,0 +1,348 @@
+//! Which step limits a run, and when: Battré et al. over time windows on any recorded workflow.
+//!
+//! [`analyse`] is the whole of it: processes become tasks ([`tasks`]), the run is cut into windows
+//! ([`windows`]), Algorithms 1 to 3 are applied to each ([`algorithm`]), and what they found is
+//! merged into intervals and given a cause ([`cause`]).
+
+pub mod algorithm;
+pub mod cause;
+pub mod chart;
+pub mod facts;
+pub mod tasks;
+pub mod windows;
+
+use crate::graph::Dag;
+use crate::model::Workflow;
+use crate::timeline::Timeline;
+pub use cause::{Confidence, Resource};
+use tasks::Tasks;
+
+/// How to look for bottlenecks.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Share of its time that a task must exceed in processing.
+    pub alpha: f64,
+    /// Share of its time that a channel must exceed in being full.
+    pub beta: f64,
+    /// Length of a window, ns; `None`: 5 s, or less for a short run.
+    pub window_ns: Option<i64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            alpha: 0.9,
+            beta: 0.9,
+            window_ns: None,
+        }
+    }
+}
+
+/// What a bottleneck is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A task, or several that depend on each other: places in [`Tasks::tasks`].
+    Tasks(Vec<usize>),
+    /// The channels between tasks: places in [`Tasks::edges`].
+    Edges(Vec<usize>),
+}
+
+/// A bottleneck over the whole run.
+#[derive(Clone, Debug)]
+pub struct Bottleneck {
+    /// What it is.
+    pub subject: Subject,
+    /// When, ns; apart from each other, in order.
+    pub intervals: Vec<(i64, i64)>,
+    /// Sum of the intervals, ns.
+    pub ns: i64,
+    /// Share of the run.
+    pub share: f64,
+    /// The task to blame: of a task itself, of a full pipe the one that does not empty it. `None`:
+    /// the channel itself is slow.
+    pub culprit: Option<usize>,
+    /// What it lacked.
+    pub resource: Resource,
+    /// Mean of the share that made it one.
+    pub mean: f64,
+    /// Looks at its processes in the intervals.
+    pub samples: u64,
+    /// How sure that is.
+    pub confidence: Confidence,
+}
+
+/// A window and what was found in it.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// Begin, ns.
+    pub from: i64,
+    /// End, ns.
+    pub to: i64,
+    /// Share of all processors that were busy; `None`: not known.
+    pub cpu: Option<f64>,
+    /// Time that processes were on a processor, ns.
+    pub on_cpu_ns: i64,
+    /// Per vertex of [`Bottlenecks::graph`]: mean processing share, where an instance lived.
+    pub pt: Vec<Option<f64>>,
+    /// Per edge: mean saturated share.
+    pub st: Vec<Option<f64>>,
+    /// What the algorithms say.
+    pub found: algorithm::Found,
+}
+
+/// Everything about the bottlenecks of a run.
+#[derive(Clone, Debug)]
+pub struct Bottlenecks {
+    /// The tasks and their edges.
+    pub tasks: Tasks,
+    /// The same with cycles contracted.
+    pub graph: algorithm::Contracted,
+    /// The windows in order.
+    pub windows: Vec<Window>,
+    /// The bottlenecks, the longest first.
+    pub found: Vec<Bottleneck>,
+    /// Time without any, ns, and why.
+    pub without: Vec<(Without, i64)>,
+    /// Thresholds that were used.
+    pub options: Options,
+    /// Length of a window, ns.
+    pub window_ns: i64,
+    /// Begin and end of the run, ns.
+    pub span: (i64, i64),
+    /// Who is to blame for how much of the run, the most first.
+    pub causes: Vec<Cause>,
+}
+
+/// A step or channel that is to blame for some of the run, and what it lacked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cause {
+    /// The task; `None`: a channel is slow itself.
+    pub task: Option<usize>,
+    /// Edges that were full before it, or that are slow: places in [`Tasks::edges`].
+    pub edges: Vec<usize>,
+    /// What it lacked.
+    pub resource: Resource,
+    /// When, ns.
+    pub intervals: Vec<(i64, i64)>,
+    /// Sum of the intervals, ns.
+    pub ns: i64,
+    /// Share of the run.
+    pub share: f64,
+    /// Mean share of the processors that were busy then; `None`: not known.
+    pub cpu: Option<f64>,
+    /// Looks that it rests on.
+    pub samples: u64,
+    /// How sure that is.
+    pub confidence: Confidence,
+}
+
+/// Why a window has no bottleneck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Without {
+    /// No step was alive, only what runs steps.
+    Nothing,
+    /// Steps were alive, but nothing is known of what they did.
+    Unknown,
+    /// All of them waited for each other for most of the time.
+    Balanced,
+}
+
+impl Without {
+    /// In words.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Without::Nothing => "no step was running",
+            Without::Unknown => "nothing is known of what ran",
+            Without::Balanced => {
+                "no step was processing, and no channel full, for most of the time"
+            }
+        }
+    }
+}
+
+/// Finds the bottlenecks of a run. `names` groups the processes, one name for each; `split` lets a
+/// group become several tasks where it stands at several places.
+pub fn analyse(
+    workflow: &Workflow,
+    dag: &Dag,
+    timeline: &Timeline,
+    names: &[String],
+    split: bool,
+    options: Options,
+) -> Bottlenecks {
+    let tasks = tasks::tasks(workflow, dag, timeline, names, split);
+    let edges: Vec<(usize, usize)> = tasks.edges.iter().map(|e| (e.from, e.to)).collect();
+    let graph = algorithm::contract(tasks.tasks.len(), &edges);
+    let window_ns = options
+        .window_ns
+        .unwrap_or_else(|| windows::default_window(timeline.length()));
+    let boundaries = windows::boundaries(timeline, &tasks, window_ns);
+    let measured = windows::measure(timeline, &tasks, &graph, &boundaries);
+    let mut result = Bottlenecks {
+        tasks,
+        windows: Vec::with_capacity(measured.len()),
+        found: Vec::new(),
+        without: Vec::new(),
+        options,
+        window_ns,
+        span: timeline.span,
+        graph,
+        causes: Vec::new(),
+    };
+    for window in measured {
+        let found = algorithm::detect(
+            &result.graph,
+            &window.pt,
+            &window.st,
+            options.alpha,
+            options.beta,
+        );
+        result.windows.push(Window {
+            from: window.from,
+            to: window.to,
+            cpu: window.cpu,
+            on_cpu_ns: window.on_cpu as i64,
+            pt: window.pt.iter().map(|load| load.mean()).collect(),
+            st: window.st.iter().map(|load| load.mean()).collect(),
+            found,
+        });
+    }
+    result.found = merge(&result, timeline);
+    result.without = without(&result, timeline);
+    result.causes = cause::causes(&result, timeline);
+    result
+}
+
+/// The default grouping: by rule.
+pub fn by_rule(workflow: &Workflow) -> Vec<String> {
+    let rule = |id| workflow.rule(id).to_string();
+    workflow.process_ids().map(rule).collect()
+}
+
+/// Joins windows in which the same was found, cut to the time in which it was alive.
+fn merge(result: &Bottlenecks, timeline: &Timeline) -> Vec<Bottleneck> {
+    let length = timeline.length().max(1) as f64;
+    let mut all = Vec::new();
+    for vertex in 0..result.graph.members.len() {
+        let flagged: Vec<usize> = (0..result.windows.len())
+            .filter(|&w| result.windows[w].found.cpu[vertex])
+            .collect();
+        if flagged.is_empty() {
+            continue;
+        }
+        let members = &result.graph.members[vertex];
+        let lives = lives(result, timeline, members);
+        let mean = mean(result, &flagged, |window| window.pt[vertex]);
+        let intervals = intervals(result, &flagged, &lives);
+        all.push(cause::of_tasks(
+            result, timeline, members, intervals, mean, length,
+        ));
+    }
+    for edge in 0..result.graph.edges.len() {
+        let flagged: Vec<usize> = (0..result.windows.len())
+            .filter(|&w| result.windows[w].found.io[edge])
+            .collect();
+        if flagged.is_empty() {
+            continue;
+        }
+        let members: Vec<usize> = (0..result.tasks.edges.len())
+            .filter(|&e| result.graph.edge_of[e] == Some(edge))
+            .collect();
+        let writers: Vec<usize> = members
+            .iter()
+            .map(|&e| result.tasks.edges[e].from)
+            .collect();
+        let lives = lives(result, timeline, &writers);
+        let mean = mean(result, &flagged, |window| window.st[edge]);
+        let intervals = intervals(result, &flagged, &lives);
+        all.push(cause::of_edges(
+            result, timeline, &members, intervals, mean, length,
+        ));
+    }
+    all.sort_by_key(|found| std::cmp::Reverse(found.ns));
+    all
+}
+
+/// When any instance of these tasks lived: hulls of overlapping lives, in order.
+fn lives(result: &Bottlenecks, timeline: &Timeline, members: &[usize]) -> Vec<(i64, i64)> {
+    let mut lives: Vec<(i64, i64)> = members
+        .iter()
+        .flat_map(|&task| &result.tasks.tasks[task].members)
+        .map(|&id| (timeline.instance(id).from, timeline.instance(id).to))
+        .collect();
+    lives.sort_unstable();
+    union(lives)
+}
+
+/// Joins intervals that touch; they are in the order of their begins.
+pub(crate) fn union(intervals: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+    let mut joined: Vec<(i64, i64)> = Vec::new();
+    for (from, to) in intervals {
+        match joined.last_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(to),
+            _ => joined.push((from, to)),
+        }
+    }
+    joined
+}
+
+fn intervals(result: &Bottlenecks, flagged: &[usize], lives: &[(i64, i64)]) -> Vec<(i64, i64)> {
+    let mut parts = Vec::new();
+    for &w in flagged {
+        let window = &result.windows[w];
+        let first = lives.partition_point(|&(_, to)| to <= window.from);
+        for &(from, to) in lives[first..].iter().take_while(|life| life.0 < window.to) {
+            parts.push((from.max(window.from), to.min(window.to)));
+        }
+    }
+    union(parts)
+}
+
+fn mean(result: &Bottlenecks, flagged: &[usize], of: impl Fn(&Window) -> Option<f64>) -> f64 {
+    let (mut sum, mut weight) = (0.0, 0.0);
+    for &w in flagged {
+        let window = &result.windows[w];
+        if let Some(share) = of(window) {
+            let length = (window.to - window.from) as f64;
+            sum += share * length;
+            weight += length;
+        }
+    }
+    if weight > 0.0 { sum / weight } else { 0.0 }
+}
+
+fn without(result: &Bottlenecks, timeline: &Timeline) -> Vec<(Without, i64)> {
+    let mut found: Vec<(i64, i64)> = result
+        .found
+        .iter()
+        .flat_map(|b| b.intervals.iter().copied())
+        .collect();
+    found.sort_unstable();
+    let found = union(found);
+    let mut times = std::collections::BTreeMap::new();
+    for window in &result.windows {
+        let first = found.partition_point(|&(_, to)| to <= window.from);
+        let covered: i64 = found[first..]
+            .iter()
+            .take_while(|one| one.0 < window.to)
+            .map(|&(from, to)| to.min(window.to) - from.max(window.from))
+            .sum();
+        let rest = window.to - window.from - covered;
+        let is_alive = result.tasks.of.iter().enumerate().any(|(process, task)| {
+            let instance = &timeline.instances[process];
+            task.is_some() && instance.from < window.to && instance.to > window.from
+        });
+        let why = match window.pt.iter().any(Option::is_some) {
+            _ if covered > 0 => Without::Nothing,
+            true => Without::Balanced,
+            false if is_alive => Without::Unknown,
+            false => Without::Nothing,
+        };
+        if rest > 0 {
+            *times.entry(why).or_insert(0) += rest;
+        }
+    }
+    let mut times: Vec<_> = times.into_iter().collect();
+    times.sort_by_key(|&(_, ns)| -ns);
+    times
+}

@@ -1,0 +1,158 @@
+//! Battré et al., "Detecting Bottlenecks in Parallel DAG-based Data Flow Programs", Algorithms 1
+//! to 3, on any graph: cycles are contracted first.
+
+use petgraph::algo::tarjan_scc;
+use petgraph::graph::{DiGraph, NodeIndex};
+
+/// A share averaged over members: instances of a task, or channels of an edge.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Load {
+    /// Sum of the members' shares.
+    pub sum: f64,
+    /// How many members say something.
+    pub members: u32,
+}
+
+impl Load {
+    /// One member's share.
+    pub fn of(share: f64) -> Load {
+        Load {
+            sum: share,
+            members: 1,
+        }
+    }
+
+    /// Takes another's members in.
+    pub fn add(&mut self, other: Load) {
+        self.sum += other.sum;
+        self.members += other.members;
+    }
+
+    /// The arithmetic mean; `None`: nobody says anything.
+    pub fn mean(self) -> Option<f64> {
+        (self.members > 0).then(|| self.sum / f64::from(self.members))
+    }
+
+    /// Whether the mean is above a threshold. Exactly at it is not above it; sums of shares that
+    /// are equal to it but for rounding do not count as above.
+    fn exceeds(self, threshold: f64) -> bool {
+        const ROUNDING: f64 = 1e-9;
+        self.mean().is_some_and(|mean| mean > threshold + ROUNDING)
+    }
+}
+
+/// A graph of tasks without cycles: each vertex is a task, or several that depend on each other.
+#[derive(Clone, Debug, Default)]
+pub struct Contracted {
+    /// Vertex that each task is part of.
+    pub vertex_of: Vec<usize>,
+    /// Tasks of each vertex.
+    pub members: Vec<Vec<usize>>,
+    /// Edges between vertices, each pair once.
+    pub edges: Vec<(usize, usize)>,
+    /// Edge that each edge of the given graph is part of; `None`: it lies within a vertex.
+    pub edge_of: Vec<Option<usize>>,
+    /// Edges that leave each vertex.
+    out: Vec<Vec<usize>>,
+}
+
+/// Contracts the strongly connected components of a graph. Vertices are numbered in reverse
+/// topological order: those without successors come first (Algorithm 1, line 1).
+pub fn contract(tasks: usize, edges: &[(usize, usize)]) -> Contracted {
+    let mut graph: DiGraph<(), ()> = DiGraph::with_capacity(tasks, edges.len());
+    for _ in 0..tasks {
+        graph.add_node(());
+    }
+    for &(from, to) in edges {
+        graph.add_edge(NodeIndex::new(from), NodeIndex::new(to), ());
+    }
+    // Tarjan's algorithm gives the components in reverse topological order.
+    let mut contracted = Contracted {
+        vertex_of: vec![0; tasks],
+        ..Contracted::default()
+    };
+    for (vertex, nodes) in tarjan_scc(&graph).into_iter().enumerate() {
+        let mut members: Vec<usize> = nodes.into_iter().map(NodeIndex::index).collect();
+        members.sort_unstable();
+        for &task in &members {
+            contracted.vertex_of[task] = vertex;
+        }
+        contracted.members.push(members);
+    }
+    contracted.out = vec![Vec::new(); contracted.members.len()];
+    let mut at = std::collections::HashMap::new();
+    for &(from, to) in edges {
+        let ends = (contracted.vertex_of[from], contracted.vertex_of[to]);
+        if ends.0 == ends.1 {
+            contracted.edge_of.push(None);
+            continue;
+        }
+        let edge = *at.entry(ends).or_insert_with(|| {
+            contracted.edges.push(ends);
+            contracted.out[ends.0].push(contracted.edges.len() - 1);
+            contracted.edges.len() - 1
+        });
+        contracted.edge_of.push(Some(edge));
+    }
+    contracted
+}
+
+/// What one application of the algorithms found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// For each vertex whether it is a CPU bottleneck.
+    pub cpu: Vec<bool>,
+    /// For each edge whether it is an I/O bottleneck.
+    pub io: Vec<bool>,
+}
+
+/// Algorithm 1. `pt` has for each vertex the share of time its instances were processing, `st` for
+/// each edge the share of time its channels were saturated; `alpha` and `beta` are the thresholds,
+/// which must be exceeded.
+pub fn detect(graph: &Contracted, pt: &[Load], st: &[Load], alpha: f64, beta: f64) -> Found {
+    let mut found = Found {
+        cpu: cpu_bottlenecks(graph, pt, alpha),
+        io: vec![false; graph.edges.len()],
+    };
+    // Line 5: edges are looked at only where no task is to blame.
+    if !found.cpu.contains(&true) {
+        found.io = io_bottlenecks(graph, st, beta);
+    }
+    found
+}
+
+/// Algorithm 2 for every vertex in reverse topological order.
+fn cpu_bottlenecks(graph: &Contracted, pt: &[Load], alpha: f64) -> Vec<bool> {
+    let mut is_bottleneck = vec![false; graph.members.len()];
+    // Whether any vertex that can be reached is one.
+    let mut has_below = vec![false; graph.members.len()];
+    for vertex in 0..graph.members.len() {
+        has_below[vertex] = graph.out[vertex].iter().any(|&edge| {
+            let next = graph.edges[edge].1;
+            is_bottleneck[next] || has_below[next]
+        });
+        is_bottleneck[vertex] = pt[vertex].exceeds(alpha) && !has_below[vertex];
+    }
+    is_bottleneck
+}
+
+/// Algorithm 3 for every edge, in the order of the vertices that they leave.
+fn io_bottlenecks(graph: &Contracted, st: &[Load], beta: f64) -> Vec<bool> {
+    let mut is_bottleneck = vec![false; graph.edges.len()];
+    // Whether an edge on any path that begins at the vertex is one.
+    let mut has_below = vec![false; graph.members.len()];
+    for vertex in 0..graph.members.len() {
+        for &edge in &graph.out[vertex] {
+            let next = graph.edges[edge].1;
+            is_bottleneck[edge] = st[edge].exceeds(beta) && !has_below[next];
+        }
+        has_below[vertex] = graph.out[vertex]
+            .iter()
+            .any(|&edge| is_bottleneck[edge] || has_below[graph.edges[edge].1]);
+    }
+    is_bottleneck
+}
+
+#[cfg(test)]
+#[path = "algorithm/tests.rs"]
+mod tests;

@@ -1,0 +1,326 @@
+//! What a bottleneck lacks, who is to blame for it, and how sure that is.
+
+use super::{Bottleneck, Bottlenecks, Cause, Subject, union};
+use crate::timeline::{STATES, Shares, State, Timeline, sum_of};
+
+/// What a step lacked while it limited the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Resource {
+    /// It computed.
+    Cpu,
+    /// It was ready to compute and waited for a processor for much of the time.
+    Processors,
+    /// It waited for storage.
+    Disk,
+    /// It waited for pages of memory.
+    Memory,
+    /// It waited for locks.
+    Lock,
+    /// It waited for time to pass.
+    Sleep,
+    /// Data went through a connection as fast as that allows.
+    Network,
+    /// Data went from hand to hand, and neither side had much to do.
+    HandOver,
+    /// Something else, or nothing is known.
+    Other,
+}
+
+impl Resource {
+    /// In a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Resource::Cpu => "CPU",
+            Resource::Processors => "processors",
+            Resource::Disk => "disk",
+            Resource::Memory => "memory",
+            Resource::Lock => "lock",
+            Resource::Sleep => "sleep",
+            Resource::Network => "network",
+            Resource::HandOver => "hand-over",
+            Resource::Other => "other",
+        }
+    }
+}
+
+/// How sure a statement is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Confidence {
+    /// It rests on little, or on assumptions that cannot be checked.
+    Low,
+    /// Likely.
+    Medium,
+    /// Many observations agree.
+    High,
+}
+
+impl Confidence {
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Confidence::Low => "low",
+            Confidence::Medium => "medium",
+            Confidence::High => "high",
+        }
+    }
+}
+
+/// What the instances of some tasks did within some intervals, ns, and how often they were seen.
+pub fn states(
+    result: &Bottlenecks,
+    timeline: &Timeline,
+    members: &[usize],
+    intervals: &[(i64, i64)],
+) -> (Shares, u64) {
+    let mut sums = [0.0; STATES];
+    let mut samples = 0.0;
+    for &id in members
+        .iter()
+        .flat_map(|&task| &result.tasks.tasks[task].members)
+    {
+        let instance = timeline.instance(id);
+        let first = intervals.partition_point(|&(_, to)| to <= instance.from);
+        for &(from, to) in intervals[first..]
+            .iter()
+            .take_while(|one| one.0 < instance.to)
+        {
+            for piece in timeline.pieces_within(id, from, to) {
+                let length = piece.overlap(from, to) as f64;
+                samples += f64::from(piece.samples) * length / (piece.to - piece.from) as f64;
+                for (sum, share) in sums.iter_mut().zip(timeline.shares(piece)) {
+                    *sum += share * length;
+                }
+            }
+        }
+    }
+    (sums, samples.round() as u64)
+}
+
+/// The bottleneck that some tasks are.
+pub(super) fn of_tasks(
+    result: &Bottlenecks,
+    timeline: &Timeline,
+    members: &[usize],
+    intervals: Vec<(i64, i64)>,
+    mean: f64,
+    length: f64,
+) -> Bottleneck {
+    let (sums, samples) = states(result, timeline, members, &intervals);
+    let ns: i64 = intervals.iter().map(|&(from, to)| to - from).sum();
+    let busiest = members
+        .iter()
+        .copied()
+        .max_by_key(|&task| (processing(result, timeline, task, &intervals) * 1e6) as i64);
+    Bottleneck {
+        subject: Subject::Tasks(members.to_vec()),
+        ns,
+        share: ns as f64 / length,
+        culprit: busiest,
+        resource: resource(timeline, &sums, &intervals),
+        mean,
+        samples,
+        confidence: confidence(&sums, samples, mean, result.options.alpha),
+        intervals,
+    }
+}
+
+/// The bottleneck that some edges are. A pipe is memory: it is full because somebody does not
+/// empty it, and that is the step to blame, if there is one that has anything to do.
+pub(super) fn of_edges(
+    result: &Bottlenecks,
+    timeline: &Timeline,
+    members: &[usize],
+    intervals: Vec<(i64, i64)>,
+    mean: f64,
+    length: f64,
+) -> Bottleneck {
+    let ns: i64 = intervals.iter().map(|&(from, to)| to - from).sum();
+    let edges = || members.iter().map(|&e| &result.tasks.edges[e]);
+    let channels = || edges().flat_map(|edge| &edge.channels);
+    let is_network = channels().any(|&c| timeline.channels[c as usize].is_network());
+    let is_file = channels().next().is_none();
+    let mut busiest: Option<(usize, f64)> = None;
+    let mut reached: Vec<usize> = edges().map(|edge| edge.to).collect();
+    let mut at = 0;
+    while let Some(&task) = reached.get(at) {
+        at += 1;
+        let share = processing(result, timeline, task, &intervals);
+        if busiest.is_none_or(|(_, most)| share > most) {
+            busiest = Some((task, share));
+        }
+        for next in result.tasks.edges.iter().filter(|edge| edge.from == task) {
+            if !reached.contains(&next.to) {
+                reached.push(next.to);
+            }
+        }
+    }
+    let consumer = busiest.filter(|&(_, share)| share >= 0.5);
+    let involved: Vec<usize> = edges().flat_map(|edge| [edge.from, edge.to]).collect();
+    let (_, samples) = states(result, timeline, &involved, &intervals);
+    let (culprit, resource) = match consumer {
+        _ if is_file => (edges().next().map(|edge| edge.from), Resource::Disk),
+        Some((task, _)) => {
+            let (sums, _) = states(result, timeline, &[task], &intervals);
+            (Some(task), resource(timeline, &sums, &intervals))
+        }
+        None if is_network => (None, Resource::Network),
+        None => (None, Resource::HandOver),
+    };
+    let sure = match samples {
+        0..10 => Confidence::Low,
+        // The thresholds name a channel, reason names the step behind it.
+        _ if consumer.is_some() && !is_file => Confidence::Medium,
+        10..50 => Confidence::Medium,
+        _ => Confidence::High,
+    };
+    Bottleneck {
+        subject: Subject::Edges(members.to_vec()),
+        ns,
+        share: ns as f64 / length,
+        culprit,
+        resource,
+        mean,
+        samples,
+        confidence: sure,
+        intervals,
+    }
+}
+
+/// Joins what the same step or channel is to blame for, for the same want.
+pub(super) fn causes(result: &Bottlenecks, timeline: &Timeline) -> Vec<Cause> {
+    let mut causes: Vec<Cause> = Vec::new();
+    for found in &result.found {
+        let edges = match &found.subject {
+            Subject::Edges(edges) => edges.clone(),
+            Subject::Tasks(_) => Vec::new(),
+        };
+        let same = causes.iter_mut().find(|cause| match found.culprit {
+            Some(_) => cause.task == found.culprit && cause.resource == found.resource,
+            None => cause.task.is_none() && cause.edges == edges,
+        });
+        match same {
+            Some(cause) => {
+                cause.intervals.extend(&found.intervals);
+                cause.edges.extend(edges);
+                cause.samples += found.samples;
+                cause.confidence = cause.confidence.min(found.confidence);
+            }
+            None => causes.push(Cause {
+                task: found.culprit,
+                edges,
+                resource: found.resource,
+                intervals: found.intervals.clone(),
+                ns: 0,
+                share: 0.0,
+                cpu: None,
+                samples: found.samples,
+                confidence: found.confidence,
+            }),
+        }
+    }
+    let length = timeline.length().max(1) as f64;
+    for cause in &mut causes {
+        cause.intervals.sort_unstable();
+        cause.intervals = union(std::mem::take(&mut cause.intervals));
+        cause.ns = cause.intervals.iter().map(|&(from, to)| to - from).sum();
+        cause.share = cause.ns as f64 / length;
+        cause.cpu = busy(timeline, &cause.intervals);
+    }
+    causes.sort_by_key(|cause| std::cmp::Reverse(cause.ns));
+    causes
+}
+
+/// Mean share of the processors of all machines that were busy within intervals.
+pub fn busy(timeline: &Timeline, intervals: &[(i64, i64)]) -> Option<f64> {
+    let (mut sum, mut length) = (0.0, 0.0);
+    for &(from, to) in intervals {
+        for host in timeline.counters.hosts() {
+            if let Some(share) = timeline.counters.cpu_busy(host, from, to) {
+                sum += share * (to - from) as f64;
+                length += (to - from) as f64;
+            }
+        }
+    }
+    (length > 0.0).then(|| sum / length)
+}
+
+/// Share of its known time that a task was processing.
+fn processing(
+    result: &Bottlenecks,
+    timeline: &Timeline,
+    task: usize,
+    intervals: &[(i64, i64)],
+) -> f64 {
+    let (sums, _) = states(result, timeline, &[task], intervals);
+    let known = sum_of(&sums, |state| state != State::Unknown);
+    if known > 0.0 {
+        sum_of(&sums, State::is_processing) / known
+    } else {
+        0.0
+    }
+}
+
+/// What most of the processing was.
+pub fn resource(timeline: &Timeline, sums: &Shares, intervals: &[(i64, i64)]) -> Resource {
+    let of = |state: State| sums[state as usize];
+    let processing = sum_of(sums, State::is_processing);
+    if processing <= 0.0 {
+        return Resource::Other;
+    }
+    let (pressure, swapped) = memory(timeline, intervals);
+    let waits = of(State::Fault) + of(State::File);
+    if of(State::Fault) > 0.3 * processing
+        || (pressure > 0.3 || swapped) && waits > 0.2 * processing
+    {
+        return Resource::Memory;
+    }
+    let active = of(State::Cpu) + of(State::Queue);
+    let parts = [
+        (active, Resource::Cpu),
+        (waits, Resource::Disk),
+        (of(State::Lock), Resource::Lock),
+        (of(State::Sleep), Resource::Sleep),
+        (of(State::Other) + of(State::Tracer), Resource::Other),
+    ];
+    let most = parts.iter().max_by(|a, b| a.0.total_cmp(&b.0));
+    match most.map_or(Resource::Other, |part| part.1) {
+        Resource::Cpu if of(State::Queue) > 0.35 * active => Resource::Processors,
+        other => other,
+    }
+}
+
+/// Pressure on memory within intervals: share of time in which some task waited for it, and
+/// whether anything was swapped.
+fn memory(timeline: &Timeline, intervals: &[(i64, i64)]) -> (f64, bool) {
+    let counters = &timeline.counters;
+    let (mut pressure, mut swapped, mut length) = (0.0, 0.0, 0.0);
+    for &(from, to) in intervals {
+        length += (to - from) as f64;
+        for host in counters.hosts() {
+            let grown = |name| counters.growth(host, name, from, to).unwrap_or(0.0);
+            pressure += grown("pressure.memory.some");
+            swapped += grown("swap.in") + grown("swap.out");
+        }
+    }
+    // A page now and then is no thrashing: ten megabytes in a second of it are.
+    (
+        pressure / f64::max(length, 1.0),
+        swapped > 10e6 * (length / 1e9).max(1.0),
+    )
+}
+
+/// How sure it is that a share observed so often lies above its threshold.
+fn confidence(sums: &Shares, samples: u64, mean: f64, threshold: f64) -> Confidence {
+    let all: f64 = sums.iter().sum();
+    let unknown = sums[State::Unknown as usize] / all.max(1.0);
+    let n = samples.max(1) as f64;
+    let error = (mean * (1.0 - mean) / n).sqrt().max(1.0 / n);
+    match samples {
+        _ if unknown > 0.5 => Confidence::Low,
+        50.. if mean - 2.0 * error > threshold => Confidence::High,
+        10.. => Confidence::Medium,
+        // The books are exact; only what waits were for is not known without samples.
+        _ if sum_of(sums, State::is_active) > 0.8 * all => Confidence::Medium,
+        _ => Confidence::Low,
+    }
+}

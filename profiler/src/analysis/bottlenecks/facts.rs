@@ -1,0 +1,171 @@
+//! The bottlenecks of a run for machines. Times are nanoseconds, shares 0 to 1.
+
+use serde::Serialize;
+
+use super::chart::subject_name;
+use super::{Bottlenecks, Cause, Subject};
+
+/// Everything that `flowtrace bottlenecks` says.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "the names of the fields say what they are")]
+pub struct Facts {
+    /// The answer in a line.
+    pub answer: String,
+    /// Length of the run.
+    pub duration_ns: i64,
+    /// Who is to blame, the most first.
+    pub causes: Vec<CauseFact>,
+    /// What the algorithms found, the longest first.
+    pub bottlenecks: Vec<BottleneckFact>,
+    /// Time without a bottleneck, and why.
+    pub without: Vec<WithoutFact>,
+    /// Threshold for tasks.
+    pub alpha: f64,
+    /// Threshold for channels.
+    pub beta: f64,
+    /// Length of a window.
+    pub window_ns: i64,
+    /// Steps and channels window by window.
+    pub windows: Vec<WindowFact>,
+}
+
+/// Who is to blame for how much.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "the names of the fields say what they are")]
+pub struct CauseFact {
+    pub step: Option<String>,
+    pub channel: Option<String>,
+    pub resource: &'static str,
+    pub ns: i64,
+    pub share: f64,
+    pub cpu_busy: Option<f64>,
+    pub samples: u64,
+    pub confidence: &'static str,
+    pub intervals: Vec<(i64, i64)>,
+}
+
+/// What the algorithms found.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "the names of the fields say what they are")]
+pub struct BottleneckFact {
+    pub name: String,
+    pub kind: &'static str,
+    pub resource: &'static str,
+    pub culprit: Option<String>,
+    pub ns: i64,
+    pub share: f64,
+    pub mean: f64,
+    pub samples: u64,
+    pub confidence: &'static str,
+    pub intervals: Vec<(i64, i64)>,
+}
+
+/// Time without a bottleneck.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "the names of the fields say what they are")]
+pub struct WithoutFact {
+    pub why: &'static str,
+    pub ns: i64,
+}
+
+/// A step or channel in a window.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "the names of the fields say what they are")]
+pub struct WindowFact {
+    pub from_ns: i64,
+    pub to_ns: i64,
+    pub kind: &'static str,
+    pub name: String,
+    /// Processing, or saturated.
+    pub share: f64,
+    pub is_bottleneck: bool,
+}
+
+/// Makes the facts. `answer` is the first line for people.
+pub fn facts(result: &Bottlenecks, answer: String) -> Facts {
+    let name = |task: usize| result.tasks.tasks[task].name();
+    let cause = |cause: &Cause| CauseFact {
+        step: cause.task.map(name),
+        channel: (!cause.edges.is_empty())
+            .then(|| subject_name(result, &Subject::Edges(cause.edges.clone()))),
+        resource: cause.resource.name(),
+        ns: cause.ns,
+        share: cause.share,
+        cpu_busy: cause.cpu,
+        samples: cause.samples,
+        confidence: cause.confidence.name(),
+        intervals: cause.intervals.clone(),
+    };
+    Facts {
+        answer,
+        duration_ns: result.span.1 - result.span.0,
+        causes: result.causes.iter().map(cause).collect(),
+        bottlenecks: result
+            .found
+            .iter()
+            .map(|found| BottleneckFact {
+                name: subject_name(result, &found.subject),
+                kind: match found.subject {
+                    Subject::Tasks(_) => "step",
+                    Subject::Edges(_) => "channel",
+                },
+                resource: found.resource.name(),
+                culprit: found.culprit.map(name),
+                ns: found.ns,
+                share: found.share,
+                mean: found.mean,
+                samples: found.samples,
+                confidence: found.confidence.name(),
+                intervals: found.intervals.clone(),
+            })
+            .collect(),
+        without: result
+            .without
+            .iter()
+            .map(|&(why, ns)| WithoutFact {
+                why: why.text(),
+                ns,
+            })
+            .collect(),
+        alpha: result.options.alpha,
+        beta: result.options.beta,
+        window_ns: result.window_ns,
+        windows: windows(result),
+    }
+}
+
+fn windows(result: &Bottlenecks) -> Vec<WindowFact> {
+    let vertex = |v: usize| Subject::Tasks(result.graph.members[v].clone());
+    let edge = |e: usize| {
+        let of = |i: &usize| result.graph.edge_of[*i] == Some(e);
+        Subject::Edges((0..result.tasks.edges.len()).filter(of).collect())
+    };
+    let vertices: Vec<String> = (0..result.graph.members.len())
+        .map(|v| subject_name(result, &vertex(v)))
+        .collect();
+    let edges: Vec<String> = (0..result.graph.edges.len())
+        .map(|e| subject_name(result, &edge(e)))
+        .collect();
+    let mut rows = Vec::new();
+    for window in &result.windows {
+        let row = |kind, name: &String, share, is_bottleneck| WindowFact {
+            from_ns: window.from,
+            to_ns: window.to,
+            kind,
+            name: name.clone(),
+            share,
+            is_bottleneck,
+        };
+        for (v, share) in window.pt.iter().enumerate() {
+            if let Some(share) = *share {
+                rows.push(row("step", &vertices[v], share, window.found.cpu[v]));
+            }
+        }
+        for (e, share) in window.st.iter().enumerate() {
+            if let Some(share) = *share {
+                rows.push(row("channel", &edges[e], share, window.found.io[e]));
+            }
+        }
+    }
+    rows
+}

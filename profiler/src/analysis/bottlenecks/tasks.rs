@@ -1,0 +1,288 @@
+//! From processes to the tasks of Battré et al., and from pipes, sockets and files to the edges
+//! between them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use petgraph::Direction;
+use petgraph::algo::toposort;
+use petgraph::graph::{DiGraph, NodeIndex};
+use petgraph::visit::EdgeRef;
+
+use crate::graph::rounds::rounds;
+use crate::graph::{Dag, Edge, EdgeKind, Node};
+use crate::model::{FileIndex, ProcessId, Workflow};
+use crate::timeline::Timeline;
+
+/// Files named for an edge; more are only counted.
+const NAMED: usize = 3;
+
+/// The processes that count as instances of one task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// Name of the group.
+    pub group: String,
+    /// Which part of its group it is, from 1, where the group stands at several places of the
+    /// graph: the two `sort` of `sort | uniq | sort`.
+    pub part: usize,
+    /// How many parts the group has.
+    pub parts: usize,
+    /// Its instances in the order of discovery.
+    pub members: Vec<ProcessId>,
+}
+
+impl Task {
+    /// Name shown to people.
+    pub fn name(&self) -> String {
+        match self.parts {
+            0 | 1 => self.group.clone(),
+            parts => format!("{} [{}/{parts}]", self.group, self.part),
+        }
+    }
+}
+
+/// What leads from one task to another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskEdge {
+    /// Writing task.
+    pub from: usize,
+    /// Reading task.
+    pub to: usize,
+    /// Pipes and sockets: places in the timeline.
+    pub channels: Vec<u32>,
+    /// Some of the files.
+    pub files: Vec<FileIndex>,
+    /// How many files.
+    pub file_count: usize,
+}
+
+/// The graph of tasks.
+#[derive(Clone, Debug, Default)]
+pub struct Tasks {
+    /// The tasks.
+    pub tasks: Vec<Task>,
+    /// Task of each process; `None`: it only runs others.
+    pub of: Vec<Option<usize>>,
+    /// The edges, by their ends.
+    pub edges: Vec<TaskEdge>,
+}
+
+/// Groups the processes by `names`, one for each. With `split`, a group that stands at several
+/// places of the graph becomes several tasks, so that hardly anything has to be contracted.
+pub fn tasks(
+    workflow: &Workflow,
+    dag: &Dag,
+    timeline: &Timeline,
+    names: &[String],
+    split: bool,
+) -> Tasks {
+    let part = data_part(dag);
+    let place = if split {
+        places(&part, names)
+    } else {
+        vec![(0, 0); names.len()]
+    };
+    let mut tasks = Tasks {
+        of: vec![None; names.len()],
+        ..Tasks::default()
+    };
+    let mut at: HashMap<(&str, (u32, u32)), usize> = HashMap::new();
+    for id in workflow.process_ids() {
+        let process = id.0 as usize;
+        if timeline.instance(id).is_orchestrator {
+            continue;
+        }
+        let task = *at
+            .entry((names[process].as_str(), place[process]))
+            .or_insert_with(|| {
+                tasks.tasks.push(Task {
+                    group: names[process].clone(),
+                    part: 1,
+                    parts: 1,
+                    members: Vec::new(),
+                });
+                tasks.tasks.len() - 1
+            });
+        tasks.tasks[task].members.push(id);
+        tasks.of[process] = Some(task);
+    }
+    number_parts(&mut tasks.tasks, &at);
+    tasks.edges = edges(workflow, &part, timeline, &tasks.of);
+    tasks
+}
+
+/// The edges along which data moves.
+fn data_part(dag: &Dag) -> DiGraph<Node, Edge> {
+    dag.graph.filter_map(
+        |_, node| Some(*node),
+        |_, edge| edge.kind.is_data().then_some(*edge),
+    )
+}
+
+/// For each process which of the places of its group in the graph it stands at: how many of the
+/// same name come before it in its pipeline, and how often a path through files comes back.
+fn places(part: &DiGraph<Node, Edge>, names: &[String]) -> Vec<(u32, u32)> {
+    let mut numbers: HashMap<&str, u32> = HashMap::new();
+    let name: Vec<u32> = names
+        .iter()
+        .map(|name| {
+            let next = numbers.len() as u32;
+            *numbers.entry(name).or_insert(next)
+        })
+        .collect();
+    let is_stream = |edge: &Edge| matches!(edge.kind, EdgeKind::Pipe | EdgeKind::Socket);
+    let mut stage = vec![0; names.len()];
+    let mut before: Vec<HashMap<u32, u32>> = vec![HashMap::new(); names.len()];
+    for node in toposort(part, None).unwrap_or_default() {
+        let at = node.index();
+        if at >= names.len() {
+            continue;
+        }
+        let mut counts: HashMap<u32, u32> = HashMap::new();
+        let mut is_end = true;
+        for edge in part.edges_directed(node, Direction::Incoming) {
+            if is_stream(edge.weight()) && edge.source().index() < names.len() {
+                for (&name, &count) in &before[edge.source().index()] {
+                    let kept = counts.entry(name).or_insert(0);
+                    *kept = count.max(*kept);
+                }
+            }
+        }
+        for edge in part.edges(node) {
+            is_end &= !is_stream(edge.weight());
+        }
+        stage[at] = counts.get(&name[at]).copied().unwrap_or(0);
+        if !is_end {
+            *counts.entry(name[at]).or_insert(0) += 1;
+            before[at] = counts;
+        }
+    }
+    let mut groups: HashMap<(u32, u32), u32> = HashMap::new();
+    let mut group: Vec<u32> = Vec::with_capacity(part.node_count());
+    for at in 0..names.len() {
+        let next = groups.len() as u32;
+        group.push(*groups.entry((name[at], stage[at])).or_insert(next));
+    }
+    let first_file = groups.len() as u32;
+    group.extend((0..part.node_count().saturating_sub(names.len())).map(|i| first_file + i as u32));
+    let round = rounds(part, &group);
+    (0..names.len()).map(|at| (stage[at], round[at])).collect()
+}
+
+fn number_parts(tasks: &mut [Task], at: &HashMap<(&str, (u32, u32)), usize>) {
+    // Tasks are numbered in the order of their first process, which is how people count them.
+    let mut parts: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+    for (&(name, _), &task) in at {
+        parts.entry(name).or_default().insert(task);
+    }
+    for places in parts.values() {
+        for (i, &task) in places.iter().enumerate() {
+            tasks[task].part = i + 1;
+            tasks[task].parts = places.len();
+        }
+    }
+}
+
+fn edges(
+    workflow: &Workflow,
+    part: &DiGraph<Node, Edge>,
+    timeline: &Timeline,
+    of: &[Option<usize>],
+) -> Vec<TaskEdge> {
+    let mut edges: BTreeMap<(usize, usize), TaskEdge> = BTreeMap::new();
+    let mut connect = |from: usize, to: usize| -> Option<()> {
+        let ends = (of.get(from).copied()??, of.get(to).copied()??);
+        edges.entry(ends).or_insert_with(|| TaskEdge {
+            from: ends.0,
+            to: ends.1,
+            ..TaskEdge::default()
+        });
+        Some(())
+    };
+    for one in part.edge_references() {
+        connect(one.source().index(), one.target().index());
+    }
+    let files = file_edges(part, of);
+    for (ends, list) in files {
+        let entry = edges.entry(ends).or_insert_with(|| TaskEdge {
+            from: ends.0,
+            to: ends.1,
+            ..TaskEdge::default()
+        });
+        entry.file_count = list.len();
+        entry.files = list.into_iter().take(NAMED).collect();
+    }
+    add_channels(workflow, timeline, of, &mut edges);
+    edges
+        .into_values()
+        .filter(|edge| edge.from != edge.to)
+        .collect()
+}
+
+/// Through which files data went from task to task; an older version of a file counts for those
+/// who read a later one that builds on it.
+fn file_edges(
+    part: &DiGraph<Node, Edge>,
+    of: &[Option<usize>],
+) -> BTreeMap<(usize, usize), BTreeSet<FileIndex>> {
+    let mut files: BTreeMap<(usize, usize), BTreeSet<FileIndex>> = BTreeMap::new();
+    let mut writers: HashMap<NodeIndex, BTreeSet<usize>> = HashMap::new();
+    for node in toposort(part, None).unwrap_or_default() {
+        let Node::File { file, .. } = part[node] else {
+            continue;
+        };
+        let mut tasks = BTreeSet::new();
+        for before in part.neighbors_directed(node, Direction::Incoming) {
+            match part[before] {
+                Node::Process(id) => tasks.extend(of[id.0 as usize]),
+                Node::File { .. } => tasks.extend(writers.get(&before).into_iter().flatten()),
+            }
+        }
+        for after in part.neighbors(node) {
+            if let Node::Process(id) = part[after]
+                && let Some(to) = of[id.0 as usize]
+            {
+                for &from in &tasks {
+                    files.entry((from, to)).or_default().insert(file);
+                }
+            }
+        }
+        writers.insert(node, tasks);
+    }
+    files
+}
+
+/// A channel belongs to an edge where the graph has a stream between two who held its ends.
+fn add_channels(
+    workflow: &Workflow,
+    timeline: &Timeline,
+    of: &[Option<usize>],
+    edges: &mut BTreeMap<(usize, usize), TaskEdge>,
+) {
+    let is_stream = |from: ProcessId, to: ProcessId| {
+        workflow
+            .streams
+            .binary_search_by_key(&(from, to), |stream| (stream.from, stream.to))
+            .is_ok()
+    };
+    for (at, channel) in timeline.channels.iter().enumerate() {
+        if channel.writers.len().saturating_mul(channel.readers.len()) > 10_000 {
+            continue;
+        }
+        for &(from, _, _) in &channel.writers {
+            for &(to, _, _) in &channel.readers {
+                let known = if is_stream(from, to) {
+                    Some((from, to))
+                } else {
+                    None
+                };
+                let ends =
+                    known.and_then(|(from, to)| Some((of[from.0 as usize]?, of[to.0 as usize]?)));
+                if let Some(edge) = ends.and_then(|ends| edges.get_mut(&ends))
+                    && edge.channels.last() != Some(&(at as u32))
+                {
+                    edge.channels.push(at as u32);
+                }
+            }
+        }
+    }
+}

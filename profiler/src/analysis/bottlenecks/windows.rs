@@ -1,0 +1,221 @@
+//! Cuts a run into windows and works out, for each, how much of it every task was processing and
+//! every edge saturated.
+
+use std::collections::HashMap;
+
+use super::algorithm::{Contracted, Load};
+use super::tasks::Tasks;
+use crate::timeline::{State, Timeline, sum_of};
+
+/// Most windows; beyond that they are made longer.
+const MOST: i64 = 20_000;
+/// A task that lived for less than this share of a window says nothing of it.
+const LEAST_LIFE: f64 = 0.01;
+/// A file can only be slow where the disk is busy for this share of the window.
+const DISK_BUSY: f64 = 0.9;
+
+/// The window to use where none is given, ns: the paper's 5 s, less for short runs.
+pub fn default_window(length: i64) -> i64 {
+    (length / 20).clamp(100_000_000, 5_000_000_000)
+}
+
+/// The moments at which windows begin and end. Besides every `window`, these are the begins and
+/// ends of processes that live long, so that a window does not mix what ran before with what ran
+/// after.
+pub fn boundaries(timeline: &Timeline, tasks: &Tasks, window: i64) -> Vec<i64> {
+    let (from, to) = timeline.span;
+    let window = window.max(1).max((to - from) / MOST);
+    let apart = (window / 10).max(1);
+    let mut lives: Vec<(i64, i64, i64)> = timeline
+        .instances
+        .iter()
+        .filter(|instance| tasks.of[instance.process.0 as usize].is_some())
+        .map(|instance| (instance.to - instance.from, instance.from, instance.to))
+        .filter(|&(life, _, _)| life >= window / 2)
+        .collect();
+    lives.sort_unstable_by_key(|&(life, begin, _)| (-life, begin));
+    let mut kept = std::collections::BTreeSet::from([from, to]);
+    let mut keep = |at: i64, apart: i64| {
+        let is_near = kept.range(at - apart + 1..at + apart).next().is_some();
+        if at > from && at < to && !is_near {
+            kept.insert(at);
+        }
+    };
+    for &(_, begin, end) in lives.iter().take(MOST as usize) {
+        keep(begin, apart);
+        keep(end, apart);
+    }
+    let mut at = from;
+    while at < to {
+        keep(at, window / 2 + 1);
+        at += window;
+    }
+    kept.into_iter().collect()
+}
+
+/// What a window says.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// Begin, ns.
+    pub from: i64,
+    /// End, ns.
+    pub to: i64,
+    /// Per vertex: processing.
+    pub pt: Vec<Load>,
+    /// Per edge: saturated.
+    pub st: Vec<Load>,
+    /// Share of all processors that were busy; `None`: not known.
+    pub cpu: Option<f64>,
+    /// Time that instances were on a processor, ns.
+    pub on_cpu: f64,
+}
+
+/// Measures all windows. Per task the loads of its vertex are added up by `graph`.
+pub fn measure(
+    timeline: &Timeline,
+    tasks: &Tasks,
+    graph: &Contracted,
+    boundaries: &[i64],
+) -> Vec<Measured> {
+    let mut windows: Vec<Measured> = boundaries
+        .windows(2)
+        .map(|pair| Measured {
+            from: pair[0],
+            to: pair[1],
+            pt: vec![Load::default(); graph.members.len()],
+            st: vec![Load::default(); graph.edges.len()],
+            cpu: busy(timeline, pair[0], pair[1]),
+            on_cpu: 0.0,
+        })
+        .collect();
+    // Saturated time by channel and window, storage time by task and window.
+    let mut saturated: HashMap<(u32, usize), f64> = HashMap::new();
+    let mut storage: HashMap<(usize, usize), Load> = HashMap::new();
+    for instance in &timeline.instances {
+        let task = tasks.of[instance.process.0 as usize];
+        let mut at = 0;
+        let first = boundaries
+            .partition_point(|&b| b <= instance.from)
+            .saturating_sub(1);
+        for (w, window) in windows.iter_mut().enumerate().skip(first) {
+            if window.from >= instance.to {
+                break;
+            }
+            let mut sums = [0.0; crate::timeline::STATES];
+            while instance
+                .pieces
+                .get(at)
+                .is_some_and(|piece| piece.to <= window.from)
+            {
+                at += 1;
+            }
+            for piece in instance.pieces[at..]
+                .iter()
+                .take_while(|piece| piece.from < window.to)
+            {
+                let length = piece.overlap(window.from, window.to) as f64;
+                let shares = timeline.shares(piece);
+                for (sum, share) in sums.iter_mut().zip(shares) {
+                    *sum += share * length;
+                }
+                if let (State::Out, Some(channel)) = (piece.state, piece.channel) {
+                    let full = shares[State::Out as usize] * length;
+                    *saturated.entry((channel, w)).or_default() += full;
+                }
+            }
+            window.on_cpu += sums[State::Cpu as usize];
+            let known = sum_of(&sums, |state| state != State::Unknown);
+            let length = (window.to - window.from) as f64;
+            let Some(task) = task.filter(|_| known > 0.0 && known >= LEAST_LIFE * length) else {
+                continue;
+            };
+            let share = sum_of(&sums, State::is_processing) / known;
+            window.pt[graph.vertex_of[task]].add(Load::of(share));
+            let blocked = sum_of(&sums, State::is_storage) / known;
+            storage.entry((task, w)).or_default().add(Load::of(blocked));
+        }
+    }
+    let measure = Measure {
+        timeline,
+        tasks,
+        graph,
+    };
+    measure.channels(&mut windows, &saturated);
+    measure.files(&mut windows, &storage);
+    windows
+}
+
+/// Busiest machine's processors: the run's own where there are no counters.
+fn busy(timeline: &Timeline, from: i64, to: i64) -> Option<f64> {
+    let hosts = timeline.counters.hosts();
+    let known: Vec<f64> = hosts
+        .iter()
+        .filter_map(|&host| timeline.counters.cpu_busy(host, from, to))
+        .collect();
+    (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+}
+
+struct Measure<'a> {
+    timeline: &'a Timeline,
+    tasks: &'a Tasks,
+    graph: &'a Contracted,
+}
+
+impl Measure<'_> {
+    fn channels(&self, windows: &mut [Measured], saturated: &HashMap<(u32, usize), f64>) {
+        for (e, edge) in self.tasks.edges.iter().enumerate() {
+            let Some(to) = self.graph.edge_of[e] else {
+                continue;
+            };
+            for &channel in &edge.channels {
+                let ends = &self.timeline.channels[channel as usize];
+                let hull = |sides: &[(_, i64, i64)]| {
+                    let from = sides.iter().map(|&(_, from, _)| from).min();
+                    from.zip(sides.iter().map(|&(_, _, to)| to).max())
+                };
+                let Some((writes, reads)) = hull(&ends.writers).zip(hull(&ends.readers)) else {
+                    continue;
+                };
+                let (from, until) = (writes.0.max(reads.0), writes.1.min(reads.1));
+                for (w, window) in windows.iter_mut().enumerate() {
+                    let alive = until.min(window.to) - from.max(window.from);
+                    if (alive as f64) < LEAST_LIFE * (window.to - window.from) as f64 || alive <= 0
+                    {
+                        continue;
+                    }
+                    let full = saturated.get(&(channel, w)).copied().unwrap_or(0.0);
+                    window.st[to].add(Load::of((full / alive as f64).min(1.0)));
+                }
+            }
+        }
+    }
+
+    /// A file is saturated while its writer or reader is blocked in storage and a disk is busy.
+    fn files(&self, windows: &mut [Measured], storage: &HashMap<(usize, usize), Load>) {
+        let hosts = self.timeline.counters.hosts();
+        for (w, window) in windows.iter_mut().enumerate() {
+            let busy = hosts
+                .iter()
+                .filter_map(|&host| {
+                    self.timeline
+                        .counters
+                        .disk_busy(host, window.from, window.to)
+                })
+                .map(|(share, _)| share)
+                .fold(0.0, f64::max);
+            for (e, edge) in self.tasks.edges.iter().enumerate() {
+                let Some(to) = self.graph.edge_of[e].filter(|_| edge.file_count > 0) else {
+                    continue;
+                };
+                let blocked = [edge.from, edge.to]
+                    .iter()
+                    .filter_map(|&task| storage.get(&(task, w))?.mean())
+                    .reduce(f64::max);
+                if let Some(blocked) = blocked {
+                    let is_busy = busy >= DISK_BUSY;
+                    window.st[to].add(Load::of(if is_busy { blocked } else { 0.0 }));
+                }
+            }
+        }
+    }
+}

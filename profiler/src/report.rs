@@ -1,0 +1,121 @@
+//! A run as one HTML file that opens from disk: the page in `page/`, and the data it shows as
+//! JSON inside it, so that nothing is ever fetched.
+//!
+//! Every part of the data is a block of its own that the page parses when it first needs it. What
+//! can be very many (processes, files, edges) is cut to the heaviest, and the rest counted in
+//! `left_out`, so that a page of any run opens. Columns of numbers instead of objects keep it
+//! small.
+
+mod calls;
+mod channels;
+mod files;
+mod graph;
+mod head;
+mod machine;
+mod page;
+mod processes;
+mod rules;
+mod text;
+mod waits;
+
+use std::io::{self, Write};
+
+use flowtrace_schema::{Result, Trace};
+use serde::Serialize;
+
+use crate::graph as workflow_graph;
+use crate::model::Workflow;
+
+/// The data of a report. Times are nanoseconds since the start of the run, sizes bytes; what is
+/// not known is `null`.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    head: head::Head,
+    rules: rules::Rules,
+    processes: processes::Processes,
+    machine: machine::Machine,
+    graph: graph::Graph,
+    members: graph::MemberEdges,
+    files: files::Files,
+    calls: calls::Calls,
+    channels: channels::Channels,
+    flows: channels::Flows,
+    waits: waits::Waits,
+}
+
+/// How much of what there may be very much of is shown one by one.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Processes.
+    pub processes: usize,
+    /// Files.
+    pub files: usize,
+    /// Pairs of a process and a file that it used.
+    pub accesses: usize,
+    /// Groups of the rule graph.
+    pub groups: usize,
+    /// Edges between single processes and files.
+    pub edges: usize,
+    /// Channels, and likewise flows.
+    pub channels: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            processes: 150_000,
+            files: 50_000,
+            accesses: 250_000,
+            groups: 150,
+            edges: 250_000,
+            channels: 5_000,
+        }
+    }
+}
+
+/// Gathers everything that a report shows.
+///
+/// # Errors
+/// When the trace cannot be read.
+pub fn gather(workflow: &Workflow, trace: &Trace, limits: Limits) -> Result<Report> {
+    let costs = trace.costs()?;
+    let mut texts = text::Texts::new(workflow.processes.len());
+    let numbers = rules::Numbers::of(workflow);
+    let kept = processes::Kept::of(workflow, limits.processes);
+    let kept_files = files::Kept::of(workflow, limits.files);
+    let dag = workflow_graph::build(workflow);
+    let groups = workflow_graph::groups::by_rule(workflow, &dag);
+    let drawn = graph::Drawn::of(workflow, &groups, limits.groups);
+    Ok(Report {
+        head: head::of(workflow, trace)?,
+        rules: rules::of(workflow, &numbers, &costs),
+        processes: processes::of(workflow, &numbers, &kept, &costs, &mut texts),
+        machine: machine::of(workflow, trace)?,
+        graph: graph::of(workflow, &dag, &groups, &drawn, &numbers),
+        members: graph::members(&dag, &groups, &drawn, &kept, &kept_files, limits.edges),
+        files: files::of(workflow, &kept, &kept_files, limits.accesses),
+        calls: calls::of(workflow, &numbers, trace)?,
+        channels: channels::of(workflow, trace, &kept, limits.channels)?,
+        flows: channels::flows(workflow, trace, &kept, limits.channels)?,
+        waits: waits::of(workflow, &numbers, trace)?,
+    })
+}
+
+impl Report {
+    /// Writes the page.
+    ///
+    /// # Errors
+    /// When `out` fails.
+    pub fn write_html(&self, out: &mut impl Write) -> io::Result<()> {
+        page::write(self, out)
+    }
+
+    /// Writes the data alone, as one JSON object.
+    ///
+    /// # Errors
+    /// When `out` fails.
+    pub fn write_json(&self, out: &mut impl Write) -> io::Result<()> {
+        serde_json::to_writer(&mut *out, self)?;
+        writeln!(out)
+    }
+}

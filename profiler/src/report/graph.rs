@@ -1,0 +1,267 @@
+//! The workflow graph: by rule, and what its nodes are made of.
+
+use std::cmp::Reverse;
+
+use petgraph::visit::{EdgeRef, IntoNodeReferences};
+use serde::Serialize;
+
+use super::rules::Numbers;
+use super::{files, processes};
+use crate::graph::groups::{Group, Members, RuleGraph};
+use crate::graph::pattern::relative;
+use crate::graph::{Dag, EdgeKind, Node};
+use crate::model::Workflow;
+use crate::text::units::plain;
+
+/// Which groups are drawn: all, or the heaviest.
+#[derive(Debug)]
+pub(super) struct Drawn {
+    /// Their numbers in the drawing, by group.
+    places: Vec<Option<u32>>,
+    count: usize,
+}
+
+impl Drawn {
+    pub(super) fn of(workflow: &Workflow, groups: &RuleGraph, most: usize) -> Drawn {
+        let weight = |group: &Group| match &group.members {
+            Members::Processes { processes, .. } => {
+                let life = |&id| workflow.process(id).duration_ns().unwrap_or(0);
+                // Steps before files: what ran is asked for first.
+                (
+                    true,
+                    processes.iter().map(life).fold(0, i64::saturating_add),
+                )
+            }
+            Members::Files { files, .. } => {
+                let size = |&file| workflow.file(file).size_bytes.unwrap_or(0);
+                (false, files.iter().map(size).fold(0, i64::saturating_add))
+            }
+        };
+        let mut order: Vec<_> = groups
+            .graph
+            .node_references()
+            .map(|(node, group)| (Reverse(weight(group)), node))
+            .collect();
+        if order.len() > most {
+            order.sort_unstable();
+            order.truncate(most);
+            order.sort_unstable_by_key(|&(_, node)| node);
+        }
+        let mut places = vec![None; groups.graph.node_count()];
+        for (place, (_, node)) in (0..).zip(&order) {
+            places[node.index()] = Some(place);
+        }
+        Drawn {
+            places,
+            count: order.len(),
+        }
+    }
+}
+
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Graph {
+    nodes: Vec<GroupNode>,
+    edges: Vec<GroupEdge>,
+    /// Groups that are not drawn, and their edges.
+    left_out: usize,
+    edges_left_out: usize,
+    /// Forks not drawn because data connects the child already.
+    hidden_forks: usize,
+    /// Edges left out because they would close a cycle.
+    cycle_edges: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct GroupNode {
+    /// Number of the rule; `None`: files.
+    rule: Option<usize>,
+    /// Name of the rule, or pattern of the files seen from the directory of the run.
+    name: String,
+    count: usize,
+    /// Which part of its group, where it was split to keep the graph acyclic.
+    part: u32,
+    parts: u32,
+    cpu_ns: i64,
+    life_ns: i64,
+    failed: usize,
+    size_bytes: i64,
+    first_ns: Option<i64>,
+    last_ns: Option<i64>,
+}
+
+#[derive(Debug, Serialize)]
+struct GroupEdge {
+    from: u32,
+    to: u32,
+    kind: &'static str,
+    count: i64,
+    bytes: i64,
+    calls: i64,
+    first_ns: i64,
+    last_ns: i64,
+}
+
+pub(super) fn of(
+    workflow: &Workflow,
+    dag: &Dag,
+    groups: &RuleGraph,
+    drawn: &Drawn,
+    numbers: &Numbers,
+) -> Graph {
+    let mut graph = Graph {
+        left_out: groups.graph.node_count() - drawn.count,
+        hidden_forks: groups.hidden_forks,
+        cycle_edges: dag.dropped.len(),
+        ..Graph::default()
+    };
+    for (node, group) in groups.graph.node_references() {
+        if drawn.places[node.index()].is_some() {
+            graph.nodes.push(group_node(workflow, group, numbers));
+        }
+    }
+    for edge in groups.graph.edge_references() {
+        let ends = [edge.source(), edge.target()].map(|node| drawn.places[node.index()]);
+        let [Some(from), Some(to)] = ends else {
+            graph.edges_left_out += 1;
+            continue;
+        };
+        let e = edge.weight();
+        graph.edges.push(GroupEdge {
+            from,
+            to,
+            kind: e.kind.name(),
+            count: e.count,
+            bytes: e.bytes,
+            calls: e.calls,
+            first_ns: e.first_ns,
+            last_ns: e.last_ns,
+        });
+    }
+    graph
+}
+
+fn group_node(workflow: &Workflow, group: &Group, numbers: &Numbers) -> GroupNode {
+    let node = |rule, name, count| GroupNode {
+        rule,
+        name,
+        count,
+        part: group.round,
+        parts: group.rounds,
+        cpu_ns: 0,
+        life_ns: 0,
+        failed: 0,
+        size_bytes: 0,
+        first_ns: None,
+        last_ns: None,
+    };
+    match &group.members {
+        Members::Processes { rule, processes } => {
+            let members = || processes.iter().map(|&id| workflow.process(id));
+            let end = |p: &crate::model::Process| p.end_ns.unwrap_or(workflow.last_ns);
+            GroupNode {
+                cpu_ns: members()
+                    .filter_map(|p| p.cpu_ns)
+                    .fold(0, i64::saturating_add),
+                life_ns: members()
+                    .map(|p| (end(p) - p.start_ns).max(0))
+                    .fold(0, i64::saturating_add),
+                failed: members().filter(|p| p.has_failed()).count(),
+                first_ns: members().map(|p| p.start_ns).min(),
+                last_ns: members().map(end).max(),
+                ..node(Some(numbers.get(rule)), plain(rule), processes.len())
+            }
+        }
+        Members::Files { pattern, files } => {
+            let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
+            let sizes = files
+                .iter()
+                .filter_map(|&file| workflow.file(file).size_bytes);
+            GroupNode {
+                size_bytes: sizes.fold(0, i64::saturating_add),
+                ..node(None, plain(relative(pattern, cwd)), files.len())
+            }
+        }
+    }
+}
+
+/// The graph of single processes and files, to open groups with, in columns.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct MemberEdges {
+    /// Number of the group in the drawing; `None`: not drawn.
+    group: Vec<Option<u32>>,
+    /// Place of the process; or −1 minus the place of the file; `None`: not shown one by one.
+    member: Vec<Option<i64>>,
+    /// Version of a file that was changed after somebody had read it, from 1; 0: there is one only.
+    version: Vec<u32>,
+    from: Vec<u32>,
+    to: Vec<u32>,
+    /// Place in `kinds`.
+    kind: Vec<u8>,
+    bytes: Vec<i64>,
+    kinds: Vec<&'static str>,
+    left_out: usize,
+}
+
+pub(super) fn members(
+    dag: &Dag,
+    groups: &RuleGraph,
+    drawn: &Drawn,
+    processes: &processes::Kept,
+    files: &files::Kept,
+    most: usize,
+) -> MemberEdges {
+    const KINDS: [EdgeKind; 8] = [
+        EdgeKind::Fork,
+        EdgeKind::Update,
+        EdgeKind::Exec,
+        EdgeKind::Socket,
+        EdgeKind::Pipe,
+        EdgeKind::Read,
+        EdgeKind::Write,
+        EdgeKind::Create,
+    ];
+    let mut edges: Vec<_> = dag.graph.edge_references().collect();
+    let all = edges.len();
+    if all > most {
+        // Data before forks, then the most bytes.
+        edges.sort_by_key(|e| {
+            let w = e.weight();
+            (Reverse((w.kind.is_data(), w.bytes())), e.id())
+        });
+        edges.truncate(most);
+        edges.sort_by_key(EdgeRef::id);
+    }
+    let mut members = MemberEdges {
+        kinds: KINDS.iter().map(|kind| kind.name()).collect(),
+        left_out: all - edges.len(),
+        ..MemberEdges::default()
+    };
+    for (node, what) in dag.graph.node_references() {
+        let group = groups.group_of.get(node.index());
+        members
+            .group
+            .push(group.and_then(|group| drawn.places[group.index()]));
+        let (member, version) = match *what {
+            Node::Process(id) => (processes.place(id).map(i64::from), 0),
+            Node::File {
+                file,
+                version,
+                versions,
+            } => (
+                files.place(file).map(|place| -1 - i64::from(place)),
+                if versions > 1 { version } else { 0 },
+            ),
+        };
+        members.member.push(member);
+        members.version.push(version);
+    }
+    for edge in edges {
+        let weight = edge.weight();
+        members.from.push(edge.source().index() as u32);
+        members.to.push(edge.target().index() as u32);
+        let kind = KINDS.iter().position(|&kind| kind == weight.kind);
+        members.kind.push(kind.unwrap_or(0) as u8);
+        members.bytes.push(weight.bytes());
+    }
+    members
+}

@@ -1,0 +1,88 @@
+//! What the page says first: how the run ended, and how much of it was seen.
+
+use flowtrace_schema::{Result, Trace};
+use serde::Serialize;
+
+use crate::model::Workflow;
+use crate::text::summary::{self, Facts};
+use crate::text::units;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Head {
+    /// Version of flowtrace that made the report.
+    made_by: &'static str,
+    /// Name of the trace, without its directory.
+    trace: String,
+    /// The first line of the summary.
+    headline: String,
+    /// The lines of what was seen and lost.
+    seen: Vec<String>,
+    facts: Facts,
+    host: Option<String>,
+    cwd: String,
+    recorded_by: Option<String>,
+    started_unix_ns: Option<i64>,
+    hosts: Vec<Host>,
+}
+
+#[derive(Debug, Serialize)]
+struct Host {
+    name: String,
+    system: String,
+    cpus: Option<i64>,
+    memory_bytes: Option<i64>,
+}
+
+impl Head {
+    /// What to call the page.
+    pub(super) fn title(&self) -> String {
+        let what = self.facts.command.as_deref().unwrap_or(&self.trace);
+        format!("{} — flowtrace", units::shorten(what, 80))
+    }
+}
+
+pub(super) fn of(workflow: &Workflow, trace: &Trace) -> Result<Head> {
+    let facts = clean(summary::facts(workflow));
+    let run = workflow.runs.first();
+    let name = trace.path().file_name().unwrap_or_default();
+    Ok(Head {
+        made_by: env!("CARGO_PKG_VERSION"),
+        trace: units::plain(&name.to_string_lossy()),
+        headline: summary::headline(&facts),
+        seen: summary::seen(&facts),
+        host: run.and_then(|run| run.host.as_deref()).map(units::plain),
+        cwd: run.map_or_else(String::new, |run| units::plain(&run.cwd)),
+        recorded_by: run.map(|run| run.version.clone()),
+        started_unix_ns: run.and_then(|run| run.started_unix_ns),
+        hosts: trace
+            .hosts()?
+            .into_iter()
+            .map(|host| Host {
+                name: units::plain(&host.host),
+                system: units::plain(&host.system),
+                cpus: host.cpus,
+                memory_bytes: host.memory_bytes,
+            })
+            .collect(),
+        facts,
+    })
+}
+
+/// The facts with every name fit to be shown.
+fn clean(mut facts: Facts) -> Facts {
+    facts.command = facts.command.as_deref().map(units::plain);
+    for kind in &mut facts.never_read {
+        kind.pattern = units::plain(&kind.pattern);
+    }
+    for file in facts
+        .hottest_by_bytes
+        .iter_mut()
+        .chain(&mut facts.hottest_by_calls)
+    {
+        file.path = units::plain(&file.path);
+    }
+    for directory in &mut facts.directories {
+        directory.path = units::plain(&directory.path);
+    }
+    facts
+}

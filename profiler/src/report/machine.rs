@@ -1,0 +1,232 @@
+//! The machine under the workflow, from its counters, as rates over time.
+
+use std::collections::BTreeMap;
+
+use flowtrace_schema::{HostSampleRow, Result, Trace};
+use serde::Serialize;
+
+use crate::model::Workflow;
+use crate::text::units::plain;
+
+/// Moments kept at most for each machine; more samples than these are thinned.
+const MOST: usize = 2000;
+/// Devices kept of each kind, the busiest.
+const DEVICES: usize = 6;
+
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Machine {
+    hosts: Vec<Host>,
+}
+
+/// Series of one machine. A rate is the mean from its moment to the next one.
+#[derive(Debug, Default, Serialize)]
+struct Host {
+    name: Option<String>,
+    cpus: Option<i64>,
+    t_ns: Vec<i64>,
+    /// Processors busy, in number.
+    cpu_user: Vec<f32>,
+    cpu_system: Vec<f32>,
+    /// Processors idle while a task waited for a disk.
+    cpu_io_wait: Vec<f32>,
+    memory_bytes: Option<i64>,
+    memory_available: Vec<f32>,
+    disks: Vec<Device>,
+    interfaces: Vec<Device>,
+}
+
+/// A disk or an interface, bytes each second.
+#[derive(Debug, Serialize)]
+struct Device {
+    name: String,
+    /// Read, or received.
+    inward: Vec<f32>,
+    /// Written, or sent.
+    outward: Vec<f32>,
+    /// Share of the time it served requests; of interfaces, empty.
+    busy: Vec<f32>,
+}
+
+pub(super) fn of(workflow: &Workflow, trace: &Trace) -> Result<Machine> {
+    let rows = trace.host_samples()?;
+    let known = trace.hosts()?;
+    let hosts = rows.chunk_by(|a, b| a.host == b.host).map(|rows| {
+        let name = rows[0].host.as_deref();
+        let host = known.iter().find(|host| Some(host.host.as_str()) == name);
+        let mut series = host_series(rows, workflow.last_ns);
+        series.name = name.map(plain);
+        series.cpus = host.and_then(|host| host.cpus);
+        series.memory_bytes = host.and_then(|host| host.memory_bytes);
+        series
+    });
+    Ok(Machine {
+        hosts: hosts.collect(),
+    })
+}
+
+fn host_series(rows: &[HostSampleRow], last_ns: i64) -> Host {
+    let counters: BTreeMap<&str, &[HostSampleRow]> = rows
+        .chunk_by(|a, b| a.counter == b.counter)
+        .map(|rows| (rows[0].counter.as_str(), rows))
+        .collect();
+    let t_ns = moments(rows, last_ns);
+    let rate = |name: &str, per: f64| rates(counters.get(name).copied().unwrap_or(&[]), &t_ns, per);
+    let sum = |names: &[&str]| {
+        let mut sum = vec![0.0; t_ns.len()];
+        for name in names {
+            for (sum, more) in sum.iter_mut().zip(rate(name, 1.0)) {
+                *sum += more;
+            }
+        }
+        sum
+    };
+    let devices = |kind: &str, inward: &str, outward: &str, busy: Option<&str>| {
+        let mut names: Vec<&str> = counters
+            .keys()
+            .filter_map(|name| name.strip_prefix(kind)?.strip_suffix(inward))
+            .collect();
+        let total = |name: &str| {
+            [inward, outward]
+                .iter()
+                .filter_map(|way| counters.get(format!("{kind}{name}{way}").as_str()))
+                .map(|rows| rows[rows.len() - 1].value.saturating_sub(rows[0].value))
+                .sum::<i64>()
+        };
+        names.retain(|name| total(name) > 0 && !is_part(name, &counters, kind, inward));
+        names.sort_by_key(|name| (std::cmp::Reverse(total(name)), *name));
+        names.truncate(DEVICES);
+        let device = |name: &str| Device {
+            name: plain(name),
+            inward: rate(&format!("{kind}{name}{inward}"), 1e9),
+            outward: rate(&format!("{kind}{name}{outward}"), 1e9),
+            busy: busy.map_or_else(Vec::new, |busy| rate(&format!("{kind}{name}{busy}"), 1.0)),
+        };
+        names.into_iter().map(device).collect()
+    };
+    Host {
+        cpu_user: sum(&["cpu.user", "cpu.nice"]),
+        cpu_system: sum(&["cpu.system", "cpu.interrupt"]),
+        cpu_io_wait: sum(&["cpu.io_wait"]),
+        memory_available: levels(
+            counters.get("memory.available").copied().unwrap_or(&[]),
+            &t_ns,
+        ),
+        disks: devices("disk.", ".read_bytes", ".write_bytes", Some(".busy")),
+        interfaces: devices("net.", ".receive_bytes", ".send_bytes", None),
+        t_ns,
+        ..Host::default()
+    }
+}
+
+/// Whether a device is a partition of another one in the list: its bytes are counted there.
+fn is_part(
+    name: &str,
+    counters: &BTreeMap<&str, &[HostSampleRow]>,
+    kind: &str,
+    suffix: &str,
+) -> bool {
+    let number = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let is_known = |whole: &str| {
+        whole != name && counters.contains_key(format!("{kind}{whole}{suffix}").as_str())
+    };
+    kind == "disk." && (is_known(number) || number.strip_suffix('p').is_some_and(is_known))
+}
+
+/// The moments at which samples were taken, thinned to a number that fits a screen.
+fn moments(rows: &[HostSampleRow], last_ns: i64) -> Vec<i64> {
+    let mut moments: Vec<i64> = rows.iter().map(|row| row.t_ns).collect();
+    moments.sort_unstable();
+    moments.dedup();
+    // The counters of one look are read one after another.
+    moments.dedup_by(|next, kept| *next - *kept < 10_000_000);
+    if let Some(&end) = moments.last()
+        && end < last_ns
+        && last_ns - end < 1_000_000_000
+    {
+        moments.pop();
+        moments.push(last_ns);
+    }
+    if moments.len() > MOST {
+        let step = moments.len().div_ceil(MOST);
+        let end = moments.last().copied();
+        moments = moments.into_iter().step_by(step).collect();
+        if moments.last().copied() != end {
+            moments.extend(end);
+        }
+    }
+    moments
+}
+
+/// The value of a counter at each moment: a value that has not changed is not stored again.
+fn levels(rows: &[HostSampleRow], t_ns: &[i64]) -> Vec<f32> {
+    let mut next = 0;
+    let mut level = rows.first().map_or(0, |row| row.value);
+    let at = |&t: &i64| {
+        // What belongs to one look lies within 10 ms.
+        while next < rows.len() && rows[next].t_ns < t.saturating_add(10_000_000) {
+            level = rows[next].value;
+            next += 1;
+        }
+        level as f32
+    };
+    t_ns.iter().map(at).collect()
+}
+
+/// Growth of a counter from each moment to the next: its units for each `per`-th of a nanosecond.
+fn rates(rows: &[HostSampleRow], t_ns: &[i64], per: f64) -> Vec<f32> {
+    let mut next = 0;
+    let mut level = rows.first().map_or(0, |row| row.value);
+    let at = |&t: &i64| {
+        while next < rows.len() && rows[next].t_ns < t.saturating_add(10_000_000) {
+            level = rows[next].value;
+            next += 1;
+        }
+        level
+    };
+    let values: Vec<i64> = t_ns.iter().map(at).collect();
+    let growth = |i: usize| {
+        let (Some(&b), Some(&end)) = (values.get(i + 1), t_ns.get(i + 1)) else {
+            return 0.0;
+        };
+        let length = (end - t_ns[i]).max(1) as f64;
+        let rate = b.saturating_sub(values[i]).max(0) as f64 / length * per;
+        // Three digits are more than a screen shows, and keep the file small.
+        ((rate * 1000.0).round() / 1000.0) as f32
+    };
+    (0..t_ns.len()).map(growth).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(values: &[(i64, i64)]) -> Vec<HostSampleRow> {
+        let row = |&(t_ns, value): &(i64, i64)| HostSampleRow {
+            t_ns,
+            value,
+            ..HostSampleRow::default()
+        };
+        values.iter().map(row).collect()
+    }
+
+    #[test]
+    fn a_rate_is_the_growth_until_the_next_moment() {
+        const S: i64 = 1_000_000_000;
+        let rows = rows(&[(0, 100), (S, 2 * S + 100), (3 * S, 3 * S + 100)]);
+        let t = [0, S, 2 * S, 3 * S];
+        assert_eq!(rates(&rows, &t, 1.0), [2.0, 0.0, 1.0, 0.0]);
+        assert_eq!(levels(&rows[..1], &t), [100.0; 4]);
+        assert_eq!(rates(&[], &t, 1.0), [0.0; 4]);
+    }
+
+    #[test]
+    fn a_partition_is_not_counted_beside_its_disk() {
+        let none: &[HostSampleRow] = &[];
+        let counters: BTreeMap<&str, _> = ["sda", "sda1", "nvme0n1", "nvme0n1p2", "vdb1"]
+            .map(|name| (&*format!("disk.{name}.r").leak(), none))
+            .into();
+        let parts = ["sda", "sda1", "nvme0n1", "nvme0n1p2", "vdb1"]
+            .map(|name| is_part(name, &counters, "disk.", ".r"));
+        assert_eq!(parts, [false, true, false, true, false]);
+    }
+}

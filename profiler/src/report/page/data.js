@@ -1,0 +1,76 @@
+// The data, each block read from the page when it is first asked for.
+
+const blocks = {};
+function block(name) {
+  return blocks[name] || (blocks[name] = JSON.parse($("data-" + name).textContent));
+}
+const facts = () => block("head").facts;
+const ruleName = (rule) => (rule === null || rule === undefined ? "(not known)" : block("rules").name[rule]);
+const runLength = () => Math.max(facts().recording_ns, facts().duration_ns, 1);
+
+function processCommand(i) {
+  const p = block("processes");
+  return p.texts[p.command[i]];
+}
+const processCount = () => block("processes").pid.length;
+function processEnd(i) {
+  const end = block("processes").end_ns[i];
+  return end === null ? facts().recording_ns : end;
+}
+function processLife(i) { return Math.max(0, processEnd(i) - block("processes").start_ns[i]); }
+function hasFailed(i) {
+  const p = block("processes");
+  return p.exit_signal[i] !== null || (p.exit_code[i] !== null && p.exit_code[i] !== 0);
+}
+function processEnding(i) {
+  const p = block("processes");
+  if (p.exit_signal[i] !== null) return p.signals[p.exit_signal[i]];
+  if (p.exit_code[i] !== null) return "exit " + p.exit_code[i];
+  return p.end_ns[i] === null ? "no end seen" : null;
+}
+function processFacts(i) {
+  const p = block("processes");
+  return [
+    ["step", ruleName(p.rule[i])],
+    ["pid", p.pid[i] + " (upid " + p.upid[i] + ")"],
+    ["start", duration(p.start_ns[i])],
+    ["life", p.end_ns[i] === null ? "≥ " + duration(processLife(i)) : duration(processLife(i))],
+    ["on CPU", p.cpu_ns[i] === null ? null : duration(p.cpu_ns[i])],
+    p.run_queue_ns[i] ? ["waited for a CPU", duration(p.run_queue_ns[i])] : null,
+    p.storage_ns[i] ? ["storage", duration(p.storage_ns[i])] : null,
+    p.wait_ns[i] ? ["other waits", duration(p.wait_ns[i])] : null,
+    p.read_bytes[i] ? ["read", bytes(p.read_bytes[i])] : null,
+    p.write_bytes[i] ? ["wrote", bytes(p.write_bytes[i])] : null,
+    p.max_rss_bytes[i] ? ["peak memory", bytes(p.max_rss_bytes[i])] : null,
+    hasFailed(i) || p.end_ns[i] === null ? ["ended", processEnding(i)] : null,
+  ];
+}
+
+const fileCount = () => block("files").name.length;
+function filePath(i) {
+  const f = block("files"), directory = f.directories[f.directory[i]];
+  return directory === "" ? f.name[i] : directory === "/" ? "/" + f.name[i] : directory + "/" + f.name[i];
+}
+// A path as seen from the directory of the run.
+function inRun(path) {
+  const cwd = block("head").cwd.replace(/\/$/, "") + "/";
+  return cwd !== "/" && path.startsWith(cwd) ? path.slice(cwd.length) : path;
+}
+function fileFacts(i) {
+  const f = block("files");
+  return [
+    ["size", bytes(f.size_bytes[i])], ["read", bytes(f.read_bytes[i])],
+    ["written", bytes(f.write_bytes[i])], ["calls", count(f.calls[i])],
+    f.flags[i] & 8 ? ["seen", "by its being opened only"] : null,
+  ];
+}
+// The children of every process, in the order of their start.
+function processChildren() {
+  if (processChildren.lists) return processChildren.lists;
+  const p = block("processes"), lists = p.pid.map(() => []), roots = [];
+  p.parent.forEach((parent, i) => (parent === null ? roots : lists[parent]).push(i));
+  const byStart = (a, b) => p.start_ns[a] - p.start_ns[b] || a - b;
+  lists.forEach((list) => list.sort(byStart));
+  lists.roots = roots.sort(byStart);
+  return (processChildren.lists = lists);
+}

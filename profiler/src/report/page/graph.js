@@ -1,0 +1,275 @@
+// The workflow graph: groups of processes and files, which open into their members.
+
+const G = { open: new Set(), files: null, down: null, view: { x: 0, y: 0, k: 1 }, moved: false };
+const SHOWN = 24; // members of an opened group; the others are counted
+
+function groupMembers() {
+  if (groupMembers.lists) return groupMembers.lists;
+  const m = block("members"), lists = block("graph").nodes.map(() => []);
+  m.group.forEach((group, node) => { if (group !== null) lists[group].push(node); });
+  return (groupMembers.lists = lists);
+}
+
+// The nodes and edges to draw, with the opened groups replaced by their members.
+function graphModel() {
+  const graph = block("graph"), nodes = [], edges = new Map(), ofGroup = [], ofNode = new Map();
+  graph.nodes.forEach((node, group) => {
+    if (G.open.has(group)) openGroup(group, nodes, ofNode);
+    else ofGroup[group] = nodes.push({ group, members: null, ...groupText(node) }) - 1;
+  });
+  const add = (from, to, kind, bytes, n, calls, span) => {
+    if (from === to || from === undefined || to === undefined) return;
+    const key = from + ">" + to, edge = edges.get(key);
+    if (!edge) return edges.set(key, { from, to, kind, bytes, count: n, calls, span });
+    edge.bytes += bytes;
+    edge.count += n;
+    if (strength[kind] > strength[edge.kind]) edge.kind = kind;
+  };
+  const between = new Set();
+  for (const e of graph.edges) {
+    between.add(e.from + ">" + e.to);
+    if (!G.open.has(e.from) && !G.open.has(e.to)) add(ofGroup[e.from], ofGroup[e.to], e.kind, e.bytes, e.count, e.calls, [e.first_ns, e.last_ns]);
+  }
+  if (G.open.size) {
+    const m = block("members");
+    m.from.forEach((from, i) => {
+      const to = m.to[i], a = m.group[from], b = m.group[to];
+      if (!G.open.has(a) && !G.open.has(b)) return;
+      const kind = m.kinds[m.kind[i]], x = ofNode.has(from) ? ofNode.get(from) : ofGroup[a], y = ofNode.has(to) ? ofNode.get(to) : ofGroup[b];
+      // What the groups are not connected by is not drawn between their members either; within
+      // a group, those that are only counted could close a cycle.
+      if (a === b ? kind === "fork" || !nodes[x] || nodes[x].rest || nodes[y].rest : !between.has(a + ">" + b)) return;
+      add(x, y, kind, m.bytes[i], 1, null, null);
+    });
+  }
+  return G.files ? { nodes, edges: [...edges.values()] } : withoutFiles(nodes, [...edges.values()]);
+}
+const strength = { fork: 0, update: 1, exec: 2, socket: 3, pipe: 4, read: 5, write: 6, create: 7 };
+
+function groupText(node) {
+  const times = node.count > 1 ? ` ×${count(node.count)}` : "", part = node.parts > 1 ? ` · part ${node.part} of ${node.parts}` : "";
+  if (node.rule === null) return { label: shortenPath(node.name, 30), times, sub: bytes(node.size_bytes) + part, isFile: true, rule: null };
+  return { label: shorten(node.name, 26), times, sub: duration(node.cpu_ns) + " cpu" + (node.failed ? ` · ${count(node.failed)} failed` : "") + part,
+    isFile: false, rule: node.rule, failed: node.failed > 0 };
+}
+function openGroup(group, nodes, ofNode) {
+  const m = block("members"), isFile = block("graph").nodes[group].rule === null;
+  const weight = (node) => {
+    const member = m.member[node];
+    if (member === null) return -1;
+    return member >= 0 ? processLife(member) : block("files").size_bytes[-1 - member] || 0;
+  };
+  const list = groupMembers()[group].slice().sort((a, b) => weight(b) - weight(a) || a - b);
+  const shown = list.length > SHOWN + 1 ? SHOWN : list.length, p = block("processes");
+  list.slice(0, shown).forEach((node) => {
+    const member = m.member[node], version = m.version[node] ? ` v${m.version[node]}` : "";
+    let text = { label: "(not shown)", sub: "" };
+    if (member !== null && member >= 0) {
+      text = { label: shorten(processCommand(member).replace(/(^| )\S*\//g, "$1"), 30), failed: hasFailed(member),
+        sub: `${p.pid[member]} · ${duration(processLife(member))}` + (hasFailed(member) ? " · " + processEnding(member) : "") };
+    } else if (member !== null) {
+      text = { label: shortenPath(block("files").name[-1 - member], 28) + version, sub: bytes(block("files").size_bytes[-1 - member]) };
+    }
+    ofNode.set(node, nodes.push({ group, node, member, isFile, times: "", rule: block("graph").nodes[group].rule, ...text }) - 1);
+  });
+  if (shown < list.length) {
+    const rest = nodes.push({ group, rest: list.length - shown, isFile, times: "", rule: block("graph").nodes[group].rule,
+      label: `+${count(list.length - shown)} more`, sub: "" }) - 1;
+    list.slice(shown).forEach((node) => ofNode.set(node, rest));
+  }
+}
+// Steps only: an edge from who wrote to who read what it wrote.
+function withoutFiles(nodes, edges) {
+  const into = nodes.map(() => []), out = nodes.map(() => []), kept = new Map(), joined = new Map();
+  for (const e of edges) { out[e.from].push(e); into[e.to].push(e); }
+  const steps = nodes.filter((node, i) => !node.isFile && (kept.set(i, kept.size), true));
+  const add = (from, to, kind, bytes, n) => {
+    const key = kept.get(from) + ">" + kept.get(to), edge = joined.get(key);
+    if (!edge) joined.set(key, { from: kept.get(from), to: kept.get(to), kind, bytes, count: n });
+    else { edge.bytes += bytes; edge.count += n; edge.kind = strength[kind] > strength[edge.kind] ? kind : edge.kind; }
+  };
+  for (const e of edges) if (kept.has(e.from) && kept.has(e.to)) add(e.from, e.to, e.kind, e.bytes, e.count);
+  nodes.forEach((node, start) => {
+    if (node.isFile) return;
+    // Through files, and through the versions of one.
+    const seen = new Set(), way = out[start].filter((e) => nodes[e.to].isFile).map((e) => e.to);
+    while (way.length) {
+      const file = way.pop();
+      if (seen.has(file)) continue;
+      seen.add(file);
+      for (const e of out[file]) if (nodes[e.to].isFile) way.push(e.to); else if (e.to !== start) add(start, e.to, "read", e.bytes, e.count);
+    }
+  });
+  return { nodes: steps, edges: [...joined.values()] };
+}
+
+function drawGraph() {
+  const host = $("graph-view"), model = graphModel(), W = host.clientWidth;
+  const size = model.nodes.map((node) => ({
+    w: Math.max(96, Math.max((node.label + node.times).length * 6.9, node.sub.length * 5.9) + 20), h: node.sub ? 36 : 24 }));
+  const ends = model.edges.map((e) => [e.from, e.to]);
+  const lay = (down) => layout(size, ends, { down, layerGap: down ? 34 : 64, nodeGap: down ? 18 : 9 });
+  const scale = (l) => Math.min(1, (W - 30) / l.width, 900 / l.height);
+  let l = lay(G.down !== false);
+  if (G.down === null) {
+    const other = lay(false);
+    if (scale(other) > scale(l)) l = other;
+    G.isDown = l !== other;
+  } else G.isDown = G.down;
+  const k = Math.max(scale(l), 0.62), H = Math.round(Math.max(160, Math.min(930, l.height * k + 30)));
+  G.view = { k, x: (W - l.width * k) / 2, y: Math.max(15, (H - l.height * k) / 2) };
+  if (l.width * k > W) G.view.x = 15;
+  const stage = svg("g", {}), root = svg("svg", { width: W, height: H, role: "group", "aria-label": "Workflow graph" }, markers(), stage);
+  model.edges.forEach((e, i) => stage.append(edgeShape(model, e, l.edges[i], size)));
+  model.nodes.forEach((node, i) => stage.append(nodeShape(node, l.nodes[i], size[i])));
+  host.replaceChildren(root);
+  G.root = root;
+  G.stage = stage;
+  G.model = model;
+  moveGraph();
+  dimGraph();
+  const graph = block("graph"), notes = [];
+  if (graph.left_out) notes.push(`+${count(graph.left_out)} smaller groups with ${count(graph.edges_left_out)} edges are not drawn`);
+  if (graph.hidden_forks) notes.push(`${count(graph.hidden_forks)} forks are not drawn, because data connects those processes already`);
+  if (graph.cycle_edges) notes.push(`${many(graph.cycle_edges, "edge", "edges")} that would close a cycle ${graph.cycle_edges === 1 ? "is" : "are"} left out`);
+  if (G.open.size && block("members").left_out) notes.push(`${count(block("members").left_out)} edges with fewer bytes are not drawn between members`);
+  $("graph-note").textContent = notes.join(" · ");
+}
+function markers() {
+  return svg("defs", {}, ["read", "write", "pipe", "fork"].map((kind) => svg("marker", { id: "to-" + kind, viewBox: "0 0 8 8", refX: 7.5, refY: 4,
+    markerWidth: 7, markerHeight: 7, markerUnits: "userSpaceOnUse", orient: "auto" }, svg("path", { d: "M0,0.8 L8,4 L0,7.2 z", style: `fill: var(--${kind})` }))));
+}
+const markerOf = { read: "read", exec: "read", write: "write", create: "write", pipe: "pipe", socket: "pipe", fork: "fork", update: "fork" };
+
+function edgeShape(model, e, points, size) {
+  const down = G.isDown, half = (i) => (down ? size[i].h : size[i].w) / 2;
+  const p = points.map((q) => [q.x, q.y]), axis = down ? 1 : 0;
+  p[0][axis] += half(e.from);
+  p[p.length - 1][axis] -= half(e.to) + 1;
+  let d = `M${p[0].map((n) => n.toFixed(1))}`;
+  for (let i = 1; i < p.length; i++) {
+    const [a, b] = [p[i - 1], p[i]], bend = (b[axis] - a[axis]) / 2;
+    const c = down ? [[a[0], a[1] + bend], [b[0], b[1] - bend]] : [[a[0] + bend, a[1]], [b[0] - bend, b[1]]];
+    d += ` C${[...c[0], ...c[1], ...b].map((n) => n.toFixed(1)).join(" ")}`;
+  }
+  const width = e.bytes > 0 ? Math.min(4.5, 1 + Math.max(0, Math.log10(e.bytes) - 4) * 0.6) : 1;
+  const path = svg("path", { d, class: `edge ${e.kind}`, "stroke-width": width.toFixed(1), "marker-end": `url(#to-${markerOf[e.kind]})` });
+  path.addEventListener("pointermove", (event) => !G.drag && tip(event, `${name(model.nodes[e.from])} → ${name(model.nodes[e.to])}`, [
+    ["relation", e.kind], e.bytes ? ["bytes", (e.kind === "pipe" ? "at most " : "") + bytes(e.bytes)] : null,
+    e.calls ? ["calls", count(e.calls)] : null, ["edges", count(e.count)], e.span ? ["from, to", e.span.map(duration).join(" – ")] : null]));
+  path.addEventListener("pointerleave", noTip);
+  e.shape = path;
+  return path;
+}
+const name = (node) => node.label + node.times;
+
+function nodeShape(node, at, size) {
+  const x = at.x - size.w / 2, y = at.y - size.h / 2;
+  const shape = svg("g", { class: `node ${node.isFile ? "files" : "step"}${node.failed ? " failed" : ""}`, tabindex: 0, role: "button",
+    "aria-label": `${name(node)}, ${node.sub}`, transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` },
+  svg("rect", { width: size.w.toFixed(1), height: size.h, rx: node.isFile ? 2 : 10, style: node.rule === null || node.rest ? null : `fill: ${ruleColours(node.rule).pale}` }),
+  svg("text", { x: size.w / 2, y: node.sub ? 15 : 16, "text-anchor": "middle" }, name(node)),
+  node.sub ? svg("text", { x: size.w / 2, y: 29, "text-anchor": "middle", class: "sub" }, node.sub) : null);
+  shape.addEventListener("pointermove", (event) => !G.drag && nodeTip(event, node));
+  shape.addEventListener("pointerleave", noTip);
+  shape.addEventListener("click", () => { if (!G.moved) chooseNode(node); });
+  shape.addEventListener("dblclick", (event) => { event.stopPropagation(); toggleGroup(node.group); });
+  shape.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") chooseNode(node);
+    else if (event.key === " ") toggleGroup(node.group);
+    else return;
+    event.preventDefault();
+  });
+  node.shape = shape;
+  return shape;
+}
+function nodeTip(event, node) {
+  const g = block("graph").nodes[node.group];
+  if (node.member !== undefined && node.member !== null) {
+    return node.member >= 0 ? tip(event, processCommand(node.member), processFacts(node.member)) : tip(event, filePath(-1 - node.member), fileFacts(-1 - node.member));
+  }
+  if (node.rest) return tip(event, `${name(node)} of ${g.name}`);
+  tip(event, g.name, g.rule === null ? [["files", count(g.count)], ["size", bytes(g.size_bytes)], ["", "double click opens"]]
+    : [["processes", count(g.count)], ["CPU", duration(g.cpu_ns)], ["life, summed", duration(g.life_ns)], g.failed ? ["failed", count(g.failed)] : null,
+      ["from, to", `${duration(g.first_ns)} – ${duration(g.last_ns)}`], ["", "double click opens"]]);
+}
+function chooseNode(node) {
+  const g = block("graph").nodes[node.group];
+  if (node.member !== undefined && node.member !== null) {
+    select(node.member >= 0 ? { kind: "process", process: node.member } : { kind: "file", file: -1 - node.member });
+  } else if (g.rule !== null && g.parts === 1) select({ kind: "rule", rule: g.rule });
+  else select({ kind: "group", group: node.group });
+}
+function toggleGroup(group) {
+  if (!G.open.delete(group)) G.open.add(group);
+  drawGraph();
+}
+
+function dimGraph() {
+  const isOn = (member) => member !== null && (member >= 0 ? isShown(member) : isFileShown(-1 - member));
+  const m = block("members"), what = filter.what;
+  for (const node of G.model.nodes) {
+    let on = true;
+    if (filter.processes) {
+      on = node.rest ? true : node.member !== undefined ? isOn(node.member) : groupMembers()[node.group].some((i) => isOn(m.member[i]));
+    }
+    node.on = on;
+    node.shape.classList.toggle("dim", !on);
+    node.shape.classList.toggle("chosen", !!what && ((what.kind === "group" && what.group === node.group && node.member === undefined) ||
+      (what.kind === "rule" && what.rule === node.rule && node.member === undefined) ||
+      (what.kind === "process" && what.process === node.member) || (what.kind === "file" && node.member !== undefined && what.file === -1 - node.member)));
+  }
+  for (const e of G.model.edges) e.shape.classList.toggle("dim", !(G.model.nodes[e.from].on && G.model.nodes[e.to].on));
+}
+function moveGraph() { G.stage.setAttribute("transform", `translate(${G.view.x.toFixed(1)} ${G.view.y.toFixed(1)}) scale(${G.view.k.toFixed(3)})`); }
+function zoomGraph(factor, x, y) {
+  const k = Math.min(3, Math.max(0.08, G.view.k * factor)), real = k / G.view.k;
+  G.view = { k, x: x - (x - G.view.x) * real, y: y - (y - G.view.y) * real };
+  moveGraph();
+}
+
+function listenGraph() {
+  const graph = block("graph"), host = $("graph-view");
+  if (!graph.nodes.length) return void ($("graph").hidden = true);
+  G.files = graph.nodes.length <= 90;
+  const button = (label, title, action, pressed) => el("button", { type: "button", title, "aria-pressed": pressed === undefined ? null : String(pressed), onclick: action }, label);
+  const middle = () => [host.clientWidth / 2, host.clientHeight / 2];
+  const files = button("files", "show files, or only the steps that they connect", () => {
+    G.files = !G.files;
+    files.setAttribute("aria-pressed", G.files);
+    drawGraph();
+  }, G.files);
+  const turn = button("turn", "from top to bottom, or from left to right", () => { G.down = !G.isDown; drawGraph(); });
+  $("graph-tools").append(button("+", "larger", () => zoomGraph(1.3, ...middle())), button("−", "smaller", () => zoomGraph(1 / 1.3, ...middle())),
+    button("fit", "the whole graph", fitGraph), turn, files, button("close groups", "close every opened group", () => { G.open.clear(); drawGraph(); }));
+  host.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0) return;
+    G.drag = { x: event.clientX, y: event.clientY };
+    G.moved = false;
+  });
+  addEventListener("pointermove", (event) => {
+    if (!G.drag) return;
+    const [dx, dy] = [event.clientX - G.drag.x, event.clientY - G.drag.y];
+    if (!G.moved && Math.abs(dx) + Math.abs(dy) < 5) return;
+    G.moved = true;
+    G.view.x += dx;
+    G.view.y += dy;
+    G.drag = { x: event.clientX, y: event.clientY };
+    G.root.classList.add("moving");
+    moveGraph();
+  });
+  addEventListener("pointerup", () => { G.drag = null; if (G.root) G.root.classList.remove("moving"); });
+  host.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey && !event.metaKey) return;
+    event.preventDefault();
+    const box = host.getBoundingClientRect();
+    zoomGraph(Math.exp(-event.deltaY * 0.003), event.clientX - box.left, event.clientY - box.top);
+  }, { passive: false });
+  drawGraph();
+}
+function fitGraph() {
+  const box = G.stage.getBBox(), host = $("graph-view");
+  const k = Math.min(1.2, (host.clientWidth - 20) / box.width, (host.clientHeight - 20) / box.height);
+  G.view = { k, x: (host.clientWidth - box.width * k) / 2 - box.x * k, y: (host.clientHeight - box.height * k) / 2 - box.y * k };
+  moveGraph();
+}

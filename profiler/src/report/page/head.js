@@ -1,0 +1,88 @@
+// The verdict, the key figures, and what was not seen.
+
+function drawHead() {
+  const head = block("head"), f = head.facts;
+  $("headline").textContent = head.headline;
+  const when = head.started_unix_ns ? new Date(head.started_unix_ns / 1e6).toISOString().slice(0, 19).replace("T", " ") + " UTC" : null;
+  const machine = head.hosts.map((h) => [h.name, h.cpus && h.cpus + " processors", h.memory_bytes && bytes(h.memory_bytes)].filter(Boolean).join(", "));
+  $("where").textContent = [when, machine.slice(0, 3).join("; ") + (machine.length > 3 ? `; +${machine.length - 3} more` : ""),
+    head.cwd && "in " + head.cwd, "trace " + head.trace].filter(Boolean).join(" · ");
+  for (const [name, text, kind] of verdict()) {
+    $("lines").append(el("li", { class: kind }, el("b", {}, name), el("span", {}, text)));
+  }
+  for (const [value, label, kind, title] of tiles()) {
+    $("tiles").append(el("div", { class: "tile", title }, el("strong", { class: kind }, value), el("span", {}, label)));
+  }
+}
+
+// Lines of a name, a text, and how bad that is.
+function verdict() {
+  const f = facts(), rules = block("rules"), lines = [];
+  if (f.is_incomplete) lines.push(["incomplete", "rows are missing that could not be stored: every count is a lower bound", "bad"]);
+  if (f.failures.length) {
+    const named = f.failures.slice(0, 4).map((x) => `${x.rule} ${x.ending}` + (x.count > 1 ? ` ×${count(x.count)}` : ""));
+    const more = sum(f.failures.slice(4).map((x) => x.count));
+    lines.push(["failed", `${count(sum(f.failures.map((x) => x.count)))} of ${many(f.processes, "process", "processes")}: ` +
+      named.join(" · ") + (more ? ` · +${count(more)} more` : ""), "warn"]);
+  }
+  const cpu = sum(rules.cpu_ns), heavy = rules.name.map((name, i) => i).filter((i) => rules.cpu_ns[i] > 0 && rules.cpu_ns[i] >= cpu / 100);
+  if (heavy.length) {
+    const named = heavy.slice(0, 5).map((i) => `${rules.name[i]}${rules.executions[i] > 1 ? " ×" + count(rules.executions[i]) : ""} ` +
+      `${duration(rules.cpu_ns[i])} cpu (${percent(rules.cpu_ns[i] / cpu)})`);
+    lines.push(["most time", named.join(" · ") + (heavy.length > 5 ? ` · +${heavy.length - 5} more` : "")]);
+  }
+  const waits = block("waits").waits.filter((w) => w.counterpart !== null && w.reason === "channel" && w.ns > f.duration_ns / 20).slice(0, 3);
+  if (waits.length) {
+    lines.push(["waiting", waits.map((w) => `${ruleName(w.rule)} waited ${duration(w.ns)} for ${ruleName(w.counterpart)}`).join(" · ")]);
+  }
+  if (f.never_read_bytes > 0) {
+    const kinds = f.never_read.slice(0, 3).map((k) => `${inRun(k.pattern)}${k.files > 1 ? " ×" + count(k.files) : ""} ${bytes(k.bytes)}`);
+    lines.push(["unused", `${bytes(f.never_read_bytes)} in ${many(f.never_read_files, "file", "files")} written and never read: ` +
+      kinds.join(" · ") + (f.never_read.length > 3 ? ` · +${f.never_read.length - 3} more` : "")]);
+  }
+  return lines;
+}
+
+function tiles() {
+  const f = facts(), rules = block("rules"), cpus = sum(block("head").hosts.map((h) => h.cpus));
+  const cpu = sum(rules.cpu_ns), failed = sum(rules.failed);
+  const lost = f.losses.filter((loss) => loss.severity !== "info");
+  const worst = lost.some((loss) => loss.severity === "error" || loss.severity === "data_loss");
+  return [
+    [duration(f.duration_ns), "duration"],
+    [count(f.processes), `processes, ${count(f.execs)} execs`],
+    failed ? [count(failed), "of them failed", "bad"] : null,
+    [duration(cpu), cpus ? `CPU time, ${percent(cpu / (f.duration_ns * cpus || 1))} of ${many(cpus, "processor", "processors")}` : "CPU time",
+      null, "of traced processes; what they did not use may have gone to other programs"],
+    f.file_calls ? [bytes(f.data.read_bytes), `read in ${count(f.data.reads)} calls`] : null,
+    f.file_calls ? [bytes(f.data.write_bytes), `written in ${count(f.data.writes)} calls`] : null,
+    f.file_calls ? [count(f.data.files_read), `files read, ${count(f.data.files_written)} written`] : null,
+    [lost.length ? count(lost.length) : "nothing", lost.length ? "kinds of loss, see Coverage" : "lost", lost.length ? (worst ? "bad" : "warn") : null],
+  ].filter(Boolean);
+}
+
+function drawCoverage() {
+  const head = block("head"), f = head.facts, list = (items) => el("ul", {}, items.map((item) => el("li", {}, item)));
+  const where = $("coverage-text");
+  where.append(list(head.seen));
+  const notes = [];
+  if (f.is_live) notes.push("The recording still goes on: what came in its last quarter of a second is not stored yet.");
+  else if (f.is_cut_short) notes.push("The recording was cut short: what came in its last quarter of a second is missing.");
+  const p = block("processes"), left = sum(Object.values(p.left_out));
+  if (left) notes.push(`${count(left)} shorter processes are in the sums and not shown one by one.`);
+  if (p.texts_cut) notes.push(`${many(p.texts_cut, "command line is", "command lines are")} shortened here.`);
+  if (block("files").left_out) notes.push(`${count(block("files").left_out)} files with fewer bytes are in the sums and not shown one by one.`);
+  if (block("files").access.left_out) notes.push(`${count(block("files").access.left_out)} uses of files with fewer bytes do not take part in selections.`);
+  if (block("graph").cycle_edges) notes.push(`${many(block("graph").cycle_edges, "edge is", "edges are")} left out of the graph because they would close a cycle.`);
+  if (notes.length) where.append(list(notes));
+  if (f.losses.length === 0) {
+    where.append(el("p", {}, "Nothing is known to be lost."));
+  } else {
+    where.append(el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {},
+      ["part", "counter", "how many", "what that means"].map((t) => el("th", { class: t === "how many" ? "n" : null }, el("button", { type: "button" }, t))))),
+    el("tbody", {}, f.losses.map((loss) => el("tr", { class: loss.severity === "error" || loss.severity === "data_loss" ? "bad" : null },
+      el("td", {}, loss.source), el("td", {}, loss.counter), el("td", { class: "n" }, count(loss.value)),
+      el("td", { style: "white-space: normal; max-width: none" }, loss.meaning)))))));
+  }
+  where.append(el("p", { class: "muted" }, `Recorded by flowtrace ${head.recorded_by || "?"}, report by flowtrace ${head.made_by}. Processes seen by: ${f.process_layer}.`));
+}

@@ -1,0 +1,125 @@
+//! The steps of the workflow with their sums over all process images.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use flowtrace_schema::CostRow;
+use serde::Serialize;
+
+use crate::analysis::time;
+use crate::model::{Image, ProcessId, Workflow};
+use crate::text::units::plain;
+
+/// Rules by number, those with the most CPU time first.
+#[derive(Debug)]
+pub(super) struct Numbers {
+    names: Vec<Arc<str>>,
+    numbers: HashMap<Arc<str>, usize>,
+}
+
+impl Numbers {
+    pub(super) fn of(workflow: &Workflow) -> Numbers {
+        let names: Vec<Arc<str>> = time::by_rule(workflow)
+            .into_iter()
+            .map(|r| r.rule)
+            .collect();
+        let numbers = names.iter().cloned().zip(0..).collect();
+        Numbers { names, numbers }
+    }
+
+    /// The number of a rule.
+    pub(super) fn get(&self, rule: &Arc<str>) -> usize {
+        self.numbers.get(rule).copied().unwrap_or(0)
+    }
+
+    /// The number of an image's rule.
+    pub(super) fn of_image(&self, image: &Image) -> usize {
+        self.get(&image.rule)
+    }
+
+    /// The number of a process's rule.
+    pub(super) fn of_process(&self, workflow: &Workflow, id: ProcessId) -> usize {
+        self.get(workflow.rule(id))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
+    }
+}
+
+/// Sums over all images of a rule, as `SELECT SUM(…) FROM processes GROUP BY rule` gives them.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Rules {
+    name: Vec<String>,
+    /// Images that began by an exec, or were found running.
+    executions: Vec<i64>,
+    /// Images, forks included.
+    images: Vec<i64>,
+    /// Processes whose last image is of the rule.
+    processes: Vec<i64>,
+    failed: Vec<i64>,
+    cpu_ns: Vec<i64>,
+    /// Life of all images but forks that became something else.
+    life_ns: Vec<i64>,
+    run_queue_ns: Vec<i64>,
+    storage_ns: Vec<i64>,
+    wait_ns: Vec<i64>,
+    read_bytes: Vec<i64>,
+    write_bytes: Vec<i64>,
+    max_rss_bytes: Vec<i64>,
+}
+
+pub(super) fn of(workflow: &Workflow, numbers: &Numbers, costs: &[CostRow]) -> Rules {
+    let zeros = || vec![0; numbers.len()];
+    let mut rules = Rules {
+        name: numbers.names.iter().map(|name| plain(name)).collect(),
+        executions: zeros(),
+        images: zeros(),
+        processes: zeros(),
+        failed: zeros(),
+        cpu_ns: zeros(),
+        life_ns: zeros(),
+        run_queue_ns: zeros(),
+        storage_ns: zeros(),
+        wait_ns: zeros(),
+        read_bytes: zeros(),
+        write_bytes: zeros(),
+        max_rss_bytes: zeros(),
+    };
+    let add = |sum: &mut i64, value: Option<i64>| *sum = sum.saturating_add(value.unwrap_or(0));
+    for (place, image) in workflow.images.iter().enumerate() {
+        let rule = numbers.of_image(image);
+        rules.images[rule] += 1;
+        rules.executions[rule] += i64::from(!image.is_fork);
+        add(&mut rules.cpu_ns[rule], image.cpu_ns);
+        add(&mut rules.run_queue_ns[rule], image.run_queue_ns);
+        let is_last = workflow.process(image.process).images.end == place + 1;
+        if !image.is_fork || is_last {
+            let end = image.end_ns.unwrap_or(workflow.last_ns);
+            add(
+                &mut rules.life_ns[rule],
+                Some((end - image.start_ns).max(0)),
+            );
+        }
+        if let Some(cost) = cost(costs, image.upid) {
+            add(&mut rules.storage_ns[rule], cost.storage_ns);
+            add(&mut rules.wait_ns[rule], cost.wait_ns);
+            add(&mut rules.read_bytes[rule], cost.read_bytes);
+            add(&mut rules.write_bytes[rule], cost.write_bytes);
+            let most = &mut rules.max_rss_bytes[rule];
+            *most = (*most).max(cost.max_rss_bytes.unwrap_or(0));
+        }
+    }
+    for id in workflow.process_ids() {
+        let rule = numbers.of_process(workflow, id);
+        rules.processes[rule] += 1;
+        rules.failed[rule] += i64::from(workflow.process(id).has_failed());
+    }
+    rules
+}
+
+/// The costs of an image; they are in the order of upids.
+pub(super) fn cost(costs: &[CostRow], upid: i64) -> Option<&CostRow> {
+    let at = costs.binary_search_by_key(&upid, |cost| cost.upid).ok()?;
+    Some(&costs[at])
+}

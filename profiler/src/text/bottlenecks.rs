@@ -1,0 +1,236 @@
+//! The bottlenecks of a run for people: the answer, a chart for the terminal, a table.
+
+use crate::analysis::bottlenecks::chart::{Chart, chart, subject_name};
+use crate::analysis::bottlenecks::{Bottlenecks, Cause, Resource, Subject};
+use crate::text::table::{Align, Table};
+use crate::text::units;
+use crate::timeline::Timeline;
+
+/// Bars drawn and rows listed; more are counted.
+const SHOWN: usize = 8;
+/// Widest label of a bar.
+const LABEL: usize = 28;
+
+/// A share as people read it.
+pub fn percent(share: f64) -> String {
+    match share * 100.0 {
+        p if p > 0.0 && p < 0.95 => "<1 %".into(),
+        p => format!("{p:.0} %"),
+    }
+}
+
+/// What a want looks like, with the number that backs it.
+pub fn want(cause: &Cause, cpus: Option<i64>) -> String {
+    let cores = match (cause.cpu, cpus) {
+        (Some(busy), Some(cpus)) if busy >= 0.9 => match cpus {
+            1 => ", the core busy".into(),
+            2 => ", both cores busy".into(),
+            n => format!(", all {n} cores busy"),
+        },
+        (Some(busy), Some(cpus)) => format!(", {:.1} of {cpus} cores busy", busy * cpus as f64),
+        _ => String::new(),
+    };
+    match cause.resource {
+        Resource::Cpu => format!("CPU{cores}"),
+        Resource::Processors => format!("it waited for a processor{cores}"),
+        Resource::Disk => "storage".into(),
+        Resource::Memory => "memory".into(),
+        Resource::Lock => "locks".into(),
+        Resource::Sleep => "it sleeps".into(),
+        Resource::Network => "the network".into(),
+        Resource::HandOver => "handing over in small pieces".into(),
+        Resource::Other => "neither CPU nor storage".into(),
+    }
+}
+
+/// Name of who is to blame.
+pub fn who(result: &Bottlenecks, cause: &Cause) -> String {
+    match cause.task {
+        Some(task) => result.tasks.tasks[task].name(),
+        None => subject_name(result, &Subject::Edges(cause.edges.clone())),
+    }
+}
+
+/// The answer in a line: which step, which resource, how much of the run, how sure.
+pub fn answer(result: &Bottlenecks, timeline: &Timeline) -> String {
+    let length = units::duration(timeline.length());
+    let Some(cause) = result.causes.first() else {
+        let why = result
+            .without
+            .first()
+            .map_or("nothing ran", |(why, _)| why.text());
+        return format!("no bottleneck in {length}: {why}");
+    };
+    let name = units::plain(&who(result, cause));
+    let when = match cause.intervals.as_slice() {
+        [(from, to)] => format!(", {}", span(*from, *to)),
+        _ => String::new(),
+    };
+    let looks = match cause.samples {
+        0 => "from totals alone".into(),
+        n => units::counted(n as i64, "look", "looks"),
+    };
+    format!(
+        "{name} limited the run for {} of it ({} of {length}{when}): {} · confidence {}, {looks}",
+        percent(cause.share),
+        units::duration(cause.ns),
+        want(cause, timeline.cpus()),
+        cause.confidence.name(),
+    )
+}
+
+fn span(from: i64, to: i64) -> String {
+    format!("{:.1}–{:.1} s", from as f64 / 1e9, to as f64 / 1e9)
+}
+
+/// All of it as text, ended by a newline.
+pub fn text(result: &Bottlenecks, timeline: &Timeline, trace: &str, width: usize) -> String {
+    let mut out = format!("flowtrace: {}\n", answer(result, timeline));
+    let drawn = chart(result, timeline);
+    out.push('\n');
+    out += &terminal_chart(&drawn, width);
+    out.push('\n');
+    out += &table(result);
+    for &(why, ns) in &result.without {
+        let share = percent(ns as f64 / timeline.length().max(1) as f64);
+        out += &format!(
+            "  none for {share}, {}: {}\n",
+            units::duration(ns),
+            why.text()
+        );
+    }
+    let cycles = result
+        .graph
+        .members
+        .iter()
+        .filter(|members| members.len() > 1)
+        .count();
+    if cycles > 0 {
+        out += &format!(
+            "  {} of steps that depend on each other count as one\n",
+            units::counted(cycles as i64, "group", "groups")
+        );
+    }
+    if !timeline.is_sampled() {
+        out += "  no samples: what steps waited for is not known, only how long they computed\n";
+    }
+    out += &format!(
+        "  α {} β {} · {} of {} or less · next: flowtrace waits {trace}\n",
+        result.options.alpha,
+        result.options.beta,
+        units::counted(result.windows.len() as i64, "window", "windows"),
+        units::duration(result.window_ns)
+    );
+    out
+}
+
+fn table(result: &Bottlenecks) -> String {
+    if result.found.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&[
+        ("bottleneck", Align::Left),
+        ("kind", Align::Left),
+        ("lacks", Align::Left),
+        ("share", Align::Right),
+        ("time", Align::Right),
+        ("mean", Align::Right),
+        ("looks", Align::Right),
+        ("sure", Align::Left),
+        ("to blame", Align::Left),
+    ]);
+    for found in result.found.iter().take(SHOWN) {
+        let is_step = matches!(found.subject, Subject::Tasks(_));
+        let blamed = match found.culprit {
+            Some(task) if !is_step => result.tasks.tasks[task].name(),
+            None => "the channel".into(),
+            _ => String::new(),
+        };
+        table.row(vec![
+            units::shorten(&units::plain(&subject_name(result, &found.subject)), 40),
+            if is_step { "step" } else { "channel" }.into(),
+            found.resource.name().into(),
+            percent(found.share),
+            units::duration(found.ns),
+            percent(found.mean),
+            units::count(found.samples as i64),
+            found.confidence.name().into(),
+            units::shorten(&units::plain(&blamed), 24),
+        ]);
+    }
+    let mut text = table.finish("  ");
+    let more = result.found.len().saturating_sub(SHOWN);
+    if more > 0 {
+        text += &format!("  +{more} more: --format json\n");
+    }
+    text
+}
+
+/// The chart in characters, `width` of them in a line.
+pub fn terminal_chart(chart: &Chart, width: usize) -> String {
+    let bars = &chart.bars[..chart.bars.len().min(SHOWN)];
+    let label = bars
+        .iter()
+        .map(|bar| bar.name.chars().count())
+        .chain([12])
+        .max()
+        .unwrap_or(12)
+        .min(LABEL);
+    let columns = width.saturating_sub(label + 12).clamp(20, 160);
+    let (from, to) = chart.span;
+    let length = (to - from).max(1);
+    let edge = |column: usize| from + (length as f64 * column as f64 / columns as f64) as i64;
+    let mut out = String::new();
+    if let Some(mean) = chart.mean() {
+        let cells: String = (0..columns)
+            .map(|c| {
+                let (begin, end) = (edge(c), edge(c + 1).max(edge(c) + 1));
+                let (mut sum, mut weight) = (0.0, 0.0);
+                for level in &chart.utilisation {
+                    let part = (level.to.min(end) - level.from.max(begin)).max(0) as f64;
+                    sum += level.share * part;
+                    weight += part;
+                }
+                eighth(if weight > 0.0 { sum / weight } else { 0.0 })
+            })
+            .collect();
+        let of = if chart.is_of_machine {
+            "CPU"
+        } else {
+            "CPU (own)"
+        };
+        out += &format!("  {of:<label$} {cells} mean {}\n", percent(mean));
+    }
+    for bar in bars {
+        let name = units::shorten(&units::plain(&bar.name), label);
+        let cells: String = (0..columns)
+            .map(|c| {
+                let (begin, end) = (edge(c), edge(c + 1).max(edge(c) + 1));
+                let part: i64 = bar
+                    .intervals
+                    .iter()
+                    .map(|&(from, to)| (to.min(end) - from.max(begin)).max(0))
+                    .sum();
+                match part as f64 / (end - begin) as f64 {
+                    p if p < 0.25 => ' ',
+                    _ if bar.is_channel => '█',
+                    _ => '▒',
+                }
+            })
+            .collect();
+        out += &format!("  {name:<label$} {cells} {}\n", percent(bar.share));
+    }
+    let begin = units::duration(from);
+    let end = units::duration(to);
+    let gap = columns.saturating_sub(begin.chars().count() + end.chars().count());
+    out += &format!("  {:<label$} {begin}{:gap$}{end}\n", "", "");
+    if !bars.is_empty() {
+        out += &format!("  {:<label$} ▒ a step computes   █ a channel is full\n", "");
+    }
+    out
+}
+
+fn eighth(share: f64) -> char {
+    const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    LEVELS[((share.clamp(0.0, 1.0) * 8.0).round() as usize).min(8)]
+}

@@ -1,0 +1,290 @@
+//! What every process was doing, at every moment: the states of processes over time.
+//!
+//! Samples say when, the books say how much. Where a process image had one thread, its samples are
+//! corrected so that they sum to what the kernel counted ([`books`]); an image too short for a
+//! sample has its exact totals, spread evenly over its life. `docs/waiting.md` has the errors of
+//! both.
+
+mod books;
+pub mod machine;
+mod read;
+mod threads;
+
+use std::sync::Arc;
+
+use flowtrace_schema::HostRow;
+
+use crate::model::ProcessId;
+use machine::Counters;
+pub use read::{Parts, from_parts, read};
+
+/// Number of [`State`]s.
+pub const STATES: usize = 12;
+
+/// What a process is doing: the strongest of what its threads do, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum State {
+    /// On a processor.
+    Cpu,
+    /// Ready to run, and waiting for a processor.
+    Queue,
+    /// Blocked in a file call.
+    File,
+    /// Blocked on a page of memory that is read from storage.
+    Fault,
+    /// Blocked writing into a channel that is full.
+    Out,
+    /// Blocked reading from a channel that is empty.
+    In,
+    /// Blocked until a child ends.
+    Child,
+    /// Blocked on a lock.
+    Lock,
+    /// Blocked until time has passed.
+    Sleep,
+    /// Blocked on anything else, or stopped.
+    Other,
+    /// Held by the tracer.
+    Tracer,
+    /// Nothing is known.
+    Unknown,
+}
+
+impl State {
+    /// All of them in the order of their numbers.
+    pub const ALL: [State; STATES] = [
+        State::Cpu,
+        State::Queue,
+        State::File,
+        State::Fault,
+        State::Out,
+        State::In,
+        State::Child,
+        State::Lock,
+        State::Sleep,
+        State::Other,
+        State::Tracer,
+        State::Unknown,
+    ];
+
+    /// Waiting for others in the sense of Battré et al., Assumption 5: for a channel or a child.
+    /// Everything else that is known is processing.
+    pub const fn is_waiting(self) -> bool {
+        matches!(self, State::Out | State::In | State::Child)
+    }
+
+    /// Processing, by the same assumption.
+    pub const fn is_processing(self) -> bool {
+        !self.is_waiting() && !matches!(self, State::Unknown)
+    }
+
+    /// On a processor, or only lacking one.
+    pub const fn is_active(self) -> bool {
+        matches!(self, State::Cpu | State::Queue)
+    }
+
+    /// Waiting for storage.
+    pub const fn is_storage(self) -> bool {
+        matches!(self, State::File | State::Fault)
+    }
+
+    /// Name in results for machines.
+    pub const fn name(self) -> &'static str {
+        match self {
+            State::Cpu => "cpu",
+            State::Queue => "run_queue",
+            State::File => "storage",
+            State::Fault => "fault",
+            State::Out => "wait_out",
+            State::In => "wait_in",
+            State::Child => "wait_child",
+            State::Lock => "lock",
+            State::Sleep => "sleep",
+            State::Other => "other",
+            State::Tracer => "tracer",
+            State::Unknown => "unknown",
+        }
+    }
+}
+
+/// Shares of the states in some time; they sum to 1.
+pub type Shares = [f64; STATES];
+
+/// A stretch of time in which a process did one thing, as far as was seen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Piece {
+    /// Begin, ns.
+    pub from: i64,
+    /// End, ns.
+    pub to: i64,
+    /// What was seen.
+    pub state: State,
+    /// Channel that it waited for: place in [`Timeline::channels`].
+    pub channel: Option<u32>,
+    /// Process id of the child that it waited for, where it was one.
+    pub child_pid: Option<i64>,
+    /// Looks that agree on it; 0: none, it follows from the books.
+    pub samples: u32,
+    /// Row of [`Timeline::mixes`] that says what this was in truth.
+    mix: u32,
+}
+
+impl Piece {
+    /// Length of its part in a time, ns.
+    pub fn overlap(&self, from: i64, to: i64) -> i64 {
+        (self.to.min(to) - self.from.max(from)).max(0)
+    }
+}
+
+/// A process over time.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    /// Which.
+    pub process: ProcessId,
+    /// Begin, ns.
+    pub from: i64,
+    /// End, or of one without a known end the end of the run, ns.
+    pub to: i64,
+    /// Its life from begin to end, without gaps.
+    pub pieces: Vec<Piece>,
+    /// Time in each state, ns; sums to its life.
+    pub totals: Shares,
+    /// Whether it only runs others: it takes no part in the search for bottlenecks.
+    pub is_orchestrator: bool,
+    /// Looks at it.
+    pub samples: u64,
+    /// Machine that it ran on.
+    pub host: Option<Arc<str>>,
+    /// Working directory of its last image.
+    pub cwd: Option<Arc<str>>,
+    /// Books of its images, summed.
+    pub books: Books,
+}
+
+/// Sums of what the kernel counted for the images of a process; thread time, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Books {
+    /// On a processor.
+    pub on_cpu_ns: i64,
+    /// Ready to run.
+    pub run_queue_ns: i64,
+    /// Blocked on storage.
+    pub storage_ns: i64,
+    /// Blocked on anything else.
+    pub wait_ns: i64,
+    /// Held by the tracer.
+    pub tracer_ns: i64,
+    /// Life of all threads: the sum of the five.
+    pub thread_ns: i64,
+    /// Whether all of them are known for every image.
+    pub is_complete: bool,
+    /// Page faults that read from storage.
+    pub major_faults: i64,
+    /// Times a thread gave up its processor by waiting.
+    pub voluntary_switches: i64,
+    /// Most threads of an image.
+    pub threads: i64,
+    /// Largest resident memory of an image, bytes.
+    pub max_rss_bytes: i64,
+    /// Thread time sampled in locks, ns.
+    pub lock_ns: i64,
+    /// Thread time sampled in all, ns.
+    pub sampled_ns: i64,
+}
+
+/// A pipe or socket and who held its ends.
+#[derive(Clone, Debug, Default)]
+pub struct Channel {
+    /// Id in the database.
+    pub channel_id: i64,
+    /// pipe, fifo, socketpair, unix, tcp, udp.
+    pub kind: Arc<str>,
+    /// Path or addresses.
+    pub name: Option<Arc<str>>,
+    /// Who may have written, from when to when.
+    pub writers: Vec<(ProcessId, i64, i64)>,
+    /// Who may have read.
+    pub readers: Vec<(ProcessId, i64, i64)>,
+}
+
+impl Channel {
+    /// Whether it leaves the machine, or may: a slow one is then a matter of the network.
+    pub fn is_network(&self) -> bool {
+        matches!(&*self.kind, "tcp" | "udp")
+    }
+}
+
+/// All processes of a trace over time.
+#[derive(Clone, Debug, Default)]
+pub struct Timeline {
+    /// One for each process of the workflow, in the same order.
+    pub instances: Vec<Instance>,
+    /// Pipes and sockets.
+    pub channels: Vec<Channel>,
+    /// Counters of the machines.
+    pub counters: Counters,
+    /// The machines.
+    pub hosts: Vec<HostRow>,
+    /// First and last moment, ns.
+    pub span: (i64, i64),
+    mixes: Vec<Shares>,
+}
+
+impl Timeline {
+    /// A process over time.
+    pub fn instance(&self, process: ProcessId) -> &Instance {
+        &self.instances[process.0 as usize]
+    }
+
+    /// What a stretch was, in shares.
+    pub fn shares(&self, piece: &Piece) -> &Shares {
+        &self.mixes[piece.mix as usize]
+    }
+
+    /// Length of the run, ns.
+    pub fn length(&self) -> i64 {
+        (self.span.1 - self.span.0).max(0)
+    }
+
+    /// Processors of all machines; `None`: not recorded.
+    pub fn cpus(&self) -> Option<i64> {
+        let known: Vec<i64> = self.hosts.iter().filter_map(|host| host.cpus).collect();
+        (!known.is_empty()).then(|| known.iter().sum())
+    }
+
+    /// Whether there are samples at all.
+    pub fn is_sampled(&self) -> bool {
+        self.instances.iter().any(|instance| instance.samples > 0)
+    }
+
+    /// Time of a process in each state within a stretch of time, ns.
+    pub fn within(&self, process: ProcessId, from: i64, to: i64) -> Shares {
+        let mut sums = [0.0; STATES];
+        for piece in self.pieces_within(process, from, to) {
+            let length = piece.overlap(from, to) as f64;
+            for (sum, share) in sums.iter_mut().zip(self.shares(piece)) {
+                *sum += share * length;
+            }
+        }
+        sums
+    }
+
+    /// The pieces of a process that lie in a stretch of time, in order.
+    pub fn pieces_within(&self, process: ProcessId, from: i64, to: i64) -> &[Piece] {
+        let pieces = &self.instance(process).pieces;
+        let first = pieces.partition_point(|piece| piece.to <= from);
+        let last = pieces.partition_point(|piece| piece.from < to);
+        &pieces[first..last.max(first)]
+    }
+}
+
+/// Sum of the shares of the states that `of` names.
+pub fn sum_of(shares: &Shares, of: impl Fn(State) -> bool) -> f64 {
+    State::ALL
+        .iter()
+        .zip(shares)
+        .filter(|(state, _)| of(**state))
+        .map(|(_, share)| share)
+        .sum()
+}

@@ -1,0 +1,223 @@
+//! Holds samples against the books. What the kernel counted is exact, a sample is a look: where
+//! both speak of the same thread, the samples give way.
+
+use flowtrace_schema::TimesRow;
+
+use super::{STATES, Shares, State, sum_of};
+
+/// The mixes of one image: what its pieces were in truth, by what was seen.
+pub(super) struct Mixes {
+    /// By the state seen.
+    pub(super) of: [Shares; STATES],
+}
+
+/// A share of 1 for one state.
+fn pure(state: State) -> Shares {
+    let mut shares = [0.0; STATES];
+    shares[state as usize] = 1.0;
+    shares
+}
+
+/// Makes shares sum to 1; nothing at all is unknown.
+fn normalised(mut shares: Shares) -> Shares {
+    let sum: f64 = shares.iter().sum();
+    if sum <= 0.0 {
+        return pure(State::Unknown);
+    }
+    for share in &mut shares {
+        *share /= sum;
+    }
+    shares
+}
+
+/// Works out the mixes of an image. `seen` has the time that its pieces say for each state, ns;
+/// `guess` is the state of waits about which nothing else is known.
+pub(super) fn mixes(row: &TimesRow, seen: &Shares, guess: State) -> Mixes {
+    let mut mixes = Mixes {
+        of: State::ALL.map(pure),
+    };
+    let known = row
+        .on_cpu_ns
+        .zip(row.run_queue_ns)
+        .zip(row.storage_ns.zip(row.wait_ns));
+    let Some(((cpu, queue), (storage, wait))) = known else {
+        return mixes;
+    };
+    let tracer = row.tracer_ns.unwrap_or(0) as f64;
+    let (cpu, queue) = (cpu as f64, queue as f64);
+    let (storage, wait) = (storage as f64, wait as f64);
+    let active = cpu + queue;
+    let seen_active = sum_of(seen, State::is_active);
+    let seen_tracer = seen[State::Tracer as usize];
+    let seen_unknown = seen[State::Unknown as usize];
+    let seen_blocked = seen.iter().sum::<f64>() - seen_active - seen_tracer - seen_unknown;
+    let of_active = |amount: f64| {
+        let mut shares = [0.0; STATES];
+        let whole = active.max(1.0);
+        shares[State::Cpu as usize] = amount * cpu / whole;
+        shares[State::Queue as usize] = amount * queue / whole;
+        shares
+    };
+    let of_blocked = |amount: f64| {
+        let mut shares = [0.0; STATES];
+        if seen_blocked > 0.0 {
+            for state in State::ALL {
+                let is_blocked =
+                    !state.is_active() && !matches!(state, State::Tracer | State::Unknown);
+                if is_blocked {
+                    shares[state as usize] = amount * seen[state as usize] / seen_blocked;
+                }
+            }
+        } else {
+            let whole = (storage + wait).max(1.0);
+            shares[State::File as usize] = amount * storage / whole;
+            shares[guess as usize] += amount * wait / whole;
+        }
+        shares
+    };
+    let sum = |a: Shares, b: Shares| {
+        let mut shares = a;
+        for (share, more) in shares.iter_mut().zip(b) {
+            *share += more;
+        }
+        shares
+    };
+    let is_single = row.threads.is_none_or(|threads| threads <= 1);
+    // What no sample covers is what the samples leave of the books.
+    let rest = sum(
+        sum(
+            of_active((active - seen_active).max(0.0)),
+            of_blocked((storage + wait - seen_blocked).max(0.0)),
+        ),
+        {
+            let mut shares = [0.0; STATES];
+            shares[State::Tracer as usize] = (tracer - seen_tracer).max(0.0);
+            shares
+        },
+    );
+    let all = sum(of_active(active), of_blocked(storage + wait));
+    let is_rest_known = is_single && rest.iter().sum::<f64>() > 0.0;
+    mixes.of[State::Unknown as usize] = normalised(if is_rest_known { rest } else { all });
+    if !is_single {
+        return mixes;
+    }
+    // Of the unknown part some will turn out active; only the difference beyond it is an error.
+    let slack = seen_unknown;
+    let too_active = (seen_active - active - 0.0_f64).max(0.0);
+    let too_blocked = (active - seen_active - slack).max(0.0);
+    for state in State::ALL {
+        let at = state as usize;
+        if state.is_active() && seen_active > 0.0 {
+            let stays = 1.0 - too_active / seen_active;
+            let blocked = of_blocked(1.0);
+            let blocked = if blocked.iter().sum::<f64>() > 0.0 {
+                blocked
+            } else {
+                pure(guess)
+            };
+            let mut shares = if active > 0.0 {
+                of_active(stays)
+            } else {
+                [0.0; STATES]
+            };
+            for (share, more) in shares.iter_mut().zip(blocked) {
+                *share += more * (1.0 - stays);
+            }
+            mixes.of[at] = normalised(shares);
+        } else if !matches!(
+            state,
+            State::Tracer | State::Unknown | State::Cpu | State::Queue
+        ) && seen_blocked > 0.0
+        {
+            let goes = (too_blocked / seen_blocked).min(1.0);
+            let mut shares = of_active(goes);
+            shares[at] += 1.0 - goes;
+            mixes.of[at] = normalised(shares);
+        }
+    }
+    mixes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(cpu: i64, queue: i64, storage: i64, wait: i64) -> TimesRow {
+        TimesRow {
+            on_cpu_ns: Some(cpu),
+            run_queue_ns: Some(queue),
+            storage_ns: Some(storage),
+            wait_ns: Some(wait),
+            tracer_ns: Some(0),
+            thread_ns: Some(cpu + queue + storage + wait),
+            threads: Some(1),
+            ..TimesRow::default()
+        }
+    }
+
+    fn seen(values: &[(State, f64)]) -> Shares {
+        let mut shares = [0.0; STATES];
+        for &(state, value) in values {
+            shares[state as usize] = value;
+        }
+        shares
+    }
+
+    fn corrected(row: &TimesRow, seen: &Shares) -> Shares {
+        let mixes = mixes(row, seen, State::Other);
+        let mut sums = [0.0; STATES];
+        for (at, &length) in seen.iter().enumerate() {
+            for (sum, share) in sums.iter_mut().zip(mixes.of[at]) {
+                *sum += share * length;
+            }
+        }
+        sums
+    }
+
+    #[test]
+    fn samples_that_saw_too_much_activity_give_way() {
+        let sums = corrected(
+            &row(400, 100, 0, 500),
+            &seen(&[(State::Cpu, 700.0), (State::In, 300.0)]),
+        );
+        assert!((sums[State::Cpu as usize] - 400.0).abs() < 1e-6);
+        assert!((sums[State::Queue as usize] - 100.0).abs() < 1e-6);
+        assert!((sums[State::In as usize] - 500.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn samples_that_saw_too_little_activity_give_way() {
+        let sums = corrected(
+            &row(600, 0, 0, 400),
+            &seen(&[(State::Cpu, 200.0), (State::Out, 800.0)]),
+        );
+        assert!((sums[State::Cpu as usize] - 600.0).abs() < 1e-6);
+        assert!((sums[State::Out as usize] - 400.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn without_samples_the_books_are_all_there_is() {
+        let sums = corrected(&row(10, 20, 30, 40), &seen(&[(State::Unknown, 100.0)]));
+        let expected = [
+            (State::Cpu, 10.0),
+            (State::Queue, 20.0),
+            (State::File, 30.0),
+            (State::Other, 40.0),
+        ];
+        for (state, value) in expected {
+            assert!((sums[state as usize] - value).abs() < 1e-6, "{state:?}");
+        }
+        let unknown = corrected(&TimesRow::default(), &seen(&[(State::Unknown, 7.0)]));
+        assert!((unknown[State::Unknown as usize] - 7.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_part_without_samples_is_what_they_leave_of_the_books() {
+        let sums = corrected(
+            &row(500, 0, 0, 500),
+            &seen(&[(State::In, 500.0), (State::Unknown, 500.0)]),
+        );
+        assert!((sums[State::Cpu as usize] - 500.0).abs() < 1e-6, "{sums:?}");
+        assert!((sums[State::In as usize] - 500.0).abs() < 1e-6);
+    }
+}

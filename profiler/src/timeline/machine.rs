@@ -1,0 +1,171 @@
+//! Counters of the machines over time.
+
+use std::collections::BTreeMap;
+
+use flowtrace_schema::CounterRow;
+
+/// The counters of all machines.
+#[derive(Clone, Debug, Default)]
+pub struct Counters {
+    series: BTreeMap<(i64, String), Vec<(i64, i64)>>,
+    /// Moments at which a machine was looked at.
+    looks: BTreeMap<i64, Vec<i64>>,
+}
+
+impl Counters {
+    /// From rows in the order of machine, counter and time.
+    pub fn new(rows: Vec<CounterRow>) -> Counters {
+        let mut counters = Counters::default();
+        for row in rows {
+            counters
+                .looks
+                .entry(row.host_id)
+                .or_default()
+                .push(row.t_ns);
+            counters
+                .series
+                .entry((row.host_id, row.counter))
+                .or_default()
+                .push((row.t_ns, row.value));
+        }
+        for looks in counters.looks.values_mut() {
+            looks.sort_unstable();
+            looks.dedup();
+        }
+        counters
+    }
+
+    /// The machines that have counters.
+    pub fn hosts(&self) -> Vec<i64> {
+        self.looks.keys().copied().collect()
+    }
+
+    /// The moments at which a machine was looked at.
+    pub fn looks(&self, host: i64) -> &[i64] {
+        self.looks.get(&host).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether there is such a counter.
+    pub fn has(&self, host: i64, counter: &str) -> bool {
+        self.series.contains_key(&(host, counter.to_owned()))
+    }
+
+    /// The devices that have a counter such as `disk.*.busy`.
+    pub fn devices(&self, host: i64, kind: &str, what: &str) -> Vec<String> {
+        let (begin, end) = (format!("{kind}."), format!(".{what}"));
+        self.series
+            .keys()
+            .filter(|(h, _)| *h == host)
+            .filter_map(|(_, name)| name.strip_prefix(&begin)?.strip_suffix(&end))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// The value at a look or between two, by a straight line; `None`: there is none.
+    pub fn value(&self, host: i64, counter: &str, at: i64) -> Option<f64> {
+        let series = self.series.get(&(host, counter.to_owned()))?;
+        let stored = |t: i64| {
+            let after = series.partition_point(|&(when, _)| when <= t);
+            // A counter that was 0 from the beginning has no row until it moves.
+            series
+                .get(after.saturating_sub(1))
+                .map(|&(_, value)| value as f64)
+        };
+        let looks = self.looks(host);
+        let next = looks.partition_point(|&t| t <= at);
+        let Some(&before) = next.checked_sub(1).and_then(|i| looks.get(i)) else {
+            return stored(*looks.first()?);
+        };
+        let low = stored(before)?;
+        let Some(&after) = looks.get(next) else {
+            return Some(low);
+        };
+        let high = stored(after)?;
+        Some(low + (high - low) * (at - before) as f64 / (after - before) as f64)
+    }
+
+    /// How much a counter grew; `None`: it is not there.
+    pub fn growth(&self, host: i64, counter: &str, from: i64, to: i64) -> Option<f64> {
+        Some((self.value(host, counter, to)? - self.value(host, counter, from)?).max(0.0))
+    }
+
+    /// Share of the processors that were busy, 0 to 1; `None`: not known.
+    pub fn cpu_busy(&self, host: i64, from: i64, to: i64) -> Option<f64> {
+        const BUSY: [&str; 5] = [
+            "cpu.user",
+            "cpu.nice",
+            "cpu.system",
+            "cpu.interrupt",
+            "cpu.steal",
+        ];
+        const IDLE: [&str; 2] = ["cpu.idle", "cpu.io_wait"];
+        let sum = |names: &[&str]| -> f64 {
+            names
+                .iter()
+                .filter_map(|name| self.growth(host, name, from, to))
+                .sum()
+        };
+        let (busy, idle) = (sum(&BUSY), sum(&IDLE));
+        (busy + idle > 0.0).then(|| busy / (busy + idle))
+    }
+
+    /// Share of the time in which the busiest disk served requests, and its name.
+    pub fn disk_busy(&self, host: i64, from: i64, to: i64) -> Option<(f64, String)> {
+        let length = (to - from) as f64;
+        self.devices(host, "disk", "busy")
+            .into_iter()
+            .filter_map(|device| {
+                let grown = self.growth(host, &format!("disk.{device}.busy"), from, to)?;
+                Some(((grown / length).min(1.0), device))
+            })
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+    }
+
+    /// Bytes through all interfaces of a kind: `receive_bytes` or `send_bytes`. Without the
+    /// loopback unless asked for.
+    pub fn net_bytes(&self, host: i64, what: &str, from: i64, to: i64, loopback: bool) -> f64 {
+        self.devices(host, "net", what)
+            .into_iter()
+            .filter(|device| (device == "lo") == loopback)
+            .filter_map(|device| self.growth(host, &format!("net.{device}.{what}"), from, to))
+            .sum()
+    }
+
+    /// Growth of a counter of all disks, such as `read_bytes`.
+    pub fn disk_sum(&self, host: i64, what: &str, from: i64, to: i64) -> f64 {
+        self.devices(host, "disk", what)
+            .into_iter()
+            .filter_map(|device| self.growth(host, &format!("disk.{device}.{what}"), from, to))
+            .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_between_looks_lie_on_a_line_and_unchanged_ones_stay() {
+        let row = |counter: &str, t_ns, value| CounterRow {
+            host_id: 1,
+            counter: counter.into(),
+            t_ns,
+            value,
+        };
+        let counters = Counters::new(vec![
+            row("cpu.idle", 0, 0),
+            row("cpu.idle", 100, 50),
+            row("cpu.user", 0, 7),
+            row("cpu.user", 200, 107),
+            row("disk.sda.busy", 0, 0),
+            row("disk.sda.busy", 100, 100),
+        ]);
+        assert_eq!(counters.value(1, "cpu.idle", 50), Some(25.0));
+        // Not stored at 100, so unchanged there.
+        assert_eq!(counters.growth(1, "cpu.user", 0, 100), Some(0.0));
+        assert_eq!(counters.cpu_busy(1, 0, 100), Some(0.0));
+        assert_eq!(counters.cpu_busy(1, 100, 200), Some(1.0));
+        assert_eq!(counters.disk_busy(1, 0, 100), Some((1.0, "sda".into())));
+        assert_eq!(counters.growth(1, "missing", 0, 1), None);
+    }
+}

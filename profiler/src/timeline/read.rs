@@ -1,0 +1,370 @@
+//! From the rows of a trace to the timeline.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use flowtrace_schema::{
+    ChannelEndRow, ChannelRow, CounterRow, HostRow, PolledRow, Result, SampleRow, TimesRow, Trace,
+};
+
+use super::books::mixes;
+use super::machine::Counters;
+use super::threads::{Seen, state, together};
+use super::{Books, Channel, Instance, Piece, STATES, Shares, State, Timeline};
+use crate::managers::{Runner, runner_of};
+use crate::model::{Image, ProcessId, Workflow};
+
+/// A hole between samples up to this long belongs to the sample before it, ns.
+const HOLE: i64 = 100_000_000;
+
+/// The rows that a timeline is made of.
+#[derive(Clone, Debug, Default)]
+pub struct Parts {
+    /// By thread and time.
+    pub samples: Vec<SampleRow>,
+    /// By sample.
+    pub polled: Vec<PolledRow>,
+    /// By image.
+    pub times: Vec<TimesRow>,
+    /// By id.
+    pub channels: Vec<ChannelRow>,
+    /// By channel.
+    pub ends: Vec<ChannelEndRow>,
+    /// By machine, counter and time.
+    pub counters: Vec<CounterRow>,
+    /// By id.
+    pub hosts: Vec<HostRow>,
+}
+
+/// Reads the timeline of a trace.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn read(trace: &Trace, workflow: &Workflow) -> Result<Timeline> {
+    Ok(from_parts(
+        workflow,
+        Parts {
+            samples: trace.samples()?,
+            polled: trace.polled()?,
+            times: trace.process_times()?,
+            channels: trace.channels()?,
+            ends: trace.channel_ends()?,
+            counters: trace.host_counters()?,
+            hosts: trace.hosts()?,
+        },
+    ))
+}
+
+/// Makes the timeline of a workflow from its rows.
+pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
+    let end = workflow.last_ns;
+    let begin = workflow.images.iter().map(|image| image.start_ns).min();
+    let mut timeline = Timeline {
+        counters: Counters::new(parts.counters),
+        hosts: parts.hosts,
+        span: (begin.unwrap_or(0).min(end), end),
+        ..Timeline::default()
+    };
+    add_channels(&mut timeline, workflow, &parts.channels, &parts.ends);
+    let channel_at: HashMap<i64, u32> = timeline
+        .channels
+        .iter()
+        .enumerate()
+        .map(|(at, channel)| (channel.channel_id, at as u32))
+        .collect();
+    let times: HashMap<i64, &TimesRow> = parts.times.iter().map(|row| (row.upid, row)).collect();
+    let mut samples: HashMap<i64, &[SampleRow]> = HashMap::new();
+    for rows in parts.samples.chunk_by(|a, b| a.upid == b.upid) {
+        samples.insert(rows[0].upid, rows);
+    }
+    let polled = by_sample(&parts.polled);
+    let children = workflow.children();
+    let holds = held_sides(&timeline);
+    timeline.mixes = State::ALL.map(pure).to_vec();
+    let mut texts: HashMap<String, Arc<str>> = HashMap::new();
+    let mut intern = |text: &Option<String>| {
+        let text = text.as_ref()?;
+        let shared = texts
+            .entry(text.clone())
+            .or_insert_with(|| text.as_str().into());
+        Some(Arc::clone(shared))
+    };
+    for id in workflow.process_ids() {
+        let process = workflow.process(id);
+        let has_children = !children[id.0 as usize].is_empty();
+        let guess = match holds.get(&id) {
+            _ if has_children => State::Child,
+            Some(&(true, _)) => State::In,
+            Some(&(false, true)) => State::Out,
+            _ => State::Other,
+        };
+        let mut instance = Instance {
+            process: id,
+            from: process.start_ns,
+            to: process.end_ns.unwrap_or(end).max(process.start_ns),
+            pieces: Vec::new(),
+            totals: [0.0; STATES],
+            is_orchestrator: false,
+            samples: 0,
+            host: None,
+            cwd: None,
+            books: Books {
+                is_complete: true,
+                ..Books::default()
+            },
+        };
+        let images = workflow.images(id);
+        for (i, image) in images.iter().enumerate() {
+            let until = match images.get(i + 1) {
+                Some(next) => next.start_ns,
+                None => instance.to,
+            };
+            let nothing = TimesRow::default();
+            let row = times.get(&image.upid).copied().unwrap_or(&nothing);
+            let rows = samples.get(&image.upid).copied().unwrap_or(&[]);
+            add_books(&mut instance.books, row, rows);
+            instance.host = intern(&row.host).or(instance.host);
+            instance.cwd = intern(&row.cwd).or(instance.cwd);
+            let seen = seen(rows, &polled, has_children);
+            add_image(
+                &mut timeline,
+                &mut instance,
+                image,
+                until,
+                row,
+                seen,
+                guess,
+                &channel_at,
+            );
+        }
+        for piece in &instance.pieces {
+            let length = (piece.to - piece.from) as f64;
+            let shares = timeline.mixes[piece.mix as usize];
+            for (sum, share) in instance.totals.iter_mut().zip(shares) {
+                *sum += share * length;
+            }
+        }
+        instance.is_orchestrator =
+            is_orchestrator(workflow, id, &instance, &children[id.0 as usize]);
+        timeline.instances.push(instance);
+    }
+    timeline
+}
+
+fn pure(state: State) -> Shares {
+    let mut shares = [0.0; STATES];
+    shares[state as usize] = 1.0;
+    shares
+}
+
+fn by_sample(rows: &[PolledRow]) -> HashMap<i64, &[PolledRow]> {
+    rows.chunk_by(|a, b| a.sample_id == b.sample_id)
+        .map(|rows| (rows[0].sample_id, rows))
+        .collect()
+}
+
+/// Which sides of channels each process holds: (reading, writing).
+fn held_sides(timeline: &Timeline) -> HashMap<ProcessId, (bool, bool)> {
+    let mut holds: HashMap<ProcessId, (bool, bool)> = HashMap::new();
+    for channel in &timeline.channels {
+        for &(process, _, _) in &channel.readers {
+            holds.entry(process).or_default().0 = true;
+        }
+        for &(process, _, _) in &channel.writers {
+            holds.entry(process).or_default().1 = true;
+        }
+    }
+    holds
+}
+
+fn add_channels(
+    timeline: &mut Timeline,
+    workflow: &Workflow,
+    rows: &[ChannelRow],
+    ends: &[ChannelEndRow],
+) {
+    let images: HashMap<i64, &Image> = workflow.images.iter().map(|i| (i.upid, i)).collect();
+    let mut at: HashMap<i64, usize> = HashMap::new();
+    for row in rows {
+        at.insert(row.channel_id, timeline.channels.len());
+        timeline.channels.push(Channel {
+            channel_id: row.channel_id,
+            kind: row.kind.as_str().into(),
+            name: row.name.as_deref().map(Arc::from),
+            ..Channel::default()
+        });
+    }
+    for end in ends {
+        let (Some(&channel), Some(image)) = (at.get(&end.channel_id), images.get(&end.upid)) else {
+            continue;
+        };
+        let until = end.to_ns.or(image.end_ns).unwrap_or(workflow.last_ns);
+        let side = (image.process, end.from_ns, until.max(end.from_ns));
+        if end.direction != "read" {
+            timeline.channels[channel].writers.push(side);
+        }
+        if end.direction != "write" {
+            timeline.channels[channel].readers.push(side);
+        }
+    }
+}
+
+fn add_books(books: &mut Books, row: &TimesRow, samples: &[SampleRow]) {
+    let known = [
+        row.on_cpu_ns,
+        row.run_queue_ns,
+        row.storage_ns,
+        row.wait_ns,
+        row.thread_ns,
+    ];
+    books.is_complete &= known.iter().all(Option::is_some);
+    books.on_cpu_ns += row.on_cpu_ns.unwrap_or(0);
+    books.run_queue_ns += row.run_queue_ns.unwrap_or(0);
+    books.storage_ns += row.storage_ns.unwrap_or(0);
+    books.wait_ns += row.wait_ns.unwrap_or(0);
+    books.tracer_ns += row.tracer_ns.unwrap_or(0);
+    books.thread_ns += row.thread_ns.unwrap_or(0);
+    books.major_faults += row.major_faults.unwrap_or(0);
+    books.voluntary_switches += row.voluntary_switches.unwrap_or(0);
+    books.threads = books.threads.max(row.threads.unwrap_or(1));
+    books.max_rss_bytes = books.max_rss_bytes.max(row.max_rss_bytes.unwrap_or(0));
+    for sample in samples {
+        let length = sample.end_ns - sample.t_ns;
+        books.sampled_ns += length;
+        if sample.activity == flowtrace_schema::Activity::Lock as i64 {
+            books.lock_ns += length;
+        }
+    }
+}
+
+/// What was seen of an image. Who waits for several channels at once waits for the first of them.
+fn seen(rows: &[SampleRow], polled: &HashMap<i64, &[PolledRow]>, has_children: bool) -> Vec<Seen> {
+    let of = |row: &SampleRow| {
+        let several = polled.get(&row.sample_id).and_then(|rows| {
+            // Whoever could also write does not wait for a writer alone.
+            let known = rows.iter().filter(|one| one.channel_id.is_some());
+            known.min_by_key(|one| one.side != "write")
+        });
+        let side = several.map_or(row.side.as_deref(), |one| Some(one.side.as_str()));
+        Seen {
+            from: row.t_ns,
+            to: row.end_ns,
+            state: state(row, side, has_children),
+            channel_id: several.and_then(|one| one.channel_id).or(row.channel_id),
+            child_pid: row.child_pid,
+            samples: u32::try_from(row.samples).unwrap_or(u32::MAX),
+        }
+    };
+    let is_single = rows.windows(2).all(|pair| pair[0].tid == pair[1].tid);
+    together(rows.iter().map(of).collect(), is_single)
+}
+
+#[expect(clippy::too_many_arguments, reason = "one call, in a loop over images")]
+fn add_image(
+    timeline: &mut Timeline,
+    instance: &mut Instance,
+    image: &Image,
+    until: i64,
+    row: &TimesRow,
+    seen: Vec<Seen>,
+    guess: State,
+    channel_at: &HashMap<i64, u32>,
+) {
+    let (from, to) = (image.start_ns.max(instance.from), until.max(image.start_ns));
+    let mut pieces: Vec<Piece> = Vec::with_capacity(seen.len() + 2);
+    let piece = |from: i64, to: i64, state: State| Piece {
+        from,
+        to,
+        state,
+        channel: None,
+        child_pid: None,
+        samples: 0,
+        mix: state as u32,
+    };
+    let mut at = from;
+    for one in seen {
+        let (begin, end) = (one.from.clamp(at, to), one.to.clamp(at, to));
+        if end <= begin {
+            continue;
+        }
+        if begin > at {
+            match pieces.last_mut() {
+                Some(last) if begin - at <= HOLE => last.to = begin,
+                None if begin - at <= HOLE => {}
+                _ => pieces.push(piece(at, begin, State::Unknown)),
+            }
+        }
+        let begin = if pieces.is_empty() { at } else { begin };
+        instance.samples += u64::from(one.samples);
+        pieces.push(Piece {
+            channel: one.channel_id.and_then(|id| channel_at.get(&id).copied()),
+            child_pid: one.child_pid,
+            samples: one.samples,
+            ..piece(begin, end, one.state)
+        });
+        at = end;
+    }
+    if at < to {
+        match pieces.last_mut() {
+            Some(last) if to - at <= HOLE => last.to = to,
+            _ => pieces.push(piece(at, to, State::Unknown)),
+        }
+    }
+    let mut sums = [0.0; STATES];
+    for piece in &pieces {
+        sums[piece.state as usize] += (piece.to - piece.from) as f64;
+    }
+    let mixes = mixes(row, &sums, guess);
+    let mut own: [Option<u32>; STATES] = [None; STATES];
+    for piece in &mut pieces {
+        let state = piece.state as usize;
+        piece.mix = *own[state].get_or_insert_with(|| {
+            timeline.mixes.push(mixes.of[state]);
+            timeline.mixes.len() as u32 - 1
+        });
+    }
+    instance.pieces.extend(pieces);
+}
+
+/// Whether a process only runs others. A manager always does; anything else that has children and
+/// does next to nothing itself while they live does, and a shell even if it is busy for a while.
+fn is_orchestrator(
+    workflow: &Workflow,
+    id: ProcessId,
+    instance: &Instance,
+    children: &[ProcessId],
+) -> bool {
+    let image = workflow.last_image(id);
+    let runner = runner_of(image.exe.as_deref(), &image.rule);
+    if runner == Some(Runner::Manager) {
+        return true;
+    }
+    if children.is_empty() {
+        return false;
+    }
+    let life: f64 = instance.totals.iter().sum();
+    let own = |states: &[State]| -> f64 {
+        let sum: f64 = states
+            .iter()
+            .map(|&state| instance.totals[state as usize])
+            .sum();
+        sum / life.max(1.0)
+    };
+    let busy = own(&[State::Cpu, State::Queue, State::File, State::Fault]);
+    match runner {
+        Some(Runner::Launcher) => true,
+        Some(Runner::Shell) => busy < 0.5,
+        _ => {
+            let waits = own(&[State::Child, State::In, State::Other, State::Unknown]);
+            let mut covered = 0;
+            let mut at = instance.from;
+            for &child in children {
+                let process = workflow.process(child);
+                let end = process.end_ns.unwrap_or(instance.to).min(instance.to);
+                covered += (end - process.start_ns.max(at)).max(0);
+                at = at.max(end);
+            }
+            busy < 0.1 && waits > 0.85 && covered as f64 > 0.8 * life && own(&[State::Child]) > 0.5
+        }
+    }
+}

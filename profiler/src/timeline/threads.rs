@@ -1,0 +1,140 @@
+//! From what the threads of an image did to what the image did.
+
+use flowtrace_schema::{Activity, SampleRow};
+
+use super::State;
+
+/// What was seen of an image over a stretch of time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Seen {
+    pub(super) from: i64,
+    pub(super) to: i64,
+    pub(super) state: State,
+    pub(super) channel_id: Option<i64>,
+    pub(super) child_pid: Option<i64>,
+    pub(super) samples: u32,
+}
+
+/// The state that a sample stands for. `has_children`: waiting for a signal is then how some
+/// programs wait for a child.
+pub(super) fn state(row: &SampleRow, side: Option<&str>, has_children: bool) -> State {
+    let activity = usize::try_from(row.activity)
+        .ok()
+        .and_then(|at| Activity::ALL.get(at));
+    match activity {
+        Some(Activity::Running) => State::Cpu,
+        Some(Activity::Runnable) => State::Queue,
+        // Who types at a terminal is the writer of a channel, too.
+        Some(Activity::Channel | Activity::Terminal) => match side {
+            Some("write") => State::Out,
+            _ => State::In,
+        },
+        Some(Activity::File) => State::File,
+        Some(Activity::Fault) => State::Fault,
+        Some(Activity::Child) => State::Child,
+        Some(Activity::Lock) => State::Lock,
+        Some(Activity::Sleep) => State::Sleep,
+        Some(Activity::Signal) if has_children => State::Child,
+        Some(Activity::Tracer) => State::Tracer,
+        Some(Activity::Signal | Activity::Event | Activity::Other | Activity::Stopped) => {
+            State::Other
+        }
+        None => State::Unknown,
+    }
+}
+
+/// What the threads of one image did together: at every moment the strongest state. `seen` has the
+/// intervals of all threads; those of one thread do not overlap.
+pub(super) fn together(mut seen: Vec<Seen>, is_single: bool) -> Vec<Seen> {
+    seen.retain(|one| one.to > one.from);
+    seen.sort_by_key(|one| (one.from, one.to));
+    if is_single {
+        for i in 1..seen.len() {
+            seen[i].from = seen[i].from.max(seen[i - 1].to);
+        }
+        seen.retain(|one| one.to > one.from);
+        return seen;
+    }
+    let mut moments: Vec<i64> = seen.iter().flat_map(|one| [one.from, one.to]).collect();
+    moments.sort_unstable();
+    moments.dedup();
+    let mut alive: Vec<usize> = Vec::new();
+    let mut next = 0;
+    let mut merged: Vec<Seen> = Vec::new();
+    for pair in moments.windows(2) {
+        let (from, to) = (pair[0], pair[1]);
+        while seen.get(next).is_some_and(|one| one.from <= from) {
+            alive.push(next);
+            next += 1;
+        }
+        alive.retain(|&at| seen[at].to > from);
+        let Some(&strongest) = alive.iter().min_by_key(|&&at| (seen[at].state, at)) else {
+            continue;
+        };
+        let one = seen[strongest];
+        // Looks count once, in proportion to the part of their interval.
+        let part = (to - from) as f64 / (one.to - one.from) as f64;
+        let samples = (f64::from(one.samples) * part).round() as u32;
+        match merged.last_mut() {
+            Some(last)
+                if last.to == from
+                    && (last.state, last.channel_id, last.child_pid)
+                        == (one.state, one.channel_id, one.child_pid) =>
+            {
+                last.to = to;
+                last.samples += samples;
+            }
+            _ => merged.push(Seen {
+                from,
+                to,
+                samples,
+                ..one
+            }),
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(from: i64, to: i64, state: State) -> Seen {
+        Seen {
+            from,
+            to,
+            state,
+            channel_id: None,
+            child_pid: None,
+            samples: ((to - from) / 10) as u32,
+        }
+    }
+
+    #[test]
+    fn the_strongest_state_of_the_threads_counts() {
+        let merged = together(
+            vec![
+                seen(0, 100, State::In),
+                seen(20, 50, State::Cpu),
+                seen(0, 120, State::Lock),
+            ],
+            false,
+        );
+        let found: Vec<_> = merged.iter().map(|s| (s.from, s.to, s.state)).collect();
+        assert_eq!(
+            found,
+            [
+                (0, 20, State::In),
+                (20, 50, State::Cpu),
+                (50, 100, State::In),
+                (100, 120, State::Lock)
+            ]
+        );
+    }
+
+    #[test]
+    fn intervals_of_one_thread_never_overlap() {
+        let merged = together(vec![seen(0, 60, State::Cpu), seen(50, 90, State::In)], true);
+        assert_eq!((merged[1].from, merged[1].to), (60, 90));
+    }
+}

@@ -1,0 +1,201 @@
+//! Bottlenecks of hand-made pipelines and scripts.
+
+use flowtrace_profiler::analysis::bottlenecks;
+use flowtrace_profiler::analysis::bottlenecks::tasks::Task;
+use flowtrace_profiler::text;
+use flowtrace_profiler::timeline::State;
+use flowtrace_schema::{ChannelKind, Direction};
+
+use crate::play::Doing::{Child, Cpu, File, In, Lock, Out, Queue, Sleep};
+use crate::run;
+
+/// A pipeline of three of which the one at `slow` computes for the 6 s that it takes.
+fn pipeline(slow: usize) -> crate::Run {
+    run(|mut play| {
+        let shell = play.process("bash run.sh", None, 0, &[(20, Cpu), (6000, Child)]);
+        let pipes = [
+            play.channel(ChannelKind::Pipe),
+            play.channel(ChannelKind::Pipe),
+        ];
+        let names = ["first", "second", "third"];
+        let upids: Vec<u32> = (0..3)
+            .map(|at| {
+                let doing = match at {
+                    at if at == slow => Cpu,
+                    at if at < slow => Out(pipes[at]),
+                    at => In(pipes[at - 1]),
+                };
+                play.process(names[at], Some(shell), 20, &[(60, Cpu), (5990, doing)])
+            })
+            .collect();
+        play.pipe(pipes[0], upids[0], upids[1], 20, 5990);
+        play.pipe(pipes[1], upids[1], upids[2], 20, 5990);
+        play.busy(2, 50, 6000);
+        play.finish(6000);
+    })
+}
+
+#[test]
+fn the_slow_stage_is_found_at_each_place_of_a_pipeline() {
+    for (slow, name) in ["first", "second", "third"].into_iter().enumerate() {
+        let (step, resource, share) = pipeline(slow).cause().unwrap();
+        assert_eq!((step.as_deref(), resource), (Some(name), "CPU"));
+        assert!(share >= 98, "{name} {share}");
+    }
+}
+
+#[test]
+fn the_answer_says_step_resource_share_and_how_sure() {
+    let run = pipeline(1);
+    let answer = text::bottlenecks::answer(&run.bottlenecks(), &run.timeline);
+    assert_eq!(
+        answer,
+        "second limited the run for 100 % of it (6.0 s of 6.0 s, 0.0–6.0 s): CPU, 1.0 of 2 cores \
+         busy · confidence high, 298 looks"
+    );
+}
+
+#[test]
+fn what_lacks_what_is_told_apart() {
+    for (doing, name) in [
+        (File, "disk"),
+        (Lock, "lock"),
+        (Sleep, "sleep"),
+        (Queue, "processors"),
+    ] {
+        let run = run(|mut play| {
+            play.process("step", None, 0, &[(100, Cpu), (4000, doing)]);
+            play.finish(4000);
+        });
+        assert_eq!(run.cause().unwrap().1, name);
+    }
+}
+
+#[test]
+fn who_only_runs_others_never_counts() {
+    let run = run(|mut play| {
+        let make = play.process("make", None, 0, &[(3000, Cpu)]);
+        let shell = play.process("sh -c x", Some(make), 10, &[(30, Cpu), (2990, Child)]);
+        play.process("xargs", Some(shell), 20, &[(2980, Child)]);
+        play.finish(3000);
+    });
+    let result = run.bottlenecks();
+    let names: Vec<_> = result.tasks.tasks.iter().map(Task::name).collect();
+    assert_eq!(names, ["xargs"], "it has no child, so it is a step");
+    assert!(run.timeline.instances[0].is_orchestrator);
+}
+
+#[test]
+fn a_full_pipe_whose_ends_both_compute_is_not_to_blame() {
+    // Neither end is above the threshold; the pipe is full for 95 % of the time.
+    let run = run(|mut play| {
+        let pipe = play.channel(ChannelKind::Pipe);
+        let (mut writes, mut reads) = (Vec::new(), Vec::new());
+        for at in (0..4000).step_by(200) {
+            writes.extend([(at + 10, Cpu), (at + 200, Out(pipe))]);
+            reads.extend([(at + 170, Cpu), (at + 200, In(pipe))]);
+        }
+        let writer = play.process("writer", None, 0, &writes);
+        let reader = play.process("reader", None, 0, &reads);
+        play.pipe(pipe, writer, reader, 0, 4000);
+        play.finish(4000);
+    });
+    let result = run.bottlenecks();
+    assert!(matches!(
+        result.found[0].subject,
+        bottlenecks::Subject::Edges(_)
+    ));
+    assert_eq!(run.cause().unwrap().0.as_deref(), Some("reader"));
+    assert_eq!(run.cause().unwrap().1, "CPU");
+}
+
+#[test]
+fn a_full_connection_between_two_that_wait_is() {
+    let run = run(|mut play| {
+        let tcp = play.channel(ChannelKind::Tcp);
+        let sender = play.process("sender", None, 0, &[(60, Cpu), (4000, Out(tcp))]);
+        let receiver = play.process("receiver", None, 0, &[(60, Cpu), (4000, In(tcp))]);
+        play.end(tcp, sender, Direction::Both, 0, 4000);
+        play.end(tcp, receiver, Direction::Both, 0, 4000);
+        play.finish(4000);
+    });
+    let (step, resource, share) = run.cause().unwrap();
+    assert_eq!((step, resource), (None, "network"));
+    assert!(share > 90);
+}
+
+#[test]
+fn steps_that_follow_each_other_through_files_share_the_run() {
+    let run = run(|mut play| {
+        let shell = play.process("bash run.sh", None, 0, &[(10, Cpu), (4000, Child)]);
+        let first = play.process("first", Some(shell), 10, &[(3000, Cpu)]);
+        let second = play.process("second", Some(shell), 3010, &[(3990, Cpu)]);
+        let file = play.file("data", 20);
+        play.create(first, file, 2900);
+        play.read(second, file, 3020);
+        play.finish(4000);
+    });
+    let result = run.bottlenecks();
+    let shares: Vec<_> = result
+        .causes
+        .iter()
+        .map(|c| {
+            (
+                result.tasks.tasks[c.task.unwrap()].name(),
+                (c.share * 100.0).round() as i64,
+            )
+        })
+        .collect();
+    assert_eq!(shares, [("first".into(), 75), ("second".into(), 25)]);
+}
+
+#[test]
+fn the_same_program_twice_in_a_pipeline_is_two_steps() {
+    let run = run(|mut play| {
+        let (a, b) = (
+            play.channel(ChannelKind::Pipe),
+            play.channel(ChannelKind::Pipe),
+        );
+        let first = play.process("sort", None, 0, &[(2000, Cpu)]);
+        let middle = play.process("uniq", None, 0, &[(2000, In(a))]);
+        let last = play.process("sort", None, 0, &[(2000, In(b))]);
+        play.pipe(a, first, middle, 0, 2000);
+        play.pipe(b, middle, last, 0, 2000);
+        play.finish(2000);
+    });
+    let result = run.bottlenecks();
+    let names: Vec<_> = result.tasks.tasks.iter().map(Task::name).collect();
+    assert_eq!(names, ["sort [1/2]", "uniq", "sort [2/2]"]);
+    assert_eq!(run.cause().unwrap().0.as_deref(), Some("sort [1/2]"));
+}
+
+#[test]
+fn times_of_every_process_sum_to_its_life() {
+    let run = pipeline(1);
+    for instance in &run.timeline.instances {
+        let sum: f64 = instance.totals.iter().sum();
+        assert!((sum - (instance.to - instance.from) as f64).abs() < 1.0);
+        for piece in &instance.pieces {
+            let shares: f64 = run.timeline.shares(piece).iter().sum();
+            assert!((shares - 1.0).abs() < 1e-9);
+        }
+    }
+    let waited = run.timeline.instances[1].totals[State::Out as usize];
+    assert!((waited - 5_930e6).abs() < 1e6, "{waited}");
+}
+
+#[test]
+fn a_run_cut_short_ends_with_its_last_event() {
+    let run = run(|mut play| {
+        let step = play.begin("step", None, 0);
+        play.sample(step, Cpu, 0, 3000);
+        play.cut();
+    });
+    assert_eq!(run.workflow.last_ns, 3_000_000_000);
+    assert_eq!(run.timeline.span, (0, 3_000_000_000));
+    let (step, resource, share) = run.cause().unwrap();
+    assert_eq!(
+        (step.as_deref(), resource, share),
+        (Some("step"), "CPU", 100)
+    );
+}

@@ -1,0 +1,371 @@
+//! Hand-made runs with samples, pipes and counters, written through the schema's writer.
+
+use std::path::Path;
+
+use flowtrace_schema::{
+    Activity, Call, CallRing, ChannelEndClosed, ChannelEndRecord, ChannelId, ChannelKind,
+    ChannelRecord, CounterRecord, Coverage, Direction, Fidelity, FileId, FileKind, FileLayer,
+    FileRecord, HostId, HostRecord, HostSample, NameRecord, Op, Origin, ProcessEnd, ProcessLayer,
+    ProcessStart, Record, Recorder, RunEnd, RunId, RunRecord, SampleRecord, Side, Tid,
+    TracedDirectory, Upid, Usage, WaitObject, Writer,
+};
+
+const MS: u64 = 1_000_000;
+
+/// A run under construction. Times are milliseconds.
+pub(crate) struct Play {
+    writer: Option<Writer>,
+    recorder: Recorder,
+    calls: Option<CallRing>,
+    upids: u32,
+    samples: u64,
+    ends: u32,
+    channels: u32,
+    files: u32,
+    counters: Vec<String>,
+    last_call: u64,
+}
+
+/// What a process did: (until, state), one after another from its begin.
+pub(crate) type Life<'a> = &'a [(u64, Doing)];
+
+/// What a process can do in a play.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Doing {
+    Cpu,
+    Queue,
+    File,
+    Lock,
+    Sleep,
+    Child,
+    /// Reading from a channel.
+    In(u32),
+    /// Writing to a channel.
+    Out(u32),
+}
+
+#[allow(dead_code, reason = "each test binary uses a part")]
+impl Play {
+    /// Begins a run of `command` in `/w` on a machine with this many processors.
+    pub(crate) fn new(path: &Path, command: &str, cpus: u32) -> Play {
+        let (writer, recorder) = Writer::create(path, true).unwrap();
+        recorder.record(Record::Host(Box::new(HostRecord {
+            id: HostId(1),
+            name: "node".into(),
+            boot_id: None,
+            system: "Linux".into(),
+            cpus: Some(cpus),
+            memory_bytes: Some(8 << 30),
+            epoch_unix_ns: 1_700_000_000_000_000_000,
+        })));
+        recorder.record(Record::Run(Box::new(RunRecord {
+            id: RunId(1),
+            host: HostId(1),
+            command: Some(command.into()),
+            cwd: "/w".into(),
+            version: "0.1.0",
+            file_layer: FileLayer::DirectMmap,
+            process_layer: ProcessLayer::Ptrace,
+        })));
+        recorder.record(Record::TracedDirectory(Box::new(TracedDirectory {
+            run: RunId(1),
+            path: "/w".into(),
+            source: None,
+            file_layer: FileLayer::DirectMmap,
+            fuse_flags: None,
+            attribute_ttl_ns: 0,
+        })));
+        let calls = recorder.call_ring();
+        Play {
+            writer: Some(writer),
+            recorder,
+            calls: Some(calls),
+            upids: 0,
+            samples: 0,
+            ends: 0,
+            channels: 0,
+            files: 0,
+            counters: Vec::new(),
+            last_call: 0,
+        }
+    }
+
+    /// A process of a program from its exec to its end, with samples every 20 ms and exact books.
+    pub(crate) fn process(
+        &mut self,
+        program: &str,
+        parent: Option<u32>,
+        from: u64,
+        life: Life<'_>,
+    ) -> u32 {
+        let upid = self.begin(program, parent, from);
+        let mut books = Usage {
+            threads: Some(1),
+            ..Usage::default()
+        };
+        let mut at = from;
+        let (mut cpu, mut queue) = (0, 0);
+        for &(until, doing) in life {
+            match doing {
+                Doing::Cpu => cpu += until - at,
+                Doing::Queue => queue += until - at,
+                _ => {}
+            }
+            self.sample(upid, doing, at, until);
+            at = until;
+        }
+        books.on_cpu_ns = Some(cpu * MS);
+        books.run_queue_ns = Some(queue * MS);
+        books.tracer_ns = Some(0);
+        books.thread_ns = Some((at - from) * MS);
+        let file: u64 = {
+            let mut begin = from;
+            let mut sum = 0;
+            for &(until, doing) in life {
+                if doing == Doing::File {
+                    sum += until - begin;
+                }
+                begin = until;
+            }
+            sum
+        };
+        books.block_io_ns = Some(file * MS);
+        self.recorder
+            .record(Record::ProcessEnd(Box::new(ProcessEnd {
+                upid: Upid(upid),
+                end_ns: Some(at * MS),
+                exit_code: Some(0),
+                exit_signal: None,
+                inner_pid: None,
+                usage: books,
+            })));
+        upid
+    }
+
+    /// The begin of a process whose end nobody sees.
+    pub(crate) fn begin(&mut self, program: &str, parent: Option<u32>, from: u64) -> u32 {
+        self.upids += 1;
+        let mut arguments = Vec::new();
+        for argument in program.split(' ') {
+            arguments.extend_from_slice(argument.as_bytes());
+            arguments.push(0);
+        }
+        let name = program.split(' ').next().unwrap_or(program);
+        self.recorder
+            .record(Record::ProcessStart(Box::new(ProcessStart {
+                upid: Upid(self.upids),
+                host: HostId(1),
+                pid: 100 + self.upids,
+                parent: parent.map(Upid),
+                prev: None,
+                origin: Origin::Exec,
+                exe: Some(format!("/usr/bin/{name}").into_bytes().into()),
+                argv: Some(arguments),
+                cwd: Some("/w".into()),
+                environment: None,
+                start_ns: from * MS,
+            })));
+        self.upids
+    }
+
+    /// What a process did, as one interval of samples.
+    pub(crate) fn sample(&mut self, upid: u32, doing: Doing, from: u64, until: u64) {
+        self.samples += 1;
+        let (activity, side) = match doing {
+            Doing::Cpu => (Activity::Running, None),
+            Doing::Queue => (Activity::Runnable, None),
+            Doing::File => (Activity::File, None),
+            Doing::Lock => (Activity::Lock, None),
+            Doing::Sleep => (Activity::Sleep, None),
+            Doing::Child => (Activity::Child, None),
+            Doing::In(channel) => (Activity::Channel, Some((channel, Side::Read))),
+            Doing::Out(channel) => (Activity::Channel, Some((channel, Side::Write))),
+        };
+        let objects = side.map(|(channel, side)| WaitObject {
+            object: u64::from(channel) + 1000,
+            side: Some(side),
+            channel: Some(ChannelId(channel)),
+        });
+        self.recorder.record(Record::Sample(Box::new(SampleRecord {
+            id: self.samples,
+            start_ns: from * MS,
+            end_ns: until * MS,
+            upid: Upid(upid),
+            tid: Tid(100 + upid),
+            activity,
+            op: Some("read"),
+            objects: objects.into_iter().collect(),
+            file: None,
+            samples: ((until - from) / 20).max(1) as u32,
+        })));
+    }
+
+    /// A new channel; who uses it is told by [`Play::pipe`].
+    pub(crate) fn channel(&mut self, kind: ChannelKind) -> u32 {
+        self.channels += 1;
+        self.recorder
+            .record(Record::Channel(Box::new(ChannelRecord {
+                id: ChannelId(self.channels),
+                host: HostId(1),
+                kind,
+                inode: u64::from(self.channels) + 1000,
+                name: None,
+                capacity_bytes: Some(65536),
+            })));
+        self.channels
+    }
+
+    /// A process holds an end of a channel for a time.
+    pub(crate) fn end(
+        &mut self,
+        channel: u32,
+        upid: u32,
+        direction: Direction,
+        from: u64,
+        to: u64,
+    ) {
+        self.ends += 1;
+        self.recorder.record(Record::ChannelEnd(ChannelEndRecord {
+            id: self.ends,
+            channel: ChannelId(channel),
+            upid: Upid(upid),
+            fd: 0,
+            direction,
+            from_ns: from * MS,
+        }));
+        self.recorder
+            .record(Record::ChannelEndClosed(ChannelEndClosed {
+                id: self.ends,
+                to_ns: Some(to * MS),
+                used: Some(true),
+                bytes: None,
+                at_most_bytes: None,
+            }));
+    }
+
+    /// Both ends of a pipe for a time.
+    pub(crate) fn pipe(&mut self, channel: u32, writer: u32, reader: u32, from: u64, to: u64) {
+        self.end(channel, writer, Direction::Write, from, to);
+        self.end(channel, reader, Direction::Read, from, to);
+    }
+
+    /// A file in `/w`.
+    pub(crate) fn file(&mut self, name: &str, at: u64) -> u32 {
+        self.files += 1;
+        self.recorder.record(Record::File(FileRecord {
+            id: FileId(self.files),
+            host: HostId(1),
+            inode: Some((1, u64::from(self.files))),
+            kind: FileKind::File,
+            size_bytes: Some(1000),
+            first_ns: at * MS,
+            coverage: Coverage::Exact,
+        }));
+        self.recorder.record(Record::Name(Box::new(NameRecord {
+            file: FileId(self.files),
+            directory: None,
+            name: format!("/w/{name}").into_bytes().into(),
+            from_ns: at * MS,
+        })));
+        self.files
+    }
+
+    fn call(
+        &mut self,
+        upid: u32,
+        file: u32,
+        op: Op,
+        flags: Option<u32>,
+        data: Option<(u64, u64)>,
+        at: u64,
+    ) {
+        self.last_call = self.last_call.max(at * MS) + 1;
+        let call = Call {
+            start_ns: self.last_call,
+            duration_ns: MS / 100,
+            upid: Some(Upid(upid)),
+            tid: None,
+            op,
+            file: Some(FileId(file)),
+            offset: data.map(|(offset, _)| offset),
+            length: data.map(|(_, length)| length),
+            flags,
+            result: data.map_or(0, |(_, length)| length as i64),
+            fidelity: Fidelity::Exact,
+        };
+        self.calls.as_mut().expect("before the end").push(call);
+    }
+
+    /// A process reads a file. Calls are made in the order of time.
+    pub(crate) fn read(&mut self, upid: u32, file: u32, at: u64) {
+        self.call(upid, file, Op::Open, Some(0), None, at);
+        self.call(upid, file, Op::Read, None, Some((0, 1000)), at);
+    }
+
+    /// A process creates and writes a file.
+    pub(crate) fn create(&mut self, upid: u32, file: u32, at: u64) {
+        self.call(upid, file, Op::Create, Some(1), None, at);
+        self.call(upid, file, Op::Write, None, Some((0, 1000)), at);
+    }
+
+    /// A process writes to a file at a position.
+    pub(crate) fn write_at(&mut self, upid: u32, file: u32, offset: u64, length: u64, at: u64) {
+        self.call(upid, file, Op::Write, None, Some((offset, length)), at);
+    }
+
+    /// A counter of the machine at a moment.
+    pub(crate) fn counter(&mut self, name: &str, at: u64, value: u64) {
+        let known = self.counters.iter().position(|known| known == name);
+        let id = known.unwrap_or_else(|| {
+            self.counters.push(name.to_owned());
+            self.recorder
+                .record(Record::Counter(Box::new(CounterRecord {
+                    id: self.counters.len() as u32,
+                    name: name.to_owned(),
+                    unit: "ns",
+                    meaning: "a counter",
+                })));
+            self.counters.len() - 1
+        });
+        self.recorder.record(Record::HostSample(HostSample {
+            t_ns: at * MS,
+            host: HostId(1),
+            counter: id as u32 + 1,
+            value,
+        }));
+    }
+
+    /// The machine's processors at a share of their time, in percent, from begin to `until`.
+    pub(crate) fn busy(&mut self, cpus: u64, percent: u64, until: u64) {
+        for at in (0..=until).step_by(500) {
+            self.counter("cpu.user", at, at * MS * cpus * percent / 100);
+            self.counter("cpu.idle", at, at * MS * cpus * (100 - percent) / 100);
+        }
+    }
+
+    /// The end of the run.
+    pub(crate) fn finish(mut self, at: u64) {
+        let end = RunEnd {
+            id: RunId(1),
+            end_ns: at * MS,
+            exit_code: Some(0),
+            exit_signal: None,
+        };
+        let writer = self.writer.take().expect("only once");
+        drop(self.calls.take());
+        assert_eq!(writer.finish(&self.recorder, end).dropped, 0);
+    }
+
+    /// The recorder dies: the run has no end.
+    pub(crate) fn cut(mut self) {
+        let end = RunEnd {
+            id: RunId(99),
+            end_ns: 0,
+            exit_code: None,
+            exit_signal: None,
+        };
+        let writer = self.writer.take().expect("only once");
+        drop(self.calls.take());
+        writer.finish(&self.recorder, end);
+    }
+}

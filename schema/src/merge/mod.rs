@@ -1,0 +1,259 @@
+//! Many traces become one: of the ranks of a parallel run, of several machines, of several runs.
+//!
+//! Every table of every file is copied row by row with its ids renumbered and its moments shifted
+//! to one scale. What several files saw of one thing becomes one row ([`joins`]). File calls,
+//! packets and counters of machines are kept in the order of time across all files. The work can be
+//! interrupted and goes on where it stopped ([`work`]). Memory is needed for one row of every file,
+//! some buffers, and two numbers for each thing that was joined.
+
+use std::path::PathBuf;
+
+use rusqlite::Connection;
+
+use crate::{Error, Result, doc, store};
+
+mod clocks;
+mod columns;
+mod copy;
+mod input;
+mod joined;
+mod joins;
+mod translation;
+mod work;
+
+pub use clocks::ClockMethod;
+
+use columns::Space;
+use input::Input;
+use translation::{Hosts, Translation};
+use work::Work;
+
+/// What to merge, and how.
+#[derive(Clone, Debug, Default)]
+pub struct MergeOptions {
+    /// The traces; the first one's clock is what the errors of the others refer to.
+    pub inputs: Vec<PathBuf>,
+    /// The trace to write.
+    pub output: PathBuf,
+    /// Whether an older trace there may be replaced.
+    pub replace: bool,
+    /// Directories that all machines share: a path below one of them is one file everywhere.
+    pub shared: Vec<PathBuf>,
+    /// Whether traces are taken that were not closed.
+    pub unfinished: bool,
+    /// Whether recordings of different jobs of one launcher are put into one file.
+    pub mixed_jobs: bool,
+}
+
+/// A machine in a merged trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MergedHost {
+    /// Its name.
+    pub name: String,
+    /// How its clock was related to that of the first file.
+    pub method: String,
+    /// Bound of the error of that, ns; `None`: not known.
+    pub error_ns: Option<i64>,
+}
+
+/// What became of a merge.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MergeReport {
+    /// Recordings in the merged trace.
+    pub runs: u64,
+    /// Its machines.
+    pub hosts: Vec<MergedHost>,
+    /// File calls.
+    pub calls: u64,
+    /// Files that were seen in several traces, and are one.
+    pub joined_files: u64,
+    /// Pipes and connections, likewise.
+    pub joined_channels: u64,
+    /// Flows, likewise.
+    pub joined_flows: u64,
+    /// Whether an interrupted merge was taken up.
+    pub is_resumed: bool,
+}
+
+/// The tables whose rows stay in the order of time over all files: table, column, whether no two
+/// rows may have the same moment.
+const ORDERED: &[(&str, &str, bool)] = &[
+    ("call", "start_ns", true),
+    ("packet", "at", true),
+    ("host_sample", "t_ns", false),
+];
+
+/// Tables that every trace of this version has the same, or that are made from all files at once.
+const DICTIONARIES: &[&str] = &[
+    "operation",
+    "fidelity",
+    "file_kind",
+    "activity",
+    "counter",
+    "host",
+];
+
+fn refuse(what: impl Into<String>, hint: impl Into<String>) -> Error {
+    Error::Merge {
+        what: what.into(),
+        hint: hint.into(),
+    }
+}
+
+/// Merges traces into a new one. `progress` is told the table at hand and the rows done so far.
+///
+/// # Errors
+/// [`Error::Merge`] where the files do not belong together; what is wrong with a file that is no
+/// trace; when the output cannot be written. What was done until then is kept, and taken up when
+/// the same is asked for again.
+pub fn merge(options: &MergeOptions, progress: &mut dyn FnMut(&str, u64)) -> Result<MergeReport> {
+    if options.inputs.is_empty() {
+        return Err(refuse(
+            "there is nothing to merge",
+            "name one trace or more",
+        ));
+    }
+    let inputs = input::open(options)?;
+    let scale = clocks::scale(&inputs);
+    let work = Work::begin(options, &inputs)?;
+    let mut hosts = Hosts::default();
+    let mut translations = Vec::with_capacity(inputs.len());
+    work.sql("BEGIN IMMEDIATE")?;
+    for (at, input) in inputs.iter().enumerate() {
+        let db = input.connect()?;
+        let numbers = hosts
+            .add(&work.db, input, &db, (&scale, at))
+            .map_err(|e| work.error(e))?;
+        let shift_ns = scale.places[at].shift_ns;
+        translations.push(Translation::new(&work.db, input, &db, shift_ns, numbers)?);
+    }
+    work.sql("COMMIT")?;
+    join(options, &work, &inputs, &scale, &mut translations)?;
+    for table in doc::relations(store::TABLES) {
+        let table = table.name.as_str();
+        if DICTIONARIES.contains(&table) {
+            continue;
+        }
+        if let Some(&ordered) = ORDERED.iter().find(|(name, ..)| *name == table) {
+            copy::ordered(&work, &inputs, &translations, ordered, progress)?;
+            continue;
+        }
+        for (at, (input, translation)) in inputs.iter().zip(&translations).enumerate() {
+            work.once(&format!("{table} {at}"), |_| {
+                let db = input.connect()?;
+                let copied = copy_table(&work, (input, &db), translation, table)?;
+                progress(table, copied);
+                Ok(())
+            })?;
+        }
+    }
+    work.once("clocks", |db| note_clocks(db).map_err(|e| work.error(e)))?;
+    let report = report(&work).map_err(|e| work.error(e))?;
+    debug_assert_eq!(report.hosts.len(), hosts.len());
+    work.finish()?;
+    Ok(report)
+}
+
+fn copy_table(
+    work: &Work,
+    from: (&Input, &Connection),
+    translation: &Translation,
+    table: &str,
+) -> Result<u64> {
+    if joined::is_reconciled(table) {
+        return joined::reconcile(work, from, translation, table);
+    }
+    if joined::is_of_names(table) {
+        return joined::names(work, from, translation, table);
+    }
+    let copied = copy::whole(work, from, translation, table)?;
+    if table == "run" {
+        let (input, db) = from;
+        let has_start = input
+            .columns(db, "run")?
+            .iter()
+            .any(|name| name == "start_ns");
+        joined::runs(work, input, translation, has_start)?;
+    }
+    Ok(copied)
+}
+
+/// Finds what several files have seen of one thing.
+fn join(
+    options: &MergeOptions,
+    work: &Work,
+    inputs: &[Input],
+    scale: &clocks::Scale,
+    translations: &mut [Translation],
+) -> Result<()> {
+    let kernels = joins::shared_kernels(inputs);
+    let prefixes = joins::prefixes(&options.shared);
+    let error_ns = scale
+        .places
+        .iter()
+        .filter_map(|place| place.error_ns)
+        .max()
+        .unwrap_or(0);
+    for (at, input) in inputs.iter().enumerate() {
+        let translation = &translations[at];
+        work.once(&format!("join {at}"), |_| {
+            let db = input.connect()?;
+            let from = (at, input, &db);
+            joins::files(work, from, translation, (&kernels, &prefixes))?;
+            joins::channels(work, from, translation, (&kernels, error_ns))?;
+            joins::flows(work, from, translation, error_ns)
+        })?;
+    }
+    for (at, translation) in translations.iter_mut().enumerate() {
+        (translation.files, _) = joins::moved(work, Space::File, at)?;
+        (translation.channels, _) = joins::moved(work, Space::Channel, at)?;
+        (translation.flows, translation.turned) = joins::moved(work, Space::Flow, at)?;
+    }
+    Ok(())
+}
+
+/// States that the clocks of some machines may be off by an unknown amount.
+fn note_clocks(db: &Connection) -> rusqlite::Result<()> {
+    let (source, counter, severity, meaning) = crate::Loss::ClocksNotRelated.describe();
+    db.execute(
+        "INSERT INTO loss (source, counter, severity, value, meaning)
+         SELECT ?1, ?2, ?3, COUNT(*), ?4 FROM host WHERE clock_error_ns IS NULL
+         GROUP BY 1 HAVING COUNT(*) > 0
+         ON CONFLICT (source, counter) DO UPDATE SET value = excluded.value",
+        (source, counter, severity.name(), meaning),
+    )?;
+    Ok(())
+}
+
+fn report(work: &Work) -> rusqlite::Result<MergeReport> {
+    let db = &work.db;
+    let count = |sql: &str| db.query_row(sql, [], |row| row.get::<_, i64>(0).map(|n| n as u64));
+    let joined = |space: Space| {
+        let name = joins::space_name(space);
+        count(&format!(
+            "SELECT COUNT(DISTINCT new) FROM merge_moved WHERE space = '{name}'"
+        ))
+    };
+    let hosts = db
+        .prepare("SELECT name, clock_method, clock_error_ns FROM host ORDER BY host_id")?
+        .query_map([], |row| {
+            Ok(MergedHost {
+                name: row.get(0)?,
+                method: row.get::<_, Option<String>>(1)?.unwrap_or_default(),
+                error_ns: row.get(2)?,
+            })
+        })?
+        .collect::<rusqlite::Result<_>>()?;
+    Ok(MergeReport {
+        runs: count("SELECT COUNT(*) FROM run")?,
+        hosts,
+        calls: count("SELECT COUNT(*) FROM call")?,
+        joined_files: joined(Space::File)?,
+        joined_channels: joined(Space::Channel)?,
+        joined_flows: joined(Space::Flow)?,
+        is_resumed: work.is_resumed,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! What a report shows beside the model: sums of single calls, counters of the machines, waits.
+
+use rusqlite::Connection;
+
+use super::Trace;
+use super::rows::{ChannelRow, CostRow, EndRow, FlowRow, HostSampleRow, StateRow, WaitSumRow};
+use crate::Result;
+use crate::op::Op;
+
+/// One file call, as far as its size and time go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallCost {
+    /// Arrival of the request, ns.
+    pub start_ns: i64,
+    /// Until the reply, ns.
+    pub duration_ns: i64,
+    /// Process image; `None`: the kernel itself, or not known.
+    pub upid: Option<i64>,
+    /// What it was.
+    pub op: Op,
+    /// Bytes or value returned; negative errno.
+    pub result: i64,
+}
+
+impl Trace {
+    /// Hands every file call to `take`, in the order of time, without keeping them: there may be
+    /// many millions.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn each_call(&self, take: impl FnMut(CallCost)) -> Result<()> {
+        each_call(&self.db, take).map_err(|source| self.unreadable(source))
+    }
+
+    /// The costs of every process image, in the order of their upids.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn costs(&self) -> Result<Vec<CostRow>> {
+        self.rows(
+            "SELECT upid, storage_ns, wait_ns, thread_ns, max_rss_bytes, read_bytes, write_bytes
+             FROM processes ORDER BY upid",
+        )
+    }
+
+    /// The counters of the machines, each in the order of time.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn host_samples(&self) -> Result<Vec<HostSampleRow>> {
+        self.rows(
+            "SELECT t_ns, host, counter, value FROM host_samples ORDER BY host, counter, t_ns",
+        )
+    }
+
+    /// How long the threads of each process image were seen in each state.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn states(&self) -> Result<Vec<StateRow>> {
+        self.rows(
+            "SELECT s.upid AS upid, a.state AS state, a.reason AS reason,
+               SUM(s.end_ns - s.t_ns) AS ns, SUM(s.samples) AS samples
+             FROM sample AS s JOIN activity AS a USING (activity)
+             GROUP BY s.upid, s.activity ORDER BY s.upid, s.activity",
+        )
+    }
+
+    /// How long each process image waited for which other one, by reason; waits for ends of
+    /// channels through which nothing moved are left out.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn wait_sums(&self) -> Result<Vec<WaitSumRow>> {
+        self.rows(
+            "SELECT upid, reason, counterpart_upid,
+               SUM(COALESCE(overlap_ns, duration_ns)) AS ns, COUNT(DISTINCT wait_id) AS waits
+             FROM waits WHERE used IS NOT 0 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
+        )
+    }
+
+    /// Pipes, FIFOs and sockets.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn channels(&self) -> Result<Vec<ChannelRow>> {
+        self.rows("SELECT channel_id, kind, name, capacity_bytes FROM channels ORDER BY channel_id")
+    }
+
+    /// Who held which end of them, with what is known of the bytes; ends that carried nothing are
+    /// left out.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn ends(&self) -> Result<Vec<EndRow>> {
+        self.rows(
+            "SELECT channel_id, upid, direction, bytes, at_most_bytes, used FROM channel_ends
+             WHERE used IS NOT 0 ORDER BY channel_id, direction, upid",
+        )
+    }
+
+    /// The conversations on the network with the most bytes, `most` at most.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn largest_flows(&self, most: u32) -> Result<Vec<FlowRow>> {
+        self.rows(&format!(
+            "SELECT * FROM flows ORDER BY bytes DESC, flow_id LIMIT {most}"
+        ))
+    }
+
+    /// How many conversations there are.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn flow_count(&self) -> Result<i64> {
+        self.value("SELECT COUNT(*) FROM flow")
+    }
+}
+
+fn each_call(db: &Connection, mut take: impl FnMut(CallCost)) -> rusqlite::Result<()> {
+    let mut ops = [None; 64];
+    for &op in Op::ALL {
+        ops[op as usize & 63] = Some(op);
+    }
+    let mut statement = db.prepare(
+        "SELECT start_ns, duration_ns, upid, what & 63, COALESCE(result, length, 0)
+         FROM call ORDER BY start_ns",
+    )?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let number: i64 = row.get(3)?;
+        // The view shows no call of an operation that is not in the list.
+        let Some(op) = usize::try_from(number).ok().and_then(|n| ops[n & 63]) else {
+            continue;
+        };
+        take(CallCost {
+            start_ns: row.get(0)?,
+            duration_ns: row.get(1)?,
+            upid: row.get(2)?,
+            op,
+            result: row.get(4)?,
+        });
+    }
+    Ok(())
+}

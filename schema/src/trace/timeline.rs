@@ -1,0 +1,110 @@
+//! Rows that say what happened when: samples of threads, ends of channels, counters of machines.
+
+use super::Trace;
+use super::rows::{CounterRow, PolledRow, SampleRow, SequenceRow, TimesRow, VariableRow};
+use crate::Result;
+
+impl Trace {
+    /// What threads were doing, by thread and time. `channel_id` of one that waited for several
+    /// channels is NULL: [`Trace::polled`] has them.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn samples(&self) -> Result<Vec<SampleRow>> {
+        self.rows(
+            "SELECT sample_id, t_ns, end_ns, upid, tid, activity, side, samples,
+               COALESCE(channel_id, CASE activity WHEN 2 THEN
+                 (SELECT c.channel_id FROM channel AS c WHERE c.inode = object LIMIT 1) END)
+                 AS channel_id,
+               CASE activity WHEN 6 THEN object END AS child_pid
+             FROM sample ORDER BY upid, tid, t_ns, sample_id",
+        )
+    }
+
+    /// The channels of waits for any of several, in the order of the samples.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn polled(&self) -> Result<Vec<PolledRow>> {
+        self.rows(
+            "SELECT sample_id, side,
+               COALESCE(channel_id,
+                 (SELECT c.channel_id FROM channel AS c WHERE c.inode = object LIMIT 1)) AS channel_id
+             FROM polled ORDER BY sample_id, channel_id",
+        )
+    }
+
+    /// The books of every process image, in the order of their ids.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn process_times(&self) -> Result<Vec<TimesRow>> {
+        self.rows(
+            "SELECT upid, host, cwd, on_cpu_ns, run_queue_ns, storage_ns, wait_ns, tracer_ns,
+               thread_ns, threads, samples, major_faults, minor_faults, voluntary_switches,
+               max_rss_bytes
+             FROM processes ORDER BY upid",
+        )
+    }
+
+    /// Counters of the machines, by counter and time.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn host_counters(&self) -> Result<Vec<CounterRow>> {
+        self.rows(
+            "SELECT s.host_id, c.name AS counter, s.t_ns, s.value
+             FROM host_sample AS s JOIN counter AS c USING (counter_id)
+             ORDER BY s.host_id, c.name, s.t_ns",
+        )
+    }
+
+    /// Bytes that each process image moved in file calls that began where its call before on the
+    /// same file had ended, and in others.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn sequences(&self) -> Result<Vec<SequenceRow>> {
+        self.rows(
+            "SELECT upid, is_write,
+               SUM(is_sequential) AS sequential_calls,
+               SUM(CASE WHEN is_sequential THEN bytes ELSE 0 END) AS sequential_bytes,
+               SUM(NOT is_sequential) AS other_calls,
+               SUM(CASE WHEN is_sequential THEN 0 ELSE bytes END) AS other_bytes,
+               SUM(duration_ns) AS call_ns
+             FROM (
+               SELECT upid, is_write, bytes, duration_ns,
+                 offset = COALESCE(LAG(offset + bytes) OVER w, 0) AS is_sequential
+               FROM (
+                 SELECT c.upid AS upid, c.file_id AS file_id, c.start_ns AS start_ns,
+                   c.offset AS offset, COALESCE(c.result, c.length, 0) AS bytes,
+                   c.duration_ns AS duration_ns, o.class = 'write' AS is_write
+                 FROM call AS c JOIN operation AS o ON o.op = c.what & 63
+                 WHERE c.upid IS NOT NULL AND c.offset IS NOT NULL AND o.class IN ('read', 'write')
+                   AND COALESCE(c.result, c.length, 0) > 0)
+               WINDOW w AS (PARTITION BY upid, file_id, is_write ORDER BY start_ns))
+             GROUP BY upid, is_write ORDER BY upid, is_write",
+        )
+    }
+
+    /// The value that every process image has of an environment variable, where it was recorded.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn environment(&self, name: &str) -> Result<Vec<(i64, String)>> {
+        let rows: Vec<VariableRow> = self.rows("SELECT upid, name, value FROM environment")?;
+        let wanted = rows.into_iter().filter(|row| row.name == name);
+        Ok(wanted.map(|row| (row.upid, row.value)).collect())
+    }
+
+    /// The last moment that a sample or a counter of the machine tells of, ns.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn last_sample_ns(&self) -> Result<Option<i64>> {
+        self.value(
+            "SELECT NULLIF(MAX(COALESCE((SELECT MAX(end_ns) FROM sample), -1),
+                               COALESCE((SELECT MAX(t_ns) FROM host_sample), -1)), -1)",
+        )
+    }
+}

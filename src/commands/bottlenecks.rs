@@ -1,0 +1,174 @@
+//! `flowtrace bottlenecks`.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use flowtrace_profiler::analysis::bottlenecks::{self, Bottlenecks, Options, chart, facts};
+use flowtrace_profiler::analysis::grouping::By;
+use flowtrace_profiler::export::chart::svg;
+use flowtrace_profiler::export::rows::Csv;
+use flowtrace_profiler::text;
+use flowtrace_schema::{Table, Trace, Value};
+
+use crate::explained::{self, Explained};
+use crate::failure::Failure;
+use crate::output;
+
+/// Find the step, or the channel between steps, that limits the run, and when it does
+///
+/// Algorithms 1 to 3 of Battré et al. over windows of time, on any recorded workflow: pipes,
+/// sockets and files are the channels. Shells and workflow managers never count.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  flowtrace bottlenecks trace.db
+  flowtrace bottlenecks trace.db --format svg -o bottlenecks.svg
+  flowtrace bottlenecks trace.db --by 'regex:--stage=(\\w+)'
+  flowtrace bottlenecks trace.db --watch 5          while it is recorded")]
+pub(crate) struct Args {
+    /// Trace to read
+    trace: PathBuf,
+    /// What counts as one step: rule, exe, command, host, dir, env:NAME, regex:PATTERN
+    #[arg(long, default_value = "rule", value_parser = By::parse)]
+    by: By,
+    /// A step is a bottleneck when it processes for more than this share of a window
+    #[arg(long, default_value_t = 0.9, value_parser = share)]
+    alpha: f64,
+    /// A channel is one when it is full for more than this share
+    #[arg(long, default_value_t = 0.9, value_parser = share)]
+    beta: f64,
+    /// Length of a window in seconds [default: a twentieth of the run, at most 5]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    window: Option<f64>,
+    /// Look again every SECONDS, until the recording ends
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, num_args = 0..=1, default_missing_value = "2")]
+    watch: Option<f64>,
+    /// Text with a chart, SVG, JSON with everything, or CSV with a row per window and step
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Write to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// The answer, a chart and a table
+    Text,
+    /// The chart
+    Svg,
+    /// One object; times in nanoseconds, shares from 0 to 1
+    Json,
+    /// A row for each window and step or channel
+    Csv,
+}
+
+pub(super) fn share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("it is a share from 0 to 1".into()),
+    }
+}
+
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.001..=1e6).contains(&seconds) => Ok(seconds),
+        _ => Err("it is a number of seconds, 0.001 or more".into()),
+    }
+}
+
+pub(crate) fn run(args: &Args) -> super::Outcome {
+    let Some(pause) = args.watch else {
+        return once(args);
+    };
+    if args.output.is_some() || args.format != Format::Text {
+        return Err(
+            Failure::usage("--watch writes text to standard output alone")
+                .hint("leave out --format and -o"),
+        );
+    }
+    loop {
+        let is_live = Trace::open(&args.trace)?.is_being_recorded();
+        once(args)?;
+        if !is_live {
+            return Ok(ExitCode::SUCCESS);
+        }
+        writeln!(std::io::stdout())?;
+        std::thread::sleep(Duration::from_secs_f64(pause));
+    }
+}
+
+fn once(args: &Args) -> super::Outcome {
+    let read = explained::read(&args.trace)?;
+    let result = analyse(&read, &args.by, options(args))?;
+    let path = args.output.as_deref();
+    let answer = || text::bottlenecks::answer(&result, &read.timeline);
+    output::write_to(path, &args.trace, |out| {
+        match args.format {
+            Format::Text => {
+                let name = text::units::plain(&explained::typed(&args.trace));
+                let width = output::width(path);
+                let text = text::bottlenecks::text(&result, &read.timeline, &name, width);
+                out.write_all(text.as_bytes())?;
+            }
+            Format::Svg => {
+                let drawn = chart::chart(&result, &read.timeline);
+                out.write_all(svg(&drawn, &answer()).as_bytes())?;
+            }
+            Format::Json => {
+                serde_json::to_writer_pretty(&mut *out, &facts::facts(&result, answer()))
+                    .map_err(std::io::Error::from)?;
+                writeln!(out)?;
+            }
+            Format::Csv => csv(&facts::facts(&result, answer()), out)?,
+        }
+        Ok(())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn options(args: &Args) -> Options {
+    Options {
+        alpha: args.alpha,
+        beta: args.beta,
+        window_ns: args.window.map(|seconds| (seconds * 1e9) as i64),
+    }
+}
+
+fn analyse(read: &Explained, by: &By, options: Options) -> Result<Bottlenecks, Failure> {
+    let names = by.names(&read.trace, &read.workflow, &read.timeline)?;
+    let Explained {
+        workflow,
+        dag,
+        timeline,
+        ..
+    } = read;
+    Ok(bottlenecks::analyse(
+        workflow,
+        dag,
+        timeline,
+        &names,
+        by.is_split(),
+        options,
+    ))
+}
+
+fn csv(facts: &facts::Facts, out: &mut dyn Write) -> std::io::Result<()> {
+    let mut csv = Csv::new(out);
+    let names = ["from_ns", "to_ns", "kind", "name", "share", "is_bottleneck"];
+    csv.columns(&names.map(String::from))?;
+    for row in &facts.windows {
+        csv.row(vec![
+            Value::Integer(row.from_ns),
+            Value::Integer(row.to_ns),
+            Value::Text(row.kind.into()),
+            Value::Text(row.name.clone()),
+            Value::Real(row.share),
+            Value::Integer(i64::from(row.is_bottleneck)),
+        ])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! `flowtrace merge`: many traces become one.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use flowtrace_profiler::rules;
+use flowtrace_profiler::text::units;
+use flowtrace_schema::merge::{self, MergeOptions, MergeReport};
+use flowtrace_schema::{Trace, store_rules};
+
+use crate::output;
+
+/// Merge traces of many ranks, machines or runs into one, in which every analysis works
+///
+/// Ids are numbered anew, times put on one scale, machines of one name and boot made one. Files,
+/// pipes, connections and flows that several traces saw become one. An interrupted merge goes on
+/// where it stopped when it is started again.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  mpirun -n 8 flowtrace run --out-dir /scratch/traces -- ./app
+  flowtrace merge -o all.db /scratch/traces/trace.*.db
+  flowtrace merge -o all.db --shared /lustre/project a/trace.n1.0.db b/trace.n2.1.db
+
+Exit status: 0 merged; 2 the traces do not belong together, or one cannot be read.")]
+pub(crate) struct Args {
+    /// Trace file to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Traces to merge
+    #[arg(required = true, value_name = "TRACE")]
+    inputs: Vec<PathBuf>,
+    /// Directory that all machines share: a path below it is the same file everywhere
+    ///
+    /// Within one machine files are known again by device and inode.
+    #[arg(long, value_name = "PREFIX")]
+    shared: Vec<PathBuf>,
+    /// Replace an older trace
+    #[arg(long)]
+    force: bool,
+    /// Take traces that were not closed, as of a killed recording, as far as they go
+    #[arg(long)]
+    unfinished: bool,
+    /// Merge recordings of different jobs
+    #[arg(long)]
+    mixed_jobs: bool,
+    /// Print nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+pub(crate) fn run(args: Args) -> super::Outcome {
+    let options = MergeOptions {
+        inputs: args.inputs,
+        output: output::resolved(&args.output),
+        replace: args.force,
+        shared: args.shared,
+        unfinished: args.unfinished,
+        mixed_jobs: args.mixed_jobs,
+    };
+    let shows_progress = !args.quiet && std::io::stderr().is_terminal();
+    let report = merge::merge(&options, &mut |table, rows| {
+        if shows_progress {
+            eprint!(
+                "\r\x1b[Kflowtrace: merging {table}: {} rows",
+                units::count(rows as i64)
+            );
+            let _ = std::io::stderr().flush();
+        }
+    });
+    if shows_progress {
+        eprint!("\r\x1b[K");
+    }
+    let report = report?;
+    // A step has one name over all files.
+    let rules = rules::infer(&Trace::open(&options.output)?)?;
+    store_rules(&options.output, rules)?;
+    if !args.quiet {
+        eprint!("{}", text(&options, &report));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(options: &MergeOptions, report: &MergeReport) -> String {
+    let shown = output::shown(&options.output).display();
+    let mut text = format!(
+        "flowtrace: merged {} with {} on {} into {shown}: {}\n",
+        units::counted(options.inputs.len() as i64, "trace", "traces"),
+        units::counted(report.runs as i64, "run", "runs"),
+        units::counted(report.hosts.len() as i64, "host", "hosts"),
+        units::counted(report.calls as i64, "file call", "file calls"),
+    );
+    let joined = [
+        (report.joined_files, "file", "files"),
+        (report.joined_channels, "channel", "channels"),
+        (report.joined_flows, "flow", "flows"),
+    ];
+    let joined = joined.into_iter().filter(|(count, ..)| *count > 0);
+    let joined: Vec<String> = joined
+        .map(|(n, one, many)| units::counted(n as i64, one, many))
+        .collect();
+    if !joined.is_empty() {
+        text.push_str(&format!(
+            "  joined  {} seen by several\n",
+            joined.join(", ")
+        ));
+    }
+    let by_wall = report
+        .hosts
+        .iter()
+        .filter(|host| host.method == "wall clock");
+    let errors: Vec<Option<i64>> = by_wall.map(|host| host.error_ns).collect();
+    let clocks = if errors.is_empty() {
+        "all of one boot: exact".to_owned()
+    } else if errors.contains(&None) {
+        format!(
+            "{} by wall clocks whose error is not known: times across hosts may be off",
+            units::counted(errors.len() as i64, "host", "hosts")
+        )
+    } else {
+        let worst = errors.iter().flatten().max().copied().unwrap_or(0);
+        format!(
+            "{} by wall clocks, off by at most {}",
+            units::counted(errors.len() as i64, "host", "hosts"),
+            units::duration(worst)
+        )
+    };
+    text.push_str(&format!("  clocks  {clocks}\n"));
+    if report.is_resumed {
+        text.push_str("  an interrupted merge was taken up where it stopped\n");
+    }
+    text.push_str(&format!("  next: flowtrace summary {shown}\n"));
+    text
+}

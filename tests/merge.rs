@@ -1,0 +1,128 @@
+//! `flowtrace merge` on hand-made traces, and that every command that explains works on the result.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+#[path = "../profiler/tests/support/montage.rs"]
+mod montage;
+
+fn flowtrace(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_flowtrace"))
+        .args(arguments)
+        .current_dir(directory)
+        .env_remove("COLUMNS")
+        .output()
+        .unwrap()
+}
+
+fn text(output: &Output) -> String {
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// The same mosaic made on several machines, each a little later than the one before.
+fn machines(count: i64) -> (tempfile::TempDir, Vec<String>) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut names = Vec::new();
+    for machine in 0..count {
+        let (made, path) = montage::montage_file(4, false);
+        let name = format!("trace.n{machine}.{machine}.db");
+        std::fs::copy(&path, directory.path().join(&name)).unwrap();
+        drop(made);
+        let db = rusqlite::Connection::open(directory.path().join(&name)).unwrap();
+        db.execute(
+            "UPDATE host SET name = 'n' || ?1, boot_id = 'boot ' || ?1,
+               epoch_unix_ns = epoch_unix_ns + 1000000 * ?1, wall_error_ns = 2000",
+            [machine],
+        )
+        .unwrap();
+        names.push(name);
+    }
+    (directory, names)
+}
+
+fn merge(directory: &Path, names: &[String], more: &[&str]) -> Output {
+    let mut arguments = vec!["merge", "-o", "all.db"];
+    arguments.extend(more);
+    arguments.extend(names.iter().map(String::as_str));
+    flowtrace(directory, &arguments)
+}
+
+fn number(directory: &Path, trace: &str, sql: &str) -> i64 {
+    let csv = text(&flowtrace(
+        directory,
+        &["query", trace, sql, "--format", "csv"],
+    ));
+    csv.lines().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn sums_over_the_merged_file_are_the_sums_of_its_parts() {
+    let (directory, names) = machines(3);
+    let merged = merge(directory.path(), &names, &[]);
+    let said = String::from_utf8(merged.stderr.clone()).unwrap();
+    text(&merged);
+    assert!(
+        said.contains("merged 3 traces with 3 runs on 3 hosts into all.db"),
+        "{said}"
+    );
+    assert!(
+        said.contains("2 hosts by wall clocks, off by at most 4"),
+        "{said}"
+    );
+    for sql in [
+        "SELECT COUNT(*) FROM calls",
+        "SELECT SUM(duration_ns) FROM calls",
+        "SELECT COUNT(*) FROM processes WHERE exe LIKE '%/mProject'",
+        "SELECT SUM(on_cpu_ns) FROM processes",
+        "SELECT SUM(write_bytes) FROM file_access",
+        "SELECT COUNT(*) FROM edges",
+        "SELECT COUNT(*) FROM file_names",
+        "SELECT SUM(value) FROM losses",
+    ] {
+        let parts = names.iter().map(|name| number(directory.path(), name, sql));
+        assert_eq!(
+            number(directory.path(), "all.db", sql),
+            parts.sum::<i64>(),
+            "{sql}"
+        );
+    }
+}
+
+#[test]
+fn every_command_explains_a_merged_trace() {
+    let (directory, names) = machines(2);
+    text(&merge(directory.path(), &names, &["--quiet"]));
+    let explain = |arguments: &[&str]| text(&flowtrace(directory.path(), arguments));
+    let summary = explain(&["summary", "all.db"]);
+    assert!(summary.contains("(2 runs on 2 hosts)"), "{summary}");
+    let one = explain(&["tree", &names[0], "--full"]).lines().count();
+    let both = explain(&["tree", "all.db", "--full"]).lines().count();
+    assert_eq!(both - 1, 2 * (one - 1), "lines below the heading");
+    let dot = explain(&["dag", "all.db", "--by", "process"]);
+    let single = explain(&["dag", &names[0], "--by", "process"]);
+    let nodes = |dot: &str| dot.matches("shape=").count();
+    assert!(nodes(&dot) > nodes(&single), "{dot}");
+    explain(&["dag", "all.db", "--by", "rule"]);
+}
+
+#[test]
+fn what_cannot_be_merged_is_refused_with_a_hint() {
+    let (directory, names) = machines(2);
+    let twice = [names[0].clone(), names[0].clone()];
+    let refused = merge(directory.path(), &twice, &[]);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        said.contains("are the same file") && said.contains("hint: "),
+        "{said}"
+    );
+    text(&merge(directory.path(), &names, &["--quiet"]));
+    let again = merge(directory.path(), &names, &["--quiet"]);
+    assert_eq!(again.status.code(), Some(2), "there is one already");
+    text(&merge(directory.path(), &names, &["--quiet", "--force"]));
+}
