@@ -3,9 +3,6 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::*;
-use crate::commands::{
-    critical_path, dag, doctor, mount, query, run, stats, summary, tree, unmount,
-};
 
 /// Trace any workflow, unmodified: what ran, what data flowed, where the time went.
 #[derive(Debug, Parser)]
@@ -24,6 +21,7 @@ pub(crate) enum Command {
     Summary(summary::Args),
     Tree(tree::Args),
     Dag(dag::Args),
+    Generate(generate::Args),
     Bottlenecks(bottlenecks::Args),
     Report(report::Args),
     CriticalPath(critical_path::Args),
@@ -31,4 +29,6 @@ pub(crate) enum Command {
     Query(query::Args),
     Merge(merge::Args),
     Doctor(doctor::Args),
+    Completions(completions::Args),
+    Man(man::Args),
 }

@@ -12,6 +12,7 @@
 pub mod analysis;
 pub mod argv;
 pub mod export;
+pub mod generate;
 pub mod graph;
 pub mod load;
 pub mod managers;
