@@ -17,6 +17,7 @@ pub mod graph;
 pub mod load;
 pub mod managers;
 pub mod model;
+pub mod network;
 pub mod report;
 pub mod rules;
 pub mod text;

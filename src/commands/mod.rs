@@ -10,6 +10,7 @@ pub(crate) mod import;
 pub(crate) mod man;
 pub(crate) mod merge;
 pub(crate) mod mount;
+pub(crate) mod network;
 pub(crate) mod query;
 pub(crate) mod report;
 pub(crate) mod run;
@@ -40,6 +41,7 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Report(args) => report::run(&args),
         Command::CriticalPath(args) => critical_path::run(&args),
         Command::Stats(args) => stats::run(&args),
+        Command::Network(args) => network::run(*args),
         Command::Query(args) => query::run(&args),
         Command::Merge(args) => merge::run(args),
         Command::Doctor(args) => doctor::run(&args),
