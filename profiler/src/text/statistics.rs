@@ -63,7 +63,7 @@ pub fn distributions(
             both.collect()
         }
         Of::ProcessBytes => process_bytes(workflow),
-        Of::Life => by_rule(workflow, |process| process.duration_ns()),
+        Of::Life => by_rule(workflow, Process::duration_ns),
         Of::FileSize => {
             let mut sizes = Distribution::default();
             for file in workflow
