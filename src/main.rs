@@ -5,6 +5,7 @@
 mod args;
 mod commands;
 mod conclude;
+mod drawing;
 mod explained;
 mod failure;
 mod graphviz;

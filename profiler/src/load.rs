@@ -138,6 +138,7 @@ fn add_processes(workflow: &mut Workflow, rows: Vec<ProcessRow>) {
             wait_ns: row.wait_ns,
             max_rss_bytes: row.max_rss_bytes,
             threads: row.threads,
+            cwd: row.cwd.map(|text| texts.intern(text)),
             host: row.host.map(|text| texts.intern(text)),
             tracer_ns: row.tracer_ns,
         });

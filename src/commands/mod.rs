@@ -5,6 +5,7 @@ pub(crate) mod completions;
 pub(crate) mod critical_path;
 pub(crate) mod dag;
 pub(crate) mod doctor;
+pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod import;
 pub(crate) mod man;
@@ -42,6 +43,7 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::CriticalPath(args) => critical_path::run(&args),
         Command::Stats(args) => stats::run(&args),
         Command::Network(args) => network::run(*args),
+        Command::Export(args) => export::run(&args),
         Command::Query(args) => query::run(&args),
         Command::Merge(args) => merge::run(args),
         Command::Doctor(args) => doctor::run(&args),

@@ -77,10 +77,12 @@ fn add(access: &mut Access, call: &CallRow) {
         Class::Read => {
             access.reads += 1;
             access.read_bytes = access.read_bytes.saturating_add(call.result);
+            access.read_time_ns = access.read_time_ns.saturating_add(call.duration_ns);
             widen(&mut access.read_ns, call.start_ns, end);
         }
         Class::Write => {
             access.changes += 1;
+            access.write_time_ns = access.write_time_ns.saturating_add(call.duration_ns);
             widen(&mut access.write_ns, call.start_ns, end);
             if matches!(op, Op::Write | Op::CopyTo) {
                 access.writes += 1;
