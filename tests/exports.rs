@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-#[allow(dead_code, reason = "each test binary uses a part")]
 mod support;
 
 #[path = "../profiler/tests/support/montage.rs"]
