@@ -3,7 +3,6 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::*;
-use crate::commands::{dag, doctor, generate, mount, query, run, summary, tree, unmount};
 
 /// Trace any workflow, unmodified: what ran, what data flowed, where the time went.
 #[derive(Debug, Parser)]
@@ -28,6 +27,8 @@ pub(crate) enum Command {
     Bottlenecks(bottlenecks::Args),
     Report(report::Args),
     CriticalPath(critical_path::Args),
+    Stats(stats::Args),
+    Export(export::Args),
     Network(Box<network::Args>),
     Query(query::Args),
     Merge(merge::Args),

@@ -5,4 +5,5 @@ pub mod bottlenecks;
 pub mod critical_path;
 pub mod data;
 pub mod grouping;
+pub mod statistics;
 pub mod time;

@@ -2,8 +2,8 @@
 
 pub(crate) mod agent;
 pub(crate) mod bottlenecks;
-pub(crate) mod collect;
 pub(crate) mod capture;
+pub(crate) mod collect;
 pub(crate) mod completions;
 pub(crate) mod critical_path;
 pub(crate) mod dag;
@@ -18,6 +18,7 @@ pub(crate) mod network;
 pub(crate) mod query;
 pub(crate) mod report;
 pub(crate) mod run;
+pub(crate) mod stats;
 pub(crate) mod summary;
 pub(crate) mod tree;
 pub(crate) mod unmount;
@@ -45,7 +46,9 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Bottlenecks(args) => bottlenecks::run(&args),
         Command::Report(args) => report::run(&args),
         Command::CriticalPath(args) => critical_path::run(&args),
+        Command::Stats(args) => stats::run(&args),
         Command::Network(args) => network::run(*args),
+        Command::Export(args) => export::run(&args),
         Command::Query(args) => query::run(&args),
         Command::Merge(args) => merge::run(args),
         Command::Agent(args) => agent::run(args),
