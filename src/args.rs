@@ -21,6 +21,7 @@ pub(crate) enum Command {
     Tree(tree::Args),
     Dag(dag::Args),
     Bottlenecks(bottlenecks::Args),
+    Waits(waits::Args),
     Report(report::Args),
     CriticalPath(critical_path::Args),
     Query(query::Args),

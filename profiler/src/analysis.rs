@@ -5,4 +5,6 @@ pub mod bottlenecks;
 pub mod critical_path;
 pub mod data;
 pub mod grouping;
+pub mod serial;
 pub mod time;
+pub mod waits;

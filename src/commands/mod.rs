@@ -12,6 +12,7 @@ pub(crate) mod run;
 pub(crate) mod summary;
 pub(crate) mod tree;
 pub(crate) mod unmount;
+pub(crate) mod waits;
 
 use std::process::ExitCode;
 
@@ -30,6 +31,7 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Tree(args) => tree::run(&args),
         Command::Dag(args) => dag::run(&args),
         Command::Bottlenecks(args) => bottlenecks::run(&args),
+        Command::Waits(args) => waits::run(&args),
         Command::Report(args) => report::run(&args),
         Command::CriticalPath(args) => critical_path::run(&args),
         Command::Query(args) => query::run(&args),
