@@ -17,6 +17,7 @@ pub(crate) enum Command {
     Run(run::Args),
     Mount(mount::Args),
     Unmount(unmount::Args),
+    Import(import::Args),
     Summary(summary::Args),
     Tree(tree::Args),
     Dag(dag::Args),

@@ -98,6 +98,9 @@ impl From<flowtrace_schema::Error> for Failure {
             Error::Newer { .. } => {
                 failure.hint("read it with the flowtrace that wrote it, or newer")
             }
+            Error::Older { .. } => {
+                failure.hint("read it with the flowtrace that wrote it, or record again")
+            }
             Error::Truncated { .. } => {
                 failure.hint("copy it again, together with the -wal file beside it if there is one")
             }

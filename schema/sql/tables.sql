@@ -1,4 +1,4 @@
--- Raw tables of a flowtrace database, schema version 1.
+-- Raw tables of a flowtrace database, schema version 2.
 --
 -- The public API is views.sql; these tables may change with the version. Rules that hold
 -- throughout: times are integer nanoseconds since the start of the run on the host's
@@ -51,7 +51,7 @@ CREATE TABLE host (
   memory_bytes INTEGER,             -- physical memory
   epoch_unix_ns INTEGER NOT NULL,   -- wall clock at time 0, ns since 1970
   clock_offset_ns INTEGER NOT NULL DEFAULT 0, -- to add to this host's times to reach the common scale
-  clock_drift_ppb INTEGER NOT NULL DEFAULT 0, -- drift against the common scale, parts per billion
+  clock_drift_ppb INTEGER NOT NULL DEFAULT 0, -- drift against the common scale, parts per billion; positive: it runs fast, and time * drift is to be taken off
   clock_error_ns INTEGER,           -- bound of the error of both; NULL: not estimated
   clock_method TEXT,                -- how its times were put on the scale of a merged file: same boot, wall clock, packets, exchange
   monotonic_ns INTEGER,             -- monotonic clock of this boot at time 0, offsets of time namespaces taken out
@@ -267,44 +267,92 @@ CREATE TABLE host_sample (
 
 -- A place where packets were captured.
 CREATE TABLE capture (
-  capture_id INTEGER PRIMARY KEY,   -- own id
-  host_id INTEGER NOT NULL,         -- machine
-  interface TEXT NOT NULL,          -- interface, or file that was imported
-  snap_length INTEGER,              -- bytes kept of each packet
+  capture_id INTEGER PRIMARY KEY,   -- own id, counted from 1
+  host_id INTEGER NOT NULL,         -- machine whose clock the times are of
+  interface TEXT NOT NULL,          -- interface; of a file that does not name it, the name of the file
+  source TEXT NOT NULL CHECK (source IN ('ring', 'file')), -- captured by flowtrace itself, or imported
+  file TEXT,                        -- path of the imported file
+  file_raw BLOB,                    -- exact bytes of file where it is not UTF-8
+  link_type INTEGER,                -- what its frames begin with (LINKTYPE_ number of tcpdump.org)
+  namespace INTEGER,                -- inode of the network namespace; NULL: not known
+  snap_length INTEGER,              -- bytes kept of each packet; NULL: not known
   from_ns INTEGER,                  -- first moment covered
-  to_ns INTEGER,                    -- last moment covered
-  received INTEGER,                 -- packets seen by the kernel's filter
-  dropped INTEGER                   -- packets lost by the kernel
+  to_ns INTEGER,                    -- last moment covered; NULL: the recording was cut short
+  received INTEGER,                 -- packets of the wanted kind that the kernel saw, dropped ones included; NULL: not known
+  dropped INTEGER,                  -- of these, lost by the kernel; NULL: not known
+  unstored INTEGER,                 -- taken from the kernel, and lost because the trace could not be written as fast
+  ignored INTEGER                   -- frames read that are no packets of IP, or whose headers are cut or broken
 ) STRICT;
 
--- Packets of one address and port pair in both directions.
+-- Packets of one address and port pair in both directions. A new connection over the same pair is another flow.
 CREATE TABLE flow (
-  flow_id INTEGER PRIMARY KEY,      -- own id
-  src TEXT NOT NULL,                -- address of the side that spoke first
-  sport INTEGER,                    -- its port
+  flow_id INTEGER PRIMARY KEY,      -- own id, counted from 1
+  capture_id INTEGER NOT NULL,      -- where it was seen first
+  src TEXT NOT NULL,                -- address of the side that spoke first, or that asked for the connection
+  sport INTEGER,                    -- its port; NULL: the protocol has none, or it was in a fragment not seen
   dst TEXT NOT NULL,                -- address of the other side
   dport INTEGER,                    -- its port
-  proto TEXT NOT NULL,              -- tcp, udp, icmp
-  src_upid INTEGER,                 -- process at src, when local
-  dst_upid INTEGER,                 -- process at dst, when local
-  first_ns INTEGER NOT NULL,        -- first packet
-  last_ns INTEGER,                  -- last packet
-  packets INTEGER,                  -- packets, both directions
-  bytes INTEGER                     -- payload bytes, both directions
+  proto TEXT NOT NULL,              -- tcp, udp, icmp, icmpv6, sctp; ip-N for protocol number N
+  first_ns INTEGER NOT NULL,        -- first packet at capture_id, by its host's clock
+  src_wscale INTEGER,               -- shift of src's window, from its SYN; NULL: no SYN seen, or no such option
+  dst_wscale INTEGER,               -- shift of dst's window
+  src_mss INTEGER,                  -- largest segment that src announced
+  dst_mss INTEGER,                  -- largest segment that dst announced
+  src_sack INTEGER,                 -- 1: src allows selective acknowledgements; NULL: no SYN seen
+  dst_sack INTEGER                  -- 1: dst does
 ) STRICT;
 
--- One captured packet.
+-- What one capture saw of one flow, stored when the flow or the recording ends.
+CREATE TABLE flow_capture (
+  flow_id INTEGER NOT NULL,         -- the flow
+  capture_id INTEGER NOT NULL,      -- the capture
+  first_ns INTEGER NOT NULL,        -- first packet, by the clock of the capture's host
+  last_ns INTEGER NOT NULL,         -- last packet
+  out_packets INTEGER NOT NULL,     -- packets from src to dst
+  out_bytes INTEGER NOT NULL,       -- their payload
+  back_packets INTEGER NOT NULL,    -- packets from dst to src
+  back_bytes INTEGER NOT NULL,      -- their payload
+  PRIMARY KEY (flow_id, capture_id)
+) STRICT, WITHOUT ROWID;
+
+-- A process image at one end of a flow.
+CREATE TABLE flow_owner (
+  flow_id INTEGER NOT NULL,         -- the flow
+  side TEXT NOT NULL CHECK (side IN ('src', 'dst')), -- which end
+  upid INTEGER NOT NULL,            -- process image
+  from_ns INTEGER,                  -- since when, at the latest; NULL: not known
+  to_ns INTEGER,                    -- until when, at the earliest; NULL: to its end
+  evidence TEXT NOT NULL CHECK (evidence IN ('calls', 'descriptors')) -- its system calls, or a look at its descriptors
+) STRICT;
+
+-- What the kernel says of a TCP connection at one end, about once a second (tcp_info).
+CREATE TABLE flow_sample (
+  t_ns INTEGER NOT NULL,            -- when
+  flow_id INTEGER NOT NULL,         -- the flow
+  side TEXT NOT NULL CHECK (side IN ('src', 'dst')), -- the end that was asked
+  rtt_ns INTEGER,                   -- smoothed round trip time
+  min_rtt_ns INTEGER,               -- smallest round trip time lately
+  retransmits INTEGER,              -- segments sent again, in all
+  rwnd_limited_ns INTEGER,          -- time limited by the receiver's window
+  sndbuf_limited_ns INTEGER,        -- time limited by the send buffer
+  busy_ns INTEGER,                  -- time with data in flight
+  delivery_rate INTEGER,            -- bytes a second that arrived lately
+  bytes_acked INTEGER,              -- payload sent and acknowledged
+  bytes_received INTEGER,           -- payload received
+  congestion TEXT                   -- congestion control
+) STRICT;
+
+-- One captured packet, kept in the order of time. seq, ack, tsval and tsecr are stored as signed numbers of 32 bits.
 CREATE TABLE packet (
-  t_ns INTEGER NOT NULL,            -- kernel timestamp
-  capture_id INTEGER NOT NULL,      -- where it was seen
+  at INTEGER PRIMARY KEY,           -- time by the clock of the capture's host * 64 + number among the packets of the same ns; from the 65th on a ns later
+  what INTEGER NOT NULL,            -- capture_id * 8 + way * 2 + dir; way: 0 not known, 1 sent by the host, 2 received, 3 forwarded or overheard
   flow_id INTEGER NOT NULL,         -- flow it belongs to
-  dir INTEGER NOT NULL CHECK (dir IN (0, 1)), -- 0: src to dst, 1: back
+  flags INTEGER,                    -- TCP flags + 256 * marks; marks: 1 several segments in one, 2 fragment, 4 VLAN tag, 8 headers cut; NULL: neither
+  payload_bytes INTEGER NOT NULL,   -- bytes of payload
+  header_bytes INTEGER NOT NULL,    -- bytes on the wire but for those
   seq INTEGER,                      -- TCP sequence number
   ack INTEGER,                      -- TCP acknowledgement number
-  flags INTEGER,                    -- TCP flags
-  payload_bytes INTEGER NOT NULL,   -- bytes of payload
-  wire_bytes INTEGER NOT NULL,      -- bytes on the wire
-  window INTEGER,                   -- TCP window, scaled
+  window INTEGER,                   -- TCP window, scaled where the scale is known
   tsval INTEGER,                    -- TCP timestamp value
   tsecr INTEGER                     -- TCP timestamp echo
 ) STRICT;

@@ -35,7 +35,7 @@ CREATE VIEW hosts (
   memory_bytes,    -- physical memory
   epoch_unix_ns,   -- wall clock at time 0, ns since 1970
   clock_offset_ns, -- to add to this host's times to reach the common scale
-  clock_drift_ppb, -- drift against the common scale, parts per billion
+  clock_drift_ppb, -- drift against the common scale, parts per billion; positive: it runs fast, and time * drift is to be taken off
   clock_error_ns,  -- bound of the error of both; NULL: not estimated
   clock_method,    -- how its times were put on the scale of a merged file: same boot, wall clock, packets, exchange
   wall_error_ns    -- bound of the error of its wall clock as the kernel knew it; NULL: it was not synchronised
@@ -422,53 +422,152 @@ FROM host_sample JOIN counter USING (counter_id) LEFT JOIN host USING (host_id);
 CREATE VIEW captures (
   capture_id,  -- own id
   host,        -- machine
-  interface,   -- interface, or file that was imported
+  interface,   -- interface; of a file that does not name it, the name of the file
   snap_length, -- bytes kept of each packet
   from_ns,     -- first moment covered
-  to_ns,       -- last moment covered
-  received,    -- packets seen by the kernel's filter
-  dropped      -- packets lost by the kernel
+  to_ns,       -- last moment covered; NULL: the recording was cut short
+  received,    -- packets seen by the kernel's filter, dropped ones included; NULL: not known
+  dropped,     -- packets lost by the kernel; NULL: not known
+  host_id,     -- machine, as in hosts
+  source,      -- ring: captured by flowtrace itself; file: imported
+  file,        -- path of the imported file
+  link_type,   -- what its frames begin with (LINKTYPE_ number of tcpdump.org)
+  namespace,   -- inode of the network namespace; NULL: not known
+  unstored,    -- packets taken from the kernel, and lost because the trace could not be written as fast
+  ignored      -- frames that are no packets of IP, or whose headers are cut or broken
 ) AS
-SELECT capture_id, host.name, interface, snap_length, from_ns, to_ns, received, dropped
-FROM capture LEFT JOIN host USING (host_id);
+SELECT capture_id, h.name, interface, snap_length,
+  from_ns + clock_offset_ns - CAST(from_ns * (clock_drift_ppb / 1e9) AS INTEGER),
+  to_ns + clock_offset_ns - CAST(to_ns * (clock_drift_ppb / 1e9) AS INTEGER),
+  received, dropped, host_id, source, file, link_type, namespace, unstored, ignored
+FROM capture LEFT JOIN host AS h USING (host_id);
 
--- Conversations on the network, one row per address and port pair.
+-- What each capture saw of each flow. The two captures at the ends of a flow should agree.
+CREATE VIEW flow_captures (
+  flow_id,      -- the flow
+  capture_id,   -- the capture
+  first_ns,     -- first packet
+  last_ns,      -- last packet
+  out_packets,  -- packets from src to dst
+  out_bytes,    -- their payload
+  back_packets, -- packets from dst to src
+  back_bytes    -- their payload
+) AS
+SELECT f.flow_id, f.capture_id,
+  first_ns + clock_offset_ns - CAST(first_ns * (clock_drift_ppb / 1e9) AS INTEGER),
+  last_ns + clock_offset_ns - CAST(last_ns * (clock_drift_ppb / 1e9) AS INTEGER),
+  out_packets, out_bytes, back_packets, back_bytes
+FROM (
+  SELECT flow_id, capture_id, first_ns, last_ns, out_packets, out_bytes, back_packets, back_bytes
+  FROM flow_capture
+  UNION ALL
+  -- A recording that was cut short has no sums: they are made of its packets.
+  SELECT p.flow_id, p.what >> 3, MIN(p.at >> 6), MAX(p.at >> 6),
+    SUM(p.what & 1 = 0), SUM(CASE p.what & 1 WHEN 0 THEN p.payload_bytes ELSE 0 END),
+    SUM(p.what & 1), SUM(CASE p.what & 1 WHEN 1 THEN p.payload_bytes ELSE 0 END)
+  FROM (SELECT 1 FROM flow WHERE flow_id NOT IN (SELECT flow_id FROM flow_capture) LIMIT 1)
+  CROSS JOIN packet AS p
+  WHERE p.flow_id NOT IN (SELECT flow_id FROM flow_capture)
+  GROUP BY p.flow_id, p.what >> 3) AS f
+JOIN capture AS c USING (capture_id) JOIN host AS h USING (host_id);
+
+-- Conversations on the network, one row per address and port pair, and per connection where there are several over the same pair.
 CREATE VIEW flows (
-  flow_id,  -- own id
-  src,      -- address of the side that spoke first
-  sport,    -- its port
-  dst,      -- address of the other side
-  dport,    -- its port
-  proto,    -- tcp, udp, icmp
-  src_upid, -- process at src, when local
-  dst_upid, -- process at dst, when local
-  first_ns, -- first packet
-  last_ns,  -- last packet
-  packets,  -- packets, both directions
-  bytes     -- payload bytes, both directions
+  flow_id,    -- own id
+  src,        -- address of the side that spoke first
+  sport,      -- its port
+  dst,        -- address of the other side
+  dport,      -- its port
+  proto,      -- tcp, udp, icmp, icmpv6, sctp; ip-N for protocol number N
+  src_upid,   -- process at src, when local; the first of several: all are in flow_owners
+  dst_upid,   -- process at dst, when local
+  first_ns,   -- first packet
+  last_ns,    -- last packet
+  packets,    -- packets, both directions, each as the capture that saw most of them counts
+  bytes,      -- payload bytes, both directions
+  out_packets,  -- of packets, those from src to dst
+  out_bytes,    -- of bytes, those
+  back_packets, -- packets from dst to src
+  back_bytes,   -- their bytes
+  captures,   -- number of captures that saw it
+  src_wscale, -- shift of src's window, from its SYN; NULL: no SYN seen, or no such option
+  dst_wscale, -- shift of dst's window
+  src_mss,    -- largest segment that src announced
+  dst_mss,    -- largest segment that dst announced
+  src_sack,   -- 1: src allows selective acknowledgements; NULL: no SYN seen
+  dst_sack    -- 1: dst does
 ) AS
-SELECT flow_id, src, sport, dst, dport, proto, src_upid, dst_upid, first_ns, last_ns, packets,
-  bytes
-FROM flow;
+SELECT f.flow_id, src, sport, dst, dport, proto,
+  (SELECT upid FROM flow_owner AS o WHERE o.flow_id = f.flow_id AND o.side = 'src'
+   ORDER BY o.from_ns LIMIT 1),
+  (SELECT upid FROM flow_owner AS o WHERE o.flow_id = f.flow_id AND o.side = 'dst'
+   ORDER BY o.from_ns LIMIT 1),
+  COALESCE(s.first_ns, f.first_ns), s.last_ns,
+  out_packets + back_packets, out_bytes + back_bytes, out_packets, out_bytes, back_packets,
+  back_bytes, s.captures, src_wscale, dst_wscale, src_mss, dst_mss, src_sack, dst_sack
+FROM flow AS f LEFT JOIN (
+  SELECT flow_id, MIN(first_ns) AS first_ns, MAX(last_ns) AS last_ns,
+    MAX(out_packets) AS out_packets, MAX(out_bytes) AS out_bytes,
+    MAX(back_packets) AS back_packets, MAX(back_bytes) AS back_bytes, COUNT(*) AS captures
+  FROM flow_captures GROUP BY flow_id) AS s ON s.flow_id = f.flow_id;
 
--- Every captured packet.
+-- The processes at the ends of flows, and when.
+CREATE VIEW flow_owners (
+  flow_id, -- the flow
+  side,    -- src or dst
+  upid,    -- process image
+  from_ns, -- since when, at the latest; NULL: not known
+  to_ns,   -- until when, at the earliest; NULL: to its end
+  evidence -- calls: its system calls; descriptors: a look at its descriptors
+) AS
+SELECT flow_id, side, upid, from_ns, to_ns, evidence FROM flow_owner;
+
+-- What the kernel says of the TCP connections of this machine, about once a second.
+CREATE VIEW flow_samples (
+  t_ns,              -- when
+  flow_id,           -- the flow
+  side,              -- the end that was asked: src or dst
+  rtt_ns,            -- smoothed round trip time
+  min_rtt_ns,        -- smallest round trip time lately
+  retransmits,       -- segments sent again, in all
+  rwnd_limited_ns,   -- time limited by the receiver's window
+  sndbuf_limited_ns, -- time limited by the send buffer
+  busy_ns,           -- time with data in flight
+  delivery_rate,     -- bytes a second that arrived lately
+  bytes_acked,       -- payload sent and acknowledged
+  bytes_received,    -- payload received
+  congestion         -- congestion control
+) AS
+SELECT t_ns, flow_id, side, rtt_ns, min_rtt_ns, retransmits, rwnd_limited_ns, sndbuf_limited_ns,
+  busy_ns, delivery_rate, bytes_acked, bytes_received, congestion
+FROM flow_sample;
+
+-- Every captured packet, once per capture that saw it; quickly read in the order of time, by anything else all are read.
 CREATE VIEW packets (
-  t_ns,          -- kernel timestamp
+  t_ns,          -- timestamp of the kernel that captured, on the common scale of all hosts
   capture_id,    -- where it was seen
   flow_id,       -- flow it belongs to
   dir,           -- 0: src to dst, 1: back
   seq,           -- TCP sequence number
   ack,           -- TCP acknowledgement number
-  flags,         -- TCP flags
+  flags,         -- TCP flags: 1 FIN, 2 SYN, 4 RST, 8 PSH, 16 ACK, 32 URG, 64 ECE, 128 CWR
   payload_bytes, -- bytes of payload
   wire_bytes,    -- bytes on the wire
-  window,        -- TCP window, scaled
+  window,        -- TCP window, scaled where the flow's SYNs were seen
   tsval,         -- TCP timestamp value
-  tsecr          -- TCP timestamp echo
+  tsecr,         -- TCP timestamp echo
+  way,           -- 0: not known, 1: sent by the host of the capture, 2: received by it, 3: forwarded or overheard
+  marks,         -- 1: several segments in one (segmentation offload), 2: fragment, 4: VLAN tag, 8: headers cut
+  packet_id      -- own id, in the order of time of each host
 ) AS
-SELECT t_ns, capture_id, flow_id, dir, seq, ack, flags, payload_bytes, wire_bytes, window, tsval,
-  tsecr
-FROM packet;
+SELECT (p.at >> 6) + h.clock_offset_ns
+    - CAST((p.at >> 6) * (h.clock_drift_ppb / 1e9) AS INTEGER),
+  c.capture_id, p.flow_id, p.what & 1, p.seq & 4294967295, p.ack & 4294967295,
+  CASE WHEN p.seq IS NOT NULL THEN p.flags & 255 END,
+  p.payload_bytes, p.payload_bytes + p.header_bytes, p.window, p.tsval & 4294967295,
+  p.tsecr & 4294967295, p.what >> 1 & 3, COALESCE(p.flags >> 8, 0), p.at
+FROM packet AS p CROSS JOIN capture AS c ON c.capture_id = p.what >> 3
+CROSS JOIN host AS h ON h.host_id = c.host_id;
 
 -- The workflow graph as rows: processes, files and channels, in the direction in which data or control flows.
 CREATE VIEW edges (

@@ -60,9 +60,6 @@ pub fn relations(sql: &str) -> Vec<Relation> {
     found
 }
 
-/// Views that are part of the interface and that nothing in this version fills.
-const NOT_YET_FILLED: &[&str] = &["captures", "flows", "packets"];
-
 /// The public views, in the order of their definition.
 pub fn views() -> Vec<Relation> {
     relations(store::VIEWS)
@@ -100,18 +97,13 @@ pub fn page() -> String {
          Calls are kept in the order of time. Those of a moment are found at once, and so are those of a\n\
          file between its `first_ns` and `last_ns`, or of a process while it was alive (the release of a\n\
          file may come later). Any other query reads all calls, about 0.1 s for a million; whoever has\n\
-         many of one kind for a large trace can make an index.\n\n\
+         many of one kind for a large trace can make an index. Packets are kept in the order of time, too.\n\n\
          ```sql\n\
          SELECT c.* FROM processes AS p JOIN calls AS c\n\
          \x20\x20ON c.upid = p.upid AND c.start_ns BETWEEN p.start_ns AND p.end_ns\n\
          WHERE p.rule = 'sort';\n\
          CREATE INDEX call_file ON call (file_id);\n\
          ```\n",
-    );
-    let _ = write!(
-        page,
-        "\nNothing in this version fills `{}`: they are always empty.\n",
-        NOT_YET_FILLED.join("`, `")
     );
     section(&mut page, "Views", &relations(store::VIEWS));
     page.push_str("\n## Operations\n\n| op | class | system calls |\n|---|---|---|\n");
@@ -204,27 +196,6 @@ mod tests {
             for (column, comment) in &relation.columns {
                 assert!(!comment.is_empty(), "{name}.{column} has no comment");
             }
-        }
-    }
-
-    #[test]
-    fn what_is_said_to_be_always_empty_is_never_written() {
-        let writer = [
-            include_str!("writer/insert.rs"),
-            include_str!("writer/calls.rs"),
-        ];
-        for name in NOT_YET_FILLED {
-            let (_, rest) = store::VIEWS
-                .split_once(&format!("CREATE VIEW {name} ("))
-                .unwrap_or_else(|| panic!("{name} is no view"));
-            let table = rest.split("FROM ").nth(1).and_then(|rest| {
-                let end = |c: char| !c.is_ascii_alphanumeric() && c != '_';
-                rest.split(end).next()
-            });
-            let insert = format!("INTO {} (", table.expect("a table behind the view"));
-            // The writer can take variables of the environment; no recorder hands it any.
-            let is_written = writer.iter().any(|source| source.contains(&insert));
-            assert_eq!(is_written, *name == "environment", "{name}");
         }
     }
 

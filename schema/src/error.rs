@@ -53,6 +53,16 @@ pub enum Error {
         /// Its `application_id`.
         found: u32,
     },
+    /// Written by an older flowtrace.
+    #[error("{path} has schema version {found}, this flowtrace knows {known} and no older ones")]
+    Older {
+        /// File that was asked for.
+        path: PathBuf,
+        /// Its `user_version`.
+        found: i64,
+        /// The version of this program.
+        known: i64,
+    },
     /// Written by a newer flowtrace.
     #[error("{path} has schema version {found}, this flowtrace knows up to {known}")]
     Newer {

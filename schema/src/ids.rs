@@ -33,6 +33,14 @@ id! {
     ChannelId
 }
 id! {
+    /// A place where packets were captured.
+    CaptureId
+}
+id! {
+    /// Packets of one address and port pair in both directions.
+    FlowId
+}
+id! {
     /// A machine.
     HostId
 }

@@ -27,7 +27,7 @@ mod writer;
 pub use activity::Activity;
 pub use counter::HostCounter;
 pub use error::{Error, Result};
-pub use ids::{ChannelId, FileId, HostId, RunId, Tid, Upid};
+pub use ids::{CaptureId, ChannelId, FileId, FlowId, HostId, RunId, Tid, Upid};
 pub use loss::{Loss, Severity};
 pub use op::{Class, Fidelity, Op};
 pub use record::{
@@ -36,7 +36,11 @@ pub use record::{
     NameRecord, Origin, ProcessEnd, ProcessLayer, ProcessStart, Record, RunEnd, RunRecord,
     SampleRecord, SampledTotals, Side, ThreadRecord, TracedDirectory, Usage, WaitObject,
 };
-pub use store::{APPLICATION_ID, SCHEMA_VERSION, store_rules};
+pub use record::{
+    CaptureEnd, CaptureRecord, CaptureSource, End, Evidence, FlowOptions, FlowOwner, FlowRecord,
+    FlowSample, FlowSeen, Packet, TcpFields, Way, marks,
+};
+pub use store::{APPLICATION_ID, ClockCorrection, SCHEMA_VERSION, store_clocks, store_rules};
 pub use system::is_system_path;
 pub use text::{Text, quote_argv};
 // For reports.
@@ -46,6 +50,7 @@ pub use trace::{
     VariableRow,
 };
 pub use trace::{
-    CallCost, ChannelRow, CostRow, EndRow, FlowRow, HostRow, HostSampleRow, StateRow, WaitSumRow,
+    CallCost, CaptureRow, ChannelRow, CostRow, EndRow, FlowCaptureRow, FlowOwnerRow, FlowRow,
+    HostRow, HostSampleRow, PacketRow, StateRow, WaitSumRow,
 };
-pub use writer::{CallRing, Displaced, Recorder, Summary, Writer};
+pub use writer::{CallRing, Displaced, PacketRing, Recorder, Summary, Writer};

@@ -101,6 +101,26 @@ losses! {
         "machines whose clocks were put on one scale by wall clocks of unknown error: times across machines may be off",
     CostsSampled "processes" "costs_sampled" Info
         "processes whose costs are at best those of the last look into /proc before they ended",
+    PacketsDropped "packets" "kernel_dropped" DataLoss
+        "packets that the kernel dropped before they could be captured: what is computed from packets lacks them",
+    PacketsUnstored "packets" "unstored" DataLoss
+        "packets that were captured and dropped because the trace could not be written as fast",
+    DropsUnknown "packets" "drops_unknown" Info
+        "imported captures that do not say whether packets were dropped while they were made",
+    CaptureDamaged "packets" "damaged_files" DataLoss
+        "imported captures that end amid a record or are damaged: what is behind that place is missing",
+    FramesBroken "packets" "broken_frames" Notice
+        "frames whose headers contradict themselves or their length; they are not in the trace",
+    HeadersCut "packets" "headers_cut" Notice
+        "frames kept too short for their headers: those without addresses are not in the trace, others lack options; capture with a snap length of at least 128",
+    FramesNotIp "packets" "not_ip" Info
+        "frames of other protocols than IP (ARP, spanning tree, …), which are not in the trace",
+    LinkUnknown "packets" "link_type_unknown" DataLoss
+        "frames of interfaces whose link type flowtrace does not know; they are not in the trace",
+    TimesImplausible "packets" "implausible_times" Notice
+        "packets more than a year from the first one by their timestamps; they are not in the trace",
+    FlowsForgotten "packets" "flows_forgotten" Info
+        "flows no longer followed because there were too many at once: if they went on, they are two flows in the trace",
 }
 
 #[cfg(test)]

@@ -6,8 +6,15 @@ use std::sync::mpsc::SyncSender;
 
 use crate::{Activity, ChannelId, Fidelity, FileId, HostId, Loss, Op, RunId, Text, Tid, Upid};
 
-/// A row, or the completion of one. Everything but [`Call`], which travels through rings of its
-/// own ([`crate::CallRing`]).
+mod network;
+
+pub use network::{
+    CaptureEnd, CaptureRecord, CaptureSource, End, Evidence, FlowOptions, FlowOwner, FlowRecord,
+    FlowSample, FlowSeen, Packet, TcpFields, Way, marks,
+};
+
+/// A row, or the completion of one. Everything but [`Call`] and [`Packet`], which travel through
+/// rings of their own ([`crate::CallRing`], [`crate::PacketRing`]).
 #[derive(Clone, Debug)]
 pub enum Record {
     /// A machine.
@@ -89,6 +96,20 @@ pub enum Record {
     ChannelEnd(ChannelEndRecord),
     /// It holds it no more, or has ended.
     ChannelEndClosed(ChannelEndClosed),
+    /// Packets are captured at a place from now on.
+    Capture(Box<CaptureRecord>),
+    /// A capture ends.
+    CaptureEnd(Box<CaptureEnd>),
+    /// A flow is seen for the first time.
+    Flow(Box<FlowRecord>),
+    /// An end of a TCP connection announced something in its SYN.
+    FlowOptions(FlowOptions),
+    /// What a capture saw of a flow, or what it saw more of it.
+    FlowSeen(Box<FlowSeen>),
+    /// A process image is at an end of a flow.
+    FlowOwner(Box<FlowOwner>),
+    /// What the kernel says of a connection.
+    FlowSample(Box<FlowSample>),
     /// Everything handed over before is to be committed now; the sender is told when it is.
     Settle(SyncSender<()>),
     /// Something was lost.

@@ -4,18 +4,19 @@
 //! `user_version` included, and only then switched to write-ahead logging. Whoever opens one
 //! looks at the header before SQLite does, so that a foreign or damaged file is named as such.
 
+use std::cmp::Ordering;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::{Error, Result, Upid};
+use crate::{Error, HostId, Result, Upid};
 
 /// `PRAGMA application_id` of a trace: ASCII `FLTR`.
 pub const APPLICATION_ID: u32 = 0x464c_5452;
 /// `PRAGMA user_version` of the traces that this version writes.
-pub const SCHEMA_VERSION: i64 = 1;
+pub const SCHEMA_VERSION: i64 = 2;
 
 pub(crate) const TABLES: &str = include_str!("../sql/tables.sql");
 pub(crate) const OPERATIONS: &str = include_str!("../sql/operations.sql");
@@ -110,7 +111,13 @@ pub(crate) fn check_place(path: &Path, replace: bool) -> Result<bool> {
             return Err(Error::Recording(path.to_owned()));
         }
         match check_header(path) {
-            Ok(()) | Err(Error::Empty(_) | Error::Newer { .. } | Error::Truncated { .. }) => {}
+            Ok(())
+            | Err(
+                Error::Empty(_)
+                | Error::Newer { .. }
+                | Error::Older { .. }
+                | Error::Truncated { .. },
+            ) => {}
             Err(refusal) => return Err(refusal),
         }
         return Ok(true);
@@ -157,6 +164,58 @@ pub(crate) fn open_read_only(path: &Path) -> Result<Connection> {
 /// # Errors
 /// When the file is not a trace, or another program holds it.
 pub fn store_rules(path: &Path, rules: impl IntoIterator<Item = (Upid, String)>) -> Result<()> {
+    change(path, "cannot store rules in", |transaction| {
+        let mut update = transaction.prepare("UPDATE process SET rule = ?2 WHERE upid = ?1")?;
+        for (upid, rule) in rules {
+            update.execute((i64::from(upid), rule))?;
+        }
+        Ok(())
+    })
+}
+
+/// How the clock of a host relates to the common scale: `common = t + offset_ns - t * drift_ppb /
+/// 10^9` for its time `t`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockCorrection {
+    /// To add at time 0.
+    pub offset_ns: i64,
+    /// By how much it runs faster, parts per billion.
+    pub drift_ppb: i64,
+    /// Bound of the error of both; `None`: not estimated.
+    pub error_ns: Option<i64>,
+}
+
+/// Stores how the clocks of hosts relate, which the profiler finds from packets; the views apply it.
+///
+/// # Errors
+/// When the file is not a trace, or another program holds it.
+pub fn store_clocks(
+    path: &Path,
+    clocks: impl IntoIterator<Item = (HostId, ClockCorrection)>,
+) -> Result<()> {
+    change(path, "cannot store clocks in", |transaction| {
+        let mut update = transaction.prepare(
+            "UPDATE host SET clock_offset_ns = ?2, clock_drift_ppb = ?3, clock_error_ns = ?4,
+               clock_method = 'packets'
+             WHERE host_id = ?1",
+        )?;
+        for (host, clock) in clocks {
+            update.execute((
+                i64::from(host),
+                clock.offset_ns,
+                clock.drift_ppb,
+                clock.error_ns,
+            ))?;
+        }
+        Ok(())
+    })
+}
+
+fn change(
+    path: &Path,
+    what: &'static str,
+    changes: impl FnOnce(&rusqlite::Transaction<'_>) -> rusqlite::Result<()>,
+) -> Result<()> {
     check_header(path)?;
     let store = || -> rusqlite::Result<()> {
         let mut db = Connection::open(path)?;
@@ -164,16 +223,11 @@ pub fn store_rules(path: &Path, rules: impl IntoIterator<Item = (Upid, String)>)
         // As the recording itself: nobody waits for the disk.
         db.execute_batch("PRAGMA synchronous = OFF;")?;
         let transaction = db.transaction()?;
-        {
-            let mut update = transaction.prepare("UPDATE process SET rule = ?2 WHERE upid = ?1")?;
-            for (upid, rule) in rules {
-                update.execute((i64::from(upid), rule))?;
-            }
-        }
+        changes(&transaction)?;
         transaction.commit()
     };
     store().map_err(|source| Error::Sqlite {
-        what: "cannot store rules in",
+        what,
         path: path.to_owned(),
         source,
     })
@@ -183,6 +237,15 @@ pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
+}
+
+fn check_number(found: i64, path: &Path) -> Result<()> {
+    let (path, known) = (path.to_owned(), SCHEMA_VERSION);
+    match found.cmp(&known) {
+        Ordering::Equal => Ok(()),
+        Ordering::Greater => Err(Error::Newer { path, found, known }),
+        Ordering::Less => Err(Error::Older { path, found, known }),
+    }
 }
 
 fn check_version(db: &Connection, path: &Path) -> Result<()> {
@@ -202,13 +265,7 @@ fn check_version(db: &Connection, path: &Path) -> Result<()> {
             found: application as u32,
         });
     }
-    if version > SCHEMA_VERSION {
-        return Err(Error::Newer {
-            path: path.to_owned(),
-            found: version,
-            known: SCHEMA_VERSION,
-        });
-    }
+    check_number(version, path)?;
     Ok(())
 }
 
@@ -249,13 +306,7 @@ fn check_header(path: &Path) -> Result<()> {
         });
     }
     let version = i64::from(u32_at(60));
-    if version > SCHEMA_VERSION {
-        return Err(Error::Newer {
-            path: path.to_owned(),
-            found: version,
-            known: SCHEMA_VERSION,
-        });
-    }
+    check_number(version, path)?;
     let page_size = match u16::from_be_bytes([header[16], header[17]]) {
         1 => 65536,
         size => u64::from(size),
@@ -332,7 +383,12 @@ mod tests {
         bytes[60..64].copy_from_slice(&7u32.to_be_bytes());
         assert_eq!(
             refused(&bytes),
-            "t.db has schema version 7, this flowtrace knows up to 1"
+            "t.db has schema version 7, this flowtrace knows up to 2"
+        );
+        bytes[60..64].copy_from_slice(&1u32.to_be_bytes());
+        assert_eq!(
+            refused(&bytes),
+            "t.db has schema version 1, this flowtrace knows 2 and no older ones"
         );
         bytes[68..72].copy_from_slice(&1u32.to_be_bytes());
         assert_eq!(

@@ -7,10 +7,12 @@ use rusqlite::types::ValueRef;
 
 use crate::{Error, Result, doc, store};
 
+mod network;
 mod report;
 mod rows;
 mod timeline;
 
+pub use network::PacketRow;
 pub use report::CallCost;
 use rows::FromRow;
 pub use rows::{
@@ -18,7 +20,8 @@ pub use rows::{
     ProcessRow, RunRow, SampleRow, SequenceRow, TimesRow, TracedDirectoryRow, VariableRow,
 };
 pub use rows::{
-    ChannelRow, CostRow, EndRow, FlowRow, HostRow, HostSampleRow, StateRow, WaitSumRow,
+    CaptureRow, ChannelRow, CostRow, EndRow, FlowCaptureRow, FlowOwnerRow, FlowRow, HostRow,
+    HostSampleRow, StateRow, WaitSumRow,
 };
 
 /// A trace opened for reading. Never changes the file.

@@ -8,22 +8,29 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-use rtrb::{Consumer, Producer, RingBuffer};
+use rtrb::{Producer, RingBuffer};
 use rusqlite::Connection;
 
-use crate::{Call, Error, Loss, Record, Result, RunEnd, store};
+use crate::{Call, Error, Loss, Packet, Record, Result, RunEnd, store};
 
 mod batch;
+mod bulk;
 mod calls;
 mod insert;
+mod network;
+mod packets;
+mod rings;
 
 use batch::Batches;
+pub(crate) use packets::PACKET_BITS;
+use rings::Rings;
+pub use rings::{CallRing, PacketRing};
 
 /// Longest time between the arrival of a row and its commit, less what the commit itself takes.
 const COMMIT_INTERVAL: Duration = Duration::from_millis(200);
@@ -31,12 +38,8 @@ const COMMIT_INTERVAL: Duration = Duration::from_millis(200);
 const COMMIT_ROWS: usize = 20_000;
 /// Records that may wait in the queue before a recorder waits.
 const QUEUE: usize = 8192;
-/// Calls that may wait in one ring before its thread waits.
-const RING: usize = 1 << 12;
 /// Sleep of a recorder that finds no room.
 const FULL: Duration = Duration::from_micros(50);
-/// How often a ring's owner looks whether the writer should be woken.
-const WAKE_EVERY: u32 = 1024;
 /// Sleep of the writer when there is nothing to do. It adds to the age of uncommitted rows.
 const IDLE: Duration = Duration::from_millis(10);
 
@@ -57,6 +60,8 @@ pub struct Summary {
     pub rows: u64,
     /// File calls stored.
     pub calls: u64,
+    /// Packets stored.
+    pub packets: u64,
     /// Rows that could not be stored.
     pub dropped: u64,
     /// Why the last attempt to write failed, if one did.
@@ -78,8 +83,19 @@ pub enum Displaced {
 
 #[derive(Debug)]
 struct Shared {
-    rings: Mutex<Vec<Consumer<Call>>>,
+    calls: Rings<Call>,
+    packets: Rings<Packet>,
     stop: AtomicBool,
+}
+
+impl Shared {
+    fn new(is_stopped: bool) -> Arc<Shared> {
+        Arc::new(Shared {
+            calls: Rings::default(),
+            packets: Rings::default(),
+            stop: AtomicBool::new(is_stopped),
+        })
+    }
 }
 
 /// Hands records to the writer. Cheap to clone; usable from any thread.
@@ -88,14 +104,6 @@ pub struct Recorder {
     queue: SyncSender<Record>,
     shared: Arc<Shared>,
     writer: Thread,
-}
-
-/// Hands the calls of one thread to the writer, without a lock or an allocation.
-#[derive(Debug)]
-pub struct CallRing {
-    ring: Producer<Call>,
-    writer: Thread,
-    since_wake: u32,
 }
 
 impl Writer {
@@ -112,10 +120,7 @@ impl Writer {
         // First, so that a disk without room costs no older trace.
         let ballast = batch::Ballast::beside(path).map_err(fail)?;
         let (db, lock) = store::create(path, replace)?;
-        let shared = Arc::new(Shared {
-            rings: Mutex::default(),
-            stop: AtomicBool::new(false),
-        });
+        let shared = Shared::new(false);
         let (queue, records) = sync_channel(QUEUE);
         let thread = thread::Builder::new()
             .name("trace-writer".into())
@@ -178,10 +183,7 @@ impl Recorder {
     pub fn nowhere() -> Recorder {
         // Without its receiving end the queue takes records and forgets them.
         let (queue, _) = sync_channel(0);
-        let shared = Arc::new(Shared {
-            rings: Mutex::default(),
-            stop: AtomicBool::new(true),
-        });
+        let shared = Shared::new(true);
         Recorder {
             queue,
             shared,
@@ -225,51 +227,25 @@ impl Recorder {
 
     /// A ring for the calls of the calling thread.
     pub fn call_ring(&self) -> CallRing {
-        let (ring, consumer) = RingBuffer::new(RING);
-        let mut rings = self
-            .shared
-            .rings
-            .lock()
-            .expect("no panic while registering");
+        let (producer, consumer) = RingBuffer::new(rings::CALLS);
         // A ring whose other end is gone takes calls and forgets them.
-        if !self.shared.stop.load(Ordering::Acquire) {
-            rings.push(consumer);
-        }
-        drop(rings);
-        CallRing {
-            ring,
-            writer: self.writer.clone(),
-            since_wake: 0,
-        }
-    }
-}
-
-impl CallRing {
-    /// Hands over a call; waits while the ring is full.
-    #[inline]
-    pub fn push(&mut self, call: Call) {
-        if self.ring.push(call).is_err() {
-            self.wait_and_push(call);
-        }
-        self.since_wake += 1;
-        if self.since_wake >= WAKE_EVERY {
-            self.since_wake = 0;
-            if self.ring.slots() < RING / 2 {
-                self.writer.unpark();
-            }
-        }
+        self.shared
+            .calls
+            .add(consumer, || self.shared.stop.load(Ordering::Acquire));
+        self.ring(producer)
     }
 
-    #[cold]
-    fn wait_and_push(&mut self, mut call: Call) {
-        while let Err(rtrb::PushError::Full(back)) = self.ring.push(call) {
-            if self.ring.is_abandoned() {
-                return;
-            }
-            call = back;
-            self.writer.unpark();
-            thread::sleep(FULL);
-        }
+    /// A ring for the packets of the calling thread.
+    pub fn packet_ring(&self) -> PacketRing {
+        let (producer, consumer) = RingBuffer::new(rings::PACKETS);
+        self.shared
+            .packets
+            .add(consumer, || self.shared.stop.load(Ordering::Acquire));
+        self.ring(producer)
+    }
+
+    fn ring<T>(&self, producer: Producer<T>) -> rings::Ring<T> {
+        rings::Ring::new(producer, self.writer.clone())
     }
 }
 
@@ -293,16 +269,26 @@ fn run(
 ) -> Summary {
     let mut batches = Batches::new(db, ballast);
     let mut calls = Vec::new();
+    let mut packets = Vec::new();
     let mut settling = Vec::new();
     let mut last_commit = Instant::now();
     loop {
         // Read before draining: what was handed over before the flag is then surely seen.
         let stopping = shared.stop.load(Ordering::Acquire);
-        let drained =
-            drain_queue(&mut batches, records, &mut settling) + drain_rings(&mut calls, shared);
+        // Before the queue, for that holds the flow of each of these packets.
+        shared.packets.drain(&mut packets);
+        let mut drained = drain_queue(&mut batches, records, &mut settling);
+        if !settling.is_empty() {
+            shared.packets.drain(&mut packets);
+        }
+        shared.calls.drain(&mut calls);
+        drained += calls.len() + packets.len();
         calls.sort_by_key(|call: &Call| call.start_ns);
         batches.calls(&calls);
         calls.clear();
+        packets.sort_by_key(|packet: &Packet| packet.t_ns);
+        batches.packets(&packets);
+        packets.clear();
         if batches.pending() >= COMMIT_ROWS
             || last_commit.elapsed() >= COMMIT_INTERVAL
             || !settling.is_empty()
@@ -316,11 +302,8 @@ fn run(
         // One pass after the flag was seen takes all that came before it: the queue is shorter
         // than what one pass takes. Waiting for silence could be waiting for a busy process.
         if stopping {
-            shared
-                .rings
-                .lock()
-                .expect("no panic while registering")
-                .clear();
+            shared.calls.clear();
+            shared.packets.clear();
             return batches.finish();
         }
         if drained == 0 {
@@ -347,22 +330,6 @@ fn drain_queue(
         }
     }
     drained
-}
-
-/// Takes the calls that wait out of the rings, so that there is room in them while the calls are
-/// stored.
-fn drain_rings(calls: &mut Vec<Call>, shared: &Shared) -> usize {
-    let mut rings = shared.rings.lock().expect("no panic while registering");
-    rings.retain_mut(|ring| {
-        if let Ok(chunk) = ring.read_chunk(ring.slots()) {
-            let (first, second) = chunk.as_slices();
-            calls.extend_from_slice(first);
-            calls.extend_from_slice(second);
-            chunk.commit_all();
-        }
-        !(ring.is_abandoned() && ring.is_empty())
-    });
-    calls.len()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ pub(crate) mod bottlenecks;
 pub(crate) mod critical_path;
 pub(crate) mod dag;
 pub(crate) mod doctor;
+pub(crate) mod import;
 pub(crate) mod merge;
 pub(crate) mod mount;
 pub(crate) mod query;
@@ -30,6 +31,7 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Summary(args) => summary::run(&args),
         Command::Tree(args) => tree::run(&args),
         Command::Dag(args) => dag::run(&args),
+        Command::Import(args) => import::run(args),
         Command::Bottlenecks(args) => bottlenecks::run(&args),
         Command::Waits(args) => waits::run(&args),
         Command::Report(args) => report::run(&args),

@@ -17,5 +17,6 @@ pub mod fs;
 pub mod fuzzing;
 mod host;
 pub mod mounting;
+pub mod net;
 mod proc;
 pub mod session;

@@ -125,7 +125,7 @@ pub(super) fn flows(workflow: &Workflow, trace: &Trace, kept: &Kept, most: usize
         bytes: row.bytes,
     };
     let most = u32::try_from(most).unwrap_or(u32::MAX);
-    let flows: Vec<Flow> = trace.flows(most)?.into_iter().map(flow).collect();
+    let flows: Vec<Flow> = trace.largest_flows(most)?.into_iter().map(flow).collect();
     let all = usize::try_from(trace.flow_count()?).unwrap_or(flows.len());
     Ok(Flows {
         left_out: all.saturating_sub(flows.len()),

@@ -52,15 +52,21 @@ pub(super) enum Change {
     Name(Dictionary),
     /// Operation, fidelity and flags of a call in one number.
     What,
-    /// Direction of a packet, which turns round with its flow.
-    Direction,
+    /// It is the key of a packet: a moment and a number.
+    PacketKey,
+    /// Capture, way and direction of a packet in one number; the direction turns round with the flow.
+    PacketWhat,
+    /// A side of a flow, which turns round with it.
+    Side,
 }
 
 /// What is done with a column.
 pub(super) fn change(table: &str, column: &str) -> Change {
     match (table, column) {
         ("call", "what") => Change::What,
-        ("packet", "dir") => Change::Direction,
+        ("packet", "at") => Change::PacketKey,
+        ("packet", "what") => Change::PacketWhat,
+        ("flow_owner" | "flow_sample", "side") => Change::Side,
         ("file", "kind") => Change::Name(Dictionary::FileKind),
         ("file", "coverage") => Change::Name(Dictionary::Fidelity),
         ("sample", "activity") => Change::Name(Dictionary::Activity),
@@ -78,6 +84,23 @@ pub(super) fn change(table: &str, column: &str) -> Change {
             Change::Time
         }
         _ => Change::Keep,
+    }
+}
+
+/// The column that this one changes places with when its flow turns round.
+pub(super) fn turned(column: &str) -> Option<String> {
+    for (a, b) in [("src", "dst"), ("out_", "back_")] {
+        if let Some(rest) = column.strip_prefix(a) {
+            return Some(format!("{b}{rest}"));
+        }
+        if let Some(rest) = column.strip_prefix(b) {
+            return Some(format!("{a}{rest}"));
+        }
+    }
+    match column {
+        "sport" => Some("dport".into()),
+        "dport" => Some("sport".into()),
+        _ => None,
     }
 }
 

@@ -24,8 +24,10 @@ const BUFFERED_ROWS: usize = 1 << 18;
 pub(super) struct Columns {
     pub(super) names: Vec<String>,
     changes: Vec<Change>,
-    /// Place of the flow, for the rows whose direction may turn with it.
+    /// Place of the flow, for the rows that turn round with it.
     flow: Option<usize>,
+    /// For each column the one whose value it takes when the flow turns round.
+    turned: Vec<usize>,
 }
 
 impl Columns {
@@ -48,8 +50,15 @@ impl Columns {
         let flow = names
             .iter()
             .position(|name| name == "flow_id")
-            .filter(|_| changes.contains(&Change::Direction));
+            // The flows themselves are turned where they are joined.
+            .filter(|_| table != "flow");
+        let place = |name: &str| names.iter().position(|other| other == name);
+        let turned = names.iter().enumerate().map(|(at, name)| {
+            let other = columns::turned(name);
+            other.and_then(|other| place(&other)).unwrap_or(at)
+        });
         Ok(Columns {
+            turned: turned.collect(),
             names,
             changes,
             flow,
@@ -88,9 +97,13 @@ impl Columns {
             _ => false,
         };
         for (place, &change) in self.changes.iter().enumerate() {
-            let value = match row.get_ref(from + place)? {
-                ValueRef::Integer(value) if change == Change::Direction && is_turned => {
-                    ValueRef::Integer(1 - value)
+            let taken = if is_turned { self.turned[place] } else { place };
+            let value = match row.get_ref(from + taken)? {
+                ValueRef::Integer(value) if change == Change::PacketWhat && is_turned => {
+                    ValueRef::Integer(translation.integer(change, value ^ 1))
+                }
+                ValueRef::Text(side) if change == Change::Side && is_turned => {
+                    ValueRef::Text(if side == b"src" { b"dst" } else { b"src" })
                 }
                 ValueRef::Integer(value) => ValueRef::Integer(translation.integer(change, value)),
                 other => other,

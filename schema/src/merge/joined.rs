@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, params};
 
-use super::columns::Space;
+use super::columns::{self, Space};
 use super::copy::{self, Columns};
 use super::input::Input;
 use super::translation::Translation;
@@ -30,15 +30,15 @@ const RECONCILE: &[(&str, &str)] = &[
            capacity_bytes = COALESCE(capacity_bytes, excluded.capacity_bytes)",
     ),
     (
-        // Both ends count the same packets: the higher number has lost fewer.
         "flow",
         "INSERT INTO flow ({columns}) VALUES ({values}) ON CONFLICT (flow_id) DO UPDATE SET
-           src_upid = COALESCE(src_upid, excluded.src_upid),
-           dst_upid = COALESCE(dst_upid, excluded.dst_upid),
            first_ns = MIN(first_ns, excluded.first_ns),
-           last_ns = MAX(COALESCE(last_ns, excluded.last_ns), COALESCE(excluded.last_ns, last_ns)),
-           packets = MAX(COALESCE(packets, excluded.packets), COALESCE(excluded.packets, packets)),
-           bytes = MAX(COALESCE(bytes, excluded.bytes), COALESCE(excluded.bytes, bytes))",
+           src_wscale = COALESCE(src_wscale, excluded.src_wscale),
+           dst_wscale = COALESCE(dst_wscale, excluded.dst_wscale),
+           src_mss = COALESCE(src_mss, excluded.src_mss),
+           dst_mss = COALESCE(dst_mss, excluded.dst_mss),
+           src_sack = COALESCE(src_sack, excluded.src_sack),
+           dst_sack = COALESCE(dst_sack, excluded.dst_sack)",
     ),
     (
         "loss",
@@ -117,14 +117,9 @@ impl Turn {
     fn of(columns: &Columns) -> Turn {
         let place = |name: &str| columns.names.iter().position(|other| other == name);
         let pair = |a: &str, b: &str| place(a).zip(place(b));
-        // src and dst, sport and dport, src_upid and dst_upid, and whatever comes to be like them.
         let pairs = columns.names.iter().filter_map(|name| {
-            let other = match name.strip_prefix("src") {
-                Some(rest) => format!("dst{rest}"),
-                None if name == "sport" => "dport".into(),
-                None => return None,
-            };
-            pair(name, &other)
+            let is_first = name.starts_with('s');
+            pair(name, &columns::turned(name).filter(|_| is_first)?)
         });
         Turn {
             id: place("flow_id").unwrap_or(0),

@@ -386,8 +386,10 @@ pub(super) fn flows(
     let mut joiner = Joiner::new(work, Space::Flow, at, translation);
     let mut run = || -> rusqlite::Result<()> {
         let mut flows = db.prepare(
-            "SELECT flow_id, src, sport, dst, dport, proto, first_ns, COALESCE(last_ns, first_ns)
-             FROM flow ORDER BY flow_id",
+            "SELECT f.flow_id, src, sport, dst, dport, proto, f.first_ns,
+               COALESCE(MAX(c.last_ns), f.first_ns)
+             FROM flow AS f LEFT JOIN flow_capture AS c USING (flow_id)
+             GROUP BY f.flow_id ORDER BY f.flow_id",
         )?;
         let mut rows = flows.query([])?;
         while let Some(row) = rows.next()? {

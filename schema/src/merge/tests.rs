@@ -369,21 +369,35 @@ fn a_connection_between_two_machines_is_one_channel_and_one_flow() {
     make(&at("b.db"), &other, |r, _| {
         connection(r, "10.0.0.2:80 10.0.0.1:5000", 77);
     });
-    let flow = |name, ends: &str, upids: &str, dir| {
+    let flow = |name, ends: &str, counts: &str, dir| {
         let db = Connection::open(at(name)).unwrap();
         db.execute_batch(&format!(
-            "INSERT INTO capture (capture_id, host_id, interface) VALUES (1, 1, 'eth0');
-             INSERT INTO flow (flow_id, src, sport, dst, dport, proto, src_upid, dst_upid,
-               first_ns, last_ns, packets, bytes)
-             VALUES (1, {ends}, 'tcp', {upids}, 10, 20, 4, 100);
-             INSERT INTO packet (t_ns, capture_id, flow_id, dir, payload_bytes, wire_bytes)
-             VALUES (12, 1, 1, {dir}, 5, 60);"
+            "INSERT INTO capture (capture_id, host_id, interface, source)
+             VALUES (1, 1, 'eth0', 'ring');
+             INSERT INTO flow (flow_id, capture_id, src, sport, dst, dport, proto, first_ns)
+             VALUES (1, 1, {ends}, 'tcp', 10);
+             INSERT INTO flow_owner (flow_id, side, upid, evidence) VALUES (1, 'src', 1, 'calls');
+             INSERT INTO flow_capture (flow_id, capture_id, first_ns, last_ns, out_packets,
+               out_bytes, back_packets, back_bytes)
+             VALUES (1, 1, 10, 20, {counts});
+             INSERT INTO packet (at, what, flow_id, payload_bytes, header_bytes)
+             VALUES (12 * 64, 8 + {dir}, 1, 5, 55);"
         ))
         .unwrap();
     };
-    flow("a.db", "'10.0.0.1', 5000, '10.0.0.2', 80", "1, NULL", 0);
+    flow(
+        "a.db",
+        "'10.0.0.1', 5000, '10.0.0.2', 80",
+        "3, 90, 1, 10",
+        0,
+    );
     // Its capture began late and took the answer for the beginning.
-    flow("b.db", "'10.0.0.2', 80, '10.0.0.1', 5000", "1, NULL", 1);
+    flow(
+        "b.db",
+        "'10.0.0.2', 80, '10.0.0.1', 5000",
+        "1, 10, 3, 80",
+        1,
+    );
     let (report, db) = merged(&options(directory.path(), &["a.db", "b.db"]));
     assert_eq!((report.joined_channels, report.joined_flows), (1, 1));
     assert_eq!(
@@ -393,9 +407,9 @@ fn a_connection_between_two_machines_is_one_channel_and_one_flow() {
     assert_eq!(
         rows(
             &db,
-            "SELECT src, sport, dst, src_upid, dst_upid, packets, bytes FROM flows"
+            "SELECT src, sport, dst, src_upid, dst_upid, packets, bytes, out_packets FROM flows"
         ),
-        ["10.0.0.1 5000 10.0.0.2 1 2 4 100"]
+        ["10.0.0.1 5000 10.0.0.2 1 2 4 100 3"]
     );
     assert_eq!(
         rows(

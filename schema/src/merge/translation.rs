@@ -9,6 +9,7 @@ use super::columns::{Change, Dictionary, Space};
 use super::input::Input;
 use super::refuse;
 use crate::Result;
+use crate::writer::PACKET_BITS;
 
 /// Ids that do not go where their offset says, because what they name was joined with what
 /// another file has: pairs of old and new, in the order of the old.
@@ -101,7 +102,7 @@ impl Translation {
     pub(super) fn integer(&self, change: Change, value: i64) -> i64 {
         let named = |names: &HashMap<i64, i64>| names.get(&value).copied().unwrap_or(value);
         match change {
-            Change::Keep | Change::Direction => value,
+            Change::Keep | Change::Side => value,
             Change::Time => value.saturating_add(self.shift_ns),
             Change::Id(space) => self.id(space, value),
             Change::Name(Dictionary::Host) => named(&self.hosts),
@@ -110,6 +111,14 @@ impl Translation {
             Change::Name(Dictionary::Fidelity) => named(&self.fidelities),
             Change::Name(Dictionary::Activity) => named(&self.activities),
             Change::What => self.what(value),
+            Change::PacketKey => {
+                let number = value & ((1 << PACKET_BITS) - 1);
+                let moment = (value >> PACKET_BITS).saturating_add(self.shift_ns);
+                moment
+                    .saturating_mul(1 << PACKET_BITS)
+                    .saturating_add(number)
+            }
+            Change::PacketWhat => self.id(Space::Capture, value >> 3) << 3 | value & 7,
         }
     }
 
@@ -242,7 +251,7 @@ impl Hosts {
             // What was still to be added to its times stays to be added; the drift counts from
             // time 0, which has moved.
             let moved = i128::from(drift) * i128::from(place.shift_ns) / 1_000_000_000;
-            let offset = offset.saturating_sub(i64::try_from(moved).unwrap_or(0));
+            let offset = offset.saturating_add(i64::try_from(moved).unwrap_or(0));
             let error = match input.hosts.len() {
                 1 => place.error_ns,
                 // It was related to the others of its file with that error already.

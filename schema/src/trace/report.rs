@@ -3,9 +3,7 @@
 use rusqlite::Connection;
 
 use super::Trace;
-use super::rows::{
-    ChannelRow, CostRow, EndRow, FlowRow, HostRow, HostSampleRow, StateRow, WaitSumRow,
-};
+use super::rows::{ChannelRow, CostRow, EndRow, FlowRow, HostSampleRow, StateRow, WaitSumRow};
 use crate::Result;
 use crate::op::Op;
 
@@ -43,14 +41,6 @@ impl Trace {
             "SELECT upid, storage_ns, wait_ns, thread_ns, max_rss_bytes, read_bytes, write_bytes
              FROM processes ORDER BY upid",
         )
-    }
-
-    /// The machines.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn hosts(&self) -> Result<Vec<HostRow>> {
-        self.rows("SELECT host, system, cpus, memory_bytes FROM hosts ORDER BY host_id")
     }
 
     /// The counters of the machines, each in the order of time.
@@ -113,10 +103,9 @@ impl Trace {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn flows(&self, most: u32) -> Result<Vec<FlowRow>> {
+    pub fn largest_flows(&self, most: u32) -> Result<Vec<FlowRow>> {
         self.rows(&format!(
-            "SELECT flow_id, src, sport, dst, dport, proto, src_upid, dst_upid, first_ns, last_ns,
-               packets, bytes FROM flows ORDER BY bytes DESC, flow_id LIMIT {most}"
+            "SELECT * FROM flows ORDER BY bytes DESC, flow_id LIMIT {most}"
         ))
     }
 

@@ -26,6 +26,10 @@ macro_rules! rows {
     )*};
 }
 
+mod network;
+
+pub use network::{CaptureRow, FlowCaptureRow, FlowOwnerRow, FlowRow, HostRow};
+
 rows! {
     /// A row of the view `runs`.
     RunRow {
@@ -299,14 +303,6 @@ rows! {
         write_bytes: Option<i64>,
     }
 
-    /// A machine, from the view `hosts`.
-    HostRow {
-        host: String,
-        system: String,
-        cpus: Option<i64>,
-        memory_bytes: Option<i64>,
-    }
-
     /// A row of the view `host_samples`.
     HostSampleRow {
         t_ns: i64,
@@ -349,21 +345,5 @@ rows! {
         bytes: Option<i64>,
         at_most_bytes: Option<i64>,
         used: Option<i64>,
-    }
-
-    /// A row of the view `flows`.
-    FlowRow {
-        flow_id: i64,
-        src: String,
-        sport: Option<i64>,
-        dst: String,
-        dport: Option<i64>,
-        proto: String,
-        src_upid: Option<i64>,
-        dst_upid: Option<i64>,
-        first_ns: i64,
-        last_ns: Option<i64>,
-        packets: Option<i64>,
-        bytes: Option<i64>,
     }
 }

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, ErrorCode};
 
 use super::calls::CallTable;
+use super::packets::PacketTable;
 use super::{COMMIT_ROWS, insert};
-use crate::{Call, Loss, Record, RunEnd, Summary};
+use crate::{Call, Loss, Packet, Record, RunEnd, Summary};
 
 /// How long to leave a failing disk alone before the next attempt.
 const RETRY: Duration = Duration::from_millis(250);
@@ -88,6 +89,7 @@ fn allocate(file: &File, bytes: i64) -> io::Result<()> {
 pub(super) struct Batches<'db> {
     db: &'db Connection,
     call_table: CallTable<'db>,
+    packet_table: PacketTable<'db>,
     ballast: Ballast,
     /// Ends of runs, kept for the last transaction: a disk that is full until then must not
     /// leave a run without its end.
@@ -95,6 +97,7 @@ pub(super) struct Batches<'db> {
     open: bool,
     pending: usize,
     pending_calls: u64,
+    pending_packets: u64,
     losses: HashMap<Loss, u64>,
     losses_changed: bool,
     retry_at: Option<Instant>,
@@ -106,11 +109,13 @@ impl<'db> Batches<'db> {
         Batches {
             db,
             call_table: CallTable::default(),
+            packet_table: PacketTable::default(),
             ballast,
             ends: Vec::new(),
             open: false,
             pending: 0,
             pending_calls: 0,
+            pending_packets: 0,
             losses: HashMap::new(),
             losses_changed: false,
             retry_at: None,
@@ -163,6 +168,28 @@ impl<'db> Batches<'db> {
         }
     }
 
+    /// Stores packets, best in the order of time.
+    pub(super) fn packets(&mut self, mut packets: &[Packet]) {
+        while !packets.is_empty() {
+            let room = COMMIT_ROWS.saturating_sub(self.pending).max(1);
+            let (now, later) = packets.split_at(room.min(packets.len()));
+            packets = later;
+            if !self.ready(now.len()) {
+                continue;
+            }
+            match self.packet_table.insert(self.db, now) {
+                Ok(()) => {
+                    self.pending += now.len();
+                    self.pending_packets += now.len() as u64;
+                }
+                Err(error) => self.fail(now.len(), &error),
+            }
+            if self.pending >= COMMIT_ROWS {
+                self.commit();
+            }
+        }
+    }
+
     /// Commits what is pending, and the counters of losses with it.
     pub(super) fn commit(&mut self) {
         if self.losses_changed && !self.ready(0) {
@@ -183,7 +210,8 @@ impl<'db> Batches<'db> {
                 self.losses_changed = false;
                 self.summary.rows += self.pending as u64;
                 self.summary.calls += self.pending_calls;
-                (self.pending, self.pending_calls) = (0, 0);
+                self.summary.packets += self.pending_packets;
+                (self.pending, self.pending_calls, self.pending_packets) = (0, 0, 0);
             }
             Err(error) => self.fail(0, &error),
         }
@@ -260,7 +288,7 @@ impl<'db> Batches<'db> {
         let _ = self.db.execute_batch("ROLLBACK");
         self.open = false;
         self.drop_rows((self.pending + rows) as u64);
-        (self.pending, self.pending_calls) = (0, 0);
+        (self.pending, self.pending_calls, self.pending_packets) = (0, 0, 0);
         let full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
         self.lose(
             if full {

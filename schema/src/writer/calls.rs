@@ -1,12 +1,10 @@
 //! Calls on their way into their table, which keeps them in the order of time.
 
-use rusqlite::{Connection, Result, Statement, ffi};
+use rusqlite::{Connection, Result};
 
+use super::bulk::{Inserts, ROWS, is_taken};
 use crate::{Call, Class, Fidelity, Op};
 
-/// Rows of one statement; the largest that can be filled is used. Beginning and ending a
-/// statement costs as much as half a row.
-const ROWS: [usize; 3] = [64, 8, 1];
 const COLUMNS: [&str; 9] = [
     "start_ns",
     "duration_ns",
@@ -19,23 +17,16 @@ const COLUMNS: [&str; 9] = [
     "result",
 ];
 
-type Row = [Option<i64>; COLUMNS.len()];
+type Row = super::bulk::Row<{ COLUMNS.len() }>;
 
 /// The table of calls of one connection.
 #[derive(Default)]
 pub(super) struct CallTable<'db> {
-    /// In the order of [`ROWS`], prepared when first needed.
-    inserts: [Option<Insert<'db>>; ROWS.len()],
+    inserts: Inserts<'db, { COLUMNS.len() }>,
     /// End of the last call on each file. File ids are counted, so that a list serves as a map.
     last_ns: Vec<u64>,
     /// Time that each process image spent in calls; upids are counted, too.
     caller_ns: Vec<u64>,
-}
-
-/// A statement and the values that it is bound to.
-struct Insert<'db> {
-    statement: Statement<'db>,
-    bound: Vec<Row>,
 }
 
 impl<'db> CallTable<'db> {
@@ -44,11 +35,9 @@ impl<'db> CallTable<'db> {
         let mut last_start = -1;
         let mut rest = calls;
         while !rest.is_empty() {
-            let size = ROWS.iter().position(|&rows| rows <= rest.len());
-            let size = size.expect("one row fits whatever there is");
-            let (now, later) = rest.split_at(ROWS[size]);
+            let (insert, rows) = self.inserts.of(db, "call", &COLUMNS, rest.len())?;
+            let (now, later) = rest.split_at(rows);
             let mut starts = [0; ROWS[0]];
-            let insert = prepared(&mut self.inserts[size], db, ROWS[size])?;
             for (place, call) in now.iter().enumerate() {
                 last_start = (call.start_ns as i64).max(last_start + 1);
                 starts[place] = last_start;
@@ -76,7 +65,7 @@ impl<'db> CallTable<'db> {
     #[cold]
     fn insert_between(&mut self, db: &'db Connection, calls: &[Call], taken: i64) -> Result<i64> {
         let mut last_start = taken;
-        let insert = prepared(&mut self.inserts[ROWS.len() - 1], db, 1)?;
+        let (insert, _) = self.inserts.of(db, "call", &COLUMNS, 1)?;
         for call in calls {
             last_start = (call.start_ns as i64).max(last_start + 1);
             loop {
@@ -132,48 +121,11 @@ impl<'db> CallTable<'db> {
     }
 }
 
-impl Insert<'_> {
-    fn bind(&mut self, place: usize, row: Row) -> Result<()> {
-        let first = place * row.len() + 1;
-        let bound = &mut self.bound[place];
-        for (column, (value, bound)) in row.into_iter().zip(bound).enumerate() {
-            // Most columns of most calls repeat; comparing is cheaper than binding.
-            if *bound != value {
-                self.statement.raw_bind_parameter(first + column, value)?;
-                *bound = value;
-            }
-        }
-        Ok(())
-    }
-}
-
 fn add_at(sums: &mut Vec<u64>, at: usize, value: u64) {
     if at >= sums.len() {
         sums.resize(at + 1, 0);
     }
     sums[at] = sums[at].saturating_add(value);
-}
-
-fn prepared<'a, 'db>(
-    place: &'a mut Option<Insert<'db>>,
-    db: &'db Connection,
-    rows: usize,
-) -> Result<&'a mut Insert<'db>> {
-    if let Some(insert) = place {
-        return Ok(insert);
-    }
-    let row = format!("({})", ["?"; COLUMNS.len()].join(", "));
-    let sql = format!(
-        // With FAIL the rows before the one that fails stay, so that SQLite need not remember how
-        // to undo them.
-        "INSERT OR FAIL INTO call ({}) VALUES {}",
-        COLUMNS.join(", "),
-        vec![row; rows].join(", ")
-    );
-    Ok(place.insert(Insert {
-        statement: db.prepare(&sql)?,
-        bound: vec![Row::default(); rows],
-    }))
 }
 
 fn row(call: &Call, start_ns: i64) -> Row {
@@ -199,10 +151,4 @@ fn row(call: &Call, start_ns: i64) -> Row {
 fn what(call: &Call) -> i64 {
     let flags = call.flags.map_or(0, |flags| i64::from(flags) + 1);
     call.op as i64 | (call.fidelity as i64) << 6 | flags << 8
-}
-
-/// Whether there is a call at that moment already.
-fn is_taken(error: &rusqlite::Error) -> bool {
-    let code = error.sqlite_error().map(|error| error.extended_code);
-    code == Some(ffi::SQLITE_CONSTRAINT_PRIMARYKEY)
 }

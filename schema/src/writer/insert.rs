@@ -4,10 +4,12 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, Result, params};
 
+use super::network;
+use super::packets::PacketTable;
 use crate::{Loss, Record, SampleRecord, Side, quote_argv};
 
 /// Rows of the connection's statement cache: every statement below stays prepared.
-const STATEMENTS: usize = 40;
+const STATEMENTS: usize = 64;
 
 pub(super) fn losses(db: &Connection, losses: &HashMap<Loss, u64>) -> Result<()> {
     let mut upsert = db.prepare_cached(
@@ -330,6 +332,13 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
                 r.at_most_bytes.map(|v| v as i64)
             ])?;
         }
+        Record::Capture(r) => network::capture(db, r)?,
+        Record::CaptureEnd(r) => network::capture_end(db, r)?,
+        Record::Flow(r) => network::flow(db, r)?,
+        Record::FlowOptions(r) => network::flow_options(db, r)?,
+        Record::FlowSeen(r) => PacketTable::seen(db, r)?,
+        Record::FlowOwner(r) => network::flow_owner(db, r)?,
+        Record::FlowSample(r) => network::flow_sample(db, r)?,
         // Losses are summed before they are stored; settling stores nothing.
         Record::Lost { .. } | Record::Settle(_) => {}
     }

@@ -1,0 +1,268 @@
+//! Records of packets: captures, flows, who holds them, and the packets themselves.
+
+use crate::{CaptureId, FlowId, HostId, Text, Upid};
+
+/// Where packets of a capture come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CaptureSource {
+    /// From the kernel, by flowtrace itself.
+    Ring,
+    /// From a file that another program wrote.
+    File,
+}
+
+impl CaptureSource {
+    /// Name stored in the database.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CaptureSource::Ring => "ring",
+            CaptureSource::File => "file",
+        }
+    }
+}
+
+/// A place where packets are captured (table `capture`).
+#[derive(Clone, Debug)]
+pub struct CaptureRecord {
+    /// Its id.
+    pub id: CaptureId,
+    /// Machine whose clock its times are of.
+    pub host: HostId,
+    /// Interface, or name of the file.
+    pub interface: String,
+    /// Where the packets come from.
+    pub source: CaptureSource,
+    /// Path of the file.
+    pub file: Option<Text>,
+    /// LINKTYPE_ number of tcpdump.org.
+    pub link_type: Option<u16>,
+    /// Inode of the network namespace.
+    pub namespace: Option<u64>,
+    /// Bytes kept of each packet.
+    pub snap_length: Option<u32>,
+    /// First moment covered, when it is known already.
+    pub from_ns: Option<i64>,
+}
+
+/// What became of a capture. One with the id of an earlier one replaces it.
+#[derive(Clone, Copy, Debug)]
+pub struct CaptureEnd {
+    /// Which one.
+    pub id: CaptureId,
+    /// First moment covered.
+    pub from_ns: Option<i64>,
+    /// Last moment covered.
+    pub to_ns: Option<i64>,
+    /// Packets that the kernel saw, dropped ones included.
+    pub received: Option<u64>,
+    /// Of these, lost by the kernel.
+    pub dropped: Option<u64>,
+    /// Taken from the kernel and lost here.
+    pub unstored: u64,
+    /// Frames that are no packets of IP, or cannot be read.
+    pub ignored: u64,
+}
+
+/// A flow is seen for the first time (table `flow`).
+#[derive(Clone, Debug)]
+pub struct FlowRecord {
+    /// Its id.
+    pub id: FlowId,
+    /// Where it was seen first.
+    pub capture: CaptureId,
+    /// Address of the side that spoke first.
+    pub src: std::net::IpAddr,
+    /// Its port.
+    pub sport: Option<u16>,
+    /// Address of the other side.
+    pub dst: std::net::IpAddr,
+    /// Its port.
+    pub dport: Option<u16>,
+    /// Protocol number of IP.
+    pub protocol: u8,
+    /// When, by the clock of the capture's host.
+    pub first_ns: i64,
+}
+
+/// One of the two ends of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum End {
+    /// The side that spoke first.
+    Src,
+    /// The other.
+    Dst,
+}
+
+impl End {
+    /// Name stored in the database.
+    pub const fn name(self) -> &'static str {
+        match self {
+            End::Src => "src",
+            End::Dst => "dst",
+        }
+    }
+}
+
+/// What one end of a TCP connection announced in its SYN.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowOptions {
+    /// The flow.
+    pub flow: FlowId,
+    /// The end that sent the SYN.
+    pub end: End,
+    /// Shift of its window.
+    pub window_scale: Option<u8>,
+    /// Largest segment that it takes.
+    pub mss: Option<u16>,
+    /// Whether it allows selective acknowledgements.
+    pub sack: bool,
+}
+
+/// What one capture saw of one flow (table `flow_capture`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowSeen {
+    /// The flow.
+    pub flow: FlowId,
+    /// The capture.
+    pub capture: CaptureId,
+    /// First packet.
+    pub first_ns: i64,
+    /// Last packet.
+    pub last_ns: i64,
+    /// Packets from src to dst, and back.
+    pub packets: [u64; 2],
+    /// Their payload.
+    pub bytes: [u64; 2],
+}
+
+/// How a flow's owner is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// From its system calls.
+    Calls,
+    /// From a look at its descriptors.
+    Descriptors,
+}
+
+impl Evidence {
+    /// Name stored in the database.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Evidence::Calls => "calls",
+            Evidence::Descriptors => "descriptors",
+        }
+    }
+}
+
+/// A process image at one end of a flow (table `flow_owner`).
+#[derive(Clone, Copy, Debug)]
+pub struct FlowOwner {
+    /// The flow.
+    pub flow: FlowId,
+    /// Which end.
+    pub end: End,
+    /// Process image.
+    pub upid: Upid,
+    /// Since when, at the latest.
+    pub from_ns: Option<i64>,
+    /// Until when, at the earliest; `None`: to its end.
+    pub to_ns: Option<i64>,
+    /// How that is known.
+    pub evidence: Evidence,
+}
+
+/// What the kernel says of a TCP connection at one moment (table `flow_sample`).
+#[derive(Clone, Debug)]
+pub struct FlowSample {
+    /// When.
+    pub t_ns: i64,
+    /// The flow.
+    pub flow: FlowId,
+    /// The end that was asked.
+    pub end: End,
+    /// Smoothed round trip time.
+    pub rtt_ns: Option<u64>,
+    /// Smallest round trip time lately.
+    pub min_rtt_ns: Option<u64>,
+    /// Segments sent again, in all.
+    pub retransmits: Option<u64>,
+    /// Time limited by the receiver's window.
+    pub rwnd_limited_ns: Option<u64>,
+    /// Time limited by the send buffer.
+    pub sndbuf_limited_ns: Option<u64>,
+    /// Time with data in flight.
+    pub busy_ns: Option<u64>,
+    /// Bytes a second that arrived lately.
+    pub delivery_rate: Option<u64>,
+    /// Payload sent and acknowledged.
+    pub bytes_acked: Option<u64>,
+    /// Payload received.
+    pub bytes_received: Option<u64>,
+    /// Congestion control.
+    pub congestion: Option<String>,
+}
+
+/// How a frame passed the place where it was captured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Way {
+    /// Not known.
+    #[default]
+    Unknown = 0,
+    /// Sent by the host of the capture.
+    Out = 1,
+    /// Received by it.
+    In = 2,
+    /// Forwarded or overheard.
+    Other = 3,
+}
+
+/// What is special about a packet; the bits of `marks`.
+pub mod marks {
+    /// Several segments in one frame: segmentation is left to the device.
+    pub const SEGMENTS: u8 = 1;
+    /// A fragment of IP.
+    pub const FRAGMENT: u8 = 2;
+    /// The frame had a VLAN tag.
+    pub const VLAN: u8 = 4;
+    /// The headers are cut by the snap length: fields may be missing.
+    pub const CUT: u8 = 8;
+}
+
+/// What a packet of TCP has beside its length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpFields {
+    /// Sequence number.
+    pub seq: u32,
+    /// Acknowledgement number.
+    pub ack: u32,
+    /// Flags: 1 FIN, 2 SYN, 4 RST, 8 PSH, 16 ACK, 32 URG, 64 ECE, 128 CWR.
+    pub flags: u8,
+    /// Window, scaled where the scale is known.
+    pub window: u32,
+    /// Timestamp value and echo.
+    pub timestamps: Option<(u32, u32)>,
+}
+
+/// One captured packet (table `packet`). Travels through rings of its own ([`crate::PacketRing`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Packet {
+    /// Timestamp of the kernel, by the clock of the capture's host.
+    pub t_ns: i64,
+    /// Where it was seen.
+    pub capture: CaptureId,
+    /// Flow it belongs to.
+    pub flow: FlowId,
+    /// From dst to src.
+    pub back: bool,
+    /// How it passed the capture.
+    pub way: Way,
+    /// See [`marks`].
+    pub marks: u8,
+    /// Bytes of payload.
+    pub payload_bytes: u32,
+    /// Bytes on the wire.
+    pub wire_bytes: u32,
+    /// `None`: not of TCP, or a fragment without its header.
+    pub tcp: Option<TcpFields>,
+}

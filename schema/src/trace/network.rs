@@ -1,0 +1,156 @@
+//! Reading what is known of the network: hosts, captures, flows, and packets as a stream.
+
+use std::ops::ControlFlow;
+
+use super::rows::{CaptureRow, FlowCaptureRow, FlowOwnerRow, FlowRow, HostRow};
+use crate::{Result, Trace, marks};
+
+/// A captured packet, as the view `packets` shows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketRow {
+    /// Timestamp on the common scale of all hosts.
+    pub t_ns: i64,
+    /// Where it was seen.
+    pub capture_id: i64,
+    /// Flow it belongs to.
+    pub flow_id: i64,
+    /// 0: src to dst, 1: back.
+    pub dir: u8,
+    /// 0: not known, 1: sent by the host of the capture, 2: received, 3: forwarded or overheard.
+    pub way: u8,
+    /// See [`crate::marks`].
+    pub marks: u8,
+    /// Bytes of payload.
+    pub payload_bytes: u32,
+    /// Bytes on the wire.
+    pub wire_bytes: u32,
+    /// TCP sequence number; `None`: not of TCP.
+    pub seq: Option<u32>,
+    /// TCP acknowledgement number.
+    pub ack: Option<u32>,
+    /// TCP flags: 1 FIN, 2 SYN, 4 RST, 8 PSH, 16 ACK, 32 URG, 64 ECE, 128 CWR.
+    pub flags: Option<u8>,
+    /// TCP window, scaled where the flow's SYNs were seen.
+    pub window: Option<u32>,
+    /// TCP timestamp value.
+    pub tsval: Option<u32>,
+    /// TCP timestamp echo.
+    pub tsecr: Option<u32>,
+}
+
+impl PacketRow {
+    /// Whether it stands for several segments on the wire.
+    pub fn has_segments(&self) -> bool {
+        self.marks & marks::SEGMENTS != 0
+    }
+}
+
+/// The packets of hosts with one clock.
+const IN_ORDER: &str = "
+  SELECT at >> 6, what, flow_id, flags, payload_bytes, header_bytes, seq, ack, window, tsval, tsecr
+  FROM packet ORDER BY at";
+
+/// The packets of hosts whose clocks are corrected as the views do it.
+const CORRECTED: &str = "
+  SELECT (p.at >> 6) + h.clock_offset_ns
+      - CAST((p.at >> 6) * (h.clock_drift_ppb / 1e9) AS INTEGER) AS t_ns,
+    what, flow_id, flags, payload_bytes, header_bytes, seq, ack, window, tsval, tsecr
+  FROM packet AS p CROSS JOIN capture AS c ON c.capture_id = p.what >> 3
+  CROSS JOIN host AS h ON h.host_id = c.host_id
+  ORDER BY t_ns, at";
+
+impl Trace {
+    /// The machines, in the order of their ids.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn hosts(&self) -> Result<Vec<HostRow>> {
+        self.rows("SELECT * FROM hosts ORDER BY host_id")
+    }
+
+    /// The places where packets were captured.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn captures(&self) -> Result<Vec<CaptureRow>> {
+        self.rows("SELECT * FROM captures ORDER BY capture_id")
+    }
+
+    /// The flows, in the order of their ids.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn flows(&self) -> Result<Vec<FlowRow>> {
+        self.rows("SELECT * FROM flows ORDER BY flow_id")
+    }
+
+    /// What each capture saw of each flow.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn flow_captures(&self) -> Result<Vec<FlowCaptureRow>> {
+        self.rows("SELECT * FROM flow_captures ORDER BY flow_id, capture_id")
+    }
+
+    /// The processes at the ends of flows.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn flow_owners(&self) -> Result<Vec<FlowOwnerRow>> {
+        self.rows("SELECT * FROM flow_owners ORDER BY flow_id, side, from_ns")
+    }
+
+    /// Hands every packet to `each`, in the order of time on the common scale, until it breaks.
+    /// Memory does not grow with their number.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn packets(&self, mut each: impl FnMut(&PacketRow) -> ControlFlow<()>) -> Result<()> {
+        let mut stream = || -> rusqlite::Result<()> {
+            // On one scale the order of the table is that of time. Otherwise SQLite sorts, on disk
+            // when there are many.
+            let is_one_scale: bool = self.db.query_row(
+                "SELECT NOT EXISTS (SELECT 1 FROM host
+                 WHERE clock_offset_ns <> 0 OR clock_drift_ppb <> 0)",
+                [],
+                |row| row.get(0),
+            )?;
+            let mut statement = self.db.prepare(match is_one_scale {
+                true => IN_ORDER,
+                false => CORRECTED,
+            })?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                if each(&packet(row)?).is_break() {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        stream().map_err(|source| self.unreadable(source))
+    }
+}
+
+fn packet(row: &rusqlite::Row<'_>) -> rusqlite::Result<PacketRow> {
+    let what: i64 = row.get(1)?;
+    let flags: Option<i64> = row.get(3)?;
+    let unsigned = |value: Option<i64>| value.map(|value| value as u32);
+    let seq = unsigned(row.get(6)?);
+    let payload_bytes: u32 = row.get(4)?;
+    Ok(PacketRow {
+        t_ns: row.get(0)?,
+        capture_id: what >> 3,
+        flow_id: row.get(2)?,
+        dir: (what & 1) as u8,
+        way: (what >> 1 & 3) as u8,
+        marks: flags.map_or(0, |flags| (flags >> 8) as u8),
+        payload_bytes,
+        wire_bytes: payload_bytes.saturating_add(row.get(5)?),
+        seq,
+        ack: unsigned(row.get(7)?),
+        flags: seq.and(flags).map(|flags| flags as u8),
+        window: unsigned(row.get(8)?),
+        tsval: unsigned(row.get(9)?),
+        tsecr: unsigned(row.get(10)?),
+    })
+}

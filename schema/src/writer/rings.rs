@@ -1,0 +1,108 @@
+//! The rings through which threads hand many small rows to the writer, without a lock or an
+//! allocation.
+
+use std::sync::Mutex;
+use std::thread::{self, Thread};
+
+use rtrb::{Consumer, Producer};
+
+use super::FULL;
+use crate::{Call, Packet};
+
+/// Calls that may wait in one ring before its thread waits.
+pub(super) const CALLS: usize = 1 << 12;
+/// Packets that may.
+pub(super) const PACKETS: usize = 1 << 14;
+/// How often a ring's owner looks whether the writer should be woken.
+const WAKE_EVERY: u32 = 1024;
+
+/// Hands the calls of one thread to the writer, without a lock or an allocation.
+pub type CallRing = Ring<Call>;
+/// Hands the packets of one thread to the writer, without a lock or an allocation.
+pub type PacketRing = Ring<Packet>;
+
+/// The end of a ring that belongs to the thread that records.
+#[derive(Debug)]
+pub struct Ring<T> {
+    ring: Producer<T>,
+    writer: Thread,
+    since_wake: u32,
+}
+
+impl<T: Copy> Ring<T> {
+    /// Hands over a row; waits while the ring is full.
+    #[inline]
+    pub fn push(&mut self, row: T) {
+        if self.ring.push(row).is_err() {
+            self.wait_and_push(row);
+        }
+        self.since_wake += 1;
+        if self.since_wake >= WAKE_EVERY {
+            self.since_wake = 0;
+            if self.ring.slots() < self.ring.buffer().capacity() / 2 {
+                self.writer.unpark();
+            }
+        }
+    }
+
+    #[cold]
+    fn wait_and_push(&mut self, mut row: T) {
+        while let Err(rtrb::PushError::Full(back)) = self.ring.push(row) {
+            if self.ring.is_abandoned() {
+                return;
+            }
+            row = back;
+            self.writer.unpark();
+            thread::sleep(FULL);
+        }
+    }
+}
+
+impl<T> Ring<T> {
+    pub(super) fn new(ring: Producer<T>, writer: Thread) -> Self {
+        Ring {
+            ring,
+            writer,
+            since_wake: 0,
+        }
+    }
+}
+
+/// The ends of the rings that belong to the writer.
+#[derive(Debug)]
+pub(super) struct Rings<T>(Mutex<Vec<Consumer<T>>>);
+
+impl<T> Default for Rings<T> {
+    fn default() -> Self {
+        Rings(Mutex::default())
+    }
+}
+
+impl<T: Copy> Rings<T> {
+    /// Takes on a ring, unless the writer is about to end.
+    pub(super) fn add(&self, ring: Consumer<T>, is_stopped: impl FnOnce() -> bool) {
+        let mut rings = self.0.lock().expect("no panic while registering");
+        if !is_stopped() {
+            rings.push(ring);
+        }
+    }
+
+    /// Takes what waits out of the rings, so that there is room in them while it is stored.
+    pub(super) fn drain(&self, rows: &mut Vec<T>) {
+        let mut rings = self.0.lock().expect("no panic while registering");
+        rings.retain_mut(|ring| {
+            if let Ok(chunk) = ring.read_chunk(ring.slots()) {
+                let (first, second) = chunk.as_slices();
+                rows.extend_from_slice(first);
+                rows.extend_from_slice(second);
+                chunk.commit_all();
+            }
+            !(ring.is_abandoned() && ring.is_empty())
+        });
+    }
+
+    /// Forgets all rings: what is recorded later goes nowhere.
+    pub(super) fn clear(&self) {
+        self.0.lock().expect("no panic while registering").clear();
+    }
+}

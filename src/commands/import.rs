@@ -1,0 +1,123 @@
+//! `flowtrace import`: packets from captures of other programs.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use flowtrace_profiler::text::units::{bytes, counted};
+use flowtrace_tracer::net::import::{Error, FileError, Input, Report, import};
+
+use crate::failure::Failure;
+use crate::output;
+
+/// Make a trace of packet captures: pcap and pcapng, plain or compressed by gzip or zstd
+///
+/// Headers are kept, payload is not. Each file is the capture of one host, named by --host, by the
+/// file itself when flowtrace wrote it, or else after the file.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  flowtrace import run.pcapng -o trace.db
+  flowtrace import --host node1=a.pcap.gz --host node2=b.pcap.gz -o trace.db")]
+pub(crate) struct Args {
+    /// Captures to read
+    #[arg(value_name = "FILE", required_unless_present = "hosts")]
+    files: Vec<PathBuf>,
+    /// A capture and the host it was made on; may be given several times
+    #[arg(long = "host", value_name = "NAME=FILE", value_parser = named)]
+    hosts: Vec<(String, PathBuf)>,
+    /// Trace file to write
+    #[arg(short, long, default_value = "trace.db")]
+    output: PathBuf,
+    /// Replace an older trace
+    #[arg(long)]
+    force: bool,
+    /// Print nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+fn named(argument: &str) -> Result<(String, PathBuf), String> {
+    match argument.split_once('=') {
+        Some((name, file)) if !name.is_empty() && !file.is_empty() => {
+            Ok((name.to_owned(), PathBuf::from(file)))
+        }
+        _ => Err("it is no NAME=FILE".into()),
+    }
+}
+
+pub(crate) fn run(args: Args) -> super::Outcome {
+    let unnamed = args
+        .files
+        .into_iter()
+        .map(|path| Input { path, host: None });
+    let named = args.hosts.into_iter().map(|(host, path)| Input {
+        path,
+        host: Some(host),
+    });
+    let inputs: Vec<_> = named.chain(unnamed).collect();
+    let output = output::resolved(&args.output);
+    let report = import(&inputs, &output, args.force).map_err(failure)?;
+    let trace = output::shown(&output).display();
+    if let Some(error) = &report.summary.write_error {
+        return Err(Failure::new(
+            1,
+            format!(
+                "cannot write {trace}: {error}; {} rows are missing from the trace",
+                report.summary.dropped
+            ),
+        ));
+    }
+    if !args.quiet {
+        print(&report, &trace.to_string());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(report: &Report, trace: &str) {
+    println!(
+        "{}: {} in {}, captured on {}",
+        trace,
+        counted(report.packets as i64, "packet", "packets"),
+        counted(report.flows.into(), "flow", "flows"),
+        counted(report.hosts.into(), "host", "hosts"),
+    );
+    for file in &report.files {
+        let mut line = format!(
+            "  {}: host {}, {}",
+            file.path.display(),
+            file.host,
+            counted(file.frames as i64, "frame", "frames")
+        );
+        if file.ignored > 0 {
+            line += &format!(", {} of them no packets of IP or unreadable", file.ignored);
+        }
+        println!("{line}");
+        if let Some(damage) = &file.damage {
+            eprintln!(
+                "flowtrace: {} is read only in part: {damage}",
+                file.path.display()
+            );
+        }
+    }
+    if let Ok(metadata) = std::fs::metadata(trace) {
+        println!("  {} written", bytes(metadata.len() as i64));
+    }
+}
+
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::Store(error) => error.into(),
+        Error::File { ref source, .. } => {
+            let hint = match source {
+                FileError::NotACapture(_) => Some(
+                    "pcap and pcapng are read, plain or compressed by gzip or zstd; other formats: editcap -F pcapng",
+                ),
+                _ => None,
+            };
+            let failure = Failure::usage(error.to_string());
+            match hint {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            }
+        }
+    }
+}

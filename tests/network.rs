@@ -1,0 +1,263 @@
+//! Packets on the command line: `flowtrace import` and what it leaves in the trace.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+#[path = "support/frames.rs"]
+mod frames;
+mod support;
+
+use frames::{Segment, ethernet, ipv4, pcap};
+use support::{FLOWTRACE, Scratch, shared};
+
+const A: [u8; 4] = [10, 0, 0, 1];
+const B: [u8; 4] = [10, 0, 0, 2];
+
+fn flowtrace(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(FLOWTRACE)
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .unwrap()
+}
+
+fn succeeds(directory: &Path, arguments: &[&str]) -> String {
+    let output = flowtrace(directory, arguments);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn rows(trace: &Path, sql: &str) -> Vec<Vec<rusqlite::types::Value>> {
+    let db = rusqlite::Connection::open(trace).unwrap();
+    let mut statement = db.prepare(sql).unwrap();
+    let columns = statement.column_count();
+    let rows = statement.query_map([], |row| (0..columns).map(|i| row.get(i)).collect());
+    rows.unwrap().map(Result::unwrap).collect()
+}
+
+fn number(trace: &Path, sql: &str) -> i64 {
+    match rows(trace, sql)[0][0] {
+        rusqlite::types::Value::Integer(number) => number,
+        ref other => panic!("{sql}: {other:?}"),
+    }
+}
+
+/// A connection with ten packets of a thousand bytes from A to B.
+fn connection(t_ns: u64, sport: u16, seq: u32) -> Vec<(u64, Vec<u8>)> {
+    let there = |t: u64, seq, ack, flags, payload| {
+        let ports = (sport, 80);
+        let segment = Segment {
+            ports,
+            seq,
+            ack,
+            flags,
+            payload,
+        };
+        (t, ethernet(&ipv4(A, B, 6, &segment.bytes())))
+    };
+    let back = |t: u64, seq, ack, flags| {
+        let ports = (80, sport);
+        let segment = Segment {
+            ports,
+            seq,
+            ack,
+            flags,
+            payload: 0,
+        };
+        (t, ethernet(&ipv4(B, A, 6, &segment.bytes())))
+    };
+    let mut frames = vec![
+        there(t_ns, seq, 0, 2, 0),
+        back(t_ns + 100, 5000, seq + 1, 18),
+        there(t_ns + 200, seq + 1, 5001, 16, 0),
+    ];
+    for i in 0..10 {
+        let t = t_ns + 1000 * u64::from(i + 1);
+        frames.push(there(t, seq + 1 + 1000 * i, 5001, 24, 1000));
+        frames.push(back(t + 500, 5001, seq + 1001 + 1000 * i, 16));
+    }
+    frames.push(there(t_ns + 20_000, seq + 10_001, 5001, 17, 0));
+    frames.push(back(t_ns + 20_500, 5001, seq + 10_002, 17));
+    frames
+}
+
+#[test]
+fn a_capture_becomes_flows_and_packets() {
+    let scratch = Scratch::new();
+    let mut frames = connection(1_700_000_000_000_000_000, 4000, 100);
+    // The same ports again: another connection, so another flow.
+    frames.extend(connection(1_700_000_001_000_000_000, 4000, 900_000));
+    fs::write(scratch.join("eth0.pcap"), pcap(&frames)).unwrap();
+    let said = succeeds(&scratch, &["import", "eth0.pcap"]);
+    assert!(
+        said.contains("50 packets in 2 flows, captured on 1 host"),
+        "{said}"
+    );
+    let trace = scratch.join("trace.db");
+    let flows = rows(
+        &trace,
+        "SELECT src, sport, dst, dport, packets, bytes, out_bytes, back_packets, last_ns - first_ns
+         FROM flows",
+    );
+    use rusqlite::types::Value::{Integer, Text};
+    let flow = vec![
+        Text("10.0.0.1".into()),
+        Integer(4000),
+        Text("10.0.0.2".into()),
+        Integer(80),
+        Integer(25),
+        Integer(10_000),
+        Integer(10_000),
+        Integer(12),
+        Integer(20_500),
+    ];
+    assert_eq!(flows, [flow.clone(), flow]);
+    let syns = "SELECT COUNT(*) FROM packets WHERE flags & 2 AND seq IN (100, 900000)";
+    assert_eq!(number(&trace, syns), 2);
+    assert_eq!(
+        number(&trace, "SELECT SUM(wire_bytes) FROM packets"),
+        50 * 54 + 20_000
+    );
+    // A trace is never replaced unasked, and neither is anything else.
+    let refused = flowtrace(&scratch, &["import", "eth0.pcap"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let refused = flowtrace(
+        &scratch,
+        &["import", "eth0.pcap", "-o", "eth0.pcap", "--force"],
+    );
+    assert_eq!(refused.status.code(), Some(2));
+    succeeds(&scratch, &["import", "eth0.pcap", "--force", "-q"]);
+}
+
+#[test]
+fn two_captures_of_a_flow_are_one_flow() {
+    let scratch = Scratch::new();
+    let t_ns = 1_700_000_000_000_000_000;
+    fs::write(scratch.join("a.pcap"), pcap(&connection(t_ns, 4000, 100))).unwrap();
+    let mut later = connection(t_ns + 300, 4000, 100);
+    later.pop();
+    fs::write(scratch.join("b.pcap"), pcap(&later)).unwrap();
+    succeeds(
+        &scratch,
+        &["import", "--host", "one=a.pcap", "--host", "two=b.pcap"],
+    );
+    let trace = scratch.join("trace.db");
+    assert_eq!(number(&trace, "SELECT COUNT(*) FROM flows"), 1);
+    assert_eq!(number(&trace, "SELECT packets FROM flows"), 25);
+    assert_eq!(number(&trace, "SELECT captures FROM flows"), 2);
+    assert_eq!(number(&trace, "SELECT COUNT(*) FROM packets"), 49);
+    assert_eq!(
+        number(
+            &trace,
+            "SELECT COUNT(*) FROM hosts WHERE host IN ('one', 'two')"
+        ),
+        2
+    );
+    // Without the sums, as a killed recording leaves it, the view counts the packets.
+    let db = rusqlite::Connection::open(&trace).unwrap();
+    db.execute("DELETE FROM flow_capture", []).unwrap();
+    assert_eq!(number(&trace, "SELECT packets FROM flows"), 25);
+    assert_eq!(number(&trace, "SELECT bytes FROM flows"), 10_000);
+}
+
+#[test]
+fn what_is_damaged_is_read_as_far_as_possible() {
+    let scratch = Scratch::new();
+    let whole = pcap(&connection(1_700_000_000_000_000_000, 4000, 100));
+    fs::write(scratch.join("cut.pcap"), &whole[..whole.len() - 1]).unwrap();
+    let output = flowtrace(&scratch, &["import", "cut.pcap"]);
+    assert!(output.status.success());
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        error.contains("cut.pcap is read only in part: the file ends amid a record"),
+        "{error}"
+    );
+    let trace = scratch.join("trace.db");
+    assert_eq!(number(&trace, "SELECT COUNT(*) FROM packets"), 24);
+    let loss = "SELECT value FROM losses WHERE counter = 'damaged_files'";
+    assert_eq!(number(&trace, loss), 1);
+    fs::write(scratch.join("text"), "hello, world").unwrap();
+    let output = flowtrace(&scratch, &["import", "text", "-o", "other.db"]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        error.starts_with("flowtrace: cannot import text: it is no pcap or pcapng file"),
+        "{error}"
+    );
+    assert!(!scratch.join("other.db").exists());
+}
+
+/// Payload between hosts 1 to 4 as the README of the captures lists it, row = sender.
+const MATRICES: &[(&str, [[i64; 4]; 4])] = &[
+    (
+        "is.S",
+        [
+            [0, 201184, 204186, 180836],
+            [210314, 0, 177282, 202974],
+            [206110, 179940, 0, 199348],
+            [182472, 201710, 203174, 0],
+        ],
+    ),
+    (
+        "lu.S",
+        [
+            [0, 426476, 426476, 68],
+            [426244, 0, 0, 426210],
+            [426212, 0, 0, 425932],
+            [68, 426168, 426200, 0],
+        ],
+    ),
+    (
+        "mg.W-quota-full",
+        [
+            [0, 3227632, 3375414, 156],
+            [3228516, 0, 0, 3374230],
+            [3372086, 0, 0, 3227758],
+            [156, 3371976, 3229558, 0],
+        ],
+    ),
+];
+
+#[test]
+fn captures_of_mpi_programs_agree_with_what_is_known_of_them() {
+    let packets = [
+        ("is.S", 1272 + 1283 + 1276 + 1315),
+        ("lu.S", 3839 + 3835 + 3765 + 3791),
+        ("mg.W-quota-full", 11850 + 12041 + 12013 + 12260),
+    ];
+    for ((name, matrix), (_, packets)) in MATRICES.iter().zip(packets) {
+        let Some(directory) = shared(&format!("captures/{name}")) else {
+            return;
+        };
+        let scratch = Scratch::new();
+        let trace = scratch.join("trace.db");
+        let files: Vec<PathBuf> = (1..=4)
+            .map(|i| directory.join(format!("ns{i}.pcap.gz")))
+            .collect();
+        let mut arguments = vec!["import", "-o", trace.to_str().unwrap()];
+        arguments.extend(files.iter().map(|file| file.to_str().unwrap()));
+        succeeds(&scratch, &arguments);
+        // Those of the launcher are not counted there.
+        let sql = "SELECT COUNT(*) FROM packets JOIN flows USING (flow_id)
+                   WHERE '10.77.0.254' NOT IN (src, dst)";
+        assert_eq!(number(&trace, sql), packets, "{name}");
+        // At the sender's capture, and at the receiver's.
+        for at in ["src", "dst"] {
+            for (i, row) in (1..).zip(matrix) {
+                for (j, &bytes) in (1..).zip(row) {
+                    let host = if at == "src" { i } else { j };
+                    let sql = format!(
+                        "SELECT COALESCE(SUM(CASE WHEN src = '10.77.0.{i}' THEN out_bytes ELSE back_bytes END), 0)
+                         FROM flow_captures JOIN captures USING (capture_id)
+                           JOIN (SELECT flow_id, src, dst FROM flows) USING (flow_id)
+                         WHERE host = 'ns{host}' AND (src, dst) IN
+                           (VALUES ('10.77.0.{i}', '10.77.0.{j}'), ('10.77.0.{j}', '10.77.0.{i}'))"
+                    );
+                    assert_eq!(number(&trace, &sql), bytes, "{name}: {i} to {j} at {at}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Packets and captures made by hand.
+
+/// A frame of Ethernet around a packet of IP.
+pub(crate) fn ethernet(packet: &[u8]) -> Vec<u8> {
+    let kind: [u8; 2] = match packet[0] >> 4 {
+        4 => [8, 0],
+        _ => [0x86, 0xdd],
+    };
+    [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2], &kind[..], packet].concat()
+}
+
+/// A packet of IPv4.
+pub(crate) fn ipv4(src: [u8; 4], dst: [u8; 4], protocol: u8, body: &[u8]) -> Vec<u8> {
+    let length = (20 + body.len()) as u16;
+    let mut packet = vec![0x45, 0];
+    packet.extend(length.to_be_bytes());
+    packet.extend([0, 0, 0x40, 0, 64, protocol, 0, 0]);
+    packet.extend(src);
+    packet.extend(dst);
+    packet.extend(body);
+    packet
+}
+
+/// A segment of TCP without options.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Segment {
+    pub(crate) ports: (u16, u16),
+    pub(crate) seq: u32,
+    pub(crate) ack: u32,
+    pub(crate) flags: u8,
+    pub(crate) payload: usize,
+}
+
+impl Segment {
+    pub(crate) fn bytes(self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend(self.ports.0.to_be_bytes());
+        bytes.extend(self.ports.1.to_be_bytes());
+        bytes.extend(self.seq.to_be_bytes());
+        bytes.extend(self.ack.to_be_bytes());
+        bytes.extend([0x50, self.flags, 0x10, 0, 0, 0, 0, 0]);
+        bytes.resize(20 + self.payload, 0);
+        bytes
+    }
+}
+
+/// A capture of Ethernet in the classic format, ns since 1970 and bytes of each frame.
+pub(crate) fn pcap(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
+    let mut file = Vec::new();
+    for number in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 65535, 1] {
+        file.extend(number.to_le_bytes());
+    }
+    for (t_ns, frame) in frames {
+        let length = frame.len() as u32;
+        let (seconds, ns) = (t_ns / 1_000_000_000, t_ns % 1_000_000_000);
+        for number in [seconds as u32, ns as u32, length, length] {
+            file.extend(number.to_le_bytes());
+        }
+        file.extend(frame);
+    }
+    file
+}

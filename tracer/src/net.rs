@@ -1,0 +1,10 @@
+//! Packets: where they come from, what is in them, and which flow they belong to.
+//!
+//! [`packet`] reads the headers of a frame, [`flows`] finds the flow, [`files`] reads captures of
+//! other programs, and [`import`] makes a trace of them. Nothing of a packet's payload is kept.
+
+mod files;
+mod flows;
+pub mod import;
+mod packet;
+mod sink;

@@ -1,0 +1,325 @@
+//! A trace made of captures that other programs wrote.
+//!
+//! Several files are read side by side in the order of their timestamps, so that the packets of
+//! all of them reach the trace about in the order of time, whatever their sizes.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::path::{Path, PathBuf};
+
+use flowtrace_schema::{
+    CaptureId, CaptureRecord, CaptureSource, FileLayer, HostId, HostRecord, Loss, ProcessLayer,
+    Record, Recorder, RunEnd, RunId, RunRecord, Summary, Text, Writer,
+};
+
+pub use super::files::FileError;
+use super::files::{Capture, Event, Frame, Interface};
+use super::sink::{Incoming, Place, Sink};
+
+/// A file to import.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The host whose capture it is; `None`: as the file says, or named after it.
+    pub host: Option<String>,
+}
+
+/// Why nothing was imported.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file cannot be read, or is no capture.
+    #[error("cannot import {path}: {source}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: FileError,
+    },
+    /// The trace cannot be made.
+    #[error(transparent)]
+    Store(#[from] flowtrace_schema::Error),
+}
+
+/// What became of a file.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// Which.
+    pub path: PathBuf,
+    /// Its host, of several the last.
+    pub host: String,
+    /// Frames in it, as far as it could be read.
+    pub frames: u64,
+    /// Of these, no packets of IP, or unreadable.
+    pub ignored: u64,
+    /// Why it was not read to its end.
+    pub damage: Option<String>,
+}
+
+/// What was imported.
+#[derive(Debug)]
+pub struct Report {
+    /// The files, in the order in which they were given.
+    pub files: Vec<Imported>,
+    /// Hosts.
+    pub hosts: u32,
+    /// Packets in the trace.
+    pub packets: u64,
+    /// Flows in the trace.
+    pub flows: u32,
+    /// What became of the trace.
+    pub summary: Summary,
+}
+
+/// Makes a trace at `output` of the packets in `inputs`; an older trace is replaced if `replace`.
+///
+/// # Errors
+/// When one of the files is no capture, or the trace cannot be made; then nothing is left.
+/// Damage behind the beginning of a file is told by the report.
+pub fn import(inputs: &[Input], output: &Path, replace: bool) -> Result<Report, Error> {
+    let mut files = inputs
+        .iter()
+        .map(|input| File::open(input, output))
+        .collect::<Result<Vec<_>, _>>()?;
+    let (writer, recorder) = Writer::create(output, replace)?;
+    let epoch_unix_ns = files.iter().filter_map(|f| Some(f.next?.unix_ns)).min();
+    let mut import = Import {
+        sink: Sink::new(&recorder),
+        recorder: recorder.clone(),
+        epoch_unix_ns: epoch_unix_ns.unwrap_or(0),
+        hosts: BTreeMap::new(),
+        captures: 0,
+        latest_ns: 0,
+    };
+    import.all(&mut files);
+    let report = files.iter().map(File::report).collect();
+    let (hosts, packets) = (import.hosts.len() as u32, import.sink.packets());
+    let flows = import.sink.flows.len();
+    let end_ns = import.latest_ns.max(0) as u64;
+    import.finish(&files);
+    let end = RunEnd {
+        id: RunId(1),
+        end_ns,
+        exit_code: None,
+        exit_signal: None,
+    };
+    Ok(Report {
+        files: report,
+        hosts,
+        packets,
+        flows,
+        summary: writer.finish(&recorder, end),
+    })
+}
+
+/// A file that is being read.
+struct File {
+    input: Input,
+    capture: Capture,
+    /// Its interfaces, until they are recorded.
+    unrecorded: Vec<Interface>,
+    /// Its captures, by the number of the interface.
+    places: Vec<Place>,
+    host: String,
+    /// The frame that comes next.
+    next: Option<Frame>,
+    damage: Option<String>,
+    broken: u64,
+}
+
+impl File {
+    fn open(input: &Input, output: &Path) -> Result<File, Error> {
+        let fail = |source| Error::File {
+            path: input.path.clone(),
+            source,
+        };
+        if is_same(&input.path, output) {
+            return Err(fail(FileError::NotACapture(
+                "it is the trace that is to be written".into(),
+            )));
+        }
+        let mut file = File {
+            capture: Capture::open(&input.path).map_err(fail)?,
+            host: input.host.clone().unwrap_or_else(|| name_of(&input.path)),
+            input: input.clone(),
+            unrecorded: Vec::new(),
+            places: Vec::new(),
+            next: None,
+            damage: None,
+            broken: 0,
+        };
+        file.advance();
+        Ok(file)
+    }
+
+    /// Reads up to the next frame.
+    fn advance(&mut self) {
+        self.next = None;
+        loop {
+            match self.capture.next() {
+                Ok(Event::Frame(frame)) => {
+                    self.next = Some(frame);
+                    return;
+                }
+                Ok(Event::Interface(interface)) => self.unrecorded.push(interface),
+                Ok(Event::Statistics(interface, statistics)) => {
+                    // Those before the first frame of an interface are those of nothing.
+                    if let Some(place) = self.places.get_mut(interface) {
+                        place.received = statistics.received.or(place.received);
+                        place.dropped = statistics.dropped.or(place.dropped);
+                    }
+                }
+                Ok(Event::Broken) => self.broken += 1,
+                Ok(Event::End) => return,
+                Err(error) => {
+                    self.damage = Some(error.to_string());
+                    return;
+                }
+            }
+        }
+    }
+
+    fn report(&self) -> Imported {
+        let sum = |of: fn(&Place) -> u64| self.places.iter().map(of).sum::<u64>();
+        Imported {
+            path: self.input.path.clone(),
+            host: self.host.clone(),
+            frames: sum(|place| place.frames) + self.broken,
+            ignored: sum(|place| place.ignored) + self.broken,
+            damage: self.damage.clone(),
+        }
+    }
+}
+
+/// The trace that is being made.
+struct Import {
+    sink: Sink,
+    recorder: Recorder,
+    epoch_unix_ns: i64,
+    hosts: BTreeMap<String, HostId>,
+    captures: u32,
+    latest_ns: i64,
+}
+
+impl Import {
+    fn all(&mut self, files: &mut [File]) {
+        for file in files.iter_mut() {
+            self.places(file);
+            if self.hosts.is_empty() {
+                self.host(&file.host.clone());
+            }
+        }
+        self.run();
+        let mut heads: BinaryHeap<_> = files
+            .iter()
+            .enumerate()
+            .filter_map(|(at, file)| Some(Reverse((file.next?.unix_ns, at))))
+            .collect();
+        while let Some(Reverse((_, at))) = heads.pop() {
+            // From one file as long as it is the first in time.
+            let until = heads.peek().map_or(i64::MAX, |Reverse((t_ns, _))| *t_ns);
+            let file = &mut files[at];
+            while let Some(frame) = file.next {
+                if frame.unix_ns > until {
+                    heads.push(Reverse((frame.unix_ns, at)));
+                    break;
+                }
+                self.frame(file, frame);
+                file.advance();
+                self.places(file);
+            }
+        }
+    }
+
+    fn frame(&mut self, file: &mut File, frame: Frame) {
+        let incoming = Incoming {
+            t_ns: frame.unix_ns.saturating_sub(self.epoch_unix_ns),
+            bytes: file.capture.bytes(&frame),
+            wire_bytes: frame.wire_bytes,
+            way: frame.way,
+            marks: 0,
+        };
+        let place = &mut file.places[frame.interface];
+        self.sink.frame(place, incoming);
+        self.latest_ns = self.latest_ns.max(place.to_ns.unwrap_or(0));
+    }
+
+    /// Records the interfaces of a file that were read since the last time.
+    fn places(&mut self, file: &mut File) {
+        for interface in std::mem::take(&mut file.unrecorded) {
+            if let (None, Some(host)) = (&file.input.host, &interface.host) {
+                file.host.clone_from(host);
+            }
+            let host = self.host(&file.host.clone());
+            self.captures += 1;
+            let record = CaptureRecord {
+                id: CaptureId(self.captures),
+                host,
+                interface: interface.name.unwrap_or_else(|| name_of(&file.input.path)),
+                source: CaptureSource::File,
+                file: Some(Text::from(file.input.path.as_path())),
+                link_type: Some(interface.link_type),
+                namespace: None,
+                snap_length: interface.snap_length,
+                from_ns: None,
+            };
+            file.places.push(self.sink.begin(record, host.0));
+        }
+    }
+
+    fn host(&mut self, name: &str) -> HostId {
+        let next = HostId(self.hosts.len() as u32 + 1);
+        let epoch_unix_ns = self.epoch_unix_ns;
+        let recorder = &self.recorder;
+        *self.hosts.entry(name.to_owned()).or_insert_with(|| {
+            recorder.record(Record::Host(Box::new(HostRecord {
+                id: next,
+                name: name.to_owned(),
+                boot_id: None,
+                system: "unknown".into(),
+                cpus: None,
+                memory_bytes: None,
+                epoch_unix_ns,
+            })));
+            next
+        })
+    }
+
+    fn run(&self) {
+        let cwd = std::env::current_dir().unwrap_or_default();
+        self.recorder.record(Record::Run(Box::new(RunRecord {
+            id: RunId(1),
+            host: HostId(1),
+            command: None,
+            cwd: Text::from(cwd.as_path()),
+            version: env!("CARGO_PKG_VERSION"),
+            file_layer: FileLayer::None,
+            process_layer: ProcessLayer::None,
+        })));
+    }
+
+    fn finish(mut self, files: &[File]) {
+        for file in files {
+            (0..file.broken).for_each(|_| self.sink.broken());
+            self.recorder
+                .lost(Loss::CaptureDamaged, u64::from(file.damage.is_some()));
+        }
+        self.sink.finish(files.iter().flat_map(|file| &file.places));
+    }
+}
+
+/// The name of a file without what says its format.
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut name: &str = &name;
+    for suffix in [".gz", ".zst", ".pcap", ".pcapng", ".cap"] {
+        name = name.strip_suffix(suffix).unwrap_or(name);
+    }
+    name.to_owned()
+}
+
+fn is_same(a: &Path, b: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let inode = |path: &Path| path.metadata().ok().map(|m| (m.dev(), m.ino()));
+    inode(a).is_some() && inode(a) == inode(b)
+}

@@ -1,0 +1,189 @@
+//! Where frames become rows: headers are read, the flow is found, what is left out is counted.
+
+use flowtrace_schema::{
+    CaptureEnd, CaptureId, CaptureRecord, Loss, PacketRing, Record, Recorder, Way, marks,
+};
+
+use super::flows::{FlowTable, Seen};
+use super::packet::{self, Link, Skip};
+
+/// Packets further from time 0 than this have a wrong timestamp (about 1.1 years).
+const FURTHEST_NS: i64 = 1 << 55;
+
+/// A capture, as its frames are taken from it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) id: CaptureId,
+    /// Number of the host, or of its network namespace.
+    pub(crate) scope: u32,
+    /// What its frames begin with; `None`: unknown.
+    pub(crate) link: Option<Link>,
+    pub(crate) from_ns: Option<i64>,
+    pub(crate) to_ns: Option<i64>,
+    /// Frames read, and of these not recorded.
+    pub(crate) frames: u64,
+    pub(crate) ignored: u64,
+    pub(crate) received: Option<u64>,
+    pub(crate) dropped: Option<u64>,
+    pub(crate) unstored: u64,
+}
+
+impl Place {
+    pub(crate) fn end(&self) -> CaptureEnd {
+        CaptureEnd {
+            id: self.id,
+            from_ns: self.from_ns,
+            to_ns: self.to_ns,
+            received: self.received,
+            dropped: self.dropped,
+            unstored: self.unstored,
+            ignored: self.ignored,
+        }
+    }
+}
+
+/// A frame on its way into the trace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Incoming<'a> {
+    /// Since time 0 of the trace.
+    pub(crate) t_ns: i64,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) wire_bytes: u32,
+    /// As the capture says; what the frame itself says goes first.
+    pub(crate) way: Way,
+    /// Marks that the kernel gives, see [`marks`].
+    pub(crate) marks: u8,
+}
+
+/// The losses that frames can be.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lost {
+    not_ip: u64,
+    broken: u64,
+    cut: u64,
+    link: u64,
+    time: u64,
+}
+
+/// Takes the frames of all captures of a trace.
+#[derive(Debug)]
+pub(crate) struct Sink {
+    recorder: Recorder,
+    ring: PacketRing,
+    pub(crate) flows: FlowTable,
+    lost: Lost,
+    packets: u64,
+}
+
+impl Sink {
+    pub(crate) fn new(recorder: &Recorder) -> Self {
+        Sink {
+            recorder: recorder.clone(),
+            ring: recorder.packet_ring(),
+            flows: FlowTable::new(),
+            lost: Lost::default(),
+            packets: 0,
+        }
+    }
+
+    /// Packets recorded so far.
+    pub(crate) fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Records a capture.
+    pub(crate) fn begin(&self, record: CaptureRecord, scope: u32) -> Place {
+        let place = Place {
+            id: record.id,
+            scope,
+            link: record.link_type.and_then(Link::of),
+            from_ns: record.from_ns,
+            to_ns: None,
+            frames: 0,
+            ignored: 0,
+            received: None,
+            dropped: None,
+            unstored: 0,
+        };
+        self.recorder.record(Record::Capture(Box::new(record)));
+        place
+    }
+
+    /// Records a frame, or counts why not.
+    pub(crate) fn frame(&mut self, place: &mut Place, frame: Incoming<'_>) {
+        place.frames += 1;
+        if frame.t_ns.unsigned_abs() > FURTHEST_NS.unsigned_abs() {
+            self.lost.time += 1;
+            place.ignored += 1;
+            return;
+        }
+        place.from_ns = Some(
+            place
+                .from_ns
+                .map_or(frame.t_ns, |from| from.min(frame.t_ns)),
+        );
+        place.to_ns = Some(place.to_ns.map_or(frame.t_ns, |to| to.max(frame.t_ns)));
+        let Some(link) = place.link else {
+            self.lost.link += 1;
+            place.ignored += 1;
+            return;
+        };
+        let mut parsed = match packet::parse(link, frame.bytes, frame.wire_bytes) {
+            Ok(parsed) => parsed,
+            Err(skip) => {
+                place.ignored += 1;
+                match skip {
+                    Skip::NotIp => self.lost.not_ip += 1,
+                    Skip::Cut => self.lost.cut += 1,
+                    Skip::Broken => self.lost.broken += 1,
+                }
+                return;
+            }
+        };
+        if parsed.way == Way::Unknown {
+            parsed.way = frame.way;
+        }
+        parsed.marks |= frame.marks;
+        if parsed.marks & marks::CUT != 0 {
+            self.lost.cut += 1;
+        }
+        let seen = Seen {
+            capture: place.id,
+            scope: place.scope,
+            t_ns: frame.t_ns,
+            wire_bytes: frame.wire_bytes,
+        };
+        let packet = self.flows.place(&parsed, seen, &self.recorder);
+        self.ring.push(packet);
+        self.packets += 1;
+    }
+
+    /// A record of a file that could not be read.
+    pub(crate) fn broken(&mut self) {
+        self.lost.broken += 1;
+    }
+
+    /// Records what is known at the end.
+    pub(crate) fn finish<'a>(mut self, places: impl Iterator<Item = &'a Place>) {
+        for place in places {
+            self.recorder
+                .record(Record::CaptureEnd(Box::new(place.end())));
+            self.recorder
+                .lost(Loss::PacketsDropped, place.dropped.unwrap_or(0));
+            self.recorder.lost(Loss::PacketsUnstored, place.unstored);
+            self.recorder
+                .lost(Loss::DropsUnknown, u64::from(place.dropped.is_none()));
+        }
+        self.flows.finish(&self.recorder);
+        let lost = self.lost;
+        for (loss, count) in [
+            (Loss::FramesNotIp, lost.not_ip),
+            (Loss::FramesBroken, lost.broken),
+            (Loss::HeadersCut, lost.cut),
+            (Loss::LinkUnknown, lost.link),
+            (Loss::TimesImplausible, lost.time),
+        ] {
+            self.recorder.lost(loss, count);
+        }
+    }
+}
