@@ -63,7 +63,9 @@ pub fn advice(
 ) -> Option<Advice> {
     let cause = result.causes.first()?;
     let binding_task = cause.task?;
-    let cores = cores.or_else(|| usize::try_from(timeline.cpus()?).ok())?.max(1);
+    let cores = cores
+        .or_else(|| usize::try_from(timeline.cpus()?).ok())?
+        .max(1);
     let span = (cause.intervals.first()?.0, cause.intervals.last()?.1);
     let now_ns = (span.1 - span.0) as f64;
     let mut demands: Vec<Demand> = Vec::new();
@@ -78,14 +80,16 @@ pub fn advice(
             .filter(|life| life.0 < span.1 && life.1 > span.0)
             .collect();
         // A step that is not there for most of the phase is no stage of it.
-        let alive: i64 = lives.iter().map(|l| l.1.min(span.1) - l.0.max(span.0)).sum();
+        let alive: i64 = lives
+            .iter()
+            .map(|l| l.1.min(span.1) - l.0.max(span.0))
+            .sum();
         if lives.is_empty() || (alive as f64) < 0.2 * now_ns && task != binding_task {
             continue;
         }
-        let read_bytes = one
-            .members
-            .iter()
-            .try_fold(0_i64, |sum, &id| Some(sum + workflow.process(id).read_bytes?));
+        let read_bytes = one.members.iter().try_fold(0_i64, |sum, &id| {
+            Some(sum + workflow.process(id).read_bytes?)
+        });
         demands.push(Demand {
             task,
             name: one.name(),
@@ -98,14 +102,18 @@ pub fn advice(
         });
     }
     demands.sort_by(|a, b| b.processing_ns.total_cmp(&a.processing_ns));
-    let binding = demands.iter().position(|demand| demand.task == binding_task)?;
+    let binding = demands
+        .iter()
+        .position(|demand| demand.task == binding_task)?;
     Some(balance(demands, binding, cores, span))
 }
 
 /// Most lives at any one moment.
 fn at_once(lives: &[(i64, i64)]) -> usize {
-    let mut moments: Vec<(i64, i64)> =
-        lives.iter().flat_map(|&(from, to)| [(from, 1), (to, -1)]).collect();
+    let mut moments: Vec<(i64, i64)> = lives
+        .iter()
+        .flat_map(|&(from, to)| [(from, 1), (to, -1)])
+        .collect();
     moments.sort_unstable();
     let (mut now, mut most) = (0, 0);
     for (_, change) in moments {
@@ -127,12 +135,7 @@ fn makespan(demands: &[Demand], degree: impl Fn(usize) -> usize, cores: usize) -
 
 /// Degrees that are as small as possible for the shortest phase that the processors allow.
 /// No degree is above the number of processors: more instances than that only take turns.
-pub fn balance(
-    mut demands: Vec<Demand>,
-    binding: usize,
-    cores: usize,
-    span: (i64, i64),
-) -> Advice {
+pub fn balance(mut demands: Vec<Demand>, binding: usize, cores: usize, span: (i64, i64)) -> Advice {
     // A stage that is split further than into one part for each processor gains nothing, so the
     // longest of them bounds the phase, as does all work together.
     let best = makespan(&demands, |_| cores, cores);
@@ -144,7 +147,11 @@ pub fn balance(
     let measured = (span.1 - span.0) as f64;
     let modelled = makespan(&demands, |at| demands[at].degree, cores);
     // What the model leaves out (hand-overs, begin and end of the pipeline) stays in proportion.
-    let scale = if modelled > 0.0 { measured / modelled } else { 1.0 };
+    let scale = if modelled > 0.0 {
+        measured / modelled
+    } else {
+        1.0
+    };
     let one_more = makespan(
         &demands,
         |at| demands[at].degree + usize::from(at == binding),
@@ -218,7 +225,11 @@ mod tests {
     fn no_more_instances_than_processors() {
         let advice = paper(2);
         assert_eq!(degrees(&advice), [2, 1, 1, 1]);
-        assert!((advice.balanced_ns - 25.75e9).abs() < 1e6, "{}", advice.balanced_ns);
+        assert!(
+            (advice.balanced_ns - 25.75e9).abs() < 1e6,
+            "{}",
+            advice.balanced_ns
+        );
         assert!((advice.one_more_ns - 25.75e9).abs() < 1e6);
         assert!(paper(1).demands.iter().all(|demand| demand.advised == 1));
     }
@@ -227,7 +238,10 @@ mod tests {
     fn the_degree_at_which_the_next_one_limits() {
         let advice = paper(64);
         assert_eq!(advice.enough, 4);
-        assert_eq!(advice.then.map(|at| advice.demands[at].name.as_str()), Some("pdf"));
+        assert_eq!(
+            advice.then.map(|at| advice.demands[at].name.as_str()),
+            Some("pdf")
+        );
         // On two processors it is they who limit, after two.
         assert_eq!((paper(2).enough, paper(2).then), (2, None));
     }

@@ -5,7 +5,9 @@ mod stragglers;
 
 use serde::Serialize;
 
-use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Confidence, Options, Resource, union};
+use crate::analysis::bottlenecks::{
+    self, Bottlenecks, Cause, Confidence, Options, Resource, union,
+};
 use crate::analysis::serial::{Serial, serial};
 use crate::graph::Dag;
 use crate::model::Workflow;
@@ -49,6 +51,8 @@ pub struct Verdict {
     pub resource: Option<&'static str>,
     /// The step that did.
     pub step: Option<String>,
+    /// What the critical path goes through, in a line.
+    pub critical_path: Option<String>,
     /// At most five, the greatest saving first.
     pub findings: Vec<Finding>,
 }
@@ -59,15 +63,15 @@ pub fn verdict(workflow: &Workflow, dag: &Dag, timeline: &Timeline) -> Verdict {
         return Verdict::default();
     }
     let names = bottlenecks::by_rule(workflow);
-    let result =
-        bottlenecks::analyse(workflow, dag, timeline, &names, true, Options::default());
+    let result = bottlenecks::analyse(workflow, dag, timeline, &names, true, Options::default());
     let stretches = serial(workflow, timeline);
     let first = result.causes.first().filter(|cause| cause.share >= 0.15);
     Verdict {
         why: why(&result, timeline),
         resource: first.map(|cause| cause.resource.name()),
         step: first.map(|cause| who(&result, cause)),
-        findings: findings(workflow, timeline, &result, &stretches),
+        critical_path: None,
+        findings: findings(timeline, &result, &stretches),
     }
 }
 
@@ -87,17 +91,19 @@ fn why(result: &Bottlenecks, timeline: &Timeline) -> Option<String> {
         .iter()
         .take(3)
         .filter(|cause| cause.share >= 0.05)
-        .map(|cause| format!("{} {} ({})", name(cause), percent(cause.share), cause.resource.name()))
+        .map(|cause| {
+            format!(
+                "{} {} ({})",
+                name(cause),
+                percent(cause.share),
+                cause.resource.name()
+            )
+        })
         .collect();
     (parts.len() > 1).then(|| format!("no single step: {}", parts.join(" · ")))
 }
 
-fn findings(
-    workflow: &Workflow,
-    timeline: &Timeline,
-    result: &Bottlenecks,
-    stretches: &[Serial],
-) -> Vec<Finding> {
+fn findings(timeline: &Timeline, result: &Bottlenecks, stretches: &[Serial]) -> Vec<Finding> {
     let mut found: Vec<Finding> = Vec::new();
     // What has an explanation already needs no second one.
     let mut explained: Vec<(i64, i64)> = Vec::new();
@@ -112,7 +118,7 @@ fn findings(
     explained.sort_unstable();
     let explained = union(explained);
     for cause in &result.causes {
-        found.extend(of_cause(workflow, timeline, result, cause, &explained));
+        found.extend(of_cause(timeline, result, cause, &explained));
     }
     let least = (LEAST * timeline.length() as f64).max(LEAST_NS) as i64;
     found.retain(|one| one.saving_ns >= least);
@@ -129,7 +135,7 @@ fn of_serial(one: &Serial) -> Finding {
         title: format!("{}{remedy}", serial_line(one)),
         saving_ns: one.saving_ns,
         evidence: format!(
-            "no file, directory or pipe connects them, {} do depend; {:.1} cores were free, {} instead of {}",
+            "no file, directory or pipe connects them, {} do depend; on {:.0} cores {} instead of {}",
             units::counted(one.dependencies as i64, "pair", "pairs"),
             one.cores,
             units::duration(one.could_ns),
@@ -160,7 +166,6 @@ fn minus(intervals: &[(i64, i64)], others: &[(i64, i64)]) -> Vec<(i64, i64)> {
 }
 
 fn of_cause(
-    workflow: &Workflow,
     timeline: &Timeline,
     result: &Bottlenecks,
     cause: &Cause,
@@ -196,12 +201,14 @@ fn of_cause(
     let evidence = format!("the bottleneck for {share} of the run, {looks}");
     match cause.resource {
         Resource::Cpu => {
-            let (saving, free) = by_one_more(workflow, timeline, result, cause, &intervals, ns)?;
+            let (saving, free) = by_one_more(timeline, result, cause, &intervals, ns)?;
             Some(finding(
                 "cpu",
-                format!("{name} computes while others wait for it or processors idle: one more of it, or faster code"),
+                format!(
+                    "{name} computes while others wait for it or processors idle: one more of it, or faster code"
+                ),
                 saving,
-                format!("{evidence}; {free:.1} cores idle meanwhile"),
+                format!("{evidence}; the run left {free:.1} cores idle meanwhile"),
                 "bottlenecks",
             ))
         }
@@ -218,7 +225,10 @@ fn of_cause(
             "memory",
             format!("{name} waits for memory: it does not fit"),
             part(State::is_storage) as i64,
-            format!("{evidence}; {} page faults that read", faults(timeline, result, &members)),
+            format!(
+                "{evidence}; {} page faults that read",
+                faults(timeline, result, &members)
+            ),
             "resources",
         )),
         Resource::Lock => Some(finding(
@@ -253,14 +263,18 @@ fn of_cause(
 }
 
 fn faults(timeline: &Timeline, result: &Bottlenecks, members: &[usize]) -> String {
-    let ids = members.iter().flat_map(|&task| &result.tasks.tasks[task].members);
-    units::short_count(ids.map(|&id| timeline.instance(id).books.major_faults).sum())
+    let ids = members
+        .iter()
+        .flat_map(|&task| &result.tasks.tasks[task].members);
+    units::short_count(
+        ids.map(|&id| timeline.instance(id).books.major_faults)
+            .sum(),
+    )
 }
 
 /// What one more instance of a step that computes could save within some intervals, ns, and how
 /// many processors were idle. `None`: nothing, because all of them were busy.
 fn by_one_more(
-    workflow: &Workflow,
     timeline: &Timeline,
     result: &Bottlenecks,
     cause: &Cause,
@@ -268,16 +282,8 @@ fn by_one_more(
     ns: i64,
 ) -> Option<(i64, f64)> {
     let cpus = timeline.cpus()? as f64;
-    let busy = bottlenecks::cause::busy(timeline, intervals).unwrap_or_else(|| {
-        let own: f64 = workflow
-            .process_ids()
-            .map(|id| {
-                let on_cpu = |&(from, to)| timeline.within(id, from, to)[State::Cpu as usize];
-                intervals.iter().map(on_cpu).sum::<f64>()
-            })
-            .sum();
-        own / (ns.max(1) as f64 * cpus)
-    });
+    // What others on the machine took is not the run's to change, and may be different next time.
+    let busy = bottlenecks::cause::own_load(timeline, intervals).0 / cpus;
     let free = cpus * (1.0 - busy);
     if free < 0.4 {
         return None;
@@ -288,9 +294,8 @@ fn by_one_more(
         .iter()
         .map(|&id| {
             let instance = timeline.instance(id);
-            let part = |&(from, to): &(i64, i64)| {
-                (instance.to.min(to) - instance.from.max(from)).max(0)
-            };
+            let part =
+                |&(from, to): &(i64, i64)| (instance.to.min(to) - instance.from.max(from)).max(0);
             intervals.iter().map(part).sum::<i64>()
         })
         .sum();

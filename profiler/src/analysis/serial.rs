@@ -34,7 +34,7 @@ pub struct Serial {
     pub could_ns: i64,
     /// What the run could save, ns.
     pub saving_ns: i64,
-    /// Processors that the schedule used.
+    /// Processors that the schedule used: those of the machine.
     pub cores: f64,
     /// Pairs that depend on each other among them.
     pub dependencies: usize,
@@ -134,9 +134,9 @@ fn judge(
         return None;
     }
     let before = dependencies(steps);
-    let cores = free_cores(timeline, steps, from, to, cpus);
+    let cores = cpus;
     let schedule = schedule(steps, &before, cores);
-    let running: i64 = steps.iter().map(|step| step.to - step.from).sum();
+    let running: i64 = steps.iter().map(Step::length).sum();
     let could_ns = schedule.end.max((work(steps) / cores) as i64);
     let saving = (running - could_ns) as f64 * alone(timeline, steps, from, to);
     if saving < LEAST * length || saving < 20e6 {
@@ -187,20 +187,6 @@ fn dependencies(steps: &[Step]) -> Vec<Vec<usize>> {
 /// Processor time of the steps, ns.
 fn work(steps: &[Step]) -> f64 {
     steps.iter().map(|step| step.cpu_ns).sum()
-}
-
-/// Processors that others left free during the stretch, with those that the steps had.
-fn free_cores(timeline: &Timeline, steps: &[Step], from: i64, to: i64, cpus: f64) -> f64 {
-    let own = work(steps) / (to - from).max(1) as f64;
-    let hosts = timeline.counters.hosts();
-    let busy = match hosts.as_slice() {
-        [host] => timeline.counters.cpu_busy(*host, from, to),
-        _ => None,
-    };
-    let others = busy.map_or(0.0, |busy| (busy * cpus - own).max(0.0));
-    // A little of it is the recording itself and the shell between the steps.
-    let others = (others - 0.15 * cpus).max(0.0);
-    (cpus - others).max(1.0)
 }
 
 /// Share of the stretch in which nobody else of the run had work: only then does it pay to be
@@ -264,7 +250,7 @@ fn schedule(steps: &[Step], before: &[Vec<usize>], cores: f64) -> Schedule {
             let fits = cpu + steps[at].cores(room) <= room && disk + steps[at].disk <= 1.05;
             if count == 0 || fits {
                 begin[at] = now;
-                end[at] = Some(now + steps[at].to - steps[at].from);
+                end[at] = Some(now + steps[at].length());
             }
         }
         let next = end.iter().flatten().filter(|&&end| end > now).min();

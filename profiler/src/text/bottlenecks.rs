@@ -22,6 +22,15 @@ pub fn percent(share: f64) -> String {
 /// What a want looks like, with the number that backs it.
 pub fn want(cause: &Cause, cpus: Option<i64>) -> String {
     let cores = match (cause.cpu, cpus) {
+        (Some(busy), Some(cpus))
+            if busy * cpus as f64 - cause.own_cores > 0.25 * cpus as f64 + 0.1 =>
+        {
+            format!(
+                ", {:.1} of {cpus} cores, others of the machine took {:.1}",
+                cause.own_cores,
+                busy * cpus as f64 - cause.own_cores
+            )
+        }
         (Some(busy), Some(cpus)) if busy >= 0.9 => match cpus {
             1 => ", the core busy".into(),
             2 => ", both cores busy".into(),

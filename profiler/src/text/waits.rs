@@ -153,7 +153,7 @@ pub fn text(waits: &Waits, serial: &[Serial], timeline: &Timeline, trace: &str) 
     }
     for one in serial.iter().take(5) {
         out += &format!(
-            "  serial       {} ({:.1}–{:.1} s, {} of them depend on each other, {:.1} cores free)\n",
+            "  serial       {} ({:.1}–{:.1} s, {} of them depend on each other, {:.0} cores)\n",
             serial_line(one),
             one.from as f64 / 1e9,
             one.to as f64 / 1e9,

@@ -108,7 +108,12 @@ fn of_round(
                 units::duration(median),
                 units::duration(to - from)
             ),
-            confidence: if round.len() >= 4 { Confidence::High } else { Confidence::Medium }.name(),
+            confidence: if round.len() >= 4 {
+                Confidence::High
+            } else {
+                Confidence::Medium
+            }
+            .name(),
             command: "tree",
         },
     })

@@ -15,6 +15,8 @@ pub(super) struct Step {
     pub(super) members: Vec<ProcessId>,
     /// Processor time of all members, ns.
     pub(super) cpu_ns: f64,
+    /// Time that its longest member waited for a processor, ns.
+    queue_ns: f64,
     /// Share of its time in storage.
     pub(super) disk: f64,
     /// Whether it only lets time pass.
@@ -30,9 +32,15 @@ pub(super) struct Step {
 }
 
 impl Step {
+    /// How long it takes when it need not wait for a processor, ns. What others on the machine took
+    /// from it is no matter of the script.
+    pub(super) fn length(&self) -> i64 {
+        (self.to - self.from - self.queue_ns as i64).max(1)
+    }
+
     /// Processors that it keeps busy, at least one and at most all there are.
     pub(super) fn cores(&self, most: f64) -> f64 {
-        let own = self.cpu_ns / (self.to - self.from).max(1) as f64;
+        let own = self.cpu_ns / self.length() as f64;
         own.max(1.0).min(most)
     }
 
@@ -123,6 +131,7 @@ fn accesses(workflow: &Workflow, id: ProcessId) -> &[crate::model::Access] {
 
 fn fill(workflow: &Workflow, timeline: &Timeline, step: &mut Step) {
     let mut most = (-1.0, String::new());
+    let mut longest = 0;
     let (mut storage, mut pause, mut life) = (0.0, 0.0, 0.0);
     for &id in &step.members {
         let instance = timeline.instance(id);
@@ -133,6 +142,10 @@ fn fill(workflow: &Workflow, timeline: &Timeline, step: &mut Step) {
             false => instance.totals[State::Cpu as usize],
         };
         step.cpu_ns += cpu;
+        if !instance.is_orchestrator && instance.to - instance.from > longest {
+            longest = instance.to - instance.from;
+            step.queue_ns = instance.totals[State::Queue as usize];
+        }
         storage += crate::timeline::sum_of(&instance.totals, State::is_storage);
         if !instance.is_orchestrator {
             pause += instance.totals[State::Sleep as usize];
