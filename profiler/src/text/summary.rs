@@ -5,7 +5,7 @@ mod head;
 mod layout;
 mod verdict;
 
-pub use facts::{Facts, facts};
+pub use facts::{Facts, Judged, facts};
 pub use verdict::critical_path;
 
 use std::path::Path;
