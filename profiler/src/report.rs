@@ -13,6 +13,7 @@ mod graph;
 mod head;
 mod machine;
 mod page;
+mod path;
 mod processes;
 mod rules;
 mod text;
@@ -23,7 +24,9 @@ use std::io::{self, Write};
 use flowtrace_schema::{Result, Trace};
 use serde::Serialize;
 
+use crate::analysis::critical_path::CriticalPath;
 use crate::graph as workflow_graph;
+use crate::load::load_activity;
 use crate::model::Workflow;
 
 /// The data of a report. Times are nanoseconds since the start of the run, sizes bytes; what is
@@ -32,6 +35,7 @@ use crate::model::Workflow;
 pub struct Report {
     head: head::Head,
     rules: rules::Rules,
+    path: path::Path,
     processes: processes::Processes,
     machine: machine::Machine,
     graph: graph::Graph,
@@ -85,10 +89,12 @@ pub fn gather(workflow: &Workflow, trace: &Trace, limits: Limits) -> Result<Repo
     let kept_files = files::Kept::of(workflow, limits.files);
     let dag = workflow_graph::build(workflow);
     let groups = workflow_graph::groups::by_rule(workflow, &dag);
+    let critical = CriticalPath::of(workflow, &load_activity(trace, workflow)?);
     let drawn = graph::Drawn::of(workflow, &groups, limits.groups);
     Ok(Report {
         head: head::of(workflow, trace)?,
         rules: rules::of(workflow, &numbers, &costs),
+        path: path::of(workflow, &critical, &dag, &numbers, &kept),
         processes: processes::of(workflow, &numbers, &kept, &costs, &mut texts),
         machine: machine::of(workflow, trace)?,
         graph: graph::of(workflow, &dag, &groups, &drawn, &numbers),

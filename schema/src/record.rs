@@ -52,6 +52,17 @@ pub enum Record {
         /// Its value.
         value: Text,
     },
+    /// What a program began with as one of its descriptors.
+    Descriptor(Box<DescriptorRecord>),
+    /// What else a program began with.
+    Setting {
+        /// Process image that began by an exec.
+        upid: Upid,
+        /// File mode creation mask.
+        umask: Option<u32>,
+        /// Equal for equal environments within the run.
+        environment: Option<u64>,
+    },
     /// A file is seen for the first time.
     File(FileRecord),
     /// The size of a file is known anew.
@@ -317,6 +328,21 @@ pub struct ProcessStart {
     pub environment: Option<Upid>,
     /// When.
     pub start_ns: u64,
+}
+
+/// A descriptor that a program began with (table `descriptor`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DescriptorRecord {
+    /// Process image that began by an exec.
+    pub upid: Upid,
+    /// Its number.
+    pub fd: i32,
+    /// A path, or the kernel's text, such as `pipe:[7]`.
+    pub target: Text,
+    /// Open flags that are still in force.
+    pub flags: u32,
+    /// Position in the file.
+    pub position: u64,
 }
 
 /// What a process image used, its own threads only, never its children. `None`: not readable.

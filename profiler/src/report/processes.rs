@@ -39,6 +39,11 @@ impl Kept {
         Kept { ids, places }
     }
 
+    /// Those kept, in the order of discovery.
+    pub(super) fn ids(&self) -> &[ProcessId] {
+        &self.ids
+    }
+
     /// The place of a process among those kept.
     pub(super) fn place(&self, id: ProcessId) -> Option<u32> {
         self.places.get(id.0 as usize).copied().flatten()

@@ -11,6 +11,7 @@ pub(crate) mod descriptors;
 pub(crate) mod environment;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+mod inherited;
 pub(crate) mod lifetimes;
 mod living;
 mod netlink;

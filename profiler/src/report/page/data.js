@@ -43,8 +43,18 @@ function processFacts(i) {
     p.write_bytes[i] ? ["wrote", bytes(p.write_bytes[i])] : null,
     p.max_rss_bytes[i] ? ["peak memory", bytes(p.max_rss_bytes[i])] : null,
     hasFailed(i) || p.end_ns[i] === null ? ["ended", processEnding(i)] : null,
+    onPath()[i] ? ["", "on the critical path"] : block("path").slack_ns[i] === null ? null : ["slack", duration(block("path").slack_ns[i])],
   ];
 }
+
+// Processes on the critical path, as a mask.
+function onPath() {
+  if (onPath.mask) return onPath.mask;
+  onPath.mask = new Uint8Array(processCount());
+  block("path").steps.process.forEach((i) => { if (i !== null) onPath.mask[i] = 1; });
+  return onPath.mask;
+}
+const pathChoice = () => ({ kind: "processes", label: "critical path", processes: [...new Set(block("path").steps.process.filter((i) => i !== null))] });
 
 const fileCount = () => block("files").name.length;
 function filePath(i) {

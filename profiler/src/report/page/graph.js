@@ -103,20 +103,65 @@ function withoutFiles(nodes, edges) {
   return { nodes: steps, edges: [...joined.values()] };
 }
 
+// Which nodes and edges of the whole graph the critical path follows: from each process on it to
+// the next, directly or through one file.
+function pathOfGraph() {
+  if (pathOfGraph.found) return pathOfGraph.found;
+  const m = block("members"), s = block("path").steps, nodes = new Set(), edges = new Set(), nodeOf = new Map();
+  m.member.forEach((member, node) => { if (member !== null && member >= 0) nodeOf.set(member, node); });
+  const on = new Set(s.process.filter((i) => i !== null).map((i) => nodeOf.get(i))), out = new Map(), into = new Map();
+  const put = (map, key, to) => (map.has(key) ? map.get(key).add(to) : map.set(key, new Set([to])));
+  m.from.forEach((from, i) => {
+    if (on.has(from)) put(out, from, m.to[i]);
+    if (on.has(m.to[i])) put(into, m.to[i], from);
+  });
+  const parent = block("processes").parent, way = s.process.filter((i) => i !== null);
+  const connect = (a, b) => {
+    if (out.has(a) && out.get(a).has(b)) edges.add(a + ">" + b);
+    else for (const file of out.get(a) || []) {
+      if (!into.has(b) || !into.get(b).has(file)) continue;
+      nodes.add(file);
+      edges.add(a + ">" + file).add(file + ">" + b);
+    }
+  };
+  way.forEach((i, at) => {
+    nodes.add(nodeOf.get(i));
+    // Between two steps the path goes through whoever waits for the one and starts the other.
+    for (let next = at + 1; next < way.length && next < at + 6; next++) {
+      if (way[next] !== i) connect(nodeOf.get(i), nodeOf.get(way[next]));
+      if (way[next] !== parent[i] && way[next] !== parent[parent[i]]) break;
+    }
+  });
+  return (pathOfGraph.found = { nodes, edges });
+}
+// Marks what of a drawing lies on it.
+function markPath(model, keyOf) {
+  const { nodes, edges } = pathOfGraph(), drawn = new Set([...edges].map((edge) => edge.split(">").map((n) => keyOf(+n)).join(">")));
+  const keys = new Set([...nodes].map(keyOf));
+  model.nodes.forEach((node) => { node.critical = keys.has(node.node === undefined ? "g" + node.group : "n" + node.node); });
+  const key = (node) => (node.node === undefined ? "g" + node.group : "n" + node.node);
+  model.edges.forEach((e) => {
+    const [a, b] = [model.nodes[e.from], model.nodes[e.to]];
+    e.critical = drawn.has(key(a) + ">" + key(b)) || (!G.files && a.critical && b.critical && [...drawn].some((x) => x.startsWith(key(a) + ">") &&
+      drawn.has(x.split(">")[1] + ">" + key(b))));
+  });
+}
+
 function drawGraph() {
   const host = $("graph-view"), model = graphModel(), W = host.clientWidth;
   const size = model.nodes.map((node) => ({
     w: Math.max(96, Math.max((node.label + node.times).length * 6.9, node.sub.length * 5.9) + 20), h: node.sub ? 36 : 24 }));
-  const ends = model.edges.map((e) => [e.from, e.to]);
+  const ends = model.edges.map((e) => [e.from, e.to]), m = block("members");
+  markPath(model, (node) => (G.open.has(m.group[node]) ? "n" + node : "g" + m.group[node]));
   const lay = (down) => layout(size, ends, { down, layerGap: down ? 34 : 64, nodeGap: down ? 18 : 9 });
-  const scale = (l) => Math.min(1, (W - 30) / l.width, 900 / l.height);
+  const scale = (l) => Math.min(1, (W - 30) / l.width, 970 / l.height);
   let l = lay(G.down !== false);
   if (G.down === null) {
     const other = lay(false);
     if (scale(other) > scale(l)) l = other;
     G.isDown = l !== other;
   } else G.isDown = G.down;
-  const k = Math.max(scale(l), 0.62), H = Math.round(Math.max(160, Math.min(930, l.height * k + 30)));
+  const k = Math.max(scale(l), 0.55), H = Math.round(Math.max(160, Math.min(1000, l.height * k + 30)));
   G.view = { k, x: (W - l.width * k) / 2, y: Math.max(15, (H - l.height * k) / 2) };
   if (l.width * k > W) G.view.x = 15;
   const stage = svg("g", {}), root = svg("svg", { width: W, height: H, role: "group", "aria-label": "Workflow graph" }, markers(), stage);
@@ -136,7 +181,7 @@ function drawGraph() {
   $("graph-note").textContent = notes.join(" · ");
 }
 function markers() {
-  return svg("defs", {}, ["read", "write", "pipe", "fork"].map((kind) => svg("marker", { id: "to-" + kind, viewBox: "0 0 8 8", refX: 7.5, refY: 4,
+  return svg("defs", {}, ["read", "write", "pipe", "fork", "bad"].map((kind) => svg("marker", { id: "to-" + kind, viewBox: "0 0 8 8", refX: 7.5, refY: 4,
     markerWidth: 7, markerHeight: 7, markerUnits: "userSpaceOnUse", orient: "auto" }, svg("path", { d: "M0,0.8 L8,4 L0,7.2 z", style: `fill: var(--${kind})` }))));
 }
 const markerOf = { read: "read", exec: "read", write: "write", create: "write", pipe: "pipe", socket: "pipe", fork: "fork", update: "fork" };
@@ -153,7 +198,8 @@ function edgeShape(model, e, points, size) {
     d += ` C${[...c[0], ...c[1], ...b].map((n) => n.toFixed(1)).join(" ")}`;
   }
   const width = e.bytes > 0 ? Math.min(4.5, 1 + Math.max(0, Math.log10(e.bytes) - 4) * 0.6) : 1;
-  const path = svg("path", { d, class: `edge ${e.kind}`, "stroke-width": width.toFixed(1), "marker-end": `url(#to-${markerOf[e.kind]})` });
+  const path = svg("path", { d, class: `edge ${e.kind}${e.critical ? " critical" : ""}`,
+    "stroke-width": (e.critical ? Math.max(2, width) : width).toFixed(1), "marker-end": `url(#to-${e.critical ? "bad" : markerOf[e.kind]})` });
   path.addEventListener("pointermove", (event) => !G.drag && tip(event, `${name(model.nodes[e.from])} → ${name(model.nodes[e.to])}`, [
     ["relation", e.kind], e.bytes ? ["bytes", (e.kind === "pipe" ? "at most " : "") + bytes(e.bytes)] : null,
     e.calls ? ["calls", count(e.calls)] : null, ["edges", count(e.count)], e.span ? ["from, to", e.span.map(duration).join(" – ")] : null]));
@@ -165,7 +211,7 @@ const name = (node) => node.label + node.times;
 
 function nodeShape(node, at, size) {
   const x = at.x - size.w / 2, y = at.y - size.h / 2;
-  const shape = svg("g", { class: `node ${node.isFile ? "files" : "step"}${node.failed ? " failed" : ""}`, tabindex: 0, role: "button",
+  const shape = svg("g", { class: `node ${node.isFile ? "files" : "step"}${node.failed ? " failed" : ""}${node.critical ? " critical" : ""}`, tabindex: 0, role: "button",
     "aria-label": `${name(node)}, ${node.sub}`, transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` },
   svg("rect", { width: size.w.toFixed(1), height: size.h, rx: node.isFile ? 2 : 10, style: node.rule === null || node.rest ? null : `fill: ${ruleColours(node.rule).pale}` }),
   svg("text", { x: size.w / 2, y: node.sub ? 15 : 16, "text-anchor": "middle" }, name(node)),

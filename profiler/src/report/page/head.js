@@ -25,6 +25,7 @@ function verdict() {
     lines.push(["failed", `${count(sum(f.failures.map((x) => x.count)))} of ${many(f.processes, "process", "processes")}: ` +
       named.join(" · ") + (more ? ` · +${count(more)} more` : ""), "warn"]);
   }
+  lines.push(...pathLine());
   const cpu = sum(rules.cpu_ns), heavy = rules.name.map((name, i) => i).filter((i) => rules.cpu_ns[i] > 0 && rules.cpu_ns[i] >= cpu / 100);
   if (heavy.length) {
     const named = heavy.slice(0, 5).map((i) => `${rules.name[i]}${rules.executions[i] > 1 ? " ×" + count(rules.executions[i]) : ""} ` +
@@ -39,6 +40,20 @@ function verdict() {
     const kinds = f.never_read.slice(0, 3).map((k) => `${inRun(k.pattern)}${k.files > 1 ? " ×" + count(k.files) : ""} ${bytes(k.bytes)}`);
     lines.push(["unused", `${bytes(f.never_read_bytes)} in ${many(f.never_read_files, "file", "files")} written and never read: ` +
       kinds.join(" · ") + (f.never_read.length > 3 ? ` · +${f.never_read.length - 3} more` : "")]);
+  }
+  return lines;
+}
+
+// What decided how long it took, and what would be gained.
+function pathLine() {
+  const path = block("path"), shares = path.rules.filter((s) => s.ns >= path.length_ns / 50).slice(0, 5);
+  if (!shares.length) return [];
+  const named = shares.map((s) => `${ruleName(s.rule)}${s.processes > 1 ? " ×" + count(s.processes) : ""} ${duration(s.ns)} (${percent(s.ns / path.length_ns)})`);
+  const more = path.rules.length - shares.length, lines = [["critical path", `${duration(path.length_ns)}: ${named.join(" · ")}${more > 0 ? ` · +${more} more` : ""}`]];
+  const best = path.rules.slice().sort((a, b) => a.halved_ns - b.halved_ns)[0], gain = path.length_ns - best.halved_ns;
+  if (gain > path.length_ns / 50) {
+    lines.push(["would help", `${ruleName(best.rule)} in half its time: ${duration(gain)} (${percent(gain / path.length_ns)}) less` +
+      (path.by_data_alone_ns < path.length_ns * 0.95 ? ` · if only data forced an order, ${duration(path.by_data_alone_ns)} with enough processors` : "")]);
   }
   return lines;
 }

@@ -3,13 +3,14 @@
 const parts = [
   ["timeline", () => { listenTimeline(); drawTimeline(); onFilter(drawTimeline); }],
   ["graph", () => { listenGraph(); onFilter(() => G.model && dimGraph()); }],
-  ["tree", listenTree], ["rules", ruleTable], ["waits", waitTable], ["files", fileTable], ["calls", callTable],
+  ["path", pathTable], ["tree", listenTree], ["rules", ruleTable], ["waits", waitTable], ["files", fileTable], ["calls", callTable],
   ["channels", channelTable], ["flows", flowTable], ["charts", () => { drawCharts(); onFilter(drawCharts); }], ["coverage", drawCoverage],
 ];
 
 function empty(id) {
   switch (id) {
     case "timeline": case "tree": case "rules": return !processCount();
+    case "path": return !block("path").rules.length;
     case "graph": return !block("graph").nodes.length;
     case "waits": return !block("waits").waits.length;
     case "channels": return !block("channels").channels.length;

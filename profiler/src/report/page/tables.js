@@ -81,6 +81,21 @@ function ruleTable() {
   });
 }
 
+function pathTable() {
+  const path = block("path"), rows = places(path.rules.length), of = (column) => (row) => path.rules[row][column];
+  makeTable({
+    host: tableOf("path"), one: "step on it", more: "steps on it", rows: () => rows, isShown: (row) => isRuleShown(path.rules[row].rule), sort: [2, true],
+    choose: (row) => ({ kind: "rule", rule: path.rules[row].rule }), isChosen: (row) => isChosenRule(path.rules[row].rule),
+    columns: [
+      { title: "step", key: (row) => ruleName(path.rules[row].rule), cell: (row) => stepLabel(path.rules[row].rule) },
+      number("processes on it", of("processes"), count),
+      { ...number("time on it", of("ns"), duration), cell: (row) => [el("span", { class: "meter", style: `background: var(--bad); width: ${((path.rules[row].ns / path.length_ns) * 90).toFixed(1)}px` }), duration(path.rules[row].ns)] },
+      number("share", (row) => path.rules[row].ns / (path.length_ns || 1), percent),
+      number("less if it took half", (row) => path.length_ns - path.rules[row].halved_ns, dash(duration), "of the length of the path, waits as they were"),
+    ],
+  });
+}
+
 function fileTable() {
   const f = block("files"), rows = places(fileCount()), of = (column) => (row) => f[column][row];
   if (!rows.length) return hide("files");

@@ -69,7 +69,9 @@ function buildRows() {
 
 // Heights, from top to bottom; a step shows at most 40 pixels until it is opened.
 function placeRows() {
-  let y = T.top;
+  const hasPath = block("path").steps.process.length > 0;
+  let y = T.top + (hasPath ? 20 : 0);
+  T.path = hasPath ? T.top - 1 : null;
   for (const row of T.rows) {
     const n = row.lanes.length;
     row.open = T.open.has(row.rules.join());
@@ -110,8 +112,15 @@ function drawTimeline() {
   ctx.rect(T.left, 0, T.width - T.left - T.right + 1, T.height);
   ctx.clip();
   for (const row of T.rows) drawRow(ctx, row);
+  if (T.path !== null) drawPath(ctx);
   ctx.restore();
   for (const row of T.rows) drawLabel(ctx, row);
+  if (T.path !== null) {
+    ctx.textAlign = "right";
+    ctx.fillStyle = T.colours.bad;
+    ctx.fillText("critical path", T.left - 8, T.path + 6);
+    ctx.textAlign = "left";
+  }
   drawStrips(ctx);
   drawOver();
 }
@@ -178,6 +187,36 @@ function drawRow(ctx, row) {
   });
 }
 
+// The critical path: one lane, each stretch in the colour of its step over a red line.
+function drawPath(ctx) {
+  const s = block("path").steps;
+  let reached = -1;
+  for (let i = 0; i < s.rule.length; i++) {
+    if (s.to_ns[i] < T.from || s.from_ns[i] > T.to) continue;
+    const x = X(s.from_ns[i]), end = Math.max(X(s.to_ns[i]), x + 0.8);
+    if (end <= reached + 0.3) continue;
+    reached = end;
+    const shown = s.process[i] === null || isShown(s.process[i]), c = ruleColours(s.rule[i]);
+    ctx.fillStyle = !shown ? T.colours.faint : s.kind[i] === 0 ? c.strong : c.pale;
+    ctx.fillRect(x, T.path, end - x, 11);
+    const name = ruleName(s.rule[i]);
+    if (end - x > 34) {
+      ctx.save();
+      ctx.beginPath();
+      ctx.rect(x, T.path - 2, end - x - 3, 15);
+      ctx.clip();
+      ctx.font = "10.5px system-ui, sans-serif";
+      ctx.fillStyle = shown && s.kind[i] === 0 && !isDark() ? "#fff" : T.colours.text;
+      if (isDark() && shown && s.kind[i] === 0) ctx.fillStyle = "#111";
+      ctx.fillText(name, Math.max(x, T.left) + 4, T.path + 6);
+      ctx.restore();
+    }
+  }
+  ctx.fillStyle = T.colours.bad;
+  const from = X(block("path").start_ns);
+  ctx.fillRect(from, T.path + 11, X(block("path").end_ns) - from, 2);
+}
+
 function drawLabel(ctx, row) {
   const y = row.y + Math.min(row.h, 40) / 2, one = row.rules.length === 1;
   const name = one ? ruleName(row.rules[0]) : `+${row.rules.length} more steps`;
@@ -205,6 +244,10 @@ function drawLabel(ctx, row) {
 
 // What is at a point: a bar, a label, or a strip.
 function hit(x, y) {
+  if (T.path !== null && y >= T.path - 2 && y < T.path + 16) {
+    const s = block("path").steps, t = timeAt(x);
+    return { path: x < T.left ? -1 : s.to_ns.findIndex((end, i) => end >= t && s.from_ns[i] <= t) };
+  }
   const row = T.rows.find((r) => y >= r.y && y < r.y + r.h + T.gap);
   if (!row) return null;
   if (x < T.left) return { row, knob: x > T.left - 22 && row.lanes.length > 2 };
@@ -271,6 +314,7 @@ function listenTimeline() {
   $("timeline-tools").append(
     button("+", "closer", () => zoomBy(0.5)), button("−", "farther", () => zoomBy(2)), button("all", "the whole run", () => zoomTo(0, runLength())),
     button("selection", "zoom to what is selected", zoomToSelection));
+  if (block("path").steps.process.length) $("timeline-tools").append(button("critical path", "select the processes on it", () => select(pathChoice())));
   if (T.folded > 1) {
     const all = button(`all ${T.rows.length - 1 + T.rows[T.rows.length - 1].rules.length} steps`, "a row for every step", () => {
       T.all = !T.all;
@@ -338,8 +382,11 @@ function listenTimeline() {
 }
 function clickAt(what) {
   if (!what) return;
-  const { row, bar, knob } = what;
-  if (knob || (bar === undefined && row.rules.length > 1)) {
+  const { row, bar, knob, path } = what;
+  if (path !== undefined) {
+    const process = path < 0 ? null : block("path").steps.process[path];
+    select(process === null ? pathChoice() : { kind: "process", process });
+  } else if (knob || (bar === undefined && row.rules.length > 1)) {
     const key = row.rules.join();
     if (!T.open.delete(key)) T.open.add(key);
     drawTimeline();
@@ -357,6 +404,12 @@ function hoverTip(event, x, y) {
     // A program that then became another one has its own name and times.
     if (rule !== block("processes").rule[i]) facts.unshift(["as", `${ruleName(rule)} for ${duration(bars.end_ns[what.bar] - bars.start_ns[what.bar])}`]);
     return tip(event, processCommand(i), facts);
+  }
+  if (what && what.path !== undefined) {
+    const s = block("path").steps, i = what.path;
+    if (i < 0) return tip(event, "critical path", [["length", duration(block("path").length_ns)], ["", "click selects it"]]);
+    const how = ["worked", "woke late, or the cause is not known", "had not begun"][s.kind[i]];
+    return tip(event, s.process[i] === null ? ruleName(s.rule[i]) : processCommand(s.process[i]), [["step", ruleName(s.rule[i])], ["on the path for", duration(s.to_ns[i] - s.from_ns[i])], ["it", how]]);
   }
   if (what && x < T.left) {
     const rules = block("rules"), rule = what.row.rules[0];

@@ -43,14 +43,16 @@ pub(crate) enum CallKind {
     Splice,
     /// chroot, pivot_root, unshare and setns: paths mean something else from now on.
     ChangeView,
+    /// umask(mask).
+    Umask,
 }
 
 use CallKind::*;
 
 impl CallKind {
-    const ALL: [CallKind; 15] = [
+    const ALL: [CallKind; 16] = [
         Open, OpenAt, OpenAt2, Creat, Rename, RenameAt, Unlink, UnlinkAt, Pipe, SocketPair, Bind,
-        Connect, Accept, Splice, ChangeView,
+        Connect, Accept, Splice, ChangeView, Umask,
     ];
 }
 
@@ -114,6 +116,7 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (155, ChangeView),
             (272, ChangeView),
             (308, ChangeView),
+            (95, Umask),
         ],
     },
     Numbers {
@@ -142,6 +145,7 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (217, ChangeView),
             (310, ChangeView),
             (346, ChangeView),
+            (60, Umask),
         ],
     },
     Numbers {
@@ -166,6 +170,7 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (41, ChangeView),
             (97, ChangeView),
             (268, ChangeView),
+            (166, Umask),
         ],
     },
 ];
@@ -202,5 +207,6 @@ mod tests {
         assert_eq!(number(Accept), libc::SYS_accept);
         assert_eq!(number(Splice), libc::SYS_splice);
         assert_eq!(number(ChangeView), libc::SYS_chroot);
+        assert_eq!(number(Umask), libc::SYS_umask);
     }
 }

@@ -1,0 +1,28 @@
+//! `flowtrace completions`.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+/// Print the completions for a shell
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  flowtrace completions bash > ~/.local/share/bash-completion/completions/flowtrace
+  flowtrace completions zsh > \"${fpath[1]}/_flowtrace\"
+  flowtrace completions fish > ~/.config/fish/completions/flowtrace.fish")]
+pub(crate) struct Args {
+    /// Shell to complete for
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+pub(crate) fn run(args: &Args) -> super::Outcome {
+    let mut command = crate::args::Args::command();
+    // The generator writes as if nothing could fail, so not to the closed end of a pipe.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command, "flowtrace", &mut script);
+    std::io::stdout().lock().write_all(&script)?;
+    Ok(ExitCode::SUCCESS)
+}
