@@ -180,6 +180,8 @@ pub struct LaunchRecord {
 pub enum FileLayer {
     /// FUSE direct I/O plus kernel passthrough: exact reads and writes, coherent mappings.
     DirectPassthrough,
+    /// The kernel serves the data by itself, and tracepoints tell of reads and writes: exact.
+    Kernel,
     /// FUSE direct I/O that allows mappings: exact reads and writes, mappings seen as pages.
     DirectMmap,
     /// FUSE direct I/O on a kernel that then refuses shared mappings.
@@ -195,6 +197,7 @@ impl FileLayer {
     pub const fn name(self) -> &'static str {
         match self {
             FileLayer::DirectPassthrough => "direct-passthrough",
+            FileLayer::Kernel => "kernel",
             FileLayer::DirectMmap => "direct-mmap",
             FileLayer::Direct => "direct",
             FileLayer::Cached => "cached",
