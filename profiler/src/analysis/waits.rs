@@ -167,8 +167,7 @@ pub fn waits(workflow: &Workflow, timeline: &Timeline) -> Waits {
         children: workflow.children(),
         causes: BTreeMap::new(),
     };
-    let mut sums: BTreeMap<(String, Kind, Option<String>, Option<String>, bool), Sum> =
-        BTreeMap::new();
+    let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
     let mut life = 0.0;
     for instance in &timeline.instances {
         let waiter = search.name(instance.process);
@@ -247,6 +246,9 @@ pub fn waits(workflow: &Workflow, timeline: &Timeline) -> Waits {
         life_ns: life,
     }
 }
+
+/// Waiter, kind, culprit, kind of the channel, and whether the waiter only runs others.
+type Key = (String, Kind, Option<String>, Option<String>, bool);
 
 #[derive(Default)]
 struct Sum {
