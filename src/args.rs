@@ -25,6 +25,7 @@ pub(crate) enum Command {
     Dag(dag::Args),
     Generate(generate::Args),
     Bottlenecks(bottlenecks::Args),
+    Waits(waits::Args),
     Report(report::Args),
     CriticalPath(critical_path::Args),
     Stats(stats::Args),
