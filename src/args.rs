@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::*;
+use crate::commands::{dag, doctor, generate, mount, query, run, summary, tree, unmount};
 
 /// Trace any workflow, unmodified: what ran, what data flowed, where the time went.
 #[derive(Debug, Parser)]
@@ -21,9 +22,11 @@ pub(crate) enum Command {
     Summary(summary::Args),
     Tree(tree::Args),
     Dag(dag::Args),
+    Generate(generate::Args),
     Bottlenecks(bottlenecks::Args),
     Report(report::Args),
     CriticalPath(critical_path::Args),
+    Network(Box<network::Args>),
     Query(query::Args),
     Merge(merge::Args),
     Doctor(doctor::Args),

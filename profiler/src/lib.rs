@@ -12,10 +12,12 @@
 pub mod analysis;
 pub mod argv;
 pub mod export;
+pub mod generate;
 pub mod graph;
 pub mod load;
 pub mod managers;
 pub mod model;
+pub mod network;
 pub mod report;
 pub mod rules;
 pub mod text;

@@ -15,7 +15,7 @@ CREATE TABLE run (
   cwd TEXT NOT NULL,                -- working directory in which the recording was started
   cwd_raw BLOB,                     -- exact bytes of cwd where it is not UTF-8
   version TEXT NOT NULL,            -- version of flowtrace that recorded
-  file_layer TEXT NOT NULL,         -- how file calls were seen: direct-passthrough, direct-mmap, direct, cached, none
+  file_layer TEXT NOT NULL,         -- how file calls were seen: kernel, direct-passthrough, direct-mmap, direct, cached, none
   process_layer TEXT NOT NULL,      -- how processes were seen: ptrace, connector, scan, requests, none
   end_ns INTEGER CHECK (end_ns >= 0), -- end of the recording; NULL: cut short, or still going on
   exit_code INTEGER,                -- exit code of the command
@@ -117,6 +117,24 @@ CREATE TABLE environment_variable (
   name TEXT NOT NULL,               -- variable
   value TEXT NOT NULL,              -- value
   value_raw BLOB                    -- exact bytes of value where it is not UTF-8
+) STRICT;
+
+-- What a program began with as one of its descriptors 0 to 9, where the first program of the run had something else there.
+CREATE TABLE descriptor (
+  upid INTEGER NOT NULL,            -- process image that began by an exec
+  fd INTEGER NOT NULL,              -- descriptor
+  target TEXT NOT NULL,             -- path at that moment, or the kernel's text, such as pipe:[7]
+  target_raw BLOB,                  -- exact bytes of target where it is not UTF-8
+  flags INTEGER NOT NULL,           -- open flags that are still in force (O_RDONLY, O_WRONLY, O_RDWR, O_APPEND)
+  position INTEGER NOT NULL,        -- position in the file, bytes
+  PRIMARY KEY (upid, fd)
+) STRICT, WITHOUT ROWID;
+
+-- What else a program began with, for the first program of the run and for each that began with something else.
+CREATE TABLE setting (
+  upid INTEGER PRIMARY KEY,         -- process image that began by an exec
+  umask INTEGER,                    -- file mode creation mask
+  environment INTEGER               -- equal for equal environments within the run, but for what is recorded by name and for PWD, OLDPWD, SHLVL, _, LINES, COLUMNS and make's own; a keyed hash whose key is not kept
 ) STRICT;
 
 -- A file: an inode, not a path. A name looked for and not found is a row of kind absent.

@@ -9,7 +9,7 @@ CREATE VIEW runs (
   command,        -- what was run, quoted for a shell; NULL for a mount session
   cwd,            -- working directory in which it was started
   version,        -- version of flowtrace that recorded
-  file_layer,     -- how file calls were seen: direct-passthrough, direct-mmap, direct, cached, none
+  file_layer,     -- how file calls were seen: kernel, direct-passthrough, direct-mmap, direct, cached, none
   process_layer,  -- how processes were seen: ptrace, connector, scan, requests, none
   started_unix_ns, -- wall clock at time 0, ns since 1970
   end_ns,         -- end of the recording; NULL: it was cut short, or is still going on
@@ -125,6 +125,24 @@ CREATE VIEW environment (
 ) AS
 SELECT process.upid, name, value
 FROM process JOIN environment_variable AS v ON v.upid = process.environment_upid;
+
+-- What a program began with as descriptors 0 to 9: redirections and pipes, where the first program of the run had something else.
+CREATE VIEW descriptors (
+  upid,     -- process image that began by an exec
+  fd,       -- descriptor
+  target,   -- path at that moment, or the kernel's text, such as pipe:[7]
+  flags,    -- open flags that are still in force
+  position  -- position in the file, bytes
+) AS
+SELECT upid, fd, target, flags, position FROM descriptor;
+
+-- What else a program began with, for the first program of the run and for each that began with something else.
+CREATE VIEW settings (
+  upid,        -- process image that began by an exec
+  umask,       -- file mode creation mask
+  environment  -- equal for equal environments within the run, but for what is recorded by name and what shells and make count in
+) AS
+SELECT upid, umask, environment FROM setting;
 
 -- Every name of every file over time; a rename ends one row and begins another.
 CREATE VIEW file_names (

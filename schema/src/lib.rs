@@ -32,9 +32,10 @@ pub use loss::{Loss, Severity};
 pub use op::{Class, Fidelity, Op};
 pub use record::{
     Call, ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord, CounterRecord, Coverage,
-    Direction, FileKind, FileLayer, FileRecord, HostClock, HostRecord, HostSample, LaunchRecord,
-    NameRecord, Origin, ProcessEnd, ProcessLayer, ProcessStart, Record, RunEnd, RunRecord,
-    SampleRecord, SampledTotals, Side, ThreadRecord, TracedDirectory, Usage, WaitObject,
+    DescriptorRecord, Direction, FileKind, FileLayer, FileRecord, HostClock, HostRecord,
+    HostSample, LaunchRecord, NameRecord, Origin, ProcessEnd, ProcessLayer, ProcessStart, Record,
+    RunEnd, RunRecord, SampleRecord, SampledTotals, Side, ThreadRecord, TracedDirectory, Usage,
+    WaitObject,
 };
 pub use record::{
     CaptureEnd, CaptureRecord, CaptureSource, End, Evidence, FlowOptions, FlowOwner, FlowRecord,
@@ -45,9 +46,9 @@ pub use system::is_system_path;
 pub use text::{Text, quote_argv};
 // For reports.
 pub use trace::{
-    ActivityRow, ChannelEndRow, CounterRow, DataAccessRow, FileRow, LossRow, NameRow, PolledRow,
-    ProcessRow, RunRow, SampleRow, SequenceRow, Table, TimesRow, Trace, TracedDirectoryRow, Value,
-    VariableRow,
+    ActionRow, ActivityRow, ChannelEndRow, CounterRow, DataAccessRow, DescriptorRow, FileRow,
+    LossRow, NameRow, PipeRow, PolledRow, ProcessRow, RunRow, SampleRow, SequenceRow, SettingRow,
+    Table, TimesRow, Trace, TracedDirectoryRow, Value, VariableRow,
 };
 pub use trace::{
     CallCost, CaptureRow, ChannelRow, CostRow, EndRow, FlowCaptureRow, FlowOwnerRow, FlowRow,

@@ -52,6 +52,17 @@ pub enum Record {
         /// Its value.
         value: Text,
     },
+    /// What a program began with as one of its descriptors.
+    Descriptor(Box<DescriptorRecord>),
+    /// What else a program began with.
+    Setting {
+        /// Process image that began by an exec.
+        upid: Upid,
+        /// File mode creation mask.
+        umask: Option<u32>,
+        /// Equal for equal environments within the run.
+        environment: Option<u64>,
+    },
     /// A file is seen for the first time.
     File(FileRecord),
     /// The size of a file is known anew.
@@ -169,6 +180,8 @@ pub struct LaunchRecord {
 pub enum FileLayer {
     /// FUSE direct I/O plus kernel passthrough: exact reads and writes, coherent mappings.
     DirectPassthrough,
+    /// The kernel serves the data by itself, and tracepoints tell of reads and writes: exact.
+    Kernel,
     /// FUSE direct I/O that allows mappings: exact reads and writes, mappings seen as pages.
     DirectMmap,
     /// FUSE direct I/O on a kernel that then refuses shared mappings.
@@ -184,6 +197,7 @@ impl FileLayer {
     pub const fn name(self) -> &'static str {
         match self {
             FileLayer::DirectPassthrough => "direct-passthrough",
+            FileLayer::Kernel => "kernel",
             FileLayer::DirectMmap => "direct-mmap",
             FileLayer::Direct => "direct",
             FileLayer::Cached => "cached",
@@ -317,6 +331,21 @@ pub struct ProcessStart {
     pub environment: Option<Upid>,
     /// When.
     pub start_ns: u64,
+}
+
+/// A descriptor that a program began with (table `descriptor`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DescriptorRecord {
+    /// Process image that began by an exec.
+    pub upid: Upid,
+    /// Its number.
+    pub fd: i32,
+    /// A path, or the kernel's text, such as `pipe:[7]`.
+    pub target: Text,
+    /// Open flags that are still in force.
+    pub flags: u32,
+    /// Position in the file.
+    pub position: u64,
 }
 
 /// What a process image used, its own threads only, never its children. `None`: not readable.

@@ -16,8 +16,9 @@ pub use network::PacketRow;
 pub use report::CallCost;
 use rows::FromRow;
 pub use rows::{
-    ActivityRow, ChannelEndRow, CounterRow, DataAccessRow, FileRow, LossRow, NameRow, PolledRow,
-    ProcessRow, RunRow, SampleRow, SequenceRow, TimesRow, TracedDirectoryRow, VariableRow,
+    ActionRow, ActivityRow, ChannelEndRow, CounterRow, DataAccessRow, DescriptorRow, FileRow,
+    LossRow, NameRow, PipeRow, PolledRow, ProcessRow, RunRow, SampleRow, SequenceRow, SettingRow,
+    TimesRow, TracedDirectoryRow, VariableRow,
 };
 pub use rows::{
     CaptureRow, ChannelRow, CostRow, EndRow, FlowCaptureRow, FlowOwnerRow, FlowRow, HostRow,
@@ -131,6 +132,38 @@ impl Trace {
         self.rows(store::DATA_ACCESS)
     }
 
+    /// What programs began with as descriptors, in the order of images.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn descriptors(&self) -> Result<Vec<DescriptorRow>> {
+        self.rows("SELECT * FROM descriptors ORDER BY upid, fd")
+    }
+
+    /// What else programs began with, in the order of images.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn settings(&self) -> Result<Vec<SettingRow>> {
+        self.rows("SELECT * FROM settings ORDER BY upid")
+    }
+
+    /// The environment variables that were recorded by name, in the order of images.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn variables(&self) -> Result<Vec<VariableRow>> {
+        self.rows("SELECT * FROM environment ORDER BY upid, name")
+    }
+
+    /// What process images did to files and names, in the order of time.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn actions(&self) -> Result<Vec<ActionRow>> {
+        self.rows(store::ACTIONS)
+    }
+
     /// The ends of channels that may have been used, in the order of channels.
     ///
     /// # Errors
@@ -140,6 +173,18 @@ impl Trace {
             "SELECT channel_id, kind, upid, direction, from_ns, to_ns, at_most_bytes, used
              FROM channel_ends JOIN channels USING (channel_id)
              WHERE used IS NOT 0 ORDER BY channel_id, upid, direction",
+        )
+    }
+
+    /// The ends of pipes and FIFOs that may have been used.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn pipes(&self) -> Result<Vec<PipeRow>> {
+        self.rows(
+            "SELECT channel_id, kind, inode, upid, direction
+             FROM channel_ends JOIN channels USING (channel_id)
+             WHERE used IS NOT 0 AND kind IN ('pipe', 'fifo') ORDER BY channel_id, upid, direction",
         )
     }
 

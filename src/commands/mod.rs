@@ -5,10 +5,12 @@ pub(crate) mod completions;
 pub(crate) mod critical_path;
 pub(crate) mod dag;
 pub(crate) mod doctor;
+pub(crate) mod generate;
 pub(crate) mod import;
 pub(crate) mod man;
 pub(crate) mod merge;
 pub(crate) mod mount;
+pub(crate) mod network;
 pub(crate) mod query;
 pub(crate) mod report;
 pub(crate) mod run;
@@ -32,10 +34,12 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Summary(args) => summary::run(&args),
         Command::Tree(args) => tree::run(&args),
         Command::Dag(args) => dag::run(&args),
+        Command::Generate(args) => generate::run(&args),
         Command::Import(args) => import::run(args),
         Command::Bottlenecks(args) => bottlenecks::run(&args),
         Command::Report(args) => report::run(&args),
         Command::CriticalPath(args) => critical_path::run(&args),
+        Command::Network(args) => network::run(*args),
         Command::Query(args) => query::run(&args),
         Command::Merge(args) => merge::run(args),
         Command::Doctor(args) => doctor::run(&args),

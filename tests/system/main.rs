@@ -12,6 +12,8 @@ mod calls_equal_strace;
 mod closing_execs;
 mod exit_status;
 mod fallback;
+mod generate;
+mod kernel_layer;
 mod killed;
 mod lifetimes;
 mod many_hosts;

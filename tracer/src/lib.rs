@@ -16,6 +16,7 @@ pub mod fs;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod host;
+mod kernel;
 pub mod mounting;
 pub mod net;
 mod proc;

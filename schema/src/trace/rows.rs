@@ -283,6 +283,63 @@ rows! {
         call_ns: i64,
     }
 
+    /// A row of the view `descriptors`.
+    DescriptorRow {
+        upid: i64,
+        fd: i64,
+        target: String,
+        flags: i64,
+        position: i64,
+    }
+
+    /// A row of the view `settings`.
+    SettingRow {
+        upid: i64,
+        umask: Option<i64>,
+        environment: Option<i64>,
+    }
+
+    /// What a process image did to a file or name, of which the generator of specifications makes
+    /// the order of steps: calls of one kind together, those that change names one by one.
+    ActionRow {
+        /// Process image.
+        upid: i64,
+        /// File.
+        file_id: i64,
+        /// Operation, as in the view `operations`.
+        op: String,
+        /// Its class.
+        class: String,
+        /// Open flags or mode.
+        flags: Option<i64>,
+        /// Whether it failed.
+        failed: bool,
+        /// Begin of the first.
+        first_ns: i64,
+        /// End of the last.
+        last_ns: i64,
+        /// How many.
+        calls: i64,
+        /// Bytes moved, by reads and writes.
+        bytes: i64,
+        /// The value set, of truncate: the greatest.
+        length: Option<i64>,
+    }
+
+    /// An end of a pipe or FIFO that may have been used.
+    PipeRow {
+        /// The channel.
+        channel_id: i64,
+        /// `pipe` or `fifo`.
+        kind: String,
+        /// Its inode.
+        inode: Option<i64>,
+        /// Process image.
+        upid: i64,
+        /// `read`, `write` or `both`.
+        direction: String,
+    }
+
     /// A row of the view `losses`.
     LossRow {
         source: String,

@@ -210,6 +210,30 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
             )?
             .execute(params![upid.0, name.text(), value.text(), value.raw()])?;
         }
+        Record::Descriptor(r) => {
+            db.prepare_cached(
+                "INSERT OR IGNORE INTO descriptor (upid, fd, target, target_raw, flags, position)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )?
+            .execute(params![
+                r.upid.0,
+                r.fd,
+                r.target.text(),
+                r.target.raw(),
+                r.flags,
+                r.position as i64
+            ])?;
+        }
+        Record::Setting {
+            upid,
+            umask,
+            environment,
+        } => {
+            db.prepare_cached(
+                "INSERT OR IGNORE INTO setting (upid, umask, environment) VALUES (?1, ?2, ?3)",
+            )?
+            .execute(params![upid.0, umask, environment.map(|v| v as i64)])?;
+        }
         Record::File(r) => {
             db.prepare_cached(
                 "INSERT INTO file (file_id, host_id, dev, ino, kind, size_bytes, first_ns, last_ns,

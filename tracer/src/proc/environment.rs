@@ -112,7 +112,8 @@ impl Wanted {
         variables.into()
     }
 
-    fn matches(&self, name: &[u8]) -> bool {
+    /// Whether this variable is recorded.
+    pub(crate) fn matches(&self, name: &[u8]) -> bool {
         // Compared by length first: of a usual environment hardly a byte is looked at twice.
         JOB_IDS.iter().any(|known| known.as_bytes() == name)
             || (!self.asked.is_empty()

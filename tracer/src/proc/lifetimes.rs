@@ -27,6 +27,7 @@ use books::Life;
 use process::{Process, Task};
 
 use super::environment::Wanted;
+use super::inherited::Inherited;
 
 use super::observer::{Observer, Tracee};
 use super::ptrace::{self, Event, Report, Stop};
@@ -88,6 +89,7 @@ pub(crate) struct Lifetimes {
     /// The calls that [`super::topology`] picks are seen.
     calls_seen: bool,
     wanted: Wanted,
+    inherited: Inherited,
     observers: Vec<Box<dyn Observer>>,
 }
 
@@ -136,6 +138,7 @@ impl Lifetimes {
             letting_go: false,
             calls_seen: false,
             wanted,
+            inherited: Inherited::default(),
             observers: Vec::new(),
         }
     }

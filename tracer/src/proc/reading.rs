@@ -43,8 +43,9 @@ impl Image {
 
     /// Reads what process `pid` runs while it is stopped at its exec, with the variables that
     /// `wanted` names. Arguments and environment are fetched out of its memory by one call, at a
-    /// tenth of the price of two files.
-    pub(super) fn at_exec(pid: u32, wanted: &Wanted) -> Image {
+    /// tenth of the price of two files. Gives the whole environment beside it, of which nothing else
+    /// may be kept.
+    pub(super) fn at_exec(pid: u32, wanted: &Wanted) -> (Image, Option<Vec<u8>>) {
         let elsewhere = || ProcessStat::of(pid)?.arguments?.fetch(pid);
         let files = || {
             let read = |name: &str| contents(&format!("/proc/{pid}/{name}")).ok();
@@ -53,12 +54,13 @@ impl Image {
         let (argv, environ) = startup::on_stack(pid)
             .or_else(elsewhere)
             .map_or_else(files, |(argv, environ)| (Some(argv), Some(environ)));
-        Image {
+        let image = Image {
             exe: link(pid, "exe"),
             argv,
             cwd: link(pid, "cwd"),
             environment: wanted.of(environ.as_deref().unwrap_or_default()),
-        }
+        };
+        (image, environ)
     }
 
     pub(crate) fn is_complete(&self) -> bool {

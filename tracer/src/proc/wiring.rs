@@ -104,6 +104,8 @@ impl Wiring {
                 Some(Pending::Connect(fd(a), address))
             }
             CallKind::Accept => Some(Pending::Accept),
+            // Kept with the process ([`super::lifetimes`]).
+            CallKind::Umask => None,
             CallKind::Splice => {
                 self.channels.splices(tracee.pid);
                 None
@@ -112,6 +114,7 @@ impl Wiring {
                 self.elsewhere.insert(tracee.pid);
                 None
             }
+            CallKind::AsyncIo => None,
         }
     }
 

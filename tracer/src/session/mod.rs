@@ -25,4 +25,4 @@ pub use detach::{DetachError, Detached, Holder, detach};
 pub use error::{Error, Result};
 pub use front::{Front, Side, fork_behind};
 pub use run::{Background, Notice, RunOptions, RunReport, run};
-pub use seeing::Seeing;
+pub use seeing::{Layer, Seeing};

@@ -99,6 +99,7 @@ impl Lifetimes {
         let image = Arc::clone(&creator.image);
         let process = Process {
             environment: creator.environment,
+            umask: creator.umask,
             numbered_as_here,
             ..Process::new(self.upids.next(), Some(creator.upid), Arc::clone(&image))
         };

@@ -43,6 +43,11 @@ impl Lifetimes {
         {
             process.numbers_children = true;
         }
+        if call.kind == CallKind::Umask
+            && let Some(process) = self.processes.get_mut(&tracee.pid)
+        {
+            process.umask = Some(call.arguments[0] as u32 & 0o777);
+        }
         let mut wanted = false;
         for observer in &mut self.observers {
             wanted |= observer.called(tracee, call, now);

@@ -88,7 +88,8 @@ impl Lifetimes {
             self.recorder.record(Record::ProcessEnd(Box::new(end)));
         }
 
-        let image = Arc::new(Image::at_exec(pid, &self.wanted));
+        let (image, environ) = Image::at_exec(pid, &self.wanted);
+        let image = Arc::new(image);
         let (prev, upid) = if started {
             (Some(process.upid), self.upids.next())
         } else {
@@ -105,6 +106,7 @@ impl Lifetimes {
             before: process.total.unwrap_or_default(),
             childless: process.childless,
             lone: process.lone,
+            umask: process.umask,
             numbered_as_here: process.numbered_as_here,
             numbers_children: process.numbers_children,
             max_rss_before: used.max_rss_bytes,
@@ -130,6 +132,10 @@ impl Lifetimes {
         if variables_are_new {
             self.record_variables(upid, &image);
         }
+        let umask = self.processes.get(&pid).and_then(|process| process.umask);
+        let environ = environ.map(|environ| self.inherited.digest(&environ, &self.wanted));
+        self.inherited
+            .record(&self.recorder, pid, upid, umask, environ);
         if self.unprivileged && wants_privilege(&image) {
             self.recorder.lost(Loss::SetuidExec, 1);
         }

@@ -50,6 +50,8 @@ pub(super) struct Process {
     pub(super) tracer_ns: u64,
     pub(super) books: Books,
     pub(super) readable: bool,
+    /// File mode creation mask that it set, or a forebear; `None`: that of the first program.
+    pub(super) umask: Option<u32>,
     /// It runs a program that traces others.
     pub(super) traces: bool,
     /// Our own child before it runs the command: no process of the workflow yet.
@@ -77,6 +79,7 @@ impl Process {
             tracer_ns: 0,
             books: Books::default(),
             readable: true,
+            umask: None,
             traces: false,
             launcher: false,
         }

@@ -1,0 +1,569 @@
+//! A step as a line of bash: programs with their redirections, joined by pipes, after each other, or
+//! at once.
+
+use crate::analysis::time::signal_name;
+use crate::argv::unquote;
+
+use super::Options;
+use super::source::Source;
+use super::words::{below, quote, quote_rooted, relative};
+
+/// What ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Command {
+    /// A program: the image that a shell began by an exec.
+    Program(i64),
+    /// Stages joined by pipes.
+    Pipeline(Vec<Command>),
+    /// One after the other.
+    Sequence(Vec<Command>),
+    /// All at once.
+    AtOnce(Vec<Command>),
+    /// What the script did itself, as a command for the root directory.
+    Own(String),
+    /// Nothing that could be seen from outside.
+    Nothing,
+    /// What the trace does not tell.
+    Unknown(String),
+}
+
+/// The pipes that a stage has as its standard input and output.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ends {
+    pub(super) input: Option<String>,
+    pub(super) output: Option<String>,
+}
+
+const ACCESS: i64 = 3;
+const READ_ONLY: i64 = 0;
+const WRITE_ONLY: i64 = 1;
+const APPEND: i64 = 0o2000;
+
+/// Words at the begin of a command that bash would not look for in PATH.
+const OF_BASH: &[&str] = &[
+    "!",
+    "[[",
+    "]]",
+    "{",
+    "}",
+    "case",
+    "coproc",
+    "do",
+    "done",
+    "elif",
+    "else",
+    "esac",
+    "fi",
+    "for",
+    "function",
+    "if",
+    "in",
+    "select",
+    "then",
+    "time",
+    "until",
+    "while",
+    ".",
+    ":",
+    "[",
+    "alias",
+    "bg",
+    "bind",
+    "break",
+    "builtin",
+    "caller",
+    "cd",
+    "command",
+    "compgen",
+    "complete",
+    "compopt",
+    "continue",
+    "declare",
+    "dirs",
+    "disown",
+    "echo",
+    "enable",
+    "eval",
+    "exec",
+    "exit",
+    "export",
+    "false",
+    "fc",
+    "fg",
+    "getopts",
+    "hash",
+    "help",
+    "history",
+    "jobs",
+    "kill",
+    "let",
+    "local",
+    "logout",
+    "mapfile",
+    "popd",
+    "printf",
+    "pushd",
+    "pwd",
+    "read",
+    "readarray",
+    "readonly",
+    "return",
+    "set",
+    "shift",
+    "shopt",
+    "source",
+    "suspend",
+    "test",
+    "times",
+    "trap",
+    "true",
+    "type",
+    "typeset",
+    "ulimit",
+    "umask",
+    "unalias",
+    "unset",
+    "wait",
+];
+
+impl Command {
+    /// The programs in it, in order.
+    pub(super) fn programs(&self) -> Vec<i64> {
+        match self {
+            Command::Program(upid) => vec![*upid],
+            Command::Pipeline(parts) | Command::Sequence(parts) | Command::AtOnce(parts) => {
+                parts.iter().flat_map(Command::programs).collect()
+            }
+            Command::Own(_) | Command::Nothing | Command::Unknown(_) => Vec::new(),
+        }
+    }
+
+    /// Why it cannot be written down, as far as its parts tell.
+    pub(super) fn unknown(&self) -> Option<&str> {
+        match self {
+            Command::Unknown(reason) => Some(reason),
+            Command::Pipeline(parts) | Command::Sequence(parts) | Command::AtOnce(parts) => {
+                parts.iter().find_map(Command::unknown)
+            }
+            Command::Program(_) | Command::Own(_) | Command::Nothing => None,
+        }
+    }
+}
+
+/// Writes commands as bash.
+pub(super) struct Writer<'a> {
+    pub(super) source: &'a Source,
+    pub(super) options: Options,
+}
+
+impl Writer<'_> {
+    /// The line of a step, to be run in the root directory.
+    pub(super) fn line(&self, command: &Command) -> Result<String, String> {
+        let (home, umask) = self.common(command);
+        let text = self.write(command, &Ends::default(), &home, umask)?;
+        if text.is_empty() {
+            return Ok(":".into());
+        }
+        let mut line = String::new();
+        if matches!(command, Command::Pipeline(stages) if stages.iter().all(|s| self.status(s) == 0))
+        {
+            line += "set -o pipefail; ";
+        }
+        if home != self.source.root {
+            line += &format!(
+                "cd {} && ",
+                quote(&relative(&home, &self.source.root, &self.source.root))
+            );
+        }
+        if let Some(mask) = umask {
+            line += &format!("umask {mask:04o} && ");
+        }
+        line += &text;
+        match self.status(command) {
+            0 => {}
+            // The script went on although the command ended so.
+            code => line = format!("{{ {line}; }} || [ $? -eq {code} ]"),
+        }
+        Ok(line)
+    }
+
+    /// Working directory and umask, where all programs share them; else those of the root.
+    fn common(&self, command: &Command) -> (String, Option<i64>) {
+        let programs = command.programs();
+        let home = |upid: &i64| self.source.rows.get(upid).and_then(|row| row.cwd.clone());
+        let mut homes = programs.iter().map(home);
+        let home = match homes.next() {
+            Some(Some(first)) if homes.all(|home| home.as_ref() == Some(&first)) => first,
+            _ => self.source.root.clone(),
+        };
+        let home = match below(&home, &self.source.root) {
+            Some(_) => home,
+            None => self.source.root.clone(),
+        };
+        let mut masks = programs.iter().map(|upid| self.source.other_umask(*upid));
+        let mask = match masks.next() {
+            Some(first) if masks.all(|mask| mask == first) => first,
+            _ => None,
+        };
+        (home, mask)
+    }
+
+    /// The exit status as a shell gives it.
+    pub(super) fn status(&self, command: &Command) -> i64 {
+        match command {
+            Command::Program(upid) => {
+                let Some(&process) = self.source.process_of.get(upid) else {
+                    return 0;
+                };
+                let process = self.source.workflow.process(process);
+                match (process.exit_signal, process.exit_code) {
+                    (Some(signal), _) => 128 + signal,
+                    (None, code) => code.unwrap_or(0),
+                }
+            }
+            Command::Pipeline(parts) | Command::Sequence(parts) => {
+                parts.last().map_or(0, |last| self.status(last))
+            }
+            Command::AtOnce(_) | Command::Own(_) | Command::Nothing | Command::Unknown(_) => 0,
+        }
+    }
+
+    /// Text of a command that starts in `home` under `umask`.
+    fn write(
+        &self,
+        command: &Command,
+        ends: &Ends,
+        home: &str,
+        umask: Option<i64>,
+    ) -> Result<String, String> {
+        match command {
+            Command::Unknown(reason) => Err(reason.clone()),
+            Command::Nothing => Ok(":".into()),
+            Command::Own(text) => Ok(text.clone()),
+            Command::Program(upid) => self.program(*upid, ends, home, umask),
+            Command::Pipeline(stages) => {
+                let inner = pipes_between(self.source, stages)?;
+                let count = stages.len();
+                let text = stages.iter().enumerate().map(|(at, stage)| {
+                    let ends = Ends {
+                        input: match at {
+                            0 => ends.input.clone(),
+                            _ => inner.get(at - 1).cloned(),
+                        },
+                        output: match at + 1 == count {
+                            true => ends.output.clone(),
+                            false => inner.get(at).cloned(),
+                        },
+                    };
+                    let text = self.write(stage, &ends, home, umask)?;
+                    Ok(match stage {
+                        Command::Sequence(_) => format!("{{ {text}; }}"),
+                        Command::AtOnce(_) | Command::Pipeline(_) => format!("( {text} )"),
+                        _ => text,
+                    })
+                });
+                Ok(text.collect::<Result<Vec<_>, String>>()?.join(" | "))
+            }
+            Command::Sequence(parts) => {
+                let mut text = String::new();
+                for (at, part) in parts.iter().enumerate() {
+                    let one = self.write(part, ends, home, umask)?;
+                    let is_last = at + 1 == parts.len();
+                    text += &match part {
+                        Command::Sequence(_) | Command::AtOnce(_) => format!("{{ {one}; }}"),
+                        _ => one,
+                    };
+                    if is_last {
+                        break;
+                    }
+                    text += match self.status(part) {
+                        0 => " && ",
+                        _ => "; ",
+                    };
+                }
+                Ok(text)
+            }
+            Command::AtOnce(parts) => {
+                let mut text = "p=".to_owned();
+                for part in parts {
+                    let one = self.write(part, ends, home, umask)?;
+                    text += &format!("; ( {one} ) & p=\"$p $!\"");
+                }
+                Ok(text + "; for p in $p; do wait \"$p\" || exit; done")
+            }
+        }
+    }
+
+    fn program(
+        &self,
+        upid: i64,
+        ends: &Ends,
+        home: &str,
+        umask: Option<i64>,
+    ) -> Result<String, String> {
+        let source = self.source;
+        let row = source
+            .rows
+            .get(&upid)
+            .ok_or("a process is not in the trace")?;
+        let command = row.command.as_deref().unwrap_or_default();
+        let argv = unquote(command);
+        let name = argv.first().filter(|name| !name.is_empty());
+        let name = name.ok_or("the arguments of a program were not seen")?;
+        if command.contains('\u{fffd}') {
+            return Err(format!("an argument of {name} is not UTF-8"));
+        }
+        if argv
+            .iter()
+            .any(|a| a.contains("/dev/fd/") || a.contains("/proc/self/fd/"))
+        {
+            return Err(format!(
+                "{name} was given a descriptor as a file (a process substitution <(…)), which leads to a command that cannot be told"
+            ));
+        }
+        let cwd = row.cwd.as_deref().unwrap_or_default();
+        if below(cwd, &source.root).is_none() {
+            return Err(format!("{name} ran in {cwd}, outside {}", source.root));
+        }
+        let mut text = String::new();
+        let mut is_moved = false;
+        if cwd != home {
+            text += &format!("cd {} && ", quote(&relative(cwd, home, &source.root)));
+            is_moved = true;
+        }
+        let mask = source.other_umask(upid);
+        if mask != umask {
+            let first = source.umask.get(&source.first_upid).copied().flatten();
+            let Some(mask) = mask.or(first) else {
+                return Err(format!(
+                    "the file mode creation mask of {name} is not known"
+                ));
+            };
+            text += &format!("umask {mask:04o} && ");
+            is_moved = true;
+        }
+        text += &self.assignments(upid, name)?;
+        text += &self.words(upid, &argv);
+        text += &self.redirections(upid, name, cwd, ends)?;
+        Ok(if is_moved {
+            format!("( {text} )")
+        } else {
+            text
+        })
+    }
+
+    /// `A=1 ` for each recorded variable that the first program had not so.
+    fn assignments(&self, upid: i64, name: &str) -> Result<String, String> {
+        if self.source.has_other_environment(upid) && !self.options.ignore_environment {
+            return Err(format!(
+                "{name} had another environment than the run (export, or A=1 {name}): name the variables when recording, flowtrace run --env 'A', or take them as they will be, --ignore-environment"
+            ));
+        }
+        if let Some(lacking) = self.source.lacks_variable(upid) {
+            return Err(format!("{name} was run without the variable {lacking}"));
+        }
+        let variables = self.source.other_variables(upid);
+        let words = variables
+            .iter()
+            .map(|(name, value)| format!("{name}={} ", quote_rooted(value, &self.source.root).0));
+        Ok(words.collect())
+    }
+
+    fn words(&self, upid: i64, argv: &[String]) -> String {
+        let root = &self.source.root;
+        let exe = self
+            .source
+            .rows
+            .get(&upid)
+            .and_then(|row| row.exe.as_deref());
+        let mut words: Vec<String> = argv.iter().map(|word| quote_rooted(word, root).0).collect();
+        let name = argv[0].as_str();
+        let own = exe.filter(|exe| below(exe, root).is_some());
+        if let (true, Some(exe)) = (name.starts_with('-'), exe) {
+            // A login shell calls itself so.
+            words[0] = quote(exe);
+        } else if let (false, Some(exe)) = (name.contains('/'), own) {
+            // Found through a PATH that leads into the workflow's own directory.
+            words[0] = quote_rooted(exe, root).0;
+        } else if OF_BASH.contains(&name) {
+            words.insert(0, "env".into());
+        } else if name.contains('=') {
+            words[0] = format!("'{}'", name.replace('\'', r"'\''"));
+        }
+        words.join(" ")
+    }
+
+    fn redirections(
+        &self,
+        upid: i64,
+        name: &str,
+        cwd: &str,
+        ends: &Ends,
+    ) -> Result<String, String> {
+        let source = self.source;
+        let none = Vec::new();
+        let rows = source.descriptors.get(&upid).unwrap_or(&none);
+        let outer = source.descriptors.get(&source.first_upid).unwrap_or(&none);
+        let outer_of = |fd: i64| {
+            outer
+                .iter()
+                .find(|row| row.fd == fd)
+                .map(|row| row.target.as_str())
+        };
+        let has = |fd: i64| rows.iter().any(|row| row.fd == fd);
+        let mut text = String::new();
+        // What a stage of a pipeline has not from its pipe.
+        if upid != source.first_upid && ends.input.is_some() && !has(0) {
+            match outer_of(0) {
+                Some("/dev/null") => text += " < /dev/null",
+                _ => {
+                    return Err(format!(
+                        "{name} read the standard input of the run inside a pipeline"
+                    ));
+                }
+            }
+        }
+        if upid != source.first_upid && ends.output.is_some() && !has(1) {
+            match outer_of(1) {
+                Some(target) if outer_of(2) == Some(target) => text += " >&2",
+                Some("/dev/null") => text += " > /dev/null",
+                _ => return Err(format!("{name} wrote past its pipeline")),
+            }
+        }
+        if upid == source.first_upid {
+            return Ok(text);
+        }
+        let mut late = String::new();
+        for row in rows {
+            let (fd, target) = (row.fd, row.target.as_str());
+            let access = row.flags & ACCESS;
+            let number = match (fd, access) {
+                (0, READ_ONLY) | (1, WRITE_ONLY) => String::new(),
+                _ => fd.to_string(),
+            };
+            if fd == 0 && ends.input.as_deref() == Some(target)
+                || fd == 1 && ends.output.as_deref() == Some(target)
+            {
+                continue;
+            }
+            if fd == 2 && ends.output.as_deref() == Some(target) {
+                // Before standard output is led elsewhere.
+                if !has(1) {
+                    return Err(format!(
+                        "{name} sent its errors, and not its output, into a pipe"
+                    ));
+                }
+                text.insert_str(0, " 2>&1");
+                continue;
+            }
+            let same = rows.iter().find(|other| {
+                other.fd < fd && other.target == row.target && other.flags & ACCESS == access
+            });
+            if let (Some(same), true) = (same, access != READ_ONLY) {
+                late += &format!(" {fd}>&{}", same.fd);
+                continue;
+            }
+            let of_first = outer.iter().find(|first| {
+                matches!(first.fd, 1 | 2) && first.target == target && first.fd != fd
+            });
+            if let (Some(of_first), true) = (of_first, access != READ_ONLY && target != "/dev/null")
+                && !has(of_first.fd)
+            {
+                late += &format!(" {number}>&{}", of_first.fd);
+                continue;
+            }
+            if target.starts_with("pipe:[") {
+                match (fd, access) {
+                    // make gives all but one of its jobs a pipe that is closed.
+                    (0, _) if !source.is_written(target) => text += " < /dev/null",
+                    (0, _) => {
+                        return Err(format!(
+                            "{name} read what the script itself wrote (a here-document or a builtin such as echo), which is not recorded"
+                        ));
+                    }
+                    // The script read it, as in $(…).
+                    (1 | 2, _) => text += &format!(" {number}> /dev/null"),
+                    // make's jobs, or left open by a shell.
+                    _ => {}
+                }
+                continue;
+            }
+            if !target.starts_with('/') {
+                if fd <= 2 && !target.starts_with("anon_inode:") {
+                    return Err(format!("descriptor {fd} of {name} was a socket ({target})"));
+                }
+                continue;
+            }
+            if target.starts_with("/dev/pts/") || target.starts_with("/dev/tty") {
+                continue;
+            }
+            if target.ends_with(" (deleted)") {
+                if fd > 2 {
+                    continue;
+                }
+                return Err(format!(
+                    "descriptor {fd} of {name} was a file without a name (a here-document)"
+                ));
+            }
+            let path = match below(target, &source.root) {
+                Some(_) => quote(&relative(target, cwd, &source.root)),
+                None => quote(target),
+            };
+            text += &match access {
+                READ_ONLY if row.position == 0 => format!(" {number}< {path}"),
+                READ_ONLY => {
+                    return Err(format!(
+                        "{name} began in the middle of its input {target}, of which the script had read a part"
+                    ));
+                }
+                WRITE_ONLY if row.flags & APPEND != 0 || row.position > 0 => {
+                    format!(" {number}>> {path}")
+                }
+                WRITE_ONLY => format!(" {number}> {path}"),
+                _ => format!(" {number}<> {path}"),
+            };
+        }
+        Ok(text + &late)
+    }
+}
+
+/// The pipe from each stage to the next.
+fn pipes_between(source: &Source, stages: &[Command]) -> Result<Vec<String>, String> {
+    let of = |command: &Command, fds: &[i64], access: i64| {
+        let mut found = std::collections::BTreeSet::new();
+        for upid in command.programs() {
+            for row in source.descriptors.get(&upid).into_iter().flatten() {
+                if fds.contains(&row.fd)
+                    && row.flags & ACCESS == access
+                    && row.target.starts_with("pipe:[")
+                {
+                    found.insert(row.target.clone());
+                }
+            }
+        }
+        found
+    };
+    let mut pipes = Vec::new();
+    for pair in stages.windows(2) {
+        let written = of(&pair[0], &[1, 2], WRITE_ONLY);
+        let read = of(&pair[1], &[0], READ_ONLY);
+        let mut both = written.intersection(&read);
+        match (both.next(), both.next()) {
+            (Some(pipe), None) => pipes.push(pipe.clone()),
+            _ => {
+                return Err(
+                    "its commands are joined in another way than by a plain pipeline".into(),
+                );
+            }
+        }
+    }
+    Ok(pipes)
+}
+
+/// How a program ended, for people.
+pub(super) fn ending(status: i64) -> String {
+    match status {
+        ..=128 => format!("exit {status}"),
+        _ => signal_name(status - 128),
+    }
+}

@@ -1,0 +1,343 @@
+//! What each step did to names, to the contents of files, and to the lists of names of directories.
+//!
+//! Steps that touch the same thing keep their order when one of them changes it. Two that add names
+//! to the same directory do not need to; one that lists it does.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use flowtrace_schema::{ActionRow, NameRow, is_system_path};
+
+use super::source::Source;
+use super::steps::Split;
+
+/// Something that steps can touch.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Thing {
+    /// A name: whether it is there, and of what.
+    Name(String),
+    /// What a file holds, and its attributes, under whatever names.
+    Content(i64),
+    /// The names in a directory.
+    List(String),
+    /// A FIFO, which nobody can use alone.
+    Fifo(i64),
+}
+
+/// How.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum How {
+    /// Looked at it.
+    Read,
+    /// Added to it or took from it, which others may do as well in any order.
+    Vary,
+    /// Changed it.
+    Write,
+    /// Cannot go on without the other one.
+    Meet,
+}
+
+/// All that one step did to one thing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Touch {
+    pub(super) step: usize,
+    pub(super) how: How,
+    pub(super) first_ns: i64,
+    pub(super) last_ns: i64,
+}
+
+/// What all steps did.
+#[derive(Debug, Default)]
+pub(super) struct Effects {
+    pub(super) touches: BTreeMap<Thing, Vec<Touch>>,
+    /// Paths of files that a step wrote outside the traced directories, and whether they are gone.
+    pub(super) outside: BTreeMap<usize, BTreeMap<String, bool>>,
+    /// Files outside that a step read.
+    pub(super) read_outside: BTreeMap<usize, BTreeSet<String>>,
+    /// Files that a step opened to read, or read.
+    pub(super) reads: HashSet<(usize, i64)>,
+    /// Files that got new contents by a step.
+    pub(super) writes: HashSet<(usize, i64)>,
+    /// Steps that set the times of a file.
+    pub(super) timed: HashSet<(usize, i64)>,
+    /// What the driver itself did, which no redirection explains, in the order of time.
+    pub(super) own: Vec<ActionRow>,
+}
+
+const O_ACCMODE: i64 = 3;
+const O_TRUNC: i64 = 0o1000;
+
+/// Whether an action changes what a file holds.
+pub(super) fn changes(action: &ActionRow) -> bool {
+    !action.failed
+        && match action.class.as_str() {
+            "write" => true,
+            "open" => {
+                action.op == "create"
+                    || action
+                        .flags
+                        .is_some_and(|f| f & O_ACCMODE != 0 || f & O_TRUNC != 0)
+            }
+            "attribute" => matches!(
+                action.op.as_str(),
+                "chmod" | "chown" | "utimens" | "setxattr" | "removexattr" | "setattr"
+            ),
+            _ => false,
+        }
+}
+
+/// Sorts every action to the step that made it.
+pub(super) fn effects(source: &Source, split: &Split) -> Effects {
+    let mut effects = Effects::default();
+    let mut step_of: HashMap<i64, usize> = HashMap::new();
+    for (step, draft) in split.drafts.iter().enumerate() {
+        step_of.extend(draft.members.iter().map(|&upid| (upid, step)));
+    }
+    let claims = claims(source, split);
+    let of_driver = |upid: i64| split.drivers.contains(&upid);
+    for action in &source.actions {
+        let of_file = claims.get(&action.file_id).into_iter().flatten();
+        let claimed = of_file
+            .filter(|_| of_driver(action.upid))
+            .find(|claim| claim.from_ns <= action.first_ns && action.first_ns <= claim.to_ns);
+        let step = match (step_of.get(&action.upid), claimed) {
+            (Some(&step), _) => step,
+            (None, Some(claim)) if matches!(action.class.as_str(), "open" | "attribute") => {
+                claim.step
+            }
+            _ if of_driver(action.upid) => {
+                if action.class == "namespace" && !action.failed || changes(action) {
+                    effects.own.push(action.clone());
+                }
+                continue;
+            }
+            _ => continue,
+        };
+        effects.add(source, step, action);
+    }
+    for (step, draft) in split.drafts.iter().enumerate() {
+        for upid in draft.command.programs() {
+            effects.add_redirections(source, step, upid);
+        }
+    }
+    for (&channel, holders) in &source.fifos {
+        for upid in holders {
+            if let Some(&step) = step_of.get(upid) {
+                let at = split.drafts[step].start_ns;
+                effects.touch(Thing::Fifo(channel), step, How::Meet, at, at);
+            }
+        }
+    }
+    effects
+}
+
+/// An open by the driver that was a redirection of a step.
+struct Claim {
+    step: usize,
+    from_ns: i64,
+    to_ns: i64,
+}
+
+/// Shells open redirections before they fork (dash) or after (bash; then the step itself does).
+fn claims(source: &Source, split: &Split) -> HashMap<i64, Vec<Claim>> {
+    let mut opens: HashMap<&str, Vec<&ActionRow>> = HashMap::new();
+    for action in &source.actions {
+        if action.class == "open" && !action.failed && split.drivers.contains(&action.upid) {
+            for name in source.names_during(action.file_id, action.first_ns, action.last_ns) {
+                opens.entry(name.path.as_str()).or_default().push(action);
+            }
+        }
+    }
+    let mut claims: HashMap<i64, Vec<Claim>> = HashMap::new();
+    for (step, draft) in split.drafts.iter().enumerate() {
+        for upid in draft.command.programs() {
+            let start = source
+                .rows
+                .get(&upid)
+                .map_or(draft.start_ns, |row| row.start_ns);
+            for row in source.descriptors.get(&upid).into_iter().flatten() {
+                let of_path = opens.get(row.target.as_str()).into_iter().flatten();
+                let before = of_path.filter(|open| open.first_ns <= start);
+                let access = row.flags & O_ACCMODE;
+                let last = before
+                    .filter(|open| open.flags.is_none_or(|flags| flags & O_ACCMODE == access))
+                    .max_by_key(|open| open.first_ns);
+                if let Some(open) = last {
+                    claims.entry(open.file_id).or_default().push(Claim {
+                        step,
+                        from_ns: open.first_ns,
+                        to_ns: open.last_ns.max(start),
+                    });
+                }
+            }
+        }
+    }
+    claims
+}
+
+impl Effects {
+    pub(super) fn touch(
+        &mut self,
+        thing: Thing,
+        step: usize,
+        how: How,
+        first_ns: i64,
+        last_ns: i64,
+    ) {
+        let touches = self.touches.entry(thing).or_default();
+        match touches.iter_mut().rev().find(|touch| touch.step == step) {
+            Some(touch) => {
+                touch.how = touch.how.max(how);
+                touch.first_ns = touch.first_ns.min(first_ns);
+                touch.last_ns = touch.last_ns.max(last_ns);
+            }
+            None => touches.push(Touch {
+                step,
+                how,
+                first_ns,
+                last_ns,
+            }),
+        }
+    }
+
+    pub(super) fn add(&mut self, source: &Source, step: usize, action: &ActionRow) {
+        let (first, last) = (action.first_ns, action.last_ns);
+        let names: Vec<&NameRow> = source.names_during(action.file_id, first, last).collect();
+        let changed = |moment: i64| first <= moment && moment <= last;
+        if names.iter().all(|name| !source.is_traced(&name.path)) {
+            self.add_outside(step, action, &names);
+            return;
+        }
+        for name in &names {
+            // The way to it.
+            let mut directory = name.path.as_str();
+            while let Some((parent, _)) = directory.rsplit_once('/') {
+                if parent.is_empty() || !source.is_traced(parent) {
+                    break;
+                }
+                self.touch(Thing::Name(parent.into()), step, How::Read, first, last);
+                directory = parent;
+            }
+        }
+        let is_of_names = action.class == "namespace" || action.op == "create";
+        for name in names {
+            let is_made = changed(name.from_ns);
+            let is_gone = name.to_ns.is_some_and(changed);
+            if is_of_names && !action.failed && (is_made || is_gone) {
+                self.touch(
+                    Thing::Name(name.path.clone()),
+                    step,
+                    How::Write,
+                    first,
+                    last,
+                );
+                if let Some((parent, _)) = name.path.rsplit_once('/') {
+                    self.touch(Thing::List(parent.into()), step, How::Vary, first, last);
+                }
+            } else {
+                self.touch(Thing::Name(name.path.clone()), step, How::Read, first, last);
+            }
+            if action.op == "readdir" {
+                self.touch(Thing::List(name.path.clone()), step, How::Read, first, last);
+            }
+            if action.op == "rmdir" && !action.failed {
+                self.touch(
+                    Thing::List(name.path.clone()),
+                    step,
+                    How::Write,
+                    first,
+                    last,
+                );
+            }
+        }
+        if action.failed {
+            return;
+        }
+        if action.op == "utimens" {
+            self.timed.insert((step, action.file_id));
+        }
+        let is_open = action.class == "open" && action.op != "create";
+        let is_reading = action.class == "read"
+            || is_open && action.flags.is_none_or(|flags| flags & O_ACCMODE != 1);
+        if is_reading {
+            self.reads.insert((step, action.file_id));
+        }
+        if action.class == "write"
+            || action.op == "create"
+            || is_open && action.flags.is_some_and(|flags| flags & O_TRUNC != 0)
+        {
+            self.writes.insert((step, action.file_id));
+        }
+        let content = Thing::Content(action.file_id);
+        if changes(action) {
+            self.touch(content, step, How::Write, first, last);
+        } else if matches!(action.class.as_str(), "open" | "read")
+            || matches!(
+                action.op.as_str(),
+                "getattr" | "getxattr" | "listxattr" | "link" | "rename" | "lseek"
+            )
+        {
+            self.touch(content, step, How::Read, first, last);
+        }
+    }
+
+    /// A file that a step wrote outside the traced directories and that was not its alone, or is
+    /// still there: what became of it is not known.
+    pub(super) fn written_outside(&self, step: usize) -> Option<&String> {
+        let is_of_other = |path: &String| {
+            let mut written = self.outside.iter().filter(|(other, _)| **other != step);
+            let mut read = self
+                .read_outside
+                .iter()
+                .filter(|(other, _)| **other != step);
+            written.any(|(_, paths)| paths.contains_key(path))
+                || read.any(|(_, paths)| paths.contains(path))
+        };
+        let mut paths = self.outside.get(&step)?.iter();
+        let found = paths.find(|(path, is_gone)| !**is_gone || is_of_other(path));
+        found.map(|(path, _)| path)
+    }
+
+    fn add_outside(&mut self, step: usize, action: &ActionRow, names: &[&NameRow]) {
+        if action.failed || action.class != "open" {
+            return;
+        }
+        for name in names {
+            if is_system_path(name.path.as_bytes()) {
+                continue;
+            }
+            let path = name.path.clone();
+            if changes(action) {
+                let written = self.outside.entry(step).or_default();
+                written.insert(path, name.to_ns.is_some());
+            } else {
+                self.read_outside.entry(step).or_default().insert(path);
+            }
+        }
+    }
+
+    /// What a program had open from the begin it may use without any call that could be seen.
+    fn add_redirections(&mut self, source: &Source, step: usize, upid: i64) {
+        let Some(row) = source.rows.get(&upid) else {
+            return;
+        };
+        let at = row.start_ns;
+        for descriptor in source.descriptors.get(&upid).into_iter().flatten() {
+            if upid == source.first_upid || !source.is_traced(&descriptor.target) {
+                continue;
+            }
+            let path = &descriptor.target;
+            let file = source.file_at(path, at);
+            self.touch(Thing::Name(path.clone()), step, How::Read, at, at);
+            if let Some(file) = file {
+                let how = match descriptor.flags & O_ACCMODE {
+                    0 => How::Read,
+                    _ => How::Write,
+                };
+                if how == How::Read {
+                    self.reads.insert((step, file));
+                }
+                self.touch(Thing::Content(file), step, how, at, at);
+            }
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! A Makefile for GNU make 4.3 or newer.
+//!
+//! A step whose files last and are its alone is a rule with these files as its (grouped) targets. Any
+//! other step (it removed, renamed or changed something, or made a name that make cannot write)
+//! marks that it was done by an empty file in `$(STEPS)`.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fmt::Write;
+
+use super::words::ROOT_VARIABLE;
+use super::{Plan, Step};
+
+/// Longest line of a comment that repeats text from the trace.
+const LONGEST_COMMENT: usize = 300;
+
+/// Writes a Makefile.
+pub fn text(plan: &Plan) -> String {
+    // As make wants them where they are needed, where `%` is plain.
+    let targets: Vec<Vec<String>> = plan.steps.iter().map(targets).collect();
+    let used: HashSet<&str> = plan
+        .steps
+        .iter()
+        .flat_map(|step| {
+            let outputs = step.outputs.iter().map(|output| output.place.path());
+            outputs.chain(step.inputs.iter().map(|input| input.place.path()))
+        })
+        .collect();
+    let all = unused("all", &used);
+    let clean = unused("forget", &used);
+    let mut text = head(plan, &all);
+    let goals: Vec<String> = targets.iter().map(|names| names[0].clone()).collect();
+    let last: Vec<&String> = (0..plan.steps.len())
+        .filter(|&at| {
+            !plan
+                .steps
+                .iter()
+                .any(|step| step.after.iter().any(|a| a.step == at))
+        })
+        .map(|at| &goals[at])
+        .collect();
+    // Writing to a String cannot fail.
+    let _ = write!(text, ".PHONY: {all} {clean}\n{all}:");
+    for goal in last {
+        text += " \\\n  ";
+        text += goal;
+    }
+    text += "\n\n# Forget which steps without files of their own were done.\n";
+    let _ = writeln!(text, "{clean}:\n\trm -rf -- '$(STEPS)'\n");
+    let places: HashSet<String> = targets.iter().flatten().cloned().collect();
+    for (step, names) in plan.steps.iter().zip(&targets) {
+        rule(&mut text, step, names, &targets, &places);
+    }
+    text
+}
+
+fn unused(wanted: &str, used: &HashSet<&str>) -> String {
+    let mut name = wanted.to_owned();
+    while used.contains(name.as_str()) {
+        name += "-steps";
+    }
+    name
+}
+
+fn head(plan: &Plan, all: &str) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "# Made by flowtrace from a trace of: {}",
+        comment(&plan.command)
+    );
+    let _ = writeln!(
+        text,
+        "# Run it in the directory with the inputs:  make -f this-file -j 8"
+    );
+    for (step, reason) in plan.refused() {
+        let _ = writeln!(
+            text,
+            "# INCOMPLETE: {} cannot be generated: {}",
+            step.id,
+            comment(reason)
+        );
+    }
+    for note in &plan.notes {
+        let _ = writeln!(text, "# Note: {}", comment(note));
+    }
+    let _ = write!(
+        text,
+        "
+ifeq ($(filter grouped-target,$(.FEATURES)),)
+$(error this Makefile needs GNU make 4.3 or newer)
+endif
+.DEFAULT_GOAL := {all}
+SHELL := /bin/bash
+MAKEFLAGS += -r
+.DELETE_ON_ERROR:
+.SECONDARY:
+.SUFFIXES:
+EQ := =
+# Where steps without files of their own are marked as done.
+STEPS ?= .flowtrace
+export {ROOT_VARIABLE} := $(CURDIR)
+
+"
+    );
+    text
+}
+
+/// The targets of a step, written as prerequisites; of a marked one the mark.
+fn targets(step: &Step) -> Vec<String> {
+    let mark = vec![format!("$(STEPS)/{}", step.id)];
+    if step.needs_mark || step.script.is_err() {
+        return mark;
+    }
+    let lasting = step
+        .outputs
+        .iter()
+        .filter(|output| output.lasts && output.place.is_below());
+    let names: Vec<String> = lasting
+        .filter_map(|output| name(output.place.path()))
+        .collect();
+    if names.is_empty() { mark } else { names }
+}
+
+fn rule(
+    text: &mut String,
+    step: &Step,
+    names: &[String],
+    targets: &[Vec<String>],
+    made: &HashSet<String>,
+) {
+    let is_marked = names[0].starts_with("$(STEPS)/");
+    let mut needs: BTreeSet<String> = BTreeSet::new();
+    let mut only_order: BTreeSet<String> = BTreeSet::new();
+    for after in &step.after {
+        let goal = targets[after.step][0].clone();
+        if after.is_data {
+            needs.insert(goal);
+        } else {
+            only_order.insert(goal);
+        }
+    }
+    for input in step.inputs.iter().filter(|input| input.lasts) {
+        let Some(name) = name(input.place.path()) else {
+            let _ = writeln!(text, "# also needs {}", comment(input.place.path()));
+            continue;
+        };
+        match input.from {
+            None => {
+                needs.insert(name);
+            }
+            // By its name, where that is a target.
+            Some(from) => {
+                if targets[from].contains(&name) && made.contains(&name) {
+                    needs.remove(&targets[from][0]);
+                    needs.insert(name);
+                }
+            }
+        }
+    }
+    only_order.retain(|name| !needs.contains(name));
+    let separator = if names.len() > 1 { " &:" } else { ":" };
+    let _ = write!(text, "# {}\n{}{separator}", step.id, as_targets(names));
+    for name in &needs {
+        let _ = write!(text, " {name}");
+    }
+    if !only_order.is_empty() {
+        text.push_str(" |");
+        for name in &only_order {
+            let _ = write!(text, " {name}");
+        }
+    }
+    text.push('\n');
+    match &step.script {
+        Ok(script) => {
+            let _ = writeln!(text, "\t{}", script.replace('$', "$$"));
+        }
+        Err(reason) => {
+            let said = format!("{}: cannot be generated: {reason}", step.id);
+            let said = super::words::quote(&said).replace('$', "$$");
+            let _ = writeln!(text, "\t@printf '%s\\n' {said} >&2; exit 1");
+        }
+    }
+    if is_marked && step.script.is_ok() {
+        let _ = writeln!(text, "\t@mkdir -p -- '$(STEPS)' && : > '$@'");
+    }
+    text.push('\n');
+}
+
+/// Prerequisites as targets: there `%` would make a pattern.
+fn as_targets(names: &[String]) -> String {
+    names.join(" ").replace('%', "\\%")
+}
+
+/// A path as a prerequisite; `None`: make has no way to write it.
+fn name(path: &str) -> Option<String> {
+    let is_bad = |c: char| c.is_control() || matches!(c, ';' | '|' | '\u{fffd}');
+    let has_bad_backslash = path.ends_with('\\')
+        || path.contains("\\ ")
+        || path.contains("\\:")
+        || path.contains("\\#")
+        || path.contains("\\%");
+    // A member of an archive is written so.
+    let is_member = path.ends_with(')') && path.contains('(');
+    if path.is_empty()
+        || path.contains(is_bad)
+        || has_bad_backslash
+        || is_member
+        || path.ends_with('&')
+    {
+        return None;
+    }
+    let mut text = String::new();
+    if path.starts_with(['~', '-', '.']) && !path.starts_with("../") {
+        text.push_str("./");
+    }
+    for c in path.chars() {
+        match c {
+            ' ' | ':' | '#' | '*' | '?' | '[' => {
+                text.push('\\');
+                text.push(c);
+            }
+            '$' => text.push_str("$$"),
+            '=' => text.push_str("$(EQ)"),
+            c => text.push(c),
+        }
+    }
+    Some(text)
+}
+
+fn comment(text: &str) -> String {
+    let mut text: String = text
+        .chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .take(LONGEST_COMMENT)
+        .collect();
+    // A backslash at the end would take the next line along.
+    while text.ends_with('\\') {
+        text.pop();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_written_as_make_reads_them() {
+        for (path, expected) in [
+            ("a b", Some("a\\ b")),
+            ("100%", Some("100%")),
+            ("a:b#c", Some("a\\:b\\#c")),
+            ("$x", Some("$$x")),
+            ("k=v", Some("k$(EQ)v")),
+            ("~a", Some("./~a")),
+            (".hidden", Some("./.hidden")),
+            ("../a", Some("../a")),
+            ("it's", Some("it's")),
+            ("a\nb", None),
+            ("a;b", None),
+            ("a (1)", None),
+            ("a\\", None),
+        ] {
+            assert_eq!(name(path).as_deref(), expected, "{path:?}");
+        }
+        assert_eq!(as_targets(&["100%".into(), "b".into()]), "100\\% b");
+    }
+}

@@ -1,0 +1,182 @@
+//! Which step must come before which.
+
+use std::collections::BTreeMap;
+
+use petgraph::algo::tarjan_scc;
+use petgraph::graph::{DiGraph, NodeIndex};
+
+use super::effects::{Effects, How, Thing, Touch};
+
+/// For each pair of steps, the first to come before the second: whether data goes between them.
+pub(super) type Edges = BTreeMap<(usize, usize), bool>;
+
+/// The order of steps by what they touched.
+pub(super) fn edges(effects: &Effects) -> Edges {
+    let mut edges = Edges::new();
+    for (thing, touches) in &effects.touches {
+        if touches.len() < 2
+            || touches
+                .iter()
+                .all(|touch| touch.how == touches[0].how && is_free(touch.how))
+        {
+            continue;
+        }
+        add(&mut edges, thing, touches);
+    }
+    edges
+}
+
+/// Whether steps that do only this need no order.
+fn is_free(how: How) -> bool {
+    matches!(how, How::Read | How::Vary)
+}
+
+fn add(edges: &mut Edges, thing: &Thing, touches: &[Touch]) {
+    let mut touches: Vec<&Touch> = touches.iter().collect();
+    touches.sort_by_key(|touch| (touch.first_ns, touch.last_ns, touch.step));
+    // All since, and with, the last one that changed it: what came before is implied by that.
+    let mut since: Vec<&Touch> = Vec::new();
+    for touch in touches {
+        for &earlier in &since {
+            if earlier.how == touch.how && is_free(touch.how) {
+                continue;
+            }
+            let is_data = matches!(thing, Thing::Content(_) | Thing::Name(_) | Thing::List(_))
+                && earlier.how > How::Read;
+            let mut add = |from: usize, to: usize| {
+                *edges.entry((from, to)).or_default() |= is_data;
+            };
+            add(earlier.step, touch.step);
+            if earlier.last_ns > touch.first_ns || touch.how == How::Meet {
+                // They did it at the same time: neither came first.
+                add(touch.step, earlier.step);
+            }
+        }
+        if !is_free(touch.how)
+            && since
+                .iter()
+                .all(|earlier| earlier.last_ns <= touch.first_ns)
+        {
+            since.clear();
+        }
+        since.push(touch);
+    }
+}
+
+/// Steps that depend on each other in a ring, each ring in order; those alone are not listed.
+pub(super) fn rings(count: usize, edges: &Edges) -> Vec<Vec<usize>> {
+    let mut graph = DiGraph::<(), ()>::new();
+    let nodes: Vec<_> = (0..count).map(|_| graph.add_node(())).collect();
+    for &(from, to) in edges.keys() {
+        graph.add_edge(nodes[from], nodes[to], ());
+    }
+    let mut rings: Vec<Vec<usize>> = tarjan_scc(&graph)
+        .into_iter()
+        .filter(|ring| ring.len() > 1)
+        .map(|ring| {
+            let mut steps: Vec<usize> = ring.into_iter().map(NodeIndex::index).collect();
+            steps.sort_unstable();
+            steps
+        })
+        .collect();
+    rings.sort();
+    rings
+}
+
+/// Leaves out what others imply. The edges lead from lower to higher numbers.
+pub(super) fn reduced(count: usize, edges: &Edges) -> Edges {
+    let words = count.div_ceil(64);
+    let mut before = vec![vec![0u64; words]; count];
+    let mut kept = Edges::new();
+    let mut direct_to = vec![Vec::new(); count];
+    for &(from, to) in edges.keys() {
+        direct_to[to].push(from);
+    }
+    for (to, direct) in direct_to.into_iter().enumerate() {
+        // From the latest on: what comes before it is implied by it.
+        let mut reached = vec![0u64; words];
+        for &from in direct.iter().rev() {
+            if reached[from / 64] >> (from % 64) & 1 == 0 {
+                kept.insert((from, to), edges[&(from, to)]);
+            } else if edges[&(from, to)] {
+                // Data are worth being named all the same.
+                kept.insert((from, to), true);
+            }
+            reached[from / 64] |= 1 << (from % 64);
+            for (word, of_from) in reached.iter_mut().zip(&before[from]) {
+                *word |= of_from;
+            }
+        }
+        before[to] = reached;
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn touch(step: usize, how: How, first_ns: i64, last_ns: i64) -> Touch {
+        Touch {
+            step,
+            how,
+            first_ns,
+            last_ns,
+        }
+    }
+
+    fn of(touches: &[Touch]) -> Vec<(usize, usize)> {
+        let mut edges = Edges::new();
+        add(&mut edges, &Thing::Content(1), touches);
+        edges.into_keys().collect()
+    }
+
+    #[test]
+    fn changes_come_after_what_looked_before() {
+        use How::{Read, Write};
+        let history = [
+            touch(0, Write, 0, 1),
+            touch(1, Read, 2, 3),
+            touch(2, Read, 2, 4),
+            touch(3, Write, 5, 6),
+            touch(4, Read, 7, 8),
+        ];
+        assert_eq!(
+            of(&history),
+            [(0, 1), (0, 2), (0, 3), (1, 3), (2, 3), (3, 4)]
+        );
+    }
+
+    #[test]
+    fn what_is_added_needs_no_order_but_a_list_does() {
+        use How::{Read, Vary};
+        let history = [
+            touch(0, Vary, 0, 1),
+            touch(1, Vary, 2, 3),
+            touch(2, Read, 4, 5),
+            touch(3, Vary, 6, 7),
+        ];
+        assert_eq!(of(&history), [(0, 2), (1, 2), (2, 3)]);
+    }
+
+    #[test]
+    fn what_two_did_at_once_is_a_ring() {
+        let edges = [touch(0, How::Write, 0, 5), touch(1, How::Write, 2, 8)];
+        assert_eq!(of(&edges), [(0, 1), (1, 0)]);
+        let edges = Edges::from([((0, 1), true), ((1, 0), false), ((1, 2), true)]);
+        assert_eq!(rings(3, &edges), [vec![0, 1]]);
+    }
+
+    #[test]
+    fn implied_edges_are_left_out_unless_data_go_along() {
+        let edges = Edges::from([
+            ((0, 1), true),
+            ((1, 2), true),
+            ((0, 2), false),
+            ((0, 3), true),
+            ((2, 3), false),
+        ]);
+        let kept: Vec<_> = reduced(4, &edges).into_keys().collect();
+        assert_eq!(kept, [(0, 1), (0, 3), (1, 2), (2, 3)]);
+    }
+}

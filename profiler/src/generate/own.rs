@@ -1,0 +1,212 @@
+//! What the script did to files by itself, without starting a command: `: > f`, `echo x > f`, and
+//! what make removes.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+
+use flowtrace_schema::ActionRow;
+
+use super::command::Command;
+use super::effects::{Effects, How, Thing, changes};
+use super::source::Source;
+use super::steps::{Draft, Split};
+use super::words::{quote, relative};
+
+/// The largest file that is written into a specification.
+const LARGEST: u64 = 64 << 10;
+
+/// Adds a step for each thing that the driver did itself and that matters.
+pub(super) fn add(
+    source: &Source,
+    split: &mut Split,
+    effects: &mut Effects,
+    own: Vec<ActionRow>,
+    notes: &mut Vec<String>,
+) {
+    let mut by_file: BTreeMap<i64, Vec<ActionRow>> = BTreeMap::new();
+    for action in own {
+        let names: Vec<_> = source
+            .names_during(action.file_id, action.first_ns, action.last_ns)
+            .collect();
+        if names.iter().any(|name| source.is_traced(&name.path)) {
+            by_file.entry(action.file_id).or_default().push(action);
+        }
+    }
+    for (file, actions) in by_file {
+        if split.is_manager && !is_used(effects, file) {
+            continue;
+        }
+        let is_written = actions
+            .iter()
+            .any(|action| action.class == "write" && action.bytes > 0);
+        let parts: Vec<(Command, Vec<&ActionRow>)> = if is_written {
+            vec![(
+                contents(source, effects, file, &actions, notes),
+                actions.iter().collect(),
+            )]
+        } else {
+            let alone = actions
+                .iter()
+                .filter_map(|action| Some((alone(source, action)?, vec![action])));
+            alone.collect()
+        };
+        for (command, actions) in parts {
+            let step = split.drafts.len();
+            let start_ns = actions
+                .iter()
+                .map(|action| action.first_ns)
+                .min()
+                .unwrap_or(0);
+            let end_ns = actions
+                .iter()
+                .map(|action| action.last_ns)
+                .max()
+                .unwrap_or(start_ns);
+            for action in actions {
+                effects.add(source, step, action);
+            }
+            split.drafts.push(Draft {
+                command,
+                members: HashSet::new(),
+                rule: "script".into(),
+                start_ns,
+                end_ns,
+                answers_script: false,
+            });
+        }
+    }
+}
+
+/// Whether a step read a file, or went through it as a directory.
+fn is_used(effects: &Effects, file: i64) -> bool {
+    let touches = effects.touches.get(&Thing::Content(file));
+    touches
+        .into_iter()
+        .flatten()
+        .any(|touch| touch.how == How::Read)
+}
+
+/// One action that needs no knowledge of contents.
+fn alone(source: &Source, action: &ActionRow) -> Option<Command> {
+    let names = || source.names_during(action.file_id, action.first_ns, action.last_ns);
+    let within = |moment: i64| action.first_ns <= moment && moment <= action.last_ns;
+    let path = |path: &str| quote(&relative(path, &source.root, &source.root));
+    let any = names().next().map(|name| path(&name.path))?;
+    let made = names()
+        .find(|name| within(name.from_ns))
+        .map(|name| path(&name.path));
+    let gone = names()
+        .find(|name| name.to_ns.is_some_and(within))
+        .map(|name| path(&name.path));
+    let unknown = |what: &str| Command::Unknown(format!("the script itself {what} {any}"));
+    Some(match action.op.as_str() {
+        "create" => Command::Own(format!(": > {any}")),
+        "open" if action.flags.is_some_and(|flags| flags & 0o1000 != 0) => {
+            Command::Own(format!(": > {any}"))
+        }
+        "truncate" if action.length == Some(0) => Command::Own(format!(": > {any}")),
+        // Opened to be written, and then not.
+        "open" => return None,
+        "unlink" => Command::Own(format!("rm -f -- {}", gone.unwrap_or(any))),
+        "rmdir" => Command::Own(format!("rmdir -- {}", gone.unwrap_or(any))),
+        "mkdir" => Command::Own(format!("mkdir -p -- {}", made.unwrap_or(any))),
+        "rename" => match (gone, made) {
+            (Some(from), Some(to)) => Command::Own(format!("mv -T -- {from} {to}")),
+            _ => unknown("renamed"),
+        },
+        "chmod" => match action.flags.or(action.length) {
+            Some(mode) => Command::Own(format!("chmod {:o} -- {any}", mode & 0o7777)),
+            None => unknown("changed the mode of"),
+        },
+        "utimens" => Command::Own(format!("touch -- {any}")),
+        op => unknown(&format!("did {op} on")),
+    })
+}
+
+/// A file that the script wrote itself. What it wrote is not in the trace; if the file is still as
+/// it left it, it is on the disk.
+fn contents(
+    source: &Source,
+    effects: &Effects,
+    file: i64,
+    actions: &[ActionRow],
+    notes: &mut Vec<String>,
+) -> Command {
+    let names = source.names.get(&file);
+    let name = names
+        .into_iter()
+        .flatten()
+        .rfind(|name| source.is_traced(&name.path));
+    let Some(name) = name else {
+        return Command::Unknown("the script itself wrote a file without a name".into());
+    };
+    let unknown = |why: &str| {
+        Command::Unknown(format!(
+            "the script itself wrote {} (a builtin such as echo), which is not recorded, and {why}",
+            name.path
+        ))
+    };
+    if name.to_ns.is_some() {
+        return unknown("the file is gone");
+    }
+    let last = actions
+        .iter()
+        .filter(|action| changes(action))
+        .map(|action| action.last_ns)
+        .max();
+    let Some(last) = last else {
+        return unknown("when is not known");
+    };
+    let touches = effects.touches.get(&Thing::Content(file));
+    if touches
+        .into_iter()
+        .flatten()
+        .any(|touch| touch.how == How::Write || touch.first_ns < last)
+    {
+        return unknown("a command used the file before the script was done with it");
+    }
+    if names.is_some_and(|names| {
+        names
+            .iter()
+            .filter(|name| source.is_traced(&name.path))
+            .count()
+            > 1
+    }) {
+        return unknown("the file got another name");
+    }
+    let started = source.workflow.runs[0].started_unix_ns;
+    let changed_until = started.map(|started| started.saturating_add(last));
+    match unchanged(&name.path, changed_until) {
+        Ok(text) => {
+            let shown = relative(&name.path, &source.root, &source.root);
+            notes.push(format!(
+                "{shown} was written by the script itself: it is made with what it held then, whatever that came from"
+            ));
+            Command::Own(format!("printf %s {} > {}", quote(&text), quote(&shown)))
+        }
+        Err(why) => unknown(&why),
+    }
+}
+
+/// What a file holds, if it has not changed since.
+fn unchanged(path: &str, until_unix_ns: Option<i64>) -> Result<String, String> {
+    let mut file =
+        fs::File::open(path).map_err(|error| format!("it cannot be read now: {error}"))?;
+    let data = file.metadata().map_err(|error| error.to_string())?;
+    let changed = data
+        .mtime()
+        .saturating_mul(1_000_000_000)
+        .saturating_add(data.mtime_nsec());
+    if until_unix_ns.is_none_or(|until| changed > until) {
+        return Err("the file has changed since".into());
+    }
+    if !data.is_file() || data.len() > LARGEST {
+        return Err("the file is large".into());
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text)
+        .map_err(|_| "it is not text".to_owned())?;
+    Ok(text)
+}

@@ -1,0 +1,537 @@
+//! Puts the parts together: steps, what the script did itself, their order, their files.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
+
+use flowtrace_schema::{Result, Trace};
+
+use crate::load::load;
+use crate::text::units::counted;
+
+use super::command::{Command, Writer, ending};
+use super::effects::{Effects, How, Thing, effects};
+use super::order::{Edges, edges, reduced, rings};
+use super::own;
+use super::source::{Source, Unfit};
+use super::steps::{Draft, Split, splits};
+use super::words::Place;
+use super::{After, Input, Options, Output, Plan, Step};
+
+/// The steps of a traced run.
+///
+/// # Errors
+/// When the file cannot be read; inside, when the trace does not hold what it takes.
+pub fn plan(trace: &Trace, options: Options) -> Result<std::result::Result<Plan, Unfit>> {
+    let source = match Source::read(trace, load(trace)?)? {
+        Ok(source) => source,
+        Err(unfit) => return Ok(Err(unfit)),
+    };
+    let mut plans = splits(&source)
+        .into_iter()
+        .map(|split| of_split(&source, split, options));
+    let innermost = plans.next().unwrap_or_default();
+    if innermost.refused().next().is_none() {
+        return Ok(Ok(innermost));
+    }
+    // What cannot be told inside a command can be had by the command as a whole.
+    let coarser = plans.find(|plan| plan.refused().next().is_none());
+    Ok(Ok(coarser.unwrap_or(innermost)))
+}
+
+fn of_split(source: &Source, mut split: Split, options: Options) -> Plan {
+    let mut effects = effects(source, &split);
+    let mut notes = Vec::new();
+    let own = std::mem::take(&mut effects.own);
+    own::add(source, &mut split, &mut effects, own, &mut notes);
+    let builder = Builder {
+        writer: Writer { source, options },
+        source,
+        effects: &effects,
+    };
+    builder.build(&split.drafts, notes)
+}
+
+struct Builder<'a> {
+    writer: Writer<'a>,
+    source: &'a Source,
+    effects: &'a Effects,
+}
+
+impl Builder<'_> {
+    fn build(&self, drafts: &[Draft], mut notes: Vec<String>) -> Plan {
+        let edges = edges(self.effects);
+        let rings = rings(drafts.len(), &edges);
+        // Each draft is part of one merged step.
+        let mut merged: Vec<Vec<usize>> = Vec::new();
+        let mut in_ring = HashSet::new();
+        for ring in rings {
+            in_ring.extend(ring.iter().copied());
+            merged.push(ring);
+        }
+        merged.extend(
+            (0..drafts.len())
+                .filter(|at| !in_ring.contains(at))
+                .map(|at| vec![at]),
+        );
+        let is_left_out =
+            |group: &Vec<usize>| group.len() == 1 && self.is_idle(&drafts[group[0]], group[0]);
+        let (idle, mut merged): (Vec<_>, Vec<_>) = merged.into_iter().partition(is_left_out);
+        merged.sort_by_key(|group| drafts[group[0]].start_ns);
+        let edges = between(&merged, &edges);
+        let order = in_order(merged.len(), &edges);
+        let place: HashMap<usize, usize> = order
+            .iter()
+            .enumerate()
+            .map(|(new, &old)| (old, new))
+            .collect();
+        let edges: Edges = edges
+            .into_iter()
+            .map(|((from, to), data)| ((place[&from], place[&to]), data))
+            .collect();
+        let merged: Vec<Vec<usize>> = order.iter().map(|&old| merged[old].clone()).collect();
+        let edges = reduced(merged.len(), &edges);
+
+        let mut of_draft = HashMap::new();
+        for (step, group) in merged.iter().enumerate() {
+            of_draft.extend(group.iter().map(|&draft| (draft, step)));
+        }
+        let files = Files::of(self, &of_draft);
+        let mut serial: HashMap<String, usize> = HashMap::new();
+        let steps = merged.iter().enumerate().map(|(at, group)| {
+            let first = &drafts[group[0]];
+            let name = identifier(&first.rule);
+            let number = serial.entry(name.clone()).or_default();
+            *number += 1;
+            let parts: Vec<&Draft> = group.iter().map(|&draft| &drafts[draft]).collect();
+            let (outputs, needs_mark) = files.outputs(at, &parts);
+            let members = parts.iter().flat_map(|draft| &draft.members);
+            let rows: Vec<_> = members
+                .filter_map(|upid| self.source.rows.get(upid))
+                .collect();
+            let cpu = |row: &&flowtrace_schema::ProcessRow| {
+                let both = row.user_ns.zip(row.sys_ns).map(|(user, sys)| user + sys);
+                row.on_cpu_ns.or(both).unwrap_or(0)
+            };
+            let start = parts.iter().map(|draft| draft.start_ns).min().unwrap_or(0);
+            let end = parts.iter().map(|draft| draft.end_ns).max().unwrap_or(0);
+            Step {
+                id: format!("{name}_{number}"),
+                rule: first.rule.clone(),
+                script: self.script(&parts, group),
+                inputs: files.inputs(at),
+                outputs,
+                needs_mark,
+                after: edges
+                    .iter()
+                    .filter(|((_, to), _)| *to == at)
+                    .map(|((from, _), &is_data)| After {
+                        step: *from,
+                        is_data,
+                    })
+                    .collect(),
+                duration_ns: end - start,
+                cpu_ns: rows.iter().map(cpu).sum(),
+                max_rss_bytes: rows.iter().filter_map(|row| row.max_rss_bytes).max(),
+            }
+        });
+        let steps: Vec<Step> = steps.collect();
+        self.add_notes(&steps, &merged, drafts, &idle, &mut notes);
+        let run = &self.source.workflow.runs[0];
+        Plan {
+            root: self.source.root.clone(),
+            command: run.command.clone().unwrap_or_default(),
+            steps,
+            notes,
+        }
+    }
+
+    /// Whether leaving it out changes no file: nothing seen, or its answer was all that counted.
+    fn is_idle(&self, draft: &Draft, at: usize) -> bool {
+        let touches = self.effects.touches.values().flatten();
+        let mut changes = touches.filter(|touch| touch.step == at && touch.how > How::Read);
+        let is_without = draft.answers_script
+            || draft.command == Command::Nothing
+            || draft.command.unknown().is_some();
+        is_without && changes.next().is_none() && !self.effects.outside.contains_key(&at)
+    }
+
+    fn script(&self, parts: &[&Draft], group: &[usize]) -> std::result::Result<String, String> {
+        for at in group {
+            if let Some(path) = self.effects.written_outside(*at) {
+                return Err(format!(
+                    "it wrote {path}, outside the traced directories, where only opens are seen: record again with --dir"
+                ));
+            }
+        }
+        let command = match parts {
+            [one] => one.command.clone(),
+            several => {
+                if several
+                    .iter()
+                    .any(|draft| matches!(draft.command, Command::Own(_)))
+                {
+                    return Err("the script itself wrote a file while a command used it".into());
+                }
+                Command::AtOnce(several.iter().map(|draft| draft.command.clone()).collect())
+            }
+        };
+        if let Some(reason) = command.unknown() {
+            return Err(reason.into());
+        }
+        self.writer.line(&command)
+    }
+
+    fn add_notes(
+        &self,
+        steps: &[Step],
+        merged: &[Vec<usize>],
+        drafts: &[Draft],
+        idle: &[Vec<usize>],
+        notes: &mut Vec<String>,
+    ) {
+        let run = &self.source.workflow.runs[0];
+        if run.exit_code != Some(0) {
+            notes.push(format!(
+                "the run itself failed ({}): what it had not begun is not here",
+                ending(
+                    run.exit_signal
+                        .map_or(run.exit_code.unwrap_or(0), |signal| 128 + signal)
+                )
+            ));
+        }
+        for (step, group) in steps.iter().zip(merged) {
+            if group.len() > 1 {
+                notes.push(format!(
+                    "{} is {} that used the same files at the same time",
+                    step.id,
+                    counted(group.len() as i64, "command", "commands")
+                ));
+            }
+            for &draft in group {
+                let status = self.writer.status(&drafts[draft].command);
+                if status != 0 {
+                    notes.push(format!(
+                        "{} ended with {} and the script went on: that counts as success here",
+                        step.id,
+                        ending(status)
+                    ));
+                }
+            }
+        }
+        let silent = idle
+            .iter()
+            .flatten()
+            .filter(|&&at| drafts[at].command != Command::Nothing);
+        let mut silent: Vec<&str> = silent.map(|&at| &*drafts[at].rule).collect();
+        silent.sort_unstable();
+        silent.dedup();
+        if !silent.is_empty() {
+            notes.push(format!(
+                "left out, because they changed no file and only printed, or answered the script: {}",
+                silent.join(", ")
+            ));
+        }
+        let lists_root = Thing::List(self.source.root.clone());
+        if let Some(touch) = self
+            .effects
+            .touches
+            .get(&lists_root)
+            .into_iter()
+            .flatten()
+            .find(|t| t.how == How::Read)
+        {
+            notes.push(format!(
+                "{} lists the root directory: keep this file, and what marks steps as done, out of it",
+                drafts[touch.step].rule
+            ));
+        }
+        let temporary: HashSet<&String> = self
+            .effects
+            .outside
+            .values()
+            .flat_map(|paths| paths.keys())
+            .collect();
+        let outside = self.effects.read_outside.values().flatten();
+        let outside: BTreeSet<&String> = outside.filter(|path| !temporary.contains(path)).collect();
+        if !outside.is_empty() {
+            let shown: Vec<&str> = outside.iter().take(3).map(|path| path.as_str()).collect();
+            let more = outside.len() - shown.len();
+            let more = if more > 0 {
+                format!(" +{more} more")
+            } else {
+                String::new()
+            };
+            notes.push(format!("reads files elsewhere: {}{more}", shown.join(", ")));
+        }
+    }
+}
+
+/// The edges between merged steps.
+fn between(merged: &[Vec<usize>], edges: &Edges) -> Edges {
+    let mut of = HashMap::new();
+    for (step, group) in merged.iter().enumerate() {
+        of.extend(group.iter().map(|&draft| (draft, step)));
+    }
+    let mut found = Edges::new();
+    for ((from, to), &is_data) in edges {
+        if let (Some(&from), Some(&to)) = (of.get(from), of.get(to))
+            && from != to
+        {
+            *found.entry((from, to)).or_default() |= is_data;
+        }
+    }
+    found
+}
+
+/// An order in which each step comes after those before it, otherwise as numbered.
+fn in_order(count: usize, edges: &Edges) -> Vec<usize> {
+    let mut waits = vec![0usize; count];
+    let mut after: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for &(from, to) in edges.keys() {
+        waits[to] += 1;
+        after.entry(from).or_default().push(to);
+    }
+    let mut ready: BinaryHeap<Reverse<usize>> = (0..count)
+        .filter(|&at| waits[at] == 0)
+        .map(Reverse)
+        .collect();
+    let mut order = Vec::with_capacity(count);
+    while let Some(Reverse(at)) = ready.pop() {
+        order.push(at);
+        for &next in after.get(&at).into_iter().flatten() {
+            waits[next] -= 1;
+            if waits[next] == 0 {
+                ready.push(Reverse(next));
+            }
+        }
+    }
+    order
+}
+
+/// Letters, digits and `_`, a letter first.
+fn identifier(rule: &str) -> String {
+    let mut name: String = rule
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .collect();
+    if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        name.insert(0, 's');
+    }
+    name
+}
+
+/// Who touched which file, by merged step.
+struct Files<'a> {
+    builder: &'a Builder<'a>,
+    of_draft: &'a HashMap<usize, usize>,
+    /// Files that each step read, got new contents by it, or had their times set by it.
+    reads: HashSet<(usize, i64)>,
+    writes: HashSet<(usize, i64)>,
+    timed: HashSet<(usize, i64)>,
+    /// Steps that changed a thing, with the moment, in order.
+    changed: HashMap<&'a Thing, Vec<(i64, usize)>>,
+    /// What each step touched.
+    by_step: HashMap<usize, Vec<(&'a Thing, How, i64, i64)>>,
+}
+
+impl<'a> Files<'a> {
+    fn of(builder: &'a Builder<'a>, of_draft: &'a HashMap<usize, usize>) -> Files<'a> {
+        let merged = |set: &HashSet<(usize, i64)>| -> HashSet<(usize, i64)> {
+            let kept = set
+                .iter()
+                .filter_map(|(draft, file)| Some((*of_draft.get(draft)?, *file)));
+            kept.collect()
+        };
+        let mut files = Files {
+            builder,
+            of_draft,
+            reads: merged(&builder.effects.reads),
+            writes: merged(&builder.effects.writes),
+            timed: merged(&builder.effects.timed),
+            changed: HashMap::new(),
+            by_step: HashMap::new(),
+        };
+        for (thing, touches) in &builder.effects.touches {
+            for touch in touches {
+                let Some(&step) = of_draft.get(&touch.step) else {
+                    continue;
+                };
+                if touch.how == How::Write {
+                    let changed = files.changed.entry(thing).or_default();
+                    changed.push((touch.last_ns, step));
+                }
+                files.by_step.entry(step).or_default().push((
+                    thing,
+                    touch.how,
+                    touch.first_ns,
+                    touch.last_ns,
+                ));
+            }
+        }
+        for changed in files.changed.values_mut() {
+            changed.sort_unstable();
+        }
+        files
+    }
+
+    /// Whether another step changed this after `step` did.
+    fn changed_later(&self, thing: &Thing, step: usize) -> bool {
+        let changed = self.changed.get(thing).map_or(&[][..], Vec::as_slice);
+        match changed.iter().rposition(|&(_, by)| by == step) {
+            Some(at) => changed[at..].iter().any(|&(_, by)| by != step),
+            None => !changed.is_empty(),
+        }
+    }
+
+    /// What a step leaves behind, and whether these files alone do not tell that it was done.
+    fn outputs(&self, step: usize, parts: &[&Draft]) -> (Vec<Output>, bool) {
+        let source = self.builder.source;
+        let end = parts.iter().map(|draft| draft.end_ns).max().unwrap_or(0);
+        let none = Vec::new();
+        let touched = self.by_step.get(&step).unwrap_or(&none);
+        let changed = touched.iter().filter(|(_, how, _, _)| *how == How::Write);
+        let named: HashSet<&str> = changed
+            .clone()
+            .filter_map(|(thing, ..)| match thing {
+                Thing::Name(path) => Some(path.as_str()),
+                _ => None,
+            })
+            .collect();
+        let contents: HashSet<i64> = changed
+            .filter_map(|(thing, ..)| match thing {
+                Thing::Content(file) => Some(*file),
+                _ => None,
+            })
+            .collect();
+        let files: BTreeSet<i64> = touched
+            .iter()
+            .filter_map(|(thing, ..)| match thing {
+                Thing::Content(file) => Some(*file),
+                _ => None,
+            })
+            .collect();
+        let mut outputs = Vec::new();
+        let mut told: HashSet<&str> = HashSet::new();
+        let mut told_contents: HashSet<i64> = HashSet::new();
+        for &file in &files {
+            if !source.is_regular(file) {
+                continue;
+            }
+            let mut is_there = false;
+            for name in source.names_during(file, end, end) {
+                if name.to_ns == Some(end) || !source.is_traced(&name.path) {
+                    continue;
+                }
+                is_there = true;
+                if !contents.contains(&file) && !named.contains(name.path.as_str()) {
+                    continue;
+                }
+                let lasts = name.to_ns.is_none()
+                    && !self.changed_later(&Thing::Content(file), step)
+                    && !self.changed_later(&Thing::Name(name.path.clone()), step);
+                // Its time of change must be that of the step, or make would do it again.
+                let is_fresh =
+                    self.writes.contains(&(step, file)) && !self.timed.contains(&(step, file));
+                if lasts && is_fresh {
+                    told.insert(&name.path);
+                    told_contents.insert(file);
+                }
+                outputs.push(Output {
+                    place: Place::of(&name.path, &source.root),
+                    lasts: lasts && is_fresh,
+                });
+            }
+            if !is_there {
+                // Made and removed within the step.
+                told_contents.insert(file);
+            }
+        }
+        outputs.sort_by(|a, b| a.place.cmp(&b.place));
+        outputs.dedup();
+        let has_told = outputs
+            .iter()
+            .any(|output| output.lasts && output.place.is_below());
+        let is_told = |path: &str| {
+            told.contains(path)
+                || self.is_of_passage(path, step, parts)
+                || self.is_new_directory(path, step)
+        };
+        let all_told = named.iter().all(|path| is_told(path)) && contents.is_subset(&told_contents);
+        (outputs, !(has_told && all_told))
+    }
+
+    /// A name that was not there before the step nor after it.
+    fn is_of_passage(&self, path: &str, step: usize, parts: &[&Draft]) -> bool {
+        let source = self.builder.source;
+        let start = parts.iter().map(|draft| draft.start_ns).min().unwrap_or(0);
+        let end = parts.iter().map(|draft| draft.end_ns).max().unwrap_or(0);
+        source.file_at(path, end).is_none()
+            && source.file_at(path, start).is_none()
+            && !self.is_new_directory(path, step)
+            && !source.is_directory_at(path, start)
+    }
+
+    /// A directory that the step made and that stayed.
+    fn is_new_directory(&self, path: &str, step: usize) -> bool {
+        self.builder.source.is_directory_at(path, i64::MAX)
+            && !self.changed_later(&Thing::Name(path.into()), step)
+    }
+
+    fn inputs(&self, step: usize) -> Vec<Input> {
+        let source = self.builder.source;
+        let none = Vec::new();
+        let mut inputs = Vec::new();
+        for &(thing, how, first, last) in self.by_step.get(&step).unwrap_or(&none) {
+            let Thing::Content(file) = thing else {
+                continue;
+            };
+            if how != How::Read || !source.is_regular(*file) || !self.reads.contains(&(step, *file))
+            {
+                continue;
+            }
+            let changed = self.changed.get(thing).map_or(&[][..], Vec::as_slice);
+            let from = changed
+                .iter()
+                .rev()
+                .find(|&&(at, by)| at <= last && by < step)
+                .map(|&(_, by)| by);
+            let name = source
+                .names_during(*file, first, last)
+                .find(|name| source.is_traced(&name.path));
+            let Some(name) = name else {
+                continue;
+            };
+            let by_name = Thing::Name(name.path.clone());
+            let from_name = self.changed.get(&by_name).map_or(&[][..], Vec::as_slice);
+            let lasts = name.to_ns.is_none()
+                && match from {
+                    Some(from) => {
+                        !self.changed_later(thing, from)
+                            && from_name.iter().all(|&(_, by)| by == from)
+                    }
+                    None => changed.is_empty() && from_name.is_empty(),
+                };
+            inputs.push(Input {
+                place: Place::of(&name.path, &source.root),
+                from,
+                lasts,
+            });
+        }
+        for (draft, paths) in &self.builder.effects.read_outside {
+            if self.of_draft.get(draft) == Some(&step) {
+                let own = self.builder.effects.outside.get(draft);
+                let others = paths
+                    .iter()
+                    .filter(|path| own.is_none_or(|own| !own.contains_key(*path)));
+                inputs.extend(others.map(|path| Input {
+                    place: Place::Elsewhere(path.clone()),
+                    from: None,
+                    lasts: true,
+                }));
+            }
+        }
+        inputs.sort_by(|a, b| a.place.cmp(&b.place));
+        inputs.dedup();
+        inputs
+    }
+}

@@ -1,0 +1,87 @@
+//! A script for bash that starts each step as soon as what it needs is there, several at once.
+
+use std::fmt::Write;
+
+use super::words::ROOT_VARIABLE;
+use super::{Plan, words};
+
+/// Writes a script.
+pub fn text(plan: &Plan) -> String {
+    let mut text = String::from("#!/bin/bash\n");
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        text,
+        "# Made by flowtrace from a trace of: {}",
+        comment(&plan.command)
+    );
+    text += "# Run it in the directory with the inputs. JOBS: how many steps at once.\n";
+    for (step, reason) in plan.refused() {
+        let _ = writeln!(
+            text,
+            "# INCOMPLETE: {} cannot be generated: {}",
+            step.id,
+            comment(reason)
+        );
+    }
+    for note in &plan.notes {
+        let _ = writeln!(text, "# Note: {}", comment(note));
+    }
+    let _ = write!(
+        text,
+        "
+set -u
+export {ROOT_VARIABLE}=$PWD
+jobs_at_once=${{JOBS:-$(nproc)}}
+declare -A pid
+failed=
+
+# Waits for the steps that a step needs; gives up when one failed.
+need() {{
+  local step
+  for step; do
+    wait \"${{pid[$step]}}\" || {{ echo \"step $step failed\" >&2; failed=1; break; }}
+  done
+  [ -z \"$failed\" ] || {{ wait; exit 1; }}
+  while [ \"$(jobs -rp | wc -l)\" -ge \"$jobs_at_once\" ]; do wait -n; done
+}}
+"
+    );
+    // By depth: a step that waits holds up those after it, so those that can begin stand first.
+    let mut depth = vec![0usize; plan.steps.len()];
+    for (at, step) in plan.steps.iter().enumerate() {
+        depth[at] = step
+            .after
+            .iter()
+            .map(|after| depth[after.step] + 1)
+            .max()
+            .unwrap_or(0);
+    }
+    let mut order: Vec<usize> = (0..plan.steps.len()).collect();
+    order.sort_by_key(|&at| (depth[at], at));
+    for at in order {
+        let step = &plan.steps[at];
+        let needs: Vec<&str> = step
+            .after
+            .iter()
+            .map(|after| plan.steps[after.step].id.as_str())
+            .collect();
+        let needs = needs.iter().map(|id| format!(" {id}")).collect::<String>();
+        let line = match &step.script {
+            Ok(script) => script.clone(),
+            Err(reason) => {
+                let said = format!("{}: cannot be generated: {reason}", step.id);
+                format!("printf '%s\\n' {} >&2; exit 1", words::quote(&said))
+            }
+        };
+        let _ = write!(text, "\nneed{needs}\n( {line} ) &\npid[{}]=$!\n", step.id);
+    }
+    text += "\nfor step in \"${!pid[@]}\"; do\n  wait \"${pid[$step]}\" || { echo \"step $step failed\" >&2; failed=1; }\ndone\n[ -z \"$failed\" ]\n";
+    text
+}
+
+pub(super) fn comment(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .take(300)
+        .collect()
+}

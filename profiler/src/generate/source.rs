@@ -1,0 +1,281 @@
+//! What the generator needs of a trace beyond the model: directories, descriptors, environments,
+//! names over time and single actions.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use flowtrace_schema::{
+    ActionRow, DescriptorRow, FileRow, NameRow, ProcessRow, Result, Trace, is_system_path,
+};
+
+use crate::model::{ProcessId, Workflow};
+
+/// Why no specification can be made of a trace at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfit {
+    /// What is wrong with it.
+    pub reason: String,
+    /// What to do.
+    pub hint: &'static str,
+}
+
+/// A trace, opened up for the generator.
+#[derive(Debug, Default)]
+pub(super) struct Source {
+    pub(super) workflow: Workflow,
+    /// Images by upid.
+    pub(super) rows: HashMap<i64, ProcessRow>,
+    /// Process of each image.
+    pub(super) process_of: HashMap<i64, ProcessId>,
+    pub(super) children: Vec<Vec<ProcessId>>,
+    pub(super) descriptors: HashMap<i64, Vec<DescriptorRow>>,
+    /// Of each image that has another one than the first: its umask.
+    pub(super) umask: HashMap<i64, Option<i64>>,
+    /// Of each image that has another one than the first: its environment.
+    pub(super) environment: HashMap<i64, Option<i64>>,
+    pub(super) variables: HashMap<i64, BTreeMap<String, String>>,
+    /// Names of each file in the order of time.
+    pub(super) names: HashMap<i64, Vec<NameRow>>,
+    /// Files that ever had a name.
+    files_named: HashMap<String, Vec<i64>>,
+    directories: HashSet<i64>,
+    pub(super) actions: Vec<ActionRow>,
+    /// Of each image, the places in `actions` of those that changed a file outside of the system.
+    pub(super) changes: HashMap<i64, Vec<usize>>,
+    /// Inodes of the pipes that an image may have written to or read from, without those it
+    /// certainly did not use.
+    pub(super) pipe_writes: HashMap<i64, HashSet<i64>>,
+    pub(super) pipe_reads: HashMap<i64, HashSet<i64>>,
+    /// Images that held a FIFO, by channel.
+    pub(super) fifos: BTreeMap<i64, Vec<i64>>,
+    /// Directory in which the run was started.
+    pub(super) root: String,
+    /// First image of the run.
+    pub(super) first_upid: i64,
+}
+
+impl Source {
+    /// Reads a trace.
+    ///
+    /// # Errors
+    /// When the file cannot be read; inside, when it does not hold enough.
+    pub(super) fn read(
+        trace: &Trace,
+        workflow: Workflow,
+    ) -> Result<std::result::Result<Source, Unfit>> {
+        if let Some(unfit) = unfit(&workflow) {
+            return Ok(Err(unfit));
+        }
+        let mut source = Source {
+            root: workflow.runs[0].cwd.clone(),
+            children: workflow.children(),
+            ..Source::default()
+        };
+        for image in &workflow.images {
+            source.process_of.insert(image.upid, image.process);
+        }
+        for row in trace.processes()? {
+            source.rows.insert(row.upid, row);
+        }
+        for row in trace.descriptors()? {
+            source.descriptors.entry(row.upid).or_default().push(row);
+        }
+        for row in trace.settings()? {
+            source.umask.insert(row.upid, row.umask);
+            source.environment.insert(row.upid, row.environment);
+        }
+        for row in trace.variables()? {
+            let of_image = source.variables.entry(row.upid).or_default();
+            of_image.insert(row.name, row.value);
+        }
+        for row in trace.file_names()? {
+            let named = source.files_named.entry(row.path.clone()).or_default();
+            if named.last() != Some(&row.file_id) {
+                named.push(row.file_id);
+            }
+            source.names.entry(row.file_id).or_default().push(row);
+        }
+        let files = trace.files()?;
+        let directories = files.iter().filter(|file| file.kind == "directory");
+        source.directories = directories.map(|file| file.file_id).collect();
+        source.actions = trace.actions()?;
+        for (at, action) in source.actions.iter().enumerate() {
+            if super::effects::changes(action) && Source::is_own(&files, action.file_id) {
+                source.changes.entry(action.upid).or_default().push(at);
+            }
+        }
+        for row in trace.pipes()? {
+            if row.kind == "fifo" {
+                source
+                    .fifos
+                    .entry(row.channel_id)
+                    .or_default()
+                    .push(row.upid);
+            } else if let Some(inode) = row.inode {
+                let sides = match row.direction.as_str() {
+                    "read" => &mut source.pipe_reads,
+                    _ => &mut source.pipe_writes,
+                };
+                sides.entry(row.upid).or_default().insert(inode);
+            }
+        }
+        let Some(root) = workflow.root() else {
+            return Ok(Err(Unfit {
+                reason: "no process was seen".into(),
+                hint: "record it again with flowtrace run",
+            }));
+        };
+        source.first_upid = workflow.images(root)[0].upid;
+        if !source.environment.contains_key(&source.first_upid) {
+            return Ok(Err(Unfit {
+                reason: "it does not tell what the programs began with: redirections, environment"
+                    .into(),
+                hint: "record it again with flowtrace run of this version, without --no-ptrace",
+            }));
+        }
+        source.workflow = workflow;
+        Ok(Ok(source))
+    }
+
+    /// The umask of an image, `None`: that of the first.
+    pub(super) fn other_umask(&self, upid: i64) -> Option<i64> {
+        let own = self.umask.get(&upid).copied().flatten()?;
+        let first = self.umask.get(&self.first_upid).copied().flatten();
+        (Some(own) != first).then_some(own)
+    }
+
+    /// Whether an image had variables, other than those that were recorded, that the first had not,
+    /// or with other values.
+    pub(super) fn has_other_environment(&self, upid: i64) -> bool {
+        let own = self.environment.get(&upid).copied().flatten();
+        let first = self.environment.get(&self.first_upid).copied().flatten();
+        own.is_some() && own != first
+    }
+
+    /// The recorded variables of an image that the first had not so.
+    pub(super) fn other_variables(&self, upid: i64) -> Vec<(&str, &str)> {
+        let first = self.variables.get(&self.first_upid);
+        let own = self.variables.get(&upid).into_iter().flatten();
+        own.filter(|(name, value)| {
+            name.as_str() != "MAKELEVEL" && first.and_then(|first| first.get(*name)) != Some(*value)
+        })
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect()
+    }
+
+    /// Whether the first image had a recorded variable that this one has not.
+    pub(super) fn lacks_variable(&self, upid: i64) -> Option<&str> {
+        let own = self.variables.get(&upid);
+        let mut first = self.variables.get(&self.first_upid).into_iter().flatten();
+        let lacking = first.find(|(name, _)| own.is_none_or(|own| !own.contains_key(*name)));
+        lacking.map(|(name, _)| name.as_str())
+    }
+
+    /// The names that a file had at some time between two moments.
+    pub(super) fn names_during(
+        &self,
+        file_id: i64,
+        from: i64,
+        to: i64,
+    ) -> impl Iterator<Item = &NameRow> {
+        let names = self.names.get(&file_id).into_iter().flatten();
+        names.filter(move |name| name.from_ns <= to && name.to_ns.is_none_or(|end| end >= from))
+    }
+
+    /// Whether anything may have been written into a pipe, which is named as in /proc.
+    pub(super) fn is_written(&self, pipe: &str) -> bool {
+        let inode = pipe
+            .strip_prefix("pipe:[")
+            .and_then(|rest| rest.strip_suffix(']'));
+        let Some(inode) = inode.and_then(|inode| inode.parse::<i64>().ok()) else {
+            return true;
+        };
+        self.pipe_writes
+            .values()
+            .any(|inodes| inodes.contains(&inode))
+    }
+
+    /// The regular file that had this name at a moment.
+    pub(super) fn file_at(&self, path: &str, at: i64) -> Option<i64> {
+        let had_it = |name: &NameRow| {
+            name.path == path && name.from_ns <= at && name.to_ns.is_none_or(|end| end >= at)
+        };
+        let files = self.files_named.get(path)?.iter().copied();
+        let mut files = files.filter(|&file_id| self.is_regular(file_id));
+        files.find(|file_id| self.names[file_id].iter().any(had_it))
+    }
+
+    /// Whether a directory had this name at a moment.
+    pub(super) fn is_directory_at(&self, path: &str, at: i64) -> bool {
+        let had_it = |name: &NameRow| {
+            name.path == path && name.from_ns <= at && name.to_ns.is_none_or(|end| end >= at)
+        };
+        let files = self.files_named.get(path).into_iter().flatten();
+        let mut files = files.filter(|file_id| self.directories.contains(file_id));
+        files.any(|file_id| self.names[file_id].iter().any(had_it))
+    }
+
+    fn is_own(files: &[FileRow], file_id: i64) -> bool {
+        let at = files.binary_search_by_key(&file_id, |file| file.file_id);
+        at.is_ok_and(|at| {
+            let path = files[at].path.as_deref().unwrap_or_default();
+            files[at].kind == "file" && !is_system_path(path.as_bytes())
+        })
+    }
+
+    /// Whether a file is one, and neither directory nor a name that was looked for in vain.
+    pub(super) fn is_regular(&self, file_id: i64) -> bool {
+        let files = &self.workflow.files;
+        let at = files.binary_search_by_key(&file_id, |file| file.file_id);
+        at.is_ok_and(|at| files[at].is_regular)
+    }
+
+    /// Whether calls on files at this path were recorded, not only its being opened.
+    pub(super) fn is_traced(&self, path: &str) -> bool {
+        let mut directories = self.workflow.directories.iter();
+        directories.any(|directory| super::words::below(path, &directory.path).is_some())
+    }
+}
+
+fn unfit(workflow: &Workflow) -> Option<Unfit> {
+    let unfit = |reason: &str, hint| {
+        Some(Unfit {
+            reason: reason.into(),
+            hint,
+        })
+    };
+    let again = "record it again with flowtrace run";
+    match &workflow.runs[..] {
+        [] => return unfit("it holds no run", again),
+        [run] => {
+            if workflow.is_live {
+                return unfit("it is still being recorded", "wait for its end");
+            }
+            if run.end_ns.is_none() {
+                return unfit("its recording was cut short", again);
+            }
+            if run.process_layer != "ptrace" {
+                return unfit(
+                    "it was recorded without ptrace, so that redirections are not known",
+                    "record it again with flowtrace run, without --no-ptrace",
+                );
+            }
+            if run.file_layer == "none" {
+                return unfit("it holds no file calls", again);
+            }
+        }
+        _ => return unfit("it holds several runs", "give the trace of one run"),
+    }
+    let lost = workflow
+        .losses
+        .iter()
+        .find(|loss| loss.value > 0 && matches!(loss.severity.as_str(), "error" | "data_loss"));
+    lost.and_then(|loss| {
+        unfit(
+            &format!(
+                "rows are missing ({}: {} × {})",
+                loss.counter, loss.value, loss.meaning
+            ),
+            again,
+        )
+    })
+}

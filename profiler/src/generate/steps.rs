@@ -1,0 +1,416 @@
+//! Which commands are the steps: what the script or make that drove the run started. A pipeline is
+//! one step, and so is a subshell; what a step starts belongs to it.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+use crate::argv::unquote;
+use crate::model::{Image, ProcessId};
+
+use super::command::Command;
+use super::source::Source;
+
+/// Programs that start the commands of others and are nothing themselves.
+const DRIVERS: &[&str] = &[
+    "sh",
+    "bash",
+    "dash",
+    "ash",
+    "zsh",
+    "ksh",
+    "mksh",
+    "make",
+    "gmake",
+    "ninja",
+    "snakemake",
+    "nextflow",
+    "parallel",
+    "xargs",
+    "just",
+    "scons",
+    "doit",
+];
+/// Those whose own files say nothing about the workflow: logs, locks, caches.
+const MANAGERS: &[&str] = &[
+    "ninja",
+    "snakemake",
+    "nextflow",
+    "parallel",
+    "scons",
+    "doit",
+];
+
+/// A step, not yet in order.
+#[derive(Clone, Debug)]
+pub(super) struct Draft {
+    pub(super) command: Command,
+    /// Its process images.
+    pub(super) members: HashSet<i64>,
+    pub(super) rule: Arc<str>,
+    pub(super) start_ns: i64,
+    pub(super) end_ns: i64,
+    /// Whether its output went to the script, as in `$(…)`.
+    pub(super) answers_script: bool,
+}
+
+/// The steps of a run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Split {
+    pub(super) drafts: Vec<Draft>,
+    /// Images of the processes that drove the run.
+    pub(super) drivers: HashSet<i64>,
+    /// Whether the driver is a workflow manager, whose own files do not matter.
+    pub(super) is_manager: bool,
+}
+
+/// A process from one of its images on.
+#[derive(Clone, Copy, Debug)]
+struct Unit {
+    process: ProcessId,
+    from: usize,
+}
+
+/// Finds the steps: those of the innermost command that only starts others, then those of the one
+/// around it, and so on.
+pub(super) fn splits(source: &Source) -> Vec<Split> {
+    let mut split = Split::default();
+    let Some(root) = source.workflow.root() else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    let mut units = vec![Unit {
+        process: root,
+        from: source.workflow.process(root).images.start,
+    }];
+    // As long as there is one command that only starts others, it is theirs that count.
+    while let [unit] = units[..] {
+        let Some((own, inner)) = inside(source, unit) else {
+            break;
+        };
+        if inner.is_empty() {
+            break;
+        }
+        let drivers: Vec<&Image> = own.iter().map(|&at| &source.workflow.images[at]).collect();
+        split.is_manager |= drivers.iter().any(|image| is_one_of(image, MANAGERS));
+        split.drivers.extend(drivers.iter().map(|image| image.upid));
+        units = inner;
+        found.push(Split {
+            drafts: drafts(source, &units),
+            ..split.clone()
+        });
+    }
+    if found.is_empty() {
+        split.drafts = drafts(source, &units);
+        found.push(split);
+    }
+    found.reverse();
+    found
+}
+
+fn drafts(source: &Source, units: &[Unit]) -> Vec<Draft> {
+    let groups = groups(source, units);
+    let mut drafts: Vec<Draft> = groups.iter().map(|group| draft(source, group)).collect();
+    drafts.sort_by_key(|draft| draft.start_ns);
+    drafts
+}
+
+/// The images of a driver that are nothing but that, and the commands that it started; `None`: it
+/// is no driver.
+fn inside(source: &Source, unit: Unit) -> Option<(Vec<usize>, Vec<Unit>)> {
+    let places = unit.from..source.workflow.process(unit.process).images.end;
+    let mut own = Vec::new();
+    let mut units = Vec::new();
+    for place in places {
+        let image = &source.workflow.images[place];
+        if !units.is_empty() || !is_one_of(image, DRIVERS) && !image.is_fork {
+            if own.is_empty() {
+                return None;
+            }
+            // What a shell executes in its own place as its last command.
+            units.push(Unit {
+                process: unit.process,
+                from: place,
+            });
+            break;
+        }
+        own.push(place);
+        units.extend(started_by(source, image.upid, unit.process));
+    }
+    // A shell that was only given a line to execute.
+    let is_driver = own.iter().any(|&place| {
+        let image = &source.workflow.images[place];
+        is_one_of(image, DRIVERS)
+    });
+    is_driver.then_some((own, units))
+}
+
+fn started_by(source: &Source, upid: i64, process: ProcessId) -> Vec<Unit> {
+    let children = &source.children[process.0 as usize];
+    let of_image = children.iter().filter(|&&child| {
+        let first = &source.workflow.images(child)[0];
+        source.rows.get(&first.upid).and_then(|row| row.parent_upid) == Some(upid)
+    });
+    of_image
+        .map(|&child| Unit {
+            process: child,
+            from: source.workflow.process(child).images.start,
+        })
+        .collect()
+}
+
+/// Whether a program has one of these names, or is an interpreter that runs one.
+fn is_one_of(image: &Image, names: &[&str]) -> bool {
+    let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+    let argv = image.command.as_deref().map(unquote).unwrap_or_default();
+    let called = argv.first().map(|name| base(name.trim_start_matches('-')));
+    let exe = image.exe.as_deref().map(base);
+    let is_known = |name: &str| names.contains(&name);
+    called.as_deref().is_some_and(is_known)
+        || is_known(&image.rule)
+        || exe
+            .as_deref()
+            .is_some_and(|exe| is_known(exe) && called.is_none())
+}
+
+fn span(source: &Source, unit: Unit) -> (i64, i64) {
+    let start = source.workflow.images[unit.from].start_ns;
+    let end = source.workflow.process(unit.process).end_ns;
+    (start, end.unwrap_or(source.workflow.last_ns))
+}
+
+/// Units joined by pipes, each group in the order of its pipeline, the groups in that of time.
+fn groups(source: &Source, units: &[Unit]) -> Vec<Vec<Unit>> {
+    let ends: Vec<_> = units.iter().map(|&unit| pipes(source, unit)).collect();
+    let mut writers: BTreeMap<&String, Vec<usize>> = BTreeMap::new();
+    for (at, (_, writes)) in ends.iter().enumerate() {
+        for pipe in writes {
+            writers.entry(pipe).or_default().push(at);
+        }
+    }
+    // Each stage points to the one before it.
+    let mut before: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); units.len()];
+    for (at, (reads, _)) in ends.iter().enumerate() {
+        for writer in reads.iter().filter_map(|pipe| writers.get(pipe)).flatten() {
+            if *writer != at {
+                before[at].insert(*writer);
+            }
+        }
+    }
+    let mut group_of: Vec<usize> = (0..units.len()).collect();
+    for at in 0..units.len() {
+        for &writer in &before[at] {
+            let (one, other) = (group_of[at], group_of[writer]);
+            let (low, high) = (one.min(other), one.max(other));
+            for group in &mut group_of {
+                if *group == high {
+                    *group = low;
+                }
+            }
+        }
+    }
+    let mut found: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (at, &group) in group_of.iter().enumerate() {
+        found.entry(group).or_default().push(at);
+    }
+    let mut groups: Vec<Vec<Unit>> = Vec::new();
+    for members in found.into_values() {
+        let mut ordered = Vec::new();
+        let mut left = members.clone();
+        while !left.is_empty() {
+            // The first whose writers are all there; in a ring of pipes there is none.
+            let next = left
+                .iter()
+                .position(|at| before[*at].iter().all(|writer| ordered.contains(writer)));
+            ordered.push(left.remove(next.unwrap_or(0)));
+        }
+        groups.push(ordered.into_iter().map(|at| units[at]).collect());
+    }
+    groups.sort_by_key(|group| group.iter().map(|&unit| span(source, unit)).min());
+    groups
+}
+
+/// The pipes that a command has as its standard input, and as its output or for its errors.
+fn pipes(source: &Source, unit: Unit) -> (BTreeSet<String>, BTreeSet<String>) {
+    let (mut reads, mut writes) = (BTreeSet::new(), BTreeSet::new());
+    let command = command_of(source, unit);
+    let outer = source.descriptors.get(&source.first_upid);
+    let is_outer = |target: &String| {
+        outer.is_some_and(|rows| rows.iter().any(|row| row.fd <= 2 && row.target == *target))
+    };
+    for upid in command.programs() {
+        for row in source.descriptors.get(&upid).into_iter().flatten() {
+            if !row.target.starts_with("pipe:[") || is_outer(&row.target) {
+                continue;
+            }
+            match (row.fd, row.flags & 3) {
+                (0, 0) => reads.insert(row.target.clone()),
+                (1 | 2, 1) => writes.insert(row.target.clone()),
+                _ => false,
+            };
+        }
+    }
+    // A subshell that ran nothing, or something itself, has no descriptors on record.
+    let own = &source.workflow.images[unit.from];
+    if own.is_fork {
+        let name = |inode: &i64| format!("pipe:[{inode}]");
+        let is_new = |target: &String| !is_outer(target);
+        let of = |sides: &std::collections::HashMap<i64, HashSet<i64>>| -> Vec<String> {
+            let inodes = sides.get(&own.upid).into_iter().flatten();
+            inodes.map(name).filter(is_new).collect()
+        };
+        if command.programs().is_empty() {
+            reads.extend(of(&source.pipe_reads));
+            writes.extend(of(&source.pipe_writes));
+        }
+    }
+    // Between its own parts.
+    let inner: Vec<String> = reads.intersection(&writes).cloned().collect();
+    for pipe in inner {
+        reads.remove(&pipe);
+        writes.remove(&pipe);
+    }
+    (reads, writes)
+}
+
+/// What a shell would have been told to run this.
+fn command_of(source: &Source, unit: Unit) -> Command {
+    let images =
+        &source.workflow.images[unit.from..source.workflow.process(unit.process).images.end];
+    let Some(first) = images.first() else {
+        return Command::Nothing;
+    };
+    if first.is_exec {
+        return Command::Program(first.upid);
+    }
+    if !first.is_fork {
+        return Command::Unknown("a process was found running: its begin was not seen".into());
+    }
+    let inner = started_by(source, first.upid, unit.process);
+    let next = images.get(1);
+    if inner.is_empty() {
+        let command = next.map_or(Command::Nothing, |next| Command::Program(next.upid));
+        return by_itself(source, first.upid, command);
+    }
+    let mut parts = parts(source, &inner);
+    if let Some(next) = next {
+        parts.push(Command::Program(next.upid));
+    }
+    let command = match parts.len() {
+        1 => parts.remove(0),
+        _ => Command::Sequence(parts),
+    };
+    by_itself(source, first.upid, command)
+}
+
+/// `command`, unless the subshell that started it did something itself, without a program.
+fn by_itself(source: &Source, upid: i64, command: Command) -> Command {
+    let row = source.rows.get(&upid);
+    match row.and_then(|row| row.write_bytes) {
+        Some(0) => {}
+        Some(bytes) => {
+            return Command::Unknown(format!(
+                "the shell itself wrote {bytes} bytes there (a builtin such as echo or printf), which are not recorded"
+            ));
+        }
+        None => return Command::Unknown("what the shell itself wrote there is not known".into()),
+    }
+    let mut redirected: HashSet<&str> = HashSet::new();
+    for program in command.programs() {
+        let rows = source.descriptors.get(&program).into_iter().flatten();
+        redirected.extend(rows.map(|row| row.target.as_str()));
+    }
+    for &at in source.changes.get(&upid).into_iter().flatten() {
+        let action = &source.actions[at];
+        let mut names = source.names_during(action.file_id, action.first_ns, action.last_ns);
+        if let Some(name) = names.find(|name| !redirected.contains(name.path.as_str())) {
+            return Command::Unknown(format!(
+                "the shell itself made or emptied {} there (a redirection without a program)",
+                name.path
+            ));
+        }
+    }
+    command
+}
+
+/// Commands after each other; those that overlap, at once.
+fn parts(source: &Source, units: &[Unit]) -> Vec<Command> {
+    let mut parts: Vec<Command> = Vec::new();
+    let mut at_once: Vec<Command> = Vec::new();
+    let mut until = i64::MIN;
+    for group in groups(source, units) {
+        let start = group.iter().map(|&unit| span(source, unit).0).min();
+        let end = group.iter().map(|&unit| span(source, unit).1).max();
+        if start.is_some_and(|start| start >= until) {
+            close(&mut parts, &mut at_once);
+        }
+        until = until.max(end.unwrap_or(until));
+        at_once.push(joined(source, &group));
+    }
+    close(&mut parts, &mut at_once);
+    parts
+}
+
+fn close(parts: &mut Vec<Command>, at_once: &mut Vec<Command>) {
+    at_once.retain(|command| *command != Command::Nothing);
+    match at_once.len() {
+        0 => {}
+        1 => parts.append(at_once),
+        _ => parts.push(Command::AtOnce(std::mem::take(at_once))),
+    }
+}
+
+/// The stages of a pipeline, or a single command.
+fn joined(source: &Source, group: &[Unit]) -> Command {
+    let mut stages: Vec<Command> = group.iter().map(|&unit| command_of(source, unit)).collect();
+    match stages.len() {
+        1 => stages.remove(0),
+        _ => Command::Pipeline(stages),
+    }
+}
+
+fn draft(source: &Source, group: &[Unit]) -> Draft {
+    let mut members = HashSet::new();
+    let (mut start_ns, mut end_ns) = (i64::MAX, i64::MIN);
+    for &unit in group {
+        let (start, end) = span(source, unit);
+        start_ns = start_ns.min(start);
+        end_ns = end_ns.max(end);
+        add_members(source, unit, &mut members);
+    }
+    let command = joined(source, group);
+    let rule = command.programs().first().map_or_else(
+        || Arc::clone(&source.workflow.last_image(group[0].process).rule),
+        |&upid| rule_of(source, upid),
+    );
+    let (_, writes) = group
+        .last()
+        .map(|&unit| pipes(source, unit))
+        .unwrap_or_default();
+    Draft {
+        command,
+        members,
+        rule,
+        start_ns,
+        end_ns,
+        answers_script: !writes.is_empty(),
+    }
+}
+
+/// The rule of the process that an image belongs to: that of its last image.
+fn rule_of(source: &Source, upid: i64) -> Arc<str> {
+    match source.process_of.get(&upid) {
+        Some(&process) => Arc::clone(&source.workflow.last_image(process).rule),
+        None => "step".into(),
+    }
+}
+
+fn add_members(source: &Source, unit: Unit, members: &mut HashSet<i64>) {
+    let mut stack = vec![unit];
+    while let Some(unit) = stack.pop() {
+        let end = source.workflow.process(unit.process).images.end;
+        for image in &source.workflow.images[unit.from..end] {
+            members.insert(image.upid);
+            stack.extend(started_by(source, image.upid, unit.process));
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! `flowtrace generate`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use flowtrace_profiler::generate::{self, Options, make, shell};
+use flowtrace_schema::Trace;
+
+use crate::failure::Failure;
+use crate::output;
+
+/// Write the traced workflow as a specification that runs again
+///
+/// Each command that the workflow's script or make started becomes a step, a pipeline one step,
+/// with the files that it read and wrote and everything that must come before it. What ran one
+/// after the other then runs in parallel where the data allow. Exit status 1: a step cannot be
+/// written down, and the output says which and why.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  flowtrace run -o ../trace.db -- sh script.sh
+  flowtrace generate ../trace.db -o ../Makefile
+  make -f ../Makefile -j 8")]
+pub(crate) struct Args {
+    /// Trace to read
+    trace: PathBuf,
+    /// What to write
+    #[arg(long, value_enum, default_value_t = Format::Make)]
+    format: Format,
+    /// Take the environment of steps as it will be then, even where the trace tells that the script
+    /// changed it
+    #[arg(long)]
+    ignore_environment: bool,
+    /// Write to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// Makefile for GNU make 4.3 or newer
+    Make,
+    /// Script for bash that runs steps at once and waits for what they need
+    Shell,
+}
+
+pub(crate) fn run(args: &Args) -> super::Outcome {
+    let options = Options {
+        ignore_environment: args.ignore_environment,
+    };
+    let plan = generate::plan(&Trace::open(&args.trace)?, options)?.map_err(|unfit| {
+        Failure::usage(format!(
+            "cannot generate from {}: {}",
+            args.trace.display(),
+            unfit.reason
+        ))
+        .hint(unfit.hint)
+    })?;
+    output::write_to(args.output.as_deref(), &args.trace, |out| {
+        let text = match args.format {
+            Format::Make => make::text(&plan),
+            Format::Shell => shell::text(&plan),
+        };
+        Ok(out.write_all(text.as_bytes())?)
+    })?;
+    for note in &plan.notes {
+        eprintln!("flowtrace: note: {note}");
+    }
+    let refused: Vec<_> = plan.refused().collect();
+    for (step, reason) in &refused {
+        eprintln!("flowtrace: {} cannot be generated: {reason}", step.id);
+    }
+    if refused.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!(
+        "flowtrace: {} of {} steps are missing in what was written; it stops there",
+        refused.len(),
+        plan.steps.len()
+    );
+    Ok(ExitCode::from(1))
+}

@@ -1,0 +1,248 @@
+//! `flowtrace generate`: a traced script comes back as a Makefile and a script whose runs in a copy
+//! of the inputs leave the same files, with the same modes.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::process::finish;
+use crate::support::{FLOWTRACE, Scratch, need_fuse, need_program, run_in};
+
+/// A traced run and a fresh copy of what it began with.
+struct Traced {
+    scratch: Scratch,
+    original: PathBuf,
+}
+
+fn inputs(directory: &Path) {
+    let numbers = |count: u32| (1..=count).map(|n| format!("{n}\n")).collect::<String>();
+    fs::write(directory.join("in"), numbers(100)).unwrap();
+    fs::write(directory.join("in2"), numbers(50)).unwrap();
+    fs::write(directory.join("list"), "a\nb\nc\n").unwrap();
+    fs::create_dir(directory.join("d")).unwrap();
+}
+
+/// Runs `command` traced in a directory with the inputs and this script.
+fn traced(script: &str, options: &[&str], command: &[&str]) -> Option<Traced> {
+    if !need_fuse() {
+        return None;
+    }
+    let scratch = Scratch::new();
+    let original = scratch.dir("original");
+    inputs(&original);
+    fs::write(original.join("script"), script).unwrap();
+    let mut run = run_in(&original, &scratch.join("trace.db"));
+    run.args(options).arg("--").args(command);
+    finish(&mut run);
+    Some(Traced { scratch, original })
+}
+
+impl Traced {
+    fn generate(&self, format: &str, options: &[&str]) -> (i32, String) {
+        let mut command = Command::new(FLOWTRACE);
+        command
+            .args(["generate", "--format", format, "-o"])
+            .arg(self.scratch.join(format))
+            .arg(self.scratch.join("trace.db"))
+            .args(options);
+        let output = command.output().unwrap();
+        (
+            output.status.code().unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    }
+
+    fn text(&self, format: &str) -> String {
+        fs::read_to_string(self.scratch.join(format)).unwrap()
+    }
+
+    fn copy(&self, name: &str) -> PathBuf {
+        let copy = self.scratch.dir(name);
+        inputs(&copy);
+        fs::copy(self.original.join("script"), copy.join("script")).unwrap();
+        copy
+    }
+
+    /// Generates for make and for bash, runs both in copies, and compares.
+    fn comes_back(&self) {
+        for (format, program) in [("make", &["make", "-j2", "-f"][..]), ("shell", &["bash"])] {
+            let (code, errors) = self.generate(format, &[]);
+            assert_eq!(code, 0, "{errors}");
+            let copy = self.copy(&format!("copy-{format}"));
+            let mut again = Command::new(program[0]);
+            again
+                .args(&program[1..])
+                .arg(self.scratch.join(format))
+                .current_dir(&copy);
+            finish(&mut again).expect(0);
+            assert_eq!(
+                listed(&self.original),
+                listed(&copy),
+                "by {format}:\n{}",
+                self.text(format)
+            );
+            if format == "make" {
+                // All that lasts is up to date.
+                let mut question = Command::new("make");
+                question.arg("-qf").arg(self.scratch.join(format));
+                finish(question.current_dir(&copy)).expect(0);
+            }
+        }
+    }
+}
+
+/// Names, modes, link counts and contents below a directory.
+fn listed(directory: &Path) -> Vec<(PathBuf, u32, u64, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut left = vec![directory.to_owned()];
+    while let Some(at) = left.pop() {
+        for entry in fs::read_dir(&at).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(directory).unwrap().to_owned();
+            if name == Path::new(".flowtrace") {
+                continue;
+            }
+            let data = fs::symlink_metadata(&path).unwrap();
+            let mode = data.permissions().mode();
+            if data.is_dir() {
+                found.push((name, mode, 0, Vec::new()));
+                left.push(path);
+            } else {
+                found.push((name, mode, data.nlink(), fs::read(&path).unwrap()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// What changes names, modes and directories, and what is joined by them.
+const NAMES: &str = r#"
+sort in > t; mv t fin; cat fin > o
+cd d && sort ../in > x 2> err
+cd ..
+: > empty
+ln o o2
+rm -f nothing
+chmod 600 o
+mkdir m
+cat in > m/q
+cat in >> m/q
+mkdir -p deep/er
+cp in deep/er/z
+mv deep moved
+cat moved/er/z > zz
+sed -i s/1/X/ zz
+ls -1 d > listing
+rm m/q
+umask 027
+mkdir private; cp in private/x
+(umask 077; cp in2 private/y)
+sort in > all
+sort in2 > "a b'c\$d#e%f:g=h"
+sort in2 > 'new
+line'
+cp all '$(date)'
+cp -- all ./-dash
+"#;
+
+/// Commands joined by the shell.
+const JOINED: &str = r#"
+(sort -r in; cat in2) | wc -l > n
+(sort in; sort in2) > both
+{ sort in; sort in2; } > braces
+(cd d; sort ../in; sort ../in2) | sort -u > unique
+first() { sort in | head -n 3; }
+first > three
+first | tail -n 1 > third
+sort in 2>&1 | cat > merged
+for i in 1 2 3; do sort -r in > s$i & done; wait
+cat s1 s2 s3 > together
+lines=$(wc -l < in2)
+head -n $lines in > heads
+grep nothing in > none
+cat list | xargs -I{} cp in c_{}
+xargs -n1 touch < list
+tee copy1 copy2 < in > /dev/null
+printf 'kept\n' > written
+cat written > used
+sort "$PWD/in" > absolute
+"#;
+
+#[test]
+fn names_come_back() {
+    for shell in ["sh", "bash"] {
+        if let Some(traced) = traced(NAMES, &[], &[shell, "script"]) {
+            traced.comes_back();
+            let text = traced.text("make");
+            let original = traced.original.to_str().unwrap();
+            assert!(!text.contains(original), "names the original:\n{text}");
+            assert!(text.contains(".DEFAULT_GOAL := all-steps"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn joined_commands_come_back() {
+    for shell in ["sh", "bash"] {
+        if let Some(traced) = traced(JOINED, &[], &[shell, "script"]) {
+            traced.comes_back();
+            let text = traced.text("make");
+            let original = traced.original.to_str().unwrap();
+            assert!(!text.contains(original), "names the original:\n{text}");
+        }
+    }
+}
+
+#[test]
+fn what_make_ran_comes_back() {
+    let script = "all: out\n\t@true\n%.sorted: %\n\tsort $< > $@\nout: in.sorted in2.sorted\n\
+                  \tcat $^ | sort > $@\n\techo done >> $@\n";
+    if need_program("make")
+        && let Some(traced) = traced(script, &[], &["make", "-j2", "-f", "script"])
+    {
+        traced.comes_back();
+    }
+}
+
+/// What the trace does not tell is refused, each with its reason, and the Makefile stops there.
+#[test]
+fn what_cannot_be_known_is_refused() {
+    let script = r#"
+cat > here <<X
+hello
+X
+A=1 sort < in > variable
+printf 'p\nq\n' | xargs -n1 touch
+(echo header; cat in) > header
+(: > emptied; cat in) > beside
+"#;
+    let Some(traced) = traced(script, &[], &["bash", "script"]) else {
+        return;
+    };
+    let (code, errors) = traced.generate("make", &[]);
+    assert_eq!(code, 1, "{errors}");
+    for reason in [
+        "cat_1 cannot be generated: ",
+        "sort_1 cannot be generated: sort had another environment than the run",
+        "xargs_1 cannot be generated: the shell itself wrote 4 bytes there",
+        "cat_2 cannot be generated: the shell itself wrote 7 bytes there",
+        "cat_3 cannot be generated: the shell itself made or emptied ",
+    ] {
+        assert!(errors.contains(reason), "{reason}\n{errors}");
+    }
+    let mut make = Command::new("make");
+    make.arg("-f").arg(traced.scratch.join("make"));
+    finish(make.current_dir(traced.copy("copy"))).expect(2);
+}
+
+/// Variables that were recorded by name are set again.
+#[test]
+fn recorded_variables_come_back() {
+    let script = "A=one sh -c 'printf %s \"$A\" > out; sort in >> out'\n";
+    if let Some(traced) = traced(script, &["--env", "A"], &["bash", "script"]) {
+        traced.comes_back();
+        assert!(traced.text("make").contains("A=one sh -c"));
+    }
+}

@@ -1,0 +1,174 @@
+//! What a program begins with besides its arguments: redirected descriptors, the file mode creation
+//! mask, and whether its environment is that of the first program. With these a command can be
+//! run again as it was.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+
+use flowtrace_schema::{DescriptorRecord, Record, Recorder, Text, Upid};
+
+use super::environment::Wanted;
+
+/// The descriptors that every program has.
+const STANDARD: i32 = 3;
+/// Descriptors that a shell can redirect by one digit; the higher ones are its own. Those beyond the
+/// standard ones are looked at up to the first that is not there: each look has its price.
+const LOOKED_AT: i32 = 10;
+/// Variables that shells and make count up or set anew for every program.
+const ALWAYS_OTHER: &[&[u8]] = &[
+    b"_",
+    b"PWD",
+    b"OLDPWD",
+    b"SHLVL",
+    b"LINES",
+    b"COLUMNS",
+    b"MAKEFLAGS",
+    b"MFLAGS",
+    b"MAKEOVERRIDES",
+    b"MAKE_TERMOUT",
+    b"MAKE_TERMERR",
+];
+
+/// What the first program of the run began with, and the key for comparing environments.
+#[derive(Debug, Default)]
+pub(super) struct Inherited {
+    first: Option<First>,
+    key: RandomState,
+}
+
+#[derive(Debug)]
+struct First {
+    descriptors: BTreeMap<i32, OsString>,
+    umask: Option<u32>,
+    environment: Option<u64>,
+}
+
+impl Inherited {
+    /// A number for an environment, each variable of which is ended by a NUL. Two that differ in a
+    /// variable that is not recorded have different ones. The key is drawn anew for each run and
+    /// never written down, so that nobody can try out values against it.
+    pub(super) fn digest(&self, environ: &[u8], wanted: &Wanted) -> u64 {
+        let entries = environ.split(|&byte| byte == 0);
+        let kept = entries.filter(|entry| {
+            let name = entry.split(|&byte| byte == b'=').next().unwrap_or_default();
+            !entry.is_empty() && !ALWAYS_OTHER.contains(&name) && !wanted.matches(name)
+        });
+        // A sum, because shells hand the same variables on in another order.
+        kept.fold(0, |sum: u64, entry| {
+            sum.wrapping_add(self.key.hash_one(entry))
+        })
+    }
+
+    /// Records what process `pid`, stopped at its exec, began with as image `upid`: all of the first
+    /// program, of later ones what is different. `umask`: `None` for that of the first program.
+    pub(super) fn record(
+        &mut self,
+        recorder: &Recorder,
+        pid: u32,
+        upid: Upid,
+        umask: Option<u32>,
+        environment: Option<u64>,
+    ) {
+        let umask = match &self.first {
+            Some(first) => umask.or(first.umask),
+            None => umask_of(pid),
+        };
+        let mut targets: BTreeMap<i32, OsString> = BTreeMap::new();
+        for fd in 0..LOOKED_AT {
+            match target(pid, fd) {
+                Some(target) => {
+                    targets.insert(fd, target);
+                }
+                None if fd >= STANDARD => break,
+                None => {}
+            }
+        }
+        for (&fd, target) in &targets {
+            let of_first = self.first.as_ref().and_then(|f| f.descriptors.get(&fd));
+            if of_first == Some(target) {
+                continue;
+            }
+            let (flags, position) = state(pid, fd).unwrap_or_default();
+            recorder.record(Record::Descriptor(Box::new(DescriptorRecord {
+                upid,
+                fd,
+                target: Text::from(target.clone()),
+                flags,
+                position,
+            })));
+        }
+        let is_other = self
+            .first
+            .as_ref()
+            .is_none_or(|first| (first.umask, first.environment) != (umask, environment));
+        if is_other {
+            recorder.record(Record::Setting {
+                upid,
+                umask,
+                environment,
+            });
+        }
+        self.first.get_or_insert(First {
+            descriptors: targets,
+            umask,
+            environment,
+        });
+    }
+}
+
+fn umask_of(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Umask:"))?;
+    u32::from_str_radix(mask.trim(), 8).ok()
+}
+
+fn target(pid: u32, fd: i32) -> Option<OsString> {
+    let link = fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
+    Some(link.into_os_string())
+}
+
+/// Open flags and position of a descriptor (proc_pid_fdinfo(5)), of the flags those that matter to
+/// who inherits it.
+fn state(pid: u32, fd: i32) -> Option<(u32, u64)> {
+    let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
+    parse(&info)
+}
+
+fn parse(info: &str) -> Option<(u32, u64)> {
+    let field = |name: &str| {
+        let value = info.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(value.trim())
+    };
+    let kept = (libc::O_ACCMODE | libc::O_APPEND) as u32;
+    let flags = u32::from_str_radix(field("flags:")?, 8).ok()?;
+    Some((flags & kept, field("pos:")?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn environments_are_compared_but_for_what_always_differs() {
+        let inherited = Inherited::default();
+        let wanted = Wanted::new(&["ASKED".into()]).unwrap();
+        let digest = |environ: &[u8]| inherited.digest(environ, &wanted);
+        let one = digest(b"A=1\0B=2\0_=x\0PWD=/\0ASKED=1\0");
+        assert_eq!(one, digest(b"B=2\0A=1\0SHLVL=3\0ASKED=2\0"));
+        assert_ne!(one, digest(b"A=1\0B=3\0"));
+        assert_ne!(one, digest(b"A=1\0"));
+        assert_ne!(one, Inherited::default().digest(b"A=1\0B=2\0", &wanted));
+    }
+
+    #[test]
+    fn fdinfo_is_read() {
+        let info = "pos:\t42\nflags:\t02102001\nmnt_id:\t25\n";
+        let expected = (libc::O_WRONLY | libc::O_APPEND) as u32;
+        assert_eq!(parse(info), Some((expected, 42)));
+        assert_eq!(parse(""), None);
+    }
+}
