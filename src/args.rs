@@ -3,7 +3,6 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::*;
-use crate::commands::{dag, doctor, generate, mount, query, run, summary, tree, unmount};
 
 /// Trace any workflow, unmodified: what ran, what data flowed, where the time went.
 #[derive(Debug, Parser)]
@@ -23,6 +22,8 @@ pub(crate) enum Command {
     Tree(tree::Args),
     Dag(dag::Args),
     Generate(generate::Args),
+    Check(check::Args),
+    Compare(compare::Args),
     Bottlenecks(bottlenecks::Args),
     Report(report::Args),
     CriticalPath(critical_path::Args),

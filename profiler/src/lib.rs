@@ -11,6 +11,8 @@
 
 pub mod analysis;
 pub mod argv;
+pub mod check;
+pub mod compare;
 pub mod export;
 pub mod generate;
 pub mod graph;

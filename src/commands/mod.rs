@@ -1,6 +1,8 @@
 //! One file per subcommand: its arguments, whose doc comments are the help, and one function.
 
 pub(crate) mod bottlenecks;
+pub(crate) mod check;
+pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod critical_path;
 pub(crate) mod dag;
@@ -34,6 +36,8 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Tree(args) => tree::run(&args),
         Command::Dag(args) => dag::run(&args),
         Command::Generate(args) => generate::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Import(args) => import::run(args),
         Command::Bottlenecks(args) => bottlenecks::run(&args),
         Command::Report(args) => report::run(&args),

@@ -9,6 +9,7 @@ mod support;
 
 mod bad_input;
 mod calls_equal_strace;
+mod check;
 mod closing_execs;
 mod exit_status;
 mod fallback;
