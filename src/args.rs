@@ -24,6 +24,7 @@ pub(crate) enum Command {
     Generate(generate::Args),
     Check(check::Args),
     Compare(compare::Args),
+    Replay(replay::Args),
     Bottlenecks(bottlenecks::Args),
     Report(report::Args),
     CriticalPath(critical_path::Args),

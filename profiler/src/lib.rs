@@ -19,6 +19,7 @@ pub mod graph;
 pub mod load;
 pub mod managers;
 pub mod model;
+pub mod replay;
 pub mod report;
 pub mod rules;
 pub mod text;

@@ -46,9 +46,9 @@ pub use system::is_system_path;
 pub use text::{Text, quote_argv};
 // For reports.
 pub use trace::{
-    ActionRow, ActivityRow, ChannelEndRow, CounterRow, DataAccessRow, DescriptorRow, FileRow,
-    LossRow, NameRow, PipeRow, PolledRow, ProcessRow, RunRow, SampleRow, SequenceRow, SettingRow,
-    Table, TimesRow, Trace, TracedDirectoryRow, Value, VariableRow,
+    ActionRow, ActivityRow, CallRow, ChannelEndRow, CounterRow, DataAccessRow, DescriptorRow,
+    FileRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow, RunRow, SampleRow, SequenceRow,
+    SettingRow, Table, TimesRow, Trace, TracedDirectoryRow, Value, VariableRow,
 };
 pub use trace::{
     CallCost, CaptureRow, ChannelRow, CostRow, EndRow, FlowCaptureRow, FlowOwnerRow, FlowRow,

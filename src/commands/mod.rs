@@ -13,6 +13,7 @@ pub(crate) mod man;
 pub(crate) mod merge;
 pub(crate) mod mount;
 pub(crate) mod query;
+pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod summary;
@@ -38,6 +39,7 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Generate(args) => generate::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::Import(args) => import::run(args),
         Command::Bottlenecks(args) => bottlenecks::run(&args),
         Command::Report(args) => report::run(&args),

@@ -21,6 +21,7 @@ mod montage;
 mod mount;
 mod own_behaviour;
 mod redirections;
+mod replay;
 mod seeing;
 mod spawn_storm;
 mod user;

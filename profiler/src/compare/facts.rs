@@ -1,6 +1,7 @@
 //! What is compared of one run.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use flowtrace_schema::{Result, Trace};
 use serde::Serialize;
@@ -8,7 +9,7 @@ use serde::Serialize;
 use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::{data, time};
 use crate::load::{load, load_activity};
-use crate::model::{Relation, Workflow};
+use crate::model::{ProcessId, Relation, Workflow};
 use crate::text::units;
 
 /// Rules that are flowtrace itself, as in a replay.
@@ -127,14 +128,17 @@ impl RunFacts {
             warnings: warnings(&workflow),
             ..RunFacts::default()
         };
+        let executions = executions(&workflow);
         for rule in time::by_rule(&workflow) {
-            if &*rule.rule == OWN {
+            // A shell that only became its command is no step.
+            let executions = executions.get(&rule.rule).copied().unwrap_or(0);
+            if &*rule.rule == OWN || executions == 0 {
                 continue;
             }
             facts.rules.insert(
                 rule.rule.to_string(),
                 RuleFacts {
-                    executions: rule.executions as f64,
+                    executions: f64::from(executions),
                     time_ns: (rule.leaf_ns - rule.leaf_queue_ns - rule.leaf_tracer_ns).max(0)
                         as f64,
                     cpu_ns: rule.cpu_ns as f64,
@@ -199,6 +203,27 @@ impl RunFacts {
         }
         Ok(())
     }
+}
+
+/// How often each rule was what a process was in the end, or started others.
+fn executions(workflow: &Workflow) -> HashMap<Arc<str>, u32> {
+    let mut counts: HashMap<Arc<str>, u32> = HashMap::new();
+    let children = workflow.children();
+    for id in workflow.process_ids() {
+        let images = workflow.images(id);
+        for (at, image) in images.iter().enumerate() {
+            let is_last = at + 1 == images.len();
+            let began = |child: &ProcessId| workflow.process(*child).start_ns;
+            let until = image.end_ns.unwrap_or(i64::MAX);
+            let starts = children[id.0 as usize]
+                .iter()
+                .any(|child| image.start_ns <= began(child) && began(child) < until);
+            if !image.is_fork && (is_last || starts) {
+                *counts.entry(Arc::clone(&image.rule)).or_default() += 1;
+            }
+        }
+    }
+    counts
 }
 
 /// A name with `*` for each run of digits.
