@@ -20,6 +20,7 @@ pub mod load;
 pub mod managers;
 pub mod model;
 pub mod replay;
+pub mod network;
 pub mod report;
 pub mod rules;
 pub mod text;

@@ -1,8 +1,10 @@
 //! One file per subcommand: its arguments, whose doc comments are the help, and one function.
 
+pub(crate) mod agent;
 pub(crate) mod bottlenecks;
 pub(crate) mod check;
 pub(crate) mod compare;
+pub(crate) mod collect;
 pub(crate) mod completions;
 pub(crate) mod critical_path;
 pub(crate) mod dag;
@@ -12,6 +14,7 @@ pub(crate) mod import;
 pub(crate) mod man;
 pub(crate) mod merge;
 pub(crate) mod mount;
+pub(crate) mod network;
 pub(crate) mod query;
 pub(crate) mod replay;
 pub(crate) mod report;
@@ -44,8 +47,11 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Bottlenecks(args) => bottlenecks::run(&args),
         Command::Report(args) => report::run(&args),
         Command::CriticalPath(args) => critical_path::run(&args),
+        Command::Network(args) => network::run(*args),
         Command::Query(args) => query::run(&args),
         Command::Merge(args) => merge::run(args),
+        Command::Agent(args) => agent::run(args),
+        Command::Collect(args) => collect::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

@@ -1,0 +1,43 @@
+//! What a parallel program does, from its packets alone: who talks to whom, how often it
+//! iterates, who keeps the others waiting, and what that costs.
+//!
+//! The methods are those of A. Gupta, *Black Box Methods for Inferring Parallel Applications'
+//! Properties in Virtual Environments* (2008); "section", "table" and "equation" in this module
+//! mean that text. Where it leaves something open or contradicts itself, `docs/network-inference.md`
+//! says what is done here. Every call has two modes ([`Mode`]): `thesis` follows the text to the
+//! digit, `default` is what the tool reports.
+//!
+//! Layers, lowest first:
+//! - [`run`] the packets of a run, one stream per process as its own capture saw it;
+//! - pure methods on numbers ([`topology`], [`spectrum`], [`balance`], [`placement`] …), which
+//!   know nothing of packets and are held against the printed tables;
+//! - methods on streams ([`matrix`], [`rir`], [`ball`], [`messages`] …);
+//! - [`calls`] the interface of section 7.3, by name.
+
+pub mod archetype;
+pub mod balance;
+pub mod ball;
+pub mod calls;
+pub mod decomposition;
+pub mod load;
+pub mod matrix;
+pub mod messages;
+pub mod page;
+pub mod pages;
+pub mod period;
+pub mod placement;
+pub mod quantile;
+pub mod repeat;
+pub mod rir;
+pub mod rtt;
+pub mod run;
+pub mod smoothing;
+pub mod spectrum;
+pub mod stationary;
+pub mod topology;
+pub mod trigger;
+
+#[cfg(test)]
+mod testing;
+
+pub use run::{Answer, Known, Mode, Run, Unknown};

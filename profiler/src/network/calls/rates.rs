@@ -1,0 +1,229 @@
+//! Calls 4 to 7 and 12: the iteration rate.
+
+use crate::network::quantile;
+use crate::network::rir::{self, Distribution, Events, SlowdownTable};
+use crate::network::run::{Answer, Mode, Node, Run, Unknown};
+use crate::network::stationary;
+
+/// The rate of one ordered pair.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PairRate {
+    /// The process whose sends are counted.
+    pub src: Node,
+    /// Its partner.
+    pub dst: Node,
+    /// Iterations per second; `None`: too few.
+    pub rate: Option<f64>,
+    /// Iterations.
+    pub events: usize,
+    /// Gap that makes an iteration, ns.
+    pub threshold_ns: i64,
+    /// Iterations if the gap were the least round-trip time, or four times that: where the two
+    /// agree the count does not hang on the choice.
+    pub sensitivity: Option<(usize, usize)>,
+}
+
+/// The rates of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rates {
+    /// Median over the pairs whose rate is known, per second: the program's.
+    pub rate: f64,
+    /// Pairs by rate, the highest first.
+    pub pairs: Vec<PairRate>,
+}
+
+/// Call 4, GetRIRRate.
+///
+/// # Errors
+/// When the interval holds no packet, or no pair iterates.
+pub fn rir_rate(run: &Run, last: Option<f64>) -> Answer<Rates> {
+    let run = run.last(last);
+    let at = |factor: f64| {
+        let least = |e: &Events| crate::network::rtt::least_ns(&run, e.me, e.peer);
+        let change = |e: &Events| least(e).map(|ns| (ns as f64 * factor) as i64);
+        counts_at(&run, change)
+    };
+    let (once, four) = (at(1.0)?, at(4.0)?);
+    let events = rir::events(&run)?;
+    let mut pairs: Vec<PairRate> = events
+        .iter()
+        .zip(once.into_iter().zip(four))
+        .map(|(events, (once, four))| PairRate {
+            src: events.me,
+            dst: events.peer,
+            rate: rir::rate(&run, events).ok(),
+            events: events.times_ns.len(),
+            threshold_ns: events.threshold_ns,
+            sensitivity: once.zip(four),
+        })
+        .collect();
+    pairs.sort_by(|a, b| {
+        let rates = (b.rate.unwrap_or(-1.0)).total_cmp(&a.rate.unwrap_or(-1.0));
+        rates.then((a.src, a.dst).cmp(&(b.src, b.dst)))
+    });
+    // A pair that exchanges a handful of messages at start-up is no measure of the program.
+    let most = pairs.iter().map(|pair| pair.events).max().unwrap_or(0);
+    let steady = pairs.iter().filter(|pair| pair.events * 10 >= most);
+    let rate = quantile::median(steady.filter_map(|pair| pair.rate));
+    let Some(rate) = rate else {
+        return Err(Unknown::new(match run.settings.mode {
+            Mode::Thesis => format!(
+                "the interval of {:.3} s is shorter than the window of {} s",
+                run.seconds(),
+                run.settings.rate_window_s
+            ),
+            Mode::Default => "no process sent twice to one that answered in between".into(),
+        }));
+    };
+    Ok(run.known(Rates { rate, pairs }))
+}
+
+fn counts_at(
+    run: &Run,
+    threshold: impl Fn(&Events) -> Option<i64>,
+) -> Result<Vec<Option<usize>>, Unknown> {
+    let base = rir::events(run)?;
+    let count = |events: &Events| {
+        let threshold = threshold(events)?;
+        Some(rir::pair_events(run, events.me, events.peer, threshold).len())
+    };
+    Ok(base.iter().map(count).collect())
+}
+
+/// The series of the whole program, per second: windows that overlap in thesis mode, windows side
+/// by side by default; with the step between them, s.
+///
+/// # Errors
+/// When the interval is empty or shorter than the window.
+pub fn rir_series(run: &Run, last: Option<f64>) -> Answer<(Vec<f64>, f64)> {
+    let run = run.last(last);
+    let (series, step) = series(&run)?;
+    Ok(run.known((series, step)))
+}
+
+pub(super) fn series(run: &Run) -> Result<(Vec<f64>, f64), Unknown> {
+    let times = all_times(run)?;
+    let settings = &run.settings;
+    let (window, step) = match settings.mode {
+        Mode::Thesis => (settings.rate_window_s, settings.rate_step_s),
+        // Windows that do not overlap: the others say the same fifty times.
+        Mode::Default => {
+            let shortest = (run.seconds() / 50.0).max(1e-4);
+            let window = settings
+                .rate_window_s
+                .min(shortest.max(settings.rate_step_s / 20.0));
+            (window, window)
+        }
+    };
+    let counts = rir::series(&times, run.span_ns(), window, step);
+    if counts.is_empty() {
+        return Err(Unknown::new(format!(
+            "the interval of {:.3} s is shorter than the window of {window} s",
+            run.seconds()
+        )));
+    }
+    Ok((
+        counts.into_iter().map(|count| count / window).collect(),
+        step,
+    ))
+}
+
+/// The iterations of all pairs in the order of time.
+pub(super) fn all_times(run: &Run) -> Result<Vec<i64>, Unknown> {
+    let mut times: Vec<i64> = rir::events(run)?
+        .into_iter()
+        .flat_map(|events| events.times_ns)
+        .collect();
+    times.sort_unstable();
+    if times.is_empty() {
+        return Err(Unknown::new(
+            "no process sent twice to one that answered in between",
+        ));
+    }
+    Ok(times)
+}
+
+/// The beginning of the run that holds the range of its behaviour (3.7.2).
+pub(super) fn stationary_part(run: &Run) -> Result<(Vec<f64>, f64, f64), Unknown> {
+    let (series, step) = series(run)?;
+    let (from, to) = match run.settings.mode {
+        Mode::Thesis => stationary::trimmed(&series, 1.0),
+        // Energy about the mean says nothing of a steady series; idle ends are stray.
+        Mode::Default => stationary::busy(&series),
+    };
+    let inner = &series[from..to];
+    let mut kept = stationary::representative(inner, run.settings.cutoff_percent);
+    if run.settings.mode == Mode::Default {
+        kept = kept
+            .max(inner.len().div_ceil(10))
+            .max(LEAST_WINDOWS.min(inner.len()));
+    }
+    Ok((inner[..kept].to_vec(), step, kept as f64 * step))
+}
+
+/// Windows that a mean is taken over at least, where there are so many.
+const LEAST_WINDOWS: usize = 10;
+
+/// Call 5, GetStationaryRIRAvg: mean rate, per second, and the time averaged over, s.
+///
+/// # Errors
+/// As [`rir_series`].
+pub fn stationary_rir_avg(run: &Run) -> Answer<(f64, f64)> {
+    let (series, _, seconds) = stationary_part(run)?;
+    let mean = quantile::mean(&series).ok_or_else(|| Unknown::new("the series is empty"))?;
+    Ok(run.known((mean, seconds)))
+}
+
+/// Call 6, GetRIRCDF: 100 values, spread and median of the rate, per second.
+///
+/// # Errors
+/// As [`rir_series`].
+pub fn rir_cdf(run: &Run) -> Answer<Distribution> {
+    let (series, ..) = stationary_part(run)?;
+    let found = rir::distribution(&series).ok_or_else(|| Unknown::new("the series is empty"))?;
+    Ok(run.known(found))
+}
+
+/// Call 7, GetRepresentativeTimePeriod, s.
+///
+/// # Errors
+/// As [`rir_series`].
+pub fn representative_period(run: &Run) -> Answer<f64> {
+    let (_, _, seconds) = stationary_part(run)?;
+    Ok(run.known(seconds))
+}
+
+/// Call 12, SetPowerSpectrumCutoff.
+///
+/// # Errors
+/// When it is no percentage below 100.
+pub fn set_spectrum_cutoff(run: &mut Run, percent: f64) -> Result<(), Unknown> {
+    if !(0.0..100.0).contains(&percent) {
+        return Err(Unknown::new(
+            "the cutoff is a percentage from 0 to below 100",
+        ));
+    }
+    run.settings.cutoff_percent = percent;
+    Ok(())
+}
+
+/// Predicted time of this run from a base run of the same program and input, s (3.8).
+///
+/// # Errors
+/// When either has no rate.
+pub fn predicted_time(run: &Run, base: &Run) -> Answer<f64> {
+    let (now, before) = (rir_rate(run, None)?, rir_rate(base, None)?);
+    let predicted = rir::predicted_s(base.seconds(), before.value.rate, now.value.rate);
+    let predicted = predicted.ok_or_else(|| Unknown::new("one of the runs has a rate of zero"))?;
+    Ok(run.known(predicted))
+}
+
+/// Distribution of the fraction of full speed, and its mean (3.9.3).
+///
+/// # Errors
+/// As [`rir_series`].
+pub fn slowdown_cdf(run: &Run, table: &SlowdownTable) -> Answer<(Distribution, f64)> {
+    let (series, ..) = stationary_part(run)?;
+    let found = table.distribution(&series);
+    Ok(run.known(found.ok_or_else(|| Unknown::new("the series is empty"))?))
+}

@@ -1,0 +1,304 @@
+//! From a trace's packets to a [`Run`].
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::ControlFlow;
+
+use flowtrace_schema::{FlowRow, Result, Trace, marks};
+
+use super::run::{CaptureInput, Node, Packet, Run, Unknown};
+
+/// What counts as one process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// A network address, as the thesis has it.
+    #[default]
+    Host,
+    /// A process, where the trace knows whose a connection is; the address otherwise.
+    Process,
+    /// An address with its port.
+    Endpoint,
+}
+
+/// What to load.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Selection {
+    /// What counts as one process.
+    pub by: By,
+    /// Names of the processes, hosts or addresses that belong to the program; empty: those with a
+    /// capture of their own, or all when no more than one has.
+    pub hosts: Vec<String>,
+    /// Begin and end, ns since the start of the trace.
+    pub within_ns: Option<(i64, i64)>,
+    /// Largest number of processes; a busy server may know thousands of addresses.
+    pub most: Option<usize>,
+}
+
+/// Processes analysed unless asked otherwise.
+const MOST: usize = 512;
+/// Port of secure shell: how runs are watched, not what they do.
+const SSH: i64 = 22;
+
+/// Loads the packets of the program's TCP connections.
+///
+/// # Errors
+/// When the file cannot be read; the inner one when a host is asked for that is not there.
+pub fn load(trace: &Trace, selection: &Selection) -> Result<std::result::Result<Run, Unknown>> {
+    let flows: Vec<FlowRow> = trace
+        .flows()?
+        .into_iter()
+        .filter(|flow| flow.proto == "tcp" && flow.sport != Some(SSH) && flow.dport != Some(SSH))
+        .collect();
+    let hosts = trace.hosts()?;
+    let captures = trace.captures()?;
+    let seen = addresses_of_captures(trace, &flows)?;
+    let mut chosen = match Chosen::new(&flows, selection, &seen, &captures) {
+        Ok(chosen) => chosen,
+        Err(unknown) => return Ok(Err(unknown)),
+    };
+    let mut inputs: Vec<CaptureInput> = Vec::new();
+    let mut at: HashMap<i64, usize> = HashMap::new();
+    for capture in &captures {
+        at.insert(capture.capture_id, inputs.len());
+        let host = capture.host.as_deref().unwrap_or("?");
+        inputs.push(CaptureInput {
+            name: format!("{host} {}", capture.interface),
+            node: None,
+            dropped: capture.dropped,
+            packets: Vec::new(),
+        });
+    }
+    trace.packets(|row| {
+        if let Some((t0, t1)) = selection.within_ns
+            && (row.t_ns < t0 || row.t_ns > t1)
+        {
+            return if row.t_ns > t1 {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            };
+        }
+        let ends = chosen.ends.get(&row.flow_id).copied();
+        if let (Some((a, b)), Some(seq), Some(&capture)) = (ends, row.seq, at.get(&row.capture_id))
+            && row.marks & marks::FRAGMENT == 0
+        {
+            let (src, dst) = if row.dir == 0 { (a, b) } else { (b, a) };
+            inputs[capture].packets.push(Packet {
+                t_ns: row.t_ns,
+                seq,
+                ack: row.ack.unwrap_or(0),
+                payload: row.payload_bytes,
+                wire: row.wire_bytes,
+                window: row.window.unwrap_or(0),
+                flow: row.flow_id as u32,
+                src,
+                dst,
+                flags: row.flags.unwrap_or(0),
+                is_again: false,
+            });
+        }
+        ControlFlow::Continue(())
+    })?;
+    // One machine with several interfaces has several captures: each process is served by the one
+    // that has most of its packets.
+    let errors = hosts.iter().filter_map(|host| host.clock_error_ns).max();
+    let left_out = std::mem::take(&mut chosen.left_out);
+    let run = Run::new(chosen.names, inputs).with_origin(errors, left_out);
+    Ok(Ok(run))
+}
+
+/// Which addresses the hosts of the captures sent from, by capture.
+fn addresses_of_captures(
+    trace: &Trace,
+    flows: &[FlowRow],
+) -> Result<BTreeMap<i64, BTreeMap<String, i64>>> {
+    let by_id: HashMap<i64, &FlowRow> = flows.iter().map(|flow| (flow.flow_id, flow)).collect();
+    let mut seen: BTreeMap<i64, BTreeMap<String, i64>> = BTreeMap::new();
+    for row in trace.flow_captures()? {
+        if let Some(flow) = by_id.get(&row.flow_id) {
+            let counts = seen.entry(row.capture_id).or_default();
+            let packets = row.out_packets + row.back_packets;
+            *counts.entry(flow.src.clone()).or_default() += packets;
+            *counts.entry(flow.dst.clone()).or_default() += packets;
+        }
+    }
+    Ok(seen)
+}
+
+/// The processes and what each connection joins.
+struct Chosen {
+    names: Vec<String>,
+    ends: HashMap<i64, (Node, Node)>,
+    left_out: Vec<String>,
+}
+
+impl Chosen {
+    fn new(
+        flows: &[FlowRow],
+        selection: &Selection,
+        seen: &BTreeMap<i64, BTreeMap<String, i64>>,
+        captures: &[flowtrace_schema::CaptureRow],
+    ) -> std::result::Result<Chosen, Unknown> {
+        let own = own_addresses(seen);
+        let addresses: BTreeSet<&str> = flows
+            .iter()
+            .flat_map(|flow| [flow.src.as_str(), flow.dst.as_str()])
+            .collect();
+        // A host's name stands for its address.
+        let mut named: BTreeMap<String, String> = BTreeMap::new();
+        for capture in captures {
+            if let (Some(host), Some(address)) = (&capture.host, own.get(&capture.capture_id)) {
+                named.insert(host.clone(), address.clone());
+            }
+        }
+        let mut asked: BTreeSet<String> = BTreeSet::new();
+        for host in &selection.hosts {
+            let address = named.get(host).unwrap_or(host);
+            if !addresses.contains(address.as_str()) {
+                let mut known: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+                known.extend(named.keys().cloned());
+                let more = known.len().saturating_sub(20);
+                known.truncate(20);
+                let more = if more > 0 {
+                    format!(" and {more} more")
+                } else {
+                    String::new()
+                };
+                return Err(Unknown::new(format!(
+                    "no host \"{host}\" in this trace; there are {}{more}",
+                    if known.is_empty() {
+                        "none".into()
+                    } else {
+                        known.join(", ")
+                    }
+                )));
+            }
+            asked.insert(address.clone());
+        }
+        let with_capture: BTreeSet<String> = own.values().cloned().collect();
+        let members: BTreeSet<String> = if !asked.is_empty() {
+            asked
+        } else if with_capture.len() > 1 {
+            with_capture
+        } else {
+            addresses.iter().map(ToString::to_string).collect()
+        };
+        let mut bytes: BTreeMap<String, i64> = BTreeMap::new();
+        let mut joined: Vec<(i64, String, String)> = Vec::new();
+        let mut left_out: BTreeSet<String> = BTreeSet::new();
+        for flow in flows {
+            let is_member = |address: &String| members.contains(address);
+            if !is_member(&flow.src) || !is_member(&flow.dst) {
+                let other = [&flow.src, &flow.dst].into_iter().filter(|a| !is_member(a));
+                left_out.extend(other.cloned());
+                continue;
+            }
+            let name = |address: &str, port: Option<i64>, upid: Option<i64>| match selection.by {
+                By::Host => address.to_owned(),
+                By::Process => match upid {
+                    Some(upid) => format!("{address}/{upid}"),
+                    None => address.to_owned(),
+                },
+                By::Endpoint => match port {
+                    Some(port) if address.contains(':') => format!("[{address}]:{port}"),
+                    Some(port) => format!("{address}:{port}"),
+                    None => address.to_owned(),
+                },
+            };
+            let a = name(&flow.src, flow.sport, flow.src_upid);
+            let b = name(&flow.dst, flow.dport, flow.dst_upid);
+            for end in [&a, &b] {
+                *bytes.entry(end.clone()).or_default() += flow.bytes.unwrap_or(0);
+            }
+            joined.push((flow.flow_id, a, b));
+        }
+        let most = selection.most.unwrap_or(MOST).min(usize::from(Node::MAX));
+        let mut by_bytes: Vec<(&String, &i64)> = bytes.iter().collect();
+        by_bytes.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+        left_out.extend(by_bytes.iter().skip(most).map(|(name, _)| (*name).clone()));
+        let kept: BTreeSet<String> = by_bytes
+            .iter()
+            .take(most)
+            .map(|(name, _)| (*name).clone())
+            .collect();
+        let mut names: Vec<String> = kept.into_iter().collect();
+        names.sort_by_key(|name| numeric(name));
+        let index: HashMap<&String, Node> = names
+            .iter()
+            .enumerate()
+            .map(|(i, n)| (n, i as Node))
+            .collect();
+        let mut ends = HashMap::new();
+        for (flow, a, b) in &joined {
+            if let (Some(&a), Some(&b)) = (index.get(a), index.get(b)) {
+                ends.insert(*flow, (a, b));
+            }
+        }
+        drop(index);
+        Ok(Chosen {
+            names,
+            ends,
+            left_out: left_out.into_iter().collect(),
+        })
+    }
+}
+
+/// The address that is in (nearly) all packets of a capture, where there is exactly one.
+fn own_addresses(seen: &BTreeMap<i64, BTreeMap<String, i64>>) -> BTreeMap<i64, String> {
+    let mut own = BTreeMap::new();
+    for (&capture, counts) in seen {
+        // Every packet counts twice, once per end.
+        let whole: i64 = counts.values().sum::<i64>() / 2;
+        let mut all = counts
+            .iter()
+            .filter(|(_, n)| **n * 100 >= whole * 98 && whole > 0);
+        if let (Some((address, _)), None) = (all.next(), all.next()) {
+            own.insert(capture, address.clone());
+        }
+    }
+    own
+}
+
+/// Numbers in names sort as numbers: 10.0.0.2 before 10.0.0.10.
+fn numeric(name: &str) -> Vec<(String, u64)> {
+    let mut parts = Vec::new();
+    let mut digits = String::new();
+    let mut text = String::new();
+    for c in name.chars().chain(['\0']) {
+        if c.is_ascii_digit() {
+            digits.push(c);
+            continue;
+        }
+        if !digits.is_empty() {
+            let value = digits.parse().unwrap_or(u64::MAX);
+            parts.push((std::mem::take(&mut text), value));
+            digits.clear();
+        }
+        text.push(c);
+    }
+    parts.push((text, 0));
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_sort_as_people_count() {
+        let mut names = ["10.0.0.10", "10.0.0.2", "node3", "node20"];
+        names.sort_by_key(|name| numeric(name));
+        assert_eq!(names, ["10.0.0.2", "10.0.0.10", "node3", "node20"]);
+    }
+
+    #[test]
+    fn a_capture_is_of_the_address_in_all_its_packets() {
+        let counts =
+            |list: &[(&str, i64)]| list.iter().map(|(a, n)| ((*a).to_owned(), *n)).collect();
+        let seen = BTreeMap::from([
+            (1, counts(&[("a", 100), ("b", 60), ("c", 40)])),
+            (2, counts(&[("a", 50), ("b", 50)])),
+            (3, counts(&[])),
+        ]);
+        assert_eq!(own_addresses(&seen), BTreeMap::from([(1, "a".to_owned())]));
+    }
+}

@@ -1,0 +1,43 @@
+//! Every answer as a page: what `flowtrace network` prints. One function per subcommand.
+
+mod balance;
+mod decomposition;
+mod overview;
+mod rates;
+mod topology;
+
+pub use balance::{application, balance, bias, court, multiload};
+pub use decomposition::{bandwidth, component, decomposition, latency, messages};
+pub use overview::overview;
+pub use rates::{cdf, iterations, peaks, period, spectrum, stationary};
+pub use topology::{changes, matrix, topology};
+
+use super::page::{Cell, Page};
+use super::run::{Node, Run};
+
+/// Name of a process as a cell.
+fn name(run: &Run, node: Node) -> Cell {
+    Cell::Text(run.nodes()[usize::from(node)].clone())
+}
+
+/// Name of a process as text.
+fn called(run: &Run, node: Node) -> &str {
+    &run.nodes()[usize::from(node)]
+}
+
+/// A value or that it is not known.
+fn cell<T>(value: Option<T>, make: impl Fn(T) -> Cell) -> Cell {
+    value.map_or(Cell::Unknown, make)
+}
+
+/// The page of an answer, or of the reason why there is none.
+fn page<T>(
+    run: &Run,
+    answer: super::Answer<T>,
+    make: impl FnOnce(&super::Known<T>) -> Page,
+) -> Page {
+    match answer {
+        Ok(known) => make(&known).about(&known),
+        Err(unknown) => Page::unknown(run, &unknown),
+    }
+}

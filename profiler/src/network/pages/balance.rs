@@ -1,0 +1,183 @@
+//! Ball in the court and balance.
+
+use super::{called, name, page};
+use crate::network::balance::{Gate, Metric};
+use crate::network::calls;
+use crate::network::page::{self, Cell, Page};
+use crate::network::run::{Node, Run};
+
+/// `network court`: delays of every process, and towards whom.
+pub fn court(run: &Run) -> Page {
+    if let Err(unknown) = calls::traffic_matrix(run, None) {
+        return Page::unknown(run, &unknown);
+    }
+    let columns = ["process", "towards", "delay_s", "gaps", "from", "to"];
+    let mut page = Page::new(run, &columns);
+    let mut totals = Vec::new();
+    for process in run.all() {
+        let Ok(found) = calls::bic_global(run, process, None) else {
+            continue;
+        };
+        let found = found.value;
+        totals.push((process, found.seconds));
+        page.rows.push(vec![
+            name(run, process),
+            Cell::Text("all".into()),
+            Cell::Seconds(found.seconds),
+            Cell::Count(found.gaps),
+            Cell::Text("any".into()),
+            Cell::Text("send".into()),
+        ]);
+        for (&(from, to, peer), total) in &found.delays.by_both {
+            page.rows.push(vec![
+                name(run, process),
+                name(run, peer),
+                Cell::Seconds(total.ns as f64 / 1e9),
+                Cell::Count(total.gaps),
+                Cell::Text(from.name().into()),
+                Cell::Text(to.name().into()),
+            ]);
+        }
+    }
+    totals.sort_by(|a, b| b.1.total_cmp(&a.1));
+    if let Some(&(first, most)) = totals.first() {
+        page.lines.push(format!(
+            "the ball was longest in the court of {}: {} of {}",
+            called(run, first),
+            page::seconds(most),
+            page::seconds(run.seconds())
+        ));
+    }
+    page
+}
+
+/// The verdict of the gate, in words.
+pub(super) fn gate_line(run: &Run, gate: &Gate) -> String {
+    let process = called(run, gate.loaded as Node);
+    let ratio = page::number(gate.ratio);
+    if gate.is_open {
+        format!("{process} holds the others up: its delays are {ratio} times the next largest")
+    } else {
+        format!(
+            "balanced: the largest delays, those of {process}, are {ratio} times the next, and below 1.2 that is no load"
+        )
+    }
+}
+
+/// `network balance`: global delays and what balancing them gains.
+pub fn balance(run: &Run) -> Page {
+    page(run, calls::imbalance_global(run, None), |known| {
+        let found = &known.value;
+        let mut page = Page::new(run, &["process", "delay_s", "share_of_largest"]);
+        page.lines.push(gate_line(run, &found.gate));
+        let what = if found.gate.is_open {
+            "slowdown by the difference to the others"
+        } else {
+            "intrinsic imbalance"
+        };
+        page.lines.push(format!(
+            "{what}: {}",
+            page::range(found.range.low, found.range.high)
+        ));
+        if found.gate.is_open {
+            page.lines.push(format!(
+                "without it the run would have taken {} instead of {}",
+                page::range(found.predicted_s.low, found.predicted_s.high),
+                page::seconds(run.seconds())
+            ));
+            page.notes.push("where all send before they receive, delays hide a part of the slowdown: network slowdown estimates it".into());
+        }
+        let most = found.delays_s[found.gate.loaded];
+        let mut order: Vec<usize> = (0..found.delays_s.len()).collect();
+        order.sort_by(|&a, &b| found.delays_s[b].total_cmp(&found.delays_s[a]));
+        for node in order {
+            page.rows.push(vec![
+                name(run, node as Node),
+                Cell::Seconds(found.delays_s[node]),
+                Cell::Share(found.delays_s[node] / most),
+            ]);
+        }
+        page
+    })
+}
+
+/// `network bias`: balance by pairs.
+pub fn bias(run: &Run) -> Page {
+    page(run, calls::imbalance_bias(run, None), |known| {
+        let found = &known.value;
+        let mut page = Page::new(run, &["rule", "partner", "optimistic_s", "pessimistic_s"]);
+        page.lines.push(gate_line(run, &found.gate));
+        page.lines.push(format!(
+            "imbalance by the {} rule: {}",
+            found.rule,
+            page::range(found.range.low, found.range.high)
+        ));
+        for &(partner, low, high) in &found.parts {
+            page.rows.push(vec![
+                Cell::Text(found.rule.into()),
+                name(run, partner),
+                Cell::Seconds(low),
+                Cell::Seconds(high),
+            ]);
+        }
+        for (rule, range) in &found.others {
+            page.rows.push(vec![
+                Cell::Text((*rule).into()),
+                Cell::Text("all".into()),
+                Cell::Seconds(range.low),
+                Cell::Seconds(range.high),
+            ]);
+        }
+        page
+    })
+}
+
+/// `network multiload`: balance of several processes in turn.
+pub fn multiload(run: &Run, t_p: Option<f64>) -> Page {
+    page(run, calls::imbalance_multiload(run, None, t_p), |known| {
+        let found = &known.value;
+        let mut page = Page::new(run, &["end", "round", "process", "gain_s", "counts"]);
+        page.lines.push(gate_line(run, &found.gate));
+        page.lines.push(format!(
+            "balancing one after the other gains {}",
+            page::range(found.range.low, found.range.high)
+        ));
+        for (end, rounds) in [
+            ("optimistic", &found.rounds.optimistic),
+            ("pessimistic", &found.rounds.pessimistic),
+        ] {
+            for (i, round) in rounds.iter().enumerate() {
+                page.rows.push(vec![
+                    Cell::Text(end.into()),
+                    Cell::Count(i as u64 + 1),
+                    name(run, round.process as Node),
+                    Cell::Seconds(round.seconds),
+                    Cell::Flag(round.counts),
+                ]);
+            }
+        }
+        page
+    })
+}
+
+/// `network imbalance`: the three metrics of 4.7.
+pub fn application(run: &Run) -> Page {
+    let metrics = [
+        ("standard_deviation", Metric::StandardDeviation),
+        ("squared_distance", Metric::SquaredDistance),
+        ("inter_process", Metric::InterProcess),
+    ];
+    let mut page = Page::new(run, &["metric", "imbalance_s"]);
+    for (metric_name, metric) in metrics {
+        match calls::application_imbalance(run, metric) {
+            Ok(known) => page.rows.push(vec![
+                Cell::Text(metric_name.into()),
+                Cell::Seconds(known.value),
+            ]),
+            Err(unknown) => return Page::unknown(run, &unknown),
+        }
+    }
+    page.lines
+        .push("imbalance of the ball-in-the-court delays".into());
+    page
+}

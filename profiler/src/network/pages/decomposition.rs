@@ -1,0 +1,172 @@
+//! Messages, latency, bandwidth, and the component that stands out.
+
+use super::{called, cell, name, page};
+use crate::network::calls;
+use crate::network::decomposition::{self, Averaging, Component};
+use crate::network::page::{self, Cell, Page};
+use crate::network::run::{Mode, Node, Run};
+use crate::text::units;
+
+/// `network messages`: how many each process sent to each other.
+pub fn messages(run: &Run) -> Page {
+    page(run, calls::message_counts(run, None), |known| {
+        let mut page = Page::new(run, &["src", "dst", "messages", "per_s"]);
+        let all: u64 = known.value.iter().map(|row| row.2).sum();
+        page.lines
+            .push(units::counted(all as i64, "message", "messages"));
+        for &(src, dst, count) in &known.value {
+            page.rows.push(vec![
+                name(run, src),
+                name(run, dst),
+                Cell::Count(count),
+                Cell::PerSecond(count as f64 / run.seconds().max(1e-9)),
+            ]);
+        }
+        page.notes.push(match run.settings.mode {
+            Mode::Thesis => "turns: runs of sends that no arrival interrupts; full duplex breaks and joins them".into(),
+            Mode::Default => "writes back to back may share a segment: then this is a lower bound; messages above 64 KB travel in parts".into(),
+        });
+        page
+    })
+}
+
+/// `network decomposition`: the five metrics of 5.5 by pair.
+pub fn decomposition(run: &Run) -> Page {
+    let pairs = match decomposition::pairs(run) {
+        Ok(pairs) => pairs,
+        Err(unknown) => return Page::unknown(run, &unknown),
+    };
+    let columns = [
+        "src",
+        "dst",
+        "messages",
+        "payload_bytes",
+        "latency_s",
+        "mean_latency_s",
+        "transfer_s",
+        "mean_bandwidth_bytes_per_s",
+        "method",
+    ];
+    let mut page = Page::new(run, &columns);
+    let mut order: Vec<_> = pairs.iter().collect();
+    order.sort_by(|a, b| {
+        let time = |p: &decomposition::Pair| p.latency_s.unwrap_or(0.0) + p.transfer_s;
+        time(b)
+            .total_cmp(&time(a))
+            .then((a.src, a.dst).cmp(&(b.src, b.dst)))
+    });
+    let mean = |values: &[(i64, f64)]| {
+        let values: Vec<f64> = values.iter().map(|v| v.1).collect();
+        crate::network::quantile::mean(&values)
+    };
+    for pair in order {
+        page.rows.push(vec![
+            name(run, pair.src),
+            name(run, pair.dst),
+            Cell::Count(pair.messages),
+            Cell::Bytes(pair.bytes as f64),
+            cell(pair.latency_s, Cell::Seconds),
+            cell(mean(&pair.delays), Cell::Seconds),
+            Cell::Seconds(pair.transfer_s),
+            cell(mean(&pair.bandwidths), Cell::BytesPerSecond),
+            cell(pair.method, |m| Cell::Text(m.name().into())),
+        ]);
+    }
+    let latency: f64 = pairs.iter().filter_map(|p| p.latency_s).sum();
+    let transfer: f64 = pairs.iter().map(|p| p.transfer_s).sum();
+    page.lines.push(format!(
+        "messages were on their way for {} and came in for {}, all pairs together in {}",
+        page::seconds(latency),
+        page::seconds(transfer),
+        page::seconds(run.seconds())
+    ));
+    if let Some(error) = run.clock_error_ns() {
+        page.notes.push(format!(
+            "one-way delays are right within {} per message: the clocks of the captures",
+            page::seconds(error as f64 / 1e9)
+        ));
+    }
+    page
+}
+
+/// `network latency A B`: delay over time.
+pub fn latency(run: &Run, src: Node, dst: Node) -> Page {
+    page(run, calls::avg_latency(run, src, dst, None), |known| {
+        let mut page = Page::new(run, &["t_ns", "mean_delay_s"]);
+        if let Ok(time) = calls::latency_time(run, src, dst, None) {
+            page.lines.push(format!(
+                "messages from {} to {} were on their way for {} ({})",
+                called(run, src),
+                called(run, dst),
+                page::seconds(time.value.seconds),
+                time.value.method.name()
+            ));
+        }
+        for &(t, value) in &known.value {
+            page.rows.push(vec![Cell::Moment(t), Cell::Seconds(value)]);
+        }
+        let averaging = Averaging::default();
+        page.notes.push(format!(
+            "means of {} messages; a row where the mean changed by {} %",
+            averaging.ring,
+            averaging.change * 100.0
+        ));
+        page
+    })
+}
+
+/// `network bandwidth A B`: bandwidth over time.
+pub fn bandwidth(run: &Run, src: Node, dst: Node) -> Page {
+    page(run, calls::avg_bandwidth(run, src, dst, None), |known| {
+        let mut page = Page::new(run, &["t_ns", "mean_bandwidth_bytes_per_s"]);
+        if let Ok(time) = calls::transfer_time(run, src, dst, None) {
+            page.lines.push(format!(
+                "messages from {} to {} came in for {}",
+                called(run, src),
+                called(run, dst),
+                page::seconds(time.value)
+            ));
+        }
+        for &(t, value) in &known.value {
+            page.rows
+                .push(vec![Cell::Moment(t), Cell::BytesPerSecond(value)]);
+        }
+        page
+    })
+}
+
+/// `network component`: what is most out of balance.
+pub fn component(run: &Run) -> Page {
+    page(run, calls::most_imbalanced(run, None), |known| {
+        let mut page = Page::new(run, &["component", "of", "towards", "above_median_s"]);
+        let found = &known.value;
+        let words = match found.component {
+            Component::Process(p) => format!("process {}", called(run, p)),
+            Component::NetworkLatency(a, b) => {
+                format!("latency from {} to {}", called(run, a), called(run, b))
+            }
+            Component::NetworkBandwidth(a, b) => {
+                format!("bandwidth from {} to {}", called(run, a), called(run, b))
+            }
+        };
+        page.lines.push(format!(
+            "most out of balance: {words}, {} above the median of its kind",
+            page::seconds(found.seconds)
+        ));
+        for &(component, seconds) in &found.all {
+            let (of, towards) = match component {
+                Component::Process(p) => (name(run, p), Cell::Unknown),
+                Component::NetworkLatency(a, b) | Component::NetworkBandwidth(a, b) => {
+                    (name(run, a), name(run, b))
+                }
+            };
+            page.rows.push(vec![
+                Cell::Text(component.name().into()),
+                of,
+                towards,
+                Cell::Seconds(seconds),
+            ]);
+        }
+        page
+    })
+}

@@ -1,0 +1,76 @@
+//! `network` without a subcommand: the answers in a few lines.
+
+use super::balance::gate_line;
+use super::called;
+use crate::network::calls;
+use crate::network::decomposition::Component;
+use crate::network::page::{self, Cell, Page};
+use crate::network::run::{Run, Unknown};
+use crate::text::units;
+
+/// Who talks, how it repeats, who holds it up. A question without an answer says why.
+pub fn overview(run: &Run) -> Page {
+    let mut page = Page::new(run, &["question", "answer"]);
+    let first = super::topology(run);
+    if let Some(reason) = first.unknown {
+        return Page::unknown(run, &Unknown::new(reason));
+    }
+    page.lines.push(format!(
+        "{} in {}, {} seen",
+        units::counted(run.nodes().len() as i64, "process", "processes"),
+        page::seconds(run.seconds()),
+        units::counted(page.coverage.packets as i64, "packet", "packets")
+    ));
+    let mut answer = |question: &str, answer: String| {
+        page.rows
+            .push(vec![Cell::Text(question.into()), Cell::Text(answer)]);
+    };
+    let headline = |page: &Page| page.lines.first().cloned().unwrap_or_default();
+    answer("topology", headline(&first));
+    answer("traffic", headline(&super::matrix(run)));
+    answer("iterations", headline(&super::iterations(run)));
+    answer("period", headline(&super::period(run)));
+    answer("messages", headline(&super::messages(run)));
+    answer(
+        "balance",
+        match calls::imbalance_global(run, None) {
+            Ok(known) => gate_line(run, &known.value.gate),
+            Err(unknown) => unknown.to_string(),
+        },
+    );
+    answer(
+        "component",
+        match calls::most_imbalanced(run, None) {
+            Ok(known) => {
+                let seconds = page::seconds(known.value.seconds);
+                match known.value.component {
+                    Component::Process(p) => {
+                        format!("process {}, {seconds} above the median", called(run, p))
+                    }
+                    Component::NetworkLatency(a, b) => {
+                        format!(
+                            "latency {} → {}, {seconds} above the median",
+                            called(run, a),
+                            called(run, b)
+                        )
+                    }
+                    Component::NetworkBandwidth(a, b) => {
+                        format!(
+                            "bandwidth {} → {}, {seconds} above the median",
+                            called(run, a),
+                            called(run, b)
+                        )
+                    }
+                }
+            }
+            Err(unknown) => unknown.to_string(),
+        },
+    );
+    if !page.coverage.left_out.is_empty() {
+        page.notes.push(format!(
+            "no part of the program, left out: {}",
+            page.coverage.left_out.join(", ")
+        ));
+    }
+    page
+}

@@ -1,0 +1,354 @@
+//! Iterations from the sequence of messages.
+//!
+//! A program that iterates sends the same messages again, so the ends of its messages repeat in
+//! the stream of bytes from one process to another at a fixed distance: the bytes of one
+//! iteration. That distance does not depend on time, so load, start-up and jitter do not blur it,
+//! and three iterations are enough, where a spectrum needs many. Sizes that differ a little from
+//! one iteration to the next (an integer sort) are allowed for; a stream of equal messages has no
+//! distance of its own and is left to the rate of round trips.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::messages::Message;
+use super::quantile;
+use super::run::Node;
+
+/// Messages in which the distance is looked for; the chain is then followed through all.
+const SAMPLE: usize = 4000;
+/// Distances tried.
+const CANDIDATES: usize = 300;
+/// Next occurrences of a size looked at for distances.
+const LAGS: usize = 8;
+/// Least score of a repetition, and least lead over the same messages in a random order.
+const LEAST_SCORE: f64 = 0.3;
+const LEAST_LEAD: f64 = 0.1;
+/// Repetitions needed.
+const LEAST_COUNT: usize = 3;
+
+/// The repetition of one ordered pair.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Repetition {
+    /// Sender.
+    pub src: Node,
+    /// Receiver.
+    pub dst: Node,
+    /// Bytes of one iteration.
+    pub bytes: u64,
+    /// Messages of the pair.
+    pub messages: usize,
+    /// Share of the messages that come again at this distance, 0 to 1, every size the same weight.
+    pub score: f64,
+    /// Moments at which the same message was sent, ns; one more than there are iterations.
+    pub times_ns: Vec<i64>,
+}
+
+/// Iterations of the whole program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Iterations {
+    /// Mean length of an iteration, s: the median over the pairs that show the most of them.
+    pub period_s: f64,
+    /// Least and largest mean length among those pairs, s.
+    pub range_s: (f64, f64),
+    /// Iterations seen.
+    pub count: usize,
+    /// Lengths of the single iterations at the pair nearest to the median, s.
+    pub lengths_s: Vec<f64>,
+    /// All pairs that repeat.
+    pub pairs: Vec<Repetition>,
+}
+
+/// Looks for iterations in the messages of a run; `None`: no pair repeats itself.
+pub fn iterations(messages: &[Message]) -> Option<Iterations> {
+    let mut streams: BTreeMap<(Node, Node, u32), Vec<&Message>> = BTreeMap::new();
+    for message in messages {
+        let key = (message.src, message.dst, message.flow);
+        streams.entry(key).or_default().push(message);
+    }
+    let pairs: Vec<Repetition> = streams.values().filter_map(|s| repetition(s)).collect();
+    // The length that most pairs agree on, each with the weight of the messages it explains.
+    let all: Vec<(f64, &Repetition)> = pairs
+        .iter()
+        .map(|pair| (mean_length(&pair.times_ns), pair))
+        .collect();
+    let weight = |pair: &Repetition| pair.score * pair.messages as f64;
+    let heaviest = pairs.iter().map(weight).fold(0.0, f64::max);
+    let agree = |a: f64, b: f64| (a - b).abs() <= 0.3 * a.max(b);
+    let support = |length: f64| -> f64 {
+        let same = all.iter().filter(|(other, _)| agree(length, *other));
+        same.map(|(_, pair)| weight(pair)).sum()
+    };
+    let best = all
+        .iter()
+        .max_by(|a, b| {
+            support(a.0)
+                .total_cmp(&support(b.0))
+                .then(b.0.total_cmp(&a.0))
+        })?
+        .0;
+    let mut full: Vec<(f64, &Repetition)> = all;
+    // A pair of a few messages at start-up and end is no witness.
+    full.retain(|(length, pair)| agree(best, *length) && weight(pair) >= 0.1 * heaviest);
+    let most = full.iter().map(|(_, pair)| pair.times_ns.len()).max()?;
+    // A pair that lost track of a message here and there shows fewer.
+    full.retain(|(_, pair)| (pair.times_ns.len() - 1) * 10 >= (most - 1) * 9);
+    full.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let periods: Vec<f64> = full.iter().map(|(period, _)| *period).collect();
+    let period_s = quantile::quantile(&periods, 0.5)?;
+    let middle = full.get(full.len() / 2)?.1;
+    Some(Iterations {
+        period_s,
+        range_s: (*periods.first()?, *periods.last()?),
+        count: most - 1,
+        lengths_s: lengths(&middle.times_ns),
+        pairs: pairs.clone(),
+    })
+}
+
+fn lengths(times_ns: &[i64]) -> Vec<f64> {
+    times_ns
+        .windows(2)
+        .map(|w| (w[1] - w[0]) as f64 / 1e9)
+        .collect()
+}
+
+/// Without what is no iteration: the first or last length may hold start-up or the end.
+fn without_strays(times_ns: &[i64]) -> &[i64] {
+    let all = lengths(times_ns);
+    let median = quantile::median(all.iter().copied()).unwrap_or(0.0);
+    let is_stray = |length: f64| length > 4.0 * median || length < 0.5 * median;
+    let (mut from, mut to) = (0, all.len());
+    while to - from > LEAST_COUNT && is_stray(all[from]) {
+        from += 1;
+    }
+    while to - from > LEAST_COUNT && is_stray(all[to - 1]) {
+        to -= 1;
+    }
+    &times_ns[from..=to]
+}
+
+fn mean_length(times_ns: &[i64]) -> f64 {
+    match (times_ns.first(), times_ns.last()) {
+        (Some(first), Some(last)) if times_ns.len() > 1 => {
+            (last - first) as f64 / 1e9 / (times_ns.len() - 1) as f64
+        }
+        _ => 0.0,
+    }
+}
+
+/// How far a distance may be off, bytes.
+fn tolerance(distance: u64) -> u64 {
+    (distance * 3 / 1000).min(48)
+}
+
+/// Sizes and ends of messages in the stream of bytes, and where each size occurs.
+struct Stream {
+    sizes: Vec<u64>,
+    ends: Vec<u64>,
+    classes: Vec<Vec<usize>>,
+}
+
+impl Stream {
+    fn new(sizes: Vec<u64>) -> Stream {
+        let ends = sizes
+            .iter()
+            .scan(0, |sum, size| {
+                *sum += size;
+                Some(*sum)
+            })
+            .collect();
+        let mut by_size: HashMap<u64, Vec<usize>> = HashMap::new();
+        for (i, &size) in sizes.iter().enumerate() {
+            by_size.entry(size).or_default().push(i);
+        }
+        let mut classes: Vec<Vec<usize>> = by_size.into_values().collect();
+        classes.retain(|class| class.len() >= LEAST_COUNT);
+        // Rare sizes say the most; the first one for equal counts, so that the order is fixed.
+        classes.sort_by_key(|class| (class.len(), class[0]));
+        Stream {
+            sizes,
+            ends,
+            classes,
+        }
+    }
+
+    /// The message of the same size whose end is `distance` after that of message `i`.
+    fn next(&self, i: usize, distance: u64) -> Option<usize> {
+        let slack = tolerance(distance);
+        let (from, to) = (
+            self.ends[i] + distance - slack,
+            self.ends[i] + distance + slack,
+        );
+        let first = self.ends.partition_point(|end| *end < from);
+        (first..self.ends.len())
+            .take_while(|&j| self.ends[j] <= to)
+            .find(|&j| j > i && self.sizes[j] == self.sizes[i])
+    }
+
+    fn score(&self, distance: u64) -> f64 {
+        let last = self.ends.last().copied().unwrap_or(0);
+        let shares = self.classes.iter().filter_map(|class| {
+            let open = class.iter().filter(|&&i| self.ends[i] + distance <= last);
+            let count = open.clone().count();
+            let found = open.filter(|&&i| self.next(i, distance).is_some()).count();
+            (count > 0).then(|| found as f64 / count as f64)
+        });
+        let shares: Vec<f64> = shares.collect();
+        quantile::mean(&shares).unwrap_or(0.0)
+    }
+
+    fn candidates(&self) -> Vec<u64> {
+        let last = self.ends.last().copied().unwrap_or(0);
+        let mut found: std::collections::BTreeSet<u64> = std::collections::BTreeSet::new();
+        for class in &self.classes {
+            for lag in 1..=LAGS {
+                for (a, b) in class.iter().zip(class.iter().skip(lag)) {
+                    let distance = self.ends[*b] - self.ends[*a];
+                    let slack = tolerance(distance);
+                    let is_known = found
+                        .range(distance - slack..=distance + slack)
+                        .next()
+                        .is_some();
+                    if !is_known && distance.saturating_mul(LEAST_COUNT as u64) <= last {
+                        found.insert(distance);
+                    }
+                    if found.len() >= CANDIDATES {
+                        return found.into_iter().collect();
+                    }
+                }
+            }
+        }
+        found.into_iter().collect()
+    }
+
+    /// The shortest of the distances that score as well as the best.
+    fn best(&self) -> Option<(f64, u64)> {
+        let scored: Vec<(f64, u64)> = self
+            .candidates()
+            .into_iter()
+            .map(|distance| (self.score(distance), distance))
+            .collect();
+        let best = scored.iter().map(|(score, _)| *score).fold(0.0, f64::max);
+        scored.into_iter().find(|(score, _)| *score >= best - 0.05)
+    }
+
+    /// The longest chain of equal messages at this distance.
+    fn chain(&self, distance: u64) -> Vec<usize> {
+        let mut best = Vec::new();
+        let mut is_used = vec![false; self.sizes.len()];
+        for class in &self.classes {
+            for &first in class {
+                if is_used[first] {
+                    continue;
+                }
+                let mut chain = vec![first];
+                let mut at = first;
+                while let Some(next) = self.next(at, distance) {
+                    is_used[next] = true;
+                    chain.push(next);
+                    at = next;
+                }
+                if chain.len() > best.len() {
+                    best = chain;
+                }
+            }
+        }
+        best
+    }
+}
+
+fn repetition(messages: &[&Message]) -> Option<Repetition> {
+    let first = messages.first()?;
+    let sizes: Vec<u64> = messages.iter().map(|message| message.bytes).collect();
+    // From the middle: start-up and the end repeat nothing.
+    let from = sizes.len().saturating_sub(SAMPLE) / 2;
+    let sample = &sizes[from..sizes.len().min(from + SAMPLE)];
+    let stream = Stream::new(sample.to_vec());
+    let (score, distance) = stream.best()?;
+    let by_chance = Stream::new(shuffled(sample))
+        .best()
+        .map_or(0.0, |best| best.0);
+    if score < LEAST_SCORE || score < by_chance + LEAST_LEAD {
+        return None;
+    }
+    let chain = Stream::new(sizes).chain(distance);
+    if chain.len() <= LEAST_COUNT {
+        return None;
+    }
+    let times_ns: Vec<i64> = chain.iter().map(|&i| messages[i].sent_ns.0).collect();
+    Some(Repetition {
+        src: first.src,
+        dst: first.dst,
+        bytes: distance,
+        messages: messages.len(),
+        score,
+        times_ns: without_strays(&times_ns).to_vec(),
+    })
+}
+
+/// The same messages in another order, always the same one.
+fn shuffled(sizes: &[u64]) -> Vec<u64> {
+    let mut sizes = sizes.to_vec();
+    let mut state = 0x2545_f491_4f6c_dd1du64;
+    for i in (1..sizes.len()).rev() {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        sizes.swap(i, (state % (i as u64 + 1)) as usize);
+    }
+    sizes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(sizes: impl IntoIterator<Item = (i64, u64)>) -> Vec<Message> {
+        sizes
+            .into_iter()
+            .map(|(t, bytes)| Message {
+                src: 0,
+                dst: 1,
+                sent_ns: (t, t),
+                bytes,
+                ..Message::default()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_cycle_is_found_behind_start_up_and_whatever_its_speed() {
+        let cycle = [30, 38, 30, 54, 30, 38, 222, 222, 222, 900];
+        let mut t = 0;
+        let mut sizes: Vec<(i64, u64)> = (0..7).map(|i| (i, 24 + 3 * i as u64)).collect();
+        for round in 0..5i64 {
+            for size in cycle {
+                t += 1_000_000 * (5 + round);
+                sizes.push((t, size));
+            }
+        }
+        let found = iterations(&stream(sizes)).unwrap();
+        assert_eq!((found.count, found.pairs[0].bytes), (4, 1786));
+        assert!(
+            (found.lengths_s[0] - 0.052).abs() < 0.005,
+            "{:?}",
+            found.lengths_s
+        );
+    }
+
+    #[test]
+    fn noise_and_equal_messages_have_no_cycle() {
+        let mut state = 5u64;
+        let mut random = |n: u64| {
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            (state >> 33) % n
+        };
+        for n in [2, 5, 40] {
+            let sizes: Vec<(i64, u64)> = (0..500).map(|i| (i, 100 + 13 * random(n))).collect();
+            assert_eq!(iterations(&stream(sizes)), None, "{n} sizes");
+        }
+        assert_eq!(iterations(&stream((0..500).map(|i| (i, 100)))), None);
+        assert_eq!(iterations(&[]), None);
+    }
+}

@@ -1,0 +1,242 @@
+//! From captures in any order to one stream per process.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use super::{Capture, Data, Node, Packet, SYN, Stream};
+
+/// A packet as a reader gives it.
+pub type PacketInput = Packet;
+
+/// A capture as a reader gives it.
+#[derive(Clone, Debug, Default)]
+pub struct CaptureInput {
+    /// Machine and interface or file.
+    pub name: String,
+    /// The process next to it, where the trace says so.
+    pub node: Option<Node>,
+    /// Packets that the kernel dropped; `None`: not known.
+    pub dropped: Option<i64>,
+    /// Packets, nearly in the order of time.
+    pub packets: Vec<Packet>,
+}
+
+impl Data {
+    pub(super) fn copied(&self) -> Data {
+        Data {
+            nodes: self.nodes.clone(),
+            captures: self.captures.clone(),
+            streams: self.streams.clone(),
+            is_own: self.is_own.clone(),
+            left_out: self.left_out.clone(),
+            rtt: OnceLock::new(),
+            ..*self
+        }
+    }
+}
+
+pub(super) fn data(nodes: Vec<String>, captures: Vec<CaptureInput>) -> Data {
+    let given: Vec<Option<Node>> = captures.iter().map(|capture| capture.node).collect();
+    let mut captures: Vec<Capture> = captures
+        .into_iter()
+        .map(|capture| Capture {
+            name: capture.name,
+            packets: capture.packets,
+            dropped: capture.dropped,
+        })
+        .collect();
+    for capture in &mut captures {
+        // A file is nearly sorted: two CPUs filled one ring.
+        capture.packets.sort_by_key(|packet| packet.t_ns);
+        mark_repetitions(&mut capture.packets);
+    }
+    let nearest = nearest_captures(nodes.len(), &captures, &given);
+    let is_own = nearest.iter().map(|(_, is_own)| *is_own).collect();
+    let mut streams: Vec<Stream> = nearest
+        .iter()
+        .map(|&(capture, _)| Stream {
+            capture,
+            packets: Vec::new(),
+        })
+        .collect();
+    for (at, capture) in captures.iter().enumerate() {
+        for (index, packet) in capture.packets.iter().enumerate() {
+            for node in [packet.src, packet.dst] {
+                if let Some(stream) = streams.get_mut(usize::from(node))
+                    && stream.capture == at
+                    && stream.packets.last() != Some(&(index as u32))
+                {
+                    stream.packets.push(index as u32);
+                }
+            }
+        }
+    }
+    let used = |at: usize| {
+        streams
+            .iter()
+            .any(|s| s.capture == at && !s.packets.is_empty())
+    };
+    let times = captures.iter().enumerate().filter(|(at, _)| used(*at));
+    let spans = times.filter_map(|(_, capture)| {
+        let first = capture.packets.first()?.t_ns;
+        Some((first, capture.packets.last()?.t_ns))
+    });
+    let (first_ns, last_ns) = spans
+        .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+        .unwrap_or((0, -1));
+    Data {
+        nodes,
+        captures,
+        streams,
+        is_own,
+        first_ns,
+        last_ns,
+        clock_error_ns: None,
+        left_out: Vec::new(),
+        rtt: OnceLock::new(),
+    }
+}
+
+/// What of a direction was seen: everything below `next` but the holes.
+struct Seen {
+    next: u32,
+    holes: Vec<(u32, u32)>,
+}
+
+/// A hole is given up after this many others: the capture lost packets, and the list must not grow.
+const MOST_HOLES: usize = 64;
+
+impl Seen {
+    /// Whether all of `[seq, end)` was seen before. Serial arithmetic modulo 2^32.
+    fn repeats(&mut self, seq: u32, end: u32) -> bool {
+        let ahead = |a: u32, b: u32| a.wrapping_sub(b) as i32;
+        if ahead(end, self.next) > 0 {
+            if ahead(seq, self.next) > 0 {
+                if self.holes.len() == MOST_HOLES {
+                    self.holes.remove(0);
+                }
+                self.holes.push((self.next, seq));
+            }
+            self.next = end;
+            return false;
+        }
+        let hit = |&(from, to): &(u32, u32)| ahead(end, from) > 0 && ahead(to, seq) > 0;
+        let Some(at) = self.holes.iter().position(hit) else {
+            return true;
+        };
+        let (from, to) = self.holes.swap_remove(at);
+        if ahead(seq, from) > 0 {
+            self.holes.push((from, seq));
+        }
+        if ahead(to, end) > 0 {
+            self.holes.push((end, to));
+        }
+        false
+    }
+}
+
+fn mark_repetitions(packets: &mut [Packet]) {
+    let mut seen: HashMap<(u32, Node, Node), Seen> = HashMap::new();
+    for packet in packets {
+        let key = (packet.flow, packet.src, packet.dst);
+        let end = packet.end_seq();
+        if packet.flags & SYN != 0 {
+            // A new connection on old ports begins anew.
+            let holes = Vec::new();
+            seen.insert(key, Seen { next: end, holes });
+            continue;
+        }
+        if packet.payload == 0 {
+            continue;
+        }
+        let before = seen.entry(key).or_insert_with(|| Seen {
+            next: packet.seq,
+            holes: Vec::new(),
+        });
+        packet.is_again = before.repeats(packet.seq, packet.seq.wrapping_add(packet.payload));
+    }
+}
+
+/// For each process the capture that is nearest to it, and whether that is its own.
+///
+/// A capture at a host holds nothing but that host's packets, so the share of a process in a
+/// capture tells; two hosts alone share both captures, and then the capture in which a packet
+/// appears earlier, relative to the packets of the other direction, is the nearer one.
+fn nearest_captures(
+    nodes: usize,
+    captures: &[Capture],
+    given: &[Option<Node>],
+) -> Vec<(usize, bool)> {
+    let mut counts = vec![vec![0u64; nodes]; captures.len()];
+    for (count, capture) in counts.iter_mut().zip(captures) {
+        for packet in &capture.packets {
+            for node in [packet.src, packet.dst] {
+                if let Some(count) = count.get_mut(usize::from(node)) {
+                    *count += 1;
+                }
+            }
+        }
+    }
+    let mut owner: Vec<Option<usize>> = given.iter().map(|n| n.map(usize::from)).collect();
+    for (at, capture) in captures.iter().enumerate() {
+        let whole = capture.packets.len() as u64;
+        let all_of = |node: &usize| whole > 0 && counts[at][*node] * 100 >= whole * 98;
+        if owner[at].is_none() {
+            let mut candidates = (0..nodes).filter(all_of);
+            owner[at] = match (candidates.next(), candidates.next()) {
+                (Some(only), None) => Some(only),
+                (Some(a), Some(b)) => nearer(captures, at, a as Node, b as Node),
+                _ => None,
+            };
+        }
+    }
+    (0..nodes)
+        .map(|node| {
+            let most = |at: &usize| counts[*at][node];
+            let own = (0..captures.len())
+                .filter(|&at| owner[at] == Some(node))
+                .max_by_key(most);
+            // A capture between hosts, at a switch or a bridge, serves all of them as well.
+            let between = (0..captures.len())
+                .filter(|&at| owner[at].is_none())
+                .max_by_key(most)
+                .filter(|at| counts[*at][node] > 0);
+            let other = (0..captures.len()).max_by_key(most);
+            match (own, between, other) {
+                (Some(own), ..) => (own, true),
+                (None, Some(between), _) => (between, true),
+                (None, None, other) => (other.unwrap_or(usize::MAX), false),
+            }
+        })
+        .collect()
+}
+
+/// Which of two processes is nearer to a capture in which both have every packet. Needs another
+/// capture of the same packets; alone it is a capture between them.
+fn nearer(captures: &[Capture], at: usize, a: Node, b: Node) -> Option<usize> {
+    let key = |p: &Packet| (p.flow, p.src, p.dst, p.seq, p.ack, p.payload, p.flags);
+    let here: HashMap<_, i64> = captures[at]
+        .packets
+        .iter()
+        .map(|p| (key(p), p.t_ns))
+        .collect();
+    for (other, capture) in captures.iter().enumerate() {
+        if other == at {
+            continue;
+        }
+        // Least of (there - here) by direction; the difference is free of the clocks' offset.
+        let mut least: HashMap<(Node, Node), i64> = HashMap::new();
+        for packet in &capture.packets {
+            if let Some(t) = here.get(&key(packet)) {
+                let delay = least.entry((packet.src, packet.dst)).or_insert(i64::MAX);
+                *delay = (*delay).min(packet.t_ns - t);
+            }
+        }
+        if let (Some(ab), Some(ba)) = (least.get(&(a, b)), least.get(&(b, a)))
+            && ab != ba
+        {
+            return Some(usize::from(if ab > ba { a } else { b }));
+        }
+    }
+    None
+}

@@ -1,0 +1,404 @@
+//! `flowtrace network`.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Subcommand, ValueEnum};
+use flowtrace_profiler::network::load::{self, By, Selection};
+use flowtrace_profiler::network::page::Page;
+use flowtrace_profiler::network::run::Unit;
+use flowtrace_profiler::network::{Mode, Run, Unknown, pages};
+use flowtrace_schema::Trace;
+
+use crate::failure::Failure;
+use crate::output;
+
+mod write;
+
+/// What a parallel program does, from its packets alone
+///
+/// Needs packets of one or more hosts: flowtrace import, capture, or run --net. Without a
+/// subcommand, every question is answered in a line.
+#[derive(Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:
+  flowtrace network trace.db
+  flowtrace network balance trace.db --last 10
+  flowtrace network topology trace.db --format dot | dot -Tsvg > topology.svg
+  flowtrace network latency trace.db --from 10.0.0.1 --to 10.0.0.2 --format csv
+How every number is computed, and when not to trust it: docs/network-inference.md"
+)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    question: Option<Question>,
+    #[command(flatten)]
+    common: CommonIfAlone,
+}
+
+/// The trace is needed only without a subcommand, which has its own.
+#[derive(Debug, clap::Args)]
+struct CommonIfAlone {
+    /// Trace to read
+    trace: Option<PathBuf>,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Debug, clap::Args)]
+struct Common {
+    /// Trace to read
+    trace: PathBuf,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Debug, Clone, clap::Args)]
+struct Options {
+    /// Only the last SECONDS before the newest packet
+    #[arg(long, value_name = "SECONDS", value_parser = positive)]
+    last: Option<f64>,
+    /// Only between two moments, seconds since the start of the trace, as 2.5..10
+    #[arg(long, value_name = "FROM..TO", value_parser = interval)]
+    within: Option<(f64, f64)>,
+    /// A host (name or address) that belongs to the program; may be given several times
+    /// [default: those that were captured]
+    #[arg(long, value_name = "HOST")]
+    host: Vec<String>,
+    /// What counts as one process
+    #[arg(long, value_enum, default_value_t = Unity::Host)]
+    by: Unity,
+    /// Format of the answer
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// What the tool finds right, or the thesis to the digit
+    #[arg(long, value_enum, default_value_t = ModeName::Default)]
+    mode: ModeName,
+    /// Payload, or whole frames as online VTTIF counts
+    #[arg(long, value_enum, default_value_t = UnitName::Payload)]
+    unit: UnitName,
+    /// Leave out edges below this share of the heaviest
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]
+    min_share: f64,
+    /// Seconds over which the topology is smoothed
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = positive)]
+    smooth: f64,
+    /// Seconds between two updates of the smoothed topology
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = positive)]
+    period: f64,
+    /// Share of the spectrum that the representative interval may lose, percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent)]
+    cutoff: f64,
+    /// Gap between two sends that makes an iteration, microseconds [default: 1.5 times the least
+    /// round trip of the pair]
+    #[arg(long, value_name = "MICROSECONDS", value_parser = positive)]
+    threshold: Option<f64>,
+    /// Answer again every SECONDS while the trace grows
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = positive)]
+    watch: Option<f64>,
+    /// Write to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+struct PairArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Sender
+    #[arg(long)]
+    from: String,
+    /// Receiver
+    #[arg(long)]
+    to: String,
+}
+
+#[derive(Debug, Subcommand)]
+enum Question {
+    /// Every question in a line
+    Overview(Common),
+    /// Who sent how much to whom (GetTrafficMatrix)
+    Matrix(Common),
+    /// Which processes talk, and what pattern they form (GetSmoothedTopology)
+    Topology(Common),
+    /// When the topology became another one
+    Changes(Common),
+    /// How often each pair of processes iterates (GetRIRRate)
+    Iterations(Common),
+    /// Mean rate over the representative interval (GetStationaryRIRAvg, GetRepresentativeTimePeriod)
+    Stationary(Common),
+    /// Distribution of the iteration rate (GetRIRCDF)
+    Cdf(Common),
+    /// Power spectrum of the iteration rate (GetPowerSpectrum, GetPowerSpectrumAvg)
+    Spectrum(Common),
+    /// Peaks of the spectrum (GetPowerSpectrumPeaks)
+    Peaks(Common),
+    /// Length and number of the program's repetitions (GetSuperPhaseEstimate)
+    Period(Common),
+    /// How long each process kept others waiting, and whom (GetGlobalBICDelay, GetPairBICDelay)
+    Court(Common),
+    /// Which process holds the others up (ComputeImbalanceGlobal)
+    Balance(Common),
+    /// The same by pairs of processes (ComputeImbalanceInterProcessBias)
+    Bias(Common),
+    /// Several such processes, one after the other (ComputeImbalanceMultiload)
+    Multiload {
+        #[command(flatten)]
+        common: Common,
+        /// Stop when a round gains less than this share
+        #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]
+        stop: f64,
+    },
+    /// Three metrics of imbalance (ComputeApplicationImbalance)
+    Imbalance(Common),
+    /// Messages by pair (GetNoMessages, GetNoMessagesList)
+    Messages(Common),
+    /// Latency and transfer time by pair (GetLatencyTime and GetBWTime with their lists)
+    Decomposition(Common),
+    /// Delay from one process to another over time (GetLatencyTime, GetAvgLatency)
+    Latency(PairArgs),
+    /// Bandwidth from one process to another over time (GetBWTime, GetAvgBW)
+    Bandwidth(PairArgs),
+    /// What is most out of balance: a process, latency or bandwidth (GetMostImbalancedComponent)
+    Component(Common),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// The answer and its rows, for people
+    Table,
+    /// One object with exact numbers, interval and coverage
+    Json,
+    /// The rows
+    Csv,
+    /// Graphviz, for topology and matrix
+    Dot,
+    /// GraphML, for topology and matrix
+    Graphml,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Unity {
+    /// A network address
+    Host,
+    /// A process, where the trace knows whose a connection is
+    Process,
+    /// An address with its port
+    Endpoint,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ModeName {
+    /// What the tool finds right
+    Default,
+    /// The thesis to the digit
+    Thesis,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum UnitName {
+    /// Payload without repetitions
+    Payload,
+    /// Whole frames
+    Frame,
+}
+
+fn number(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
+    if value.is_finite() {
+        Ok(value)
+    } else {
+        Err("it is no finite number".into())
+    }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let value = number(text)?;
+    if value > 0.0 {
+        Ok(value)
+    } else {
+        Err("it must be more than 0".into())
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let value = number(text)?;
+    if (0.0..1.0).contains(&value) {
+        Ok(value)
+    } else {
+        Err("it must be from 0 to below 1".into())
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let value = number(text)?;
+    if (0.0..100.0).contains(&value) {
+        Ok(value)
+    } else {
+        Err("it must be from 0 to below 100".into())
+    }
+}
+
+fn interval(text: &str) -> Result<(f64, f64), String> {
+    let (from, to) = text.split_once("..").ok_or("it is no FROM..TO")?;
+    let from = if from.is_empty() {
+        f64::MIN
+    } else {
+        number(from)?
+    };
+    let to = if to.is_empty() { f64::MAX } else { number(to)? };
+    if from < to {
+        Ok((from, to))
+    } else {
+        Err("it ends before it begins".into())
+    }
+}
+
+pub(crate) fn run(args: Args) -> super::Outcome {
+    let question = match (args.question, args.common.trace) {
+        (Some(question), _) => question,
+        (None, Some(trace)) => Question::Overview(Common {
+            trace,
+            options: args.common.options,
+        }),
+        (None, None) => {
+            return Err(Failure::usage("which trace?").hint("flowtrace network TRACE, or --help"));
+        }
+    };
+    let common = question.common();
+    let options = &common.options;
+    check_format(&question, options.format)?;
+    loop {
+        let trace = Trace::open(&common.trace)?;
+        let is_growing = trace.is_being_recorded();
+        let page = ask(&question, &trace, options)?;
+        if options.watch.is_some() && options.output.is_none() {
+            write::separator(options.format)?;
+        }
+        output::write_to(options.output.as_deref(), &common.trace, |out| {
+            write::page(&page, options.format, out)
+        })?;
+        let Some(every) = options.watch.filter(|_| is_growing) else {
+            return Ok(ExitCode::SUCCESS);
+        };
+        std::io::stdout().flush()?;
+        drop(trace);
+        std::thread::sleep(Duration::from_secs_f64(every.min(86_400.0)));
+    }
+}
+
+fn check_format(question: &Question, format: Format) -> Result<(), Failure> {
+    let is_graph = matches!(question, Question::Topology(_) | Question::Matrix(_));
+    if matches!(format, Format::Dot | Format::Graphml) && !is_graph {
+        return Err(Failure::usage("only topology and matrix are graphs")
+            .hint("use --format table, json or csv here"));
+    }
+    Ok(())
+}
+
+impl Question {
+    fn common(&self) -> &Common {
+        match self {
+            Question::Overview(common)
+            | Question::Matrix(common)
+            | Question::Topology(common)
+            | Question::Changes(common)
+            | Question::Iterations(common)
+            | Question::Stationary(common)
+            | Question::Cdf(common)
+            | Question::Spectrum(common)
+            | Question::Peaks(common)
+            | Question::Period(common)
+            | Question::Court(common)
+            | Question::Balance(common)
+            | Question::Bias(common)
+            | Question::Multiload { common, .. }
+            | Question::Imbalance(common)
+            | Question::Messages(common)
+            | Question::Decomposition(common)
+            | Question::Component(common) => common,
+            Question::Latency(pair) | Question::Bandwidth(pair) => &pair.common,
+        }
+    }
+}
+
+fn ask(question: &Question, trace: &Trace, options: &Options) -> Result<Page, Failure> {
+    let ns = |seconds: f64| (seconds * 1e9).clamp(-9e18, 9e18) as i64;
+    let selection = Selection {
+        by: match options.by {
+            Unity::Host => By::Host,
+            Unity::Process => By::Process,
+            Unity::Endpoint => By::Endpoint,
+        },
+        hosts: options.host.clone(),
+        within_ns: options.within.map(|(from, to)| (ns(from), ns(to))),
+        most: None,
+    };
+    let run = load::load(trace, &selection)?.map_err(usage)?;
+    let run = run.last(options.last).with(|settings| {
+        settings.mode = match options.mode {
+            ModeName::Default => Mode::Default,
+            ModeName::Thesis => Mode::Thesis,
+        };
+        settings.unit = match options.unit {
+            UnitName::Payload => Unit::Payload,
+            UnitName::Frame => Unit::Frame,
+        };
+        settings.b_min = options.min_share;
+        settings.window_s = options.smooth;
+        settings.period_s = options.period;
+        settings.cutoff_percent = options.cutoff;
+        settings.rtt_threshold_ns = options.threshold.map(|us| (us * 1e3) as i64);
+    });
+    if run.nodes().is_empty() {
+        return Ok(Page::unknown(
+            &run,
+            &Unknown::new(
+                "the trace holds no TCP packets between hosts; flowtrace import or capture brings them in",
+            ),
+        ));
+    }
+    answer(question, &run)
+}
+
+fn answer(question: &Question, run: &Run) -> Result<Page, Failure> {
+    Ok(match question {
+        Question::Overview(_) => pages::overview(run),
+        Question::Matrix(_) => pages::matrix(run),
+        Question::Topology(_) => pages::topology(run),
+        Question::Changes(_) => pages::changes(run),
+        Question::Iterations(_) => pages::iterations(run),
+        Question::Stationary(_) => pages::stationary(run),
+        Question::Cdf(_) => pages::cdf(run),
+        Question::Spectrum(_) => pages::spectrum(run),
+        Question::Peaks(_) => pages::peaks(run),
+        Question::Period(_) => pages::period(run),
+        Question::Court(_) => pages::court(run),
+        Question::Balance(_) => pages::balance(run),
+        Question::Bias(_) => pages::bias(run),
+        Question::Multiload { stop, .. } => pages::multiload(run, Some(*stop)),
+        Question::Imbalance(_) => pages::application(run),
+        Question::Messages(_) => pages::messages(run),
+        Question::Decomposition(_) => pages::decomposition(run),
+        Question::Latency(pair) => {
+            let (from, to) = ends(run, pair)?;
+            pages::latency(run, from, to)
+        }
+        Question::Bandwidth(pair) => {
+            let (from, to) = ends(run, pair)?;
+            pages::bandwidth(run, from, to)
+        }
+        Question::Component(_) => pages::component(run),
+    })
+}
+
+fn ends(run: &Run, pair: &PairArgs) -> Result<(u16, u16), Failure> {
+    let node = |name: &str| run.node(name).map_err(usage);
+    Ok((node(&pair.from)?, node(&pair.to)?))
+}
+
+fn usage(unknown: Unknown) -> Failure {
+    Failure::usage(unknown.reason)
+}

@@ -1,0 +1,156 @@
+//! A page in the format asked for.
+
+use std::io::Write;
+
+use flowtrace_profiler::export::rows::Csv;
+use flowtrace_profiler::network::page::{Cell, Page};
+use flowtrace_schema::{Table, Value};
+
+use super::Format;
+use crate::failure::Failure;
+
+/// Between two answers of `--watch`: a form feed for people, nothing for programs.
+pub(super) fn separator(format: Format) -> Result<(), Failure> {
+    if format == Format::Table {
+        writeln!(std::io::stdout(), "---")?;
+    }
+    Ok(())
+}
+
+pub(super) fn page(page: &Page, format: Format, out: &mut dyn Write) -> Result<(), Failure> {
+    match format {
+        Format::Table => out.write_all(page.text().as_bytes())?,
+        Format::Json => {
+            serde_json::to_writer_pretty(&mut *out, &json(page)).map_err(std::io::Error::from)?;
+            writeln!(out)?;
+        }
+        Format::Csv => {
+            let mut csv = Csv::new(out);
+            let names: Vec<String> = page.columns.iter().map(ToString::to_string).collect();
+            csv.columns(&names)?;
+            for row in &page.rows {
+                csv.row(row.iter().map(Cell::value).collect())?;
+            }
+        }
+        Format::Dot => dot(page, out)?,
+        Format::Graphml => graphml(page, out)?,
+    }
+    Ok(())
+}
+
+fn json(page: &Page) -> serde_json::Value {
+    let scalar = |value: Value| match value {
+        Value::Integer(n) => serde_json::json!(n),
+        Value::Real(x) => serde_json::json!(x),
+        Value::Text(text) => serde_json::json!(text),
+        Value::Null | Value::Blob(_) => serde_json::Value::Null,
+    };
+    let rows: Vec<serde_json::Value> = page
+        .rows
+        .iter()
+        .map(|row| {
+            let cells = page.columns.iter().zip(row);
+            cells
+                .map(|(name, cell)| ((*name).to_owned(), scalar(cell.value())))
+                .collect::<serde_json::Map<_, _>>()
+                .into()
+        })
+        .collect();
+    serde_json::json!({
+        "unknown": page.unknown,
+        "mode": if page.mode == flowtrace_profiler::network::Mode::Thesis { "thesis" } else { "default" },
+        "t0_ns": page.span_ns.0,
+        "t1_ns": page.span_ns.1,
+        "answer": page.lines,
+        "rows": rows,
+        "notes": page.notes,
+        "coverage": {
+            "packets": page.coverage.packets,
+            "dropped": page.coverage.dropped,
+            "without_capture": page.coverage.without_capture,
+            "clock_error_ns": page.coverage.clock_error_ns,
+            "left_out": page.coverage.left_out,
+        },
+    })
+}
+
+/// Sender, receiver and bytes of the rows of a graph.
+fn edges(page: &Page) -> Vec<(String, String, f64)> {
+    let bytes = |cell: &Cell| match cell {
+        Cell::Bytes(bytes) => *bytes,
+        _ => 0.0,
+    };
+    let text = |cell: &Cell| match cell {
+        Cell::Text(text) => text.clone(),
+        other => other.shown(),
+    };
+    let rows = page.rows.iter().filter(|row| row.len() >= 3);
+    rows.map(|row| (text(&row[0]), text(&row[1]), bytes(&row[2])))
+        .collect()
+}
+
+/// Graphviz, edges as wide as their share of the heaviest.
+fn dot(page: &Page, out: &mut dyn Write) -> Result<(), Failure> {
+    let edges = edges(page);
+    let heaviest = edges.iter().map(|edge| edge.2).fold(1.0, f64::max);
+    let quoted = |text: &str| {
+        let text = flowtrace_profiler::text::units::plain(text);
+        format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+    };
+    writeln!(out, "digraph network {{")?;
+    writeln!(
+        out,
+        "  graph [layout=circo, labelloc=t, label={}];",
+        quoted(page.lines.first().map_or("", String::as_str))
+    )?;
+    writeln!(out, "  node [shape=ellipse, fontname=\"Helvetica\"];")?;
+    writeln!(out, "  edge [fontname=\"Helvetica\", fontsize=9];")?;
+    for (src, dst, bytes) in &edges {
+        let width = 0.5 + 4.5 * bytes / heaviest;
+        writeln!(
+            out,
+            "  {} -> {} [penwidth={width:.2}, label={}, bytes={bytes:.0}];",
+            quoted(src),
+            quoted(dst),
+            quoted(&Cell::Bytes(*bytes).shown())
+        )?;
+    }
+    writeln!(out, "}}")?;
+    Ok(())
+}
+
+fn graphml(page: &Page, out: &mut dyn Write) -> Result<(), Failure> {
+    let escaped = |text: &str| {
+        let text = flowtrace_profiler::text::units::plain(text);
+        text.replace('&', "&amp;")
+            .replace('<', "&lt;")
+            .replace('>', "&gt;")
+            .replace('"', "&quot;")
+    };
+    let edges = edges(page);
+    let nodes: std::collections::BTreeSet<&String> =
+        edges.iter().flat_map(|(src, dst, _)| [src, dst]).collect();
+    writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
+    writeln!(
+        out,
+        "<graphml xmlns=\"http://graphml.graphdrawing.org/xmlns\">"
+    )?;
+    writeln!(
+        out,
+        "  <key id=\"bytes\" for=\"edge\" attr.name=\"bytes\" attr.type=\"long\"/>"
+    )?;
+    writeln!(out, "  <graph edgedefault=\"directed\">")?;
+    for node in nodes {
+        writeln!(out, "    <node id=\"{}\"/>", escaped(node))?;
+    }
+    for (src, dst, bytes) in &edges {
+        writeln!(
+            out,
+            "    <edge source=\"{}\" target=\"{}\"><data key=\"bytes\">{bytes:.0}</data></edge>",
+            escaped(src),
+            escaped(dst)
+        )?;
+    }
+    writeln!(out, "  </graph>\n</graphml>")?;
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! `flowtrace network` on the reference captures and on small ones made here.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+mod support;
+
+use support::{FLOWTRACE, Scratch, shared};
+
+fn flowtrace(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(FLOWTRACE)
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .unwrap()
+}
+
+fn succeeds(directory: &Path, arguments: &[&str]) -> String {
+    let output = flowtrace(directory, arguments);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A trace of a reference capture, one host per file.
+fn imported(scratch: &Scratch, name: &str) -> bool {
+    let mut arguments = vec![
+        "import".to_owned(),
+        "-o".into(),
+        "trace.db".into(),
+        "--quiet".into(),
+    ];
+    for host in 1..=4 {
+        let Some(file) = shared(&format!("captures/{name}/ns{host}.pcap.gz")) else {
+            return false;
+        };
+        arguments.extend(["--host".into(), format!("h{host}={}", file.display())]);
+    }
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    succeeds(scratch, &arguments);
+    true
+}
+
+const QUESTIONS: [&str; 18] = [
+    "overview",
+    "matrix",
+    "topology",
+    "changes",
+    "iterations",
+    "stationary",
+    "cdf",
+    "spectrum",
+    "peaks",
+    "period",
+    "court",
+    "balance",
+    "bias",
+    "multiload",
+    "imbalance",
+    "messages",
+    "decomposition",
+    "component",
+];
+
+#[test]
+fn every_question_is_answered_on_a_capture_in_every_format() {
+    let scratch = Scratch::new();
+    if !imported(&scratch, "lu.S") {
+        return;
+    }
+    for question in QUESTIONS {
+        let text = succeeds(&scratch, &["network", question, "trace.db"]);
+        assert!(text.lines().count() >= 1, "{question}");
+        let json = succeeds(
+            &scratch,
+            &["network", question, "trace.db", "--format", "json"],
+        );
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert!(
+            json["t1_ns"].as_i64() > json["t0_ns"].as_i64(),
+            "{question}"
+        );
+        succeeds(
+            &scratch,
+            &["network", question, "trace.db", "--format", "csv"],
+        );
+    }
+    for question in ["latency", "bandwidth"] {
+        let ends = ["--from", "10.77.0.1", "--to", "10.77.0.2"];
+        let arguments = [&["network", question, "trace.db"][..], &ends].concat();
+        assert!(!succeeds(&scratch, &arguments).is_empty());
+    }
+    // The launcher's connections are no part of the program.
+    let overview = succeeds(&scratch, &["network", "trace.db"]);
+    assert!(overview.contains("4 processes"), "{overview}");
+    assert!(overview.contains("left out: 10.77.0.254"), "{overview}");
+    // Payload as counted at the sender's port, less two repeated segments of the whole capture.
+    let matrix = succeeds(
+        &scratch,
+        &["network", "matrix", "trace.db", "--format", "json"],
+    );
+    let matrix: serde_json::Value = serde_json::from_str(&matrix).unwrap();
+    let payload = |src: &str, dst: &str| {
+        let rows = matrix["rows"].as_array().unwrap().iter();
+        let mut rows = rows.filter(|row| row["src"] == src && row["dst"] == dst);
+        rows.next()
+            .map(|row| row["payload_bytes"].as_i64().unwrap())
+    };
+    assert_eq!(payload("10.77.0.1", "10.77.0.2"), Some(426_476));
+    assert_eq!(payload("10.77.0.2", "10.77.0.3"), None);
+    let period = succeeds(
+        &scratch,
+        &["network", "period", "trace.db", "--format", "json"],
+    );
+    let period: serde_json::Value = serde_json::from_str(&period).unwrap();
+    let seconds = period["rows"][0]["period_s"].as_f64().unwrap();
+    assert!((seconds / 0.001638 - 1.0).abs() < 0.02, "{seconds}");
+    // The same answer each time.
+    let again = succeeds(&scratch, &["network", "trace.db"]);
+    assert_eq!(overview, again);
+    let dot = succeeds(
+        &scratch,
+        &["network", "topology", "trace.db", "--format", "dot"],
+    );
+    assert_eq!(dot.matches(" -> ").count(), 8, "{dot}");
+}
+
+#[test]
+fn wrong_uses_say_what_is_there() {
+    let scratch = Scratch::new();
+    if !imported(&scratch, "is.S") {
+        return;
+    }
+    let output = flowtrace(&scratch, &["network", "trace.db", "--host", "nosuch"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        error.contains("no host \"nosuch\"") && error.contains("10.77.0.1") && error.contains("h1"),
+        "{error}"
+    );
+    let ends = ["--from", "10.77.0.1", "--to", "elsewhere"];
+    let output = flowtrace(
+        &scratch,
+        &[&["network", "latency", "trace.db"][..], &ends].concat(),
+    );
+    assert_eq!(output.status.code(), Some(2));
+    let output = flowtrace(
+        &scratch,
+        &["network", "balance", "trace.db", "--format", "dot"],
+    );
+    assert_eq!(output.status.code(), Some(2));
+    for value in ["nan", "-1", "0", "x"] {
+        let output = flowtrace(&scratch, &["network", "trace.db", "--last", value]);
+        assert_eq!(output.status.code(), Some(2), "{value}");
+    }
+    // A host can be named by its name or its address.
+    let some = succeeds(
+        &scratch,
+        &[
+            "network",
+            "matrix",
+            "trace.db",
+            "--host",
+            "h1",
+            "--host",
+            "10.77.0.2",
+        ],
+    );
+    assert!(some.contains("2 directions"), "{some}");
+    let nothing = succeeds(
+        &scratch,
+        &["network", "trace.db", "--within", "90000..90001"],
+    );
+    assert!(nothing.starts_with("unknown:"), "{nothing}");
+}
