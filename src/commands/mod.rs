@@ -3,8 +3,8 @@
 pub(crate) mod agent;
 pub(crate) mod bottlenecks;
 pub(crate) mod check;
-pub(crate) mod compare;
 pub(crate) mod collect;
+pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod critical_path;
 pub(crate) mod dag;

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use nix::time::{ClockId, clock_gettime};
+
 use super::{Act, Call, CallKind, Totals, Workload};
 
 /// Longest wait for what should come first; then the call is made all the same.
@@ -145,6 +147,7 @@ struct Performer<'a> {
     files: Files,
     buffer: Vec<u8>,
     children: Vec<std::thread::JoinHandle<()>>,
+    overslept: Duration,
 }
 
 impl Performer<'_> {
@@ -157,7 +160,7 @@ impl Performer<'_> {
                     rest_ns,
                 } => {
                     compute(Duration::from_nanos(*compute_ns));
-                    std::thread::sleep(Duration::from_nanos(*rest_ns));
+                    self.rest(Duration::from_nanos(*rest_ns));
                 }
                 Act::Fork(child) => match start(&stage, *child, self.files.clone()) {
                     Ok(thread) => self.children.push(thread),
@@ -174,6 +177,18 @@ impl Performer<'_> {
                 Act::Call(call) => self.call(call),
             }
         }
+    }
+
+    /// Rests, less what it has rested too long before: a sleep never ends in time.
+    fn rest(&mut self, time: Duration) {
+        if self.overslept >= time {
+            self.overslept -= time;
+            return;
+        }
+        let wanted = time - self.overslept;
+        let begin = Instant::now();
+        std::thread::sleep(wanted);
+        self.overslept = begin.elapsed().saturating_sub(wanted);
     }
 
     fn call(&mut self, call: &Call) {
@@ -289,9 +304,8 @@ fn compute(time: Duration) {
     }
 }
 
-/// CPU time of this thread.
+/// CPU time of this thread. `/proc` tells it only as of the last tick.
 fn cpu_time() -> Option<Duration> {
-    let stat = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    let ns = stat.split_ascii_whitespace().next()?.parse().ok()?;
-    Some(Duration::from_nanos(ns))
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).ok()?;
+    Some(time.into())
 }
