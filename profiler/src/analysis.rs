@@ -7,7 +7,7 @@ pub mod critical_path;
 pub mod data;
 pub mod findings;
 pub mod grouping;
-pub mod statistics;
 pub mod serial;
+pub mod statistics;
 pub mod time;
 pub mod waits;

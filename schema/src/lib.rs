@@ -49,8 +49,8 @@ pub use trace::CallRow;
 // For reports.
 pub use trace::{
     ActionRow, ActivityRow, ChannelEndRow, CounterRow, DescriptorRow, FileRow, LossRow, NameRow,
-    PipeRow, PolledRow, ProcessRow, RunRow, SampleRow, SequenceRow, SettingRow, Table, TimesRow,
-    Trace, TracedDirectoryRow, Value, VariableRow,
+    PipeRow, PolledRow, ProcessRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
+    Table, TimesRow, Trace, TracedDirectoryRow, Value, VariableRow,
 };
 pub use trace::{
     CallCost, CaptureRow, ChannelRow, CostRow, EndRow, FlowCaptureRow, FlowOwnerRow, FlowRow,
