@@ -32,7 +32,6 @@ pub(crate) enum Command {
     Report(report::Args),
     CriticalPath(critical_path::Args),
     Stats(stats::Args),
-    Export(export::Args),
     Network(Box<network::Args>),
     Query(query::Args),
     Merge(merge::Args),

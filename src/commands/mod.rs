@@ -56,7 +56,6 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::CriticalPath(args) => critical_path::run(&args),
         Command::Stats(args) => stats::run(&args),
         Command::Network(args) => network::run(*args),
-        Command::Export(args) => export::run(&args),
         Command::Query(args) => query::run(&args),
         Command::Merge(args) => merge::run(args),
         Command::Agent(args) => agent::run(args),
