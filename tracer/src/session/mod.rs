@@ -11,7 +11,7 @@ mod front;
 mod inherited;
 mod launch;
 mod limits;
-mod recording;
+pub(crate) mod recording;
 mod run;
 mod seeing;
 mod serving;
