@@ -6,6 +6,7 @@ pub(crate) mod capture;
 pub(crate) mod check;
 pub(crate) mod collect;
 pub(crate) mod compare;
+pub(crate) mod collect;
 pub(crate) mod completions;
 pub(crate) mod critical_path;
 pub(crate) mod dag;
