@@ -112,6 +112,7 @@ fn start(stage: &Arc<Stage>, at: usize, files: Files) -> io::Result<std::thread:
                 files,
                 buffer: Vec::new(),
                 children: Vec::new(),
+                overslept: Duration::ZERO,
             };
             actor.perform(at);
             let mut state = stage.lock();
