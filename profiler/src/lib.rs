@@ -12,6 +12,7 @@
 pub mod analysis;
 pub mod argv;
 pub mod check;
+pub mod clocks;
 pub mod compare;
 pub mod export;
 pub mod generate;

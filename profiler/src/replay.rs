@@ -9,7 +9,7 @@ mod play;
 
 use std::collections::{BTreeMap, HashMap};
 
-use flowtrace_schema::{CallRow, NameRow, Result, Trace};
+use flowtrace_schema::{NameRow, ReplayedCallRow, Result, Trace};
 use serde::Serialize;
 
 use crate::load::load;
@@ -137,7 +137,8 @@ pub fn plan(trace: &Trace) -> Result<Workload> {
         },
     };
     planner.prepare(&calls);
-    let mut of_process: Vec<Vec<(&CallRow, Call)>> = vec![Vec::new(); workflow.processes.len()];
+    let mut of_process: Vec<Vec<(&ReplayedCallRow, Call)>> =
+        vec![Vec::new(); workflow.processes.len()];
     let process_of: HashMap<i64, ProcessId> = workflow
         .images
         .iter()
@@ -267,7 +268,7 @@ impl Planner<'_> {
 
     /// What is there before anything is played: files that are used before anybody made them, as large
     /// as they are read, and directories.
-    fn prepare(&mut self, calls: &[CallRow]) {
+    fn prepare(&mut self, calls: &[ReplayedCallRow]) {
         let mut made: std::collections::HashSet<i64> = std::collections::HashSet::new();
         let mut directories = std::collections::BTreeSet::new();
         let mut is_directory: std::collections::HashSet<i64> = std::collections::HashSet::new();
@@ -334,7 +335,7 @@ impl Planner<'_> {
     }
 
     /// A recorded call as one to be played; `None`: it is left out.
-    fn call(&mut self, row: &CallRow) -> Option<Call> {
+    fn call(&mut self, row: &ReplayedCallRow) -> Option<Call> {
         let count = |value: Option<i64>| u64::try_from(value.unwrap_or(0)).unwrap_or(0);
         let moved = usize::try_from(row.result).unwrap_or(0);
         let after_call = || self.name_at(row.file_id, row.start_ns + row.duration_ns);
