@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Network(Box<network::Args>),
     Query(query::Args),
     Merge(merge::Args),
+    Agent(agent::Args),
+    Collect(collect::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
     Man(man::Args),

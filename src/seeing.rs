@@ -46,6 +46,11 @@ pub(crate) enum Choice {
 }
 
 impl Args {
+    /// Whether not every read is seen.
+    pub(crate) fn is_cached(&self) -> bool {
+        self.fidelity == Choice::Cached
+    }
+
     pub(crate) fn seeing(&self) -> Result<Seeing, Failure> {
         let filter = Filter::new(&self.include, &self.exclude).map_err(|error| {
             let message = format!("--include or --exclude: {error}");

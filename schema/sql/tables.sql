@@ -15,7 +15,7 @@ CREATE TABLE run (
   cwd TEXT NOT NULL,                -- working directory in which the recording was started
   cwd_raw BLOB,                     -- exact bytes of cwd where it is not UTF-8
   version TEXT NOT NULL,            -- version of flowtrace that recorded
-  file_layer TEXT NOT NULL,         -- how file calls were seen: direct-passthrough, direct-mmap, direct, cached, none
+  file_layer TEXT NOT NULL,         -- how file calls were seen: kernel, direct-passthrough, direct-mmap, direct, cached, none
   process_layer TEXT NOT NULL,      -- how processes were seen: ptrace, connector, scan, requests, none
   end_ns INTEGER CHECK (end_ns >= 0), -- end of the recording; NULL: cut short, or still going on
   exit_code INTEGER,                -- exit code of the command
@@ -280,7 +280,20 @@ CREATE TABLE host_sample (
   t_ns INTEGER NOT NULL,            -- time of the sample
   host_id INTEGER NOT NULL,         -- machine
   counter_id INTEGER NOT NULL,      -- the counter
-  value INTEGER NOT NULL            -- total since boot, or the present value, in the counter's unit
+  value INTEGER NOT NULL,           -- total since boot, or the present value, in the counter's unit
+  interpolated INTEGER NOT NULL DEFAULT 0 CHECK (interpolated IN (0, 1)) -- 1: not measured, between its neighbours by proportion
+) STRICT;
+
+-- A machine that an agent watched for a collector.
+CREATE TABLE node (
+  host_id INTEGER PRIMARY KEY,      -- the machine
+  received INTEGER NOT NULL,        -- samples that came in time
+  expected INTEGER NOT NULL,        -- samples that were sent, as far as is known
+  ignored INTEGER NOT NULL,         -- samples that came twice or too late
+  sessions INTEGER NOT NULL,        -- 1, and one more for each restart of the agent or loss of contact
+  period_ms INTEGER NOT NULL,       -- time between samples at the end
+  drift_ppb INTEGER NOT NULL,       -- drift of its clock against the collector's, parts per billion; 0: not known yet
+  final INTEGER NOT NULL CHECK (final IN (0, 1)) -- 1: its last totals came over the reliable channel and are exact
 ) STRICT;
 
 -- A place where packets were captured.

@@ -9,7 +9,7 @@ CREATE VIEW runs (
   command,        -- what was run, quoted for a shell; NULL for a mount session
   cwd,            -- working directory in which it was started
   version,        -- version of flowtrace that recorded
-  file_layer,     -- how file calls were seen: direct-passthrough, direct-mmap, direct, cached, none
+  file_layer,     -- how file calls were seen: kernel, direct-passthrough, direct-mmap, direct, cached, none
   process_layer,  -- how processes were seen: ptrace, connector, scan, requests, none
   started_unix_ns, -- wall clock at time 0, ns since 1970
   end_ns,         -- end of the recording; NULL: it was cut short, or is still going on
@@ -431,10 +431,27 @@ CREATE VIEW host_samples (
   t_ns,    -- time of the sample
   host,    -- machine
   counter, -- name of the counter, see counters
-  value    -- total since boot, or the present value, in the counter's unit
+  value,   -- total since boot, or the present value, in the counter's unit
+  interpolated -- 1: not measured, between its neighbours by proportion
 ) AS
-SELECT t_ns, host.name, counter.name, value
+SELECT t_ns, host.name, counter.name, value, interpolated
 FROM host_sample JOIN counter USING (counter_id) LEFT JOIN host USING (host_id);
+
+-- The machines that agents watched for a collector.
+CREATE VIEW nodes (
+  host,       -- machine
+  confidence, -- share of its samples that came, 0 to 1
+  received,   -- samples that came in time
+  expected,   -- samples that were sent, as far as is known
+  ignored,    -- samples that came twice or too late
+  sessions,   -- 1, and one more for each restart of the agent or loss of contact
+  period_ms,  -- time between samples at the end
+  drift_ppb,  -- drift of its clock against the collector's, parts per billion; 0: not known yet
+  final       -- 1: its last totals came over the reliable channel and are exact
+) AS
+SELECT host.name, 1.0 * received / NULLIF(expected, 0), received, expected, ignored, sessions,
+  period_ms, drift_ppb, final
+FROM node LEFT JOIN host USING (host_id);
 
 -- Where packets were captured.
 CREATE VIEW captures (

@@ -33,9 +33,9 @@ pub use op::{Class, Fidelity, Op};
 pub use record::{
     Call, ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord, CounterRecord, Coverage,
     DescriptorRecord, Direction, FileKind, FileLayer, FileRecord, HostClock, HostRecord,
-    HostSample, LaunchRecord, NameRecord, Origin, ProcessEnd, ProcessLayer, ProcessStart, Record,
-    RunEnd, RunRecord, SampleRecord, SampledTotals, Side, ThreadRecord, TracedDirectory, Usage,
-    WaitObject,
+    HostSample, LaunchRecord, NameRecord, NodeRecord, Origin, ProcessEnd, ProcessLayer,
+    ProcessStart, Record, RunEnd, RunRecord, SampleRecord, SampledTotals, Side, ThreadRecord,
+    TracedDirectory, Usage, WaitObject,
 };
 pub use record::{
     CaptureEnd, CaptureRecord, CaptureSource, End, Evidence, FlowOptions, FlowOwner, FlowRecord,

@@ -71,6 +71,10 @@ losses! {
         "writes of changed pages that the real filesystem refused (full disk, quota, I/O error): what a program stored through a mapping is not in its file",
     Excluded "files" "excluded_calls" Info
         "calls on files that --include or --exclude leave out of the trace",
+    CallsDropped "files" "calls_dropped" DataLoss
+        "reads and writes that tracepoints told of and the kernel dropped because flowtrace was behind; offsets that follow from them are unknown",
+    AsyncIo "files" "async_io_unseen" Notice
+        "processes that began to use io_uring or io_submit: what they do so with files that they had open before is not seen",
     StaleLookup "files" "reply_failed" Notice
         "replies that the kernel no longer wanted, as after an interrupted call",
     ProcUnreadable "processes" "proc_unreadable" Notice

@@ -43,6 +43,10 @@ pub enum Record {
     Counter(Box<CounterRecord>),
     /// A counter of a machine has another value.
     HostSample(HostSample),
+    /// As [`Record::HostSample`], but not measured: between its neighbours.
+    Interpolated(HostSample),
+    /// What a collector knows of a machine that it watched; replaces what it knew before.
+    Node(NodeRecord),
     /// An environment variable that was asked for by name.
     Environment {
         /// Process image that had it at its exec, when the image before it had others.
@@ -180,6 +184,8 @@ pub struct LaunchRecord {
 pub enum FileLayer {
     /// FUSE direct I/O plus kernel passthrough: exact reads and writes, coherent mappings.
     DirectPassthrough,
+    /// The kernel serves the data by itself, and tracepoints tell of reads and writes: exact.
+    Kernel,
     /// FUSE direct I/O that allows mappings: exact reads and writes, mappings seen as pages.
     DirectMmap,
     /// FUSE direct I/O on a kernel that then refuses shared mappings.
@@ -195,6 +201,7 @@ impl FileLayer {
     pub const fn name(self) -> &'static str {
         match self {
             FileLayer::DirectPassthrough => "direct-passthrough",
+            FileLayer::Kernel => "kernel",
             FileLayer::DirectMmap => "direct-mmap",
             FileLayer::Direct => "direct",
             FileLayer::Cached => "cached",
@@ -509,6 +516,29 @@ pub struct HostSample {
     pub counter: u32,
     /// Its value.
     pub value: u64,
+}
+
+/// A machine that an agent watched (table `node`).
+#[derive(Clone, Copy, Debug)]
+pub struct NodeRecord {
+    /// Which machine.
+    pub host: HostId,
+    /// Samples that came in time.
+    pub received: u64,
+    /// Samples that were sent.
+    pub expected: u64,
+    /// Samples that came twice or too late.
+    pub ignored: u64,
+    /// Sessions.
+    pub sessions: u64,
+    /// Time between samples, ms.
+    pub period_ms: u32,
+    /// Whether its last totals are exact.
+    pub is_final: bool,
+    /// Bound of the error of its moments, ns.
+    pub error_ns: Option<u64>,
+    /// Drift of its clock, parts per billion.
+    pub drift_ppb: i32,
 }
 
 /// Type of an inode. The numbers are those of the table `file_kind`.

@@ -1,6 +1,8 @@
 //! One file per subcommand: its arguments, whose doc comments are the help, and one function.
 
+pub(crate) mod agent;
 pub(crate) mod bottlenecks;
+pub(crate) mod collect;
 pub(crate) mod completions;
 pub(crate) mod critical_path;
 pub(crate) mod dag;
@@ -42,6 +44,8 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Network(args) => network::run(*args),
         Command::Query(args) => query::run(&args),
         Command::Merge(args) => merge::run(args),
+        Command::Agent(args) => agent::run(args),
+        Command::Collect(args) => collect::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

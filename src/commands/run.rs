@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use flowtrace_schema::{ProcessLayer, quote_argv};
 use flowtrace_tracer::session::{
-    self, End, Error, LeftBehind, Notice, RunOptions, RunReport, Side, Wanted,
+    self, End, Error, Layer, LeftBehind, Notice, RunOptions, RunReport, Side, Wanted,
 };
 
 use super::Outcome;
@@ -68,6 +68,13 @@ pub(crate) struct Args {
     /// also what happens by itself where ptrace is not allowed.
     #[arg(long)]
     no_ptrace: bool,
+    /// Who tells of reads and writes: FUSE, or tracepoints while the kernel serves the data by itself
+    /// (experimental; root)
+    ///
+    /// Both give the same rows; kernel costs less where much is read and written in small calls. auto is
+    /// fuse for now.
+    #[arg(long, value_enum, default_value_t = LayerChoice::Auto)]
+    layer: LayerChoice,
     /// Record these environment variables of every program, too; may be given several times
     ///
     /// PATTERN is a name, or like 'MY_*'. Those by which workflow managers, batch systems and MPI
@@ -97,7 +104,68 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum LayerChoice {
+    /// The cheapest that is exact and proven here
+    Auto,
+    /// Tracepoints
+    Kernel,
+    /// FUSE
+    Fuse,
+}
+
+impl LayerChoice {
+    fn layer(self) -> Layer {
+        match self {
+            LayerChoice::Auto => Layer::Auto,
+            LayerChoice::Kernel => Layer::Kernel,
+            LayerChoice::Fuse => Layer::Fuse,
+        }
+    }
+}
+
+/// What --layer kernel cannot do without, or makes no sense with.
+fn check_layer(args: &Args) -> Result<(), Failure> {
+    let contradictions = [
+        (
+            args.no_ptrace,
+            "--no-ptrace",
+            "it follows processes by ptrace",
+        ),
+        (
+            args.no_topology,
+            "--no-topology",
+            "it must see who uses io_uring",
+        ),
+        (
+            args.detach,
+            "--detach",
+            "nobody would read the calls of those let go",
+        ),
+        (args.bare, "--bare", "that records nothing"),
+        (
+            args.without_calls,
+            "--without-calls",
+            "that records no calls",
+        ),
+        (
+            args.seeing.is_cached(),
+            "--fidelity cached",
+            "that lets the page cache answer reads, and this sees them all",
+        ),
+    ];
+    let given = contradictions.iter().find(|(given, ..)| *given);
+    match given {
+        Some((_, option, why)) if args.layer == LayerChoice::Kernel => Err(Failure::usage(
+            format!("--layer kernel and {option} contradict each other: {why}"),
+        )
+        .hint("leave one of them out")),
+        _ => Ok(()),
+    }
+}
+
 pub(crate) fn run(args: Args) -> Outcome {
+    check_layer(&args)?;
     let seeing = args.seeing.seeing()?;
     let environment = Wanted::new(&args.environment).map_err(|reason| {
         Failure::new(OWN_FAILURE, format!("--env: {reason}"))
@@ -124,6 +192,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         bare: args.bare,
         without_calls: args.without_calls,
         no_ptrace: args.no_ptrace,
+        layer: args.layer.layer(),
     };
     let front = match options.detach.then(session::fork_behind) {
         None => None,
@@ -284,6 +353,8 @@ pub(super) fn failure(error: Error) -> Failure {
         Error::ForeignProc => Failure::new(OWN_FAILURE, message).hint(
             "mount one for this namespace: mount -t proc proc /proc, or unshare --mount-proc",
         ),
+        Error::KernelLayer(_) => Failure::new(OWN_FAILURE, message)
+            .hint("flowtrace doctor says what is missing; --layer fuse gives the same rows"),
         Error::View { .. } | Error::System { .. } => {
             Failure::new(OWN_FAILURE, message).hint("flowtrace doctor says what is missing here")
         }

@@ -149,6 +149,19 @@ pub(crate) fn need_announcements() -> bool {
         || missing("no proc connector or no taskstats")
 }
 
+/// Whether reads and writes can be seen by tracepoints, as flowtrace itself finds; skips the test when
+/// they cannot. Not every system that has all else has those.
+pub(crate) fn need_kernel_layer() -> bool {
+    let doctor = Command::new(FLOWTRACE).arg("doctor").output();
+    let found = String::from_utf8_lossy(&doctor.expect("can run").stdout).into_owned();
+    let mut lines = found.lines();
+    let works = lines.any(|line| line.starts_with("ok") && line.contains("--layer kernel"));
+    if !works {
+        skip("no tracepoints by perf_event_open, or no FUSE passthrough");
+    }
+    works
+}
+
 /// Whether a program is in PATH; skips the test when it is not.
 pub(crate) fn need_program(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();

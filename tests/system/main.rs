@@ -13,6 +13,7 @@ mod closing_execs;
 mod exit_status;
 mod fallback;
 mod generate;
+mod kernel_layer;
 mod killed;
 mod lifetimes;
 mod many_hosts;

@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork, geteuid, pause};
 
-use crate::{mounting, proc};
+use crate::{kernel, mounting, proc};
 
 /// How much of a facility is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,7 @@ pub fn examine() -> Vec<Check> {
         announcements(),
         costs(),
         exact_mappings(),
+        tracepoints(),
         rings(),
         descriptors(),
     ]
@@ -211,6 +212,32 @@ fn costs() -> Check {
             Some(
                 "root or CAP_NET_ADMIN, outside of containers; a kernel with CONFIG_TASKSTATS, \
                  CONFIG_TASK_DELAY_ACCT and CONFIG_TASK_XACCT, 5.19 or newer",
+            ),
+        ),
+    }
+}
+
+fn tracepoints() -> Check {
+    const WHAT: &str = "reads and writes by tracepoints (--layer kernel)";
+    match kernel::try_tracepoints() {
+        Ok(()) if exact_mappings().verdict == Verdict::Works => check(
+            WHAT,
+            Verdict::Works,
+            "tracepoints, and data served by the kernel itself",
+            None,
+        ),
+        Ok(()) => check(
+            WHAT,
+            Verdict::Limited,
+            "tracepoints, but no FUSE passthrough",
+            Some("Linux 6.9 and root; without it reads and writes go through FUSE, as exact"),
+        ),
+        Err(error) => check(
+            WHAT,
+            Verdict::Limited,
+            error.to_string(),
+            Some(
+                "root, and a kernel with tracepoints; without it reads and writes go through FUSE, as exact",
             ),
         ),
     }

@@ -47,6 +47,7 @@ mod session;
 mod split;
 mod sys;
 
+pub use crate::kernel::Opens;
 pub(crate) use attributes::Attributes;
 pub use filter::{Filter, PatternError};
 pub use identity::FileTable;
@@ -97,6 +98,9 @@ pub struct Config {
     pub hidden: Vec<Hidden>,
     /// Open files that the command inherits, and opens again through the view.
     pub offers: Arc<Offers>,
+    /// Who records reads and writes where the kernel serves them by itself. With it, and where the
+    /// kernel allows that, it does so.
+    pub kernel: Option<Arc<Opens>>,
 }
 
 /// Who decides what a caller may do.

@@ -16,6 +16,8 @@ pub mod fs;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod host;
+mod kernel;
+pub mod monitor;
 pub mod mounting;
 pub mod net;
 mod proc;

@@ -14,6 +14,7 @@ use super::protocol::abi::{self, opcode};
 use super::protocol::{Body, InHeader, Malformed, Reply, Serve};
 use super::{Result, credentials::Requester};
 use crate::callers::Effort;
+use crate::kernel::Opens;
 
 mod attributes;
 mod backing;
@@ -43,6 +44,7 @@ pub(super) struct Adapter {
     drops: Arc<Drops>,
     walks: Walks,
     ttl: Duration,
+    kernel: Option<Arc<Opens>>,
 }
 
 /// Which request it is, about which node, and who asks.

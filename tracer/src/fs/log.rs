@@ -32,7 +32,7 @@ pub(crate) struct Log {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Started {
     at_ns: u64,
-    tid: u32,
+    pub(crate) tid: u32,
     /// Who makes it.
     pub(crate) caller: Option<Caller>,
 }
@@ -107,6 +107,11 @@ impl Log {
             writeback_refused: AtomicU64::new(0),
             excluded: AtomicU64::new(0),
         }
+    }
+
+    /// The time of the records.
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.now()
     }
 
     /// A call arrives. `effort` as in [`Callers::resolve`].

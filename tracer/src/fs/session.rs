@@ -53,8 +53,9 @@ pub fn serve(
         clone_fd: config.clone_fd,
         rings: config.rings,
     };
+    let kernel = config.kernel.clone();
     let view = Arc::new(View::new(config, files, clock)?);
-    let served = Served::begin(device, wanted, Arc::clone(&view), Arc::clone(&log))?;
+    let served = Served::begin(device, wanted, Arc::clone(&view), Arc::clone(&log), kernel)?;
     let shared = served.shared();
     let thread = thread::Builder::new()
         .name("fs-session".into())

@@ -33,7 +33,7 @@ use flowtrace_schema::Upid;
 
 pub(crate) use living::Living;
 pub(crate) use pidfd::PidFd;
-pub(crate) use ptrace::seize;
+pub(crate) use ptrace::{clone_flags, is_native, seize};
 pub(crate) use reading::{numbers_agree, tracer_of};
 
 /// Whether the kernel announces processes here.

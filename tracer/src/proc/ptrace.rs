@@ -154,9 +154,14 @@ pub(super) fn stack_pointer(tid: u32) -> Option<u64> {
     registers(tid).map(|registers| stack_of(&registers))
 }
 
+/// Whether a stopped task runs code of the architecture that this is built for.
+pub(crate) fn is_native(tid: u32) -> bool {
+    registers(tid).is_some()
+}
+
 /// The flags of the clone(2) or its kin that a task is stopped in (`CLONE_NEWPID` and others). `None`:
 /// not told on this architecture, or of this kind of program.
-pub(super) fn clone_flags(tid: u32) -> Option<u64> {
+pub(crate) fn clone_flags(tid: u32) -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
     {
         let registers = registers(tid)?;

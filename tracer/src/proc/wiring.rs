@@ -114,6 +114,7 @@ impl Wiring {
                 self.elsewhere.insert(tracee.pid);
                 None
             }
+            CallKind::AsyncIo => None,
         }
     }
 

@@ -110,6 +110,7 @@ impl Attach {
             seeing: &options.seeing,
             namespace,
             offers: Arc::default(),
+            kernel: None,
         };
         let view = MountedView {
             directory: 0,

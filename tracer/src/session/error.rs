@@ -69,6 +69,9 @@ pub enum Error {
     /// `/proc` shows the processes of another pid namespace, under other numbers.
     #[error("cannot follow the processes of the command: /proc belongs to another pid namespace")]
     ForeignProc,
+    /// Tracepoints or passthrough, which were asked for, are not to be had.
+    #[error("no kernel layer here: {0}")]
+    KernelLayer(String),
     /// A system call failed.
     #[error("cannot {what}: {source}")]
     System {

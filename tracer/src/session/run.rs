@@ -15,12 +15,12 @@ use super::directory::{Directory, open_all};
 use super::inherited::Inherited;
 use super::launch::{Calls, Plan, Start, find_program};
 use super::recording::{HOST, RUN, Recording, own_files};
-use super::seeing::Seeing;
+use super::seeing::{Layer, Seeing};
 use super::serving::{Served, Serving};
 use super::views::Views;
 use super::{Error, Result, limits, signals};
 use crate::callers::Callers;
-use crate::fs::Offers;
+use crate::fs::{Offers, Opens};
 use crate::proc::environment::Wanted;
 use crate::proc::lifetimes::{End, LeftBehind, Watcher};
 use crate::proc::{self, Living};
@@ -60,6 +60,8 @@ pub struct RunOptions {
     pub without_calls: bool,
     /// Follow processes without ptrace, so that those of the command may trace each other.
     pub no_ptrace: bool,
+    /// Who tells of reads and writes.
+    pub layer: Layer,
 }
 
 /// What the user should hear while the run goes on.
@@ -166,6 +168,7 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         cwd: &cwd,
         program: &plan.program,
         offers: Arc::default(),
+        kernel: (options.layer == Layer::Kernel && !options.bare).then(Arc::default),
     };
     if options.bare {
         run.bare(views, inherited)
@@ -188,6 +191,8 @@ struct Run<'a> {
     cwd: &'a Path,
     program: &'a Path,
     offers: Arc<Offers>,
+    /// Where FUSE and the kernel layer meet, if that was asked for.
+    kernel: Option<Arc<Opens>>,
 }
 
 impl Run<'_> {
@@ -290,6 +295,12 @@ impl Run<'_> {
         match proc::seize(root.as_raw() as u32) {
             Ok(()) => self.traced(started),
             Err(error) => match refused_to_trace(root, &error) {
+                Ok(reason) if self.kernel.is_some() => {
+                    started.views.child.abandon();
+                    Err(Error::KernelLayer(format!(
+                        "processes cannot be followed by ptrace ({reason})"
+                    )))
+                }
                 Ok(reason) => self.watched(started, Some(reason)),
                 Err(error) => {
                     started.views.child.abandon();
@@ -362,6 +373,7 @@ impl Run<'_> {
             seeing: &self.options.seeing,
             namespace: views.namespace,
             offers: Arc::clone(&self.offers),
+            kernel: self.kernel.clone(),
         }
     }
 

@@ -4,6 +4,18 @@ use std::time::Duration;
 
 use crate::fs::{Filter, Permission};
 
+/// Who tells of reads and writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layer {
+    /// The cheapest that is exact and proven.
+    #[default]
+    Auto,
+    /// Tracepoints; the kernel serves the data by itself.
+    Kernel,
+    /// FUSE, which every read and write goes through.
+    Fuse,
+}
+
 /// The user's choice for all views of a session.
 #[derive(Clone, Debug, Default)]
 pub struct Seeing {

@@ -16,6 +16,7 @@ use super::{Error, Result};
 use crate::callers::{Callers, TaskTable};
 use crate::clock::Clock;
 use crate::fs::{self, FileTable, Hidden, Offers, Permission, Session};
+use crate::kernel::Opens;
 use crate::mounting;
 
 /// What all views of a session have in common.
@@ -28,6 +29,8 @@ pub(super) struct Serving<'a> {
     pub(super) namespace: Option<Namespace>,
     /// Open files that the command inherits.
     pub(super) offers: Arc<Offers>,
+    /// The kernel layer, if that records reads and writes.
+    pub(super) kernel: Option<Arc<Opens>>,
 }
 
 /// Views being served.
@@ -124,6 +127,7 @@ impl Serving<'_> {
             owner: in_user_namespace.then(|| (geteuid().as_raw(), getegid().as_raw())),
             hidden: hidden.filter_map(hidden_name).collect(),
             offers: Arc::clone(&self.offers),
+            kernel: self.kernel.clone(),
         })
     }
 }

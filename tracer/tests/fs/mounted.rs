@@ -192,6 +192,7 @@ impl Mounted {
             owner: None,
             hidden: options.hidden,
             offers: Arc::default(),
+            kernel: None,
         };
         let files = Arc::new(FileTable::new(recorder.clone()));
         let session = serve(
@@ -353,6 +354,7 @@ pub(crate) fn serve_as_user(
         owner: Some(owner),
         hidden: Vec::new(),
         offers: Arc::default(),
+        kernel: None,
     };
     let files = Arc::new(FileTable::new(recorder.clone()));
     let session = serve(

@@ -58,7 +58,7 @@ impl Adapter {
         let value = outcome(&result, |&count| count as i64);
         self.end_piece(started, event, value, &open);
         match result {
-            Ok(count) if !by_application && self.shared.layer == FileLayer::DirectPassthrough => {
+            Ok(count) if !by_application && self.shared.registers() => {
                 let drops = Arc::clone(&self.drops);
                 let (node, offset, length) = (req.node, read.offset, u64::from(read.size));
                 reply.filled_then(count, move || drops.pages(node, offset, length));

@@ -1,17 +1,19 @@
 //! Requests that open and close files.
 
 use std::ffi::OsStr;
+use std::sync::atomic::Ordering;
 
 use flowtrace_schema::{FileId, FileLayer, Op};
 
 use super::{Adapter, Request};
 use crate::callers::Effort;
 use crate::fs::Result;
-use crate::fs::inode::Node;
+use crate::fs::handle::OpenFile;
 use crate::fs::log::{Event, Started, done};
 use crate::fs::passthrough::{Entry, NewFile, Opened};
 use crate::fs::protocol::Reply;
 use crate::fs::protocol::abi::{self, fopen};
+use crate::kernel::Note;
 
 impl Adapter {
     pub(super) fn open_file(&self, req: &Request, arguments: abi::OpenIn, reply: Reply<'_>) {
@@ -23,7 +25,7 @@ impl Adapter {
             let opened = self
                 .view
                 .open(req.who, started.caller, node, flags as i32)?;
-            Ok(self.open_out(opened.0, &opened.1.node, flags))
+            Ok(self.open_out(&started, opened, flags))
         });
         let event = Event::new(Op::Open, file).flags(flags);
         self.log.end(started, event, done(&result));
@@ -71,9 +73,9 @@ impl Adapter {
         };
         let started = self.log.start(req.who.tid, Effort::Fresh);
         let (result, file) = self.make_and_open(req, &started, new);
-        let result = result.map(|(Entry { node, attributes }, (fh, _))| abi::CreateOut {
+        let result = result.map(|(Entry { node, attributes }, opened)| abi::CreateOut {
             entry: self.entry_out(req.node, &node, &attributes),
-            open: self.open_out(fh, &node, flags),
+            open: self.open_out(&started, opened, flags),
         });
         let event = Event::new(Op::Create, file).flags(flags);
         self.log.end(started, event, done(&result));
@@ -97,13 +99,19 @@ impl Adapter {
 
     /// What the kernel is told of an open file: that reads and writes come here as the application
     /// makes them, and that writes that do not extend the file may come at the same time; or
-    /// whether the pages that the cache has of it are still right.
-    fn open_out(&self, fh: u64, node: &Node, flags: u32) -> abi::OpenOut {
-        let passes = self.shared.layer == FileLayer::DirectPassthrough;
+    /// whether the pages that the cache has of it are still right; or that they never come here, because
+    /// tracepoints tell of them.
+    fn open_out(&self, started: &Started, opened: Opened, flags: u32) -> abi::OpenOut {
+        let (fh, open) = opened;
+        let node = &*open.node;
         let register = || self.backings.acquire(node.id, || self.view.pin(node));
-        let backing = passes.then(register).flatten();
-        let shares = || self.view.file(fh).is_ok_and(|open| open.position.is_some());
+        let backing = self.shared.registers().then(register).flatten();
+        // A position that is shared with outside is kept here.
+        let shares = || open.position.is_some();
+        let may_pass = backing.is_some() && !shares();
+        let passes = self.tell_kernel(started, &open, flags, may_pass);
         let data = match self.shared.layer {
+            FileLayer::Kernel if passes => 0,
             // Of a shared position the page cache knows nothing.
             FileLayer::Cached if !shares() => {
                 let unchanged = self.view.is_unchanged(fh, node);
@@ -119,6 +127,32 @@ impl Adapter {
             open_flags: data | backing.map_or(0, |_| fopen::PASSTHROUGH),
             backing_id: backing.unwrap_or_default(),
         }
+    }
+
+    /// Tells the kernel layer, if there is one, of an open file. Whether that records its data.
+    fn tell_kernel(&self, started: &Started, open: &OpenFile, flags: u32, may_pass: bool) -> bool {
+        let Some(kernel) = self
+            .kernel
+            .as_ref()
+            .filter(|_| self.shared.layer == FileLayer::Kernel)
+        else {
+            return false;
+        };
+        let passes = may_pass && kernel.may_pass(started.caller, flags);
+        if passes && flags & libc::O_ACCMODE as u32 != libc::O_RDONLY as u32 {
+            open.wrote.store(true, Ordering::Relaxed);
+        }
+        // A program that is run is nobody's descriptor.
+        if !open.is_program {
+            kernel.opened(Note {
+                at: self.log.now(),
+                tid: started.tid,
+                file: open.node.recorded(),
+                flags,
+                by_fuse: !passes,
+            });
+        }
+        passes
     }
 
     pub(super) fn flush_file(&self, req: &Request, flush: abi::FlushIn, reply: Reply<'_>) {
@@ -142,7 +176,7 @@ impl Adapter {
             Ok(open) => open,
             Err(errno) => return reply.error(errno),
         };
-        if self.shared.layer == FileLayer::DirectPassthrough {
+        if self.shared.registers() {
             self.backings.release(open.node.id);
         }
         self.unlock_file(&open, release.fh);

@@ -17,6 +17,7 @@ use crate::fs::locks::Locks;
 use crate::fs::log::Log;
 use crate::fs::passthrough::View;
 use crate::fs::protocol::{self, Device, KernelDevice, Rings, Serve};
+use crate::kernel::Opens;
 
 /// What the handshake settled.
 #[derive(Debug)]
@@ -134,6 +135,13 @@ impl Filesystem for Handshake {
     }
 }
 
+impl Shared {
+    /// Whether files are registered with the kernel.
+    pub(super) fn registers(&self) -> bool {
+        matches!(self.layer, FileLayer::DirectPassthrough | FileLayer::Kernel)
+    }
+}
+
 impl Served {
     /// Shakes hands on the device of a mount and finds out what is possible.
     pub(in crate::fs) fn begin(
@@ -141,6 +149,7 @@ impl Served {
         wanted: Wanted,
         view: Arc<View>,
         log: Arc<Log>,
+        kernel: Option<Arc<Opens>>,
     ) -> io::Result<Served> {
         let largest_request = largest_request();
         let granted = Arc::new(AtomicU64::new(0));
@@ -163,7 +172,12 @@ impl Served {
         let rings = rings.filter(|_| granted & InitFlags::FUSE_OVER_IO_URING.bits() != 0);
         let backings = Backings::new(Arc::new(own));
         let shared = Arc::new(Shared {
-            layer: layer(wanted, InitFlags::from_bits_retain(granted), &backings),
+            layer: layer(
+                wanted,
+                InitFlags::from_bits_retain(granted),
+                &backings,
+                kernel.is_some(),
+            ),
             granted,
             largest_request,
         });
@@ -191,6 +205,7 @@ impl Served {
             locks: Locks::default(),
             drops,
             ttl: wanted.ttl,
+            kernel,
         });
         Ok(Served {
             adapter,
@@ -253,11 +268,19 @@ impl Served {
 }
 
 /// How file calls are seen, with these flags granted.
-fn layer(wanted: Wanted, granted: InitFlags, backings: &Backings) -> FileLayer {
+fn layer(
+    wanted: Wanted,
+    granted: InitFlags,
+    backings: &Backings,
+    has_tracepoints: bool,
+) -> FileLayer {
     if wanted.cached {
         FileLayer::Cached
     } else if granted.contains(InitFlags::FUSE_PASSTHROUGH) && backings.are_allowed() {
-        FileLayer::DirectPassthrough
+        match has_tracepoints {
+            true => FileLayer::Kernel,
+            false => FileLayer::DirectPassthrough,
+        }
     } else if granted.contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP) {
         FileLayer::DirectMmap
     } else {

@@ -57,6 +57,7 @@ fn adapter(directory: &std::path::Path, device: &Arc<dyn Device>) -> Adapter {
         owner: None,
         hidden: Vec::new(),
         offers: Arc::default(),
+        kernel: None,
     };
     let files = Arc::new(FileTable::new(Recorder::nowhere()));
     let callers = Arc::new(TaskTable::new());
@@ -73,6 +74,7 @@ fn adapter(directory: &std::path::Path, device: &Arc<dyn Device>) -> Adapter {
         drops: invalidate::pair(Arc::clone(device), 1).0,
         walks: Walks::Kept,
         ttl: Duration::ZERO,
+        kernel: None,
     }
 }
 

@@ -64,6 +64,7 @@ impl Bench {
             owner: None,
             hidden,
             offers: Arc::default(),
+            kernel: None,
         };
         let files = Arc::new(FileTable::new(recorder.clone()));
         let view = View::new(config, files, Clock::start().0).unwrap();

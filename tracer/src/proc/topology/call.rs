@@ -43,6 +43,8 @@ pub(crate) enum CallKind {
     Splice,
     /// chroot, pivot_root, unshare and setns: paths mean something else from now on.
     ChangeView,
+    /// io_uring_setup and io_setup: reads and writes come by other ways from now on.
+    AsyncIo,
     /// umask(mask).
     Umask,
 }
@@ -50,9 +52,9 @@ pub(crate) enum CallKind {
 use CallKind::*;
 
 impl CallKind {
-    const ALL: [CallKind; 16] = [
+    const ALL: [CallKind; 17] = [
         Open, OpenAt, OpenAt2, Creat, Rename, RenameAt, Unlink, UnlinkAt, Pipe, SocketPair, Bind,
-        Connect, Accept, Splice, ChangeView, Umask,
+        Connect, Accept, Splice, ChangeView, AsyncIo, Umask,
     ];
 }
 
@@ -116,6 +118,8 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (155, ChangeView),
             (272, ChangeView),
             (308, ChangeView),
+            (425, AsyncIo),
+            (206, AsyncIo),
             (95, Umask),
         ],
     },
@@ -145,6 +149,8 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (217, ChangeView),
             (310, ChangeView),
             (346, ChangeView),
+            (425, AsyncIo),
+            (245, AsyncIo),
             (60, Umask),
         ],
     },
@@ -170,6 +176,8 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (41, ChangeView),
             (97, ChangeView),
             (268, ChangeView),
+            (425, AsyncIo),
+            (0, AsyncIo),
             (166, Umask),
         ],
     },
@@ -207,6 +215,7 @@ mod tests {
         assert_eq!(number(Accept), libc::SYS_accept);
         assert_eq!(number(Splice), libc::SYS_splice);
         assert_eq!(number(ChangeView), libc::SYS_chroot);
+        assert_eq!(number(AsyncIo), libc::SYS_io_uring_setup);
         assert_eq!(number(Umask), libc::SYS_umask);
     }
 }

@@ -3,13 +3,15 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use flowtrace_schema::{Loss, ProcessLayer};
+use flowtrace_schema::{FileLayer, Loss, ProcessLayer};
 
-use super::super::Result;
 use super::super::launch::Calls;
 use super::super::recording::{HOST, Recording};
+use super::super::{Error, Result};
 use super::{Background, Run, Started};
 use crate::callers::TaskTable;
+use crate::fs::Opens;
+use crate::kernel::KernelLayer;
 use crate::proc::Upids;
 use crate::proc::channels::Registry;
 use crate::proc::lifetimes::{End, Lifetimes};
@@ -23,10 +25,22 @@ impl Run<'_> {
         let streams = &started.inherited.streams;
         let start = started.views.start(self.cwd, streams, self.directories);
         let table = Arc::new(TaskTable::new());
-        let served = self.serve(&mut started, table.clone(), ProcessLayer::Ptrace)?;
         let recording = started.recording;
+        let root = started.job.root.as_raw() as u32;
+        let kernel = self.kernel_layer(recording, root)?;
+        let served = self.serve(&mut started, table.clone(), ProcessLayer::Ptrace)?;
+        if kernel.is_some()
+            && served
+                .views()
+                .iter()
+                .any(|v| v.session.layer() != FileLayer::Kernel)
+        {
+            return Err(Error::KernelLayer(
+                "the kernel does not let this process register files for passthrough".into(),
+            ));
+        }
         let mut lifetimes = Lifetimes::new(
-            started.job.root.as_raw() as u32,
+            root,
             HOST,
             recording.clock,
             recording.recorder.clone(),
@@ -46,6 +60,9 @@ impl Run<'_> {
             served.views().iter().map(|view| view.at.clone()).collect(),
             topology,
         )));
+        if let Some(kernel) = &kernel {
+            lifetimes.observe(Box::new(kernel.feed()));
+        }
         let sampler = self.sampler(recording, channels);
         if let Some(sampler) = &sampler {
             lifetimes.observe(Box::new(sampler.feed()));
@@ -58,9 +75,20 @@ impl Run<'_> {
         };
         self.go_on(&mut started, &start, lifetimes.living(), calls)?;
         let end = lifetimes.follow(&mut started.job);
+        drop(kernel);
         drop(sampler);
         drop(host_sampler);
         self.conclude(started, served, end)
+    }
+
+    /// Begins to record reads and writes by tracepoints, if that was asked for.
+    fn kernel_layer(&self, recording: &Recording, root: u32) -> Result<Option<KernelLayer>> {
+        let start = |opens: &Arc<Opens>| {
+            let (clock, recorder) = (recording.clock, recording.recorder.clone());
+            KernelLayer::start(root, clock, recorder, Arc::clone(opens))
+                .map_err(|error| Error::KernelLayer(error.to_string()))
+        };
+        self.kernel.as_ref().map(start).transpose()
     }
 
     /// Looks at what the threads do. A run goes on without.

@@ -1,0 +1,154 @@
+//! With `--layer kernel` a trace has the same rows as with FUSE.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::process::{Finished, finish};
+use crate::support::programs::program;
+use crate::support::trace::Trace;
+use crate::support::{
+    FLOWTRACE, PYTHON, Scratch, need_fuse, need_kernel_layer, need_program, need_python, run_in,
+};
+
+/// Program, operation, path, offset, result and length of each read and write; the last is empty
+/// where only the program's memory tells it.
+type Row = Vec<String>;
+
+struct Run {
+    trace: Trace,
+    finished: Finished,
+}
+
+/// Runs a command in a new directory under one layer.
+fn run(scratch: &Scratch, layer: &str, command: &[&str], prepare: fn(&Path)) -> Run {
+    // The same name for both, so that the rows are.
+    let job = scratch.dir(layer).join("job");
+    std::fs::create_dir(&job).unwrap();
+    prepare(&job);
+    let path = scratch.join(format!("{layer}.db"));
+    let mut run = run_in(&job, &path);
+    let finished = finish(run.args(["--layer", layer, "--"]).args(command));
+    Run {
+        finished: finished.expect(0),
+        trace: Trace::open_complete(&path),
+    }
+}
+
+fn rows(trace: &Trace) -> Vec<Row> {
+    let found = trace.rows(
+        "SELECT p.exe, op, c.path, COALESCE(offset, 'unknown'), result,
+           COALESCE(length, '')
+         FROM calls AS c JOIN processes AS p USING (upid)
+         WHERE op IN ('read', 'write', 'copy_from', 'copy_to') AND c.fidelity = 'exact'",
+    );
+    let mut rows: Vec<Row> = found
+        .into_iter()
+        .map(|mut row| {
+            // Files without a name have a number in its place.
+            let name = row[2]
+                .rsplit_once("/job/")
+                .map_or("nameless", |(_, name)| name);
+            row[2] = name.to_owned();
+            row
+        })
+        .collect();
+    rows.sort();
+    rows
+}
+
+/// Runs a command under both layers and compares. There must be at least so many rows.
+#[track_caller]
+fn agrees(command: &[&str], prepare: fn(&Path), least: usize) {
+    if !need_fuse() || !need_kernel_layer() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let [kernel, fuse] = ["kernel", "fuse"].map(|layer| run(&scratch, layer, command, prepare));
+    assert_eq!(kernel.finished.stdout, fuse.finished.stdout);
+    let layer: String = kernel.trace.one("SELECT file_layer FROM runs");
+    assert_eq!(layer, "kernel");
+    kernel.trace.assert_no_loss();
+    let (seen, expected) = (rows(&kernel.trace), rows(&fuse.trace));
+    assert!(
+        expected.len() >= least,
+        "only {} rows to compare",
+        expected.len()
+    );
+    let same = |one: &Row, other: &Row| {
+        one[..5] == other[..5] && (one[5].is_empty() || one[5] == other[5])
+    };
+    for (one, other) in seen.iter().zip(&expected) {
+        assert!(same(one, other), "kernel: {one:?}\n  fuse: {other:?}");
+    }
+    assert_eq!(seen.len(), expected.len());
+    // Opens and closes are told by the same hand.
+    let count = "SELECT op, COUNT(*) FROM calls WHERE op IN ('open', 'create', 'flush', 'release')
+                 GROUP BY op";
+    assert_eq!(kernel.trace.rows(count), fuse.trace.rows(count));
+}
+
+#[test]
+fn descriptors_are_followed_through_all_that_a_process_does() {
+    let Some(program) = program("descriptors", &[]) else {
+        return;
+    };
+    agrees(&[program.to_str().unwrap()], |_| {}, 300);
+}
+
+#[test]
+fn shells_and_their_pipelines() {
+    // What comes out of a pipe comes in pieces of any size, so nothing here writes that to a file.
+    let script = "seq 20000 > a; sort -r -o s a; head -n 100 s > b; cat < a >> c; cat b >> c
+        { head -c 100 > /dev/null; cat; } < a > d; dd if=a of=e bs=512 count=50 2> /dev/null
+        exec 7<> f; echo x >&7; (echo y >&7; exec 7>&-); cat <&7; tr 0-9 a-j < a > h
+        cat a | sort | wc -l; cmp a a; wc -c a; sed -n '5,10p' a; grep -c 7 a; diff a a; md5sum a b c; rm e";
+    agrees(&["sh", "-c", script], |_| {}, 200);
+}
+
+#[test]
+fn databases_and_their_mappings() {
+    if !need_program("sqlite3") {
+        return;
+    }
+    let script = "sqlite3 x.db 'PRAGMA journal_mode = WAL; CREATE TABLE t (a);
+        WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500)
+        INSERT INTO t SELECT i FROM n; SELECT COUNT(*) FROM t'
+        sqlite3 y.db 'CREATE TABLE t (a); INSERT INTO t VALUES (1); PRAGMA mmap_size = 1000000;
+        SELECT * FROM t'";
+    agrees(&["sh", "-c", script], |_| {}, 20);
+}
+
+#[test]
+fn programs_in_python() {
+    if !need_python("subprocess") {
+        return;
+    }
+    let script = "
+import os, subprocess, zipfile
+with open('a', 'w') as f: f.writelines('%d\\n' % i for i in range(20000))
+open('b', 'wb').write(open('a', 'rb').read()); os.rename('b', 'c')
+with zipfile.ZipFile('z', 'w') as z: z.write('a'); z.write('c')
+f = open('a', 'rb'); f.seek(100); f.read(10); f.seek(-5, 2); f.read()
+os.set_inheritable(f.fileno(), True); f.seek(0)
+subprocess.run(['head', '-c', '10'], stdin=f, check=True)
+subprocess.run(['cat'], stdin=open('c'), stdout=open('d', 'w'), check=True)
+print(sum(len(line) for line in open('d')))
+";
+    agrees(&[PYTHON, "-c", script], |_| {}, 30);
+}
+
+#[test]
+fn what_contradicts_the_kernel_layer_is_refused() {
+    for option in [
+        &["--no-ptrace"][..],
+        &["--fidelity", "cached"],
+        &["--no-topology"],
+        &["--detach"],
+    ] {
+        let mut command = Command::new(FLOWTRACE);
+        command.args(["run", "--layer", "kernel", "-o", "/nonexistent/t.db"]);
+        let finished = finish(command.args(option).args(["--", "true"])).expect(2);
+        let expected = format!("--layer kernel and {} contradict", option.join(" "));
+        assert!(finished.stderr.contains(&expected), "{}", finished.stderr);
+    }
+}

@@ -1,0 +1,120 @@
+//! From the tracer's thread to the reader's: what becomes of the tree. Told while the task concerned
+//! is held, so that all that it does later has a later time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use flowtrace_schema::{Loss, Recorder, Upid};
+
+use super::opens::Opens;
+use crate::proc::observer::{Observer, Tracee};
+use crate::proc::topology::{Call, CallKind};
+use crate::proc::{clone_flags, is_native};
+
+/// A change of the tree.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change {
+    /// The command begins; whether its calls have the numbers of this architecture.
+    Begins(Tracee, bool),
+    /// A process was made by process `by`; whether both have one table of descriptors.
+    Forked {
+        by: u32,
+        child: Tracee,
+        shares: bool,
+    },
+    /// A thread began.
+    Thread(Tracee),
+    /// A process runs another program; all its threads but the first are over.
+    Executed(Tracee, bool),
+    /// A thread does not run any more.
+    Ended(u32),
+    /// Nor does any other of its process.
+    Over(u32),
+}
+
+/// Changes, each with its time, in their order.
+#[derive(Debug, Default)]
+pub(super) struct Inbox(Mutex<Vec<(u64, Change)>>);
+
+impl Inbox {
+    fn tell(&self, at: u64, change: Change) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push((at, change));
+    }
+
+    pub(super) fn take(&self) -> Vec<(u64, Change)> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *all)
+    }
+}
+
+/// Tells the reader.
+pub(crate) struct Feed {
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) opens: Arc<Opens>,
+    pub(super) recorder: Recorder,
+}
+
+impl Feed {
+    /// Files that `heir` opens are served as those of `of`.
+    fn inherit(&self, of: Upid, heir: Upid) {
+        if self.opens.is_by_fuse(of) {
+            self.opens.serve_by_fuse(heir);
+        }
+    }
+}
+
+impl Observer for Feed {
+    fn forked(&mut self, parent: Tracee, child: Tracee, now: u64) {
+        self.inherit(parent.upid, child.upid);
+        let flags = clone_flags(parent.tid).unwrap_or(0);
+        self.inbox.tell(
+            now,
+            Change::Forked {
+                by: parent.pid,
+                child,
+                shares: flags & libc::CLONE_FILES as u64 != 0,
+            },
+        );
+    }
+
+    fn thread_began(&mut self, thread: Tracee, now: u64) {
+        self.inbox.tell(now, Change::Thread(thread));
+    }
+
+    fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, now: u64) {
+        let native = is_native(tracee.tid);
+        if !native {
+            self.opens.serve_by_fuse(tracee.upid);
+        }
+        self.inbox.tell(
+            now,
+            match prev {
+                None => Change::Begins(tracee, native),
+                Some(_) => Change::Executed(tracee, native),
+            },
+        );
+    }
+
+    fn called(&mut self, tracee: Tracee, call: Call, _now: u64) -> bool {
+        // It does reads and writes that no tracepoint of a call tells of.
+        if call.kind == CallKind::AsyncIo && !self.opens.is_by_fuse(tracee.upid) {
+            self.opens.serve_by_fuse(tracee.upid);
+            self.recorder.lost(Loss::AsyncIo, 1);
+        }
+        false
+    }
+
+    fn exiting(&mut self, tracee: Tracee, _last: bool, now: u64) {
+        self.inbox.tell(now, Change::Ended(tracee.tid));
+    }
+
+    fn ended(&mut self, tracee: Tracee, now: u64) {
+        self.inbox.tell(
+            now,
+            match tracee.tid == tracee.pid {
+                true => Change::Over(tracee.pid),
+                false => Change::Ended(tracee.tid),
+            },
+        );
+    }
+}

@@ -1,0 +1,37 @@
+//! The kernel layer: the kernel serves the data of traced files itself (FUSE passthrough), and
+//! tracepoints tell of the calls that moved it, with no stop and no copy through this process.
+//!
+//! ```text
+//! perf rings, one a processor --decode--> samples --+
+//! ptrace events (feed) ------------------ changes --+--by time--> follow: descriptor tables --> calls
+//! FUSE opens (opens) -------------------- notes ----+
+//! ```
+//!
+//! [`perf`] and [`tracefs`] talk to the kernel, [`merge`] puts the processors' samples in the order of
+//! time, [`follow`] joins calls to files by the descriptors of each process ([`table`]). Opens,
+//! closes and everything about names are still seen by FUSE.
+
+mod feed;
+mod follow;
+mod merge;
+mod opens;
+mod perf;
+mod reader;
+mod sample;
+mod syscalls;
+mod table;
+mod tracefs;
+
+pub(crate) use opens::Note;
+pub use opens::Opens;
+pub(crate) use reader::KernelLayer;
+
+use std::io;
+
+/// Whether this process may see calls by tracepoints here, by trying it on itself.
+///
+/// # Errors
+/// Why it may not.
+pub(crate) fn try_tracepoints() -> io::Result<()> {
+    perf::Rings::open(std::process::id(), perf::SMALLEST).map(drop)
+}

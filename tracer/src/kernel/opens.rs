@@ -1,0 +1,94 @@
+//! Between FUSE and the kernel layer: which files were opened, and whose data must come to FUSE all
+//! the same.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+
+use flowtrace_schema::{FileId, Upid};
+
+use crate::callers::Caller;
+
+/// A file was opened; the call that did it has not returned yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Note {
+    /// When, ns since the start of the run.
+    pub(crate) at: u64,
+    /// Who makes the call.
+    pub(crate) tid: u32,
+    /// The file; `None`: it is left out of the trace.
+    pub(crate) file: Option<FileId>,
+    /// The flags of open(2).
+    pub(crate) flags: u32,
+    /// Its data come to FUSE, which records them.
+    pub(crate) by_fuse: bool,
+}
+
+/// What FUSE tells the kernel layer, and asks it.
+#[derive(Debug, Default)]
+pub struct Opens {
+    notes: Mutex<Vec<Note>>,
+    /// Images whose calls cannot be told by tracepoints: programs of another architecture, and
+    /// those that have the kernel do their I/O behind their back.
+    by_fuse: RwLock<HashSet<Upid>>,
+    any_by_fuse: AtomicBool,
+}
+
+impl Opens {
+    /// Whether the kernel may serve the data of a file that is being opened by itself.
+    pub(crate) fn may_pass(&self, who: Option<Caller>, flags: u32) -> bool {
+        let Some(who) = who else {
+            return false;
+        };
+        // Where an append ends up is only known to who makes it.
+        flags & libc::O_APPEND as u32 == 0
+            && !(self.any_by_fuse.load(Ordering::Acquire) && self.is_by_fuse(who.upid))
+    }
+
+    /// A file was opened.
+    pub(crate) fn opened(&self, note: Note) {
+        self.notes().push(note);
+    }
+
+    /// What was opened since the last call.
+    pub(super) fn take(&self) -> Vec<Note> {
+        std::mem::take(&mut *self.notes())
+    }
+
+    /// The data of what image `upid` opens from now on must come to FUSE.
+    pub(super) fn serve_by_fuse(&self, upid: Upid) {
+        let set = self.by_fuse.write();
+        set.unwrap_or_else(PoisonError::into_inner).insert(upid);
+        self.any_by_fuse.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_by_fuse(&self, upid: Upid) -> bool {
+        let set = self.by_fuse.read();
+        set.unwrap_or_else(PoisonError::into_inner).contains(&upid)
+    }
+
+    fn notes(&self) -> MutexGuard<'_, Vec<Note>> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn appends_and_programs_of_other_kinds_stay_with_fuse() {
+        let opens = Opens::default();
+        let who = |upid| {
+            Some(Caller {
+                upid: Upid(upid),
+                tid: None,
+            })
+        };
+        assert!(opens.may_pass(who(1), libc::O_RDWR as u32));
+        assert!(!opens.may_pass(who(1), (libc::O_WRONLY | libc::O_APPEND) as u32));
+        assert!(!opens.may_pass(None, 0));
+        opens.serve_by_fuse(Upid(2));
+        assert!(!opens.may_pass(who(2), 0) && opens.may_pass(who(1), 0));
+    }
+}

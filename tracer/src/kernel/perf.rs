@@ -1,0 +1,321 @@
+//! Rings of tracepoint records, one for each processor (perf_event_open(2)).
+//!
+//! The events belong to one process and are inherited by all that it forks; those of one
+//! processor share a ring. What does not fit is dropped by the kernel, which says how much.
+#![expect(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use super::sample::Decoder;
+use super::syscalls;
+use super::tracefs::TraceFs;
+
+/// Bytes of a ring: the smallest that is of use, and the usual one.
+pub(super) const SMALLEST: usize = 64 << 10;
+pub(super) const USUAL: usize = 16 << 20;
+
+const TYPE_TRACEPOINT: u32 = 2;
+const SAMPLE_TID: u64 = 1 << 1;
+const SAMPLE_TIME: u64 = 1 << 2;
+const SAMPLE_RAW: u64 = 1 << 10;
+const FLAG_INHERIT: u64 = 1 << 1;
+const FLAG_WATERMARK: u64 = 1 << 14;
+const FLAG_USE_CLOCKID: u64 = 1 << 25;
+const OPEN_CLOEXEC: libc::c_ulong = 8;
+const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
+const IOC_SET_FILTER: libc::c_ulong = 0x4008_2406;
+const RECORD_LOST: u32 = 2;
+const RECORD_SAMPLE: u32 = 9;
+const HEADER: usize = 8;
+
+/// `struct perf_event_attr` as of its sixth version (`PERF_ATTR_SIZE_VER5`); what is not named here
+/// is 0.
+#[repr(C)]
+#[derive(Default)]
+struct Attributes {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup: u32,
+    bp_type: u32,
+    config1: u64,
+    config2: u64,
+    branch_sample_type: u64,
+    sample_regs_user: u64,
+    sample_stack_user: u32,
+    clockid: i32,
+    sample_regs_intr: u64,
+    aux_watermark: u32,
+    sample_max_stack: u16,
+    reserved: u16,
+}
+
+/// The rings of all processors.
+#[derive(Debug)]
+pub(super) struct Rings {
+    pub(super) rings: Vec<Ring>,
+    pub(super) decoder: Decoder,
+    /// Held open: the events live as long.
+    _events: Vec<OwnedFd>,
+}
+
+/// One ring.
+#[derive(Debug)]
+pub(super) struct Ring {
+    descriptor: OwnedFd,
+    start: NonNull<u8>,
+    length: usize,
+    /// Where its data begin, and how many bytes they are: a power of 2.
+    data: usize,
+    size: usize,
+    /// A record that goes round the end, put together.
+    joined: Vec<u8>,
+}
+
+// SAFETY: a ring is reached through this value alone, wherever it is; the kernel, which writes to
+// it, does not care who reads.
+unsafe impl Send for Ring {}
+
+impl Rings {
+    /// Begins to record the calls of process `pid` and of all that it will fork, into rings of
+    /// `size` bytes, a power of 2 of pages.
+    ///
+    /// # Errors
+    /// When the kernel has no such tracepoints, or this process may not use them.
+    pub(super) fn open(pid: u32, size: usize) -> io::Result<Rings> {
+        let tracefs = TraceFs::open().map_err(|e| named(&e, "tracefs"))?;
+        let enter = tracefs.format("raw_syscalls/sys_enter");
+        let enter = enter.map_err(|e| named(&e, "tracepoint sys_enter"))?;
+        let exit = tracefs.format("raw_syscalls/sys_exit");
+        let exit = exit.map_err(|e| named(&e, "tracepoint sys_exit"))?;
+        let decoder = Decoder::new(&enter, &exit)?;
+        let mut events = Vec::new();
+        let mut rings = Vec::new();
+        for cpu in processors()? {
+            let first = event(enter.id, pid, cpu, size)?;
+            set_filter(&first, &syscalls::filter_of_entries())?;
+            let second = event(exit.id, pid, cpu, size)?;
+            set_filter(&second, &syscalls::filter_of_returns())?;
+            let ring = Ring::map(first, size)?;
+            // SAFETY: both are events of this process; no memory is involved.
+            let joined = unsafe {
+                libc::ioctl(
+                    second.as_raw_fd(),
+                    IOC_SET_OUTPUT,
+                    ring.descriptor.as_raw_fd(),
+                )
+            };
+            check(joined)?;
+            events.push(second);
+            rings.push(ring);
+        }
+        Ok(Rings {
+            rings,
+            decoder,
+            _events: events,
+        })
+    }
+}
+
+impl Ring {
+    fn map(descriptor: OwnedFd, size: usize) -> io::Result<Ring> {
+        let page = 4096;
+        let length = size + page;
+        // SAFETY: a new mapping at a place that the kernel chooses.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                descriptor.as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(named(&io::Error::last_os_error(), "memory of a perf ring"));
+        }
+        let start =
+            NonNull::new(start.cast::<u8>()).ok_or_else(|| io::Error::other("no memory"))?;
+        Ok(Ring {
+            descriptor,
+            start,
+            length,
+            data: page,
+            size,
+            joined: Vec::new(),
+        })
+    }
+
+    /// What poll(2) tells when much waits.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    /// Hands over the records that wait, and how many the kernel dropped in between.
+    pub(super) fn drain(&mut self, mut sample: impl FnMut(&[u8]), lost: &mut u64) {
+        // Offsets of `data_head` and `data_tail` in `struct perf_event_mmap_page`.
+        let (head_at, tail_at) = (1024, 1032);
+        let head = self.word(head_at).load(Ordering::Acquire);
+        let mut tail = self.word(tail_at).load(Ordering::Relaxed);
+        while tail < head {
+            let header = self.header(tail);
+            let (kind, length) = header;
+            if length < HEADER || length > self.size {
+                // Not from this kernel's hand: nothing that follows can be trusted.
+                tail = head;
+                break;
+            }
+            let mut joined = std::mem::take(&mut self.joined);
+            let body = self.bytes(tail + HEADER as u64, length - HEADER, &mut joined);
+            match kind {
+                RECORD_SAMPLE => sample(body),
+                RECORD_LOST => *lost += lost_in(body).unwrap_or(1),
+                _ => {}
+            }
+            self.joined = joined;
+            tail += length as u64;
+        }
+        // All reads are done before the kernel may write there again.
+        fence(Ordering::Release);
+        self.word(tail_at).store(tail, Ordering::Release);
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        // SAFETY: `at` is one of two aligned places in the first page, which is mapped as long as
+        // `self` lives and is only accessed so by both sides.
+        unsafe { &*self.start.as_ptr().add(at).cast::<AtomicU64>() }
+    }
+
+    /// Type and length of the record at `position`; records begin at multiples of 8.
+    fn header(&self, position: u64) -> (u32, usize) {
+        let at = self.data + (position as usize & (self.size - 1));
+        // SAFETY: within the mapping, because `at` is at most `size - 8` behind the first page.
+        let header = unsafe { self.start.as_ptr().add(at).cast::<u64>().read_unaligned() };
+        let bytes = header.to_ne_bytes();
+        let kind = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        (kind, usize::from(u16::from_ne_bytes([bytes[6], bytes[7]])))
+    }
+
+    /// `length` bytes from `position` on, of which the kernel has said that they are written.
+    fn bytes<'ring>(
+        &'ring self,
+        position: u64,
+        length: usize,
+        joined: &'ring mut Vec<u8>,
+    ) -> &'ring [u8] {
+        let at = position as usize & (self.size - 1);
+        // SAFETY: both ranges are within the data of the mapping, and the kernel does not write
+        // there until the tail has moved past them.
+        let piece = |at: usize, length: usize| unsafe {
+            std::slice::from_raw_parts(self.start.as_ptr().add(self.data + at), length)
+        };
+        if at + length <= self.size {
+            return piece(at, length);
+        }
+        let first = self.size - at;
+        joined.clear();
+        joined.extend_from_slice(piece(at, first));
+        joined.extend_from_slice(piece(0, length - first));
+        joined
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `map`, and nothing of it is borrowed any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+    }
+}
+
+fn lost_in(body: &[u8]) -> Option<u64> {
+    Some(u64::from_ne_bytes(body.get(8..16)?.try_into().ok()?))
+}
+
+fn event(tracepoint: u64, pid: u32, cpu: u32, ring: usize) -> io::Result<OwnedFd> {
+    let attributes = Attributes {
+        kind: TYPE_TRACEPOINT,
+        size: size_of::<Attributes>() as u32,
+        config: tracepoint,
+        sample_period: 1,
+        sample_type: SAMPLE_TID | SAMPLE_TIME | SAMPLE_RAW,
+        flags: FLAG_INHERIT | FLAG_WATERMARK | FLAG_USE_CLOCKID,
+        wakeup: (ring / 4) as u32,
+        clockid: libc::CLOCK_MONOTONIC,
+        ..Attributes::default()
+    };
+    // SAFETY: the kernel reads `attributes` for as long as it says itself, and it outlives the call.
+    let descriptor = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const attributes,
+            pid as libc::pid_t,
+            cpu as libc::c_int,
+            -1,
+            OPEN_CLOEXEC,
+        )
+    };
+    if descriptor < 0 {
+        return Err(named(&io::Error::last_os_error(), "perf_event_open"));
+    }
+    // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as i32) })
+}
+
+fn set_filter(event: &OwnedFd, filter: &std::ffi::CStr) -> io::Result<()> {
+    // SAFETY: the kernel copies the string, which outlives the call.
+    let result = unsafe { libc::ioctl(event.as_raw_fd(), IOC_SET_FILTER, filter.as_ptr()) };
+    check(result).map_err(|e| named(&e, "filter of a tracepoint"))
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn named(error: &io::Error, what: &str) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+/// The processors that are on.
+fn processors() -> io::Result<Vec<u32>> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
+    list(text.trim()).ok_or_else(|| io::Error::other("the list of processors is unknown"))
+}
+
+/// `0-3,8` as numbers.
+fn list(text: &str) -> Option<Vec<u32>> {
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        all.extend(first.parse::<u32>().ok()?..=last.parse().ok()?);
+    }
+    Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_are_listed() {
+        assert_eq!(list("0").unwrap(), [0]);
+        assert_eq!(list("0-2,5,7-8").unwrap(), [0, 1, 2, 5, 7, 8]);
+        assert_eq!(list("0-"), None);
+        assert!(!processors().unwrap().is_empty());
+    }
+
+    #[test]
+    fn attributes_have_the_size_of_their_version() {
+        assert_eq!(size_of::<Attributes>(), 112);
+    }
+}

@@ -1,0 +1,231 @@
+//! The system calls that move data or descriptors, by what they do. Numbers are those of the
+//! architecture that this is built for; programs of another one are served by FUSE
+//! ([`super::opens`]).
+
+use std::ffi::CString;
+
+/// What a call does, as far as descriptors and file data are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Does {
+    /// Reads from, or writes to, descriptor 0.
+    Data(Data),
+    /// Moves data from descriptor `from` to `to`; each has an argument with the address of an
+    /// offset, and 0 there means its position.
+    Moves(Moves),
+    /// Sets the position of descriptor 0.
+    Seeks,
+    /// Opens a file; argument of the flags.
+    Opens(Option<usize>),
+    Closes,
+    ClosesRange,
+    /// Makes the result another name of descriptor 0; argument of flags.
+    Duplicates(Option<usize>),
+    /// fcntl: some commands duplicate or set flags.
+    Controls,
+    /// ioctl: two requests set flags.
+    Requests,
+    /// unshare: may make a shared table one's own.
+    Unshares,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Data {
+    pub(super) writes: bool,
+    /// Argument of the length; `None` where it is in memory.
+    pub(super) length: Option<usize>,
+    pub(super) at: At,
+    /// Argument of flags (preadv2).
+    pub(super) flags: Option<usize>,
+}
+
+/// Where in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum At {
+    /// At the position, which moves on.
+    Position,
+    /// At the offset of this argument.
+    Argument(usize),
+    /// The same, and −1 means the position.
+    ArgumentOrPosition(usize),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Moves {
+    pub(super) from: usize,
+    pub(super) from_offset: Option<usize>,
+    pub(super) to: usize,
+    pub(super) to_offset: Option<usize>,
+    pub(super) length: usize,
+    /// FUSE is asked to do it, and records it.
+    pub(super) by_fuse: bool,
+}
+
+const fn data(writes: bool, length: Option<usize>, at: At, flags: Option<usize>) -> Does {
+    Does::Data(Data {
+        writes,
+        length,
+        at,
+        flags,
+    })
+}
+
+/// The calls, by their number.
+const CALLS: &[(libc::c_long, Does)] = &[
+    (libc::SYS_read, data(false, Some(2), At::Position, None)),
+    (libc::SYS_write, data(true, Some(2), At::Position, None)),
+    (
+        libc::SYS_pread64,
+        data(false, Some(2), At::Argument(3), None),
+    ),
+    (
+        libc::SYS_pwrite64,
+        data(true, Some(2), At::Argument(3), None),
+    ),
+    (libc::SYS_readv, data(false, None, At::Position, None)),
+    (libc::SYS_writev, data(true, None, At::Position, None)),
+    (libc::SYS_preadv, data(false, None, At::Argument(3), None)),
+    (libc::SYS_pwritev, data(true, None, At::Argument(3), None)),
+    (
+        libc::SYS_preadv2,
+        data(false, None, At::ArgumentOrPosition(3), Some(5)),
+    ),
+    (
+        libc::SYS_pwritev2,
+        data(true, None, At::ArgumentOrPosition(3), Some(5)),
+    ),
+    (
+        libc::SYS_sendfile,
+        Does::Moves(Moves {
+            from: 1,
+            from_offset: Some(2),
+            to: 0,
+            to_offset: None,
+            length: 3,
+            by_fuse: false,
+        }),
+    ),
+    (
+        libc::SYS_splice,
+        Does::Moves(Moves {
+            from: 0,
+            from_offset: Some(1),
+            to: 2,
+            to_offset: Some(3),
+            length: 4,
+            by_fuse: false,
+        }),
+    ),
+    (
+        libc::SYS_copy_file_range,
+        Does::Moves(Moves {
+            from: 0,
+            from_offset: Some(1),
+            to: 2,
+            to_offset: Some(3),
+            length: 4,
+            by_fuse: true,
+        }),
+    ),
+    (libc::SYS_lseek, Does::Seeks),
+    (libc::SYS_openat, Does::Opens(Some(2))),
+    // Its flags are in memory; the file system is told them.
+    (libc::SYS_openat2, Does::Opens(None)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, Does::Opens(Some(1))),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, Does::Opens(None)),
+    (libc::SYS_close, Does::Closes),
+    (libc::SYS_close_range, Does::ClosesRange),
+    (libc::SYS_dup, Does::Duplicates(None)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_dup2, Does::Duplicates(None)),
+    (libc::SYS_dup3, Does::Duplicates(Some(2))),
+    (libc::SYS_fcntl, Does::Controls),
+    (libc::SYS_ioctl, Does::Requests),
+    (libc::SYS_unshare, Does::Unshares),
+];
+
+/// Looks calls up by their number.
+#[derive(Debug)]
+pub(super) struct Numbers(Vec<Option<Does>>);
+
+impl Numbers {
+    pub(super) fn new() -> Numbers {
+        let largest = CALLS.iter().map(|(number, _)| *number).max().unwrap_or(0);
+        let mut table = vec![None; largest as usize + 1];
+        for (number, does) in CALLS {
+            table[*number as usize] = Some(*does);
+        }
+        Numbers(table)
+    }
+
+    #[inline]
+    pub(super) fn does(&self, number: u32) -> Option<Does> {
+        *self.0.get(number as usize)?
+    }
+}
+
+/// The kernel's filter: entries of all of them.
+pub(super) fn filter_of_entries() -> CString {
+    filter(|_| true)
+}
+
+/// Returns of those of which the result matters.
+pub(super) fn filter_of_returns() -> CString {
+    filter(|does| !matches!(does, Does::Closes | Does::ClosesRange))
+}
+
+/// `id` is one of the numbers, told in as few comparisons as there are runs of them.
+fn filter(wanted: impl Fn(Does) -> bool) -> CString {
+    let wanted = CALLS.iter().filter(|(_, does)| wanted(*does));
+    let mut numbers: Vec<_> = wanted.map(|(number, _)| *number).collect();
+    numbers.sort_unstable();
+    let mut runs: Vec<(libc::c_long, libc::c_long)> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    let terms: Vec<String> = runs
+        .iter()
+        .map(|(first, last)| match first == last {
+            true => format!("id=={first}"),
+            false => format!("(id>={first}&&id<={last})"),
+        })
+        .collect();
+    CString::new(terms.join("||")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_call_is_found_by_its_number() {
+        let numbers = Numbers::new();
+        for (number, does) in CALLS {
+            assert_eq!(numbers.does(*number as u32), Some(*does));
+        }
+        assert_eq!(numbers.does(libc::SYS_getpid as u32), None);
+        assert_eq!(numbers.does(u32::MAX), None);
+    }
+
+    #[test]
+    fn the_filter_names_every_call_once() {
+        let filter = filter_of_entries().into_string().unwrap();
+        let count = |text: &str| -> usize {
+            text.split("||")
+                .map(|term| {
+                    let numbers: Vec<usize> = term
+                        .split(|c: char| !c.is_ascii_digit())
+                        .filter_map(|digits| digits.parse().ok())
+                        .collect();
+                    numbers.last().unwrap() - numbers.first().unwrap() + 1
+                })
+                .sum()
+        };
+        assert_eq!(count(&filter), CALLS.len());
+        assert!(filter_of_returns().as_bytes().len() < filter.len());
+    }
+}

@@ -1,0 +1,198 @@
+//! Descriptors of a process, as far as they are files of a view, and the open files behind them,
+//! which several descriptors and processes may share.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use flowtrace_schema::FileId;
+
+/// Descriptors from this number on are not followed.
+const MOST: usize = 1 << 20;
+
+/// An open file: what the manual calls an open file description.
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    /// `None`: it is left out of the trace.
+    pub(super) file: Option<FileId>,
+    /// FUSE records its data.
+    pub(super) by_fuse: bool,
+    /// Where the next read or write begins. `None`: not known until somebody seeks.
+    pub(super) position: Cell<Option<u64>>,
+    /// Writes go to the end since somebody changed its flags.
+    pub(super) appends: Cell<bool>,
+    /// Calls under way that use the position.
+    users: Cell<u32>,
+    /// More than one at a time did: which was first is not known.
+    contested: Cell<bool>,
+}
+
+impl OpenFile {
+    pub(super) fn new(file: Option<FileId>, by_fuse: bool) -> OpenFile {
+        OpenFile {
+            file,
+            by_fuse,
+            position: Cell::new(Some(0)),
+            appends: Cell::new(false),
+            users: Cell::new(0),
+            contested: Cell::new(false),
+        }
+    }
+
+    /// A call that uses the position begins.
+    pub(super) fn enter(&self) {
+        if self.users.get() > 0 {
+            self.contested.set(true);
+        }
+        self.users.set(self.users.get() + 1);
+    }
+
+    /// It returns, or its thread is gone. Whether it had the position to itself.
+    pub(super) fn leave(&self) -> bool {
+        let alone = !self.contested.get();
+        self.users.set(self.users.get().saturating_sub(1));
+        if self.users.get() == 0 {
+            self.contested.set(false);
+        }
+        alone
+    }
+
+    /// `count` bytes were read or written at the position, which is returned.
+    pub(super) fn advance(&self, count: u64) -> Option<u64> {
+        let before = self.position.get();
+        self.position
+            .set(before.map(|before| before.saturating_add(count)));
+        before
+    }
+}
+
+/// A descriptor.
+#[derive(Clone, Debug)]
+struct Entry {
+    open: Rc<OpenFile>,
+    close_on_exec: bool,
+}
+
+/// The descriptors of a process.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table(Vec<Option<Entry>>);
+
+impl Table {
+    pub(super) fn get(&self, fd: u64) -> Option<&Rc<OpenFile>> {
+        // The kernel looks at the low half only.
+        let entry = self.0.get(fd as u32 as usize)?;
+        entry.as_ref().map(|entry| &entry.open)
+    }
+
+    /// Descriptor `fd` is this open file now, or nothing that is followed.
+    pub(super) fn set(&mut self, fd: u64, open: Option<Rc<OpenFile>>, close_on_exec: bool) {
+        let fd = fd as u32 as usize;
+        match open {
+            Some(open) if fd < MOST => {
+                if self.0.len() <= fd {
+                    self.0.resize(fd + 1, None);
+                }
+                self.0[fd] = Some(Entry {
+                    open,
+                    close_on_exec,
+                });
+            }
+            _ => {
+                if let Some(entry) = self.0.get_mut(fd) {
+                    *entry = None;
+                }
+            }
+        }
+    }
+
+    pub(super) fn close(&mut self, fd: u64) {
+        self.set(fd, None, false);
+    }
+
+    /// Closes, or with `mark` only marks to be closed by an exec, all from `first` to `last`.
+    pub(super) fn close_range(&mut self, first: u64, last: u64, mark: bool) {
+        let (first, last) = (first as u32 as usize, last as u32 as usize);
+        for entry in self.0.iter_mut().take(last.saturating_add(1)).skip(first) {
+            match entry {
+                Some(kept) if mark => kept.close_on_exec = true,
+                _ => *entry = None,
+            }
+        }
+    }
+
+    pub(super) fn set_close_on_exec(&mut self, fd: u64, close: bool) {
+        if let Some(Some(entry)) = self.0.get_mut(fd as u32 as usize) {
+            entry.close_on_exec = close;
+        }
+    }
+
+    /// A new program keeps what is not to be closed.
+    pub(super) fn exec(&mut self) {
+        for entry in &mut self.0 {
+            if entry.as_ref().is_some_and(|entry| entry.close_on_exec) {
+                *entry = None;
+            }
+        }
+    }
+
+    pub(super) fn open_files(&self) -> impl Iterator<Item = &Rc<OpenFile>> {
+        self.0.iter().flatten().map(|entry| &entry.open)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(file: u32) -> Option<Rc<OpenFile>> {
+        Some(Rc::new(OpenFile::new(Some(FileId(file)), false)))
+    }
+
+    fn files(table: &Table) -> Vec<u32> {
+        table.open_files().filter_map(|o| Some(o.file?.0)).collect()
+    }
+
+    #[test]
+    fn an_exec_closes_what_is_marked() {
+        let mut table = Table::default();
+        for (fd, close) in [(3, false), (4, true), (5, false), (9, false)] {
+            table.set(fd, open(fd as u32), close);
+        }
+        table.set_close_on_exec(5, true);
+        table.set_close_on_exec(4, false);
+        table.exec();
+        assert_eq!(files(&table), [3, 4, 9]);
+        table.close_range(4, u64::from(u32::MAX), true);
+        assert_eq!(files(&table), [3, 4, 9]);
+        table.exec();
+        assert_eq!(files(&table), [3]);
+        table.close_range(0, 3, false);
+        assert!(table.get(3).is_none() && table.get(77).is_none());
+    }
+
+    #[test]
+    fn a_copy_shares_the_open_files() {
+        let mut table = Table::default();
+        table.set(3, open(1), false);
+        let mut copy = table.clone();
+        copy.get(3).unwrap().advance(10);
+        assert_eq!(table.get(3).unwrap().position.get(), Some(10));
+        copy.close(3);
+        assert!(table.get(3).is_some());
+        table.set(1 << 40 | 3, None, false);
+        assert!(table.get(3).is_none(), "the low half counts");
+        table.set(1 << 30, open(2), false);
+        assert!(table.get(1 << 30).is_none());
+    }
+
+    #[test]
+    fn who_was_first_is_known_of_one_at_a_time() {
+        let open = OpenFile::new(None, false);
+        open.enter();
+        assert!(open.leave());
+        open.enter();
+        open.enter();
+        assert!(!open.leave() && !open.leave());
+        open.enter();
+        assert!(open.leave());
+    }
+}
