@@ -24,6 +24,7 @@ pub(crate) enum Command {
     Dag(dag::Args),
     Generate(generate::Args),
     Bottlenecks(bottlenecks::Args),
+    Waits(waits::Args),
     Report(report::Args),
     CriticalPath(critical_path::Args),
     Network(Box<network::Args>),

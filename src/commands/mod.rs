@@ -19,6 +19,7 @@ pub(crate) mod run;
 pub(crate) mod summary;
 pub(crate) mod tree;
 pub(crate) mod unmount;
+pub(crate) mod waits;
 
 use std::process::ExitCode;
 
@@ -39,6 +40,7 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Generate(args) => generate::run(&args),
         Command::Import(args) => import::run(args),
         Command::Bottlenecks(args) => bottlenecks::run(&args),
+        Command::Waits(args) => waits::run(&args),
         Command::Report(args) => report::run(&args),
         Command::CriticalPath(args) => critical_path::run(&args),
         Command::Network(args) => network::run(*args),

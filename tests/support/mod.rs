@@ -108,7 +108,7 @@ fn missing(reason: &str) -> bool {
     false
 }
 
-fn succeeds(program: &str, args: &[&str]) -> bool {
+pub(crate) fn succeeds(program: &str, args: &[&str]) -> bool {
     Command::new(program)
         .args(args)
         .stdin(Stdio::null())
