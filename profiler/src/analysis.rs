@@ -8,5 +8,6 @@ pub mod data;
 pub mod findings;
 pub mod grouping;
 pub mod serial;
+pub mod statistics;
 pub mod time;
 pub mod waits;

@@ -101,7 +101,7 @@ pub(crate) fn skip(reason: &str) {
 }
 
 /// [`skip`] for want of something that the system could have; a failure where it must have it.
-fn missing(reason: &str) -> bool {
+pub(crate) fn missing(reason: &str) -> bool {
     let required = std::env::var_os("FLOWTRACE_REQUIRE_SYSTEM").is_some_and(|v| v == "1");
     assert!(!required, "FLOWTRACE_REQUIRE_SYSTEM=1, but: {reason}");
     skip(reason);
