@@ -212,10 +212,10 @@ impl Tests<'_> {
             let cost = |facts: &RuleFacts| Some(facts.cost());
             match (&a, &b) {
                 (None, Some(b)) => {
-                    self.one_sided(Subject::Rule, rule, Change::New, b.executions, cost(b))
+                    self.one_sided(Subject::Rule, rule, Change::New, b.executions, cost(b));
                 }
                 (Some(a), None) => {
-                    self.one_sided(Subject::Rule, rule, Change::Gone, a.executions, cost(a))
+                    self.one_sided(Subject::Rule, rule, Change::Gone, a.executions, cost(a));
                 }
                 _ => {
                     let values = |of: fn(&RuleFacts) -> f64, runs: &[RunFacts]| -> Vec<f64> {

@@ -253,7 +253,7 @@ fn warnings(workflow: &Workflow) -> Vec<String> {
                 time::signal_name(signal)
             )),
             (None, Some(code)) if code != 0 => {
-                warnings.push(format!("the command failed: exit {code}"))
+                warnings.push(format!("the command failed: exit {code}"));
             }
             _ => {}
         }
