@@ -3,7 +3,6 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::*;
-use crate::commands::{dag, doctor, generate, mount, query, run, summary, tree, unmount};
 
 /// Trace any workflow, unmodified: what ran, what data flowed, where the time went.
 #[derive(Debug, Parser)]
@@ -25,9 +24,14 @@ pub(crate) enum Command {
     Tree(tree::Args),
     Dag(dag::Args),
     Generate(generate::Args),
+    Check(check::Args),
+    Compare(compare::Args),
+    Replay(replay::Args),
     Bottlenecks(bottlenecks::Args),
+    Waits(waits::Args),
     Report(report::Args),
     CriticalPath(critical_path::Args),
+    Stats(stats::Args),
     Network(Box<network::Args>),
     Query(query::Args),
     Merge(merge::Args),
