@@ -3,7 +3,6 @@
 pub(crate) mod agent;
 pub(crate) mod bottlenecks;
 pub(crate) mod capture;
-pub(crate) mod collect;
 pub(crate) mod check;
 pub(crate) mod collect;
 pub(crate) mod compare;
