@@ -3,10 +3,13 @@
 //! This is the one crate that talks to the user. One file per subcommand in `commands/`.
 
 mod args;
+mod capturing;
 mod commands;
 mod conclude;
+mod drawing;
 mod explained;
 mod failure;
+mod graphviz;
 mod launcher;
 mod output;
 mod seeing;

@@ -2,7 +2,10 @@
 
 pub mod bottlenecks;
 pub mod critical_path;
+pub mod shape;
+pub mod statistics;
 pub mod summary;
 pub mod table;
 pub mod tree;
 pub mod units;
+pub mod waits;
