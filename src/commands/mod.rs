@@ -5,7 +5,6 @@ pub(crate) mod bottlenecks;
 pub(crate) mod capture;
 pub(crate) mod check;
 pub(crate) mod collect;
-pub(crate) mod collect;
 pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod critical_path;
