@@ -9,7 +9,7 @@ use flowtrace_profiler::text::summary::{self, Style};
 use flowtrace_schema::{Displaced, Trace, store_rules};
 
 use crate::failure::{Failure, OWN_FAILURE};
-use crate::output;
+use crate::{explained, output};
 
 /// Says that a trace is no longer where it was written. What is at its path now, if anything, is
 /// somebody else's.
@@ -40,12 +40,13 @@ pub(crate) fn conclude(trace: &Path, print: bool) -> Result<(), Failure> {
     let stored = store_rules(trace, rules);
     if print {
         let workflow = load(&opened)?;
+        let verdict = explained::verdict(&opened, &workflow)?;
         let error = std::io::stderr();
         let style = Style {
             width: output::width_of(std::io::stderr()),
             is_coloured: output::takes_colour(&error),
         };
-        let text = summary::text(&workflow, output::shown(trace), style);
+        let text = summary::with_verdict(&workflow, output::shown(trace), style, &verdict);
         error.lock().write_all(text.as_bytes())?;
     }
     Ok(stored?)

@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
+use flowtrace_profiler::analysis::critical_path::CriticalPath;
+use flowtrace_profiler::analysis::findings::{self, Verdict};
 use flowtrace_profiler::graph::{self, Dag};
-use flowtrace_profiler::load::load;
+use flowtrace_profiler::load::{load, load_activity};
 use flowtrace_profiler::model::Workflow;
+use flowtrace_profiler::text::summary;
 use flowtrace_profiler::timeline::{self, Timeline};
 use flowtrace_schema::{Trace, quote_argv};
 
@@ -45,4 +48,14 @@ pub(crate) fn typed(path: &Path) -> String {
     quote_argv([path.as_os_str().as_encoded_bytes()])
         .text()
         .into_owned()
+}
+
+/// Judges a run whose rows are read already: for the summary.
+pub(crate) fn verdict(trace: &Trace, workflow: &Workflow) -> Result<Verdict, Failure> {
+    let timeline = timeline::read(trace, workflow)?;
+    let dag = graph::build(workflow);
+    let mut verdict = findings::verdict(workflow, &dag, &timeline);
+    let path = CriticalPath::of(workflow, &load_activity(trace, workflow)?);
+    verdict.critical_path = summary::critical_path(workflow, &path);
+    Ok(verdict)
 }

@@ -1,9 +1,13 @@
 //! What a trace says, as numbers. Every number here is also a query on the views; the tests hold
 //! both against each other.
 
+pub mod advice;
 pub mod bottlenecks;
 pub mod critical_path;
 pub mod data;
+pub mod findings;
 pub mod grouping;
+pub mod serial;
 pub mod statistics;
 pub mod time;
+pub mod waits;

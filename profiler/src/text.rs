@@ -8,3 +8,4 @@ pub mod summary;
 pub mod table;
 pub mod tree;
 pub mod units;
+pub mod waits;

@@ -233,6 +233,16 @@ CREATE TABLE channel_end (
   at_most_bytes INTEGER             -- no more bytes than these; NULL: not known
 ) STRICT;
 
+-- The addresses of an end of a channel that is a socket of TCP or UDP.
+CREATE TABLE socket_end (
+  end_id INTEGER NOT NULL,          -- row of channel_end
+  proto TEXT NOT NULL CHECK (proto IN ('tcp', 'udp')), -- protocol, as in flow
+  address TEXT NOT NULL,            -- its own address
+  port INTEGER NOT NULL,            -- its own port
+  peer TEXT,                        -- address of the other end; NULL: any
+  peer_port INTEGER                 -- its port
+) STRICT;
+
 -- What a thread was doing over an interval of samples; consecutive equal samples are one row.
 CREATE TABLE sample (
   sample_id INTEGER PRIMARY KEY,    -- own id
@@ -280,7 +290,20 @@ CREATE TABLE host_sample (
   t_ns INTEGER NOT NULL,            -- time of the sample
   host_id INTEGER NOT NULL,         -- machine
   counter_id INTEGER NOT NULL,      -- the counter
-  value INTEGER NOT NULL            -- total since boot, or the present value, in the counter's unit
+  value INTEGER NOT NULL,           -- total since boot, or the present value, in the counter's unit
+  interpolated INTEGER NOT NULL DEFAULT 0 CHECK (interpolated IN (0, 1)) -- 1: not measured, between its neighbours by proportion
+) STRICT;
+
+-- A machine that an agent watched for a collector.
+CREATE TABLE node (
+  host_id INTEGER PRIMARY KEY,      -- the machine
+  received INTEGER NOT NULL,        -- samples that came in time
+  expected INTEGER NOT NULL,        -- samples that were sent, as far as is known
+  ignored INTEGER NOT NULL,         -- samples that came twice or too late
+  sessions INTEGER NOT NULL,        -- 1, and one more for each restart of the agent or loss of contact
+  period_ms INTEGER NOT NULL,       -- time between samples at the end
+  drift_ppb INTEGER NOT NULL,       -- drift of its clock against the collector's, parts per billion; 0: not known yet
+  final INTEGER NOT NULL CHECK (final IN (0, 1)) -- 1: its last totals came over the reliable channel and are exact
 ) STRICT;
 
 -- A place where packets were captured.

@@ -33,13 +33,13 @@ pub use op::{Class, Fidelity, Op};
 pub use record::{
     Call, ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord, CounterRecord, Coverage,
     DescriptorRecord, Direction, FileKind, FileLayer, FileRecord, HostClock, HostRecord,
-    HostSample, LaunchRecord, NameRecord, Origin, ProcessEnd, ProcessLayer, ProcessStart, Record,
-    RunEnd, RunRecord, SampleRecord, SampledTotals, Side, ThreadRecord, TracedDirectory, Usage,
-    WaitObject,
+    HostSample, LaunchRecord, NameRecord, NodeRecord, Origin, ProcessEnd, ProcessLayer,
+    ProcessStart, Record, RunEnd, RunRecord, SampleRecord, SampledTotals, Side, ThreadRecord,
+    TracedDirectory, Usage, WaitObject,
 };
 pub use record::{
     CaptureEnd, CaptureRecord, CaptureSource, End, Evidence, FlowOptions, FlowOwner, FlowRecord,
-    FlowSample, FlowSeen, Packet, TcpFields, Way, marks,
+    FlowSample, FlowSeen, Packet, SocketEnd, TcpFields, Way, marks,
 };
 pub use store::{APPLICATION_ID, ClockCorrection, SCHEMA_VERSION, store_clocks, store_rules};
 pub use system::is_system_path;
@@ -49,8 +49,8 @@ pub use trace::CallRow;
 // For reports.
 pub use trace::{
     ActionRow, ActivityRow, ChannelEndRow, CounterRow, DescriptorRow, FileRow, LossRow, NameRow,
-    PipeRow, PolledRow, ProcessRow, RunRow, SampleRow, SequenceRow, SettingRow, Table, TimesRow,
-    Trace, TracedDirectoryRow, Value, VariableRow,
+    PipeRow, PolledRow, ProcessRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
+    Table, TimesRow, Trace, TracedDirectoryRow, Value, VariableRow,
 };
 pub use trace::{
     CallCost, CaptureRow, ChannelRow, CostRow, EndRow, FlowCaptureRow, FlowOwnerRow, FlowRow,

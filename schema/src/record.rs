@@ -10,7 +10,7 @@ mod network;
 
 pub use network::{
     CaptureEnd, CaptureRecord, CaptureSource, End, Evidence, FlowOptions, FlowOwner, FlowRecord,
-    FlowSample, FlowSeen, Packet, TcpFields, Way, marks,
+    FlowSample, FlowSeen, Packet, SocketEnd, TcpFields, Way, marks,
 };
 
 /// A row, or the completion of one. Everything but [`Call`] and [`Packet`], which travel through
@@ -43,6 +43,10 @@ pub enum Record {
     Counter(Box<CounterRecord>),
     /// A counter of a machine has another value.
     HostSample(HostSample),
+    /// As [`Record::HostSample`], but not measured: between its neighbours.
+    Interpolated(HostSample),
+    /// What a collector knows of a machine that it watched; replaces what it knew before.
+    Node(NodeRecord),
     /// An environment variable that was asked for by name.
     Environment {
         /// Process image that had it at its exec, when the image before it had others.
@@ -119,6 +123,8 @@ pub enum Record {
     FlowSeen(Box<FlowSeen>),
     /// A process image is at an end of a flow.
     FlowOwner(Box<FlowOwner>),
+    /// The addresses of an end of a channel are known.
+    SocketEnd(Box<SocketEnd>),
     /// What the kernel says of a connection.
     FlowSample(Box<FlowSample>),
     /// Everything handed over before is to be committed now; the sender is told when it is.
@@ -512,6 +518,29 @@ pub struct HostSample {
     pub counter: u32,
     /// Its value.
     pub value: u64,
+}
+
+/// A machine that an agent watched (table `node`).
+#[derive(Clone, Copy, Debug)]
+pub struct NodeRecord {
+    /// Which machine.
+    pub host: HostId,
+    /// Samples that came in time.
+    pub received: u64,
+    /// Samples that were sent.
+    pub expected: u64,
+    /// Samples that came twice or too late.
+    pub ignored: u64,
+    /// Sessions.
+    pub sessions: u64,
+    /// Time between samples, ms.
+    pub period_ms: u32,
+    /// Whether its last totals are exact.
+    pub is_final: bool,
+    /// Bound of the error of its moments, ns.
+    pub error_ns: Option<u64>,
+    /// Drift of its clock, parts per billion.
+    pub drift_ppb: i32,
 }
 
 /// Type of an inode. The numbers are those of the table `file_kind`.

@@ -22,6 +22,7 @@ pub(crate) const TABLES: &str = include_str!("../sql/tables.sql");
 pub(crate) const OPERATIONS: &str = include_str!("../sql/operations.sql");
 pub(crate) const ACTIVITIES: &str = include_str!("../sql/activities.sql");
 pub(crate) const VIEWS: &str = include_str!("../sql/views.sql");
+pub(crate) const REPLAYED: &str = include_str!("../sql/replayed.sql");
 pub(crate) const ACTIONS: &str = include_str!("../sql/actions.sql");
 pub(crate) const ACTIVITY: &str = include_str!("../sql/activity.sql");
 

@@ -17,8 +17,8 @@ pub use report::CallCost;
 use rows::FromRow;
 pub use rows::{
     ActionRow, ActivityRow, ChannelEndRow, CounterRow, DescriptorRow, FileRow, LossRow, NameRow,
-    PipeRow, PolledRow, ProcessRow, RunRow, SampleRow, SequenceRow, SettingRow, TimesRow,
-    TracedDirectoryRow, VariableRow,
+    PipeRow, PolledRow, ProcessRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
+    TimesRow, TracedDirectoryRow, VariableRow,
 };
 pub use rows::{
     CaptureRow, ChannelRow, CostRow, EndRow, FlowCaptureRow, FlowOwnerRow, FlowRow, HostRow,
@@ -225,6 +225,14 @@ impl Trace {
              FROM channel_ends JOIN channels USING (channel_id)
              WHERE used IS NOT 0 ORDER BY channel_id, upid, direction",
         )
+    }
+
+    /// The successful file calls of known processes, in the order of time.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn replayed_calls(&self) -> Result<Vec<ReplayedCallRow>> {
+        self.rows(store::REPLAYED)
     }
 
     /// The ends of pipes and FIFOs that may have been used.

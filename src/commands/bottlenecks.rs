@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use flowtrace_profiler::analysis::advice::advice;
 use flowtrace_profiler::analysis::bottlenecks::{self, Bottlenecks, Options, chart, facts};
 use flowtrace_profiler::analysis::grouping::By;
 use flowtrace_profiler::export::chart::svg;
@@ -43,6 +44,9 @@ pub(crate) struct Args {
     /// Length of a window in seconds [default: a twentieth of the run, at most 5]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     window: Option<f64>,
+    /// Say how many instances of which step to run, on N cores [default: those of the machine]
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "0", value_parser = clap::value_parser!(u16).range(0..=10_000))]
+    cores: Option<u16>,
     /// Look again every SECONDS, until the recording ends
     #[arg(long, value_name = "SECONDS", value_parser = seconds, num_args = 0..=1, default_missing_value = "2")]
     watch: Option<f64>,
@@ -113,14 +117,19 @@ fn once(args: &Args) -> super::Outcome {
                 let width = output::width(path);
                 let text = text::bottlenecks::text(&result, &read.timeline, &name, width);
                 out.write_all(text.as_bytes())?;
+                if let Some(cores) = args.cores {
+                    out.write_all(scale_out(&read, &result, cores).as_bytes())?;
+                }
             }
             Format::Svg => {
                 let drawn = chart::chart(&result, &read.timeline);
                 out.write_all(svg(&drawn, &answer()).as_bytes())?;
             }
             Format::Json => {
-                serde_json::to_writer_pretty(&mut *out, &facts::facts(&result, answer()))
-                    .map_err(std::io::Error::from)?;
+                let mut facts = facts::facts(&result, answer());
+                let cores = args.cores.map(usize::from).filter(|&cores| cores > 0);
+                facts.advice = advice(&read.workflow, &result, &read.timeline, cores);
+                serde_json::to_writer_pretty(&mut *out, &facts).map_err(std::io::Error::from)?;
                 writeln!(out)?;
             }
             Format::Csv => csv(&facts::facts(&result, answer()), out)?,
@@ -171,4 +180,12 @@ fn csv(facts: &facts::Facts, out: &mut dyn Write) -> std::io::Result<()> {
         ])?;
     }
     Ok(())
+}
+
+fn scale_out(read: &Explained, result: &Bottlenecks, cores: u16) -> String {
+    let cores = Some(usize::from(cores)).filter(|&cores| cores > 0);
+    match advice(&read.workflow, result, &read.timeline, cores) {
+        Some(advice) => text::bottlenecks::advice(&advice),
+        None => "\nscale-out: no step is to blame, so there is nothing to run more of\n".into(),
+    }
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use flowtrace_profiler::export::rows::Csv;
 use flowtrace_profiler::export::timeline::timeline;
-use flowtrace_profiler::export::{chrome, perfetto, wfformat};
+use flowtrace_profiler::export::{chrome, pcapng, perfetto, wfformat};
 use flowtrace_profiler::graph;
 use flowtrace_profiler::load::load;
 use flowtrace_schema::{Trace, doc};
@@ -24,6 +24,7 @@ use crate::output;
   flowtrace export trace.db wfformat -o run.json     # WfCommons
   flowtrace export trace.db chrome -o run.trace      # open in ui.perfetto.dev
   flowtrace export trace.db csv -o tables/           # every view as a file
+  flowtrace export trace.db pcapng -o run.pcapng     # open in Wireshark
   flowtrace export trace.db graphml | python3 analyse.py")]
 pub(crate) struct Args {
     /// Trace to read
@@ -64,6 +65,9 @@ enum Format {
     Perfetto,
     /// A CSV file of every view, in a directory
     Csv,
+    /// Packets for Wireshark and tcpdump, with the processes that sent them as comments; hardware
+    /// addresses, checksums and payload are not in a trace
+    Pcapng,
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
@@ -79,6 +83,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         Format::Pdf => drawing::Format::Pdf,
         Format::Ps => drawing::Format::Ps,
         Format::Csv => return views(&trace, &args.trace, target),
+        Format::Pcapng => return packets(&trace, &args.trace, target),
         Format::Wfformat | Format::Chrome | Format::Perfetto => {
             return whole(&trace, args, target);
         }
@@ -105,6 +110,19 @@ fn whole(trace: &Trace, args: &Args, target: Option<&Path>) -> super::Outcome {
             _ => perfetto::write(&timeline(&workflow, &dag), &mut out)?,
         }
         Ok(())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn packets(trace: &Trace, path: &Path, target: Option<&Path>) -> super::Outcome {
+    output::write_to(target, path, |out| match pcapng::write(trace, out) {
+        Ok(0) => Err(
+            Failure::new(1, format!("there are no packets in {}", path.display()))
+                .hint("flowtrace capture, run --net and import record packets"),
+        ),
+        Ok(_) => Ok(()),
+        Err(pcapng::Error::Trace(error)) => Err(error.into()),
+        Err(pcapng::Error::Output(error)) => Err(error.into()),
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -8,7 +8,7 @@ use flowtrace_profiler::load::load;
 use flowtrace_profiler::text::summary::{self, Style};
 use flowtrace_schema::Trace;
 
-use crate::output;
+use crate::{explained, output};
 
 /// Summarise a run: how it ended, where the time went, what data moved
 #[derive(Debug, clap::Args)]
@@ -32,7 +32,9 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
-    let workflow = load(&Trace::open(&args.trace)?)?;
+    let trace = Trace::open(&args.trace)?;
+    let workflow = load(&trace)?;
+    let verdict = explained::verdict(&trace, &workflow)?;
     let path = args.output.as_deref();
     output::write_to(path, &args.trace, |out| {
         match args.format {
@@ -41,10 +43,13 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
                     width: output::width(path),
                     is_coloured: output::wants_colour(path),
                 };
-                out.write_all(summary::text(&workflow, &args.trace, style).as_bytes())?;
+                let text = summary::with_verdict(&workflow, &args.trace, style, &verdict);
+                out.write_all(text.as_bytes())?;
             }
             Format::Json => {
-                serde_json::to_writer_pretty(&mut *out, &summary::facts(&workflow))
+                let facts = summary::facts(&workflow);
+                let verdict = &verdict;
+                serde_json::to_writer_pretty(&mut *out, &summary::Judged { facts, verdict })
                     .map_err(std::io::Error::from)?;
                 writeln!(out)?;
             }

@@ -3,6 +3,9 @@
 
 pub use crate::fs::fuzzing::{directory_entries, directory_tree, groups};
 
+use crate::monitor::Key;
+use crate::monitor::collector::{Collector, Rates};
+use crate::monitor::wire;
 use crate::proc::channels::sockets::{address_in, diag};
 use crate::proc::descriptors;
 use crate::proc::environment::Wanted;
@@ -34,6 +37,24 @@ pub fn proc_files(bytes: &[u8]) {
     let _ = reading::block_io_in(bytes);
     crate::proc::sampler::text::fuzz(bytes);
     assert_ne!(reading::tracer_in(bytes), Some(0));
+}
+
+/// Messages between agents and the collector: what is none is refused, what is one comes back, and
+/// nobody without the key changes anything.
+pub fn messages(bytes: &[u8]) {
+    let key = Key::new(b"nobody knows it");
+    if let Some(sealed) = wire::parse(bytes) {
+        let message = sealed.message.clone();
+        assert!(sealed.verified(&key).is_none());
+        let again = message.sealed(&key);
+        assert!(again.len() <= wire::LONGEST);
+        let again = wire::parse(&again).and_then(|sealed| sealed.verified(&key));
+        assert_eq!(again, Some(message));
+    }
+    let mut collector = Collector::new(key, b"secret", Rates::default());
+    assert_eq!(collector.receive(1, bytes), None);
+    collector.tick(2);
+    assert!(collector.is_empty() && collector.rows().is_empty());
 }
 
 /// The files of `/proc` about the machine.
@@ -132,6 +153,17 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn messages_of_any_bytes(kind in 0u8..9, mut bytes in prop::collection::vec(any::<u8>(), 0..530)) {
+            messages(&bytes);
+            // As if it were one.
+            let start = b"FTM1".iter().chain([&kind]);
+            for (place, byte) in bytes.iter_mut().zip(start) {
+                *place = *byte;
+            }
+            messages(&bytes);
+        }
 
         #[test]
         fn any_bytes_as_proc_files(bytes in prop::collection::vec(any::<u8>(), 0..500)) {

@@ -87,16 +87,16 @@ fn run(setup: Setup, stop: &(Mutex<bool>, Condvar)) {
     counters.sample(&mut sources);
 }
 
-type Parser = fn(&str, &mut Values<'_>);
+pub(crate) type Parser = fn(&str, &mut Values<'_>);
 
 /// The files of /proc, kept open. One that the kernel does not have is left out.
-struct Sources {
+pub(crate) struct Sources {
     files: Vec<(File, Parser)>,
     buffer: Vec<u8>,
 }
 
 impl Sources {
-    fn open() -> Sources {
+    pub(crate) fn open() -> Sources {
         let files = files::ALL
             .iter()
             .filter_map(|&(path, parser)| Some((File::open(path).ok()?, parser)));
@@ -107,7 +107,7 @@ impl Sources {
     }
 
     /// Calls `with` for the text of each file.
-    fn read(&mut self, mut with: impl FnMut(&str, Parser)) {
+    pub(crate) fn read(&mut self, mut with: impl FnMut(&str, Parser)) {
         for (file, parser) in &self.files {
             let mut length = 0;
             loop {

@@ -17,6 +17,7 @@ pub mod fs;
 pub mod fuzzing;
 mod host;
 mod kernel;
+pub mod monitor;
 pub mod mounting;
 pub mod net;
 mod proc;

@@ -130,6 +130,8 @@ pub struct Cause {
     pub share: f64,
     /// Mean share of the processors that were busy then; `None`: not known.
     pub cpu: Option<f64>,
+    /// Processors that the run itself had then, on average.
+    pub own_cores: f64,
     /// Looks that it rests on.
     pub samples: u64,
     /// How sure that is.

@@ -1,5 +1,6 @@
 //! The bottlenecks of a run for people: the answer, a chart for the terminal, a table.
 
+use crate::analysis::advice::Advice;
 use crate::analysis::bottlenecks::chart::{Chart, chart, subject_name};
 use crate::analysis::bottlenecks::{Bottlenecks, Cause, Resource, Subject};
 use crate::text::table::{Align, Table};
@@ -22,6 +23,15 @@ pub fn percent(share: f64) -> String {
 /// What a want looks like, with the number that backs it.
 pub fn want(cause: &Cause, cpus: Option<i64>) -> String {
     let cores = match (cause.cpu, cpus) {
+        (Some(busy), Some(cpus))
+            if busy * cpus as f64 - cause.own_cores > 0.25 * cpus as f64 + 0.1 =>
+        {
+            format!(
+                ", {:.1} of {cpus} cores, others of the machine took {:.1}",
+                cause.own_cores,
+                busy * cpus as f64 - cause.own_cores
+            )
+        }
         (Some(busy), Some(cpus)) if busy >= 0.9 => match cpus {
             1 => ", the core busy".into(),
             2 => ", both cores busy".into(),
@@ -233,4 +243,75 @@ pub fn terminal_chart(chart: &Chart, width: usize) -> String {
 fn eighth(share: f64) -> char {
     const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     LEVELS[((share.clamp(0.0, 1.0) * 8.0).round() as usize).min(8)]
+}
+
+/// How many instances of which step, in words and a table.
+pub fn advice(advice: &Advice) -> String {
+    let binding = &advice.demands[advice.binding];
+    let name =
+        |demand: &crate::analysis::advice::Demand| units::shorten(&units::plain(&demand.name), 32);
+    let gain = |ns: f64| percent(1.0 - ns / advice.now_ns.max(1.0));
+    let mut out = format!("\nscale-out for {} cores: ", advice.cores);
+    let is_changed = advice
+        .demands
+        .iter()
+        .any(|demand| demand.advised > demand.degree);
+    if is_changed && advice.balanced_ns < 0.95 * advice.now_ns {
+        let degrees: Vec<String> = advice
+            .demands
+            .iter()
+            .filter(|demand| demand.advised != demand.degree)
+            .map(|demand| {
+                format!(
+                    "{} × {} (now {})",
+                    demand.advised,
+                    name(demand),
+                    demand.degree
+                )
+            })
+            .collect();
+        out += &format!(
+            "run {}; {} instead of {}, {} less\n",
+            degrees.join(", "),
+            units::duration(advice.balanced_ns as i64),
+            units::duration(advice.now_ns as i64),
+            gain(advice.balanced_ns)
+        );
+    } else {
+        out += "more instances gain nothing: the steps are in balance, or the cores are taken\n";
+    }
+    out += &format!(
+        "  one more {}: {} instead of {}; beyond {} of them {} limits\n",
+        name(binding),
+        units::duration(advice.one_more_ns as i64),
+        units::duration(advice.now_ns as i64),
+        advice.enough,
+        advice
+            .then
+            .map_or("the number of cores".into(), |at| name(&advice.demands[at]))
+    );
+    let mut table = Table::new(&[
+        ("step", Align::Left),
+        ("now", Align::Right),
+        ("advised", Align::Right),
+        ("demand", Align::Right),
+        ("of it CPU", Align::Right),
+        ("per MB read", Align::Right),
+    ]);
+    for demand in advice.demands.iter().take(SHOWN) {
+        let per_byte = demand
+            .read_bytes
+            .filter(|&bytes| bytes > 100_000)
+            .map(|bytes| units::duration((demand.processing_ns * 1e6 / bytes as f64) as i64));
+        table.row(vec![
+            name(demand),
+            units::count(demand.degree as i64),
+            units::count(demand.advised as i64),
+            units::duration(demand.processing_ns as i64),
+            units::duration(demand.cpu_ns as i64),
+            per_byte.unwrap_or_default(),
+        ]);
+    }
+    out += &table.finish("  ");
+    out
 }

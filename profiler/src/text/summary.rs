@@ -3,11 +3,14 @@
 mod facts;
 mod head;
 mod layout;
+mod verdict;
 
-pub use facts::{Facts, facts};
+pub use facts::{Facts, Judged, facts};
+pub use verdict::critical_path;
 
 use std::path::Path;
 
+use crate::analysis::findings::Verdict;
 use crate::analysis::time::RuleTime;
 use crate::graph::pattern;
 use crate::model::Workflow;
@@ -30,6 +33,11 @@ const NAMED: usize = 4;
 
 /// The summary as text, ended by a newline. `trace` is the file that was loaded.
 pub fn text(workflow: &Workflow, trace: &Path, style: Style) -> String {
+    with_verdict(workflow, trace, style, &Verdict::default())
+}
+
+/// The same, with why the run took so long, and at its end what could make it shorter.
+pub fn with_verdict(workflow: &Workflow, trace: &Path, style: Style, verdict: &Verdict) -> String {
     let facts = facts(workflow);
     let mut out = Layout::new(style);
     out.headline(&headline(&facts));
@@ -53,6 +61,7 @@ pub fn text(workflow: &Workflow, trace: &Path, style: Style) -> String {
         items.extend(more_items(more));
         out.warning("failed", &items);
     }
+    verdict::why(&mut out, workflow, verdict);
     out.line("most time", &most_time(&facts.rules));
     out.line("waiting", &waiting(&facts.rules, workflow.last_ns));
     data_lines(&mut out, workflow, &facts);
@@ -82,6 +91,7 @@ pub fn text(workflow: &Workflow, trace: &Path, style: Style) -> String {
     }
     let quoted = flowtrace_schema::quote_argv([trace.as_os_str().as_encoded_bytes()]);
     let name = units::plain(&quoted.text());
+    verdict::findings(&mut out, workflow, verdict, &name);
     let size = trace
         .metadata()
         .map(|m| format!(" {}", units::bytes(m.len() as i64)));

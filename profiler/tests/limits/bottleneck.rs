@@ -64,7 +64,10 @@ fn what_lacks_what_is_told_apart() {
         (Queue, "processors"),
     ] {
         let run = run(|mut play| {
-            play.process("step", None, 0, &[(100, Cpu), (4000, doing)]);
+            // Four of them want more than two processors.
+            for _ in 0..4 {
+                play.process("step", None, 0, &[(100, Cpu), (4000, doing)]);
+            }
             play.finish(4000);
         });
         assert_eq!(run.cause().unwrap().1, name);

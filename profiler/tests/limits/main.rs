@@ -10,6 +10,7 @@ use flowtrace_schema::Trace;
 mod bottleneck;
 #[path = "../support/play.rs"]
 mod play;
+mod waiting;
 
 /// A hand-made run, read back.
 pub(crate) struct Run {

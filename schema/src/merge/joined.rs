@@ -41,6 +41,14 @@ const RECONCILE: &[(&str, &str)] = &[
            dst_sack = COALESCE(dst_sack, excluded.dst_sack)",
     ),
     (
+        // One collector after the other.
+        "node",
+        "INSERT INTO node ({columns}) VALUES ({values}) ON CONFLICT (host_id) DO UPDATE SET
+           received = received + excluded.received, expected = expected + excluded.expected,
+           ignored = ignored + excluded.ignored, sessions = sessions + excluded.sessions,
+           period_ms = excluded.period_ms, final = excluded.final",
+    ),
+    (
         "loss",
         "INSERT INTO loss ({columns}) VALUES ({values}) ON CONFLICT (source, counter) DO UPDATE SET
            value = value + excluded.value",

@@ -295,6 +295,28 @@ rows! {
         direction: String,
     }
 
+    /// A successful file call, to be played again.
+    ReplayedCallRow {
+        /// Begin.
+        start_ns: i64,
+        /// Until the reply.
+        duration_ns: i64,
+        /// Process image.
+        upid: i64,
+        /// Operation, as in the view `operations`.
+        op: String,
+        /// File.
+        file_id: i64,
+        /// Position of data calls.
+        offset: Option<i64>,
+        /// Bytes asked for, or the value set.
+        length: Option<i64>,
+        /// Bytes moved, or another result.
+        result: i64,
+        /// Open flags, rename flags or mode.
+        flags: Option<i64>,
+    }
+
     /// A row of the view `losses`.
     LossRow {
         source: String,

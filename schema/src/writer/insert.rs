@@ -203,6 +203,34 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
             )?
             .execute(params![r.t_ns as i64, r.host.0, r.counter, r.value as i64])?;
         }
+        Record::Interpolated(r) => {
+            db.prepare_cached(
+                "INSERT INTO host_sample (t_ns, host_id, counter_id, value, interpolated)
+                 VALUES (?1, ?2, ?3, ?4, 1)",
+            )?
+            .execute(params![r.t_ns as i64, r.host.0, r.counter, r.value as i64])?;
+        }
+        Record::Node(r) => {
+            db.prepare_cached(
+                "INSERT OR REPLACE INTO node (host_id, received, expected, ignored, sessions,
+                   period_ms, drift_ppb, final) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            )?
+            .execute(params![
+                r.host.0,
+                r.received as i64,
+                r.expected as i64,
+                r.ignored as i64,
+                r.sessions as i64,
+                r.period_ms,
+                r.drift_ppb,
+                r.is_final
+            ])?;
+            // Its moments are on the scale of the collector already: nothing remains to be added.
+            db.prepare_cached(
+                "UPDATE host SET clock_error_ns = ?2, clock_method = 'exchange' WHERE host_id = ?1",
+            )?
+            .execute(params![r.host.0, r.error_ns.map(|v| v as i64)])?;
+        }
         Record::Environment { upid, name, value } => {
             db.prepare_cached(
                 "INSERT INTO environment_variable (upid, name, value, value_raw)
@@ -362,6 +390,7 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
         Record::FlowOptions(r) => network::flow_options(db, r)?,
         Record::FlowSeen(r) => PacketTable::seen(db, r)?,
         Record::FlowOwner(r) => network::flow_owner(db, r)?,
+        Record::SocketEnd(r) => network::socket_end(db, r)?,
         Record::FlowSample(r) => network::flow_sample(db, r)?,
         // Losses are summed before they are stored; settling stores nothing.
         Record::Lost { .. } | Record::Settle(_) => {}

@@ -16,20 +16,22 @@ use crate::clock::Clock;
 use crate::host::{self, HostSampler};
 
 /// The one host and the one run of a file that is being recorded.
-pub(super) const HOST: HostId = HostId(1);
-pub(super) const RUN: RunId = RunId(1);
+pub(crate) const HOST: HostId = HostId(1);
+pub(crate) const RUN: RunId = RunId(1);
 
 /// A trace being written.
 #[derive(Debug)]
-pub(super) struct Recording {
-    pub(super) clock: Clock,
-    pub(super) recorder: Recorder,
+pub(crate) struct Recording {
+    pub(crate) clock: Clock,
+    pub(crate) recorder: Recorder,
+    /// Wall clock at time 0, ns since 1970.
+    pub(crate) epoch_unix_ns: i64,
     writer: Writer,
 }
 
 impl Recording {
     /// Creates the trace and records this machine.
-    pub(super) fn start(output: &Path, replace: bool) -> Result<Recording> {
+    pub(crate) fn start(output: &Path, replace: bool) -> Result<Recording> {
         let (writer, recorder) = Writer::create(output, replace)?;
         let (clock, epoch_unix_ns) = Clock::start();
         recorder.record(Record::Host(Box::new(this_host(epoch_unix_ns))));
@@ -41,6 +43,7 @@ impl Recording {
         Ok(Recording {
             clock,
             recorder,
+            epoch_unix_ns,
             writer,
         })
     }
@@ -61,7 +64,7 @@ impl Recording {
 
     /// Records the machine's counters for as long as what is returned lives; `sampler_ns` is what
     /// sampling threads has taken.
-    pub(super) fn host_sampler(
+    pub(crate) fn host_sampler(
         &self,
         hertz: u32,
         sampler_ns: Option<Arc<AtomicU64>>,
@@ -76,7 +79,7 @@ impl Recording {
     }
 
     /// Completes the file.
-    pub(super) fn finish(self, exit_code: Option<i32>, exit_signal: Option<i32>) -> Summary {
+    pub(crate) fn finish(self, exit_code: Option<i32>, exit_signal: Option<i32>) -> Summary {
         let end = RunEnd {
             id: RUN,
             end_ns: self.clock.now(),
@@ -87,14 +90,14 @@ impl Recording {
     }
 
     /// Removes the file of a recording that never began.
-    pub(super) fn discard(self) {
+    pub(crate) fn discard(self) {
         self.writer.discard();
     }
 }
 
 /// The names under which SQLite keeps the trace: a view of their directory must not show them,
 /// or the workflow would find files that are not there without tracing.
-pub(super) fn own_files(output: &Path) -> Vec<PathBuf> {
+pub(crate) fn own_files(output: &Path) -> Vec<PathBuf> {
     let Some(name) = output.file_name() else {
         return Vec::new();
     };
@@ -115,7 +118,7 @@ pub(super) fn own_files(output: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-fn this_host(epoch_unix_ns: i64) -> HostRecord {
+pub(crate) fn this_host(epoch_unix_ns: i64) -> HostRecord {
     let names = nix::sys::utsname::uname().ok();
     let text = |part: fn(&nix::sys::utsname::UtsName) -> &std::ffi::OsStr| {
         names

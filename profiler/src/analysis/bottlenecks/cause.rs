@@ -213,6 +213,7 @@ pub(super) fn causes(result: &Bottlenecks, timeline: &Timeline) -> Vec<Cause> {
                 ns: 0,
                 share: 0.0,
                 cpu: None,
+                own_cores: 0.0,
                 samples: found.samples,
                 confidence: found.confidence,
             }),
@@ -225,9 +226,30 @@ pub(super) fn causes(result: &Bottlenecks, timeline: &Timeline) -> Vec<Cause> {
         cause.ns = cause.intervals.iter().map(|&(from, to)| to - from).sum();
         cause.share = cause.ns as f64 / length;
         cause.cpu = busy(timeline, &cause.intervals);
+        cause.own_cores = own_load(timeline, &cause.intervals).0;
     }
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.ns));
     causes
+}
+
+/// How many processors the run itself had within intervals, and how many it wanted: the mean
+/// number of its processes that were on one, and that were on one or waited for one.
+pub fn own_load(timeline: &Timeline, intervals: &[(i64, i64)]) -> (f64, f64) {
+    let length: i64 = intervals.iter().map(|&(from, to)| to - from).sum();
+    let (mut had, mut wanted) = (0.0, 0.0);
+    for instance in &timeline.instances {
+        let first = intervals.partition_point(|&(_, to)| to <= instance.from);
+        for &(from, to) in intervals[first..]
+            .iter()
+            .take_while(|one| one.0 < instance.to)
+        {
+            let sums = timeline.within(instance.process, from, to);
+            had += sums[State::Cpu as usize];
+            wanted += sum_of(&sums, State::is_active);
+        }
+    }
+    let length = length.max(1) as f64;
+    (had / length, wanted / length)
 }
 
 /// Mean share of the processors of all machines that were busy within intervals.
@@ -284,9 +306,20 @@ pub fn resource(timeline: &Timeline, sums: &Shares, intervals: &[(i64, i64)]) ->
     ];
     let most = parts.iter().max_by(|a, b| a.0.total_cmp(&b.0));
     match most.map_or(Resource::Other, |part| part.1) {
-        Resource::Cpu if of(State::Queue) > 0.35 * active => Resource::Processors,
+        // Where the run itself does not want more than there are, others of the machine took them.
+        Resource::Cpu if of(State::Queue) > 0.35 * active && is_crowded(timeline, intervals) => {
+            Resource::Processors
+        }
         other => other,
     }
+}
+
+/// Whether the run wants clearly more processors than there are.
+fn is_crowded(timeline: &Timeline, intervals: &[(i64, i64)]) -> bool {
+    let (_, wanted) = own_load(timeline, intervals);
+    timeline
+        .cpus()
+        .is_none_or(|cpus| wanted > 1.25 * cpus as f64)
 }
 
 /// Pressure on memory within intervals: share of time in which some task waited for it, and

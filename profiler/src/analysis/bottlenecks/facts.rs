@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::chart::subject_name;
 use super::{Bottlenecks, Cause, Subject};
+use crate::analysis::advice::Advice;
 
 /// Everything that `flowtrace bottlenecks` says.
 #[derive(Clone, Debug, Serialize)]
@@ -19,6 +20,8 @@ pub struct Facts {
     pub bottlenecks: Vec<BottleneckFact>,
     /// Time without a bottleneck, and why.
     pub without: Vec<WithoutFact>,
+    /// How many instances of which step to run; none where no step is to blame.
+    pub advice: Option<Advice>,
     /// Threshold for tasks.
     pub alpha: f64,
     /// Threshold for channels.
@@ -127,6 +130,7 @@ pub fn facts(result: &Bottlenecks, answer: String) -> Facts {
                 ns,
             })
             .collect(),
+        advice: None,
         alpha: result.options.alpha,
         beta: result.options.beta,
         window_ns: result.window_ns,

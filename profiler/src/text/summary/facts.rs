@@ -70,6 +70,16 @@ pub struct Facts {
     pub losses: Vec<Loss>,
 }
 
+/// What a summary says, with the verdict, as JSON has it.
+#[derive(Debug, Serialize)]
+pub struct Judged<'a> {
+    /// The numbers.
+    #[serde(flatten)]
+    pub facts: Facts,
+    /// Why the run took so long, and what could make it shorter.
+    pub verdict: &'a crate::analysis::findings::Verdict,
+}
+
 /// Processes of one rule that failed in one way.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {

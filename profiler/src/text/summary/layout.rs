@@ -41,9 +41,13 @@ impl Layout {
         if items.is_empty() {
             return;
         }
-        let label = self.coloured(colour, &format!("{label:<LABEL$}"));
+        let label = match label.chars().count() {
+            0..LABEL => format!("{label:<LABEL$}"),
+            _ => format!("{label} "),
+        };
+        let mut column = label.chars().count() + 2;
+        let label = self.coloured(colour, &label);
         self.text += &format!("  {label}");
-        let mut column = LABEL + 2;
         for (i, item) in items.iter().enumerate() {
             let length = item.chars().count();
             if i > 0 {

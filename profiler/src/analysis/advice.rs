@@ -1,0 +1,264 @@
+//! How many instances of which step: service demands, balanced degrees, predicted makespans.
+//!
+//! Battré et al., sections VI and VIII. A task's work does not depend on how many instances share
+//! it (Assumption 7). With `n` instances of each task a phase takes
+//! `max(max P_v / n_v, ΣW_v / cores)`, where `P_v` is what a task was processing in all and `W_v`
+//! its part on processors.
+
+use serde::Serialize;
+
+use crate::analysis::bottlenecks::{Bottlenecks, cause::states};
+use crate::model::Workflow;
+use crate::timeline::{State, Timeline, sum_of};
+
+/// The demand of a task in the phase that is looked at.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Demand {
+    /// Place in the tasks.
+    pub task: usize,
+    /// Its name.
+    pub name: String,
+    /// Instances that lived at once, at most.
+    pub degree: usize,
+    /// Instances in all.
+    pub instances: usize,
+    /// Time in processing, all instances, ns; without waiting for a processor.
+    pub processing_ns: f64,
+    /// Time on processors, ns.
+    pub cpu_ns: f64,
+    /// Bytes that its instances read from files, pipes and sockets; `None`: not known.
+    pub read_bytes: Option<i64>,
+    /// Degree that is advised.
+    pub advised: usize,
+}
+
+/// Advice for the phase that takes longest.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Advice {
+    /// Task that limits it now.
+    pub binding: usize,
+    /// Begin and end of the phase, ns.
+    pub span: (i64, i64),
+    /// The tasks in it, the greatest demand first.
+    pub demands: Vec<Demand>,
+    /// Processors that the advice is for.
+    pub cores: usize,
+    /// How long the phase took, ns.
+    pub now_ns: f64,
+    /// How long it would take with one more instance of the binding task, ns.
+    pub one_more_ns: f64,
+    /// The same with the degrees advised, ns.
+    pub balanced_ns: f64,
+    /// Degree of the binding task beyond which another task or the processors limit.
+    pub enough: usize,
+    /// What limits then: place in `demands`; `None`: the processors.
+    pub then: Option<usize>,
+}
+
+/// Makes advice for the run's first cause. `None`: there is none, it is no step, or it lacks
+/// something else than processors.
+pub fn advice(
+    workflow: &Workflow,
+    result: &Bottlenecks,
+    timeline: &Timeline,
+    cores: Option<usize>,
+) -> Option<Advice> {
+    let cause = result.causes.first()?;
+    let binding_task = cause.task?;
+    let cores = cores
+        .or_else(|| usize::try_from(timeline.cpus()?).ok())?
+        .max(1);
+    let span = (cause.intervals.first()?.0, cause.intervals.last()?.1);
+    let now_ns = (span.1 - span.0) as f64;
+    let mut demands: Vec<Demand> = Vec::new();
+    for (task, one) in result.tasks.tasks.iter().enumerate() {
+        let (sums, _) = states(result, timeline, &[task], &[span]);
+        let queue = sums[State::Queue as usize];
+        let processing_ns = sum_of(&sums, State::is_processing) - queue;
+        let lives: Vec<(i64, i64)> = one
+            .members
+            .iter()
+            .map(|&id| (timeline.instance(id).from, timeline.instance(id).to))
+            .filter(|life| life.0 < span.1 && life.1 > span.0)
+            .collect();
+        // A step that is not there for most of the phase is no stage of it.
+        let alive: i64 = lives
+            .iter()
+            .map(|l| l.1.min(span.1) - l.0.max(span.0))
+            .sum();
+        if lives.is_empty() || (alive as f64) < 0.2 * now_ns && task != binding_task {
+            continue;
+        }
+        let read_bytes = one.members.iter().try_fold(0_i64, |sum, &id| {
+            Some(sum + workflow.process(id).read_bytes?)
+        });
+        demands.push(Demand {
+            task,
+            name: one.name(),
+            degree: at_once(&lives),
+            instances: lives.len(),
+            processing_ns,
+            cpu_ns: sums[State::Cpu as usize],
+            read_bytes,
+            advised: 0,
+        });
+    }
+    demands.sort_by(|a, b| b.processing_ns.total_cmp(&a.processing_ns));
+    let binding = demands
+        .iter()
+        .position(|demand| demand.task == binding_task)?;
+    Some(balance(demands, binding, cores, span))
+}
+
+/// Most lives at any one moment.
+fn at_once(lives: &[(i64, i64)]) -> usize {
+    let mut moments: Vec<(i64, i64)> = lives
+        .iter()
+        .flat_map(|&(from, to)| [(from, 1), (to, -1)])
+        .collect();
+    moments.sort_unstable();
+    let (mut now, mut most) = (0, 0);
+    for (_, change) in moments {
+        now += change;
+        most = most.max(now);
+    }
+    most.max(1) as usize
+}
+
+/// Length of the phase with these degrees, ns.
+fn makespan(demands: &[Demand], degree: impl Fn(usize) -> usize, cores: usize) -> f64 {
+    let work: f64 = demands.iter().map(|demand| demand.cpu_ns).sum();
+    let stages = demands.iter().enumerate();
+    let longest = stages
+        .map(|(at, demand)| demand.processing_ns / degree(at).max(1) as f64)
+        .fold(0.0, f64::max);
+    longest.max(work / cores as f64)
+}
+
+/// Degrees that are as small as possible for the shortest phase that the processors allow.
+/// No degree is above the number of processors: more instances than that only take turns.
+pub fn balance(mut demands: Vec<Demand>, binding: usize, cores: usize, span: (i64, i64)) -> Advice {
+    // A stage that is split further than into one part for each processor gains nothing, so the
+    // longest of them bounds the phase, as does all work together.
+    let best = makespan(&demands, |_| cores, cores);
+    for demand in &mut demands {
+        // A tenth more than the best is no reason for one more instance.
+        let needed = (demand.processing_ns / (best * 1.1).max(1.0)).ceil();
+        demand.advised = (needed as usize).clamp(1, cores);
+    }
+    let measured = (span.1 - span.0) as f64;
+    let modelled = makespan(&demands, |at| demands[at].degree, cores);
+    // What the model leaves out (hand-overs, begin and end of the pipeline) stays in proportion.
+    let scale = if modelled > 0.0 {
+        measured / modelled
+    } else {
+        1.0
+    };
+    let one_more = makespan(
+        &demands,
+        |at| demands[at].degree + usize::from(at == binding),
+        cores,
+    );
+    let balanced = makespan(&demands, |at| demands[at].advised, cores);
+    let without = |limit: Option<usize>| -> f64 {
+        match limit {
+            Some(at) => demands[at].processing_ns / demands[at].degree as f64,
+            None => demands.iter().map(|d| d.cpu_ns).sum::<f64>() / cores as f64,
+        }
+    };
+    let others = (0..demands.len()).filter(|&at| at != binding).map(Some);
+    let then = others
+        .chain([None])
+        .max_by(|a, b| without(*a).total_cmp(&without(*b)))
+        .flatten();
+    let enough = (demands[binding].processing_ns / without(then).max(1.0)).ceil() as usize;
+    Advice {
+        binding,
+        span,
+        cores,
+        now_ns: measured,
+        one_more_ns: one_more * scale,
+        balanced_ns: balanced * scale,
+        enough: enough.clamp(1, cores.max(demands[binding].degree)),
+        then,
+        demands,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn demand(name: &str, degree: usize, seconds: f64) -> Demand {
+        Demand {
+            task: 0,
+            name: name.into(),
+            degree,
+            instances: degree,
+            processing_ns: seconds * 1e9,
+            cpu_ns: seconds * 1e9,
+            read_bytes: None,
+            advised: 0,
+        }
+    }
+
+    fn degrees(advice: &Advice) -> Vec<usize> {
+        advice.demands.iter().map(|demand| demand.advised).collect()
+    }
+
+    /// The paper's job: OCR takes four times as long as PDF, readers and writers next to nothing.
+    fn paper(cores: usize) -> Advice {
+        let demands = vec![
+            demand("ocr", 1, 40.0),
+            demand("pdf", 1, 10.0),
+            demand("reader", 1, 1.0),
+            demand("writer", 1, 0.5),
+        ];
+        balance(demands, 0, cores, (0, 40_000_000_000))
+    }
+
+    #[test]
+    fn demands_of_four_to_one_are_balanced_four_to_one() {
+        assert_eq!(degrees(&paper(5)), [4, 1, 1, 1]);
+        assert_eq!(degrees(&paper(20)), [15, 4, 1, 1]);
+    }
+
+    #[test]
+    fn no_more_instances_than_processors() {
+        let advice = paper(2);
+        assert_eq!(degrees(&advice), [2, 1, 1, 1]);
+        assert!(
+            (advice.balanced_ns - 25.75e9).abs() < 1e6,
+            "{}",
+            advice.balanced_ns
+        );
+        assert!((advice.one_more_ns - 25.75e9).abs() < 1e6);
+        assert!(paper(1).demands.iter().all(|demand| demand.advised == 1));
+    }
+
+    #[test]
+    fn the_degree_at_which_the_next_one_limits() {
+        let advice = paper(64);
+        assert_eq!(advice.enough, 4);
+        assert_eq!(
+            advice.then.map(|at| advice.demands[at].name.as_str()),
+            Some("pdf")
+        );
+        // On two processors it is they who limit, after two.
+        assert_eq!((paper(2).enough, paper(2).then), (2, None));
+    }
+
+    #[test]
+    fn what_is_balanced_stays_as_it_is() {
+        let demands = vec![demand("a", 1, 10.0), demand("b", 1, 9.5)];
+        let advice = balance(demands, 0, 2, (0, 10_000_000_000));
+        assert_eq!(degrees(&advice), [1, 1]);
+        assert!((advice.balanced_ns - 10e9).abs() < 1e6);
+    }
+
+    #[test]
+    fn lives_that_touch_are_not_at_once() {
+        assert_eq!(at_once(&[(0, 10), (10, 20), (5, 15)]), 2);
+        assert_eq!(at_once(&[(0, 10)]), 1);
+    }
+}

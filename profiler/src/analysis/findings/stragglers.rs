@@ -1,0 +1,138 @@
+//! Stragglers: the last of several instances goes on alone while everything waits for it.
+
+use super::Finding;
+use crate::analysis::bottlenecks::{Bottlenecks, Confidence};
+use crate::text::units;
+use crate::timeline::{State, Timeline, sum_of};
+
+/// A straggler and when it was alone.
+pub(super) struct Straggler {
+    pub(super) from: i64,
+    pub(super) to: i64,
+    pub(super) finding: Finding,
+}
+
+/// It must take this many times as long as the median of its task.
+const LONGER: f64 = 1.5;
+
+/// The stragglers of all tasks with three instances or more that ran side by side.
+pub(super) fn stragglers(result: &Bottlenecks, timeline: &Timeline) -> Vec<Straggler> {
+    let mut found = Vec::new();
+    for (at, task) in result.tasks.tasks.iter().enumerate() {
+        let mut lives: Vec<(i64, i64)> = task
+            .members
+            .iter()
+            .map(|&id| (timeline.instance(id).from, timeline.instance(id).to))
+            .filter(|life| life.1 > life.0)
+            .collect();
+        if lives.len() < 3 {
+            continue;
+        }
+        // A round: instances that overlap. Each round has its own last one.
+        lives.sort_unstable();
+        let mut rounds: Vec<Vec<(i64, i64)>> = Vec::new();
+        let mut until = i64::MIN;
+        for life in lives {
+            if life.0 >= until {
+                rounds.push(Vec::new());
+            }
+            until = until.max(life.1);
+            if let Some(round) = rounds.last_mut() {
+                round.push(life);
+            }
+        }
+        for round in rounds.iter().filter(|round| round.len() >= 3) {
+            found.extend(of_round(result, timeline, at, round));
+        }
+    }
+    found
+}
+
+fn of_round(
+    result: &Bottlenecks,
+    timeline: &Timeline,
+    task: usize,
+    round: &[(i64, i64)],
+) -> Option<Straggler> {
+    let mut by_end = round.to_vec();
+    by_end.sort_unstable_by_key(|life| life.1);
+    let last = *by_end.last()?;
+    let before = by_end[by_end.len() - 2];
+    let mut lengths: Vec<i64> = round.iter().map(|life| life.1 - life.0).collect();
+    lengths.sort_unstable();
+    let median = lengths[lengths.len() / 2 - usize::from(lengths.len().is_multiple_of(2))];
+    let (length, from, to) = (last.1 - last.0, before.1.max(last.0), last.1);
+    if (length as f64) < LONGER * median as f64 || to <= from {
+        return None;
+    }
+    // Where other steps have work meanwhile, nobody waits for it.
+    let others: f64 = timeline
+        .instances
+        .iter()
+        .filter(|instance| {
+            let of = result.tasks.of[instance.process.0 as usize];
+            of.is_some() && of != Some(task)
+        })
+        .map(|instance| {
+            let sums = timeline.within(instance.process, from, to);
+            sum_of(&sums, |state| state.is_active() || state.is_storage())
+        })
+        .sum();
+    let tail = (to - from) as f64;
+    let alone = (1.0 - others / tail).max(0.0);
+    // Its rest, spread over all that were there and have a processor.
+    let cpus = timeline.cpus().unwrap_or(1).max(1) as f64;
+    let side_by_side = (round.len() as f64).min(cpus).max(1.0);
+    let saving = tail * alone * (1.0 - 1.0 / side_by_side);
+    let sleeping = |state| timeline_share(timeline, result, task, from, to, state);
+    // Who only sleeps has no work that could be spread.
+    if sleeping(State::Sleep) > 0.5 {
+        return None;
+    }
+    let name = result.tasks.tasks[task].name();
+    Some(Straggler {
+        from,
+        to,
+        finding: Finding {
+            kind: "straggler",
+            step: Some(name.clone()),
+            title: format!(
+                "one of {} {} takes {} and keeps the others waiting: even shares of the work would help",
+                round.len(),
+                units::shorten(&units::plain(&name), 40),
+                units::duration(length)
+            ),
+            saving_ns: saving as i64,
+            evidence: format!(
+                "the median is {}; it was the only one for the last {}",
+                units::duration(median),
+                units::duration(to - from)
+            ),
+            confidence: if round.len() >= 4 {
+                Confidence::High
+            } else {
+                Confidence::Medium
+            }
+            .name(),
+            command: "tree",
+        },
+    })
+}
+
+fn timeline_share(
+    timeline: &Timeline,
+    result: &Bottlenecks,
+    task: usize,
+    from: i64,
+    to: i64,
+    state: State,
+) -> f64 {
+    let mut sums = 0.0;
+    let mut all = 0.0;
+    for &id in &result.tasks.tasks[task].members {
+        let within = timeline.within(id, from, to);
+        sums += within[state as usize];
+        all += within.iter().sum::<f64>();
+    }
+    if all > 0.0 { sums / all } else { 0.0 }
+}

@@ -1,0 +1,269 @@
+//! False serialisation: steps of a script that run one after another though nothing connects them.
+//!
+//! Judged phase by phase. A phase is a stretch in which a shell runs one step at a time; its steps
+//! are scheduled again in the order of the script, each as soon as what it depends on has ended
+//! and a processor is free. What is saved is an upper bound: exit codes and what the shell
+//! keeps in variables are not seen, but for what it read from pipes and files.
+
+mod steps;
+
+use crate::managers::{Runner, runner_of};
+use crate::model::{ProcessId, Workflow};
+use crate::timeline::Timeline;
+use steps::{Step, steps};
+
+/// Less than this share of the run is not worth a word.
+const LEAST: f64 = 0.03;
+/// Two steps overlap when they share more than this part of the shorter one.
+const OVERLAP: f64 = 0.1;
+
+/// A stretch of a script whose steps could run side by side.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Serial {
+    /// The shell, or make.
+    pub runner: ProcessId,
+    /// Its rule.
+    pub name: String,
+    /// Begin of the first step, ns.
+    pub from: i64,
+    /// End of the last, ns.
+    pub to: i64,
+    /// Names of the steps, how often each ran, and for how long in all, ns; the longest first.
+    pub steps: Vec<(String, usize, i64)>,
+    /// How long they would take side by side, ns.
+    pub could_ns: i64,
+    /// What the run could save, ns.
+    pub saving_ns: i64,
+    /// Processors that the schedule used: those of the machine.
+    pub cores: f64,
+    /// Pairs that depend on each other among them.
+    pub dependencies: usize,
+    /// Whether it is make, which only has to be told.
+    pub is_make: bool,
+}
+
+/// Finds the stretches, those that could save most first. Nothing is found where files were not
+/// seen: then nothing is known of what depends on what.
+pub fn serial(workflow: &Workflow, timeline: &Timeline) -> Vec<Serial> {
+    let is_seen = workflow.runs.iter().any(|run| run.file_layer != "none");
+    let (Some(cpus), true) = (timeline.cpus(), is_seen) else {
+        return Vec::new();
+    };
+    if cpus < 2 || timeline.length() <= 0 {
+        return Vec::new();
+    }
+    let children = workflow.children();
+    let mut found: Vec<Serial> = Vec::new();
+    for id in workflow.process_ids() {
+        if children[id.0 as usize].len() < 2 {
+            continue;
+        }
+        let image = workflow.last_image(id);
+        let is_make = matches!(image.rule.as_ref(), "make" | "gmake");
+        let runner = runner_of(image.exe.as_deref(), &image.rule);
+        if runner != Some(Runner::Shell) && !is_make {
+            continue;
+        }
+        let steps = steps(workflow, timeline, &children, id);
+        for stretch in stretches(&steps) {
+            found.extend(judge(
+                workflow,
+                timeline,
+                id,
+                is_make,
+                &steps[stretch],
+                cpus as f64,
+            ));
+        }
+    }
+    found.sort_by_key(|one| (-one.saving_ns, one.from));
+    found
+}
+
+/// Runs of steps that stood alone, by their places. A pause that the script made on purpose ends
+/// one.
+fn stretches(steps: &[Step]) -> Vec<std::ops::Range<usize>> {
+    let overlaps = |a: &Step, b: &Step| {
+        let shared = (a.to.min(b.to) - a.from.max(b.from)).max(0) as f64;
+        let shorter = (a.to - a.from).min(b.to - b.from).max(1) as f64;
+        shared > OVERLAP * shorter
+    };
+    // Only neighbours in the order of begins, and whatever is still running, can overlap.
+    let mut is_alone = vec![true; steps.len()];
+    let mut longest: Option<usize> = None;
+    for at in 0..steps.len() {
+        if let Some(before) = longest
+            && overlaps(&steps[before], &steps[at])
+        {
+            is_alone[before] = false;
+            is_alone[at] = false;
+        }
+        if longest.is_none_or(|before| steps[at].to > steps[before].to) {
+            longest = Some(at);
+        }
+    }
+    let mut found = Vec::new();
+    let mut begin = None;
+    for at in 0..=steps.len() {
+        let is_in = at < steps.len() && is_alone[at] && !steps[at].is_pause;
+        match (begin, is_in) {
+            (None, true) => begin = Some(at),
+            (Some(from), false) => {
+                if at - from > 1 {
+                    found.push(from..at);
+                }
+                begin = None;
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+fn judge(
+    workflow: &Workflow,
+    timeline: &Timeline,
+    runner: ProcessId,
+    is_make: bool,
+    steps: &[Step],
+    cpus: f64,
+) -> Option<Serial> {
+    let (from, to) = (steps.first()?.from, steps.last()?.to);
+    let length = timeline.length() as f64;
+    if ((to - from) as f64) < LEAST * length {
+        return None;
+    }
+    let before = dependencies(steps);
+    let cores = cpus;
+    let schedule = schedule(steps, &before, cores);
+    let running: i64 = steps.iter().map(Step::length).sum();
+    let could_ns = schedule.end.max((work(steps) / cores) as i64);
+    let saving = (running - could_ns) as f64 * alone(timeline, steps, from, to);
+    if saving < LEAST * length || saving < 20e6 {
+        return None;
+    }
+    // What stands where it stood is no part of what is wrong.
+    let moved: Vec<&Step> = steps
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| schedule.is_beside[*at])
+        .map(|(_, step)| step)
+        .collect();
+    let mut names: std::collections::BTreeMap<&str, (usize, i64)> = Default::default();
+    for step in &moved {
+        let entry = names.entry(step.name.as_str()).or_default();
+        entry.0 += 1;
+        entry.1 += step.to - step.from;
+    }
+    let mut names: Vec<(String, usize, i64)> = names
+        .into_iter()
+        .map(|(name, (count, ns))| (name.to_owned(), count, ns))
+        .collect();
+    names.sort_by_key(|(_, _, ns)| -ns);
+    Some(Serial {
+        runner,
+        name: workflow.rule(runner).to_string(),
+        from: moved.iter().map(|step| step.from).min().unwrap_or(from),
+        to: moved.iter().map(|step| step.to).max().unwrap_or(to),
+        steps: names,
+        could_ns,
+        saving_ns: saving as i64,
+        cores,
+        dependencies: before.iter().map(Vec::len).sum(),
+        is_make,
+    })
+}
+
+/// For each step the places of those before it that it depends on.
+fn dependencies(steps: &[Step]) -> Vec<Vec<usize>> {
+    let of = |at: usize| {
+        (0..at)
+            .filter(|&before| steps[at].depends_on(&steps[before]))
+            .collect()
+    };
+    (0..steps.len()).map(of).collect()
+}
+
+/// Processor time of the steps, ns.
+fn work(steps: &[Step]) -> f64 {
+    steps.iter().map(|step| step.cpu_ns).sum()
+}
+
+/// Share of the stretch in which nobody else of the run had work: only then does it pay to be
+/// faster here.
+fn alone(timeline: &Timeline, steps: &[Step], from: i64, to: i64) -> f64 {
+    let own: std::collections::HashSet<ProcessId> = steps
+        .iter()
+        .flat_map(|step| step.members.iter().copied())
+        .collect();
+    let mut busy = Vec::new();
+    for instance in &timeline.instances {
+        if own.contains(&instance.process) || instance.is_orchestrator {
+            continue;
+        }
+        for piece in timeline.pieces_within(instance.process, from, to) {
+            let shares = timeline.shares(piece);
+            if crate::timeline::sum_of(shares, |s| s.is_active() || s.is_storage()) > 0.5 {
+                busy.push((piece.from.max(from), piece.to.min(to)));
+            }
+        }
+    }
+    busy.sort_unstable();
+    let busy: i64 = crate::analysis::bottlenecks::union(busy)
+        .iter()
+        .map(|&(from, to)| to - from)
+        .sum();
+    1.0 - busy as f64 / (to - from).max(1) as f64
+}
+
+struct Schedule {
+    /// Length of the schedule, ns.
+    end: i64,
+    /// Whether each step runs beside another one.
+    is_beside: Vec<bool>,
+}
+
+/// Starts every step as soon as those that it depends on have ended and there is room; of several
+/// the one that the script has first.
+fn schedule(steps: &[Step], before: &[Vec<usize>], cores: f64) -> Schedule {
+    // Half a core less than a step needs is no reason to wait: the work bound has the rest.
+    let room = cores + 0.3;
+    let mut end: Vec<Option<i64>> = vec![None; steps.len()];
+    let mut begin = vec![0; steps.len()];
+    let mut now = 0;
+    while end.iter().any(Option::is_none) {
+        let running = |end: &[Option<i64>], at: usize| end[at].is_some_and(|end| end > now);
+        for at in 0..steps.len() {
+            let is_ready = end[at].is_none()
+                && before[at]
+                    .iter()
+                    .all(|&b| end[b].is_some_and(|end| end <= now));
+            if !is_ready {
+                continue;
+            }
+            let (mut cpu, mut disk, mut count) = (0.0, 0.0, 0);
+            for other in (0..steps.len()).filter(|&other| running(&end, other)) {
+                cpu += steps[other].cores(room);
+                disk += steps[other].disk;
+                count += 1;
+            }
+            let fits = cpu + steps[at].cores(room) <= room && disk + steps[at].disk <= 1.05;
+            if count == 0 || fits {
+                begin[at] = now;
+                end[at] = Some(now + steps[at].length());
+            }
+        }
+        let next = end.iter().flatten().filter(|&&end| end > now).min();
+        match next {
+            Some(&next) => now = next,
+            None => break,
+        }
+    }
+    let ends: Vec<i64> = end.iter().map(|end| end.unwrap_or(0)).collect();
+    let is_beside = (0..steps.len())
+        .map(|at| (0..steps.len()).any(|o| o != at && begin[o] < ends[at] && begin[at] < ends[o]));
+    Schedule {
+        end: ends.iter().copied().max().unwrap_or(0),
+        is_beside: is_beside.collect(),
+    }
+}

@@ -1,0 +1,186 @@
+//! The steps of a script, and what each of them touched.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use crate::model::{FileIndex, ProcessId, Relation, Workflow};
+use crate::timeline::{State, Timeline};
+
+/// What a shell ran as one: a command with all that it started, or a pipeline.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Step {
+    /// Rule of the member that worked most.
+    pub(super) name: String,
+    pub(super) from: i64,
+    pub(super) to: i64,
+    pub(super) members: Vec<ProcessId>,
+    /// Processor time of all members, ns.
+    pub(super) cpu_ns: f64,
+    /// Time that its longest member waited for a processor, ns.
+    queue_ns: f64,
+    /// Share of its time in storage.
+    pub(super) disk: f64,
+    /// Whether it only lets time pass.
+    pub(super) is_pause: bool,
+    /// Whether the shell read what it wrote: everything after it may depend on it.
+    is_read_by_shell: bool,
+    written: BTreeSet<FileIndex>,
+    touched: BTreeSet<FileIndex>,
+    /// Paths of what it made.
+    made: HashSet<String>,
+    /// Paths of everything that it touched, and of the directories above.
+    paths: HashSet<String>,
+}
+
+impl Step {
+    /// How long it takes when it need not wait for a processor, ns. What others on the machine took
+    /// from it is no matter of the script.
+    pub(super) fn length(&self) -> i64 {
+        (self.to - self.from - self.queue_ns as i64).max(1)
+    }
+
+    /// Processors that it keeps busy, at least one and at most all there are.
+    pub(super) fn cores(&self, most: f64) -> f64 {
+        let own = self.cpu_ns / self.length() as f64;
+        own.max(1.0).min(most)
+    }
+
+    /// Whether it has to come after an earlier one, as far as files and pipes tell.
+    pub(super) fn depends_on(&self, before: &Step) -> bool {
+        before.is_read_by_shell
+            || before.written.intersection(&self.touched).next().is_some()
+            || self.written.intersection(&before.touched).next().is_some()
+            // A directory made before, a name removed and made again.
+            || before.made.iter().any(|path| self.paths.contains(path))
+            || self.made.iter().any(|path| before.paths.contains(path))
+    }
+}
+
+/// The steps of a shell in the order of their begins.
+pub(super) fn steps(
+    workflow: &Workflow,
+    timeline: &Timeline,
+    children: &[Vec<ProcessId>],
+    shell: ProcessId,
+) -> Vec<Step> {
+    let jobs = &children[shell.0 as usize];
+    let mut job_of: HashMap<ProcessId, usize> = HashMap::new();
+    let mut members: Vec<Vec<ProcessId>> = vec![Vec::new(); jobs.len()];
+    for (at, &job) in jobs.iter().enumerate() {
+        let mut next = vec![job];
+        while let Some(id) = next.pop() {
+            job_of.insert(id, at);
+            members[at].push(id);
+            next.extend(&children[id.0 as usize]);
+        }
+    }
+    // What a pipe joins is one step.
+    let mut leader: Vec<usize> = (0..jobs.len()).collect();
+    let mut read_by_shell = vec![false; jobs.len()];
+    for stream in &workflow.streams {
+        match (job_of.get(&stream.from), job_of.get(&stream.to)) {
+            (Some(&a), Some(&b)) => {
+                let (a, b) = (find(&leader, a), find(&leader, b));
+                leader[a.max(b)] = a.min(b);
+            }
+            (Some(&from), None) if stream.to == shell => read_by_shell[from] = true,
+            _ => {}
+        }
+    }
+    let own: BTreeSet<FileIndex> = accesses(workflow, shell)
+        .iter()
+        .filter(|access| access.is_reader())
+        .map(|access| access.file)
+        .collect();
+    let mut steps: Vec<Step> = Vec::new();
+    let mut at: HashMap<usize, usize> = HashMap::new();
+    for job in 0..jobs.len() {
+        let first = find(&leader, job);
+        let place = *at.entry(first).or_insert_with(|| {
+            steps.push(Step {
+                from: i64::MAX,
+                to: i64::MIN,
+                ..Step::default()
+            });
+            steps.len() - 1
+        });
+        let step = &mut steps[place];
+        step.is_read_by_shell |= read_by_shell[job];
+        step.members.extend(&members[job]);
+    }
+    for step in &mut steps {
+        fill(workflow, timeline, step);
+        step.is_read_by_shell |= step.written.intersection(&own).next().is_some();
+    }
+    steps.sort_by_key(|step| (step.from, step.to));
+    steps
+}
+
+fn find(leader: &[usize], mut at: usize) -> usize {
+    while leader[at] != at {
+        at = leader[at];
+    }
+    at
+}
+
+fn accesses(workflow: &Workflow, id: ProcessId) -> &[crate::model::Access] {
+    let all = &workflow.accesses;
+    let first = all.partition_point(|access| access.process < id);
+    let last = all.partition_point(|access| access.process <= id);
+    &all[first..last]
+}
+
+fn fill(workflow: &Workflow, timeline: &Timeline, step: &mut Step) {
+    let mut most = (-1.0, String::new());
+    let mut longest = 0;
+    let (mut storage, mut pause, mut life) = (0.0, 0.0, 0.0);
+    for &id in &step.members {
+        let instance = timeline.instance(id);
+        step.from = step.from.min(instance.from);
+        step.to = step.to.max(instance.to);
+        let cpu = match instance.books.is_complete {
+            true => instance.books.on_cpu_ns as f64,
+            false => instance.totals[State::Cpu as usize],
+        };
+        step.cpu_ns += cpu;
+        if !instance.is_orchestrator && instance.to - instance.from > longest {
+            longest = instance.to - instance.from;
+            step.queue_ns = instance.totals[State::Queue as usize];
+        }
+        storage += crate::timeline::sum_of(&instance.totals, State::is_storage);
+        if !instance.is_orchestrator {
+            pause += instance.totals[State::Sleep as usize];
+            life += (instance.to - instance.from) as f64;
+        }
+        // Whoever works names it, not who waits for it.
+        let weight = if instance.is_orchestrator {
+            0.0
+        } else {
+            1.0 + cpu
+        };
+        if weight > most.0 {
+            most = (weight, workflow.rule(id).to_string());
+        }
+        for access in accesses(workflow, id) {
+            let file = workflow.file(access.file);
+            step.touched.insert(access.file);
+            let relation = access.relation();
+            if relation >= Relation::Write {
+                step.written.insert(access.file);
+            }
+            let Some(path) = file.path.as_deref() else {
+                continue;
+            };
+            if relation == Relation::Create {
+                step.made.insert(path.to_owned());
+            }
+            let mut part = path;
+            while !part.is_empty() && step.paths.insert(part.to_owned()) {
+                part = part.rsplit_once('/').map_or("", |(above, _)| above);
+            }
+        }
+    }
+    step.name = most.1;
+    let length = (step.to - step.from).max(1) as f64;
+    step.disk = (storage / length).min(1.0);
+    step.is_pause = life > 0.0 && pause > 0.8 * life;
+}

@@ -1,0 +1,191 @@
+//! Who waited for whom, for people.
+
+use crate::analysis::serial::Serial;
+use crate::analysis::waits::{Kind, Waits};
+use crate::text::bottlenecks::percent;
+use crate::text::table::{Align, Table};
+use crate::text::units;
+use crate::timeline::Timeline;
+
+/// Rows of a table; more are counted.
+const SHOWN: usize = 10;
+
+/// A stretch of steps one after another, in words.
+pub fn serial_line(serial: &Serial) -> String {
+    let steps: Vec<String> = serial
+        .steps
+        .iter()
+        .take(3)
+        .map(|(name, count, ns)| {
+            let times = if *count > 1 {
+                format!(" ×{count}")
+            } else {
+                String::new()
+            };
+            format!("{}{times} {}", units::plain(name), units::duration(*ns))
+        })
+        .collect();
+    let more = match serial.steps.len().saturating_sub(3) {
+        0 => String::new(),
+        n => format!(" · +{n} more"),
+    };
+    format!(
+        "{} runs steps one after another that nothing seen connects: {}{more}; side by side they could save {}",
+        units::plain(&serial.name),
+        steps.join(" · "),
+        units::duration(serial.saving_ns)
+    )
+}
+
+/// The answer in a line.
+pub fn answer(waits: &Waits, serial: &[Serial], timeline: &Timeline) -> String {
+    let length = timeline.length().max(1) as f64;
+    if let Some(one) = serial.first()
+        && waits
+            .causes
+            .first()
+            .is_none_or(|cause| cause.ns < one.saving_ns as f64)
+    {
+        return serial_line(one);
+    }
+    let idle = waits.idle_ns();
+    match waits
+        .causes
+        .first()
+        .filter(|cause| cause.ns > 0.02 * length)
+    {
+        Some(cause) => {
+            let who = cause
+                .culprit
+                .as_deref()
+                .unwrap_or("something outside of the run");
+            let waiters: Vec<String> = cause
+                .waiters
+                .iter()
+                .take(3)
+                .map(|(name, ns)| format!("{} {}", units::plain(name), units::duration(*ns as i64)))
+                .collect();
+            format!(
+                "steps waited {} for {}, which {}: {}",
+                units::duration(cause.ns as i64),
+                units::plain(who),
+                cause.root.text(),
+                waiters.join(" · ")
+            )
+        }
+        None if idle as f64 > 0.2 * length => format!(
+            "nothing ran for {} of {}",
+            units::duration(idle),
+            units::duration(timeline.length())
+        ),
+        None => "no step waited long for another".into(),
+    }
+}
+
+/// All of it as text, ended by a newline.
+pub fn text(waits: &Waits, serial: &[Serial], timeline: &Timeline, trace: &str) -> String {
+    let mut out = format!("flowtrace: {}\n\n", answer(waits, serial, timeline));
+    let length = timeline.length().max(1) as f64;
+    let mut table = Table::new(&[
+        ("waits", Align::Left),
+        ("for", Align::Left),
+        ("kind", Align::Left),
+        ("time", Align::Right),
+        ("processes", Align::Right),
+    ]);
+    // What a shell waits for its children is the run itself.
+    let steps: Vec<_> = waits
+        .waits
+        .iter()
+        .filter(|wait| !wait.is_orchestrator && wait.ns >= 1e6)
+        .collect();
+    for wait in steps.iter().take(SHOWN) {
+        let kind = match &wait.channel {
+            Some(channel) => format!("{} ({channel})", wait.kind.name()),
+            None => wait.kind.name().into(),
+        };
+        let nobody = match wait.kind {
+            Kind::LateReader | Kind::LateWriter | Kind::Child => "?",
+            _ => "",
+        };
+        table.row(vec![
+            units::shorten(&units::plain(&wait.waiter), 32),
+            units::shorten(&units::plain(wait.culprit.as_deref().unwrap_or(nobody)), 32),
+            kind,
+            units::duration(wait.ns as i64),
+            units::count(wait.processes as i64),
+        ]);
+    }
+    if !table.is_empty() {
+        out += &table.finish("  ");
+        out += &more(steps.len());
+        out.push('\n');
+    }
+    let mut table = Table::new(&[
+        ("root cause", Align::Left),
+        ("it", Align::Left),
+        ("charged", Align::Right),
+        ("waiting for it", Align::Left),
+    ]);
+    let causes: Vec<_> = waits
+        .causes
+        .iter()
+        .filter(|cause| cause.ns >= 1e6)
+        .collect();
+    for cause in causes.iter().take(SHOWN) {
+        let waiters: Vec<String> = cause
+            .waiters
+            .iter()
+            .take(3)
+            .map(|(name, _)| units::shorten(&units::plain(name), 24))
+            .collect();
+        table.row(vec![
+            units::shorten(&units::plain(cause.culprit.as_deref().unwrap_or("?")), 32),
+            cause.root.text().into(),
+            units::duration(cause.ns as i64),
+            waiters.join(", "),
+        ]);
+    }
+    if !table.is_empty() {
+        out += &table.finish("  ");
+        out += &more(causes.len());
+        out.push('\n');
+    }
+    for one in serial.iter().take(5) {
+        out += &format!(
+            "  serial       {} ({:.1}–{:.1} s, {} of them depend on each other, {:.0} cores)\n",
+            serial_line(one),
+            one.from as f64 / 1e9,
+            one.to as f64 / 1e9,
+            units::counted(one.dependencies as i64, "pair", "pairs"),
+            one.cores
+        );
+    }
+    let idle = waits.idle_ns();
+    let longest = waits.idle.iter().max_by_key(|(from, to)| to - from);
+    out += &format!(
+        "  nothing ran  {} of the run",
+        percent(idle as f64 / length)
+    );
+    if let Some(&(from, to)) = longest {
+        out += &format!(
+            ", {} in {}; the longest {} at {}",
+            units::duration(idle),
+            units::counted(waits.idle.len() as i64, "stretch", "stretches"),
+            units::duration(to - from),
+            units::duration(from)
+        );
+    }
+    out += &format!("\n  next: flowtrace bottlenecks {trace}\n");
+    if !timeline.is_sampled() {
+        out += "  no samples: what steps waited for is not known\n";
+    }
+    out
+}
+
+fn more(rows: usize) -> String {
+    match rows.saturating_sub(SHOWN) {
+        0 => String::new(),
+        n => format!("  +{n} more: --format json\n"),
+    }
+}

@@ -1,0 +1,232 @@
+//! Wait states, root causes, false serialisation and the verdict of hand-made runs.
+
+use flowtrace_profiler::analysis::findings::verdict;
+use flowtrace_profiler::analysis::serial::serial;
+use flowtrace_profiler::analysis::waits::{Kind, Root, waits};
+use flowtrace_profiler::timeline::State;
+use flowtrace_schema::ChannelKind;
+
+use crate::play::Doing::{Child, Cpu, In, Out, Sleep};
+use crate::play::Play;
+use crate::run;
+
+#[test]
+fn a_chain_of_waits_ends_at_who_computes() {
+    let run = run(|mut play| {
+        let pipes = [
+            play.channel(ChannelKind::Pipe),
+            play.channel(ChannelKind::Pipe),
+        ];
+        let first = play.process("first", None, 0, &[(2000, Cpu)]);
+        let second = play.process("second", None, 0, &[(2000, In(pipes[0]))]);
+        let third = play.process("third", None, 0, &[(2000, In(pipes[1]))]);
+        play.pipe(pipes[0], first, second, 0, 2000);
+        play.pipe(pipes[1], second, third, 0, 2000);
+        play.finish(2000);
+    });
+    let found = waits(&run.workflow, &run.timeline);
+    let direct: Vec<_> = found
+        .waits
+        .iter()
+        .map(|w| {
+            (
+                w.waiter.as_str(),
+                w.culprit.as_deref(),
+                w.kind,
+                (w.ns / 1e6) as i64,
+            )
+        })
+        .collect();
+    assert!(direct.contains(&("second", Some("first"), Kind::LateWriter, 2000)));
+    assert!(direct.contains(&("third", Some("second"), Kind::LateWriter, 2000)));
+    assert_eq!(found.causes.len(), 1);
+    let cause = &found.causes[0];
+    assert_eq!(cause.culprit.as_deref(), Some("first"));
+    assert_eq!(cause.root, Root::Doing(State::Cpu));
+    assert!(
+        (cause.ns - 4e9).abs() < 1e6,
+        "never more than they waited: {}",
+        cause.ns
+    );
+}
+
+#[test]
+fn a_parent_waits_for_the_child_that_waits_for_time() {
+    let run = run(|mut play| {
+        let tool = play.process("tool", None, 0, &[(500, Cpu), (2000, Child)]);
+        play.process("helper", Some(tool), 500, &[(2000, Sleep)]);
+        play.finish(2000);
+    });
+    let found = waits(&run.workflow, &run.timeline);
+    let cause = &found.causes[0];
+    assert_eq!(cause.culprit.as_deref(), Some("helper"));
+    assert_eq!(cause.root, Root::Doing(State::Sleep));
+    assert_eq!(found.idle, [(500_000_000, 2_000_000_000)]);
+}
+
+#[test]
+fn waiting_for_each_other_ends() {
+    let run = run(|mut play| {
+        let (a, b) = (
+            play.channel(ChannelKind::Pipe),
+            play.channel(ChannelKind::Pipe),
+        );
+        let first = play.process("first", None, 0, &[(1000, In(b))]);
+        let second = play.process("second", None, 0, &[(1000, In(a))]);
+        play.pipe(a, first, second, 0, 1000);
+        play.pipe(b, second, first, 0, 1000);
+        play.finish(1000);
+    });
+    let found = waits(&run.workflow, &run.timeline);
+    assert!(
+        found
+            .causes
+            .iter()
+            .all(|cause| cause.root == Root::EachOther)
+    );
+    let sum: f64 = found.causes.iter().map(|cause| cause.ns).sum();
+    assert!((sum - 2e9).abs() < 1e6, "{sum}");
+}
+
+/// A shell that runs four steps of a second each; `link` makes what connects them.
+fn script(link: impl Fn(&mut Play, &[u32])) -> crate::Run {
+    run(|mut play| {
+        let shell = play.process("bash run.sh", None, 0, &[(4000, Child)]);
+        let steps: Vec<u32> = (0..4)
+            .map(|at| play.process("step", Some(shell), at * 1000, &[(at * 1000 + 1000, Cpu)]))
+            .collect();
+        link(&mut play, &steps);
+        play.busy(2, 50, 4000);
+        play.finish(4000);
+    })
+}
+
+#[test]
+fn steps_that_nothing_connects_could_run_side_by_side() {
+    let run = script(|play, steps| {
+        for (at, &step) in steps.iter().enumerate() {
+            let file = play.file(&format!("out{at}"), at as u64 * 1000);
+            play.create(step, file, at as u64 * 1000 + 900);
+        }
+    });
+    let found = serial(&run.workflow, &run.timeline);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].steps, [("step".to_owned(), 4, 4_000_000_000)]);
+    assert!(
+        (found[0].saving_ns - 2_000_000_000).abs() < 10_000_000,
+        "{}",
+        found[0].saving_ns
+    );
+    let verdict = verdict(&run.workflow, &run.dag, &run.timeline);
+    assert_eq!(verdict.findings[0].kind, "serial");
+    assert_eq!(
+        verdict.findings.len(),
+        1,
+        "one explanation is enough: {:?}",
+        verdict.findings
+    );
+}
+
+#[test]
+fn steps_that_hand_on_a_file_could_not() {
+    let run = script(|play, steps| {
+        for at in 0..3 {
+            let file = play.file(&format!("part{at}"), at as u64 * 1000);
+            play.create(steps[at], file, at as u64 * 1000 + 900);
+            play.read(steps[at + 1], file, at as u64 * 1000 + 1010);
+        }
+    });
+    assert_eq!(serial(&run.workflow, &run.timeline), []);
+}
+
+#[test]
+fn two_chains_in_one_script_could_run_beside_each_other() {
+    // Steps 1 and 3 write what 2 and 4 read.
+    let run = script(|play, steps| {
+        for at in [0, 2] {
+            let file = play.file(&format!("part{at}"), at as u64 * 1000);
+            play.create(steps[at], file, at as u64 * 1000 + 900);
+            play.read(steps[at + 1], file, at as u64 * 1000 + 1010);
+        }
+    });
+    let found = serial(&run.workflow, &run.timeline);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].dependencies, 2);
+    assert!((found[0].saving_ns - 2_000_000_000).abs() < 10_000_000);
+}
+
+#[test]
+fn a_step_that_others_wrote_to_before_is_a_dependency_too() {
+    // All four write the same file.
+    let run = script(|play, steps| {
+        let file = play.file("log", 0);
+        for (at, &step) in steps.iter().enumerate() {
+            play.create(step, file, at as u64 * 1000 + 900);
+        }
+    });
+    assert_eq!(serial(&run.workflow, &run.timeline), []);
+}
+
+#[test]
+fn a_pause_is_no_step_to_move() {
+    let run = run(|mut play| {
+        let shell = play.process("bash run.sh", None, 0, &[(4000, Child)]);
+        play.process("sleep 2", Some(shell), 0, &[(2000, Sleep)]);
+        play.process("sleep 2", Some(shell), 2000, &[(4000, Sleep)]);
+        play.finish(4000);
+    });
+    assert_eq!(serial(&run.workflow, &run.timeline), []);
+}
+
+#[test]
+fn a_balanced_pipeline_on_all_cores_has_no_finding() {
+    let run = run(|mut play| {
+        let shell = play.process("bash run.sh", None, 0, &[(4000, Child)]);
+        let pipe = play.channel(ChannelKind::Pipe);
+        let first = play.process("first", Some(shell), 0, &[(4000, Cpu)]);
+        let second = play.process("second", Some(shell), 0, &[(4000, Cpu)]);
+        play.pipe(pipe, first, second, 0, 4000);
+        play.busy(2, 99, 4000);
+        play.finish(4000);
+    });
+    let verdict = verdict(&run.workflow, &run.dag, &run.timeline);
+    assert_eq!(verdict.findings, []);
+    assert_eq!(verdict.step.as_deref(), Some("second"));
+}
+
+#[test]
+fn the_last_of_many_is_a_straggler() {
+    let run = run(|mut play| {
+        let shell = play.process("bash run.sh", None, 0, &[(4000, Child)]);
+        for end in [1000, 1050, 1100, 4000] {
+            play.process("work", Some(shell), 0, &[(end, Cpu)]);
+        }
+        play.finish(4000);
+    });
+    let verdict = verdict(&run.workflow, &run.dag, &run.timeline);
+    assert_eq!(
+        verdict.findings[0].kind, "straggler",
+        "{:?}",
+        verdict.findings
+    );
+    assert!(verdict.findings[0].saving_ns > 1_000_000_000);
+}
+
+#[test]
+fn a_slow_stage_beside_an_idle_core_is_a_finding() {
+    let run = run(|mut play| {
+        let shell = play.process("bash run.sh", None, 0, &[(4000, Child)]);
+        let pipe = play.channel(ChannelKind::Pipe);
+        let first = play.process("first", Some(shell), 0, &[(200, Cpu), (4000, Out(pipe))]);
+        let second = play.process("second", Some(shell), 0, &[(4000, Cpu)]);
+        play.pipe(pipe, first, second, 0, 4000);
+        play.finish(4000);
+    });
+    let verdict = verdict(&run.workflow, &run.dag, &run.timeline);
+    let first = &verdict.findings[0];
+    assert_eq!((first.kind, first.step.as_deref()), ("cpu", Some("second")));
+    assert!(
+        first.saving_ns < 2_000_000_000,
+        "all work on both cores bounds it"
+    );
+}

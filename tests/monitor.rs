@@ -1,0 +1,110 @@
+//! `flowtrace collect` and `flowtrace agent` as programs, over the loopback.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+fn flowtrace(directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowtrace"));
+    command.args(arguments).current_dir(directory);
+    command
+}
+
+/// A collector that listens at a port of its own, with the address.
+fn collector(
+    directory: &Path,
+    more: &[&str],
+) -> (Child, BufReader<std::process::ChildStderr>, String) {
+    let arguments = [
+        "collect",
+        "--key",
+        "key",
+        "--listen",
+        "127.0.0.1:0",
+        "--for",
+        "120",
+    ];
+    let mut child = flowtrace(directory, &[&arguments[..], more].concat())
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let address = loop {
+        let mut line = String::new();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it ended");
+        if let Some(rest) = line.strip_prefix("flowtrace: listening at ") {
+            break rest.split(' ').next().unwrap().to_owned();
+        }
+    };
+    (child, said, address)
+}
+
+#[test]
+fn last_totals_are_exact_and_the_trace_tells_of_the_machine() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut collector, mut said, address) =
+        collector(directory.path(), &["--until", "1", "--rate", "20"]);
+    let agent = flowtrace(
+        directory.path(),
+        &[
+            "agent", "--to", &address, "--key", "key", "--for", "2", "--name", "n1",
+        ],
+    )
+    .output()
+    .unwrap();
+    let text = String::from_utf8(agent.stderr).unwrap();
+    assert!(agent.status.success(), "{text}");
+    assert!(text.contains("and the last totals to"), "{text}");
+    assert!(collector.wait().unwrap().success());
+    let mut text = String::new();
+    said.read_to_string(&mut text).unwrap();
+    assert!(
+        text.contains("1 machine watched, last totals of 1 exact"),
+        "{text}"
+    );
+    let sql = "SELECT host, final, sessions FROM nodes";
+    let rows = flowtrace(
+        directory.path(),
+        &["query", "nodes.db", sql, "--format", "csv"],
+    )
+    .output()
+    .unwrap();
+    let rows = String::from_utf8(rows.stdout).unwrap();
+    let rows: Vec<&str> = rows.lines().collect();
+    assert_eq!(rows, ["host,final,sessions", "n1,1,1"]);
+}
+
+#[test]
+fn without_the_right_key_nothing_is_taken() {
+    let directory = tempfile::tempdir().unwrap();
+    let missing = flowtrace(
+        directory.path(),
+        &["agent", "--to", "127.0.0.1:1", "--key", "none"],
+    )
+    .output()
+    .unwrap();
+    assert_eq!(missing.status.code(), Some(2));
+    let (mut collector, _said, address) = collector(directory.path(), &["--until", "1"]);
+    let other = "0123456789abcdef0123456789abcdef";
+    std::fs::write(directory.path().join("other"), other).unwrap();
+    let arguments = ["agent", "--to", &address, "--key", "other", "--for", "1"];
+    let open = flowtrace(directory.path(), &arguments).output().unwrap();
+    assert_eq!(open.status.code(), Some(2), "others can read it");
+    use std::os::unix::fs::PermissionsExt;
+    let private = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(directory.path().join("other"), private).unwrap();
+    let refused = flowtrace(directory.path(), &arguments).output().unwrap();
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("did not reach") && text.contains("hint: "),
+        "{text}"
+    );
+    let end = nix::sys::signal::Signal::SIGTERM;
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(collector.id() as i32), end).unwrap();
+    assert!(
+        collector.wait().unwrap().success(),
+        "ended by a signal, with nobody heard"
+    );
+}

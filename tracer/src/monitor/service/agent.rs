@@ -1,0 +1,111 @@
+//! The agent of one machine.
+
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::super::agent::Agent;
+use super::super::key::{Key, random};
+use super::super::wire::LONGEST;
+use super::{asked_to_end, frame, totals};
+use crate::clock::Clock;
+use crate::host::Sources;
+
+/// Longest sleep: a signal is heard by then.
+const HEARD: Duration = Duration::from_millis(100);
+/// Patience with the reliable channel.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What an agent is told.
+#[derive(Clone, Debug)]
+pub struct AgentOptions {
+    /// Address of the collector, `HOST:PORT`.
+    pub to: String,
+    /// The shared key.
+    pub key: Key,
+    /// How long to watch; `None`: until a signal.
+    pub length: Option<Duration>,
+    /// Name of this machine; `None`: its node name.
+    pub name: Option<String>,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, Default)]
+pub struct AgentReport {
+    /// Samples sent in the last session.
+    pub sent: u64,
+    /// Why the last totals could not be handed over; `None`: they were.
+    pub not_final: Option<String>,
+}
+
+/// Watches this machine until a signal.
+///
+/// # Errors
+/// When there is no socket, or the address cannot be resolved.
+pub fn run(options: &AgentOptions) -> io::Result<AgentReport> {
+    let end = asked_to_end()?;
+    watch(options, &end)
+}
+
+pub(super) fn watch(options: &AgentOptions, end: &AtomicBool) -> io::Result<AgentReport> {
+    let address = options.to.to_socket_addrs()?.next();
+    let address = address.ok_or_else(|| io::Error::other("the name has no address"))?;
+    let any = if address.is_ipv4() {
+        "0.0.0.0:0"
+    } else {
+        "[::]:0"
+    };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(address)?;
+    let (clock, epoch_unix_ns) = Clock::start();
+    let host = crate::session::recording::this_host(epoch_unix_ns);
+    let name = options.name.clone().unwrap_or(host.name);
+    let boot = host.boot_id.unwrap_or_default();
+    let incarnation = u64::try_from(epoch_unix_ns).unwrap_or(0);
+    let mut agent = Agent::new(options.key.clone(), &name, &boot, incarnation, random()?);
+    let mut sources = Sources::open();
+    let started = Instant::now();
+    let is_over = || {
+        end.load(Ordering::Acquire)
+            || options
+                .length
+                .is_some_and(|length| started.elapsed() >= length)
+    };
+    let mut buffer = [0; LONGEST + 1];
+    while !is_over() {
+        let nonce = random()?;
+        let (out, wait) = agent.poll(clock.monotonic_now(), || nonce, || totals(&mut sources));
+        for bytes in out {
+            match socket.send(&bytes) {
+                Ok(_) => {}
+                // Nobody listens there yet, or no more.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(_) => agent.refused(),
+            }
+        }
+        socket.set_read_timeout(Some(wait.clamp(Duration::from_millis(1), HEARD)))?;
+        if let Ok(length) = socket.recv(&mut buffer) {
+            agent.receive(clock.monotonic_now(), &buffer[..length]);
+        }
+    }
+    let sent = agent.sent();
+    let last = totals(&mut sources);
+    let mut conclude = || -> io::Result<()> {
+        let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        agent.conclude(
+            || clock.monotonic_now(),
+            random()?,
+            &last,
+            |message| {
+                frame::write(&mut stream, message)?;
+                // An empty one says that there is no answer.
+                frame::read(&mut stream).map(|answer| (!answer.is_empty()).then_some(answer))
+            },
+        )
+    };
+    let not_final = conclude().err().map(|error| error.to_string());
+    Ok(AgentReport { sent, not_final })
+}

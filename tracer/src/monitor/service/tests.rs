@@ -1,0 +1,127 @@
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use super::super::collector::Rates;
+use super::super::key::Key;
+use super::agent::{AgentOptions, watch};
+use super::collect::{CollectOptions, Listening, gather};
+use super::*;
+
+/// A real agent and a real collector over the loopback: the last totals are in the trace, and they
+/// are those of the machine.
+#[test]
+fn an_agent_and_a_collector_over_real_sockets() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("nodes.db");
+    let listening = Listening::at("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listening.address().unwrap();
+    let key = Key::new(b"a key of a test, long enough");
+    let options = CollectOptions {
+        output: output.clone(),
+        replace: false,
+        listen: address,
+        key: key.clone(),
+        rates: Rates {
+            period_ms: 50,
+            ..Rates::default()
+        },
+        // An upper bound; it ends with the last totals.
+        length: Some(Duration::from_secs(120)),
+        until_final: 2,
+    };
+    let agent = |name: &str| AgentOptions {
+        to: address.to_string(),
+        key: key.clone(),
+        length: None,
+        name: Some(name.into()),
+    };
+    let never = AtomicBool::new(false);
+    let (seen, end) = (AtomicBool::new(false), AtomicBool::new(false));
+    let report = std::thread::scope(|scope| {
+        let agents = ["n1", "n2"].map(|name| {
+            let (options, end) = (agent(name), &end);
+            scope.spawn(move || watch(&options, end))
+        });
+        let mut show = |nodes: &[NodeState]| {
+            if nodes.len() == 2 && nodes.iter().all(|node| node.status.received >= 3) {
+                seen.store(true, Ordering::Release);
+                end.store(true, Ordering::Release);
+            }
+        };
+        let report = gather(&options, &listening, &never, &mut show, &mut Vec::new).unwrap();
+        end.store(true, Ordering::Release);
+        for agent in agents {
+            let report = agent.join().unwrap().unwrap();
+            assert_eq!(report.not_final, None);
+            assert!(report.sent >= 3);
+        }
+        report
+    });
+    assert!(seen.load(Ordering::Acquire), "both were heard");
+    assert_eq!(report.nodes.len(), 2);
+    assert!(
+        report
+            .nodes
+            .iter()
+            .all(|node| node.is_final && node.sessions == 1),
+        "{report:?}"
+    );
+    let db = rusqlite::Connection::open(&output).unwrap();
+    let one = |sql: &str| db.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(
+        one("SELECT COUNT(*) FROM nodes WHERE final = 1 AND received >= 3"),
+        2
+    );
+    assert_eq!(
+        one("SELECT COUNT(*) FROM hosts WHERE clock_method = 'exchange' AND clock_error_ns > 0"),
+        2
+    );
+    assert!(one("SELECT COUNT(*) FROM host_samples WHERE counter = 'tasks.switches'") >= 4);
+    let switches = one("SELECT MAX(value) FROM host_samples WHERE counter = 'tasks.switches'");
+    assert!(switches > 0);
+}
+
+#[test]
+fn a_stranger_is_told_so_at_the_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let listening = Listening::at("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listening.address().unwrap();
+    let options = CollectOptions {
+        output: directory.path().join("nodes.db"),
+        replace: false,
+        listen: address,
+        key: Key::new(b"the key of the collector"),
+        rates: Rates::default(),
+        length: None,
+        until_final: 0,
+    };
+    let end = AtomicBool::new(false);
+    let report = std::thread::scope(|scope| {
+        let stranger = scope.spawn(|| {
+            let options = AgentOptions {
+                to: address.to_string(),
+                key: Key::new(b"another key"),
+                length: Some(Duration::from_millis(200)),
+                name: None,
+            };
+            let report = watch(&options, &AtomicBool::new(false));
+            end.store(true, Ordering::Release);
+            report.unwrap()
+        });
+        let report = gather(&options, &listening, &end, &mut |_| {}, &mut Vec::new).unwrap();
+        let stranger = stranger.join().unwrap();
+        assert!(stranger.not_final.unwrap().contains("key"));
+        report
+    });
+    assert!(report.nodes.is_empty());
+    assert!(report.refused > 0);
+}
+
+#[test]
+fn this_machine_has_totals() {
+    let started = Instant::now();
+    let found = totals(&mut Sources::open());
+    assert!(found.len() > 10, "{found:?}");
+    assert!(found.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    assert!(started.elapsed() < Duration::from_secs(60));
+}
