@@ -316,7 +316,7 @@ fn rules_are_named_by_a_file() {
     let text = String::from_utf8(output.stdout).unwrap();
     let shape = text.lines().next().unwrap();
     assert!(
-        shape.contains("4 × reproject → ") && shape.contains("5 × background"),
+        shape.contains("4 × reproject → ") && shape.contains("4 × background"),
         "{shape}"
     );
 }

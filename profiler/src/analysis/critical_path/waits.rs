@@ -85,12 +85,18 @@ impl<'a> Waits<'a> {
 
     /// The waits for children and channels that samples saw, in the order of time.
     pub(super) fn seen(&self, process: ProcessId) -> Vec<SeenWait> {
+        let has_children = !self.children[process.0 as usize].is_empty();
         let wait = |span: &Span| {
             let on = match span.doing {
                 Doing::Child(pid) => SeenOn::Child(self.child(process, pid, span)),
-                Doing::Channels(at, count) => {
-                    SeenOn::Channel(self.counterpart(process, span, at, count)?)
-                }
+                Doing::Channels(at, count) => match self.counterpart(process, span, at, count) {
+                    Some(other) => SeenOn::Channel(other),
+                    None if has_children => SeenOn::Child(None),
+                    None => return None,
+                },
+                // Who starts others may learn of their end by a signal, a pipe to itself or a look
+                // now and then.
+                Doing::Other if has_children => SeenOn::Child(None),
                 Doing::Busy | Doing::Other => return None,
             };
             Some(SeenWait {

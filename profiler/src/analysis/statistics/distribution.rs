@@ -57,6 +57,9 @@ impl Distribution {
     /// The value that a share of the values does not exceed, to 1.6 %; `None` of nothing.
     pub fn quantile(&self, share: f64) -> Option<i64> {
         let wanted = (share.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0) as i64;
+        if self.count > 0 && wanted >= self.count {
+            return Some(self.max);
+        }
         let mut below = 0;
         for (place, count) in self.counts.iter().enumerate() {
             below += count;
