@@ -114,16 +114,22 @@ fn tcp(out: &mut Vec<u8>, flow: &FlowRow, packet: &PacketRow) {
             options.extend((mss as u16).to_be_bytes());
         }
         if sack == Some(1) {
-            options.extend([1, 1, 4, 2]);
-        }
-        if let Some(scale) = scale {
-            options.extend([1, 3, 3, scale as u8]);
+            // With timestamps Linux puts it in the place of their padding.
+            let padding: &[u8] = if packet.tsval.is_some() { &[] } else { &[1, 1] };
+            options.extend(padding);
+            options.extend([4, 2]);
         }
     }
     if let (Some(value), Some(echo)) = (packet.tsval, packet.tsecr) {
-        options.extend([1, 1, 8, 10]);
+        if options.len().is_multiple_of(4) {
+            options.extend([1, 1]);
+        }
+        options.extend([8, 10]);
         options.extend(value.to_be_bytes());
         options.extend(echo.to_be_bytes());
+    }
+    if let Some(scale) = scale.filter(|_| is_syn) {
+        options.extend([1, 3, 3, scale as u8]);
     }
     let both_scale = flow.src_wscale.is_some() && flow.dst_wscale.is_some();
     let shift = match scale {
