@@ -20,8 +20,10 @@ mod source;
 mod steps;
 mod words;
 
+pub mod dagman;
 pub mod make;
 pub mod shell;
+pub mod snakemake;
 
 use std::sync::Arc;
 

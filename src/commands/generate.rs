@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use flowtrace_profiler::generate::{self, Options, make, shell};
+use flowtrace_profiler::generate::{self, Options, dagman, make, shell, snakemake};
 use flowtrace_schema::Trace;
 
 use crate::failure::Failure;
@@ -42,6 +42,10 @@ enum Format {
     Make,
     /// Script for bash that runs steps at once and waits for what they need
     Shell,
+    /// Snakefile
+    Snakemake,
+    /// DAG for HTCondor's DAGMan, for a filesystem that all machines share
+    Dagman,
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
@@ -60,6 +64,8 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         let text = match args.format {
             Format::Make => make::text(&plan),
             Format::Shell => shell::text(&plan),
+            Format::Snakemake => snakemake::text(&plan),
+            Format::Dagman => dagman::text(&plan),
         };
         Ok(out.write_all(text.as_bytes())?)
     })?;

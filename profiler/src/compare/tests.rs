@@ -46,17 +46,23 @@ fn each_change_is_one_finding() {
         9.0,
         &[("sort", 7.0, 6.9), ("cat", 1.0, 0.2), ("old", 1.0, 1.0)],
     );
-    assert_eq!(found(&[a.clone()], &[slower]), [rule("sort", Change::Cpu)]);
+    assert_eq!(
+        found(std::slice::from_ref(&a), &[slower]),
+        [rule("sort", Change::Cpu)]
+    );
     let waits = run(
         9.0,
         &[("sort", 4.0, 3.9), ("cat", 4.0, 0.2), ("old", 1.0, 1.0)],
     );
-    assert_eq!(found(&[a.clone()], &[waits]), [rule("cat", Change::Waits)]);
+    assert_eq!(
+        found(std::slice::from_ref(&a), &[waits]),
+        [rule("cat", Change::Waits)]
+    );
     let other = run(
         6.0,
         &[("sort", 4.0, 3.9), ("cat", 1.0, 0.2), ("new", 1.0, 1.0)],
     );
-    let comparison = compare(&[a.clone()], &[other]);
+    let comparison = compare(std::slice::from_ref(&a), &[other]);
     assert_eq!(comparison.findings[0].name, "new");
     let cost = comparison.findings[0].remark.as_deref().unwrap();
     assert!(

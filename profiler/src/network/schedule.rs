@@ -308,9 +308,9 @@ impl Context<'_> {
                     if let Some(i) = nth(n + offset) {
                         let has_waited = t - self.messages[i].received_ns.1 <= delay_ns;
                         if has_waited {
-                            needed.push(i)
+                            needed.push(i);
                         } else {
-                            maybe.push(i)
+                            maybe.push(i);
                         }
                     }
                 }
