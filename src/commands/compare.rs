@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     output::write_to(path, &args.b, |out| {
         match args.format {
             Format::Text => {
-                out.write_all(text::text(&comparison, output::width(path)).as_bytes())?
+                out.write_all(text::text(&comparison, output::width(path)).as_bytes())?;
             }
             Format::Html => out.write_all(html::page(&comparison).as_bytes())?,
             Format::Json => {
