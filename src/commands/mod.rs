@@ -2,12 +2,14 @@
 
 pub(crate) mod agent;
 pub(crate) mod bottlenecks;
+pub(crate) mod calibrate;
 pub(crate) mod collect;
 pub(crate) mod completions;
 pub(crate) mod critical_path;
 pub(crate) mod dag;
 pub(crate) mod doctor;
 pub(crate) mod generate;
+pub(crate) mod ideal;
 pub(crate) mod import;
 pub(crate) mod man;
 pub(crate) mod merge;
@@ -15,6 +17,7 @@ pub(crate) mod mount;
 pub(crate) mod network;
 pub(crate) mod query;
 pub(crate) mod report;
+pub(crate) mod resources;
 pub(crate) mod run;
 pub(crate) mod summary;
 pub(crate) mod tree;
@@ -41,6 +44,9 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Import(args) => import::run(args),
         Command::Bottlenecks(args) => bottlenecks::run(&args),
         Command::Waits(args) => waits::run(&args),
+        Command::Resources(args) => resources::run(&args),
+        Command::Ideal(args) => ideal::run(&args),
+        Command::Calibrate(args) => calibrate::run(&args),
         Command::Report(args) => report::run(&args),
         Command::CriticalPath(args) => critical_path::run(&args),
         Command::Network(args) => network::run(*args),
