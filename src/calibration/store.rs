@@ -23,7 +23,7 @@ pub(crate) fn default_path() -> Option<PathBuf> {
     let host = super::host_name()?;
     Some(
         data.join("flowtrace")
-            .join(format!("capacities-{}.json", host)),
+            .join(format!("capacities-{host}.json")),
     )
 }
 
