@@ -3,7 +3,6 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::*;
-use crate::commands::{dag, doctor, generate, mount, query, run, summary, tree, unmount};
 
 /// Trace any workflow, unmodified: what ran, what data flowed, where the time went.
 #[derive(Debug, Parser)]
@@ -18,11 +17,16 @@ pub(crate) enum Command {
     Run(run::Args),
     Mount(mount::Args),
     Unmount(unmount::Args),
+    Capture(capture::Args),
+    Export(export::Args),
     Import(import::Args),
     Summary(summary::Args),
     Tree(tree::Args),
     Dag(dag::Args),
     Generate(generate::Args),
+    Check(check::Args),
+    Compare(compare::Args),
+    Replay(replay::Args),
     Bottlenecks(bottlenecks::Args),
     Waits(waits::Args),
     Resources(resources::Args),
@@ -30,6 +34,7 @@ pub(crate) enum Command {
     Calibrate(calibrate::Args),
     Report(report::Args),
     CriticalPath(critical_path::Args),
+    Stats(stats::Args),
     Network(Box<network::Args>),
     Query(query::Args),
     Merge(merge::Args),

@@ -4,10 +4,13 @@
 
 mod args;
 mod calibration;
+mod capturing;
 mod commands;
 mod conclude;
+mod drawing;
 mod explained;
 mod failure;
+mod graphviz;
 mod launcher;
 mod output;
 mod seeing;

@@ -107,6 +107,82 @@ fn critical_path_as_csv() {
 }
 
 #[test]
+fn stats() {
+    golden("stats.txt", &["stats", "trace.db"]);
+}
+
+#[test]
+fn stats_of_levels_as_csv() {
+    golden(
+        "levels.csv",
+        &["stats", "trace.db", "levels", "--format", "csv"],
+    );
+}
+
+#[test]
+fn every_table_has_every_format() {
+    let directory = sample();
+    for table in [
+        "overview",
+        "calls",
+        "rules",
+        "levels",
+        "cdf",
+        "hist",
+        "sequentiality",
+        "throughput",
+        "failed",
+        "unread",
+        "rereads",
+        "could-be-pipe",
+    ] {
+        for format in ["text", "json", "csv"] {
+            let output = flowtrace(
+                directory.path(),
+                &["stats", "trace.db", table, "--format", format],
+            );
+            assert_eq!(output.status.code(), Some(0), "{table} as {format}");
+            let text = String::from_utf8(output.stdout).unwrap();
+            assert!(text.ends_with('\n'), "{table} as {format}: {text}");
+            if format == "json" {
+                serde_json::from_str::<serde_json::Value>(&text).unwrap();
+            }
+        }
+    }
+    let plot = |table: &str| {
+        let arguments = [
+            "stats", "trace.db", table, "--of", "life", "--format", "svg",
+        ];
+        flowtrace(directory.path(), &arguments)
+    };
+    for table in ["cdf", "hist", "throughput"] {
+        let svg = String::from_utf8(plot(table).stdout).unwrap();
+        assert!(svg.contains("<polyline") && svg.ends_with("</svg>\n"));
+    }
+    assert_eq!(plot("unread").status.code(), Some(2));
+}
+
+/// What `stats unread` lists is what `summary` counts.
+#[test]
+fn unread_files_are_those_of_the_summary() {
+    let directory = sample();
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        let arguments = [arguments, &["--format", "json"]].concat();
+        serde_json::from_slice(&flowtrace(directory.path(), &arguments).stdout).unwrap()
+    };
+    let listed = json(&["stats", "trace.db", "unread"]);
+    let listed = listed.as_array().unwrap();
+    let summary = json(&["summary", "trace.db"]);
+    assert_eq!(summary["never_read_files"], listed.len());
+    let bytes: i64 = listed
+        .iter()
+        .map(|f| f["write_bytes"].as_i64().unwrap())
+        .sum();
+    assert_eq!(summary["never_read_bytes"], bytes);
+    assert!(bytes > 0);
+}
+
+#[test]
 fn a_prediction() {
     let directory = sample();
     let run = |change: &str| {

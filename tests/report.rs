@@ -8,6 +8,7 @@ use serde_json::Value;
 
 #[path = "../profiler/tests/support/montage.rs"]
 mod montage;
+mod support;
 
 fn flowtrace(directory: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_flowtrace"))
@@ -225,6 +226,11 @@ fn hostile_names_stay_names() {
             "{tag}"
         );
     }
+    let written = directory.path().join("hostile.html");
+    std::fs::write(&written, &page).unwrap();
+    if need_browser() {
+        in_browser("opens.py", &[&written]);
+    }
     let data = report(directory.path());
     let texts = data["processes"]["texts"].as_array().unwrap();
     let command = texts
@@ -244,4 +250,43 @@ fn a_recording_cut_short_has_a_page_too() {
     assert_eq!(report["head"]["facts"]["is_cut_short"], true);
     let ends = report["processes"]["bars"]["end_ns"].as_array().unwrap();
     assert!(ends.iter().all(Value::is_i64));
+}
+
+/// The distribution's browser: nothing else can say what a page does.
+fn need_browser() -> bool {
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |name: &&str| std::env::split_paths(&path).any(|d| d.join(name).is_file());
+    let found = names.iter().any(is_there) && Path::new(support::PYTHON).exists();
+    if !found {
+        support::skip("no Chromium, or no Python to drive it");
+    }
+    found
+}
+
+fn in_browser(script: &str, arguments: &[&Path]) {
+    let output = Command::new(support::PYTHON)
+        .arg(support::checkout("tests/browser").join(script))
+        .args(arguments)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+}
+
+#[test]
+fn a_browser_shows_the_numbers_and_filters_them() {
+    if !need_browser() {
+        return;
+    }
+    let directory = sample();
+    let page = directory.path().join("trace.html");
+    let written = flowtrace(directory.path(), &["report", "trace.db"]);
+    assert!(written.status.success(), "{written:?}");
+    let binary = Path::new(env!("CARGO_BIN_EXE_flowtrace"));
+    in_browser(
+        "report.py",
+        &[binary, &directory.path().join("trace.db"), &page],
+    );
 }

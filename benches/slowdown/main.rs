@@ -17,6 +17,7 @@
 //! - `unlogged`: `flowtrace run` with the filesystem mounted and the processes recorded, but no
 //!   file call: what is left to `flowtrace` is the cost of recording calls alone;
 //! - `flowtrace`: `flowtrace run`, everything recorded;
+//! - `kernel`: `flowtrace run --layer kernel`, reads and writes known from tracepoints;
 //! - `cached`: `flowtrace run --fidelity cached --stat cached`, what the kernel answers by itself
 //!   is not seen;
 //! - `no-ptrace`: `flowtrace run --no-ptrace`, processes known from the kernel's announcements;
@@ -141,12 +142,13 @@ fn in_path(program: &str) -> bool {
 type LeftOut = Vec<(String, String)>;
 
 /// Every way there is, in the order of the table's columns.
-const WAYS: [Way; 9] = [
+const WAYS: [Way; 10] = [
     Way::Native,
     Way::Bare,
     Way::Processes,
     Way::Unlogged,
     Way::Flowtrace,
+    Way::Kernel,
     Way::Cached,
     Way::NoPtrace,
     Way::Bindfs,

@@ -30,6 +30,7 @@ pub(crate) enum Way {
     Processes,
     Unlogged,
     Flowtrace,
+    Kernel,
     Cached,
     NoPtrace,
     Bindfs,
@@ -44,6 +45,7 @@ impl Way {
             Way::Processes => "processes",
             Way::Unlogged => "unlogged",
             Way::Flowtrace => "flowtrace",
+            Way::Kernel => "kernel",
             Way::Cached => "cached",
             Way::NoPtrace => "no-ptrace",
             Way::Bindfs => "bindfs",
@@ -74,6 +76,7 @@ impl Way {
             }
             Way::Unlogged => recorded(&["--without-calls"]),
             Way::Flowtrace => recorded(&[]),
+            Way::Kernel => recorded(&["--layer", "kernel"]),
             Way::Cached => recorded(&["--fidelity", "cached", "--stat", "cached"]),
             Way::NoPtrace => recorded(&["--no-ptrace"]),
             Way::Bindfs => {
@@ -100,6 +103,12 @@ impl Way {
             | Way::Unlogged
             | Way::Flowtrace
             | Way::NoPtrace => None,
+            Way::Kernel => {
+                let doctor = Command::new(FLOWTRACE).arg("doctor").output();
+                let works = |line: &str| line.starts_with("ok") && line.contains("--layer kernel");
+                let found = doctor.map(|d| String::from_utf8_lossy(&d.stdout).lines().any(works));
+                (!found.unwrap_or(false)).then(|| "no tracepoints or no passthrough".to_owned())
+            }
             Way::Cached => {
                 let help = Command::new(FLOWTRACE).args(["run", "--help"]).output();
                 let knows =

@@ -10,5 +10,6 @@ pub mod grouping;
 pub mod ideal;
 pub mod resources;
 pub mod serial;
+pub mod statistics;
 pub mod time;
 pub mod waits;

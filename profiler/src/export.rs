@@ -1,7 +1,16 @@
 //! Results in formats for other programs. An exporter writes to `impl Write` and never prints.
 
 pub mod chart;
+pub mod chrome;
+pub mod cytoscape;
 pub mod dot;
 pub mod drawing;
+pub mod gml;
 pub mod graphml;
+pub mod pcapng;
+pub mod perfetto;
+pub mod plot;
 pub mod rows;
+pub mod sheet;
+pub mod timeline;
+pub mod wfformat;

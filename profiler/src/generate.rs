@@ -12,6 +12,7 @@
 
 mod command;
 mod effects;
+mod files;
 mod order;
 mod own;
 mod plan;
@@ -24,6 +25,7 @@ pub mod shell;
 
 use std::sync::Arc;
 
+pub use files::{Reading, StepFiles, files_of_steps};
 pub use plan::plan;
 pub use source::Unfit;
 pub use words::Place;
@@ -126,4 +128,9 @@ impl Plan {
         results.dedup();
         results
     }
+}
+
+/// A path as it is seen from the root, if it is below it.
+pub(crate) fn relative_to<'a>(path: &'a str, root: &str) -> &'a str {
+    words::below(path, root).unwrap_or(path)
 }

@@ -12,6 +12,7 @@ pub mod groups;
 mod order;
 pub(crate) mod pattern;
 pub(crate) mod rounds;
+pub mod select;
 pub mod versions;
 
 use petgraph::graph::{DiGraph, NodeIndex};
@@ -93,6 +94,8 @@ pub struct Edge {
     pub read_bytes: i64,
     /// Read calls.
     pub reads: i64,
+    /// Time in the calls that moved bytes along the edge, ns.
+    pub latency_ns: i64,
     /// First moment, ns.
     pub first_ns: i64,
     /// Last moment, ns.

@@ -11,6 +11,9 @@
 
 pub mod analysis;
 pub mod argv;
+pub mod check;
+pub mod clocks;
+pub mod compare;
 pub mod export;
 pub mod generate;
 pub mod graph;
@@ -18,6 +21,7 @@ pub mod load;
 pub mod managers;
 pub mod model;
 pub mod network;
+pub mod replay;
 pub mod report;
 pub mod rules;
 pub mod text;

@@ -3,15 +3,19 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use flowtrace_schema::{DataAccessRow, FileRow, ProcessRow, Result, Trace, is_system_path};
+use flowtrace_schema::{FileRow, ProcessRow, Result, Trace, is_system_path};
 
-use crate::model::{Access, File, FileIndex, Image, Process, ProcessId, Workflow};
+use crate::model::{File, FileIndex, Image, Process, ProcessId, Workflow};
 use crate::rules;
 
+mod accesses;
 mod activity;
+mod places;
 mod streams;
 
+use accesses::add_accesses;
 pub use activity::load_activity;
+pub(crate) use places::Places;
 use streams::add_streams;
 
 /// Reads everything that the analyses need. Rules that the recording did not store, because it
@@ -29,7 +33,7 @@ pub fn load(trace: &Trace) -> Result<Workflow> {
     };
     add_processes(&mut workflow, trace.processes()?);
     add_files(&mut workflow, trace.files()?);
-    add_accesses(&mut workflow, &trace.data_access()?);
+    add_accesses(&mut workflow, trace)?;
     add_streams(&mut workflow, &trace.channel_ends()?);
     add_executions(&mut workflow, trace)?;
     let run_end = workflow.runs.iter().filter_map(|run| run.end_ns).max();
@@ -134,6 +138,7 @@ fn add_processes(workflow: &mut Workflow, rows: Vec<ProcessRow>) {
             wait_ns: row.wait_ns,
             max_rss_bytes: row.max_rss_bytes,
             threads: row.threads,
+            cwd: row.cwd.map(|text| texts.intern(text)),
             host: row.host.map(|text| texts.intern(text)),
             tracer_ns: row.tracer_ns,
         });
@@ -189,48 +194,6 @@ fn add_files(workflow: &mut Workflow, rows: Vec<FileRow>) {
 /// among them.
 fn is_system(path: Option<&str>) -> bool {
     path.is_some_and(|path| is_system_path(path.as_bytes()))
-}
-
-fn add_accesses(workflow: &mut Workflow, rows: &[DataAccessRow]) {
-    let process_of: HashMap<i64, ProcessId> = workflow
-        .images
-        .iter()
-        .map(|image| (image.upid, image.process))
-        .collect();
-    let accesses = rows.iter().filter_map(|row| {
-        let file = file_index(&workflow.files, row.file_id)?;
-        if workflow.file(file).is_system {
-            return None;
-        }
-        Some(Access {
-            process: *process_of.get(&row.upid)?,
-            file,
-            creates: row.creates,
-            reads: row.reads,
-            read_bytes: row.read_bytes,
-            writes: row.writes,
-            write_bytes: row.write_bytes,
-            changes: row.changes,
-            truncates: row.truncates,
-            read_opens: row.read_opens,
-            write_opens: row.write_opens,
-            calls: row.calls,
-            read_ns: row.first_read_ns.zip(row.last_read_ns),
-            write_ns: row.first_write_ns.zip(row.last_write_ns),
-            first_open_ns: row.first_open_ns,
-            span_ns: (row.first_ns, row.last_ns),
-        })
-    });
-    let mut accesses: Vec<Access> = accesses.collect();
-    accesses.sort_by_key(|access| (access.process, access.file));
-    accesses.dedup_by(|next, kept| {
-        let is_same = (next.process, next.file) == (kept.process, kept.file);
-        if is_same {
-            kept.add(next);
-        }
-        is_same
-    });
-    workflow.accesses = accesses;
 }
 
 fn file_index(files: &[File], file_id: i64) -> Option<FileIndex> {

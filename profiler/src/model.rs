@@ -82,6 +82,8 @@ pub struct Image {
     pub max_rss_bytes: Option<i64>,
     /// Threads that lived in it.
     pub threads: Option<i64>,
+    /// Working directory when it began.
+    pub cwd: Option<Arc<str>>,
     /// Machine that ran it.
     pub host: Option<Arc<str>>,
     /// Time its threads were held by the tracer, ns.
@@ -163,8 +165,12 @@ pub struct Access {
     pub read_bytes: i64,
     /// Write calls.
     pub writes: i64,
+    /// Time in read calls, ns.
+    pub read_time_ns: i64,
     /// Bytes written.
     pub write_bytes: i64,
+    /// Time in calls that changed data, ns.
+    pub write_time_ns: i64,
     /// Calls that changed data: writes, truncations, allocations.
     pub changes: i64,
     /// Truncations to nothing.
@@ -228,34 +234,6 @@ impl Access {
     /// Whether it read, or may have read through a mapping.
     pub fn is_reader(&self) -> bool {
         self.reads > 0 || self.read_opens > 0
-    }
-
-    /// Adds what another image of the same process did.
-    pub fn add(&mut self, other: &Access) {
-        let hull = |a: Option<(i64, i64)>, b: Option<(i64, i64)>| match (a, b) {
-            (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
-            (a, b) => a.or(b),
-        };
-        self.creates += other.creates;
-        self.reads += other.reads;
-        self.read_bytes = self.read_bytes.saturating_add(other.read_bytes);
-        self.writes += other.writes;
-        self.write_bytes = self.write_bytes.saturating_add(other.write_bytes);
-        self.changes += other.changes;
-        self.truncates += other.truncates;
-        self.read_opens += other.read_opens;
-        self.write_opens += other.write_opens;
-        self.calls += other.calls;
-        self.read_ns = hull(self.read_ns, other.read_ns);
-        self.write_ns = hull(self.write_ns, other.write_ns);
-        self.first_open_ns = match (self.first_open_ns, other.first_open_ns) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
-        self.span_ns = (
-            self.span_ns.0.min(other.span_ns.0),
-            self.span_ns.1.max(other.span_ns.1),
-        );
     }
 }
 

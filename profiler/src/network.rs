@@ -14,10 +14,12 @@
 //! - methods on streams ([`matrix`], [`rir`], [`ball`], [`messages`] …);
 //! - [`calls`] the interface of section 7.3, by name.
 
+pub mod analysis;
 pub mod archetype;
 pub mod balance;
 pub mod ball;
 pub mod calls;
+pub mod components;
 pub mod decomposition;
 pub mod load;
 pub mod matrix;
@@ -26,13 +28,18 @@ pub mod page;
 pub mod pages;
 pub mod period;
 pub mod placement;
+pub mod pop;
 pub mod quantile;
 pub mod repeat;
+pub mod replay;
 pub mod rir;
 pub mod rtt;
 pub mod run;
+pub mod schedule;
+pub mod slowdown;
 pub mod smoothing;
 pub mod spectrum;
+pub mod state;
 pub mod stationary;
 pub mod topology;
 pub mod trigger;

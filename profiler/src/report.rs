@@ -6,6 +6,7 @@
 //! `left_out`, so that a page of any run opens. Columns of numbers instead of objects keep it
 //! small.
 
+mod bottlenecks;
 mod calls;
 mod channels;
 mod files;
@@ -36,6 +37,7 @@ pub struct Report {
     head: head::Head,
     rules: rules::Rules,
     path: path::Path,
+    bottlenecks: bottlenecks::Limiting,
     processes: processes::Processes,
     machine: machine::Machine,
     graph: graph::Graph,
@@ -94,6 +96,7 @@ pub fn gather(workflow: &Workflow, trace: &Trace, limits: Limits) -> Result<Repo
     Ok(Report {
         head: head::of(workflow, trace)?,
         rules: rules::of(workflow, &numbers, &costs),
+        bottlenecks: bottlenecks::of(workflow, &dag, &numbers, trace)?,
         path: path::of(workflow, &critical, &dag, &numbers, &kept),
         processes: processes::of(workflow, &numbers, &kept, &costs, &mut texts),
         machine: machine::of(workflow, trace)?,

@@ -10,6 +10,8 @@ use flowtrace_schema::{ProcessRow, Result, Trace, Upid};
 
 use crate::argv::unquote;
 
+pub mod names;
+
 /// Name of an image about which nothing is known.
 pub const UNKNOWN: &str = "?";
 /// Longest name kept, in characters: a rule is a label.

@@ -4,6 +4,8 @@ pub mod bottlenecks;
 pub mod critical_path;
 pub mod ideal;
 pub mod resources;
+pub mod shape;
+pub mod statistics;
 pub mod summary;
 pub mod table;
 pub mod tree;

@@ -233,6 +233,16 @@ CREATE TABLE channel_end (
   at_most_bytes INTEGER             -- no more bytes than these; NULL: not known
 ) STRICT;
 
+-- The addresses of an end of a channel that is a socket of TCP or UDP.
+CREATE TABLE socket_end (
+  end_id INTEGER NOT NULL,          -- row of channel_end
+  proto TEXT NOT NULL CHECK (proto IN ('tcp', 'udp')), -- protocol, as in flow
+  address TEXT NOT NULL,            -- its own address
+  port INTEGER NOT NULL,            -- its own port
+  peer TEXT,                        -- address of the other end; NULL: any
+  peer_port INTEGER                 -- its port
+) STRICT;
+
 -- What a thread was doing over an interval of samples; consecutive equal samples are one row.
 CREATE TABLE sample (
   sample_id INTEGER PRIMARY KEY,    -- own id

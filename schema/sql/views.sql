@@ -533,10 +533,7 @@ CREATE VIEW flows (
   dst_sack    -- 1: dst does
 ) AS
 SELECT f.flow_id, src, sport, dst, dport, proto,
-  (SELECT upid FROM flow_owner AS o WHERE o.flow_id = f.flow_id AND o.side = 'src'
-   ORDER BY o.from_ns LIMIT 1),
-  (SELECT upid FROM flow_owner AS o WHERE o.flow_id = f.flow_id AND o.side = 'dst'
-   ORDER BY o.from_ns LIMIT 1),
+  o.src_upid, o.dst_upid,
   COALESCE(s.first_ns, f.first_ns), s.last_ns,
   out_packets + back_packets, out_bytes + back_bytes, out_packets, out_bytes, back_packets,
   back_bytes, s.captures, src_wscale, dst_wscale, src_mss, dst_mss, src_sack, dst_sack
@@ -544,7 +541,11 @@ FROM flow AS f LEFT JOIN (
   SELECT flow_id, MIN(first_ns) AS first_ns, MAX(last_ns) AS last_ns,
     MAX(out_packets) AS out_packets, MAX(out_bytes) AS out_bytes,
     MAX(back_packets) AS back_packets, MAX(back_bytes) AS back_bytes, COUNT(*) AS captures
-  FROM flow_captures GROUP BY flow_id) AS s ON s.flow_id = f.flow_id;
+  FROM flow_captures GROUP BY flow_id) AS s ON s.flow_id = f.flow_id
+LEFT JOIN (
+  SELECT flow_id, MIN(CASE side WHEN 'src' THEN upid END) AS src_upid,
+    MIN(CASE side WHEN 'dst' THEN upid END) AS dst_upid
+  FROM flow_owners GROUP BY flow_id) AS o ON o.flow_id = f.flow_id;
 
 -- The processes at the ends of flows, and when.
 CREATE VIEW flow_owners (
@@ -555,7 +556,22 @@ CREATE VIEW flow_owners (
   to_ns,   -- until when, at the earliest; NULL: to its end
   evidence -- calls: its system calls; descriptors: a look at its descriptors
 ) AS
-SELECT flow_id, side, upid, from_ns, to_ns, evidence FROM flow_owner;
+SELECT flow_id, side, upid, from_ns, to_ns, evidence FROM flow_owner
+UNION ALL
+-- A socket may be bound to no address of its own and to no peer; a loopback address is that of its host.
+SELECT f.flow_id, v.side, e.upid, e.from_ns, e.to_ns, 'calls'
+FROM socket_end AS s JOIN channel_end AS e USING (end_id) JOIN process AS p USING (upid)
+CROSS JOIN (SELECT 'src' AS side UNION ALL SELECT 'dst') AS v
+JOIN flow AS f ON f.proto = s.proto
+  AND s.port = CASE v.side WHEN 'src' THEN f.sport ELSE f.dport END
+  AND s.address IN (CASE v.side WHEN 'src' THEN f.src ELSE f.dst END, '0.0.0.0', '::')
+  AND (s.peer IS NULL OR s.peer = CASE v.side WHEN 'src' THEN f.dst ELSE f.src END
+    AND s.peer_port = CASE v.side WHEN 'src' THEN f.dport ELSE f.sport END)
+JOIN capture AS c ON c.capture_id = f.capture_id
+  AND (c.host_id = p.host_id OR f.src NOT LIKE '127.%' AND f.src <> '::1')
+WHERE f.first_ns <= COALESCE(e.to_ns, p.end_ns, f.first_ns)
+  AND e.from_ns <= COALESCE((SELECT MAX(last_ns) FROM flow_capture AS x
+    WHERE x.flow_id = f.flow_id) + 1000000000, e.from_ns);
 
 -- What the kernel says of the TCP connections of this machine, about once a second.
 CREATE VIEW flow_samples (
@@ -606,11 +622,11 @@ CROSS JOIN host AS h ON h.host_id = c.host_id;
 
 -- The workflow graph as rows: processes, files and channels, in the direction in which data or control flows.
 CREATE VIEW edges (
-  src_kind, -- process, file or channel
-  src_id,   -- upid, file_id or channel_id
-  dst_kind, -- process, file or channel
-  dst_id,   -- upid, file_id or channel_id
-  kind,     -- create, write, read; fork, exec
+  src_kind, -- process, file, channel or flow
+  src_id,   -- upid, file_id, channel_id or flow_id
+  dst_kind, -- process, file, channel or flow
+  dst_id,   -- upid, file_id, channel_id or flow_id
+  kind,     -- create, write, read; fork, exec; send, receive: of a captured flow, whose socket may be a channel, too
   bytes,    -- bytes moved; NULL: not a data edge, or not known
   first_ns, -- first moment
   last_ns   -- last moment
@@ -631,7 +647,19 @@ SELECT 'process', upid, 'channel', channel_id, 'write', bytes, from_ns, to_ns
 FROM channel_end WHERE direction IN ('write', 'both') AND used IS NOT 0
 UNION ALL
 SELECT 'channel', channel_id, 'process', upid, 'read', bytes, from_ns, to_ns
-FROM channel_end WHERE direction IN ('read', 'both') AND used IS NOT 0;
+FROM channel_end WHERE direction IN ('read', 'both') AND used IS NOT 0
+UNION ALL
+SELECT 'process', src_upid, 'flow', flow_id, 'send', out_bytes, first_ns, last_ns
+FROM flows WHERE src_upid IS NOT NULL AND out_bytes > 0
+UNION ALL
+SELECT 'flow', flow_id, 'process', dst_upid, 'receive', out_bytes, first_ns, last_ns
+FROM flows WHERE dst_upid IS NOT NULL AND out_bytes > 0
+UNION ALL
+SELECT 'process', dst_upid, 'flow', flow_id, 'send', back_bytes, first_ns, last_ns
+FROM flows WHERE dst_upid IS NOT NULL AND back_bytes > 0
+UNION ALL
+SELECT 'flow', flow_id, 'process', src_upid, 'receive', back_bytes, first_ns, last_ns
+FROM flows WHERE src_upid IS NOT NULL AND back_bytes > 0;
 
 -- What is known to be missing from this file; no row means nothing.
 CREATE VIEW losses (

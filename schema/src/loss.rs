@@ -73,6 +73,10 @@ losses! {
         "calls on files that --include or --exclude leave out of the trace",
     CallsDropped "files" "calls_dropped" DataLoss
         "reads and writes that tracepoints told of and the kernel dropped because flowtrace was behind; offsets that follow from them are unknown",
+    DescriptorsNotFollowed "files" "descriptors_not_followed" Notice
+        "descriptors of traced files that a process was sent over a socket or took from another one: what it read and wrote through them is not seen",
+    CallsUnreconciled "files" "calls_unreconciled" Notice
+        "process images of which the kernel counted other numbers of reads and writes than tracepoints told of: rows of them may be missing",
     AsyncIo "files" "async_io_unseen" Notice
         "processes that began to use io_uring or io_submit: what they do so with files that they had open before is not seen",
     StaleLookup "files" "reply_failed" Notice
@@ -105,6 +109,8 @@ losses! {
         "machines whose clocks were put on one scale by wall clocks of unknown error: times across machines may be off",
     CostsSampled "processes" "costs_sampled" Info
         "processes whose costs are at best those of the last look into /proc before they ended",
+    NotCaptured "packets" "not_captured" Notice
+        "interfaces whose packets could not be captured; run flowtrace doctor",
     PacketsDropped "packets" "kernel_dropped" DataLoss
         "packets that the kernel dropped before they could be captured: what is computed from packets lacks them",
     PacketsUnstored "packets" "unstored" DataLoss

@@ -96,6 +96,14 @@ operations! {
     41 Setattr "setattr" Attribute,
 }
 
+impl Op {
+    /// The operation of a number of the table `operation`; `None`: of a later version.
+    pub fn from_number(number: u8) -> Option<Op> {
+        let op = Op::ALL.get(usize::from(number).checked_sub(1)?)?;
+        (*op as u8 == number).then_some(*op)
+    }
+}
+
 impl Class {
     /// Name shown by the view `operations`.
     pub const fn name(self) -> &'static str {

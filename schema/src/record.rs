@@ -10,7 +10,7 @@ mod network;
 
 pub use network::{
     CaptureEnd, CaptureRecord, CaptureSource, End, Evidence, FlowOptions, FlowOwner, FlowRecord,
-    FlowSample, FlowSeen, Packet, TcpFields, Way, marks,
+    FlowSample, FlowSeen, Packet, SocketEnd, TcpFields, Way, marks,
 };
 
 /// A row, or the completion of one. Everything but [`Call`] and [`Packet`], which travel through
@@ -123,6 +123,8 @@ pub enum Record {
     FlowSeen(Box<FlowSeen>),
     /// A process image is at an end of a flow.
     FlowOwner(Box<FlowOwner>),
+    /// The addresses of an end of a channel are known.
+    SocketEnd(Box<SocketEnd>),
     /// What the kernel says of a connection.
     FlowSample(Box<FlowSample>),
     /// Everything handed over before is to be committed now; the sender is told when it is.

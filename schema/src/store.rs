@@ -22,9 +22,9 @@ pub(crate) const TABLES: &str = include_str!("../sql/tables.sql");
 pub(crate) const OPERATIONS: &str = include_str!("../sql/operations.sql");
 pub(crate) const ACTIVITIES: &str = include_str!("../sql/activities.sql");
 pub(crate) const VIEWS: &str = include_str!("../sql/views.sql");
+pub(crate) const REPLAYED: &str = include_str!("../sql/replayed.sql");
 pub(crate) const ACTIONS: &str = include_str!("../sql/actions.sql");
 pub(crate) const ACTIVITY: &str = include_str!("../sql/activity.sql");
-pub(crate) const DATA_ACCESS: &str = include_str!("../sql/data_access.sql");
 
 /// Makes a new trace at `path` and opens it for recording. The lock that comes along tells
 /// others that it is being recorded for as long as it is held.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 
-use crate::{Error, Result, doc, store};
+use crate::{Error, Fidelity, Op, Result, doc, store};
 
 mod network;
 mod report;
@@ -16,8 +16,8 @@ pub use network::PacketRow;
 pub use report::CallCost;
 use rows::FromRow;
 pub use rows::{
-    ActionRow, ActivityRow, ChannelEndRow, CounterRow, DataAccessRow, DescriptorRow, FileRow,
-    LossRow, NameRow, PipeRow, PolledRow, ProcessRow, RunRow, SampleRow, SequenceRow, SettingRow,
+    ActionRow, ActivityRow, ChannelEndRow, CounterRow, DescriptorRow, FileRow, LossRow, NameRow,
+    PipeRow, PolledRow, ProcessRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
     TimesRow, TracedDirectoryRow, VariableRow,
 };
 pub use rows::{
@@ -30,6 +30,31 @@ pub use rows::{
 pub struct Trace {
     db: Connection,
     path: PathBuf,
+}
+
+/// A file call, as the table `call` has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallRow {
+    /// Arrival of the request, ns.
+    pub start_ns: i64,
+    /// Until the reply, ns.
+    pub duration_ns: i64,
+    /// Process image; `None`: the kernel itself, or not known.
+    pub upid: Option<i64>,
+    /// Operation; `None`: one that this version does not know.
+    pub op: Option<Op>,
+    /// Whether only the opening of a file outside of the traced directories was seen, and no time.
+    pub is_open_only: bool,
+    /// Open flags, rename flags or mode.
+    pub flags: Option<i64>,
+    /// File.
+    pub file_id: Option<i64>,
+    /// Position of data calls.
+    pub offset: Option<i64>,
+    /// Bytes asked for, or the value set.
+    pub length: Option<i64>,
+    /// Bytes or value; negative errno on failure.
+    pub result: i64,
 }
 
 /// A value of a query's result.
@@ -124,12 +149,38 @@ impl Trace {
         self.rows("SELECT * FROM file_names ORDER BY file_id, from_ns")
     }
 
-    /// What each process image did to each file, with the times of reading and writing apart.
+    /// Hands every file call to `each`, in the order of time, without holding them.
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn data_access(&self) -> Result<Vec<DataAccessRow>> {
-        self.rows(store::DATA_ACCESS)
+    pub fn for_each_call(&self, mut each: impl FnMut(&CallRow)) -> Result<()> {
+        let mut read = || {
+            // Columns by number: there may be a hundred million rows.
+            let mut statement = self.db.prepare(
+                "SELECT start_ns, duration_ns, upid, what, file_id, offset, length, result
+                 FROM call ORDER BY start_ns",
+            )?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                let what: i64 = row.get(3)?;
+                let length: Option<i64> = row.get(6)?;
+                let result: Option<i64> = row.get(7)?;
+                each(&CallRow {
+                    start_ns: row.get(0)?,
+                    duration_ns: row.get(1)?,
+                    upid: row.get(2)?,
+                    op: Op::from_number((what & 63) as u8),
+                    is_open_only: what >> 6 & 3 == Fidelity::Open as i64,
+                    flags: (what > 255).then(|| (what >> 8) - 1),
+                    file_id: row.get(4)?,
+                    offset: row.get(5)?,
+                    length,
+                    result: result.or(length).unwrap_or(0),
+                });
+            }
+            Ok(())
+        };
+        read().map_err(|source| self.unreadable(source))
     }
 
     /// What programs began with as descriptors, in the order of images.
@@ -174,6 +225,14 @@ impl Trace {
              FROM channel_ends JOIN channels USING (channel_id)
              WHERE used IS NOT 0 ORDER BY channel_id, upid, direction",
         )
+    }
+
+    /// The successful file calls of known processes, in the order of time.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn replayed_calls(&self) -> Result<Vec<ReplayedCallRow>> {
+        self.rows(store::REPLAYED)
     }
 
     /// The ends of pipes and FIFOs that may have been used.

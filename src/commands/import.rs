@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use flowtrace_profiler::text::units::{bytes, counted};
+use flowtrace_profiler::clocks::{self, Alignment};
+use flowtrace_profiler::text::units::{bytes, counted, duration};
 use flowtrace_tracer::net::import::{Error, FileError, Input, Report, import};
 
 use crate::failure::Failure;
@@ -66,13 +67,14 @@ pub(crate) fn run(args: Args) -> super::Outcome {
             ),
         ));
     }
+    let clocks = clocks::align(&output)?;
     if !args.quiet {
-        print(&report, &trace.to_string());
+        print(&report, &clocks, &trace.to_string());
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(report: &Report, trace: &str) {
+fn print(report: &Report, clocks: &Alignment, trace: &str) {
     println!(
         "{}: {} in {}, captured on {}",
         trace,
@@ -97,6 +99,31 @@ fn print(report: &Report, trace: &str) {
                 file.path.display()
             );
         }
+    }
+    for relation in &clocks.related {
+        let error = duration(relation.clock.error_ns.unwrap_or(0));
+        let said = if relation.is_corrected {
+            let offset = relation.clock.offset_ns;
+            format!(
+                "{} {} at the start, {:+.2} ppm, within {error}; corrected",
+                duration(offset.abs()),
+                if offset > 0 { "behind" } else { "ahead" },
+                relation.clock.drift_ppb as f64 / 1000.0
+            )
+        } else {
+            format!("agrees within {error}")
+        };
+        let matched = counted(relation.matched as i64, "packet", "packets");
+        println!(
+            "  clock of {}: {said} ({matched} seen twice)",
+            relation.name
+        );
+    }
+    if !clocks.unrelated.is_empty() {
+        println!(
+            "  clocks of {}: not related, for want of packets that two hosts captured in both directions",
+            clocks.unrelated.join(", ")
+        );
     }
     if let Ok(metadata) = std::fs::metadata(trace) {
         println!("  {} written", bytes(metadata.len() as i64));

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::{Subcommand, ValueEnum};
 use flowtrace_profiler::network::load::{self, By, Selection};
 use flowtrace_profiler::network::page::Page;
+use flowtrace_profiler::network::replay::Change;
 use flowtrace_profiler::network::run::Unit;
 use flowtrace_profiler::network::{Mode, Run, Unknown, pages};
 use flowtrace_schema::Trace;
@@ -137,6 +138,14 @@ enum Question {
     Peaks(Common),
     /// Length and number of the program's repetitions (GetSuperPhaseEstimate)
     Period(Common),
+    /// Pairs whose iteration rates have spectra of the same form (Algorithm 1)
+    Components {
+        #[command(flatten)]
+        common: Common,
+        /// Spectra farther apart than this are of two components
+        #[arg(long, value_name = "DISTANCE", default_value_t = 0.3, value_parser = positive)]
+        distance: f64,
+    },
     /// How long each process kept others waiting, and whom (GetGlobalBICDelay, GetPairBICDelay)
     Court(Common),
     /// Which process holds the others up (ComputeImbalanceGlobal)
@@ -161,6 +170,38 @@ enum Question {
     Latency(PairArgs),
     /// Bandwidth from one process to another over time (GetBWTime, GetAvgBW)
     Bandwidth(PairArgs),
+    /// Which processes are slower than the others, and what that cost; also where all send before
+    /// they receive
+    Slowdown(Common),
+    /// Parallel efficiencies (POP): load balance, communication, serialisation, transfer
+    Pop(Common),
+    /// What the longest chain of work and messages consists of
+    CriticalPath(Common),
+    /// The run with a process faster or slower, or with an ideal network
+    WhatIf {
+        #[command(flatten)]
+        common: Common,
+        /// Scale the work of a process, as 10.0.0.4=0.5; may be given several times
+        #[arg(long, value_name = "PROCESS=FACTOR", value_parser = factor)]
+        scale: Vec<(String, f64)>,
+        /// Messages arrive at once
+        #[arg(long)]
+        no_latency: bool,
+        /// Messages come in at once
+        #[arg(long)]
+        no_transfer: bool,
+    },
+    /// Available bandwidth from passing traffic (Wren), and hosts that read too late
+    State(Common),
+    /// Advice which process belongs on which host (VADAPT)
+    Placement {
+        #[command(flatten)]
+        common: Common,
+        /// Capacity between two hosts, bytes per second in both directions unless both are given,
+        /// as node1,node2=125e6; may be given several times
+        #[arg(long, value_name = "A,B=BYTES_PER_SECOND", value_parser = capacity)]
+        capacity: Vec<(String, String, f64)>,
+    },
     /// What is most out of balance: a process, latency or bandwidth (GetMostImbalancedComponent)
     Component(Common),
 }
@@ -241,6 +282,22 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
+fn factor(text: &str) -> Result<(String, f64), String> {
+    let (process, factor) = text.rsplit_once('=').ok_or("it is no PROCESS=FACTOR")?;
+    let factor = number(factor)?;
+    if factor < 0.0 {
+        return Err("the factor must not be negative".into());
+    }
+    Ok((process.to_owned(), factor))
+}
+
+fn capacity(text: &str) -> Result<(String, String, f64), String> {
+    let wrong = "it is no A,B=BYTES_PER_SECOND";
+    let (hosts, capacity) = text.rsplit_once('=').ok_or(wrong)?;
+    let (a, b) = hosts.split_once(',').ok_or(wrong)?;
+    Ok((a.to_owned(), b.to_owned(), positive(capacity)?))
+}
+
 fn interval(text: &str) -> Result<(f64, f64), String> {
     let (from, to) = text.split_once("..").ok_or("it is no FROM..TO")?;
     let from = if from.is_empty() {
@@ -318,6 +375,13 @@ impl Question {
             | Question::Imbalance(common)
             | Question::Messages(common)
             | Question::Decomposition(common)
+            | Question::Slowdown(common)
+            | Question::Pop(common)
+            | Question::CriticalPath(common)
+            | Question::WhatIf { common, .. }
+            | Question::Components { common, .. }
+            | Question::State(common)
+            | Question::Placement { common, .. }
             | Question::Component(common) => common,
             Question::Latency(pair) | Question::Bandwidth(pair) => &pair.common,
         }
@@ -375,6 +439,7 @@ fn answer(question: &Question, run: &Run) -> Result<Page, Failure> {
         Question::Spectrum(_) => pages::spectrum(run),
         Question::Peaks(_) => pages::peaks(run),
         Question::Period(_) => pages::period(run),
+        Question::Components { distance, .. } => pages::components(run, *distance),
         Question::Court(_) => pages::court(run),
         Question::Balance(_) => pages::balance(run),
         Question::Bias(_) => pages::bias(run),
@@ -391,6 +456,37 @@ fn answer(question: &Question, run: &Run) -> Result<Page, Failure> {
             pages::bandwidth(run, from, to)
         }
         Question::Component(_) => pages::component(run),
+        Question::Slowdown(_) => pages::slowdown(run),
+        Question::Pop(_) => pages::pop(run),
+        Question::CriticalPath(_) => pages::critical_path(run),
+        Question::WhatIf {
+            scale,
+            no_latency,
+            no_transfer,
+            ..
+        } => {
+            let mut change = Change {
+                no_latency: *no_latency,
+                no_transfer: *no_transfer,
+                ..Change::default()
+            };
+            for (process, factor) in scale {
+                change
+                    .work
+                    .insert(run.node(process).map_err(usage)?, *factor);
+            }
+            if change == Change::default() {
+                return Err(Failure::usage("what should be different?")
+                    .hint("--scale PROCESS=FACTOR, --no-latency or --no-transfer"));
+            }
+            pages::what_if(run, &change)
+        }
+        Question::State(_) => pages::state(run),
+        Question::Placement { capacity, .. } => {
+            let given = capacity.iter().cloned();
+            let given = given.map(|(a, b, capacity)| ((a, b), capacity)).collect();
+            pages::placement(run, &given)
+        }
     })
 }
 

@@ -12,7 +12,7 @@ use flowtrace_tracer::session::{
 use super::Outcome;
 use crate::conclude;
 use crate::failure::{Failure, OWN_FAILURE};
-use crate::{launcher, output, seeing};
+use crate::{capturing, launcher, output, seeing};
 
 /// Trace a command: every process, every file call under the traced directories
 ///
@@ -81,6 +81,17 @@ pub(crate) struct Args {
     /// number their jobs, tasks and ranks are always recorded, no other ever is.
     #[arg(long = "env", value_name = "PATTERN")]
     environment: Vec<String>,
+    /// Capture packets, too, of all interfaces that are up, loopback included
+    ///
+    /// Needs CAP_NET_RAW; without, the rest of the trace goes on.
+    #[arg(long)]
+    net: bool,
+    /// Capture packets of this interface alone; may be given several times
+    #[arg(long = "interface", value_name = "IF", requires = "net")]
+    interfaces: Vec<String>,
+    /// Capture packets of this port alone; may be given several times
+    #[arg(long = "port", value_name = "PORT", requires = "net", value_parser = clap::value_parser!(u16).range(1..))]
+    ports: Vec<u16>,
     /// Let go of processes that outlive the command, instead of waiting for their end
     ///
     /// They run on untraced. Where they still use the traced directories, a flowtrace in the
@@ -192,6 +203,15 @@ pub(crate) fn run(args: Args) -> Outcome {
         bare: args.bare,
         without_calls: args.without_calls,
         no_ptrace: args.no_ptrace,
+        net: match args.net {
+            true => Some(capturing::options(
+                &args.interfaces,
+                &args.ports,
+                128,
+                OWN_FAILURE,
+            )?),
+            false => None,
+        },
         layer: args.layer.layer(),
     };
     let front = match options.detach.then(session::fork_behind) {
@@ -281,6 +301,10 @@ fn describe(notice: &Notice) -> String {
         Notice::StillRunning { processes } => format!(
             "the command has ended; waiting for what it left behind: {}; Ctrl-C ends that",
             named(processes)
+        ),
+        Notice::NotCaptured(refused) => format!(
+            "packets of {} are not captured: {}",
+            refused.interface, refused.reason
         ),
         Notice::LetGo { processes } => format!(
             "the command has ended; what it left behind runs on untraced: {}",

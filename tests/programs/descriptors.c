@@ -8,7 +8,8 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/sendfile.h>
+#include <signal.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -57,7 +58,42 @@ static void *own_file(void *number) {
   return NULL;
 }
 
+/* Nothing but so many reads of a byte each. */
+static int storm(long reads) {
+  int fd = open("storm", O_RDWR | O_CREAT, 0666);
+  CHECK(fd >= 0 && pwrite(fd, buffer, 4096, 0) == 4096);
+  for (long i = 0; i < reads; i++) CHECK(pread(fd, buffer, 1, i % 4096) == 1);
+  return 0;
+}
+
+/* A descriptor is sent over a socket. */
+static int send_file(void) {
+  int ends[2], fd = open("sent", O_RDWR | O_CREAT, 0666), status;
+  CHECK(fd >= 0 && write(fd, buffer, 100) == 100 && socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  char byte = 0, control[CMSG_SPACE(sizeof fd)] = {0};
+  struct iovec one = {&byte, 1};
+  struct msghdr message = {.msg_iov = &one, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+  pid_t pid = fork();
+  CHECK(pid >= 0);
+  if (pid == 0) {
+    CHECK(close(fd) == 0 && recvmsg(ends[1], &message, 0) == 1);
+    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
+    CHECK(pread(fd, buffer, 50, 0) == 50);
+    /* Until it was looked at. */
+    pause();
+  }
+  struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET, header->cmsg_type = SCM_RIGHTS, header->cmsg_len = CMSG_LEN(sizeof fd);
+  memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  CHECK(sendmsg(ends[0], &message, 0) == 1);
+  sleep(2);
+  CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid);
+  return 0;
+}
+
 int main(int argc, char **argv) {
+  if (argc > 2 && !strcmp(argv[1], "storm")) return storm(atol(argv[2]));
+  if (argc > 1 && !strcmp(argv[1], "send")) return send_file();
   if (argc > 1 && !strcmp(argv[1], "child")) return child(argv + 2);
   int status;
   for (size_t i = 0; i < sizeof buffer; i++) buffer[i] = i * 7;

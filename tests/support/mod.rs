@@ -101,14 +101,14 @@ pub(crate) fn skip(reason: &str) {
 }
 
 /// [`skip`] for want of something that the system could have; a failure where it must have it.
-fn missing(reason: &str) -> bool {
+pub(crate) fn missing(reason: &str) -> bool {
     let required = std::env::var_os("FLOWTRACE_REQUIRE_SYSTEM").is_some_and(|v| v == "1");
     assert!(!required, "FLOWTRACE_REQUIRE_SYSTEM=1, but: {reason}");
     skip(reason);
     false
 }
 
-fn succeeds(program: &str, args: &[&str]) -> bool {
+pub(crate) fn succeeds(program: &str, args: &[&str]) -> bool {
     Command::new(program)
         .args(args)
         .stdin(Stdio::null())

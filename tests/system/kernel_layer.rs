@@ -1,6 +1,6 @@
 //! With `--layer kernel` a trace has the same rows as with FUSE.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::process::{Finished, finish};
@@ -15,7 +15,8 @@ use crate::support::{
 type Row = Vec<String>;
 
 struct Run {
-    trace: Trace,
+    /// The trace.
+    path: PathBuf,
     finished: Finished,
 }
 
@@ -30,7 +31,7 @@ fn run(scratch: &Scratch, layer: &str, command: &[&str], prepare: fn(&Path)) -> 
     let finished = finish(run.args(["--layer", layer, "--"]).args(command));
     Run {
         finished: finished.expect(0),
-        trace: Trace::open_complete(&path),
+        path,
     }
 }
 
@@ -65,10 +66,10 @@ fn agrees(command: &[&str], prepare: fn(&Path), least: usize) {
     let scratch = Scratch::new();
     let [kernel, fuse] = ["kernel", "fuse"].map(|layer| run(&scratch, layer, command, prepare));
     assert_eq!(kernel.finished.stdout, fuse.finished.stdout);
-    let layer: String = kernel.trace.one("SELECT file_layer FROM runs");
+    let [kernel, fuse] = [kernel, fuse].map(|run| Trace::open_complete(&run.path));
+    let layer: String = kernel.one("SELECT file_layer FROM runs");
     assert_eq!(layer, "kernel");
-    kernel.trace.assert_no_loss();
-    let (seen, expected) = (rows(&kernel.trace), rows(&fuse.trace));
+    let (seen, expected) = (rows(&kernel), rows(&fuse));
     assert!(
         expected.len() >= least,
         "only {} rows to compare",
@@ -84,7 +85,7 @@ fn agrees(command: &[&str], prepare: fn(&Path), least: usize) {
     // Opens and closes are told by the same hand.
     let count = "SELECT op, COUNT(*) FROM calls WHERE op IN ('open', 'create', 'flush', 'release')
                  GROUP BY op";
-    assert_eq!(kernel.trace.rows(count), fuse.trace.rows(count));
+    assert_eq!(kernel.rows(count), fuse.rows(count));
 }
 
 #[test]
@@ -135,6 +136,60 @@ subprocess.run(['cat'], stdin=open('c'), stdout=open('d', 'w'), check=True)
 print(sum(len(line) for line in open('d')))
 ";
     agrees(&[PYTHON, "-c", script], |_| {}, 30);
+}
+
+/// Every read is a row or counted as dropped, however fast they come.
+fn storm(reads: i64) {
+    let Some(program) = program("descriptors", &[]) else {
+        return;
+    };
+    if !need_fuse() || !need_kernel_layer() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let number = reads.to_string();
+    let command = [program.to_str().unwrap(), "storm", &number];
+    let trace = Trace::open(&run(&scratch, "kernel", &command, |_| {}).path);
+    let rows: i64 = trace.one("SELECT COUNT(*) FROM calls WHERE op = 'read'");
+    let dropped: i64 =
+        trace.one("SELECT COALESCE(SUM(value), 0) FROM losses WHERE counter = 'calls_dropped'");
+    eprintln!("{rows} rows, {dropped} dropped");
+    // What else the program calls on its way, the C library before it included, may be among them.
+    let others = 0..=if dropped > 0 { 100 } else { 0 };
+    assert!(
+        others.contains(&(rows + dropped - reads)),
+        "{rows} rows and {dropped} dropped"
+    );
+    let wrong: i64 = trace
+        .one("SELECT COUNT(*) FROM calls WHERE op = 'read' AND (result <> 1 OR offset >= 4096)");
+    assert_eq!(wrong, 0);
+}
+
+#[test]
+fn a_storm_is_seen_or_counted() {
+    storm(300_000);
+}
+
+#[test]
+#[ignore = "long: see tests/long"]
+fn a_long_storm_is_seen_or_counted() {
+    storm(20_000_000);
+}
+
+#[test]
+#[ignore = "it is looked at some time later: see tests/long"]
+fn a_descriptor_that_was_sent_is_counted() {
+    let Some(program) = program("descriptors", &[]) else {
+        return;
+    };
+    if !need_fuse() || !need_kernel_layer() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let command = [program.to_str().unwrap(), "send"];
+    let trace = Trace::open(&run(&scratch, "kernel", &command, |_| {}).path);
+    let counted = "SELECT value FROM losses WHERE counter = 'descriptors_not_followed'";
+    assert_eq!(trace.rows(counted), [["1"]]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod support;
 
 mod bad_input;
 mod calls_equal_strace;
+mod check;
 mod closing_execs;
 mod exit_status;
 mod fallback;
@@ -21,6 +22,7 @@ mod montage;
 mod mount;
 mod own_behaviour;
 mod redirections;
+mod replay;
 mod seeing;
 mod spawn_storm;
 mod user;

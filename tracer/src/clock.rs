@@ -47,6 +47,15 @@ impl Clock {
         is_known.then(|| (state.maxerror as i64).saturating_mul(1_000))
     }
 
+    /// What is to be taken off a time of the wall clock (ns since 1970), as it goes now, to get the
+    /// time since the start of the run.
+    pub fn wall_offset_ns(self) -> i64 {
+        let before = monotonic_ns();
+        let wall = nanoseconds(ClockId::CLOCK_REALTIME) as i64;
+        let between = before.midpoint(monotonic_ns());
+        wall - (between as i64 - self.base_ns as i64)
+    }
+
     /// Nanoseconds since the start of the run.
     #[inline]
     pub fn now(self) -> u64 {

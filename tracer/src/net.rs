@@ -4,7 +4,11 @@
 //! other programs, and [`import`] makes a trace of them. Nothing of a packet's payload is kept.
 
 mod files;
+pub mod filter;
 mod flows;
 pub mod import;
+pub mod interfaces;
+pub mod live;
 mod packet;
+mod ring;
 mod sink;

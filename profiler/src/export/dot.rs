@@ -3,7 +3,11 @@
 use std::io::{self, Write};
 
 use super::drawing::{Drawing, DrawnEdge, DrawnNode, Shape, Value};
+use super::graphml::escaped;
 use crate::graph::EdgeKind;
+
+/// What is on the critical path.
+const CRITICAL: &str = "#d0021b";
 
 /// Writes the drawing.
 ///
@@ -13,7 +17,7 @@ pub fn write(drawing: &Drawing, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "digraph flowtrace {{")?;
     writeln!(
         out,
-        "  graph [rankdir=TB, nodesep=0.25, ranksep=0.45, fontname=\"Helvetica\","
+        "  graph [rankdir=TB, nodesep=0.3, ranksep=0.6, outputorder=edgesfirst, fontname=\"Helvetica\","
     )?;
     writeln!(
         out,
@@ -69,9 +73,13 @@ fn write_node(node: &DrawnNode, out: &mut impl Write) -> io::Result<()> {
         (Shape::File, _) => "#f4f4f0".into(),
         _ => "#ffffff".into(),
     };
+    let border = match node.is_critical {
+        true => format!(", color=\"{CRITICAL}\", penwidth=2.0"),
+        false => String::new(),
+    };
     writeln!(
         out,
-        "  {} [shape={shape}, fillcolor=\"{fill}\", label={}{}];",
+        "  {} [shape={shape}, fillcolor=\"{fill}\"{border}, label={}{}];",
         node.id,
         quoted(&node.label.join("\n")),
         facts(&node.attributes)
@@ -97,8 +105,17 @@ fn write_edge(drawing: &Drawing, edge: &DrawnEdge, out: &mut impl Write) -> io::
     };
     let label = match edge.label.as_str() {
         "" => String::new(),
-        label => format!(", label={}", quoted(label)),
+        // On a ground of its own: lines that cross it do not strike it out.
+        label => format!(
+            ", label=<<table border=\"0\" cellborder=\"0\" cellpadding=\"1\" bgcolor=\"white\"><tr><td>{}</td></tr></table>>",
+            escaped(label)
+        ),
     };
+    let look = match edge.is_critical {
+        true => format!("{look}, color=\"{CRITICAL}\""),
+        false => look.into(),
+    };
+    let width = if edge.is_critical { width + 1.0 } else { width };
     writeln!(
         out,
         "  {} -> {} [{look}, penwidth={width:.1}{label}{}];",
@@ -123,7 +140,7 @@ fn facts(attributes: &[(&'static str, Value)]) -> String {
 }
 
 /// A quoted string. A newline becomes the two characters `\n`, which graphviz centres.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for c in text.chars() {

@@ -1,6 +1,7 @@
 //! A graph ready to be written in any graph format, so that all formats of one invocation have
 //! the same nodes, edges, ids and attributes.
 
+mod labels;
 mod process;
 mod rule;
 
@@ -8,6 +9,8 @@ pub use process::of_processes;
 pub use rule::of_rules;
 
 use std::collections::HashMap;
+
+use crate::model::ProcessId;
 
 /// Longest command or path in an attribute, in characters. Graphviz gives up on strings over
 /// 16 384 bytes, and a character has at most 4.
@@ -40,6 +43,10 @@ pub struct DrawnNode {
     pub label: Vec<String>,
     /// Hue in degrees; `None`: no colour.
     pub hue: Option<u16>,
+    /// Processes that it stands for, in order; of a file none.
+    pub processes: Vec<ProcessId>,
+    /// Whether it is on the critical path.
+    pub is_critical: bool,
     /// Facts, by name.
     pub attributes: Vec<(&'static str, Value)>,
     /// Decides who stays when there are too many.
@@ -68,6 +75,8 @@ pub struct DrawnEdge {
     pub kind: crate::graph::EdgeKind,
     /// Label; empty: none.
     pub label: String,
+    /// Whether it is on the critical path.
+    pub is_critical: bool,
     /// Facts, by name.
     pub attributes: Vec<(&'static str, Value)>,
 }
@@ -121,6 +130,8 @@ impl Drawing {
             shape: Shape::More,
             label: vec![format!("+{cut} more"), format!("with {cut_edges} edges")],
             hue: None,
+            processes: Vec::new(),
+            is_critical: false,
             attributes: vec![
                 ("nodes_cut", Value::Integer(cut as i64)),
                 ("edges_cut", Value::Integer(cut_edges as i64)),
@@ -131,6 +142,64 @@ impl Drawing {
             .push(("nodes_cut", Value::Integer(cut as i64)));
         self.attributes
             .push(("edges_cut", Value::Integer(cut_edges as i64)));
+    }
+
+    /// Marks what is on the critical path: its processes, the files through which one of them gave data to
+    /// another, and the edges between all these. Adds what each process worked and its slack.
+    pub fn mark_critical(
+        &mut self,
+        is_on_path: impl Fn(ProcessId) -> bool,
+        slack_ns: &[Option<i64>],
+        own_ns: &[i64],
+    ) {
+        for node in &mut self.nodes {
+            let own = node.processes.iter().map(|id| own_ns[id.0 as usize]);
+            let slack = node
+                .processes
+                .iter()
+                .filter_map(|id| slack_ns[id.0 as usize])
+                .min();
+            node.is_critical = node.processes.iter().any(|&id| is_on_path(id));
+            if node.shape == Shape::Process {
+                let own = own.fold(0, i64::saturating_add);
+                node.attributes.push(("own_ns", Value::Integer(own)));
+                node.attributes
+                    .extend(slack.map(|ns| ("slack_ns", Value::Integer(ns))));
+            }
+        }
+        let (mut is_fed, mut feeds) =
+            (vec![false; self.nodes.len()], vec![false; self.nodes.len()]);
+        for edge in self.edges.iter().filter(|edge| edge.kind.is_data()) {
+            is_fed[edge.to] |= self.nodes[edge.from].is_critical;
+            feeds[edge.from] |= self.nodes[edge.to].is_critical;
+        }
+        for (at, node) in self.nodes.iter_mut().enumerate() {
+            node.is_critical |= node.shape == Shape::File && is_fed[at] && feeds[at];
+        }
+        for edge in &mut self.edges {
+            let (from, to) = (&self.nodes[edge.from], &self.nodes[edge.to]);
+            edge.is_critical = edge.kind.is_data() && from.is_critical && to.is_critical;
+        }
+        for node in &mut self.nodes {
+            let is_critical = i64::from(node.is_critical);
+            node.attributes
+                .push(("critical", Value::Integer(is_critical)));
+        }
+    }
+
+    /// Adds to every node how many edges come and go.
+    fn add_degrees(&mut self) {
+        let mut degrees = vec![(0, 0); self.nodes.len()];
+        for edge in &self.edges {
+            degrees[edge.from].1 += 1;
+            degrees[edge.to].0 += 1;
+        }
+        for (node, (incoming, outgoing)) in self.nodes.iter_mut().zip(degrees) {
+            node.attributes
+                .push(("in_degree", Value::Integer(incoming)));
+            node.attributes
+                .push(("out_degree", Value::Integer(outgoing)));
+        }
     }
 
     /// A text for an attribute: safe, and of bounded length.

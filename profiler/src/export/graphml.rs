@@ -102,7 +102,7 @@ fn data(
 }
 
 /// XML 1.0 has no way to write most control characters, not even as a reference.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

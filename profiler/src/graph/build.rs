@@ -103,6 +103,7 @@ fn write_edge(access: &Access, holds_reads: bool) -> Edge {
         writes: access.writes,
         read_bytes: if holds_reads { access.read_bytes } else { 0 },
         reads: if holds_reads { access.reads } else { 0 },
+        latency_ns: access.write_time_ns,
         first_ns,
         last_ns,
     }
@@ -116,6 +117,7 @@ fn read_edge(access: &Access) -> Edge {
         writes: 0,
         read_bytes: access.read_bytes,
         reads: access.reads,
+        latency_ns: access.read_time_ns,
         first_ns,
         last_ns,
     }
@@ -133,6 +135,7 @@ fn moment(kind: EdgeKind, at_ns: i64) -> Edge {
         writes: 0,
         read_bytes: 0,
         reads: 0,
+        latency_ns: 0,
         first_ns: at_ns,
         last_ns: at_ns,
     }

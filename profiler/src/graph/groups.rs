@@ -83,7 +83,7 @@ type Kind = (usize, Arc<str>);
 /// What makes nodes of the workflow graph members of one group.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
-    Rule(Arc<str>),
+    Label(u32),
     Files {
         producers: Vec<u32>,
         consumers: Vec<u32>,
@@ -91,16 +91,99 @@ enum Key {
     },
 }
 
-/// Contracts the workflow graph.
+/// Contracts the workflow graph by rule.
 pub fn by_rule(workflow: &Workflow, dag: &Dag) -> RuleGraph {
-    let rule_of = rule_numbers(workflow);
-    let has_data = rules_with_data(dag, &rule_of);
-    // Who is connected by data needs no fork edge to be found.
-    let is_drawn = |kind: EdgeKind, to: NodeIndex| {
-        kind.is_data()
-            || rule_of
-                .get(to.index())
-                .is_some_and(|&rule| !has_data[rule as usize])
+    by_label(workflow, dag, &rules(workflow))
+}
+
+/// The rules of all processes.
+fn rules(workflow: &Workflow) -> Vec<Arc<str>> {
+    let rule = |id| Arc::clone(workflow.rule(id));
+    workflow.process_ids().map(rule).collect()
+}
+
+/// Contracts the workflow graph: the processes of one label become one node. `labels` has the label of
+/// every process of the workflow, also where `dag` is a part of its graph.
+pub fn by_label(workflow: &Workflow, dag: &Dag, labels: &[Arc<str>]) -> RuleGraph {
+    let label_of = numbers(labels);
+    let (part, hidden_forks) = without_plain_forks(dag, &label_of);
+    let group = group_numbers(workflow, &part, &label_of);
+    let round = rounds(&part, &group);
+    contract(workflow, &part, labels, (&group, &round), hidden_forks)
+}
+
+/// Contracts processes of one rule whose neighbours are alike, and files of one kind whose
+/// neighbours are: what a map over many inputs repeats becomes one chain.
+pub fn by_twins(workflow: &Workflow, dag: &Dag) -> RuleGraph {
+    let labels = rules(workflow);
+    let label_of = numbers(&labels);
+    let (part, hidden_forks) = without_plain_forks(dag, &label_of);
+    let group = twin_numbers(workflow, &part, &label_of);
+    let round = rounds(&part, &group);
+    contract(workflow, &part, &labels, (&group, &round), hidden_forks)
+}
+
+/// Numbers nodes so that two have the same number if they are of one rule or kind of file and their
+/// neighbours in either direction have the same numbers, however many these are.
+fn twin_numbers(
+    workflow: &Workflow,
+    part: &DiGraph<Node, super::Edge>,
+    label_of: &[u32],
+) -> Vec<u32> {
+    let mut begin: HashMap<(Option<u32>, Option<Kind>), u32> = HashMap::new();
+    let mut number: Vec<u32> = part
+        .node_indices()
+        .map(|node| {
+            let key = match part[node] {
+                Node::Process(id) => (Some(label_of[id.0 as usize]), None),
+                Node::File { file, .. } => {
+                    let path = workflow.file(file).path.as_deref().unwrap_or("");
+                    (None, Some((path.split('/').count(), ending(path).into())))
+                }
+            };
+            let next = begin.len() as u32;
+            *begin.entry(key).or_insert(next)
+        })
+        .collect();
+    let mut count = begin.len();
+    loop {
+        let around = |node: NodeIndex, direction: Direction| -> Vec<u32> {
+            let found: BTreeSet<u32> = part
+                .neighbors_directed(node, direction)
+                .map(|other| number[other.index()])
+                .collect();
+            found.into_iter().collect()
+        };
+        let mut refined: HashMap<(u32, Vec<u32>, Vec<u32>), u32> = HashMap::new();
+        let next: Vec<u32> = part
+            .node_indices()
+            .map(|node| {
+                let key = (
+                    number[node.index()],
+                    around(node, Direction::Incoming),
+                    around(node, Direction::Outgoing),
+                );
+                let next = refined.len() as u32;
+                *refined.entry(key).or_insert(next)
+            })
+            .collect();
+        // Every round splits or leaves as is, so it ends.
+        let is_stable = refined.len() == count;
+        count = refined.len();
+        number = next;
+        if is_stable {
+            return number;
+        }
+    }
+}
+
+/// The graph without the forks of those that are connected by data: who is needs no fork edge to be
+/// found. And how many these are.
+fn without_plain_forks(dag: &Dag, label_of: &[u32]) -> (DiGraph<Node, super::Edge>, usize) {
+    let has_data = labels_with_data(dag, label_of);
+    let is_drawn = |kind: EdgeKind, to: NodeIndex| match dag.graph[to] {
+        Node::Process(id) => kind.is_data() || !has_data[label_of[id.0 as usize] as usize],
+        Node::File { .. } => true,
     };
     let part = dag.graph.filter_map(
         |_, node| Some(*node),
@@ -109,32 +192,30 @@ pub fn by_rule(workflow: &Workflow, dag: &Dag) -> RuleGraph {
             is_drawn(weight.kind, to).then_some(*weight)
         },
     );
-    let hidden_forks = dag.graph.edge_count() - part.edge_count();
-    let group = group_numbers(workflow, &part, &rule_of);
-    let round = rounds(&part, &group);
-    contract(workflow, &part, &group, &round, hidden_forks)
+    let hidden = dag.graph.edge_count() - part.edge_count();
+    (part, hidden)
 }
 
-/// Numbers the rules in the order of their first process.
-fn rule_numbers(workflow: &Workflow) -> Vec<u32> {
+/// Numbers labels in the order of their first process.
+fn numbers(labels: &[Arc<str>]) -> Vec<u32> {
     let mut numbers: HashMap<&str, u32> = HashMap::new();
-    let number = |id| {
+    let number = |label| {
         let next = numbers.len() as u32;
-        *numbers.entry(workflow.rule(id)).or_insert(next)
+        *numbers.entry(label).or_insert(next)
     };
-    workflow.process_ids().map(number).collect()
+    labels.iter().map(AsRef::as_ref).map(number).collect()
 }
 
-fn rules_with_data(dag: &Dag, rule_of: &[u32]) -> Vec<bool> {
-    let mut has_data = vec![false; rule_of.iter().max().map_or(0, |&last| last as usize + 1)];
+fn labels_with_data(dag: &Dag, label_of: &[u32]) -> Vec<bool> {
+    let mut has_data = vec![false; label_of.iter().max().map_or(0, |&last| last as usize + 1)];
     for edge in dag
         .graph
         .edge_references()
         .filter(|edge| edge.weight().kind.is_data())
     {
         for end in [edge.source(), edge.target()] {
-            if let Some(&rule) = rule_of.get(end.index()) {
-                has_data[rule as usize] = true;
+            if let Node::Process(id) = dag.graph[end] {
+                has_data[label_of[id.0 as usize] as usize] = true;
             }
         }
     }
@@ -144,17 +225,20 @@ fn rules_with_data(dag: &Dag, rule_of: &[u32]) -> Vec<bool> {
 fn group_numbers(
     workflow: &Workflow,
     part: &DiGraph<Node, super::Edge>,
-    rule_of: &[u32],
+    label_of: &[u32],
 ) -> Vec<u32> {
     let rules_at = |node: NodeIndex, direction: Direction| -> Vec<u32> {
         let rules: BTreeSet<u32> = part
             .neighbors_directed(node, direction)
-            .filter_map(|other| rule_of.get(other.index()).copied())
+            .filter_map(|other| match part[other] {
+                Node::Process(id) => Some(label_of[id.0 as usize]),
+                Node::File { .. } => None,
+            })
             .collect();
         rules.into_iter().collect()
     };
     let key = |node: NodeIndex| match part[node] {
-        Node::Process(id) => Key::Rule(Arc::clone(workflow.rule(id))),
+        Node::Process(id) => Key::Label(label_of[id.0 as usize]),
         Node::File { file, .. } => {
             let path = workflow.file(file).path.as_deref().unwrap_or("");
             Key::Files {
@@ -195,8 +279,8 @@ fn group_numbers(
 fn contract(
     workflow: &Workflow,
     part: &DiGraph<Node, super::Edge>,
-    group: &[u32],
-    round: &[u32],
+    labels: &[Arc<str>],
+    (group, round): (&[u32], &[u32]),
     hidden_forks: usize,
 ) -> RuleGraph {
     let groups = group.iter().max().map_or(0, |&last| last as usize + 1);
@@ -214,7 +298,7 @@ fn contract(
         let into = *contracted.entry((group, round)).or_insert_with(|| {
             let members = match part[node] {
                 Node::Process(id) => Members::Processes {
-                    rule: Arc::clone(workflow.rule(id)),
+                    rule: Arc::clone(&labels[id.0 as usize]),
                     processes: Vec::new(),
                 },
                 Node::File { .. } => Members::Files {

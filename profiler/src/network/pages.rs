@@ -1,18 +1,22 @@
 //! Every answer as a page: what `flowtrace network` prints. One function per subcommand.
 
+mod analysis;
 mod balance;
 mod decomposition;
 mod overview;
 mod rates;
 mod topology;
 
+pub use analysis::{critical_path, placement, pop, slowdown, state, what_if};
 pub use balance::{application, balance, bias, court, multiload};
 pub use decomposition::{bandwidth, component, decomposition, latency, messages};
 pub use overview::overview;
-pub use rates::{cdf, iterations, peaks, period, spectrum, stationary};
+pub use rates::{cdf, components, iterations, peaks, period, spectrum, stationary};
 pub use topology::{changes, matrix, topology};
 
-use super::page::{Cell, Page};
+pub use super::page::Page;
+
+use super::page::Cell;
 use super::run::{Node, Run};
 
 /// Name of a process as a cell.

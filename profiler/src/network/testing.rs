@@ -170,5 +170,6 @@ fn read(path: &PathBuf, node: Node) -> Option<CaptureInput> {
 
 mod captures;
 mod programs;
+mod survey;
 
-pub(super) use programs::Noise;
+pub(super) use programs::{Bsp, Noise, Style, bsp};

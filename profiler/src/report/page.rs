@@ -52,6 +52,7 @@ fn write_data(report: &Report, out: &mut impl Write) -> io::Result<()> {
     block(out, "head", &report.head)?;
     block(out, "rules", &report.rules)?;
     block(out, "path", &report.path)?;
+    block(out, "bottlenecks", &report.bottlenecks)?;
     block(out, "processes", &report.processes)?;
     block(out, "machine", &report.machine)?;
     block(out, "graph", &report.graph)?;

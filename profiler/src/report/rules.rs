@@ -7,6 +7,7 @@ use flowtrace_schema::CostRow;
 use serde::Serialize;
 
 use crate::analysis::time;
+use crate::managers::runner_of;
 use crate::model::{Image, ProcessId, Workflow};
 use crate::text::units::plain;
 
@@ -32,6 +33,11 @@ impl Numbers {
         self.numbers.get(rule).copied().unwrap_or(0)
     }
 
+    /// The number of the rule of that name.
+    pub(super) fn named(&self, name: &str) -> Option<usize> {
+        self.numbers.get(name).copied()
+    }
+
     /// The number of an image's rule.
     pub(super) fn of_image(&self, image: &Image) -> usize {
         self.get(&image.rule)
@@ -51,6 +57,8 @@ impl Numbers {
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Rules {
     name: Vec<String>,
+    /// Whether it is a shell, launcher or manager, which runs others.
+    is_runner: Vec<bool>,
     /// Images that began by an exec, or were found running.
     executions: Vec<i64>,
     /// Images, forks included.
@@ -73,6 +81,7 @@ pub(super) fn of(workflow: &Workflow, numbers: &Numbers, costs: &[CostRow]) -> R
     let zeros = || vec![0; numbers.len()];
     let mut rules = Rules {
         name: numbers.names.iter().map(|name| plain(name)).collect(),
+        is_runner: vec![false; numbers.len()],
         executions: zeros(),
         images: zeros(),
         processes: zeros(),
@@ -90,6 +99,7 @@ pub(super) fn of(workflow: &Workflow, numbers: &Numbers, costs: &[CostRow]) -> R
     for (place, image) in workflow.images.iter().enumerate() {
         let rule = numbers.of_image(image);
         rules.images[rule] += 1;
+        rules.is_runner[rule] |= runner_of(image.exe.as_deref(), &image.rule).is_some();
         rules.executions[rule] += i64::from(!image.is_fork);
         add(&mut rules.cpu_ns[rule], image.cpu_ns);
         add(&mut rules.run_queue_ns[rule], image.run_queue_ns);

@@ -399,16 +399,10 @@ fn tail(facts: &Facts<'_>) -> String {
     text
 }
 
-/// A share with as many digits as it needs.
+/// A part of a whole in percent.
 fn percent(part: i64, whole: i64) -> String {
-    if whole <= 0 {
-        return "?".into();
-    }
-    let share = part as f64 * 100.0 / whole as f64;
-    match share {
-        0.0 => "0 %".into(),
-        s if s < 0.1 => "<0.1 %".into(),
-        s if s < 9.95 => format!("{s:.1} %"),
-        s => format!("{s:.0} %"),
+    match whole {
+        ..=0 => "?".into(),
+        whole => units::share(part as f64 / whole as f64),
     }
 }

@@ -70,6 +70,16 @@ pub fn counted(n: i64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })
 }
 
+/// A share of one in percent, with as many digits as it needs.
+pub fn share(share: f64) -> String {
+    match share * 100.0 {
+        0.0 => "0 %".into(),
+        p if p > 0.0 && p < 0.1 => "<0.1 %".into(),
+        p if p.abs() < 9.95 => format!("{p:.1} %"),
+        p => format!("{p:.0} %"),
+    }
+}
+
 fn scaled(value: f64, unit: &str) -> String {
     if value < 9.95 || (value < 99.95 && unit == "s") {
         format!("{value:.1} {unit}")

@@ -171,6 +171,19 @@ pub struct FlowOwner {
     pub evidence: Evidence,
 }
 
+/// The addresses of an end of a channel that is a socket (table `socket_end`).
+#[derive(Clone, Copy, Debug)]
+pub struct SocketEnd {
+    /// Row of `channel_end`.
+    pub end: u32,
+    /// UDP; otherwise TCP.
+    pub is_udp: bool,
+    /// Its own address.
+    pub local: std::net::SocketAddr,
+    /// That of the other end; `None`: any.
+    pub peer: Option<std::net::SocketAddr>,
+}
+
 /// What the kernel says of a TCP connection at one moment (table `flow_sample`).
 #[derive(Clone, Debug)]
 pub struct FlowSample {

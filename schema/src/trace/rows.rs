@@ -128,51 +128,6 @@ rows! {
         to_ns: Option<i64>,
     }
 
-    /// What one process image did to one file, as the view `file_access`, with the moments of
-    /// reading and of writing told apart. All but the number of calls is of successful ones.
-    DataAccessRow {
-        /// Process image.
-        upid: i64,
-        /// File.
-        file_id: i64,
-        /// Times it was opened, a creation included.
-        opens: i64,
-        /// Times it was created.
-        creates: i64,
-        /// Calls of class read.
-        reads: i64,
-        /// Bytes they returned.
-        read_bytes: i64,
-        /// Calls that wrote bytes.
-        writes: i64,
-        /// Bytes they wrote.
-        write_bytes: i64,
-        /// Calls of class write: writes, truncations, allocations.
-        changes: i64,
-        /// Truncations to nothing.
-        truncates: i64,
-        /// Opens that allowed reading.
-        read_opens: i64,
-        /// Opens that allowed writing.
-        write_opens: i64,
-        /// Begin of the first call of class read.
-        first_read_ns: Option<i64>,
-        /// End of the last one.
-        last_read_ns: Option<i64>,
-        /// Begin of the first call that created the file or changed its data.
-        first_write_ns: Option<i64>,
-        /// End of the last one.
-        last_write_ns: Option<i64>,
-        /// Begin of the first open.
-        first_open_ns: Option<i64>,
-        /// Begin of the first call of any kind.
-        first_ns: i64,
-        /// End of the last call of any kind.
-        last_ns: i64,
-        /// Calls of any kind.
-        calls: i64,
-    }
-
     /// An end of a pipe or socket that may have been used, from the view `channel_ends`.
     ChannelEndRow {
         /// The channel.
@@ -338,6 +293,28 @@ rows! {
         upid: i64,
         /// `read`, `write` or `both`.
         direction: String,
+    }
+
+    /// A successful file call, to be played again.
+    ReplayedCallRow {
+        /// Begin.
+        start_ns: i64,
+        /// Until the reply.
+        duration_ns: i64,
+        /// Process image.
+        upid: i64,
+        /// Operation, as in the view `operations`.
+        op: String,
+        /// File.
+        file_id: i64,
+        /// Position of data calls.
+        offset: Option<i64>,
+        /// Bytes asked for, or the value set.
+        length: Option<i64>,
+        /// Bytes moved, or another result.
+        result: i64,
+        /// Open flags, rename flags or mode.
+        flags: Option<i64>,
     }
 
     /// A row of the view `losses`.

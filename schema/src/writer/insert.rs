@@ -390,6 +390,7 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
         Record::FlowOptions(r) => network::flow_options(db, r)?,
         Record::FlowSeen(r) => PacketTable::seen(db, r)?,
         Record::FlowOwner(r) => network::flow_owner(db, r)?,
+        Record::SocketEnd(r) => network::socket_end(db, r)?,
         Record::FlowSample(r) => network::flow_sample(db, r)?,
         // Losses are summed before they are stored; settling stores nothing.
         Record::Lost { .. } | Record::Settle(_) => {}

@@ -4,7 +4,9 @@ use std::net::IpAddr;
 
 use rusqlite::{Connection, Result, params};
 
-use crate::{CaptureEnd, CaptureRecord, End, FlowOptions, FlowOwner, FlowRecord, FlowSample};
+use crate::{
+    CaptureEnd, CaptureRecord, End, FlowOptions, FlowOwner, FlowRecord, FlowSample, SocketEnd,
+};
 
 pub(super) fn capture(db: &Connection, r: &CaptureRecord) -> Result<()> {
     db.prepare_cached(
@@ -89,6 +91,22 @@ pub(super) fn flow_owner(db: &Connection, r: &FlowOwner) -> Result<()> {
         r.from_ns,
         r.to_ns,
         r.evidence.name()
+    ])?;
+    Ok(())
+}
+
+pub(super) fn socket_end(db: &Connection, r: &SocketEnd) -> Result<()> {
+    db.prepare_cached(
+        "INSERT INTO socket_end (end_id, proto, address, port, peer, peer_port)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?
+    .execute(params![
+        r.end,
+        if r.is_udp { "udp" } else { "tcp" },
+        address(r.local.ip()),
+        r.local.port(),
+        r.peer.map(|peer| address(peer.ip())),
+        r.peer.map(|peer| peer.port())
     ])?;
     Ok(())
 }

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use flowtrace_schema::{Loss, Recorder, Upid};
+use flowtrace_schema::{Loss, Recorder, Upid, Usage};
 
 use super::opens::Opens;
 use crate::proc::observer::{Observer, Tracee};
@@ -25,6 +25,8 @@ pub(super) enum Change {
     Thread(Tracee),
     /// A process runs another program; all its threads but the first are over.
     Executed(Tracee, bool),
+    /// The image that a process runs is over, and /proc said of it how many calls read and wrote.
+    Told { pid: u32, reads: u64, writes: u64 },
     /// A thread does not run any more.
     Ended(u32),
     /// Nor does any other of its process.
@@ -93,6 +95,16 @@ impl Observer for Feed {
                 Some(_) => Change::Executed(tracee, native),
             },
         );
+    }
+
+    fn image_over(&mut self, tracee: Tracee, usage: &Usage, _by_exec: bool, now: u64) {
+        // Of what comes by other ways no tracepoint of a call tells.
+        if let (Some(reads), Some(writes)) = (usage.read_calls, usage.write_calls)
+            && !self.opens.is_by_fuse(tracee.upid)
+        {
+            let pid = tracee.pid;
+            self.inbox.tell(now, Change::Told { pid, reads, writes });
+        }
     }
 
     fn called(&mut self, tracee: Tracee, call: Call, _now: u64) -> bool {

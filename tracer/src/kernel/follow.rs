@@ -4,8 +4,9 @@
 //! descriptor is looked up when it begins, for another thread may close it meanwhile; a close counts
 //! from its beginning on, for its number may be given again before it returns.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use flowtrace_schema::{Call, Fidelity, Loss, Op, Tid, Upid};
@@ -14,11 +15,13 @@ use super::feed::Change;
 use super::opens::Note;
 use super::reader::Counted;
 use super::sample::{Sample, What};
-use super::syscalls::{At, Data, Does, Moves, Numbers};
-use super::table::{OpenFile, Table};
-use crate::proc::observer::Tracee;
+use super::strangers::Strangers;
+use super::syscalls::{Does, Numbers};
+use super::table::{Found, OpenFile, Table};
 
 mod data;
+mod tree;
+mod under_way;
 
 type SharedTable = Rc<RefCell<Table>>;
 
@@ -32,12 +35,27 @@ pub(super) struct Follower {
     notes: HashMap<u32, Vec<Note>>,
     /// Records that the kernel dropped.
     dropped: u64,
-    /// Calls of which one of the two records was among those.
+    /// Calls of which the return was among those, and the entry was not.
     halves: u64,
     excluded: u64,
+    strangers: Strangers,
+    /// Images of which /proc counted other calls than were seen.
+    unreconciled: u64,
+}
+
+/// The kernel reads by itself, too, a program that it runs for one; and a call may be cut off by a
+/// signal between its count and its return.
+const TOLERANCE: u64 = 8;
+
+/// Calls of an image that read and wrote, whatever from and to.
+#[derive(Debug, Default)]
+struct Counts {
+    reads: Cell<u64>,
+    writes: Cell<u64>,
 }
 
 struct Process {
+    counts: Rc<Counts>,
     table: SharedTable,
     tids: Vec<u32>,
     /// Its calls have other numbers.
@@ -45,6 +63,7 @@ struct Process {
 }
 
 struct Thread {
+    counts: Rc<Counts>,
     pid: u32,
     upid: Upid,
     foreign: bool,
@@ -65,7 +84,7 @@ struct UnderWay {
 }
 
 impl Follower {
-    pub(super) fn new() -> Follower {
+    pub(super) fn new(views: Vec<PathBuf>) -> Follower {
         Follower {
             numbers: Numbers::new(),
             threads: HashMap::new(),
@@ -75,6 +94,8 @@ impl Follower {
             dropped: 0,
             halves: 0,
             excluded: 0,
+            strangers: Strangers::new(views),
+            unreconciled: 0,
         }
     }
 
@@ -101,13 +122,27 @@ impl Follower {
         }
     }
 
-    /// What was not seen. Of a call both records may be lost, or one.
-    pub(super) fn losses(&self) -> [Counted; 2] {
-        let calls = match self.dropped {
-            0 => 0,
-            dropped => dropped.saturating_add(self.halves.min(dropped)).div_ceil(2),
+    /// What was not seen, where the kernel dropped `entries` of calls: those calls, and the ones of
+    /// which only the return was dropped.
+    pub(super) fn losses(&self, entries: u64) -> [Counted; 4] {
+        // Without a loss a call that never returned was cut off, and with one they cannot agree.
+        let (halves, unreconciled) = match self.dropped + entries {
+            0 => (0, self.unreconciled),
+            _ => (self.halves, 0),
         };
-        [(Loss::CallsDropped, calls), (Loss::Excluded, self.excluded)]
+        [
+            (Loss::CallsDropped, entries + halves),
+            (Loss::Excluded, self.excluded),
+            (Loss::CallsUnreconciled, unreconciled),
+            (Loss::DescriptorsNotFollowed, self.strangers.seen()),
+        ]
+    }
+
+    /// No more samples come.
+    pub(super) fn finish(&mut self) {
+        while let Some((at, change)) = self.changes.pop_front() {
+            self.change(at, change);
+        }
     }
 
     /// The next sample in the order of time.
@@ -126,97 +161,6 @@ impl Follower {
         }
     }
 
-    fn change(&mut self, at: u64, change: Change) {
-        match change {
-            Change::Begins(tracee, native) => self.begin(tracee, SharedTable::default(), !native),
-            Change::Forked { by, child, shares } => {
-                let Some(parent) = self.processes.get(&by) else {
-                    return self.begin(child, SharedTable::default(), false);
-                };
-                let table = match shares {
-                    true => Rc::clone(&parent.table),
-                    false => own(&parent.table),
-                };
-                let foreign = parent.foreign;
-                self.begin(child, table, foreign);
-            }
-            Change::Thread(tracee) => self.add(tracee),
-            Change::Executed(tracee, native) => {
-                let before = self.over(tracee.pid);
-                // What was shared with another process is the program's own from here on.
-                let table = before.map_or_else(SharedTable::default, |before| own(&before.table));
-                table.borrow_mut().exec();
-                self.begin(tracee, table, !native);
-            }
-            Change::Ended(tid) => {
-                self.forget_notes(tid, at);
-                if let Some(pid) = self.ends(tid)
-                    && let Some(process) = self.processes.get_mut(&pid)
-                {
-                    process.tids.retain(|other| *other != tid);
-                }
-            }
-            Change::Over(pid) => {
-                self.forget_notes(pid, at);
-                self.over(pid);
-            }
-        }
-    }
-
-    fn begin(&mut self, tracee: Tracee, table: SharedTable, foreign: bool) {
-        let process = Process {
-            table,
-            tids: Vec::new(),
-            foreign,
-        };
-        self.processes.insert(tracee.pid, process);
-        self.add(tracee);
-    }
-
-    fn add(&mut self, tracee: Tracee) {
-        let Some(process) = self.processes.get_mut(&tracee.pid) else {
-            return;
-        };
-        process.tids.push(tracee.tid);
-        let thread = Thread {
-            pid: tracee.pid,
-            upid: tracee.upid,
-            foreign: process.foreign,
-            table: Rc::clone(&process.table),
-            under_way: None,
-        };
-        self.threads.insert(tracee.tid, thread);
-    }
-
-    /// All threads of a process are over.
-    fn over(&mut self, pid: u32) -> Option<Process> {
-        let process = self.processes.remove(&pid)?;
-        for tid in &process.tids {
-            self.ends(*tid);
-        }
-        Some(process)
-    }
-
-    /// Of a thread that is over no open will return. The number may be another's by now, who has noted
-    /// something already.
-    fn forget_notes(&mut self, tid: u32, until: u64) {
-        if let Some(notes) = self.notes.get_mut(&tid) {
-            notes.retain(|note| note.at > until);
-            if notes.is_empty() {
-                self.notes.remove(&tid);
-            }
-        }
-    }
-
-    /// A thread is over; returns its process.
-    fn ends(&mut self, tid: u32) -> Option<u32> {
-        let thread = self.threads.remove(&tid)?;
-        if let Some(call) = thread.under_way {
-            call.give_up();
-        }
-        Some(thread.pid)
-    }
-
     fn enters(&mut self, sample: &Sample, does: Does, arguments: [u64; 6]) {
         let Some(thread) = self.threads.get_mut(&sample.tid) else {
             return;
@@ -230,6 +174,13 @@ impl Follower {
             call.give_up();
         }
         let mut table = thread.table.borrow_mut();
+        if let Does::Data(_) = does
+            && let Found::Unknown = table.look(arguments[0])
+        {
+            // Looked at once: whatever it is, it is not followed.
+            self.strangers.look(thread.pid, arguments[0]);
+            table.set(arguments[0], None, false);
+        }
         let find = |argument: usize| table.get(arguments[argument]).map(Rc::clone);
         let (mut open, mut to) = (None, None);
         match does {
@@ -277,17 +228,14 @@ impl Follower {
         let call = match thread.under_way.take() {
             Some(call) if call.number == sample.number => call,
             other => {
-                let moves = matches!(
-                    self.numbers.does(sample.number),
-                    Some(Does::Data(_) | Does::Moves(_))
-                );
-                self.halves += u64::from(moves && self.dropped > 0);
+                // Its entry was lost, and is counted as that.
                 if let Some(other) = other {
                     other.give_up();
                 }
                 return;
             }
         };
+        thread.counts.add(call.does, result);
         let [first, command, third, ..] = call.arguments;
         let fd = result.cast_unsigned();
         match call.does {
@@ -352,19 +300,6 @@ impl Follower {
             Does::Closes | Does::ClosesRange => {}
         }
     }
-
-    /// The thread has a table of its own from here on.
-    fn unshare(&mut self, tid: u32) {
-        let Some(thread) = self.threads.get_mut(&tid) else {
-            return;
-        };
-        thread.table = own(&thread.table);
-        if let Some(process) = self.processes.get_mut(&thread.pid)
-            && thread.pid == tid
-        {
-            process.table = Rc::clone(&thread.table);
-        }
-    }
 }
 
 /// Takes out what thread `tid` was noted to open between two moments, and what was before.
@@ -376,9 +311,19 @@ fn take_note(notes: &mut HashMap<u32, Vec<Note>>, tid: u32, from: u64, to: u64) 
     found
 }
 
-/// A table of one's own, with the same open files.
-fn own(table: &SharedTable) -> SharedTable {
-    Rc::new(RefCell::new(table.borrow().clone()))
+impl Counts {
+    /// A call returned; counted is what the kernel counts (`syscr` and `syscw` of proc_pid_io(5)).
+    fn add(&self, does: Does, result: i64) {
+        let is_counted = ![libc::EBADF, libc::EFAULT].contains(&(-result as i32));
+        let (reads, writes) = match does {
+            Does::Data(data) => (!data.writes, data.writes),
+            Does::Moves(moves) => (moves.counted, moves.counted),
+            _ => (false, false),
+        };
+        let count = |of: &Cell<u64>, adds: bool| of.set(of.get() + u64::from(adds && is_counted));
+        count(&self.reads, reads);
+        count(&self.writes, writes);
+    }
 }
 
 impl Thread {
@@ -396,60 +341,6 @@ impl Thread {
             flags: None,
             result,
             fidelity: Fidelity::Exact,
-        }
-    }
-}
-
-impl UnderWay {
-    /// The open files whose position it uses.
-    fn positions(&self) -> [Option<&Rc<OpenFile>>; 2] {
-        let uses = |offset: Option<usize>| offset.is_none_or(|at| self.arguments[at] == 0);
-        match self.does {
-            Does::Data(data) if self.at_position(data.at) => [self.open.as_ref(), None],
-            Does::Seeks => [self.open.as_ref(), None],
-            Does::Moves(Moves {
-                from_offset,
-                to_offset,
-                ..
-            }) => [
-                self.open.as_ref().filter(|_| uses(from_offset)),
-                self.to.as_ref().filter(|_| uses(to_offset)),
-            ],
-            _ => [None, None],
-        }
-    }
-
-    fn at_position(&self, at: At) -> bool {
-        match at {
-            At::Position => true,
-            At::Argument(_) => false,
-            At::ArgumentOrPosition(argument) => self.arguments[argument] == u64::MAX,
-        }
-    }
-
-    fn enter(&self) {
-        self.positions()
-            .into_iter()
-            .flatten()
-            .for_each(|open| open.enter());
-    }
-
-    /// It will not be seen to return.
-    fn give_up(&self) {
-        for open in self.positions().into_iter().flatten() {
-            open.leave();
-            open.position.set(None);
-        }
-    }
-
-    fn moves_data(&self) -> bool {
-        matches!(self.does, Does::Data(Data { .. }) | Does::Moves(_))
-    }
-
-    fn flags_say_close(&self) -> bool {
-        match self.does {
-            Does::Opens(Some(flags)) => self.arguments[flags] & libc::O_CLOEXEC as u64 != 0,
-            _ => false,
         }
     }
 }

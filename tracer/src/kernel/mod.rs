@@ -18,6 +18,7 @@ mod opens;
 mod perf;
 mod reader;
 mod sample;
+mod strangers;
 mod syscalls;
 mod table;
 mod tracefs;

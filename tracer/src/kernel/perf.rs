@@ -21,6 +21,7 @@ const TYPE_TRACEPOINT: u32 = 2;
 const SAMPLE_TID: u64 = 1 << 1;
 const SAMPLE_TIME: u64 = 1 << 2;
 const SAMPLE_RAW: u64 = 1 << 10;
+const FORMAT_LOST: u64 = 1 << 4;
 const FLAG_INHERIT: u64 = 1 << 1;
 const FLAG_WATERMARK: u64 = 1 << 14;
 const FLAG_USE_CLOCKID: u64 = 1 << 25;
@@ -124,7 +125,24 @@ impl Rings {
     }
 }
 
+impl Rings {
+    /// How many entries of calls the kernel dropped so far.
+    pub(super) fn lost_entries(&self) -> u64 {
+        self.rings.iter().map(Ring::lost).sum()
+    }
+}
+
 impl Ring {
+    /// How many records of its first event the kernel dropped, also those that no record in the
+    /// ring tells of because none came after them.
+    fn lost(&self) -> u64 {
+        let mut counts = [0u8; 16];
+        match nix::unistd::read(&self.descriptor, &mut counts) {
+            Ok(16) => lost_in(&counts).unwrap_or(0),
+            _ => 0,
+        }
+    }
+
     fn map(descriptor: OwnedFd, size: usize) -> io::Result<Ring> {
         let page = 4096;
         let length = size + page;
@@ -246,6 +264,7 @@ fn event(tracepoint: u64, pid: u32, cpu: u32, ring: usize) -> io::Result<OwnedFd
         config: tracepoint,
         sample_period: 1,
         sample_type: SAMPLE_TID | SAMPLE_TIME | SAMPLE_RAW,
+        read_format: FORMAT_LOST,
         flags: FLAG_INHERIT | FLAG_WATERMARK | FLAG_USE_CLOCKID,
         wakeup: (ring / 4) as u32,
         clockid: libc::CLOCK_MONOTONIC,

@@ -1,9 +1,11 @@
-//! The thread that empties the rings.
+//! The thread that empties the rings, and the one that makes rows of what was in them.
 
 use std::io;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -21,6 +23,8 @@ use crate::clock::Clock;
 
 /// Longest time between two looks. The kernel wakes the reader when a ring is a quarter full.
 const PERIOD_MS: u16 = 25;
+/// Samples that may wait in memory, some 200 MB, while the writer is busy.
+const BACKLOG: usize = 2 << 20;
 
 /// A kernel layer at work.
 pub(crate) struct KernelLayer {
@@ -28,7 +32,7 @@ pub(crate) struct KernelLayer {
     opens: Arc<Opens>,
     end: Arc<End>,
     recorder: Recorder,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 struct End {
@@ -38,7 +42,7 @@ struct End {
 
 impl KernelLayer {
     /// Begins to record the calls of process `pid`, which has not run its program yet, and of all
-    /// that it will fork.
+    /// that it will fork, on files below `views`.
     ///
     /// # Errors
     /// When tracepoints are not to be had.
@@ -47,6 +51,7 @@ impl KernelLayer {
         clock: Clock,
         recorder: Recorder,
         opens: Arc<Opens>,
+        views: Vec<PathBuf>,
     ) -> io::Result<KernelLayer> {
         let rings = Rings::open(pid, perf::USUAL)?;
         let inbox = Arc::<Inbox>::default();
@@ -54,19 +59,27 @@ impl KernelLayer {
             is_near: AtomicBool::new(false),
             wake: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
         });
-        let ours = recorder.clone();
-        let reader = {
-            let (inbox, opens, end) = (Arc::clone(&inbox), Arc::clone(&opens), Arc::clone(&end));
-            move || Reader::new(rings, clock, recorder, inbox, opens).run(&end)
+        let backlog = Arc::<AtomicUsize>::default();
+        let (batches, waiting) = channel();
+        let reader = Reader {
+            rings,
+            clock,
+            batches,
+            backlog: Arc::clone(&backlog),
         };
+        let mut layer = KernelLayer {
+            inbox: Arc::clone(&inbox),
+            opens: Arc::clone(&opens),
+            end: Arc::clone(&end),
+            recorder: recorder.clone(),
+            threads: Vec::new(),
+        };
+        let thread = std::thread::Builder::new().name("kernel-calls".into());
+        let join = move || Joiner::new(recorder, inbox, opens, views).run(&waiting, &backlog);
+        layer.threads.push(thread.spawn(join)?);
         let thread = std::thread::Builder::new().name("kernel-layer".into());
-        Ok(KernelLayer {
-            inbox,
-            opens,
-            end,
-            recorder: ours,
-            thread: Some(thread.spawn(reader)?),
-        })
+        layer.threads.push(thread.spawn(move || reader.run(&end))?);
+        Ok(layer)
     }
 
     /// What it wants to be told of.
@@ -84,55 +97,72 @@ impl Drop for KernelLayer {
     fn drop(&mut self) {
         self.end.is_near.store(true, Ordering::Release);
         let _ = self.end.wake.write(1);
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
 }
 
+/// What came out of the rings at one time.
+struct Batch {
+    samples: Vec<Sample>,
+    /// Before that.
+    read_ns: u64,
+    /// Records that were dropped in between.
+    lost: u64,
+    /// Of the last batch: entries of calls that were dropped in all.
+    end: Option<u64>,
+}
+
+/// Empties the rings, whatever becomes of what was in them.
 struct Reader {
     rings: Rings,
     clock: Clock,
-    recorder: Recorder,
-    calls: CallRing,
-    inbox: Arc<Inbox>,
-    opens: Arc<Opens>,
-    merge: Merge,
-    follower: Follower,
+    batches: Sender<Batch>,
+    /// Samples that are still to be joined.
+    backlog: Arc<AtomicUsize>,
 }
 
 impl Reader {
-    fn new(
-        rings: Rings,
-        clock: Clock,
-        recorder: Recorder,
-        inbox: Arc<Inbox>,
-        opens: Arc<Opens>,
-    ) -> Reader {
-        Reader {
-            rings,
-            clock,
-            calls: recorder.call_ring(),
-            recorder,
-            inbox,
-            follower: Follower::new(),
-            opens,
-            merge: Merge::default(),
-        }
-    }
-
     fn run(mut self, end: &End) {
+        come_first();
         let mut ends = vec![false; self.rings.rings.len()];
         loop {
             let last = end.is_near.load(Ordering::Acquire);
-            self.round(last);
+            // What finds no room here stays in the rings, and what finds none there is lost.
+            if last || self.backlog.load(Ordering::Relaxed) < BACKLOG {
+                let batch = self.read(last);
+                self.backlog
+                    .fetch_add(batch.samples.len(), Ordering::Relaxed);
+                if self.batches.send(batch).is_err() {
+                    break;
+                }
+            }
             if last {
                 break;
             }
             self.wait(&end.wake, &mut ends);
         }
-        for (loss, count) in self.follower.losses() {
-            self.recorder.lost(loss, count);
+    }
+
+    fn read(&mut self, last: bool) -> Batch {
+        let (clock, read_ns) = (self.clock, self.clock.now());
+        let Rings { rings, decoder, .. } = &mut self.rings;
+        let (mut samples, mut lost) = (Vec::new(), 0);
+        for ring in rings {
+            let take = |body: &[u8]| {
+                samples.extend(decoder.decode(body).map(|sample| Sample {
+                    at: clock.at(sample.at),
+                    ..sample
+                }));
+            };
+            ring.drain(take, &mut lost);
+        }
+        Batch {
+            samples,
+            read_ns,
+            lost,
+            end: last.then(|| self.rings.lost_entries()),
         }
     }
 
@@ -159,34 +189,76 @@ impl Reader {
                 .is_some_and(|events| events.intersects(gone));
         }
     }
+}
+
+/// Joins samples to files.
+struct Joiner {
+    recorder: Recorder,
+    calls: CallRing,
+    inbox: Arc<Inbox>,
+    opens: Arc<Opens>,
+    merge: Merge,
+    follower: Follower,
+}
+
+impl Joiner {
+    fn new(
+        recorder: Recorder,
+        inbox: Arc<Inbox>,
+        opens: Arc<Opens>,
+        views: Vec<PathBuf>,
+    ) -> Joiner {
+        Joiner {
+            calls: recorder.call_ring(),
+            recorder,
+            inbox,
+            opens,
+            merge: Merge::default(),
+            follower: Follower::new(views),
+        }
+    }
+
+    fn run(mut self, batches: &Receiver<Batch>, backlog: &AtomicUsize) {
+        for batch in batches {
+            let end = batch.end;
+            let count = batch.samples.len();
+            self.join(batch);
+            backlog.fetch_sub(count, Ordering::Relaxed);
+            if let Some(lost_entries) = end {
+                self.follower.finish();
+                for (loss, count) in self.follower.losses(lost_entries) {
+                    self.recorder.lost(loss, count);
+                }
+            }
+        }
+    }
 
     /// Takes what there is, and joins what is complete.
-    fn round(&mut self, last: bool) {
-        let read_ns = self.clock.now();
-        let mut lost = 0;
-        let Rings { rings, decoder, .. } = &mut self.rings;
-        let waiting = self.merge.waiting();
-        for ring in rings {
-            let take = |body: &[u8]| {
-                let sample = decoder.decode(body).map(|sample| Sample {
-                    at: self.clock.at(sample.at),
-                    ..sample
-                });
-                waiting.extend(sample);
-            };
-            ring.drain(take, &mut lost);
+    fn join(&mut self, batch: Batch) {
+        if batch.lost > 0 {
+            self.follower.lost(batch.lost);
         }
-        if lost > 0 {
-            self.follower.lost(lost);
-        }
+        self.merge.waiting().extend(batch.samples);
         // Whatever a sample depends on was told before it was made, so it is there by now.
         self.follower.opened(self.opens.take());
         self.follower.announce(self.inbox.take());
         let calls = &mut self.calls;
-        for sample in self.merge.ready((!last).then_some(read_ns)) {
+        let horizon = batch.end.is_none().then_some(batch.read_ns);
+        for sample in self.merge.ready(horizon) {
             self.follower.sample(&sample, &mut |call| calls.push(call));
         }
     }
+}
+
+/// Has this thread run before those of the command: what is not read in time is lost. Whoever may use
+/// tracepoints may mostly do that; without it more is lost on a busy machine.
+fn come_first() {
+    const NICE: libc::c_int = -15;
+    // SAFETY: takes numbers only; 0 is the calling thread.
+    #[expect(unsafe_code)]
+    unsafe {
+        libc::setpriority(libc::PRIO_PROCESS, 0, NICE)
+    };
 }
 
 /// A counter and what it counted.

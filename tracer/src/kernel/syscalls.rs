@@ -58,6 +58,8 @@ pub(super) struct Moves {
     pub(super) length: usize,
     /// FUSE is asked to do it, and records it.
     pub(super) by_fuse: bool,
+    /// The kernel counts it as a read and a write.
+    pub(super) counted: bool,
 }
 
 const fn data(writes: bool, length: Option<usize>, at: At, flags: Option<usize>) -> Does {
@@ -102,6 +104,7 @@ const CALLS: &[(libc::c_long, Does)] = &[
             to_offset: None,
             length: 3,
             by_fuse: false,
+            counted: true,
         }),
     ),
     (
@@ -113,6 +116,7 @@ const CALLS: &[(libc::c_long, Does)] = &[
             to_offset: Some(3),
             length: 4,
             by_fuse: false,
+            counted: false,
         }),
     ),
     (
@@ -124,6 +128,7 @@ const CALLS: &[(libc::c_long, Does)] = &[
             to_offset: Some(3),
             length: 4,
             by_fuse: true,
+            counted: true,
         }),
     ),
     (libc::SYS_lseek, Does::Seeks),

@@ -72,40 +72,78 @@ struct Entry {
     close_on_exec: bool,
 }
 
+/// What is known of a descriptor.
+#[derive(Clone, Debug)]
+enum Slot {
+    /// Nothing: closed, or come by in a way that is not followed.
+    Unknown,
+    /// It is no file of a view, or one whose data FUSE records.
+    Elsewhere,
+    /// A file of a view.
+    Open(Entry),
+}
+
+/// What stands behind a descriptor.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Found<'table> {
+    /// Nothing that is known.
+    Unknown,
+    /// Nothing of a view.
+    Elsewhere,
+    /// This.
+    Open(&'table Rc<OpenFile>),
+}
+
 /// The descriptors of a process.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Table(Vec<Option<Entry>>);
+pub(super) struct Table(Vec<Slot>);
 
 impl Table {
-    pub(super) fn get(&self, fd: u64) -> Option<&Rc<OpenFile>> {
-        // The kernel looks at the low half only.
-        let entry = self.0.get(fd as u32 as usize)?;
-        entry.as_ref().map(|entry| &entry.open)
+    /// Of the standard streams of the command, which it inherits.
+    pub(super) fn inherited() -> Table {
+        Table(vec![Slot::Elsewhere; 3])
     }
 
-    /// Descriptor `fd` is this open file now, or nothing that is followed.
-    pub(super) fn set(&mut self, fd: u64, open: Option<Rc<OpenFile>>, close_on_exec: bool) {
-        let fd = fd as u32 as usize;
-        match open {
-            Some(open) if fd < MOST => {
-                if self.0.len() <= fd {
-                    self.0.resize(fd + 1, None);
-                }
-                self.0[fd] = Some(Entry {
-                    open,
-                    close_on_exec,
-                });
-            }
-            _ => {
-                if let Some(entry) = self.0.get_mut(fd) {
-                    *entry = None;
-                }
-            }
+    pub(super) fn look(&self, fd: u64) -> Found<'_> {
+        // The kernel looks at the low half only.
+        match self.0.get(fd as u32 as usize) {
+            None | Some(Slot::Unknown) => Found::Unknown,
+            Some(Slot::Elsewhere) => Found::Elsewhere,
+            Some(Slot::Open(entry)) => Found::Open(&entry.open),
         }
     }
 
+    pub(super) fn get(&self, fd: u64) -> Option<&Rc<OpenFile>> {
+        match self.look(fd) {
+            Found::Open(open) => Some(open),
+            Found::Unknown | Found::Elsewhere => None,
+        }
+    }
+
+    /// Descriptor `fd` is this open file now, or nothing of a view.
+    pub(super) fn set(&mut self, fd: u64, open: Option<Rc<OpenFile>>, close_on_exec: bool) {
+        let slot = match open {
+            Some(open) => Slot::Open(Entry {
+                open,
+                close_on_exec,
+            }),
+            None => Slot::Elsewhere,
+        };
+        self.put(fd, slot);
+    }
+
     pub(super) fn close(&mut self, fd: u64) {
-        self.set(fd, None, false);
+        self.put(fd, Slot::Unknown);
+    }
+
+    fn put(&mut self, fd: u64, slot: Slot) {
+        let fd = fd as u32 as usize;
+        if self.0.len() <= fd && fd < MOST && !matches!(slot, Slot::Unknown) {
+            self.0.resize(fd + 1, Slot::Unknown);
+        }
+        if let Some(place) = self.0.get_mut(fd) {
+            *place = slot;
+        }
     }
 
     /// Closes, or with `mark` only marks to be closed by an exec, all from `first` to `last`.
@@ -113,14 +151,14 @@ impl Table {
         let (first, last) = (first as u32 as usize, last as u32 as usize);
         for entry in self.0.iter_mut().take(last.saturating_add(1)).skip(first) {
             match entry {
-                Some(kept) if mark => kept.close_on_exec = true,
-                _ => *entry = None,
+                Slot::Open(kept) if mark => kept.close_on_exec = true,
+                _ => *entry = Slot::Unknown,
             }
         }
     }
 
     pub(super) fn set_close_on_exec(&mut self, fd: u64, close: bool) {
-        if let Some(Some(entry)) = self.0.get_mut(fd as u32 as usize) {
+        if let Some(Slot::Open(entry)) = self.0.get_mut(fd as u32 as usize) {
             entry.close_on_exec = close;
         }
     }
@@ -128,14 +166,17 @@ impl Table {
     /// A new program keeps what is not to be closed.
     pub(super) fn exec(&mut self) {
         for entry in &mut self.0 {
-            if entry.as_ref().is_some_and(|entry| entry.close_on_exec) {
-                *entry = None;
+            if matches!(entry, Slot::Open(entry) if entry.close_on_exec) {
+                *entry = Slot::Unknown;
             }
         }
     }
 
     pub(super) fn open_files(&self) -> impl Iterator<Item = &Rc<OpenFile>> {
-        self.0.iter().flatten().map(|entry| &entry.open)
+        self.0.iter().filter_map(|slot| match slot {
+            Slot::Open(entry) => Some(&entry.open),
+            Slot::Unknown | Slot::Elsewhere => None,
+        })
     }
 }
 
@@ -180,6 +221,9 @@ mod tests {
         assert!(table.get(3).is_some());
         table.set(1 << 40 | 3, None, false);
         assert!(table.get(3).is_none(), "the low half counts");
+        assert!(matches!(table.look(3), Found::Elsewhere));
+        table.close(3);
+        assert!(matches!(table.look(3), Found::Unknown));
         table.set(1 << 30, open(2), false);
         assert!(table.get(1 << 30).is_none());
     }

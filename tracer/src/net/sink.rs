@@ -4,6 +4,7 @@ use flowtrace_schema::{
     CaptureEnd, CaptureId, CaptureRecord, Loss, PacketRing, Record, Recorder, Way, marks,
 };
 
+use super::filter::Filter;
 use super::flows::{FlowTable, Seen};
 use super::packet::{self, Link, Skip};
 
@@ -71,13 +72,21 @@ pub(crate) struct Sink {
     recorder: Recorder,
     ring: PacketRing,
     pub(crate) flows: FlowTable,
+    filter: Filter,
     lost: Lost,
     packets: u64,
 }
 
 impl Sink {
+    /// Takes everything.
     pub(crate) fn new(recorder: &Recorder) -> Self {
+        Sink::filtered(recorder, Filter::default())
+    }
+
+    /// Takes what is wanted.
+    pub(crate) fn filtered(recorder: &Recorder, filter: Filter) -> Self {
         Sink {
+            filter,
             recorder: recorder.clone(),
             ring: recorder.packet_ring(),
             flows: FlowTable::new(),
@@ -140,6 +149,9 @@ impl Sink {
                 return;
             }
         };
+        if !self.filter.wants(&parsed) {
+            return;
+        }
         if parsed.way == Way::Unknown {
             parsed.way = frame.way;
         }

@@ -2,6 +2,7 @@
 //! and one per concern of starting a command.
 
 mod attach;
+mod capture;
 mod daemon;
 mod detach;
 mod directory;
@@ -20,6 +21,7 @@ mod views;
 pub use crate::proc::environment::Wanted;
 pub use crate::proc::lifetimes::{End, LeftBehind};
 pub use attach::{Attach, AttachOptions, AttachReport};
+pub use capture::{CaptureOptions, CaptureReport, capture};
 pub use daemon::{Fork, fork_daemon};
 pub use detach::{DetachError, Detached, Holder, detach};
 pub use error::{Error, Result};

@@ -21,6 +21,7 @@ use super::views::Views;
 use super::{Error, Result, limits, signals};
 use crate::callers::Callers;
 use crate::fs::{Offers, Opens};
+use crate::net::live::{Live, LiveOptions, Refused};
 use crate::proc::environment::Wanted;
 use crate::proc::lifetimes::{End, LeftBehind, Watcher};
 use crate::proc::{self, Living};
@@ -60,6 +61,8 @@ pub struct RunOptions {
     pub without_calls: bool,
     /// Follow processes without ptrace, so that those of the command may trace each other.
     pub no_ptrace: bool,
+    /// Capture packets, too.
+    pub net: Option<LiveOptions>,
     /// Who tells of reads and writes.
     pub layer: Layer,
 }
@@ -90,6 +93,8 @@ pub enum Notice {
         /// Whether what each process used is told by the kernel.
         has_costs: bool,
     },
+    /// Packets of an interface are not captured.
+    NotCaptured(Refused),
     /// The command has ended, and these processes that it left behind are let go.
     LetGo {
         /// Which.
@@ -251,7 +256,22 @@ impl Run<'_> {
                 return Err(error);
             }
         };
-        match self.record(views, inherited, &recording, notify) {
+        let live = self.options.net.as_ref().map(|net| {
+            let (live, refused) = Live::start(net, HOST, recording.clock, &recording.recorder);
+            recording
+                .recorder
+                .lost(Loss::NotCaptured, refused.len() as u64);
+            refused
+                .into_iter()
+                .map(Notice::NotCaptured)
+                .for_each(&mut *notify);
+            live
+        });
+        let recorded = self.record(views, inherited, &recording, notify);
+        if let Some(live) = live {
+            live.stop();
+        }
+        match recorded {
             Ok((end, background)) => {
                 let (code, signal) = match end {
                     End::Exited(code) => (Some(code), None),

@@ -136,3 +136,18 @@ pub(super) fn wait_info(set: &SigSet) -> Result<(Signal, bool), Errno> {
         }
     }
 }
+
+/// As [`wait_info`], for at most so long; `None`: there was none.
+#[expect(unsafe_code)]
+pub(super) fn wait_at_most(set: &SigSet, limit: Duration) -> Option<(Signal, bool)> {
+    let limit = nix::sys::time::TimeSpec::from(limit);
+    let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: all pointers are valid for the call, which fills `info`; all zero is a valid
+    // siginfo_t in any case.
+    let (number, info) = unsafe {
+        let number = libc::sigtimedwait(set.as_ref(), info.as_mut_ptr(), limit.as_ref());
+        (number, info.assume_init())
+    };
+    let signal = Signal::try_from(Errno::result(number).ok()?).ok()?;
+    Some((signal, info.si_code == libc::SI_KERNEL))
+}

@@ -7,6 +7,8 @@ use crate::graph::{Dag, EdgeKind, Node};
 use crate::model::{FileIndex, ProcessId, Workflow};
 use crate::text::units;
 
+use super::labels::Labels;
+
 /// Characters of a command in a label.
 const COMMAND: usize = 32;
 
@@ -16,6 +18,7 @@ pub fn of_processes(workflow: &Workflow, dag: &Dag) -> Drawing {
         title: title(workflow),
         ..Drawing::default()
     };
+    let labels = Labels::of(workflow);
     for (index, node) in dag.graph.node_references() {
         let moved: i64 = dag
             .graph
@@ -23,7 +26,7 @@ pub fn of_processes(workflow: &Workflow, dag: &Dag) -> Drawing {
             .map(|edge| edge.weight().bytes())
             .fold(0, i64::saturating_add);
         let drawn = match *node {
-            Node::Process(id) => process(&mut drawing, workflow, id),
+            Node::Process(id) => process(&mut drawing, workflow, &labels, id),
             Node::File {
                 file,
                 version,
@@ -38,6 +41,7 @@ pub fn of_processes(workflow: &Workflow, dag: &Dag) -> Drawing {
         let numbers = [
             ("bytes", e.bytes()),
             ("calls", e.calls()),
+            ("latency_ns", e.latency_ns),
             ("first_ns", e.first_ns),
             ("last_ns", e.last_ns),
         ];
@@ -46,16 +50,24 @@ pub fn of_processes(workflow: &Workflow, dag: &Dag) -> Drawing {
             attributes.push(("read_back_bytes", Value::Integer(e.read_bytes)));
             attributes.push(("read_back_calls", Value::Integer(e.reads)));
         }
+        attributes.extend(rate(e.bytes(), e.last_ns - e.first_ns));
         drawing.edges.push(DrawnEdge {
             from: edge.source().index(),
             to: edge.target().index(),
             kind: e.kind,
             label: bytes_label(e.kind, e.bytes()),
+            is_critical: false,
             attributes,
         });
     }
     finish(&mut drawing, workflow, dag);
     drawing
+}
+
+/// Bytes per second along an edge while it was used.
+pub(super) fn rate(bytes: i64, ns: i64) -> Option<(&'static str, Value)> {
+    let rate = bytes as f64 * 1e9 / ns as f64;
+    (bytes > 0 && ns > 0).then_some(("bytes_per_s", Value::Integer(rate as i64)))
 }
 
 /// Bytes moved along an edge; of pipes a bound is known.
@@ -69,6 +81,7 @@ pub(super) fn bytes_label(kind: EdgeKind, bytes: i64) -> String {
 
 /// What both drawings say about the whole graph.
 pub(super) fn finish(drawing: &mut Drawing, workflow: &Workflow, dag: &Dag) {
+    drawing.add_degrees();
     let forks = dag
         .dropped
         .iter()
@@ -116,17 +129,18 @@ pub(super) fn title(workflow: &Workflow) -> String {
     format!("{command} ({length}{cut}){unseen}")
 }
 
-fn process(drawing: &mut Drawing, workflow: &Workflow, id: ProcessId) -> DrawnNode {
+fn process(
+    drawing: &mut Drawing,
+    workflow: &Workflow,
+    labels: &Labels<'_>,
+    id: ProcessId,
+) -> DrawnNode {
     let p = workflow.process(id);
     let images = workflow.images(id);
     let last = workflow.last_image(id);
     let command = last.command.as_deref().unwrap_or(&last.rule);
     let life = p.duration_ns().map_or_else(|| "?".into(), units::duration);
-    // The directory of the program says little and hides the arguments.
-    let short = match command.split_once(' ') {
-        Some((program, rest)) => format!("{} {rest}", base(program)),
-        None => base(command).into(),
-    };
+    let short = labels.short(workflow, id);
     let mut label = vec![units::shorten(&units::plain(&short), COMMAND)];
     let failure = match (p.exit_signal, p.exit_code) {
         (Some(signal), _) => format!(", signal {signal}"),
@@ -146,6 +160,11 @@ fn process(drawing: &mut Drawing, workflow: &Workflow, id: ProcessId) -> DrawnNo
     let known = [
         ("end_ns", p.end_ns),
         ("cpu_ns", p.cpu_ns),
+        (
+            "storage_ns",
+            sum(images.iter().map(|image| image.storage_ns)),
+        ),
+        ("wait_ns", sum(images.iter().map(|image| image.wait_ns))),
         ("exit_code", p.exit_code),
         ("exit_signal", p.exit_signal),
     ];
@@ -159,6 +178,8 @@ fn process(drawing: &mut Drawing, workflow: &Workflow, id: ProcessId) -> DrawnNo
         shape: Shape::Process,
         label,
         hue: Some(hue(&last.rule)),
+        processes: vec![id],
+        is_critical: false,
         attributes,
         weight: p.duration_ns().unwrap_or(workflow.last_ns - p.start_ns),
     }
@@ -194,10 +215,17 @@ fn file(
         shape: Shape::File,
         label,
         hue: None,
+        processes: Vec::new(),
+        is_critical: false,
         attributes,
         // A byte weighs as a nanosecond: about a second per gigabyte, what a disk takes.
         weight: moved.max(file.size_bytes.unwrap_or(0)),
     }
+}
+
+/// The sum of what is known.
+fn sum(values: impl Iterator<Item = Option<i64>>) -> Option<i64> {
+    values.flatten().reduce(i64::saturating_add)
 }
 
 fn base(path: &str) -> &str {

@@ -2,7 +2,7 @@
 
 use petgraph::visit::{EdgeRef, IntoNodeReferences};
 
-use super::process::{bytes_label, finish, title};
+use super::process::{bytes_label, finish, rate, title};
 use super::{Drawing, DrawnEdge, DrawnNode, Shape, Value, hue};
 use crate::graph::groups::{Group, Members, RuleGraph};
 use crate::graph::pattern::relative;
@@ -45,11 +45,13 @@ pub fn of_rules(workflow: &Workflow, dag: &Dag, rules: &RuleGraph) -> Drawing {
             ("last_ns", e.last_ns),
         ];
         attributes.extend(numbers.map(|(name, n)| (name, Value::Integer(n))));
+        attributes.extend(rate(e.bytes, e.last_ns - e.first_ns));
         drawing.edges.push(DrawnEdge {
             from: edge.source().index(),
             to: edge.target().index(),
             kind: e.kind,
             label,
+            is_critical: false,
             attributes,
         });
     }
@@ -90,6 +92,8 @@ fn node(drawing: &mut Drawing, workflow: &Workflow, group: &Group, number: i64) 
                 shape: Shape::Process,
                 label,
                 hue: Some(hue(rule)),
+                processes: processes.clone(),
+                is_critical: false,
                 attributes: vec![
                     ("type", Value::Text("rule".into())),
                     ("rule", drawing.text(rule)),
@@ -113,6 +117,8 @@ fn node(drawing: &mut Drawing, workflow: &Workflow, group: &Group, number: i64) 
                 shape: Shape::File,
                 label: vec![with_count(&name, files.len())],
                 hue: None,
+                processes: Vec::new(),
+                is_critical: false,
                 attributes: vec![
                     ("type", Value::Text("files".into())),
                     ("path", drawing.text(pattern)),

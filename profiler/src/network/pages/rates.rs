@@ -227,3 +227,27 @@ pub fn period(run: &Run) -> Page {
         page
     })
 }
+
+/// `network components`: pairs whose spectra have the same form.
+pub fn components(run: &Run, threshold: f64) -> Page {
+    let found = match crate::network::components::components(run, threshold) {
+        Ok(found) => found,
+        Err(unknown) => return Page::unknown(run, &unknown),
+    };
+    let mut page = Page::new(run, &["component", "src", "dst"]);
+    page.lines.push(units::counted(
+        found.len() as i64,
+        "component",
+        "components",
+    ));
+    for (number, component) in found.iter().enumerate() {
+        for &(src, dst) in component {
+            page.rows.push(vec![
+                Cell::Count(number as u64 + 1),
+                name(run, src),
+                name(run, dst),
+            ]);
+        }
+    }
+    page
+}

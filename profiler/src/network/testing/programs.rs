@@ -1,4 +1,6 @@
-//! Random numbers that are always the same.
+//! Programs made up in the test: rounds of computing and exchanging, simulated to the nanosecond.
+
+use super::{Node, Packet, Run, data, delayed_run_of};
 
 /// Deterministic noise: xorshift.
 pub(in crate::network) struct Noise(pub(in crate::network) u64);
@@ -13,5 +15,123 @@ impl Noise {
 
     pub(in crate::network) fn normal(&mut self) -> f64 {
         (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+}
+
+/// How processes exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::network) enum Style {
+    /// All send to all partners, then receive.
+    AllFirst,
+    /// Edge by edge, both send and then receive.
+    ByEdge,
+    /// Edge by edge, one sends and the other answers.
+    Turns,
+}
+
+impl Style {
+    pub(in crate::network) const ALL: [Style; 3] = [Style::AllFirst, Style::ByEdge, Style::Turns];
+}
+
+/// A bulk-synchronous program.
+#[derive(Clone)]
+pub(in crate::network) struct Bsp {
+    pub(in crate::network) edges: Vec<(usize, usize)>,
+    /// Computing time of each process per round, s.
+    pub(in crate::network) work_s: Vec<f64>,
+    /// Its relative deviation.
+    pub(in crate::network) jitter: f64,
+    pub(in crate::network) rounds: usize,
+    pub(in crate::network) latency_s: f64,
+    pub(in crate::network) style: Style,
+    pub(in crate::network) seed: u64,
+}
+
+impl Bsp {
+    pub(in crate::network) fn ring(n: usize) -> Bsp {
+        Bsp {
+            edges: (0..n)
+                .map(|i| (i.min((i + 1) % n), i.max((i + 1) % n)))
+                .collect(),
+            work_s: vec![0.004; n],
+            jitter: 0.05,
+            rounds: 200,
+            latency_s: 50e-6,
+            style: Style::AllFirst,
+            seed: 1,
+        }
+    }
+}
+
+/// What a program did.
+pub(in crate::network) struct Made {
+    pub(in crate::network) run: Run,
+    pub(in crate::network) seconds: f64,
+    /// Whole computing time by process, s.
+    pub(in crate::network) work_s: Vec<f64>,
+}
+
+/// Runs a program.
+pub(in crate::network) fn bsp(program: &Bsp) -> Made {
+    let n = program.work_s.len();
+    let mut noise = Noise(program.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut clock = vec![0.0f64; n];
+    let mut work = vec![0.0f64; n];
+    let mut packets: Vec<Packet> = Vec::new();
+    const SEND_S: f64 = 5e-6;
+    let mut edges = program.edges.clone();
+    edges.sort_unstable();
+    for _ in 0..program.rounds {
+        for (node, mean) in program.work_s.iter().enumerate() {
+            let took = mean * (1.0 + program.jitter * noise.normal()).max(0.1);
+            clock[node] += took;
+            work[node] += took;
+        }
+        let mut send = |clock: &mut Vec<f64>, from: usize, to: usize| -> f64 {
+            clock[from] += SEND_S;
+            packets.push(data(
+                (clock[from] * 1e9) as i64,
+                from as Node,
+                to as Node,
+                1000,
+            ));
+            clock[from] + program.latency_s
+        };
+        match program.style {
+            Style::AllFirst => {
+                let mut arrivals = vec![0.0f64; n];
+                for &(a, b) in &edges {
+                    let at = send(&mut clock, a, b);
+                    arrivals[b] = arrivals[b].max(at);
+                    let at = send(&mut clock, b, a);
+                    arrivals[a] = arrivals[a].max(at);
+                }
+                for (clock, arrival) in clock.iter_mut().zip(arrivals) {
+                    *clock = clock.max(arrival);
+                }
+            }
+            Style::ByEdge => {
+                for &(a, b) in &edges {
+                    let there = send(&mut clock, a, b);
+                    let back = send(&mut clock, b, a);
+                    clock[b] = clock[b].max(there);
+                    clock[a] = clock[a].max(back);
+                }
+            }
+            Style::Turns => {
+                for &(a, b) in &edges {
+                    let at = send(&mut clock, a, b);
+                    clock[b] = clock[b].max(at);
+                    let at = send(&mut clock, b, a);
+                    clock[a] = clock[a].max(at);
+                }
+            }
+        }
+    }
+    packets.sort_by_key(|packet| packet.t_ns);
+    Made {
+        run: delayed_run_of(n, &packets, (program.latency_s * 1e9) as i64),
+        seconds: clock.iter().copied().fold(0.0, f64::max),
+        work_s: work,
     }
 }

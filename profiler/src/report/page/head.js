@@ -25,6 +25,7 @@ function verdict() {
     lines.push(["failed", `${count(sum(f.failures.map((x) => x.count)))} of ${many(f.processes, "process", "processes")}: ` +
       named.join(" · ") + (more ? ` · +${count(more)} more` : ""), "warn"]);
   }
+  if (block("bottlenecks").bars.length) lines.push([`why ${duration(f.duration_ns)}`, block("bottlenecks").answer]);
   lines.push(...pathLine());
   const cpu = sum(rules.cpu_ns), heavy = rules.name.map((name, i) => i).filter((i) => rules.cpu_ns[i] > 0 && rules.cpu_ns[i] >= cpu / 100);
   if (heavy.length) {
@@ -50,7 +51,9 @@ function pathLine() {
   if (!shares.length) return [];
   const named = shares.map((s) => `${ruleName(s.rule)}${s.processes > 1 ? " ×" + count(s.processes) : ""} ${duration(s.ns)} (${percent(s.ns / path.length_ns)})`);
   const more = path.rules.length - shares.length, lines = [["critical path", `${duration(path.length_ns)}: ${named.join(" · ")}${more > 0 ? ` · +${more} more` : ""}`]];
-  const best = path.rules.slice().sort((a, b) => a.halved_ns - b.halved_ns)[0], gain = path.length_ns - best.halved_ns;
+  // What runs the others cannot be made faster by half: only what it waits for.
+  const best = path.rules.filter((s) => !block("rules").is_runner[s.rule]).sort((a, b) => a.halved_ns - b.halved_ns)[0];
+  const gain = best ? path.length_ns - best.halved_ns : 0;
   if (gain > path.length_ns / 50) {
     lines.push(["would help", `${ruleName(best.rule)} in half its time: ${duration(gain)} (${percent(gain / path.length_ns)}) less` +
       (path.by_data_alone_ns < path.length_ns * 0.95 ? ` · if only data forced an order, ${duration(path.by_data_alone_ns)} with enough processors` : "")]);

@@ -34,8 +34,50 @@ function strip(label, format, t, parts, limit, more) {
 }
 
 function placeStrips(top) {
-  strips().forEach((s, i) => { s.y = top + i * (STRIP + 8); });
-  return strips().length * (STRIP + 8);
+  const bars = block("bottlenecks").bars;
+  T.limits = top;
+  T.limitsHeight = bars.length ? bars.length * 15 + 24 : 0;
+  strips().forEach((s, i) => { s.y = top + T.limitsHeight + i * (STRIP + 8); });
+  return T.limitsHeight + strips().length * (STRIP + 8);
+}
+
+// When which step or channel limited the run: a line for each.
+function drawLimits(ctx) {
+  const { bars, left_out } = block("bottlenecks");
+  if (!bars.length) return;
+  ctx.textAlign = "right";
+  ctx.fillStyle = T.colours.text;
+  ctx.fillText("limited by" + (left_out ? ` (+${count(left_out)} more)` : ""), T.left - 8, T.limits + 6);
+  bars.forEach((bar, n) => {
+    const y = T.limits + 16 + n * 15, on = bar.rule === null || isRuleShown(bar.rule);
+    ctx.textAlign = "right";
+    ctx.fillStyle = on ? T.colours.muted : T.colours.line;
+    ctx.fillText(shorten(bar.name, 18) + " " + percent(bar.share), T.left - 8, y + 6);
+    ctx.textAlign = "left";
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(T.left, y - 1, T.width - T.left - T.right + 1, 15);
+    ctx.clip();
+    ctx.fillStyle = T.colours.faint;
+    ctx.fillRect(T.left, y + 5, T.width, 1);
+    ctx.fillStyle = !on ? T.colours.faint : bar.rule === null ? T.colours.pipe : ruleColours(bar.rule).strong;
+    for (const [from, to] of bar.intervals) {
+      const x = X(from), end = Math.max(X(to), x + 1);
+      ctx.fillRect(x, y, end - x, 11);
+      if (end - x > 60 && on) {
+        ctx.save();
+        ctx.fillStyle = isDark() ? "#111" : "#fff";
+        ctx.font = "10.5px system-ui, sans-serif";
+        ctx.fillText(bar.resource, Math.max(x, T.left) + 4, y + 6);
+        ctx.restore();
+      }
+    }
+    ctx.restore();
+  });
+}
+function limitAt(y) {
+  const n = Math.floor((y - T.limits - 16) / 15);
+  return T.limitsHeight && n >= 0 ? block("bottlenecks").bars[n] : undefined;
 }
 
 // The largest sum of the parts in sight: the scale.
@@ -48,6 +90,7 @@ function stripTop(s) {
 }
 
 function drawStrips(ctx) {
+  drawLimits(ctx);
   for (const s of strips()) {
     const top = stripTop(s), base = s.y + STRIP;
     ctx.textAlign = "right";
@@ -99,6 +142,12 @@ function drawAreas(ctx, s, top, base) {
 }
 
 function stripTip(event, x, y) {
+  const bar = limitAt(y);
+  if (bar) {
+    tip(event, bar.name, [["", bar.is_channel ? "a channel that was full" : "a step that kept the others waiting"], ["it lacked", bar.resource],
+      ["for", `${duration(bar.ns)}, ${percent(bar.share)} of the run`], ["confidence", bar.confidence]]);
+    return true;
+  }
   const s = strips().find((s) => y >= s.y && y < s.y + STRIP + 8);
   if (!s || x < T.left || x > T.width - T.right) return false;
   const t = timeAt(x), i = Math.max(0, lowerBound(s.t, t + 1, (v) => v) - 1);

@@ -248,6 +248,7 @@ function hit(x, y) {
     const s = block("path").steps, t = timeAt(x);
     return { path: x < T.left ? -1 : s.to_ns.findIndex((end, i) => end >= t && s.from_ns[i] <= t) };
   }
+  if (limitAt(y)) return { limit: limitAt(y) };
   const row = T.rows.find((r) => y >= r.y && y < r.y + r.h + T.gap);
   if (!row) return null;
   if (x < T.left) return { row, knob: x > T.left - 22 && row.lanes.length > 2 };
@@ -382,7 +383,8 @@ function listenTimeline() {
 }
 function clickAt(what) {
   if (!what) return;
-  const { row, bar, knob, path } = what;
+  const { row, bar, knob, path, limit } = what;
+  if (limit) return limit.rule === null ? undefined : select({ kind: "rule", rule: limit.rule });
   if (path !== undefined) {
     const process = path < 0 ? null : block("path").steps.process[path];
     select(process === null ? pathChoice() : { kind: "process", process });
@@ -411,7 +413,7 @@ function hoverTip(event, x, y) {
     const how = ["worked", "woke late, or the cause is not known", "had not begun"][s.kind[i]];
     return tip(event, s.process[i] === null ? ruleName(s.rule[i]) : processCommand(s.process[i]), [["step", ruleName(s.rule[i])], ["on the path for", duration(s.to_ns[i] - s.from_ns[i])], ["it", how]]);
   }
-  if (what && x < T.left) {
+  if (what && what.row && x < T.left) {
     const rules = block("rules"), rule = what.row.rules[0];
     if (what.row.rules.length > 1) return tip(event, `${what.row.rules.length} steps`, [["", what.row.rules.slice(0, 12).map(ruleName).join(", ")], ["", "click opens"]]);
     return tip(event, ruleName(rule), [["executions", count(rules.executions[rule])], ["CPU", duration(rules.cpu_ns[rule])],

@@ -9,8 +9,8 @@ mod blocks;
 
 use blocks::{Clock, Options, Order};
 
-/// Begins the comment by which flowtrace tells the host of a section.
-pub(super) const HOST_COMMENT: &str = "flowtrace host: ";
+/// Begins the description by which flowtrace tells the host of an interface.
+const HOST_DESCRIPTION: &str = "flowtrace host: ";
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -30,7 +30,6 @@ const LONGEST_TEXT: usize = 255;
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     order: Order,
-    host: Option<String>,
     /// Interfaces of earlier sections.
     before: usize,
     /// Those of this section.
@@ -87,7 +86,7 @@ impl Reader {
             }
             let body = &block[8..length - 4];
             if is_section {
-                self.section(body);
+                self.section();
                 input.take(length);
                 continue;
             }
@@ -114,27 +113,20 @@ impl Reader {
         }
     }
 
-    fn section(&mut self, body: &[u8]) {
+    fn section(&mut self) {
         self.before += self.interfaces.len();
         self.interfaces.clear();
-        self.host = None;
-        for (code, value) in Options::of(self.order, body.get(16..).unwrap_or_default()) {
-            if code == 1
-                && let Some(name) = value.strip_prefix(HOST_COMMENT.as_bytes())
-            {
-                self.host = Some(text(name));
-            }
-        }
     }
 
     fn interface(&mut self, body: &[u8]) -> Option<Event> {
         let link_type = self.order.u16(body, 0)?;
         let snap_length = self.order.u32(body, 4)?;
         let mut clock = Clock::default();
-        let mut name = None;
+        let (mut name, mut host) = (None, None);
         for (code, value) in Options::of(self.order, &body[8..]) {
             match (code, value) {
                 (2, name_of) => name = Some(text(name_of)),
+                (3, about) => host = about.strip_prefix(HOST_DESCRIPTION.as_bytes()).map(text),
                 (9, &[resolution, ..]) => clock.set_resolution(resolution),
                 (14, _) => clock.offset_s = self.order.i64(value, 0).unwrap_or(0),
                 _ => {}
@@ -143,7 +135,7 @@ impl Reader {
         self.interfaces.push(Known { clock, snap_length });
         Some(Event::Interface(Interface {
             name,
-            host: self.host.clone(),
+            host,
             link_type,
             snap_length: Some(snap_length).filter(|&length| length > 0),
         }))

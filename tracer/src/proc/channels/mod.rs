@@ -21,7 +21,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flowtrace_schema::{
-    ChannelEndClosed, ChannelEndRecord, ChannelId, Direction, Loss, Record, Recorder, Upid, Usage,
+    ChannelEndClosed, ChannelEndRecord, ChannelId, Direction, Loss, Record, Recorder, SocketEnd,
+    Upid, Usage,
 };
 
 use super::descriptors::{self, Object};
@@ -223,6 +224,9 @@ impl Channels {
             && let Object::Socket { inode } = descriptor.object
         {
             let channel = self.registry().connecting(inode, to);
+            if let Some(local) = sockets::local_address(tracee.pid, fd) {
+                self.registry().has_address(inode, local, to);
+            }
             self.hold(tracee.pid, (channel, Direction::Both), fd, true, None, now);
             self.write_rows(tracee.pid);
         }
@@ -387,7 +391,11 @@ impl Channels {
         if forked && end.row.is_none() && found.used == Some(false) {
             return;
         }
-        let row = end.row.unwrap_or_else(|| self.write_row(upid, key, &end));
+        let row = end.row.unwrap_or_else(|| {
+            let row = self.write_row(upid, key, &end);
+            self.note_addresses(pid, key, end.fd, row);
+            row
+        });
         self.recorder
             .record(Record::ChannelEndClosed(ChannelEndClosed {
                 id: row,
@@ -407,6 +415,7 @@ impl Channels {
         let unwritten: Vec<_> = unwritten.map(|(key, end)| (*key, *end)).collect();
         for (key, end) in unwritten {
             let row = self.write_row(upid, key, &end);
+            self.note_addresses(pid, key, end.fd, row);
             let holder = self.holders.get_mut(&pid);
             if let Some(end) = holder.and_then(|holder| holder.ends.get_mut(&key)) {
                 end.row = Some(row);
@@ -425,6 +434,25 @@ impl Channels {
             from_ns: end.from_ns,
         }));
         self.last_row
+    }
+
+    /// Records the addresses of the socket behind a row, by which its packets are found.
+    fn note_addresses(&self, pid: u32, key: (ChannelId, Direction), fd: i32, row: u32) {
+        if key.1 != Direction::Both || !self.registry_has_socket(key.0) {
+            return;
+        }
+        let descriptor = descriptors::one(pid, fd).map(|descriptor| descriptor.object);
+        let Some(Object::Socket { inode }) = descriptor else {
+            return;
+        };
+        if let Some(known) = self.registry().addresses(inode) {
+            self.recorder.record(Record::SocketEnd(Box::new(SocketEnd {
+                end: row,
+                is_udp: known.transport == sockets::Transport::Udp,
+                local: known.local,
+                peer: known.peer,
+            })));
+        }
     }
 
     fn registry_has_socket(&self, channel: ChannelId) -> bool {

@@ -30,6 +30,16 @@ pub(crate) struct Registry {
     waiting: HashMap<Text, VecDeque<ChannelId>>,
     /// Sockets to which datagrams are sent, by their address.
     bound: HashMap<SocketAddr, ChannelId>,
+    /// The addresses of Internet sockets, by inode.
+    addresses: HashMap<u64, Addresses>,
+}
+
+/// The two ends of an Internet socket; of a peer there may be many.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Addresses {
+    pub(crate) transport: Transport,
+    pub(crate) local: SocketAddr,
+    pub(crate) peer: Option<SocketAddr>,
 }
 
 impl Registry {
@@ -46,6 +56,7 @@ impl Registry {
             half_seen: HashMap::new(),
             waiting: HashMap::new(),
             bound: HashMap::new(),
+            addresses: HashMap::new(),
         }
     }
 
@@ -107,7 +118,34 @@ impl Registry {
         }
     }
 
+    /// Takes note of the address that a socket has got for a connection to `peer`.
+    pub(crate) fn has_address(&mut self, inode: u64, local: SocketAddr, peer: SocketAddr) {
+        self.addresses.entry(inode).or_insert(Addresses {
+            transport: Transport::Tcp,
+            local,
+            peer: Some(peer),
+        });
+    }
+
+    /// The addresses of the Internet socket with this inode.
+    pub(crate) fn addresses(&self, inode: u64) -> Option<Addresses> {
+        self.addresses.get(&inode).copied()
+    }
+
     fn socket(&mut self, inode: u64, socket: Socket) -> Option<ChannelId> {
+        if let Socket::Internet {
+            transport,
+            local,
+            peer,
+        } = socket
+        {
+            let addresses = Addresses {
+                transport,
+                local,
+                peer,
+            };
+            self.addresses.insert(inode, addresses);
+        }
         let channel = match socket {
             Socket::Unix { peer, name, serves } => self.unix(inode, peer, name, serves),
             Socket::Internet {

@@ -101,6 +101,13 @@ pub(crate) fn query(pid: u32, fd: i32, inode: u64) -> Option<Socket> {
     })
 }
 
+/// The own address of the Internet socket that is descriptor `fd` of process `pid`.
+pub(crate) fn local_address(pid: u32, fd: i32) -> Option<SocketAddr> {
+    let duplicate = duplicate(pid, fd)?;
+    let local: SockaddrStorage = getsockname(duplicate.as_raw_fd()).ok()?;
+    internet(&local).filter(|local| local.port() != 0)
+}
+
 /// Size of the buffer of the pipe that is descriptor `fd` of process `pid`.
 pub(crate) fn pipe_capacity(pid: u32, fd: i32) -> Option<u64> {
     let duplicate = duplicate(pid, fd)?;

@@ -85,7 +85,8 @@ impl Run<'_> {
     fn kernel_layer(&self, recording: &Recording, root: u32) -> Result<Option<KernelLayer>> {
         let start = |opens: &Arc<Opens>| {
             let (clock, recorder) = (recording.clock, recording.recorder.clone());
-            KernelLayer::start(root, clock, recorder, Arc::clone(opens))
+            let views = self.directories.iter().map(|d| d.path.clone());
+            KernelLayer::start(root, clock, recorder, Arc::clone(opens), views.collect())
                 .map_err(|error| Error::KernelLayer(error.to_string()))
         };
         self.kernel.as_ref().map(start).transpose()

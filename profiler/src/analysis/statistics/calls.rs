@@ -1,0 +1,237 @@
+//! One pass over all calls.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use flowtrace_schema::{CallRow, Class, Op, Result, Trace};
+
+use super::distribution::Distribution;
+use super::patterns::{Pattern, Patterns};
+use crate::load::Places;
+use crate::model::{FileIndex, ProcessId, Workflow};
+
+/// Everything that only the calls tell.
+#[derive(Clone, Debug, Default)]
+pub struct CallStatistics {
+    /// The operations that occurred, in the order of their numbers.
+    pub ops: Vec<OpStatistics>,
+    /// Sizes of requests by rule, in the order of rules.
+    pub sizes: Vec<RuleSizes>,
+    /// Calls over time.
+    pub bins: Vec<Bin>,
+    /// Length of a bin, ns.
+    pub bin_ns: i64,
+    /// Failed calls, the most frequent first.
+    pub failed: Vec<Failed>,
+    /// How files were gone through, of every pair of process and file with data calls, in order.
+    pub patterns: Vec<(ProcessId, FileIndex, Pattern)>,
+    /// All calls whose time is known.
+    pub calls: i64,
+    /// Opens of files outside of the traced directories; of them no time is known.
+    pub open_only: i64,
+}
+
+/// The calls of one operation.
+#[derive(Clone, Debug)]
+pub struct OpStatistics {
+    /// The operation.
+    pub op: Op,
+    /// How long they took, ns, failed ones included.
+    pub latency: Distribution,
+    /// How many failed.
+    pub failed: i64,
+    /// Bytes they moved.
+    pub bytes: i64,
+}
+
+/// Sizes of the data requests of a rule.
+#[derive(Clone, Debug, Default)]
+pub struct RuleSizes {
+    /// The rule.
+    pub rule: Arc<str>,
+    /// Bytes that reads returned.
+    pub read: Distribution,
+    /// Bytes that writes wrote.
+    pub write: Distribution,
+}
+
+/// What happened in an interval. A call counts where it begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bin {
+    /// Bytes read.
+    pub read_bytes: i64,
+    /// Bytes written.
+    pub write_bytes: i64,
+    /// Calls of any kind.
+    pub calls: i64,
+    /// Time they took, ns.
+    pub latency_ns: i64,
+}
+
+/// Calls that failed in one way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// Operation.
+    pub op: Op,
+    /// Error number.
+    pub errno: i64,
+    /// Rule of the process; `None`: not known.
+    pub rule: Option<Arc<str>>,
+    /// How many.
+    pub count: i64,
+    /// Time they took, ns.
+    pub latency_ns: i64,
+    /// A file of one of them.
+    pub file: Option<FileIndex>,
+}
+
+/// Goes through all calls once, with time in at most `bins` intervals.
+///
+/// # Errors
+/// When the trace cannot be read.
+pub fn gather(trace: &Trace, workflow: &Workflow, bins: usize) -> Result<CallStatistics> {
+    let mut pass = Pass::new(workflow, bins);
+    trace.for_each_call(|call| pass.add(call))?;
+    Ok(pass.finish(workflow))
+}
+
+struct Pass {
+    places: Places,
+    /// Number of the rule of every process.
+    rule_of: Vec<u32>,
+    rules: Vec<Arc<str>>,
+    ops: Vec<OpStatistics>,
+    sizes: Vec<[Distribution; 2]>,
+    failed: HashMap<(u8, i64, u32), Failed>,
+    patterns: Patterns,
+    bins: Vec<Bin>,
+    bin_ns: i64,
+    calls: i64,
+    open_only: i64,
+}
+
+/// Number of the rule of who is not known.
+const UNKNOWN: u32 = u32::MAX;
+
+impl Pass {
+    fn new(workflow: &Workflow, bins: usize) -> Pass {
+        let mut numbers: HashMap<Arc<str>, u32> = HashMap::new();
+        let mut rules = Vec::new();
+        let rule_of = workflow
+            .process_ids()
+            .map(|id| {
+                let rule = workflow.rule(id);
+                *numbers.entry(Arc::clone(rule)).or_insert_with(|| {
+                    rules.push(Arc::clone(rule));
+                    rules.len() as u32 - 1
+                })
+            })
+            .collect();
+        let bins = bins.max(1);
+        Pass {
+            places: Places::of(workflow),
+            rule_of,
+            ops: Op::ALL
+                .iter()
+                .map(|&op| OpStatistics {
+                    op,
+                    latency: Distribution::default(),
+                    failed: 0,
+                    bytes: 0,
+                })
+                .collect(),
+            sizes: vec![<[Distribution; 2]>::default(); rules.len()],
+            rules,
+            failed: HashMap::new(),
+            patterns: Patterns::default(),
+            bins: vec![Bin::default(); bins],
+            bin_ns: (workflow.last_ns / bins as i64 + 1).max(1),
+            calls: 0,
+            open_only: 0,
+        }
+    }
+
+    fn add(&mut self, call: &CallRow) {
+        if call.is_open_only {
+            self.open_only += 1;
+            return;
+        }
+        self.calls += 1;
+        let bin = (call.start_ns / self.bin_ns).clamp(0, self.bins.len() as i64 - 1) as usize;
+        let bin = &mut self.bins[bin];
+        bin.calls += 1;
+        bin.latency_ns = bin.latency_ns.saturating_add(call.duration_ns);
+        let Some(op) = call.op else { return };
+        let of_op = &mut self.ops[op as usize - 1];
+        of_op.latency.add(call.duration_ns);
+        let process = call.upid.and_then(|upid| self.places.process(upid));
+        let rule = process.map_or(UNKNOWN, |id| self.rule_of[id.0 as usize]);
+        let file = call.file_id.and_then(|id| self.places.file(id));
+        if call.result < 0 {
+            of_op.failed += 1;
+            let key = (op as u8, -call.result, rule);
+            let failed = self.failed.entry(key).or_insert_with(|| Failed {
+                op,
+                errno: -call.result,
+                rule: self.rules.get(rule as usize).cloned(),
+                count: 0,
+                latency_ns: 0,
+                file,
+            });
+            failed.count += 1;
+            failed.latency_ns = failed.latency_ns.saturating_add(call.duration_ns);
+            return;
+        }
+        let is_read = op.class() == Class::Read;
+        if !is_read && !matches!(op, Op::Write | Op::CopyTo) {
+            return;
+        }
+        of_op.bytes = of_op.bytes.saturating_add(call.result);
+        let sum = if is_read {
+            &mut bin.read_bytes
+        } else {
+            &mut bin.write_bytes
+        };
+        *sum = sum.saturating_add(call.result);
+        if let Some(sizes) = self.sizes.get_mut(rule as usize) {
+            sizes[usize::from(!is_read)].add(call.result);
+        }
+        if let (Some(process), Some(file), Some(offset)) = (process, file, call.offset) {
+            self.patterns
+                .add(process, file, is_read, offset, call.result);
+        }
+    }
+
+    fn finish(self, workflow: &Workflow) -> CallStatistics {
+        let mut failed: Vec<Failed> = self.failed.into_values().collect();
+        failed.sort_by(|a, b| {
+            (b.count, a.op as u8, a.errno, &a.rule).cmp(&(a.count, b.op as u8, b.errno, &b.rule))
+        });
+        let mut sizes: Vec<RuleSizes> = self
+            .rules
+            .into_iter()
+            .zip(self.sizes)
+            .filter(|(_, [read, write])| read.count + write.count > 0)
+            .map(|(rule, [read, write])| RuleSizes { rule, read, write })
+            .collect();
+        sizes.sort_by(|a, b| a.rule.cmp(&b.rule));
+        // A run cut short, or one without end yet, may have calls after its last known moment.
+        let used = (workflow.last_ns / self.bin_ns) as usize + 1;
+        let mut bins = self.bins;
+        bins.truncate(used.max(1));
+        CallStatistics {
+            ops: self
+                .ops
+                .into_iter()
+                .filter(|op| op.latency.count > 0)
+                .collect(),
+            sizes,
+            bins,
+            bin_ns: self.bin_ns,
+            failed,
+            patterns: self.patterns.finish(),
+            calls: self.calls,
+            open_only: self.open_only,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Data that moves more than it has to.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::patterns::Pattern;
+use crate::model::{Access, FileIndex, ProcessId, Relation, Workflow};
+
+/// A file that several processes of one rule read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reread {
+    /// The file.
+    pub file: FileIndex,
+    /// The rule.
+    pub rule: Arc<str>,
+    /// Its processes that read the file.
+    pub readers: i64,
+    /// All its processes.
+    pub processes: i64,
+    /// Bytes that they read together.
+    pub read_bytes: i64,
+    /// Of them, what is left without the one that read most: what one reading for all would save.
+    pub again_bytes: i64,
+}
+
+/// Files that several processes of a rule read, the most bytes read again first.
+pub fn rereads(workflow: &Workflow) -> Vec<Reread> {
+    let mut processes: HashMap<&str, i64> = HashMap::new();
+    for id in workflow.process_ids() {
+        *processes.entry(workflow.rule(id)).or_default() += 1;
+    }
+    let mut found: HashMap<(FileIndex, &str), (Reread, i64)> = HashMap::new();
+    for access in workflow.accesses.iter().filter(|access| access.reads > 0) {
+        if !workflow.file(access.file).is_regular {
+            continue;
+        }
+        let rule = workflow.rule(access.process);
+        let (sum, most) = found.entry((access.file, rule)).or_insert_with(|| {
+            let reread = Reread {
+                file: access.file,
+                rule: Arc::clone(rule),
+                readers: 0,
+                processes: processes[rule.as_ref()],
+                read_bytes: 0,
+                again_bytes: 0,
+            };
+            (reread, 0)
+        });
+        sum.readers += 1;
+        sum.read_bytes = sum.read_bytes.saturating_add(access.read_bytes);
+        *most = (*most).max(access.read_bytes);
+    }
+    let mut found: Vec<Reread> = found
+        .into_values()
+        .map(|(mut sum, most)| {
+            sum.again_bytes = sum.read_bytes - most;
+            sum
+        })
+        .filter(|sum| sum.readers > 1)
+        .collect();
+    found.sort_by(|a, b| {
+        (b.again_bytes, b.readers, a.file, &a.rule).cmp(&(
+            a.again_bytes,
+            a.readers,
+            b.file,
+            &b.rule,
+        ))
+    });
+    found
+}
+
+/// A file through which one process handed data to one other, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CouldBePipe {
+    /// The file.
+    pub file: FileIndex,
+    /// Who wrote it, from begin to end.
+    pub writer: ProcessId,
+    /// Who read it, from begin to end.
+    pub reader: ProcessId,
+    /// Bytes written.
+    pub bytes: i64,
+    /// How long after the writer's last write the reader began to read, ns; negative: before it.
+    pub waited_ns: i64,
+}
+
+/// Files that one process created and wrote from begin to end and then one other read from begin to
+/// end, and nobody else touched: a pipe would have done, and both could have worked at once. The most
+/// bytes first. `patterns` are those of [`super::calls::gather`].
+pub fn could_be_pipes(
+    workflow: &Workflow,
+    patterns: &[(ProcessId, FileIndex, Pattern)],
+) -> Vec<CouldBePipe> {
+    let mut by_file: HashMap<FileIndex, Vec<&Access>> = HashMap::new();
+    for access in &workflow.accesses {
+        if access.relation() != Relation::None && workflow.file(access.file).is_regular {
+            by_file.entry(access.file).or_default().push(access);
+        }
+    }
+    let pattern = |access: &Access| {
+        let key = (access.process, access.file);
+        let at = patterns.binary_search_by_key(&key, |&(process, file, _)| (process, file));
+        at.ok().map(|at| patterns[at].2)
+    };
+    let in_order = |order: super::patterns::Order| {
+        order.first == 1 && order.at_begin == 1 && order.regular == 0 && order.random == 0
+    };
+    let mut found: Vec<CouldBePipe> = by_file
+        .into_iter()
+        .filter_map(|(file, accesses)| {
+            let [a, b] = accesses[..] else { return None };
+            let (writer, reader) = if a.creates > 0 { (a, b) } else { (b, a) };
+            let is_plain = writer.creates == 1
+                && writer.reads == 0
+                && reader.relation() == Relation::Read
+                && reader.reads > 0
+                && writer.write_bytes > 0
+                && reader.read_bytes == writer.write_bytes;
+            let wrote = pattern(writer)?.write;
+            let read = pattern(reader)?.read;
+            if !is_plain || !in_order(wrote) || !in_order(read) {
+                return None;
+            }
+            let (_, last_write) = writer.write_ns?;
+            let (first_read, _) = reader.read_ns?;
+            Some(CouldBePipe {
+                file,
+                writer: writer.process,
+                reader: reader.process,
+                bytes: writer.write_bytes,
+                waited_ns: first_read - last_write,
+            })
+        })
+        .collect();
+    found.sort_by_key(|pipe| (std::cmp::Reverse(pipe.bytes), pipe.file));
+    found
+}

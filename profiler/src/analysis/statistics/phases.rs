@@ -1,0 +1,208 @@
+//! What each phase of a workflow did with files (ParaTrac, table 5). A phase is a rule, or a level
+//! of the graph of data.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use petgraph::Direction;
+use petgraph::algo::toposort;
+use petgraph::visit::EdgeRef;
+
+use crate::graph::{Dag, Node};
+use crate::model::{Access, ProcessId, Workflow};
+
+/// How many did what: read only, wrote only, both, neither.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uses {
+    /// Read, and did not change.
+    pub read_only: i64,
+    /// Changed, and did not read.
+    pub write_only: i64,
+    /// Both.
+    pub both: i64,
+    /// Only opened or looked at.
+    pub none: i64,
+}
+
+impl Uses {
+    fn count(&mut self, reads: bool, writes: bool) {
+        *match (reads, writes) {
+            (true, false) => &mut self.read_only,
+            (false, true) => &mut self.write_only,
+            (true, true) => &mut self.both,
+            (false, false) => &mut self.none,
+        } += 1;
+    }
+}
+
+/// A row of the table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Phase {
+    /// Name of the rule, or number of the level with its rules.
+    pub name: Arc<str>,
+    /// Processes.
+    pub processes: i64,
+    /// CPU time, ns; `None`: known of none.
+    pub cpu_ns: Option<i64>,
+    /// Life times of those whose end was seen, ns.
+    pub life_ns: i64,
+    /// Bytes read from files.
+    pub read_bytes: i64,
+    /// Bytes written to files.
+    pub write_bytes: i64,
+    /// Regular files, by what all processes of the phase together did.
+    pub files: Uses,
+    /// Processes, by what each did with all its files.
+    pub by_process: Uses,
+}
+
+/// The phases by rule in the order of their first process, and their sum as the last row.
+pub fn by_rule(workflow: &Workflow) -> Vec<Phase> {
+    let mut order: Vec<ProcessId> = workflow.process_ids().collect();
+    order.sort_by_key(|&id| (workflow.process(id).start_ns, id));
+    let mut numbers: HashMap<&str, usize> = HashMap::new();
+    let mut names = Vec::new();
+    let mut phase_of = vec![0; workflow.processes.len()];
+    for id in order {
+        let rule = workflow.rule(id);
+        phase_of[id.0 as usize] = *numbers.entry(rule).or_insert_with(|| {
+            names.push(Arc::clone(rule));
+            names.len() - 1
+        });
+    }
+    table(workflow, &phase_of, names)
+}
+
+/// The phases by level, and their sum as the last row.
+pub fn by_level(workflow: &Workflow, dag: &Dag) -> Vec<Phase> {
+    let levels = levels(workflow, dag);
+    let count = levels.iter().max().map_or(0, |&last| last + 1);
+    let mut rules: Vec<Vec<(&str, i64)>> = vec![Vec::new(); count];
+    for id in workflow.process_ids() {
+        let of_level = &mut rules[levels[id.0 as usize]];
+        let rule = workflow.rule(id).as_ref();
+        match of_level.iter_mut().find(|(name, _)| *name == rule) {
+            Some((_, count)) => *count += 1,
+            None => of_level.push((rule, 1)),
+        }
+    }
+    let names = rules
+        .into_iter()
+        .enumerate()
+        .map(|(level, mut rules)| {
+            rules.sort_by(|a, b| (b.1, a.0).cmp(&(a.1, b.0)));
+            let shown: Vec<String> = rules
+                .iter()
+                .take(3)
+                .map(|(rule, count)| format!("{rule} ×{count}"))
+                .collect();
+            let more = match rules.len().saturating_sub(3) {
+                0 => String::new(),
+                n => format!(" +{n} more"),
+            };
+            format!("{level}: {}{more}", shown.join(", ")).into()
+        })
+        .collect();
+    table(workflow, &levels, names)
+}
+
+/// The level of every process: how many processes lie before it on the longest path of data.
+pub fn levels(workflow: &Workflow, dag: &Dag) -> Vec<usize> {
+    let mut level = vec![0; dag.graph.node_count()];
+    for node in toposort(&dag.graph, None).unwrap_or_default() {
+        let before = dag.graph.edges_directed(node, Direction::Incoming);
+        let before = before.filter(|edge| edge.weight().kind.is_data());
+        let own = before.map(|edge| {
+            let from = edge.source();
+            level[from.index()] + usize::from(matches!(dag.graph[from], Node::Process(_)))
+        });
+        level[node.index()] = own.max().unwrap_or(0);
+    }
+    level.truncate(workflow.processes.len());
+    level
+}
+
+fn table(workflow: &Workflow, phase_of: &[usize], names: Vec<Arc<str>>) -> Vec<Phase> {
+    let mut phases: Vec<Phase> = names
+        .into_iter()
+        .map(|name| Phase {
+            name,
+            ..Phase::default()
+        })
+        .collect();
+    for id in workflow.process_ids() {
+        let process = workflow.process(id);
+        let phase = &mut phases[phase_of[id.0 as usize]];
+        phase.processes += 1;
+        phase.life_ns += process.duration_ns().unwrap_or(0);
+        if let Some(cpu) = process.cpu_ns {
+            phase.cpu_ns = Some(phase.cpu_ns.unwrap_or(0).saturating_add(cpu));
+        }
+    }
+    let does = |access: &Access| (reads(access), writes(access));
+    // A process stands with all its accesses in a row.
+    let mut did_files = vec![false; workflow.processes.len()];
+    let mut files: Vec<(usize, u32, bool, bool)> = Vec::with_capacity(workflow.accesses.len());
+    for accesses in workflow.accesses.chunk_by(|a, b| a.process == b.process) {
+        let id = accesses[0].process.0 as usize;
+        let phase = &mut phases[phase_of[id]];
+        let (mut any_read, mut any_write) = (false, false);
+        for access in accesses {
+            phase.read_bytes = phase.read_bytes.saturating_add(access.read_bytes);
+            phase.write_bytes = phase.write_bytes.saturating_add(access.write_bytes);
+            if !workflow.file(access.file).is_regular {
+                continue;
+            }
+            let (read, wrote) = does(access);
+            any_read |= read;
+            any_write |= wrote;
+            files.push((phase_of[id], access.file.0, read, wrote));
+        }
+        did_files[id] = true;
+        phase.by_process.count(any_read, any_write);
+    }
+    for (id, _) in did_files.iter().enumerate().filter(|(_, did)| !**did) {
+        phases[phase_of[id]].by_process.none += 1;
+    }
+    let mut total = Phase {
+        name: "total".into(),
+        ..Phase::default()
+    };
+    files.sort_unstable();
+    for same in files.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+        let read = same.iter().any(|f| f.2);
+        let wrote = same.iter().any(|f| f.3);
+        phases[same[0].0].files.count(read, wrote);
+    }
+    files.sort_unstable_by_key(|f| f.1);
+    for same in files.chunk_by(|a, b| a.1 == b.1) {
+        let read = same.iter().any(|f| f.2);
+        let wrote = same.iter().any(|f| f.3);
+        total.files.count(read, wrote);
+    }
+    for phase in &phases {
+        total.processes += phase.processes;
+        total.life_ns += phase.life_ns;
+        total.cpu_ns = phase
+            .cpu_ns
+            .map(|cpu| total.cpu_ns.unwrap_or(0).saturating_add(cpu))
+            .or(total.cpu_ns);
+        total.read_bytes = total.read_bytes.saturating_add(phase.read_bytes);
+        total.write_bytes = total.write_bytes.saturating_add(phase.write_bytes);
+        total.by_process.read_only += phase.by_process.read_only;
+        total.by_process.write_only += phase.by_process.write_only;
+        total.by_process.both += phase.by_process.both;
+        total.by_process.none += phase.by_process.none;
+    }
+    phases.push(total);
+    phases
+}
+
+/// Whether it read; one that opened for reading only may have read through a mapping.
+fn reads(access: &Access) -> bool {
+    access.reads > 0 || access.read_opens > 0 && access.write_opens == 0
+}
+
+fn writes(access: &Access) -> bool {
+    access.changes > 0 || access.creates > 0
+}

@@ -1,0 +1,204 @@
+//! Declared against real dependencies: what a Makefile or another description says each file is made
+//! from, against what the commands that made it read.
+//!
+//! A file that a command read is declared when it can be reached from one of the files that the
+//! command made, over any number of declared prerequisites. What a command read of files that another
+//! one made and that are no declared targets (of an earlier line of the same recipe) counts as read by it.
+
+mod declared;
+pub mod text;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use serde::Serialize;
+
+use crate::generate::{Place, StepFiles};
+
+pub use declared::{Declared, Kind, Rule, Unreadable};
+
+/// What the comparison found.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Findings {
+    /// Rules whose files were made in the traced run.
+    pub checked: usize,
+    /// Rules that were declared.
+    pub declared: usize,
+    /// Dependencies that are real and not declared.
+    pub missing: Vec<Missing>,
+    /// Dependencies that are declared and of which nothing was read.
+    pub unused: Vec<Unused>,
+    /// Files that were made, are still there, and are declared nowhere.
+    pub undeclared_outputs: Vec<Undeclared>,
+    /// Commands that made a declared file, each with its own dependencies.
+    pub steps: usize,
+    /// Commands that ran another build by themselves, into which this does not look.
+    pub nested: usize,
+}
+
+/// A file that was read to make another one, without being declared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Missing {
+    /// What was made.
+    pub target: String,
+    /// What was read for it.
+    pub needs: String,
+    /// Whether the run itself made what was read: then it may not be there yet, or be half
+    /// written, when both are made at once. Else a change to it goes unnoticed.
+    pub is_race: bool,
+    /// Command that read it.
+    pub command: String,
+    /// Its process image.
+    pub upid: Option<i64>,
+    /// When it first looked into it, ns.
+    pub first_ns: i64,
+    /// Bytes read by calls.
+    pub bytes: i64,
+}
+
+/// A declared dependency of which nothing was read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Unused {
+    /// What was made.
+    pub target: String,
+    /// What is declared to be needed for it.
+    pub needs: String,
+}
+
+/// A file that no rule declares.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Undeclared {
+    /// The file.
+    pub path: String,
+    /// Command that made it.
+    pub command: String,
+}
+
+/// Compares.
+pub fn check(declared: &Declared, steps: &[StepFiles]) -> Findings {
+    let is_target = |place: &Place| declared.rules.contains_key(place.path());
+    // Who made what, of the files that are no targets.
+    let mut maker: HashMap<&Place, Vec<usize>> = HashMap::new();
+    let mut made: HashSet<&str> = HashSet::new();
+    for (at, step) in steps.iter().enumerate() {
+        for place in step.writes.keys() {
+            made.insert(place.path());
+            if !is_target(place) {
+                maker.entry(place).or_default().push(at);
+            }
+        }
+    }
+    let mut findings = Findings {
+        declared: declared.rules.len(),
+        nested: steps.iter().filter(|step| is_build(&step.rule)).count(),
+        ..Findings::default()
+    };
+    let mut checked: BTreeSet<&str> = BTreeSet::new();
+    let mut read_for: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut seen: HashSet<(String, String)> = HashSet::new();
+    for (at, step) in steps.iter().enumerate() {
+        let targets: Vec<&str> = step
+            .writes
+            .keys()
+            .filter(|place| is_target(place))
+            .map(Place::path)
+            .collect();
+        if targets.is_empty() || is_build(&step.rule) {
+            continue;
+        }
+        findings.steps += 1;
+        checked.extend(&targets);
+        let mut reachable: HashSet<&str> = HashSet::new();
+        for target in &targets {
+            declared.reach(target, &mut reachable);
+        }
+        for (by, place) in readings(steps, at, &maker) {
+            let path = place.path();
+            for target in &targets {
+                read_for.entry(target).or_default().insert(path);
+            }
+            // What an earlier line of the recipe made, or the target itself.
+            if targets.contains(&path) || maker.contains_key(place) || reachable.contains(path) {
+                continue;
+            }
+            let target = targets[0].to_owned();
+            if !seen.insert((target.clone(), path.to_owned())) {
+                continue;
+            }
+            let reading = steps[by].reads[place];
+            findings.missing.push(Missing {
+                target,
+                needs: path.into(),
+                is_race: made.contains(path),
+                command: steps[by].command.clone(),
+                upid: steps[by].upid,
+                first_ns: reading.first_ns,
+                bytes: reading.bytes,
+            });
+        }
+    }
+    findings
+        .missing
+        .sort_by(|a, b| (!a.is_race, &a.target, &a.needs).cmp(&(!b.is_race, &b.target, &b.needs)));
+    findings.checked = checked.len();
+    for target in &checked {
+        let Some(rule) = declared.rules.get(*target) else {
+            continue;
+        };
+        let none = BTreeSet::new();
+        let read = read_for.get(target).unwrap_or(&none);
+        for needs in &rule.needs {
+            let is_used = read.contains(needs.as_str())
+                || declared.phony.contains(needs)
+                || !declared.is_file(needs, &made);
+            if !is_used {
+                findings.unused.push(Unused {
+                    target: (*target).into(),
+                    needs: needs.clone(),
+                });
+            }
+        }
+    }
+    let mut undeclared: BTreeMap<&str, &str> = BTreeMap::new();
+    for step in steps {
+        for (place, &lasts) in &step.writes {
+            if lasts && place.is_below() && !is_target(place) {
+                undeclared.entry(place.path()).or_insert(&step.command);
+            }
+        }
+    }
+    findings.undeclared_outputs = undeclared
+        .into_iter()
+        .map(|(path, command)| Undeclared {
+            path: path.into(),
+            command: command.into(),
+        })
+        .collect();
+    findings
+}
+
+/// What a step read, itself and through files of other steps that are no targets, with who read it.
+fn readings<'a>(
+    steps: &'a [StepFiles],
+    step: usize,
+    maker: &HashMap<&Place, Vec<usize>>,
+) -> Vec<(usize, &'a Place)> {
+    let mut found = Vec::new();
+    let mut seen = HashSet::from([step]);
+    let mut left = vec![step];
+    while let Some(at) = left.pop() {
+        for place in steps[at].reads.keys() {
+            found.push((at, place));
+            for &by in maker.get(place).into_iter().flatten() {
+                // Only what was made before: a later one cannot have been read.
+                if by < step && seen.insert(by) {
+                    left.push(by);
+                }
+            }
+        }
+    }
+    found
+}
+
+fn is_build(rule: &str) -> bool {
+    matches!(rule, "make" | "gmake" | "ninja" | "snakemake")
+}

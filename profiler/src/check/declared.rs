@@ -1,0 +1,381 @@
+//! Reads what a build declares: the data base of make, the graph of ninja, the summary of Snakemake, a
+//! list of edges.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt;
+
+/// What a description is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Output of `make -pn`.
+    Make,
+    /// Output of `ninja -t graph`, and of `ninja -t deps` after it.
+    Ninja,
+    /// Output of `snakemake --detailed-summary`.
+    Snakemake,
+    /// A line for each dependency: what is needed, a tab or blanks, what is made of it.
+    Edges,
+}
+
+/// Declared rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Declared {
+    /// By the file that is made, relative to the directory of the run.
+    pub rules: BTreeMap<String, Rule>,
+    /// Targets that are no files.
+    pub phony: BTreeSet<String>,
+    /// Files that are named and not made.
+    pub sources: BTreeSet<String>,
+}
+
+/// What a file is declared to be made from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rule {
+    /// Files that it is made from.
+    pub needs: BTreeSet<String>,
+    /// What only must be there first.
+    pub after: BTreeSet<String>,
+}
+
+/// Why a description could not be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable(pub String);
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Declared {
+    /// Reads a description. `root`: absolute paths below it are taken relative to it.
+    ///
+    /// # Errors
+    /// When the text is not of that kind or declares nothing.
+    pub fn read(kind: Kind, text: &str, root: &str) -> Result<Declared, Unreadable> {
+        let mut declared = Declared::default();
+        let add = Adder { root };
+        match kind {
+            Kind::Make => make(&mut declared, text, &add)?,
+            Kind::Ninja => ninja(&mut declared, text, &add)?,
+            Kind::Snakemake => snakemake(&mut declared, text, &add)?,
+            Kind::Edges => edges(&mut declared, text, &add)?,
+        }
+        declared
+            .rules
+            .retain(|name, _| !declared.phony.contains(name));
+        let named = declared
+            .rules
+            .values()
+            .flat_map(|rule| rule.needs.iter().chain(&rule.after));
+        let sources = named
+            .filter(|name| !declared.rules.contains_key(*name))
+            .cloned();
+        declared.sources = sources.collect();
+        match declared.rules.is_empty() {
+            true => Err(Unreadable("it declares no file that is made".into())),
+            false => Ok(declared),
+        }
+    }
+
+    /// Everything that a file is declared to need, directly or not.
+    pub(super) fn reach<'a>(&'a self, target: &str, found: &mut HashSet<&'a str>) {
+        let mut left: Vec<&str> = vec![target];
+        let mut through_phony: HashSet<&str> = HashSet::new();
+        while let Some(name) = left.pop() {
+            let Some(rule) = self.rules.get(name) else {
+                continue;
+            };
+            for next in rule.needs.iter().chain(&rule.after) {
+                if found.insert(next) || through_phony.insert(next) && self.phony.contains(next) {
+                    left.push(next);
+                }
+            }
+        }
+    }
+
+    /// Whether a name is of a file: it was made in the run, or it is one that nobody makes.
+    pub(super) fn is_file(&self, name: &str, made: &HashSet<&str>) -> bool {
+        made.contains(name) || self.sources.contains(name)
+    }
+}
+
+struct Adder<'a> {
+    root: &'a str,
+}
+
+impl Adder<'_> {
+    /// The name of a file as the trace has it: relative to the root, without `.` and `..`.
+    fn name(&self, name: &str) -> String {
+        let below = crate::generate::relative_to(name, self.root);
+        let mut parts: Vec<&str> = Vec::new();
+        for part in below.split('/') {
+            match part {
+                "." | "" => {}
+                ".." if parts.last().is_some_and(|last| *last != "..") => {
+                    parts.pop();
+                }
+                part => parts.push(part),
+            }
+        }
+        let slash = if below.starts_with('/') { "/" } else { "" };
+        format!("{slash}{}", parts.join("/"))
+    }
+
+    fn add(&self, declared: &mut Declared, target: &str, needs: &str, is_order: bool) {
+        let rule = declared.rules.entry(self.name(target)).or_default();
+        let names = if is_order {
+            &mut rule.after
+        } else {
+            &mut rule.needs
+        };
+        names.insert(self.name(needs));
+    }
+}
+
+/// The section "Files" of make's data base. Names are printed as they are, so that one with a blank
+/// cannot be told from two.
+fn make(declared: &mut Declared, text: &str, add: &Adder<'_>) -> Result<(), Unreadable> {
+    let mut is_files = false;
+    let mut was_found = false;
+    let mut is_target = true;
+    for line in text.lines() {
+        if line == "# Files" {
+            is_files = true;
+            was_found = true;
+            continue;
+        }
+        if line.starts_with("# files hash-table stats")
+            || line.starts_with("# Finished Make data base")
+        {
+            is_files = false;
+        }
+        if !is_files || line.starts_with('\t') {
+            continue;
+        }
+        if line.starts_with('#') {
+            is_target &= line != "# Not a target:";
+            continue;
+        }
+        if line.is_empty() {
+            is_target = true;
+            continue;
+        }
+        let Some((names, rest)) = line.split_once(':') else {
+            continue;
+        };
+        let rest = rest.trim_start_matches(':');
+        // A variable of one target.
+        if !is_target
+            || rest.contains('=')
+                && rest
+                    .split('=')
+                    .next()
+                    .is_some_and(|n| n.trim().split(' ').count() == 1)
+                && line.contains(" = ")
+        {
+            continue;
+        }
+        let names = names.trim_end_matches('&').trim();
+        if names == ".PHONY" {
+            declared
+                .phony
+                .extend(rest.split_whitespace().map(|name| add.name(name)));
+            continue;
+        }
+        // Special targets and suffix rules; a hidden file has another letter.
+        if names.starts_with('.')
+            && !names.contains('/')
+            && (rest.trim().is_empty()
+                || names
+                    .chars()
+                    .skip(1)
+                    .all(|c| c.is_ascii_uppercase() || c == '_'))
+        {
+            continue;
+        }
+        let (needs, order) = rest.split_once('|').unwrap_or((rest, ""));
+        for name in names.split_whitespace() {
+            declared.rules.entry(add.name(name)).or_default();
+            for need in needs.split_whitespace() {
+                add.add(declared, name, need, false);
+            }
+            for need in order.split_whitespace() {
+                add.add(declared, name, need, true);
+            }
+        }
+    }
+    match was_found {
+        true => Ok(()),
+        false => Err(Unreadable(
+            "it has no line \"# Files\", as the output of make -pn has".into(),
+        )),
+    }
+}
+
+/// `"id" [label="name"]`, `"id" -> "id" [label=" rule"]`; a rule with several files is an ellipse.
+fn ninja(declared: &mut Declared, text: &str, add: &Adder<'_>) -> Result<(), Unreadable> {
+    if !text.lines().any(|line| line.starts_with("digraph ninja")) {
+        return Err(Unreadable(
+            "it has no \"digraph ninja\", as the output of ninja -t graph has".into(),
+        ));
+    }
+    let mut files: HashMap<&str, String> = HashMap::new();
+    let mut rules: HashSet<&str> = HashSet::new();
+    let mut arrows: Vec<(&str, &str, bool)> = Vec::new();
+    let mut output: Option<String> = None;
+    for line in text.lines() {
+        if let Some((name, _)) = line.split_once(": #deps ") {
+            output = Some(add.name(name));
+            continue;
+        }
+        if let (Some(name), Some(need)) = (&output, line.strip_prefix("    ")) {
+            add.add(declared, name, need, false);
+            continue;
+        }
+        output = None;
+        let Some((from, rest)) = quoted(line) else {
+            continue;
+        };
+        if let Some(rest) = rest.trim_start().strip_prefix("->") {
+            let Some((to, rest)) = quoted(rest.trim_start()) else {
+                continue;
+            };
+            arrows.push((from, to, rest.contains("style=dotted")));
+        } else if let Some(at) = rest.find("label=\"") {
+            let label = &rest[at + "label=".len()..];
+            if rest.contains("shape=ellipse") {
+                rules.insert(from);
+            } else if let Some((label, _)) = quoted(label) {
+                files.insert(from, label.replace("\\\\", "\\"));
+            }
+        }
+    }
+    let mut of_rule: HashMap<&str, Vec<&str>> = HashMap::new();
+    for &(from, to, _) in &arrows {
+        if rules.contains(from) {
+            of_rule.entry(from).or_default().push(to);
+            if let Some(file) = files.get(to) {
+                declared.rules.entry(add.name(file)).or_default();
+            }
+        }
+    }
+    for (from, to, is_order) in arrows {
+        let Some(need) = files.get(from) else {
+            continue;
+        };
+        let targets = of_rule.get(to).cloned().unwrap_or_else(|| vec![to]);
+        for target in targets.into_iter().filter_map(|id| files.get(id)) {
+            add.add(declared, target, need, is_order);
+        }
+    }
+    // Of phony rules only the names are told.
+    Ok(())
+}
+
+/// The text between the first two quotes, and what follows.
+fn quoted(text: &str) -> Option<(&str, &str)> {
+    let rest = text.strip_prefix('"')?;
+    let end = rest.find('"')?;
+    Some((&rest[..end], &rest[end + 1..]))
+}
+
+/// A table with the columns `output_file` and `input-file(s)`, the latter separated by commas.
+fn snakemake(declared: &mut Declared, text: &str, add: &Adder<'_>) -> Result<(), Unreadable> {
+    let mut lines = text
+        .lines()
+        .skip_while(|line| !line.starts_with("output_file\t"));
+    let header: Vec<&str> = lines.next().unwrap_or_default().split('\t').collect();
+    let column = |name: &str| header.iter().position(|column| *column == name);
+    let (Some(output), Some(input)) = (column("output_file"), column("input-file(s)")) else {
+        return Err(Unreadable(
+            "it has no columns output_file and input-file(s), as the output of snakemake --detailed-summary has".into(),
+        ));
+    };
+    for line in lines {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let (Some(output), Some(inputs)) = (fields.get(output), fields.get(input)) else {
+            continue;
+        };
+        declared.rules.entry(add.name(output)).or_default();
+        for need in inputs
+            .split(',')
+            .filter(|need| !need.is_empty() && *need != "-")
+        {
+            add.add(declared, output, need, false);
+        }
+    }
+    Ok(())
+}
+
+fn edges(declared: &mut Declared, text: &str, add: &Adder<'_>) -> Result<(), Unreadable> {
+    for (at, line) in text.lines().enumerate() {
+        let line = line.trim_end();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let pair = line
+            .split_once('\t')
+            .or_else(|| line.split_once(char::is_whitespace));
+        let Some((need, target)) = pair else {
+            return Err(Unreadable(format!(
+                "line {} is not two names, what is needed and what is made of it",
+                at + 1
+            )));
+        };
+        add.add(declared, target.trim_start(), need, false);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn needs(declared: &Declared, target: &str) -> Vec<String> {
+        declared.rules[target].needs.iter().cloned().collect()
+    }
+
+    #[test]
+    fn the_data_base_of_make() {
+        let text = "cc -c x.c\n# Variables\nA = b: c\n# Files\n# Not a target:\nx.c:\n#  Implicit rule\n\n\
+                    ./x.o: x.c sub/../x.h | out\n#  recipe to execute (from 'Makefile', line 3):\n\tcc -c x.c\n\n\
+                    a b&: x.o\n\n.PHONY: all\n\nall: a\n\n.SUFFIXES:\n\n.hidden: x.c\n\n# files hash-table stats:\nz: y\n";
+        let declared = Declared::read(Kind::Make, text, "/w").unwrap();
+        assert_eq!(
+            declared.rules.keys().collect::<Vec<_>>(),
+            [".hidden", "a", "b", "x.o"]
+        );
+        assert_eq!(needs(&declared, "x.o"), ["x.c", "x.h"]);
+        assert!(declared.rules["x.o"].after.contains("out"));
+        let mut found = HashSet::new();
+        declared.reach("a", &mut found);
+        assert!(found.contains("x.h") && found.contains("out"));
+        assert!(Declared::read(Kind::Make, "make: *** No rule", "/w").is_err());
+        assert!(Declared::read(Kind::Make, "# Files\n", "/w").is_err());
+    }
+
+    #[test]
+    fn the_graph_of_ninja() {
+        let text = "digraph ninja {\nrankdir=\"LR\"\n\"0x1\" [label=\"out.o\"]\n\"0x2\" -> \"0x1\" [label=\" cc\"]\n\
+                    \"0x2\" [label=\"/w/in.c\"]\n\"0x3\" [label=\"link\", shape=ellipse]\n\"0x3\" -> \"0x4\"\n\"0x4\" [label=\"prog\"]\n\
+                    \"0x1\" -> \"0x3\" [arrowhead=none]\n\"0x5\" -> \"0x3\" [arrowhead=none style=dotted]\n\"0x5\" [label=\"gen.h\"]\n}\n\
+                    out.o: #deps 1, deps mtime 5 (VALID)\n    in.h\n";
+        let declared = Declared::read(Kind::Ninja, text, "/w").unwrap();
+        assert_eq!(needs(&declared, "out.o"), ["in.c", "in.h"]);
+        assert_eq!(needs(&declared, "prog"), ["out.o"]);
+        assert!(declared.rules["prog"].after.contains("gen.h"));
+    }
+
+    #[test]
+    fn the_summary_of_snakemake_and_a_list() {
+        let text = "Building DAG\noutput_file\tdate\trule\tlog-file(s)\tinput-file(s)\tshellcmd\tstatus\tplan\n\
+                    o\t-\tr\t-\ta,b c\tx\tok\tno update\n";
+        let declared = Declared::read(Kind::Snakemake, text, "/w").unwrap();
+        assert_eq!(needs(&declared, "o"), ["a", "b c"]);
+        let declared = Declared::read(Kind::Edges, "# x\na b\tc\nd  e\n", "/w").unwrap();
+        assert_eq!(needs(&declared, "c"), ["a b"]);
+        assert_eq!(needs(&declared, "e"), ["d"]);
+        assert!(Declared::read(Kind::Edges, "alone\n", "/w").is_err());
+    }
+}

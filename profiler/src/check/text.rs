@@ -1,0 +1,106 @@
+//! The findings for people.
+
+use std::fmt::Write;
+
+use super::Findings;
+use crate::text::units::{bytes, counted, duration, plain, shorten};
+
+/// Lines of one kind that are shown before the others are counted.
+const SHOWN: usize = 50;
+
+/// The findings as text, the answer first.
+pub fn text(findings: &Findings, width: usize) -> String {
+    let mut text = String::new();
+    let rules = counted(findings.checked as i64, "rule", "rules");
+    // Writing to a String cannot fail.
+    let _ = match findings.missing.len() {
+        0 => writeln!(
+            text,
+            "flowtrace: nothing is missing: all that was read for {rules} is declared"
+        ),
+        count => writeln!(
+            text,
+            "flowtrace: {} missing in {rules} checked",
+            match count {
+                1 => "1 dependency is".into(),
+                count => format!("{count} dependencies are"),
+            }
+        ),
+    };
+    for missing in findings.missing.iter().take(SHOWN) {
+        let meaning = match missing.is_race {
+            true => "made in this run: with -j it may be read too early",
+            false => "a change to it goes unnoticed",
+        };
+        let _ = writeln!(
+            text,
+            "  missing     {}: {}   ({meaning})",
+            plain(&missing.target),
+            plain(&missing.needs)
+        );
+        let read = match missing.bytes {
+            0 => "opened it".into(),
+            n => format!("read {} of it", bytes(n)),
+        };
+        let upid = missing
+            .upid
+            .map(|upid| format!(" (upid {upid})"))
+            .unwrap_or_default();
+        let line = format!(
+            "{read} at {}: {}",
+            duration(missing.first_ns),
+            plain(&missing.command)
+        );
+        let _ = writeln!(
+            text,
+            "              {}{upid}",
+            shorten(&line, width.saturating_sub(14 + upid.len()))
+        );
+    }
+    more(&mut text, "missing", findings.missing.len());
+    for unused in findings.unused.iter().take(SHOWN) {
+        let _ = writeln!(
+            text,
+            "  not read    {}: {}",
+            plain(&unused.target),
+            plain(&unused.needs)
+        );
+    }
+    more(&mut text, "not read", findings.unused.len());
+    for output in findings.undeclared_outputs.iter().take(SHOWN) {
+        let line = format!(
+            "  undeclared  {}   by {}",
+            plain(&output.path),
+            plain(&output.command)
+        );
+        let _ = writeln!(text, "{}", shorten(&line, width));
+    }
+    more(&mut text, "undeclared", findings.undeclared_outputs.len());
+    let _ = writeln!(
+        text,
+        "  checked     {} of {} by {}",
+        rules,
+        counted(findings.declared as i64, "declared one", "declared ones"),
+        counted(findings.steps as i64, "command", "commands")
+    );
+    if findings.checked < findings.declared {
+        let _ = writeln!(
+            text,
+            "              the others' files were not made in this run: trace a build from the beginning"
+        );
+    }
+    if findings.nested > 0 {
+        let _ = writeln!(
+            text,
+            "  not checked {} that built by themselves, such as make -C",
+            counted(findings.nested as i64, "command", "commands")
+        );
+    }
+    text
+}
+
+fn more(text: &mut String, label: &str, count: usize) {
+    if count > SHOWN {
+        let _ = writeln!(text, "  {label:<11} +{} more: --format json", count - SHOWN);
+    }
+}

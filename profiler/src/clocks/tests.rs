@@ -1,0 +1,109 @@
+use super::hull::Hull;
+use super::pair::{Ways, fit};
+use super::*;
+
+/// Delays with a floor: an LCG, so that every run is the same.
+fn delays(seed: u64) -> impl FnMut() -> f64 {
+    let mut state = seed;
+    move || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        let part = (state >> 40) as f64 / (1 << 24) as f64;
+        300.0 + 40_000.0 * part * part
+    }
+}
+
+fn shifted(offset_ns: f64, drift: f64, seconds: f64) -> Fit {
+    let mut delay = delays(7);
+    let mut ways = Ways::default();
+    // What B shows at true time t: its clock is ahead by offset at 0, and runs faster.
+    let b = |t: f64| t + offset_ns + drift * t;
+    for step in 0..5000 {
+        let t = f64::from(step) * seconds * 1e9 / 5000.0;
+        ways.add(0, t, b(t + delay()));
+        let sent = t + 90_000.0;
+        ways.add(1, sent + delay(), b(sent));
+    }
+    fit([&ways].into_iter()).unwrap()
+}
+
+#[test]
+fn offset_and_drift_are_recovered() {
+    for (offset, drift) in [
+        (-1_500_000.0, 37e-6),
+        (2_500_000.0, -12e-6),
+        (3.6e12, 88e-6),
+        (0.0, 0.0),
+    ] {
+        let fit = shifted(offset, drift, 3.0);
+        for t in [0.0_f64, 1.5e9, 3e9] {
+            let shown = t + offset + drift * t;
+            let error = (fit.scale.apply(shown) - t).abs();
+            assert!(
+                error < 1000.0,
+                "{offset} {drift}: {error} ns at {t}, {fit:?}"
+            );
+        }
+        assert!((fit.scale.drift - drift).abs() < 0.2e-6, "{fit:?}");
+        assert!(fit.error_ns >= 299.0 && fit.error_ns < 1000.0, "{fit:?}");
+    }
+}
+
+#[test]
+fn a_short_recording_gives_an_offset_alone() {
+    let fit = shifted(-1_500_000.0, 37e-6, 0.01);
+    assert_eq!(fit.scale.drift, 0.0);
+    assert!(
+        (fit.scale.offset_ns - 1_500_000.0).abs() <= fit.error_ns,
+        "{fit:?}"
+    );
+}
+
+#[test]
+fn a_hull_in_parts_is_the_same() {
+    let mut delay = delays(3);
+    let points: Vec<_> = (0..30_000).map(|i| (f64::from(i), delay())).collect();
+    let mut one = Hull::default();
+    points.iter().for_each(|&point| one.add(point));
+    let (mut a, mut b) = (Hull::default(), Hull::default());
+    points[..9000].iter().for_each(|&point| a.add(point));
+    points[9000..].iter().for_each(|&point| b.add(point));
+    a.join(&b);
+    assert_eq!(one.corners(), a.corners());
+    assert!(one.corners().len() < 200);
+    let lowest = |points: &[(f64, f64)]| points.iter().map(|p| p.1).fold(f64::MAX, f64::min);
+    assert_eq!(lowest(one.corners()), lowest(&points));
+}
+
+#[test]
+fn relations_go_over_several_hosts() {
+    let there = Fit {
+        scale: Scale {
+            offset_ns: 500.0,
+            drift: 1e-5,
+        },
+        error_ns: 3.0,
+        matched: 10,
+        span: (0.0, 1e9),
+    };
+    let found = shortest(
+        1,
+        &[
+            ((1, 2), there),
+            ((2, 3), there),
+            (
+                (1, 3),
+                Fit {
+                    error_ns: 90.0,
+                    ..there
+                },
+            ),
+        ],
+    );
+    assert_eq!(found[&3].error_ns, 6.0);
+    let t = 7e8;
+    let once = there.scale.apply(t);
+    assert!((found[&3].scale.apply(t) - there.scale.apply(once)).abs() < 0.01);
+    assert!((there.scale.inverse().apply(once) - t).abs() < 0.01);
+}

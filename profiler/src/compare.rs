@@ -1,0 +1,426 @@
+//! Two runs of a workflow, or several of each, side by side: what is new, gone, slower, reads more,
+//! waits longer. Steps are aligned by rule, files by the pattern of their names.
+//!
+//! A difference is a finding when it is larger than two runs of the same thing differ. With one run
+//! per side that is a fixed allowance; with several per side it is tested (Welch's t-test,
+//! corrected for the number of values compared).
+
+mod facts;
+pub mod html;
+mod statistics;
+pub mod text;
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+pub use facts::{FileFacts, RuleFacts, RunFacts};
+
+/// Times that differ by less than these are never a finding.
+const LEAST_NS: f64 = 200e6;
+const LEAST_NS_TESTED: f64 = 20e6;
+/// Nor when by less than this share of the smaller one.
+const LEAST_SHARE: f64 = 0.5;
+const LEAST_SHARE_OF_CPU: f64 = 0.3;
+const LEAST_SHARE_TESTED: f64 = 0.1;
+/// The same of bytes, which do not depend on the machine.
+const LEAST_BYTES: f64 = 4096.0;
+const LEAST_SHARE_OF_BYTES: f64 = 0.01;
+/// Largest probability of a finding by chance, over all values compared.
+const CHANCE: f64 = 0.01;
+
+/// The comparison.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Comparison {
+    /// The first side's runs.
+    pub a: Vec<Run>,
+    /// The second side's.
+    pub b: Vec<Run>,
+    /// What to know before anything else: a run that failed, rows that were lost.
+    pub warnings: Vec<String>,
+    /// What is different, the most telling first.
+    pub findings: Vec<Finding>,
+    /// How many values were compared.
+    pub compared: usize,
+    /// Every rule with its means on both sides.
+    pub rules: Vec<RuleRow>,
+}
+
+/// A run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Run {
+    /// The trace.
+    pub trace: String,
+    /// What was run.
+    pub command: String,
+    /// How long it took, ns.
+    pub duration_ns: i64,
+}
+
+/// What a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Subject {
+    /// A file that was there before.
+    Input,
+    /// A kind of step.
+    Rule,
+    /// A file that the run made.
+    File,
+}
+
+/// How it changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// Only in the second.
+    New,
+    /// Only in the first.
+    Gone,
+    /// Was executed, or is there, more or fewer times.
+    Count,
+    /// Took another time, without waiting for a processor, ns.
+    Time,
+    /// Needed another CPU time, ns.
+    Cpu,
+    /// Waited for another time, ns.
+    Waits,
+    /// Reads another amount, bytes.
+    Reads,
+    /// Writes another amount, bytes.
+    Writes,
+    /// Has another size, bytes.
+    Size,
+}
+
+/// A difference.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// What it is about.
+    pub subject: Subject,
+    /// Its name: a rule, or a pattern of file names.
+    pub name: String,
+    /// What changed.
+    pub change: Change,
+    /// Mean of the first side.
+    pub a: f64,
+    /// Mean of the second side.
+    pub b: f64,
+    /// Probability of such a difference by chance, corrected; `None`: not tested.
+    pub p: Option<f64>,
+    /// What a new or gone rule costs, or what moved on the critical path.
+    pub remark: Option<String>,
+}
+
+/// A rule on both sides; means, `None`: it is not there.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RuleRow {
+    /// The rule.
+    pub rule: String,
+    /// First side.
+    pub a: Option<RuleFacts>,
+    /// Second side.
+    pub b: Option<RuleFacts>,
+}
+
+/// Compares the runs of two sides.
+pub fn compare(a: &[RunFacts], b: &[RunFacts]) -> Comparison {
+    let run = |facts: &RunFacts| Run {
+        trace: facts.trace.clone(),
+        command: facts.command.clone(),
+        duration_ns: facts.duration_ns,
+    };
+    let mut comparison = Comparison {
+        a: a.iter().map(run).collect(),
+        b: b.iter().map(run).collect(),
+        ..Comparison::default()
+    };
+    for facts in a.iter().chain(b) {
+        comparison.warnings.extend(
+            facts
+                .warnings
+                .iter()
+                .map(|w| format!("{}: {w}", facts.trace)),
+        );
+    }
+    let mut tests = Tests {
+        a,
+        b,
+        found: Vec::new(),
+        compared: 0,
+        shortest_ns: shortest(a, b),
+    };
+    tests.rules(&mut comparison.rules);
+    tests.files();
+    let (mut findings, compared) = (tests.found, tests.compared);
+    for finding in &mut findings {
+        finding.p = finding.p.map(|p| (p * compared as f64).min(1.0));
+    }
+    findings.retain(|finding| finding.p.is_none_or(|p| p < CHANCE));
+    remark_on_paths(&mut findings, &comparison.rules, a, b);
+    findings.sort_by(|x, y| {
+        let weight = |f: &Finding| match f.change {
+            Change::Time | Change::Cpu | Change::Waits => (f.b - f.a).abs(),
+            _ => 0.0,
+        };
+        let order = |f: &Finding| (f.subject, !matches!(f.change, Change::New | Change::Gone));
+        order(x)
+            .cmp(&order(y))
+            .then(weight(y).total_cmp(&weight(x)))
+            .then(x.name.cmp(&y.name))
+            .then(x.change.cmp(&y.change))
+    });
+    comparison.findings = findings;
+    comparison.compared = compared;
+    comparison
+}
+
+fn shortest(a: &[RunFacts], b: &[RunFacts]) -> f64 {
+    let runs = a.iter().chain(b).map(|facts| facts.duration_ns);
+    runs.min().unwrap_or(0) as f64
+}
+
+/// What allowance a value gets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Wall,
+    Cpu,
+    Bytes,
+    Count,
+}
+
+struct Tests<'a> {
+    a: &'a [RunFacts],
+    b: &'a [RunFacts],
+    found: Vec<Finding>,
+    compared: usize,
+    shortest_ns: f64,
+}
+
+impl Tests<'_> {
+    fn rules(&mut self, rows: &mut Vec<RuleRow>) {
+        let of = |runs: &[RunFacts]| -> BTreeSet<String> {
+            runs.iter()
+                .flat_map(|run| run.rules.keys().cloned())
+                .collect()
+        };
+        let (in_a, in_b) = (of(self.a), of(self.b));
+        for rule in in_a.union(&in_b) {
+            let mean =
+                |runs: &[RunFacts]| RuleFacts::mean(runs.iter().map(|run| run.rules.get(rule)));
+            let (a, b) = (mean(self.a), mean(self.b));
+            let cost = |facts: &RuleFacts| Some(facts.cost());
+            match (&a, &b) {
+                (None, Some(b)) => {
+                    self.one_sided(Subject::Rule, rule, Change::New, b.executions, cost(b));
+                }
+                (Some(a), None) => {
+                    self.one_sided(Subject::Rule, rule, Change::Gone, a.executions, cost(a));
+                }
+                _ => {
+                    let values = |of: fn(&RuleFacts) -> f64, runs: &[RunFacts]| -> Vec<f64> {
+                        runs.iter()
+                            .map(|run| run.rules.get(rule).map_or(0.0, of))
+                            .collect()
+                    };
+                    for (change, unit, of) in [
+                        (
+                            Change::Count,
+                            Unit::Count,
+                            (|f| f.executions) as fn(&RuleFacts) -> f64,
+                        ),
+                        (Change::Time, Unit::Wall, |f| f.time_ns),
+                        (Change::Cpu, Unit::Cpu, |f| f.cpu_ns),
+                        (Change::Waits, Unit::Wall, |f| f.waits_ns),
+                        (Change::Reads, Unit::Bytes, |f| f.read_bytes),
+                        (Change::Writes, Unit::Bytes, |f| f.write_bytes),
+                    ] {
+                        let (a, b) = (values(of, self.a), values(of, self.b));
+                        self.value(Subject::Rule, rule, change, unit, &a, &b);
+                    }
+                }
+            }
+            rows.push(RuleRow {
+                rule: rule.clone(),
+                a,
+                b,
+            });
+        }
+        // Waiting is part of the time: one of both says it.
+        let waiting: BTreeSet<String> = self
+            .found
+            .iter()
+            .filter(|f| f.change == Change::Waits)
+            .map(|f| f.name.clone())
+            .collect();
+        let on_cpu: BTreeSet<String> = self
+            .found
+            .iter()
+            .filter(|f| f.change == Change::Cpu)
+            .map(|f| f.name.clone())
+            .collect();
+        self.found.retain(|f| {
+            f.subject != Subject::Rule
+                || f.change != Change::Time
+                || !(waiting.contains(&f.name) || on_cpu.contains(&f.name))
+        });
+    }
+
+    fn files(&mut self) {
+        let of = |runs: &[RunFacts]| -> BTreeSet<String> {
+            runs.iter()
+                .flat_map(|run| run.files.keys().cloned())
+                .collect()
+        };
+        let (in_a, in_b) = (of(self.a), of(self.b));
+        let (a_runs, b_runs) = (self.a, self.b);
+        for name in in_a.union(&in_b) {
+            let all = || {
+                a_runs
+                    .iter()
+                    .chain(b_runs)
+                    .filter_map(|run| run.files.get(name))
+            };
+            let subject = match all().all(|file| file.is_input) {
+                true => Subject::Input,
+                false => Subject::File,
+            };
+            let values = |of: fn(&FileFacts) -> f64, runs: &[RunFacts]| -> Vec<f64> {
+                runs.iter()
+                    .map(|run| run.files.get(name).map_or(0.0, of))
+                    .collect()
+            };
+            match (in_a.contains(name), in_b.contains(name)) {
+                (false, _) => {
+                    let count = statistics::mean(&values(|f| f.count, b_runs));
+                    self.one_sided(subject, name, Change::New, count, None);
+                }
+                (_, false) => {
+                    let count = statistics::mean(&values(|f| f.count, a_runs));
+                    self.one_sided(subject, name, Change::Gone, count, None);
+                }
+                _ => {
+                    for (change, unit, of) in [
+                        (
+                            Change::Count,
+                            Unit::Count,
+                            (|f| f.count) as fn(&FileFacts) -> f64,
+                        ),
+                        (Change::Size, Unit::Bytes, |f| f.size_bytes),
+                    ] {
+                        let (a, b) = (values(of, a_runs), values(of, b_runs));
+                        self.value(subject, name, change, unit, &a, &b);
+                    }
+                }
+            }
+        }
+    }
+
+    /// In all runs of one side and in none of the other; in some only, it is left alone.
+    fn one_sided(
+        &mut self,
+        subject: Subject,
+        name: &str,
+        change: Change,
+        count: f64,
+        remark: Option<String>,
+    ) {
+        let runs = if change == Change::New {
+            self.b
+        } else {
+            self.a
+        };
+        let is_in_all = runs.iter().all(|run| match subject {
+            Subject::Rule => run.rules.contains_key(name),
+            _ => run.files.contains_key(name),
+        });
+        self.compared += 1;
+        if is_in_all {
+            let (a, b) = if change == Change::New {
+                (0.0, count)
+            } else {
+                (count, 0.0)
+            };
+            self.found.push(Finding {
+                subject,
+                name: name.into(),
+                change,
+                a,
+                b,
+                p: None,
+                remark,
+            });
+        }
+    }
+
+    fn value(
+        &mut self,
+        subject: Subject,
+        name: &str,
+        change: Change,
+        unit: Unit,
+        a: &[f64],
+        b: &[f64],
+    ) {
+        self.compared += 1;
+        let (mean_a, mean_b) = (statistics::mean(a), statistics::mean(b));
+        let difference = (mean_b - mean_a).abs();
+        let share = difference / mean_a.min(mean_b).max(1.0);
+        let is_tested = a.len() > 1 && b.len() > 1;
+        let is_large = match (unit, is_tested) {
+            (Unit::Count, _) => difference >= 1.0,
+            (Unit::Bytes, _) => difference > LEAST_BYTES && share > LEAST_SHARE_OF_BYTES,
+            (_, true) => difference > LEAST_NS_TESTED && share > LEAST_SHARE_TESTED,
+            (Unit::Wall, false) => {
+                difference > LEAST_NS.max(self.shortest_ns * 0.05) && share > LEAST_SHARE
+            }
+            (Unit::Cpu, false) => {
+                difference > LEAST_NS.max(self.shortest_ns * 0.02) && share > LEAST_SHARE_OF_CPU
+            }
+        };
+        if !is_large {
+            return;
+        }
+        self.found.push(Finding {
+            subject,
+            name: name.into(),
+            change,
+            a: mean_a,
+            b: mean_b,
+            p: is_tested.then(|| statistics::welch(a, b)),
+            remark: None,
+        });
+    }
+}
+
+/// A rule that changed, and that holds up the run on one side only.
+fn remark_on_paths(findings: &mut [Finding], rows: &[RuleRow], a: &[RunFacts], b: &[RunFacts]) {
+    let length = |runs: &[RunFacts]| {
+        let lengths: Vec<f64> = runs.iter().map(|run| run.path_ns as f64).collect();
+        statistics::mean(&lengths).max(1.0)
+    };
+    let (length_a, length_b) = (length(a), length(b));
+    for finding in findings.iter_mut().filter(|f| f.subject == Subject::Rule) {
+        let Some(row) = rows.iter().find(|row| row.rule == finding.name) else {
+            continue;
+        };
+        let share = |facts: &Option<RuleFacts>, length: f64| {
+            facts.as_ref().map_or(0.0, |f| f.path_ns / length)
+        };
+        let (before, after) = (share(&row.a, length_a), share(&row.b, length_b));
+        if (before - after).abs() >= 0.1 {
+            let moved = format!(
+                "{:.0} % of the critical path, was {:.0} %",
+                after * 100.0,
+                before * 100.0
+            );
+            finding.remark = Some(match finding.remark.take() {
+                Some(remark) => format!("{remark}; {moved}"),
+                None => moved,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

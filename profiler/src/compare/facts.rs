@@ -1,0 +1,282 @@
+//! What is compared of one run.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use flowtrace_schema::{Result, Trace};
+use serde::Serialize;
+
+use crate::analysis::critical_path::CriticalPath;
+use crate::analysis::{data, time};
+use crate::load::{load, load_activity};
+use crate::model::{ProcessId, Relation, Workflow};
+use crate::text::units;
+
+/// Rules that are flowtrace itself, as in a replay.
+const OWN: &str = "flowtrace";
+
+/// What is compared of one run.
+#[derive(Clone, Debug, Default)]
+pub struct RunFacts {
+    /// The trace.
+    pub trace: String,
+    /// What was run.
+    pub command: String,
+    /// How long it took, ns.
+    pub duration_ns: i64,
+    /// Length of the critical path, ns.
+    pub path_ns: i64,
+    /// What to know first: it failed, it is incomplete.
+    pub warnings: Vec<String>,
+    /// By rule.
+    pub rules: BTreeMap<String, RuleFacts>,
+    /// By pattern of names, runs of digits being `*`.
+    pub files: BTreeMap<String, FileFacts>,
+}
+
+/// All processes of a rule.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RuleFacts {
+    /// How often it was executed.
+    pub executions: f64,
+    /// Time of those of its images that forked nobody, without that for which they waited for a
+    /// processor or were held by the tracer, ns.
+    pub time_ns: f64,
+    /// CPU time, ns.
+    pub cpu_ns: f64,
+    /// Time for which those images neither ran nor could run, ns.
+    pub waits_ns: f64,
+    /// Bytes read from files.
+    pub read_bytes: f64,
+    /// Bytes written to files.
+    pub write_bytes: f64,
+    /// Time that it adds to the critical path, ns.
+    pub path_ns: f64,
+}
+
+/// All files of a pattern.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct FileFacts {
+    /// How many.
+    pub count: f64,
+    /// Their sizes together when last seen, bytes.
+    pub size_bytes: f64,
+    /// Whether none of them was written.
+    pub is_input: bool,
+}
+
+impl RuleFacts {
+    fn fields(&mut self) -> [&mut f64; 7] {
+        [
+            &mut self.executions,
+            &mut self.time_ns,
+            &mut self.cpu_ns,
+            &mut self.waits_ns,
+            &mut self.read_bytes,
+            &mut self.write_bytes,
+            &mut self.path_ns,
+        ]
+    }
+
+    /// The mean over runs, in some of which it may be missing; `None`: in all.
+    pub(super) fn mean<'a>(
+        of_runs: impl Iterator<Item = Option<&'a RuleFacts>>,
+    ) -> Option<RuleFacts> {
+        let (mut sum, mut runs, mut is_there) = (RuleFacts::default(), 0, false);
+        for facts in of_runs {
+            runs += 1;
+            if let Some(facts) = facts {
+                is_there = true;
+                for (sum, value) in sum.fields().into_iter().zip(facts.clone().fields()) {
+                    *sum += *value;
+                }
+            }
+        }
+        for field in sum.fields() {
+            *field /= f64::from(runs.max(1));
+        }
+        is_there.then_some(sum)
+    }
+
+    /// What it costs, in words.
+    pub(super) fn cost(&self) -> String {
+        let (executions, time, cpu) = (self.executions, self.time_ns as i64, self.cpu_ns as i64);
+        format!(
+            "{executions:.0} × · {} · {} cpu · read {} · wrote {}",
+            units::duration(time),
+            units::duration(cpu),
+            units::bytes(self.read_bytes as i64),
+            units::bytes(self.write_bytes as i64)
+        )
+    }
+}
+
+impl RunFacts {
+    /// Gathers what is compared. `name` is what the trace is called in the result.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn of(trace: &Trace, name: &str) -> Result<RunFacts> {
+        let workflow = load(trace)?;
+        let path = CriticalPath::of(&workflow, &load_activity(trace, &workflow)?);
+        let run = workflow.runs.first();
+        let mut facts = RunFacts {
+            trace: name.into(),
+            command: run.and_then(|run| run.command.clone()).unwrap_or_default(),
+            duration_ns: workflow.duration_ns(),
+            path_ns: path.length_ns(),
+            warnings: warnings(&workflow),
+            ..RunFacts::default()
+        };
+        let executions = executions(&workflow);
+        for rule in time::by_rule(&workflow) {
+            // A shell that only became its command is no step.
+            let executions = executions.get(&rule.rule).copied().unwrap_or(0);
+            if &*rule.rule == OWN || executions == 0 {
+                continue;
+            }
+            facts.rules.insert(
+                rule.rule.to_string(),
+                RuleFacts {
+                    executions: f64::from(executions),
+                    time_ns: (rule.leaf_ns - rule.leaf_queue_ns - rule.leaf_tracer_ns).max(0)
+                        as f64,
+                    cpu_ns: rule.cpu_ns as f64,
+                    waits_ns: rule.blocked_ns() as f64,
+                    ..RuleFacts::default()
+                },
+            );
+        }
+        for access in &workflow.accesses {
+            if let Some(rule) = facts.rules.get_mut(&**workflow.rule(access.process)) {
+                rule.read_bytes += access.read_bytes as f64;
+                rule.write_bytes += access.write_bytes as f64;
+            }
+        }
+        for step in &path.steps {
+            if let Some(rule) = facts.rules.get_mut(&**workflow.rule(step.process)) {
+                rule.path_ns += (step.to_ns - step.from_ns) as f64;
+            }
+        }
+        facts.add_files(trace, &workflow)?;
+        Ok(facts)
+    }
+
+    /// The files of the traced directories that were there at the end: names of temporary ones are
+    /// others each time.
+    fn add_files(&mut self, trace: &Trace, workflow: &Workflow) -> Result<()> {
+        let names = trace.file_names()?;
+        let lasting: HashSet<i64> = names
+            .iter()
+            .filter(|name| name.to_ns.is_none())
+            .map(|name| name.file_id)
+            .collect();
+        let root = workflow.runs.first().map_or("", |run| run.cwd.as_str());
+        let written: HashSet<_> = workflow
+            .accesses
+            .iter()
+            .filter(|access| access.relation() >= Relation::Write)
+            .map(|access| access.file)
+            .collect();
+        for used in data::file_uses(workflow) {
+            let file = workflow.file(used.file);
+            let Some(path) = file
+                .path
+                .as_deref()
+                .filter(|_| !file.only_opens && lasting.contains(&file.file_id))
+            else {
+                continue;
+            };
+            if !(used.is_read || used.is_written) {
+                continue;
+            }
+            let shown = path
+                .strip_prefix(root)
+                .map_or(path, |rest| rest.trim_start_matches('/'));
+            let facts = self.files.entry(pattern(shown)).or_insert(FileFacts {
+                is_input: true,
+                ..FileFacts::default()
+            });
+            facts.count += 1.0;
+            facts.size_bytes += file.size_bytes.unwrap_or(0) as f64;
+            facts.is_input &= !written.contains(&used.file);
+        }
+        Ok(())
+    }
+}
+
+/// How often each rule was what a process was in the end, or started others.
+fn executions(workflow: &Workflow) -> HashMap<Arc<str>, u32> {
+    let mut counts: HashMap<Arc<str>, u32> = HashMap::new();
+    let children = workflow.children();
+    for id in workflow.process_ids() {
+        let images = workflow.images(id);
+        for (at, image) in images.iter().enumerate() {
+            let is_last = at + 1 == images.len();
+            let began = |child: &ProcessId| workflow.process(*child).start_ns;
+            let until = image.end_ns.unwrap_or(i64::MAX);
+            let starts = children[id.0 as usize]
+                .iter()
+                .any(|child| image.start_ns <= began(child) && began(child) < until);
+            if !image.is_fork && (is_last || starts) {
+                *counts.entry(Arc::clone(&image.rule)).or_default() += 1;
+            }
+        }
+    }
+    counts
+}
+
+/// A name with `*` for each run of digits.
+fn pattern(path: &str) -> String {
+    let mut text = String::with_capacity(path.len());
+    for c in path.chars() {
+        match (c.is_ascii_digit(), text.ends_with('*')) {
+            (true, true) => {}
+            (true, false) => text.push('*'),
+            (false, _) => text.push(c),
+        }
+    }
+    text
+}
+
+fn warnings(workflow: &Workflow) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if workflow.is_live {
+        warnings.push("it is still being recorded".into());
+    } else if workflow.is_cut_short() {
+        warnings.push("its recording was cut short".into());
+    }
+    for run in &workflow.runs {
+        match (run.exit_signal, run.exit_code) {
+            (Some(signal), _) => warnings.push(format!(
+                "the command was ended by {}",
+                time::signal_name(signal)
+            )),
+            (None, Some(code)) if code != 0 => {
+                warnings.push(format!("the command failed: exit {code}"));
+            }
+            _ => {}
+        }
+    }
+    for loss in &workflow.losses {
+        if loss.value > 0 && matches!(loss.severity.as_str(), "error" | "data_loss") {
+            warnings.push(format!(
+                "rows are missing: {} × {}",
+                loss.value, loss.meaning
+            ));
+        }
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_a_pattern() {
+        assert_eq!(pattern("out/t001_2.fits"), "out/t*_*.fits");
+        assert_eq!(pattern("a*1"), "a*");
+        assert_eq!(pattern("plain"), "plain");
+    }
+}

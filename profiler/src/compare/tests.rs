@@ -1,0 +1,125 @@
+use super::*;
+
+fn run(duration_s: f64, rules: &[(&str, f64, f64)]) -> RunFacts {
+    let rules = rules.iter().map(|&(rule, time_s, cpu_s)| {
+        let facts = RuleFacts {
+            executions: 2.0,
+            time_ns: time_s * 1e9,
+            cpu_ns: cpu_s * 1e9,
+            waits_ns: (time_s - cpu_s) * 1e9,
+            read_bytes: 1e6,
+            write_bytes: 1e5,
+            path_ns: time_s * 1e9,
+        };
+        (rule.to_owned(), facts)
+    });
+    RunFacts {
+        trace: "t.db".into(),
+        duration_ns: (duration_s * 1e9) as i64,
+        path_ns: (duration_s * 1e9) as i64,
+        rules: rules.collect(),
+        ..RunFacts::default()
+    }
+}
+
+fn found(a: &[RunFacts], b: &[RunFacts]) -> Vec<(Subject, String, Change)> {
+    let findings = compare(a, b).findings.into_iter();
+    findings.map(|f| (f.subject, f.name, f.change)).collect()
+}
+
+fn rule(name: &str, change: Change) -> (Subject, String, Change) {
+    (Subject::Rule, name.into(), change)
+}
+
+#[test]
+fn noise_is_no_finding() {
+    let a = run(10.0, &[("sort", 4.0, 3.9), ("cat", 0.02, 0.01)]);
+    let b = run(13.0, &[("sort", 5.2, 4.8), ("cat", 0.19, 0.05)]);
+    assert_eq!(found(&[a], &[b]), []);
+}
+
+#[test]
+fn each_change_is_one_finding() {
+    let before = [("sort", 4.0, 3.9), ("cat", 1.0, 0.2), ("old", 1.0, 1.0)];
+    let a = run(6.0, &before);
+    let slower = run(
+        9.0,
+        &[("sort", 7.0, 6.9), ("cat", 1.0, 0.2), ("old", 1.0, 1.0)],
+    );
+    assert_eq!(found(&[a.clone()], &[slower]), [rule("sort", Change::Cpu)]);
+    let waits = run(
+        9.0,
+        &[("sort", 4.0, 3.9), ("cat", 4.0, 0.2), ("old", 1.0, 1.0)],
+    );
+    assert_eq!(found(&[a.clone()], &[waits]), [rule("cat", Change::Waits)]);
+    let other = run(
+        6.0,
+        &[("sort", 4.0, 3.9), ("cat", 1.0, 0.2), ("new", 1.0, 1.0)],
+    );
+    let comparison = compare(&[a.clone()], &[other]);
+    assert_eq!(comparison.findings[0].name, "new");
+    let cost = comparison.findings[0].remark.as_deref().unwrap();
+    assert!(
+        cost.starts_with("2 × · 1.0 s · 1.0 s cpu · read 1.0 MB · wrote 100 kB"),
+        "{cost}"
+    );
+    assert_eq!(
+        (
+            comparison.findings[1].name.as_str(),
+            comparison.findings[1].change
+        ),
+        ("old", Change::Gone)
+    );
+}
+
+#[test]
+fn several_runs_make_small_differences_certain() {
+    let side = |times: [f64; 3]| times.map(|time| run(time, &[("sort", time, 0.01)]));
+    let (a, b) = (side([1.0, 1.01, 0.99]), side([1.2, 1.21, 1.19]));
+    assert_eq!(found(&a[..1], &b[..1]), []);
+    let certain = compare(&a, &b);
+    assert_eq!(certain.findings.len(), 1);
+    assert!(certain.findings[0].p.is_some_and(|p| p < CHANCE));
+    let spread = (side([1.0, 1.4, 0.8]), side([1.2, 0.9, 1.5]));
+    assert_eq!(found(&spread.0, &spread.1), []);
+}
+
+#[test]
+fn an_input_that_grew_stands_first_and_bytes_have_little_allowance() {
+    let with = |size: f64| {
+        let mut run = run(1.0, &[("sort", 0.1, 0.1)]);
+        run.rules.get_mut("sort").unwrap().read_bytes = size;
+        let file = |is_input| FileFacts {
+            count: 1.0,
+            size_bytes: size,
+            is_input,
+        };
+        run.files = [
+            ("in".to_owned(), file(true)),
+            ("out".to_owned(), file(false)),
+        ]
+        .into();
+        run
+    };
+    assert_eq!(found(&[with(1e6)], &[with(1.005e6)]), []);
+    let expected = [
+        (Subject::Input, "in".to_owned(), Change::Size),
+        rule("sort", Change::Reads),
+        (Subject::File, "out".to_owned(), Change::Size),
+    ];
+    assert_eq!(found(&[with(1e6)], &[with(2e6)]), expected);
+}
+
+#[test]
+fn a_failed_run_is_said_first() {
+    let mut b = run(1.0, &[("sort", 0.5, 0.5)]);
+    b.warnings.push("the command failed: exit 2".into());
+    let comparison = compare(&[run(1.0, &[("sort", 0.5, 0.5)])], &[b]);
+    let text = text::text(&comparison, 100);
+    assert!(
+        text.starts_with("flowtrace: warning: t.db: the command failed: exit 2\n"),
+        "{text}"
+    );
+    let page = html::page(&comparison);
+    assert!(page.contains("the command failed: exit 2") && page.contains("</html>"));
+}

@@ -1,0 +1,396 @@
+//! WfFormat 1.6, the format of WfCommons: one JSON with the workflow's structure and what was measured.
+//!
+//! A task is a process that data connects to others: it read, wrote, or used a pipe. Dependencies
+//! are those of data; who forked whom is not among them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::{self, Write};
+
+use petgraph::Direction;
+use petgraph::graph::NodeIndex;
+use petgraph::visit::EdgeRef;
+use serde_json::{Map, Value, json};
+
+use crate::argv::unquote;
+use crate::graph::{Dag, EdgeKind, Node};
+use crate::model::{ProcessId, Workflow};
+
+/// Writes the workflow.
+///
+/// # Errors
+/// When `out` fails.
+pub fn write(workflow: &Workflow, dag: &Dag, out: &mut impl Write) -> io::Result<()> {
+    let tasks = Tasks::of(workflow, dag);
+    let run = workflow.runs.first();
+    let name = run
+        .and_then(|run| run.command.as_deref())
+        .unwrap_or("recording");
+    let started = run.and_then(|run| run.started_unix_ns).unwrap_or(0);
+    let instance = json!({
+        "name": name,
+        "schemaVersion": "1.6",
+        "createdAt": moment(started),
+        "runtimeSystem": {
+            "name": "flowtrace",
+            "version": run.map_or("unknown", |run| run.version.as_str()),
+        },
+        "workflow": {
+            "specification": tasks.specification(workflow),
+            "execution": tasks.execution(workflow, started),
+        },
+        "flowtrace": {
+            "cutShort": workflow.is_cut_short(),
+            "edgesLeftOutOfCycles": dag.dropped.len(),
+        },
+    });
+    serde_json::to_writer_pretty(&mut *out, &instance)?;
+    writeln!(out)
+}
+
+struct Tasks<'a> {
+    dag: &'a Dag,
+    /// The tasks in the order of their begin, with their ids.
+    tasks: Vec<(ProcessId, String)>,
+    id_of: HashMap<ProcessId, usize>,
+    /// The ids of files, by node.
+    files: BTreeMap<NodeIndex, String>,
+    parents: Vec<BTreeSet<usize>>,
+    children: Vec<BTreeSet<usize>>,
+}
+
+impl<'a> Tasks<'a> {
+    fn of(workflow: &Workflow, dag: &'a Dag) -> Self {
+        let is_data = |kind: EdgeKind| kind.is_data() && kind != EdgeKind::Exec;
+        let has_data = |id: ProcessId| {
+            let node = NodeIndex::new(id.0 as usize);
+            [Direction::Incoming, Direction::Outgoing]
+                .into_iter()
+                .flat_map(|direction| dag.graph.edges_directed(node, direction))
+                .any(|edge| is_data(edge.weight().kind))
+        };
+        let mut found: Vec<ProcessId> = workflow.process_ids().filter(|&id| has_data(id)).collect();
+        found.sort_by_key(|&id| (workflow.process(id).start_ns, id));
+        if found.is_empty() {
+            // The format wants a task.
+            found.extend(workflow.root());
+        }
+        let tasks: Vec<(ProcessId, String)> = found
+            .into_iter()
+            .map(|id| {
+                let upid = workflow.images(id)[0].upid;
+                (id, format!("{}_{upid}", escaped(workflow.rule(id), "_-.")))
+            })
+            .collect();
+        let id_of = tasks.iter().enumerate().map(|(i, t)| (t.0, i)).collect();
+        let mut tasks = Tasks {
+            dag,
+            id_of,
+            files: BTreeMap::new(),
+            parents: vec![BTreeSet::new(); tasks.len()],
+            children: vec![BTreeSet::new(); tasks.len()],
+            tasks,
+        };
+        tasks.name_files(workflow);
+        tasks.connect();
+        tasks
+    }
+
+    /// A file's id is its path; versions, and other files of the same path, have a number behind `:`.
+    fn name_files(&mut self, workflow: &Workflow) {
+        let mut seen: HashMap<&str, u32> = HashMap::new();
+        for node in self.dag.graph.node_indices() {
+            let Node::File { file, .. } = self.dag.graph[node] else {
+                continue;
+            };
+            let is_used = self
+                .dag
+                .graph
+                .neighbors_undirected(node)
+                .any(|other| self.task(other).is_some());
+            let is_only_program = [Direction::Incoming, Direction::Outgoing]
+                .into_iter()
+                .flat_map(|direction| self.dag.graph.edges_directed(node, direction))
+                .all(|edge| edge.weight().kind == EdgeKind::Exec);
+            if !is_used || is_only_program {
+                continue;
+            }
+            let path = workflow.file(file).path.as_deref().unwrap_or("unknown");
+            let number = seen.entry(path).or_default();
+            *number += 1;
+            let id = escaped(path, "_-./");
+            let id = if *number == 1 {
+                id
+            } else {
+                format!("{id}:{number}")
+            };
+            self.files.insert(node, id);
+        }
+    }
+
+    fn task(&self, node: NodeIndex) -> Option<usize> {
+        match self.dag.graph[node] {
+            Node::Process(id) => self.id_of.get(&id).copied(),
+            Node::File { .. } => None,
+        }
+    }
+
+    fn connect(&mut self) {
+        let mut pairs: Vec<(usize, usize)> = Vec::new();
+        for edge in self.dag.graph.edge_references() {
+            let Some(to) = self.task(edge.target()) else {
+                continue;
+            };
+            match (edge.weight().kind, self.task(edge.source())) {
+                (EdgeKind::Fork, _) => {}
+                (_, Some(from)) => pairs.push((from, to)),
+                (_, None) => {
+                    pairs.extend(
+                        self.writers(edge.source())
+                            .into_iter()
+                            .map(|from| (from, to)),
+                    );
+                }
+            }
+        }
+        for (from, to) in pairs.into_iter().filter(|(from, to)| from != to) {
+            self.parents[to].insert(from);
+            self.children[from].insert(to);
+        }
+    }
+
+    /// The tasks that wrote a version of a file, or what it builds on.
+    fn writers(&self, file: NodeIndex) -> BTreeSet<usize> {
+        let mut found = BTreeSet::new();
+        let mut waiting = vec![file];
+        while let Some(node) = waiting.pop() {
+            for edge in self.dag.graph.edges_directed(node, Direction::Incoming) {
+                match self.task(edge.source()) {
+                    Some(task) => {
+                        found.insert(task);
+                    }
+                    None if edge.weight().kind == EdgeKind::Update => waiting.push(edge.source()),
+                    None => {}
+                }
+            }
+        }
+        found
+    }
+
+    fn specification(&self, workflow: &Workflow) -> Value {
+        let ids = |tasks: &BTreeSet<usize>| -> Vec<&str> {
+            tasks
+                .iter()
+                .map(|&task| self.tasks[task].1.as_str())
+                .collect()
+        };
+        let mut sizes = 0_i64;
+        let files: Vec<Value> = self
+            .files
+            .iter()
+            .map(|(&node, id)| {
+                let Node::File { file, version, .. } = self.dag.graph[node] else {
+                    return Value::Null;
+                };
+                let file = workflow.file(file);
+                // The size is not optional here; of one never seen none is known, and it is said so.
+                let size = file.size_bytes.unwrap_or(0);
+                sizes = sizes.saturating_add(size);
+                json!({"id": id, "sizeInBytes": size,
+                    "flowtrace": {"path": file.path.as_deref(), "version": version,
+                        "sizeIsKnown": file.size_bytes.is_some()}})
+            })
+            .collect();
+        let tasks: Vec<Value> = self
+            .tasks
+            .iter()
+            .enumerate()
+            .map(|(i, (process, id))| {
+                let files = |direction: Direction| -> Vec<&str> {
+                    let node = NodeIndex::new(process.0 as usize);
+                    let neighbours = self.dag.graph.neighbors_directed(node, direction);
+                    let names: BTreeSet<&str> = neighbours
+                        .filter_map(|other| self.files.get(&other).map(String::as_str))
+                        .collect();
+                    names.into_iter().collect()
+                };
+                json!({"name": workflow.rule(*process).as_ref(), "id": id,
+                    "parents": ids(&self.parents[i]), "children": ids(&self.children[i]),
+                    "inputFiles": files(Direction::Incoming),
+                    "outputFiles": files(Direction::Outgoing)})
+            })
+            .collect();
+        let (levels, narrowest, widest) = self.levels();
+        json!({
+            "metrics": {"numberOfTasks": tasks.len(), "numberOfFiles": files.len(),
+                "sumOfFileSizesInBytes": sizes, "numberOfLevels": levels,
+                "minimumWidth": narrowest, "maximumWidth": widest},
+            "tasks": tasks,
+            "files": files,
+        })
+    }
+
+    /// Levels, and the fewest and most tasks on one.
+    fn levels(&self) -> (usize, usize, usize) {
+        let mut missing: Vec<usize> = self.parents.iter().map(BTreeSet::len).collect();
+        let mut level = vec![0; self.tasks.len()];
+        let mut ready: Vec<usize> = (0..missing.len()).filter(|&i| missing[i] == 0).collect();
+        while let Some(task) = ready.pop() {
+            for &child in &self.children[task] {
+                level[child] = level[child].max(level[task] + 1);
+                missing[child] -= 1;
+                if missing[child] == 0 {
+                    ready.push(child);
+                }
+            }
+        }
+        let mut widths = vec![0; level.iter().max().map_or(0, |&last| last + 1)];
+        for level in level {
+            widths[level] += 1;
+        }
+        let narrowest = widths.iter().min().copied().unwrap_or(0);
+        (
+            widths.len(),
+            narrowest,
+            widths.iter().max().copied().unwrap_or(0),
+        )
+    }
+
+    fn execution(&self, workflow: &Workflow, started: i64) -> Value {
+        let mut hosts = BTreeSet::new();
+        let tasks: Vec<Value> = self
+            .tasks
+            .iter()
+            .map(|(id, name)| execution(workflow, *id, name, started, &mut hosts))
+            .collect();
+        let machines: Vec<Value> = hosts
+            .iter()
+            .map(|host| json!({"nodeName": host, "system": "linux"}))
+            .collect();
+        json!({
+            "makespanInSeconds": seconds(workflow.duration_ns()),
+            "executedAt": moment(started),
+            "tasks": tasks,
+            "machines": machines,
+        })
+    }
+}
+
+fn execution(
+    workflow: &Workflow,
+    id: ProcessId,
+    name: &str,
+    started: i64,
+    hosts: &mut BTreeSet<String>,
+) -> Value {
+    let process = workflow.process(id);
+    let image = workflow.last_image(id);
+    let life = process
+        .duration_ns()
+        .unwrap_or(workflow.last_ns - process.start_ns)
+        .max(0);
+    let mut task = Map::new();
+    task.insert("id".into(), json!(name));
+    task.insert("runtimeInSeconds".into(), json!(seconds(life)));
+    task.insert(
+        "executedAt".into(),
+        json!(moment(started.saturating_add(process.start_ns))),
+    );
+    let mut arguments = image.command.as_deref().map(unquote).unwrap_or_default();
+    arguments.retain(|argument| !argument.is_empty());
+    if !arguments.is_empty() {
+        let program = arguments.remove(0);
+        task.insert(
+            "command".into(),
+            json!({"program": program, "arguments": arguments}),
+        );
+    }
+    if let Some(cpu) = process.cpu_ns.filter(|_| life > 0) {
+        task.insert("avgCPU".into(), json!(cpu as f64 * 100.0 / life as f64));
+    }
+    let peak = workflow
+        .images(id)
+        .iter()
+        .filter_map(|i| i.max_rss_bytes)
+        .max();
+    for (key, value) in [
+        ("readBytes", process.read_bytes),
+        ("writtenBytes", process.write_bytes),
+        ("memoryInBytes", peak),
+    ] {
+        if let Some(value) = value {
+            task.insert(key.into(), json!(value));
+        }
+    }
+    if let Some(host) = &image.host {
+        let host = escaped(host, "-.").replace('#', "-");
+        task.insert("machines".into(), json!([host]));
+        hosts.insert(host);
+    }
+    let upids: Vec<i64> = workflow.images(id).iter().map(|image| image.upid).collect();
+    let extra = json!({"upids": upids, "command": image.command.as_deref(),
+        "exitCode": process.exit_code, "endIsKnown": process.end_ns.is_some()});
+    task.insert("flowtrace".into(), extra);
+    Value::Object(task)
+}
+
+fn seconds(ns: i64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// Letters, digits and `allowed` stay, other bytes are `#XX`: it can be undone.
+fn escaped(text: &str, allowed: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        let c = char::from(byte);
+        if c.is_ascii_alphanumeric() || allowed.contains(c) {
+            escaped.push(c);
+        } else {
+            escaped += &format!("#{byte:02X}");
+        }
+    }
+    escaped
+}
+
+/// ISO 8601 in UTC.
+fn moment(unix_ns: i64) -> String {
+    let seconds = unix_ns.div_euclid(1_000_000_000);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Days since 0000-03-01 in eras of 400 years (Howard Hinnant, "chrono-compatible low-level date
+    // algorithms").
+    let z = days + 719_468;
+    let (era, of_era) = (z.div_euclid(146_097), z.rem_euclid(146_097));
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + i64::from(month <= 2);
+    let millis = unix_ns.rem_euclid(1_000_000_000) / 1_000_000;
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{millis:03}+00:00",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_dates() {
+        assert_eq!(moment(0), "1970-01-01T00:00:00.000+00:00");
+        assert_eq!(
+            moment(1_709_210_096_789_000_000),
+            "2024-02-29T12:34:56.789+00:00"
+        );
+    }
+
+    #[test]
+    fn names_that_differ_stay_different() {
+        assert_eq!(escaped("a b", "_"), "a#20b");
+        assert_ne!(escaped("a b", "_"), escaped("a#20b", "_"));
+        assert_eq!(escaped("ü:", "_./"), "#C3#BC#3A");
+    }
+}

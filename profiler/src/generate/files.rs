@@ -1,0 +1,145 @@
+//! Which files each step read and wrote, without asking whether it can be written down.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use flowtrace_schema::{Result, Trace};
+
+use crate::load::load;
+
+use super::effects::{How, Thing, effects};
+use super::source::{Source, Unfit};
+use super::steps::splits;
+use super::words::Place;
+
+/// What a step did to files.
+#[derive(Clone, Debug)]
+pub struct StepFiles {
+    /// Name of the kind of step.
+    pub rule: Arc<str>,
+    /// Its command, as far as it is one program.
+    pub command: String,
+    /// Image of its first program.
+    pub upid: Option<i64>,
+    /// Files that it read, or had open for that, and did not write: those below the root and those
+    /// elsewhere that do not belong to the machine.
+    pub reads: BTreeMap<Place, Reading>,
+    /// Names of files that it wrote or made, and whether they were there at the end of the run.
+    pub writes: BTreeMap<Place, bool>,
+}
+
+/// How a step read a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// When it first looked into it, ns.
+    pub first_ns: i64,
+    /// Bytes read by calls; 0 where it was mapped.
+    pub bytes: i64,
+}
+
+/// The files of every step, in the order of steps, and the directory in which the run was started.
+///
+/// # Errors
+/// When the file cannot be read; inside, when the trace does not hold what it takes.
+pub fn files_of_steps(
+    trace: &Trace,
+) -> Result<std::result::Result<(String, Vec<StepFiles>), Unfit>> {
+    let source = match Source::read(trace, load(trace)?)? {
+        Ok(source) => source,
+        Err(unfit) => return Ok(Err(unfit)),
+    };
+    let Some(split) = splits(&source).into_iter().next() else {
+        return Ok(Ok((source.root.clone(), Vec::new())));
+    };
+    let effects = effects(&source, &split);
+    let mut step_of: HashMap<i64, usize> = HashMap::new();
+    for (step, draft) in split.drafts.iter().enumerate() {
+        step_of.extend(draft.members.iter().map(|&upid| (upid, step)));
+    }
+    let mut bytes: HashMap<(usize, i64), i64> = HashMap::new();
+    for action in source
+        .actions
+        .iter()
+        .filter(|action| action.class == "read")
+    {
+        if let Some(&step) = step_of.get(&action.upid) {
+            *bytes.entry((step, action.file_id)).or_default() += action.bytes;
+        }
+    }
+    let mut found: Vec<StepFiles> = split
+        .drafts
+        .iter()
+        .map(|draft| {
+            let upid = draft.command.programs().first().copied();
+            let row = upid.and_then(|upid| source.rows.get(&upid));
+            StepFiles {
+                rule: Arc::clone(&draft.rule),
+                command: row.and_then(|row| row.command.clone()).unwrap_or_default(),
+                upid,
+                reads: BTreeMap::new(),
+                writes: BTreeMap::new(),
+            }
+        })
+        .collect();
+    let mut own: HashSet<(usize, i64)> = HashSet::new();
+    for (thing, touches) in &effects.touches {
+        for touch in touches {
+            let step = &mut found[touch.step];
+            let end = split.drafts[touch.step].end_ns;
+            match thing {
+                Thing::Content(file) if source.is_regular(*file) => {
+                    let key = (touch.step, *file);
+                    if touch.how == How::Write && effects.writes.contains(&key) {
+                        own.insert(key);
+                        for name in source.names_during(*file, touch.first_ns, end) {
+                            if source.is_traced(&name.path) {
+                                let place = Place::of(&name.path, &source.root);
+                                step.writes.insert(place, name.to_ns.is_none());
+                            }
+                        }
+                    }
+                }
+                Thing::Name(path) if touch.how == How::Write => {
+                    if let Some(file) = source.file_at(path, end) {
+                        own.insert((touch.step, file));
+                        let lasts = source.file_at(path, i64::MAX).is_some();
+                        step.writes.insert(Place::of(path, &source.root), lasts);
+                        if !effects.writes.contains(&(touch.step, file)) {
+                            // Renamed or linked: what it holds comes from who wrote the old name.
+                            let start = split.drafts[touch.step].start_ns;
+                            for name in source.names_during(file, start, start) {
+                                let place = Place::of(&name.path, &source.root);
+                                let reading = Reading {
+                                    first_ns: touch.first_ns,
+                                    bytes: 0,
+                                };
+                                step.reads.entry(place).or_insert(reading);
+                            }
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    for (thing, touches) in &effects.touches {
+        let Thing::Content(file) = thing else {
+            continue;
+        };
+        for touch in touches {
+            let key = (touch.step, *file);
+            if !source.is_regular(*file) || own.contains(&key) || !effects.reads.contains(&key) {
+                continue;
+            }
+            for name in source.names_during(*file, touch.first_ns, touch.last_ns) {
+                let reading = Reading {
+                    first_ns: touch.first_ns,
+                    bytes: bytes.get(&key).copied().unwrap_or(0),
+                };
+                let place = Place::of(&name.path, &source.root);
+                found[touch.step].reads.insert(place, reading);
+            }
+        }
+    }
+    Ok(Ok((source.root.clone(), found)))
+}

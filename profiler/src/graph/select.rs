@@ -1,0 +1,338 @@
+//! Parts of the workflow graph.
+
+use std::collections::HashSet;
+
+use petgraph::Direction;
+use petgraph::graph::NodeIndex;
+use petgraph::visit::EdgeRef;
+
+use super::{Dag, Dropped, Node};
+use crate::graph::pattern::{base, relative};
+use crate::model::{ProcessId, Workflow};
+
+/// What of the graph is wanted; a node stays if all that is given wants it.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Processes that lived in these ns, and files used then.
+    pub within_ns: Option<(i64, i64)>,
+    /// Processes of rules that fit, and their files.
+    pub rules: Vec<String>,
+    /// A process with what it forked, all the way down, and their files: the upid of one of its images.
+    pub subtree_of: Option<i64>,
+    /// Files that fit, and the processes that used them.
+    pub files: Vec<String>,
+    /// What these depend on, themselves included.
+    pub ancestors_of: Option<String>,
+    /// What depends on these, themselves included.
+    pub descendants_of: Option<String>,
+    /// What lies on a path from the first to the second, both included.
+    pub between: Option<(String, String)>,
+    /// Leave out edges that a longer way says too.
+    pub is_reduced: bool,
+}
+
+/// Why there is nothing to select.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NothingFits(pub String);
+
+impl Selection {
+    /// Whether everything is wanted.
+    pub fn is_all(&self) -> bool {
+        self.within_ns.is_none()
+            && self.rules.is_empty()
+            && self.subtree_of.is_none()
+            && self.files.is_empty()
+            && self.ancestors_of.is_none()
+            && self.descendants_of.is_none()
+            && self.between.is_none()
+            && !self.is_reduced
+    }
+
+    /// The part of a graph.
+    ///
+    /// # Errors
+    /// Names what no process or file fits.
+    pub fn of(&self, workflow: &Workflow, dag: &Dag) -> Result<Dag, NothingFits> {
+        let mut keep = vec![true; dag.graph.node_count()];
+        let mut only = |nodes: &HashSet<NodeIndex>| {
+            for (at, keep) in keep.iter_mut().enumerate() {
+                *keep &= nodes.contains(&NodeIndex::new(at));
+            }
+        };
+        if let Some(span) = self.within_ns {
+            only(&within(workflow, dag, span));
+        }
+        if !self.rules.is_empty() {
+            let fits = |node: NodeIndex| match dag.graph[node] {
+                Node::Process(id) => self.rules.iter().any(|r| glob(r, workflow.rule(id))),
+                Node::File { .. } => false,
+            };
+            only(&with_neighbours(dag, found(dag, fits, &self.rules)?));
+        }
+        if let Some(upid) = self.subtree_of {
+            only(&with_neighbours(dag, subtree(workflow, upid)?));
+        }
+        if !self.files.is_empty() {
+            let fits = |node: NodeIndex| match dag.graph[node] {
+                Node::File { .. } => self.files.iter().any(|f| is_named(workflow, dag, node, f)),
+                Node::Process(_) => false,
+            };
+            only(&with_neighbours(dag, found(dag, fits, &self.files)?));
+        }
+        if let Some(name) = &self.ancestors_of {
+            only(&reach(
+                dag,
+                &named(workflow, dag, name)?,
+                Direction::Incoming,
+            ));
+        }
+        if let Some(name) = &self.descendants_of {
+            only(&reach(
+                dag,
+                &named(workflow, dag, name)?,
+                Direction::Outgoing,
+            ));
+        }
+        if let Some((from, to)) = &self.between {
+            only(&reach(
+                dag,
+                &named(workflow, dag, from)?,
+                Direction::Outgoing,
+            ));
+            only(&reach(dag, &named(workflow, dag, to)?, Direction::Incoming));
+        }
+        let part = part(dag, &keep);
+        Ok(if self.is_reduced { reduced(part) } else { part })
+    }
+}
+
+/// The graph without the nodes that are not kept.
+fn part(dag: &Dag, keep: &[bool]) -> Dag {
+    let mut place = vec![NodeIndex::end(); keep.len()];
+    let kept = keep.iter().enumerate().filter(|(_, keep)| **keep);
+    for (next, (at, _)) in kept.enumerate() {
+        place[at] = NodeIndex::new(next);
+    }
+    let graph = dag.graph.filter_map(
+        |at, node| keep[at.index()].then_some(*node),
+        |_, edge| Some(*edge),
+    );
+    let dropped = dag
+        .dropped
+        .iter()
+        .filter(|d| keep[d.from.index()] && keep[d.to.index()])
+        .map(|d| Dropped {
+            from: place[d.from.index()],
+            to: place[d.to.index()],
+            edge: d.edge,
+        })
+        .collect();
+    Dag { graph, dropped }
+}
+
+/// Without edges whose end can be reached from their begin another way.
+fn reduced(dag: Dag) -> Dag {
+    let order = petgraph::algo::toposort(&dag.graph, None).unwrap_or_default();
+    let mut place = vec![0; dag.graph.node_count()];
+    for (at, node) in order.iter().enumerate() {
+        place[node.index()] = at;
+    }
+    let mut is_longer = vec![false; dag.graph.edge_count()];
+    let mut reached = vec![usize::MAX; dag.graph.node_count()];
+    for (turn, &node) in order.iter().enumerate() {
+        let mut targets: Vec<_> = dag
+            .graph
+            .edges(node)
+            .map(|e| (place[e.target().index()], e.target(), e.id()))
+            .collect();
+        targets.sort_unstable();
+        let last = targets.last().map_or(0, |t| t.0);
+        for (_, target, edge) in targets {
+            // The nearest come first: who is reached already is reached through one of them.
+            if reached[target.index()] == turn {
+                is_longer[edge.index()] = true;
+                continue;
+            }
+            let mut waiting = vec![target];
+            reached[target.index()] = turn;
+            while let Some(at) = waiting.pop() {
+                for next in dag.graph.neighbors(at) {
+                    if reached[next.index()] != turn && place[next.index()] <= last {
+                        reached[next.index()] = turn;
+                        waiting.push(next);
+                    }
+                }
+            }
+        }
+    }
+    let graph = dag.graph.filter_map(
+        |_, node| Some(*node),
+        |edge, weight| (!is_longer[edge.index()]).then_some(*weight),
+    );
+    Dag {
+        graph,
+        dropped: dag.dropped,
+    }
+}
+
+fn within(workflow: &Workflow, dag: &Dag, (from, to): (i64, i64)) -> HashSet<NodeIndex> {
+    let lives = |node: &NodeIndex| match dag.graph[*node] {
+        Node::Process(id) => {
+            let process = workflow.process(id);
+            process.start_ns <= to && process.end_ns.is_none_or(|end| end >= from)
+        }
+        Node::File { .. } => [Direction::Incoming, Direction::Outgoing]
+            .into_iter()
+            .flat_map(|direction| dag.graph.edges_directed(*node, direction))
+            .any(|edge| edge.weight().first_ns <= to && edge.weight().last_ns >= from),
+    };
+    dag.graph.node_indices().filter(lives).collect()
+}
+
+fn subtree(workflow: &Workflow, upid: i64) -> Result<HashSet<NodeIndex>, NothingFits> {
+    let image = workflow.images.iter().find(|image| image.upid == upid);
+    let Some(image) = image else {
+        return Err(NothingFits(format!("no process image has the upid {upid}")));
+    };
+    let children = workflow.children();
+    let mut found = HashSet::new();
+    let mut waiting = vec![image.process];
+    while let Some(ProcessId(id)) = waiting.pop() {
+        if found.insert(NodeIndex::new(id as usize)) {
+            waiting.extend(&children[id as usize]);
+        }
+    }
+    Ok(found)
+}
+
+fn with_neighbours(dag: &Dag, mut nodes: HashSet<NodeIndex>) -> HashSet<NodeIndex> {
+    let is_other = |a: NodeIndex, b: NodeIndex| {
+        matches!(dag.graph[a], Node::Process(_)) != matches!(dag.graph[b], Node::Process(_))
+    };
+    let around: Vec<NodeIndex> = nodes
+        .iter()
+        .flat_map(|&node| {
+            let neighbours = dag.graph.neighbors_undirected(node);
+            neighbours.filter(move |&other| is_other(node, other))
+        })
+        .collect();
+    nodes.extend(around);
+    nodes
+}
+
+fn reach(dag: &Dag, from: &HashSet<NodeIndex>, direction: Direction) -> HashSet<NodeIndex> {
+    let mut found = from.clone();
+    let mut waiting: Vec<NodeIndex> = from.iter().copied().collect();
+    while let Some(node) = waiting.pop() {
+        for edge in dag.graph.edges_directed(node, direction) {
+            let next = match direction {
+                Direction::Outgoing => edge.target(),
+                Direction::Incoming => edge.source(),
+            };
+            // Who started whom says nothing on what depends on what.
+            if edge.weight().kind.is_data() && found.insert(next) {
+                waiting.push(next);
+            }
+        }
+    }
+    found
+}
+
+/// The nodes that a name means: `p12` a process by the upid of one of its images, else files by their
+/// path, else processes by their rule.
+fn named(workflow: &Workflow, dag: &Dag, name: &str) -> Result<HashSet<NodeIndex>, NothingFits> {
+    if let Some(upid) = name.strip_prefix('p').and_then(|n| n.parse::<i64>().ok()) {
+        let image = workflow.images.iter().find(|image| image.upid == upid);
+        if let Some(image) = image {
+            return Ok(HashSet::from([NodeIndex::new(image.process.0 as usize)]));
+        }
+    }
+    let names = [name.to_owned()];
+    let fits = |node: NodeIndex| is_named(workflow, dag, node, name);
+    found(dag, fits, &names).or_else(|error| {
+        let fits = |node: NodeIndex| match dag.graph[node] {
+            Node::Process(id) => glob(name, workflow.rule(id)),
+            Node::File { .. } => false,
+        };
+        found(dag, fits, &names).map_err(|_| error)
+    })
+}
+
+fn found(
+    dag: &Dag,
+    fits: impl Fn(NodeIndex) -> bool,
+    names: &[String],
+) -> Result<HashSet<NodeIndex>, NothingFits> {
+    let found: HashSet<NodeIndex> = dag.graph.node_indices().filter(|&n| fits(n)).collect();
+    if found.is_empty() {
+        return Err(NothingFits(format!(
+            "nothing in the graph fits {}",
+            names.join(", ")
+        )));
+    }
+    Ok(found)
+}
+
+/// Whether a file has a name that fits: its path, the path from the run's directory, or its last part.
+fn is_named(workflow: &Workflow, dag: &Dag, node: NodeIndex, pattern: &str) -> bool {
+    let Node::File { file, .. } = dag.graph[node] else {
+        return false;
+    };
+    let Some(path) = workflow.file(file).path.as_deref() else {
+        return false;
+    };
+    let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
+    [path, relative(path, cwd), base(path)]
+        .into_iter()
+        .any(|name| glob(pattern, name))
+}
+
+/// Whether a text fits a pattern: `*` is any characters, `?` one.
+pub fn glob(pattern: &str, text: &str) -> bool {
+    let (pattern, text): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), text.chars().collect());
+    let (mut p, mut t) = (0, 0);
+    // Where the last star stands, and how far it has eaten.
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(&c) if c == '?' || c == text[t] => {
+                p += 1;
+                t += 1;
+            }
+            _ => match &mut star {
+                Some((at, eaten)) => {
+                    *eaten += 1;
+                    (p, t) = (*at + 1, *eaten);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|&c| c == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_fit_as_in_a_shell() {
+        for (pattern, text, fits) in [
+            ("*.fits", "a/b.fits", true),
+            ("m*Fit", "mDiffFit", true),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("*", "", true),
+            ("a*b*c", "aXXbYYc", true),
+            ("a*b*c", "aXXcYYb", false),
+            ("", "x", false),
+        ] {
+            assert_eq!(glob(pattern, text), fits, "{pattern} {text}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What each process did to each file, summed up while the calls go by.
+
+use std::collections::HashMap;
+
+use flowtrace_schema::{CallRow, Class, Op, Result, Trace};
+
+use super::Places;
+use crate::model::{Access, FileIndex, ProcessId, Workflow};
+
+const O_ACCMODE: i64 = 3;
+const O_RDONLY: i64 = 0;
+const O_WRONLY: i64 = 1;
+const O_RDWR: i64 = 2;
+const O_TRUNC: i64 = 0o1000;
+
+/// Adds the accesses, ordered by process, then file; system files are left out.
+pub(super) fn add_accesses(workflow: &mut Workflow, trace: &Trace) -> Result<()> {
+    let places = Places::of(workflow);
+    let is_system: Vec<bool> = workflow.files.iter().map(|file| file.is_system).collect();
+    let mut found: Vec<Access> = Vec::new();
+    let mut place_of: HashMap<(ProcessId, FileIndex), u32> = HashMap::new();
+    // Most calls are of the process and file of the one before.
+    let mut last = (ProcessId::default(), FileIndex::default(), 0);
+    trace.for_each_call(|call| {
+        if call.result < 0 {
+            return;
+        }
+        let process = call.upid.and_then(|upid| places.process(upid));
+        let file = call.file_id.and_then(|id| places.file(id));
+        let (Some(process), Some(file)) = (process, file) else {
+            return;
+        };
+        if is_system[file.0 as usize] {
+            return;
+        }
+        if (last.0, last.1) != (process, file) {
+            let place = *place_of.entry((process, file)).or_insert_with(|| {
+                found.push(Access {
+                    process,
+                    file,
+                    span_ns: (call.start_ns, call.start_ns),
+                    ..Access::default()
+                });
+                found.len() as u32 - 1
+            });
+            last = (process, file, place as usize);
+        }
+        add(&mut found[last.2], call);
+    })?;
+    drop(place_of);
+    found.sort_unstable_by_key(|access| (access.process, access.file));
+    found.shrink_to_fit();
+    workflow.accesses = found;
+    Ok(())
+}
+
+/// Adds one successful call.
+fn add(access: &mut Access, call: &CallRow) {
+    let end = call.start_ns.saturating_add(call.duration_ns);
+    access.calls += 1;
+    access.span_ns.1 = access.span_ns.1.max(end);
+    let Some(op) = call.op else { return };
+    if matches!(op, Op::Create | Op::Mknod | Op::Mkdir | Op::Symlink) {
+        access.creates += 1;
+    }
+    if matches!(op, Op::Create | Op::Mknod) {
+        widen(&mut access.write_ns, call.start_ns, end);
+    }
+    match op.class() {
+        Class::Open => {
+            access.first_open_ns.get_or_insert(call.start_ns);
+            let flags = call.flags.unwrap_or(-1);
+            access.read_opens += i64::from(matches!(flags & O_ACCMODE, O_RDONLY | O_RDWR));
+            access.write_opens += i64::from(matches!(flags & O_ACCMODE, O_WRONLY | O_RDWR));
+            access.truncates += i64::from(flags >= 0 && flags & O_TRUNC != 0);
+        }
+        Class::Read => {
+            access.reads += 1;
+            access.read_bytes = access.read_bytes.saturating_add(call.result);
+            access.read_time_ns = access.read_time_ns.saturating_add(call.duration_ns);
+            widen(&mut access.read_ns, call.start_ns, end);
+        }
+        Class::Write => {
+            access.changes += 1;
+            access.write_time_ns = access.write_time_ns.saturating_add(call.duration_ns);
+            widen(&mut access.write_ns, call.start_ns, end);
+            if matches!(op, Op::Write | Op::CopyTo) {
+                access.writes += 1;
+                access.write_bytes = access.write_bytes.saturating_add(call.result);
+            }
+            access.truncates += i64::from(op == Op::Truncate && call.length.unwrap_or(0) == 0);
+        }
+        _ => {}
+    }
+}
+
+fn widen(span: &mut Option<(i64, i64)>, from: i64, to: i64) {
+    *span = Some(span.map_or((from, to), |(first, last)| (first.min(from), last.max(to))));
+}

@@ -1,0 +1,287 @@
+//! Slowdown, efficiency, critical path, what-if, state of the network, placement.
+
+use std::collections::BTreeMap;
+
+use super::{called, cell, name, page};
+use crate::network::analysis;
+use crate::network::page::{self, Cell, Page};
+use crate::network::replay::Change;
+use crate::network::run::{Node, Run};
+use crate::network::{Answer, state};
+use crate::text::units;
+
+/// `network slowdown`: who is slower than the others, and what that cost.
+pub fn slowdown(run: &Run) -> Page {
+    page(run, analysis::slowdown(run), |known| {
+        let found = &known.value;
+        let mut page = Page::new(run, &["process", "work_least_s", "work_most_s", "loaded"]);
+        let ratio = page::number(found.ratio);
+        if found.loaded.is_empty() {
+            page.lines.push(format!(
+                "no process stands out: the busiest works {ratio} times as much as the next"
+            ));
+        } else {
+            let names: Vec<&str> = found.loaded.iter().map(|&node| called(run, node)).collect();
+            page.lines.push(format!(
+                "{} {} the others up, with {ratio} times the work of the next",
+                names.join(" and "),
+                if names.len() == 1 { "holds" } else { "hold" }
+            ));
+            let (low, high) = (found.slowdown_s.low, found.slowdown_s.high);
+            page.lines.push(format!(
+                "that cost {} of {}",
+                page::range(low, high),
+                page::seconds(found.run_s)
+            ));
+            if found.relative_width().is_some_and(|width| width > 0.3) {
+                page.notes.push(
+                    "the range is wide: packets do not tell what some sends waited for".into(),
+                );
+            }
+            page.notes
+                .push("processes that are meant to work alike are assumed".into());
+        }
+        for (node, (least, most)) in found.work_s.iter().enumerate() {
+            page.rows.push(vec![
+                name(run, node as Node),
+                Cell::Seconds(*least),
+                Cell::Seconds(*most),
+                Cell::Flag(found.loaded.contains(&(node as Node))),
+            ]);
+        }
+        page
+    })
+}
+
+/// `network pop`: parallel efficiencies as intervals.
+pub fn pop(run: &Run) -> Page {
+    page(run, analysis::pop_metrics(run), |known| {
+        let found = &known.value;
+        let mut page = Page::new(run, &["efficiency", "least", "most", "value"]);
+        let rows = [
+            ("parallel", found.parallel),
+            ("load balance", found.load_balance),
+            ("communication", found.communication),
+            ("serialisation", found.serialisation),
+            ("transfer", found.transfer),
+        ];
+        for (title, share) in rows {
+            page.rows.push(vec![
+                Cell::Text(title.into()),
+                Cell::Share(share.low),
+                Cell::Share(share.high),
+                cell(share.point(), Cell::Share),
+            ]);
+        }
+        let percent = |share: f64| Cell::Share(share).shown();
+        page.lines.push(match found.parallel.point() {
+            Some(point) => format!(
+                "parallel efficiency {} ({} to {}); above 80 % is good",
+                percent(point),
+                percent(found.parallel.low),
+                percent(found.parallel.high)
+            ),
+            None => format!(
+                "parallel efficiency unknown: between {} and {}",
+                percent(found.parallel.low),
+                percent(found.parallel.high)
+            ),
+        });
+        page.notes.push("work is what lies between a message and what it waited for, time without a CPU and in the library included".into());
+        page
+    })
+}
+
+/// `network critical-path`: shares of the longest path.
+pub fn critical_path(run: &Run) -> Page {
+    page(run, analysis::critical_path(run), |known| {
+        let (waiting, working) = &known.value;
+        let columns = [
+            "part",
+            "of",
+            "towards",
+            "least_s",
+            "most_s",
+            "share_of_path",
+        ];
+        let mut page = Page::new(run, &columns);
+        let whole = working.seconds.max(f64::MIN_POSITIVE);
+        let mut parts: Vec<(f64, f64, Vec<Cell>)> = Vec::new();
+        for node in run.all() {
+            let (a, b) = (
+                waiting.work_s[usize::from(node)],
+                working.work_s[usize::from(node)],
+            );
+            let names = vec![
+                Cell::Text("work".into()),
+                name(run, node),
+                Cell::Text(String::new()),
+            ];
+            parts.push((a.min(b), a.max(b), names));
+        }
+        let mut links: BTreeMap<(Node, Node), (f64, f64)> = BTreeMap::new();
+        for (&pair, &s) in &waiting.network_s {
+            links.entry(pair).or_default().0 = s;
+        }
+        for (&pair, &s) in &working.network_s {
+            links.entry(pair).or_default().1 = s;
+        }
+        for ((src, dst), (a, b)) in links {
+            let names = vec![Cell::Text("message".into()), name(run, src), name(run, dst)];
+            parts.push((a.min(b), a.max(b), names));
+        }
+        parts.sort_by(|a, b| (b.0 + b.1).total_cmp(&(a.0 + a.1)));
+        if let Some((low, high, names)) = parts.first() {
+            page.lines.push(format!(
+                "longest on the path: {} of {}, {} of {}",
+                names[0].shown(),
+                names[1].shown(),
+                page::range(*low, *high),
+                page::seconds(whole)
+            ));
+        }
+        for (low, high, mut row) in parts.into_iter().filter(|part| part.1 > 0.0) {
+            row.push(Cell::Seconds(low));
+            row.push(Cell::Seconds(high));
+            row.push(Cell::Share((low + high) / 2.0 / whole));
+            page.rows.push(row);
+        }
+        page.notes.push(
+            "least and most: with everything waited for that may have been, and with nothing of it"
+                .into(),
+        );
+        page
+    })
+}
+
+/// `network what-if`: the run with a change.
+pub fn what_if(run: &Run, change: &Change) -> Page {
+    let answer: Answer<analysis::WhatIf> = analysis::what_if(run, change);
+    page(run, answer, |known| {
+        let found = &known.value;
+        let mut page = Page::new(run, &["run", "least_s", "most_s"]);
+        let (low, high) = found.changed_s;
+        page.lines.push(format!(
+            "{} instead of {}",
+            page::range(low, high),
+            page::seconds(found.base_s)
+        ));
+        page.rows.push(vec![
+            Cell::Text("as it was".into()),
+            Cell::Seconds(found.base_s),
+            Cell::Seconds(found.base_s),
+        ]);
+        page.rows.push(vec![
+            Cell::Text("changed".into()),
+            Cell::Seconds(low),
+            Cell::Seconds(high),
+        ]);
+        page.notes
+            .push("the same messages with the same dependencies are assumed".into());
+        page
+    })
+}
+
+/// `network state`: what the paths had left.
+pub fn state(run: &Run) -> Page {
+    let found = match state::available_bandwidth(run) {
+        Ok(found) => found,
+        Err(unknown) => return Page::unknown(run, &unknown),
+    };
+    let columns = [
+        "src",
+        "dst",
+        "available_bytes_per_s",
+        "at_least_bytes_per_s",
+        "at_most_bytes_per_s",
+        "trains",
+        "congested",
+    ];
+    let mut page = Page::new(run, &columns);
+    let known = found.iter().filter(|a| a.median.is_some()).count();
+    page.lines.push(format!(
+        "available bandwidth of {} of {} known",
+        known,
+        units::counted(found.len() as i64, "pair", "pairs")
+    ));
+    for a in &found {
+        page.rows.push(vec![
+            name(run, a.src),
+            name(run, a.dst),
+            cell(a.median, Cell::BytesPerSecond),
+            cell(a.at_least, Cell::BytesPerSecond),
+            cell(a.at_most, Cell::BytesPerSecond),
+            Cell::Count(a.trains as u64),
+            Cell::Count(a.congested as u64),
+        ]);
+    }
+    let late: Vec<String> = state::stalls(run)
+        .iter()
+        .enumerate()
+        .filter(|(_, stalls)| stalls.zero_windows > 0)
+        .map(|(node, stalls)| {
+            format!(
+                "{} ({} closed windows)",
+                called(run, node as Node),
+                stalls.zero_windows
+            )
+        })
+        .collect();
+    if !late.is_empty() {
+        page.lines
+            .push(format!("read too late: {}", late.join(", ")));
+    }
+    page.notes.push("includes the program's own share; a virtual link without a rate limit has no bottleneck to measure".into());
+    page
+}
+
+/// `network placement`: where the processes should be.
+pub fn placement(run: &Run, capacities: &BTreeMap<(String, String), f64>) -> Page {
+    page(run, analysis::place(run, capacities), |known| {
+        let found = &known.value;
+        let mut page = Page::new(run, &["process", "host_now", "host_advised", "moves"]);
+        let moves = found
+            .now
+            .hosts
+            .iter()
+            .zip(&found.better.hosts)
+            .filter(|(a, b)| a != b)
+            .count();
+        page.lines.push(if moves == 0 {
+            "no placement is better than the present one".into()
+        } else {
+            format!(
+                "{} would leave more of the narrowest links free",
+                units::counted(moves as i64, "move", "moves")
+            )
+        });
+        let objective = |p: &crate::network::placement::Placement| {
+            if p.unmapped.is_empty() {
+                format!(
+                    "{} left at the narrowest links of all paths",
+                    Cell::BytesPerSecond(p.objective).shown()
+                )
+            } else {
+                format!(
+                    "{} without enough capacity",
+                    units::counted(p.unmapped.len() as i64, "demand", "demands")
+                )
+            }
+        };
+        page.lines.push(format!(
+            "now: {}; advised: {}",
+            objective(&found.now),
+            objective(&found.better)
+        ));
+        for (process, (a, b)) in found.now.hosts.iter().zip(&found.better.hosts).enumerate() {
+            page.rows.push(vec![
+                name(run, process as Node),
+                Cell::Text(found.hosts[*a].clone()),
+                Cell::Text(found.hosts[*b].clone()),
+                Cell::Flag(a != b),
+            ]);
+        }
+        page.notes.push("advice: nothing is moved".into());
+        page
+    })
+}

@@ -1,0 +1,227 @@
+//! Replaying a run with other costs: the longest path through sends and arrivals, and what would
+//! change it. `T(send) = max(T(send before), T(arrivals needed)) + work`.
+
+use std::collections::BTreeMap;
+
+use super::run::Node;
+use super::schedule::Schedule;
+
+/// What is changed in a replay.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Change {
+    /// Factor on the work of a process; others 1.
+    pub work: BTreeMap<Node, f64>,
+    /// Whether messages arrive at once.
+    pub no_latency: bool,
+    /// Whether they come in at once.
+    pub no_transfer: bool,
+}
+
+/// Which of the two readings of an open dependency is replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// What may be needed is needed: less work, more waiting.
+    Waiting,
+    /// What may be needed is not: more work, less waiting.
+    Working,
+}
+
+/// A replayed run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replay {
+    /// Length from the first to the last event, s.
+    pub seconds: f64,
+    /// Time on the longest path: work by process, s.
+    pub work_s: Vec<f64>,
+    /// Time on the longest path: messages by ordered pair, s.
+    pub network_s: BTreeMap<(Node, Node), f64>,
+    /// Links of the path, the last first: step, and whether it was reached by a message.
+    pub links: usize,
+}
+
+/// Why a step began when it did.
+#[derive(Clone, Copy)]
+enum Cause {
+    Start,
+    Own(usize),
+    Message(usize),
+}
+
+/// Replays a schedule; `None` without a message.
+pub fn replay(schedule: &Schedule, change: &Change, reading: Reading) -> Option<Replay> {
+    let messages = &schedule.messages;
+    let first = messages.first()?.sent_ns.0;
+    let n = messages.len();
+    let mut begin = vec![0.0f64; n];
+    let mut end = vec![0.0f64; n];
+    let mut arrival = vec![0.0f64; n];
+    let mut cause = vec![Cause::Start; n];
+    let mut work = vec![0.0f64; n];
+    for (i, step) in schedule.steps.iter().enumerate() {
+        let factor = change.work.get(&step.process).copied().unwrap_or(1.0);
+        let (least, most) = schedule.work_ns(step);
+        let own_work = match reading {
+            Reading::Waiting => least,
+            Reading::Working => most,
+        };
+        let mut ready = None::<(f64, Cause)>;
+        let mut consider = |t: f64, why: Cause| {
+            if ready.is_none_or(|(best, _)| t > best) {
+                ready = Some((t, why));
+            }
+        };
+        if let Some(before) = step.before {
+            consider(end[before], Cause::Own(before));
+        }
+        let waits = step.needs.iter().chain(match reading {
+            Reading::Waiting => step.may_need.iter(),
+            Reading::Working => [].iter(),
+        });
+        for &needed in waits {
+            consider(arrival[needed], Cause::Message(needed));
+        }
+        let message = &messages[i];
+        work[i] = own_work as f64 / 1e9 * factor;
+        match ready {
+            Some((t, why)) => {
+                begin[i] = t + work[i];
+                cause[i] = why;
+            }
+            // The first send of a process is where it was.
+            None => begin[i] = (message.sent_ns.0 - first) as f64 / 1e9,
+        }
+        end[i] = begin[i] + (message.sent_ns.1 - message.sent_ns.0) as f64 / 1e9;
+        let latency = (message.received_ns.0 - message.sent_ns.0).max(0) as f64 / 1e9;
+        let transfer = (message.received_ns.1 - message.received_ns.0).max(0) as f64 / 1e9;
+        arrival[i] = begin[i]
+            + if change.no_latency { 0.0 } else { latency }
+            + if change.no_transfer { 0.0 } else { transfer };
+        if change.no_transfer {
+            end[i] = begin[i];
+        }
+    }
+    let last = (0..n).max_by(|&a, &b| arrival[a].total_cmp(&arrival[b]))?;
+    let mut path = Replay {
+        seconds: arrival[last],
+        work_s: vec![0.0; schedule.nodes],
+        network_s: BTreeMap::new(),
+        links: 0,
+    };
+    // Back from the last arrival.
+    let pair = |i: usize| (messages[i].src, messages[i].dst);
+    *path.network_s.entry(pair(last)).or_default() += arrival[last] - begin[last];
+    let mut at = last;
+    loop {
+        path.work_s[usize::from(messages[at].src)] += work[at];
+        path.links += 1;
+        match cause[at] {
+            Cause::Start => {
+                path.work_s[usize::from(messages[at].src)] += begin[at] - work[at];
+                break;
+            }
+            Cause::Own(before) => {
+                *path.network_s.entry(pair(before)).or_default() += end[before] - begin[before];
+                at = before;
+            }
+            Cause::Message(message) => {
+                *path.network_s.entry(pair(message)).or_default() +=
+                    arrival[message] - begin[message];
+                at = message;
+            }
+        }
+    }
+    Some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::messages;
+    use crate::network::schedule;
+    use crate::network::testing::{Bsp, Style, bsp};
+
+    fn made(program: &Bsp) -> (Schedule, f64) {
+        let made = bsp(program);
+        let found = messages::messages(&made.run).unwrap();
+        (
+            schedule::schedule(&found, program.work_s.len()),
+            made.seconds,
+        )
+    }
+
+    #[test]
+    fn a_replay_without_a_change_is_the_run() {
+        for style in Style::ALL {
+            let (schedule, _) = made(&Bsp {
+                style,
+                ..Bsp::ring(4)
+            });
+            let messages = &schedule.messages;
+            let last = messages.iter().map(|m| m.received_ns.1).max().unwrap();
+            let truth = (last - messages[0].sent_ns.0) as f64 / 1e9;
+            for reading in [Reading::Waiting, Reading::Working] {
+                let path = replay(&schedule, &Change::default(), reading).unwrap();
+                assert!(
+                    (path.seconds / truth - 1.0).abs() < 0.02,
+                    "{} of {truth}",
+                    path.seconds
+                );
+                let sum = path.work_s.iter().sum::<f64>() + path.network_s.values().sum::<f64>();
+                assert!((sum / path.seconds - 1.0).abs() < 1e-6, "shares add up");
+            }
+        }
+    }
+
+    #[test]
+    fn the_loaded_process_leads_the_path_and_unloading_it_gives_the_unloaded_run() {
+        for style in [Style::AllFirst, Style::ByEdge] {
+            let balanced = Bsp {
+                style,
+                ..Bsp::ring(4)
+            };
+            let loaded = Bsp {
+                work_s: vec![0.004, 0.004, 0.004, 0.008],
+                ..balanced.clone()
+            };
+            let (schedule, _) = made(&loaded);
+            let (_, unloaded_s) = made(&balanced);
+            let path = replay(&schedule, &Change::default(), Reading::Working).unwrap();
+            let most = (0..4).max_by(|&a, &b| path.work_s[a].total_cmp(&path.work_s[b]));
+            assert_eq!(most, Some(3), "{style:?}: {:?}", path.work_s);
+            let work = schedule.work_s();
+            let change = Change {
+                work: BTreeMap::from([(3, work[0].1 / work[3].1)]),
+                ..Change::default()
+            };
+            let predicted = replay(&schedule, &change, Reading::Working)
+                .unwrap()
+                .seconds;
+            assert!(
+                (predicted / unloaded_s - 1.0).abs() < 0.15,
+                "{style:?}: {predicted} for {unloaded_s}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_ideal_network_is_no_slower() {
+        let (schedule, _) = made(&Bsp {
+            latency_s: 0.002,
+            ..Bsp::ring(6)
+        });
+        let whole = replay(&schedule, &Change::default(), Reading::Working)
+            .unwrap()
+            .seconds;
+        let change = Change {
+            no_latency: true,
+            no_transfer: true,
+            ..Change::default()
+        };
+        let ideal = replay(&schedule, &change, Reading::Working)
+            .unwrap()
+            .seconds;
+        assert!(ideal < whole * 0.8, "{ideal} of {whole}");
+        let empty = schedule::schedule(&[], 2);
+        assert_eq!(replay(&empty, &Change::default(), Reading::Working), None);
+    }
+}

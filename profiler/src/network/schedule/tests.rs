@@ -1,0 +1,87 @@
+use super::*;
+use crate::network::messages;
+use crate::network::run::Run;
+use crate::network::testing::{Bsp, Noise, Style, bsp, data, run_of};
+
+const S: f64 = 1e9;
+
+fn of(run: &Run) -> Schedule {
+    schedule(&messages::messages(run).unwrap(), run.nodes().len())
+}
+
+/// 3.6b: two processes compute 1 and 2 and then both send. Delays say 1 and 1.
+#[test]
+fn an_exchange_shows_both_computations() {
+    let mut noise = Noise(3);
+    let mut packets = Vec::new();
+    let mut t = 0.0;
+    for _ in 0..200 {
+        let (fast, slow) = (1.0 + 0.05 * noise.normal(), 2.0 + 0.1 * noise.normal());
+        packets.push(data(((t + fast) * S) as i64, 0, 1, 100));
+        packets.push(data(((t + slow) * S) as i64, 1, 0, 100));
+        t += fast.max(slow);
+    }
+    let schedule = of(&run_of(2, &packets));
+    let work = schedule.work_s();
+    assert!((work[0].1 / 199.0 - 1.0).abs() < 0.1, "{work:?}");
+    assert!(
+        (work[1].1 / 199.0 - 2.0).abs() < 0.2,
+        "{work:?} {:?}",
+        schedule.certainty
+    );
+    assert_eq!(schedule.certainty.open, 0);
+    assert!((work[1].0 - work[1].1).abs() < 1e-6);
+}
+
+/// The same packets as a half-duplex ping-pong in which each computes 1: told apart by what moves.
+#[test]
+fn a_ping_pong_shows_what_each_computed() {
+    let mut noise = Noise(5);
+    let mut packets = Vec::new();
+    let mut t = 0.0;
+    for _ in 0..200 {
+        t += 1.0 + 0.05 * noise.normal();
+        packets.push(data((t * S) as i64, 0, 1, 100));
+        t += 1.0 + 0.1 * noise.normal();
+        packets.push(data((t * S) as i64, 1, 0, 100));
+    }
+    let schedule = of(&run_of(2, &packets));
+    let work = schedule.work_s();
+    assert!(
+        (work[0].1 / 199.0 - 1.0).abs() < 0.1,
+        "{work:?} {:?}",
+        schedule.certainty
+    );
+    assert!(
+        (work[1].1 / 199.0 - 1.0).abs() < 0.1,
+        "{work:?} {:?}",
+        schedule.certainty
+    );
+}
+
+#[test]
+fn a_loaded_process_of_a_ring_shows_its_work() {
+    for style in [Style::AllFirst, Style::ByEdge] {
+        let program = Bsp {
+            style,
+            work_s: vec![0.004, 0.004, 0.008, 0.004],
+            ..Bsp::ring(4)
+        };
+        let schedule = of(&bsp(&program).run);
+        let work = schedule.work_s();
+        for (node, expected) in program.work_s.iter().enumerate() {
+            let per_round = work[node].1 / program.rounds as f64;
+            assert!(
+                (per_round / expected - 1.0).abs() < 0.15,
+                "{style:?}, {node}: {per_round} is not {expected}; {:?}",
+                schedule.certainty
+            );
+        }
+    }
+}
+
+#[test]
+fn nothing_has_no_schedule() {
+    let schedule = schedule(&[], 3);
+    assert_eq!(schedule.work_s(), [(0.0, 0.0); 3]);
+}

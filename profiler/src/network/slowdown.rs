@@ -1,0 +1,210 @@
+//! How much longer a run took because some process was slower than the others: what symmetric
+//! exchange hides from ball-in-the-court delays.
+//!
+//! The work of each process comes from [`schedule`](super::schedule); the run is replayed with the
+//! work of the loaded ones cut to that of the others. Programs whose processes are meant to work
+//! alike are assumed; a base run of the same program replaces that assumption.
+
+use std::collections::BTreeMap;
+
+use super::balance::{GATE, Range};
+use super::quantile;
+use super::replay::{Change, Reading, replay};
+use super::run::Node;
+use super::schedule::Schedule;
+
+/// With several loaded processes, their least work must be this many times the others' largest.
+const GATE_SEVERAL: f64 = 1.5;
+
+/// The loaded processes and what they cost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slowdown {
+    /// Work of each process, least and most, s.
+    pub work_s: Vec<(f64, f64)>,
+    /// Loaded processes, the most loaded first; empty: none stands out.
+    pub loaded: Vec<Node>,
+    /// Work of the loaded over that of the next, middle of both readings.
+    pub ratio: f64,
+    /// Length of the run between its first and last message, s.
+    pub run_s: f64,
+    /// What the load cost, s; zero without a loaded process.
+    pub slowdown_s: Range,
+}
+
+impl Slowdown {
+    /// Half the width of the range over its middle; `None` when there is no slowdown.
+    pub fn relative_width(&self) -> Option<f64> {
+        let middle = (self.slowdown_s.low + self.slowdown_s.high) / 2.0;
+        let half = (self.slowdown_s.high - self.slowdown_s.low) / 2.0;
+        (middle > 0.0).then(|| half / middle)
+    }
+}
+
+/// Estimates the slowdown of a schedule; `None` with fewer than two processes that work, or where
+/// it is no plain exchange.
+pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
+    if !schedule.is_exchange {
+        return None;
+    }
+    let work_s = schedule.work_s();
+    let middle: Vec<f64> = work_s
+        .iter()
+        .map(|(least, most)| (least + most) / 2.0)
+        .collect();
+    let (loaded, ratio) = loaded(&middle)?;
+    let base = [Reading::Waiting, Reading::Working].map(|reading| {
+        Some((
+            reading,
+            replay(schedule, &Change::default(), reading)?.seconds,
+        ))
+    });
+    let run_s = base.iter().flatten().map(|b| b.1).fold(0.0, f64::max);
+    let mut costs: Vec<f64> = Vec::new();
+    for (reading, whole) in base.into_iter().flatten() {
+        let of = |node: usize| match reading {
+            Reading::Waiting => work_s[node].0,
+            Reading::Working => work_s[node].1,
+        };
+        let others: Vec<f64> = (0..work_s.len())
+            .filter(|node| !loaded.contains(&(*node as Node)))
+            .map(of)
+            .filter(|work| *work > 0.0)
+            .collect();
+        let sorted = quantile::sorted(others);
+        // The others do not work exactly alike: their quartiles bound what the loaded would need.
+        for q in [0.25, 0.75] {
+            let Some(reference) = quantile::quantile(&sorted, q) else {
+                continue;
+            };
+            let factor = |node: &Node| {
+                let work = of(usize::from(*node));
+                (
+                    *node,
+                    if work > 0.0 {
+                        (reference / work).min(1.0)
+                    } else {
+                        1.0
+                    },
+                )
+            };
+            let change = Change {
+                work: loaded.iter().map(factor).collect::<BTreeMap<_, _>>(),
+                ..Change::default()
+            };
+            costs.push((whole - replay(schedule, &change, reading)?.seconds).max(0.0));
+        }
+    }
+    let slowdown_s = if loaded.is_empty() {
+        Range::default()
+    } else {
+        Range {
+            low: costs.iter().copied().reduce(f64::min)?,
+            high: costs.iter().copied().reduce(f64::max)?,
+        }
+    };
+    Some(Slowdown {
+        work_s,
+        loaded,
+        ratio,
+        run_s,
+        slowdown_s,
+    })
+}
+
+/// Which processes work so much more than the others that they are called loaded: one by the gate
+/// of the balance; several, at most half of them, only by a wider one.
+fn loaded(work: &[f64]) -> Option<(Vec<Node>, f64)> {
+    let mut order: Vec<usize> = (0..work.len()).filter(|&node| work[node] > 0.0).collect();
+    order.sort_by(|&a, &b| work[b].total_cmp(&work[a]));
+    if order.len() < 2 {
+        return None;
+    }
+    let ratio = |k: usize| work[order[k - 1]] / work[order[k]];
+    let nodes = |k: usize| order[..k].iter().map(|&node| node as Node).collect();
+    let several = (2..=order.len() / 2).filter(|&k| ratio(k) >= GATE_SEVERAL);
+    if let Some(k) = several.max_by(|&a, &b| ratio(a).total_cmp(&ratio(b)))
+        && ratio(k) > ratio(1)
+    {
+        return Some((nodes(k), ratio(k)));
+    }
+    Some(if ratio(1) >= GATE {
+        (nodes(1), ratio(1))
+    } else {
+        (Vec::new(), ratio(1))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::messages;
+    use crate::network::schedule;
+    use crate::network::testing::{Bsp, Style, bsp};
+
+    fn of(program: &Bsp) -> (Slowdown, f64) {
+        let made = bsp(program);
+        let found = messages::messages(&made.run).unwrap();
+        let schedule = schedule::schedule(&found, program.work_s.len());
+        (slowdown(&schedule).unwrap(), made.seconds)
+    }
+
+    #[test]
+    fn loads_of_30_to_100_percent_are_found_with_their_cost() {
+        let mut inside = 0;
+        let mut runs = 0;
+        for style in [Style::AllFirst, Style::ByEdge] {
+            for (n, load) in [(4, 1.3), (4, 1.6), (8, 2.0)] {
+                let balanced = Bsp {
+                    style,
+                    seed: 7,
+                    ..Bsp::ring(n)
+                };
+                let (none, base_s) = of(&balanced);
+                assert!(none.loaded.is_empty(), "{style:?}, {n}: {:?}", none.work_s);
+                let mut program = balanced.clone();
+                program.work_s[2] *= load;
+                program.seed = 11;
+                let (found, seconds) = of(&program);
+                assert_eq!(
+                    found.loaded,
+                    [2],
+                    "{style:?}, {n} × {load}: {:?}",
+                    found.work_s
+                );
+                let truth = seconds - base_s;
+                runs += 1;
+                let (low, high) = (found.slowdown_s.low, found.slowdown_s.high);
+                eprintln!("{style:?} n {n} load {load}: {low:.4} to {high:.4}, true {truth:.4}");
+                inside += usize::from(low * 0.9 <= truth && truth <= high * 1.1);
+            }
+        }
+        assert!(inside * 10 >= runs * 8, "{inside} of {runs}");
+    }
+
+    #[test]
+    fn two_loaded_processes_are_both_named() {
+        let mut program = Bsp::ring(8);
+        program.work_s[1] *= 2.0;
+        program.work_s[5] *= 2.1;
+        let (found, _) = of(&program);
+        let mut loaded = found.loaded.clone();
+        loaded.sort_unstable();
+        assert_eq!(loaded, [1, 5], "{:?}", found.work_s);
+    }
+
+    #[test]
+    fn where_processes_take_turns_nothing_is_claimed() {
+        let made = bsp(&Bsp {
+            style: Style::Turns,
+            ..Bsp::ring(4)
+        });
+        let found = messages::messages(&made.run).unwrap();
+        assert_eq!(slowdown(&schedule::schedule(&found, 4)), None);
+    }
+
+    #[test]
+    fn one_process_alone_is_no_comparison() {
+        assert_eq!(slowdown(&schedule::schedule(&[], 3)), None);
+        assert_eq!(loaded(&[1.0]), None);
+    }
+}

@@ -1,0 +1,312 @@
+//! Plays a workload: one thread per process, calls through the real system.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::time::{ClockId, clock_gettime};
+
+use super::{Act, Call, CallKind, Totals, Workload};
+
+/// Longest wait for what should come first; then the call is made all the same.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Stack of a thread that stands for a process.
+const STACK: usize = 256 << 10;
+
+/// What went otherwise than recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Failed {
+    /// Calls that failed, and the first reason.
+    pub calls: u64,
+    /// The first reason.
+    pub first: Option<String>,
+    /// Calls that did not wait for what should have come first, because it did not come.
+    pub impatient: u64,
+}
+
+/// How a replay went: how long it took without preparing it, and what it did.
+pub type Played = (Duration, Totals, Failed);
+
+struct Stage {
+    root: PathBuf,
+    workload: Workload,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Changes made to each file.
+    done: Vec<u32>,
+    ended: Vec<bool>,
+    totals: Totals,
+    failed: Failed,
+}
+
+/// Plays a workload in the directory `root`, which is empty.
+///
+/// # Errors
+/// When the files that it begins with cannot be made, or no thread can be started.
+pub fn play(workload: Workload, root: &Path) -> io::Result<Played> {
+    for directory in &workload.directories {
+        fs::create_dir_all(root.join(directory))?;
+    }
+    let block = vec![0x5a; 1 << 20];
+    for (path, size) in &workload.files {
+        let path = root.join(path);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let file = File::create(&path)?;
+        let mut left = *size;
+        let mut at = 0;
+        // Written out: of a hole nothing would be read.
+        while left > 0 {
+            let part = left.min(block.len() as u64);
+            file.write_all_at(&block[..part as usize], at)?;
+            at += part;
+            left -= part;
+        }
+    }
+    let state = State {
+        done: vec![0; workload.counters],
+        ended: vec![false; workload.actors.len()],
+        ..State::default()
+    };
+    let roots: Vec<usize> = (0..workload.actors.len())
+        .filter(|&at| workload.actors[at].parent.is_none())
+        .collect();
+    let stage = Arc::new(Stage {
+        root: root.to_owned(),
+        workload,
+        state: Mutex::new(state),
+        changed: Condvar::new(),
+    });
+    let begin = Instant::now();
+    let mut threads = Vec::new();
+    for at in roots {
+        threads.push(start(&stage, at, HashMap::new())?);
+    }
+    for thread in threads {
+        // A thread that panicked has said so.
+        let _ = thread.join();
+    }
+    let taken = begin.elapsed();
+    let state = stage.lock();
+    Ok((taken, state.totals, state.failed.clone()))
+}
+
+type Files = HashMap<usize, Arc<File>>;
+
+fn start(stage: &Arc<Stage>, at: usize, files: Files) -> io::Result<std::thread::JoinHandle<()>> {
+    let stage = Arc::clone(stage);
+    std::thread::Builder::new()
+        .stack_size(STACK)
+        .spawn(move || {
+            let mut actor = Performer {
+                stage: &stage,
+                files,
+                buffer: Vec::new(),
+                children: Vec::new(),
+                overslept: Duration::ZERO,
+            };
+            actor.perform(at);
+            let mut state = stage.lock();
+            state.ended[at] = true;
+            drop(state);
+            stage.changed.notify_all();
+            for child in actor.children {
+                let _ = child.join();
+            }
+        })
+}
+
+impl Stage {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until `is_so`; false when that takes too long.
+    fn wait(&self, is_so: impl Fn(&State) -> bool) -> bool {
+        let state = self.lock();
+        let waited = self
+            .changed
+            .wait_timeout_while(state, PATIENCE, |state| !is_so(state));
+        let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        drop(state);
+        !timeout.timed_out()
+    }
+}
+
+struct Performer<'a> {
+    stage: &'a Arc<Stage>,
+    /// What the process has open; a child begins with its parent's.
+    files: Files,
+    buffer: Vec<u8>,
+    children: Vec<std::thread::JoinHandle<()>>,
+    overslept: Duration,
+}
+
+impl Performer<'_> {
+    fn perform(&mut self, at: usize) {
+        let stage = Arc::clone(self.stage);
+        for act in &stage.workload.actors[at].acts {
+            match act {
+                Act::Think {
+                    compute_ns,
+                    rest_ns,
+                } => {
+                    compute(Duration::from_nanos(*compute_ns));
+                    self.rest(Duration::from_nanos(*rest_ns));
+                }
+                Act::Fork(child) => match start(&stage, *child, self.files.clone()) {
+                    Ok(thread) => self.children.push(thread),
+                    Err(error) => {
+                        let mut state = stage.lock();
+                        state.ended[*child] = true;
+                        fail(&mut state, format!("cannot start a thread: {error}"));
+                    }
+                },
+                Act::Wait(child) => {
+                    // However long it takes: it is a thread of our own, and will end.
+                    while !stage.wait(|state| state.ended[*child]) {}
+                }
+                Act::Call(call) => self.call(call),
+            }
+        }
+    }
+
+    /// Rests, less what it has rested too long before: a sleep never ends in time.
+    fn rest(&mut self, time: Duration) {
+        if self.overslept >= time {
+            self.overslept -= time;
+            return;
+        }
+        let wanted = time - self.overslept;
+        let begin = Instant::now();
+        std::thread::sleep(wanted);
+        self.overslept = begin.elapsed().saturating_sub(wanted);
+    }
+
+    fn call(&mut self, call: &Call) {
+        let is_patient =
+            call.after == 0 || self.stage.wait(|state| state.done[call.file] >= call.after);
+        let result = self.make(call);
+        let mut state = self.stage.lock();
+        state.failed.impatient += u64::from(!is_patient);
+        if call.is_change {
+            state.done[call.file] += 1;
+        }
+        match result {
+            Ok((read, written)) => {
+                state.totals.calls += 1;
+                state.totals.read_bytes += read;
+                state.totals.write_bytes += written;
+            }
+            Err(error) => fail(&mut state, format!("{}: {error}", call.path)),
+        }
+        drop(state);
+        if call.is_change {
+            self.stage.changed.notify_all();
+        }
+    }
+
+    /// Makes a call; gives the bytes read and written.
+    fn make(&mut self, call: &Call) -> io::Result<(u64, u64)> {
+        let path = self.stage.root.join(&call.path);
+        match &call.kind {
+            CallKind::Open {
+                write,
+                truncate,
+                create,
+            } => {
+                let mut options = OpenOptions::new();
+                options
+                    .read(true)
+                    .write(*write || *create)
+                    .truncate(*truncate && *write);
+                // What was made anew then may be there now, when two did it at once.
+                options.create(*create);
+                self.files.insert(call.file, Arc::new(options.open(&path)?));
+            }
+            CallKind::Close => {
+                self.files.remove(&call.file);
+            }
+            CallKind::Read { offset, length } => {
+                let file = self.opened(call, &path, false)?;
+                if self.buffer.len() < *length {
+                    self.buffer.resize(*length, 0);
+                }
+                let read = file.read_at(&mut self.buffer[..*length], *offset)?;
+                return Ok((read as u64, 0));
+            }
+            CallKind::Write { offset, length } => {
+                let file = self.opened(call, &path, true)?;
+                if self.buffer.len() < *length {
+                    self.buffer.resize(*length, 0x5a);
+                }
+                file.write_all_at(&self.buffer[..*length], *offset)?;
+                return Ok((0, *length as u64));
+            }
+            CallKind::Truncate(size) => self.opened(call, &path, true)?.set_len(*size)?,
+            CallKind::Sync => self.opened(call, &path, false)?.sync_all()?,
+            CallKind::MakeDirectory => fs::create_dir(&path)?,
+            CallKind::RemoveDirectory => fs::remove_dir(&path)?,
+            CallKind::Remove => fs::remove_file(&path)?,
+            CallKind::Rename(to) => fs::rename(&path, self.stage.root.join(to))?,
+            CallKind::Link(to) => fs::hard_link(&path, self.stage.root.join(to))?,
+            CallKind::List => {
+                for entry in fs::read_dir(&path)? {
+                    entry?;
+                }
+            }
+            CallKind::Stat => {
+                fs::symlink_metadata(&path)?;
+            }
+        }
+        Ok((0, 0))
+    }
+
+    /// What the process has open, or what the call leads to where it was opened unseen.
+    fn opened(&mut self, call: &Call, path: &Path, write: bool) -> io::Result<Arc<File>> {
+        if let Some(file) = self.files.get(&call.file) {
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(OpenOptions::new().read(true).write(write).open(path)?);
+        self.files.insert(call.file, Arc::clone(&file));
+        Ok(file)
+    }
+}
+
+fn fail(state: &mut State, reason: String) {
+    state.failed.calls += 1;
+    state.failed.first.get_or_insert(reason);
+}
+
+/// Keeps a processor busy for that much of its time, not of the clock's: then a machine that is
+/// busy, or has fewer processors, takes longer, as it would for the program.
+fn compute(time: Duration) {
+    let begin = Instant::now();
+    let used = cpu_time();
+    // Where the clock of the thread is not to be had, that of the wall.
+    let done = || match (used, cpu_time()) {
+        (Some(before), Some(now)) => now.saturating_sub(before) >= time,
+        _ => begin.elapsed() >= time,
+    };
+    let mut x = 1u64;
+    while !time.is_zero() && !done() {
+        for _ in 0..2000 {
+            x = std::hint::black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        }
+    }
+}
+
+/// CPU time of this thread. `/proc` tells it only as of the last tick.
+fn cpu_time() -> Option<Duration> {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).ok()?;
+    Some(time.into())
+}

@@ -1,0 +1,95 @@
+//! Which step or channel limited the run, and when.
+
+use flowtrace_schema::{Result, Trace};
+use serde::Serialize;
+
+use super::rules::Numbers;
+use crate::analysis::bottlenecks::chart::subject_name;
+use crate::analysis::bottlenecks::windows::default_window;
+use crate::analysis::bottlenecks::{Bottleneck, Bottlenecks, Options, Subject, analyse};
+use crate::analysis::grouping::By;
+use crate::graph::Dag;
+use crate::model::Workflow;
+use crate::text::bottlenecks::answer;
+use crate::text::units::plain;
+use crate::timeline::{self, Timeline};
+
+/// Bars drawn; the others are counted.
+const MOST: usize = 8;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Limiting {
+    /// The answer in a line.
+    answer: String,
+    /// The longest first.
+    bars: Vec<Bar>,
+    left_out: usize,
+    /// Length of the windows that were looked at, ns.
+    window_ns: i64,
+}
+
+#[derive(Debug, Serialize)]
+struct Bar {
+    name: String,
+    /// Number of the rule; `None`: a channel, or several steps that depend on each other.
+    rule: Option<usize>,
+    is_channel: bool,
+    /// What it lacked.
+    resource: &'static str,
+    /// How sure that is.
+    confidence: &'static str,
+    share: f64,
+    ns: i64,
+    /// Begin and end of each, in order.
+    intervals: Vec<(i64, i64)>,
+}
+
+pub(super) fn of(
+    workflow: &Workflow,
+    dag: &Dag,
+    numbers: &Numbers,
+    trace: &Trace,
+) -> Result<Limiting> {
+    let timeline = timeline::read(trace, workflow)?;
+    let by = By::Rule;
+    let names = by.names(trace, workflow, &timeline)?;
+    let result = analyse(
+        workflow,
+        dag,
+        &timeline,
+        &names,
+        by.is_split(),
+        Options {
+            // A window narrower than a few pixels shows nothing, and each costs a look at all edges.
+            window_ns: Some(default_window(timeline.length()).max(timeline.length() / 200)),
+            ..Options::default()
+        },
+    );
+    Ok(limiting(&result, &timeline, numbers))
+}
+
+fn limiting(result: &Bottlenecks, timeline: &Timeline, numbers: &Numbers) -> Limiting {
+    let rule = |subject: &Subject| match subject {
+        Subject::Tasks(tasks) => match tasks.as_slice() {
+            [one] => numbers.named(&result.tasks.tasks[*one].group),
+            _ => None,
+        },
+        Subject::Edges(_) => None,
+    };
+    let bar = |found: &Bottleneck| Bar {
+        name: plain(&subject_name(result, &found.subject)),
+        rule: rule(&found.subject),
+        is_channel: matches!(found.subject, Subject::Edges(_)),
+        resource: found.resource.name(),
+        confidence: found.confidence.name(),
+        share: found.share,
+        ns: found.ns,
+        intervals: found.intervals.clone(),
+    };
+    Limiting {
+        answer: plain(&answer(result, timeline)),
+        bars: result.found.iter().take(MOST).map(bar).collect(),
+        left_out: result.found.len().saturating_sub(MOST),
+        window_ns: result.window_ns,
+    }
+}

@@ -1,0 +1,198 @@
+//! `flowtrace check`.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use clap::ValueEnum;
+use flowtrace_profiler::argv::unquote;
+use flowtrace_profiler::check::{self, Declared, Kind, text};
+use flowtrace_profiler::generate::files_of_steps;
+use flowtrace_schema::Trace;
+
+use crate::failure::Failure;
+use crate::output;
+
+/// Compare declared dependencies with the real ones of a traced build
+///
+/// Says which files were read without being declared (with -j they may be read before they are
+/// there, or their changes go unnoticed), which declared ones were not read, and which files
+/// were made that no rule declares. Exit status 1: something is missing; 2: nothing could be checked.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  make clean; flowtrace run -o ../trace.db -- make -j4
+  flowtrace check ../trace.db                    asks make itself, with make -pn
+  ninja -t graph > graph; ninja -t deps >> graph
+  flowtrace check ../trace.db --declared graph --kind ninja
+  flowtrace check ../trace.db --declared edges.tsv --kind edges")]
+pub(crate) struct Args {
+    /// Trace to read
+    trace: PathBuf,
+    /// What is declared, `-` for standard input [default: asks the traced build itself]
+    #[arg(long, value_name = "FILE", requires = "kind")]
+    declared: Option<PathBuf>,
+    /// What FILE is
+    #[arg(long, value_enum, requires = "declared")]
+    kind: Option<FileKind>,
+    /// Text for people, or JSON
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Write to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FileKind {
+    /// Output of make -pn
+    Make,
+    /// Output of ninja -t graph, and ninja -t deps after it
+    Ninja,
+    /// Output of snakemake --detailed-summary
+    Snakemake,
+    /// A line for each dependency: what is needed, a tab or blanks, what is made of it
+    Edges,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// The findings, the answer first
+    Text,
+    /// One object
+    Json,
+}
+
+pub(crate) fn run(args: &Args) -> super::Outcome {
+    let trace = Trace::open(&args.trace)?;
+    let (root, steps) = files_of_steps(&trace)?.map_err(|unfit| {
+        let what = args.trace.display();
+        Failure::usage(format!("cannot check {what}: {}", unfit.reason)).hint(unfit.hint)
+    })?;
+    let (kind, declared, name) = match (&args.declared, args.kind) {
+        (Some(path), Some(kind)) => (kind.into(), read(path)?, path.display().to_string()),
+        _ => {
+            let runs = trace.runs()?;
+            let command = runs.first().and_then(|run| run.command.as_deref());
+            ask(command.unwrap_or_default(), Path::new(&root))?
+        }
+    };
+    let declared = Declared::read(kind, &declared, &root)
+        .map_err(|why| Failure::usage(format!("cannot check against {name}: {why}")))?;
+    let findings = check::check(&declared, &steps);
+    if findings.checked == 0 {
+        return Err(Failure::usage(format!(
+            "nothing was checked: none of the {} declared files was made in the traced run",
+            findings.declared
+        ))
+        .hint(
+            "trace a build from the beginning (make clean first), in the directory of the rules",
+        ));
+    }
+    output::write_to(args.output.as_deref(), &args.trace, |out| {
+        match args.format {
+            Format::Text => {
+                let width = output::width(args.output.as_deref());
+                out.write_all(text::text(&findings, width).as_bytes())?;
+            }
+            Format::Json => {
+                serde_json::to_writer_pretty(&mut *out, &findings).map_err(std::io::Error::from)?;
+                writeln!(out)?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(match findings.missing.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(1),
+    })
+}
+
+impl From<FileKind> for Kind {
+    fn from(kind: FileKind) -> Kind {
+        match kind {
+            FileKind::Make => Kind::Make,
+            FileKind::Ninja => Kind::Ninja,
+            FileKind::Snakemake => Kind::Snakemake,
+            FileKind::Edges => Kind::Edges,
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    let done = match path.as_os_str() == "-" {
+        true => std::io::stdin().read_to_end(&mut bytes),
+        false => std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)),
+    };
+    done.map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Lets the build that was traced tell its rules: the same command, told to print and not to build.
+fn ask(command: &str, root: &Path) -> Result<(Kind, String, String), Failure> {
+    let argv = unquote(command);
+    let program = argv.first().map_or("", String::as_str);
+    let name = program.rsplit('/').next().unwrap_or(program);
+    let mut given = argv.iter().skip(1).map(String::as_str).collect::<Vec<_>>();
+    let (kind, calls): (Kind, Vec<Vec<&str>>) = match name {
+        "make" | "gmake" => {
+            given.push("-pn");
+            (Kind::Make, vec![given])
+        }
+        "ninja" => {
+            // Of its options only where the rules are.
+            let mut kept: Vec<&str> = Vec::new();
+            let mut words = given.iter();
+            while let Some(&word) = words.next() {
+                if word == "-C" || word == "-f" {
+                    kept.push(word);
+                    kept.extend(words.next());
+                } else if word.starts_with("-C") || word.starts_with("-f") {
+                    kept.push(word);
+                }
+            }
+            let of = |tool: &'static str| [&kept[..], &["-t", tool]].concat();
+            (Kind::Ninja, vec![of("graph"), of("deps")])
+        }
+        "snakemake" => {
+            given.push("--detailed-summary");
+            (Kind::Snakemake, vec![given])
+        }
+        _ => {
+            return Err(Failure::usage(format!(
+                "cannot ask {} for its rules: only make, ninja and snakemake can be asked",
+                if command.is_empty() {
+                    "the traced run"
+                } else {
+                    command
+                }
+            ))
+            .hint("give them with --declared FILE --kind make|ninja|snakemake|edges"));
+        }
+    };
+    let mut text = String::new();
+    for arguments in calls {
+        let shown = format!("{program} {}", arguments.join(" "));
+        let output = Command::new(program)
+            .args(&arguments)
+            .current_dir(root)
+            .env("LC_ALL", "C")
+            .env_remove("MAKEFLAGS")
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| Failure::usage(format!("cannot run {shown}: {error}")))?;
+        if !output.status.success() {
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            let last = errors.lines().rfind(|line| !line.trim().is_empty());
+            return Err(Failure::usage(format!(
+                "{shown} failed in {} ({}): {}",
+                root.display(),
+                output.status,
+                last.unwrap_or("it said nothing")
+            ))
+            .hint("give what is declared with --declared FILE"));
+        }
+        text += &String::from_utf8_lossy(&output.stdout);
+    }
+    Ok((kind, text, name.to_owned()))
+}

@@ -1,0 +1,78 @@
+//! `flowtrace compare`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use flowtrace_profiler::compare::{RunFacts, compare, html, text};
+use flowtrace_schema::Trace;
+
+use crate::output;
+
+/// Compare two runs: what is new, gone, slower, reads more, waits longer
+///
+/// Steps are aligned by rule, files by the pattern of their names. Differences as two equal runs
+/// have them are no findings. Exit status 1: there is a finding.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  flowtrace compare before.db after.db
+  flowtrace compare a1.db b1.db --with a2.db --with a3.db --against b2.db --against b3.db
+  flowtrace compare before.db after.db --format html -o compare.html")]
+pub(crate) struct Args {
+    /// Trace of the first run
+    a: PathBuf,
+    /// Trace of the second run
+    b: PathBuf,
+    /// Another run like the first; may be given several times
+    #[arg(long, value_name = "TRACE")]
+    with: Vec<PathBuf>,
+    /// Another run like the second; may be given several times
+    #[arg(long, value_name = "TRACE")]
+    against: Vec<PathBuf>,
+    /// Text for people, JSON, or one HTML file
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Write to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// The findings, the answer first
+    Text,
+    /// One object; times in nanoseconds, sizes in bytes
+    Json,
+    /// One file that needs nothing else
+    Html,
+}
+
+pub(crate) fn run(args: &Args) -> super::Outcome {
+    let side =
+        |first: &Path, others: &[PathBuf]| -> Result<Vec<RunFacts>, flowtrace_schema::Error> {
+            let traces = std::iter::once(first).chain(others.iter().map(PathBuf::as_path));
+            let facts =
+                traces.map(|path| RunFacts::of(&Trace::open(path)?, &path.display().to_string()));
+            facts.collect()
+        };
+    let comparison = compare(&side(&args.a, &args.with)?, &side(&args.b, &args.against)?);
+    let path = args.output.as_deref();
+    output::write_to(path, &args.b, |out| {
+        match args.format {
+            Format::Text => {
+                out.write_all(text::text(&comparison, output::width(path)).as_bytes())?
+            }
+            Format::Html => out.write_all(html::page(&comparison).as_bytes())?,
+            Format::Json => {
+                serde_json::to_writer_pretty(&mut *out, &comparison)
+                    .map_err(std::io::Error::from)?;
+                writeln!(out)?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(match comparison.findings.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(1),
+    })
+}

@@ -1,0 +1,176 @@
+//! `flowtrace export`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use flowtrace_profiler::export::rows::Csv;
+use flowtrace_profiler::export::timeline::timeline;
+use flowtrace_profiler::export::{chrome, pcapng, perfetto, wfformat};
+use flowtrace_profiler::graph;
+use flowtrace_profiler::load::load;
+use flowtrace_schema::{Trace, doc};
+
+use crate::drawing::{self, View};
+use crate::failure::Failure;
+use crate::output;
+
+/// Write a trace in a format of other programs
+///
+/// Graphs are those of `flowtrace dag`, with every process and file unless --by says otherwise.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  flowtrace export trace.db wfformat -o run.json     # WfCommons
+  flowtrace export trace.db chrome -o run.trace      # open in ui.perfetto.dev
+  flowtrace export trace.db csv -o tables/           # every view as a file
+  flowtrace export trace.db pcapng -o run.pcapng     # open in Wireshark
+  flowtrace export trace.db graphml | python3 analyse.py")]
+pub(crate) struct Args {
+    /// Trace to read
+    trace: PathBuf,
+    /// Format to write
+    #[arg(value_enum)]
+    format: Format,
+    #[command(flatten)]
+    view: View,
+    /// Write to FILE (csv: into the directory FILE) instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Graph for Graphviz
+    Dot,
+    /// Graph for networkx, igraph, Gephi, yEd
+    Graphml,
+    /// Graph for older tools
+    Gml,
+    /// Graph for Cytoscape and cytoscape.js
+    Cytoscape,
+    /// Picture of the graph, through Graphviz
+    Svg,
+    /// Picture of the graph, through Graphviz
+    Png,
+    /// Picture of the graph, through Graphviz
+    Pdf,
+    /// Picture of the graph, through Graphviz
+    Ps,
+    /// Workflow for WfCommons (WfFormat 1.6)
+    Wfformat,
+    /// Timeline for ui.perfetto.dev and chrome://tracing (JSON)
+    Chrome,
+    /// Timeline for ui.perfetto.dev (protobuf, exact nanoseconds)
+    Perfetto,
+    /// A CSV file of every view, in a directory
+    Csv,
+    /// Packets for Wireshark and tcpdump, with the processes that sent them as comments; hardware
+    /// addresses, checksums and payload are not in a trace
+    Pcapng,
+}
+
+pub(crate) fn run(args: &Args) -> super::Outcome {
+    let trace = Trace::open(&args.trace)?;
+    let target = args.output.as_deref();
+    let graph_format = match args.format {
+        Format::Dot => drawing::Format::Dot,
+        Format::Graphml => drawing::Format::Graphml,
+        Format::Gml => drawing::Format::Gml,
+        Format::Cytoscape => drawing::Format::Cytoscape,
+        Format::Svg => drawing::Format::Svg,
+        Format::Png => drawing::Format::Png,
+        Format::Pdf => drawing::Format::Pdf,
+        Format::Ps => drawing::Format::Ps,
+        Format::Csv => return views(&trace, &args.trace, target),
+        Format::Pcapng => return packets(&trace, &args.trace, target),
+        Format::Wfformat | Format::Chrome | Format::Perfetto => {
+            return whole(&trace, args, target);
+        }
+    };
+    // Programs want everything; a picture has to fit a page.
+    let default = match args.format {
+        Format::Svg | Format::Png | Format::Pdf | Format::Ps => None,
+        _ => Some(drawing::By::Process),
+    };
+    args.view.write(&trace, graph_format, default, target)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Formats that have the whole workflow in them.
+fn whole(trace: &Trace, args: &Args, target: Option<&Path>) -> super::Outcome {
+    args.view
+        .refuse("--by and the options that select a part are for graphs")?;
+    let workflow = load(trace)?;
+    let dag = graph::build(&workflow);
+    output::write_to(target, &args.trace, |mut out| {
+        match args.format {
+            Format::Wfformat => wfformat::write(&workflow, &dag, &mut out)?,
+            Format::Chrome => chrome::write(&timeline(&workflow, &dag), &mut out)?,
+            _ => perfetto::write(&timeline(&workflow, &dag), &mut out)?,
+        }
+        Ok(())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn packets(trace: &Trace, path: &Path, target: Option<&Path>) -> super::Outcome {
+    output::write_to(target, path, |out| match pcapng::write(trace, out) {
+        Ok(0) => Err(
+            Failure::new(1, format!("there are no packets in {}", path.display()))
+                .hint("flowtrace capture, run --net and import record packets"),
+        ),
+        Ok(_) => Ok(()),
+        Err(pcapng::Error::Trace(error)) => Err(error.into()),
+        Err(pcapng::Error::Output(error)) => Err(error.into()),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A file for every view.
+fn views(trace: &Trace, path: &Path, target: Option<&Path>) -> super::Outcome {
+    let Some(directory) = target else {
+        return Err(Failure::usage("csv writes a file for every view")
+            .hint("name a directory with -o DIR, or one view: flowtrace query trace.db --format csv \"SELECT * FROM processes\""));
+    };
+    std::fs::create_dir_all(directory).map_err(|error| {
+        Failure::new(1, format!("cannot make {}: {error}", directory.display()))
+    })?;
+    let mut rows = 0;
+    let views = doc::views();
+    for view in &views {
+        let file = directory.join(format!("{}.csv", view.name));
+        output::write_to(Some(&file), path, |out| {
+            let mut counted = Counted {
+                csv: Csv::new(out),
+                rows: 0,
+            };
+            trace.query(&format!("SELECT * FROM {}", view.name), &mut counted)?;
+            rows += counted.rows;
+            Ok(())
+        })?;
+    }
+    eprintln!(
+        "flowtrace: {} rows of {} views in {}",
+        rows,
+        views.len(),
+        directory.display()
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Counted<W: Write> {
+    csv: Csv<W>,
+    rows: u64,
+}
+
+impl<W: Write> flowtrace_schema::Table for Counted<W> {
+    fn columns(&mut self, names: &[String]) -> std::io::Result<()> {
+        self.csv.columns(names)
+    }
+
+    fn row(&mut self, values: Vec<flowtrace_schema::Value>) -> std::io::Result<()> {
+        self.rows += 1;
+        self.csv.row(values)
+    }
+}

@@ -1,0 +1,165 @@
+//! `flowtrace replay`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use flowtrace_profiler::replay::{Totals, plan, play};
+use flowtrace_profiler::text::units::{bytes, counted, duration, short_count};
+use flowtrace_schema::Trace;
+
+use crate::failure::Failure;
+use crate::output;
+
+/// Play the recorded file calls and computing times as a workload, in a new directory
+///
+/// Same sizes, offsets, order and parallelism, other data: a benchmark of a filesystem or machine.
+/// The original is not touched. Exit status 1: calls failed.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  flowtrace replay trace.db --into /mnt/fast/replay
+  flowtrace replay trace.db --into replay --trace replay.db     traced, too
+  flowtrace compare trace.db replay.db")]
+pub(crate) struct Args {
+    /// Trace to read
+    trace: PathBuf,
+    /// New directory to play in
+    #[arg(long, value_name = "DIR")]
+    into: PathBuf,
+    /// Record the replay into this new trace
+    #[arg(long = "trace", value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Text for people, or JSON
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// A few lines
+    Text,
+    /// One object; times in nanoseconds, sizes in bytes
+    Json,
+}
+
+pub(crate) fn run(args: &Args) -> super::Outcome {
+    if let Some(record) = &args.record {
+        return recorded(args, record);
+    }
+    let workload = plan(&Trace::open(&args.trace)?)?;
+    if workload.recorded.calls == 0 {
+        return Err(Failure::usage(format!(
+            "nothing to play: {} holds no file calls",
+            args.trace.display()
+        ))
+        .hint("record it with flowtrace run"));
+    }
+    fs::create_dir(&args.into).map_err(|error| {
+        let failure = Failure::usage(format!("cannot make {}: {error}", args.into.display()));
+        match error.kind() {
+            std::io::ErrorKind::AlreadyExists => {
+                failure.hint("name a directory that is not there yet with --into")
+            }
+            _ => failure,
+        }
+    })?;
+    let (recorded, recorded_ns) = (workload.recorded, workload.recorded_ns);
+    let root = output::resolved(&args.into);
+    let (taken, played, failed) = play(workload, &root).map_err(|error| {
+        Failure::new(
+            1,
+            format!("cannot play in {}: {error}", args.into.display()),
+        )
+    })?;
+    let taken_ns = i64::try_from(taken.as_nanos()).unwrap_or(i64::MAX);
+    match args.format {
+        Format::Text => {
+            let share = (taken_ns as f64 / recorded_ns.max(1) as f64 - 1.0) * 100.0;
+            println!(
+                "flowtrace: played in {}, recorded {} ({share:+.0} %)",
+                duration(taken_ns),
+                duration(recorded_ns)
+            );
+            println!("  played    {}", sums(&played));
+            println!("  recorded  {}", sums(&recorded));
+            if recorded.left_out > 0 {
+                println!(
+                    "  left out  {} that move no data: names looked up, attributes, locks; and on files that cannot be placed",
+                    counted(recorded.left_out as i64, "call", "calls")
+                );
+            }
+            if failed.impatient > 0 {
+                println!(
+                    "  order     {} did not wait for what came before: it did not come",
+                    counted(failed.impatient as i64, "call", "calls")
+                );
+            }
+            if let Some(first) = &failed.first {
+                println!(
+                    "  failed    {}; the first: {first}",
+                    counted(failed.calls as i64, "call", "calls")
+                );
+            }
+        }
+        Format::Json => {
+            let report = serde_json::json!({
+                "played_ns": taken_ns, "recorded_ns": recorded_ns, "played": played, "recorded": recorded,
+                "failed": failed.calls, "first_failure": failed.first, "out_of_order": failed.impatient,
+            });
+            println!("{report:#}");
+        }
+    }
+    Ok(ExitCode::from(u8::from(failed.calls > 0)))
+}
+
+fn sums(totals: &Totals) -> String {
+    format!(
+        "{} calls · read {} · wrote {}",
+        short_count(totals.calls as i64),
+        bytes(totals.read_bytes as i64),
+        bytes(totals.write_bytes as i64)
+    )
+}
+
+/// The same under `flowtrace run`, over the directory in which the new one is made.
+fn recorded(args: &Args, record: &Path) -> super::Outcome {
+    if record.exists() {
+        return Err(Failure::usage(format!(
+            "cannot record into {}: it is there already",
+            record.display()
+        ))
+        .hint(
+            "--trace names the new trace of the replay; the trace to play is the first argument",
+        ));
+    }
+    let own = std::env::current_exe()
+        .map_err(|error| Failure::new(1, format!("cannot find flowtrace itself: {error}")))?;
+    let into = output::resolved(&args.into);
+    let above = into.parent().unwrap_or(Path::new("/"));
+    let mut command = std::process::Command::new(&own);
+    command
+        .args(["run", "--quiet", "--no-summary", "--dir"])
+        .arg(above)
+        .arg("-o")
+        .arg(output::resolved(record));
+    command
+        .arg("--")
+        .arg(&own)
+        .arg("replay")
+        .arg(output::resolved(&args.trace))
+        .arg("--into")
+        .arg(&into);
+    if matches!(args.format, Format::Json) {
+        command.args(["--format", "json"]);
+    }
+    let status = command
+        .status()
+        .map_err(|error| Failure::new(1, format!("cannot run flowtrace: {error}")))?;
+    Ok(ExitCode::from(
+        status
+            .code()
+            .and_then(|code| u8::try_from(code).ok())
+            .unwrap_or(1),
+    ))
+}

@@ -1,0 +1,255 @@
+//! `flowtrace stats`.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use flowtrace_profiler::analysis::statistics::calls::{CallStatistics, gather};
+use flowtrace_profiler::analysis::statistics::phases;
+use flowtrace_profiler::export::plot::{self, Chart};
+use flowtrace_profiler::export::sheet::Sheet;
+use flowtrace_profiler::graph;
+use flowtrace_profiler::load::load;
+use flowtrace_profiler::model::Workflow;
+use flowtrace_profiler::text::statistics;
+use flowtrace_schema::Trace;
+
+use crate::failure::Failure;
+use crate::graphviz::{self, Layout};
+use crate::output;
+
+/// Rows shown to people unless all are asked for.
+const SHOWN: usize = 20;
+/// Intervals of the run shown to people; programs and plots get more.
+const BINS: usize = 20;
+const FINE_BINS: usize = 200;
+
+/// Show statistics of file calls, rules and files
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  flowtrace stats trace.db
+  flowtrace stats trace.db cdf --of life --format svg -o life.svg
+  flowtrace stats trace.db rules --format csv")]
+pub(crate) struct Args {
+    /// Trace to read
+    trace: PathBuf,
+    /// What to show
+    #[arg(value_enum, default_value_t = Kind::Overview)]
+    table: Kind,
+    /// What a distribution is of (cdf, hist)
+    #[arg(long, value_enum, default_value_t = Of::Latency)]
+    of: Of,
+    /// What rows of sequentiality stand for
+    #[arg(long, value_enum, default_value_t = By::Rule)]
+    by: By,
+    /// Only series whose name has TEXT in it (cdf, hist)
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Intervals of throughput [default: 20 as text, else 200]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    bins: Option<u16>,
+    /// Every row
+    #[arg(long)]
+    full: bool,
+    /// Text for people, exact numbers, or a plot (cdf, hist, throughput)
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Write to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// Calls and rules
+    Overview,
+    /// Calls by operation: count, share, time, percentiles
+    Calls,
+    /// By rule: jobs, bytes, files and processes that read, wrote or did both
+    Rules,
+    /// The same by level of the graph of data
+    Levels,
+    /// Cumulative distribution
+    Cdf,
+    /// Counts by doubling
+    Hist,
+    /// Whether requests follow each other in the file
+    Sequentiality,
+    /// Bytes over time
+    Throughput,
+    /// Calls that failed
+    Failed,
+    /// Files written and never read
+    Unread,
+    /// Files that siblings read again
+    Rereads,
+    /// Files that a pipe could replace
+    CouldBePipe,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Of {
+    /// Time of calls, by operation
+    Latency,
+    /// Bytes of read and write requests, by rule
+    RequestSize,
+    /// Bytes each process read and wrote, by rule
+    ProcessBytes,
+    /// Life times of processes, by rule
+    Life,
+    /// Sizes of files
+    FileSize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum By {
+    Rule,
+    Process,
+    File,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A table
+    Text,
+    /// An array of objects
+    Json,
+    /// RFC 4180
+    Csv,
+    /// Plot
+    Svg,
+    /// Plot, through Graphviz
+    Png,
+    /// Plot, through Graphviz
+    Pdf,
+}
+
+impl Of {
+    fn of(self) -> statistics::Of {
+        match self {
+            Of::Latency => statistics::Of::Latency,
+            Of::RequestSize => statistics::Of::RequestSize,
+            Of::ProcessBytes => statistics::Of::ProcessBytes,
+            Of::Life => statistics::Of::Life,
+            Of::FileSize => statistics::Of::FileSize,
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> super::Outcome {
+    let trace = Trace::open(&args.trace)?;
+    let workflow = load(&trace)?;
+    let default_bins = if args.format == Format::Text {
+        BINS
+    } else {
+        FINE_BINS
+    };
+    let bins = args.bins.map_or(default_bins, usize::from);
+    let calls = match args.table {
+        Kind::Rules | Kind::Levels | Kind::Unread | Kind::Rereads => CallStatistics::default(),
+        _ => gather(&trace, &workflow, bins)?,
+    };
+    let target = args.output.as_deref();
+    if matches!(args.format, Format::Svg | Format::Png | Format::Pdf) {
+        let picture = draw(args, &workflow, &calls)?;
+        output::write_to(target, &args.trace, |out| Ok(out.write_all(&picture)?))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let sheets = sheets(args, &workflow, &calls);
+    output::write_to(target, &args.trace, |mut out| {
+        match args.format {
+            Format::Csv => sheets[0].csv(&mut out)?,
+            Format::Json if sheets.len() == 1 => sheets[0].json(&mut out)?,
+            Format::Json => overview_json(&sheets, &mut out)?,
+            _ => {
+                let most = if args.full { usize::MAX } else { SHOWN };
+                let width = output::width(target).max(if target.is_some() { 140 } else { 0 });
+                let texts: Vec<String> = sheets.iter().map(|s| s.text(width, most)).collect();
+                out.write_all(texts.join("\n").as_bytes())?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn sheets(args: &Args, workflow: &Workflow, calls: &CallStatistics) -> Vec<Sheet> {
+    let rules = || statistics::phases(&phases::by_rule(workflow), "what each rule did", "rule");
+    let distributions = || distributions(args, workflow, calls);
+    let of = args.of.of();
+    vec![match args.table {
+        Kind::Overview => return vec![statistics::calls(calls), rules()],
+        Kind::Calls => statistics::calls(calls),
+        Kind::Rules => rules(),
+        Kind::Levels => {
+            let levels = phases::by_level(workflow, &graph::build(workflow));
+            statistics::phases(&levels, "what each level of the graph did", "level")
+        }
+        Kind::Cdf if args.format == Format::Text => statistics::percentiles(&distributions(), of),
+        Kind::Cdf => statistics::cdf(&distributions(), of),
+        Kind::Hist => statistics::histogram(&distributions(), of),
+        Kind::Sequentiality => {
+            let by = match args.by {
+                By::Rule => "rule",
+                By::Process => "process",
+                By::File => "file",
+            };
+            statistics::sequentiality(workflow, calls, by)
+        }
+        Kind::Throughput => statistics::throughput(calls),
+        Kind::Failed => statistics::failed(workflow, calls),
+        Kind::Unread => statistics::unread(workflow),
+        Kind::Rereads => statistics::rereads(workflow),
+        Kind::CouldBePipe => statistics::could_be_pipes(workflow, calls),
+    }]
+}
+
+fn distributions(
+    args: &Args,
+    workflow: &Workflow,
+    calls: &CallStatistics,
+) -> Vec<(
+    String,
+    flowtrace_profiler::analysis::statistics::distribution::Distribution,
+)> {
+    let mut found = statistics::distributions(workflow, calls, args.of.of());
+    if let Some(only) = &args.only {
+        found.retain(|(name, _)| name.contains(only.as_str()));
+    }
+    found
+}
+
+fn overview_json(sheets: &[Sheet], out: &mut dyn Write) -> std::io::Result<()> {
+    for (sheet, name) in sheets.iter().zip(["{\"calls\": ", ",\n\"rules\": "]) {
+        out.write_all(name.as_bytes())?;
+        sheet.json(&mut *out)?;
+    }
+    writeln!(out, "}}")
+}
+
+fn draw(args: &Args, workflow: &Workflow, calls: &CallStatistics) -> Result<Vec<u8>, Failure> {
+    let of = args.of.of();
+    let chart: Chart = match args.table {
+        Kind::Cdf => statistics::cdf_chart(&distributions(args, workflow, calls), of),
+        Kind::Hist => statistics::histogram_chart(&distributions(args, workflow, calls), of),
+        Kind::Throughput => statistics::throughput_chart(calls),
+        Kind::Overview | Kind::Calls => statistics::latency_chart(calls),
+        _ => {
+            return Err(Failure::usage("this table has no plot")
+                .hint("plots: calls, cdf, hist, throughput; tables: --format csv or json"));
+        }
+    };
+    let mut bytes = Vec::new();
+    if args.format == Format::Svg {
+        plot::write_svg(&chart, &mut bytes)?;
+        return Ok(bytes);
+    }
+    plot::write_dot(&chart, &mut bytes)?;
+    let format = if args.format == Format::Png {
+        "png"
+    } else {
+        "pdf"
+    };
+    graphviz::render(&bytes, Layout::Placed, format)
+}

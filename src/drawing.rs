@@ -1,0 +1,341 @@
+//! Which graph to draw, for `dag` and `export`.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use flowtrace_profiler::analysis::critical_path::CriticalPath;
+use flowtrace_profiler::analysis::statistics::phases::levels;
+use flowtrace_profiler::export::drawing::{self, Drawing};
+use flowtrace_profiler::export::{cytoscape, dot, gml, graphml};
+use flowtrace_profiler::graph::select::{NothingFits, Selection};
+use flowtrace_profiler::graph::{self, Dag, groups};
+use flowtrace_profiler::load::{load, load_activity};
+use flowtrace_profiler::model::Workflow;
+use flowtrace_profiler::rules::names::Names;
+use flowtrace_profiler::text::shape;
+use flowtrace_schema::Trace;
+
+use crate::failure::Failure;
+use crate::graphviz::{self, Layout};
+use crate::output;
+
+/// Up to this many nodes every process and file can be drawn on a page.
+const READABLE: usize = 60;
+/// Up to this many groups a rule graph is drawn whole unless asked otherwise.
+const MOST_GROUPS: usize = 150;
+
+/// The part of the workflow to draw, and how closely.
+#[derive(Debug, clap::Args)]
+pub(crate) struct View {
+    /// One node per: process (and file), twins (processes alike with neighbours alike), rule, exe, host, dir
+    /// (where it ran), level (of the graph), env:NAME (a recorded variable) [default: process up to 60
+    /// nodes, else rule]
+    #[arg(long, value_parser = by)]
+    by: Option<By>,
+    /// Draw only the N heaviest nodes and one that counts the others
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_nodes: Option<u32>,
+    /// Only what happened between these seconds of the run
+    #[arg(long, value_name = "FROM..TO", value_parser = within)]
+    within: Option<(i64, i64)>,
+    /// Only processes of rules that fit, and their files; may be given several times
+    #[arg(long, value_name = "PATTERN")]
+    rule: Vec<String>,
+    /// Only the process with this upid, what it forked, and their files
+    #[arg(long, value_name = "UPID")]
+    process: Option<i64>,
+    /// Only files that fit, and the processes that used them; may be given several times
+    #[arg(long, value_name = "PATTERN")]
+    file: Vec<String>,
+    /// Only what these depend on: files or rules that fit, or p and an upid
+    #[arg(long, value_name = "NAME")]
+    ancestors_of: Option<String>,
+    /// Only what depends on these
+    #[arg(long, value_name = "NAME")]
+    descendants_of: Option<String>,
+    /// Only what lies between these
+    #[arg(long, num_args = 2, value_names = ["FROM", "TO"])]
+    between: Vec<String>,
+    /// Leave out edges that a longer way says too
+    #[arg(long)]
+    reduce: bool,
+    /// Names of rules, one a line: NAME: PATTERN of the command line
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+}
+
+/// What a node stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    Process,
+    Twins,
+    Rule,
+    Exe,
+    Host,
+    Directory,
+    Level,
+    Variable(String),
+}
+
+fn by(text: &str) -> Result<By, String> {
+    Ok(match text {
+        "process" => By::Process,
+        "twins" => By::Twins,
+        "rule" => By::Rule,
+        "exe" => By::Exe,
+        "host" => By::Host,
+        "dir" => By::Directory,
+        "level" => By::Level,
+        _ => match text.strip_prefix("env:").filter(|name| !name.is_empty()) {
+            Some(name) => By::Variable(name.into()),
+            None => {
+                return Err("one of process, twins, rule, exe, host, dir, level, env:NAME".into());
+            }
+        },
+    })
+}
+
+fn within(text: &str) -> Result<(i64, i64), String> {
+    let seconds = |text: &str, otherwise: i64| match text {
+        "" => Ok(otherwise),
+        text => match text.trim_end_matches('s').parse::<f64>() {
+            Ok(s) if s.is_finite() && s >= 0.0 => Ok((s * 1e9) as i64),
+            _ => Err(format!("{text:?} is no time in seconds")),
+        },
+    };
+    let (from, to) = text
+        .split_once("..")
+        .ok_or("expected FROM..TO in seconds, such as 1.5..3")?;
+    let (from, to) = (seconds(from, 0)?, seconds(to, i64::MAX)?);
+    if from > to {
+        return Err("it ends before it begins".into());
+    }
+    Ok((from, to))
+}
+
+/// Formats of graphs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Graphviz
+    Dot,
+    /// The shape of the workflow in a line, and its levels
+    Text,
+    /// GraphML, for networkx, igraph, Gephi, yEd
+    Graphml,
+    /// GML, for older tools
+    Gml,
+    /// Cytoscape JSON
+    Cytoscape,
+    /// Picture, through Graphviz
+    Svg,
+    /// Picture, through Graphviz
+    Png,
+    /// Picture, through Graphviz
+    Pdf,
+    /// Picture, through Graphviz
+    Ps,
+}
+
+impl Format {
+    /// Name of a picture's format, as Graphviz calls it.
+    fn picture(self) -> Option<&'static str> {
+        match self {
+            Format::Svg => Some("svg"),
+            Format::Png => Some("png"),
+            Format::Pdf => Some("pdf"),
+            Format::Ps => Some("ps"),
+            _ => None,
+        }
+    }
+}
+
+impl View {
+    /// Fails if something was asked for that means nothing here.
+    pub(crate) fn refuse(&self, why: &str) -> Result<(), Failure> {
+        if self.by.is_some() || self.max_nodes.is_some() || !self.selection().is_all() {
+            return Err(Failure::usage(why));
+        }
+        Ok(())
+    }
+
+    /// The workflow with its rules named as asked.
+    pub(crate) fn load(&self, trace: &Trace) -> Result<Workflow, Failure> {
+        let mut workflow = load(trace)?;
+        if let Some(path) = &self.rules {
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                Failure::usage(format!("--rules: cannot read {}: {error}", path.display()))
+            })?;
+            let names = Names::parse(&text).map_err(|error| {
+                Failure::usage(format!("--rules: {}: {error}", path.display()))
+                    .hint("a line is NAME: PATTERN, as in   align: bwa mem *")
+            })?;
+            names.apply(&mut workflow);
+        }
+        Ok(workflow)
+    }
+
+    fn selection(&self) -> Selection {
+        Selection {
+            within_ns: self.within,
+            rules: self.rule.clone(),
+            subtree_of: self.process,
+            files: self.file.clone(),
+            ancestors_of: self.ancestors_of.clone(),
+            descendants_of: self.descendants_of.clone(),
+            between: match &self.between[..] {
+                [from, to] => Some((from.clone(), to.clone())),
+                _ => None,
+            },
+            is_reduced: self.reduce,
+        }
+    }
+
+    /// Draws the graph and writes it. Without `--by`, `default` decides, or else what fits a page.
+    pub(crate) fn write(
+        &self,
+        trace: &Trace,
+        format: Format,
+        default: Option<By>,
+        target: Option<&Path>,
+    ) -> Result<(), Failure> {
+        let workflow = self.load(trace)?;
+        let whole = graph::build(&workflow);
+        let selection = self.selection();
+        let dag = if selection.is_all() {
+            whole
+        } else {
+            selection.of(&workflow, &whole).map_err(|NothingFits(what)| {
+                Failure::usage(what).hint("flowtrace query TRACE \"SELECT path FROM files\" lists files, \"SELECT DISTINCT rule FROM processes\" rules")
+            })?
+        };
+        let mut bytes = Vec::new();
+        if format == Format::Text {
+            let rules = groups::by_rule(&workflow, &dag);
+            bytes.extend(shape::text(&workflow, &dag, &rules, output::width(target)).as_bytes());
+        } else {
+            let drawing = self.draw(trace, &workflow, &dag, default)?;
+            match format {
+                Format::Graphml => graphml::write(&drawing, &mut bytes)?,
+                Format::Gml => gml::write(&drawing, &mut bytes)?,
+                Format::Cytoscape => cytoscape::write(&drawing, &mut bytes)?,
+                _ => dot::write(&drawing, &mut bytes)?,
+            }
+        }
+        if let Some(picture) = format.picture() {
+            bytes = graphviz::render(&bytes, Layout::Dot, picture)?;
+        }
+        output::write_to(target, trace.path(), |out| Ok(out.write_all(&bytes)?))?;
+        report_dropped(&dag);
+        Ok(())
+    }
+
+    fn draw(
+        &self,
+        trace: &Trace,
+        workflow: &Workflow,
+        dag: &Dag,
+        default: Option<By>,
+    ) -> Result<Drawing, Failure> {
+        let nodes = dag.graph.node_count();
+        let asked = self.by.clone().or(default);
+        let by = asked.clone().unwrap_or(match nodes <= READABLE {
+            true => By::Process,
+            false => By::Rule,
+        });
+        let path = CriticalPath::of(workflow, &load_activity(trace, workflow)?);
+        let mut drawing = match &by {
+            By::Process => drawing::of_processes(workflow, dag),
+            By::Twins => drawing::of_rules(workflow, dag, &groups::by_twins(workflow, dag)),
+            _ => {
+                let labels = labels(trace, workflow, dag, &by)?;
+                drawing::of_rules(workflow, dag, &groups::by_label(workflow, dag, &labels))
+            }
+        };
+        let critical: HashSet<_> = path.processes().into_iter().collect();
+        drawing.mark_critical(|id| critical.contains(&id), &path.slack_ns, &path.own_ns);
+        let drawn = drawing.nodes.len();
+        let limit = match self.max_nodes {
+            Some(most) => Some(most as usize),
+            None if asked.is_none() => Some(MOST_GROUPS),
+            None => None,
+        };
+        if let Some(most) = limit {
+            drawing.limit(most);
+        }
+        if asked.is_none() && by == By::Rule {
+            eprintln!(
+                "flowtrace: drew {drawn} groups by rule, because {nodes} processes and files do not fit a page; all of them: --by process"
+            );
+        }
+        if drawing.nodes.len() < drawn {
+            let cut = drawn - (drawing.nodes.len() - 1);
+            eprintln!(
+                "flowtrace: {cut} of {drawn} nodes are only counted, as the node \"+{cut} more\"; draw more: --max-nodes {drawn}"
+            );
+        }
+        Ok(drawing)
+    }
+}
+
+/// What each process is grouped by.
+fn labels(
+    trace: &Trace,
+    workflow: &Workflow,
+    dag: &Dag,
+    by: &By,
+) -> Result<Vec<Arc<str>>, Failure> {
+    let unknown: Arc<str> = "?".into();
+    let of_image = |of: &dyn Fn(&flowtrace_profiler::model::Image) -> Option<Arc<str>>| {
+        let label = |id| of(workflow.last_image(id)).unwrap_or_else(|| Arc::clone(&unknown));
+        workflow.process_ids().map(label).collect::<Vec<_>>()
+    };
+    Ok(match by {
+        By::Exe => of_image(&|image| image.exe.clone()),
+        By::Host => of_image(&|image| image.host.clone()),
+        By::Directory => of_image(&|image| image.cwd.clone()),
+        By::Variable(name) => {
+            let values: std::collections::HashMap<i64, Arc<str>> = trace
+                .variables()?
+                .into_iter()
+                .filter(|row| row.name == *name)
+                .map(|row| (row.upid, Arc::from(row.value)))
+                .collect();
+            if values.is_empty() {
+                return Err(Failure::usage(format!("the trace has no variable {name}"))
+                    .hint(format!("record it with flowtrace run --env {name}")));
+            }
+            of_image(&|image| values.get(&image.upid).cloned())
+        }
+        By::Level => {
+            let mut level = levels(workflow, dag);
+            level.resize(workflow.processes.len(), 0);
+            level
+                .iter()
+                .map(|n| Arc::from(format!("level {n}")))
+                .collect()
+        }
+        _ => of_image(&|image| Some(Arc::clone(&image.rule))),
+    })
+}
+
+fn report_dropped(dag: &Dag) {
+    if dag.dropped.is_empty() {
+        return;
+    }
+    let forks = dag
+        .dropped
+        .iter()
+        .filter(|d| !d.edge.kind.is_data())
+        .count();
+    eprintln!(
+        "flowtrace: left out {} that close cycles: {forks} from parent to child, {} of data",
+        if dag.dropped.len() == 1 {
+            "1 edge".into()
+        } else {
+            format!("{} edges", dag.dropped.len())
+        },
+        dag.dropped.len() - forks
+    );
+}

@@ -1,0 +1,95 @@
+//! `flowtrace compare` on hand-made traces.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use flowtrace_schema::FileKind;
+
+#[path = "../profiler/tests/support/script.rs"]
+mod script;
+
+use script::Script;
+
+/// A run of two steps, `grind` for some milliseconds on what is in the input, and `mark`.
+fn run(path: &Path, grind_ms: u64, input_bytes: u64, extra: bool, exit_code: i32) {
+    let mut run = Script::new(path, "make");
+    let make = run.root(("/usr/bin/make", &["make"]), 0);
+    let until = 10 + grind_ms;
+    let grind = run.job(make, ("/usr/bin/grind", &["grind"]), 5, until);
+    let input = run.file("/w/in", FileKind::File, input_bytes, 0);
+    run.read(grind, input, 1, input_bytes, 20);
+    run.job(make, ("/usr/bin/mark", &["mark"]), until, until + 50);
+    if extra {
+        run.job(
+            make,
+            ("/usr/bin/extra", &["extra"]),
+            until + 50,
+            until + 450,
+        );
+    }
+    run.end(make, until + 500, Some(exit_code), None, 5);
+    run.finish(until + 510, exit_code);
+}
+
+fn compare(directory: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowtrace"));
+    command
+        .arg("compare")
+        .args(arguments)
+        .current_dir(directory);
+    command.output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[test]
+fn equal_runs_have_no_finding_and_changed_ones_exactly_theirs() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    run(&at("a.db"), 1000, 100_000, false, 0);
+    run(&at("same.db"), 1100, 100_000, false, 0);
+    run(&at("slow.db"), 2000, 100_000, false, 0);
+    run(&at("grown.db"), 1000, 300_000, false, 0);
+    run(&at("more.db"), 1000, 100_000, true, 0);
+    run(&at("failed.db"), 1000, 100_000, false, 2);
+
+    let same = compare(directory.path(), &["a.db", "same.db"]);
+    assert_eq!(same.status.code(), Some(0), "{}", text(&same));
+    assert!(text(&same).starts_with("flowtrace: no difference beyond that of two equal runs"));
+    for (other, expected) in [
+        ("slow.db", vec![("rule", "grind", "cpu")]),
+        (
+            "grown.db",
+            vec![("input", "in", "size"), ("rule", "grind", "reads")],
+        ),
+        ("more.db", vec![("rule", "extra", "new")]),
+    ] {
+        let output = compare(directory.path(), &["a.db", other, "--format", "json"]);
+        assert_eq!(output.status.code(), Some(1));
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let found: Vec<_> = json["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|f| {
+                let field = |name: &str| f[name].as_str().unwrap();
+                (field("subject"), field("name"), field("change"))
+            })
+            .collect();
+        assert_eq!(found, expected, "{other}");
+    }
+    let more = text(&compare(directory.path(), &["a.db", "more.db"]));
+    assert!(more.contains("new      extra · 1 × · "), "{more}");
+    let failed = text(&compare(directory.path(), &["a.db", "failed.db"]));
+    assert!(
+        failed.starts_with("flowtrace: warning: failed.db: the command failed: exit 2\n"),
+        "{failed}"
+    );
+    let page = text(&compare(
+        directory.path(),
+        &["a.db", "slow.db", "--format", "html"],
+    ));
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("grind"));
+}

@@ -1,0 +1,349 @@
+//! What other programs make of the exports of a hand-made trace.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+mod support;
+
+#[path = "../profiler/tests/support/montage.rs"]
+mod montage;
+
+use support::shared;
+
+fn flowtrace(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_flowtrace"))
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .unwrap()
+}
+
+fn sample() -> tempfile::TempDir {
+    let (directory, path) = montage::montage_file(4, false);
+    let trace = flowtrace_schema::Trace::open(&path).unwrap();
+    let rules = flowtrace_profiler::rules::infer(&trace).unwrap();
+    drop(trace);
+    flowtrace_schema::store_rules(&path, rules).unwrap();
+    directory
+}
+
+fn export(directory: &Path, format: &str, more: &[&str]) -> Vec<u8> {
+    let output = flowtrace(directory, &[&["export", "trace.db", format], more].concat());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{format}: {said}");
+    output.stdout
+}
+
+fn json(directory: &Path, format: &str) -> serde_json::Value {
+    serde_json::from_slice(&export(directory, format, &[])).unwrap()
+}
+
+/// Runs a validator of `../shared` on files; it is skipped, loudly, where a program or package that it needs
+/// is missing.
+fn validate(script: &str, options: &[&str], files: &[PathBuf]) {
+    let Some(script) = shared(&format!("validators/{script}")) else {
+        return;
+    };
+    let output = Command::new("/usr/bin/python3")
+        .arg(&script)
+        .args(options)
+        .args(files)
+        .output();
+    let Ok(output) = output else {
+        return support::skip("no /usr/bin/python3");
+    };
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    match output.status.code() {
+        Some(0) => {}
+        Some(2) => support::skip(&format!("{}: {said}", script.display())),
+        _ => panic!(
+            "{}: {said}{}",
+            script.display(),
+            String::from_utf8_lossy(&output.stderr)
+        ),
+    }
+}
+
+#[test]
+fn graphs_are_the_same_in_every_format() {
+    let directory = sample();
+    for by in ["process", "rule", "twins"] {
+        let write = |format: &str, ending: &str| {
+            let path = directory.path().join(format!("{by}.{ending}"));
+            std::fs::write(&path, export(directory.path(), format, &["--by", by])).unwrap();
+            path
+        };
+        let cytoscape = write("cytoscape", "cyjs");
+        let text = std::fs::read_to_string(&cytoscape).unwrap();
+        let graph: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let count = |what: &str| graph["elements"][what].as_array().unwrap().len();
+        let (nodes, edges) = (count("nodes"), count("edges"));
+        let gml = std::fs::read_to_string(write("gml", "gml")).unwrap();
+        assert_eq!(gml.matches("\n  node [").count(), nodes);
+        assert_eq!(gml.matches("\n  edge [").count(), edges);
+        assert!(gml.is_ascii());
+        write("graphml", "graphml");
+        write("dot", "dot");
+        // One format at a time, so that one missing package does not hide the others.
+        for ending in ["cyjs", "gml", "graphml", "dot"] {
+            let (nodes, edges) = (nodes.to_string(), edges.to_string());
+            validate(
+                "graph_check.py",
+                &["--nodes", &nodes, "--edges", &edges],
+                &[directory.path().join(format!("{by}.{ending}"))],
+            );
+        }
+    }
+}
+
+#[test]
+fn wfformat_is_valid_and_has_the_dependencies_of_the_data() {
+    let directory = sample();
+    let path = directory.path().join("run.json");
+    std::fs::write(&path, export(directory.path(), "wfformat", &[])).unwrap();
+    validate(
+        "wfformat_check.py",
+        &["--own-only", "--strict"],
+        std::slice::from_ref(&path),
+    );
+    let instance = json(directory.path(), "wfformat");
+    let tasks = instance["workflow"]["specification"]["tasks"]
+        .as_array()
+        .unwrap();
+    let of = |name: &str| -> Vec<&serde_json::Value> {
+        tasks.iter().filter(|task| task["name"] == name).collect()
+    };
+    assert_eq!((of("mProject").len(), of("mDiffFit").len()), (4, 3));
+    let parents: Vec<&str> = of("mDiffFit")[0]["parents"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| p.as_str().unwrap().split('_').next().unwrap())
+        .collect();
+    assert_eq!(parents, ["mMakeHdr", "mProject", "mProject"]);
+    assert_eq!(
+        export(directory.path(), "wfformat", &[]),
+        std::fs::read(&path).unwrap()
+    );
+}
+
+/// Slices of one track nest, and arrows go forward in time.
+#[test]
+fn chrome_slices_nest() {
+    let directory = sample();
+    let trace = json(directory.path(), "chrome");
+    let events = trace["traceEvents"].as_array().unwrap();
+    let of = |phase: &str| {
+        events
+            .iter()
+            .filter(|e| e["ph"] == phase)
+            .collect::<Vec<_>>()
+    };
+    let number = |e: &serde_json::Value, key: &str| e[key].as_f64().unwrap();
+    let slices = of("X");
+    assert!(slices.len() > 20);
+    for a in &slices {
+        for b in slices.iter().filter(|b| b["tid"] == a["tid"]) {
+            let (a0, b0) = (number(a, "ts"), number(b, "ts"));
+            let (a1, b1) = (a0 + number(a, "dur"), b0 + number(b, "dur"));
+            let is_apart = a1 <= b0 + 1e-3 || b1 <= a0 + 1e-3;
+            let is_nested = a0 <= b0 && b1 <= a1 + 1e-3 || b0 <= a0 && a1 <= b1 + 1e-3;
+            assert!(is_apart || is_nested, "{a} {b}");
+        }
+    }
+    let (starts, ends) = (of("s"), of("f"));
+    assert!(!starts.is_empty());
+    assert_eq!(starts.len(), ends.len());
+    for start in starts {
+        let end = ends.iter().find(|end| end["id"] == start["id"]).unwrap();
+        assert!(number(start, "ts") <= number(end, "ts"));
+    }
+}
+
+/// The packets of a protobuf trace: (field, bytes) of each, by the wire format alone.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, u64, &[u8])> {
+    fn varint(bytes: &mut &[u8]) -> u64 {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let (&first, rest) = bytes.split_first().unwrap();
+            *bytes = rest;
+            value |= u64::from(first & 0x7f) << shift;
+            if first < 0x80 {
+                break;
+            }
+        }
+        value
+    }
+    let mut found = Vec::new();
+    while !bytes.is_empty() {
+        let key = varint(&mut bytes);
+        let (number, content): (u64, &[u8]) = match key & 7 {
+            0 => (varint(&mut bytes), &[]),
+            1 => {
+                let (value, rest) = bytes.split_at(8);
+                bytes = rest;
+                (0, value)
+            }
+            2 => {
+                let length = varint(&mut bytes) as usize;
+                let (value, rest) = bytes.split_at(length);
+                bytes = rest;
+                (0, value)
+            }
+            other => panic!("wire type {other}"),
+        };
+        found.push((key >> 3, number, content));
+    }
+    found
+}
+
+#[test]
+fn perfetto_slices_open_and_close() {
+    let directory = sample();
+    let bytes = export(directory.path(), "perfetto", &[]);
+    let packets = fields(&bytes);
+    assert!(packets.iter().all(|p| p.0 == 1));
+    let mut open: std::collections::BTreeMap<u64, i64> = Default::default();
+    let mut tracks = 0;
+    for (_, _, packet) in packets {
+        let packet = fields(packet);
+        assert!(packet.iter().any(|f| f.0 == 10), "a sequence");
+        tracks += packet.iter().filter(|f| f.0 == 60).count();
+        for event in packet.iter().filter(|f| f.0 == 11) {
+            let event = fields(event.2);
+            let get = |field: u64| event.iter().find(|f| f.0 == field).unwrap().1;
+            let depth = open.entry(get(11)).or_default();
+            *depth += if get(9) == 1 { 1 } else { -1 };
+            assert!(*depth >= 0);
+        }
+    }
+    assert_eq!(
+        tracks,
+        1 + open.len(),
+        "the run, and a track of each process"
+    );
+    assert!(open.values().all(|&depth| depth == 0));
+}
+
+#[test]
+fn every_view_is_a_csv_file() {
+    let directory = sample();
+    let output = flowtrace(
+        directory.path(),
+        &["export", "trace.db", "csv", "-o", "tables"],
+    );
+    assert_eq!(output.status.code(), Some(0));
+    for view in flowtrace_schema::doc::views() {
+        let file = directory.path().join(format!("tables/{}.csv", view.name));
+        let text = std::fs::read_to_string(&file).unwrap();
+        let header = text.lines().next().unwrap();
+        let columns: Vec<&str> = view.columns.iter().map(|c| c.0.as_str()).collect();
+        assert_eq!(header, columns.join(","), "{}", view.name);
+    }
+    let nowhere = flowtrace(directory.path(), &["export", "trace.db", "csv"]);
+    assert_eq!(nowhere.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&nowhere.stderr).contains("-o DIR"));
+}
+
+#[test]
+fn parts_of_the_graph() {
+    let directory = sample();
+    let nodes = |options: &[&str]| -> Vec<String> {
+        let text = export(directory.path(), "cytoscape", options);
+        let graph: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        let label = |node: &serde_json::Value| {
+            let label = node["data"]["label"].as_str().unwrap();
+            label.split(['\n', ' ']).next().unwrap().to_owned()
+        };
+        let nodes = graph["elements"]["nodes"].as_array().unwrap();
+        let mut labels: Vec<String> = nodes.iter().map(label).collect();
+        labels.sort();
+        labels
+    };
+    let all = nodes(&[]).len();
+    assert_eq!(nodes(&["--file", "mosaic.png"]), ["mViewer", "mosaic.png"]);
+    assert_eq!(
+        nodes(&["--between", "corrections.tbl", "out/corr/t00.fits"]),
+        ["corrections.tbl", "mBackground", "t00.fits"]
+    );
+    let above = nodes(&["--ancestors-of", "mosaic.fits"]);
+    assert!(
+        above.contains(&"mProject".into()) && !above.contains(&"mViewer".into()),
+        "{above:?}"
+    );
+    let below = nodes(&["--descendants-of", "mBgModel"]);
+    assert!(
+        below.contains(&"mosaic.png".into()) && !below.contains(&"mDiffFit".into()),
+        "{below:?}"
+    );
+    assert_eq!(nodes(&["--rule", "mView*"]).len(), 3);
+    assert!(nodes(&["--within", "0..0.02"]).len() < 6);
+    assert_eq!(
+        nodes(&["--process", "1"]).len(),
+        all,
+        "make is the root of all"
+    );
+    assert_eq!(nodes(&["--reduce"]).len(), all);
+    let edges = |options: &[&str]| {
+        let text = export(directory.path(), "cytoscape", options);
+        let graph: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        graph["elements"]["edges"].as_array().unwrap().len()
+    };
+    assert!(edges(&["--reduce"]) < edges(&[]));
+    for wrong in [
+        &["--file", "nothing*"][..],
+        &["--within", "3..1"],
+        &["--by", "colour"],
+    ] {
+        let output = flowtrace(
+            directory.path(),
+            &[&["export", "trace.db", "dot"], wrong].concat(),
+        );
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn rules_are_named_by_a_file() {
+    let directory = sample();
+    std::fs::write(
+        directory.path().join("names"),
+        "# names\nreproject: mProject *\nbackground: mB*\n",
+    )
+    .unwrap();
+    let arguments = ["dag", "trace.db", "--format", "text", "--rules", "names"];
+    let output = flowtrace(directory.path(), &arguments);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let shape = text.lines().next().unwrap();
+    assert!(
+        shape.contains("4 × reproject → ") && shape.contains("5 × background"),
+        "{shape}"
+    );
+}
+
+#[test]
+fn pictures_need_graphviz_and_say_so() {
+    let directory = sample();
+    let output = Command::new(env!("CARGO_BIN_EXE_flowtrace"))
+        .args(["dag", "trace.db", "--format", "svg"])
+        .current_dir(directory.path())
+        .env("PATH", "/nowhere")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("not installed") && said.contains("hint: "),
+        "{said}"
+    );
+    if Command::new("dot").arg("-V").output().is_err() {
+        return support::skip("dot is not installed");
+    }
+    let svg = flowtrace(directory.path(), &["dag", "trace.db", "--format", "svg"]).stdout;
+    assert!(String::from_utf8(svg).unwrap().contains("</svg>"));
+    let arguments = [
+        "stats", "trace.db", "cdf", "--of", "life", "--format", "png",
+    ];
+    let png = flowtrace(directory.path(), &arguments).stdout;
+    assert_eq!(&png[1..4], b"PNG");
+}

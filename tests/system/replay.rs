@@ -1,0 +1,103 @@
+//! `flowtrace replay`: what a script did to files is done again elsewhere, with the same sums.
+
+use std::fs;
+use std::process::Command;
+
+use crate::support::process::finish;
+use crate::support::trace::Trace;
+use crate::support::{FLOWTRACE, Scratch, need_fuse, run_in};
+
+#[test]
+fn the_same_bytes_and_calls_in_a_new_directory() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let work = scratch.dir("work");
+    let numbers: String = (1..=20_000).map(|n| format!("{n}\n")).collect();
+    fs::write(work.join("in"), &numbers).unwrap();
+    let script = "sort -r in > t; mkdir d; mv t d/fin; cat d/fin in > both; head -c 1000 both > d/part; \
+                  rm both; (sort in & cat d/part & wait) > mixed; ln mixed linked; : > empty";
+    let recorded = scratch.join("trace.db");
+    finish(run_in(&work, &recorded).args(["--", "sh", "-c", script])).expect(0);
+    let before = fs::read(work.join("d/fin")).unwrap();
+
+    let into = scratch.join("again");
+    let mut replay = Command::new(FLOWTRACE);
+    replay.arg("replay").arg(&recorded).arg("--into").arg(&into);
+    replay
+        .args(["--format", "json", "--trace"])
+        .arg(scratch.join("again.db"));
+    let report = finish(&mut replay).expect(0);
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    assert_eq!(report["failed"], 0, "{report}");
+    assert_eq!(report["out_of_order"], 0, "{report}");
+    assert_eq!(
+        report["played"]["read_bytes"],
+        report["recorded"]["read_bytes"]
+    );
+    assert_eq!(
+        report["played"]["write_bytes"],
+        report["recorded"]["write_bytes"]
+    );
+
+    // What the second trace saw is what the first one saw; the replay's own files are made before.
+    let sum = |trace: &Trace, sql: &str| {
+        trace.one::<i64>(&format!("SELECT COALESCE(SUM({sql}), 0) FROM calls"))
+    };
+    let (first, second) = (
+        Trace::open_complete(&recorded),
+        Trace::open_complete(&scratch.join("again.db")),
+    );
+    let read = "CASE WHEN op IN ('read', 'copy_from') AND path LIKE '%/in' THEN result ELSE 0 END";
+    assert_eq!(sum(&first, read), sum(&second, read));
+    let written =
+        "CASE WHEN op IN ('write', 'copy_to') AND path NOT LIKE '%/in' THEN result ELSE 0 END";
+    assert_eq!(sum(&first, written), sum(&second, written));
+    for op in ["rename", "unlink", "mkdir", "link"] {
+        let count = format!("op = '{op}' AND result >= 0");
+        assert_eq!(
+            sum(&first, &count),
+            sum(&second, &count) - i64::from(op == "mkdir"),
+            "{op}"
+        );
+    }
+    assert_eq!(
+        fs::metadata(into.join("d/fin")).unwrap().len(),
+        before.len() as u64
+    );
+    assert_eq!(
+        fs::metadata(into.join("linked")).unwrap().len(),
+        numbers.len() as u64 + 1000
+    );
+    assert!(!into.join("both").exists() && into.join("empty").exists());
+    assert_eq!(
+        fs::read(work.join("d/fin")).unwrap(),
+        before,
+        "the original is as it was"
+    );
+
+    // A directory that is there is left alone, and so is a trace.
+    let mut again = Command::new(FLOWTRACE);
+    again.arg("replay").arg(&recorded).arg("--into").arg(&into);
+    assert!(
+        finish(&mut again)
+            .expect(2)
+            .stderr
+            .contains("name a directory that is not there yet")
+    );
+    let mut wrong = Command::new(FLOWTRACE);
+    wrong
+        .arg("replay")
+        .arg(&recorded)
+        .arg("--into")
+        .arg(scratch.join("x"))
+        .arg("--trace")
+        .arg(&recorded);
+    assert!(
+        finish(&mut wrong)
+            .expect(2)
+            .stderr
+            .contains("--trace names the new trace")
+    );
+}

@@ -1,0 +1,139 @@
+//! What becomes of the tree: whose threads, and whose table of descriptors.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use super::super::feed::Change;
+use super::super::table::Table;
+use super::{Follower, Process, SharedTable, TOLERANCE, Thread};
+use crate::proc::observer::Tracee;
+
+impl Follower {
+    pub(super) fn change(&mut self, at: u64, change: Change) {
+        match change {
+            Change::Begins(tracee, native) => {
+                let table = Rc::new(RefCell::new(Table::inherited()));
+                self.begin(tracee, table, !native);
+            }
+            Change::Forked { by, child, shares } => {
+                let Some(parent) = self.processes.get(&by) else {
+                    return self.begin(child, SharedTable::default(), false);
+                };
+                let table = match shares {
+                    true => Rc::clone(&parent.table),
+                    false => own(&parent.table),
+                };
+                let foreign = parent.foreign;
+                self.begin(child, table, foreign);
+            }
+            Change::Thread(tracee) => self.add(tracee),
+            Change::Executed(tracee, native) => {
+                let before = self.over(tracee.pid);
+                // What was shared with another process is the program's own from here on.
+                let table = before.map_or_else(SharedTable::default, |before| own(&before.table));
+                table.borrow_mut().exec();
+                self.begin(tracee, table, !native);
+            }
+            Change::Ended(tid) => {
+                self.forget_notes(tid, at);
+                if let Some(pid) = self.ends(tid)
+                    && let Some(process) = self.processes.get_mut(&pid)
+                {
+                    process.tids.retain(|other| *other != tid);
+                }
+            }
+            Change::Told { pid, reads, writes } => self.reconcile(pid, reads, writes),
+            Change::Over(pid) => {
+                self.forget_notes(pid, at);
+                self.over(pid);
+            }
+        }
+    }
+
+    /// Compares what was seen of an image with what /proc counted.
+    fn reconcile(&mut self, pid: u32, reads: u64, writes: u64) {
+        let Some(process) = self.processes.get(&pid) else {
+            return;
+        };
+        let counts = &process.counts;
+        let tolerance = TOLERANCE + process.tids.len() as u64;
+        let agrees = |seen: &Cell<u64>, told: u64| seen.get().abs_diff(told) <= tolerance;
+        if !agrees(&counts.reads, reads) || !agrees(&counts.writes, writes) {
+            self.unreconciled += 1;
+        }
+    }
+
+    fn begin(&mut self, tracee: Tracee, table: SharedTable, foreign: bool) {
+        let process = Process {
+            counts: Rc::default(),
+            table,
+            tids: Vec::new(),
+            foreign,
+        };
+        self.processes.insert(tracee.pid, process);
+        self.add(tracee);
+    }
+
+    fn add(&mut self, tracee: Tracee) {
+        let Some(process) = self.processes.get_mut(&tracee.pid) else {
+            return;
+        };
+        process.tids.push(tracee.tid);
+        let thread = Thread {
+            counts: Rc::clone(&process.counts),
+            pid: tracee.pid,
+            upid: tracee.upid,
+            foreign: process.foreign,
+            table: Rc::clone(&process.table),
+            under_way: None,
+        };
+        self.threads.insert(tracee.tid, thread);
+    }
+
+    /// All threads of a process are over.
+    fn over(&mut self, pid: u32) -> Option<Process> {
+        let process = self.processes.remove(&pid)?;
+        for tid in &process.tids {
+            self.ends(*tid);
+        }
+        Some(process)
+    }
+
+    /// Of a thread that is over no open will return. The number may be another's by now, who has noted
+    /// something already.
+    fn forget_notes(&mut self, tid: u32, until: u64) {
+        if let Some(notes) = self.notes.get_mut(&tid) {
+            notes.retain(|note| note.at > until);
+            if notes.is_empty() {
+                self.notes.remove(&tid);
+            }
+        }
+    }
+
+    /// A thread is over; returns its process.
+    fn ends(&mut self, tid: u32) -> Option<u32> {
+        let thread = self.threads.remove(&tid)?;
+        if let Some(call) = thread.under_way {
+            call.give_up();
+        }
+        Some(thread.pid)
+    }
+
+    /// The thread has a table of its own from here on.
+    pub(super) fn unshare(&mut self, tid: u32) {
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return;
+        };
+        thread.table = own(&thread.table);
+        if let Some(process) = self.processes.get_mut(&thread.pid)
+            && thread.pid == tid
+        {
+            process.table = Rc::clone(&thread.table);
+        }
+    }
+}
+
+/// A table of one's own, with the same open files.
+fn own(table: &SharedTable) -> SharedTable {
+    Rc::new(RefCell::new(table.borrow().clone()))
+}

@@ -1,0 +1,61 @@
+//! A call between its entry and its return.
+
+use std::rc::Rc;
+
+use super::super::syscalls::{At, Does, Moves};
+use super::super::table::OpenFile;
+use super::UnderWay;
+
+impl UnderWay {
+    /// The open files whose position it uses.
+    fn positions(&self) -> [Option<&Rc<OpenFile>>; 2] {
+        let uses = |offset: Option<usize>| offset.is_none_or(|at| self.arguments[at] == 0);
+        match self.does {
+            Does::Data(data) if self.at_position(data.at) => [self.open.as_ref(), None],
+            Does::Seeks => [self.open.as_ref(), None],
+            Does::Moves(Moves {
+                from_offset,
+                to_offset,
+                ..
+            }) => [
+                self.open.as_ref().filter(|_| uses(from_offset)),
+                self.to.as_ref().filter(|_| uses(to_offset)),
+            ],
+            _ => [None, None],
+        }
+    }
+
+    pub(super) fn at_position(&self, at: At) -> bool {
+        match at {
+            At::Position => true,
+            At::Argument(_) => false,
+            At::ArgumentOrPosition(argument) => self.arguments[argument] == u64::MAX,
+        }
+    }
+
+    pub(super) fn enter(&self) {
+        self.positions()
+            .into_iter()
+            .flatten()
+            .for_each(|open| open.enter());
+    }
+
+    /// It will not be seen to return.
+    pub(super) fn give_up(&self) {
+        for open in self.positions().into_iter().flatten() {
+            open.leave();
+            open.position.set(None);
+        }
+    }
+
+    pub(super) fn moves_data(&self) -> bool {
+        matches!(self.does, Does::Data(_) | Does::Moves(_))
+    }
+
+    pub(super) fn flags_say_close(&self) -> bool {
+        match self.does {
+            Does::Opens(Some(flags)) => self.arguments[flags] & libc::O_CLOEXEC as u64 != 0,
+            _ => false,
+        }
+    }
+}

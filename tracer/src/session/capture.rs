@@ -1,0 +1,167 @@
+//! `flowtrace capture`: packets alone, for as long as a command runs or until it is ended.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use flowtrace_schema::{
+    FileLayer, Loss, ProcessLayer, Record, RunRecord, Summary, Text, quote_argv,
+};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::Pid;
+
+use super::launch::find_program;
+use super::recording::{HOST, RUN, Recording};
+use super::{End, Error, Result, signals};
+use crate::net::live::{Live, LiveOptions, LiveReport, Refused};
+
+/// What to capture, and how long.
+#[derive(Clone, Debug)]
+pub struct CaptureOptions {
+    /// The packets.
+    pub live: LiveOptions,
+    /// The trace to write.
+    pub output: PathBuf,
+    /// Whether an older trace there may be replaced.
+    pub replace: bool,
+    /// The command around which to capture; empty: until a signal ends it.
+    pub command: Vec<OsString>,
+    /// At most so long.
+    pub limit: Option<Duration>,
+}
+
+/// How a capture ended.
+#[derive(Debug)]
+pub struct CaptureReport {
+    /// What was captured.
+    pub live: LiveReport,
+    /// How the command ended.
+    pub end: Option<End>,
+    /// What became of the trace.
+    pub trace: Summary,
+}
+
+/// How often to look whether the time is over or the command has ended.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Captures packets. `begun` is told what cannot be captured, when all else is. Call it while the
+/// process has one thread.
+///
+/// # Errors
+/// When nothing can be captured, the trace cannot be written, or the command cannot be run.
+pub fn capture(
+    options: &CaptureOptions,
+    begun: &mut dyn FnMut(Vec<Refused>),
+) -> Result<CaptureReport> {
+    let program = options.command.first().map(|name| find_program(name));
+    let program = program.transpose()?;
+    let cwd = std::env::current_dir().map_err(Error::system("find the working directory"))?;
+    // Those that end this process end the capture; they wait until it is asked for them.
+    let mask = signals::block().map_err(Error::errno("block signals"))?;
+    let recording = Recording::start(&options.output, options.replace)?;
+    let command = options.command.iter().map(|a| a.as_encoded_bytes());
+    recording.recorder.record(Record::Run(Box::new(RunRecord {
+        id: RUN,
+        host: HOST,
+        command: (!options.command.is_empty()).then(|| quote_argv(command)),
+        cwd: Text::from(cwd.as_path()),
+        version: env!("CARGO_PKG_VERSION"),
+        file_layer: FileLayer::None,
+        process_layer: ProcessLayer::None,
+    })));
+    let (live, refused) = Live::start(&options.live, HOST, recording.clock, &recording.recorder);
+    if !live.is_capturing() {
+        live.stop();
+        recording.discard();
+        let reasons: Vec<_> = refused
+            .iter()
+            .map(|refused| format!("{}: {}", refused.interface, refused.reason))
+            .collect();
+        return Err(Error::system("capture packets")(io::Error::other(
+            reasons.join("; "),
+        )));
+    }
+    recording
+        .recorder
+        .lost(Loss::NotCaptured, refused.len() as u64);
+    recording.recorder.settle();
+    begun(refused);
+    let ended = match program {
+        None => wait(None, options.limit).map(|_| None),
+        Some(program) => {
+            start(&program, options, mask).and_then(|child| wait(Some(child), options.limit))
+        }
+    };
+    let live = live.stop();
+    let end = match ended {
+        Ok(end) => end,
+        Err(source) => {
+            recording.discard();
+            let program = options.command[0].to_string_lossy().into_owned();
+            return Err(Error::NotExecutable { program, source });
+        }
+    };
+    let (code, signal) = match end {
+        Some(End::Exited(code)) => (Some(code), None),
+        Some(End::Killed(signal)) => (None, Some(signal)),
+        None => (None, None),
+    };
+    Ok(CaptureReport {
+        live,
+        end,
+        trace: recording.finish(code, signal),
+    })
+}
+
+#[expect(unsafe_code)]
+fn start(program: &std::path::Path, options: &CaptureOptions, mask: SigSet) -> io::Result<Child> {
+    let mut command = Command::new(program);
+    command
+        .arg0(&options.command[0])
+        .args(&options.command[1..]);
+    // SAFETY: the closure makes one system call, which is safe between fork and exec.
+    unsafe {
+        command.pre_exec(move || signals::restore(&mask).map_err(io::Error::from));
+    }
+    command.spawn()
+}
+
+/// Waits for the end of the command, of the time, or a signal that ends this process.
+fn wait(mut child: Option<Child>, limit: Option<Duration>) -> io::Result<Option<End>> {
+    let begin = Instant::now();
+    let ending = [
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGQUIT,
+    ];
+    let handled = signals::handled();
+    loop {
+        if let Some(child) = &mut child
+            && let Some(status) = child.try_wait()?
+        {
+            let end = match (status.code(), status.signal()) {
+                (Some(code), _) => End::Exited(code),
+                (None, signal) => End::Killed(signal.unwrap_or(0)),
+            };
+            return Ok(Some(end));
+        }
+        if limit.is_some_and(|limit| begin.elapsed() >= limit) {
+            return Ok(None);
+        }
+        let Some((signal, from_kernel)) = signals::wait_at_most(&handled, LOOK) else {
+            continue;
+        };
+        match &child {
+            None if ending.contains(&signal) => return Ok(None),
+            // The terminal told the command, too.
+            Some(child) if !from_kernel => {
+                let _ = kill(Pid::from_raw(child.id() as i32), signal);
+            }
+            _ => {}
+        }
+    }
+}
