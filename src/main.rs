@@ -3,6 +3,7 @@
 //! This is the one crate that talks to the user. One file per subcommand in `commands/`.
 
 mod args;
+mod calibration;
 mod capturing;
 mod commands;
 mod conclude;

@@ -7,6 +7,8 @@ pub mod critical_path;
 pub mod data;
 pub mod findings;
 pub mod grouping;
+pub mod ideal;
+pub mod resources;
 pub mod serial;
 pub mod statistics;
 pub mod time;

@@ -2,6 +2,8 @@
 
 pub mod bottlenecks;
 pub mod critical_path;
+pub mod ideal;
+pub mod resources;
 pub mod shape;
 pub mod statistics;
 pub mod summary;

@@ -2,6 +2,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod bottlenecks;
+pub(crate) mod calibrate;
 pub(crate) mod capture;
 pub(crate) mod check;
 pub(crate) mod collect;
@@ -12,6 +13,7 @@ pub(crate) mod dag;
 pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod generate;
+pub(crate) mod ideal;
 pub(crate) mod import;
 pub(crate) mod man;
 pub(crate) mod merge;
@@ -20,6 +22,7 @@ pub(crate) mod network;
 pub(crate) mod query;
 pub(crate) mod replay;
 pub(crate) mod report;
+pub(crate) mod resources;
 pub(crate) mod run;
 pub(crate) mod stats;
 pub(crate) mod summary;
@@ -52,6 +55,9 @@ pub(crate) fn dispatch(command: Command) -> Outcome {
         Command::Import(args) => import::run(args),
         Command::Bottlenecks(args) => bottlenecks::run(&args),
         Command::Waits(args) => waits::run(&args),
+        Command::Resources(args) => resources::run(&args),
+        Command::Ideal(args) => ideal::run(&args),
+        Command::Calibrate(args) => calibrate::run(&args),
         Command::Report(args) => report::run(&args),
         Command::CriticalPath(args) => critical_path::run(&args),
         Command::Stats(args) => stats::run(&args),

@@ -1,0 +1,293 @@
+//! Where the time went, by resource (Taufer et al.): CPU, memory, disk in sequence and not,
+//! network, and waiting. The shares of any time sum to 1.
+
+use std::collections::{BTreeMap, HashMap};
+
+use flowtrace_schema::SequenceRow;
+use serde::Serialize;
+
+use crate::model::Workflow;
+use crate::timeline::{Instance, State, Timeline};
+
+/// Names of the parts, in the order of [`Parts`].
+pub const PARTS: [&str; 7] = [
+    "cpu",
+    "queue",
+    "memory",
+    "disk_sequential",
+    "disk_other",
+    "network",
+    "waiting",
+];
+
+/// Time or shares by resource, in the order of [`PARTS`]. `queue` is time ready to run without a
+/// processor; it is known for processes only.
+pub type Parts = [f64; 7];
+
+/// What is known of a machine's capacities, where it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Capacity {
+    /// Bytes per second through the network, both directions together.
+    pub network: Option<f64>,
+}
+
+/// A machine in one interval.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Interval {
+    /// Number of the machine.
+    pub host_id: i64,
+    /// Begin, ns.
+    pub from: i64,
+    /// End, ns.
+    pub to: i64,
+    /// Shares of the interval; they sum to 1.
+    pub shares: Parts,
+}
+
+/// The processes of one rule, or one process.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Spent {
+    /// Rule, or command.
+    pub name: String,
+    /// How many processes.
+    pub processes: usize,
+    /// Their life, ns: the sum of the parts.
+    pub life_ns: f64,
+    /// Time by resource, ns.
+    pub parts: Parts,
+    /// Part of it that nothing is known of, ns; counted as waiting.
+    pub unknown_ns: f64,
+}
+
+/// The decomposition of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Resources {
+    /// Shares of the run over all machines; empty machines: no counters.
+    pub run: Option<Parts>,
+    /// The same per machine.
+    pub hosts: Vec<(String, Parts)>,
+    /// Machines over time.
+    pub intervals: Vec<Interval>,
+    /// By rule, the longest life first. Who only runs others is left out.
+    pub rules: Vec<Spent>,
+    /// By process, likewise, the longest lives.
+    pub processes: Vec<Spent>,
+    /// Share of the bytes of file calls that moved in sequence; `None`: there were none.
+    pub sequential: Option<f64>,
+    /// Whether the network's use could be put in relation to a capacity.
+    pub has_network: bool,
+}
+
+/// Processes listed.
+const LISTED: usize = 100;
+
+/// Decomposes a run. `sequences` tells how each image moved through its files.
+pub fn resources(
+    workflow: &Workflow,
+    timeline: &Timeline,
+    sequences: &[SequenceRow],
+    capacity: Capacity,
+) -> Resources {
+    let total = sequential(sequences.iter());
+    let mut result = Resources {
+        sequential: total,
+        has_network: capacity.network.is_some(),
+        ..Resources::default()
+    };
+    machines(&mut result, timeline, total.unwrap_or(1.0), capacity);
+    processes(&mut result, workflow, timeline, sequences);
+    result
+}
+
+/// Share of the bytes that moved in sequence.
+fn sequential<'a>(rows: impl Iterator<Item = &'a SequenceRow>) -> Option<f64> {
+    let (mut in_sequence, mut all) = (0.0, 0.0);
+    for row in rows {
+        in_sequence += row.sequential_bytes as f64;
+        all += (row.sequential_bytes + row.other_bytes) as f64;
+    }
+    (all > 0.0).then(|| in_sequence / all)
+}
+
+/// Charges an interval to the resources in proportion to their use at capacity. Together they
+/// cannot be used for longer than the interval: where uses overlap, they share it.
+pub fn charge(cpu: f64, memory: f64, disk: f64, network: f64, sequential: f64) -> Parts {
+    let uses = [cpu, memory, disk, network].map(|used| used.clamp(0.0, 1.0));
+    let sum: f64 = uses.iter().sum();
+    let scale = if sum > 1.0 { 1.0 / sum } else { 1.0 };
+    let [cpu, memory, disk, network] = uses.map(|used| used * scale);
+    let waiting = (1.0 - cpu - memory - disk - network).max(0.0);
+    [
+        cpu,
+        0.0,
+        memory,
+        disk * sequential,
+        disk * (1.0 - sequential),
+        network,
+        waiting,
+    ]
+}
+
+fn machines(result: &mut Resources, timeline: &Timeline, sequential: f64, capacity: Capacity) {
+    let counters = &timeline.counters;
+    let (mut run, mut whole) = ([0.0; 7], 0.0);
+    for host in counters.hosts() {
+        let (mut own, mut length) = ([0.0; 7], 0.0);
+        for pair in counters.looks(host).windows(2) {
+            let (from, to) = (pair[0], pair[1]);
+            let seconds = (to - from) as f64 / 1e9;
+            if seconds <= 0.0 {
+                continue;
+            }
+            let share = |name| {
+                let grown = counters.growth(host, name, from, to).unwrap_or(0.0);
+                grown / (to - from) as f64
+            };
+            let bytes = counters.net_bytes(host, "receive_bytes", from, to, false)
+                + counters.net_bytes(host, "send_bytes", from, to, false);
+            let shares = charge(
+                counters.cpu_busy(host, from, to).unwrap_or(0.0),
+                share("pressure.memory.some"),
+                counters
+                    .disk_busy(host, from, to)
+                    .map_or(0.0, |(share, _)| share),
+                capacity.network.map_or(0.0, |most| bytes / seconds / most),
+                sequential,
+            );
+            for at in 0..own.len() {
+                own[at] += shares[at] * (to - from) as f64;
+            }
+            length += (to - from) as f64;
+            result.intervals.push(Interval {
+                host_id: host,
+                from,
+                to,
+                shares,
+            });
+        }
+        if length <= 0.0 {
+            continue;
+        }
+        for at in 0..own.len() {
+            run[at] += own[at];
+        }
+        whole += length;
+        let name = match usize::try_from(host - 1)
+            .ok()
+            .and_then(|at| timeline.hosts.get(at))
+        {
+            Some(row) => row.host.clone(),
+            None => format!("host {host}"),
+        };
+        result.hosts.push((name, own.map(|time| time / length)));
+    }
+    result.run = (whole > 0.0).then(|| run.map(|time| time / whole));
+}
+
+/// The time of a process by resource: its states, its storage split as its own calls moved.
+fn parts(timeline: &Timeline, instance: &Instance, sequential: f64) -> Parts {
+    let of = |state: State| instance.totals[state as usize];
+    let storage = of(State::File);
+    let mut network = 0.0;
+    for piece in &instance.pieces {
+        if let (true, Some(channel)) = (piece.state.is_waiting(), piece.channel)
+            && timeline.channels[channel as usize].is_network()
+        {
+            let share = timeline.shares(piece)[piece.state as usize];
+            network += share * (piece.to - piece.from) as f64;
+        }
+    }
+    let life: f64 = instance.totals.iter().sum();
+    let mut parts = [
+        of(State::Cpu),
+        of(State::Queue),
+        of(State::Fault),
+        storage * sequential,
+        storage * (1.0 - sequential),
+        network,
+        0.0,
+    ];
+    parts[6] = (life - parts.iter().sum::<f64>()).max(0.0);
+    parts
+}
+
+fn processes(
+    result: &mut Resources,
+    workflow: &Workflow,
+    timeline: &Timeline,
+    sequences: &[SequenceRow],
+) {
+    let mut rows: HashMap<i64, Vec<&SequenceRow>> = HashMap::new();
+    for row in sequences {
+        rows.entry(row.upid).or_default().push(row);
+    }
+    let mut rules: BTreeMap<&str, Spent> = BTreeMap::new();
+    for instance in timeline
+        .instances
+        .iter()
+        .filter(|instance| !instance.is_orchestrator)
+    {
+        let id = instance.process;
+        let images = workflow.images(id);
+        let own = images
+            .iter()
+            .flat_map(|image| rows.get(&image.upid))
+            .flatten()
+            .copied();
+        let sequential = sequential(own).unwrap_or(1.0);
+        let parts = parts(timeline, instance, sequential);
+        let life: f64 = parts.iter().sum();
+        let unknown = instance.totals[State::Unknown as usize];
+        let rule = rules.entry(workflow.rule(id)).or_insert_with(|| Spent {
+            name: workflow.rule(id).to_string(),
+            processes: 0,
+            life_ns: 0.0,
+            parts: [0.0; 7],
+            unknown_ns: 0.0,
+        });
+        rule.processes += 1;
+        rule.life_ns += life;
+        rule.unknown_ns += unknown;
+        for (sum, part) in rule.parts.iter_mut().zip(parts) {
+            *sum += part;
+        }
+        let command = workflow.last_image(id).command.as_deref();
+        result.processes.push(Spent {
+            name: command.unwrap_or(workflow.rule(id)).to_owned(),
+            processes: 1,
+            life_ns: life,
+            parts,
+            unknown_ns: unknown,
+        });
+    }
+    result.rules = rules.into_values().collect();
+    result.rules.sort_by(|a, b| b.life_ns.total_cmp(&a.life_ns));
+    result
+        .processes
+        .sort_by(|a, b| b.life_ns.total_cmp(&a.life_ns));
+    result.processes.truncate(LISTED);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_of_an_interval_sum_to_one() {
+        for (cpu, memory, disk, network) in [
+            (0.0, 0.0, 0.0, 0.0),
+            (0.5, 0.0, 0.3, 0.0),
+            (1.0, 0.2, 1.0, 0.4),
+            (7.0, -1.0, 0.0, 0.0),
+        ] {
+            let shares = charge(cpu, memory, disk, network, 0.25);
+            assert!(
+                (shares.iter().sum::<f64>() - 1.0).abs() < 1e-12,
+                "{shares:?}"
+            );
+            assert!(shares.iter().all(|&share| share >= 0.0));
+        }
+        let shares = charge(0.5, 0.0, 0.25, 0.0, 0.25);
+        assert_eq!(shares, [0.5, 0.0, 0.0, 0.0625, 0.1875, 0.0, 0.25]);
+    }
+}

@@ -1,0 +1,129 @@
+//! `flowtrace calibrate`.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use flowtrace_profiler::text::units;
+
+use super::Outcome;
+use crate::calibration::{self, Capacities, Measured, Plan};
+use crate::failure::Failure;
+
+/// Measure what this machine can do: disk, memory, processors, network
+///
+/// Takes less than a minute and writes a file of 256 MB or less, past the page cache, that is gone
+/// afterwards; a tenth of the disk and 1 GB stay free. `flowtrace ideal` and `resources` use the result.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  flowtrace calibrate --dir /scratch
+  flowtrace calibrate --serve 0.0.0.0:4711          on the other machine
+  flowtrace calibrate --to other:4711               on this one")]
+pub(crate) struct Args {
+    /// Directory on the disk to measure
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// How often to measure everything; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=9))]
+    rounds: u8,
+    /// Most that is written to the disk in a round, MB
+    #[arg(long, value_name = "MB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(32..=100_000))]
+    size: u32,
+    /// Measure the network to a machine that runs `flowtrace calibrate --serve`, too
+    #[arg(long, value_name = "HOST:PORT")]
+    to: Option<String>,
+    /// Measure nothing, but answer others who do
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["to", "output"])]
+    serve: Option<String>,
+    /// Keep the result in FILE [default: one for each host in the user's data directory]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Text, or JSON as it is kept
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// A line for each capacity
+    Text,
+    /// One object; bytes per second
+    Json,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let mut tell = |line: &str| eprintln!("flowtrace: {line}");
+    if let Some(address) = &args.serve {
+        return match calibration::serve(address, &mut tell) {
+            Ok(()) => Ok(ExitCode::SUCCESS),
+            Err(error) => Err(
+                Failure::new(1, format!("cannot listen at {address}: {error}"))
+                    .hint("an address is like 0.0.0.0:4711"),
+            ),
+        };
+    }
+    let output = args.output.clone().or_else(calibration::default_path);
+    // Better to hear of a file that cannot be written before than after.
+    if let Some(path) = args
+        .output
+        .as_deref()
+        .filter(|path| path.symlink_metadata().is_ok())
+        && (!path.is_file() || calibration::read(path).is_err())
+    {
+        return Err(Failure::usage(format!(
+            "will not write {}: it is there already and holds no capacities",
+            path.display()
+        ))
+        .hint("name a new file with -o"));
+    }
+    let plan = Plan {
+        directory: &args.dir,
+        rounds: usize::from(args.rounds),
+        most_bytes: u64::from(args.size) << 20,
+        peer: args.to.as_deref(),
+    };
+    let found = calibration::measure(&plan, &mut |what| eprintln!("flowtrace: measuring {what}"))?;
+    let mut out = std::io::stdout().lock();
+    match args.format {
+        Format::Text => out.write_all(text(&found).as_bytes())?,
+        Format::Json => {
+            serde_json::to_writer_pretty(&mut out, &found).map_err(std::io::Error::from)?;
+            writeln!(out)?;
+        }
+    }
+    if let Some(path) = output {
+        calibration::write(&path, &found)?;
+        eprintln!("flowtrace: kept in {}", path.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(found: &Capacities) -> String {
+    let mut out = format!("{}: {} cores\n", units::plain(&found.host), found.cores);
+    let mut line = |name: &str, measured: Option<Measured>, unit: fn(f64) -> String| {
+        let Some(measured) = measured else { return };
+        let spread = match measured.spread {
+            Some(spread) => format!("± {:.1} %", spread * 100.0),
+            None => "spread unknown".into(),
+        };
+        out += &format!("  {name:<26} {:>12}  {spread}\n", unit(measured.value));
+    };
+    let bytes = |value: f64| format!("{}/s", units::bytes(value as i64));
+    let steps = |value: f64| format!("{}/s", units::short_count(value as i64));
+    line("disk, reading in sequence", found.disk_read, bytes);
+    line("disk, writing in sequence", found.disk_write, bytes);
+    line("disk, reading at random", found.disk_random_read, bytes);
+    line("disk, writing at random", found.disk_random_write, bytes);
+    line("memory, copied by a core", found.memory_copy, bytes);
+    line("one core, steps", found.cpu_one, steps);
+    line("all cores, steps", found.cpu_all, steps);
+    line("network within the machine", found.loopback, bytes);
+    line("network to the other one", found.network, bytes);
+    if !found.is_direct {
+        out +=
+            "  this filesystem has no way past the page cache: the disk may be slower than that\n";
+    }
+    out
+}

@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""Synthetic workflows whose true cause is known, traced for real and explained.
+
+    tests/truth/run.py [--flowtrace BIN] [--repeat N] [--load N] [CASE…]
+
+Prints each case with its true cause, what flowtrace said, and whether that is right. Exit status 1
+when less than 95 % are right, or a healthy workflow has a finding. Timing decides, so this is no
+part of the short tests.
+"""
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CASES = {}
+
+
+def case(name, script, **truth):
+    """A script, and what is true of it: step and resource of the first cause, a kind of finding,
+    or healthy=True for no finding at all. `needs` are commands that have to succeed."""
+    CASES[name] = (script, truth)
+
+
+def pipeline(stages, slow, option="-c 10000", blocks=200):
+    parts = []
+    for at in range(stages):
+        own = option if at == slow else "-c 300"
+        own += f" -n {blocks}" if at == 0 else ""
+        own += " -o" if at == stages - 1 else ""
+        parts.append(f"./s{at + 1} {own}")
+    return " | ".join(parts)
+
+
+for length in range(3, 7):
+    for place in range(length):
+        case(f"slow-{place + 1}-of-{length}", pipeline(length, place), step=f"s{place + 1}", resource=["CPU"])
+case("two-slow-stages", "./s1 -n 150 -c 200 | ./s2 -c 10000 | ./s3 -c 200 | ./s4 -c 10500 -o", step="s4", resource=["CPU", "processors"])
+case("rate-limited-source", pipeline(3, 0, "-s 10000 -c 100"), step="s1", resource=["sleep"])
+case("rate-limited-middle", pipeline(3, 1, "-s 10000 -c 100"), step="s2", resource=["sleep"])
+case("rate-limited-sink", pipeline(3, 2, "-s 10000 -c 100"), step="s3", resource=["sleep"])
+case("slow-branch", "mkfifo f; ./s2 -c 10000 -o < f & ./s1 -n 200 -c 100 | tee f | ./s3 -c 200 -o; wait", step="s2", resource=["CPU"])
+case("slow-source-of-two", "mkfifo a b; ./s1 -n 200 -c 10000 > a & ./s2 -n 200 -c 100 > b & cat a b | ./s3 -c 100 -o; wait", step="s1", resource=["CPU"])
+case("synced-writes", "./s1 -n 400 -c 50 | ./s2 -c 50 -o -b 262144 -f data", step="s2", resource=["disk"])
+case("lock-convoy", "for i in 1 2 3 4; do ./s1 -n 60 -c 10000 -o -l lock & done; wait", step="s1", resource=["lock"])
+case("too-many-at-once", "for i in 1 2 3 4 5 6 7 8; do ./s1 -n 60 -c 10000 -o & done; wait", step="s1", resource=["processors"])
+case("straggler", "for i in 40 40 40 200; do ./s1 -n $i -c 10000 -o & done; wait", finding="straggler")
+case("false-serialisation", "for i in 1 2 3 4; do ./s1 -n 60 -c 10000 > out$i; done", finding="serial")
+case("false-serialisation-of-chains", "for i in 1 2 3; do ./s1 -n 50 -c 10000 > x$i; ./s2 -c 8000 < x$i > y$i; done", finding="serial")
+case("true-dependencies", "./s1 -n 60 -c 10000 > a; ./s2 -c 10000 < a > b; ./s3 -c 10000 < b > c", no_finding="serial")
+case("waiting-for-a-child", "./s1 -x ./s2 -n 200 -c 10000 -o", step="s2", resource=["CPU"])
+case("waiting-for-a-sleeping-child", "./s1 -x ./s2 -n 200 -s 10000 -o", step="s2", resource=["sleep"])
+case("first-step-of-three", "./s1 -n 200 -c 10000 > a; ./s2 -c 500 < a > b; ./s3 -c 500 -o < b", step="s1", resource=["CPU"])
+case("last-step-of-three", "./s1 -n 200 -c 500 > a; ./s2 -c 500 < a > b; ./s3 -c 10000 -o < b", step="s3", resource=["CPU"])
+case("one-of-xargs", "seq 4 | xargs -P 2 -I% ./s1 -n 100 -c 10000 -o", step="s1", resource=["CPU", "processors"], healthy=True)
+case("healthy-pair", "./s1 -n 200 -c 10000 | ./s2 -c 10000 -o", healthy=True)
+case("healthy-side-by-side", "./s1 -n 200 -c 10000 -o & ./s1 -n 200 -c 10000 -o & wait", healthy=True)
+case("healthy-jobs-in-turn", "for r in 1 2 3; do ./s1 -n 60 -c 10000 > a$r & ./s1 -n 60 -c 10000 > b$r & wait; done", healthy=True)
+case(
+    "slow-network",
+    "ip link set lo up && tc qdisc add dev lo root tbf rate 8mbit burst 20kb latency 400ms && "
+    "{ ./s2.py & ./s1.py; wait; }",
+    private_network=True,
+    resource=["network"],
+    needs=["tc -V", "ip -V", "unshare -n true"],
+)
+case(
+    "more-than-fits-into-memory",
+    "truncate -s 0 big; head -c 400M /dev/urandom > big; sync; ./s1 -n 60 -o -m big -p 400",
+    memory="64M",
+    step="s1",
+    resource=["memory"],
+    needs=["test -w /sys/fs/cgroup/cgroup.procs", "grep -q memory /sys/fs/cgroup/cgroup.controllers"],
+)
+
+SENDER = """#!/usr/bin/python3
+import socket, time
+for _ in range(100):
+    try:
+        s = socket.create_connection(("127.0.0.1", 47110)); break
+    except OSError:
+        time.sleep(0.05)
+for _ in range(40): s.sendall(b"x" * 65536)
+"""
+RECEIVER = """#!/usr/bin/python3
+import socket
+l = socket.socket(); l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+l.bind(("127.0.0.1", 47110)); l.listen(); c, _ = l.accept()
+while c.recv(65536): pass
+"""
+
+
+def succeeds(command):
+    return subprocess.run(command, shell=True, capture_output=True).returncode == 0
+
+
+class Group:
+    """A memory cgroup, where the case wants one."""
+
+    def __init__(self, limit):
+        self.path = None
+        if limit:
+            self.path = f"/sys/fs/cgroup/flowtrace-truth-{os.getpid()}"
+            with open("/sys/fs/cgroup/cgroup.subtree_control", "w") as f:
+                f.write("+memory")
+            os.mkdir(self.path)
+            with open(self.path + "/memory.max", "w") as f:
+                f.write(limit)
+
+    def __enter__(self):
+        return self.path
+
+    def __exit__(self, *_):
+        if self.path:
+            os.rmdir(self.path)
+
+
+def run(flowtrace, stage, name, keep):
+    """What flowtrace says of a case: its first cause, the kinds of its findings."""
+    script, truth = CASES[name]
+    scratch = tempfile.mkdtemp(prefix="flowtrace-truth-")
+    try:
+        for at in range(1, 7):
+            shutil.copy(stage, f"{scratch}/s{at}")
+        for program, text in (("s1.py", SENDER), ("s2.py", RECEIVER)):
+            with open(f"{scratch}/{program}", "w") as f:
+                f.write(text)
+            os.chmod(f"{scratch}/{program}", 0o755)
+        with open(f"{scratch}/case.sh", "w") as f:
+            f.write(script + "\n")
+        with Group(truth.get("memory")) as group:
+            command = ["sh", "case.sh"]
+            if group:
+                command = ["sh", "-c", f"echo $$ > {group}/cgroup.procs; exec sh case.sh"]
+            traced = [flowtrace, "run", "--quiet", "--no-summary", "-o", f"{scratch}/trace.db", "--", *command]
+            if truth.get("private_network"):
+                traced = ["unshare", "-n", *traced]
+            subprocess.run(traced, cwd=scratch, check=False, timeout=300, stdout=subprocess.DEVNULL)
+        def explain(what):
+            done = subprocess.run([flowtrace, what, f"{scratch}/trace.db", "--format", "json"],
+                                  check=True, capture_output=True, timeout=300)
+            return json.loads(done.stdout)
+        causes = explain("bottlenecks")["causes"]
+        findings = explain("summary")["verdict"]["findings"]
+        if keep:
+            shutil.copy(f"{scratch}/trace.db", f"{keep}/{name}.db")
+        return (causes[0] if causes else None), findings
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def judge(truth, cause, findings):
+    """Whether the first answer is the true one."""
+    kinds = [finding["kind"] for finding in findings]
+    if truth.get("healthy") and kinds:
+        return False
+    if "step" in truth and (cause is None or cause["step"] != truth["step"]):
+        return False
+    if "resource" in truth and (cause is None or cause["resource"] not in truth["resource"]):
+        return False
+    if "finding" in truth and (not kinds or kinds[0] != truth["finding"]):
+        return False
+    return truth.get("no_finding") not in kinds
+
+
+def shown(truth):
+    keys = ("step", "resource", "finding", "no_finding", "healthy")
+    return ", ".join(f"{k} {'/'.join(truth[k]) if isinstance(truth[k], list) else truth[k]}" for k in keys if k in truth)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--flowtrace", default=f"{HERE}/../../target/release/flowtrace")
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--load", type=int, default=0, help="busy loops beside")
+    parser.add_argument("--keep", help="directory for the traces")
+    parser.add_argument("cases", nargs="*")
+    options = parser.parse_args()
+    unknown = [name for name in options.cases if name not in CASES]
+    if unknown:
+        sys.exit(f"no case {unknown[0]}; there are: {' '.join(CASES)}")
+    stage = tempfile.mkdtemp() + "/stage"
+    subprocess.run(["cc", "-O1", "-o", stage, f"{HERE}/stage.c"], check=True)
+    load = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(options.load)]
+    right = total = false_findings = 0
+    try:
+        for _ in range(options.repeat):
+            for name in options.cases or CASES:
+                truth = CASES[name][1]
+                lacking = [need for need in truth.get("needs", []) if not succeeds(need)]
+                if lacking:
+                    print(f"{'left out':9} {name:32} for want of: {lacking[0]}", flush=True)
+                    continue
+                cause, findings = run(os.path.abspath(options.flowtrace), stage, name, options.keep)
+                is_right = judge(truth, cause, findings)
+                total += 1
+                right += is_right
+                false_findings += bool(truth.get("healthy") and findings)
+                said = f"{cause['step'] or cause['channel']} {cause['resource']} {cause['share']:.0%}" if cause else "no cause"
+                found = " ".join(f"{f['kind']}({f['step']})" for f in findings) or "-"
+                print(f"{'right' if is_right else 'WRONG':9} {name:32} true: {shown(truth):44} said: {said} · findings: {found}", flush=True)
+    finally:
+        for process in load:
+            process.kill()
+            process.wait()
+        shutil.rmtree(os.path.dirname(stage), ignore_errors=True)
+    print(f"\n{right} of {total} right ({right / max(total, 1):.0%}), {false_findings} false findings on healthy workflows")
+    return 0 if total and right >= 0.95 * total and not false_findings else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
