@@ -37,13 +37,11 @@ pub fn text(plan: &Plan) -> String {
     );
     let targets: Vec<Vec<String>> = plan.steps.iter().map(targets).collect();
     text += "rule all:\n    input:\n";
-    for at in 0..plan.steps.len() {
-        if !plan
-            .steps
-            .iter()
-            .any(|step| step.after.iter().any(|after| after.step == at))
-        {
-            let _ = writeln!(text, "        {},", literal(&targets[at][0]));
+    let orders = plan.steps.iter().flat_map(|step| &step.after);
+    let awaited: BTreeSet<usize> = orders.map(|after| after.step).collect();
+    for (at, names) in targets.iter().enumerate() {
+        if !awaited.contains(&at) {
+            let _ = writeln!(text, "        {},", literal(&names[0]));
         }
     }
     for (step, names) in plan.steps.iter().zip(&targets) {
