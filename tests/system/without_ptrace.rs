@@ -125,13 +125,13 @@ fn a_stopped_daemon_catches_up() {
     let Some(mut view) = View::open() else { return };
     let go = view.scratch.join("go");
     let script = format!(
-        "cat before; until [ -e {} ]; do sleep 0.02; done; {}",
+        "cat before; echo and closed; until [ -e {} ]; do sleep 0.02; done; {}",
         go.display(),
         storm(1000)
     );
     let mut command = Command::new("sh");
     let running = start(command.args(["-c", &script]).current_dir(&view.point));
-    running.wait_for_output("here before");
+    running.wait_for_output("and closed");
     view.signal_daemon(Signal::SIGSTOP);
     std::fs::write(&go, "").unwrap();
     running.wait_for_output("1000\n");
