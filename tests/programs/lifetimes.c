@@ -106,7 +106,7 @@ static void *forever(void *unused) {
 
 static void *exec_exit_7(void *unused) {
   say("exec_by", gettid());
-  execl(self, program, "exit", "7", NULL);
+  execl(program, program, "exit", "7", NULL);
   fail("execl");
   return unused;
 }
