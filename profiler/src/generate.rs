@@ -1,10 +1,10 @@
 //! From a trace to a specification that runs again: what each step of the workflow's script was,
 //! which files it needs and makes, and what must come before it.
 //!
-//! - [`steps`] finds the steps: what the script or make started, a pipeline being one;
-//! - [`command`] writes each as a line of shell;
-//! - [`effects`] tells what each did to names, contents and directories;
-//! - [`order`] puts a step before another wherever both touched the same thing and one changed it;
+//! - `steps` finds the steps: what the script or make started, a pipeline being one;
+//! - `command` writes each as a line of shell;
+//! - `effects` tells what each did to names, contents and directories;
+//! - `order` puts a step before another wherever both touched the same thing and one changed it;
 //! - [`make`], [`shell`] and the other writers turn the [`Plan`] into text.
 //!
 //! What cannot be known from the trace (what a builtin of the shell printed, a here-document) makes

@@ -1,7 +1,7 @@
 //! What every process was doing, at every moment: the states of processes over time.
 //!
 //! Samples say when, the books say how much. Where a process image had one thread, its samples are
-//! corrected so that they sum to what the kernel counted ([`books`]); an image too short for a
+//! corrected so that they sum to what the kernel counted (`books`); an image too short for a
 //! sample has its exact totals, spread evenly over its life. `docs/waiting.md` has the errors of
 //! both.
 

@@ -1,6 +1,6 @@
 //! Packets: where they come from, what is in them, and which flow they belong to.
 //!
-//! [`packet`] reads the headers of a frame, [`flows`] finds the flow, [`files`] reads captures of
+//! `packet` reads the headers of a frame, `flows` finds the flow, `files` reads captures of
 //! other programs, and [`import`] makes a trace of them. Nothing of a packet's payload is kept.
 
 mod files;

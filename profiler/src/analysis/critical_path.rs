@@ -1,11 +1,11 @@
 //! The critical path: the chain of work and waiting that decided how long the run took.
 //!
 //! Every process is a line through time, cut into *segments* where it forked, where a child that
-//! it waited for ended, and where data that it waited for came ([`waits`]). A segment takes the
-//! time that the process worked in it; a wait takes what it was waited for ([`network`]). The
+//! it waited for ended, and where data that it waited for came (`waits`). A segment takes the
+//! time that the process worked in it; a wait takes what it was waited for (`network`). The
 //! times of this network are those measured; its longest path is the critical path, how much
 //! later an event could come without delaying the end is its slack, and with the segments of a
-//! rule scaled it says what would have happened if that rule had been faster ([`solve`]).
+//! rule scaled it says what would have happened if that rule had been faster (`solve`).
 //!
 //! This joins ParaTrac's makespan by the longest path (sections 5.2 and 5.3) with the waits of
 //! the samples: a file makes nobody wait, whoever starts the reader does.

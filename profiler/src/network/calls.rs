@@ -1,4 +1,4 @@
-//! The 27 calls of section 7.3 by name, on a [`Run`]. `last` is seconds before the newest packet,
+//! The 27 calls of section 7.3 by name, on a `Run`. `last` is seconds before the newest packet,
 //! `None` the whole interval of the run. A call on an interval that is empty or too short returns
 //! [`Unknown`](super::Unknown) with the reason.
 

@@ -1,9 +1,9 @@
 //! Many traces become one: of the ranks of a parallel run, of several machines, of several runs.
 //!
 //! Every table of every file is copied row by row with its ids renumbered and its moments shifted
-//! to one scale. What several files saw of one thing becomes one row ([`joins`]). File calls,
+//! to one scale. What several files saw of one thing becomes one row (`joins`). File calls,
 //! packets and counters of machines are kept in the order of time across all files. The work can be
-//! interrupted and goes on where it stopped ([`work`]). Memory is needed for one row of every file,
+//! interrupted and goes on where it stopped (`work`). Memory is needed for one row of every file,
 //! some buffers, and two numbers for each thing that was joined.
 
 use std::path::PathBuf;
