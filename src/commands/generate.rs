@@ -73,8 +73,15 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         eprintln!("flowtrace: note: {note}");
     }
     let refused: Vec<_> = plan.refused().collect();
-    for (step, reason) in &refused {
+    const SHOWN: usize = 5;
+    for (step, reason) in refused.iter().take(SHOWN) {
         eprintln!("flowtrace: {} cannot be generated: {reason}", step.id);
+    }
+    if refused.len() > SHOWN {
+        eprintln!(
+            "flowtrace: +{} more: each is named in what was written",
+            refused.len() - SHOWN
+        );
     }
     if refused.is_empty() {
         return Ok(ExitCode::SUCCESS);

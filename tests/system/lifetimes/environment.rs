@@ -15,6 +15,18 @@ fn job_ids_and_what_is_asked_for_are_kept() {
     command
         .env("AWS_SECRET_ACCESS_KEY", "hunter2")
         .env("SLURM_JWT", "hunter2");
+    // The locale is kept too.
+    for name in [
+        "LANG",
+        "LC_ALL",
+        "LC_COLLATE",
+        "LC_CTYPE",
+        "LC_NUMERIC",
+        "LC_TIME",
+        "TZ",
+    ] {
+        command.env_remove(name);
+    }
     let played = stage.finish(&mut command, 6);
     let of = |code: i32| {
         played.trace.rows(&format!(

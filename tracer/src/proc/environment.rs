@@ -1,5 +1,5 @@
 //! Which environment variables are recorded: those that name the job, task or rank that a process
-//! belongs to, and those that the user asks for. Environments hold passwords, so nothing else is
+//! belongs to, those of the locale, and those that the user asks for. Environments hold passwords, so nothing else is
 //! ever kept.
 
 use std::sync::Arc;
@@ -73,6 +73,18 @@ const JOB_IDS: &[&str] = &[
     "PMIX_NAMESPACE",
 ];
 
+/// The variables that decide how standard tools sort, count and write, so that a run cannot be
+/// repeated without them (POSIX.1-2017, XBD 8.2 and 8.3).
+const LOCALE: &[&str] = &[
+    "LANG",
+    "LC_ALL",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_NUMERIC",
+    "LC_TIME",
+    "TZ",
+];
+
 /// Names and values of variables, in the order of names. Shared, because most processes
 /// have their parent's.
 pub(crate) type Variables = Arc<[(Text, Text)]>;
@@ -115,7 +127,8 @@ impl Wanted {
     /// Whether this variable is recorded.
     pub(crate) fn matches(&self, name: &[u8]) -> bool {
         // Compared by length first: of a usual environment hardly a byte is looked at twice.
-        JOB_IDS.iter().any(|known| known.as_bytes() == name)
+        let mut built_in = JOB_IDS.iter().chain(LOCALE);
+        built_in.any(|known| known.as_bytes() == name)
             || (!self.asked.is_empty()
                 && str::from_utf8(name).is_ok_and(|name| self.asked.is_match(name)))
     }
@@ -136,13 +149,19 @@ mod tests {
     #[test]
     fn nothing_is_kept_that_was_not_asked_for() {
         let environ =
-            b"PATH=/bin\0SLURM_JOB_ID=17\0AWS_SECRET_ACCESS_KEY=x\0MY_A=1=2\0MY_B=\0\0=\0no\0";
+            b"PATH=/bin\0LC_ALL=C\0SLURM_JOB_ID=17\0AWS_SECRET_ACCESS_KEY=x\0MY_A=1=2\0MY_B=\0\0=\0no\0";
         let built_in = Wanted::new(&[]).unwrap();
-        assert_eq!(names(&built_in, environ), ["SLURM_JOB_ID=17"]);
+        assert_eq!(names(&built_in, environ), ["LC_ALL=C", "SLURM_JOB_ID=17"]);
         let asked = Wanted::new(&["MY_?".into(), "{PATH,HOME}".into()]).unwrap();
         assert_eq!(
             names(&asked, environ),
-            ["MY_A=1=2", "MY_B=", "PATH=/bin", "SLURM_JOB_ID=17"]
+            [
+                "LC_ALL=C",
+                "MY_A=1=2",
+                "MY_B=",
+                "PATH=/bin",
+                "SLURM_JOB_ID=17"
+            ]
         );
         assert!(names(&built_in, b"").is_empty());
     }
