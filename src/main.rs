@@ -20,7 +20,9 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let args = match args::Args::try_parse() {
+    let mut words: Vec<_> = std::env::args_os().collect();
+    commands::export::trace_first(&mut words);
+    let args = match args::Args::try_parse_from(words) {
         Ok(args) => args,
         Err(error) => return usage(&error),
     };

@@ -1,5 +1,6 @@
 //! `flowtrace export`.
 
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -68,6 +69,20 @@ enum Format {
     /// Packets for Wireshark and tcpdump, with the processes that sent them as comments; hardware
     /// addresses, checksums and payload are not in a trace
     Pcapng,
+}
+
+/// `export FORMAT TRACE` reads as well as `export TRACE FORMAT`: puts the trace first.
+pub(crate) fn trace_first(words: &mut [OsString]) {
+    let [_, command, first, second, ..] = words else {
+        return;
+    };
+    let is_format = |word: &OsStr| {
+        let word = word.to_str();
+        word.is_some_and(|word| <Format as ValueEnum>::from_str(word, false).is_ok())
+    };
+    if command == "export" && is_format(first) && !is_format(second) && second != "-o" {
+        std::mem::swap(first, second);
+    }
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
@@ -172,5 +187,27 @@ impl<W: Write> flowtrace_schema::Table for Counted<W> {
     fn row(&mut self, values: Vec<flowtrace_schema::Value>) -> std::io::Result<()> {
         self.rows += 1;
         self.csv.row(values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_may_come_first() {
+        let ordered = |line: &str| {
+            let mut words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            trace_first(&mut words);
+            words.join(OsStr::new(" "))
+        };
+        let right = "flowtrace export run.db csv -o d";
+        assert_eq!(ordered("flowtrace export csv run.db -o d"), right);
+        assert_eq!(ordered(right), right);
+        assert_eq!(ordered("flowtrace export csv"), "flowtrace export csv");
+        assert_eq!(
+            ordered("flowtrace dag csv run.db"),
+            "flowtrace dag csv run.db"
+        );
     }
 }
