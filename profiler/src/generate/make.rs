@@ -7,11 +7,9 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write;
 
+use super::said::{self, comment};
 use super::words::ROOT_VARIABLE;
 use super::{Plan, Step};
-
-/// Longest line of a comment that repeats text from the trace.
-const LONGEST_COMMENT: usize = 300;
 
 /// Writes a Makefile.
 pub fn text(plan: &Plan) -> String {
@@ -62,27 +60,11 @@ fn unused(wanted: &str, used: &HashSet<&str>) -> String {
 }
 
 fn head(plan: &Plan, all: &str) -> String {
-    let mut text = String::new();
-    let _ = writeln!(
-        text,
-        "# Made by flowtrace from a trace of: {}",
-        comment(&plan.command)
+    let mut text = said::head(
+        plan,
+        "Run it in the directory with the inputs:  make -f this-file -j 8",
     );
-    let _ = writeln!(
-        text,
-        "# Run it in the directory with the inputs:  make -f this-file -j 8"
-    );
-    for (step, reason) in plan.refused() {
-        let _ = writeln!(
-            text,
-            "# INCOMPLETE: {} cannot be generated: {}",
-            step.id,
-            comment(reason)
-        );
-    }
-    for note in &plan.notes {
-        let _ = writeln!(text, "# Note: {}", comment(note));
-    }
+    // Writing to a String cannot fail.
     let _ = write!(
         text,
         "
@@ -170,16 +152,8 @@ fn rule(
         }
     }
     text.push('\n');
-    match &step.script {
-        Ok(script) => {
-            let _ = writeln!(text, "\t{}", script.replace('$', "$$"));
-        }
-        Err(reason) => {
-            let said = format!("{}: cannot be generated: {reason}", step.id);
-            let said = super::words::quote(&said).replace('$', "$$");
-            let _ = writeln!(text, "\t@printf '%s\\n' {said} >&2; exit 1");
-        }
-    }
+    let at = if step.script.is_ok() { "" } else { "@" };
+    let _ = writeln!(text, "\t{at}{}", said::script(step).replace('$', "$$"));
     if is_marked && step.script.is_ok() {
         let _ = writeln!(text, "\t@mkdir -p -- '$(STEPS)' && : > '$@'");
     }
@@ -225,19 +199,6 @@ fn name(path: &str) -> Option<String> {
         }
     }
     Some(text)
-}
-
-fn comment(text: &str) -> String {
-    let mut text: String = text
-        .chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .take(LONGEST_COMMENT)
-        .collect();
-    // A backslash at the end would take the next line along.
-    while text.ends_with('\\') {
-        text.pop();
-    }
-    text
 }
 
 #[cfg(test)]
