@@ -132,6 +132,13 @@ pub struct After {
     pub is_data: bool,
 }
 
+impl Step {
+    /// Whether a file of this name was there when it began.
+    pub fn finds(&self, place: &Place) -> bool {
+        self.takes.iter().any(|take| take.place == *place)
+    }
+}
+
 impl Plan {
     /// The steps that cannot be written down, with the reasons.
     pub fn refused(&self) -> impl Iterator<Item = (&Step, &str)> {

@@ -153,8 +153,9 @@ pub(super) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// The line of a step, to be run in the root directory.
-    pub(super) fn line(&self, command: &Command) -> Result<String, String> {
+    /// The line of a step, to be run in the root directory. It succeeds if the command ends as it
+    /// did, unless the run ended with it.
+    pub(super) fn line(&self, command: &Command, is_end: bool) -> Result<String, String> {
         let (home, umask) = self.common(command);
         let text = self.write(command, &Ends::default(), &home, umask)?;
         if text.is_empty() {
@@ -177,6 +178,7 @@ impl Writer<'_> {
         line += &text;
         match self.status(command) {
             0 => {}
+            _ if is_end => {}
             // The script went on although the command ended so.
             code => line = format!("{{ {line}; }} || [ $? -eq {code} ]"),
         }

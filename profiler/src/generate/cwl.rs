@@ -14,6 +14,8 @@ use super::{Plan, Step, said};
 
 /// Where the last step puts the files, as they lay in the original directory.
 const RESULTS: &str = "results";
+/// That step. The others have names that end with a number.
+const GATHER: &str = "gather";
 
 /// Writes a workflow.
 pub fn text(plan: &Plan) -> String {
@@ -29,7 +31,7 @@ pub fn text(plan: &Plan) -> String {
         "doc": lines.join("\n"),
         "requirements": { "InlineJavascriptRequirement": {} },
         "inputs": workflow.inputs,
-        "outputs": { RESULTS: { "type": "Directory", "outputSource": format!("{RESULTS}/{RESULTS}") } },
+        "outputs": { RESULTS: { "type": "Directory", "outputSource": format!("{GATHER}/{RESULTS}") } },
         "steps": workflow.steps,
     });
     // Values of JSON are always written.
@@ -177,7 +179,7 @@ impl Workflow {
                 "outputs": { RESULTS: { "type": "Directory", "outputBinding": { "glob": RESULTS } } },
             },
         });
-        self.steps.insert(RESULTS.into(), value);
+        self.steps.insert(GATHER.into(), value);
     }
 }
 

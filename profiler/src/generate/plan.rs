@@ -15,7 +15,7 @@ use super::own;
 use super::source::{Source, Unfit};
 use super::steps::{Draft, Split, splits};
 use super::touched::Files;
-use super::{After, Options, Plan, Step};
+use super::{After, Options, Output, Plan, Step};
 
 /// The steps of a traced run.
 ///
@@ -43,8 +43,10 @@ fn of_split(source: &Source, mut split: Split, options: Options) -> Plan {
     let mut notes = Vec::new();
     let own = std::mem::take(&mut effects.own);
     own::add(source, &mut split, &mut effects, own, &mut notes);
+    let writer = Writer { source, options };
     let builder = Builder {
-        writer: Writer { source, options },
+        failing: failing(&writer, &split.drafts),
+        writer,
         source,
         effects: &effects,
     };
@@ -52,6 +54,8 @@ fn of_split(source: &Source, mut split: Split, options: Options) -> Plan {
 }
 
 struct Builder<'a> {
+    /// The command with which a run that failed ended.
+    failing: Option<usize>,
     writer: Writer<'a>,
     source: &'a Source,
     effects: &'a Effects,
@@ -117,7 +121,7 @@ impl Builder<'_> {
             Step {
                 id: format!("{name}_{number}"),
                 rule: first.rule.clone(),
-                script: self.script(&parts, group),
+                script: self.script(&parts, group, &outputs),
                 inputs: files.inputs(at),
                 takes: files.takes(at, &parts),
                 directories: files.directories(at, &parts, &outputs),
@@ -158,11 +162,25 @@ impl Builder<'_> {
         is_without && changes.next().is_none() && !self.effects.outside.contains_key(&at)
     }
 
-    fn script(&self, parts: &[&Draft], group: &[usize]) -> std::result::Result<String, String> {
+    fn script(
+        &self,
+        parts: &[&Draft],
+        group: &[usize],
+        outputs: &[Output],
+    ) -> std::result::Result<String, String> {
+        // In a copy it would change the files of the original.
+        if let Some(output) = outputs.iter().find(|output| !output.place.is_below()) {
+            return Err(format!(
+                "it leaves {}, outside the directory where the run began ({}): let it write below that, or begin the run in a directory that holds both",
+                output.place.path(),
+                self.source.root
+            ));
+        }
         for at in group {
             if let Some(path) = self.effects.written_outside(*at) {
                 return Err(format!(
-                    "it wrote {path}, outside the traced directories, where only opens are seen: record again with --dir"
+                    "it wrote {path}, outside the directory where the run began ({}), where only opens are seen",
+                    self.source.root
                 ));
             }
         }
@@ -181,7 +199,8 @@ impl Builder<'_> {
         if let Some(reason) = command.unknown() {
             return Err(reason.into());
         }
-        self.writer.line(&command)
+        self.writer
+            .line(&command, self.failing.is_some_and(|at| group.contains(&at)))
     }
 
     fn add_notes(
@@ -212,7 +231,13 @@ impl Builder<'_> {
             }
             for &draft in group {
                 let status = self.writer.status(&drafts[draft].command);
-                if status != 0 {
+                if self.failing == Some(draft) {
+                    notes.push(format!(
+                        "{} ended with {}, and with it the run: it fails here too",
+                        step.id,
+                        ending(status)
+                    ));
+                } else if status != 0 {
                     notes.push(format!(
                         "{} ended with {} and the script went on: that counts as success here",
                         step.id,
@@ -267,6 +292,23 @@ impl Builder<'_> {
             notes.push(format!("reads files elsewhere: {}{more}", shown.join(", ")));
         }
     }
+}
+
+/// The last command of a run that failed, if it ended as the run did: the script did not go on.
+fn failing(writer: &Writer<'_>, drafts: &[Draft]) -> Option<usize> {
+    let run = writer.source.workflow.runs.first()?;
+    let status = match run.exit_signal {
+        Some(signal) => 128 + signal,
+        None => run.exit_code?,
+    };
+    let is_last = |&(_, draft): &(usize, &Draft)| draft.command.unknown().is_none();
+    let last = drafts
+        .iter()
+        .enumerate()
+        .filter(is_last)
+        .max_by_key(|(_, draft)| draft.end_ns);
+    let (at, draft) = last?;
+    (status != 0 && writer.status(&draft.command) == status).then_some(at)
 }
 
 /// The edges between merged steps.

@@ -86,6 +86,10 @@ fn targets(step: &Step) -> Vec<String> {
         .outputs
         .iter()
         .filter(|output| output.lasts && output.place.is_below());
+    // Snakemake removes the outputs before it runs a rule: one that replaces a file needs it.
+    if lasting.clone().any(|output| step.finds(&output.place)) {
+        return vec![mark(step)];
+    }
     let names = lasting
         .map(|output| output.place.path())
         .filter(|path| is_plain(path));

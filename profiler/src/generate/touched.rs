@@ -97,13 +97,15 @@ impl<'a> Files<'a> {
                 _ => None,
             })
             .collect();
-        let files: BTreeSet<i64> = touched
+        let mut files: BTreeSet<i64> = touched
             .iter()
             .filter_map(|(thing, ..)| match thing {
                 Thing::Content(file) => Some(*file),
                 _ => None,
             })
             .collect();
+        // What was only given a name.
+        files.extend(named.iter().filter_map(|path| source.file_at(path, end)));
         let mut outputs = Vec::new();
         let mut told: HashSet<&str> = HashSet::new();
         let mut told_contents: HashSet<i64> = HashSet::new();
