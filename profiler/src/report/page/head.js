@@ -108,7 +108,7 @@ function drawCoverage() {
   if (p.texts_cut) notes.push(`${many(p.texts_cut, "command line is", "command lines are")} shortened here.`);
   if (block("files").left_out) notes.push(`${count(block("files").left_out)} files with fewer bytes are in the sums and not shown one by one.`);
   if (block("files").access.left_out) notes.push(`${count(block("files").access.left_out)} uses of files with fewer bytes do not take part in selections.`);
-  if (block("graph").cycle_edges) notes.push(`${many(block("graph").cycle_edges, "edge is", "edges are")} left out of the graph because they would close a cycle.`);
+  if (block("graph").cycle_edges) notes.push(`${many(block("graph").cycle_edges, "edge is left out of the graph because it would close a cycle", "edges are left out of the graph because they would close a cycle")}.`);
   if (notes.length) where.append(list(notes));
   if (f.losses.length === 0) {
     where.append(el("p", {}, "Nothing is known to be lost."));

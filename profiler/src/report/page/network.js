@@ -18,11 +18,29 @@ function framed(title, note, ...children) {
   return el("div", { class: "chart" }, el("h3", {}, title), children, note ? el("p", { class: "muted" }, note) : null);
 }
 
+// The processes in an order in which neighbours talk, as far as a walk along the edges gives one.
+function walk(net) {
+  const order = [], near = net.nodes.map(() => []);
+  net.edges.forEach((e) => { near[e.src].push([e.share, e.dst]); near[e.dst].push([e.share, e.src]); });
+  near.forEach((list) => list.sort((a, b) => b[0] - a[0] || a[1] - b[1]));
+  const seen = new Set();
+  for (let start = 0; start < net.nodes.length; start++) {
+    for (let at = start; at !== undefined && !seen.has(at);) {
+      seen.add(at);
+      order.push(at);
+      const next = near[at].find(([, to]) => !seen.has(to));
+      at = next && next[1];
+    }
+  }
+  return order;
+}
+
 // The heavy directions as a circle of processes; both directions of a pair are one line.
 function topologyChart(net) {
   const n = net.nodes.length, W = 420, H = 300, R = n > 2 ? 108 : 90, pairs = new Map();
+  const turn = walk(net);
   const place = net.nodes.map((_, i) => {
-    const angle = (i / n) * 2 * Math.PI - Math.PI / 2;
+    const angle = (turn.indexOf(i) / n) * 2 * Math.PI - Math.PI / 2;
     return [W / 2 + R * Math.cos(angle) * 1.15, H / 2 + R * Math.sin(angle)];
   });
   for (const edge of net.edges) {
