@@ -207,6 +207,17 @@ impl Source {
         regular.filter_map(since).min().map(|(_, file_id)| file_id)
     }
 
+    /// Whether a file was known under another name before it was under this one.
+    pub(super) fn is_renamed(&self, file_id: i64, path: &str) -> bool {
+        let names = self.names.get(&file_id).map_or(&[][..], Vec::as_slice);
+        let first = names.iter().find(|name| name.path == path);
+        first.is_some_and(|own| {
+            names
+                .iter()
+                .any(|other| other.path != path && other.from_ns < own.from_ns)
+        })
+    }
+
     /// The names directly below a directory at a moment.
     pub(super) fn names_in<'a>(
         &'a self,

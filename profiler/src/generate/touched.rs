@@ -294,8 +294,9 @@ impl<'a> Files<'a> {
             return None;
         }
         let file = source.first_file(path, start, end)?;
-        let is_own =
-            changed.iter().any(|&(_, by)| by == step) && self.writes.contains(&(step, file));
+        // It wrote the file, or gave one that was known already another name.
+        let is_made = self.writes.contains(&(step, file)) || source.is_renamed(file, path);
+        let is_own = changed.iter().any(|&(_, by)| by == step) && is_made;
         (!is_own).then_some(file)
     }
 
