@@ -159,6 +159,8 @@ impl Workflow {
             listing.push(json!({
                 "entryname": parameter_text(&format!("{RESULTS}/{path}")),
                 "entry": format!("$(inputs.{name})"),
+                // A copy, not a link into a directory that the engine removes.
+                "writable": true,
             }));
         }
         if results.is_empty() {

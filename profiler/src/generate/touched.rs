@@ -77,6 +77,12 @@ impl<'a> Files<'a> {
         }
     }
 
+    /// Whether a later step changed this, be it that `step` did or not.
+    fn is_changed_after(&self, thing: &Thing, step: usize) -> bool {
+        let changed = self.changed.get(thing).map_or(&[][..], Vec::as_slice);
+        changed.iter().any(|&(_, by)| by > step)
+    }
+
     /// What a step leaves behind, and whether these files alone do not tell that it was done.
     pub(super) fn outputs(&self, step: usize, parts: &[&Draft]) -> (Vec<Output>, bool) {
         let source = self.source;
@@ -135,7 +141,9 @@ impl<'a> Files<'a> {
                 outputs.push(Output {
                     place: Place::of(&name.path, &source.root),
                     lasts: lasts && is_fresh,
-                    stays: lasts,
+                    stays: name.to_ns.is_none()
+                        && !self.is_changed_after(&Thing::Content(file), step)
+                        && !self.is_changed_after(&Thing::Name(name.path.clone()), step),
                 });
             }
             if !is_there {
