@@ -161,3 +161,132 @@ fn loopback_is_captured_once_and_a_run_names_the_processes() {
     assert_eq!(number(&trace, sql), 1);
     assert!(patterns().exists() && Path::new(FLOWTRACE).exists());
 }
+
+/// Both ends of a connection of 100 000 bytes each way, on the loopback of the namespace.
+const BOTH_RANKS: &str = r#"
+both() {
+  "$PATTERNS" --rank 0 --hosts 127.0.0.1,127.0.0.1 "$@" > /dev/null &
+  rank=$!
+  "$PATTERNS" --rank 1 --hosts 127.0.0.1,127.0.0.1 "$@" > /dev/null
+  wait $rank
+}
+"#;
+
+#[test]
+fn the_kernel_tells_of_short_connections_too() {
+    if !need_lab() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = format!(
+        r#"{BOTH_RANKS}
+"$FLOWTRACE" capture -i lo -o run.db 2> log & capture=$!
+until grep -q capturing log; do sleep 0.01; done
+both --bytes 1000 --iterations 100 --compute-us 1
+kill -TERM $capture; wait $capture"#
+    );
+    let output = run(&scratch, 1, &script);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{error}");
+    let trace = scratch.join("run.db");
+    // As an independent witness: what the kernel counted is what was captured.
+    for (side, bytes) in [("src", 100_001), ("dst", 100_000)] {
+        let sql = format!(
+            "SELECT MAX(bytes_acked) FROM flow_samples JOIN flows USING (flow_id)
+             WHERE bytes > 0 AND side = '{side}'"
+        );
+        let acknowledged = number(&trace, &sql);
+        // SYN and FIN count as one each, as far as they are acknowledged.
+        assert!(
+            (bytes..=bytes + 2).contains(&acknowledged),
+            "{side}: {acknowledged}"
+        );
+        let sql = format!(
+            "SELECT COUNT(*) FROM flow_samples WHERE side = '{side}' AND min_rtt_ns > 0
+             AND rtt_ns >= min_rtt_ns AND congestion <> ''"
+        );
+        assert!(number(&trace, &sql) > 0, "{side}");
+    }
+}
+
+#[test]
+fn a_capture_alone_names_who_holds_a_connection() {
+    if !need_lab() {
+        return;
+    }
+    let scratch = Scratch::new();
+    // Some seconds, for without a process tracer one has to look.
+    let script = format!(
+        r#"{BOTH_RANKS}
+"$FLOWTRACE" capture -i lo -o run.db 2> log & capture=$!
+until grep -q capturing log; do sleep 0.01; done
+both --bytes 1000 --iterations 40 --compute-us 100000
+kill -TERM $capture; wait $capture"#
+    );
+    let output = run(&scratch, 1, &script);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{error}");
+    let sql = "SELECT COUNT(*) FROM flows JOIN processes AS a ON a.upid = src_upid
+               JOIN processes AS b ON b.upid = dst_upid
+               WHERE bytes > 0 AND a.command LIKE '%--rank 1 %' AND b.command LIKE '%--rank 0 %'";
+    assert_eq!(number(&scratch.join("run.db"), sql), 1);
+}
+
+#[test]
+fn namespaces_that_a_workflow_makes_are_captured_too() {
+    if !need_lab() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let workflow = r#"
+set -e
+for i in 1 2; do ip netns add w$i; done
+ip link add eth0 netns w1 type veth peer name eth0 netns w2
+for i in 1 2; do
+  ip -n w$i addr add 10.8.0.$i/24 dev eth0
+  ip -n w$i link set eth0 up
+done
+for i in 1 2; do
+  ip netns exec w$i "$PATTERNS" --rank $((i - 1)) --hosts 10.8.0.1,10.8.0.2 \
+    --bytes 3000 --iterations 20 --compute-us 10 > w$i.out & eval "rank$i=$!"
+done
+wait $rank1; wait $rank2
+unshare -n sh -c 'ip link set lo up
+  "$PATTERNS" --rank 0 --hosts 127.0.0.1,127.0.0.1 --bytes 1000 --iterations 5 > lo.out &
+  "$PATTERNS" --rank 1 --hosts 127.0.0.1,127.0.0.1 --bytes 1000 --iterations 5 > lo.out
+  wait'"#;
+    std::fs::write(scratch.join("workflow"), workflow).unwrap();
+    let script = r#""$FLOWTRACE" run -q --net -o ../run.db -- bash workflow"#;
+    let script = format!("mkdir -p w; mv workflow w; cd w\n{script}");
+    let output = run(&scratch, 1, &script);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{error}");
+    let trace = scratch.join("run.db");
+    let flows = |condition: &str, what: &str| {
+        number(
+            &trace,
+            &format!("SELECT {what} FROM flows WHERE proto = 'tcp' AND bytes > 0 AND {condition}"),
+        )
+    };
+    // Between two namespaces: both ends captured it, alike, and both processes are known.
+    let between = "src = '10.8.0.2' AND dst = '10.8.0.1'";
+    assert_eq!(flows(between, "COUNT(*)"), 1, "{error}");
+    assert_eq!(flows(between, "captures"), 2);
+    assert_eq!(
+        flows(between, "src_upid IS NOT NULL AND dst_upid IS NOT NULL"),
+        1
+    );
+    let sql = "SELECT COUNT(DISTINCT out_packets || ' ' || out_bytes || ' ' || back_packets || ' ' || back_bytes)
+               FROM flow_captures JOIN (SELECT flow_id FROM flows WHERE captures = 2 AND bytes > 0) USING (flow_id)";
+    assert_eq!(number(&trace, sql), 1);
+    assert_eq!(
+        flows(between, "out_bytes >= 60001 AND back_bytes >= 60000"),
+        1
+    );
+    // And inside one.
+    let inside = "src = '127.0.0.1'";
+    assert_eq!(flows(inside, "out_bytes"), 5001);
+    assert_eq!(flows(inside, "back_bytes"), 5000);
+    let sql = "SELECT COUNT(DISTINCT namespace) FROM captures WHERE namespace IS NOT NULL";
+    assert!(number(&trace, sql) >= 3);
+}
