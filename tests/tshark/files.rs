@@ -29,7 +29,7 @@ impl Pcap {
 
     pub(crate) fn bytes(&self, frames: &[Vec<u8>]) -> Vec<u8> {
         let mut file = Vec::new();
-        let mut number = |file: &mut Vec<u8>, number: u32| {
+        let number = |file: &mut Vec<u8>, number: u32| {
             file.extend(if self.is_big {
                 number.to_be_bytes()
             } else {

@@ -204,8 +204,10 @@ fn read(
 /// Whether packets can be captured here at all, and why not.
 ///
 /// # Errors
-/// What the system says.
-pub fn check() -> io::Result<()> {
-    let loopback = Interface::named("lo")?;
-    Ring::open(&loopback, 128, &Filter::default()).map(drop)
+/// The reason, in words.
+pub fn check() -> Result<(), String> {
+    let loopback = Interface::named("lo");
+    loopback
+        .and_then(|loopback| Ring::open(&loopback, 128, &Filter::default()).map(drop))
+        .map_err(|error| ring::reason(&error))
 }
