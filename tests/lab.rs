@@ -135,6 +135,96 @@ fn patterns_of_every_kind_end() {
     );
 }
 
+/// Every topology, every way of the schedule, three moments of stopping after the last packet.
+#[test]
+#[ignore = "long: tests/long lab"]
+fn every_topology_is_conserved_whenever_a_capture_stops() {
+    if !need_lab() {
+        return;
+    }
+    for pattern in [
+        "mesh:8",
+        "mesh:4x2",
+        "mesh:2x2x2",
+        "torus:8",
+        "torus:4x2",
+        "torus:2x2x2",
+        "hypercube",
+        "tree",
+        "all-to-all",
+        "ring",
+        "bus",
+    ] {
+        for after in ["0", "0.005", "0.05"] {
+            for way in ["", "--exchange"] {
+                let arguments = format!(
+                    "--pattern {pattern} --iterations 20 --bytes 20000 --compute-us 50 {way}"
+                );
+                conserves(8, &arguments, after);
+            }
+        }
+    }
+}
+
+/// Two hosts, each with a recording of its own; both are then one trace.
+#[test]
+fn after_a_merge_waits_name_the_process_on_the_other_host() {
+    if !need_lab() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = r#"
+A=10.9.0.1,10.9.0.2
+# The second computes long, so that the first waits for it.
+for i in 1 2; do
+  mkdir w$i
+  (cd w$i; ip netns exec h$i unshare --uts sh -c 'hostname "$0"; exec "$@"' host$i \
+    "$FLOWTRACE" run -q --net --sample 200 -o ../h$i.db -- "$PATTERNS" --rank $((i - 1)) --hosts $A \
+    --bytes 20000 --iterations 10 --compute-us 30000 --slow 1:3 > out) & eval "run$i=$!"
+done
+wait $run1; wait $run2
+"$FLOWTRACE" merge -o all.db h1.db h2.db
+"$FLOWTRACE" dag all.db --format json > dag.json
+"$FLOWTRACE" summary all.db > summary
+"$FLOWTRACE" network flows all.db > flows
+"$FLOWTRACE" network peers all.db --format json > peers
+"#;
+    let output = run(&scratch, 2, script);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{error}");
+    let trace = scratch.join("all.db");
+    let sql = "SELECT COUNT(*) FROM flows JOIN processes AS a ON a.upid = src_upid
+               JOIN processes AS b ON b.upid = dst_upid
+               WHERE bytes > 0 AND proto = 'tcp' AND a.host <> b.host AND captures = 2";
+    assert_eq!(number(&trace, sql), 1, "{error}");
+    let sql = "SELECT COUNT(*) FROM waits JOIN processes AS a USING (upid)
+               JOIN processes AS b ON b.upid = counterpart_upid
+               JOIN channels USING (channel_id)
+               WHERE a.host <> b.host AND kind = 'tcp'";
+    assert!(number(&trace, sql) > 0, "{error}");
+    let read = |name: &str| std::fs::read_to_string(scratch.join(name)).unwrap();
+    let dag: serde_json::Value = serde_json::from_str(&read("dag.json")).unwrap();
+    assert!(dag.to_string().contains("\"socket\""), "{dag}");
+    let summary = read("summary");
+    let line = summary
+        .lines()
+        .find(|line| line.trim_start().starts_with("network"));
+    assert!(line.is_some_and(|line| line.contains(" flow")), "{summary}");
+    let flows = read("flows");
+    assert!(
+        flows.contains("patterns (pid ") && flows.contains(" on host2)"),
+        "{flows}"
+    );
+    let peers: serde_json::Value = serde_json::from_str(&read("peers")).unwrap();
+    let rows = peers["rows"].as_array().unwrap();
+    let sum = |row: &serde_json::Value| {
+        row["a_to_b_bytes"].as_i64().unwrap() + row["b_to_a_bytes"].as_i64().unwrap()
+    };
+    // Ten messages each way, and the rank that asked.
+    let between = rows.iter().filter(|row| sum(row) >= 400_001);
+    assert_eq!(between.count(), 1, "{peers}");
+}
+
 #[test]
 fn loopback_is_captured_once_and_a_run_names_the_processes() {
     if !need_lab() {
@@ -290,4 +380,67 @@ unshare -n sh -c 'ip link set lo up
     assert_eq!(flows(inside, "back_bytes"), 5000);
     let sql = "SELECT COUNT(DISTINCT namespace) FROM captures WHERE namespace IS NOT NULL";
     assert!(number(&trace, sql) >= 3);
+}
+
+/// Somebody without any right, in a user and network namespace of his own.
+#[test]
+fn nobody_needs_a_right_in_a_namespace_of_his_own() {
+    if !need_lab() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let user = support::user::User::new(&scratch);
+    let flowtrace = user.flowtrace.to_str().unwrap();
+    if !user
+        .command("unshare")
+        .args(["-Urn", "true"])
+        .status()
+        .is_ok_and(|status| status.success())
+    {
+        support::missing("users may not make namespaces");
+        return;
+    }
+    let script = r#"ip link set lo up
+        "$0" capture -q -i lo -o own.db -- bash -c 'echo hello > /dev/udp/127.0.0.1/9'"#;
+    let output = user
+        .command("unshare")
+        .args(["-Urn", "sh", "-c", script, flowtrace])
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{error}");
+    let sql = "SELECT out_bytes FROM flows WHERE proto = 'udp' AND dport = 9";
+    assert_eq!(number(&user.home.join("own.db"), sql), 6);
+    // Outside of one it is refused, said, and the rest goes on.
+    if nix::unistd::geteuid().is_root() {
+        let output = user
+            .command(flowtrace)
+            .args([
+                "run",
+                "--no-summary",
+                "--net",
+                "--interface",
+                "lo",
+                "-o",
+                "run.db",
+                "--",
+                "true",
+            ])
+            .output()
+            .unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{error}");
+        assert!(error.contains("it needs CAP_NET_RAW"), "{error}");
+        let sql = "SELECT value FROM losses WHERE counter = 'not_captured'";
+        assert_eq!(number(&user.home.join("run.db"), sql), 1);
+        let doctor = user.command(flowtrace).arg("doctor").output().unwrap();
+        let text = String::from_utf8_lossy(&doctor.stdout).into_owned();
+        let line = text
+            .lines()
+            .find(|line| line.contains("packets (AF_PACKET)"));
+        assert!(
+            line.is_some_and(|line| line.contains("it needs CAP_NET_RAW")),
+            "{text}"
+        );
+    }
 }
