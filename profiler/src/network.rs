@@ -46,6 +46,6 @@ pub mod topology;
 pub mod trigger;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use run::{Answer, Known, Mode, Run, Unknown};
