@@ -17,7 +17,7 @@ mod streams;
 use accesses::add_accesses;
 pub use activity::load_activity;
 pub(crate) use places::Places;
-use streams::add_streams;
+use streams::{add_flows, add_streams};
 
 /// Reads everything that the analyses need. Rules that the recording did not store, because it
 /// was cut short, are inferred.
@@ -53,6 +53,10 @@ pub fn load_and<S>(
     add_accesses(&mut workflow, trace, |call| each(&mut other, call))?;
     redirections::hand_on(&mut workflow);
     add_streams(&mut workflow, &trace.channel_ends()?);
+    workflow.network = trace.network_totals()?;
+    if workflow.network.is_some() {
+        add_flows(&mut workflow, &trace.flows_between()?);
+    }
     add_executions(&mut workflow, trace)?;
     Ok((workflow, other))
 }
