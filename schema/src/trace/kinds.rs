@@ -17,9 +17,8 @@ pub enum Kind {
 
 /// Of an expression SQLite knows at most an affinity, which is BLOB for want of a better one. These are
 /// texts, and what is not named here is an integer.
-const TEXTS: [&str; 11] = [
-    "dir", "dst_kind", "evidence", "kind", "marks", "part", "reason", "relation", "side",
-    "src_kind", "way",
+const TEXTS: [&str; 8] = [
+    "dst_kind", "evidence", "kind", "part", "reason", "relation", "side", "src_kind",
 ];
 /// And these are real numbers.
 const REALS: [&str; 1] = ["confidence"];
