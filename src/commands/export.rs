@@ -98,7 +98,11 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         Format::Pdf => drawing::Format::Pdf,
         Format::Ps => drawing::Format::Ps,
         Format::Csv => return views(&trace, &args.trace, target),
-        Format::Pcapng => return packets(&trace, &args.trace, target),
+        Format::Pcapng => {
+            args.view
+                .refuse("pcapng has all packets: options that select a part are for graphs")?;
+            return packets(&trace, &args.trace, target);
+        }
         Format::Wfformat | Format::Chrome | Format::Perfetto => {
             return whole(&trace, args, target);
         }
