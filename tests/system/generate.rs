@@ -442,6 +442,23 @@ fn what_make_ran_comes_back() {
     }
 }
 
+/// make that begins again, because a file that it includes was made, is one make.
+#[test]
+fn what_make_ran_after_it_began_again_comes_back() {
+    let script = "all: out\ninclude more\nmore: in\n\tsort in > kept\n\techo 'out: kept; sort -r kept > out' > more\n";
+    if !need_program("make") {
+        return;
+    }
+    let Some(traced) = traced(script, &[], &["make", "-s", "-f", "script"]) else {
+        return;
+    };
+    let (code, errors) = traced.generate("make", &[]);
+    assert_eq!(code, 0, "{errors}");
+    let text = traced.text("make");
+    assert!(!text.contains("# make_1"), "{text}");
+    assert!(text.contains("# sort_2"), "{text}");
+}
+
 /// What the trace does not tell is refused, each with its reason, and the Makefile stops there.
 #[test]
 fn what_cannot_be_known_is_refused() {
