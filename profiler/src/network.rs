@@ -41,6 +41,7 @@ pub mod smoothing;
 pub mod spectrum;
 pub mod state;
 pub mod stationary;
+pub mod tables;
 pub mod topology;
 pub mod trigger;
 
