@@ -147,7 +147,7 @@ impl<'a> Waits<'a> {
                     cause: Cause::Closed(other),
                 },
                 false => Release {
-                    at_ns: wait.to_ns.min(other_end),
+                    at_ns: self.not_before_a_child(other, wait).min(other_end),
                     cause: Cause::Channel(other),
                 },
             });
@@ -168,6 +168,16 @@ impl<'a> Waits<'a> {
                 || a == b
         });
         found
+    }
+
+    /// When a wait ended that another process ended: the end of a child for which that one waited itself, where
+    /// that lies between the two looks. It is exact, and nobody acts before.
+    fn not_before_a_child(&self, other: ProcessId, wait: &SeenWait) -> i64 {
+        let until = wait.to_ns + wait.error_ns.max(1) * 2;
+        let ends = self.children[other.0 as usize].iter();
+        let ends = ends.map(|child| self.lives[child.0 as usize].1);
+        let last = ends.filter(|&end| end > wait.to_ns && end <= until).max();
+        last.unwrap_or(wait.to_ns)
     }
 
     /// Whether a child lived during the wait.
