@@ -219,7 +219,10 @@ impl Workload {
             petgraph::algo::toposort(&dag.graph, None).is_ok(),
             "a cycle"
         );
-        let (ours, theirs) = (by_graph(&workflow, &dag, &data), by_strace(&observed, &native));
+        let (ours, theirs) = (
+            by_graph(&workflow, &dag, &data),
+            by_strace(&observed, &native),
+        );
         let only = |a: &BTreeSet<Dependency>, b: &BTreeSet<Dependency>| {
             let only: Vec<_> = a.difference(b).cloned().collect();
             (only.len(), only.into_iter().take(5).collect::<Vec<_>>())

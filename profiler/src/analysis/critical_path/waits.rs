@@ -260,7 +260,30 @@ impl<'a> Waits<'a> {
                 best = best.max(Some(key));
             }
         }
-        best.map(|(.., std::cmp::Reverse(other))| other)
+        let best = best.map(|(.., std::cmp::Reverse(other))| other);
+        let is_gone = |id: ProcessId| self.lives[id.0 as usize].1 < span.to_ns - slack;
+        match best {
+            Some(other) if !is_gone(other) => Some(other),
+            other => self.closer(process, span, (at, count)).or(other),
+        }
+    }
+
+    /// Who closed a pipe at the end of a wait for it as the last of its writers, though it wrote nothing: a
+    /// shell that runs `{ a; b; }` keeps it open until b has ended.
+    fn closer(
+        &self,
+        process: ProcessId,
+        span: &Span,
+        (at, count): (u32, u32),
+    ) -> Option<ProcessId> {
+        let slack = span.error_ns.max(1) * 2;
+        let reads = self.activity.channels(at, count).iter();
+        reads
+            .filter(|(_, side)| *side == Side::Read)
+            .flat_map(|&(channel, _)| self.activity.idle_ends_of(channel))
+            .filter(|end| end.process != process && (end.to_ns - span.to_ns).abs() <= slack)
+            .max_by_key(|end| (end.to_ns, std::cmp::Reverse(end.process)))
+            .map(|end| end.process)
     }
 
     /// Whether `other` waited at a channel of which `process` held the other side at that moment, or for a
