@@ -24,9 +24,9 @@ fn common(line: &str, directory: &Path) -> String {
     let line = line.replace(&*directory.to_string_lossy(), ".");
     let temporary = std::env::temp_dir().join("cc");
     let temporary = temporary.to_string_lossy();
-    let word = |word: &str| match word.starts_with(&*temporary) {
-        true => "TEMPORARY".to_owned(),
-        false => word.to_owned(),
+    let word = |word: &str| match word.find(&*temporary) {
+        Some(at) => format!("{}TEMPORARY", &word[..at]),
+        None => word.to_owned(),
     };
     line.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
@@ -315,6 +315,7 @@ fn of_variant_calling() {
 }
 
 #[test]
+#[ignore = "as long as the other tests of it together: tests/long dependencies"]
 fn of_montage() {
     if let Some(workload) = Workload::prepare("montage", &["make", "mProjectPP", "mDiffFit"]) {
         workload.agrees(290);
