@@ -2,7 +2,11 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::*;
+use crate::commands::{
+    agent, bottlenecks, calibrate, capture, check, collect, compare, completions, critical_path,
+    dag, doctor, export, generate, ideal, import, man, merge, mount, network, query, replay,
+    report, resources, run, stats, summary, tree, unmount, waits,
+};
 
 /// Trace any workflow, unmodified: what ran, what data flowed, where the time went.
 #[derive(Debug, Parser)]

@@ -48,5 +48,6 @@ pub(crate) fn options(
         filter: Filter {
             ports: ports.to_vec(),
         },
+        owners: false,
     })
 }

@@ -35,7 +35,7 @@ pub(crate) fn displaced(trace: &Path, how: Displaced) -> Failure {
 /// Stores the inferred rules in `trace`, and prints the summary on standard error if asked to.
 pub(crate) fn conclude(trace: &Path, print: bool) -> Result<(), Failure> {
     let opened = Trace::open(trace)?;
-    let rules = rules::infer(&opened)?;
+    let rules = rules::infer_at_end(&opened)?;
     // Readers infer the rules themselves where they could not be stored, as on a full disk.
     let stored = store_rules(trace, rules);
     if print {

@@ -118,6 +118,6 @@ impl From<io::Error> for Failure {
                 ..Failure::new(0, "")
             };
         }
-        Failure::new(1, format!("cannot write the output: {error}"))
+        Failure::usage(format!("cannot write the output: {error}"))
     }
 }

@@ -1,10 +1,12 @@
 //! Where a report goes: standard output, or a file that is complete or not there at all.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use flowtrace_schema::APPLICATION_ID;
 
 use crate::failure::Failure;
 
@@ -31,8 +33,15 @@ pub(crate) fn write_to(
         ))
         .hint("name another file with -o"));
     }
+    if holds_trace(path) {
+        return Err(
+            Failure::usage(format!("cannot write {}: it is a trace", path.display()))
+                .hint("name another file with -o; remove the trace first if it is not needed"),
+        );
+    }
+    // Not 1, which means that something was found.
     let cannot =
-        |error: io::Error| Failure::new(1, format!("cannot write {}: {error}", path.display()));
+        |error: io::Error| Failure::usage(format!("cannot write {}: {error}", path.display()));
     // A device or pipe cannot be renamed over.
     if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
         let mut out = BufWriter::new(File::options().write(true).open(path).map_err(cannot)?);
@@ -101,6 +110,18 @@ pub(crate) fn takes_colour(stream: &impl IsTerminal) -> bool {
     let is_off = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     stream.is_terminal() && !is_off && !is_dumb
+}
+
+/// Whether a file begins as a database of flowtrace (SQLite file format, section 1.3).
+fn holds_trace(path: &Path) -> bool {
+    let mut begin = [0u8; 72];
+    let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
+    let read = is_file
+        && File::open(path)
+            .and_then(|mut file| file.read_exact(&mut begin))
+            .is_ok();
+    read && begin.starts_with(b"SQLite format 3\0")
+        && begin[68..72] == (APPLICATION_ID as u32).to_be_bytes()
 }
 
 fn is_trace(path: &Path, trace: &Path) -> bool {

@@ -135,6 +135,96 @@ fn patterns_of_every_kind_end() {
     );
 }
 
+/// Every topology, every way of the schedule, three moments of stopping after the last packet.
+#[test]
+#[ignore = "long: tests/long lab"]
+fn every_topology_is_conserved_whenever_a_capture_stops() {
+    if !need_lab() {
+        return;
+    }
+    for pattern in [
+        "mesh:8",
+        "mesh:4x2",
+        "mesh:2x2x2",
+        "torus:8",
+        "torus:4x2",
+        "torus:2x2x2",
+        "hypercube",
+        "tree",
+        "all-to-all",
+        "ring",
+        "bus",
+    ] {
+        for after in ["0", "0.005", "0.05"] {
+            for way in ["", "--exchange"] {
+                let arguments = format!(
+                    "--pattern {pattern} --iterations 20 --bytes 20000 --compute-us 50 {way}"
+                );
+                conserves(8, &arguments, after);
+            }
+        }
+    }
+}
+
+/// Two hosts, each with a recording of its own; both are then one trace.
+#[test]
+fn after_a_merge_waits_name_the_process_on_the_other_host() {
+    if !need_lab() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = r#"
+A=10.9.0.1,10.9.0.2
+# The second computes long, so that the first waits for it.
+for i in 1 2; do
+  mkdir w$i
+  (cd w$i; ip netns exec h$i unshare --uts sh -c 'hostname "$0"; exec "$@"' host$i \
+    "$FLOWTRACE" run -q --net --sample 200 -o ../h$i.db -- "$PATTERNS" --rank $((i - 1)) --hosts $A \
+    --bytes 20000 --iterations 10 --compute-us 30000 --slow 1:3 > out) & eval "run$i=$!"
+done
+wait $run1; wait $run2
+"$FLOWTRACE" merge -o all.db h1.db h2.db
+"$FLOWTRACE" dag all.db --format json > dag.json
+"$FLOWTRACE" summary all.db > summary
+"$FLOWTRACE" network flows all.db > flows
+"$FLOWTRACE" network peers all.db --format json > peers
+"#;
+    let output = run(&scratch, 2, script);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{error}");
+    let trace = scratch.join("all.db");
+    let sql = "SELECT COUNT(*) FROM flows JOIN processes AS a ON a.upid = src_upid
+               JOIN processes AS b ON b.upid = dst_upid
+               WHERE bytes > 0 AND proto = 'tcp' AND a.host <> b.host AND captures = 2";
+    assert_eq!(number(&trace, sql), 1, "{error}");
+    let sql = "SELECT COUNT(*) FROM waits JOIN processes AS a USING (upid)
+               JOIN processes AS b ON b.upid = counterpart_upid
+               JOIN channels USING (channel_id)
+               WHERE a.host <> b.host AND kind = 'tcp'";
+    assert!(number(&trace, sql) > 0, "{error}");
+    let read = |name: &str| std::fs::read_to_string(scratch.join(name)).unwrap();
+    let dag: serde_json::Value = serde_json::from_str(&read("dag.json")).unwrap();
+    assert!(dag.to_string().contains("\"socket\""), "{dag}");
+    let summary = read("summary");
+    let line = summary
+        .lines()
+        .find(|line| line.trim_start().starts_with("network"));
+    assert!(line.is_some_and(|line| line.contains(" flow")), "{summary}");
+    let flows = read("flows");
+    assert!(
+        flows.contains("patterns (pid ") && flows.contains(" on host2)"),
+        "{flows}"
+    );
+    let peers: serde_json::Value = serde_json::from_str(&read("peers")).unwrap();
+    let rows = peers["rows"].as_array().unwrap();
+    let sum = |row: &serde_json::Value| {
+        row["a_to_b_bytes"].as_i64().unwrap() + row["b_to_a_bytes"].as_i64().unwrap()
+    };
+    // Ten messages each way, and the rank that asked.
+    let between = rows.iter().filter(|row| sum(row) >= 400_001);
+    assert_eq!(between.count(), 1, "{peers}");
+}
+
 #[test]
 fn loopback_is_captured_once_and_a_run_names_the_processes() {
     if !need_lab() {
@@ -160,4 +250,197 @@ fn loopback_is_captured_once_and_a_run_names_the_processes() {
                WHERE bytes > 0 AND a.command LIKE '%--rank 1 %' AND b.command LIKE '%--rank 0 %'";
     assert_eq!(number(&trace, sql), 1);
     assert!(patterns().exists() && Path::new(FLOWTRACE).exists());
+}
+
+/// Both ends of a connection of 100 000 bytes each way, on the loopback of the namespace.
+const BOTH_RANKS: &str = r#"
+both() {
+  "$PATTERNS" --rank 0 --hosts 127.0.0.1,127.0.0.1 "$@" > /dev/null &
+  rank=$!
+  "$PATTERNS" --rank 1 --hosts 127.0.0.1,127.0.0.1 "$@" > /dev/null
+  wait $rank
+}
+"#;
+
+#[test]
+fn the_kernel_tells_of_short_connections_too() {
+    if !need_lab() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = format!(
+        r#"{BOTH_RANKS}
+"$FLOWTRACE" capture -i lo -o run.db 2> log & capture=$!
+until grep -q capturing log; do sleep 0.01; done
+both --bytes 1000 --iterations 100 --compute-us 1
+kill -TERM $capture; wait $capture"#
+    );
+    let output = run(&scratch, 1, &script);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{error}");
+    let trace = scratch.join("run.db");
+    // As an independent witness: what the kernel counted is what was captured.
+    for (side, bytes) in [("src", 100_001), ("dst", 100_000)] {
+        let sql = format!(
+            "SELECT MAX(bytes_acked) FROM flow_samples JOIN flows USING (flow_id)
+             WHERE bytes > 0 AND side = '{side}'"
+        );
+        let acknowledged = number(&trace, &sql);
+        // SYN and FIN count as one each, as far as they are acknowledged.
+        assert!(
+            (bytes..=bytes + 2).contains(&acknowledged),
+            "{side}: {acknowledged}"
+        );
+        let sql = format!(
+            "SELECT COUNT(*) FROM flow_samples WHERE side = '{side}' AND min_rtt_ns > 0
+             AND rtt_ns >= min_rtt_ns"
+        );
+        assert!(number(&trace, &sql) > 0, "{side}");
+    }
+}
+
+#[test]
+fn a_capture_alone_names_who_holds_a_connection() {
+    if !need_lab() {
+        return;
+    }
+    let scratch = Scratch::new();
+    // Some seconds, for without a process tracer one has to look.
+    let script = format!(
+        r#"{BOTH_RANKS}
+"$FLOWTRACE" capture -i lo -o run.db 2> log & capture=$!
+until grep -q capturing log; do sleep 0.01; done
+both --bytes 1000 --iterations 40 --compute-us 100000
+kill -TERM $capture; wait $capture"#
+    );
+    let output = run(&scratch, 1, &script);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{error}");
+    let sql = "SELECT COUNT(*) FROM flows JOIN processes AS a ON a.upid = src_upid
+               JOIN processes AS b ON b.upid = dst_upid
+               WHERE bytes > 0 AND a.command LIKE '%--rank 1 %' AND b.command LIKE '%--rank 0 %'";
+    assert_eq!(number(&scratch.join("run.db"), sql), 1);
+}
+
+#[test]
+fn namespaces_that_a_workflow_makes_are_captured_too() {
+    if !need_lab() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let workflow = r#"
+set -e
+for i in 1 2; do ip netns add w$i; done
+ip link add eth0 netns w1 type veth peer name eth0 netns w2
+for i in 1 2; do
+  ip -n w$i addr add 10.8.0.$i/24 dev eth0
+  ip -n w$i link set eth0 up
+done
+for i in 1 2; do
+  ip netns exec w$i "$PATTERNS" --rank $((i - 1)) --hosts 10.8.0.1,10.8.0.2 \
+    --bytes 3000 --iterations 20 --compute-us 10 > w$i.out & eval "rank$i=$!"
+done
+wait $rank1; wait $rank2
+unshare -n sh -c 'ip link set lo up
+  "$PATTERNS" --rank 0 --hosts 127.0.0.1,127.0.0.1 --bytes 1000 --iterations 5 > lo.out &
+  "$PATTERNS" --rank 1 --hosts 127.0.0.1,127.0.0.1 --bytes 1000 --iterations 5 > lo.out
+  wait'"#;
+    std::fs::write(scratch.join("workflow"), workflow).unwrap();
+    let script = r#""$FLOWTRACE" run -q --net -o ../run.db -- bash workflow"#;
+    let script = format!("mkdir -p w; mv workflow w; cd w\n{script}");
+    let output = run(&scratch, 1, &script);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{error}");
+    let trace = scratch.join("run.db");
+    let flows = |condition: &str, what: &str| {
+        number(
+            &trace,
+            &format!("SELECT {what} FROM flows WHERE proto = 'tcp' AND bytes > 0 AND {condition}"),
+        )
+    };
+    // Between two namespaces: both ends captured it, alike, and both processes are known.
+    let between = "src = '10.8.0.2' AND dst = '10.8.0.1'";
+    assert_eq!(flows(between, "COUNT(*)"), 1, "{error}");
+    assert_eq!(flows(between, "captures"), 2);
+    assert_eq!(
+        flows(between, "src_upid IS NOT NULL AND dst_upid IS NOT NULL"),
+        1
+    );
+    let sql = "SELECT COUNT(DISTINCT out_packets || ' ' || out_bytes || ' ' || back_packets || ' ' || back_bytes)
+               FROM flow_captures JOIN (SELECT flow_id FROM flows
+                 WHERE captures = 2 AND bytes > 0 AND proto = 'tcp') USING (flow_id)";
+    assert_eq!(number(&trace, sql), 1);
+    assert_eq!(
+        flows(between, "out_bytes >= 60001 AND back_bytes >= 60000"),
+        1
+    );
+    // And inside one.
+    let inside = "src = '127.0.0.1'";
+    assert_eq!(flows(inside, "out_bytes"), 5001);
+    assert_eq!(flows(inside, "back_bytes"), 5000);
+    let sql = "SELECT COUNT(DISTINCT namespace) FROM captures WHERE namespace IS NOT NULL";
+    assert!(number(&trace, sql) >= 3);
+}
+
+/// Somebody without any right, in a user and network namespace of his own.
+#[test]
+fn nobody_needs_a_right_in_a_namespace_of_his_own() {
+    if !need_lab() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let user = support::user::User::new(&scratch);
+    let flowtrace = user.flowtrace.to_str().unwrap();
+    if !user
+        .command("unshare")
+        .args(["-Urn", "true"])
+        .status()
+        .is_ok_and(|status| status.success())
+    {
+        support::missing("users may not make namespaces");
+        return;
+    }
+    let script = r#"ip link set lo up
+        "$0" capture -q -i lo -o own.db -- bash -c 'echo hello > /dev/udp/127.0.0.1/9'"#;
+    let output = user
+        .command("unshare")
+        .args(["-Urn", "sh", "-c", script, flowtrace])
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{error}");
+    let sql = "SELECT out_bytes FROM flows WHERE proto = 'udp' AND dport = 9";
+    assert_eq!(number(&user.home.join("own.db"), sql), 6);
+    // Outside of one it is refused, said, and the rest goes on.
+    if nix::unistd::geteuid().is_root() {
+        let output = user
+            .command(flowtrace)
+            .args([
+                "run",
+                "--no-summary",
+                "--net",
+                "--interface",
+                "lo",
+                "-o",
+                "run.db",
+                "--",
+                "true",
+            ])
+            .output()
+            .unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{error}");
+        assert!(error.contains("it needs CAP_NET_RAW"), "{error}");
+        let sql = "SELECT value FROM losses WHERE counter = 'not_captured'";
+        assert_eq!(number(&user.home.join("run.db"), sql), 1);
+        let doctor = user.command(flowtrace).arg("doctor").output().unwrap();
+        let text = String::from_utf8_lossy(&doctor.stdout).into_owned();
+        let line = text
+            .lines()
+            .find(|line| line.contains("packets (AF_PACKET)"));
+        assert!(
+            line.is_some_and(|line| line.contains("it needs CAP_NET_RAW")),
+            "{text}"
+        );
+    }
 }

@@ -187,3 +187,40 @@ fn wrong_uses_say_what_is_there() {
     );
     assert!(nothing.starts_with("unknown:"), "{nothing}");
 }
+
+/// The page of the run shows the same numbers.
+#[test]
+fn a_report_shows_the_traffic_and_the_spectrum() {
+    let scratch = Scratch::new();
+    if !imported(&scratch, "lu.S") {
+        return;
+    }
+    let of = |arguments: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&succeeds(&scratch, arguments)).unwrap()
+    };
+    let network = &of(&["report", "trace.db", "--format", "json"])["network"];
+    let matrix = of(&["network", "matrix", "trace.db", "--format", "json"]);
+    let rows = matrix["rows"].as_array().unwrap();
+    let traffic = network["traffic"].as_array().unwrap();
+    assert_eq!(traffic.len(), rows.len());
+    for row in rows {
+        let is_same = |cell: &&serde_json::Value| {
+            let name = |side: &str| &network["nodes"][cell[side].as_u64().unwrap() as usize];
+            name("src") == &row["src"] && name("dst") == &row["dst"]
+        };
+        let cell = traffic.iter().find(is_same).unwrap();
+        for column in ["payload_bytes", "wire_bytes", "packets"] {
+            assert_eq!(cell[column], row[column], "{column} of {row}");
+        }
+    }
+    let topology = of(&["network", "topology", "trace.db", "--format", "json"]);
+    let edges = topology["rows"].as_array().unwrap().len();
+    assert_eq!(network["edges"].as_array().unwrap().len(), edges);
+    let rate = network["rate"]["per_s"].as_array().unwrap();
+    assert!(rate.len() > 1 && rate.len() <= 1500);
+    let spectrum = &network["spectrum"];
+    assert_eq!(
+        spectrum["hz"].as_array().unwrap().len(),
+        spectrum["power"].as_array().unwrap().len()
+    );
+}

@@ -266,6 +266,7 @@ fn need_browser() -> bool {
 
 fn in_browser(script: &str, arguments: &[&Path]) {
     let output = Command::new(support::PYTHON)
+        .arg("-B")
         .arg(support::checkout("tests/browser").join(script))
         .args(arguments)
         .env("PYTHONDONTWRITEBYTECODE", "1")
@@ -273,6 +274,7 @@ fn in_browser(script: &str, arguments: &[&Path]) {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
+    eprint!("{}", String::from_utf8_lossy(&output.stdout));
 }
 
 #[test]
@@ -289,4 +291,58 @@ fn a_browser_shows_the_numbers_and_filters_them() {
         "report.py",
         &[binary, &directory.path().join("trace.db"), &page],
     );
+}
+
+/// A driver that starts very many short processes of a few steps, each with files of its own.
+fn large(directory: &Path, processes: u64) {
+    let path = directory.join("trace.db");
+    let mut s = montage::Script::new(&path, "make -j100");
+    let make = s.root(("/usr/bin/make", &["make", "-j100"]), 0);
+    for n in 0..processes {
+        let at = 1 + n / 100;
+        let rule = ["align", "sort", "merge", "plot", "pack"][(n / 7 % 5) as usize];
+        let job = s.job(
+            make,
+            (&format!("/usr/bin/{rule}"), &[rule, &format!("in/{n}")]),
+            at,
+            at + 1 + n % 5,
+        );
+        let input = s.file(
+            &format!("/w/in/{n}"),
+            flowtrace_schema::FileKind::File,
+            100,
+            at,
+        );
+        let output = s.file(
+            &format!("/w/out/{n}"),
+            flowtrace_schema::FileKind::File,
+            100,
+            at,
+        );
+        s.read(job, input, 1, 100, at);
+        s.create(job, output, 1, 100, at);
+    }
+    let end = 10 + processes / 100;
+    s.end(make, end, Some(0), None, 10);
+    s.finish(end + 1, 0);
+    store_rules(&path);
+}
+
+/// 100 000 processes: the page stays small, and a browser shows it soon. In the long form only.
+#[test]
+#[ignore = "takes a minute"]
+fn a_run_of_100_000_processes_has_a_page_of_bounded_size() {
+    let directory = tempfile::tempdir().unwrap();
+    large(directory.path(), 100_000);
+    let begin = std::time::Instant::now();
+    let written = flowtrace(directory.path(), &["report", "trace.db"]);
+    assert!(written.status.success(), "{written:?}");
+    eprintln!("written in {:.1} s", begin.elapsed().as_secs_f64());
+    let page = directory.path().join("trace.html");
+    let size = page.metadata().unwrap().len();
+    assert!(size < 6_000_000, "{size} bytes");
+    eprintln!("{size} bytes");
+    if need_browser() {
+        in_browser("opens.py", &[&page, Path::new("10")]);
+    }
 }

@@ -23,6 +23,8 @@ const LEAST_NS_TESTED: f64 = 20e6;
 const LEAST_SHARE: f64 = 0.5;
 const LEAST_SHARE_OF_CPU: f64 = 0.3;
 const LEAST_SHARE_TESTED: f64 = 0.1;
+/// On a machine that is crowded, up to so many times as much.
+const MOST_CROWDED: f64 = 4.0;
 /// The same of bytes, which do not depend on the machine.
 const LEAST_BYTES: f64 = 4096.0;
 const LEAST_SHARE_OF_BYTES: f64 = 0.01;
@@ -149,6 +151,7 @@ pub fn compare(a: &[RunFacts], b: &[RunFacts]) -> Comparison {
         found: Vec::new(),
         compared: 0,
         shortest_ns: shortest(a, b),
+        crowd: crowd(a, b),
     };
     tests.rules(&mut comparison.rules);
     tests.files();
@@ -180,6 +183,16 @@ fn shortest(a: &[RunFacts], b: &[RunFacts]) -> f64 {
     runs.min().unwrap_or(0) as f64
 }
 
+/// How much larger a difference of times has to be because processes had to wait for processors:
+/// then caches are shared, and what waits for others waits for their processors.
+fn crowd(a: &[RunFacts], b: &[RunFacts]) -> f64 {
+    let queued = a
+        .iter()
+        .chain(b)
+        .map(|facts| facts.queue_ns / facts.cpu_ns.max(1.0));
+    (1.0 + queued.fold(0.0, f64::max)).min(MOST_CROWDED)
+}
+
 /// What allowance a value gets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unit {
@@ -195,6 +208,7 @@ struct Tests<'a> {
     found: Vec<Finding>,
     compared: usize,
     shortest_ns: f64,
+    crowd: f64,
 }
 
 impl Tests<'_> {
@@ -372,10 +386,12 @@ impl Tests<'_> {
             (Unit::Bytes, _) => difference > LEAST_BYTES && share > LEAST_SHARE_OF_BYTES,
             (_, true) => difference > LEAST_NS_TESTED && share > LEAST_SHARE_TESTED,
             (Unit::Wall, false) => {
-                difference > LEAST_NS.max(self.shortest_ns * 0.05) && share > LEAST_SHARE
+                difference > LEAST_NS.max(self.shortest_ns * 0.05) * self.crowd
+                    && share > LEAST_SHARE * self.crowd
             }
             (Unit::Cpu, false) => {
-                difference > LEAST_NS.max(self.shortest_ns * 0.02) && share > LEAST_SHARE_OF_CPU
+                difference > LEAST_NS.max(self.shortest_ns * 0.02) * self.crowd
+                    && share > LEAST_SHARE_OF_CPU * self.crowd
             }
         };
         if !is_large {

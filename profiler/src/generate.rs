@@ -16,12 +16,17 @@ mod files;
 mod order;
 mod own;
 mod plan;
+mod redirect;
+mod said;
 mod source;
 mod steps;
+mod touched;
 mod words;
 
+pub mod cwl;
 pub mod dagman;
 pub mod make;
+pub mod pegasus;
 pub mod shell;
 pub mod snakemake;
 
@@ -65,6 +70,12 @@ pub struct Step {
     pub inputs: Vec<Input>,
     /// Files that it made or changed and left behind.
     pub outputs: Vec<Output>,
+    /// Files that were there before it and that it looked at, read, changed, renamed or removed.
+    pub takes: Vec<Take>,
+    /// Directories below the root that were there before it, and that it ran or leaves files in.
+    pub directories: Vec<String>,
+    /// Whether it renamed or removed a directory that was there before.
+    pub moves_directory: bool,
     /// Whether anything but `outputs` that last tells that it was done: it removed, renamed or
     /// changed something of another step, or made a directory only.
     pub needs_mark: bool,
@@ -94,8 +105,22 @@ pub struct Input {
 pub struct Output {
     /// Where it is.
     pub place: Place,
-    /// Whether it was there at the end of the run, as this step left it.
+    /// Whether it was there at the end of the run, as this step left it, and as new as the step:
+    /// its time tells that the step was done.
     pub lasts: bool,
+    /// Whether it was there at the end of the run, as this step left it.
+    pub stays: bool,
+}
+
+/// A file that a step finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Take {
+    /// Where it is.
+    pub place: Place,
+    /// Step that made it, or changed it last before this one; `None`: it was so before the run.
+    pub from: Option<usize>,
+    /// Whether the step changes, renames or removes it.
+    pub changes: bool,
 }
 
 /// An earlier step.
@@ -105,6 +130,13 @@ pub struct After {
     pub step: usize,
     /// Whether data goes from it; else only the order matters, as for what is removed later.
     pub is_data: bool,
+}
+
+impl Step {
+    /// Whether a file of this name was there when it began.
+    pub fn finds(&self, place: &Place) -> bool {
+        self.takes.iter().any(|take| take.place == *place)
+    }
 }
 
 impl Plan {

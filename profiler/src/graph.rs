@@ -47,7 +47,8 @@ pub enum EdgeKind {
     Update,
     /// File to the process that ran it as its program.
     Exec,
-    /// Process to process through sockets; the direction is not known, the older one comes first.
+    /// Process to process through sockets, the older one first: which way the data went is known
+    /// only where packets were captured.
     Socket,
     /// Process to process through a pipe or FIFO.
     Pipe,
@@ -86,11 +87,12 @@ impl EdgeKind {
 pub struct Edge {
     /// The strongest relation: create > write > read.
     pub kind: EdgeKind,
-    /// Bytes written; through a pipe at most these, 0: not known.
+    /// Bytes written; through a pipe at most these, 0: not known; through sockets those that
+    /// captured packets carried forth.
     pub write_bytes: i64,
     /// Write calls.
     pub writes: i64,
-    /// Bytes read.
+    /// Bytes read; through sockets those that captured packets carried back.
     pub read_bytes: i64,
     /// Read calls.
     pub reads: i64,
@@ -104,12 +106,13 @@ pub struct Edge {
 
 impl Edge {
     /// Bytes moved along the edge: those written where it leads to a file, else those read; through
-    /// a pipe at most these.
+    /// a pipe at most these; through sockets both ways, as far as packets were captured.
     pub fn bytes(&self) -> i64 {
         match self.kind {
             EdgeKind::Create | EdgeKind::Write | EdgeKind::Pipe => self.write_bytes,
             EdgeKind::Read | EdgeKind::Exec => self.read_bytes,
-            EdgeKind::Fork | EdgeKind::Update | EdgeKind::Socket => 0,
+            EdgeKind::Socket => self.write_bytes.saturating_add(self.read_bytes),
+            EdgeKind::Fork | EdgeKind::Update => 0,
         }
     }
 

@@ -16,7 +16,7 @@ mod streams;
 use accesses::add_accesses;
 pub use activity::load_activity;
 pub(crate) use places::Places;
-use streams::add_streams;
+use streams::{add_flows, add_streams};
 
 /// Reads everything that the analyses need. Rules that the recording did not store, because it
 /// was cut short, are inferred.
@@ -35,6 +35,10 @@ pub fn load(trace: &Trace) -> Result<Workflow> {
     add_files(&mut workflow, trace.files()?);
     add_accesses(&mut workflow, trace)?;
     add_streams(&mut workflow, &trace.channel_ends()?);
+    workflow.network = trace.network_totals()?;
+    if workflow.network.is_some() {
+        add_flows(&mut workflow, &trace.flows_between()?);
+    }
     add_executions(&mut workflow, trace)?;
     let run_end = workflow.runs.iter().filter_map(|run| run.end_ns).max();
     let image_end = |image: &Image| image.end_ns.unwrap_or(image.start_ns);

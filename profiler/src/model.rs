@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use flowtrace_schema::{LossRow, RunRow, TracedDirectoryRow};
+use flowtrace_schema::{LossRow, NetworkTotals, RunRow, TracedDirectoryRow};
 
 mod activity;
 
@@ -41,6 +41,8 @@ pub struct Workflow {
     pub accesses: Vec<Access>,
     /// What went through pipes and sockets, summed for each pair of processes; in order.
     pub streams: Vec<Stream>,
+    /// What was captured of the network; `None`: nothing.
+    pub network: Option<NetworkTotals>,
     /// Programs that were executed and are files of the trace, each pair once, in order.
     pub executions: Vec<(ProcessId, FileIndex)>,
     /// Last moment known, ns: the end of the run, or of the last event of a run cut short.
@@ -144,6 +146,8 @@ pub struct Stream {
     pub is_socket: bool,
     /// No more bytes than these; `None`: not known.
     pub at_most_bytes: Option<i64>,
+    /// Payload of the captured packets of these sockets, forth and back; `None`: none were.
+    pub captured: Option<(i64, i64)>,
     /// When both held it, ns.
     pub first_ns: i64,
     /// When the last of them gave it up, ns.

@@ -41,10 +41,11 @@ pub mod smoothing;
 pub mod spectrum;
 pub mod state;
 pub mod stationary;
+pub mod tables;
 pub mod topology;
 pub mod trigger;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use run::{Answer, Known, Mode, Run, Unknown};

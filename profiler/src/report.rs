@@ -2,8 +2,8 @@
 //! JSON inside it, so that nothing is ever fetched.
 //!
 //! Every part of the data is a block of its own that the page parses when it first needs it. What
-//! can be very many (processes, files, edges) is cut to the heaviest, and the rest counted in
-//! `left_out`, so that a page of any run opens. Columns of numbers instead of objects keep it
+//! can be very many (processes, files, edges, rules) is cut to the heaviest, and the rest counted
+//! in `left_out` and drawn as sums, so that the size of a page is bounded whatever the run's. Columns of numbers instead of objects keep it
 //! small.
 
 mod bottlenecks;
@@ -13,6 +13,7 @@ mod files;
 mod graph;
 mod head;
 mod machine;
+mod network;
 mod page;
 mod path;
 mod processes;
@@ -46,6 +47,7 @@ pub struct Report {
     calls: calls::Calls,
     channels: channels::Channels,
     flows: channels::Flows,
+    network: network::Network,
     waits: waits::Waits,
 }
 
@@ -62,6 +64,8 @@ pub struct Limits {
     pub groups: usize,
     /// Edges between single processes and files.
     pub edges: usize,
+    /// Stretches of the critical path.
+    pub steps: usize,
     /// Channels, and likewise flows.
     pub channels: usize,
 }
@@ -69,12 +73,13 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            processes: 150_000,
-            files: 50_000,
-            accesses: 250_000,
+            processes: 10_000,
+            files: 10_000,
+            accesses: 40_000,
             groups: 150,
-            edges: 250_000,
-            channels: 5_000,
+            edges: 40_000,
+            steps: 5_000,
+            channels: 2_000,
         }
     }
 }
@@ -97,7 +102,7 @@ pub fn gather(workflow: &Workflow, trace: &Trace, limits: Limits) -> Result<Repo
         head: head::of(workflow, trace)?,
         rules: rules::of(workflow, &numbers, &costs),
         bottlenecks: bottlenecks::of(workflow, &dag, &numbers, trace)?,
-        path: path::of(workflow, &critical, &dag, &numbers, &kept),
+        path: path::of(workflow, &critical, &dag, &numbers, &kept, limits.steps),
         processes: processes::of(workflow, &numbers, &kept, &costs, &mut texts),
         machine: machine::of(workflow, trace)?,
         graph: graph::of(workflow, &dag, &groups, &drawn, &numbers),
@@ -106,6 +111,7 @@ pub fn gather(workflow: &Workflow, trace: &Trace, limits: Limits) -> Result<Repo
         calls: calls::of(workflow, &numbers, trace)?,
         channels: channels::of(workflow, trace, &kept, limits.channels)?,
         flows: channels::flows(workflow, trace, &kept, limits.channels)?,
+        network: network::of(trace)?,
         waits: waits::of(workflow, &numbers, trace)?,
     })
 }

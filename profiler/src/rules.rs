@@ -1,14 +1,16 @@
 //! Names of workflow steps, inferred from what was executed.
 //!
 //! A *rule* is the name under which a person knows the step: the program, or the script that an
-//! interpreter runs. It depends on one image's command line and executable alone, so two runs
-//! of a workflow give the same names.
+//! interpreter runs; where a workflow manager ran it, the manager's own name of the step
+//! ([`jobs`]). It never depends on a process id or a time, so two runs of a workflow give the same
+//! names.
 
 use std::collections::HashMap;
 
 use flowtrace_schema::{ProcessRow, Result, Trace, Upid};
 
 use crate::argv::unquote;
+use crate::jobs::{self, Records};
 
 pub mod names;
 
@@ -19,13 +21,32 @@ const LONGEST: usize = 64;
 /// Programs that hold many commands and look at their own name, or at their first argument.
 const MULTI_CALL: &[&str] = &["busybox", "coreutils", "toybox"];
 
-/// The rule of every process image of a trace, in the order of their ids.
+/// The rule of every process image of a trace, in the order of their ids. Those that are stored
+/// already stay.
 ///
 /// # Errors
 /// When the trace cannot be read.
 pub fn infer(trace: &Trace) -> Result<Vec<(Upid, String)>> {
+    infer_with(trace, None)
+}
+
+/// The same when the run has just ended, with what workflow managers left beside it.
+///
+/// # Errors
+/// When the trace cannot be read.
+pub fn infer_at_end(trace: &Trace) -> Result<Vec<(Upid, String)>> {
+    infer_with(trace, Some(&mut Records::default()))
+}
+
+fn infer_with(trace: &Trace, records: Option<&mut Records>) -> Result<Vec<(Upid, String)>> {
     let rows = trace.processes()?;
-    let rules = infer_rows(&rows);
+    let mut rules = of_rows(&rows);
+    jobs::name_jobs(&rows, &mut rules, records);
+    for (rule, row) in rules.iter_mut().zip(&rows) {
+        if let Some(stored) = &row.rule {
+            rule.clone_from(stored);
+        }
+    }
     Ok(rows
         .iter()
         .zip(rules)
@@ -33,8 +54,16 @@ pub fn infer(trace: &Trace) -> Result<Vec<(Upid, String)>> {
         .collect())
 }
 
-/// The rule of every row. A fork that did not exec runs its parent's image, and so its rule.
+/// The rule of every row, as far as the trace tells.
 pub fn infer_rows(rows: &[ProcessRow]) -> Vec<String> {
+    let mut rules = of_rows(rows);
+    jobs::name_jobs(rows, &mut rules, None);
+    rules
+}
+
+/// The rule of every row by its program. A fork that did not exec runs its parent's image, and so
+/// its rule.
+pub(crate) fn of_rows(rows: &[ProcessRow]) -> Vec<String> {
     let mut of: HashMap<i64, usize> = HashMap::with_capacity(rows.len());
     let mut rules: Vec<String> = Vec::with_capacity(rows.len());
     for (at, row) in rows.iter().enumerate() {
@@ -100,6 +129,19 @@ fn base(path: &str) -> &str {
         .next()
         .unwrap_or(path);
     name.strip_prefix('-').unwrap_or(name)
+}
+
+/// The name of a script. Snakemake runs copies, under names that no two runs share.
+fn script_name(path: &str) -> &str {
+    let name = base(path);
+    if !path.contains("/.snakemake/scripts/") && !path.starts_with(".snakemake/scripts/") {
+        return name;
+    }
+    let is_random = |word: &str| word.len() == 11 && word.starts_with("tmp");
+    match name.split_once('.') {
+        Some((word, rest)) if is_random(word) => rest,
+        _ => name,
+    }
 }
 
 /// Whether argv[0] is a name, not a title that the program gave itself (`sshd: user@pts/0`).
@@ -219,7 +261,7 @@ impl Interpreter {
                 // The program comes through standard input.
                 return name.into();
             } else if !argument.starts_with(['-', '+']) && !argument.is_empty() {
-                return base(argument).into();
+                return script_name(argument).into();
             }
         }
         name.into()
@@ -264,6 +306,11 @@ mod tests {
                 "/usr/bin/python3.11",
                 "python3 -Bc 'import x'",
                 "python3 -c",
+            ),
+            (
+                "/usr/bin/python3.11",
+                "python3 /w/.snakemake/scripts/tmpab12_xyz.plot.py",
+                "plot.py",
             ),
             ("/usr/bin/python3.11", "python3 -", "python3"),
             (

@@ -53,7 +53,7 @@ pub use trace::{
     Table, TimesRow, Trace, TracedDirectoryRow, Value, VariableRow,
 };
 pub use trace::{
-    CallCost, CaptureRow, ChannelRow, CostRow, EndRow, FlowCaptureRow, FlowOwnerRow, FlowRow,
-    HostRow, HostSampleRow, PacketRow, StateRow, WaitSumRow,
+    CallCost, CaptureRow, ChannelRow, CostRow, EndRow, FlowBetween, FlowCaptureRow, FlowMeasure,
+    FlowOwnerRow, FlowRow, HostRow, HostSampleRow, NetworkTotals, PacketRow, StateRow, WaitSumRow,
 };
 pub use writer::{CallRing, Displaced, PacketRing, Recorder, Summary, Writer};

@@ -21,8 +21,8 @@ pub use rows::{
     TimesRow, TracedDirectoryRow, VariableRow,
 };
 pub use rows::{
-    CaptureRow, ChannelRow, CostRow, EndRow, FlowCaptureRow, FlowOwnerRow, FlowRow, HostRow,
-    HostSampleRow, StateRow, WaitSumRow,
+    CaptureRow, ChannelRow, CostRow, EndRow, FlowBetween, FlowCaptureRow, FlowMeasure,
+    FlowOwnerRow, FlowRow, HostRow, HostSampleRow, NetworkTotals, StateRow, WaitSumRow,
 };
 
 /// A trace opened for reading. Never changes the file.

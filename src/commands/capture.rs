@@ -57,7 +57,10 @@ pub(crate) fn run(args: Args) -> super::Outcome {
     } else {
         crate::failure::USAGE
     };
-    let live = capturing::options(&args.interfaces, &args.ports, args.snap, code)?;
+    let live = flowtrace_tracer::net::live::LiveOptions {
+        owners: true,
+        ..capturing::options(&args.interfaces, &args.ports, args.snap, code)?
+    };
     let names: Vec<_> = live.interfaces.iter().map(|i| i.name.clone()).collect();
     let options = CaptureOptions {
         live,

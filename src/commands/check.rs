@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use flowtrace_profiler::argv::unquote;
 use flowtrace_profiler::check::{self, Declared, Kind, text};
 use flowtrace_profiler::generate::files_of_steps;
-use flowtrace_schema::Trace;
+use flowtrace_schema::{ProcessRow, Trace};
 
 use crate::failure::Failure;
 use crate::output;
@@ -71,9 +71,8 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     let (kind, declared, name) = match (&args.declared, args.kind) {
         (Some(path), Some(kind)) => (kind.into(), read(path)?, path.display().to_string()),
         _ => {
-            let runs = trace.runs()?;
-            let command = runs.first().and_then(|run| run.command.as_deref());
-            ask(command.unwrap_or_default(), Path::new(&root))?
+            let (command, directory) = builder(&trace, &root)?;
+            ask(&command, Path::new(&directory))?
         }
     };
     let declared = Declared::read(kind, &declared, &root)
@@ -128,6 +127,50 @@ fn read(path: &Path) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// The command that knows the rules, and its directory: what was run, what that became by an exec
+/// (`nice make`), or the only one of its kind below it (`sh -c 'make && …'`).
+fn builder(trace: &Trace, root: &str) -> Result<(String, String), Failure> {
+    let runs = trace.runs()?;
+    let command = runs
+        .first()
+        .and_then(|run| run.command.clone())
+        .unwrap_or_default();
+    let rows = trace.processes()?;
+    let knows = |command: &str| {
+        let argv = unquote(command);
+        let name = argv
+            .first()
+            .and_then(|word| word.rsplit('/').next().map(String::from));
+        name.is_some_and(|name| ["make", "gmake", "ninja", "snakemake"].contains(&name.as_str()))
+    };
+    if knows(&command) {
+        return Ok((command, root.into()));
+    }
+    let is_one =
+        |row: &&ProcessRow| row.origin != "fork" && row.command.as_deref().is_some_and(knows);
+    let ones: Vec<&ProcessRow> = rows.iter().filter(is_one).collect();
+    let below = |row: &ProcessRow| {
+        let mut above = row.parent_upid;
+        while let Some(upid) = above {
+            if ones.iter().any(|one| one.upid == upid) {
+                return true;
+            }
+            let at = rows.iter().find(|row| row.upid == upid);
+            above = at.and_then(|row| row.parent_upid);
+        }
+        false
+    };
+    // make calls itself for directories below.
+    let mut first = ones.iter().filter(|one| !below(one));
+    match (first.next(), first.next()) {
+        (Some(one), None) => Ok((
+            one.command.clone().unwrap_or_default(),
+            one.cwd.clone().unwrap_or_else(|| root.into()),
+        )),
+        _ => Ok((command, root.into())),
+    }
+}
+
 /// Lets the build that was traced tell its rules: the same command, told to print and not to build.
 fn ask(command: &str, root: &Path) -> Result<(Kind, String, String), Failure> {
     let argv = unquote(command);
@@ -180,7 +223,14 @@ fn ask(command: &str, root: &Path) -> Result<(Kind, String, String), Failure> {
             .env_remove("MAKEFLAGS")
             .stdin(Stdio::null())
             .output()
-            .map_err(|error| Failure::usage(format!("cannot run {shown}: {error}")))?;
+            .map_err(|error| {
+                let place = root.display();
+                let failure = Failure::usage(format!("cannot run {shown} in {place}: {error}"));
+                match root.is_dir() {
+                    true => failure,
+                    false => failure.hint("the directory of the build is gone; give what is declared with --declared FILE"),
+                }
+            })?;
         if !output.status.success() {
             let errors = String::from_utf8_lossy(&output.stderr).into_owned();
             let last = errors.lines().rfind(|line| !line.trim().is_empty());

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use flowtrace_profiler::generate::{self, Options, dagman, make, shell, snakemake};
+use flowtrace_profiler::generate::{self, Options, cwl, dagman, make, pegasus, shell, snakemake};
 use flowtrace_schema::Trace;
 
 use crate::failure::Failure;
@@ -44,8 +44,14 @@ enum Format {
     Shell,
     /// Snakefile
     Snakemake,
+    /// CWL v1.2 workflow in JSON; each step in a directory of its own
+    Cwl,
     /// DAG for HTCondor's DAGMan, for a filesystem that all machines share
     Dagman,
+    /// Abstract workflow for Pegasus 5 in YAML
+    Pegasus,
+    /// Abstract workflow for Pegasus 4 in XML (DAX 3.6)
+    Dax,
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
@@ -65,7 +71,10 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
             Format::Make => make::text(&plan),
             Format::Shell => shell::text(&plan),
             Format::Snakemake => snakemake::text(&plan),
+            Format::Cwl => cwl::text(&plan),
             Format::Dagman => dagman::text(&plan),
+            Format::Pegasus => pegasus::yaml(&plan),
+            Format::Dax => pegasus::dax(&plan),
         };
         Ok(out.write_all(text.as_bytes())?)
     })?;

@@ -10,7 +10,7 @@ use flowtrace_profiler::network::load::{self, By, Selection};
 use flowtrace_profiler::network::page::Page;
 use flowtrace_profiler::network::replay::Change;
 use flowtrace_profiler::network::run::Unit;
-use flowtrace_profiler::network::{Mode, Run, Unknown, pages};
+use flowtrace_profiler::network::{Mode, Run, Unknown, pages, tables};
 use flowtrace_schema::Trace;
 
 use crate::failure::Failure;
@@ -120,6 +120,10 @@ struct PairArgs {
 enum Question {
     /// Every question in a line
     Overview(Common),
+    /// Connections and other conversations: whose they are, how much they carried, how long
+    Flows(Common),
+    /// Who talks to whom: processes where they are known, else addresses
+    Peers(Common),
     /// Who sent how much to whom (GetTrafficMatrix)
     Matrix(Common),
     /// Which processes talk, and what pattern they form (GetSmoothedTopology)
@@ -359,6 +363,8 @@ impl Question {
     fn common(&self) -> &Common {
         match self {
             Question::Overview(common)
+            | Question::Flows(common)
+            | Question::Peers(common)
             | Question::Matrix(common)
             | Question::Topology(common)
             | Question::Changes(common)
@@ -390,6 +396,12 @@ impl Question {
 
 fn ask(question: &Question, trace: &Trace, options: &Options) -> Result<Page, Failure> {
     let ns = |seconds: f64| (seconds * 1e9).clamp(-9e18, 9e18) as i64;
+    let within_ns = options.within.map(|(from, to)| (ns(from), ns(to)));
+    match question {
+        Question::Flows(_) => return Ok(tables::flows(trace, within_ns)?),
+        Question::Peers(_) => return Ok(tables::peers(trace, within_ns)?),
+        _ => {}
+    }
     let selection = Selection {
         by: match options.by {
             Unity::Host => By::Host,
@@ -397,7 +409,7 @@ fn ask(question: &Question, trace: &Trace, options: &Options) -> Result<Page, Fa
             Unity::Endpoint => By::Endpoint,
         },
         hosts: options.host.clone(),
-        within_ns: options.within.map(|(from, to)| (ns(from), ns(to))),
+        within_ns,
         most: None,
     };
     let run = load::load(trace, &selection)?.map_err(usage)?;
@@ -429,7 +441,7 @@ fn ask(question: &Question, trace: &Trace, options: &Options) -> Result<Page, Fa
 
 fn answer(question: &Question, run: &Run) -> Result<Page, Failure> {
     Ok(match question {
-        Question::Overview(_) => pages::overview(run),
+        Question::Overview(_) | Question::Flows(_) | Question::Peers(_) => pages::overview(run),
         Question::Matrix(_) => pages::matrix(run),
         Question::Topology(_) => pages::topology(run),
         Question::Changes(_) => pages::changes(run),

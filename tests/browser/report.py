@@ -99,6 +99,15 @@ with Browser() as page:
     page.settle()
     same("0 shows all", page.value("[T.from, T.to]"), [0, length])
 
+    # The findings are those of the summary.
+    out = subprocess.run([flowtrace, "summary", trace, "--format", "json"], check=True, stdout=subprocess.PIPE)
+    verdict = json.loads(out.stdout)["verdict"]
+    shown = page.value("[...document.querySelectorAll('#findings li')].map(li => [li.querySelector('strong').textContent, li.querySelector('button').textContent])")
+    same("findings", shown, [["up to " + page.value(f"duration({f['saving_ns']})"), f["title"]] for f in verdict["findings"]])
+    lines = page.value("Object.fromEntries([...document.querySelectorAll('#lines li')].map(li => [li.children[0].textContent, li.children[1].textContent]))")
+    if verdict["why"]:
+        same("why", next(text for name, text in lines.items() if name.startswith("why")), verdict["why"])
+
     # The table of steps has the sums of the query, whatever it is sorted by.
     reach("rules")
     expected = {r["rule"]: r for r in query("SELECT rule, SUM(origin <> 'fork') AS executions, SUM(COALESCE(on_cpu_ns, user_ns + sys_ns, 0)) AS cpu FROM processes GROUP BY rule")}

@@ -47,6 +47,8 @@ pub fn examine() -> Vec<Check> {
         costs(),
         exact_mappings(),
         tracepoints(),
+        packets(),
+        namespaces_of_others(),
         rings(),
         descriptors(),
     ]
@@ -241,6 +243,48 @@ fn tracepoints() -> Check {
             ),
         ),
     }
+}
+
+fn packets() -> Check {
+    const WHAT: &str = "packets (AF_PACKET)";
+    match crate::net::live::check() {
+        Ok(()) => {
+            let all = crate::net::interfaces::Interface::all().unwrap_or_default();
+            let names: Vec<String> = all.into_iter().map(|interface| interface.name).collect();
+            let found = match names.is_empty() {
+                true => "no interface is up".to_owned(),
+                false => format!("on {}", names.join(", ")),
+            };
+            check(WHAT, Verdict::Works, found, None)
+        }
+        Err(reason) => check(
+            WHAT,
+            Verdict::Missing,
+            reason,
+            Some(
+                "root, or sudo setcap cap_net_raw+ep on a copy of flowtrace; for programs that talk \
+                 among themselves, a network namespace of one's own needs no right: unshare -Urn",
+            ),
+        ),
+    }
+}
+
+fn namespaces_of_others() -> Check {
+    const WHAT: &str = "packets in network namespaces of a workflow";
+    let inside = in_child(|| {
+        unshare(CloneFlags::CLONE_NEWNET).is_ok()
+            && std::fs::File::open("/proc/self/ns/net")
+                .is_ok_and(|own| nix::sched::setns(own, CloneFlags::CLONE_NEWNET).is_ok())
+    });
+    if inside {
+        return check(WHAT, Verdict::Works, "run --net follows them there", None);
+    }
+    check(
+        WHAT,
+        Verdict::Limited,
+        "entering another namespace is not allowed: only that of flowtrace itself is captured",
+        Some("root or CAP_SYS_ADMIN, or all of it inside unshare -Urn"),
+    )
 }
 
 fn exact_mappings() -> Check {

@@ -6,9 +6,13 @@
 mod files;
 pub mod filter;
 mod flows;
+pub(crate) mod follow;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 pub mod import;
 pub mod interfaces;
 pub mod live;
 mod packet;
 mod ring;
 mod sink;
+mod sockets;

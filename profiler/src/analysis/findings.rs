@@ -59,19 +59,24 @@ pub struct Verdict {
 
 /// Judges a run.
 pub fn verdict(workflow: &Workflow, dag: &Dag, timeline: &Timeline) -> Verdict {
+    let names = bottlenecks::by_rule(workflow);
+    let result = bottlenecks::analyse(workflow, dag, timeline, &names, true, Options::default());
+    of_bottlenecks(workflow, timeline, &result)
+}
+
+/// Judges a run whose bottlenecks by rule are found already.
+pub fn of_bottlenecks(workflow: &Workflow, timeline: &Timeline, result: &Bottlenecks) -> Verdict {
     if timeline.length() <= 0 || workflow.is_incomplete() {
         return Verdict::default();
     }
-    let names = bottlenecks::by_rule(workflow);
-    let result = bottlenecks::analyse(workflow, dag, timeline, &names, true, Options::default());
     let stretches = serial(workflow, timeline);
     let first = result.causes.first().filter(|cause| cause.share >= 0.15);
     Verdict {
-        why: why(&result, timeline),
+        why: why(result, timeline),
         resource: first.map(|cause| cause.resource.name()),
-        step: first.map(|cause| who(&result, cause)),
+        step: first.map(|cause| who(result, cause)),
         critical_path: None,
-        findings: findings(timeline, &result, &stretches),
+        findings: findings(timeline, result, &stretches),
     }
 }
 

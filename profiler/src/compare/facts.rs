@@ -26,6 +26,10 @@ pub struct RunFacts {
     pub duration_ns: i64,
     /// Length of the critical path, ns.
     pub path_ns: i64,
+    /// CPU time of all processes, ns.
+    pub cpu_ns: f64,
+    /// Time for which processes that forked nobody waited for a processor, ns.
+    pub queue_ns: f64,
     /// What to know first: it failed, it is incomplete.
     pub warnings: Vec<String>,
     /// By rule.
@@ -130,6 +134,8 @@ impl RunFacts {
         };
         let executions = executions(&workflow);
         for rule in time::by_rule(&workflow) {
+            facts.cpu_ns += rule.cpu_ns as f64;
+            facts.queue_ns += rule.leaf_queue_ns as f64;
             // A shell that only became its command is no step.
             let executions = executions.get(&rule.rule).copied().unwrap_or(0);
             if &*rule.rule == OWN || executions == 0 {

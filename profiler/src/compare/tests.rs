@@ -39,6 +39,22 @@ fn noise_is_no_finding() {
 }
 
 #[test]
+fn a_crowded_machine_gets_a_larger_allowance() {
+    let a = run(2.0, &[("sort", 1.0, 0.7), ("cat", 0.3, 0.1)]);
+    let mut b = run(3.0, &[("sort", 1.4, 1.0), ("cat", 0.9, 0.1)]);
+    assert_eq!(
+        found(std::slice::from_ref(&a), std::slice::from_ref(&b)),
+        [rule("cat", Change::Waits), rule("sort", Change::Cpu)]
+    );
+    // Its processes waited for processors twice as long as they ran.
+    (b.cpu_ns, b.queue_ns) = (1e9, 2e9);
+    assert_eq!(found(std::slice::from_ref(&a), &[b.clone()]), []);
+    // What takes several times as long is found there as well.
+    b.rules.get_mut("sort").unwrap().cpu_ns = 6e9;
+    assert_eq!(found(&[a], &[b]), [rule("sort", Change::Cpu)]);
+}
+
+#[test]
 fn each_change_is_one_finding() {
     let before = [("sort", 4.0, 3.9), ("cat", 1.0, 0.2), ("old", 1.0, 1.0)];
     let a = run(6.0, &before);

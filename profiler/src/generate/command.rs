@@ -5,6 +5,7 @@ use crate::analysis::time::signal_name;
 use crate::argv::unquote;
 
 use super::Options;
+use super::redirect::pipes_between;
 use super::source::Source;
 use super::words::{below, quote, quote_rooted, relative};
 
@@ -33,11 +34,6 @@ pub(super) struct Ends {
     pub(super) input: Option<String>,
     pub(super) output: Option<String>,
 }
-
-const ACCESS: i64 = 3;
-const READ_ONLY: i64 = 0;
-const WRITE_ONLY: i64 = 1;
-const APPEND: i64 = 0o2000;
 
 /// Words at the begin of a command that bash would not look for in PATH.
 const OF_BASH: &[&str] = &[
@@ -157,8 +153,9 @@ pub(super) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// The line of a step, to be run in the root directory.
-    pub(super) fn line(&self, command: &Command) -> Result<String, String> {
+    /// The line of a step, to be run in the root directory. It succeeds if the command ends as it
+    /// did, unless the run ended with it.
+    pub(super) fn line(&self, command: &Command, is_end: bool) -> Result<String, String> {
         let (home, umask) = self.common(command);
         let text = self.write(command, &Ends::default(), &home, umask)?;
         if text.is_empty() {
@@ -181,6 +178,7 @@ impl Writer<'_> {
         line += &text;
         match self.status(command) {
             0 => {}
+            _ if is_end => {}
             // The script went on although the command ended so.
             code => line = format!("{{ {line}; }} || [ $? -eq {code} ]"),
         }
@@ -392,172 +390,6 @@ impl Writer<'_> {
         }
         words.join(" ")
     }
-
-    fn redirections(
-        &self,
-        upid: i64,
-        name: &str,
-        cwd: &str,
-        ends: &Ends,
-    ) -> Result<String, String> {
-        let source = self.source;
-        let none = Vec::new();
-        let rows = source.descriptors.get(&upid).unwrap_or(&none);
-        let outer = source.descriptors.get(&source.first_upid).unwrap_or(&none);
-        let outer_of = |fd: i64| {
-            outer
-                .iter()
-                .find(|row| row.fd == fd)
-                .map(|row| row.target.as_str())
-        };
-        let has = |fd: i64| rows.iter().any(|row| row.fd == fd);
-        let mut text = String::new();
-        // What a stage of a pipeline has not from its pipe.
-        if upid != source.first_upid && ends.input.is_some() && !has(0) {
-            match outer_of(0) {
-                Some("/dev/null") => text += " < /dev/null",
-                _ => {
-                    return Err(format!(
-                        "{name} read the standard input of the run inside a pipeline"
-                    ));
-                }
-            }
-        }
-        if upid != source.first_upid && ends.output.is_some() && !has(1) {
-            match outer_of(1) {
-                Some(target) if outer_of(2) == Some(target) => text += " >&2",
-                Some("/dev/null") => text += " > /dev/null",
-                _ => return Err(format!("{name} wrote past its pipeline")),
-            }
-        }
-        if upid == source.first_upid {
-            return Ok(text);
-        }
-        let mut late = String::new();
-        for row in rows {
-            let (fd, target) = (row.fd, row.target.as_str());
-            let access = row.flags & ACCESS;
-            let number = match (fd, access) {
-                (0, READ_ONLY) | (1, WRITE_ONLY) => String::new(),
-                _ => fd.to_string(),
-            };
-            if fd == 0 && ends.input.as_deref() == Some(target)
-                || fd == 1 && ends.output.as_deref() == Some(target)
-            {
-                continue;
-            }
-            if fd == 2 && ends.output.as_deref() == Some(target) {
-                // Before standard output is led elsewhere.
-                if !has(1) {
-                    return Err(format!(
-                        "{name} sent its errors, and not its output, into a pipe"
-                    ));
-                }
-                text.insert_str(0, " 2>&1");
-                continue;
-            }
-            let same = rows.iter().find(|other| {
-                other.fd < fd && other.target == row.target && other.flags & ACCESS == access
-            });
-            if let (Some(same), true) = (same, access != READ_ONLY) {
-                late += &format!(" {fd}>&{}", same.fd);
-                continue;
-            }
-            let of_first = outer.iter().find(|first| {
-                matches!(first.fd, 1 | 2) && first.target == target && first.fd != fd
-            });
-            if let (Some(of_first), true) = (of_first, access != READ_ONLY && target != "/dev/null")
-                && !has(of_first.fd)
-            {
-                late += &format!(" {number}>&{}", of_first.fd);
-                continue;
-            }
-            if target.starts_with("pipe:[") {
-                match (fd, access) {
-                    // make gives all but one of its jobs a pipe that is closed.
-                    (0, _) if !source.is_written(target) => text += " < /dev/null",
-                    (0, _) => {
-                        return Err(format!(
-                            "{name} read what the script itself wrote (a here-document or a builtin such as echo), which is not recorded"
-                        ));
-                    }
-                    // The script read it, as in $(…).
-                    (1 | 2, _) => text += &format!(" {number}> /dev/null"),
-                    // make's jobs, or left open by a shell.
-                    _ => {}
-                }
-                continue;
-            }
-            if !target.starts_with('/') {
-                if fd <= 2 && !target.starts_with("anon_inode:") {
-                    return Err(format!("descriptor {fd} of {name} was a socket ({target})"));
-                }
-                continue;
-            }
-            if target.starts_with("/dev/pts/") || target.starts_with("/dev/tty") {
-                continue;
-            }
-            if target.ends_with(" (deleted)") {
-                if fd > 2 {
-                    continue;
-                }
-                return Err(format!(
-                    "descriptor {fd} of {name} was a file without a name (a here-document)"
-                ));
-            }
-            let path = match below(target, &source.root) {
-                Some(_) => quote(&relative(target, cwd, &source.root)),
-                None => quote(target),
-            };
-            text += &match access {
-                READ_ONLY if row.position == 0 => format!(" {number}< {path}"),
-                READ_ONLY => {
-                    return Err(format!(
-                        "{name} began in the middle of its input {target}, of which the script had read a part"
-                    ));
-                }
-                WRITE_ONLY if row.flags & APPEND != 0 || row.position > 0 => {
-                    format!(" {number}>> {path}")
-                }
-                WRITE_ONLY => format!(" {number}> {path}"),
-                _ => format!(" {number}<> {path}"),
-            };
-        }
-        Ok(text + &late)
-    }
-}
-
-/// The pipe from each stage to the next.
-fn pipes_between(source: &Source, stages: &[Command]) -> Result<Vec<String>, String> {
-    let of = |command: &Command, fds: &[i64], access: i64| {
-        let mut found = std::collections::BTreeSet::new();
-        for upid in command.programs() {
-            for row in source.descriptors.get(&upid).into_iter().flatten() {
-                if fds.contains(&row.fd)
-                    && row.flags & ACCESS == access
-                    && row.target.starts_with("pipe:[")
-                {
-                    found.insert(row.target.clone());
-                }
-            }
-        }
-        found
-    };
-    let mut pipes = Vec::new();
-    for pair in stages.windows(2) {
-        let written = of(&pair[0], &[1, 2], WRITE_ONLY);
-        let read = of(&pair[1], &[0], READ_ONLY);
-        let mut both = written.intersection(&read);
-        match (both.next(), both.next()) {
-            (Some(pipe), None) => pipes.push(pipe.clone()),
-            _ => {
-                return Err(
-                    "its commands are joined in another way than by a plain pipeline".into(),
-                );
-            }
-        }
-    }
-    Ok(pipes)
 }
 
 /// How a program ended, for people.

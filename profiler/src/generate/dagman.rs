@@ -3,42 +3,18 @@
 
 use std::fmt::Write;
 
-use super::Plan;
-use super::shell::comment;
-use super::words::{ROOT_VARIABLE, quote};
+use super::words::ROOT_VARIABLE;
+use super::{Plan, said};
 
 /// Writes a DAG.
 pub fn text(plan: &Plan) -> String {
-    let mut text = String::new();
-    // Writing to a String cannot fail.
-    let _ = writeln!(
-        text,
-        "# Made by flowtrace from a trace of: {}",
-        comment(&plan.command)
+    let mut text = said::head(
+        plan,
+        "Submit it in the directory with the inputs, on a filesystem that all machines share.",
     );
-    let _ = writeln!(
-        text,
-        "# Submit it in the directory with the inputs, on a filesystem that all machines share."
-    );
-    for (step, reason) in plan.refused() {
-        let _ = writeln!(
-            text,
-            "# INCOMPLETE: {} cannot be generated: {}",
-            step.id,
-            comment(reason)
-        );
-    }
-    for note in &plan.notes {
-        let _ = writeln!(text, "# Note: {}", comment(note));
-    }
     for step in &plan.steps {
-        let script = match &step.script {
-            Ok(script) => format!("export {ROOT_VARIABLE}=$PWD; {script}"),
-            Err(reason) => {
-                let said = format!("{}: cannot be generated: {reason}", step.id);
-                format!("printf '%s\\n' {} >&2; exit 1", quote(&said))
-            }
-        };
+        let script = format!("export {ROOT_VARIABLE}=$PWD; {}", said::script(step));
+        // Writing to a String cannot fail.
         let _ = write!(
             text,
             "\nJOB {} {{\n    universe = vanilla\n    executable = /bin/bash\n    transfer_executable = false\n    \

@@ -7,11 +7,9 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write;
 
+use super::said::{self, comment};
 use super::words::ROOT_VARIABLE;
 use super::{Plan, Step};
-
-/// Longest line of a comment that repeats text from the trace.
-const LONGEST_COMMENT: usize = 300;
 
 /// Writes a Makefile.
 pub fn text(plan: &Plan) -> String {
@@ -28,27 +26,18 @@ pub fn text(plan: &Plan) -> String {
     let all = unused("all", &used);
     let clean = unused("forget", &used);
     let mut text = head(plan, &all);
-    let goals: Vec<String> = targets.iter().map(|names| names[0].clone()).collect();
-    let last: Vec<&String> = (0..plan.steps.len())
-        .filter(|&at| {
-            !plan
-                .steps
-                .iter()
-                .any(|step| step.after.iter().any(|a| a.step == at))
-        })
-        .map(|at| &goals[at])
-        .collect();
-    // Writing to a String cannot fail.
+    // Writing to a String cannot fail. All of them: a file that others read is missed as well.
     let _ = write!(text, ".PHONY: {all} {clean}\n{all}:");
-    for goal in last {
+    for goal in targets.iter().flatten() {
         text += " \\\n  ";
         text += goal;
     }
     text += "\n\n# Forget which steps without files of their own were done.\n";
     let _ = writeln!(text, "{clean}:\n\trm -rf -- '$(STEPS)'\n");
     let places: HashSet<String> = targets.iter().flatten().cloned().collect();
-    for (step, names) in plan.steps.iter().zip(&targets) {
-        rule(&mut text, step, names, &targets, &places);
+    let anew = anew(plan);
+    for ((step, names), anew) in plan.steps.iter().zip(&targets).zip(&anew) {
+        rule(&mut text, step, names, &targets, &places, anew);
     }
     text
 }
@@ -62,27 +51,11 @@ fn unused(wanted: &str, used: &HashSet<&str>) -> String {
 }
 
 fn head(plan: &Plan, all: &str) -> String {
-    let mut text = String::new();
-    let _ = writeln!(
-        text,
-        "# Made by flowtrace from a trace of: {}",
-        comment(&plan.command)
+    let mut text = said::head(
+        plan,
+        "Run it in the directory with the inputs:  make -f this-file -j 8",
     );
-    let _ = writeln!(
-        text,
-        "# Run it in the directory with the inputs:  make -f this-file -j 8"
-    );
-    for (step, reason) in plan.refused() {
-        let _ = writeln!(
-            text,
-            "# INCOMPLETE: {} cannot be generated: {}",
-            step.id,
-            comment(reason)
-        );
-    }
-    for note in &plan.notes {
-        let _ = writeln!(text, "# Note: {}", comment(note));
-    }
+    // Writing to a String cannot fail.
     let _ = write!(
         text,
         "
@@ -127,6 +100,7 @@ fn rule(
     names: &[String],
     targets: &[Vec<String>],
     made: &HashSet<String>,
+    anew: &BTreeSet<&str>,
 ) {
     let is_marked = names[0].starts_with("$(STEPS)/");
     let mut needs: BTreeSet<String> = BTreeSet::new();
@@ -157,6 +131,7 @@ fn rule(
             }
         }
     }
+    needs.extend(anew.iter().filter_map(|path| name(path)));
     only_order.retain(|name| !needs.contains(name));
     let separator = if names.len() > 1 { " &:" } else { ":" };
     let _ = write!(text, "# {}\n{}{separator}", step.id, as_targets(names));
@@ -170,20 +145,61 @@ fn rule(
         }
     }
     text.push('\n');
-    match &step.script {
-        Ok(script) => {
-            let _ = writeln!(text, "\t{}", script.replace('$', "$$"));
-        }
-        Err(reason) => {
-            let said = format!("{}: cannot be generated: {reason}", step.id);
-            let said = super::words::quote(&said).replace('$', "$$");
-            let _ = writeln!(text, "\t@printf '%s\\n' {said} >&2; exit 1");
-        }
+    if let Some(names) = stale(step) {
+        let _ = writeln!(text, "\t@rm -f -- {}", names.replace('$', "$$"));
     }
+    let at = if step.script.is_ok() { "" } else { "@" };
+    let _ = writeln!(text, "\t{at}{}", said::script(step).replace('$', "$$"));
     if is_marked && step.script.is_ok() {
         let _ = writeln!(text, "\t@mkdir -p -- '$(STEPS)' && : > '$@'");
     }
     text.push('\n');
+}
+
+/// What a step left in an earlier run of make, and did not find in the traced one: some programs
+/// refuse to replace it, others would add to it.
+fn stale(step: &Step) -> Option<String> {
+    let new = step
+        .outputs
+        .iter()
+        .filter(|output| output.place.is_below() && !step.finds(&output.place));
+    let mut names: Vec<String> = new
+        .map(|output| super::words::quote(output.place.path()))
+        .collect();
+    names.dedup();
+    // A name with a line break would end the recipe's line.
+    (step.script.is_ok() && !names.is_empty()).then(|| names.join(" "))
+}
+
+/// For each step the files from before the run whose change makes it run again although it does
+/// not read them: where later steps change its files in place, all have to begin with it anew.
+fn anew(plan: &Plan) -> Vec<BTreeSet<&str>> {
+    // What each step depends on, as files from before the run.
+    let mut roots: Vec<BTreeSet<&str>> = Vec::with_capacity(plan.steps.len());
+    for step in &plan.steps {
+        let own = step
+            .inputs
+            .iter()
+            .filter(|input| input.from.is_none() && input.lasts);
+        let mut of_step: BTreeSet<&str> = own.map(|input| input.place.path()).collect();
+        for after in step.after.iter().filter(|after| after.is_data) {
+            of_step.extend(&roots[after.step]);
+        }
+        roots.push(of_step);
+    }
+    // From the last change of a file back to the step that made it.
+    let mut anew = vec![BTreeSet::new(); plan.steps.len()];
+    for (at, step) in plan.steps.iter().enumerate().rev() {
+        let changed = step.takes.iter().filter(|take| take.changes);
+        let makers: BTreeSet<usize> = changed.filter_map(|take| take.from).collect();
+        let mut needed: BTreeSet<&str> = roots[at].clone();
+        needed.extend(&anew[at]);
+        for maker in makers {
+            let more: Vec<&str> = needed.difference(&roots[maker]).copied().collect();
+            anew[maker].extend(more);
+        }
+    }
+    anew
 }
 
 /// Prerequisites as targets: there `%` would make a pattern.
@@ -225,19 +241,6 @@ fn name(path: &str) -> Option<String> {
         }
     }
     Some(text)
-}
-
-fn comment(text: &str) -> String {
-    let mut text: String = text
-        .chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .take(LONGEST_COMMENT)
-        .collect();
-    // A backslash at the end would take the next line along.
-    while text.ends_with('\\') {
-        text.pop();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ use super::order::{Edges, edges, reduced, rings};
 use super::own;
 use super::source::{Source, Unfit};
 use super::steps::{Draft, Split, splits};
-use super::words::Place;
-use super::{After, Input, Options, Output, Plan, Step};
+use super::touched::Files;
+use super::{After, Options, Output, Plan, Step};
 
 /// The steps of a traced run.
 ///
@@ -43,8 +43,10 @@ fn of_split(source: &Source, mut split: Split, options: Options) -> Plan {
     let mut notes = Vec::new();
     let own = std::mem::take(&mut effects.own);
     own::add(source, &mut split, &mut effects, own, &mut notes);
+    let writer = Writer { source, options };
     let builder = Builder {
-        writer: Writer { source, options },
+        failing: failing(&writer, &split.drafts),
+        writer,
         source,
         effects: &effects,
     };
@@ -52,6 +54,8 @@ fn of_split(source: &Source, mut split: Split, options: Options) -> Plan {
 }
 
 struct Builder<'a> {
+    /// The command with which a run that failed ended.
+    failing: Option<usize>,
     writer: Writer<'a>,
     source: &'a Source,
     effects: &'a Effects,
@@ -95,7 +99,7 @@ impl Builder<'_> {
         for (step, group) in merged.iter().enumerate() {
             of_draft.extend(group.iter().map(|&draft| (draft, step)));
         }
-        let files = Files::of(self, &of_draft);
+        let files = Files::of(self.source, self.effects, &of_draft);
         let mut serial: HashMap<String, usize> = HashMap::new();
         let steps = merged.iter().enumerate().map(|(at, group)| {
             let first = &drafts[group[0]];
@@ -117,8 +121,11 @@ impl Builder<'_> {
             Step {
                 id: format!("{name}_{number}"),
                 rule: first.rule.clone(),
-                script: self.script(&parts, group),
+                script: self.script(&parts, group, &outputs),
                 inputs: files.inputs(at),
+                takes: files.takes(at, &parts),
+                directories: files.directories(at, &parts, &outputs),
+                moves_directory: files.moves_directory(at, &parts),
                 outputs,
                 needs_mark,
                 after: edges
@@ -155,11 +162,25 @@ impl Builder<'_> {
         is_without && changes.next().is_none() && !self.effects.outside.contains_key(&at)
     }
 
-    fn script(&self, parts: &[&Draft], group: &[usize]) -> std::result::Result<String, String> {
+    fn script(
+        &self,
+        parts: &[&Draft],
+        group: &[usize],
+        outputs: &[Output],
+    ) -> std::result::Result<String, String> {
+        // In a copy it would change the files of the original.
+        if let Some(output) = outputs.iter().find(|output| !output.place.is_below()) {
+            return Err(format!(
+                "it leaves {}, outside the directory where the run began ({}): let it write below that, or begin the run in a directory that holds both",
+                output.place.path(),
+                self.source.root
+            ));
+        }
         for at in group {
             if let Some(path) = self.effects.written_outside(*at) {
                 return Err(format!(
-                    "it wrote {path}, outside the traced directories, where only opens are seen: record again with --dir"
+                    "it wrote {path}, outside the directory where the run began ({}), where only opens are seen",
+                    self.source.root
                 ));
             }
         }
@@ -178,7 +199,8 @@ impl Builder<'_> {
         if let Some(reason) = command.unknown() {
             return Err(reason.into());
         }
-        self.writer.line(&command)
+        self.writer
+            .line(&command, self.failing.is_some_and(|at| group.contains(&at)))
     }
 
     fn add_notes(
@@ -209,7 +231,13 @@ impl Builder<'_> {
             }
             for &draft in group {
                 let status = self.writer.status(&drafts[draft].command);
-                if status != 0 {
+                if self.failing == Some(draft) {
+                    notes.push(format!(
+                        "{} ended with {}, and with it the run: it fails here too",
+                        step.id,
+                        ending(status)
+                    ));
+                } else if status != 0 {
                     notes.push(format!(
                         "{} ended with {} and the script went on: that counts as success here",
                         step.id,
@@ -266,6 +294,23 @@ impl Builder<'_> {
     }
 }
 
+/// The last command of a run that failed, if it ended as the run did: the script did not go on.
+fn failing(writer: &Writer<'_>, drafts: &[Draft]) -> Option<usize> {
+    let run = writer.source.workflow.runs.first()?;
+    let status = match run.exit_signal {
+        Some(signal) => 128 + signal,
+        None => run.exit_code?,
+    };
+    let is_last = |&(_, draft): &(usize, &Draft)| draft.command.unknown().is_none();
+    let last = drafts
+        .iter()
+        .enumerate()
+        .filter(is_last)
+        .max_by_key(|(_, draft)| draft.end_ns);
+    let (at, draft) = last?;
+    (status != 0 && writer.status(&draft.command) == status).then_some(at)
+}
+
 /// The edges between merged steps.
 fn between(merged: &[Vec<usize>], edges: &Edges) -> Edges {
     let mut of = HashMap::new();
@@ -318,220 +363,4 @@ fn identifier(rule: &str) -> String {
         name.insert(0, 's');
     }
     name
-}
-
-/// Who touched which file, by merged step.
-struct Files<'a> {
-    builder: &'a Builder<'a>,
-    of_draft: &'a HashMap<usize, usize>,
-    /// Files that each step read, got new contents by it, or had their times set by it.
-    reads: HashSet<(usize, i64)>,
-    writes: HashSet<(usize, i64)>,
-    timed: HashSet<(usize, i64)>,
-    /// Steps that changed a thing, with the moment, in order.
-    changed: HashMap<&'a Thing, Vec<(i64, usize)>>,
-    /// What each step touched.
-    by_step: HashMap<usize, Vec<(&'a Thing, How, i64, i64)>>,
-}
-
-impl<'a> Files<'a> {
-    fn of(builder: &'a Builder<'a>, of_draft: &'a HashMap<usize, usize>) -> Files<'a> {
-        let merged = |set: &HashSet<(usize, i64)>| -> HashSet<(usize, i64)> {
-            let kept = set
-                .iter()
-                .filter_map(|(draft, file)| Some((*of_draft.get(draft)?, *file)));
-            kept.collect()
-        };
-        let mut files = Files {
-            builder,
-            of_draft,
-            reads: merged(&builder.effects.reads),
-            writes: merged(&builder.effects.writes),
-            timed: merged(&builder.effects.timed),
-            changed: HashMap::new(),
-            by_step: HashMap::new(),
-        };
-        for (thing, touches) in &builder.effects.touches {
-            for touch in touches {
-                let Some(&step) = of_draft.get(&touch.step) else {
-                    continue;
-                };
-                if touch.how == How::Write {
-                    let changed = files.changed.entry(thing).or_default();
-                    changed.push((touch.last_ns, step));
-                }
-                files.by_step.entry(step).or_default().push((
-                    thing,
-                    touch.how,
-                    touch.first_ns,
-                    touch.last_ns,
-                ));
-            }
-        }
-        for changed in files.changed.values_mut() {
-            changed.sort_unstable();
-        }
-        files
-    }
-
-    /// Whether another step changed this after `step` did.
-    fn changed_later(&self, thing: &Thing, step: usize) -> bool {
-        let changed = self.changed.get(thing).map_or(&[][..], Vec::as_slice);
-        match changed.iter().rposition(|&(_, by)| by == step) {
-            Some(at) => changed[at..].iter().any(|&(_, by)| by != step),
-            None => !changed.is_empty(),
-        }
-    }
-
-    /// What a step leaves behind, and whether these files alone do not tell that it was done.
-    fn outputs(&self, step: usize, parts: &[&Draft]) -> (Vec<Output>, bool) {
-        let source = self.builder.source;
-        let end = parts.iter().map(|draft| draft.end_ns).max().unwrap_or(0);
-        let none = Vec::new();
-        let touched = self.by_step.get(&step).unwrap_or(&none);
-        let changed = touched.iter().filter(|(_, how, _, _)| *how == How::Write);
-        let named: HashSet<&str> = changed
-            .clone()
-            .filter_map(|(thing, ..)| match thing {
-                Thing::Name(path) => Some(path.as_str()),
-                _ => None,
-            })
-            .collect();
-        let contents: HashSet<i64> = changed
-            .filter_map(|(thing, ..)| match thing {
-                Thing::Content(file) => Some(*file),
-                _ => None,
-            })
-            .collect();
-        let files: BTreeSet<i64> = touched
-            .iter()
-            .filter_map(|(thing, ..)| match thing {
-                Thing::Content(file) => Some(*file),
-                _ => None,
-            })
-            .collect();
-        let mut outputs = Vec::new();
-        let mut told: HashSet<&str> = HashSet::new();
-        let mut told_contents: HashSet<i64> = HashSet::new();
-        for &file in &files {
-            if !source.is_regular(file) {
-                continue;
-            }
-            let mut is_there = false;
-            for name in source.names_during(file, end, end) {
-                if name.to_ns == Some(end) || !source.is_traced(&name.path) {
-                    continue;
-                }
-                is_there = true;
-                if !contents.contains(&file) && !named.contains(name.path.as_str()) {
-                    continue;
-                }
-                let lasts = name.to_ns.is_none()
-                    && !self.changed_later(&Thing::Content(file), step)
-                    && !self.changed_later(&Thing::Name(name.path.clone()), step);
-                // Its time of change must be that of the step, or make would do it again.
-                let is_fresh =
-                    self.writes.contains(&(step, file)) && !self.timed.contains(&(step, file));
-                if lasts && is_fresh {
-                    told.insert(&name.path);
-                    told_contents.insert(file);
-                }
-                outputs.push(Output {
-                    place: Place::of(&name.path, &source.root),
-                    lasts: lasts && is_fresh,
-                });
-            }
-            if !is_there {
-                // Made and removed within the step.
-                told_contents.insert(file);
-            }
-        }
-        outputs.sort_by(|a, b| a.place.cmp(&b.place));
-        outputs.dedup();
-        let has_told = outputs
-            .iter()
-            .any(|output| output.lasts && output.place.is_below());
-        let is_told = |path: &str| {
-            told.contains(path)
-                || self.is_of_passage(path, step, parts)
-                || self.is_new_directory(path, step)
-        };
-        let all_told = named.iter().all(|path| is_told(path)) && contents.is_subset(&told_contents);
-        (outputs, !(has_told && all_told))
-    }
-
-    /// A name that was not there before the step nor after it.
-    fn is_of_passage(&self, path: &str, step: usize, parts: &[&Draft]) -> bool {
-        let source = self.builder.source;
-        let start = parts.iter().map(|draft| draft.start_ns).min().unwrap_or(0);
-        let end = parts.iter().map(|draft| draft.end_ns).max().unwrap_or(0);
-        source.file_at(path, end).is_none()
-            && source.file_at(path, start).is_none()
-            && !self.is_new_directory(path, step)
-            && !source.is_directory_at(path, start)
-    }
-
-    /// A directory that the step made and that stayed.
-    fn is_new_directory(&self, path: &str, step: usize) -> bool {
-        self.builder.source.is_directory_at(path, i64::MAX)
-            && !self.changed_later(&Thing::Name(path.into()), step)
-    }
-
-    fn inputs(&self, step: usize) -> Vec<Input> {
-        let source = self.builder.source;
-        let none = Vec::new();
-        let mut inputs = Vec::new();
-        for &(thing, how, first, last) in self.by_step.get(&step).unwrap_or(&none) {
-            let Thing::Content(file) = thing else {
-                continue;
-            };
-            if how != How::Read || !source.is_regular(*file) || !self.reads.contains(&(step, *file))
-            {
-                continue;
-            }
-            let changed = self.changed.get(thing).map_or(&[][..], Vec::as_slice);
-            let from = changed
-                .iter()
-                .rev()
-                .find(|&&(at, by)| at <= last && by < step)
-                .map(|&(_, by)| by);
-            let name = source
-                .names_during(*file, first, last)
-                .find(|name| source.is_traced(&name.path));
-            let Some(name) = name else {
-                continue;
-            };
-            let by_name = Thing::Name(name.path.clone());
-            let from_name = self.changed.get(&by_name).map_or(&[][..], Vec::as_slice);
-            let lasts = name.to_ns.is_none()
-                && match from {
-                    Some(from) => {
-                        !self.changed_later(thing, from)
-                            && from_name.iter().all(|&(_, by)| by == from)
-                    }
-                    None => changed.is_empty() && from_name.is_empty(),
-                };
-            inputs.push(Input {
-                place: Place::of(&name.path, &source.root),
-                from,
-                lasts,
-            });
-        }
-        for (draft, paths) in &self.builder.effects.read_outside {
-            if self.of_draft.get(draft) == Some(&step) {
-                let own = self.builder.effects.outside.get(draft);
-                let others = paths
-                    .iter()
-                    .filter(|path| own.is_none_or(|own| !own.contains_key(*path)));
-                inputs.extend(others.map(|path| Input {
-                    place: Place::Elsewhere(path.clone()),
-                    from: None,
-                    lasts: true,
-                }));
-            }
-        }
-        inputs.sort_by(|a, b| a.place.cmp(&b.place));
-        inputs.dedup();
-        inputs
-    }
 }

@@ -3,29 +3,16 @@
 use std::fmt::Write;
 
 use super::words::ROOT_VARIABLE;
-use super::{Plan, words};
+use super::{Plan, said};
 
 /// Writes a script.
 pub fn text(plan: &Plan) -> String {
     let mut text = String::from("#!/bin/bash\n");
-    // Writing to a String cannot fail.
-    let _ = writeln!(
-        text,
-        "# Made by flowtrace from a trace of: {}",
-        comment(&plan.command)
+    text += &said::head(
+        plan,
+        "Run it in the directory with the inputs. JOBS: how many steps at once.",
     );
-    text += "# Run it in the directory with the inputs. JOBS: how many steps at once.\n";
-    for (step, reason) in plan.refused() {
-        let _ = writeln!(
-            text,
-            "# INCOMPLETE: {} cannot be generated: {}",
-            step.id,
-            comment(reason)
-        );
-    }
-    for note in &plan.notes {
-        let _ = writeln!(text, "# Note: {}", comment(note));
-    }
+    // Writing to a String cannot fail.
     let _ = write!(
         text,
         "
@@ -66,22 +53,9 @@ need() {{
             .map(|after| plan.steps[after.step].id.as_str())
             .collect();
         let needs = needs.iter().map(|id| format!(" {id}")).collect::<String>();
-        let line = match &step.script {
-            Ok(script) => script.clone(),
-            Err(reason) => {
-                let said = format!("{}: cannot be generated: {reason}", step.id);
-                format!("printf '%s\\n' {} >&2; exit 1", words::quote(&said))
-            }
-        };
+        let line = said::script(step);
         let _ = write!(text, "\nneed{needs}\n( {line} ) &\npid[{}]=$!\n", step.id);
     }
     text += "\nfor step in \"${!pid[@]}\"; do\n  wait \"${pid[$step]}\" || { echo \"step $step failed\" >&2; failed=1; }\ndone\n[ -z \"$failed\" ]\n";
     text
-}
-
-pub(super) fn comment(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .take(300)
-        .collect()
 }

@@ -3,34 +3,16 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::shell::comment;
 use super::words::ROOT_VARIABLE;
-use super::{Plan, Step};
+use super::{Plan, Step, said};
 
 /// Writes a Snakefile.
 pub fn text(plan: &Plan) -> String {
-    let mut text = String::new();
+    let mut text = said::head(
+        plan,
+        "Run it in the directory with the inputs:  snakemake -s this-file -j 8",
+    );
     // Writing to a String cannot fail.
-    let _ = writeln!(
-        text,
-        "# Made by flowtrace from a trace of: {}",
-        comment(&plan.command)
-    );
-    let _ = writeln!(
-        text,
-        "# Run it in the directory with the inputs:  snakemake -s this-file -j 8"
-    );
-    for (step, reason) in plan.refused() {
-        let _ = writeln!(
-            text,
-            "# INCOMPLETE: {} cannot be generated: {}",
-            step.id,
-            comment(reason)
-        );
-    }
-    for note in &plan.notes {
-        let _ = writeln!(text, "# Note: {}", comment(note));
-    }
     let _ = writeln!(
         text,
         "import os\nos.environ[\"{ROOT_VARIABLE}\"] = os.getcwd()\n"
@@ -83,15 +65,8 @@ pub fn text(plan: &Plan) -> String {
                 false => writeln!(text, "        {name_text},"),
             };
         }
-        let script = match &step.script {
-            Ok(script) => script.clone(),
-            Err(reason) => {
-                let said = format!("{}: cannot be generated: {reason}", step.id);
-                format!("printf '%s\\n' {} >&2; exit 1", super::words::quote(&said))
-            }
-        };
         // It prepends set -euo pipefail, under which the traced command did not run.
-        let script = format!("set +euo pipefail; {script}");
+        let script = format!("set +euo pipefail; {}", said::script(step));
         let script = script.replace('{', "{{").replace('}', "}}");
         let _ = writeln!(text, "    shell:\n        {}", literal(&script));
     }
@@ -111,6 +86,10 @@ fn targets(step: &Step) -> Vec<String> {
         .outputs
         .iter()
         .filter(|output| output.lasts && output.place.is_below());
+    // Snakemake removes the outputs before it runs a rule: one that replaces a file needs it.
+    if lasting.clone().any(|output| step.finds(&output.place)) {
+        return vec![mark(step)];
+    }
     let names = lasting
         .map(|output| output.place.path())
         .filter(|path| is_plain(path));

@@ -194,6 +194,48 @@ impl Source {
             .any(|inodes| inodes.contains(&inode))
     }
 
+    /// The regular file that had this name first between two moments.
+    pub(super) fn first_file(&self, path: &str, from: i64, to: i64) -> Option<i64> {
+        let files = self.files_named.get(path)?.iter().copied();
+        let regular = files.filter(|&file_id| self.is_regular(file_id));
+        let since = |file_id: i64| {
+            let names = self.names[&file_id].iter();
+            let mine = names.filter(|name| name.path == path && name.from_ns <= to);
+            let last = mine.filter(|name| name.to_ns.is_none_or(|end| end >= from));
+            last.map(|name| (name.from_ns, file_id)).min()
+        };
+        regular.filter_map(since).min().map(|(_, file_id)| file_id)
+    }
+
+    /// Whether a file was known under another name before it was under this one.
+    pub(super) fn is_renamed(&self, file_id: i64, path: &str) -> bool {
+        let names = self.names.get(&file_id).map_or(&[][..], Vec::as_slice);
+        let first = names.iter().find(|name| name.path == path);
+        first.is_some_and(|own| {
+            names
+                .iter()
+                .any(|other| other.path != path && other.from_ns < own.from_ns)
+        })
+    }
+
+    /// The names directly below a directory at a moment.
+    pub(super) fn names_in<'a>(
+        &'a self,
+        directory: &'a str,
+        at: i64,
+    ) -> impl Iterator<Item = &'a str> {
+        let is_in = move |path: &str| {
+            path.rsplit_once('/')
+                .is_some_and(|(above, _)| above == directory)
+        };
+        let names = self.names.values().flatten();
+        names
+            .filter(move |name| {
+                is_in(&name.path) && name.from_ns <= at && name.to_ns.is_none_or(|end| end >= at)
+            })
+            .map(|name| name.path.as_str())
+    }
+
     /// The regular file that had this name at a moment.
     pub(super) fn file_at(&self, path: &str, at: i64) -> Option<i64> {
         let had_it = |name: &NameRow| {

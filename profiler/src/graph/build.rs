@@ -188,7 +188,12 @@ fn add_streams(graph: &mut DiGraph<Node, Edge>, workflow: &Workflow) {
             } else {
                 EdgeKind::Pipe
             },
-            write_bytes: stream.at_most_bytes.unwrap_or(0),
+            write_bytes: match (stream.captured, stream.is_socket) {
+                (Some((forth, _)), _) => forth,
+                (None, true) => 0,
+                (None, false) => stream.at_most_bytes.unwrap_or(0),
+            },
+            read_bytes: stream.captured.map_or(0, |(_, back)| back),
             last_ns: stream.last_ns,
             ..moment(EdgeKind::Pipe, stream.first_ns)
         };

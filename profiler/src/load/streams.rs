@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use flowtrace_schema::ChannelEndRow;
+use flowtrace_schema::{ChannelEndRow, FlowBetween};
 
 use crate::model::{ProcessId, Stream, Workflow};
 
@@ -66,6 +66,66 @@ pub(super) fn add_streams(workflow: &mut Workflow, rows: &[ChannelEndRow]) {
         is_same
     });
     leave_out_requests(workflow);
+}
+
+/// Brings in what captured packets tell: between which processes, how much each way, and when. A
+/// stream through sockets between the same two is that of the flow.
+pub(super) fn add_flows(workflow: &mut Workflow, flows: &[FlowBetween]) {
+    let images: HashMap<i64, ProcessId> = workflow
+        .images
+        .iter()
+        .map(|image| (image.upid, image.process))
+        .collect();
+    let mut carried: BTreeMap<(ProcessId, ProcessId), Carried> = BTreeMap::new();
+    for flow in flows {
+        let ends = images.get(&flow.src_upid).zip(images.get(&flow.dst_upid));
+        let Some((&src, &dst)) = ends.filter(|(src, dst)| src != dst) else {
+            continue;
+        };
+        let start = |id: ProcessId| (workflow.process(id).start_ns, id);
+        let is_forth = start(src) <= start(dst);
+        let (from, to) = if is_forth { (src, dst) } else { (dst, src) };
+        let (forth, back) = match is_forth {
+            true => (flow.out_bytes, flow.back_bytes),
+            false => (flow.back_bytes, flow.out_bytes),
+        };
+        let sum = carried.entry((from, to)).or_insert(Carried {
+            bytes: (0, 0),
+            first_ns: flow.first_ns,
+            last_ns: flow.last_ns,
+        });
+        sum.bytes.0 = sum.bytes.0.saturating_add(forth);
+        sum.bytes.1 = sum.bytes.1.saturating_add(back);
+        sum.first_ns = sum.first_ns.min(flow.first_ns);
+        sum.last_ns = sum.last_ns.max(flow.last_ns);
+    }
+    for ((from, to), carried) in carried {
+        let stream = Stream {
+            from,
+            to,
+            is_socket: true,
+            at_most_bytes: Some(carried.bytes.0.saturating_add(carried.bytes.1)),
+            captured: Some(carried.bytes),
+            first_ns: carried.first_ns,
+            last_ns: carried.last_ns.max(carried.first_ns),
+        };
+        let is_same = |other: &&mut Stream| other.is_socket && (other.from, other.to) == (from, to);
+        match workflow.streams.iter_mut().find(is_same) {
+            Some(known) => *known = stream,
+            None => workflow.streams.push(stream),
+        }
+    }
+    workflow
+        .streams
+        .sort_by_key(|stream| (stream.from, stream.to, stream.is_socket));
+}
+
+/// What flows between two processes carried: forth, and back.
+#[derive(Clone, Copy)]
+struct Carried {
+    bytes: (i64, i64),
+    first_ns: i64,
+    last_ns: i64,
 }
 
 /// Of two streams between a process and one that it talks to, as through `popen2`, the answer tells
@@ -132,6 +192,7 @@ fn pair(
                 from,
                 to,
                 is_socket,
+                captured: None,
                 at_most_bytes: match (writer.at_most_bytes, reader.at_most_bytes) {
                     (Some(a), Some(b)) => Some(a.min(b)),
                     (a, b) => a.or(b),

@@ -6,7 +6,7 @@ use std::process::Command;
 use super::run::{ACK, CaptureInput, Node, PSH, Packet, Run};
 
 /// A pushed data packet; sequence numbers are set by [`run_of`].
-pub(super) fn data(t_ns: i64, src: Node, dst: Node, payload: u32) -> Packet {
+pub(crate) fn data(t_ns: i64, src: Node, dst: Node, payload: u32) -> Packet {
     Packet {
         t_ns,
         src,
@@ -24,7 +24,7 @@ pub(super) fn run_of(nodes: usize, packets: &[Packet]) -> Run {
 }
 
 /// The same with packets that reach the other host's capture after `delay_ns`.
-pub(super) fn delayed_run_of(nodes: usize, packets: &[Packet], delay_ns: i64) -> Run {
+pub(crate) fn delayed_run_of(nodes: usize, packets: &[Packet], delay_ns: i64) -> Run {
     let mut sent = vec![1u32; nodes * nodes];
     let mut captures = vec![CaptureInput::default(); nodes];
     for (node, capture) in captures.iter_mut().enumerate() {

@@ -7,6 +7,7 @@ use super::rules::Numbers;
 use crate::analysis::bottlenecks::chart::subject_name;
 use crate::analysis::bottlenecks::windows::default_window;
 use crate::analysis::bottlenecks::{Bottleneck, Bottlenecks, Options, Subject, analyse};
+use crate::analysis::findings::{self, Verdict};
 use crate::analysis::grouping::By;
 use crate::graph::Dag;
 use crate::model::Workflow;
@@ -19,6 +20,8 @@ const MOST: usize = 8;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Limiting {
+    /// The verdict of `summary`: what limited the run, and what could be done about it.
+    verdict: Verdict,
     /// The answer in a line.
     answer: String,
     /// The longest first.
@@ -65,10 +68,23 @@ pub(super) fn of(
             ..Options::default()
         },
     );
-    Ok(limiting(&result, &timeline, numbers))
+    let verdict = findings::of_bottlenecks(workflow, &timeline, &result);
+    Ok(limiting(&result, &timeline, numbers, verdict))
 }
 
-fn limiting(result: &Bottlenecks, timeline: &Timeline, numbers: &Numbers) -> Limiting {
+fn limiting(
+    result: &Bottlenecks,
+    timeline: &Timeline,
+    numbers: &Numbers,
+    mut verdict: Verdict,
+) -> Limiting {
+    for finding in &mut verdict.findings {
+        finding.title = plain(&finding.title);
+        finding.evidence = plain(&finding.evidence);
+        finding.step = finding.step.as_deref().map(plain);
+    }
+    verdict.why = verdict.why.as_deref().map(plain);
+    verdict.step = verdict.step.as_deref().map(plain);
     let rule = |subject: &Subject| match subject {
         Subject::Tasks(tasks) => match tasks.as_slice() {
             [one] => numbers.named(&result.tasks.tasks[*one].group),
@@ -87,6 +103,7 @@ fn limiting(result: &Bottlenecks, timeline: &Timeline, numbers: &Numbers) -> Lim
         intervals: found.intervals.clone(),
     };
     Limiting {
+        verdict,
         answer: plain(&answer(result, timeline)),
         bars: result.found.iter().take(MOST).map(bar).collect(),
         left_out: result.found.len().saturating_sub(MOST),

@@ -187,7 +187,8 @@ fn group_node(workflow: &Workflow, group: &Group, numbers: &Numbers) -> GroupNod
 /// The graph of single processes and files, to open groups with, in columns.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct MemberEdges {
-    /// Number of the group in the drawing; `None`: not drawn.
+    /// Number of the group in the drawing; `None`: not drawn. Nodes that are neither shown one by
+    /// one nor the end of an edge have no place here.
     group: Vec<Option<u32>>,
     /// Place of the process; or −1 minus the place of the file; `None`: not shown one by one.
     member: Vec<Option<i64>>,
@@ -236,11 +237,24 @@ pub(super) fn members(
         left_out: all - edges.len(),
         ..MemberEdges::default()
     };
+    let mut is_end = vec![false; dag.graph.node_count()];
+    for edge in &edges {
+        is_end[edge.source().index()] = true;
+        is_end[edge.target().index()] = true;
+    }
+    let mut places = vec![0u32; dag.graph.node_count()];
     for (node, what) in dag.graph.node_references() {
         let group = groups.group_of.get(node.index());
-        members
-            .group
-            .push(group.and_then(|group| drawn.places[group.index()]));
+        let group = group.and_then(|group| drawn.places[group.index()]);
+        let is_shown = match *what {
+            Node::Process(id) => processes.place(id).is_some(),
+            Node::File { file, .. } => files.place(file).is_some(),
+        };
+        if !(is_end[node.index()] || is_shown && group.is_some()) {
+            continue;
+        }
+        places[node.index()] = members.group.len() as u32;
+        members.group.push(group);
         let (member, version) = match *what {
             Node::Process(id) => (processes.place(id).map(i64::from), 0),
             Node::File {
@@ -257,8 +271,8 @@ pub(super) fn members(
     }
     for edge in edges {
         let weight = edge.weight();
-        members.from.push(edge.source().index() as u32);
-        members.to.push(edge.target().index() as u32);
+        members.from.push(places[edge.source().index()]);
+        members.to.push(places[edge.target().index()]);
         let kind = KINDS.iter().position(|&kind| kind == weight.kind);
         members.kind.push(kind.unwrap_or(0) as u8);
         members.bytes.push(weight.bytes());

@@ -10,7 +10,7 @@ use super::Report;
 const HTML: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/style.css");
 /// In the order in which they need each other.
-const SCRIPTS: [&str; 12] = [
+const SCRIPTS: [&str; 13] = [
     include_str!("page/base.js"),
     include_str!("page/data.js"),
     include_str!("page/filter.js"),
@@ -22,6 +22,7 @@ const SCRIPTS: [&str; 12] = [
     include_str!("page/tables.js"),
     include_str!("page/tree.js"),
     include_str!("page/charts.js"),
+    include_str!("page/network.js"),
     include_str!("page/main.js"),
 ];
 
@@ -61,6 +62,7 @@ fn write_data(report: &Report, out: &mut impl Write) -> io::Result<()> {
     block(out, "calls", &report.calls)?;
     block(out, "channels", &report.channels)?;
     block(out, "flows", &report.flows)?;
+    block(out, "network", &report.network)?;
     block(out, "waits", &report.waits)
 }
 

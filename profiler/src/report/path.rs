@@ -43,6 +43,8 @@ struct Steps {
     to_ns: Vec<i64>,
     /// 0: it worked, 1: it woke late or the cause is not known, 2: it had not begun.
     kind: Vec<u8>,
+    /// Shorter ones that are not among them.
+    left_out: usize,
 }
 
 pub(super) fn of(
@@ -51,9 +53,19 @@ pub(super) fn of(
     dag: &Dag,
     numbers: &Numbers,
     kept: &Kept,
+    most: usize,
 ) -> Path {
-    let mut steps = Steps::default();
-    for step in &path.steps {
+    let mut longest: Vec<_> = path.steps.iter().collect();
+    if longest.len() > most {
+        longest.sort_by_key(|step| (step.from_ns - step.to_ns, step.from_ns));
+        longest.truncate(most);
+        longest.sort_by_key(|step| (step.from_ns, step.to_ns));
+    }
+    let mut steps = Steps {
+        left_out: path.steps.len() - longest.len(),
+        ..Steps::default()
+    };
+    for step in longest {
         steps.process.push(kept.place(step.process));
         steps.rule.push(numbers.of_process(workflow, step.process));
         steps.from_ns.push(step.from_ns);

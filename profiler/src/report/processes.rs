@@ -1,7 +1,7 @@
 //! The processes, one column for each fact, and the bars of the timeline.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use flowtrace_schema::CostRow;
 use serde::Serialize;
@@ -9,6 +9,13 @@ use serde::Serialize;
 use super::rules::{Numbers, cost};
 use super::text::Texts;
 use crate::model::{ProcessId, Workflow};
+
+/// Processes that each step shows one by one before the longest of all get the rest.
+const EACH: usize = 40;
+/// Intervals in which those that are not shown one by one are counted.
+const BINS: usize = 400;
+/// Steps for which that is done, those with the most of them.
+const RESTS: usize = 40;
 
 /// The processes that are shown one by one: all, or those that lived longest.
 #[derive(Debug)]
@@ -24,12 +31,23 @@ impl Kept {
         let mut ids: Vec<ProcessId> = workflow.process_ids().collect();
         if ids.len() > most {
             let life = |id: ProcessId| workflow.process(id).duration_ns().unwrap_or(i64::MAX);
-            // Roots first: without them the others have no place in the tree.
-            ids.sort_by_key(|&id| {
-                let is_root = workflow.process(id).parent.is_none();
-                (Reverse(is_root), Reverse(life(id)), id)
-            });
-            ids.truncate(most);
+            ids.sort_by_key(|&id| (Reverse(life(id)), id));
+            // A step of short processes is seen too.
+            let mut of_rule: HashMap<&str, usize> = HashMap::new();
+            let mut ranked: Vec<_> = ids
+                .iter()
+                .zip(0usize..)
+                .map(|(&id, rank)| {
+                    let seen = of_rule.entry(workflow.rule(id)).or_default();
+                    *seen += 1;
+                    // Roots first: without them the others have no place in the tree.
+                    let is_root = workflow.process(id).parent.is_none();
+                    (!is_root, *seen > EACH, rank, id)
+                })
+                .collect();
+            ranked.sort_unstable();
+            ranked.truncate(most);
+            ids = ranked.into_iter().map(|(.., id)| id).collect();
             ids.sort_unstable();
         }
         let mut places = vec![None; workflow.processes.len()];
@@ -88,6 +106,52 @@ pub(super) struct Processes {
     texts_cut: usize,
     /// Processes of each rule that are not among them, where there are any.
     left_out: BTreeMap<usize, i64>,
+    rest: Rest,
+}
+
+/// What those were that are not shown one by one, over time.
+#[derive(Debug, Default, Serialize)]
+struct Rest {
+    /// Length of an interval, ns; the first begins at 0.
+    bin_ns: i64,
+    /// Mean number of processes that lived in each interval, by rule.
+    living: BTreeMap<usize, Vec<f32>>,
+}
+
+impl Rest {
+    fn of(workflow: &Workflow, numbers: &Numbers, out: &BTreeMap<usize, i64>, kept: &Kept) -> Rest {
+        let bin_ns = (workflow.last_ns / BINS as i64 + 1).max(1);
+        let mut most: Vec<(Reverse<i64>, usize)> =
+            out.iter().map(|(&rule, &n)| (Reverse(n), rule)).collect();
+        most.sort_unstable();
+        let rules = most.iter().take(RESTS).map(|&(_, rule)| rule);
+        let mut sums: BTreeMap<usize, Vec<i64>> = rules.map(|rule| (rule, vec![0; BINS])).collect();
+        for id in workflow
+            .process_ids()
+            .filter(|&id| kept.place(id).is_none())
+        {
+            let Some(bins) = sums.get_mut(&numbers.of_process(workflow, id)) else {
+                continue;
+            };
+            let process = workflow.process(id);
+            let from = process.start_ns.max(0);
+            let to = process.end_ns.unwrap_or(workflow.last_ns).max(from);
+            let first = usize::try_from(from / bin_ns).unwrap_or(0);
+            for (at, bin) in bins.iter_mut().enumerate().skip(first) {
+                let begin = at as i64 * bin_ns;
+                if begin > to {
+                    break;
+                }
+                *bin += to.min(begin + bin_ns) - from.max(begin);
+            }
+        }
+        let mean = |ns: i64| ((ns as f64 / bin_ns as f64 * 100.0).round() / 100.0) as f32;
+        let means = |(rule, bins): (usize, Vec<i64>)| (rule, bins.into_iter().map(mean).collect());
+        Rest {
+            bin_ns,
+            living: sums.into_iter().map(means).collect(),
+        }
+    }
 }
 
 /// What a process was from one exec to the next, or from its fork where it called none. The
@@ -162,6 +226,7 @@ pub(super) fn of(
                 .entry(numbers.of_process(workflow, id))
                 .or_default() += 1;
         }
+        p.rest = Rest::of(workflow, numbers, &p.left_out, kept);
     }
     p.texts_cut = texts.cut();
     p.texts = std::mem::take(texts).into_texts();

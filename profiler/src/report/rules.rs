@@ -11,6 +11,9 @@ use crate::managers::runner_of;
 use crate::model::{Image, ProcessId, Workflow};
 use crate::text::units::plain;
 
+/// Rules told apart; the others, those with the least CPU time, share one number.
+const MOST: usize = 1_000;
+
 /// Rules by number, those with the most CPU time first.
 #[derive(Debug)]
 pub(super) struct Numbers {
@@ -24,13 +27,25 @@ impl Numbers {
             .into_iter()
             .map(|r| r.rule)
             .collect();
+        Numbers::cut(names, MOST)
+    }
+
+    fn cut(mut names: Vec<Arc<str>>, most: usize) -> Numbers {
+        let more = names.len().saturating_sub(most);
+        if more > 1 {
+            names.truncate(most);
+        }
         let numbers = names.iter().cloned().zip(0..).collect();
+        if more > 1 {
+            names.push(format!("(+{more} more steps)").into());
+        }
         Numbers { names, numbers }
     }
 
     /// The number of a rule.
     pub(super) fn get(&self, rule: &Arc<str>) -> usize {
-        self.numbers.get(rule).copied().unwrap_or(0)
+        let last = self.names.len().saturating_sub(1);
+        self.numbers.get(rule).copied().unwrap_or(last)
     }
 
     /// The number of the rule of that name.
@@ -132,4 +147,21 @@ pub(super) fn of(workflow: &Workflow, numbers: &Numbers, costs: &[CostRow]) -> R
 pub(super) fn cost(costs: &[CostRow], upid: i64) -> Option<&CostRow> {
     let at = costs.binary_search_by_key(&upid, |cost| cost.upid).ok()?;
     Some(&costs[at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lightest_rules_share_a_number() {
+        let names = |n: usize| (0..n).map(|i| Arc::from(format!("r{i}"))).collect();
+        let all = Numbers::cut(names(4), 3);
+        assert_eq!(all.len(), 4, "one alone is not hidden behind a number");
+        let cut = Numbers::cut(names(6), 3);
+        assert_eq!(cut.names.last().map(|n| &**n), Some("(+3 more steps)"));
+        let of = |name: &str| cut.get(&Arc::from(name));
+        assert_eq!((of("r0"), of("r2"), of("r3"), of("r5")), (0, 2, 3, 3));
+        assert_eq!(Numbers::cut(Vec::new(), 3).get(&Arc::from("x")), 0);
+    }
 }

@@ -65,6 +65,9 @@ pub fn with_verdict(workflow: &Workflow, trace: &Path, style: Style, verdict: &V
     out.line("most time", &most_time(&facts.rules));
     out.line("waiting", &waiting(&facts.rules, workflow.last_ns));
     data_lines(&mut out, workflow, &facts);
+    if let Some(network) = &facts.network {
+        out.line("network", &captured(network));
+    }
     let (chosen, losses): (Vec<_>, Vec<_>) = facts
         .losses
         .iter()
@@ -103,6 +106,25 @@ pub fn with_verdict(workflow: &Workflow, trace: &Path, style: Style, verdict: &V
         ],
     );
     out.finish()
+}
+
+/// What went over the network, and between whom.
+fn captured(network: &facts::Network) -> Vec<String> {
+    let mut items = vec![format!(
+        "{} in {}, {}",
+        units::bytes(network.bytes),
+        units::counted(network.flows, "flow", "flows"),
+        units::counted(network.packets, "packet", "packets"),
+    )];
+    let name = |rule: &str| units::shorten(&units::plain(rule), 40);
+    items.extend(network.between.iter().take(NAMED).map(|pair| {
+        let moved = units::bytes(pair.forth_bytes.saturating_add(pair.back_bytes));
+        format!("{} ↔ {} {moved}", name(&pair.from), name(&pair.to))
+    }));
+    items.extend(more_items(
+        network.between.len().saturating_sub(NAMED) as i64
+    ));
+    items
 }
 
 fn named(rule: &RuleTime) -> String {

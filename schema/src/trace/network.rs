@@ -2,7 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use super::rows::{CaptureRow, FlowCaptureRow, FlowOwnerRow, FlowRow, HostRow};
+use super::rows::{
+    CaptureRow, FlowBetween, FlowCaptureRow, FlowMeasure, FlowOwnerRow, FlowRow, HostRow,
+    NetworkTotals,
+};
 use crate::{Result, Trace, marks};
 
 /// A captured packet, as the view `packets` shows it.
@@ -82,6 +85,45 @@ impl Trace {
     /// When the file cannot be read.
     pub fn flows(&self) -> Result<Vec<FlowRow>> {
         self.rows("SELECT * FROM flows ORDER BY flow_id")
+    }
+
+    /// The flows with payload between two processes that are known.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn flows_between(&self) -> Result<Vec<FlowBetween>> {
+        self.rows(
+            "SELECT src_upid, dst_upid, out_bytes, back_bytes, first_ns, last_ns FROM flows
+             WHERE src_upid IS NOT NULL AND dst_upid IS NOT NULL AND bytes > 0 ORDER BY flow_id",
+        )
+    }
+
+    /// How much was captured; `None`: nothing.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn network_totals(&self) -> Result<Option<NetworkTotals>> {
+        let rows: Vec<NetworkTotals> = self.rows(
+            "SELECT COUNT(*) AS flows, COALESCE(SUM(packets), 0) AS packets,
+               COALESCE(SUM(bytes), 0) AS bytes FROM (
+               SELECT MAX(out_packets) + MAX(back_packets) AS packets,
+                 MAX(out_bytes) + MAX(back_bytes) AS bytes
+               FROM flow_captures GROUP BY flow_id)",
+        )?;
+        Ok(rows.into_iter().next().filter(|totals| totals.flows > 0))
+    }
+
+    /// What the kernels said of each flow, by the end that was asked.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn flow_measures(&self) -> Result<Vec<FlowMeasure>> {
+        self.rows(
+            "SELECT flow_id, side, MIN(min_rtt_ns) AS min_rtt_ns, MAX(retransmits) AS retransmits,
+               MAX(rwnd_limited_ns) AS rwnd_limited_ns, MAX(sndbuf_limited_ns) AS sndbuf_limited_ns,
+               MAX(busy_ns) AS busy_ns
+             FROM flow_samples GROUP BY flow_id, side ORDER BY flow_id, side",
+        )
     }
 
     /// What each capture saw of each flow.

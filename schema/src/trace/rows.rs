@@ -28,7 +28,10 @@ macro_rules! rows {
 
 mod network;
 
-pub use network::{CaptureRow, FlowCaptureRow, FlowOwnerRow, FlowRow, HostRow};
+pub use network::{
+    CaptureRow, FlowBetween, FlowCaptureRow, FlowMeasure, FlowOwnerRow, FlowRow, HostRow,
+    NetworkTotals,
+};
 
 rows! {
     /// A row of the view `runs`.

@@ -15,12 +15,14 @@ use flowtrace_schema::{
 use super::packet::{Parsed, Tcp, tcp};
 
 mod connection;
+mod lookup;
 
 use connection::Connection;
 
-/// Address pairs that are followed at once in each of two generations; a bound for the memory that
-/// a capture of nothing but new flows can take (about 100 MB).
-const MOST: usize = 1 << 17;
+/// Address pairs, their connections, and what each capture saw of each, that are followed at once in
+/// each of two generations; a bound for the memory that a capture of nothing but new flows can take
+/// (about 100 MB).
+const MOST: usize = 3 << 17;
 /// Connections over one pair that are followed at once.
 const MOST_CONNECTIONS: usize = 32;
 /// Larger frames than any network has: several segments in one.
@@ -54,6 +56,8 @@ pub(crate) struct FlowTable {
     young: HashMap<Pair, Vec<Connection>>,
     old: HashMap<Pair, Vec<Connection>>,
     flows: u32,
+    /// Connections in `young`, and what captures saw of each.
+    weight: usize,
     most: usize,
 }
 
@@ -74,10 +78,11 @@ impl FlowTable {
     pub(crate) fn place(&mut self, parsed: &Parsed, seen: Seen, recorder: &Recorder) -> Packet {
         let (pair, is_from_low) = pair_of(parsed, seen.scope);
         if !self.young.contains_key(&pair) {
-            if self.young.len() >= self.most {
+            if self.weight >= self.most {
                 self.forget_old(recorder);
             }
             let connections = self.old.remove(&pair).unwrap_or_default();
+            self.weight += 1 + connections.iter().map(Connection::weight).sum::<usize>();
             self.young.insert(pair, connections);
         }
         let connections = self.young.get_mut(&pair).expect("just inserted");
@@ -85,8 +90,11 @@ impl FlowTable {
             Some(at) => at,
             None => {
                 if connections.len() >= MOST_CONNECTIONS {
-                    finish(&connections.remove(0), recorder);
+                    let first = connections.remove(0);
+                    self.weight -= first.weight();
+                    finish(&first, recorder);
                 }
+                self.weight += 1;
                 self.flows += 1;
                 let id = FlowId(self.flows);
                 connections.push(begin(id, parsed, seen, is_from_low, recorder));
@@ -98,7 +106,9 @@ impl FlowTable {
         if let Some(tcp) = &parsed.tcp {
             note(connection, tcp, is_back, recorder);
         }
+        let before = connection.weight();
         connection.count(seen, is_back, parsed.payload_bytes);
+        self.weight += connection.weight() - before;
         packet(connection, parsed, seen, is_back)
     }
 
@@ -119,6 +129,7 @@ impl FlowTable {
         }
         recorder.lost(Loss::FlowsForgotten, forgotten);
         self.old = std::mem::take(&mut self.young);
+        self.weight = 0;
     }
 }
 

@@ -17,8 +17,8 @@ pub struct Interface {
     pub is_up: bool,
 }
 
-const ARPHRD_ETHER: u16 = 1;
-const ARPHRD_LOOPBACK: u16 = 772;
+pub(super) const ARPHRD_ETHER: u16 = 1;
+pub(super) const ARPHRD_LOOPBACK: u16 = 772;
 const IFF_UP: u32 = 1;
 
 impl Interface {
@@ -54,6 +54,18 @@ impl Interface {
             kind: read("type").map_or(guessed, |kind| kind as u16),
             is_up: read("flags").is_none_or(|flags| flags & IFF_UP != 0),
         })
+    }
+
+    /// The one with this index in the network namespace of this thread, as a packet tells of it.
+    pub(super) fn of_packet(index: u32, kind: u16) -> Interface {
+        let name = nix::net::if_::if_indextoname(index).ok();
+        let name = name.and_then(|name| name.into_string().ok());
+        Interface {
+            name: name.unwrap_or_else(|| format!("if{index}")),
+            index,
+            kind,
+            is_up: true,
+        }
     }
 
     /// All that are up, loopback first.

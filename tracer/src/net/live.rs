@@ -1,28 +1,35 @@
-//! A live capture: a thread for each interface, which copies headers out of its ring, and one that
-//! makes rows of them. The first never wait for the second: what it cannot take is counted.
+//! A live capture: a thread for each interface, which copies headers out of its ring, one that asks
+//! for the sockets behind the flows, and one that makes rows of all that. The first never wait for
+//! the last: what it cannot take is counted.
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
-use flowtrace_schema::{CaptureId, CaptureRecord, CaptureSource, HostId, Recorder, Way};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use flowtrace_schema::{CaptureRecord, HostId, Recorder};
 
 use super::filter::Filter;
 use super::interfaces::Interface;
-use super::ring::{self, Ring, RingFrame};
-use super::sink::{Incoming, Place, Sink};
+use super::ring::{self, Ring};
+use super::sink::Sink;
+use super::sockets::holders::Holders;
+use super::sockets::{Observed, Sockets};
 use crate::clock::Clock;
+
+mod namespaces;
+mod reader;
+mod rows;
+
+pub(crate) use namespaces::Namespaces;
+use reader::{Batch, Common, Reader};
+use rows::Rows;
 
 /// Batches that wait for their rows: at 1 MiB each, what capturing may take of memory.
 const BATCHES: usize = 48;
-/// A batch is handed on when it has so many bytes, or when its block has been read.
-const BATCH_BYTES: usize = 1 << 20;
-/// How long to look at the ring again, at the latest.
-const LOOK_MS: u8 = 50;
+/// Name of the thread that makes rows.
+const ROWS: &str = "packets";
 
 /// What to capture.
 #[derive(Clone, Debug)]
@@ -33,6 +40,9 @@ pub struct LiveOptions {
     pub snap_length: u32,
     /// Which packets.
     pub filter: Filter,
+    /// Whether the owners of flows are looked for among all processes: where no process tracer
+    /// tells them.
+    pub owners: bool,
 }
 
 impl Default for LiveOptions {
@@ -42,6 +52,7 @@ impl Default for LiveOptions {
             // Ethernet, a tag, IPv6 and TCP with all options: 118.
             snap_length: 128,
             filter: Filter::default(),
+            owners: false,
         }
     }
 }
@@ -68,33 +79,28 @@ pub struct LiveReport {
     pub unstored: u64,
 }
 
+/// What goes to the thread that makes rows.
+#[derive(Debug)]
+enum Message {
+    /// A capture begins, in the namespace with this number.
+    Begin(Box<CaptureRecord>, u32),
+    /// Packets.
+    Batch(Batch),
+    /// Sockets of the namespace with this number.
+    Sockets(Vec<Observed>, u32),
+    /// There is nothing more.
+    End,
+}
+
 /// A capture that goes on.
 #[derive(Debug)]
 pub struct Live {
     stop: Arc<AtomicBool>,
     readers: Vec<JoinHandle<()>>,
+    sockets: Option<JoinHandle<()>>,
+    namespaces: Arc<Namespaces>,
+    sender: SyncSender<Message>,
     rows: Option<JoinHandle<LiveReport>>,
-}
-
-/// Headers of packets on their way from a ring.
-#[derive(Debug, Default)]
-struct Batch {
-    /// Number of the capture, from 0.
-    capture: usize,
-    bytes: Vec<u8>,
-    frames: Vec<Copied>,
-    /// Packets that earlier batches should have had.
-    unstored: u64,
-    counts: ring::Counts,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Copied {
-    t_ns: i64,
-    length: usize,
-    wire_bytes: u32,
-    way: Way,
-    marks: u8,
 }
 
 impl Live {
@@ -105,47 +111,52 @@ impl Live {
         clock: Clock,
         recorder: &Recorder,
     ) -> (Live, Vec<Refused>) {
-        let mut refused = Vec::new();
         let sink = Sink::filtered(recorder, options.filter.clone());
-        let (sender, batches) = sync_channel(BATCHES);
+        let (sender, messages) = sync_channel(BATCHES);
+        let wanted = Arc::<AtomicBool>::default();
+        let rows = Rows::new(sink, clock, recorder, Arc::clone(&wanted));
+        let rows = thread::Builder::new()
+            .name(ROWS.into())
+            .spawn(move || rows.run(&messages));
         let stop = Arc::new(AtomicBool::new(false));
-        let (mut readers, mut places) = (Vec::new(), Vec::new());
+        let common = Common {
+            host,
+            clock,
+            snap_length: options.snap_length,
+            sender: sender.clone(),
+            captures: Arc::new(AtomicU32::new(0)),
+        };
+        let (mut readers, mut refused) = (Vec::new(), Vec::new());
         for interface in &options.interfaces {
-            let reader = Ring::open(interface, options.snap_length, &options.filter);
-            let started = reader.and_then(|ring| {
-                let reader = Reader {
-                    ring,
-                    clock,
-                    sender: sender.clone(),
-                    stop: Arc::clone(&stop),
-                    batch: Batch {
-                        capture: places.len(),
-                        ..Batch::default()
-                    },
-                };
-                thread::Builder::new()
-                    .name(format!("capture-{}", interface.name))
-                    .spawn(move || reader.run())
-            });
-            match started {
-                Ok(thread) => {
-                    let number = places.len() as u32 + 1;
-                    readers.push(thread);
-                    places
-                        .push(sink.begin(capture(options, interface, number, host, clock), host.0));
-                }
+            match read(options, interface, &common, &stop) {
+                Ok(thread) => readers.push(thread),
                 Err(error) => refused.push(Refused {
                     interface: interface.name.clone(),
                     reason: ring::reason(&error),
                 }),
             }
         }
-        let rows = thread::Builder::new()
-            .name("packets".into())
-            .spawn(move || rows(sink, places, clock, &batches));
+        // A capture goes on without.
+        let sockets = || {
+            let holders = options.owners.then(|| Holders::new(host, clock, recorder));
+            let sockets = Sockets::open(clock, holders, wanted)?;
+            let (sender, stop) = (sender.clone(), Arc::clone(&stop));
+            let tell = move |observed| {
+                let _ = sender.try_send(Message::Sockets(observed, host.0));
+            };
+            let thread = thread::Builder::new().name("sockets".into());
+            thread.spawn(move || sockets.follow(&stop, tell))
+        };
         let live = Live {
+            sockets: if readers.is_empty() {
+                None
+            } else {
+                sockets().ok()
+            },
             stop,
             readers,
+            namespaces: Namespaces::new(common, options.filter.clone(), recorder),
+            sender,
             rows: rows.ok(),
         };
         (live, refused)
@@ -156,170 +167,47 @@ impl Live {
         !self.readers.is_empty()
     }
 
+    /// For capturing in other network namespaces, too.
+    pub(crate) fn namespaces(&self) -> Arc<Namespaces> {
+        Arc::clone(&self.namespaces)
+    }
+
     /// Ends the capture, with every packet that was there when it was called.
     pub fn stop(self) -> LiveReport {
         self.stop.store(true, Ordering::Release);
-        for reader in self.readers {
-            let _ = reader.join();
+        self.namespaces.stop();
+        for thread in self.readers.into_iter().chain(self.sockets) {
+            let _ = thread.join();
         }
+        let _ = self.sender.send(Message::End);
         let report = self.rows.map(|rows| rows.join().unwrap_or_default());
         report.unwrap_or_default()
     }
 }
 
-fn capture(
+/// The thread that reads one interface of our own namespace.
+fn read(
     options: &LiveOptions,
     interface: &Interface,
-    number: u32,
-    host: HostId,
-    clock: Clock,
-) -> CaptureRecord {
-    CaptureRecord {
-        id: CaptureId(number),
-        host,
-        interface: interface.name.clone(),
-        source: CaptureSource::Ring,
-        file: None,
-        link_type: Some(interface.link().1),
-        namespace: namespace(),
-        snap_length: Some(options.snap_length),
-        from_ns: Some(clock.now() as i64),
-    }
-}
-
-/// Inode of the network namespace.
-fn namespace() -> Option<u64> {
-    use std::os::unix::fs::MetadataExt;
-    Some(std::fs::metadata("/proc/self/ns/net").ok()?.ino())
-}
-
-/// The thread of one interface.
-struct Reader {
-    ring: Ring,
-    clock: Clock,
-    sender: SyncSender<Batch>,
-    stop: Arc<AtomicBool>,
-    batch: Batch,
-}
-
-impl Reader {
-    fn run(mut self) {
-        // The kernel hands over a block when it is full, or at most so long after its first packet.
-        let last = Duration::from_millis(3 * u64::from(ring::RETIRE_MS));
-        let mut stop_at = None;
-        loop {
-            let stopping = self.stop.load(Ordering::Acquire);
-            if stopping && stop_at.is_none() {
-                stop_at = Some(Instant::now() + last);
-            }
-            while self.block() {}
-            if stop_at.is_some_and(|at| Instant::now() >= at) {
-                break;
-            }
-            let mut waiting = [PollFd::new(self.ring.socket(), PollFlags::POLLIN)];
-            let timeout = PollTimeout::from(if stopping { 5 } else { LOOK_MS });
-            let _ = poll(&mut waiting, timeout);
-        }
-        while self.block() {}
-        let batch = self.full();
-        let _ = self.sender.send(batch);
-    }
-
-    /// Takes one block out of the ring.
-    fn block(&mut self) -> bool {
-        // Steps of the wall clock do not reach the trace: it has the offset of this moment.
-        let to_trace = self.clock.wall_offset_ns();
-        let batch = &mut self.batch;
-        let is_block = self.ring.block(|frame: RingFrame<'_>| {
-            batch.bytes.extend_from_slice(frame.bytes);
-            batch.frames.push(Copied {
-                t_ns: frame.unix_ns.saturating_sub(to_trace),
-                length: frame.bytes.len(),
-                wire_bytes: frame.wire_bytes,
-                way: frame.way,
-                marks: frame.marks,
-            });
-        });
-        if is_block || self.batch.bytes.len() >= BATCH_BYTES {
-            self.hand_on();
-        }
-        is_block
-    }
-
-    fn hand_on(&mut self) {
-        if self.batch.frames.is_empty() {
-            return;
-        }
-        let batch = self.full();
-        if let Err(TrySendError::Full(batch)) = self.sender.try_send(batch) {
-            // Rather these than those that the ring has no room for meanwhile.
-            self.batch.unstored = batch.unstored + batch.frames.len() as u64;
-            self.batch.counts = batch.counts;
-        }
-    }
-
-    /// The batch as it is, with the kernel's counters; a new one is begun.
-    fn full(&mut self) -> Batch {
-        let counts = self.ring.counts();
-        let next = Batch {
-            capture: self.batch.capture,
-            bytes: Vec::with_capacity(self.batch.bytes.len()),
-            frames: Vec::with_capacity(self.batch.frames.len()),
-            ..Batch::default()
-        };
-        let mut batch = std::mem::replace(&mut self.batch, next);
-        batch.counts.packets += counts.packets;
-        batch.counts.drops += counts.drops;
-        batch
-    }
-}
-
-/// The thread that makes rows.
-fn rows(
-    mut sink: Sink,
-    mut places: Vec<Place>,
-    clock: Clock,
-    batches: &Receiver<Batch>,
-) -> LiveReport {
-    while let Ok(batch) = batches.recv() {
-        let Some(place) = places.get_mut(batch.capture) else {
-            continue;
-        };
-        place.unstored += batch.unstored;
-        *place.received.get_or_insert(0) += batch.counts.packets;
-        *place.dropped.get_or_insert(0) += batch.counts.drops;
-        let mut at = 0;
-        for frame in &batch.frames {
-            let incoming = Incoming {
-                t_ns: frame.t_ns,
-                bytes: &batch.bytes[at..at + frame.length],
-                wire_bytes: frame.wire_bytes,
-                way: frame.way,
-                marks: frame.marks,
-            };
-            at += frame.length;
-            sink.frame(place, incoming);
-        }
-    }
-    let end = clock.now() as i64;
-    for place in &mut places {
-        place.to_ns = Some(place.to_ns.map_or(end, |to| to.max(end)));
-    }
-    let report = LiveReport {
-        packets: sink.packets(),
-        flows: sink.flows.len(),
-        dropped: places.iter().filter_map(|place| place.dropped).sum(),
-        unstored: places.iter().map(|place| place.unstored).sum(),
-    };
-    sink.finish(places.iter());
-    report
+    common: &Common,
+    stop: &Arc<AtomicBool>,
+) -> io::Result<JoinHandle<()>> {
+    let ring = Ring::open(interface, options.snap_length, &options.filter)?;
+    let name = (namespaces::inode("self"), common.host.0);
+    let mut reader = Reader::new(common.clone(), ring, Arc::clone(stop), name);
+    reader.begin(interface);
+    thread::Builder::new()
+        .name(format!("capture-{}", interface.name))
+        .spawn(move || reader.run(|| false))
 }
 
 /// Whether packets can be captured here at all, and why not.
 ///
 /// # Errors
-/// What the system says.
-pub fn check() -> io::Result<()> {
-    let loopback = Interface::named("lo")?;
-    Ring::open(&loopback, 128, &Filter::default()).map(drop)
+/// The reason, in words.
+pub fn check() -> Result<(), String> {
+    let loopback = Interface::named("lo");
+    loopback
+        .and_then(|loopback| Ring::open(&loopback, 128, &Filter::default()).map(drop))
+        .map_err(|error| ring::reason(&error))
 }

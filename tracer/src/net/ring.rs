@@ -13,7 +13,7 @@ use flowtrace_schema::{Way, marks};
 use nix::errno::Errno;
 
 use super::filter::{self, Filter};
-use super::interfaces::Interface;
+use super::interfaces::{ARPHRD_ETHER, ARPHRD_LOOPBACK, Interface};
 
 mod map;
 
@@ -34,6 +34,8 @@ const TP_STATUS_GSO_TCP: u32 = 1 << 8;
 pub(super) struct RingFrame<'a> {
     /// `CLOCK_REALTIME` of the kernel.
     pub(super) unix_ns: i64,
+    /// Index of its interface.
+    pub(super) interface: u32,
     pub(super) bytes: &'a [u8],
     pub(super) wire_bytes: u32,
     pub(super) way: Way,
@@ -54,14 +56,24 @@ pub(super) struct Ring {
     socket: OwnedFd,
     map: Map,
     next: usize,
-    is_loopback: bool,
+    /// Of all interfaces there are and will be.
+    is_of_all: bool,
 }
 
 impl Ring {
     /// Captures what passes `interface` from now on.
     pub(super) fn open(interface: &Interface, snap: u32, wanted: &Filter) -> io::Result<Ring> {
+        Ring::of(Some(interface), snap, wanted)
+    }
+
+    /// Captures what passes any interface of this thread's network namespace, those to come, too.
+    pub(super) fn open_all(snap: u32, wanted: &Filter) -> io::Result<Ring> {
+        Ring::of(None, snap, wanted)
+    }
+
+    fn of(interface: Option<&Interface>, snap: u32, wanted: &Filter) -> io::Result<Ring> {
         // Frames of Ethernet as they are; of anything else what is behind the link layer.
-        let kind = if interface.is_ethernet() {
+        let kind = if interface.is_none_or(Interface::is_ethernet) {
             libc::SOCK_RAW
         } else {
             libc::SOCK_DGRAM
@@ -74,7 +86,7 @@ impl Ring {
             &libc::tpacket_versions::TPACKET_V3,
         )?;
         filter::attach(socket.as_fd(), &wanted.program(snap))?;
-        if interface.is_loopback() {
+        if interface.is_some_and(Interface::is_loopback) {
             // Each packet passes twice there; older kernels do not know that option.
             const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
             let _ = map::set(fd, PACKET_IGNORE_OUTGOING, &1_i32);
@@ -90,12 +102,12 @@ impl Ring {
         };
         map::set(fd, libc::PACKET_RX_RING, &request)?;
         let map = Map::new(socket.as_fd(), BLOCK * BLOCKS)?;
-        map::bind(fd, interface.index)?;
+        map::bind(fd, interface.map_or(0, |interface| interface.index))?;
         Ok(Ring {
             socket,
             map,
             next: 0,
-            is_loopback: interface.is_loopback(),
+            is_of_all: interface.is_none(),
         })
     }
 
@@ -103,69 +115,48 @@ impl Ring {
         self.socket.as_fd()
     }
 
+    /// Whether packets of several interfaces are in it.
+    pub(super) fn is_of_all(&self) -> bool {
+        self.is_of_all
+    }
+
+    /// The interfaces of packets in the next block that are not known, with their kinds.
+    pub(super) fn interfaces(&self, is_known: impl Fn(u32) -> bool) -> Vec<(u32, u16)> {
+        let mut found = Vec::new();
+        if let Some(block) = self.ready() {
+            walk(block, |offset, _| {
+                let address = Address::at(block, offset);
+                let of = address.map(|address| (address.interface, address.kind));
+                found.extend(of.filter(|of| !is_known(of.0)));
+            });
+            found.sort_unstable();
+            found.dedup_by_key(|of| of.0);
+        }
+        found
+    }
+
+    /// The next block, if it is ours.
+    fn ready(&self) -> Option<&[u8]> {
+        let at = self.next * BLOCK;
+        let status = self.map.status(at + STATUS).load(Ordering::Acquire);
+        (status & libc::TP_STATUS_USER != 0).then(|| self.map.bytes(at, BLOCK))
+    }
+
     /// Hands the packets of the next block to `each`, and the block back to the kernel; `false`:
     /// there is none yet.
     pub(super) fn block(&mut self, mut each: impl FnMut(RingFrame<'_>)) -> bool {
-        let at = self.next * BLOCK;
-        let status = self.map.status(at + STATUS);
-        if status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+        let Some(block) = self.ready() else {
             return false;
-        }
-        let block = self.map.bytes(at, BLOCK);
-        let count = number(block, PACKETS);
-        let mut offset = number(block, FIRST) as usize;
-        for _ in 0..count {
-            let Some(header) = block.get(offset..offset + size_of::<libc::tpacket3_hdr>()) else {
-                break;
-            };
-            if let Some(frame) = self.frame(block, offset, header) {
+        };
+        walk(block, |offset, header| {
+            if let Some(frame) = frame(block, offset, header) {
                 each(frame);
             }
-            match number(header, 0) as usize {
-                0 => break,
-                next => offset += next,
-            }
-        }
+        });
+        let status = self.map.status(self.next * BLOCK + STATUS);
         status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.next = (self.next + 1) % BLOCKS;
         true
-    }
-
-    /// The packet whose header is at `offset`; `None`: it is one that is captured twice.
-    fn frame<'a>(&self, block: &'a [u8], offset: usize, header: &[u8]) -> Option<RingFrame<'a>> {
-        let (seconds, ns) = (number(header, 4), number(header, 8));
-        let (captured, wire_bytes) = (number(header, 12), number(header, 16));
-        let status = number(header, 20);
-        let mac = usize::from(short(header, 24));
-        let net = usize::from(short(header, 26));
-        // Behind the header there is the address, whose kind of packet is the way that it went.
-        let address = offset + align(size_of::<libc::tpacket3_hdr>());
-        let kind = *block.get(address + 10)?;
-        let way = match kind {
-            libc::PACKET_OUTGOING if self.is_loopback => return None,
-            // On loopback every packet is both.
-            _ if self.is_loopback => Way::Unknown,
-            libc::PACKET_OUTGOING => Way::Out,
-            libc::PACKET_OTHERHOST => Way::Other,
-            libc::PACKET_HOST | libc::PACKET_BROADCAST | libc::PACKET_MULTICAST => Way::In,
-            _ => Way::Unknown,
-        };
-        let mut frame_marks = 0;
-        if status & TP_STATUS_GSO_TCP != 0 {
-            frame_marks |= marks::SEGMENTS;
-        }
-        if status & libc::TP_STATUS_VLAN_VALID != 0 {
-            frame_marks |= marks::VLAN;
-        }
-        let begin = offset + if mac > 0 { mac } else { net };
-        let end = begin.checked_add(captured as usize)?;
-        Some(RingFrame {
-            unix_ns: i64::from(seconds) * 1_000_000_000 + i64::from(ns),
-            bytes: block.get(begin..end)?,
-            wire_bytes,
-            way,
-            marks: frame_marks,
-        })
     }
 
     /// What the kernel counted since the last time.
@@ -177,6 +168,90 @@ impl Ring {
             },
             Err(_) => Counts::default(),
         }
+    }
+}
+
+/// Walks over the packets of a block: offset and header of each.
+fn walk(block: &[u8], mut each: impl FnMut(usize, &[u8])) {
+    let mut offset = number(block, FIRST) as usize;
+    for _ in 0..number(block, PACKETS) {
+        let Some(header) = block.get(offset..offset + size_of::<libc::tpacket3_hdr>()) else {
+            break;
+        };
+        each(offset, header);
+        match number(header, 0) as usize {
+            0 => break,
+            next => offset += next,
+        }
+    }
+}
+
+/// The packet whose header is at `offset`; `None`: it is one that is captured twice.
+fn frame<'a>(block: &'a [u8], offset: usize, header: &[u8]) -> Option<RingFrame<'a>> {
+    let (seconds, ns) = (number(header, 4), number(header, 8));
+    let (mut captured, mut wire_bytes) = (number(header, 12), number(header, 16));
+    let status = number(header, 20);
+    let mac = usize::from(short(header, 24));
+    let net = usize::from(short(header, 26));
+    let address = Address::at(block, offset)?;
+    let is_loopback = address.kind == ARPHRD_LOOPBACK;
+    let way = match address.way {
+        libc::PACKET_OUTGOING if is_loopback => return None,
+        // On loopback every packet is both.
+        _ if is_loopback => Way::Unknown,
+        libc::PACKET_OUTGOING => Way::Out,
+        libc::PACKET_OTHERHOST => Way::Other,
+        libc::PACKET_HOST | libc::PACKET_BROADCAST | libc::PACKET_MULTICAST => Way::In,
+        _ => Way::Unknown,
+    };
+    let mut marks_of = 0;
+    if status & TP_STATUS_GSO_TCP != 0 {
+        marks_of |= marks::SEGMENTS;
+    }
+    let mut begin = if mac > 0 { mac } else { net };
+    if address.kind == ARPHRD_ETHER || is_loopback {
+        if status & libc::TP_STATUS_VLAN_VALID != 0 {
+            marks_of |= marks::VLAN;
+            // It was taken off, and was on the wire.
+            wire_bytes = wire_bytes.saturating_add(4);
+        }
+    } else {
+        // Whatever is before IP there is of a kind that nobody knows.
+        let link = net.saturating_sub(begin) as u32;
+        begin += link as usize;
+        captured = captured.saturating_sub(link);
+        wire_bytes = wire_bytes.saturating_sub(link);
+    }
+    let begin = offset + begin;
+    let end = begin.checked_add(captured as usize)?;
+    Some(RingFrame {
+        unix_ns: i64::from(seconds) * 1_000_000_000 + i64::from(ns),
+        interface: address.interface,
+        bytes: block.get(begin..end)?,
+        wire_bytes,
+        way,
+        marks: marks_of,
+    })
+}
+
+/// `struct sockaddr_ll`, which is behind the header of each packet.
+#[derive(Clone, Copy, Debug)]
+struct Address {
+    interface: u32,
+    /// `ARPHRD_` number.
+    kind: u16,
+    way: u8,
+}
+
+impl Address {
+    fn at(block: &[u8], offset: usize) -> Option<Address> {
+        let at = offset + align(size_of::<libc::tpacket3_hdr>());
+        let address = block.get(at..at + 12)?;
+        Some(Address {
+            interface: number(address, 4),
+            kind: short(address, 8),
+            way: address[10],
+        })
     }
 }
 

@@ -27,6 +27,11 @@ impl Living {
         self.pids().contains(&pid)
     }
 
+    /// All that live.
+    pub(crate) fn all(&self) -> Vec<u32> {
+        self.pids().iter().copied().collect()
+    }
+
     /// Sends `signal` to every process.
     pub(crate) fn signal(&self, signal: Signal) {
         for &pid in &*self.pids() {

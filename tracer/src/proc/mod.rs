@@ -14,7 +14,7 @@ pub(crate) mod fuzzing;
 mod inherited;
 pub(crate) mod lifetimes;
 mod living;
-mod netlink;
+pub(crate) mod netlink;
 pub(crate) mod observer;
 pub(crate) mod outside;
 mod pidfd;

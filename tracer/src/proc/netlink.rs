@@ -8,9 +8,9 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, NetlinkAddr, bind, recvfrom, send, setsockopt, sockopt};
 
 /// `NLMSG_ERROR`: the answer to a request, 0 or a negative errno.
-pub(super) const ERROR: u16 = 2;
+pub(crate) const ERROR: u16 = 2;
 /// `NLM_F_REQUEST`.
-pub(super) const REQUEST: u16 = 1;
+pub(crate) const REQUEST: u16 = 1;
 /// `NLM_F_ACK`: an answer is wanted in any case.
 pub(super) const ACKNOWLEDGE: u16 = 4;
 
@@ -20,13 +20,13 @@ const QUEUE_BYTES: usize = 64 << 20;
 
 /// A socket to one family of the kernel. Nothing waits: what is not there yet is not there.
 #[derive(Debug)]
-pub(super) struct Socket {
+pub(crate) struct Socket {
     descriptor: OwnedFd,
 }
 
 /// What was found in the queue.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Received {
+pub(crate) enum Received {
     /// So many bytes of the kernel's.
     Bytes(usize),
     /// Something else, or a notice that messages were dropped: there may be more behind it.
@@ -38,7 +38,7 @@ pub(super) enum Received {
 impl Socket {
     /// A socket of `protocol` (`NETLINK_*`) that receives what is sent to `groups`, with the
     /// longest queue that this process may have.
-    pub(super) fn open(protocol: i32, groups: u32) -> io::Result<Socket> {
+    pub(crate) fn open(protocol: i32, groups: u32) -> io::Result<Socket> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: the call touches no memory; what it returns is a descriptor of our own.
         #[expect(unsafe_code)]
@@ -60,13 +60,13 @@ impl Socket {
             .unwrap();
     }
 
-    pub(super) fn send(&self, message: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(&self, message: &[u8]) -> io::Result<()> {
         send(self.descriptor.as_raw_fd(), message, MsgFlags::empty())?;
         Ok(())
     }
 
     /// Takes one datagram out of the queue. Who else may send to this socket is not believed.
-    pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         match recvfrom::<NetlinkAddr>(self.descriptor.as_raw_fd(), buffer) {
             Ok((length, Some(sender))) if sender.pid() == 0 => Ok(Received::Bytes(length)),
             // The queue was full; how many were dropped stands in `dropped`.
@@ -107,7 +107,7 @@ impl AsFd for Socket {
 }
 
 /// One message to send: the header (`struct nlmsghdr`), then `body`.
-pub(super) fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
+pub(crate) fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
     let length = HEADER + body.len();
     let mut bytes = Vec::with_capacity(length);
     bytes.extend((length as u32).to_ne_bytes());
@@ -120,7 +120,7 @@ pub(super) fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
 }
 
 /// An attribute to send (`struct nlattr`), padded.
-pub(super) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let length = ATTRIBUTE_HEADER + value.len();
     let mut bytes = Vec::with_capacity(aligned(length));
     bytes.extend((length as u16).to_ne_bytes());
@@ -137,13 +137,13 @@ const ATTRIBUTE_FLAGS: u16 = 0xc000;
 
 /// A message received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Message<'a> {
-    pub(super) kind: u16,
-    pub(super) body: &'a [u8],
+pub(crate) struct Message<'a> {
+    pub(crate) kind: u16,
+    pub(crate) body: &'a [u8],
 }
 
 /// The messages of a datagram, up to the first that is cut short.
-pub(super) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
+pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
         let length = u32_at(bytes, 0)? as usize;
         let kind = u16_at(bytes, 4)?;
@@ -154,7 +154,7 @@ pub(super) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
 }
 
 /// The attributes of a message by type, up to the first that is cut short.
-pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(u16_at(bytes, 0)?);
         let kind = u16_at(bytes, 2)? & !ATTRIBUTE_FLAGS;
@@ -172,15 +172,15 @@ fn at<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
     bytes.get(offset..)?.first_chunk().copied()
 }
 
-pub(super) fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
+pub(crate) fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
     at(bytes, offset).map(u16::from_ne_bytes)
 }
 
-pub(super) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     at(bytes, offset).map(u32::from_ne_bytes)
 }
 
-pub(super) fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
+pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
     at(bytes, offset).map(u64::from_ne_bytes)
 }
 

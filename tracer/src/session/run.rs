@@ -21,7 +21,7 @@ use super::views::Views;
 use super::{Error, Result, limits, signals};
 use crate::callers::Callers;
 use crate::fs::{Offers, Opens};
-use crate::net::live::{Live, LiveOptions, Refused};
+use crate::net::live::{Live, LiveOptions, Namespaces, Refused};
 use crate::proc::environment::Wanted;
 use crate::proc::lifetimes::{End, LeftBehind, Watcher};
 use crate::proc::{self, Living};
@@ -187,6 +187,8 @@ struct Started<'a> {
     views: Views,
     inherited: Inherited,
     recording: &'a Recording,
+    /// Where packets are captured beside our own network namespace.
+    namespaces: Option<Arc<Namespaces>>,
     job: Job<'a>,
 }
 
@@ -267,7 +269,8 @@ impl Run<'_> {
                 .for_each(&mut *notify);
             live
         });
-        let recorded = self.record(views, inherited, &recording, notify);
+        let namespaces = live.as_ref().map(Live::namespaces);
+        let recorded = self.record(views, inherited, &recording, namespaces, notify);
         if let Some(live) = live {
             live.stop();
         }
@@ -295,6 +298,7 @@ impl Run<'_> {
         views: Views,
         inherited: Inherited,
         recording: &Recording,
+        namespaces: Option<Arc<Namespaces>>,
         notify: &mut dyn FnMut(Notice),
     ) -> Result<(End, Option<Background>)> {
         let root = views.child.pid;
@@ -302,6 +306,7 @@ impl Run<'_> {
             views,
             inherited,
             recording,
+            namespaces,
             job: Job {
                 root,
                 notify,

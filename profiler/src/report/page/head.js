@@ -10,8 +10,23 @@ function drawHead() {
   for (const [name, text, kind] of verdict()) {
     $("lines").append(el("li", { class: kind }, el("b", {}, name), el("span", {}, text)));
   }
+  drawFindings();
   for (const [value, label, kind, title] of tiles()) {
     $("tiles").append(el("div", { class: "tile", title }, el("strong", { class: kind }, value), el("span", {}, label)));
+  }
+}
+
+// What could be done, the greatest saving first: the findings of `flowtrace summary`.
+function drawFindings() {
+  const { findings } = block("bottlenecks").verdict, length = facts().duration_ns || 1, trace = block("head").trace;
+  $("findings").hidden = !findings.length;
+  for (const finding of findings) {
+    const rule = finding.step === null ? -1 : block("rules").name.indexOf(finding.step);
+    const title = el("button", { type: "button", class: "link", disabled: rule < 0, title: rule < 0 ? null : "select the step",
+      onclick: () => rule >= 0 && select({ kind: "rule", rule }) }, finding.title);
+    $("findings").append(el("li", {},
+      el("strong", {}, `up to ${duration(finding.saving_ns)}`), el("span", { class: "share" }, percent(finding.saving_ns / length)),
+      el("div", {}, title, el("p", { class: "muted" }, finding.evidence, ` · confidence ${finding.confidence} · `, el("code", {}, `flowtrace ${finding.command} ${trace}`)))));
   }
 }
 
@@ -25,7 +40,8 @@ function verdict() {
     lines.push(["failed", `${count(sum(f.failures.map((x) => x.count)))} of ${many(f.processes, "process", "processes")}: ` +
       named.join(" · ") + (more ? ` · +${count(more)} more` : ""), "warn"]);
   }
-  if (block("bottlenecks").bars.length) lines.push([`why ${duration(f.duration_ns)}`, block("bottlenecks").answer]);
+  const limits = block("bottlenecks"), why = limits.verdict.why || (limits.bars.length ? limits.answer : null);
+  if (why) lines.push([`why ${duration(f.duration_ns)}`, why]);
   lines.push(...pathLine());
   const cpu = sum(rules.cpu_ns), heavy = rules.name.map((name, i) => i).filter((i) => rules.cpu_ns[i] > 0 && rules.cpu_ns[i] >= cpu / 100);
   if (heavy.length) {
@@ -87,11 +103,12 @@ function drawCoverage() {
   if (f.is_live) notes.push("The recording still goes on: what came in its last quarter of a second is not stored yet.");
   else if (f.is_cut_short) notes.push("The recording was cut short: what came in its last quarter of a second is missing.");
   const p = block("processes"), left = sum(Object.values(p.left_out));
-  if (left) notes.push(`${count(left)} shorter processes are in the sums and not shown one by one.`);
+  if (left) notes.push(`${count(left)} shorter processes are in the sums and drawn as areas, not shown one by one.`);
+  if (block("path").steps.left_out) notes.push(`${count(block("path").steps.left_out)} shorter stretches of the critical path are in its sums and not drawn.`);
   if (p.texts_cut) notes.push(`${many(p.texts_cut, "command line is", "command lines are")} shortened here.`);
   if (block("files").left_out) notes.push(`${count(block("files").left_out)} files with fewer bytes are in the sums and not shown one by one.`);
   if (block("files").access.left_out) notes.push(`${count(block("files").access.left_out)} uses of files with fewer bytes do not take part in selections.`);
-  if (block("graph").cycle_edges) notes.push(`${many(block("graph").cycle_edges, "edge is", "edges are")} left out of the graph because they would close a cycle.`);
+  if (block("graph").cycle_edges) notes.push(`${many(block("graph").cycle_edges, "edge is left out of the graph because it would close a cycle", "edges are left out of the graph because they would close a cycle")}.`);
   if (notes.length) where.append(list(notes));
   if (f.losses.length === 0) {
     where.append(el("p", {}, "Nothing is known to be lost."));

@@ -14,7 +14,7 @@ function empty(id) {
     case "graph": return !block("graph").nodes.length;
     case "waits": return !block("waits").waits.length;
     case "channels": return !block("channels").channels.length;
-    case "flows": return !block("flows").flows.length;
+    case "flows": return !block("flows").flows.length && !block("network").nodes.length;
     case "files": return !facts().file_calls;
     case "calls": return !block("calls").by_op.length;
     default: return false;

@@ -172,8 +172,9 @@ function channelTable() {
 
 function flowTable() {
   const list = block("flows").flows, rows = places(list.length);
-  if (!rows.length) return hide("flows");
-  drawMatrix(list);
+  drawNetwork();
+  if (!rows.length) return;
+  if (!block("network").nodes.length) drawMatrix(list);
   const side = (address, port) => (port === null ? address : address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`);
   const ends = (row) => [list[row].src_process, list[row].dst_process].filter((i) => i !== null);
   const label = (row) => `flow ${list[row].flow_id}`;

@@ -1,6 +1,7 @@
 // The timeline: a row for each step, its processes as bars on as few lanes as they need, and
 // below, on the same axis and the same canvas, what the machine did.
 
+const REST = 22; // height of the area of those that are not drawn one by one
 const T = {
   left: 190, right: 14, top: 26, gap: 3, most: 16, from: 0, to: 1, width: 0, height: 0,
   rows: [], areas: [], open: new Set(), all: false, drag: null, hover: null, row: -1,
@@ -52,6 +53,7 @@ function buildRows() {
     const life = list.reduce((a, bar) => a + bars.end_ns[bar] - bars.start_ns[bar], 0);
     rows.push({ rules: [rule], list, life, first: bars.start_ns[list[0]] });
   });
+  const out = block("processes").left_out;
   rows.sort((a, b) => b.life - a.life);
   T.folded = Math.max(0, rows.length - T.most);
   if (!T.all && rows.length > T.most + 1) {
@@ -62,9 +64,19 @@ function buildRows() {
   } else {
     rows.sort((a, b) => a.first - b.first);
   }
+  for (const row of rows) {
+    row.out = sum(row.rules.map((rule) => out[rule] || 0));
+    row.rest = restOf(row.rules);
+  }
   const known = new Map(T.rows.map((row) => [row.rules.join(), row.lanes]));
   for (const row of rows) row.lanes = known.get(row.rules.join()) || lanesOf(row.list, bars);
   T.rows = rows;
+}
+
+// How many processes that are not drawn one by one lived in each interval; null: none.
+function restOf(rules) {
+  const living = block("processes").rest.living, lists = rules.map((rule) => living[rule]).filter(Boolean);
+  return lists.length ? lists[0].map((_, bin) => sum(lists.map((list) => list[bin]))) : null;
 }
 
 // Heights, from top to bottom; a step shows at most 40 pixels until it is opened.
@@ -76,7 +88,8 @@ function placeRows() {
     const n = row.lanes.length;
     row.open = T.open.has(row.rules.join());
     row.lane = row.open ? Math.max(1.5, Math.min(15, 1500 / n)) : n === 1 ? 14 : n === 2 ? 10 : Math.min(8, 40 / n);
-    row.h = Math.max(14, Math.ceil(row.lane * n));
+    row.bars = Math.max(14, Math.ceil(row.lane * n));
+    row.h = row.bars + (row.rest ? REST + 2 : 0);
     row.y = y;
     y += row.h + T.gap;
   }
@@ -149,7 +162,28 @@ function axisTime(ns, step) {
   return (ns / unit[0]).toFixed(digits) + " " + unit[1];
 }
 
+// Those that are not drawn one by one, as an area: how many lived at once.
+function drawRest(ctx, row) {
+  const width = block("processes").rest.bin_ns, top = extremes(row.rest)[1] || 1, base = row.y + row.h;
+  const shown = row.rules.some(isRuleShown);
+  ctx.fillStyle = shown ? ruleColours(row.rules[0]).pale : T.colours.faint;
+  ctx.beginPath();
+  ctx.moveTo(X(0), base);
+  row.rest.forEach((n, bin) => {
+    const y = base - (n / top) * REST;
+    ctx.lineTo(X(bin * width), y);
+    ctx.lineTo(X((bin + 1) * width), y);
+  });
+  ctx.lineTo(X(row.rest.length * width), base);
+  ctx.fill();
+  ctx.fillStyle = T.colours.muted;
+  ctx.font = "10.5px system-ui, sans-serif";
+  ctx.fillText(`+${count(row.out)} shorter, at most ${count(top)} at once`, Math.max(X(0), T.left) + 4, base - REST / 2);
+  ctx.font = "12px system-ui, sans-serif";
+}
+
 function drawRow(ctx, row) {
+  if (row.rest) drawRest(ctx, row);
   const p = block("processes"), bars = p.bars, thick = row.lane >= 5;
   const colours = new Map(row.rules.map((rule) => [rule, ruleColours(rule)]));
   row.lanes.forEach((lane, n) => {
@@ -228,8 +262,8 @@ function drawLabel(ctx, row) {
     ctx.fillText(row.open ? "▾" : "▸", right, y);
     right -= 13;
   }
-  if (row.list.length > 1) {
-    const text = "×" + count(row.list.length);
+  if (row.list.length + row.out > 1) {
+    const text = "×" + count(row.list.length + row.out);
     ctx.fillText(text, right, y);
     right -= ctx.measureText(text).width + 6;
   }
@@ -252,6 +286,7 @@ function hit(x, y) {
   const row = T.rows.find((r) => y >= r.y && y < r.y + r.h + T.gap);
   if (!row) return null;
   if (x < T.left) return { row, knob: x > T.left - 22 && row.lanes.length > 2 };
+  if (row.rest && y >= row.y + row.bars) return { row, rest: true };
   const lane = row.lanes[Math.min(row.lanes.length - 1, Math.floor((y - row.y) / row.lane))];
   const bars = block("processes").bars, near = ((T.to - T.from) / (T.width - T.left - T.right)) * 2;
   const t = timeAt(x), at = lowerBound(lane, t - near, (bar) => bars.end_ns[bar]);
@@ -326,7 +361,7 @@ function listenTimeline() {
     $("timeline-tools").append(all);
   }
   const left = sum(Object.values(block("processes").left_out));
-  if (left) $("timeline-tools").append(el("span", { class: "muted" }, `+${count(left)} shorter processes not drawn`));
+  if (left) $("timeline-tools").append(el("span", { class: "muted" }, `+${count(left)} shorter processes are drawn as areas`));
   const place = (event) => {
     const box = over.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
@@ -406,6 +441,10 @@ function hoverTip(event, x, y) {
     // A program that then became another one has its own name and times.
     if (rule !== block("processes").rule[i]) facts.unshift(["as", `${ruleName(rule)} for ${duration(bars.end_ns[what.bar] - bars.start_ns[what.bar])}`]);
     return tip(event, processCommand(i), facts);
+  }
+  if (what && what.rest) {
+    const at = Math.floor(timeAt(x) / block("processes").rest.bin_ns);
+    return tip(event, what.row.rules.length > 1 ? "shorter processes" : ruleName(what.row.rules[0]), [["not drawn one by one", count(what.row.out)], ["of them living here", digits(what.row.rest[at] || 0)]]);
   }
   if (what && what.path !== undefined) {
     const s = block("path").steps, i = what.path;

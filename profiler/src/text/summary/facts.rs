@@ -62,6 +62,8 @@ pub struct Facts {
     pub hottest_by_bytes: Vec<HotFile>,
     /// Files by calls of any kind.
     pub hottest_by_calls: Vec<HotFile>,
+    /// What was captured of the network; none: nothing.
+    pub network: Option<Network>,
     /// Directories whose file calls were recorded.
     pub directories: Vec<Directory>,
     /// How processes were seen.
@@ -110,6 +112,63 @@ pub struct FileKind {
     pub files: i64,
     /// Bytes written to them.
     pub bytes: i64,
+}
+
+/// Sums over all captured flows.
+#[derive(Clone, Debug, Serialize)]
+pub struct Network {
+    /// Connections and other conversations.
+    pub flows: i64,
+    /// Packets, each once.
+    pub packets: i64,
+    /// Their payload.
+    pub bytes: i64,
+    /// Pairs of rules whose processes talk, the most bytes first.
+    pub between: Vec<Between>,
+}
+
+/// Payload between the processes of two rules.
+#[derive(Clone, Debug, Serialize)]
+pub struct Between {
+    /// That of the older processes.
+    pub from: String,
+    /// That of the others.
+    pub to: String,
+    /// Bytes forth.
+    pub forth_bytes: i64,
+    /// Bytes back.
+    pub back_bytes: i64,
+}
+
+fn network(workflow: &Workflow) -> Option<Network> {
+    let totals = workflow.network.as_ref()?;
+    let mut sums: std::collections::BTreeMap<(String, String), (i64, i64)> = Default::default();
+    let rule = |id| workflow.rule(id).to_string();
+    for stream in &workflow.streams {
+        if let Some((forth, back)) = stream.captured {
+            let sum = sums
+                .entry((rule(stream.from), rule(stream.to)))
+                .or_default();
+            sum.0 += forth;
+            sum.1 += back;
+        }
+    }
+    let mut between: Vec<Between> = sums
+        .into_iter()
+        .map(|((from, to), (forth_bytes, back_bytes))| Between {
+            from,
+            to,
+            forth_bytes,
+            back_bytes,
+        })
+        .collect();
+    between.sort_by_key(|pair| std::cmp::Reverse(pair.forth_bytes + pair.back_bytes));
+    Some(Network {
+        flows: totals.flows,
+        packets: totals.packets,
+        bytes: totals.bytes,
+        between,
+    })
 }
 
 /// A file that was used a lot.
@@ -211,6 +270,7 @@ pub fn facts(workflow: &Workflow) -> Facts {
         never_read: kinds(workflow, &unread),
         hottest_by_bytes: hot(workflow, &hottest(&uses, HOTTEST, FileUse::moved)),
         hottest_by_calls: hot(workflow, &hottest(&uses, HOTTEST, |used| used.calls)),
+        network: network(workflow),
         directories: workflow
             .directories
             .iter()

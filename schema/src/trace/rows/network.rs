@@ -38,6 +38,34 @@ rows! {
         ignored: Option<i64>,
     }
 
+    /// A flow between two processes that are known.
+    FlowBetween {
+        src_upid: i64,
+        dst_upid: i64,
+        out_bytes: i64,
+        back_bytes: i64,
+        first_ns: i64,
+        last_ns: i64,
+    }
+
+    /// What the kernel said of a flow at one end.
+    FlowMeasure {
+        flow_id: i64,
+        side: String,
+        min_rtt_ns: Option<i64>,
+        retransmits: Option<i64>,
+        rwnd_limited_ns: Option<i64>,
+        sndbuf_limited_ns: Option<i64>,
+        busy_ns: Option<i64>,
+    }
+
+    /// Sums over all flows.
+    NetworkTotals {
+        flows: i64,
+        packets: i64,
+        bytes: i64,
+    }
+
     /// A row of the view `flows`.
     FlowRow {
         flow_id: i64,

@@ -38,6 +38,11 @@ impl Connection {
         }
     }
 
+    /// Entries that are kept for it.
+    pub(super) fn weight(&self) -> usize {
+        1 + self.seen.len()
+    }
+
     pub(super) fn is_over(&self) -> bool {
         self.ended == [true; 2]
     }

@@ -12,6 +12,7 @@ use super::{Background, Run, Started};
 use crate::callers::TaskTable;
 use crate::fs::Opens;
 use crate::kernel::KernelLayer;
+use crate::net::follow::Follow;
 use crate::proc::Upids;
 use crate::proc::channels::Registry;
 use crate::proc::lifetimes::{End, Lifetimes};
@@ -62,6 +63,10 @@ impl Run<'_> {
         )));
         if let Some(kernel) = &kernel {
             lifetimes.observe(Box::new(kernel.feed()));
+        }
+        if let Some(namespaces) = started.namespaces.take() {
+            namespaces.follow(lifetimes.living());
+            lifetimes.observe(Box::new(Follow(namespaces)));
         }
         let sampler = self.sampler(recording, channels);
         if let Some(sampler) = &sampler {

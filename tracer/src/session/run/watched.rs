@@ -44,6 +44,9 @@ impl Run<'_> {
             ..Image::default()
         };
         watched.launch(root, image);
+        if let Some(namespaces) = &started.namespaces {
+            namespaces.follow(watched.living());
+        }
         let host_sampler = recording.host_sampler(self.options.host_hertz, None);
         self.go_on(&mut started, &start, watched.living(), Calls::Free)?;
         let end = watched.follow(root, &mut started.job);

@@ -1,0 +1,347 @@
+//! What each step needs and leaves behind, by the files that it touched.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::effects::{Effects, How, Thing};
+use super::source::Source;
+use super::steps::Draft;
+use super::words::{Place, below};
+use super::{Input, Output, Take};
+
+/// Who touched which file, by merged step.
+pub(super) struct Files<'a> {
+    source: &'a Source,
+    effects: &'a Effects,
+    of_draft: &'a HashMap<usize, usize>,
+    /// Files that each step read, got new contents by it, or had their times set by it.
+    reads: HashSet<(usize, i64)>,
+    writes: HashSet<(usize, i64)>,
+    timed: HashSet<(usize, i64)>,
+    /// Steps that changed a thing, with the moment, in order.
+    changed: HashMap<&'a Thing, Vec<(i64, usize)>>,
+    /// What each step touched.
+    by_step: HashMap<usize, Vec<(&'a Thing, How, i64, i64)>>,
+}
+
+impl<'a> Files<'a> {
+    pub(super) fn of(
+        source: &'a Source,
+        effects: &'a Effects,
+        of_draft: &'a HashMap<usize, usize>,
+    ) -> Files<'a> {
+        let merged = |set: &HashSet<(usize, i64)>| -> HashSet<(usize, i64)> {
+            let kept = set
+                .iter()
+                .filter_map(|(draft, file)| Some((*of_draft.get(draft)?, *file)));
+            kept.collect()
+        };
+        let mut files = Files {
+            source,
+            effects,
+            of_draft,
+            reads: merged(&effects.reads),
+            writes: merged(&effects.writes),
+            timed: merged(&effects.timed),
+            changed: HashMap::new(),
+            by_step: HashMap::new(),
+        };
+        for (thing, touches) in &effects.touches {
+            for touch in touches {
+                let Some(&step) = of_draft.get(&touch.step) else {
+                    continue;
+                };
+                if touch.how == How::Write {
+                    let changed = files.changed.entry(thing).or_default();
+                    changed.push((touch.last_ns, step));
+                }
+                files.by_step.entry(step).or_default().push((
+                    thing,
+                    touch.how,
+                    touch.first_ns,
+                    touch.last_ns,
+                ));
+            }
+        }
+        for changed in files.changed.values_mut() {
+            changed.sort_unstable();
+        }
+        files
+    }
+
+    /// Whether another step changed this after `step` did.
+    fn changed_later(&self, thing: &Thing, step: usize) -> bool {
+        let changed = self.changed.get(thing).map_or(&[][..], Vec::as_slice);
+        match changed.iter().rposition(|&(_, by)| by == step) {
+            Some(at) => changed[at..].iter().any(|&(_, by)| by != step),
+            None => !changed.is_empty(),
+        }
+    }
+
+    /// Whether a later step changed this, be it that `step` did or not.
+    fn is_changed_after(&self, thing: &Thing, step: usize) -> bool {
+        let changed = self.changed.get(thing).map_or(&[][..], Vec::as_slice);
+        changed.iter().any(|&(_, by)| by > step)
+    }
+
+    /// What a step leaves behind, and whether these files alone do not tell that it was done.
+    pub(super) fn outputs(&self, step: usize, parts: &[&Draft]) -> (Vec<Output>, bool) {
+        let source = self.source;
+        let end = parts.iter().map(|draft| draft.end_ns).max().unwrap_or(0);
+        let none = Vec::new();
+        let touched = self.by_step.get(&step).unwrap_or(&none);
+        let changed = touched.iter().filter(|(_, how, _, _)| *how == How::Write);
+        let named: HashSet<&str> = changed
+            .clone()
+            .filter_map(|(thing, ..)| match thing {
+                Thing::Name(path) => Some(path.as_str()),
+                _ => None,
+            })
+            .collect();
+        let contents: HashSet<i64> = changed
+            .filter_map(|(thing, ..)| match thing {
+                Thing::Content(file) => Some(*file),
+                _ => None,
+            })
+            .collect();
+        let mut files: BTreeSet<i64> = touched
+            .iter()
+            .filter_map(|(thing, ..)| match thing {
+                Thing::Content(file) => Some(*file),
+                _ => None,
+            })
+            .collect();
+        // What was only given a name.
+        files.extend(named.iter().filter_map(|path| source.file_at(path, end)));
+        let mut outputs = Vec::new();
+        let mut told: HashSet<&str> = HashSet::new();
+        let mut told_contents: HashSet<i64> = HashSet::new();
+        for &file in &files {
+            if !source.is_regular(file) {
+                continue;
+            }
+            let mut is_there = false;
+            for name in source.names_during(file, end, end) {
+                if name.to_ns == Some(end) || !source.is_traced(&name.path) {
+                    continue;
+                }
+                is_there = true;
+                if !contents.contains(&file) && !named.contains(name.path.as_str()) {
+                    continue;
+                }
+                let lasts = name.to_ns.is_none()
+                    && !self.changed_later(&Thing::Content(file), step)
+                    && !self.changed_later(&Thing::Name(name.path.clone()), step);
+                // Its time of change must be that of the step, or make would do it again.
+                let is_fresh =
+                    self.writes.contains(&(step, file)) && !self.timed.contains(&(step, file));
+                if lasts && is_fresh {
+                    told.insert(&name.path);
+                    told_contents.insert(file);
+                }
+                outputs.push(Output {
+                    place: Place::of(&name.path, &source.root),
+                    lasts: lasts && is_fresh,
+                    stays: name.to_ns.is_none()
+                        && !self.is_changed_after(&Thing::Content(file), step)
+                        && !self.is_changed_after(&Thing::Name(name.path.clone()), step),
+                });
+            }
+            if !is_there {
+                // Made and removed within the step.
+                told_contents.insert(file);
+            }
+        }
+        outputs.sort_by(|a, b| a.place.cmp(&b.place));
+        outputs.dedup();
+        let has_told = outputs
+            .iter()
+            .any(|output| output.lasts && output.place.is_below());
+        let is_told = |path: &str| {
+            told.contains(path)
+                || self.is_of_passage(path, step, parts)
+                || self.is_new_directory(path, step)
+        };
+        let all_told = named.iter().all(|path| is_told(path)) && contents.is_subset(&told_contents);
+        (outputs, !(has_told && all_told))
+    }
+
+    /// A name that was not there before the step nor after it.
+    fn is_of_passage(&self, path: &str, step: usize, parts: &[&Draft]) -> bool {
+        let source = self.source;
+        let start = parts.iter().map(|draft| draft.start_ns).min().unwrap_or(0);
+        let end = parts.iter().map(|draft| draft.end_ns).max().unwrap_or(0);
+        source.file_at(path, end).is_none()
+            && source.file_at(path, start).is_none()
+            && !self.is_new_directory(path, step)
+            && !source.is_directory_at(path, start)
+    }
+
+    /// A directory that the step made and that stayed.
+    fn is_new_directory(&self, path: &str, step: usize) -> bool {
+        self.source.is_directory_at(path, i64::MAX)
+            && !self.changed_later(&Thing::Name(path.into()), step)
+    }
+
+    pub(super) fn inputs(&self, step: usize) -> Vec<Input> {
+        let source = self.source;
+        let none = Vec::new();
+        let mut inputs = Vec::new();
+        for &(thing, how, first, last) in self.by_step.get(&step).unwrap_or(&none) {
+            let Thing::Content(file) = thing else {
+                continue;
+            };
+            if how != How::Read || !source.is_regular(*file) || !self.reads.contains(&(step, *file))
+            {
+                continue;
+            }
+            let changed = self.changed.get(thing).map_or(&[][..], Vec::as_slice);
+            let from = changed
+                .iter()
+                .rev()
+                .find(|&&(at, by)| at <= last && by < step)
+                .map(|&(_, by)| by);
+            let name = source
+                .names_during(*file, first, last)
+                .find(|name| source.is_traced(&name.path));
+            let Some(name) = name else {
+                continue;
+            };
+            let by_name = Thing::Name(name.path.clone());
+            let from_name = self.changed.get(&by_name).map_or(&[][..], Vec::as_slice);
+            let lasts = name.to_ns.is_none()
+                && match from {
+                    Some(from) => {
+                        !self.changed_later(thing, from)
+                            && from_name.iter().all(|&(_, by)| by == from)
+                    }
+                    None => changed.is_empty() && from_name.is_empty(),
+                };
+            inputs.push(Input {
+                place: Place::of(&name.path, &source.root),
+                from,
+                lasts,
+            });
+        }
+        for (draft, paths) in &self.effects.read_outside {
+            if self.of_draft.get(draft) == Some(&step) {
+                let own = self.effects.outside.get(draft);
+                let others = paths
+                    .iter()
+                    .filter(|path| own.is_none_or(|own| !own.contains_key(*path)));
+                inputs.extend(others.map(|path| Input {
+                    place: Place::Elsewhere(path.clone()),
+                    from: None,
+                    lasts: true,
+                }));
+            }
+        }
+        inputs.sort_by(|a, b| a.place.cmp(&b.place));
+        inputs.dedup();
+        inputs
+    }
+
+    /// The files that were there before the step and that it looked at or changed, by whatever
+    /// name: what a directory of its own must hold for it.
+    pub(super) fn takes(&self, step: usize, parts: &[&Draft]) -> Vec<Take> {
+        let source = self.source;
+        let start = parts.iter().map(|draft| draft.start_ns).min().unwrap_or(0);
+        let mut paths: HashMap<&str, bool> = HashMap::new();
+        let none = Vec::new();
+        for &(thing, how, first, last) in self.by_step.get(&step).unwrap_or(&none) {
+            let changes = how == How::Write;
+            match thing {
+                Thing::Name(path) => *paths.entry(path).or_default() |= changes,
+                Thing::Content(file) => {
+                    for name in source.names_during(*file, first, last) {
+                        *paths.entry(&name.path).or_default() |= changes;
+                    }
+                }
+                Thing::List(directory) if how == How::Read => {
+                    for path in source.names_in(directory, start) {
+                        paths.entry(path).or_default();
+                    }
+                }
+                _ => {}
+            }
+        }
+        let take = |(path, changes): (&str, bool)| {
+            let file = self.before(path, step, parts)?;
+            if !source.is_traced(path) {
+                return None;
+            }
+            let thing = [Thing::Content(file), Thing::Name(path.into())];
+            let changed = thing
+                .iter()
+                .filter_map(|thing| self.changed.get(thing))
+                .flatten();
+            let before = changed.filter(|&&(at, by)| at <= start && by < step);
+            Some(Take {
+                place: Place::of(path, &source.root),
+                from: before.max().map(|&(_, by)| by),
+                changes,
+            })
+        };
+        let mut takes: Vec<Take> = paths.into_iter().filter_map(take).collect();
+        takes.sort_by(|a, b| a.place.cmp(&b.place));
+        takes
+    }
+
+    /// The regular file that had this name when the step began. A name is known since it was first
+    /// seen only: what the step saw first was there before, unless it made it.
+    fn before(&self, path: &str, step: usize, parts: &[&Draft]) -> Option<i64> {
+        let source = self.source;
+        let start = parts.iter().map(|draft| draft.start_ns).min().unwrap_or(0);
+        let end = parts.iter().map(|draft| draft.end_ns).max().unwrap_or(0);
+        if let Some(file) = source.file_at(path, start) {
+            return Some(file);
+        }
+        let name = Thing::Name(path.into());
+        let changed = self.changed.get(&name).map_or(&[][..], Vec::as_slice);
+        // What another step had made or removed is not there unless it was seen to be.
+        if changed.iter().any(|&(_, by)| by < step) {
+            return None;
+        }
+        let file = source.first_file(path, start, end)?;
+        // It wrote the file, or gave one that was known already another name.
+        let is_made = self.writes.contains(&(step, file)) || source.is_renamed(file, path);
+        let is_own = changed.iter().any(|&(_, by)| by == step) && is_made;
+        (!is_own).then_some(file)
+    }
+
+    /// Directories that were there when the step began, and that it ran or leaves files in.
+    pub(super) fn directories(
+        &self,
+        step: usize,
+        parts: &[&Draft],
+        outputs: &[Output],
+    ) -> Vec<String> {
+        let source = self.source;
+        let start = parts.iter().map(|draft| draft.start_ns).min().unwrap_or(0);
+        let members = parts.iter().flat_map(|draft| &draft.members);
+        let cwds = members.filter_map(|upid| source.rows.get(upid)?.cwd.as_deref());
+        let cwds = cwds.filter_map(|cwd| below(cwd, &source.root));
+        let above = outputs.iter().filter(|output| output.place.is_below());
+        let above = above.filter_map(|output| Some(output.place.path().rsplit_once('/')?.0));
+        let made = |path: &str| {
+            let name = Thing::Name(path.into());
+            let changed = self.changed.get(&name).map_or(&[][..], Vec::as_slice);
+            changed.iter().any(|&(at, by)| by == step || at > start)
+        };
+        let is_old = |path: &&str| {
+            let whole = format!("{}/{path}", source.root);
+            !path.is_empty() && (source.is_directory_at(&whole, start) || !made(&whole))
+        };
+        let found: BTreeSet<&str> = cwds.chain(above).filter(is_old).collect();
+        found.into_iter().map(String::from).collect()
+    }
+
+    /// Whether it renamed or removed a directory that was there before.
+    pub(super) fn moves_directory(&self, step: usize, parts: &[&Draft]) -> bool {
+        let start = parts.iter().map(|draft| draft.start_ns).min().unwrap_or(0);
+        let mut touched = self.by_step.get(&step).into_iter().flatten();
+        touched.any(|(thing, how, ..)| match thing {
+            Thing::Name(path) => *how == How::Write && self.source.is_directory_at(path, start),
+            _ => false,
+        })
+    }
+}

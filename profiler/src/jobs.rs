@@ -1,0 +1,285 @@
+//! The names that workflow managers gave to their jobs, as names of steps.
+//!
+//! Where a manager says in a job's arguments which of its rules it runs, that is the name of the
+//! job's processes. Where it keeps a record beside the run, that is read once, when the run ends:
+//! Snakemake notes for each output the rule and the command (`.snakemake/metadata`), Nextflow
+//! writes the name of the task into its `.command.run`. A job without either keeps the names of its
+//! programs; nothing is guessed.
+
+mod records;
+
+use std::collections::HashMap;
+
+use flowtrace_schema::ProcessRow;
+
+use crate::argv::unquote;
+use crate::managers::runner;
+use crate::rules;
+
+pub use records::Records;
+
+/// Changes the rules of rows that belong to a job of a manager into the job's name. `records` is
+/// what the managers left beside the run; `None` where only the trace is at hand.
+pub fn name_jobs(rows: &[ProcessRow], rules: &mut [String], records: Option<&mut Records>) {
+    let mut records = records;
+    let mut at: HashMap<i64, usize> = HashMap::with_capacity(rows.len());
+    // Job of each row, as the row that began it.
+    let mut job: Vec<Option<usize>> = Vec::with_capacity(rows.len());
+    let mut names: HashMap<usize, String> = HashMap::new();
+    let found =
+        |at: &HashMap<i64, usize>, upid: Option<i64>| upid.and_then(|upid| at.get(&upid).copied());
+    for (i, row) in rows.iter().enumerate() {
+        let parent = found(&at, row.parent_upid);
+        let before = found(&at, row.prev_upid);
+        at.insert(row.upid, i);
+        let argv = match row.origin.as_str() {
+            "fork" => Vec::new(),
+            _ => row.command.as_deref().map(unquote).unwrap_or_default(),
+        };
+        let by = parent.map(|parent| rules[parent].clone());
+        let own = of_arguments(&argv).or_else(|| {
+            let records = records.as_deref_mut()?;
+            records.name(row.cwd.as_deref(), &argv)
+        });
+        let inherited = before
+            .and_then(|i| job[i])
+            .or_else(|| parent.and_then(|i| job[i]));
+        job.push(match own {
+            Some(name) => {
+                names.insert(i, told_apart(name));
+                Some(i)
+            }
+            None => inherited,
+        });
+        if let Some(name) = job[i].and_then(|job| names.get(&job)) {
+            rules[i].clone_from(name);
+        } else if by.as_deref() == Some("parallel")
+            && let Some(name) = of_line(&argv)
+        {
+            rules[i] = name;
+        }
+    }
+}
+
+/// A rule with the name of a manager or shell is not taken for one.
+fn told_apart(name: String) -> String {
+    match runner(&name) {
+        Some(_) => format!("rule {name}"),
+        None => name,
+    }
+}
+
+/// The rule that Snakemake tells the process of a single job to run.
+fn of_arguments(argv: &[String]) -> Option<String> {
+    const OPTION: &str = "--target-jobs";
+    let inner;
+    let mut words = argv;
+    if !words.iter().any(|word| word == OPTION) {
+        // A shell that starts it.
+        let line = shell_line(argv).filter(|line| line.contains(OPTION))?;
+        inner = unquote(line);
+        words = &inner;
+    }
+    let from = words.iter().position(|word| word == OPTION)?;
+    let jobs = words[from + 1..]
+        .iter()
+        .take_while(|word| !word.starts_with("--"));
+    let mut rules = jobs.map(|job| job.split(':').next().unwrap_or(job));
+    let first = rules.next().filter(|rule| !rule.is_empty())?;
+    // Several rules in one process are none.
+    rules.all(|rule| rule == first).then(|| first.to_owned())
+}
+
+/// The program of the first command in a line that a shell was given.
+fn of_line(argv: &[String]) -> Option<String> {
+    let words = unquote(shell_line(argv)?);
+    let is_assignment = |word: &&String| {
+        let name = word.split_once('=').map(|(name, _)| name);
+        name.is_some_and(|n| {
+            !n.is_empty() && n.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        })
+    };
+    let command: Vec<&String> = words.iter().skip_while(is_assignment).collect();
+    let is_name = |word: &str| {
+        word.chars()
+            .all(|c| c.is_alphanumeric() || "._-+/".contains(c))
+    };
+    command.first().filter(|word| is_name(word))?;
+    let quoted = flowtrace_schema::quote_argv(command.iter().map(|word| word.as_bytes()));
+    Some(rules::rule(None, Some(&quoted.text())))
+}
+
+/// The text after `-c` of a shell.
+pub(crate) fn shell_line(argv: &[String]) -> Option<&str> {
+    let name = argv.first()?.rsplit('/').next()?;
+    if runner(name) != Some(crate::managers::Runner::Shell) {
+        return None;
+    }
+    let options = argv[1..]
+        .iter()
+        .take_while(|word| word.starts_with('-'))
+        .count();
+    let last = argv.get(options)?;
+    let is_line = options > 0 && !last.starts_with("--") && last.ends_with('c');
+    argv.get(options + 1)
+        .filter(|_| is_line)
+        .map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(
+        upid: i64,
+        parent: Option<i64>,
+        prev: Option<i64>,
+        command: &str,
+        cwd: &str,
+    ) -> ProcessRow {
+        ProcessRow {
+            upid,
+            parent_upid: parent,
+            prev_upid: prev,
+            command: Some(command.into()),
+            cwd: Some(cwd.into()),
+            origin: "exec".into(),
+            ..ProcessRow::default()
+        }
+    }
+
+    fn named(rows: &[ProcessRow], records: Option<&mut Records>) -> Vec<String> {
+        let mut rules = rules::of_rows(rows);
+        name_jobs(rows, &mut rules, records);
+        rules
+    }
+
+    #[test]
+    fn arguments_name_the_job_and_all_below_it() {
+        let job =
+            "'cd /w && python3 -m snakemake --target-jobs '\\''plot:i=1'\\'' --allowed-rules plot'";
+        let rows = [
+            row(1, None, None, "python3 /usr/bin/snakemake -j2", "/w"),
+            row(2, Some(1), None, &format!("/bin/sh -c {job}"), "/w"),
+            row(
+                3,
+                Some(2),
+                None,
+                "python3 -m snakemake --target-jobs plot:i=1 --cores 2",
+                "/w",
+            ),
+            row(4, Some(3), None, "uname -p", "/w"),
+            row(
+                5,
+                Some(1),
+                None,
+                "python3 -m snakemake --target-jobs a:i=1 b:i=1 --cores 2",
+                "/w",
+            ),
+            row(
+                6,
+                Some(1),
+                None,
+                "python3 -m snakemake --target-jobs make: --cores 2",
+                "/w",
+            ),
+        ];
+        let expected = [
+            "snakemake",
+            "plot",
+            "plot",
+            "plot",
+            "python3 -m snakemake",
+            "rule make",
+        ];
+        assert_eq!(named(&rows, None), expected);
+    }
+
+    #[test]
+    fn a_job_of_parallel_is_named_after_its_command() {
+        let rows = [
+            row(
+                1,
+                None,
+                None,
+                "perl /usr/bin/parallel 'sort {}' ::: a",
+                "/w",
+            ),
+            row(2, Some(1), None, "/bin/bash -c 'LC_ALL=C sort a > b'", "/w"),
+            row(3, Some(1), None, "/bin/bash -c '{ a; }'", "/w"),
+            row(4, Some(2), None, "/bin/bash -c 'x a'", "/w"),
+        ];
+        assert_eq!(
+            named(&rows, None),
+            ["parallel", "sort", "bash -c", "bash -c"]
+        );
+    }
+
+    #[test]
+    fn records_beside_the_run_name_their_jobs() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let metadata = root.join(".snakemake/metadata");
+        std::fs::create_dir_all(&metadata).unwrap();
+        let note = |name: &str, text: &str| std::fs::write(metadata.join(name), text).unwrap();
+        note(
+            "eA==",
+            r#"{"rule": "sorted", "shellcmd": "sort -n a | head > x"}"#,
+        );
+        note("eQ==", r#"{"rule": "late", "shellcmd": null}"#);
+        note("bad", "no json");
+        let task = root.join("work/ab/cd");
+        std::fs::create_dir_all(&task).unwrap();
+        std::fs::write(
+            task.join(".command.run"),
+            "#!/bin/bash\n### ---\n### name: 'ALIGN:SORT (s1)'\n",
+        )
+        .unwrap();
+        let (root, task) = (root.to_str().unwrap(), task.to_str().unwrap());
+        let rows = [
+            row(1, None, None, "python3 /usr/bin/snakemake -j2", root),
+            row(
+                2,
+                Some(1),
+                None,
+                "/bin/bash -c 'set -euo pipefail;  sort -n a | head > x'",
+                root,
+            ),
+            row(3, Some(2), None, "sort -n a", root),
+            row(
+                4,
+                Some(1),
+                None,
+                "/bin/bash -c 'set -euo pipefail;  other'",
+                root,
+            ),
+            row(5, None, None, &format!("bash {task}/.command.run"), root),
+            row(
+                6,
+                Some(5),
+                None,
+                &format!("bash -ue {task}/.command.sh"),
+                task,
+            ),
+            row(7, Some(1), None, "bash .command.run", task),
+        ];
+        let mut records = Records::default();
+        assert_eq!(
+            named(&rows, Some(&mut records)),
+            [
+                "snakemake",
+                "sorted",
+                "sorted",
+                "bash -c",
+                "ALIGN:SORT",
+                "ALIGN:SORT",
+                "ALIGN:SORT"
+            ]
+        );
+        assert_eq!(
+            named(&rows[..2], None)[1],
+            "bash -c",
+            "without what lies beside the run"
+        );
+    }
+}

@@ -1,0 +1,250 @@
+//! The conversations of a trace as tables: one row each, or one for each two that talk.
+
+use std::collections::{BTreeMap, HashMap};
+
+use flowtrace_schema::{FlowMeasure, FlowRow, Result, Trace};
+
+use super::page::{Cell, Page};
+use crate::text::units;
+
+/// Every flow, the most bytes first; those that have packets within `within_ns`, if that is given.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn flows(trace: &Trace, within_ns: Option<(i64, i64)>) -> Result<Page> {
+    let mut flows = chosen(trace, within_ns)?;
+    flows.sort_by_key(|flow| (std::cmp::Reverse(flow.bytes), flow.flow_id));
+    let names = names(trace, &flows)?;
+    let measures = measures(trace)?;
+    let mut page = begun(
+        &flows,
+        &[
+            "flow_id",
+            "src",
+            "dst",
+            "proto",
+            "src_process",
+            "dst_process",
+            "first_ns",
+            "duration_s",
+            "packets",
+            "out_bytes",
+            "back_bytes",
+            "min_rtt_s",
+            "retransmits",
+        ],
+    );
+    for flow in &flows {
+        let measured = measures.get(&flow.flow_id);
+        page.rows.push(vec![
+            Cell::Count(flow.flow_id as u64),
+            Cell::Text(endpoint(&flow.src, flow.sport)),
+            Cell::Text(endpoint(&flow.dst, flow.dport)),
+            Cell::Text(flow.proto.clone()),
+            process(&names, flow.src_upid),
+            process(&names, flow.dst_upid),
+            Cell::Moment(flow.first_ns),
+            seconds(flow.last_ns.map(|last| last - flow.first_ns)),
+            count(flow.packets),
+            bytes(flow.out_bytes),
+            bytes(flow.back_bytes),
+            seconds(measured.and_then(|m| m.min_rtt_ns)),
+            count(measured.and_then(|m| m.retransmits)),
+        ]);
+    }
+    Ok(page)
+}
+
+/// A side of a conversation: the process where it is known, else the address.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Peer {
+    address: String,
+    upid: Option<i64>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Sum {
+    flows: u64,
+    packets: i64,
+    forth: i64,
+    back: i64,
+    first_ns: Option<i64>,
+    last_ns: Option<i64>,
+}
+
+/// Every two that talk, the most bytes first.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn peers(trace: &Trace, within_ns: Option<(i64, i64)>) -> Result<Page> {
+    let flows = chosen(trace, within_ns)?;
+    let names = names(trace, &flows)?;
+    let mut sums: BTreeMap<(Peer, Peer), Sum> = BTreeMap::new();
+    for flow in &flows {
+        let peer = |address: &str, upid| Peer {
+            address: address.to_owned(),
+            upid,
+        };
+        let (src, dst) = (
+            peer(&flow.src, flow.src_upid),
+            peer(&flow.dst, flow.dst_upid),
+        );
+        let (mut out, mut back) = (flow.out_bytes.unwrap_or(0), flow.back_bytes.unwrap_or(0));
+        let key = if src <= dst {
+            (src, dst)
+        } else {
+            std::mem::swap(&mut out, &mut back);
+            (dst, src)
+        };
+        let sum = sums.entry(key).or_default();
+        sum.flows += 1;
+        sum.packets = sum.packets.saturating_add(flow.packets.unwrap_or(0));
+        sum.forth = sum.forth.saturating_add(out);
+        sum.back = sum.back.saturating_add(back);
+        let first = sum
+            .first_ns
+            .map_or(flow.first_ns, |ns| ns.min(flow.first_ns));
+        sum.first_ns = Some(first);
+        sum.last_ns = sum.last_ns.max(flow.last_ns);
+    }
+    let mut page = begun(
+        &flows,
+        &[
+            "a",
+            "a_process",
+            "b",
+            "b_process",
+            "flows",
+            "packets",
+            "a_to_b_bytes",
+            "b_to_a_bytes",
+            "first_ns",
+            "last_ns",
+        ],
+    );
+    let mut rows: Vec<_> = sums.into_iter().collect();
+    rows.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.forth.saturating_add(sum.back)));
+    for ((a, b), sum) in rows {
+        page.rows.push(vec![
+            Cell::Text(units::plain(&a.address)),
+            process(&names, a.upid),
+            Cell::Text(units::plain(&b.address)),
+            process(&names, b.upid),
+            Cell::Count(sum.flows),
+            count(Some(sum.packets)),
+            bytes(Some(sum.forth)),
+            bytes(Some(sum.back)),
+            moment(sum.first_ns),
+            moment(sum.last_ns),
+        ]);
+    }
+    Ok(page)
+}
+
+fn chosen(trace: &Trace, within_ns: Option<(i64, i64)>) -> Result<Vec<FlowRow>> {
+    let mut flows = trace.flows()?;
+    if let Some((from, to)) = within_ns {
+        flows.retain(|flow| flow.first_ns < to && flow.last_ns.unwrap_or(flow.first_ns) >= from);
+    }
+    Ok(flows)
+}
+
+/// A page whose first line sums up.
+fn begun(flows: &[FlowRow], columns: &[&'static str]) -> Page {
+    let sum = |of: fn(&FlowRow) -> Option<i64>| {
+        let all = flows.iter().filter_map(of);
+        all.fold(0_i64, i64::saturating_add)
+    };
+    let first = flows.iter().map(|flow| flow.first_ns).min();
+    let last = flows.iter().filter_map(|flow| flow.last_ns).max();
+    let line = match flows {
+        [] => "no packets were captured: flowtrace import, capture, or run --net brings them in"
+            .into(),
+        _ => format!(
+            "{}, {}, {} of payload",
+            units::counted(flows.len() as i64, "flow", "flows"),
+            units::counted(sum(|flow| flow.packets), "packet", "packets"),
+            units::bytes(sum(|flow| flow.bytes))
+        ),
+    };
+    Page {
+        lines: vec![line],
+        columns: columns.to_vec(),
+        span_ns: (first.unwrap_or(0), last.or(first).unwrap_or(0)),
+        ..Page::default()
+    }
+}
+
+/// The processes at the ends of flows: program and process id, and the host where there are several.
+fn names(trace: &Trace, flows: &[FlowRow]) -> Result<HashMap<i64, String>> {
+    if flows
+        .iter()
+        .all(|flow| flow.src_upid.or(flow.dst_upid).is_none())
+    {
+        return Ok(HashMap::new());
+    }
+    let is_one = trace.hosts()?.len() < 2;
+    let host = |name: Option<String>| match name {
+        Some(name) if !is_one => format!(" on {}", units::plain(&name)),
+        _ => String::new(),
+    };
+    let name = |exe: &str| units::plain(exe.rsplit('/').next().unwrap_or(exe));
+    Ok(trace
+        .processes()?
+        .into_iter()
+        .map(|process| {
+            let exe = name(process.exe.as_deref().unwrap_or("?"));
+            let host = host(process.host);
+            (process.upid, format!("{exe} (pid {}{host})", process.pid))
+        })
+        .collect())
+}
+
+/// What the kernels said of each flow, of both ends.
+fn measures(trace: &Trace) -> Result<HashMap<i64, FlowMeasure>> {
+    let mut all: HashMap<i64, FlowMeasure> = HashMap::new();
+    for measure in trace.flow_measures()? {
+        match all.get_mut(&measure.flow_id) {
+            Some(known) => {
+                let (a, b) = (known.min_rtt_ns, measure.min_rtt_ns);
+                known.min_rtt_ns = a.into_iter().chain(b).min();
+                let sum = known.retransmits.unwrap_or(0) + measure.retransmits.unwrap_or(0);
+                known.retransmits = known.retransmits.or(measure.retransmits).map(|_| sum);
+            }
+            None => {
+                all.insert(measure.flow_id, measure);
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn endpoint(address: &str, port: Option<i64>) -> String {
+    let address = units::plain(address);
+    match port {
+        Some(port) if address.contains(':') => format!("[{address}]:{port}"),
+        Some(port) => format!("{address}:{port}"),
+        None => address,
+    }
+}
+
+fn process(names: &HashMap<i64, String>, upid: Option<i64>) -> Cell {
+    let name = upid.and_then(|upid| names.get(&upid));
+    name.map_or(Cell::Unknown, |name| Cell::Text(name.clone()))
+}
+
+fn count(n: Option<i64>) -> Cell {
+    n.map_or(Cell::Unknown, |n| Cell::Count(n.max(0) as u64))
+}
+
+fn bytes(n: Option<i64>) -> Cell {
+    n.map_or(Cell::Unknown, |n| Cell::Bytes(n as f64))
+}
+
+fn moment(ns: Option<i64>) -> Cell {
+    ns.map_or(Cell::Unknown, Cell::Moment)
+}
+
+fn seconds(ns: Option<i64>) -> Cell {
+    ns.map_or(Cell::Unknown, |ns| Cell::Seconds(ns as f64 / 1e9))
+}

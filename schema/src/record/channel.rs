@@ -1,0 +1,105 @@
+//! Pipes and sockets between processes, and who held them.
+
+use crate::{ChannelId, HostId, Text, Upid};
+
+/// What carries data between processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ChannelKind {
+    /// A pipe without a name.
+    Pipe,
+    /// A pipe that is opened by its name.
+    Fifo,
+    /// Two connected UNIX sockets without a name.
+    Socketpair,
+    /// UNIX sockets.
+    Unix,
+    /// A TCP connection.
+    Tcp,
+    /// UDP sockets.
+    Udp,
+}
+
+impl ChannelKind {
+    /// Name stored in the database.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ChannelKind::Pipe => "pipe",
+            ChannelKind::Fifo => "fifo",
+            ChannelKind::Socketpair => "socketpair",
+            ChannelKind::Unix => "unix",
+            ChannelKind::Tcp => "tcp",
+            ChannelKind::Udp => "udp",
+        }
+    }
+}
+
+/// A channel (table `channel`).
+#[derive(Clone, Debug)]
+pub struct ChannelRecord {
+    /// Its id.
+    pub id: ChannelId,
+    /// Host on which it was seen.
+    pub host: HostId,
+    /// What it is.
+    pub kind: ChannelKind,
+    /// Inode of the pipe, or of the socket that was seen first.
+    pub inode: u64,
+    /// Path or addresses.
+    pub name: Option<Text>,
+    /// Size of its buffer.
+    pub capacity_bytes: Option<u64>,
+}
+
+/// What a descriptor allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Direction {
+    /// Reading.
+    Read,
+    /// Writing.
+    Write,
+    /// Both, as a socket does.
+    Both,
+}
+
+impl Direction {
+    /// Name stored in the database.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Direction::Read => "read",
+            Direction::Write => "write",
+            Direction::Both => "both",
+        }
+    }
+}
+
+/// An image begins to hold an end of a channel (table `channel_end`).
+#[derive(Clone, Copy, Debug)]
+pub struct ChannelEndRecord {
+    /// Row id.
+    pub id: u32,
+    /// The channel.
+    pub channel: ChannelId,
+    /// Process image.
+    pub upid: Upid,
+    /// The lowest descriptor.
+    pub fd: i32,
+    /// What it allows.
+    pub direction: Direction,
+    /// When it was first seen there.
+    pub from_ns: u64,
+}
+
+/// What became of a row of `channel_end`.
+#[derive(Clone, Copy, Debug)]
+pub struct ChannelEndClosed {
+    /// Row id.
+    pub id: u32,
+    /// When it was found closed; `None`: held to the end of the image.
+    pub to_ns: Option<u64>,
+    /// Whether data moved through it; `None`: it may have.
+    pub used: Option<bool>,
+    /// Bytes moved through it, where that is certain.
+    pub bytes: Option<u64>,
+    /// No more than these.
+    pub at_most_bytes: Option<u64>,
+}

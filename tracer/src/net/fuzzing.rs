@@ -1,0 +1,162 @@
+//! The part of [`crate::fuzzing`] that is about packets: files of others, and frames.
+
+use std::io::Cursor;
+
+use flowtrace_schema::{CaptureId, CaptureRecord, CaptureSource, HostId, Recorder, Way};
+
+use super::files::{Capture, Event};
+use super::packet::{self, Link};
+use super::sink::{Incoming, Place, Sink};
+
+/// What frames of a fuzzed interface may begin with.
+const LINKS: [u16; 9] = [0, 1, 12, 101, 108, 113, 228, 276, 147];
+
+/// The classic format: any bytes as they are, and behind a header that is right.
+pub fn pcap(bytes: &[u8]) {
+    file(bytes);
+    let [variant, records @ ..] = bytes else {
+        return;
+    };
+    let magic = [0xa1b2_c3d4_u32, 0xa1b2_3c4d][usize::from(variant & 1)];
+    let is_big = variant & 2 != 0;
+    let link = LINKS[usize::from(variant >> 2) % LINKS.len()];
+    let mut whole = Vec::new();
+    for number in [magic, 0x0004_0002, 0, 0, 0, link.into()] {
+        whole.extend(if is_big {
+            number.to_be_bytes()
+        } else {
+            number.to_le_bytes()
+        });
+    }
+    whole.extend(records);
+    let frames = file(&whole);
+    assert!(frames <= records.len() / 16);
+}
+
+/// The format of Wireshark: any bytes as they are, and behind a section and an interface that
+/// are right.
+pub fn pcapng(bytes: &[u8]) {
+    file(bytes);
+    let [variant, blocks @ ..] = bytes else {
+        return;
+    };
+    let is_big = variant & 1 != 0;
+    let link = LINKS[usize::from(variant >> 1) % LINKS.len()];
+    let section = [0x0a0d_0d0a_u32, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28];
+    let mut whole = Vec::new();
+    let mut number = |number: u32| {
+        whole.extend(if is_big {
+            number.to_be_bytes()
+        } else {
+            number.to_le_bytes()
+        });
+    };
+    section.into_iter().for_each(&mut number);
+    let link = u32::from(link);
+    let link = if is_big { link << 16 } else { link };
+    [1, 20, link, 0, 20].into_iter().for_each(&mut number);
+    whole.extend(blocks);
+    let frames = file(&whole);
+    assert!(frames <= blocks.len() / 12);
+}
+
+/// A frame of each kind of link, as it is captured and as a part of a larger one.
+pub fn packets(bytes: &[u8]) {
+    let mut sinks = Sinks::new();
+    for number in LINKS {
+        let place = sinks.place(Some(number));
+        let whole = bytes.len() as u32;
+        for wire_bytes in [whole, whole.saturating_mul(3), u32::MAX] {
+            if let Some(link) = Link::of(number)
+                && let Ok(parsed) = packet::parse(link, bytes, wire_bytes)
+            {
+                assert!(parsed.payload_bytes <= wire_bytes);
+                assert!(parsed.tcp.is_none() || parsed.protocol == 6);
+            }
+            sinks.frame(place, bytes, wire_bytes, Way::Unknown);
+        }
+    }
+    sinks.finish();
+}
+
+/// Reads a file to its end; the number of frames in it.
+fn file(bytes: &[u8]) -> usize {
+    let Ok(mut capture) = Capture::read(Box::new(Cursor::new(bytes.to_vec()))) else {
+        return 0;
+    };
+    let mut sinks = Sinks::new();
+    let (mut frames, mut events) = (0, 0);
+    loop {
+        events += 1;
+        // Each takes bytes of the file, but for the header's interface and the end.
+        assert!(events <= bytes.len() / 4 + 2);
+        match capture.next() {
+            Ok(Event::Interface(interface)) => {
+                assert!(interface.name.is_none_or(|name| name.len() <= 3 * 255));
+                sinks.place(Some(interface.link_type));
+            }
+            Ok(Event::Frame(frame)) => {
+                frames += 1;
+                let content = capture.bytes(&frame);
+                assert!(content.len() <= frame.wire_bytes as usize);
+                sinks.frame(frame.interface, content, frame.wire_bytes, frame.way);
+            }
+            Ok(Event::Statistics(interface, _)) => assert!(interface < sinks.places.len()),
+            Ok(Event::Broken) => {}
+            Ok(Event::End) | Err(_) => break,
+        }
+    }
+    sinks.finish();
+    frames
+}
+
+/// What would become rows, for nobody.
+struct Sinks {
+    sink: Sink,
+    places: Vec<Place>,
+}
+
+impl Sinks {
+    fn new() -> Self {
+        Sinks {
+            sink: Sink::new(&Recorder::nowhere()),
+            places: Vec::new(),
+        }
+    }
+
+    fn place(&mut self, link_type: Option<u16>) -> usize {
+        let number = self.places.len();
+        let record = CaptureRecord {
+            id: CaptureId(number as u32 + 1),
+            host: HostId(1),
+            interface: String::new(),
+            source: CaptureSource::File,
+            file: None,
+            link_type,
+            namespace: None,
+            snap_length: None,
+            from_ns: None,
+        };
+        self.places.push(self.sink.begin(record, 1));
+        number
+    }
+
+    fn frame(&mut self, place: usize, bytes: &[u8], wire_bytes: u32, way: Way) {
+        let incoming = Incoming {
+            t_ns: 0,
+            bytes,
+            wire_bytes,
+            way,
+            marks: 0,
+        };
+        self.sink.frame(&mut self.places[place], incoming);
+    }
+
+    fn finish(self) {
+        let packets = self.sink.packets();
+        let read: u64 = self.places.iter().map(|p| p.frames - p.ignored).sum();
+        assert_eq!(packets, read);
+        assert!(u64::from(self.sink.flows.len()) <= packets);
+        self.sink.finish(self.places.iter());
+    }
+}

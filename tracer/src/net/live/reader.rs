@@ -1,0 +1,212 @@
+//! The thread of one ring, which copies headers out of it. It never waits for those that make rows
+//! of them: what they cannot take is counted.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::time::{Duration, Instant};
+
+use flowtrace_schema::{CaptureId, CaptureRecord, CaptureSource, HostId, Way};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::Message;
+use crate::clock::Clock;
+use crate::net::interfaces::Interface;
+use crate::net::ring::{self, Ring, RingFrame};
+
+/// A batch is handed on when it has so many bytes, or when its block has been read.
+const BATCH_BYTES: usize = 1 << 20;
+/// How long to look at the ring again, at the latest.
+const LOOK_MS: u8 = 50;
+
+/// Headers of packets on their way from a ring.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// The capture that the counters belong to; `None`: its ring has none yet.
+    pub(super) capture: Option<CaptureId>,
+    pub(super) bytes: Vec<u8>,
+    pub(super) frames: Vec<Copied>,
+    /// Packets that earlier batches should have had.
+    pub(super) unstored: u64,
+    pub(super) counts: ring::Counts,
+}
+
+/// A packet in a batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Copied {
+    pub(super) capture: CaptureId,
+    pub(super) t_ns: i64,
+    pub(super) length: u32,
+    pub(super) wire_bytes: u32,
+    pub(super) way: Way,
+    pub(super) marks: u8,
+}
+
+/// What all captures of a trace have in common.
+#[derive(Clone, Debug)]
+pub(super) struct Common {
+    pub(super) host: HostId,
+    pub(super) clock: Clock,
+    pub(super) snap_length: u32,
+    pub(super) sender: SyncSender<Message>,
+    /// Captures so far.
+    pub(super) captures: Arc<AtomicU32>,
+}
+
+/// Takes packets out of a ring.
+pub(super) struct Reader {
+    pub(super) common: Common,
+    ring: Ring,
+    stop: Arc<AtomicBool>,
+    /// Inode of the network namespace, and the number by which its addresses are told apart.
+    namespace: (Option<u64>, u32),
+    /// The captures of its interfaces, by their index.
+    known: HashMap<u32, CaptureId>,
+    /// The last of them: packets come in groups.
+    last: Option<(u32, CaptureId)>,
+    /// The first of them, which has the counters of the ring.
+    first: Option<CaptureId>,
+    batch: Batch,
+}
+
+impl Reader {
+    pub(super) fn new(
+        common: Common,
+        ring: Ring,
+        stop: Arc<AtomicBool>,
+        namespace: (Option<u64>, u32),
+    ) -> Self {
+        Reader {
+            common,
+            ring,
+            stop,
+            namespace,
+            known: HashMap::new(),
+            last: None,
+            first: None,
+            batch: Batch::default(),
+        }
+    }
+
+    /// Tells of an interface before its first packet.
+    pub(super) fn begin(&mut self, interface: &Interface) -> CaptureId {
+        let id = CaptureId(self.common.captures.fetch_add(1, Ordering::Relaxed) + 1);
+        let record = CaptureRecord {
+            id,
+            host: self.common.host,
+            interface: interface.name.clone(),
+            source: CaptureSource::Ring,
+            file: None,
+            link_type: Some(interface.link().1),
+            namespace: self.namespace.0,
+            snap_length: Some(self.common.snap_length),
+            from_ns: Some(self.common.clock.now() as i64),
+        };
+        // Waits, for without it the packets behind it would be of nowhere.
+        let begin = Message::Begin(Box::new(record), self.namespace.1);
+        let _ = self.common.sender.send(begin);
+        self.known.insert(interface.index, id);
+        self.first.get_or_insert(id);
+        id
+    }
+
+    /// Reads until it is told to stop and everything that was there then has been read; or until
+    /// `is_over` says that nobody is there any more.
+    pub(super) fn run(mut self, is_over: impl Fn() -> bool) {
+        // The kernel hands over a block when it is full, or at most so long after its first packet.
+        let last = Duration::from_millis(3 * u64::from(ring::RETIRE_MS));
+        let mut stop_at = None;
+        loop {
+            let stopping = self.stop.load(Ordering::Acquire);
+            if stop_at.is_none() && (stopping || is_over()) {
+                stop_at = Some(Instant::now() + last);
+            }
+            while self.block() {}
+            if stop_at.is_some_and(|at| Instant::now() >= at) {
+                break;
+            }
+            let mut waiting = [PollFd::new(self.ring.socket(), PollFlags::POLLIN)];
+            let timeout = PollTimeout::from(if stopping { 5 } else { LOOK_MS });
+            let _ = poll(&mut waiting, timeout);
+        }
+        while self.block() {}
+        let batch = self.full();
+        let _ = self.common.sender.send(Message::Batch(batch));
+    }
+
+    /// Takes one block out of the ring.
+    fn block(&mut self) -> bool {
+        self.meet();
+        // Steps of the wall clock do not reach the trace: it has the offset of this moment.
+        let to_trace = self.common.clock.wall_offset_ns();
+        let (known, last, batch) = (&self.known, &mut self.last, &mut self.batch);
+        let is_block = self.ring.block(|frame: RingFrame<'_>| {
+            let capture = match *last {
+                Some((index, capture)) if index == frame.interface => capture,
+                _ => {
+                    let Some(&capture) = known.get(&frame.interface) else {
+                        return;
+                    };
+                    *last = Some((frame.interface, capture));
+                    capture
+                }
+            };
+            batch.bytes.extend_from_slice(frame.bytes);
+            batch.frames.push(Copied {
+                capture,
+                t_ns: frame.unix_ns.saturating_sub(to_trace),
+                length: frame.bytes.len() as u32,
+                wire_bytes: frame.wire_bytes,
+                way: frame.way,
+                marks: frame.marks,
+            });
+        });
+        if is_block || self.batch.bytes.len() >= BATCH_BYTES {
+            self.hand_on();
+        }
+        is_block
+    }
+
+    /// Makes captures of the interfaces in the next block that are not known yet.
+    fn meet(&mut self) {
+        if !self.ring.is_of_all() {
+            return;
+        }
+        for (index, kind) in self
+            .ring
+            .interfaces(|index| self.known.contains_key(&index))
+        {
+            self.begin(&Interface::of_packet(index, kind));
+        }
+    }
+
+    fn hand_on(&mut self) {
+        if self.batch.frames.is_empty() {
+            return;
+        }
+        let batch = self.full();
+        if let Err(TrySendError::Full(Message::Batch(batch))) =
+            self.common.sender.try_send(Message::Batch(batch))
+        {
+            // Rather these than those that the ring has no room for meanwhile.
+            self.batch.unstored = batch.unstored + batch.frames.len() as u64;
+            self.batch.counts = batch.counts;
+        }
+    }
+
+    /// The batch as it is, with the kernel's counters; a new one is begun.
+    fn full(&mut self) -> Batch {
+        let counts = self.ring.counts();
+        let next = Batch {
+            bytes: Vec::with_capacity(self.batch.bytes.len()),
+            frames: Vec::with_capacity(self.batch.frames.len()),
+            ..Batch::default()
+        };
+        let mut batch = std::mem::replace(&mut self.batch, next);
+        batch.capture = self.first;
+        batch.counts.packets += counts.packets;
+        batch.counts.drops += counts.drops;
+        batch
+    }
+}

@@ -1,0 +1,218 @@
+//! The thread that makes rows of what the others read.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use flowtrace_schema::{
+    CaptureId, End, Evidence, FlowId, FlowOwner, FlowSample, Record, Recorder, Upid,
+};
+
+use super::reader::Batch;
+use super::{LiveReport, Message};
+use crate::clock::Clock;
+use crate::net::sink::{Incoming, Place, Sink};
+use crate::net::sockets::Observed;
+use crate::net::sockets::diag::TCP;
+
+/// Packets reach us so much later than what is said of their socket, at most.
+const LATE_NS: i64 = 200_000_000;
+/// Most sockets that wait for that.
+const MOST_WAITING: usize = 1 << 16;
+
+/// Makes rows until all senders are gone.
+pub(super) struct Rows {
+    pub(super) sink: Sink,
+    pub(super) clock: Clock,
+    pub(super) recorder: Recorder,
+    /// Set for who looks for the owners of flows.
+    pub(super) wanted: Arc<AtomicBool>,
+    places: BTreeMap<CaptureId, Place>,
+    /// With the number of its namespace.
+    waiting: VecDeque<(Observed, u32)>,
+    owners: HashMap<(FlowId, End, Upid), Interval>,
+}
+
+/// When a process was seen to hold a socket: first, last, and whether it was there still when the
+/// socket was looked at last.
+#[derive(Clone, Copy, Debug)]
+struct Interval {
+    from_ns: i64,
+    to_ns: i64,
+}
+
+impl Rows {
+    pub(super) fn new(
+        sink: Sink,
+        clock: Clock,
+        recorder: &Recorder,
+        wanted: Arc<AtomicBool>,
+    ) -> Self {
+        Rows {
+            sink,
+            clock,
+            recorder: recorder.clone(),
+            wanted,
+            places: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            owners: HashMap::new(),
+        }
+    }
+
+    pub(super) fn run(mut self, messages: &Receiver<Message>) -> LiveReport {
+        loop {
+            match messages.recv_timeout(Duration::from_millis(500)) {
+                Ok(Message::Batch(batch)) => self.batch(&batch),
+                Ok(Message::Begin(record, scope)) => {
+                    let id = record.id;
+                    let place = self.sink.begin(*record, scope);
+                    self.places.insert(id, place);
+                }
+                Ok(Message::Sockets(observed, scope)) => {
+                    self.waiting
+                        .extend(observed.into_iter().map(|o| (o, scope)));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.resolve(self.clock.now() as i64 - LATE_NS);
+        }
+        self.resolve(i64::MAX);
+        self.finish()
+    }
+
+    fn batch(&mut self, batch: &Batch) {
+        if let Some(place) = batch.capture.and_then(|id| self.places.get_mut(&id)) {
+            place.unstored += batch.unstored;
+            *place.received.get_or_insert(0) += batch.counts.packets;
+            *place.dropped.get_or_insert(0) += batch.counts.drops;
+        }
+        let flows = self.sink.flows.len();
+        let mut at = 0;
+        let mut frames = batch.frames.as_slice();
+        while let Some(first) = frames.first() {
+            let same = |frame: &&super::reader::Copied| frame.capture == first.capture;
+            let (these, others) = frames.split_at(frames.iter().take_while(same).count());
+            frames = others;
+            let mut place = self.places.get_mut(&first.capture);
+            for frame in these {
+                let end = at + frame.length as usize;
+                let incoming = Incoming {
+                    t_ns: frame.t_ns,
+                    bytes: &batch.bytes[at..end],
+                    wire_bytes: frame.wire_bytes,
+                    way: frame.way,
+                    marks: frame.marks,
+                };
+                at = end;
+                if let Some(place) = &mut place {
+                    self.sink.frame(place, incoming);
+                }
+            }
+        }
+        if self.sink.flows.len() != flows {
+            self.wanted.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Finds the flows of sockets that were looked at before `until`.
+    fn resolve(&mut self, until: i64) {
+        while let Some((observed, _)) = self.waiting.front() {
+            if observed.t_ns > until && self.waiting.len() < MOST_WAITING {
+                return;
+            }
+            if let Some((observed, scope)) = self.waiting.pop_front() {
+                self.socket(&observed, scope);
+            }
+        }
+    }
+
+    fn socket(&mut self, observed: &Observed, scope: u32) {
+        let socket = &observed.socket;
+        let (protocol, local) = (socket.protocol, socket.local);
+        let Some(peer) = socket.peer else {
+            if let Some(holders) = observed.holders.as_ref().filter(|all| !all.is_empty()) {
+                for (flow, end) in self.sink.flows.of_listener(protocol, local, scope) {
+                    self.hold(flow, end, holders, observed.t_ns);
+                }
+            }
+            return;
+        };
+        let flows = &self.sink.flows;
+        let found = flows.of_socket(protocol, (local, peer), scope, observed.t_ns);
+        let Some((flow, end)) = found else {
+            return;
+        };
+        if let Some(holders) = &observed.holders {
+            self.hold(flow, end, holders, observed.t_ns);
+        }
+        if let (TCP, Some(info)) = (protocol, socket.info) {
+            self.recorder
+                .record(Record::FlowSample(Box::new(FlowSample {
+                    t_ns: observed.t_ns,
+                    flow,
+                    end,
+                    rtt_ns: info.rtt_ns,
+                    min_rtt_ns: info.min_rtt_ns,
+                    retransmits: info.retransmits,
+                    rwnd_limited_ns: info.rwnd_limited_ns,
+                    sndbuf_limited_ns: info.sndbuf_limited_ns,
+                    busy_ns: info.busy_ns,
+                    delivery_rate: info.delivery_rate,
+                    bytes_acked: info.bytes_acked,
+                    bytes_received: info.bytes_received,
+                    congestion: socket.congestion.clone(),
+                })));
+        }
+    }
+
+    /// These processes hold the socket at one end of a flow now, and no others.
+    fn hold(&mut self, flow: FlowId, end: End, holders: &[Upid], t_ns: i64) {
+        for &upid in holders {
+            let interval = Interval {
+                from_ns: t_ns,
+                to_ns: t_ns,
+            };
+            let known = self.owners.entry((flow, end, upid)).or_insert(interval);
+            known.to_ns = t_ns;
+        }
+    }
+
+    fn finish(mut self) -> LiveReport {
+        // Who was there when the end was looked at last, held it to the flow's end.
+        let mut last: HashMap<(FlowId, End), i64> = HashMap::new();
+        for ((flow, end, _), interval) in &self.owners {
+            let last = last.entry((*flow, *end)).or_insert(interval.to_ns);
+            *last = (*last).max(interval.to_ns);
+        }
+        for ((flow, end, upid), interval) in &self.owners {
+            let is_last = last[&(*flow, *end)] == interval.to_ns;
+            self.recorder.record(Record::FlowOwner(Box::new(FlowOwner {
+                flow: *flow,
+                end: *end,
+                upid: *upid,
+                from_ns: Some(interval.from_ns),
+                to_ns: (!is_last).then_some(interval.to_ns),
+                evidence: Evidence::Descriptors,
+            })));
+        }
+        let end = self.clock.now() as i64;
+        for place in self.places.values_mut() {
+            // Those of its ring stand with the first of several interfaces.
+            place.received.get_or_insert(0);
+            place.dropped.get_or_insert(0);
+            place.to_ns = Some(place.to_ns.map_or(end, |to| to.max(end)));
+        }
+        let places = || self.places.values();
+        let report = LiveReport {
+            packets: self.sink.packets(),
+            flows: self.sink.flows.len(),
+            dropped: places().filter_map(|place| place.dropped).sum(),
+            unstored: places().map(|place| place.unstored).sum(),
+        };
+        self.sink.finish(self.places.values());
+        report
+    }
+}

@@ -1,0 +1,146 @@
+//! What the kernel says of the sockets behind the flows of a network namespace: once a second, and
+//! of a TCP connection again when it ends, so that short ones are told of, too.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use flowtrace_schema::Upid;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::clock::Clock;
+
+pub(crate) mod diag;
+pub(crate) mod holders;
+
+use diag::{Described, Diag, TCP, UDP};
+use holders::Holders;
+
+/// How often all sockets are asked for.
+const EVERY: Duration = Duration::from_secs(1);
+/// How often to look whether the capture has ended, or there is a new flow whose owner is wanted.
+const LOOK_MS: u8 = 20;
+/// Looking for holders may take one part in so many of a processor.
+const SHARE: u32 = 20;
+
+/// A socket at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Observed {
+    pub(crate) t_ns: i64,
+    pub(crate) socket: Described,
+    /// Who held it; `None`: nobody looked.
+    pub(crate) holders: Option<Vec<Upid>>,
+}
+
+/// Asks for the sockets of one network namespace: the one of the thread that opened it.
+#[derive(Debug)]
+pub(crate) struct Sockets {
+    diag: Diag,
+    clock: Clock,
+    holders: Option<Holders>,
+    /// Set when there is a flow whose owner is not known.
+    wanted: Arc<AtomicBool>,
+    asked: Option<Instant>,
+    looked: Option<(Instant, Duration)>,
+}
+
+impl Sockets {
+    /// Looks for holders too, if `holders` is given.
+    pub(crate) fn open(
+        clock: Clock,
+        holders: Option<Holders>,
+        wanted: Arc<AtomicBool>,
+    ) -> io::Result<Sockets> {
+        Ok(Sockets {
+            diag: Diag::open()?,
+            clock,
+            holders,
+            wanted,
+            asked: None,
+            looked: None,
+        })
+    }
+
+    /// Hands what there is to tell to `tell`, until `stop` is set; then all once more.
+    pub(crate) fn follow(mut self, stop: &AtomicBool, mut tell: impl FnMut(Vec<Observed>)) {
+        loop {
+            let stopping = stop.load(Ordering::Acquire);
+            let mut observed = Vec::new();
+            self.ends(&mut observed);
+            let is_due = self.asked.is_none_or(|at| at.elapsed() >= EVERY);
+            if is_due || stopping || self.may_look() && self.wanted.load(Ordering::Relaxed) {
+                self.asked = Some(Instant::now());
+                self.all(&mut observed);
+            }
+            if !observed.is_empty() {
+                tell(observed);
+            }
+            if stopping {
+                return;
+            }
+            let mut waiting: Vec<PollFd<'_>> = Vec::new();
+            if let Some(ends) = self.diag.ends() {
+                waiting.push(PollFd::new(ends, PollFlags::POLLIN));
+            }
+            // Many connections that end are told of together.
+            let _ = poll(&mut waiting, PollTimeout::from(LOOK_MS));
+            if self.holders.is_none() {
+                std::thread::sleep(Duration::from_millis(LOOK_MS.into()));
+            }
+        }
+    }
+
+    fn ends(&mut self, observed: &mut Vec<Observed>) {
+        let t_ns = self.clock.now() as i64;
+        let _ = self.diag.ended(&mut |socket| {
+            observed.push(Observed {
+                t_ns,
+                socket,
+                holders: None,
+            });
+        });
+    }
+
+    fn all(&mut self, observed: &mut Vec<Observed>) {
+        let t_ns = self.clock.now() as i64;
+        let mut sockets = Vec::new();
+        let _ = self.diag.all(TCP, &mut |socket| sockets.push(socket));
+        if self.holders.is_some() {
+            let _ = self.diag.all(UDP, &mut |socket| sockets.push(socket));
+        }
+        let holders = self.look(&sockets);
+        observed.extend(sockets.into_iter().map(|socket| {
+            Observed {
+                t_ns,
+                holders: holders
+                    .as_ref()
+                    .zip(socket.inode)
+                    .map(|(all, inode)| all.get(&inode).cloned().unwrap_or_default()),
+                socket,
+            }
+        }));
+    }
+
+    /// Whether looking for holders has not taken too much lately.
+    fn may_look(&self) -> bool {
+        self.holders.is_some()
+            && self
+                .looked
+                .is_none_or(|(at, took)| at.elapsed() >= took * SHARE)
+    }
+
+    fn look(&mut self, sockets: &[Described]) -> Option<HashMap<u64, Vec<Upid>>> {
+        if !self.may_look() {
+            return None;
+        }
+        let holders = self.holders.as_mut()?;
+        self.wanted.store(false, Ordering::Relaxed);
+        let begin = Instant::now();
+        let inodes: HashSet<u64> = sockets.iter().filter_map(|socket| socket.inode).collect();
+        let found = holders.of(&inodes);
+        self.looked = Some((Instant::now(), begin.elapsed()));
+        Some(found)
+    }
+}

@@ -1,0 +1,279 @@
+//! What the kernel tells of Internet sockets: sock_diag(7), a family of netlink
+//! (include/uapi/linux/inet_diag.h, `struct tcp_info` of tcp.h).
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use crate::proc::netlink::{self, Received, attributes, messages, u16_at, u32_at, u64_at};
+
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+/// `NLM_F_DUMP`: of all sockets.
+const DUMP: u16 = 0x300;
+const DONE: u16 = 3;
+/// The groups that are told of the end of TCP connections (`SKNLGRP_INET_TCP_DESTROY`, of IPv6).
+const ENDS: u32 = 1 << 0 | 1 << 2;
+
+/// `INET_DIAG_INFO`, `INET_DIAG_CONG`.
+const INFO: u16 = 2;
+const CONGESTION: u16 = 4;
+
+/// Connections with a state of their own: not those that listen, and not what is kept of closed
+/// ones (`TCP_TIME_WAIT`), of which nothing is counted.
+const STATES: u32 = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
+
+/// `struct inet_diag_sockid`, and what is before it in `struct inet_diag_msg`.
+const ID: usize = 4;
+const MESSAGE: usize = 72;
+
+pub(crate) const TCP: u8 = 6;
+pub(crate) const UDP: u8 = 17;
+
+/// A socket as the kernel describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Described {
+    pub(crate) protocol: u8,
+    pub(crate) local: SocketAddr,
+    /// `None`: any.
+    pub(crate) peer: Option<SocketAddr>,
+    /// Its inode; `None`: nobody holds it any more.
+    pub(crate) inode: Option<u64>,
+    pub(crate) info: Option<Info>,
+    pub(crate) congestion: Option<String>,
+}
+
+/// What `struct tcp_info` tells; `None`: not measured yet, or the kernel is too old to tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Info {
+    pub(crate) rtt_ns: Option<u64>,
+    pub(crate) min_rtt_ns: Option<u64>,
+    pub(crate) retransmits: Option<u64>,
+    pub(crate) rwnd_limited_ns: Option<u64>,
+    pub(crate) sndbuf_limited_ns: Option<u64>,
+    pub(crate) busy_ns: Option<u64>,
+    pub(crate) delivery_rate: Option<u64>,
+    pub(crate) bytes_acked: Option<u64>,
+    pub(crate) bytes_received: Option<u64>,
+}
+
+impl Info {
+    /// Reads what there is of the struct, which grows with the kernel.
+    fn parse(bytes: &[u8]) -> Info {
+        let microseconds = |us: u64| us.saturating_mul(1000);
+        let known = |at: usize| u32_at(bytes, at).filter(|us| !matches!(*us, 0 | u32::MAX));
+        Info {
+            rtt_ns: known(68).map(|us| microseconds(us.into())),
+            retransmits: u32_at(bytes, 100).map(u64::from),
+            bytes_acked: u64_at(bytes, 120),
+            bytes_received: u64_at(bytes, 128),
+            min_rtt_ns: known(148).map(|us| microseconds(us.into())),
+            delivery_rate: u64_at(bytes, 160).filter(|rate| *rate > 0),
+            busy_ns: u64_at(bytes, 168).map(microseconds),
+            rwnd_limited_ns: u64_at(bytes, 176).map(microseconds),
+            sndbuf_limited_ns: u64_at(bytes, 184).map(microseconds),
+        }
+    }
+}
+
+/// Asks about the sockets of the network namespace in which it was opened.
+#[derive(Debug)]
+pub(crate) struct Diag {
+    asking: netlink::Socket,
+    /// Where the ends of connections are told; `None`: the kernel does not.
+    ends: Option<netlink::Socket>,
+    buffer: Vec<u8>,
+}
+
+impl Diag {
+    pub(crate) fn open() -> io::Result<Diag> {
+        Ok(Diag {
+            asking: netlink::Socket::open(libc::NETLINK_SOCK_DIAG, 0)?,
+            ends: netlink::Socket::open(libc::NETLINK_SOCK_DIAG, ENDS).ok(),
+            buffer: vec![0; 64 << 10],
+        })
+    }
+
+    /// Becomes readable when a connection has ended.
+    pub(crate) fn ends(&self) -> Option<BorrowedFd<'_>> {
+        self.ends.as_ref().map(AsFd::as_fd)
+    }
+
+    /// All sockets of a protocol that are connected, of UDP all that have an address.
+    pub(crate) fn all(&mut self, protocol: u8, each: &mut dyn FnMut(Described)) -> io::Result<()> {
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            self.asking.send(&request(family as u8, protocol))?;
+            self.answers(protocol, each)?;
+        }
+        Ok(())
+    }
+
+    fn answers(&mut self, protocol: u8, each: &mut dyn FnMut(Described)) -> io::Result<()> {
+        loop {
+            match self.asking.receive(&mut self.buffer)? {
+                Received::Bytes(length) => {
+                    if describe(&self.buffer[..length], protocol, each) {
+                        return Ok(());
+                    }
+                }
+                Received::Nothing => {}
+                // The kernel answers while it is asked.
+                Received::Empty => return Ok(()),
+            }
+        }
+    }
+
+    /// Connections that have ended since the last time.
+    pub(crate) fn ended(&mut self, each: &mut dyn FnMut(Described)) -> io::Result<()> {
+        let Some(ends) = &self.ends else {
+            return Ok(());
+        };
+        loop {
+            match ends.receive(&mut self.buffer)? {
+                Received::Bytes(length) => {
+                    describe(&self.buffer[..length], TCP, each);
+                }
+                Received::Nothing => {}
+                Received::Empty => return Ok(()),
+            }
+        }
+    }
+}
+
+/// `struct inet_diag_req_v2` behind its header.
+fn request(family: u8, protocol: u8) -> Vec<u8> {
+    let (wanted, states) = match protocol {
+        TCP => (1 << (INFO - 1) | 1 << (CONGESTION - 1), STATES),
+        _ => (0, u32::MAX),
+    };
+    let mut body = vec![family, protocol, wanted, 0];
+    body.extend(states.to_ne_bytes());
+    body.resize(56, 0);
+    netlink::message(SOCK_DIAG_BY_FAMILY, netlink::REQUEST | DUMP, &body)
+}
+
+/// The sockets in an answer; whether it was the last.
+pub(crate) fn describe(answer: &[u8], protocol: u8, each: &mut dyn FnMut(Described)) -> bool {
+    for message in messages(answer) {
+        match message.kind {
+            DONE | netlink::ERROR => return true,
+            SOCK_DIAG_BY_FAMILY => {
+                if let Some(described) = socket(message.body, protocol) {
+                    each(described);
+                }
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+fn socket(body: &[u8], protocol: u8) -> Option<Described> {
+    let family = *body.first()?;
+    let port = |at: usize| u16_at(body, at).map(u16::from_be);
+    let address = |at: usize| -> Option<IpAddr> {
+        let bytes = body.get(at..at + 16)?;
+        match i32::from(family) {
+            libc::AF_INET => Some(Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]).into()),
+            libc::AF_INET6 => {
+                let octets: [u8; 16] = bytes.try_into().ok()?;
+                Some(Ipv6Addr::from(octets).to_canonical())
+            }
+            _ => None,
+        }
+    };
+    let local = SocketAddr::new(address(ID + 4)?, port(ID)?);
+    let peer = SocketAddr::new(address(ID + 20)?, port(ID + 2)?);
+    let inode = u32_at(body, MESSAGE - 4)?;
+    let (mut info, mut congestion) = (None, None);
+    for (kind, value) in attributes(body.get(MESSAGE..)?) {
+        match kind {
+            INFO if protocol == TCP => info = Some(Info::parse(value)),
+            CONGESTION => {
+                let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
+                congestion = Some(String::from_utf8_lossy(name).into_owned());
+            }
+            _ => {}
+        }
+    }
+    Some(Described {
+        protocol,
+        local,
+        peer: (peer.port() != 0).then_some(peer),
+        inode: (inode != 0).then(|| inode.into()),
+        info,
+        congestion,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::MetadataExt;
+
+    fn inode(descriptor: &impl AsRawFd) -> u64 {
+        let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+        std::fs::metadata(path).unwrap().ino()
+    }
+
+    #[test]
+    fn a_connection_is_described_at_both_ends_and_at_its_end() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else {
+                continue;
+            };
+            let mut diag = Diag::open().unwrap();
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (mut server, peer) = listener.accept().unwrap();
+            client.write_all(&[1; 5000]).unwrap();
+            server.read_exact(&mut [0; 5000]).unwrap();
+            let mut found = Vec::new();
+            diag.all(TCP, &mut |socket| found.push(socket)).unwrap();
+            let of = |inode| {
+                let mut ours = found.iter().filter(|socket| socket.inode == Some(inode));
+                (ours.next().unwrap(), ours.count())
+            };
+            let (at_client, 0) = of(inode(&client)) else {
+                panic!("described twice");
+            };
+            assert_eq!(at_client.local, peer);
+            assert_eq!(at_client.peer, server.local_addr().ok());
+            assert!(at_client.info.unwrap().min_rtt_ns.is_some());
+            assert!(
+                at_client
+                    .congestion
+                    .as_ref()
+                    .is_some_and(|name| !name.is_empty())
+            );
+            let (at_server, _) = of(inode(&server));
+            assert_eq!(at_server.info.unwrap().bytes_received, Some(5000));
+            drop((client, server));
+            let mut ended = Vec::new();
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+            while !ended.iter().any(|end: &Described| end.local == peer) {
+                diag.ended(&mut |socket| ended.push(socket)).unwrap();
+                assert!(
+                    std::time::Instant::now() < deadline,
+                    "nobody told of the end"
+                );
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            let end = ended.iter().find(|end| end.local == peer).unwrap();
+            // The FIN counts as one.
+            assert!(matches!(end.info.unwrap().bytes_acked, Some(5000..=5002)));
+        }
+    }
+
+    #[test]
+    fn sockets_of_datagrams_have_inodes() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut found = Vec::new();
+        let mut diag = Diag::open().unwrap();
+        diag.all(UDP, &mut |socket| found.push(socket)).unwrap();
+        let ours = found.iter().find(|s| s.inode == Some(inode(&socket)));
+        assert_eq!(ours.unwrap().local, socket.local_addr().unwrap());
+        assert_eq!(ours.unwrap().peer, None);
+    }
+}
