@@ -23,7 +23,8 @@ V1, V2 = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
 
 def case(name, script, **truth):
     """A script, and what is true of it: step and resource of the first cause, a kind of finding,
-    or healthy=True for no finding at all. `needs` are commands that have to succeed."""
+    or healthy=True for no finding at all. `needs` are commands that have to succeed, `prepare` what
+    is done before the run."""
     CASES[name] = (script, truth)
 
 
@@ -72,7 +73,8 @@ case(
 )
 case(
     "more-than-fits-into-memory",
-    "truncate -s 0 big; head -c 400M /dev/urandom > big; sync; ./s1 -n 60 -o -m big -p 400",
+    "./s1 -n 60 -o -m big -p 1000",
+    prepare="head -c 400M /dev/zero > big; sync big; dd if=big iflag=nocache count=0 status=none",
     memory="64M",
     step="s1",
     resource=["memory"],
@@ -145,6 +147,8 @@ def run(flowtrace, stage, name, keep):
             os.chmod(f"{scratch}/{program}", 0o755)
         with open(f"{scratch}/case.sh", "w") as f:
             f.write(script + "\n")
+        if "prepare" in truth:
+            subprocess.run(truth["prepare"], shell=True, cwd=scratch, check=True)
         with Group(truth.get("memory")) as group:
             command = ["sh", "case.sh"]
             if group:
