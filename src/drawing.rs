@@ -1,20 +1,19 @@
 //! Which graph to draw, for `dag` and `export`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use flowtrace_profiler::analysis::critical_path::CriticalPath;
 use flowtrace_profiler::analysis::statistics::phases::levels;
 use flowtrace_profiler::export::drawing::{self, Drawing};
 use flowtrace_profiler::export::{cytoscape, dot, gml, graphml};
 use flowtrace_profiler::graph::select::{NothingFits, Selection};
-use flowtrace_profiler::graph::{self, Dag, groups};
-use flowtrace_profiler::load::{load, load_activity};
-use flowtrace_profiler::model::Workflow;
+use flowtrace_profiler::graph::{self, Dag, Dropped, Node, groups};
+use flowtrace_profiler::load::load;
+use flowtrace_profiler::model::{FileIndex, Workflow};
 use flowtrace_profiler::rules::names::Names;
-use flowtrace_profiler::text::shape;
+use flowtrace_profiler::text::{shape, units};
 use flowtrace_schema::Trace;
 
 use crate::failure::Failure;
@@ -61,7 +60,8 @@ pub(crate) struct View {
     /// Leave out edges that a longer way says too
     #[arg(long)]
     reduce: bool,
-    /// Names of rules, one a line: NAME: PATTERN of the command line
+    /// Names of rules, one a line: NAME: PATTERN of the command line, where PATTERN is a glob or a
+    /// /regular expression/
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
 }
@@ -169,7 +169,7 @@ impl View {
             })?;
             let names = Names::parse(&text).map_err(|error| {
                 Failure::usage(format!("--rules: {}: {error}", path.display()))
-                    .hint("a line is NAME: PATTERN, as in   align: bwa mem *")
+                    .hint("a line is NAME: PATTERN, as in   align: bwa mem *   or   align: /^bwa (mem|aln) /")
             })?;
             names.apply(&mut workflow);
         }
@@ -189,6 +189,7 @@ impl View {
                 _ => None,
             },
             is_reduced: self.reduce,
+            other_names: HashMap::new(),
         }
     }
 
@@ -202,17 +203,20 @@ impl View {
     ) -> Result<(), Failure> {
         let workflow = self.load(trace)?;
         let whole = graph::build(&workflow);
-        let selection = self.selection();
+        let mut selection = self.selection();
         let dag = if selection.is_all() {
             whole
         } else {
-            selection.of(&workflow, &whole).map_err(|NothingFits(what)| {
+            selection.other_names = other_names(trace, &workflow)?;
+            let part = selection.of(&workflow, &whole).map_err(|NothingFits(what)| {
                 Failure::usage(what).hint("flowtrace query TRACE \"SELECT path FROM files\" lists files, \"SELECT DISTINCT rule FROM processes\" rules")
-            })?
+            })?;
+            report_cut_off(&workflow, &whole, &selection.cut_off(&whole, &part));
+            part
         };
         let mut bytes = Vec::new();
         if format == Format::Text {
-            let rules = groups::by_rule(&workflow, &dag);
+            let rules = self.rules_of_text(trace, &workflow, &dag)?;
             bytes.extend(shape::text(&workflow, &dag, &rules, output::width(target)).as_bytes());
         } else {
             let drawing = self.draw(trace, &workflow, &dag, default)?;
@@ -227,8 +231,31 @@ impl View {
             bytes = graphviz::render(&bytes, Layout::Dot, picture)?;
         }
         output::write_to(target, trace.path(), |out| Ok(out.write_all(&bytes)?))?;
-        report_dropped(&dag);
+        report_dropped(&workflow, &dag);
         Ok(())
+    }
+
+    /// The groups that the shape in text is made of.
+    fn rules_of_text(
+        &self,
+        trace: &Trace,
+        workflow: &Workflow,
+        dag: &Dag,
+    ) -> Result<groups::RuleGraph, Failure> {
+        if self.max_nodes.is_some() {
+            return Err(Failure::usage(
+                "--max-nodes is for pictures: the text has every step",
+            ));
+        }
+        Ok(match &self.by {
+            None | Some(By::Rule) => groups::by_rule(workflow, dag),
+            Some(By::Twins) => groups::by_twins(workflow, dag),
+            Some(By::Process) => {
+                return Err(Failure::usage("--by process is no shape")
+                    .hint("--format dot has every process; the text is by rule, or --by twins"));
+            }
+            Some(by) => groups::by_label(workflow, dag, &labels(trace, workflow, dag, by)?),
+        })
     }
 
     fn draw(
@@ -244,13 +271,13 @@ impl View {
             true => By::Process,
             false => By::Rule,
         });
-        let path = CriticalPath::of(workflow, &load_activity(trace, workflow)?);
+        let path = crate::explained::critical_path(trace, workflow)?;
         let mut drawing = match &by {
             By::Process => drawing::of_processes(workflow, dag),
-            By::Twins => drawing::of_rules(workflow, dag, &groups::by_twins(workflow, dag)),
+            By::Twins => of_groups(workflow, dag, &groups::by_twins(workflow, dag)),
             _ => {
                 let labels = labels(trace, workflow, dag, &by)?;
-                drawing::of_rules(workflow, dag, &groups::by_label(workflow, dag, &labels))
+                of_groups(workflow, dag, &groups::by_label(workflow, dag, &labels))
             }
         };
         let critical: HashSet<_> = path.processes().into_iter().collect();
@@ -320,22 +347,108 @@ fn labels(
     })
 }
 
-fn report_dropped(dag: &Dag) {
+/// Draws groups, and says where contracting them would have made cycles.
+fn of_groups(workflow: &Workflow, dag: &Dag, groups: &groups::RuleGraph) -> Drawing {
+    for cycle in groups.cycles.iter().take(NAMED) {
+        let names: Vec<String> = cycle
+            .iter()
+            .map(|&g| units::plain(groups.name(g)))
+            .collect();
+        eprintln!(
+            "flowtrace: these would form a cycle as one node each, and are split into parts: {}",
+            units::shorten(&names.join(", "), 300)
+        );
+    }
+    if groups.cycles.len() > NAMED {
+        eprintln!(
+            "flowtrace: and {} more such cycles",
+            groups.cycles.len() - NAMED
+        );
+    }
+    drawing::of_rules(workflow, dag, groups)
+}
+
+/// Names that files had besides the last, which is the one in the model.
+fn other_names(
+    trace: &Trace,
+    workflow: &Workflow,
+) -> Result<HashMap<FileIndex, Vec<String>>, Failure> {
+    let mut found: HashMap<FileIndex, Vec<String>> = HashMap::new();
+    for name in trace.file_names()? {
+        let place = workflow
+            .files
+            .binary_search_by_key(&name.file_id, |file| file.file_id);
+        let Ok(place) = place else { continue };
+        if workflow.files[place].path.as_deref() != Some(name.path.as_str()) {
+            found
+                .entry(FileIndex(place as u32))
+                .or_default()
+                .push(name.path);
+        }
+    }
+    Ok(found)
+}
+
+/// Edges shown of those that were left out.
+const NAMED: usize = 3;
+
+/// `wc (p5) → run.sh (p1) by pipe`, a few of them.
+fn named_edges(workflow: &Workflow, dag: &Dag, dropped: &[&Dropped]) -> String {
+    let name = |node| match dag.graph[node] {
+        Node::Process(id) => {
+            let upid = workflow.images(id)[0].upid;
+            format!("{} (p{upid})", units::plain(workflow.rule(id)))
+        }
+        Node::File { file, .. } => {
+            let path = workflow.file(file).path.as_deref().unwrap_or("?");
+            units::plain(path.rsplit('/').next().unwrap_or(path))
+        }
+    };
+    let shown: Vec<String> = dropped
+        .iter()
+        .take(NAMED)
+        .map(|d| {
+            format!(
+                "{} → {} by {}",
+                name(d.from),
+                name(d.to),
+                d.edge.kind.name()
+            )
+        })
+        .collect();
+    match dropped.len() - shown.len() {
+        0 => shown.join(", "),
+        more => format!("{}, +{more} more", shown.join(", ")),
+    }
+}
+
+fn report_cut_off(workflow: &Workflow, dag: &Dag, dropped: &[&Dropped]) {
+    if dropped.is_empty() {
+        return;
+    }
+    eprintln!(
+        "flowtrace: the answer may be incomplete: what lies behind {} is not followed, because it would close a cycle",
+        named_edges(workflow, dag, dropped)
+    );
+}
+
+fn report_dropped(workflow: &Workflow, dag: &Dag) {
     if dag.dropped.is_empty() {
         return;
     }
-    let forks = dag
-        .dropped
-        .iter()
-        .filter(|d| !d.edge.kind.is_data())
-        .count();
+    let (data, forks): (Vec<&Dropped>, Vec<&Dropped>) =
+        dag.dropped.iter().partition(|d| d.edge.kind.is_data());
+    let count = match dag.dropped.len() {
+        1 => "1 edge that closes a cycle".into(),
+        n => format!("{n} edges that close cycles"),
+    };
+    let which = match data.is_empty() {
+        true => String::new(),
+        false => format!(": {}", named_edges(workflow, dag, &data)),
+    };
     eprintln!(
-        "flowtrace: left out {} that close cycles: {forks} from parent to child, {} of data",
-        if dag.dropped.len() == 1 {
-            "1 edge".into()
-        } else {
-            format!("{} edges", dag.dropped.len())
-        },
-        dag.dropped.len() - forks
+        "flowtrace: left out {count}: {} from parent to child, {} of data{which}",
+        forks.len(),
+        data.len()
     );
 }

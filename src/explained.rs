@@ -4,6 +4,7 @@ use std::path::Path;
 
 use flowtrace_profiler::analysis::critical_path::CriticalPath;
 use flowtrace_profiler::analysis::findings::{self, Verdict};
+use flowtrace_profiler::analysis::statistics::calls::{CallStatistics, load_and_gather};
 use flowtrace_profiler::graph::{self, Dag};
 use flowtrace_profiler::load::{load, load_activity};
 use flowtrace_profiler::model::Workflow;
@@ -22,10 +23,26 @@ pub(crate) struct Explained {
     pub(crate) timeline: Timeline,
 }
 
-/// Reads all of a trace. One that holds no run is refused: mostly its -wal file was left behind.
-pub(crate) fn read(path: &Path) -> Result<Explained, Failure> {
+/// Opens a trace and reads what ran. One that holds no run is refused: mostly its -wal file was left
+/// behind.
+pub(crate) fn open(path: &Path) -> Result<(Trace, Workflow), Failure> {
     let trace = Trace::open(path)?;
     let workflow = load(&trace)?;
+    holds_a_run(path, &workflow)?;
+    Ok((trace, workflow))
+}
+
+/// The same with the statistics of all calls over time in at most `bins` intervals.
+pub(crate) fn open_with_calls(
+    path: &Path,
+    bins: usize,
+) -> Result<(Workflow, CallStatistics), Failure> {
+    let (workflow, calls) = load_and_gather(&Trace::open(path)?, bins)?;
+    holds_a_run(path, &workflow)?;
+    Ok((workflow, calls))
+}
+
+fn holds_a_run(path: &Path, workflow: &Workflow) -> Result<(), Failure> {
     if workflow.runs.is_empty() && workflow.images.is_empty() && !workflow.is_live {
         return Err(
             Failure::usage(format!("{} holds no run", path.display())).hint(
@@ -33,6 +50,12 @@ pub(crate) fn read(path: &Path) -> Result<Explained, Failure> {
             ),
         );
     }
+    Ok(())
+}
+
+/// Reads all of a trace.
+pub(crate) fn read(path: &Path) -> Result<Explained, Failure> {
+    let (trace, workflow) = open(path)?;
     let timeline = timeline::read(&trace, &workflow)?;
     let dag = graph::build(&workflow);
     Ok(Explained {
@@ -41,6 +64,11 @@ pub(crate) fn read(path: &Path) -> Result<Explained, Failure> {
         dag,
         timeline,
     })
+}
+
+/// What decided how long a run took.
+pub(crate) fn critical_path(trace: &Trace, workflow: &Workflow) -> Result<CriticalPath, Failure> {
+    Ok(CriticalPath::of(workflow, &load_activity(trace, workflow)?))
 }
 
 /// The name of a trace as one types it in a shell.
@@ -55,7 +83,6 @@ pub(crate) fn verdict(trace: &Trace, workflow: &Workflow) -> Result<Verdict, Fai
     let timeline = timeline::read(trace, workflow)?;
     let dag = graph::build(workflow);
     let mut verdict = findings::verdict(workflow, &dag, &timeline);
-    let path = CriticalPath::of(workflow, &load_activity(trace, workflow)?);
-    verdict.critical_path = summary::critical_path(workflow, &path);
+    verdict.critical_path = summary::critical_path(workflow, &critical_path(trace, workflow)?);
     Ok(verdict)
 }

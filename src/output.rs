@@ -64,6 +64,12 @@ pub(crate) fn write_to(
         })
 }
 
+/// Writes one JSON value, ended by a newline.
+pub(crate) fn json(out: &mut dyn Write, value: &impl serde::Serialize) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    writeln!(out)
+}
+
 /// An absolute path without symbolic links as far as it exists: it stays true when the working
 /// directory is left or removed.
 pub(crate) fn resolved(path: &Path) -> PathBuf {

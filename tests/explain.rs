@@ -183,6 +183,38 @@ fn unread_files_are_those_of_the_summary() {
 }
 
 #[test]
+fn tree_as_a_picture() {
+    golden("tree.dot", &["tree", "trace.db", "--format", "dot"]);
+}
+
+#[test]
+fn the_longest_chain_of_the_tree() {
+    let directory = sample();
+    let output = flowtrace(directory.path(), &["tree", "trace.db", "--format", "json"]);
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = rows.as_array().unwrap();
+    let chain: Vec<_> = rows
+        .iter()
+        .filter(|row| row["on_longest_chain"] == true)
+        .collect();
+    assert_eq!(chain.len(), 2);
+    assert_eq!(chain[1]["parent"], chain[0]["id"]);
+    let life = |row: &serde_json::Value| {
+        row["end_ns"].as_i64().unwrap() - row["start_ns"].as_i64().unwrap()
+    };
+    let siblings = rows.iter().filter(|row| row["parent"] == chain[0]["id"]);
+    assert_eq!(siblings.map(life).max(), Some(life(chain[1])));
+    // Those alike share a line of the folded tree.
+    let of = |rule: &str| -> Vec<&serde_json::Value> {
+        let rows = rows.iter().filter(|row| row["rule"] == rule);
+        rows.map(|row| &row["group"]).collect()
+    };
+    assert_eq!(of("mProject").len(), 4);
+    assert!(of("mProject").windows(2).all(|pair| pair[0] == pair[1]));
+    assert_ne!(of("mProject")[0], of("mImgtbl")[0]);
+}
+
+#[test]
 fn a_prediction() {
     let directory = sample();
     let run = |change: &str| {
@@ -194,6 +226,16 @@ fn a_prediction() {
     for wrong in ["mNothing=0.5", "mProject", "mProject=x", "mProject=-1"] {
         assert_eq!(run(wrong).status.code(), Some(2), "{wrong}");
     }
+    assert_eq!(run("m*=0.5").status.code(), Some(0));
+    let twice = [
+        "critical-path",
+        "trace.db",
+        "--what-if",
+        "mAdd=2",
+        "--what-if",
+        "mAdd=3",
+    ];
+    assert_eq!(flowtrace(directory.path(), &twice).status.code(), Some(2));
 }
 
 #[test]

@@ -303,6 +303,119 @@ fn parts_of_the_graph() {
     }
 }
 
+/// A script that takes the number of lines of a file into a variable, and writes it into another.
+#[test]
+fn what_a_cycle_hides_is_said_where_it_matters() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut s = montage::Script::new(&directory.path().join("trace.db"), "t.sh");
+    let shell = s.root(("/bin/bash", &["bash", "t.sh"]), 0);
+    let sort = s.program(shell, "sort", (10, 50), 0);
+    let wc = s.program(shell, "wc", (60, 80), 0);
+    let pipe = s.pipe();
+    s.holds(wc, pipe, flowtrace_schema::Direction::Write, (60, 80), None);
+    s.holds(
+        shell,
+        pipe,
+        flowtrace_schema::Direction::Read,
+        (59, 81),
+        None,
+    );
+    let mut file = |name: &str, at| {
+        s.file(
+            &format!("/w/{name}"),
+            flowtrace_schema::FileKind::File,
+            10,
+            at,
+        )
+    };
+    let (script, sorted, count) = (file("list", 5), file("sorted", 20), file("count", 90));
+    s.create(shell, script, 1, 10, 5);
+    s.read(sort, script, 1, 10, 20);
+    s.create(sort, sorted, 1, 10, 30);
+    s.read(wc, sorted, 1, 10, 70);
+    s.create(shell, count, 1, 2, 90);
+    s.end(shell, 100, Some(0), None, 20);
+    s.finish(101, 0);
+    let ask = [
+        "dag",
+        "trace.db",
+        "--by",
+        "process",
+        "--ancestors-of",
+        "count",
+    ];
+    let answer = flowtrace(directory.path(), &ask);
+    assert_eq!(answer.status.code(), Some(0));
+    let said = String::from_utf8_lossy(&answer.stderr);
+    assert!(
+        said.contains("may be incomplete") && said.contains(" → "),
+        "{said}"
+    );
+    let whole = flowtrace(directory.path(), &["dag", "trace.db"]);
+    let said = String::from_utf8_lossy(&whole.stderr);
+    assert!(
+        said.contains("left out ") && said.contains(" of data: "),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let directory = sample();
+    for (wrong, why) in [
+        (
+            &["dag", "--within", "100..200"][..],
+            "the processes lived from",
+        ),
+        (
+            &["dag", "--between", "mosaic.png", "images.tbl"],
+            "no data leads",
+        ),
+        (
+            &["dag", "--rule", "mAdd", "--file", "images.tbl"],
+            "at once",
+        ),
+        (&["dag", "--format", "text", "--by", "process"], "no shape"),
+        (
+            &["dag", "--format", "text", "--max-nodes", "3"],
+            "--max-nodes",
+        ),
+        (
+            &["export", "csv", "--rule", "mAdd", "-o", "tables"],
+            "are for graphs",
+        ),
+        (&["stats", "cdf", "--only", "nosuch"], "nothing is called"),
+    ] {
+        let mut arguments = vec![wrong[0], "trace.db"];
+        arguments.extend(&wrong[1..]);
+        let output = flowtrace(directory.path(), &arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {said}");
+        assert!(said.contains(why), "{wrong:?}: {said}");
+    }
+    let shape = |by: &str| {
+        let arguments = ["dag", "trace.db", "--format", "text", "--by", by];
+        flowtrace(directory.path(), &arguments).stdout
+    };
+    assert_ne!(shape("level"), shape("rule"));
+}
+
+#[test]
+fn the_ending_of_the_output_decides_its_format() {
+    let directory = sample();
+    for (name, begin) in [
+        ("a.graphml", "<?xml"),
+        ("a.gml", "graph ["),
+        ("a.cyjs", "{"),
+        ("a.dot", "digraph"),
+    ] {
+        let done = flowtrace(directory.path(), &["dag", "trace.db", "-o", name]);
+        assert_eq!(done.status.code(), Some(0));
+        let text = std::fs::read_to_string(directory.path().join(name)).unwrap();
+        assert!(text.starts_with(begin), "{name}: {}", &text[..40]);
+    }
+}
+
 #[test]
 fn rules_are_named_by_a_file() {
     let directory = sample();

@@ -305,7 +305,7 @@ fn large(directory: &Path, processes: u64) {
             make,
             (&format!("/usr/bin/{rule}"), &[rule, &format!("in/{n}")]),
             at,
-            at + 1 + n % 5,
+            at + 4 + n % 5,
         );
         let input = s.file(
             &format!("/w/in/{n}"),
@@ -322,7 +322,7 @@ fn large(directory: &Path, processes: u64) {
         s.read(job, input, 1, 100, at);
         s.create(job, output, 1, 100, at);
     }
-    let end = 10 + processes / 100;
+    let end = 20 + processes / 100;
     s.end(make, end, Some(0), None, 10);
     s.finish(end + 1, 0);
     store_rules(&path);

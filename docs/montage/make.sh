@@ -17,12 +17,12 @@ ft() { "$flowtrace" "$1" montage.db "${@:2}"; }
 ft stats rules > "$here/table-5.txt"
 ft stats calls > "$here/table-4.txt"
 ft tree > "$here/figure-11-tree.txt"
+ft tree --format svg -o "$here/figure-11-tree.svg"
 ft stats cdf --of life --only m --format svg -o "$here/figure-12-life.svg"
 ft dag --by twins --format svg -o "$here/figure-13-dag.svg" 2>/dev/null
-# A sub-workflow: what one difference image is made of and used for.
-ft dag --by process --rule mDiffFit --rule mConcatFit --within "0..$(ft query --format csv \
-  "SELECT MIN(end_ns) / 1e9 FROM processes WHERE rule = 'mConcatFit'" | tail -n 1 | tr -d '\r')" \
-  --format svg -o "$here/figure-14-part.svg" 2>/dev/null
+# A sub-workflow with all its processes: what one fitted difference of two tiles is made of.
+fit=$(ft query --format csv "SELECT MIN(path) FROM files WHERE path LIKE '%/fit/fit.%.txt'" | tail -n 1 | tr -d '\r')
+ft dag --by process --ancestors-of "$fit" --format svg -o "$here/figure-14-part.svg" 2>/dev/null
 ft stats cdf --of request-size --only m --format svg -o "$here/figures-7-8-requests.svg"
 ft stats cdf --of process-bytes --only m --format svg -o "$here/figures-9-10-bytes.svg"
 ft stats calls --format svg -o "$here/figures-5-6-latency.svg"

@@ -9,6 +9,7 @@
 mod acyclic;
 mod build;
 pub mod groups;
+pub mod motifs;
 mod order;
 pub(crate) mod pattern;
 pub(crate) mod rounds;
@@ -22,7 +23,7 @@ use crate::model::{FileIndex, ProcessId};
 pub use build::build;
 
 /// A node of the workflow graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Node {
     /// A process, its images merged: a redirection is opened by the shell's image and written by
     /// the program's.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use flowtrace_schema::{FileRow, ProcessRow, Result, Trace, is_system_path};
+use flowtrace_schema::{CallRow, FileRow, ProcessRow, Result, Trace, is_system_path};
 
 use crate::model::{File, FileIndex, Image, Process, ProcessId, Workflow};
 use crate::rules;
@@ -11,6 +11,7 @@ use crate::rules;
 mod accesses;
 mod activity;
 mod places;
+mod redirections;
 mod streams;
 
 use accesses::add_accesses;
@@ -24,6 +25,20 @@ use streams::{add_flows, add_streams};
 /// # Errors
 /// When the file cannot be read.
 pub fn load(trace: &Trace) -> Result<Workflow> {
+    Ok(load_and(trace, |_| (), |(), _| ())?.0)
+}
+
+/// The same, and shows every file call to somebody else as it goes by, so that a large trace is read once:
+/// `begin` is given the workflow with its processes, files and last moment, `each` what `begin` made and
+/// the calls in the order of time.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn load_and<S>(
+    trace: &Trace,
+    begin: impl FnOnce(&Workflow) -> S,
+    mut each: impl FnMut(&mut S, &CallRow),
+) -> Result<(Workflow, S)> {
     let mut workflow = Workflow {
         runs: trace.runs()?,
         directories: trace.traced_directories()?,
@@ -33,25 +48,31 @@ pub fn load(trace: &Trace) -> Result<Workflow> {
     };
     add_processes(&mut workflow, trace.processes()?);
     add_files(&mut workflow, trace.files()?);
-    add_accesses(&mut workflow, trace)?;
+    workflow.last_ns = last_moment(&workflow, trace)?;
+    let mut other = begin(&workflow);
+    add_accesses(&mut workflow, trace, |call| each(&mut other, call))?;
+    redirections::hand_on(&mut workflow);
     add_streams(&mut workflow, &trace.channel_ends()?);
     workflow.network = trace.network_totals()?;
     if workflow.network.is_some() {
         add_flows(&mut workflow, &trace.flows_between()?);
     }
     add_executions(&mut workflow, trace)?;
+    Ok((workflow, other))
+}
+
+fn last_moment(workflow: &Workflow, trace: &Trace) -> Result<i64> {
     let run_end = workflow.runs.iter().filter_map(|run| run.end_ns).max();
     let image_end = |image: &Image| image.end_ns.unwrap_or(image.start_ns);
     let last_event = workflow.images.iter().map(image_end).max();
-    workflow.last_ns = match run_end {
+    Ok(match run_end {
         Some(end) if !workflow.is_cut_short() => end,
         _ => run_end
             .max(last_event)
             .max(trace.last_call_ns()?)
             .max(trace.last_sample_ns()?)
             .unwrap_or(0),
-    };
-    Ok(workflow)
+    })
 }
 
 /// Equal texts share memory: a fork repeats its parent's command, a build the same few programs.

@@ -206,6 +206,9 @@ pub struct Channel {
     pub writers: Vec<(ProcessId, i64, i64)>,
     /// Who may have read.
     pub readers: Vec<(ProcessId, i64, i64)>,
+    /// Whether it hands out places to run instead of carrying data, as the jobserver of make does; then it
+    /// has neither writers nor readers.
+    pub is_token: bool,
 }
 
 impl Channel {

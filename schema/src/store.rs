@@ -25,6 +25,7 @@ pub(crate) const VIEWS: &str = include_str!("../sql/views.sql");
 pub(crate) const REPLAYED: &str = include_str!("../sql/replayed.sql");
 pub(crate) const ACTIONS: &str = include_str!("../sql/actions.sql");
 pub(crate) const ACTIVITY: &str = include_str!("../sql/activity.sql");
+pub(crate) const TOKEN_PIPES: &str = include_str!("../sql/token_pipes.sql");
 
 /// Makes a new trace at `path` and opens it for recording. The lock that comes along tells
 /// others that it is being recorded for as long as it is held.

@@ -215,16 +215,36 @@ impl Trace {
         self.rows(store::ACTIONS)
     }
 
-    /// The ends of channels that may have been used, in the order of channels.
+    /// The ends of channels that may have been used, in the order of channels; none of
+    /// [`Trace::token_pipes`].
     ///
     /// # Errors
     /// When the file cannot be read.
     pub fn channel_ends(&self) -> Result<Vec<ChannelEndRow>> {
-        self.rows(
+        self.rows(&format!(
             "SELECT channel_id, kind, upid, direction, from_ns, to_ns, at_most_bytes, used
              FROM channel_ends JOIN channels USING (channel_id)
-             WHERE used IS NOT 0 ORDER BY channel_id, upid, direction",
-        )
+             WHERE used IS NOT 0 AND channel_id NOT IN ({})
+             ORDER BY channel_id, upid, direction",
+            store::TOKEN_PIPES
+        ))
+    }
+
+    /// The pipes and FIFOs that every holder held by both ends throughout, in order: they hand out
+    /// places to run, as the jobserver of make does, or wake their only holder. No data goes through
+    /// them from one process to another.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn token_pipes(&self) -> Result<Vec<i64>> {
+        let read = || {
+            let mut statement = self.db.prepare(store::TOKEN_PIPES)?;
+            let ids = statement.query_map([], |row| row.get(0))?;
+            let mut ids = ids.collect::<rusqlite::Result<Vec<i64>>>()?;
+            ids.sort_unstable();
+            Ok(ids)
+        };
+        read().map_err(|source| self.unreadable(source))
     }
 
     /// The successful file calls of known processes, in the order of time.
@@ -235,16 +255,18 @@ impl Trace {
         self.rows(store::REPLAYED)
     }
 
-    /// The ends of pipes and FIFOs that may have been used.
+    /// The ends of pipes and FIFOs that may have been used; none of [`Trace::token_pipes`].
     ///
     /// # Errors
     /// When the file cannot be read.
     pub fn pipes(&self) -> Result<Vec<PipeRow>> {
-        self.rows(
+        self.rows(&format!(
             "SELECT channel_id, kind, inode, upid, direction
              FROM channel_ends JOIN channels USING (channel_id)
-             WHERE used IS NOT 0 AND kind IN ('pipe', 'fifo') ORDER BY channel_id, upid, direction",
-        )
+             WHERE used IS NOT 0 AND kind IN ('pipe', 'fifo') AND channel_id NOT IN ({})
+             ORDER BY channel_id, upid, direction",
+            store::TOKEN_PIPES
+        ))
     }
 
     /// What threads were doing, by the samples, in the order of images and time.

@@ -129,8 +129,7 @@ fn once(args: &Args) -> super::Outcome {
                 let mut facts = facts::facts(&result, answer());
                 let cores = args.cores.map(usize::from).filter(|&cores| cores > 0);
                 facts.advice = advice(&read.workflow, &result, &read.timeline, cores);
-                serde_json::to_writer_pretty(&mut *out, &facts).map_err(std::io::Error::from)?;
-                writeln!(out)?;
+                output::json(out, &facts)?;
             }
             Format::Csv => csv(&facts::facts(&result, answer()), out)?,
         }

@@ -89,8 +89,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     match args.format {
         Format::Text => out.write_all(text(&found).as_bytes())?,
         Format::Json => {
-            serde_json::to_writer_pretty(&mut out, &found).map_err(std::io::Error::from)?;
-            writeln!(out)?;
+            crate::output::json(&mut out, &found)?;
         }
     }
     if let Some(path) = output {

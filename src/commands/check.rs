@@ -94,8 +94,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
                 out.write_all(text::text(&findings, width).as_bytes())?;
             }
             Format::Json => {
-                serde_json::to_writer_pretty(&mut *out, &findings).map_err(std::io::Error::from)?;
-                writeln!(out)?;
+                output::json(out, &findings)?;
             }
         }
         Ok(())

@@ -64,9 +64,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
             }
             Format::Html => out.write_all(html::page(&comparison).as_bytes())?,
             Format::Json => {
-                serde_json::to_writer_pretty(&mut *out, &comparison)
-                    .map_err(std::io::Error::from)?;
-                writeln!(out)?;
+                output::json(out, &comparison)?;
             }
         }
         Ok(())

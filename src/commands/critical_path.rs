@@ -4,16 +4,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use flowtrace_profiler::analysis::critical_path::CriticalPath;
 use flowtrace_profiler::export::rows::Csv;
 use flowtrace_profiler::graph;
-use flowtrace_profiler::load::{load, load_activity};
+use flowtrace_profiler::graph::select::glob;
 use flowtrace_profiler::model::Workflow;
 use flowtrace_profiler::text::critical_path::{self, Facts, Style, WhatIf};
-use flowtrace_schema::{Table, Trace, Value};
+use flowtrace_schema::{Table, Value};
 
 use crate::failure::Failure;
-use crate::output;
+use crate::{explained, output};
 
 /// Show the chain of steps that decided how long the run took
 ///
@@ -27,7 +26,7 @@ use crate::output;
 pub(crate) struct Args {
     /// Trace to read
     trace: PathBuf,
-    /// Predict the run with the work of all processes of RULE multiplied by FACTOR
+    /// Predict the run with the work of all processes of RULE (may have * and ?) multiplied by FACTOR
     #[arg(long, value_name = "RULE=FACTOR", value_parser = what_if)]
     what_if: Vec<WhatIf>,
     /// Every step and rule
@@ -68,12 +67,24 @@ fn what_if(text: &str) -> Result<WhatIf, String> {
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
-    let trace = Trace::open(&args.trace)?;
-    let workflow = load(&trace)?;
-    for change in &args.what_if {
+    let (trace, workflow) = explained::open(&args.trace)?;
+    for (at, change) in args.what_if.iter().enumerate() {
         known_rule(&workflow, &change.rule)?;
+        if args.what_if[..at]
+            .iter()
+            .any(|other| other.rule == change.rule)
+        {
+            return Err(Failure::usage(format!(
+                "--what-if: {} is given twice",
+                change.rule
+            )));
+        }
     }
-    let path = CriticalPath::of(&workflow, &load_activity(&trace, &workflow)?);
+    if !args.what_if.is_empty() && matches!(args.format, Format::Csv) {
+        return Err(Failure::usage("--what-if has no steps for --format csv")
+            .hint("--format json has the prediction as what_if_ns"));
+    }
+    let path = explained::critical_path(&trace, &workflow)?;
     let by_data_alone = path.by_data_alone_ns(&graph::build(&workflow));
     let facts = critical_path::facts(&workflow, &path, by_data_alone, &args.what_if);
     let target = args.output.as_deref();
@@ -88,8 +99,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
                 out.write_all(text.as_bytes())?;
             }
             Format::Json => {
-                serde_json::to_writer_pretty(&mut *out, &facts).map_err(std::io::Error::from)?;
-                writeln!(out)?;
+                output::json(out, &facts)?;
             }
             Format::Csv => csv(&facts, &mut Csv::new(out))?,
         }
@@ -103,7 +113,7 @@ fn known_rule(workflow: &Workflow, rule: &str) -> Result<(), Failure> {
         .process_ids()
         .map(|id| workflow.rule(id).as_ref())
         .collect();
-    if rules.contains(&rule) {
+    if rules.iter().any(|name| glob(rule, name)) {
         return Ok(());
     }
     rules.sort_unstable();

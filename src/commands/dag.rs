@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::ValueEnum;
 use flowtrace_schema::Trace;
 
 use crate::drawing::{Format, View};
@@ -21,9 +22,9 @@ use crate::drawing::{Format, View};
 pub(crate) struct Args {
     /// Trace to read
     trace: PathBuf,
-    /// Format of the graph
-    #[arg(long, value_enum, default_value_t = Format::Dot)]
-    format: Format,
+    /// Format of the graph [default: by the ending of FILE, else dot]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     #[command(flatten)]
     view: View,
     /// Write to FILE instead of standard output
@@ -33,7 +34,17 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
     let trace = Trace::open(&args.trace)?;
+    let ending = args
+        .output
+        .as_deref()
+        .and_then(|path| path.extension()?.to_str());
+    let by_ending = ending.and_then(|ending| match ending {
+        "cyjs" => Some(Format::Cytoscape),
+        "txt" => Some(Format::Text),
+        _ => Format::from_str(ending, true).ok(),
+    });
+    let format = args.format.or(by_ending).unwrap_or(Format::Dot);
     args.view
-        .write(&trace, args.format, None, args.output.as_deref())?;
+        .write(&trace, format, None, args.output.as_deref())?;
     Ok(ExitCode::SUCCESS)
 }

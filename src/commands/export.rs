@@ -97,8 +97,14 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         Format::Png => drawing::Format::Png,
         Format::Pdf => drawing::Format::Pdf,
         Format::Ps => drawing::Format::Ps,
-        Format::Csv => return views(&trace, &args.trace, target),
-        Format::Pcapng => return packets(&trace, &args.trace, target),
+        Format::Csv | Format::Pcapng => {
+            args.view
+                .refuse("--by and the options that select a part are for graphs")?;
+            return match args.format {
+                Format::Csv => views(&trace, &args.trace, target),
+                _ => packets(&trace, &args.trace, target),
+            };
+        }
         Format::Wfformat | Format::Chrome | Format::Perfetto => {
             return whole(&trace, args, target);
         }

@@ -180,8 +180,7 @@ fn of_trace(args: &Args, trace: &Path, capacities: &Capacities) -> Outcome {
             Format::Text => out.write_all(text::ideal::text(&found, capacities).as_bytes())?,
             Format::Json => {
                 let whole = serde_json::json!({"ideal": found, "capacities": capacities});
-                serde_json::to_writer_pretty(&mut *out, &whole).map_err(std::io::Error::from)?;
-                writeln!(out)?;
+                output::json(out, &whole)?;
             }
         }
         Ok(())

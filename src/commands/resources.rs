@@ -78,8 +78,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
             },
             Format::Json => {
                 let all: Vec<_> = runs.iter().map(|(_, _, found)| found).collect();
-                serde_json::to_writer_pretty(&mut *out, &all).map_err(std::io::Error::from)?;
-                writeln!(out)?;
+                output::json(out, &all)?;
             }
             Format::Csv => csv(&runs, out)?,
         }

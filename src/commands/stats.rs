@@ -1,23 +1,21 @@
 //! `flowtrace stats`.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use flowtrace_profiler::analysis::statistics::calls::{CallStatistics, gather};
+use flowtrace_profiler::analysis::statistics::calls::CallStatistics;
 use flowtrace_profiler::analysis::statistics::phases;
 use flowtrace_profiler::export::plot::{self, Chart};
 use flowtrace_profiler::export::sheet::Sheet;
 use flowtrace_profiler::graph;
-use flowtrace_profiler::load::load;
 use flowtrace_profiler::model::Workflow;
 use flowtrace_profiler::text::statistics;
-use flowtrace_schema::Trace;
 
 use crate::failure::Failure;
 use crate::graphviz::{self, Layout};
-use crate::output;
+use crate::{explained, output};
 
 /// Rows shown to people unless all are asked for.
 const SHOWN: usize = 20;
@@ -138,18 +136,19 @@ impl Of {
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
-    let trace = Trace::open(&args.trace)?;
-    let workflow = load(&trace)?;
     let default_bins = if args.format == Format::Text {
         BINS
     } else {
         FINE_BINS
     };
     let bins = args.bins.map_or(default_bins, usize::from);
-    let calls = match args.table {
-        Kind::Rules | Kind::Levels | Kind::Unread | Kind::Rereads => CallStatistics::default(),
-        _ => gather(&trace, &workflow, bins)?,
+    let (workflow, calls) = match args.table {
+        Kind::Rules | Kind::Levels | Kind::Unread | Kind::Rereads => {
+            (explained::open(&args.trace)?.1, CallStatistics::default())
+        }
+        _ => explained::open_with_calls(&args.trace, bins)?,
     };
+    check_only(args, &workflow, &calls)?;
     let target = args.output.as_deref();
     if matches!(args.format, Format::Svg | Format::Png | Format::Pdf) {
         let picture = draw(args, &workflow, &calls)?;
@@ -164,7 +163,9 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
             Format::Json => overview_json(&sheets, &mut out)?,
             _ => {
                 let most = if args.full { usize::MAX } else { SHOWN };
-                let width = output::width(target).max(if target.is_some() { 140 } else { 0 });
+                // Only a terminal has an edge at which to cut.
+                let is_free = target.is_some() || !std::io::stdout().is_terminal();
+                let width = output::width(target).max(if is_free { 240 } else { 0 });
                 let texts: Vec<String> = sheets.iter().map(|s| s.text(width, most)).collect();
                 out.write_all(texts.join("\n").as_bytes())?;
             }
@@ -218,6 +219,25 @@ fn distributions(
         found.retain(|(name, _)| name.contains(only.as_str()));
     }
     found
+}
+
+/// Refuses a selection of series that leaves nothing.
+fn check_only(args: &Args, workflow: &Workflow, calls: &CallStatistics) -> Result<(), Failure> {
+    let Some(only) = &args.only else {
+        return Ok(());
+    };
+    if !matches!(args.table, Kind::Cdf | Kind::Hist) {
+        return Err(Failure::usage("--only is for cdf and hist"));
+    }
+    if distributions(args, workflow, calls).is_empty() {
+        let all = statistics::distributions(workflow, calls, args.of.of());
+        let names: Vec<String> = all.into_iter().map(|(name, _)| name).take(20).collect();
+        return Err(
+            Failure::usage(format!("--only: nothing is called {only:?}"))
+                .hint(format!("there are {}", names.join(", "))),
+        );
+    }
+    Ok(())
 }
 
 fn overview_json(sheets: &[Sheet], out: &mut dyn Write) -> std::io::Result<()> {

@@ -4,9 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use flowtrace_profiler::load::load;
 use flowtrace_profiler::text::summary::{self, Style};
-use flowtrace_schema::Trace;
 
 use crate::{explained, output};
 
@@ -32,8 +30,7 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
-    let trace = Trace::open(&args.trace)?;
-    let workflow = load(&trace)?;
+    let (trace, workflow) = explained::open(&args.trace)?;
     let verdict = explained::verdict(&trace, &workflow)?;
     let path = args.output.as_deref();
     output::write_to(path, &args.trace, |out| {
@@ -49,9 +46,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
             Format::Json => {
                 let facts = summary::facts(&workflow);
                 let verdict = &verdict;
-                serde_json::to_writer_pretty(&mut *out, &summary::Judged { facts, verdict })
-                    .map_err(std::io::Error::from)?;
-                writeln!(out)?;
+                output::json(out, &summary::Judged { facts, verdict })?;
             }
         }
         Ok(())

@@ -4,24 +4,28 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use flowtrace_profiler::load::load;
 use flowtrace_profiler::text::tree::{self, Style};
-use flowtrace_schema::Trace;
 
-use crate::output;
+use crate::graphviz::{self, Layout};
+use crate::{explained, output};
 
 /// Show the tree of processes with their times and the bytes they moved
 ///
 /// Processes alike (same step, same ending, same kinds of children) share a line, with ×N and
-/// their sums. A process that called exec is shown as its last program.
+/// their sums. A process that called exec is shown as its last program. The longest chain, always to
+/// the child that lived longest, is marked.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  flowtrace tree trace.db
+  flowtrace tree trace.db --format svg -o tree.svg
+  flowtrace tree trace.db --format json | jq '.[] | select(.on_longest_chain) | .command'")]
 pub(crate) struct Args {
     /// Trace to read
     trace: PathBuf,
-    /// A line for every process, with every program it was
+    /// A line or node for every process, with every program it was
     #[arg(long)]
     full: bool,
-    /// Text for people, or JSON with every process and exact numbers
+    /// Text for people, JSON with every process and exact numbers, or a picture
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// Write to FILE instead of standard output
@@ -35,11 +39,35 @@ enum Format {
     Text,
     /// A list in the order of the tree; times in nanoseconds, sizes in bytes
     Json,
+    /// For Graphviz
+    Dot,
+    /// Picture, through Graphviz
+    Svg,
+    /// Picture, through Graphviz
+    Png,
+    /// Picture, through Graphviz
+    Pdf,
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
-    let workflow = load(&Trace::open(&args.trace)?)?;
+    let (_, workflow) = explained::open(&args.trace)?;
     let path = args.output.as_deref();
+    let mut dot = Vec::new();
+    if matches!(
+        args.format,
+        Format::Dot | Format::Svg | Format::Png | Format::Pdf
+    ) {
+        tree::dot(&workflow, args.full, &mut dot)?;
+    }
+    let picture = match args.format {
+        Format::Svg => Some("svg"),
+        Format::Png => Some("png"),
+        Format::Pdf => Some("pdf"),
+        _ => None,
+    };
+    if let Some(picture) = picture {
+        dot = graphviz::render(&dot, Layout::Dot, picture)?;
+    }
     output::write_to(path, &args.trace, |out| {
         match args.format {
             Format::Text => {
@@ -49,11 +77,8 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
                 };
                 out.write_all(tree::text(&workflow, style).as_bytes())?;
             }
-            Format::Json => {
-                serde_json::to_writer_pretty(&mut *out, &tree::rows(&workflow))
-                    .map_err(std::io::Error::from)?;
-                writeln!(out)?;
-            }
+            Format::Json => output::json(out, &tree::rows(&workflow))?,
+            _ => out.write_all(&dot)?,
         }
         Ok(())
     })?;

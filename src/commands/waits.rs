@@ -55,8 +55,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
             Format::Json => {
                 let answer = text::waits::answer(&found, &stretches, &read.timeline);
                 let object = as_json(&found, &stretches, &answer);
-                serde_json::to_writer_pretty(&mut *out, &object).map_err(std::io::Error::from)?;
-                writeln!(out)?;
+                output::json(out, &object)?;
             }
             Format::Csv => csv(&found, out)?,
         }

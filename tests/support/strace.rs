@@ -22,6 +22,24 @@ pub(crate) struct Observed {
     pub(crate) processes: Vec<Process>,
     pub(crate) threads: usize,
     pub(crate) failed_execs: usize,
+    /// The processes by pid.
+    pub(crate) by_pid: BTreeMap<u32, Process>,
+    /// Who created whom.
+    pub(crate) parents: BTreeMap<u32, u32>,
+    /// Uses of files below the directory, in order.
+    pub(crate) uses: Vec<Use>,
+    /// The files of `uses`, by the last name of each.
+    pub(crate) files: Vec<String>,
+}
+
+/// A file was opened or executed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Use {
+    pub(crate) pid: u32,
+    /// Place in [`Observed::files`].
+    pub(crate) file: usize,
+    pub(crate) reads: bool,
+    pub(crate) writes: bool,
 }
 
 impl Observed {
@@ -81,6 +99,9 @@ fn read(log: &str, directory: &Path) -> Observed {
         cwd: BTreeMap::new(),
         processes: BTreeMap::new(),
         failed_execs: 0,
+        uses: Vec::new(),
+        files: Vec::new(),
+        named: BTreeMap::new(),
     };
     for (pid, text) in &lines {
         let owner = leader(*pid);
@@ -98,10 +119,19 @@ fn read(log: &str, directory: &Path) -> Observed {
             state.call(owner, name, arguments, result);
         }
     }
+    let is_process = |pid: &u32| !threads.contains(pid);
     Observed {
-        processes: state.processes.into_values().collect(),
+        processes: state.processes.values().cloned().collect(),
         threads: threads.len(),
         failed_execs: state.failed_execs,
+        by_pid: state.processes,
+        parents: creator
+            .iter()
+            .filter(|(pid, _)| is_process(pid))
+            .map(|(&pid, &parent)| (pid, leader(parent)))
+            .collect(),
+        uses: state.uses,
+        files: state.files,
     }
 }
 
@@ -110,9 +140,41 @@ struct State<'a> {
     cwd: BTreeMap<u32, PathBuf>,
     processes: BTreeMap<u32, Process>,
     failed_execs: usize,
+    uses: Vec<Use>,
+    files: Vec<String>,
+    /// Which file has a name now.
+    named: BTreeMap<String, usize>,
 }
 
 impl State<'_> {
+    fn file(&mut self, name: &str) -> usize {
+        let next = self.files.len();
+        let file = *self.named.entry(name.to_owned()).or_insert(next);
+        if file == next {
+            self.files.push(name.to_owned());
+        }
+        file
+    }
+
+    fn used(&mut self, pid: u32, name: &str, reads: bool, writes: bool) {
+        let file = self.file(name);
+        self.uses.push(Use {
+            pid,
+            file,
+            reads,
+            writes,
+        });
+    }
+
+    /// A name was taken from a file, and given to it anew by a rename.
+    fn moved(&mut self, from: &str, to: Option<String>) {
+        let file = self.named.remove(from);
+        if let (Some(file), Some(to)) = (file, to) {
+            self.files[file] = to.clone();
+            self.named.insert(to, file);
+        }
+    }
+
     /// `exited with 0 +++`, `killed by SIGPIPE +++`, `killed by SIGSEGV (core dumped) +++`.
     fn end(&mut self, pid: u32, text: &str) {
         let words: Vec<&str> = text.split(' ').collect();
@@ -150,6 +212,10 @@ impl State<'_> {
                 let argv = with_interpreter(&join(&cwd, &path(file.clone())), file, argv);
                 let line = flowtrace_schema::quote_argv(argv);
                 process.execs.push(line.text().into_owned());
+                let program = join(&cwd, &path(strings(arguments).swap_remove(0)));
+                if let Some(program) = below(&program) {
+                    self.used(pid, &program, true, false);
+                }
             }
             "chdir" => {
                 let to = strings(arguments).swap_remove(0);
@@ -174,8 +240,11 @@ impl State<'_> {
                     process.written.insert(file.clone());
                 }
                 if !write_only {
-                    process.read.insert(file);
+                    process.read.insert(file.clone());
                 }
+                let writes = write_only || arguments.contains("O_RDWR");
+                // Who opens for both is the one that makes it, as a linker: what matters is who reads only.
+                self.used(pid, &file, !writes, writes);
             }
             "unlink" | "unlinkat" if arguments.contains("AT_REMOVEDIR") => {}
             "unlink" | "unlinkat" | "rename" | "renameat" | "renameat2" => {
@@ -185,11 +254,16 @@ impl State<'_> {
                     .nth(1)
                     .filter(|_| name.contains("at"));
                 let base = base.map_or(cwd, PathBuf::from);
-                let first = strings(arguments).swap_remove(0);
-                if below(&join(&base, &path(first))).is_some() {
+                let mut names = strings(arguments);
+                let first = names.remove(0);
+                if let Some(first) = below(&join(&base, &path(first))) {
                     let renamed = name.starts_with("rename");
                     process.renames += usize::from(renamed);
                     process.unlinks += usize::from(!renamed);
+                    // The second directory of renameat is that of the first in all that is traced here.
+                    let second = (renamed && !names.is_empty()).then(|| names.remove(0));
+                    let second = second.and_then(|to| below(&join(&base, &path(to))));
+                    self.moved(&first, second);
                 }
             }
             _ => {}

@@ -1,6 +1,7 @@
 //! Who is wired to whom: pipes, FIFOs, sockets and files outside the traced directories, compared
 //! with what each workload says of itself.
 
+mod jobserver;
 mod outside;
 mod pipes;
 mod sockets;

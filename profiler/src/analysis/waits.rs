@@ -23,6 +23,8 @@ pub enum Kind {
     Storage,
     /// A lock.
     Lock,
+    /// No place to run was free, of those that a jobserver hands out.
+    Place,
     /// Time had to pass.
     Sleep,
     /// Ready to run, but all processors were taken.
@@ -55,6 +57,7 @@ impl Kind {
             Kind::Child => "child",
             Kind::Storage => "storage",
             Kind::Lock => "lock",
+            Kind::Place => "job slot",
             Kind::Sleep => "sleep",
             Kind::Processor => "processor",
             Kind::Other => "other",
@@ -69,6 +72,8 @@ pub enum Root {
     Doing(State),
     /// They waited for each other.
     EachOther,
+    /// No place to run was free, of those that a jobserver hands out.
+    NoPlace,
     /// Nobody of the run held the other end.
     Outside,
 }
@@ -88,6 +93,7 @@ impl Root {
             Root::Doing(State::Other) => "waited for something else",
             Root::Doing(State::Unknown) => "nobody saw what it did",
             Root::EachOther => "they waited for each other",
+            Root::NoPlace => "no job slot was free",
             Root::Outside => "outside of the run",
         }
     }
@@ -184,7 +190,11 @@ pub fn waits(workflow: &Workflow, timeline: &Timeline) -> Waits {
                 let channel = piece
                     .channel
                     .filter(|_| *state == piece.state)
-                    .map(|at| timeline.channels[at as usize].kind.to_string());
+                    .map(|at| &timeline.channels[at as usize]);
+                let is_place = channel.is_some_and(|channel| channel.is_token)
+                    && matches!(state, State::In | State::Out);
+                let kind = if is_place { Kind::Place } else { kind };
+                let channel = channel.map(|channel| channel.kind.to_string());
                 let counterparts = search.counterparts(instance.process, piece, *state);
                 let mut charged = 0.0;
                 for &(culprit, part) in &counterparts {
@@ -217,7 +227,12 @@ pub fn waits(workflow: &Workflow, timeline: &Timeline) -> Waits {
                         .or_default()
                         .add(ns - charged, instance.process);
                     if state.is_waiting() && !instance.is_orchestrator {
-                        search.add(None, Root::Outside, &waiter, ns - charged);
+                        let root = if is_place {
+                            Root::NoPlace
+                        } else {
+                            Root::Outside
+                        };
+                        search.add(None, root, &waiter, ns - charged);
                     }
                 }
             }

@@ -7,7 +7,7 @@ use super::graphml::escaped;
 use crate::graph::EdgeKind;
 
 /// What is on the critical path.
-const CRITICAL: &str = "#d0021b";
+pub(crate) const CRITICAL: &str = "#d0021b";
 
 /// Writes the drawing.
 ///
@@ -69,7 +69,7 @@ fn write_node(node: &DrawnNode, out: &mut impl Write) -> io::Result<()> {
         Shape::More => "plaintext",
     };
     let fill = match (node.shape, node.hue) {
-        (Shape::Process, Some(hue)) => format!("{:.3} 0.250 0.960", f64::from(hue) / 360.0),
+        (Shape::Process, Some(hue)) => shade(hue),
         (Shape::File, _) => "#f4f4f0".into(),
         _ => "#ffffff".into(),
     };
@@ -84,6 +84,15 @@ fn write_node(node: &DrawnNode, out: &mut impl Write) -> io::Result<()> {
         quoted(&node.label.join("\n")),
         facts(&node.attributes)
     )
+}
+
+/// The colour of a rule's processes: the same in every drawing of every run.
+pub(crate) fn fill(rule: &str) -> String {
+    shade(super::drawing::hue(rule))
+}
+
+fn shade(hue: u16) -> String {
+    format!("{:.3} 0.250 0.960", f64::from(hue) / 360.0)
 }
 
 fn write_edge(drawing: &Drawing, edge: &DrawnEdge, out: &mut impl Write) -> io::Result<()> {

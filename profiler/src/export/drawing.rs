@@ -218,7 +218,7 @@ impl Drawing {
 }
 
 /// A hue for a rule: the same in every drawing of every run.
-fn hue(rule: &str) -> u16 {
+pub(super) fn hue(rule: &str) -> u16 {
     // FNV-1a; its low bits spread short names well enough over 36 hues.
     let hash = rule.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -9,7 +9,7 @@ use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
 
 use super::pattern::{self, ending};
-use super::rounds::rounds;
+use super::rounds::{Rounds, rounds};
 use super::{Dag, EdgeKind, Node};
 use crate::model::{FileIndex, ProcessId, Workflow};
 
@@ -75,6 +75,19 @@ pub struct RuleGraph {
     pub inner_edges: usize,
     /// The group of every node of the workflow graph.
     pub group_of: Vec<NodeIndex>,
+    /// Cycles that the contraction would have made: the first parts of the groups on each, which were
+    /// split for that.
+    pub cycles: Vec<Vec<NodeIndex>>,
+}
+
+impl RuleGraph {
+    /// The name of a group: its rule, or the common form of its files.
+    pub fn name(&self, group: NodeIndex) -> &str {
+        match &self.graph[group].members {
+            Members::Processes { rule, .. } => rule,
+            Members::Files { pattern, .. } => pattern,
+        }
+    }
 }
 
 /// Files of one depth below the root and one ending are of a kind.
@@ -109,7 +122,7 @@ pub fn by_label(workflow: &Workflow, dag: &Dag, labels: &[Arc<str>]) -> RuleGrap
     let (part, hidden_forks) = without_plain_forks(dag, &label_of);
     let group = group_numbers(workflow, &part, &label_of);
     let round = rounds(&part, &group);
-    contract(workflow, &part, labels, (&group, &round), hidden_forks)
+    contract(workflow, &part, labels, (&group, round), hidden_forks)
 }
 
 /// Contracts processes of one rule whose neighbours are alike, and files of one kind whose
@@ -120,7 +133,7 @@ pub fn by_twins(workflow: &Workflow, dag: &Dag) -> RuleGraph {
     let (part, hidden_forks) = without_plain_forks(dag, &label_of);
     let group = twin_numbers(workflow, &part, &label_of);
     let round = rounds(&part, &group);
-    contract(workflow, &part, &labels, (&group, &round), hidden_forks)
+    contract(workflow, &part, &labels, (&group, round), hidden_forks)
 }
 
 /// Numbers nodes so that two have the same number if they are of one rule or kind of file and their
@@ -280,13 +293,13 @@ fn contract(
     workflow: &Workflow,
     part: &DiGraph<Node, super::Edge>,
     labels: &[Arc<str>],
-    (group, round): (&[u32], &[u32]),
+    (group, Rounds { of: round, cycles }): (&[u32], Rounds),
     hidden_forks: usize,
 ) -> RuleGraph {
     let groups = group.iter().max().map_or(0, |&last| last as usize + 1);
     // Rounds may skip numbers in a group; people count its parts 1, 2, 3.
     let mut parts: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); groups];
-    for (&group, &round) in group.iter().zip(round) {
+    for (&group, &round) in group.iter().zip(&round) {
         parts[group as usize].insert(round);
     }
     let mut graph: DiGraph<Group, GroupEdge> = DiGraph::new();
@@ -355,11 +368,28 @@ fn contract(
             }
         }
     }
+    // The first part of each group that was on a cycle.
+    let mut first: HashMap<u32, NodeIndex> = HashMap::new();
+    for (&group, &into) in group.iter().zip(&member_of) {
+        if graph[into].round == 1 {
+            first.entry(group).or_insert(into);
+        }
+    }
+    let cycles = cycles
+        .into_iter()
+        .map(|cycle| {
+            cycle
+                .iter()
+                .filter_map(|group| first.get(group).copied())
+                .collect()
+        })
+        .collect();
     RuleGraph {
         graph,
         hidden_forks,
         inner_edges,
         group_of: member_of,
+        cycles,
     }
 }
 

@@ -8,9 +8,18 @@ use petgraph::Direction;
 use petgraph::algo::{kosaraju_scc, toposort};
 use petgraph::graph::{DiGraph, NodeIndex};
 
-/// For every node of the acyclic `graph`, the round (from 0) that its group must be split by.
-/// `group` has the group of every node, numbered from 0; edges within a group do not count.
-pub(crate) fn rounds<N, E>(graph: &DiGraph<N, E>, group: &[u32]) -> Vec<u32> {
+/// How groups must be split.
+pub(crate) struct Rounds {
+    /// For every node the round, from 0, that its group must be split by.
+    pub(crate) of: Vec<u32>,
+    /// The groups that lie on cycles with each other when they are not split, each list in the order of
+    /// their numbers.
+    pub(crate) cycles: Vec<Vec<u32>>,
+}
+
+/// Splits the groups of an acyclic `graph`. `group` has the group of every node, numbered from 0; edges
+/// within a group do not count.
+pub(crate) fn rounds<N, E>(graph: &DiGraph<N, E>, group: &[u32]) -> Rounds {
     let order = toposort(graph, None).unwrap_or_default();
     let groups = group.iter().max().map_or(0, |&last| last as usize + 1);
     let mut quotient: DiGraph<(), ()> = DiGraph::with_capacity(groups, graph.edge_count());
@@ -31,7 +40,13 @@ pub(crate) fn rounds<N, E>(graph: &DiGraph<N, E>, group: &[u32]) -> Vec<u32> {
     }
     let mut component = vec![0; groups];
     let mut is_cyclic = vec![false; groups];
+    let mut cycles = Vec::new();
     for (i, nodes) in kosaraju_scc(&quotient).into_iter().enumerate() {
+        if nodes.len() > 1 {
+            let mut cycle: Vec<u32> = nodes.iter().map(|node| node.index() as u32).collect();
+            cycle.sort_unstable();
+            cycles.push(cycle);
+        }
         for node in &nodes {
             component[node.index()] = i;
             is_cyclic[node.index()] = nodes.len() > 1;
@@ -67,5 +82,6 @@ pub(crate) fn rounds<N, E>(graph: &DiGraph<N, E>, group: &[u32]) -> Vec<u32> {
             }
         }
     }
-    round
+    cycles.sort_unstable();
+    Rounds { of: round, cycles }
 }

@@ -1,6 +1,6 @@
 //! Parts of the workflow graph.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use petgraph::Direction;
 use petgraph::graph::NodeIndex;
@@ -8,7 +8,7 @@ use petgraph::visit::EdgeRef;
 
 use super::{Dag, Dropped, Node};
 use crate::graph::pattern::{base, relative};
-use crate::model::{ProcessId, Workflow};
+use crate::model::{FileIndex, ProcessId, Workflow};
 
 /// What of the graph is wanted; a node stays if all that is given wants it.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +29,8 @@ pub struct Selection {
     pub between: Option<(String, String)>,
     /// Leave out edges that a longer way says too.
     pub is_reduced: bool,
+    /// Names that files had besides the one that they are shown with, for those that select by name.
+    pub other_names: HashMap<FileIndex, Vec<String>>,
 }
 
 /// Why there is nothing to select.
@@ -74,7 +76,10 @@ impl Selection {
         }
         if !self.files.is_empty() {
             let fits = |node: NodeIndex| match dag.graph[node] {
-                Node::File { .. } => self.files.iter().any(|f| is_named(workflow, dag, node, f)),
+                Node::File { .. } => self
+                    .files
+                    .iter()
+                    .any(|f| self.is_named(workflow, dag, node, f)),
                 Node::Process(_) => false,
             };
             only(&with_neighbours(dag, found(dag, fits, &self.files)?));
@@ -82,27 +87,117 @@ impl Selection {
         if let Some(name) = &self.ancestors_of {
             only(&reach(
                 dag,
-                &named(workflow, dag, name)?,
+                &self.named(workflow, dag, name)?,
                 Direction::Incoming,
             ));
         }
         if let Some(name) = &self.descendants_of {
             only(&reach(
                 dag,
-                &named(workflow, dag, name)?,
+                &self.named(workflow, dag, name)?,
                 Direction::Outgoing,
             ));
         }
         if let Some((from, to)) = &self.between {
             only(&reach(
                 dag,
-                &named(workflow, dag, from)?,
+                &self.named(workflow, dag, from)?,
                 Direction::Outgoing,
             ));
-            only(&reach(dag, &named(workflow, dag, to)?, Direction::Incoming));
+            only(&reach(
+                dag,
+                &self.named(workflow, dag, to)?,
+                Direction::Incoming,
+            ));
+        }
+        if !keep.is_empty() && !keep.contains(&true) {
+            return Err(self.nothing(workflow));
         }
         let part = part(dag, &keep);
         Ok(if self.is_reduced { reduced(part) } else { part })
+    }
+
+    /// The data edges that were left out of the graph so that it has no cycle, and that lead from or
+    /// to a selected node: what lies behind them is missing where somebody asked what depends on what.
+    pub fn cut_off<'a>(&self, dag: &'a Dag, part: &Dag) -> Vec<&'a Dropped> {
+        let is_asked =
+            self.ancestors_of.is_some() || self.descendants_of.is_some() || self.between.is_some();
+        if !is_asked {
+            return Vec::new();
+        }
+        let kept: HashSet<Node> = part.graph.node_weights().copied().collect();
+        let is_kept = |node: NodeIndex| kept.contains(&dag.graph[node]);
+        let dropped = dag.dropped.iter().filter(|d| d.edge.kind.is_data());
+        dropped
+            .filter(|d| is_kept(d.from) || is_kept(d.to))
+            .collect()
+    }
+
+    /// Why nothing is left.
+    fn nothing(&self, workflow: &Workflow) -> NothingFits {
+        let seconds = |ns: i64| format!("{:.1}", ns as f64 * 1e-9);
+        NothingFits(match (&self.between, self.within_ns) {
+            (Some((from, to)), _) => format!("no data leads from {from} to {to}"),
+            (None, Some((from, to))) => {
+                let first = workflow.processes.iter().map(|p| p.start_ns).min();
+                format!(
+                    "nothing that fits was there from {} to {} s; the processes lived from {} to {} s",
+                    seconds(from),
+                    if to == i64::MAX {
+                        "the end".into()
+                    } else {
+                        seconds(to)
+                    },
+                    seconds(first.unwrap_or(0)),
+                    seconds(workflow.last_ns)
+                )
+            }
+            _ => "nothing in the graph fits all that was asked for at once".into(),
+        })
+    }
+
+    /// The nodes that a name means: `p12` a process by the upid of one of its images, else files by their
+    /// path, else processes by their rule.
+    fn named(
+        &self,
+        workflow: &Workflow,
+        dag: &Dag,
+        name: &str,
+    ) -> Result<HashSet<NodeIndex>, NothingFits> {
+        if let Some(upid) = name.strip_prefix('p').and_then(|n| n.parse::<i64>().ok()) {
+            let image = workflow.images.iter().find(|image| image.upid == upid);
+            if let Some(image) = image {
+                return Ok(HashSet::from([NodeIndex::new(image.process.0 as usize)]));
+            }
+        }
+        let names = [name.to_owned()];
+        let fits = |node: NodeIndex| self.is_named(workflow, dag, node, name);
+        found(dag, fits, &names).or_else(|error| {
+            let fits = |node: NodeIndex| match dag.graph[node] {
+                Node::Process(id) => glob(name, workflow.rule(id)),
+                Node::File { .. } => false,
+            };
+            found(dag, fits, &names).map_err(|_| error)
+        })
+    }
+
+    /// Whether a file has a name that fits: its path, the path from the run's directory, or its last part.
+    fn is_named(&self, workflow: &Workflow, dag: &Dag, node: NodeIndex, pattern: &str) -> bool {
+        let Node::File { file, .. } = dag.graph[node] else {
+            return false;
+        };
+        let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
+        let others = self.other_names.get(&file).into_iter().flatten();
+        let mut names = workflow
+            .file(file)
+            .path
+            .as_deref()
+            .into_iter()
+            .chain(others.map(String::as_str));
+        names.any(|path| {
+            let forms = [path, relative(path, cwd), base(path)];
+            forms.into_iter().any(|name| glob(pattern, name))
+        })
     }
 }
 
@@ -238,26 +333,6 @@ fn reach(dag: &Dag, from: &HashSet<NodeIndex>, direction: Direction) -> HashSet<
     found
 }
 
-/// The nodes that a name means: `p12` a process by the upid of one of its images, else files by their
-/// path, else processes by their rule.
-fn named(workflow: &Workflow, dag: &Dag, name: &str) -> Result<HashSet<NodeIndex>, NothingFits> {
-    if let Some(upid) = name.strip_prefix('p').and_then(|n| n.parse::<i64>().ok()) {
-        let image = workflow.images.iter().find(|image| image.upid == upid);
-        if let Some(image) = image {
-            return Ok(HashSet::from([NodeIndex::new(image.process.0 as usize)]));
-        }
-    }
-    let names = [name.to_owned()];
-    let fits = |node: NodeIndex| is_named(workflow, dag, node, name);
-    found(dag, fits, &names).or_else(|error| {
-        let fits = |node: NodeIndex| match dag.graph[node] {
-            Node::Process(id) => glob(name, workflow.rule(id)),
-            Node::File { .. } => false,
-        };
-        found(dag, fits, &names).map_err(|_| error)
-    })
-}
-
 fn found(
     dag: &Dag,
     fits: impl Fn(NodeIndex) -> bool,
@@ -271,20 +346,6 @@ fn found(
         )));
     }
     Ok(found)
-}
-
-/// Whether a file has a name that fits: its path, the path from the run's directory, or its last part.
-fn is_named(workflow: &Workflow, dag: &Dag, node: NodeIndex, pattern: &str) -> bool {
-    let Node::File { file, .. } = dag.graph[node] else {
-        return false;
-    };
-    let Some(path) = workflow.file(file).path.as_deref() else {
-        return false;
-    };
-    let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
-    [path, relative(path, cwd), base(path)]
-        .into_iter()
-        .any(|name| glob(pattern, name))
 }
 
 /// Whether a text fits a pattern: `*` is any characters, `?` one.

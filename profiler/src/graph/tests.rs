@@ -113,6 +113,182 @@ proptest! {
     }
 }
 
+/// A graph by what its nodes are, not by their places.
+fn canonical(workflow: &Workflow, dag: &Dag) -> (Vec<String>, Vec<String>) {
+    let name = |node: NodeIndex| match dag.graph[node] {
+        Node::Process(id) => format!("pid {}", workflow.process(id).pid),
+        Node::File {
+            file,
+            version,
+            versions,
+        } => {
+            let path = workflow.file(file).path.as_deref().unwrap_or("?");
+            format!("{path} {version}/{versions}")
+        }
+    };
+    let edge = |from, to, edge: &Edge| format!("{} > {} {edge:?}", name(from), name(to));
+    let mut nodes: Vec<String> = dag.graph.node_indices().map(name).collect();
+    let kept = dag.graph.edge_references();
+    let kept = kept.map(|e| edge(e.source(), e.target(), e.weight()));
+    let dropped = dag
+        .dropped
+        .iter()
+        .map(|d| format!("dropped {}", edge(d.from, d.to, &d.edge)));
+    let mut edges: Vec<String> = kept.chain(dropped).collect();
+    nodes.sort();
+    edges.sort();
+    (nodes, edges)
+}
+
+/// The same run with its processes and files discovered in another order.
+fn renumbered(workflow: &Workflow, processes: &[usize], files: &[usize]) -> Workflow {
+    let place = |order: &[usize]| {
+        let mut place = vec![0; order.len()];
+        for (to, &from) in order.iter().enumerate() {
+            place[from] = to as u32;
+        }
+        place
+    };
+    let (to_process, to_file) = (place(processes), place(files));
+    let mut other = workflow.clone();
+    other.processes = processes
+        .iter()
+        .enumerate()
+        .map(|(to, &from)| Process {
+            images: to..to + 1,
+            parent: workflow.processes[from]
+                .parent
+                .map(|p| ProcessId(to_process[p.0 as usize])),
+            ..workflow.processes[from].clone()
+        })
+        .collect();
+    other.images = (0u32..)
+        .zip(processes)
+        .map(|(to, &from)| Image {
+            process: ProcessId(to),
+            ..workflow.images[from].clone()
+        })
+        .collect();
+    other.files = files
+        .iter()
+        .map(|&from| workflow.files[from].clone())
+        .collect();
+    for access in &mut other.accesses {
+        access.process = ProcessId(to_process[access.process.0 as usize]);
+        access.file = FileIndex(to_file[access.file.0 as usize]);
+    }
+    other.accesses.sort_by_key(|a| (a.process, a.file));
+    other
+}
+
+/// Like `random`, but no two things happen at one moment: then the order of discovery decides nothing.
+fn random_apart() -> impl Strategy<Value = Workflow> {
+    random().prop_map(|mut workflow| {
+        let apart = |at: i64, n: usize| at * 1000 + n as i64;
+        for (n, process) in workflow.processes.iter_mut().enumerate() {
+            process.start_ns = apart(process.start_ns, n);
+        }
+        for (n, access) in workflow.accesses.iter_mut().enumerate() {
+            let (read, write) = (access.read_ns, access.write_ns);
+            access.read_ns = read.map(|(a, b)| (apart(a, 100 + 4 * n), apart(b, 101 + 4 * n)));
+            access.write_ns = write.map(|(a, b)| (apart(a, 102 + 4 * n), apart(b, 103 + 4 * n)));
+            // Distinct sizes too: of two edges that close one cycle the smaller one goes.
+            access.read_bytes *= 1000 + n as i64;
+            access.write_bytes *= 1000 + n as i64;
+        }
+        workflow
+    })
+}
+
+/// A directed graph of steps: for each the earlier ones that it depends on.
+fn random_steps() -> impl Strategy<Value = Vec<Vec<usize>>> {
+    prop::collection::vec(
+        prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+        1..25,
+    )
+    .prop_map(|steps| {
+        let mut found: Vec<Vec<usize>> = Vec::new();
+        for (n, before) in steps.iter().enumerate() {
+            let mut before: Vec<usize> = match n {
+                0 => Vec::new(),
+                n => before.iter().map(|i| i.index(n)).collect(),
+            };
+            before.sort_unstable();
+            before.dedup();
+            found.push(before);
+        }
+        found
+    })
+}
+
+proptest! {
+    #[test]
+    fn the_order_of_discovery_does_not_matter(
+        (workflow, processes, files) in random_apart().prop_flat_map(|workflow| {
+            let processes: Vec<usize> = (0..workflow.processes.len()).collect();
+            let files: Vec<usize> = (0..workflow.files.len()).collect();
+            (Just(workflow), Just(processes).prop_shuffle(), Just(files).prop_shuffle())
+        })
+    ) {
+        let other = renumbered(&workflow, &processes, &files);
+        prop_assert_eq!(
+            canonical(&workflow, &build(&workflow)),
+            canonical(&other, &build(&other))
+        );
+    }
+
+    /// Steps that each write a file and read those of steps before, whenever they overlap in time.
+    #[test]
+    fn the_graph_of_random_steps_is_that_of_their_data(steps in random_steps()) {
+        let processes: Vec<_> = (0..steps.len()).map(|n| (None, n as i64)).collect();
+        let mut accesses = Vec::new();
+        for (n, before) in steps.iter().enumerate() {
+            let at = n as i64 * 10;
+            accesses.push(access(n as u32, n as u32, None, Some((at + 5, at + 9))));
+            for &b in before {
+                accesses.push(access(n as u32, b as u32, Some((at, at + 4)), None));
+            }
+        }
+        let workflow = workflow(&processes, steps.len() as u32, accesses);
+        let dag = build(&workflow);
+        prop_assert!(dag.dropped.is_empty());
+        let mut found = vec![Vec::new(); steps.len()];
+        for node in dag.graph.node_indices() {
+            let Node::Process(id) = dag.graph[node] else { continue };
+            for file in dag.graph.neighbors_directed(node, petgraph::Direction::Incoming) {
+                for writer in dag.graph.neighbors_directed(file, petgraph::Direction::Incoming) {
+                    found[id.0 as usize].push(writer.index());
+                }
+            }
+            found[id.0 as usize].sort_unstable();
+        }
+        prop_assert_eq!(found, steps);
+    }
+
+    /// Contracting by rule never makes a cycle silently: each is listed with the groups on it, no group is on
+    /// two, and no others were split.
+    #[test]
+    fn contraction_lists_the_cycles_that_it_split(workflow in random()) {
+        let rules = by_rule(&workflow, &build(&workflow));
+        let on_cycles: Vec<NodeIndex> = rules.cycles.iter().flatten().copied().collect();
+        let mut once = on_cycles.clone();
+        once.sort_unstable();
+        once.dedup();
+        prop_assert_eq!(once.len(), on_cycles.len());
+        for node in rules.graph.node_indices() {
+            let group = &rules.graph[node];
+            if group.rounds > 1 && group.round == 1 {
+                prop_assert!(on_cycles.contains(&node));
+            }
+        }
+        for cycle in &rules.cycles {
+            prop_assert!(cycle.len() > 1);
+            // At least one group on it had to be split, or it would still be there.
+            prop_assert!(cycle.iter().any(|&node| rules.graph[node].rounds > 1));
+        }
+    }
+}
+
 #[test]
 fn data_wins_over_the_fork_that_contradicts_it() {
     // make forks awk, awk writes diffs.mk, make reads it.

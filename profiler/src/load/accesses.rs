@@ -13,8 +13,13 @@ const O_WRONLY: i64 = 1;
 const O_RDWR: i64 = 2;
 const O_TRUNC: i64 = 0o1000;
 
-/// Adds the accesses, ordered by process, then file; system files are left out.
-pub(super) fn add_accesses(workflow: &mut Workflow, trace: &Trace) -> Result<()> {
+/// Adds the accesses, ordered by process, then file; system files are left out. Every call is shown to
+/// `each`, too.
+pub(super) fn add_accesses(
+    workflow: &mut Workflow,
+    trace: &Trace,
+    mut each: impl FnMut(&CallRow),
+) -> Result<()> {
     let places = Places::of(workflow);
     let is_system: Vec<bool> = workflow.files.iter().map(|file| file.is_system).collect();
     let mut found: Vec<Access> = Vec::new();
@@ -22,6 +27,7 @@ pub(super) fn add_accesses(workflow: &mut Workflow, trace: &Trace) -> Result<()>
     // Most calls are of the process and file of the one before.
     let mut last = (ProcessId::default(), FileIndex::default(), 0);
     trace.for_each_call(|call| {
+        each(call);
         if call.result < 0 {
             return;
         }

@@ -15,11 +15,17 @@ pub fn load_activity(trace: &Trace, workflow: &Workflow) -> Result<Activity> {
         workflow,
         &trace.activity()?,
         &trace.channel_ends()?,
+        &trace.token_pipes()?,
     ))
 }
 
 /// The same from rows.
-fn activity(workflow: &Workflow, rows: &[ActivityRow], ends: &[ChannelEndRow]) -> Activity {
+fn activity(
+    workflow: &Workflow,
+    rows: &[ActivityRow],
+    ends: &[ChannelEndRow],
+    tokens: &[i64],
+) -> Activity {
     let images: HashMap<i64, usize> = workflow
         .images
         .iter()
@@ -33,7 +39,7 @@ fn activity(workflow: &Workflow, rows: &[ActivityRow], ends: &[ChannelEndRow]) -
     let mut intervals: Vec<Span> = Vec::with_capacity(rows.len());
     for chunk in rows.chunk_by(|a, b| a.sample_id == b.sample_id) {
         if let Some(process) = process_of(chunk[0].upid) {
-            intervals.push(interval(process, chunk, &mut found.channels));
+            intervals.push(interval(process, chunk, tokens, &mut found.channels));
         }
     }
     // Images of a process follow each other in time, but rows come by image.
@@ -70,20 +76,34 @@ fn activity(workflow: &Workflow, rows: &[ActivityRow], ends: &[ChannelEndRow]) -
     found
 }
 
-fn interval(process: ProcessId, rows: &[ActivityRow], channels: &mut Vec<(i64, Side)>) -> Span {
+fn interval(
+    process: ProcessId,
+    rows: &[ActivityRow],
+    tokens: &[i64],
+    channels: &mut Vec<(i64, Side)>,
+) -> Span {
     use flowtrace_schema::Activity as A;
     let row = &rows[0];
     let is = |activity: A| row.activity == activity as i64;
     let doing = if is(A::Channel) {
         let at = channels.len();
+        let is_token = |channel: &i64| tokens.binary_search(channel).is_ok();
         channels.extend(rows.iter().filter_map(|row| {
             let side = match row.side.as_deref() {
                 Some("write") => Side::Write,
                 _ => Side::Read,
             };
-            Some((row.channel_id?, side))
+            let channel = row.channel_id.filter(|channel| !is_token(channel))?;
+            Some((channel, side))
         }));
         match channels.len() - at {
+            0 if rows
+                .iter()
+                .filter_map(|row| row.channel_id)
+                .any(|c| is_token(&c)) =>
+            {
+                Doing::Place
+            }
             0 => Doing::Other,
             count => Doing::Channels(at as u32, count as u32),
         }
@@ -122,7 +142,7 @@ fn put_together(threads: &[Span], spans: &mut Vec<Span>) {
     // The busiest first; of equals the thread that began first.
     let rank = |i: usize| match threads[i].doing {
         Doing::Busy => 0,
-        Doing::Channels(..) | Doing::Child(_) => 1,
+        Doing::Channels(..) | Doing::Child(_) | Doing::Place => 1,
         Doing::Other => 2,
     };
     let mut live: BTreeSet<(u8, usize)> = BTreeSet::new();

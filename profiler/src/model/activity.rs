@@ -41,6 +41,8 @@ pub enum Doing {
     Channels(u32, u32),
     /// Waited for a child to end: that pid, or any.
     Child(Option<i64>),
+    /// Waited for a place to run, that a token pipe hands out: the jobserver of make.
+    Place,
     /// Waited for a lock, a signal, time, a terminal or something unknown.
     Other,
 }

@@ -7,12 +7,47 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use regex::Regex;
+
 use crate::graph::select::glob;
 use crate::model::Workflow;
 
 /// Names with the patterns of what they name, in order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names(Vec<(Arc<str>, String)>);
+#[derive(Clone, Debug, Default)]
+pub struct Names(Vec<(Arc<str>, Pattern)>);
+
+/// What a command line must look like.
+#[derive(Clone, Debug)]
+enum Pattern {
+    /// All of it: `*` is any characters, `?` one.
+    Glob(String),
+    /// Any part of it.
+    Regex(Regex),
+}
+
+impl Pattern {
+    /// A pattern between slashes is a regular expression.
+    fn parse(text: &str) -> Result<Pattern, String> {
+        let inside = text.strip_prefix('/').and_then(|t| t.strip_suffix('/'));
+        match inside.filter(|inside| !inside.is_empty()) {
+            Some(inside) => Regex::new(inside).map(Pattern::Regex).map_err(|error| {
+                let text = error.to_string();
+                text.lines()
+                    .last()
+                    .unwrap_or("it cannot be read")
+                    .to_owned()
+            }),
+            None => Ok(Pattern::Glob(text.to_owned())),
+        }
+    }
+
+    fn fits(&self, command: &str) -> bool {
+        match self {
+            Pattern::Glob(pattern) => glob(pattern, command),
+            Pattern::Regex(pattern) => pattern.is_match(command),
+        }
+    }
+}
 
 impl Names {
     /// Reads a file of names.
@@ -31,7 +66,9 @@ impl Names {
                 .map(|(name, pattern)| (name.trim(), pattern.trim()))
                 .filter(|(name, pattern)| !name.is_empty() && !pattern.is_empty())
                 .ok_or_else(|| format!("line {}: {line:?} has no name and pattern", number + 1))?;
-            names.push((name.into(), pattern.to_owned()));
+            let pattern = Pattern::parse(pattern)
+                .map_err(|error| format!("line {}: {pattern}: {error}", number + 1))?;
+            names.push((name.into(), pattern));
         }
         Ok(Names(names))
     }
@@ -45,7 +82,7 @@ impl Names {
                 continue;
             };
             let name = known.entry(Arc::clone(command)).or_insert_with(|| {
-                let fits = |(_, pattern): &&(Arc<str>, String)| glob(pattern, command);
+                let fits = |(_, pattern): &&(Arc<str>, Pattern)| pattern.fits(command);
                 self.0.iter().find(fits).map(|(name, _)| Arc::clone(name))
             });
             if let Some(name) = name {
@@ -79,6 +116,12 @@ mod tests {
         names.apply(&mut workflow);
         let rules: Vec<&str> = workflow.images.iter().map(|i| i.rule.as_ref()).collect();
         assert_eq!(rules, ["align", "bwa", "ls"]);
+        let names = Names::parse("ref: /\\bindex$/\nmem: /mem (a|c)/").unwrap();
+        names.apply(&mut workflow);
+        let rules: Vec<&str> = workflow.images.iter().map(|i| i.rule.as_ref()).collect();
+        assert_eq!(rules, ["mem", "ref", "ls"]);
+        let wrong = Names::parse("a: b\nc: /(/").unwrap_err();
+        assert!(wrong.starts_with("line 2: /(/: "), "{wrong}");
         assert_eq!(
             Names::parse("a: b\nnothing").unwrap_err(),
             "line 2: \"nothing\" has no name and pattern"

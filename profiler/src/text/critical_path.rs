@@ -178,7 +178,9 @@ pub fn facts<'a>(
 pub fn changed(workflow: &Workflow, path: &CriticalPath, what_if: &[WhatIf]) -> i64 {
     path.what_if(|id| {
         let rule = workflow.rule(id).as_ref();
-        let fitting = what_if.iter().filter(|change| change.rule == rule);
+        let fitting = what_if
+            .iter()
+            .filter(|change| crate::graph::select::glob(&change.rule, rule));
         fitting.map(|change| change.factor).product()
     })
 }
@@ -225,7 +227,11 @@ fn head(workflow: &Workflow, facts: &Facts<'_>, style: Style) -> String {
             .collect();
         let change = match new - facts.length_ns {
             0 => "no change: it is not on the path, or others take as long".into(),
-            d => format!("{}{}", if d > 0 { "+" } else { "" }, units::duration(d)),
+            d => format!(
+                "{}{}",
+                if d > 0 { "+" } else { "−" },
+                units::duration(d.abs())
+            ),
         };
         text += &format!(
             "  what if      {}: {} → {} ({change})\n",

@@ -1,11 +1,14 @@
 //! The shape of a workflow in a line, and its levels.
 
+use std::collections::HashMap;
+
 use petgraph::Direction;
 use petgraph::algo::toposort;
 use petgraph::graph::NodeIndex;
 use petgraph::visit::EdgeRef;
 
 use crate::graph::groups::{Members, RuleGraph};
+use crate::graph::motifs::flows;
 use crate::graph::{Dag, Node};
 use crate::model::Workflow;
 use crate::text::units;
@@ -101,7 +104,47 @@ pub fn text(workflow: &Workflow, dag: &Dag, rules: &RuleGraph, width: usize) -> 
         );
         text += &format!("{}\n", units::shorten(&line, width.max(40)));
     }
+    text += &patterns(dag, rules, width);
     text
+}
+
+/// Pairs of steps shown for each pattern.
+const PAIRS: usize = 6;
+
+/// How steps feed each other, by pattern.
+fn patterns(dag: &Dag, rules: &RuleGraph, width: usize) -> String {
+    let order: HashMap<NodeIndex, usize> = steps(rules)
+        .iter()
+        .enumerate()
+        .map(|(at, step)| (step.node, at))
+        .collect();
+    let mut flows = flows(dag, rules);
+    flows.sort_by_key(|flow| (flow.motif, order.get(&flow.from), order.get(&flow.to)));
+    let mut text = String::new();
+    for flows in flows.chunk_by(|a, b| a.motif == b.motif) {
+        let name = |node: NodeIndex, count: usize| match count {
+            1 => units::plain(rules.name(node)),
+            n => format!(
+                "{} × {}",
+                units::count(n as i64),
+                units::plain(rules.name(node))
+            ),
+        };
+        let mut shown: Vec<String> = flows
+            .iter()
+            .take(PAIRS)
+            .map(|f| format!("{} → {}", name(f.from, f.senders), name(f.to, f.receivers)))
+            .collect();
+        if flows.len() > PAIRS {
+            shown.push(format!("+{} more", flows.len() - PAIRS));
+        }
+        let line = format!("  {:<12}  {}", flows[0].motif.name(), shown.join(" · "));
+        text += &format!("{}\n", units::shorten(&line, width.max(40)));
+    }
+    match text.is_empty() {
+        true => text,
+        false => format!("\n{text}"),
+    }
 }
 
 fn steps(rules: &RuleGraph) -> Vec<Step> {

@@ -1,14 +1,23 @@
 //! The tree of processes as text: a line per process, or per group of processes alike.
 
+mod branch;
+mod dot;
 mod fold;
 mod json;
 
+pub use dot::dot;
 pub use json::{Row, rows};
 
 use crate::analysis::time::Ending;
 use crate::model::{Process, ProcessId, Workflow};
 use crate::text::units;
-use fold::{Shapes, groups};
+use branch::{Branch, DEEPEST, branches, life_ns, longest_chain};
+
+/// Steps of the longest chain that are named below the tree.
+const CHAIN: usize = 8;
+
+/// Columns of the numbers before the tree.
+const NUMBERS: usize = 48;
 
 /// How to write the tree.
 #[derive(Clone, Copy, Debug)]
@@ -19,58 +28,17 @@ pub struct Style {
     pub is_full: bool,
 }
 
-/// Deeper levels are not indented further: 100 000 nested forks must not fill the screen with
-/// lines. Their depth is written instead.
-const DEEPEST: usize = 30;
-
-/// A group of siblings that waits to be written.
-struct Branch {
-    members: Vec<ProcessId>,
-    /// Box lines of the levels above.
-    indent: String,
-    is_last: bool,
-    depth: usize,
-}
-
 /// The tree, ended by a newline.
 pub fn text(workflow: &Workflow, style: Style) -> String {
-    let children = workflow.children();
-    let shapes = (!style.is_full).then(|| Shapes::of(workflow, &children));
-    let mut roots: Vec<ProcessId> = workflow
-        .process_ids()
-        .filter(|&id| workflow.process(id).parent.is_none())
-        .collect();
-    roots.sort_by_key(|&id| (workflow.process(id).start_ns, id));
-
+    let chain = longest_chain(workflow);
     let mut text = format!(
         "{:>9} {:>10} {:>9} {:>7} {:>7}  process\n",
         "start", "life", "cpu", "read", "wrote"
     );
-    let mut waiting: Vec<Branch> = Vec::new();
-    push(&mut waiting, groups(&roots, shapes.as_ref()), "", 0);
-    while let Some(branch) = waiting.pop() {
+    for branch in branches(workflow, style.is_full, &chain) {
         text += &line(workflow, style, &branch);
-        let below: Vec<ProcessId> = branch
-            .members
-            .iter()
-            .flat_map(|&ProcessId(id)| children[id as usize].iter().copied())
-            .collect();
-        if below.is_empty() {
-            continue;
-        }
-        let bar = match (branch.depth, branch.is_last) {
-            (0 | DEEPEST.., _) => "",
-            (_, true) => "   ",
-            (_, false) => "│  ",
-        };
-        let indent = format!("{}{bar}", branch.indent);
-        push(
-            &mut waiting,
-            groups(&below, shapes.as_ref()),
-            &indent,
-            branch.depth + 1,
-        );
     }
+    text += &chain_line(workflow, &chain, style.width);
     if workflow.is_live {
         text += "The recording still goes on.\n";
     } else if workflow.is_cut_short() {
@@ -79,18 +47,28 @@ pub fn text(workflow: &Workflow, style: Style) -> String {
     text
 }
 
-fn push(waiting: &mut Vec<Branch>, groups: Vec<Vec<ProcessId>>, indent: &str, depth: usize) {
-    let branches = groups
-        .into_iter()
-        .rev()
-        .enumerate()
-        .map(|(from_end, members)| Branch {
-            members,
-            indent: indent.into(),
-            is_last: from_end == 0,
-            depth,
-        });
-    waiting.extend(branches);
+/// The longest chain in a line; empty where there is none.
+fn chain_line(workflow: &Workflow, chain: &[ProcessId], width: usize) -> String {
+    if chain.is_empty() {
+        return String::new();
+    }
+    let steps: Vec<String> = chain
+        .iter()
+        .take(CHAIN)
+        .map(|&id| {
+            let rule = units::plain(workflow.rule(id));
+            format!("{rule} {}", units::duration(life_ns(workflow, id)))
+        })
+        .collect();
+    let more = match chain.len() - steps.len() {
+        0 => String::new(),
+        n => format!(" → +{} more", units::count(n as i64)),
+    };
+    let line = format!(
+        "* always the longest-lived child: {}{more}",
+        steps.join(" → ")
+    );
+    format!("{}\n", units::shorten(&line, width))
 }
 
 fn line(workflow: &Workflow, style: Style, branch: &Branch) -> String {
@@ -119,23 +97,38 @@ fn line(workflow: &Workflow, style: Style, branch: &Branch) -> String {
     };
     // What must not be cut off comes before the command.
     let label = match branch.members.as_slice() {
-        [one] => single(workflow, *one, style.is_full),
+        [one] => single(workflow, *one, style),
         many => folded(workflow, many),
     };
-    let line = format!("{numbers}{}{joint}{label}", branch.indent);
+    let mark = if branch.is_on_chain { "* " } else { "" };
+    let line = format!("{numbers}{}{joint}{mark}{label}", branch.indent);
     format!("{}\n", units::shorten(&line, style.width).trim_end())
 }
 
-fn single(workflow: &Workflow, id: ProcessId, is_full: bool) -> String {
+fn single(workflow: &Workflow, id: ProcessId, style: Style) -> String {
     let process = workflow.process(id);
     let failure = ending(process)
         .map(|e| format!(" [{e}]"))
         .unwrap_or_default();
     let last = workflow.last_image(id);
     let command = last.command.as_deref().unwrap_or(&last.rule);
-    let chain = chain(workflow, id, is_full);
-    let chain: String = chain.iter().map(|rule| format!("{rule} → ")).collect();
+    let chain = before(&chain(workflow, id, style.is_full), style);
     units::plain(&format!("{}{failure} {chain}{command}", process.pid))
+}
+
+/// The programs before the last, as far as they leave room for that one: it is what the process is.
+fn before(chain: &[&str], style: Style) -> String {
+    let whole: String = chain.iter().map(|rule| format!("{rule} → ")).collect();
+    let room = match style.is_full {
+        true => style.width.saturating_sub(NUMBERS + 40),
+        false => 24,
+    };
+    match chain {
+        [first, .., _] if whole.chars().count() > room.max(24) => {
+            format!("{first} → +{} → ", chain.len() - 1)
+        }
+        _ => whole,
+    }
 }
 
 fn folded(workflow: &Workflow, members: &[ProcessId]) -> String {

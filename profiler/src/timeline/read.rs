@@ -30,6 +30,8 @@ pub struct Parts {
     pub channels: Vec<ChannelRow>,
     /// By channel.
     pub ends: Vec<ChannelEndRow>,
+    /// Channels that hand out places, in order.
+    pub tokens: Vec<i64>,
     /// By machine, counter and time.
     pub counters: Vec<CounterRow>,
     /// By id.
@@ -49,6 +51,7 @@ pub fn read(trace: &Trace, workflow: &Workflow) -> Result<Timeline> {
             times: trace.process_times()?,
             channels: trace.channels()?,
             ends: trace.channel_ends()?,
+            tokens: trace.token_pipes()?,
             counters: trace.host_counters()?,
             hosts: trace.hosts()?,
         },
@@ -60,12 +63,12 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
     let end = workflow.last_ns;
     let begin = workflow.images.iter().map(|image| image.start_ns).min();
     let mut timeline = Timeline {
-        counters: Counters::new(parts.counters),
-        hosts: parts.hosts,
         span: (begin.unwrap_or(0).min(end), end),
         ..Timeline::default()
     };
-    add_channels(&mut timeline, workflow, &parts.channels, &parts.ends);
+    add_channels(&mut timeline, workflow, &parts);
+    timeline.counters = Counters::new(parts.counters);
+    timeline.hosts = parts.hosts;
     let channel_at: HashMap<i64, u32> = timeline
         .channels
         .iter()
@@ -125,7 +128,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
             add_books(&mut instance.books, row, rows);
             instance.host = intern(&row.host).or(instance.host);
             instance.cwd = intern(&row.cwd).or(instance.cwd);
-            let seen = seen(rows, &polled, has_children);
+            let seen = seen(rows, &polled, &parts.tokens, has_children);
             add_image(
                 &mut timeline,
                 &mut instance,
@@ -177,24 +180,20 @@ fn held_sides(timeline: &Timeline) -> HashMap<ProcessId, (bool, bool)> {
     holds
 }
 
-fn add_channels(
-    timeline: &mut Timeline,
-    workflow: &Workflow,
-    rows: &[ChannelRow],
-    ends: &[ChannelEndRow],
-) {
+fn add_channels(timeline: &mut Timeline, workflow: &Workflow, parts: &Parts) {
     let images: HashMap<i64, &Image> = workflow.images.iter().map(|i| (i.upid, i)).collect();
     let mut at: HashMap<i64, usize> = HashMap::new();
-    for row in rows {
+    for row in &parts.channels {
         at.insert(row.channel_id, timeline.channels.len());
         timeline.channels.push(Channel {
+            is_token: parts.tokens.binary_search(&row.channel_id).is_ok(),
             channel_id: row.channel_id,
             kind: row.kind.as_str().into(),
             name: row.name.as_deref().map(Arc::from),
             ..Channel::default()
         });
     }
-    for end in ends {
+    for end in &parts.ends {
         let (Some(&channel), Some(image)) = (at.get(&end.channel_id), images.get(&end.upid)) else {
             continue;
         };
@@ -238,19 +237,32 @@ fn add_books(books: &mut Books, row: &TimesRow, samples: &[SampleRow]) {
 }
 
 /// What was seen of an image. Who waits for several channels at once waits for the first of them.
-fn seen(rows: &[SampleRow], polled: &HashMap<i64, &[PolledRow]>, has_children: bool) -> Vec<Seen> {
+fn seen(
+    rows: &[SampleRow],
+    polled: &HashMap<i64, &[PolledRow]>,
+    tokens: &[i64],
+    has_children: bool,
+) -> Vec<Seen> {
+    let is_token =
+        |channel: &Option<i64>| channel.is_some_and(|c| tokens.binary_search(&c).is_ok());
     let of = |row: &SampleRow| {
         let several = polled.get(&row.sample_id).and_then(|rows| {
             // Whoever could also write does not wait for a writer alone.
             let known = rows.iter().filter(|one| one.channel_id.is_some());
-            known.min_by_key(|one| one.side != "write")
+            known.min_by_key(|one| (is_token(&one.channel_id), one.side != "write"))
         });
         let side = several.map_or(row.side.as_deref(), |one| Some(one.side.as_str()));
+        let channel_id = several.and_then(|one| one.channel_id).or(row.channel_id);
+        let state = match state(row, side, has_children) {
+            // Who hands out places and has none left waits for one of those that it started.
+            State::In if has_children && is_token(&channel_id) => State::Child,
+            state => state,
+        };
         Seen {
             from: row.t_ns,
             to: row.end_ns,
-            state: state(row, side, has_children),
-            channel_id: several.and_then(|one| one.channel_id).or(row.channel_id),
+            state,
+            channel_id,
             child_pid: row.child_pid,
             samples: u32::try_from(row.samples).unwrap_or(u32::MAX),
         }

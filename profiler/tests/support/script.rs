@@ -23,6 +23,7 @@ pub(crate) struct Script {
     channels: u32,
     ends: u32,
     samples: u64,
+    threads: std::collections::HashMap<u32, u32>,
 }
 
 #[allow(dead_code, reason = "each test binary uses a part")]
@@ -66,6 +67,7 @@ impl Script {
             channels: 0,
             ends: 0,
             samples: 0,
+            threads: Default::default(),
         }
     }
 
@@ -147,7 +149,7 @@ impl Script {
                     on_cpu_ns: Some(cpu * MS),
                     read_bytes: Some(u64::from(image) * 100),
                     write_bytes: Some(u64::from(image) * 10),
-                    threads: Some(1),
+                    threads: Some(self.threads.get(&image).copied().unwrap_or(1)),
                     ..Usage::default()
                 },
             })));
@@ -266,12 +268,17 @@ impl Script {
 
     /// A pipe.
     pub(crate) fn pipe(&mut self) -> u32 {
+        self.channel(ChannelKind::Pipe)
+    }
+
+    /// A channel.
+    pub(crate) fn channel(&mut self, kind: ChannelKind) -> u32 {
         self.channels += 1;
         self.recorder
             .record(Record::Channel(Box::new(ChannelRecord {
                 id: ChannelId(self.channels),
                 host: HostId(1),
-                kind: ChannelKind::Pipe,
+                kind,
                 inode: 9000 + u64::from(self.channels),
                 name: None,
                 capacity_bytes: Some(65536),
@@ -311,6 +318,23 @@ impl Script {
     pub(crate) fn sample(
         &mut self,
         image: u32,
+        time: (u64, u64),
+        activity: Activity,
+        waits_at: Option<(u32, Side)>,
+    ) {
+        self.sample_thread(image, 0, time, activity, waits_at);
+    }
+
+    /// The image ends with this many threads, instead of one; before its end is told.
+    pub(crate) fn threads(&mut self, image: u32, threads: u32) {
+        self.threads.insert(image, threads);
+    }
+
+    /// Samples of one of the threads of an image, counted from 0.
+    pub(crate) fn sample_thread(
+        &mut self,
+        image: u32,
+        thread: u32,
         (at, until): (u64, u64),
         activity: Activity,
         waits_at: Option<(u32, Side)>,
@@ -326,7 +350,7 @@ impl Script {
             start_ns: at * MS,
             end_ns: until * MS,
             upid: Upid(image),
-            tid: Tid(100 + image),
+            tid: Tid(100 + image + 10_000 * thread),
             activity,
             op: None,
             objects: objects.into_iter().collect(),

@@ -93,10 +93,12 @@ impl Trace {
     /// # Errors
     /// When the file cannot be read.
     pub fn ends(&self) -> Result<Vec<EndRow>> {
-        self.rows(
+        self.rows(&format!(
             "SELECT channel_id, upid, direction, bytes, at_most_bytes, used FROM channel_ends
-             WHERE used IS NOT 0 ORDER BY channel_id, direction, upid",
-        )
+             WHERE used IS NOT 0 AND channel_id NOT IN ({})
+             ORDER BY channel_id, direction, upid",
+            crate::store::TOKEN_PIPES
+        ))
     }
 
     /// The conversations on the network with the most bytes, `most` at most.

@@ -21,8 +21,7 @@ pub(super) fn page(page: &Page, format: Format, out: &mut dyn Write) -> Result<(
     match format {
         Format::Table => out.write_all(page.text().as_bytes())?,
         Format::Json => {
-            serde_json::to_writer_pretty(&mut *out, &json(page)).map_err(std::io::Error::from)?;
-            writeln!(out)?;
+            crate::output::json(out, &json(page))?;
         }
         Format::Csv => {
             let mut csv = Csv::new(out);

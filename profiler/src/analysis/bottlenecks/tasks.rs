@@ -164,7 +164,7 @@ fn places(part: &DiGraph<Node, Edge>, names: &[String]) -> Vec<(u32, u32)> {
     }
     let first_file = groups.len() as u32;
     group.extend((0..part.node_count().saturating_sub(names.len())).map(|i| first_file + i as u32));
-    let round = rounds(part, &group);
+    let round = rounds(part, &group).of;
     (0..names.len()).map(|at| (stage[at], round[at])).collect()
 }
 

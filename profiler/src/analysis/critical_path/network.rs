@@ -1,11 +1,12 @@
 //! The lives of all processes as a network of moments.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use super::Evidence;
-use super::waits::{Cause, Release, SeenOn, SeenWait, Waits, lives};
-use crate::model::{Activity, Doing, FileIndex, ProcessId, Relation, Workflow};
+use super::line::Line;
+use super::waits::{Cause, Release, SeenWait, Waits, lives};
+use crate::model::{Activity, FileIndex, ProcessId, Relation, Workflow};
 
 /// No moment.
 pub(super) const NONE: u32 = u32::MAX;
@@ -37,8 +38,9 @@ pub(super) struct Network {
     pub(super) evidence: Evidence,
 }
 
+/// Where the life of a process is cut.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Cut {
+pub(super) enum Cut {
     /// A wait ended, by its place among all releases.
     Release(usize),
     /// It started that process, or wrote what that one needed to begin.
@@ -54,25 +56,45 @@ impl Network {
         let waits = Waits::new(workflow, activity, &lives, &children);
 
         let count = workflow.processes.len();
-        let mut releases: Vec<Release> = Vec::new();
+        let mut found: Vec<(ProcessId, Release)> = Vec::new();
         let mut cuts: Vec<Vec<(i64, Cut)>> = vec![Vec::new(); count];
         let mut seen: Vec<Vec<SeenWait>> = Vec::with_capacity(count);
         for id in workflow.process_ids() {
             let of_process = waits.seen(id);
-            for release in waits.releases(id, &of_process) {
-                let place = releases.len();
-                cuts[id.0 as usize].push((release.at_ns, Cut::Release(place)));
-                if let Cause::Channel(other) = release.cause {
-                    cuts[other.0 as usize].push((release.at_ns, Cut::LetGo(place)));
-                }
-                releases.push(release);
-            }
+            let of_id = waits.releases(id, &of_process);
+            found.extend(of_id.into_iter().map(|release| (id, release)));
             for &child in &children[id.0 as usize] {
                 let (start, end) = lives[id.0 as usize];
                 let at = lives[child.0 as usize].0.clamp(start, end);
                 cuts[id.0 as usize].push((at, Cut::Fork(child)));
             }
             seen.push(of_process);
+        }
+        // One more is looked at for each that is added: who let go the one that let go.
+        let mut next = 0;
+        let mut known: HashSet<(ProcessId, i64, ProcessId)> = HashSet::new();
+        while let Some(&(id, release)) = found.get(next) {
+            next += 1;
+            let Cause::Channel(other) = release.cause else {
+                continue;
+            };
+            if !waits.is_threaded(other) {
+                continue;
+            }
+            let by = waits.let_go_meanwhile(other, release.at_ns, id);
+            if let Some(by) = by.filter(|&by| known.insert((other, release.at_ns, by))) {
+                let cause = Cause::Channel(by);
+                found.push((other, Release { cause, ..release }));
+            }
+        }
+        let mut releases: Vec<Release> = Vec::with_capacity(found.len());
+        for (id, release) in found {
+            let place = releases.len();
+            cuts[id.0 as usize].push((release.at_ns, Cut::Release(place)));
+            if let Cause::Channel(other) = release.cause {
+                cuts[other.0 as usize].push((release.at_ns, Cut::LetGo(place)));
+            }
+            releases.push(release);
         }
         for (reader, writer, at_ns) in fed_by(workflow, &lives) {
             cuts[writer.0 as usize].push((at_ns, Cut::Fork(reader)));
@@ -94,6 +116,7 @@ impl Network {
                 cuts: &cuts[at],
                 seen: &seen[at],
                 releases: &releases,
+                is_threaded: waits.is_threaded(id),
             };
             let segments = line.segments(&mut network.evidence);
             let first = network.moments.len() as u32;
@@ -215,189 +238,6 @@ impl Network {
         let earliest = own.max(cross).unwrap_or(0);
         // A damaged trace may have causes after their effects.
         self.moments[m as usize].late_ns = (moment.at_ns - earliest).max(0);
-    }
-}
-
-/// The life of one process.
-struct Line<'a> {
-    workflow: &'a Workflow,
-    activity: &'a Activity,
-    id: ProcessId,
-    life: (i64, i64),
-    cuts: &'a [(i64, Cut)],
-    seen: &'a [SeenWait],
-    releases: &'a [Release],
-}
-
-/// What lies between two cuts.
-#[derive(Clone, Copy, Default)]
-struct Segment {
-    /// Work, ns.
-    own_ns: i64,
-    /// Of it, what samples say.
-    seen_own_ns: i64,
-    /// What no sample covers.
-    uncovered_ns: i64,
-    /// Waits that samples saw.
-    waited_ns: i64,
-    is_candidate: bool,
-    is_released: bool,
-}
-
-impl Line<'_> {
-    /// The segments that end at the cuts, and the one to the end of the process. A segment may hold
-    /// waiting only if a release ends it.
-    fn segments(&self, evidence: &mut Evidence) -> Vec<Segment> {
-        let mut segments = Vec::with_capacity(self.cuts.len());
-        let mut from = self.life.0;
-        // Work outside of the candidates, ns.
-        let mut elsewhere = 0;
-        for &(to, cut) in self.cuts {
-            let mut segment = Segment::default();
-            match cut {
-                Cut::Release(place) if to > from => {
-                    let waited = self.waited(from, to, self.releases[place]);
-                    let covered = self.covered(from, to).max(waited);
-                    segment = Segment {
-                        seen_own_ns: covered - waited,
-                        uncovered_ns: to - from - covered,
-                        waited_ns: waited,
-                        is_candidate: true,
-                        ..segment
-                    };
-                }
-                _ => {
-                    segment.own_ns = to - from;
-                    elsewhere += to - from - self.any_wait(from, to);
-                }
-            }
-            segments.push(segment);
-            from = to;
-        }
-        elsewhere += self.life.1 - from - self.any_wait(from, self.life.1);
-        segments.push(Segment {
-            own_ns: self.life.1 - from,
-            ..Segment::default()
-        });
-        self.balance(&mut segments, elsewhere);
-        let mut before = (i64::MIN, false);
-        for (segment, &(to, cut)) in segments.iter_mut().zip(self.cuts) {
-            let inferred = segment.own_ns < segment.seen_own_ns + segment.uncovered_ns;
-            let waited = segment.waited_ns > 0 || segment.is_candidate && inferred;
-            // The second of two that let it go in the same moment.
-            let is_second = before == (to, true);
-            segment.is_released = match cut {
-                Cut::Release(place) => {
-                    // A pipe is read to its end: that binds even who did not wait for it.
-                    let binds = matches!(self.releases[place].cause, Cause::Closed(_));
-                    waited || is_second || binds
-                }
-                _ => false,
-            };
-            if segment.is_candidate {
-                evidence.sampled_ns += segment.waited_ns;
-                let inferred = segment.seen_own_ns + segment.uncovered_ns - segment.own_ns;
-                evidence.inferred_ns += inferred.max(0);
-            }
-            before = (to, segment.is_released);
-        }
-        segments
-    }
-
-    /// Decides what was work where no sample tells, from the exact time that the process was busy:
-    /// the work of all segments must sum up to that. Where that is not known either, it waited.
-    fn balance(&self, segments: &mut [Segment], elsewhere: i64) {
-        let seen_own: i64 = segments.iter().map(|s| s.seen_own_ns).sum();
-        let uncovered: i64 = segments.iter().map(|s| s.uncovered_ns).sum();
-        let (mut keep, mut fill) = (1.0, 0.0);
-        if let Some(busy) = self.busy_ns() {
-            let have = elsewhere + seen_own;
-            if have < busy && uncovered > 0 {
-                fill = ((busy - have) as f64 / uncovered as f64).min(1.0);
-            } else if have > busy && seen_own > 0 {
-                keep = ((busy - elsewhere).max(0) as f64 / seen_own as f64).min(1.0);
-            }
-        }
-        // Who starts others and has not worked that much waited for something that is not known: a
-        // job that could not start yet. Of others that is their own affair, as a sleep is.
-        let has_children = self.cuts.iter().any(|cut| matches!(cut.1, Cut::Fork(_)));
-        if let Some(busy) = self.busy_ns().filter(|&b| has_children && b < elsewhere) {
-            let share = busy as f64 / elsewhere as f64;
-            for segment in segments.iter_mut().filter(|s| !s.is_candidate) {
-                segment.own_ns = (segment.own_ns as f64 * share).round() as i64;
-            }
-        }
-        for segment in segments.iter_mut().filter(|s| s.is_candidate) {
-            let own = segment.seen_own_ns as f64 * keep + segment.uncovered_ns as f64 * fill;
-            segment.own_ns = own.round() as i64;
-        }
-    }
-
-    /// Time that the process was busy, or waited for what is nobody's doing, ns; `None`: not
-    /// known, or of so many threads that the sum says little.
-    fn busy_ns(&self) -> Option<i64> {
-        let process = self.workflow.process(self.id);
-        let cpu = process.cpu_ns?;
-        let images = self.workflow.images(self.id);
-        let mut busy = cpu;
-        for image in images {
-            for part in [image.run_queue_ns, image.storage_ns, image.tracer_ns] {
-                busy = busy.saturating_add(part.unwrap_or(0));
-            }
-        }
-        let spans = self.activity.of(self.id);
-        let has_threads = images.iter().any(|i| i.threads.is_some_and(|n| n > 1));
-        if has_threads && !spans.is_empty() {
-            return None;
-        }
-        let not_busy: i64 = spans
-            .iter()
-            .filter(|span| span.doing != Doing::Busy)
-            .map(|span| span.to_ns - span.from_ns)
-            .sum();
-        let seen: i64 = self.seen.iter().map(|w| w.to_ns - w.from_ns).sum();
-        Some((busy + not_busy - seen).min(self.life.1 - self.life.0))
-    }
-
-    /// Time of an interval that samples say it waited for what then let it go, ns.
-    fn waited(&self, from: i64, to: i64, release: Release) -> i64 {
-        let fits = |wait: &SeenWait| match (wait.on, release.cause) {
-            (SeenOn::Child(child), Cause::Child(by)) => child.is_none_or(|child| child == by),
-            (SeenOn::Channel(other), Cause::Child(by) | Cause::Channel(by) | Cause::Closed(by)) => {
-                other == by
-            }
-            (SeenOn::Child(_), _) => false,
-        };
-        self.overlap(from, to, fits)
-    }
-
-    fn any_wait(&self, from: i64, to: i64) -> i64 {
-        self.overlap(from, to, |_| true)
-    }
-
-    fn overlap(&self, from: i64, to: i64, fits: impl Fn(&SeenWait) -> bool) -> i64 {
-        let first = self.seen.partition_point(|wait| wait.to_ns <= from);
-        self.seen[first.saturating_sub(1)..]
-            .iter()
-            .take_while(|wait| wait.from_ns < to)
-            .filter(|wait| fits(wait))
-            .map(|wait| {
-                // The look after its end came late: it lasted to what let it go.
-                let is_near = to > wait.to_ns && to - wait.to_ns <= wait.error_ns * 2;
-                let until = if is_near { to } else { wait.to_ns };
-                (until.min(to) - wait.from_ns.max(from)).max(0)
-            })
-            .sum()
-    }
-
-    fn covered(&self, from: i64, to: i64) -> i64 {
-        let spans = self.activity.of(self.id);
-        let first = spans.partition_point(|span| span.to_ns <= from);
-        spans[first..]
-            .iter()
-            .take_while(|span| span.from_ns < to)
-            .map(|span| span.to_ns.min(to) - span.from_ns.max(from))
-            .sum()
     }
 }
 

@@ -39,6 +39,8 @@ pub(super) enum SeenOn {
     Child(Option<ProcessId>),
     /// The process at the other side of a channel.
     Channel(ProcessId),
+    /// A place to run. Who gave it back is not known.
+    Place,
 }
 
 /// Life of every process; one whose end was not seen is taken to live to the end of the recording.
@@ -89,14 +91,19 @@ impl<'a> Waits<'a> {
         let wait = |span: &Span| {
             let on = match span.doing {
                 Doing::Child(pid) => SeenOn::Child(self.child(process, pid, span)),
-                Doing::Channels(at, count) => match self.counterpart(process, span, at, count) {
-                    Some(other) => SeenOn::Channel(other),
-                    None if has_children => SeenOn::Child(None),
-                    None => return None,
-                },
+                Doing::Channels(at, count) => {
+                    match self.counterpart(process, span, (at, count), None) {
+                        Some(other) => SeenOn::Channel(other),
+                        None if has_children => SeenOn::Child(None),
+                        None => return None,
+                    }
+                }
                 // Who starts others may learn of their end by a signal, a pipe to itself or a look
                 // now and then.
                 Doing::Other if has_children => SeenOn::Child(None),
+                // Who has jobs running waits for one of them to give its place back.
+                Doing::Place if self.has_child_then(process, span) => SeenOn::Child(None),
+                Doing::Place => SeenOn::Place,
                 Doing::Busy | Doing::Other => return None,
             };
             Some(SeenWait {
@@ -131,7 +138,9 @@ impl<'a> Waits<'a> {
             };
             let other_end = self.lives[other.0 as usize].1;
             // The exact end of the other is better than the moment between two looks.
-            let is_end = (other_end - wait.to_ns).abs() <= wait.error_ns.max(1) * 2;
+            let is_near = (other_end - wait.to_ns).abs() <= wait.error_ns.max(1) * 2;
+            // Who outlives the process let it go before its own end.
+            let is_end = is_near && other_end <= end;
             found.push(match is_end {
                 true => Release {
                     at_ns: other_end,
@@ -161,6 +170,14 @@ impl<'a> Waits<'a> {
         found
     }
 
+    /// Whether a child lived during the wait.
+    fn has_child_then(&self, parent: ProcessId, span: &Span) -> bool {
+        self.children[parent.0 as usize].iter().any(|child| {
+            let (start, end) = self.lives[child.0 as usize];
+            start < span.to_ns && end > span.from_ns
+        })
+    }
+
     /// The child of that pid that lived during the wait.
     fn child(&self, parent: ProcessId, pid: Option<i64>, span: &Span) -> Option<ProcessId> {
         let pid = pid.filter(|&pid| pid > 0)?;
@@ -173,15 +190,37 @@ impl<'a> Waits<'a> {
             .max_by_key(|&child| self.lives[child.0 as usize].1)
     }
 
-    /// Who ended a wait at channels: of those that held the other side when it ended, one known
-    /// to have moved data before one that may have, one paired with it by the amount of data, then
-    /// who was busiest meanwhile: who waits itself lets nobody go.
+    /// Who let a process go that did something, to `other`, while the samples say that it waited: one of
+    /// its threads was awake for a moment between two looks. Only of processes with threads.
+    pub(super) fn let_go_meanwhile(
+        &self,
+        process: ProcessId,
+        at_ns: i64,
+        other: ProcessId,
+    ) -> Option<ProcessId> {
+        let spans = self.activity.of(process);
+        let place = spans.partition_point(|span| span.to_ns + span.error_ns * 2 < at_ns);
+        let span = spans.get(place).filter(|span| span.from_ns < at_ns)?;
+        let Doing::Channels(at, count) = span.doing else {
+            return None;
+        };
+        let to_ns = span.to_ns.min(at_ns);
+        let until_then = Span { to_ns, ..*span };
+        let by = self.counterpart(process, &until_then, (at, count), Some(other))?;
+        let (start, end) = self.lives[by.0 as usize];
+        (start < at_ns && at_ns <= end).then_some(by)
+    }
+
+    /// Who ended a wait at channels: of those that held the other side when it ended, first who did not
+    /// wait for this process itself, then one known to have moved data before one that may have, one
+    /// paired with it by the amount of data, then who was busiest meanwhile: who waits itself lets nobody
+    /// go. `but` is not asked for.
     fn counterpart(
         &self,
         process: ProcessId,
         span: &Span,
-        at: u32,
-        count: u32,
+        (at, count): (u32, u32),
+        but: Option<ProcessId>,
     ) -> Option<ProcessId> {
         let slack = span.error_ns.max(1) * 2;
         let mut best = None;
@@ -192,7 +231,8 @@ impl<'a> Waits<'a> {
                     Side::Write => end.reads,
                 };
                 let holds = end.from_ns < span.to_ns && end.to_ns >= span.to_ns - slack;
-                if end.process == process || !is_other_side || !holds {
+                let is_asked_for = end.process != process && Some(end.process) != but;
+                if !is_asked_for || !is_other_side || !holds {
                     continue;
                 }
                 let is_paired = match side {
@@ -200,6 +240,7 @@ impl<'a> Waits<'a> {
                     Side::Write => self.is_writer(process, end.process),
                 };
                 let key = (
+                    !self.waits_for(end.process, process, span.to_ns - slack),
                     end.is_used,
                     is_paired,
                     self.busy_ns(end.process, span.from_ns, span.to_ns),
@@ -210,6 +251,40 @@ impl<'a> Waits<'a> {
             }
         }
         best.map(|(.., std::cmp::Reverse(other))| other)
+    }
+
+    /// Whether `other` waited at a channel of which `process` held the other side at that moment, or for a
+    /// place.
+    fn waits_for(&self, other: ProcessId, process: ProcessId, at_ns: i64) -> bool {
+        let spans = self.activity.of(other);
+        let place = spans.partition_point(|span| span.to_ns <= at_ns);
+        let Some(span) = spans.get(place).filter(|span| span.from_ns <= at_ns) else {
+            return false;
+        };
+        let Doing::Channels(at, count) = span.doing else {
+            return span.doing == Doing::Place;
+        };
+        let mut waited = self.activity.channels(at, count).iter();
+        waited.any(|&(channel, side)| {
+            self.activity.ends_of(channel).iter().any(|end| {
+                let is_other_side = match side {
+                    Side::Read => end.writes,
+                    Side::Write => end.reads,
+                };
+                end.process == process
+                    && is_other_side
+                    && end.from_ns <= at_ns
+                    && end.to_ns >= at_ns
+            })
+        })
+    }
+
+    /// Whether a process had several threads at a time.
+    pub(super) fn is_threaded(&self, process: ProcessId) -> bool {
+        let images = self.workflow.images(process);
+        images
+            .iter()
+            .any(|image| image.threads.is_some_and(|n| n > 1))
     }
 
     fn is_writer(&self, writer: ProcessId, reader: ProcessId) -> bool {

@@ -7,7 +7,7 @@ use flowtrace_schema::{CallRow, Class, Op, Result, Trace};
 
 use super::distribution::Distribution;
 use super::patterns::{Pattern, Patterns};
-use crate::load::Places;
+use crate::load::{Places, load_and};
 use crate::model::{FileIndex, ProcessId, Workflow};
 
 /// Everything that only the calls tell.
@@ -93,6 +93,16 @@ pub fn gather(trace: &Trace, workflow: &Workflow, bins: usize) -> Result<CallSta
     let mut pass = Pass::new(workflow, bins);
     trace.for_each_call(|call| pass.add(call))?;
     Ok(pass.finish(workflow))
+}
+
+/// Reads a workflow and goes through its calls at once.
+///
+/// # Errors
+/// When the trace cannot be read.
+pub fn load_and_gather(trace: &Trace, bins: usize) -> Result<(Workflow, CallStatistics)> {
+    let (workflow, pass) = load_and(trace, |workflow| Pass::new(workflow, bins), Pass::add)?;
+    let calls = pass.finish(&workflow);
+    Ok((workflow, calls))
 }
 
 struct Pass {

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::branch::{branches, longest_chain, roots};
 use crate::model::{ProcessId, Workflow};
 
 /// A process. Times are nanoseconds since the start of the run, sizes bytes; null is unknown.
@@ -13,6 +14,10 @@ pub struct Row<'a> {
     pub parent: Option<i64>,
     /// Forks between it and a process without parent.
     pub depth: usize,
+    /// Number of the line that stands for it in the folded tree, from 0: processes alike have one.
+    pub group: usize,
+    /// Whether it is on the longest chain.
+    pub on_longest_chain: bool,
     /// Process id.
     pub pid: i64,
     /// Name of the workflow step.
@@ -49,12 +54,22 @@ pub struct ImageRow<'a> {
 /// Every process, parents before children, siblings in the order of their start.
 pub fn rows(workflow: &Workflow) -> Vec<Row<'_>> {
     let children = workflow.children();
-    let mut roots: Vec<ProcessId> = workflow
-        .process_ids()
-        .filter(|&id| workflow.process(id).parent.is_none())
+    let chain = longest_chain(workflow);
+    let mut group = vec![0; workflow.processes.len()];
+    for (number, branch) in branches(workflow, false, &chain).iter().enumerate() {
+        for id in &branch.members {
+            group[id.0 as usize] = number;
+        }
+    }
+    let mut is_on_chain = vec![false; workflow.processes.len()];
+    for id in chain {
+        is_on_chain[id.0 as usize] = true;
+    }
+    let mut waiting: Vec<(ProcessId, usize)> = roots(workflow)
+        .into_iter()
+        .rev()
+        .map(|id| (id, 0))
         .collect();
-    roots.sort_by_key(|&id| std::cmp::Reverse((workflow.process(id).start_ns, id)));
-    let mut waiting: Vec<(ProcessId, usize)> = roots.into_iter().map(|id| (id, 0)).collect();
     let mut rows = Vec::with_capacity(workflow.processes.len());
     while let Some((id, depth)) = waiting.pop() {
         waiting.extend(
@@ -63,7 +78,12 @@ pub fn rows(workflow: &Workflow) -> Vec<Row<'_>> {
                 .rev()
                 .map(|&child| (child, depth + 1)),
         );
-        rows.push(row(workflow, id, depth));
+        let place = id.0 as usize;
+        rows.push(Row {
+            group: group[place],
+            on_longest_chain: is_on_chain[place],
+            ..row(workflow, id, depth)
+        });
     }
     rows
 }
@@ -75,6 +95,8 @@ fn row(workflow: &Workflow, id: ProcessId, depth: usize) -> Row<'_> {
         id: workflow.images(id)[0].upid,
         parent: process.parent.map(|parent| workflow.images(parent)[0].upid),
         depth,
+        group: 0,
+        on_longest_chain: false,
         pid: process.pid,
         rule: &last.rule,
         command: last.command.as_deref(),

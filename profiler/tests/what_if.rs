@@ -1,0 +1,194 @@
+//! Predictions compared with the run as it would have been: the same made-up workflow, built again with
+//! the steps of a rule slower or faster. Times are milliseconds.
+
+use flowtrace_profiler::analysis::critical_path::CriticalPath;
+use flowtrace_profiler::load::{load, load_activity};
+use flowtrace_profiler::model::Workflow;
+use flowtrace_schema::{Activity, Direction, Side, Trace};
+
+#[path = "support/script.rs"]
+mod script;
+
+use script::Script;
+
+/// One rule and how many times as long it takes.
+#[derive(Clone, Copy)]
+struct Change(&'static str, f64);
+
+impl Change {
+    fn of(self, rule: &str, ms: u64) -> u64 {
+        if rule == self.0 {
+            (ms as f64 * self.1) as u64
+        } else {
+            ms
+        }
+    }
+}
+
+fn path_of(build: impl Fn(&mut Script, Change) -> u64, change: Change) -> (Workflow, CriticalPath) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("t.db");
+    let mut script = Script::new(&file, "run.sh");
+    let end = build(&mut script, change);
+    script.finish(end + 1, 0);
+    let trace = Trace::open(&file).unwrap();
+    let workflow = load(&trace).unwrap();
+    let activity = load_activity(&trace, &workflow).unwrap();
+    let path = CriticalPath::of(&workflow, &activity);
+    (workflow, path)
+}
+
+#[track_caller]
+fn agree(build: impl Fn(&mut Script, Change) -> u64 + Copy, rules: &[&'static str]) {
+    let (workflow, base) = path_of(build, Change("", 1.0));
+    for &rule in rules {
+        for factor in [2.0, 0.5] {
+            let predicted = base.what_if(|id| match **workflow.rule(id) == *rule {
+                true => factor,
+                false => 1.0,
+            });
+            let (_, real) = path_of(build, Change(rule, factor));
+            let error = predicted as f64 / real.length_ns() as f64 - 1.0;
+            assert!(
+                error.abs() <= 0.1,
+                "{rule} × {factor}: {:.0} %",
+                error * 100.0
+            );
+        }
+    }
+}
+
+/// A script: one step, three side by side, one that needs all of them, two of which one runs on.
+fn fan(s: &mut Script, change: Change) -> u64 {
+    let shell = s.root(("/bin/bash", &["bash", "run.sh"]), 0);
+    let mut at = 10;
+    let mut run = |s: &mut Script, rules: &[(&str, u64)]| {
+        let ends: Vec<u64> = rules
+            .iter()
+            .map(|&(rule, ms)| {
+                let end = at + change.of(rule, ms);
+                s.program(shell, rule, (at, end), 0);
+                end
+            })
+            .collect();
+        let end = ends.into_iter().max().unwrap();
+        s.sample(shell, (at, end), Activity::Child, None);
+        at = end + 5;
+    };
+    run(s, &[("prepare", 200)]);
+    run(s, &[("left", 600), ("middle", 400), ("right", 500)]);
+    run(s, &[("join", 100)]);
+    run(s, &[("draw", 300), ("log", 150)]);
+    s.end(shell, at, Some(0), None, 30);
+    at
+}
+
+#[test]
+fn of_steps_side_by_side() {
+    agree(
+        fan,
+        &["prepare", "left", "middle", "right", "join", "draw", "log"],
+    );
+}
+
+/// Two jobs of make, each a shell with two steps one after the other, and a link at the end.
+fn nested(s: &mut Script, change: Change) -> u64 {
+    let make = s.root(("/usr/bin/make", &["make", "-j2"]), 0);
+    let mut ends = Vec::new();
+    for (first, second) in [(("cc", 300), ("as", 100)), (("cc", 250), ("strip", 200))] {
+        let job = s.fork(make, ("/usr/bin/make", &["make", "-j2"]), 5);
+        let shell = s.exec(
+            job,
+            100 + job,
+            Some(make),
+            ("/bin/sh", &["sh", "-c", "cc; as"]),
+            6,
+        );
+        let middle = 10 + change.of(first.0, first.1);
+        let end = middle + 2 + change.of(second.0, second.1);
+        s.program(shell, first.0, (10, middle), 0);
+        s.program(shell, second.0, (middle + 2, end), 0);
+        s.sample(shell, (10, end), Activity::Child, None);
+        s.end(shell, end + 1, Some(0), None, 4);
+        ends.push(end + 1);
+    }
+    let linked = ends.into_iter().max().unwrap() + 4;
+    s.sample(make, (10, linked - 4), Activity::Child, None);
+    let end = linked + change.of("ld", 150);
+    s.program(make, "ld", (linked, end), 0);
+    s.sample(make, (linked, end), Activity::Child, None);
+    s.end(make, end + 5, Some(0), None, 20);
+    end + 5
+}
+
+#[test]
+fn of_jobs_of_several_steps() {
+    agree(nested, &["cc", "as", "strip", "ld"]);
+}
+
+/// A pool: a process with threads, of which one waits for a lock, whose two workers run steps one after the other.
+/// They tell their results through a pipe, and wait for more until the pool is closed.
+fn pool(s: &mut Script, change: Change) -> u64 {
+    const PYTHON: (&str, &[&str]) = ("/usr/bin/python3", &["python3", "pool.py"]);
+    let main = s.root(PYTHON, 0);
+    let (tasks, results) = (s.pipe(), s.pipe());
+    let work = [&[("long", 2000)][..], &[("short", 400), ("short", 400)]];
+    let mut ends = Vec::new();
+    for steps in work {
+        let worker = s.fork(main, PYTHON, 100);
+        let mut at = 120;
+        for &(rule, ms) in steps {
+            let end = at + change.of(rule, ms);
+            s.program(worker, rule, (at, end), 0);
+            s.sample(worker, (at, end), Activity::Child, None);
+            at = end + 5;
+        }
+        ends.push((worker, at));
+    }
+    let last = ends.iter().map(|&(_, at)| at).max().unwrap();
+    let end = last + 20;
+    for &(worker, at) in &ends {
+        if at < last {
+            s.sample(
+                worker,
+                (at, last + 2),
+                Activity::Channel,
+                Some((tasks, Side::Read)),
+            );
+        }
+        s.holds(worker, tasks, Direction::Read, (100, last + 4), None);
+        s.holds(worker, results, Direction::Write, (100, last + 4), None);
+        s.end(worker, last + 4, Some(0), None, 30);
+    }
+    s.holds(main, tasks, Direction::Write, (90, end), None);
+    s.holds(main, results, Direction::Read, (90, end), None);
+    s.threads(main, 3);
+    s.sample_thread(main, 0, (100, last + 10), Activity::Lock, None);
+    s.sample_thread(
+        main,
+        1,
+        (100, last + 1),
+        Activity::Channel,
+        Some((results, Side::Read)),
+    );
+    s.sample_thread(main, 2, (100, last + 1), Activity::Lock, None);
+    s.end(main, end, Some(0), None, 110);
+    end
+}
+
+#[test]
+fn of_a_pool_of_workers() {
+    agree(pool, &["long", "short"]);
+    let (workflow, path) = path_of(pool, Change("", 1.0));
+    let on_path = |rule: &str| -> i64 {
+        let steps = path
+            .steps
+            .iter()
+            .filter(|step| **workflow.rule(step.process) == *rule);
+        steps
+            .map(|step| (step.to_ns - step.from_ns) / 1_000_000)
+            .sum()
+    };
+    assert_eq!(on_path("long"), 2000, "{:#?}", path.steps);
+    assert_eq!(on_path("short"), 0);
+}

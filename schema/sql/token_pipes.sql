@@ -1,0 +1,18 @@
+-- Pipes and FIFOs that hand out places and carry no data from one process to another, as the jobserver
+-- of make does: whoever holds one end holds the other, too, for as long (nine tenths, for ends are found closed
+-- a little late), and programs that were executed have it, not only forks of the one that made it: a pool of
+-- workers may share a queue in that way. Or nobody but its maker holds it. A side of a pipeline keeps one end only.
+SELECT channel_id FROM (
+  SELECT channel_id, is_exec,
+    COALESCE(10 * (MIN(read_to, write_to) - MAX(read_from, write_from))
+      >= 9 * (MAX(read_to, write_to) - MIN(read_from, write_from)), 0) AS holds_both
+  FROM (
+    SELECT e.channel_id, e.upid, p.origin = 'exec' AS is_exec,
+      MIN(CASE WHEN e.direction <> 'write' THEN e.from_ns END) AS read_from,
+      MAX(CASE WHEN e.direction <> 'write' THEN COALESCE(e.to_ns, p.end_ns, 4000000000000000000) END) AS read_to,
+      MIN(CASE WHEN e.direction <> 'read' THEN e.from_ns END) AS write_from,
+      MAX(CASE WHEN e.direction <> 'read' THEN COALESCE(e.to_ns, p.end_ns, 4000000000000000000) END) AS write_to
+    FROM channel AS c JOIN channel_end AS e USING (channel_id) LEFT JOIN process AS p USING (upid)
+    WHERE c.kind IN ('pipe', 'fifo')
+    GROUP BY e.channel_id, e.upid))
+GROUP BY channel_id HAVING MIN(holds_both) = 1 AND (COUNT(*) = 1 OR SUM(is_exec) > 1)
