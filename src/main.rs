@@ -13,6 +13,7 @@ mod failure;
 mod graphviz;
 mod launcher;
 mod output;
+mod progress;
 mod seeing;
 
 use std::process::ExitCode;

@@ -368,11 +368,11 @@ fn what_cannot_be_is_refused() {
             "the processes lived from",
         ),
         (
-            &["dag", "--between", "mosaic.png", "images.tbl"],
+            &["dag", "--between", "mosaic.png", "t00.fits"],
             "no data leads",
         ),
         (
-            &["dag", "--rule", "mAdd", "--file", "images.tbl"],
+            &["dag", "--rule", "mAdd", "--file", "pimages.tbl"],
             "at once",
         ),
         (&["dag", "--format", "text", "--by", "process"], "no shape"),

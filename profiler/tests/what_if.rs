@@ -192,3 +192,36 @@ fn of_a_pool_of_workers() {
     assert_eq!(on_path("long"), 2000, "{:#?}", path.steps);
     assert_eq!(on_path("short"), 0);
 }
+
+/// `{ a; b; } | cat`: b writes nothing, and cat reads until the group of both has ended.
+fn kept_open(s: &mut Script, change: Change) -> u64 {
+    const BASH: (&str, &[&str]) = ("/bin/bash", &["bash", "-c", "{ a; b; } | cat"]);
+    let shell = s.root(BASH, 0);
+    let pipe = s.pipe();
+    let group = s.fork(shell, BASH, 5);
+    let middle = 10 + change.of("a", 400);
+    let end = middle + 4 + change.of("b", 600);
+    let a = s.program(group, "a", (10, middle), 0);
+    let b = s.program(group, "b", (middle + 4, end), 0);
+    let cat = s.program(shell, "cat", (8, end + 10), end);
+    s.sample(group, (10, end), Activity::Child, None);
+    s.sample(
+        cat,
+        (10, end + 5),
+        Activity::Channel,
+        Some((pipe, Side::Read)),
+    );
+    s.holds(a, pipe, Direction::Write, (10, middle), None);
+    s.holds(b, pipe, Direction::Write, (middle + 4, end), Some(false));
+    s.holds(group, pipe, Direction::Write, (5, end + 4), Some(false));
+    s.holds(cat, pipe, Direction::Read, (8, end + 10), None);
+    s.end(group, end + 4, Some(0), None, 8);
+    s.sample(shell, (8, end + 10), Activity::Child, None);
+    s.end(shell, end + 20, Some(0), None, 16);
+    end + 20
+}
+
+#[test]
+fn of_a_pipe_that_is_kept_open() {
+    agree(kept_open, &["a", "b"]);
+}

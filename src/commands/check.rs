@@ -11,7 +11,7 @@ use flowtrace_profiler::generate::files_of_steps;
 use flowtrace_schema::{ProcessRow, Trace};
 
 use crate::failure::Failure;
-use crate::output;
+use crate::{output, progress};
 
 /// Compare declared dependencies with the real ones of a traced build
 ///
@@ -63,7 +63,15 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
+    let same = |a: &Path, b: &Path| output::resolved(a) == output::resolved(b);
+    if let (Some(output), Some(declared)) = (&args.output, &args.declared)
+        && same(output, declared)
+    {
+        let what = format!("cannot write {}: it is what is declared", output.display());
+        return Err(Failure::usage(what).hint("name another file with -o"));
+    }
     let trace = Trace::open(&args.trace)?;
+    let working = progress::working(format!("checking {}", args.trace.display()));
     let (root, steps) = files_of_steps(&trace)?.map_err(|unfit| {
         let what = args.trace.display();
         Failure::usage(format!("cannot check {what}: {}", unfit.reason)).hint(unfit.hint)
@@ -87,6 +95,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
             "trace a build from the beginning (make clean first), in the directory of the rules",
         ));
     }
+    drop(working);
     output::write_to(args.output.as_deref(), &args.trace, |out| {
         match args.format {
             Format::Text => {

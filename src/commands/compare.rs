@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use flowtrace_profiler::compare::{RunFacts, compare, html, text};
 use flowtrace_schema::Trace;
 
-use crate::output;
+use crate::{output, progress};
 
 /// Compare two runs: what is new, gone, slower, reads more, waits longer
 ///
@@ -55,7 +55,9 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
                 traces.map(|path| RunFacts::of(&Trace::open(path)?, &path.display().to_string()));
             facts.collect()
         };
+    let working = progress::working("comparing");
     let comparison = compare(&side(&args.a, &args.with)?, &side(&args.b, &args.against)?);
+    drop(working);
     let path = args.output.as_deref();
     output::write_to(path, &args.b, |out| {
         match args.format {

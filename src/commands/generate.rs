@@ -8,7 +8,7 @@ use flowtrace_profiler::generate::{self, Options, cwl, dagman, make, pegasus, sh
 use flowtrace_schema::Trace;
 
 use crate::failure::Failure;
-use crate::output;
+use crate::{output, progress};
 
 /// Write the traced workflow as a specification that runs again
 ///
@@ -58,6 +58,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     let options = Options {
         ignore_environment: args.ignore_environment,
     };
+    let working = progress::working(format!("reading {}", args.trace.display()));
     let plan = generate::plan(&Trace::open(&args.trace)?, options)?.map_err(|unfit| {
         Failure::usage(format!(
             "cannot generate from {}: {}",
@@ -66,6 +67,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         ))
         .hint(unfit.hint)
     })?;
+    drop(working);
     output::write_to(args.output.as_deref(), &args.trace, |out| {
         let text = match args.format {
             Format::Make => make::text(&plan),

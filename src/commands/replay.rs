@@ -19,8 +19,7 @@ use crate::output;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   flowtrace replay trace.db --into /mnt/fast/replay
-  flowtrace replay trace.db --into replay --trace replay.db     traced, too
-  flowtrace compare trace.db replay.db")]
+  flowtrace replay trace.db --into replay --trace replay.db     traced, too")]
 pub(crate) struct Args {
     /// Trace to read
     trace: PathBuf,

@@ -12,7 +12,7 @@ use flowtrace_profiler::text::units;
 use flowtrace_schema::Trace;
 
 use crate::failure::Failure;
-use crate::output;
+use crate::{output, progress};
 
 /// Write one HTML file that shows the run: timeline, graph, tree, tables
 ///
@@ -50,8 +50,10 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         None if args.format == Format::Json => None,
         None => Some(default_path(&args.trace)?),
     };
+    let working = progress::working(format!("reading {}", args.trace.display()));
     let workflow = load(&trace)?;
     let report = report::gather(&workflow, &trace, Limits::default())?;
+    drop(working);
     output::write_to(path.as_deref(), &args.trace, |mut out| {
         match args.format {
             Format::Html => report.write_html(&mut out)?,

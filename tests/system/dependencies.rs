@@ -19,6 +19,18 @@ use crate::support::{self, Scratch, need_fuse, need_program, need_python, tree};
 /// Who wrote, the file, who read. Tasks are named by all programs that they ran.
 type Dependency = (String, String, String);
 
+/// A command line without what differs between two runs: the directory, and the temporary files of gcc.
+fn common(line: &str, directory: &Path) -> String {
+    let line = line.replace(&*directory.to_string_lossy(), ".");
+    let temporary = std::env::temp_dir().join("cc");
+    let temporary = temporary.to_string_lossy();
+    let word = |word: &str| match word.find(&*temporary) {
+        Some(at) => format!("{}TEMPORARY", &word[..at]),
+        None => word.to_owned(),
+    };
+    line.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
 /// Processes as a forest: what each ran, and who created it.
 struct Forest<K> {
     execs: BTreeMap<K, Vec<String>>,
@@ -66,12 +78,13 @@ impl<K: Ord + Copy> Forest<K> {
 }
 
 /// Of a file that one opened to write before another opened it to read, or ran it.
-fn by_strace(observed: &Observed) -> BTreeSet<Dependency> {
+fn by_strace(observed: &Observed, directory: &Path) -> BTreeSet<Dependency> {
+    let execs = |lines: &[String]| lines.iter().map(|line| common(line, directory)).collect();
     let forest = Forest {
         execs: observed
             .by_pid
             .iter()
-            .map(|(&pid, p)| (pid, p.execs.clone()))
+            .map(|(&pid, p)| (pid, execs(&p.execs)))
             .collect(),
         parents: observed.parents.clone(),
     };
@@ -109,9 +122,8 @@ fn writers(dag: &Dag, version: NodeIndex) -> Vec<ProcessId> {
 fn by_graph(workflow: &Workflow, dag: &Dag, directory: &Path) -> BTreeSet<Dependency> {
     let execs = |id: ProcessId| {
         let images = workflow.images(id).iter().filter(|image| image.is_exec);
-        images
-            .filter_map(|image| image.command.as_deref().map(str::to_owned))
-            .collect()
+        let lines = images.filter_map(|image| image.command.as_deref());
+        lines.map(|line| common(line, directory)).collect()
     };
     let forest = Forest {
         execs: workflow.process_ids().map(|id| (id, execs(id))).collect(),
@@ -207,7 +219,10 @@ impl Workload {
             petgraph::algo::toposort(&dag.graph, None).is_ok(),
             "a cycle"
         );
-        let (ours, theirs) = (by_graph(&workflow, &dag, &data), by_strace(&observed));
+        let (ours, theirs) = (
+            by_graph(&workflow, &dag, &data),
+            by_strace(&observed, &native),
+        );
         let only = |a: &BTreeSet<Dependency>, b: &BTreeSet<Dependency>| {
             let only: Vec<_> = a.difference(b).cloned().collect();
             (only.len(), only.into_iter().take(5).collect::<Vec<_>>())
@@ -286,11 +301,12 @@ fn of_map_and_reduce() {
 #[test]
 fn of_a_build_of_c() {
     if let Some(workload) = Workload::prepare("cbuild", &["make", "gcc", "ar"]) {
-        workload.agrees(400);
+        workload.agrees(170);
     }
 }
 
 #[test]
+#[ignore = "takes a minute: tests/long dependencies"]
 fn of_variant_calling() {
     let programs = ["make", "bwa", "samtools", "bcftools", "freebayes"];
     if let Some(workload) = Workload::prepare("variant-calling", &programs) {
@@ -299,6 +315,7 @@ fn of_variant_calling() {
 }
 
 #[test]
+#[ignore = "as long as the other tests of it together: tests/long dependencies"]
 fn of_montage() {
     if let Some(workload) = Workload::prepare("montage", &["make", "mProjectPP", "mDiffFit"]) {
         workload.agrees(290);

@@ -18,6 +18,7 @@ mod generate;
 mod kernel_layer;
 mod killed;
 mod lifetimes;
+mod managers;
 mod many_hosts;
 mod montage;
 mod mount;

@@ -19,6 +19,7 @@ pub fn text(plan: &Plan) -> String {
 set -u
 export {ROOT_VARIABLE}=$PWD
 jobs_at_once=${{JOBS:-$(nproc)}}
+[[ $jobs_at_once =~ ^[1-9][0-9]*$ ]] || {{ echo \"JOBS must be a number from 1 on\" >&2; exit 2; }}
 declare -A pid
 failed=
 

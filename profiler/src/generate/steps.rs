@@ -125,7 +125,7 @@ fn inside(source: &Source, unit: Unit) -> Option<(Vec<usize>, Vec<Unit>)> {
         // make begins again after it has made a file that it includes.
         let is_again = own.last().is_some_and(|&before: &usize| {
             let before = &source.workflow.images[before];
-            is_one_of(image, MANAGERS) && before.command == image.command
+            is_one_of(image, &["make", "gmake"]) && before.command == image.command
         });
         if !is_again && (!units.is_empty() || !is_one_of(image, DRIVERS) && !image.is_fork) {
             if own.is_empty() {

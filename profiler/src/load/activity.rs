@@ -14,7 +14,7 @@ pub fn load_activity(trace: &Trace, workflow: &Workflow) -> Result<Activity> {
     Ok(activity(
         workflow,
         &trace.activity()?,
-        &trace.channel_ends()?,
+        (&trace.channel_ends()?, &trace.unused_writing_ends()?),
         &trace.token_pipes()?,
     ))
 }
@@ -23,7 +23,7 @@ pub fn load_activity(trace: &Trace, workflow: &Workflow) -> Result<Activity> {
 fn activity(
     workflow: &Workflow,
     rows: &[ActivityRow],
-    ends: &[ChannelEndRow],
+    (ends, idle): (&[ChannelEndRow], &[ChannelEndRow]),
     tokens: &[i64],
 ) -> Activity {
     let images: HashMap<i64, usize> = workflow
@@ -54,9 +54,8 @@ fn activity(
         found.of_process[spans[0].process.0 as usize] = at..next;
         at = next;
     }
-    found.ends = ends
-        .iter()
-        .filter_map(|end| {
+    let held = |ends: &[ChannelEndRow]| -> Vec<HeldEnd> {
+        let held = |end: &ChannelEndRow| {
             let image = &workflow.images[*images.get(&end.upid)?];
             let to_ns = end.to_ns.or(image.end_ns).unwrap_or(workflow.last_ns);
             Some(HeldEnd {
@@ -68,11 +67,13 @@ fn activity(
                 to_ns,
                 is_used: end.used == Some(1),
             })
-        })
-        .collect();
-    found
-        .ends
-        .sort_by_key(|end| (end.channel, end.process, end.from_ns));
+        };
+        let mut held: Vec<HeldEnd> = ends.iter().filter_map(held).collect();
+        held.sort_by_key(|end| (end.channel, end.process, end.from_ns));
+        held
+    };
+    found.ends = held(ends);
+    found.idle_ends = held(idle);
     found
 }
 

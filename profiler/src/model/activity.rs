@@ -13,6 +13,8 @@ pub struct Activity {
     pub channels: Vec<(i64, Side)>,
     /// Who held the ends of channels, in the order of channels, then processes.
     pub ends: Vec<HeldEnd>,
+    /// Who held the writing end of a pipe or FIFO and wrote nothing, in the same order.
+    pub idle_ends: Vec<HeldEnd>,
     /// Places in `spans` of every process.
     pub(crate) of_process: Vec<Range<u32>>,
 }
@@ -94,8 +96,17 @@ impl Activity {
 
     /// Who held an end of a channel.
     pub fn ends_of(&self, channel: i64) -> &[HeldEnd] {
-        let from = self.ends.partition_point(|end| end.channel < channel);
-        let count = self.ends[from..].partition_point(|end| end.channel == channel);
-        &self.ends[from..from + count]
+        of_channel(&self.ends, channel)
     }
+
+    /// Who held the writing end of a channel and wrote nothing.
+    pub fn idle_ends_of(&self, channel: i64) -> &[HeldEnd] {
+        of_channel(&self.idle_ends, channel)
+    }
+}
+
+fn of_channel(ends: &[HeldEnd], channel: i64) -> &[HeldEnd] {
+    let from = ends.partition_point(|end| end.channel < channel);
+    let count = ends[from..].partition_point(|end| end.channel == channel);
+    &ends[from..from + count]
 }

@@ -147,7 +147,7 @@ impl<'a> Waits<'a> {
                     cause: Cause::Closed(other),
                 },
                 false => Release {
-                    at_ns: wait.to_ns.min(other_end),
+                    at_ns: self.not_before_a_child(other, wait).min(other_end),
                     cause: Cause::Channel(other),
                 },
             });
@@ -168,6 +168,16 @@ impl<'a> Waits<'a> {
                 || a == b
         });
         found
+    }
+
+    /// When a wait ended that another process ended: the end of a child for which that one waited itself, where
+    /// that lies between the two looks. It is exact, and nobody acts before.
+    fn not_before_a_child(&self, other: ProcessId, wait: &SeenWait) -> i64 {
+        let until = wait.to_ns + wait.error_ns.max(1) * 2;
+        let ends = self.children[other.0 as usize].iter();
+        let ends = ends.map(|child| self.lives[child.0 as usize].1);
+        let last = ends.filter(|&end| end > wait.to_ns && end <= until).max();
+        last.unwrap_or(wait.to_ns)
     }
 
     /// Whether a child lived during the wait.
@@ -250,7 +260,30 @@ impl<'a> Waits<'a> {
                 best = best.max(Some(key));
             }
         }
-        best.map(|(.., std::cmp::Reverse(other))| other)
+        let best = best.map(|(.., std::cmp::Reverse(other))| other);
+        let is_gone = |id: ProcessId| self.lives[id.0 as usize].1 < span.to_ns - slack;
+        match best {
+            Some(other) if !is_gone(other) => Some(other),
+            other => self.closer(process, span, (at, count)).or(other),
+        }
+    }
+
+    /// Who closed a pipe at the end of a wait for it as the last of its writers, though it wrote nothing: a
+    /// shell that runs `{ a; b; }` keeps it open until b has ended.
+    fn closer(
+        &self,
+        process: ProcessId,
+        span: &Span,
+        (at, count): (u32, u32),
+    ) -> Option<ProcessId> {
+        let slack = span.error_ns.max(1) * 2;
+        let reads = self.activity.channels(at, count).iter();
+        reads
+            .filter(|(_, side)| *side == Side::Read)
+            .flat_map(|&(channel, _)| self.activity.idle_ends_of(channel))
+            .filter(|end| end.process != process && (end.to_ns - span.to_ns).abs() <= slack)
+            .max_by_key(|end| (end.to_ns, std::cmp::Reverse(end.process)))
+            .map(|end| end.process)
     }
 
     /// Whether `other` waited at a channel of which `process` held the other side at that moment, or for a

@@ -248,6 +248,7 @@ function chooseNode(node) {
 }
 function toggleGroup(group) {
   if (!G.open.delete(group)) G.open.add(group);
+  noTip();
   drawGraph();
 }
 

@@ -1,0 +1,71 @@
+//! Jobs of workflow managers are shown under the managers' own names.
+
+use std::fs;
+
+use crate::support::process::finish;
+use crate::support::trace::Trace;
+use crate::support::{Scratch, need_fuse, run_in, skip, succeeds};
+
+/// Whether a manager that no system has by itself is there.
+fn has(program: &str) -> bool {
+    let is_there = succeeds(program, &["--version"]);
+    if !is_there {
+        skip(&format!("no {program}"));
+    }
+    is_there && need_fuse()
+}
+
+#[test]
+fn rules_of_snakemake() {
+    if !has("snakemake") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let work = scratch.dir("work");
+    let rules = "rule all:\n    input: 'total'\n\
+                 rule sorted:\n    output: 's{i}'\n    shell: 'seq {wildcards.i} 9 | sort -r > {output}'\n\
+                 rule joined:\n    input: 's1', 's2'\n    output: 'total'\n    run:\n        \
+                 open(output[0], 'w').write(open(input[0]).read() + open(input[1]).read())\n";
+    fs::write(work.join("Snakefile"), rules).unwrap();
+    let mut run = run_in(&work, &scratch.join("trace.db"));
+    run.args(["--", "snakemake", "--quiet", "--cores", "1"]);
+    run.env("HOME", scratch.dir("home"));
+    finish(&mut run).expect(0);
+    let trace = Trace::open(&scratch.join("trace.db"));
+    // The shell, and what it started.
+    let sorted = "SELECT COUNT(*) FROM processes WHERE rule = 'sorted' AND command LIKE ";
+    assert_eq!(trace.one::<i64>(&format!("{sorted} 'sort -r%'")), 2);
+    assert_eq!(trace.one::<i64>(&format!("{sorted} 'seq %'")), 2);
+    let joined =
+        "SELECT COUNT(*) FROM processes WHERE rule = 'joined' AND command LIKE '%--target-jobs%'";
+    assert!(trace.one::<i64>(joined) >= 1);
+    let other = "SELECT COUNT(*) FROM processes WHERE rule IN ('sort', 'seq')";
+    assert_eq!(trace.one::<i64>(other), 0);
+}
+
+#[test]
+fn commands_of_parallel() {
+    if !has("parallel") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let work = scratch.dir("work");
+    fs::write(work.join("a"), "2\n1\n").unwrap();
+    fs::write(work.join("b"), "4\n3\n").unwrap();
+    let mut run = run_in(&work, &scratch.join("trace.db"));
+    run.args([
+        "--",
+        "parallel",
+        "-j2",
+        "sort {} > {}.sorted",
+        ":::",
+        "a",
+        "b",
+    ]);
+    run.env("HOME", scratch.dir("home")).env("SHELL", "/bin/sh");
+    finish(&mut run).expect(0);
+    let trace = Trace::open(&scratch.join("trace.db"));
+    let shells =
+        "SELECT COUNT(*) FROM processes WHERE rule = 'sort' AND command LIKE '%sh -c %sorted%'";
+    assert_eq!(trace.one::<i64>(shells), 2);
+}
