@@ -101,7 +101,7 @@ pub fn write(trace: &Trace, directory: &Path) -> Result<Written, Error> {
                 .filter(|column| column.name != "host")
                 .collect(),
         };
-        let of_view = write_view(trace, &hosts, layout, &dataset)?;
+        let of_view = write_view(trace, &hosts, &layout, &dataset)?;
         written.rows += of_view.rows;
         written.files += of_view.files;
         written.bytes += of_view.bytes;
@@ -214,7 +214,7 @@ impl<'a> Rows<'a> {
 fn write_view(
     trace: &Trace,
     hosts: &Hosts,
-    layout: Layout,
+    layout: &Layout,
     dataset: &Path,
 ) -> Result<Written, Error> {
     thread::scope(|scope| {
@@ -231,7 +231,7 @@ fn write_view(
             Ok(Written::default())
         });
         let mut rows = Rows {
-            layout: &layout,
+            layout,
             waiting: HashMap::new(),
             held: 0,
             filled,
