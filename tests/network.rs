@@ -91,6 +91,9 @@ fn a_capture_becomes_flows_and_packets() {
     frames.extend(connection(1_700_000_001_000_000_000, 4000, 900_000));
     fs::write(scratch.join("eth0.pcap"), pcap(&frames)).unwrap();
     let said = succeeds(&scratch, &["import", "eth0.pcap"]);
+    let dataset = ["export", "trace.db", "parquet", "-o", "dataset"];
+    succeeds(&scratch, &dataset);
+    assert!(scratch.join("dataset/packets").is_dir());
     assert!(
         said.contains("50 packets in 2 flows, captured on 1 host"),
         "{said}"
