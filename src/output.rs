@@ -126,8 +126,7 @@ fn holds_trace(path: &Path) -> bool {
         && File::open(path)
             .and_then(|mut file| file.read_exact(&mut begin))
             .is_ok();
-    read && begin.starts_with(b"SQLite format 3\0")
-        && begin[68..72] == (APPLICATION_ID as u32).to_be_bytes()
+    read && begin.starts_with(b"SQLite format 3\0") && begin[68..72] == APPLICATION_ID.to_be_bytes()
 }
 
 fn is_trace(path: &Path, trace: &Path) -> bool {

@@ -263,8 +263,11 @@ impl<'a> Waits<'a> {
         let best = best.map(|(.., std::cmp::Reverse(other))| other);
         let is_gone = |id: ProcessId| self.lives[id.0 as usize].1 < span.to_ns - slack;
         match best {
-            Some(other) if !is_gone(other) => Some(other),
-            other => self.closer(process, span, (at, count)).or(other),
+            // Workers that share a queue hold it, too: only after who wrote is gone is it a matter of closing.
+            Some(other) if is_gone(other) => {
+                self.closer(process, span, (at, count)).or(Some(other))
+            }
+            other => other,
         }
     }
 
