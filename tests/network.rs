@@ -91,6 +91,9 @@ fn a_capture_becomes_flows_and_packets() {
     frames.extend(connection(1_700_000_001_000_000_000, 4000, 900_000));
     fs::write(scratch.join("eth0.pcap"), pcap(&frames)).unwrap();
     let said = succeeds(&scratch, &["import", "eth0.pcap"]);
+    let dataset = ["export", "trace.db", "parquet", "-o", "dataset"];
+    succeeds(&scratch, &dataset);
+    assert!(scratch.join("dataset/packets").is_dir());
     assert!(
         said.contains("50 packets in 2 flows, captured on 1 host"),
         "{said}"
@@ -187,6 +190,53 @@ fn what_is_damaged_is_read_as_far_as_possible() {
         "{error}"
     );
     assert!(!scratch.join("other.db").exists());
+}
+
+#[test]
+fn what_is_left_out_is_told_by_its_reason() {
+    let scratch = Scratch::new();
+    // The clock was set after the first packet.
+    let mut frames = connection(1_700_000_000_000_000_000, 4000, 100);
+    frames[0].0 = 5_000_000_000;
+    fs::write(scratch.join("clock.pcap"), pcap(&frames)).unwrap();
+    let output = flowtrace(&scratch, &["import", "clock.pcap", "-o", "clock.db"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        error.contains("24 frames left out: the time is more than a year"),
+        "{error}"
+    );
+    let loss = "SELECT value FROM losses WHERE counter = 'implausible_times'";
+    assert_eq!(number(&scratch.join("clock.db"), loss), 24);
+    // Of a link layer that is not read: nothing is left.
+    let mut radio = pcap(&connection(1_700_000_000_000_000_000, 4000, 100));
+    radio[20] = 105;
+    fs::write(scratch.join("radio\u{1b}[31m.pcap"), radio).unwrap();
+    let output = flowtrace(
+        &scratch,
+        &["import", "radio\u{1b}[31m.pcap", "-o", "radio.db"],
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        error.contains("25 frames left out: frames of link layer 105 are not read"),
+        "{error}"
+    );
+    assert!(
+        !error.contains('\u{1b}') && !output.stdout.contains(&0x1b),
+        "{error}"
+    );
+    // The same file twice would count all twice.
+    let output = flowtrace(
+        &scratch,
+        &["import", "clock.pcap", "clock.pcap", "-o", "two.db"],
+    );
+    assert_eq!(output.status.code(), Some(2));
+    // Packets cannot be picked by options for graphs.
+    let output = flowtrace(
+        &scratch,
+        &["export", "clock.db", "pcapng", "--rule", "x", "-o", "x"],
+    );
+    assert_eq!(output.status.code(), Some(2));
 }
 
 /// Payload between hosts 1 to 4 as the README of the captures lists it, row = sender.

@@ -7,11 +7,13 @@ use rusqlite::types::ValueRef;
 
 use crate::{Error, Fidelity, Op, Result, doc, store};
 
+mod kinds;
 mod network;
 mod report;
 mod rows;
 mod timeline;
 
+pub use kinds::Kind;
 pub use network::PacketRow;
 pub use report::CallCost;
 use rows::FromRow;
@@ -41,10 +43,12 @@ pub struct CallRow {
     pub duration_ns: i64,
     /// Process image; `None`: the kernel itself, or not known.
     pub upid: Option<i64>,
+    /// Thread; `None`: the first of the process.
+    pub tid: Option<i64>,
     /// Operation; `None`: one that this version does not know.
     pub op: Option<Op>,
-    /// Whether only the opening of a file outside of the traced directories was seen, and no time.
-    pub is_open_only: bool,
+    /// What the row promises.
+    pub fidelity: Fidelity,
     /// Open flags, rename flags or mode.
     pub flags: Option<i64>,
     /// File.
@@ -157,7 +161,7 @@ impl Trace {
         let mut read = || {
             // Columns by number: there may be a hundred million rows.
             let mut statement = self.db.prepare(
-                "SELECT start_ns, duration_ns, upid, what, file_id, offset, length, result
+                "SELECT start_ns, duration_ns, upid, what, file_id, offset, length, result, tid
                  FROM call ORDER BY start_ns",
             )?;
             let mut rows = statement.query([])?;
@@ -170,7 +174,8 @@ impl Trace {
                     duration_ns: row.get(1)?,
                     upid: row.get(2)?,
                     op: Op::from_number((what & 63) as u8),
-                    is_open_only: what >> 6 & 3 == Fidelity::Open as i64,
+                    tid: row.get(8)?,
+                    fidelity: Fidelity::ALL[(what >> 6 & 3) as usize],
                     flags: (what > 255).then(|| (what >> 8) - 1),
                     file_id: row.get(4)?,
                     offset: row.get(5)?,

@@ -8,9 +8,10 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use flowtrace_profiler::export::rows::Csv;
 use flowtrace_profiler::export::timeline::timeline;
-use flowtrace_profiler::export::{chrome, pcapng, perfetto, wfformat};
+use flowtrace_profiler::export::{chrome, parquet, pcapng, perfetto, wfformat};
 use flowtrace_profiler::graph;
 use flowtrace_profiler::load::load;
+use flowtrace_profiler::text::units;
 use flowtrace_schema::{Trace, doc};
 
 use crate::drawing::{self, View};
@@ -25,6 +26,7 @@ use crate::output;
   flowtrace export trace.db wfformat -o run.json     # WfCommons
   flowtrace export trace.db chrome -o run.trace      # open in ui.perfetto.dev
   flowtrace export trace.db csv -o tables/           # every view as a file
+  flowtrace export trace.db parquet -o dataset/      # for DuckDB, Polars, Spark
   flowtrace export trace.db pcapng -o run.pcapng     # open in Wireshark
   flowtrace export trace.db graphml | python3 analyse.py")]
 pub(crate) struct Args {
@@ -35,7 +37,7 @@ pub(crate) struct Args {
     format: Format,
     #[command(flatten)]
     view: View,
-    /// Write to FILE (csv: into the directory FILE) instead of standard output
+    /// Write to FILE (csv, parquet: into the directory FILE) instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -66,6 +68,9 @@ enum Format {
     Perfetto,
     /// A CSV file of every view, in a directory
     Csv,
+    /// A dataset for DuckDB, Polars, Spark: every view as Parquet files, partitioned by run and host,
+    /// in a directory that may hold those of many traces
+    Parquet,
     /// Packets for Wireshark and tcpdump, with the processes that sent them as comments; hardware
     /// addresses, checksums and payload are not in a trace
     Pcapng,
@@ -97,11 +102,12 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         Format::Png => drawing::Format::Png,
         Format::Pdf => drawing::Format::Pdf,
         Format::Ps => drawing::Format::Ps,
-        Format::Csv | Format::Pcapng => {
+        Format::Csv | Format::Parquet | Format::Pcapng => {
             args.view
                 .refuse("--by and the options that select a part are for graphs")?;
             return match args.format {
                 Format::Csv => views(&trace, &args.trace, target),
+                Format::Parquet => dataset(&trace, target),
                 _ => packets(&trace, &args.trace, target),
             };
         }
@@ -145,6 +151,26 @@ fn packets(trace: &Trace, path: &Path, target: Option<&Path>) -> super::Outcome 
         Err(pcapng::Error::Trace(error)) => Err(error.into()),
         Err(pcapng::Error::Output(error)) => Err(error.into()),
     })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Partitioned files for every view.
+fn dataset(trace: &Trace, target: Option<&Path>) -> super::Outcome {
+    let Some(directory) = target else {
+        return Err(Failure::usage("parquet writes a directory for every view")
+            .hint("name a directory with -o DIR; it may hold the views of other traces"));
+    };
+    let written = parquet::write(trace, directory).map_err(|error| match error {
+        parquet::Error::Trace(error) => error.into(),
+        error => Failure::new(1, error.to_string()),
+    })?;
+    eprintln!(
+        "flowtrace: {} rows in {} files, {}, in {}",
+        written.rows,
+        written.files,
+        units::bytes(written.bytes as i64),
+        directory.display()
+    );
     Ok(ExitCode::SUCCESS)
 }
 

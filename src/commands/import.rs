@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use flowtrace_profiler::clocks::{self, Alignment};
-use flowtrace_profiler::text::units::{bytes, counted, duration};
-use flowtrace_tracer::net::import::{Error, FileError, Input, Report, import};
+use flowtrace_profiler::text::units::{self, bytes, counted, duration, plain};
+use flowtrace_tracer::net::import::{Error, FileError, Imported, Input, Report, import};
 
 use crate::failure::Failure;
 use crate::output;
@@ -19,7 +19,7 @@ use crate::output;
   flowtrace import run.pcapng -o trace.db
   flowtrace import --host node1=a.pcap.gz --host node2=b.pcap.gz -o trace.db")]
 pub(crate) struct Args {
-    /// Captures to read
+    /// Captures to read; -: standard input
     #[arg(value_name = "FILE", required_unless_present = "hosts")]
     files: Vec<PathBuf>,
     /// A capture and the host it was made on; may be given several times
@@ -49,7 +49,13 @@ pub(crate) fn run(args: Args) -> super::Outcome {
     let unnamed = args
         .files
         .into_iter()
-        .map(|path| Input { path, host: None });
+        .map(|path| match path.as_os_str() == "-" {
+            true => Input {
+                path: PathBuf::from("/dev/stdin"),
+                host: Some("stdin".into()),
+            },
+            false => Input { path, host: None },
+        });
     let named = args.hosts.into_iter().map(|(host, path)| Input {
         path,
         host: Some(host),
@@ -71,7 +77,37 @@ pub(crate) fn run(args: Args) -> super::Outcome {
     if !args.quiet {
         print(&report, &clocks, &trace.to_string());
     }
-    Ok(ExitCode::SUCCESS)
+    for file in &report.files {
+        complain(file);
+    }
+    // There was something, and nothing of it could be read.
+    let frames: u64 = report.files.iter().map(|file| file.frames).sum();
+    Ok(match frames > 0 && report.packets == 0 {
+        true => ExitCode::from(1),
+        false => ExitCode::SUCCESS,
+    })
+}
+
+/// What of a file is not in the trace though it should be.
+fn complain(file: &Imported) {
+    let name = plain(&file.path.display().to_string());
+    if let Some(damage) = &file.damage {
+        eprintln!("flowtrace: {name} is read only in part: {damage}");
+    }
+    if !file.foreign_links.is_empty() {
+        let links: Vec<String> = file.foreign_links.iter().map(u16::to_string).collect();
+        eprintln!(
+            "flowtrace: {name}: {} left out: frames of link layer {} are not read (LINKTYPE_ numbers of tcpdump.org)",
+            counted(file.foreign as i64, "frame", "frames"),
+            links.join(", ")
+        );
+    }
+    if file.out_of_time > 0 {
+        eprintln!(
+            "flowtrace: {name}: {} left out: the time is more than a year from that of the first, as after a clock was set; editcap -t shifts times",
+            counted(file.out_of_time as i64, "frame", "frames")
+        );
+    }
 }
 
 fn print(report: &Report, clocks: &Alignment, trace: &str) {
@@ -85,20 +121,16 @@ fn print(report: &Report, clocks: &Alignment, trace: &str) {
     for file in &report.files {
         let mut line = format!(
             "  {}: host {}, {}",
-            file.path.display(),
-            file.host,
+            plain(&file.path.display().to_string()),
+            plain(&file.host),
             counted(file.frames as i64, "frame", "frames")
         );
-        if file.ignored > 0 {
-            line += &format!(", {} of them no packets of IP or unreadable", file.ignored);
+        let others = file.ignored - file.out_of_time - file.foreign;
+        if others > 0 {
+            let others = units::count(others as i64);
+            line += &format!(", {others} of them no packets of IP or unreadable");
         }
         println!("{line}");
-        if let Some(damage) = &file.damage {
-            eprintln!(
-                "flowtrace: {} is read only in part: {damage}",
-                file.path.display()
-            );
-        }
     }
     for relation in &clocks.related {
         let error = duration(relation.clock.error_ns.unwrap_or(0));
@@ -116,13 +148,13 @@ fn print(report: &Report, clocks: &Alignment, trace: &str) {
         let matched = counted(relation.matched as i64, "packet", "packets");
         println!(
             "  clock of {}: {said} ({matched} seen twice)",
-            relation.name
+            plain(&relation.name)
         );
     }
     if !clocks.unrelated.is_empty() {
         println!(
             "  clocks of {}: not related, for want of packets that two hosts captured in both directions",
-            clocks.unrelated.join(", ")
+            plain(&clocks.unrelated.join(", "))
         );
     }
     if let Ok(metadata) = std::fs::metadata(trace) {

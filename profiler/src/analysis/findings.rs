@@ -144,7 +144,7 @@ fn of_serial(one: &Serial) -> Finding {
             units::counted(one.dependencies as i64, "pair", "pairs"),
             one.cores,
             units::duration(one.could_ns),
-            units::duration(one.to - one.from)
+            units::duration(one.took_ns)
         ),
         // Exit codes and variables of a shell are not seen.
         confidence: Confidence::Medium.name(),
@@ -213,7 +213,7 @@ fn of_cause(
                     "{name} computes while others wait for it or processors idle: one more of it, or faster code"
                 ),
                 saving,
-                format!("{evidence}; the run left {free:.1} cores idle meanwhile"),
+                format!("{evidence}; the run had no work for {free:.1} cores meanwhile"),
                 "bottlenecks",
             ))
         }
@@ -278,7 +278,7 @@ fn faults(timeline: &Timeline, result: &Bottlenecks, members: &[usize]) -> Strin
 }
 
 /// What one more instance of a step that computes could save within some intervals, ns, and how
-/// many processors were idle. `None`: nothing, because all of them were busy.
+/// many processors the run had no work for. `None`: nothing, because it had work for all of them.
 fn by_one_more(
     timeline: &Timeline,
     result: &Bottlenecks,
@@ -287,8 +287,9 @@ fn by_one_more(
     ns: i64,
 ) -> Option<(i64, f64)> {
     let cpus = timeline.cpus()? as f64;
-    // What others on the machine took is not the run's to change, and may be different next time.
-    let busy = bottlenecks::cause::own_load(timeline, intervals).0 / cpus;
+    // What others on the machine took is not the run's to change, and may be different next time:
+    // who was ready to run counts as if it had run, else a busy machine looks like a lazy program.
+    let busy = (bottlenecks::cause::own_load(timeline, intervals).1 / cpus).min(1.0);
     let free = cpus * (1.0 - busy);
     if free < 0.4 {
         return None;
@@ -310,9 +311,8 @@ fn by_one_more(
     for other in 0..result.tasks.tasks.len() {
         if other != task {
             let (sums, _) = bottlenecks::cause::states(result, timeline, &[other], intervals);
-            let waiting = sums[State::Queue as usize];
             let members = result.tasks.tasks[other].members.len().max(1) as f64;
-            bound = bound.max((sum_of(&sums, State::is_processing) - waiting) / members);
+            bound = bound.max(sum_of(&sums, State::is_processing) / members);
         }
     }
     let shorter = (ns as f64 * degree / (degree + 1.0)).max(bound);

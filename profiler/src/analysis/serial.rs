@@ -30,6 +30,8 @@ pub struct Serial {
     pub to: i64,
     /// Names of the steps, how often each ran, and for how long in all, ns; the longest first.
     pub steps: Vec<(String, usize, i64)>,
+    /// How long all steps of the phase took one after another, ns.
+    pub took_ns: i64,
     /// How long they would take side by side, ns.
     pub could_ns: i64,
     /// What the run could save, ns.
@@ -138,7 +140,12 @@ fn judge(
     let schedule = schedule(steps, &before, cores);
     let running: i64 = steps.iter().map(Step::length).sum();
     let could_ns = schedule.end.max((work(steps) / cores) as i64);
-    let saving = (running - could_ns) as f64 * alone(timeline, steps, from, to);
+    // The schedule knows no others on the machine; the run did. What it saves is a share of the time
+    // that the steps took.
+    let took: i64 = steps.iter().map(|step| step.to - step.from).sum();
+    let slower = took as f64 / running.max(1) as f64;
+    let could_ns = (could_ns as f64 * slower) as i64;
+    let saving = (took - could_ns) as f64 * alone(timeline, steps, from, to);
     if saving < LEAST * length || saving < 20e6 {
         return None;
     }
@@ -166,6 +173,7 @@ fn judge(
         from: moved.iter().map(|step| step.from).min().unwrap_or(from),
         to: moved.iter().map(|step| step.to).max().unwrap_or(to),
         steps: names,
+        took_ns: took,
         could_ns,
         saving_ns: saving as i64,
         cores,

@@ -73,10 +73,11 @@ pub fn replay(schedule: &Schedule, change: &Change, reading: Reading) -> Option<
         if let Some(before) = step.before {
             consider(end[before], Cause::Own(before));
         }
-        let waits = step.needs.iter().chain(match reading {
-            Reading::Waiting => step.may_need.iter(),
-            Reading::Working => [].iter(),
-        });
+        let (may_need, may_hold) = match reading {
+            Reading::Waiting => (step.may_need.as_slice(), step.may_hold.as_slice()),
+            Reading::Working => (&[][..], &[][..]),
+        };
+        let waits = step.needs.iter().chain(may_need).chain(may_hold);
         for &needed in waits {
             consider(arrival[needed], Cause::Message(needed));
         }

@@ -10,11 +10,20 @@
 use std::collections::BTreeMap;
 
 use super::messages::Message;
-use super::quantile;
 use super::run::Node;
 
 /// Repetitions of a slot from which a slope is believed.
 const LEAST_SAMPLES: usize = 12;
+/// Repetitions that a slope is worked out from at most, evenly spread: all pairs of them are looked at.
+const MOST_SAMPLES: usize = 300;
+/// The same where there are many slots.
+const FEW_SAMPLES: usize = 50;
+/// Slots (as pairs of processes) from which there are many.
+const MANY_PAIRS: usize = 500;
+/// Half the width of the interval of a slope, in standard deviations of Kendall's statistic.
+const SURE: f64 = 2.0;
+/// A slope of 1 is excluded below 1 less this, one of 0 above this.
+const APART: f64 = 0.2;
 /// Slack of a send after the arrival that it waited for, ns.
 const SLACK_NS: i64 = 20_000;
 /// Numbers of messages in both directions may differ by this share and still be in step.
@@ -35,6 +44,9 @@ pub struct Step {
     pub needs: Vec<usize>,
     /// Messages that it may need, or may only have seen.
     pub may_need: Vec<usize>,
+    /// Messages that came before the send before, and may be needed: that shows only when others
+    /// become faster.
+    pub may_hold: Vec<usize>,
 }
 
 /// How certain the dependencies are.
@@ -73,6 +85,9 @@ enum Need {
     Offset { offset: i64, delay_ns: i64 },
     /// The last of them may not be needed.
     Either(i64),
+    /// The same, but the last of them nearly always came before the own send before: whether it is
+    /// needed does not change the work.
+    Hidden(i64),
     /// Not in step: what had arrived last.
     Last,
 }
@@ -112,9 +127,10 @@ pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
     };
     let mut needs = Needs::new();
     for &(me, to) in sent.keys() {
+        let begins = context.begins(me, to);
         for &(from, receiver) in sent.keys() {
             if receiver == me {
-                needs.insert((me, to, from), context.need(me, to, from));
+                needs.insert((me, to, from), context.need(me, to, from, &begins));
             }
         }
     }
@@ -127,7 +143,7 @@ pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
     let mut certainty = Certainty::default();
     for need in needs.values() {
         match need {
-            Need::Offset { .. } => certainty.decided += 1,
+            Need::Offset { .. } | Need::Hidden(_) => certainty.decided += 1,
             Need::Either(_) => certainty.open += 1,
             Need::Last => certainty.loose += 1,
         }
@@ -142,7 +158,7 @@ pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
     let mut number: BTreeMap<(Node, Node), i64> = BTreeMap::new();
     for (i, message) in messages.iter().enumerate() {
         let n = number.entry((message.src, message.dst)).or_default();
-        let (needed, maybe) =
+        let (needed, maybe, hidden) =
             context.of_send(message.src, message.dst, *n, message.sent_ns.0, &needs);
         *n += 1;
         schedule.steps.push(Step {
@@ -152,18 +168,58 @@ pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
             before: before[i],
             needs: needed,
             may_need: maybe,
+            may_hold: hidden
+                .into_iter()
+                .filter(|&m| {
+                    let own = before[i].map(|b| messages[b].sent_ns.1);
+                    own.is_some_and(|own| messages[m].received_ns.1 <= own)
+                })
+                .collect(),
         });
     }
     schedule
 }
 
 /// How a send moves with an arrival.
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Slope {
-    /// Slope and its error.
-    Of(f64, f64),
+    /// The interval in which the slope lies.
+    Within(f64, f64),
     /// The arrival was nearly never the last thing before the send.
     NeverLast,
     TooFew,
+}
+
+/// The interval of the slope through points, by Theil, Sen and Kendall: the median of the slopes of
+/// all pairs of points, and as many ranks to both sides as chance may shift it.
+fn slope_of(points: &[(f64, f64)]) -> Slope {
+    let n = points.len();
+    if n < LEAST_SAMPLES {
+        return Slope::TooFew;
+    }
+    let mut slopes: Vec<f64> = Vec::with_capacity(n * (n - 1) / 2);
+    for (i, a) in points.iter().enumerate() {
+        for b in &points[..i] {
+            if a.0 != b.0 {
+                slopes.push((a.1 - b.1) / (a.0 - b.0));
+            }
+        }
+    }
+    let count = n as f64;
+    let shift = SURE * (count * (count - 1.0) * (2.0 * count + 5.0) / 18.0).sqrt();
+    let (low, high) = (
+        ((slopes.len() as f64 - shift) / 2.0).floor(),
+        ((slopes.len() as f64 + shift) / 2.0).ceil(),
+    );
+    if low < 0.0 || high >= slopes.len() as f64 {
+        return Slope::TooFew;
+    }
+    let mut at = |rank: f64| {
+        *slopes
+            .select_nth_unstable_by(rank as usize, f64::total_cmp)
+            .1
+    };
+    Slope::Within(at(low), at(high))
 }
 
 /// Whether nearly all messages of each pair have one size.
@@ -185,23 +241,59 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// What the sends from `me` to `to` need of `from`.
-    fn need(&self, me: Node, to: Node, from: Node) -> Need {
-        let (Some(sends), Some(arrivals)) =
-            (self.sent.get(&(me, to)), self.arrivals.get(&(from, me)))
-        else {
-            return Need::Last;
-        };
+    /// Of how many messages more than it has sent itself before nearly every send from `me` to `to`
+    /// had seen of `from`. `None`: the two are not in step.
+    fn surplus(&self, me: Node, to: Node, from: Node) -> Option<i64> {
+        let sends = self.sent.get(&(me, to))?;
+        let arrivals = self.arrivals.get(&(from, me))?;
         let (own, theirs) = (sends.len() as f64, arrivals.len() as f64);
         if sends.len() < LEAST_SAMPLES || (own - theirs).abs() > IN_STEP * own.max(theirs) + 2.0 {
-            return Need::Last;
+            return None;
         }
         let time = |n: usize| self.messages[sends[n]].sent_ns.0;
         let seen = |n: usize| arrivals.partition_point(|&t| t < time(n)) as i64 - n as i64;
         // What nearly every send had seen: a stray one at start-up is no rule.
         let mut surplus: Vec<i64> = (0..sends.len()).map(seen).collect();
         surplus.sort_unstable();
-        let floor = surplus[surplus.len() / 50];
+        Some(surplus[surplus.len() / 50])
+    }
+
+    /// When the work before each send from `me` to `to` began at the latest, if none of the
+    /// messages in doubt is needed: after the own send before and all that is needed for certain.
+    /// `None`: it is the first send.
+    fn begins(&self, me: Node, to: Node) -> Vec<Option<i64>> {
+        let sends = self.sent.get(&(me, to)).map_or(&[][..], Vec::as_slice);
+        let own = |&i: &usize| Some(self.messages[self.before[i]?].sent_ns.1);
+        let mut begins: Vec<Option<i64>> = sends.iter().map(own).collect();
+        for (&(from, receiver), arrivals) in self.arrivals {
+            let Some(floor) = (receiver == me)
+                .then(|| self.surplus(me, to, from))
+                .flatten()
+            else {
+                continue;
+            };
+            let offset = if floor > 0 { floor - 1 } else { floor };
+            for (n, begin) in begins.iter_mut().enumerate() {
+                let at = usize::try_from(n as i64 + offset - 1).ok();
+                if let (Some(begin), Some(&arrival)) = (begin, at.and_then(|at| arrivals.get(at)))
+                    && arrival < self.messages[sends[n]].sent_ns.0
+                {
+                    *begin = arrival.max(*begin);
+                }
+            }
+        }
+        begins
+    }
+
+    /// What the sends from `me` to `to` need of `from`.
+    fn need(&self, me: Node, to: Node, from: Node, begins: &[Option<i64>]) -> Need {
+        let (Some(sends), Some(arrivals), Some(floor)) = (
+            self.sent.get(&(me, to)),
+            self.arrivals.get(&(from, me)),
+            self.surplus(me, to, from),
+        ) else {
+            return Need::Last;
+        };
         let of_offset = |offset: i64| Need::Offset {
             offset,
             delay_ns: self.delay_ns(sends, arrivals, offset),
@@ -211,12 +303,20 @@ impl Context<'_> {
             return of_offset(floor);
         }
         // Always early: needed, or only always faster?
-        match self.slope(sends, arrivals, floor) {
-            Slope::Of(slope, error) if slope - 2.0 * error > 0.5 => of_offset(floor),
-            Slope::Of(slope, error) if slope + 2.0 * error < 0.5 => of_offset(floor - 1),
-            // It came before this process' own send before: neither reading changes the work.
-            Slope::NeverLast => of_offset(floor - 1),
-            Slope::Of(..) | Slope::TooFew => Need::Either(floor),
+        match self.slope(sends, arrivals, floor, begins) {
+            Slope::Within(low, high) => match (low <= APART, high >= 1.0 - APART) {
+                (true, false) => of_offset(floor - 1),
+                (false, true) => of_offset(floor),
+                // Neither fits, for a third thing moves both; or both do.
+                (false, false) if high < 0.5 => of_offset(floor - 1),
+                (false, false) if low > 0.5 => of_offset(floor),
+                _ => Need::Either(floor),
+            },
+            // It came before this process' own send before: neither reading changes the work. Of a
+            // third process it may still be needed, and hold the send up once others are faster.
+            Slope::NeverLast if to == from => of_offset(floor - 1),
+            Slope::NeverLast => Need::Hidden(floor),
+            Slope::TooFew => Need::Either(floor),
         }
     }
 
@@ -248,41 +348,35 @@ impl Context<'_> {
             .map_or(0, |delay| 2 * delay + SLACK_NS)
     }
 
-    /// Slope of the send on the arrival it may need, both from the own send before; median over
-    /// pairs of repetitions, with its error.
-    fn slope(&self, sends: &[usize], arrivals: &[i64], floor: i64) -> Slope {
-        let mut points: Vec<(f64, f64)> = self
-            .moments(sends, arrivals, floor)
-            .filter(|(t, arrival, own)| arrival > own && t > arrival)
-            .map(|(t, arrival, own)| ((arrival - own) as f64, (t - own) as f64))
-            .collect();
+    /// Slope of the send on the arrival it may need, both from the begin of the work if it is not
+    /// needed. (Both from the own send before, they would move together with that.)
+    fn slope(
+        &self,
+        sends: &[usize],
+        arrivals: &[i64],
+        floor: i64,
+        begins: &[Option<i64>],
+    ) -> Slope {
+        let point = |(n, &i): (usize, &usize)| {
+            let at = usize::try_from((n as i64 + floor).checked_sub(1)?).ok()?;
+            let (t, arrival, begin) = (self.messages[i].sent_ns.0, *arrivals.get(at)?, begins[n]?);
+            (arrival > begin && t > arrival)
+                .then_some(((arrival - begin) as f64, (t - begin) as f64))
+        };
+        let points: Vec<(f64, f64)> = sends.iter().enumerate().filter_map(point).collect();
         if points.len() * 10 < sends.len() {
             return Slope::NeverLast;
         }
-        if points.len() < LEAST_SAMPLES {
-            return Slope::TooFew;
-        }
-        // Pairs far apart in the arrival, as in Theil and Sen, half a list apart.
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let half = points.len() / 2;
-        let slopes: Vec<f64> = (0..points.len() - half)
-            .filter_map(|k| {
-                let (a, b) = (points[k], points[k + half]);
-                (b.0 > a.0).then(|| (b.1 - a.1) / (b.0 - a.0))
-            })
-            .collect();
-        match (
-            quantile::median(slopes.iter().copied()),
-            quantile::deviation(&slopes),
-        ) {
-            (Some(middle), Some(spread)) => {
-                Slope::Of(middle, 1.86 * spread / (slopes.len() as f64).sqrt())
-            }
-            _ => Slope::TooFew,
-        }
+        let most = if self.sent.len() > MANY_PAIRS {
+            FEW_SAMPLES
+        } else {
+            MOST_SAMPLES
+        };
+        let step = points.len().div_ceil(most).max(1);
+        slope_of(&points.into_iter().step_by(step).collect::<Vec<_>>())
     }
 
-    /// The messages that a send needs, and those that it may need.
+    /// The messages that a send needs, those that it may need, and those whose need does not show.
     fn of_send(
         &self,
         me: Node,
@@ -290,8 +384,8 @@ impl Context<'_> {
         n: i64,
         t: i64,
         needs: &Needs,
-    ) -> (Vec<usize>, Vec<usize>) {
-        let (mut needed, mut maybe) = (Vec::new(), Vec::new());
+    ) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
+        let (mut needed, mut maybe, mut hidden) = (Vec::new(), Vec::new(), Vec::new());
         let of_me = needs.range((me, to, 0)..=(me, to, Node::MAX));
         for (&(_, _, from), need) in of_me {
             let Some(list) = self.sent.get(&(from, me)) else {
@@ -318,13 +412,17 @@ impl Context<'_> {
                     needed.extend(nth(n + offset - 1));
                     maybe.extend(nth(n + offset));
                 }
+                Need::Hidden(offset) => {
+                    needed.extend(nth(n + offset - 1));
+                    hidden.extend(nth(n + offset));
+                }
                 Need::Last => {
                     let times = &self.arrivals[&(from, me)];
                     maybe.extend(nth(times.partition_point(|&at| at < t) as i64));
                 }
             }
         }
-        (needed, maybe)
+        (needed, maybe, hidden)
     }
 }
 
@@ -344,23 +442,36 @@ fn decide_by_symmetry(needs: &mut Needs, delay: impl Fn((Node, Node, Node), i64)
             _ => {}
         }
     }
-    if (exchanging == 0) == (taking_turns == 0) {
+    // One pair in four may be mistaken; a program that does both is none of the two.
+    let (few, many) = (exchanging.min(taking_turns), exchanging.max(taking_turns));
+    if many == 0 || few * 3 > many {
         return false;
     }
+    let is_exchange = exchanging > taking_turns;
     for (&slot, need) in needs.iter_mut() {
+        if let Need::Offset {
+            offset: offset @ 1,
+            delay_ns,
+        } = need
+            && slot.1 == slot.2
+            && is_exchange
+        {
+            *offset = 0;
+            *delay_ns = delay(slot, 0);
+        }
         // Of the direct partner only: edge by edge, a send needs what came over the edge before.
         if let Need::Either(floor) = *need
             && slot.1 == slot.2
         {
             // In an exchange nobody needs this round's message of the one it sends to.
-            let offset = if exchanging > 0 { floor - 1 } else { floor };
+            let offset = if is_exchange { floor - 1 } else { floor };
             *need = Need::Offset {
                 offset,
                 delay_ns: delay(slot, offset),
             };
         }
     }
-    exchanging > 0
+    is_exchange
 }
 
 /// What the sends of each slot need: sender, receiver, source.

@@ -97,9 +97,11 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
     let slowdown_s = if loaded.is_empty() {
         Range::default()
     } else {
+        // No run takes as long as the next one: neither this one nor the one without load would.
+        let chance = 2.0 * std::f64::consts::SQRT_2 * deviation(schedule, &loaded);
         Range {
-            low: costs.iter().copied().reduce(f64::min)?,
-            high: costs.iter().copied().reduce(f64::max)?,
+            low: (costs.iter().copied().reduce(f64::min)? - chance).max(0.0),
+            high: costs.iter().copied().reduce(f64::max)? + chance,
         }
     };
     Some(Slowdown {
@@ -109,6 +111,28 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
         run_s,
         slowdown_s,
     })
+}
+
+/// By how much the whole work of the loaded processes would differ from run to run, s: standard
+/// deviation of the sum of its steps, from the spread of each kind of step (those with one receiver).
+fn deviation(schedule: &Schedule, loaded: &[Node]) -> f64 {
+    let mut kinds: BTreeMap<(Node, Node), Vec<f64>> = BTreeMap::new();
+    for step in &schedule.steps {
+        if loaded.contains(&step.process) {
+            let to = schedule.messages[step.message].dst;
+            let (_, most) = schedule.work_ns(step);
+            kinds
+                .entry((step.process, to))
+                .or_default()
+                .push(most as f64 / 1e9);
+        }
+    }
+    let variance = |works: &Vec<f64>| {
+        // The median's deviation: a step held up now and then is no spread of work.
+        let spread = 1.4826 * quantile::deviation(works).unwrap_or(0.0);
+        works.len() as f64 * spread * spread
+    };
+    kinds.values().map(variance).sum::<f64>().sqrt()
 }
 
 /// Which processes work so much more than the others that they are called loaded: one by the gate
@@ -141,17 +165,16 @@ mod tests {
     use crate::network::schedule;
     use crate::network::testing::{Bsp, Style, bsp};
 
-    fn of(program: &Bsp) -> (Slowdown, f64) {
+    fn of(program: &Bsp) -> (Option<Slowdown>, f64) {
         let made = bsp(program);
         let found = messages::messages(&made.run).unwrap();
         let schedule = schedule::schedule(&found, program.work_s.len());
-        (slowdown(&schedule).unwrap(), made.seconds)
+        (slowdown(&schedule), made.seconds)
     }
 
     #[test]
     fn loads_of_30_to_100_percent_are_found_with_their_cost() {
-        let mut inside = 0;
-        let mut runs = 0;
+        let (mut inside, mut runs, mut unknown) = (0, 0, 0);
         for style in [Style::AllFirst, Style::ByEdge] {
             for (n, load) in [(4, 1.3), (4, 1.6), (8, 2.0)] {
                 let balanced = Bsp {
@@ -160,11 +183,18 @@ mod tests {
                     ..Bsp::ring(n)
                 };
                 let (none, base_s) = of(&balanced);
-                assert!(none.loaded.is_empty(), "{style:?}, {n}: {:?}", none.work_s);
+                // Unknown is an honest answer, but not to everything.
+                let is_quiet = none.as_ref().is_none_or(|none| none.loaded.is_empty());
+                assert!(is_quiet, "{style:?}, {n}: {none:?}");
+                unknown += usize::from(none.is_none());
                 let mut program = balanced.clone();
                 program.work_s[2] *= load;
                 program.seed = 11;
                 let (found, seconds) = of(&program);
+                let Some(found) = found else {
+                    unknown += 1;
+                    continue;
+                };
                 assert_eq!(
                     found.loaded,
                     [2],
@@ -179,6 +209,7 @@ mod tests {
             }
         }
         assert!(inside * 10 >= runs * 8, "{inside} of {runs}");
+        assert!(unknown <= 1, "{unknown} of 12 unknown");
     }
 
     #[test]
@@ -186,7 +217,7 @@ mod tests {
         let mut program = Bsp::ring(8);
         program.work_s[1] *= 2.0;
         program.work_s[5] *= 2.1;
-        let (found, _) = of(&program);
+        let found = of(&program).0.unwrap();
         let mut loaded = found.loaded.clone();
         loaded.sort_unstable();
         assert_eq!(loaded, [1, 5], "{:?}", found.work_s);

@@ -66,7 +66,13 @@ pub fn with_verdict(workflow: &Workflow, trace: &Path, style: Style, verdict: &V
     out.line("waiting", &waiting(&facts.rules, workflow.last_ns));
     data_lines(&mut out, workflow, &facts);
     if let Some(network) = &facts.network {
-        out.line("network", &captured(network));
+        let mut items = captured(network);
+        let quoted = flowtrace_schema::quote_argv([trace.as_os_str().as_encoded_bytes()]);
+        items.push(format!(
+            "flowtrace network {}",
+            units::plain(&quoted.text())
+        ));
+        out.line("network", &items);
     }
     let (chosen, losses): (Vec<_>, Vec<_>) = facts
         .losses

@@ -31,6 +31,8 @@ pub(crate) struct OpenFile {
     pub(crate) is_direct: bool,
     /// The kernel opened it to run it, and reads from it by itself.
     pub(crate) is_program: bool,
+    /// A shared mapping of it may store to the file, until it is released.
+    pub(crate) may_store: bool,
     /// Something was written through it.
     pub(crate) wrote: AtomicBool,
     /// A call on it that arrives in pieces.

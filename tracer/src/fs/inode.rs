@@ -69,6 +69,8 @@ pub(crate) struct Node {
     pub(crate) name_kept_ns: AtomicU64,
     /// Open files and directories of it.
     pub(crate) opens: AtomicU32,
+    /// Open files of it through which a mapping may be made that stores to the file.
+    pub(crate) writable_maps: AtomicU32,
     /// Node id of the directory in which it was last found.
     pub(crate) parent: AtomicU64,
 }

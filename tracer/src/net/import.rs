@@ -52,6 +52,12 @@ pub struct Imported {
     pub frames: u64,
     /// Of these, no packets of IP, or unreadable.
     pub ignored: u64,
+    /// Of the ignored ones, those whose time is more than a year from the first.
+    pub out_of_time: u64,
+    /// Of the ignored ones, those of link layers that are not read.
+    pub foreign: u64,
+    /// The numbers of these link layers.
+    pub foreign_links: Vec<u16>,
     /// Why it was not read to its end.
     pub damage: Option<String>,
 }
@@ -81,6 +87,17 @@ pub fn import(inputs: &[Input], output: &Path, replace: bool) -> Result<Report, 
         .iter()
         .map(|input| File::open(input, output))
         .collect::<Result<Vec<_>, _>>()?;
+    for (at, input) in inputs.iter().enumerate() {
+        if inputs[..at]
+            .iter()
+            .any(|other| is_same(&other.path, &input.path))
+        {
+            return Err(Error::File {
+                path: input.path.clone(),
+                source: FileError::NotACapture("it is given twice".into()),
+            });
+        }
+    }
     let (writer, recorder) = Writer::create(output, replace)?;
     let epoch_unix_ns = files.iter().filter_map(|f| Some(f.next?.unix_ns)).min();
     let mut import = Import {
@@ -181,11 +198,21 @@ impl File {
 
     fn report(&self) -> Imported {
         let sum = |of: fn(&Place) -> u64| self.places.iter().map(of).sum::<u64>();
+        let is_foreign = |place: &&Place| place.link.is_none() && place.frames > 0;
+        let foreign = || self.places.iter().filter(is_foreign);
+        let mut foreign_links: Vec<u16> = foreign().map(|place| place.link_type).collect();
+        foreign_links.sort_unstable();
+        foreign_links.dedup();
         Imported {
             path: self.input.path.clone(),
             host: self.host.clone(),
             frames: sum(|place| place.frames) + self.broken,
             ignored: sum(|place| place.ignored) + self.broken,
+            out_of_time: sum(|place| place.out_of_time),
+            foreign: foreign()
+                .map(|place| place.ignored - place.out_of_time)
+                .sum(),
+            foreign_links,
             damage: self.damage.clone(),
         }
     }

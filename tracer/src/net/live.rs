@@ -142,7 +142,7 @@ impl Live {
             let sockets = Sockets::open(clock, holders, wanted)?;
             let (sender, stop) = (sender.clone(), Arc::clone(&stop));
             let tell = move |observed| {
-                let _ = sender.try_send(Message::Sockets(observed, host.0));
+                let _ = sender.send(Message::Sockets(observed, host.0));
             };
             let thread = thread::Builder::new().name("sockets".into());
             thread.spawn(move || sockets.follow(&stop, tell))

@@ -22,6 +22,8 @@ use map::Map;
 /// Bytes of a block; the kernel hands over whole blocks.
 const BLOCK: usize = 1 << 20;
 const BLOCKS: usize = 16;
+/// Of a ring of all interfaces, of which there may be many.
+const BLOCKS_OF_ALL: usize = 8;
 const FRAME: usize = 2048;
 /// After so long the kernel hands over a block that is not full.
 pub(super) const RETIRE_MS: u32 = 20;
@@ -56,6 +58,7 @@ pub(super) struct Ring {
     socket: OwnedFd,
     map: Map,
     next: usize,
+    blocks: usize,
     /// Of all interfaces there are and will be.
     is_of_all: bool,
 }
@@ -91,22 +94,27 @@ impl Ring {
             const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
             let _ = map::set(fd, PACKET_IGNORE_OUTGOING, &1_i32);
         }
+        let blocks = match interface {
+            Some(_) => BLOCKS,
+            None => BLOCKS_OF_ALL,
+        };
         let request = libc::tpacket_req3 {
             tp_block_size: BLOCK as u32,
-            tp_block_nr: BLOCKS as u32,
+            tp_block_nr: blocks as u32,
             tp_frame_size: FRAME as u32,
-            tp_frame_nr: (BLOCK / FRAME * BLOCKS) as u32,
+            tp_frame_nr: (BLOCK / FRAME * blocks) as u32,
             tp_retire_blk_tov: RETIRE_MS,
             tp_sizeof_priv: 0,
             tp_feature_req_word: 0,
         };
         map::set(fd, libc::PACKET_RX_RING, &request)?;
-        let map = Map::new(socket.as_fd(), BLOCK * BLOCKS)?;
+        let map = Map::new(socket.as_fd(), BLOCK * blocks)?;
         map::bind(fd, interface.map_or(0, |interface| interface.index))?;
         Ok(Ring {
             socket,
             map,
             next: 0,
+            blocks,
             is_of_all: interface.is_none(),
         })
     }
@@ -155,7 +163,7 @@ impl Ring {
         });
         let status = self.map.status(self.next * BLOCK + STATUS);
         status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
-        self.next = (self.next + 1) % BLOCKS;
+        self.next = (self.next + 1) % self.blocks;
         true
     }
 

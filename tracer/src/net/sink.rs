@@ -19,11 +19,15 @@ pub(crate) struct Place {
     pub(crate) scope: u32,
     /// What its frames begin with; `None`: unknown.
     pub(crate) link: Option<Link>,
+    /// The number of that.
+    pub(crate) link_type: u16,
     pub(crate) from_ns: Option<i64>,
     pub(crate) to_ns: Option<i64>,
     /// Frames read, and of these not recorded.
     pub(crate) frames: u64,
     pub(crate) ignored: u64,
+    /// Of the ignored ones, those whose time is too far from the others'.
+    pub(crate) out_of_time: u64,
     pub(crate) received: Option<u64>,
     pub(crate) dropped: Option<u64>,
     pub(crate) unstored: u64,
@@ -106,10 +110,12 @@ impl Sink {
             id: record.id,
             scope,
             link: record.link_type.and_then(Link::of),
+            link_type: record.link_type.unwrap_or(0),
             from_ns: record.from_ns,
             to_ns: None,
             frames: 0,
             ignored: 0,
+            out_of_time: 0,
             received: None,
             dropped: None,
             unstored: 0,
@@ -124,6 +130,7 @@ impl Sink {
         if frame.t_ns.unsigned_abs() > FURTHEST_NS.unsigned_abs() {
             self.lost.time += 1;
             place.ignored += 1;
+            place.out_of_time += 1;
             return;
         }
         place.from_ns = Some(

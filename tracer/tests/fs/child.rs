@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::calls::{self, Mapping};
+use crate::data;
 
 /// Runs `function` of the list below in a new process with `arguments`.
 pub(crate) fn run(function: &str, arguments: &[&Path]) -> Output {
@@ -54,6 +55,7 @@ fn entry() {
 fn call(function: &OsString, arguments: &[PathBuf]) {
     match function.to_str().unwrap() {
         "shared_mapping" => shared_mapping(&arguments[0]),
+        "send_whole" => data::send_whole(&arguments[0], &arguments[1]),
         "sendfile_after_store" => sendfile_after_store(&arguments[0], &arguments[1]),
         "store_in_log" => store_in_log(&arguments[0]),
         "store" => store(&arguments[0]),

@@ -153,6 +153,35 @@ fn sendfile_after_a_store_is_not_stale_for_long() {
     }
 }
 
+/// Entered through `child`: copies as `shutil.copyfile` does.
+pub(crate) fn send_whole(from: &Path, to: &Path) {
+    let (from, to) = (File::open(from).unwrap(), File::create(to).unwrap());
+    calls::sendfile(&to, &from, 0, from.metadata().unwrap().len() as usize);
+}
+
+#[test]
+fn what_sendfile_reads_is_read_once() {
+    const SIZE: usize = 3_000_000;
+    for way in Way::ALL {
+        let Some(mounted) = Mounted::new(way.options()) else {
+            return;
+        };
+        fs::write(mounted.source.join("data"), vec![7; SIZE]).unwrap();
+        let target = mounted.source.join("copy");
+        child::run("send_whole", &[&mounted.path("data"), &target]);
+        assert_eq!(fs::read(&target).unwrap(), vec![7; SIZE]);
+        let trace = mounted.finish();
+        let read: i64 = trace
+            .of("read", "data")
+            .iter()
+            .map(|call| call.result)
+            .sum();
+        // A page may be asked for again where its reader did not run for long.
+        let once = SIZE as i64;
+        assert!((once..2 * once).contains(&read), "{way:?}: {read} bytes");
+    }
+}
+
 #[test]
 fn stores_through_mappings_are_never_exact_writes() {
     for options in modes() {

@@ -156,3 +156,7 @@ fn io_bottlenecks(graph: &Contracted, st: &[Load], beta: f64) -> Vec<bool> {
 #[cfg(test)]
 #[path = "algorithm/tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "algorithm/ocr.rs"]
+mod ocr;

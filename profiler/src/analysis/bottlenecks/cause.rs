@@ -285,7 +285,14 @@ fn processing(
 /// What most of the processing was.
 pub fn resource(timeline: &Timeline, sums: &Shares, intervals: &[(i64, i64)]) -> Resource {
     let of = |state: State| sums[state as usize];
-    let processing = sum_of(sums, State::is_processing);
+    // Waiting for a processor that others on the machine took tells nothing of the step.
+    let is_crowded = is_crowded(timeline, intervals);
+    let queue = if is_crowded || of(State::Cpu) <= 0.0 {
+        of(State::Queue)
+    } else {
+        0.0
+    };
+    let processing = sum_of(sums, State::is_processing) - of(State::Queue) + queue;
     if processing <= 0.0 {
         return Resource::Other;
     }
@@ -296,7 +303,7 @@ pub fn resource(timeline: &Timeline, sums: &Shares, intervals: &[(i64, i64)]) ->
     {
         return Resource::Memory;
     }
-    let active = of(State::Cpu) + of(State::Queue);
+    let active = of(State::Cpu) + queue;
     let parts = [
         (active, Resource::Cpu),
         (waits, Resource::Disk),
@@ -306,10 +313,7 @@ pub fn resource(timeline: &Timeline, sums: &Shares, intervals: &[(i64, i64)]) ->
     ];
     let most = parts.iter().max_by(|a, b| a.0.total_cmp(&b.0));
     match most.map_or(Resource::Other, |part| part.1) {
-        // Where the run itself does not want more than there are, others of the machine took them.
-        Resource::Cpu if of(State::Queue) > 0.35 * active && is_crowded(timeline, intervals) => {
-            Resource::Processors
-        }
+        Resource::Cpu if is_crowded && queue > 0.35 * active => Resource::Processors,
         other => other,
     }
 }

@@ -86,9 +86,19 @@ pub(super) fn steps(
             _ => {}
         }
     }
+    // What a shell opens for a command (`command < file`) it does not read itself: somebody then
+    // reads the file without having opened it.
+    let handed_on: HashSet<FileIndex> = workflow
+        .accesses
+        .iter()
+        .filter(|access| access.process != shell && access.reads > 0 && access.read_opens == 0)
+        .map(|access| access.file)
+        .collect();
     let own: BTreeSet<FileIndex> = accesses(workflow, shell)
         .iter()
-        .filter(|access| access.is_reader())
+        .filter(|access| {
+            access.reads > 0 || access.read_opens > 0 && !handed_on.contains(&access.file)
+        })
         .map(|access| access.file)
         .collect();
     let mut steps: Vec<Step> = Vec::new();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use flowtrace_schema::{CallRow, Class, Op, Result, Trace};
+use flowtrace_schema::{CallRow, Class, Fidelity, Op, Result, Trace};
 
 use super::distribution::Distribution;
 use super::patterns::{Pattern, Patterns};
@@ -162,7 +162,7 @@ impl Pass {
     }
 
     fn add(&mut self, call: &CallRow) {
-        if call.is_open_only {
+        if call.fidelity == Fidelity::Open {
             self.open_only += 1;
             return;
         }

@@ -2,6 +2,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use flowtrace_schema::{Fidelity, FileId, FileLayer, Op};
 use zerocopy::FromZeros;
@@ -60,8 +61,9 @@ impl Adapter {
         match result {
             Ok(count) if !by_application && self.shared.registers() => {
                 let drops = Arc::clone(&self.drops);
-                let (node, offset, length) = (req.node, read.offset, u64::from(read.size));
-                reply.filled_then(count, move || drops.pages(node, offset, length));
+                let pages = (req.node, read.offset, u64::from(read.size));
+                let for_reader = open.node.writable_maps.load(Ordering::Acquire) == 0;
+                reply.filled_then(count, move || drops.pages(pages, for_reader));
             }
             Ok(count) => reply.filled(count),
             Err(errno) => reply.error(errno),

@@ -2,17 +2,26 @@
 //!
 //! In direct-passthrough, `sendfile` and `splice` read through the page cache of the mount, while
 //! mappings go to the real file. What such a read leaves behind must not be served again after a
-//! store through a mapping.
+//! store through a mapping, nor at all, or a read would not be seen.
+//!
+//! A page that is dropped before the reader has taken it is asked for again, maybe many times. So
+//! where nobody can store through a mapping, it is kept for a moment ([`KEPT`]).
 //!
 //! The kernel waits for a page that another request is about to fill, and for that request it
 //! needs one of our threads. So never do all of them tell it at once: the last one leaves it to a
 //! thread that serves no requests.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
 
 use crate::fs::protocol::{Device, notify};
+
+/// How long pages are kept that nobody can have changed: a reader that was woken takes them in
+/// microseconds, one that waits for a processor later.
+const KEPT: Duration = Duration::from_millis(100);
 
 /// Pages to drop.
 #[derive(Clone, Copy, Debug)]
@@ -25,8 +34,7 @@ struct Pages {
 /// Tells the kernel, or hands over.
 #[derive(Debug)]
 pub(super) struct Drops {
-    /// `None` in the message: nothing more comes.
-    sender: Sender<Option<Pages>>,
+    sender: Sender<Message>,
     device: Arc<dyn Device>,
     /// Serving threads that wait for the kernel right now, and how many may.
     telling: AtomicUsize,
@@ -36,8 +44,16 @@ pub(super) struct Drops {
 /// The receiving end of [`Drops`].
 #[derive(Debug)]
 pub(super) struct Dropper {
-    receiver: Receiver<Option<Pages>>,
+    receiver: Receiver<Message>,
     device: Arc<dyn Device>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Message {
+    Now(Pages),
+    At(Instant, Pages),
+    /// Nothing more comes.
+    End,
 }
 
 /// Both ends; at most `may_tell` serving threads tell the kernel at once.
@@ -53,33 +69,58 @@ pub(super) fn pair(device: Arc<dyn Device>, may_tell: usize) -> (Arc<Drops>, Dro
 }
 
 impl Drops {
-    /// Pages of a file, of which a read was just answered, should not be kept.
-    pub(super) fn pages(&self, node: u64, offset: u64, length: u64) {
+    /// Pages of a file, of which a read was just answered, should not be kept; or only for the
+    /// reader to take them.
+    pub(super) fn pages(&self, (node, offset, length): (u64, u64, u64), for_reader: bool) {
         let pages = Pages {
             node,
             offset,
             length,
         };
+        if for_reader {
+            let _ = self.sender.send(Message::At(Instant::now() + KEPT, pages));
+            return;
+        }
         if self.telling.fetch_add(1, Ordering::AcqRel) < self.may_tell {
             tell(&*self.device, pages);
         } else {
             // Fails only at the very end, when nobody reads any more.
-            let _ = self.sender.send(Some(pages));
+            let _ = self.sender.send(Message::Now(pages));
         }
         self.telling.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Nobody serves any more.
     pub(super) fn end(&self) {
-        let _ = self.sender.send(None);
+        let _ = self.sender.send(Message::End);
     }
 }
 
 impl Dropper {
     /// Drops what arrives until nothing more comes.
     pub(super) fn run(&self) {
-        while let Ok(Some(pages)) = self.receiver.recv() {
-            tell(&*self.device, pages);
+        let mut kept = VecDeque::<(Instant, Pages)>::new();
+        loop {
+            let message = match kept.front() {
+                Some((until, _)) => {
+                    let rest = until.saturating_duration_since(Instant::now());
+                    self.receiver.recv_timeout(rest)
+                }
+                None => self.receiver.recv().map_err(RecvTimeoutError::from),
+            };
+            match message {
+                Ok(Message::Now(pages)) => tell(&*self.device, pages),
+                Ok(Message::At(until, pages)) => kept.push_back((until, pages)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => return,
+            }
+            while kept
+                .front()
+                .is_some_and(|(until, _)| *until <= Instant::now())
+            {
+                let (_, pages) = kept.pop_front().expect("looked at above");
+                tell(&*self.device, pages);
+            }
         }
     }
 }

@@ -165,7 +165,10 @@ impl View {
         flags: i32,
         position: Option<Arc<Position>>,
     ) -> Opened {
+        let may_store = flags & libc::O_ACCMODE == libc::O_RDWR;
         node.opens.fetch_add(1, Ordering::Relaxed);
+        node.writable_maps
+            .fetch_add(u32::from(may_store), Ordering::AcqRel);
         descriptor::opened();
         let open = Arc::new(OpenFile {
             fd,
@@ -175,6 +178,7 @@ impl View {
             is_program: flags & EXECUTE != 0,
             appends: AtomicBool::new(flags & libc::O_APPEND != 0),
             is_direct: flags & libc::O_DIRECT != 0,
+            may_store,
             wrote: AtomicBool::new(false),
             split: Split::default(),
         });
@@ -201,6 +205,9 @@ impl View {
     pub(in crate::fs) fn release(&self, number: u64) -> Result<Arc<OpenFile>> {
         let open = self.files.remove(number)?;
         open.node.opens.fetch_sub(1, Ordering::Relaxed);
+        open.node
+            .writable_maps
+            .fetch_sub(u32::from(open.may_store), Ordering::AcqRel);
         descriptor::closed();
         if open.wrote.load(Ordering::Relaxed)
             && open.node.file.is_some()

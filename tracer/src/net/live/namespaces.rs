@@ -182,7 +182,7 @@ impl Namespaces {
                         let stop = &*stop_of;
                         threads.spawn(move || {
                             sockets.follow(stop, |observed| {
-                                let _ = sender.try_send(Message::Sockets(observed, scope));
+                                let _ = sender.send(Message::Sockets(observed, scope));
                             });
                         });
                     }

@@ -1,0 +1,186 @@
+//! The files of one view.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use flowtrace_schema::Kind;
+use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical, ZstdLevel};
+use parquet::column::writer::ColumnWriter;
+use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::{ColumnPath, Type, TypePtr};
+
+use super::column::{Column, Values};
+use super::{Error, NO_HOST, Written};
+
+/// How a view looks in Parquet, or why not.
+pub(super) fn schema(
+    view: &str,
+    columns: &[Column],
+) -> ParquetResult<(TypePtr, WriterPropertiesPtr)> {
+    let mut fields = Vec::new();
+    let mut properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+        .set_created_by(concat!("flowtrace ", env!("CARGO_PKG_VERSION")).into())
+        .set_max_row_group_row_count(None);
+    for column in columns {
+        let physical = match column.kind {
+            Kind::Integer => Physical::INT64,
+            Kind::Real => Physical::DOUBLE,
+            Kind::Text | Kind::Blob => Physical::BYTE_ARRAY,
+        };
+        let field = Type::primitive_type_builder(&column.name, physical)
+            .with_repetition(Repetition::OPTIONAL)
+            .with_logical_type((column.kind == Kind::Text).then_some(LogicalType::String))
+            .build()?;
+        fields.push(Arc::new(field));
+        let path = ColumnPath::from(&*column.name);
+        if column.kind == Kind::Integer {
+            properties = properties
+                .set_column_encoding(path.clone(), Encoding::DELTA_BINARY_PACKED)
+                // No time comes twice.
+                .set_column_dictionary_enabled(path, !is_moment(&column.name));
+        }
+    }
+    let group = Type::group_type_builder(view).with_fields(fields).build()?;
+    Ok((Arc::new(group), Arc::new(properties.build())))
+}
+
+fn is_moment(name: &str) -> bool {
+    name.ends_with("_ns") || name == "call_id" || name == "offset"
+}
+
+/// A file for each machine.
+pub(super) struct Parts<'a> {
+    dataset: &'a Path,
+    schema: ParquetResult<(TypePtr, WriterPropertiesPtr)>,
+    open: HashMap<PathBuf, SerializedFileWriter<File>>,
+}
+
+impl<'a> Parts<'a> {
+    pub(super) fn new(
+        dataset: &'a Path,
+        schema: ParquetResult<(TypePtr, WriterPropertiesPtr)>,
+    ) -> Self {
+        Parts {
+            dataset,
+            schema,
+            open: HashMap::new(),
+        }
+    }
+
+    /// Writes a row group.
+    pub(super) fn write(&mut self, host: Option<&str>, columns: &[Column]) -> Result<(), Error> {
+        let host = host.map_or_else(|| NO_HOST.to_owned(), escaped);
+        let path = self
+            .dataset
+            .join(format!("host={host}"))
+            .join("part.parquet");
+        let failed = |error: ParquetError| Error::Output {
+            path: path.clone(),
+            reason: error.to_string(),
+        };
+        if !self.open.contains_key(&path) {
+            let (schema, properties) = match &self.schema {
+                Ok((schema, properties)) => (Arc::clone(schema), Arc::clone(properties)),
+                Err(error) => return Err(failed(ParquetError::General(error.to_string()))),
+            };
+            let file = create(&path).map_err(|error| failed(error.into()))?;
+            let writer = SerializedFileWriter::new(file, schema, properties).map_err(failed)?;
+            self.open.insert(path.clone(), writer);
+        }
+        let writer = self.open.get_mut(&path).expect("there or put there");
+        write_group(writer, columns).map_err(failed)
+    }
+
+    /// Completes all files and gives them their names.
+    pub(super) fn finish(mut self) -> Result<Written, Error> {
+        let mut written = Written::default();
+        let open: Vec<PathBuf> = self.open.keys().cloned().collect();
+        for path in open {
+            let Some(mut writer) = self.open.remove(&path) else {
+                continue;
+            };
+            let failed = |reason: String| Error::Output {
+                path: path.clone(),
+                reason,
+            };
+            writer.finish().map_err(|error| failed(error.to_string()))?;
+            fs::rename(unfinished(&path), &path).map_err(|error| failed(error.to_string()))?;
+            written.files += 1;
+            written.bytes += path.metadata().map_or(0, |metadata| metadata.len());
+        }
+        Ok(written)
+    }
+}
+
+impl Drop for Parts<'_> {
+    fn drop(&mut self) {
+        // What was not finished is no dataset.
+        for path in self.open.keys() {
+            let _ = fs::remove_file(unfinished(path));
+        }
+    }
+}
+
+fn create(path: &Path) -> std::io::Result<File> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    File::create(unfinished(path))
+}
+
+/// The name of a file while it is being written: engines leave out what begins with a dot.
+fn unfinished(path: &Path) -> PathBuf {
+    path.with_file_name(".part.parquet")
+}
+
+fn write_group(writer: &mut SerializedFileWriter<File>, columns: &[Column]) -> ParquetResult<()> {
+    let mut group = writer.next_row_group()?;
+    let mut columns = columns.iter();
+    while let Some(mut target) = group.next_column()? {
+        let Some(column) = columns.next() else { break };
+        let levels = Some(&*column.levels);
+        match (target.untyped(), &column.values) {
+            (ColumnWriter::Int64ColumnWriter(to), Values::Integers(values)) => {
+                to.write_batch(values, levels, None)?;
+            }
+            (ColumnWriter::DoubleColumnWriter(to), Values::Reals(values)) => {
+                to.write_batch(values, levels, None)?;
+            }
+            (ColumnWriter::ByteArrayColumnWriter(to), Values::Bytes(values)) => {
+                to.write_batch(values, levels, None)?;
+            }
+            _ => return Err(ParquetError::General("a column of another type".into())),
+        }
+        target.close()?;
+    }
+    group.close()?;
+    Ok(())
+}
+
+/// A value of a partition as Hive escapes it.
+fn escaped(value: &str) -> String {
+    let mut text = String::new();
+    for byte in value.bytes() {
+        match byte {
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'_' | b'.' => text.push(byte as char),
+            _ => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_machines_stay_one_directory() {
+        assert_eq!(escaped("node-1.lab"), "node-1.lab");
+        assert_eq!(escaped("a/b=c d"), "a%2Fb%3Dc%20d");
+    }
+}
