@@ -173,6 +173,12 @@ impl<'a> Waits<'a> {
     /// When a wait ended that another process ended: the end of a child for which that one waited itself, where
     /// that lies between the two looks. It is exact, and nobody acts before.
     fn not_before_a_child(&self, other: ProcessId, wait: &SeenWait) -> i64 {
+        let spans = self.activity.of(other);
+        let place = spans.partition_point(|span| span.to_ns < wait.to_ns);
+        let span = spans.get(place).filter(|span| span.from_ns <= wait.to_ns);
+        if !span.is_some_and(|span| matches!(span.doing, Doing::Child(_))) {
+            return wait.to_ns;
+        }
         let until = wait.to_ns + wait.error_ns.max(1) * 2;
         let ends = self.children[other.0 as usize].iter();
         let ends = ends.map(|child| self.lives[child.0 as usize].1);
