@@ -88,8 +88,9 @@ pub(crate) fn reserve(directory: &Path, launch: Option<&LaunchRecord>) -> Result
             OWN_FAILURE,
             format!("cannot create {}: {error}", path.display()),
         )
-        .hint("name a directory that exists on every machine and can be written, or make it first")
+        .hint("name a directory that can be made and written on every machine")
     };
+    std::fs::create_dir_all(directory).map_err(|error| cannot(directory, &error))?;
     for attempt in 1..10_000 {
         let path = directory.join(name(&host, number, attempt));
         match File::create_new(&path) {

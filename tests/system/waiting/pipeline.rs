@@ -9,15 +9,18 @@ fn the_compressor_is_the_culprit() {
         return;
     }
     let run = Traced::shell(
-        "yes | (readlink /proc/$BASHPID/fd/0 >&2; exec head -c 300M) |
-         (readlink /proc/$BASHPID/fd/0 /proc/$BASHPID/fd/1 >&2; exec gzip -1) | wc -c",
+        "yes | (echo 1 $(readlink /proc/self/fd/0) >&2; exec head -c 300M) |
+         (echo 2 $(readlink /proc/self/fd/0) >&2; exec 3>&1
+          echo 3 $(readlink /proc/self/fd/3) >&2; exec gzip -1 3>&-) | wc -c",
     );
-    let mut pipes = inodes(&run.finished.stderr);
-    // Both print as they start.
-    pipes.sort_by_key(|inode| inode.parse::<u64>().expect("a number"));
-    let [first, second, third] = &pipes[..] else {
-        panic!("{pipes:?}");
+    // They print as they start, in any order; and numbers of pipes do not always grow.
+    let pipe = |number: &str| {
+        let mut lines = run.finished.stderr.lines();
+        let line = lines.find(|line| line.starts_with(number));
+        let inode = line.and_then(|line| inodes(line).pop());
+        inode.unwrap_or_else(|| panic!("{}", run.finished.stderr))
     };
+    let (first, second, third) = (&pipe("1 "), &pipe("2 "), &pipe("3 "));
     let trace = &run.trace;
     let waited = |command: &str, inode: &str| {
         trace.sampled_ms(command, &format!("reason = 'channel' AND object = {inode}"))

@@ -1,0 +1,139 @@
+//! Which part of the trace a question is about, and who answers it.
+
+use flowtrace_profiler::network::load::{self, By, Selection};
+use flowtrace_profiler::network::page::Page;
+use flowtrace_profiler::network::replay::Change;
+use flowtrace_profiler::network::run::Unit;
+use flowtrace_profiler::network::{Mode, Run, Unknown, pages, tables};
+use flowtrace_schema::Trace;
+
+use super::{ModeName, Options, PairArgs, Question, UnitName, Unity};
+use crate::failure::Failure;
+
+/// Answers one question about a trace.
+pub(super) fn ask(question: &Question, trace: &Trace, options: &Options) -> Result<Page, Failure> {
+    let ns = |seconds: f64| (seconds * 1e9).clamp(-9e18, 9e18) as i64;
+    let within_ns = options.within.map(|(from, to)| (ns(from), ns(to)));
+    match question {
+        Question::Flows(_) => return Ok(tables::flows(trace, within_ns)?),
+        Question::Peers(_) => return Ok(tables::peers(trace, within_ns)?),
+        _ => {}
+    }
+    let load = |by| -> Result<Run, Failure> {
+        let selection = Selection {
+            by,
+            hosts: options.host.clone(),
+            within_ns,
+            most: None,
+        };
+        load::load(trace, &selection)?.map_err(usage)
+    };
+    let run = match options.by {
+        Some(Unity::Host) => load(By::Host)?,
+        Some(Unity::Process) => load(By::Process)?,
+        Some(Unity::Endpoint) => load(By::Endpoint)?,
+        None => {
+            let run = load(By::Host)?;
+            match run.is_within_one() {
+                true => load(By::Process)?,
+                false => run,
+            }
+        }
+    };
+    let run = run.last(options.last).with(|settings| {
+        settings.mode = match options.mode {
+            ModeName::Default => Mode::Default,
+            ModeName::Thesis => Mode::Thesis,
+        };
+        settings.unit = match options.unit {
+            UnitName::Payload => Unit::Payload,
+            UnitName::Frame => Unit::Frame,
+        };
+        settings.b_min = options.min_share;
+        settings.window_s = options.smooth;
+        settings.period_s = options.period;
+        settings.cutoff_percent = options.cutoff;
+        settings.rtt_threshold_ns = options.threshold.map(|us| (us * 1e3) as i64);
+    });
+    if run.nodes().is_empty() {
+        return Ok(Page::unknown(
+            &run,
+            &Unknown::new(
+                "the trace holds no TCP packets between hosts; flowtrace import or capture brings them in",
+            ),
+        ));
+    }
+    answer(question, &run)
+}
+
+fn answer(question: &Question, run: &Run) -> Result<Page, Failure> {
+    Ok(match question {
+        Question::Overview(_) | Question::Flows(_) | Question::Peers(_) => pages::overview(run),
+        Question::Matrix(_) => pages::matrix(run),
+        Question::Topology(_) => pages::topology(run),
+        Question::Changes(_) => pages::changes(run),
+        Question::Iterations(_) => pages::iterations(run),
+        Question::Stationary(_) => pages::stationary(run),
+        Question::Cdf(_) => pages::cdf(run),
+        Question::Spectrum(_) => pages::spectrum(run),
+        Question::Peaks(_) => pages::peaks(run),
+        Question::Period(_) => pages::period(run),
+        Question::Components { distance, .. } => pages::components(run, *distance),
+        Question::Court(_) => pages::court(run),
+        Question::Balance(_) => pages::balance(run),
+        Question::Bias(_) => pages::bias(run),
+        Question::Multiload { stop, .. } => pages::multiload(run, Some(*stop)),
+        Question::Imbalance(_) => pages::application(run),
+        Question::Messages(_) => pages::messages(run),
+        Question::Decomposition(_) => pages::decomposition(run),
+        Question::Latency(pair) => {
+            let (from, to) = ends(run, pair)?;
+            pages::latency(run, from, to)
+        }
+        Question::Bandwidth(pair) => {
+            let (from, to) = ends(run, pair)?;
+            pages::bandwidth(run, from, to)
+        }
+        Question::Component(_) => pages::component(run),
+        Question::Slowdown(_) => pages::slowdown(run),
+        Question::Pop(_) => pages::pop(run),
+        Question::CriticalPath(_) => pages::critical_path(run),
+        Question::WhatIf {
+            scale,
+            no_latency,
+            no_transfer,
+            ..
+        } => {
+            let mut change = Change {
+                no_latency: *no_latency,
+                no_transfer: *no_transfer,
+                ..Change::default()
+            };
+            for (process, factor) in scale {
+                change
+                    .work
+                    .insert(run.node(process).map_err(usage)?, *factor);
+            }
+            if change == Change::default() {
+                return Err(Failure::usage("what should be different?")
+                    .hint("--scale PROCESS=FACTOR, --no-latency or --no-transfer"));
+            }
+            pages::what_if(run, &change)
+        }
+        Question::State(_) => pages::state(run),
+        Question::Placement { capacity, .. } => {
+            let given = capacity.iter().cloned();
+            let given = given.map(|(a, b, capacity)| ((a, b), capacity)).collect();
+            pages::placement(run, &given)
+        }
+    })
+}
+
+fn ends(run: &Run, pair: &PairArgs) -> Result<(u16, u16), Failure> {
+    let node = |name: &str| run.node(name).map_err(usage);
+    Ok((node(&pair.from)?, node(&pair.to)?))
+}
+
+fn usage(unknown: Unknown) -> Failure {
+    Failure::usage(unknown.reason)
+}
