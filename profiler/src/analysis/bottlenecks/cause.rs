@@ -298,9 +298,12 @@ pub fn resource(timeline: &Timeline, sums: &Shares, intervals: &[(i64, i64)]) ->
     }
     let (pressure, swapped) = memory(timeline, intervals);
     let waits = of(State::Fault) + of(State::File);
-    if of(State::Fault) > 0.3 * processing
-        || (pressure > 0.3 || swapped) && waits > 0.2 * processing
-    {
+    let length: i64 = intervals.iter().map(|&(from, to)| to - from).sum();
+    // A page that is read for the first time is a fault, too; one that was given up and is needed
+    // again is what the kernel counts as pressure.
+    let presses = swapped || pressure.is_none_or(|stalled| stalled > 0.01 * of(State::Fault));
+    let scarce = swapped || pressure.is_some_and(|stalled| stalled > 0.3 * length as f64);
+    if presses && of(State::Fault) > 0.3 * processing || scarce && waits > 0.2 * processing {
         return Resource::Memory;
     }
     let active = of(State::Cpu) + queue;
@@ -326,24 +329,23 @@ fn is_crowded(timeline: &Timeline, intervals: &[(i64, i64)]) -> bool {
         .is_none_or(|cpus| wanted > 1.25 * cpus as f64)
 }
 
-/// Pressure on memory within intervals: share of time in which some task waited for it, and
+/// Pressure on memory within intervals: ns in which some task waited for it, if that is known, and
 /// whether anything was swapped.
-fn memory(timeline: &Timeline, intervals: &[(i64, i64)]) -> (f64, bool) {
+fn memory(timeline: &Timeline, intervals: &[(i64, i64)]) -> (Option<f64>, bool) {
     let counters = &timeline.counters;
-    let (mut pressure, mut swapped, mut length) = (0.0, 0.0, 0.0);
+    let (mut pressure, mut swapped, mut length) = (None, 0.0, 0.0);
     for &(from, to) in intervals {
         length += (to - from) as f64;
         for host in counters.hosts() {
-            let grown = |name| counters.growth(host, name, from, to).unwrap_or(0.0);
-            pressure += grown("pressure.memory.some");
-            swapped += grown("swap.in") + grown("swap.out");
+            let grown = |name| counters.growth(host, name, from, to);
+            if let Some(stalled) = grown("pressure.memory.some") {
+                pressure = Some(pressure.unwrap_or(0.0) + stalled);
+            }
+            swapped += grown("swap.in").unwrap_or(0.0) + grown("swap.out").unwrap_or(0.0);
         }
     }
     // A page now and then is no thrashing: ten megabytes in a second of it are.
-    (
-        pressure / f64::max(length, 1.0),
-        swapped > 10e6 * (length / 1e9).max(1.0),
-    )
+    (pressure, swapped > 10e6 * (length / 1e9).max(1.0))
 }
 
 /// How sure it is that a share observed so often lies above its threshold.

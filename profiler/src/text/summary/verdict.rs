@@ -19,7 +19,7 @@ pub(super) fn why(out: &mut Layout, workflow: &Workflow, verdict: &Verdict) {
 
 /// One line for each finding: what it could save, what it is, how sure, where there is more.
 pub(super) fn findings(out: &mut Layout, workflow: &Workflow, verdict: &Verdict, trace: &str) {
-    let length = workflow.last_ns.max(1) as f64;
+    let length = workflow.duration_ns().max(1) as f64;
     for (at, finding) in verdict.findings.iter().enumerate() {
         let saving = format!(
             "up to {} ({})",
