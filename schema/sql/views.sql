@@ -661,7 +661,8 @@ UNION ALL
 SELECT 'flow', flow_id, 'process', src_upid, 'receive', back_bytes, first_ns, last_ns
 FROM flows WHERE src_upid IS NOT NULL AND back_bytes > 0;
 
--- What is known to be missing from this file; no row means nothing.
+-- What is known to be missing from this file; no row means nothing. Of a run that was cut short (runs.end_ns is NULL)
+-- what came in its last quarter of a second is missing, too.
 CREATE VIEW losses (
   source,   -- part that lost it: store, files, processes, packets, samples, analysis
   counter,  -- name of the counter

@@ -372,6 +372,9 @@ pub(super) fn failure(error: Error) -> Failure {
         Error::ViewInItself { .. } => {
             Failure::new(OWN_FAILURE, message).hint("choose a mount point outside of it")
         }
+        Error::TraceUnderView { .. } => {
+            Failure::new(OWN_FAILURE, message).hint("name a file elsewhere with -o")
+        }
         Error::Directory { .. } => Failure::new(OWN_FAILURE, message)
             .hint("name existing directories that hold files of the workflow"),
         Error::ForeignProc => Failure::new(OWN_FAILURE, message).hint(

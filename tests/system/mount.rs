@@ -200,6 +200,26 @@ fn a_view_is_not_traced_again() {
 }
 
 #[test]
+fn a_trace_that_the_view_would_hide_is_refused() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.dir("source");
+    let point = scratch.dir("point");
+    let mut mount = Command::new(FLOWTRACE);
+    mount.args(["mount", "source", "point", "-o", "point/trace.db"]);
+    let refused = finish(mount.current_dir(scratch.join(""))).expect(125);
+    assert!(
+        refused.stderr.contains("would lie over it"),
+        "{}",
+        refused.stderr
+    );
+    assert!(!is_mounted(&point));
+    assert_eq!(std::fs::read_dir(&point).unwrap().count(), 0);
+}
+
+#[test]
 fn a_trace_deleted_under_a_view_is_said_to_be_gone() {
     let Some(view) = View::open() else { return };
     let log = view.trace.with_file_name("trace.db-wal");

@@ -75,6 +75,27 @@ def serve():
 }
 
 #[test]
+fn a_connection_made_without_waiting_is_one_channel() {
+    let run = talk(
+        "
+import select
+listener = socket.create_server(('127.0.0.1', 0))
+def ask():
+    s = socket.socket(); s.setblocking(False)
+    s.connect_ex(listener.getsockname()); tell(s)
+    select.select([], [s], [])
+    s.sendall(b'x' * 1000)
+def serve():
+    s = listener.accept()[0]; tell(s)
+    while s.recv(4096): pass
+",
+    );
+    let Some(run) = run else { return };
+    let name = assert_one_channel(&run, "tcp");
+    assert_eq!(name.matches("127.0.0.1:").count(), 2, "{name}");
+}
+
+#[test]
 fn a_unix_socket_has_the_path_of_its_server() {
     let run = talk(
         "

@@ -66,6 +66,14 @@ impl Attach {
                 source_path: source.path,
             });
         }
+        // Over itself, the view hides it as one of the source's own files.
+        let under = |trace: &PathBuf| trace.starts_with(&mountpoint.path);
+        if mountpoint.path != source.path && own_files(&options.output).iter().any(under) {
+            return Err(Error::TraceUnderView {
+                trace: options.output.clone(),
+                mountpoint: mountpoint.path,
+            });
+        }
         limits::lift().map_err(Error::system("trace here"))?;
         signals::block().map_err(Error::errno("block signals"))?;
         let recording = Recording::start(&options.output, options.replace)?;

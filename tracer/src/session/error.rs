@@ -49,6 +49,14 @@ pub enum Error {
         /// What it was to show.
         source_path: PathBuf,
     },
+    /// The view would hide the trace.
+    #[error("cannot write the trace {trace}: the view at {mountpoint} would lie over it")]
+    TraceUnderView {
+        /// The trace.
+        trace: PathBuf,
+        /// Where the view was to be.
+        mountpoint: PathBuf,
+    },
     /// A directory is part of a view that is being traced already.
     #[error("cannot trace {path}: flowtrace traces it already")]
     TracedTwice {

@@ -223,10 +223,8 @@ impl Channels {
         if let Some(descriptor) = descriptors::one(tracee.pid, fd)
             && let Object::Socket { inode } = descriptor.object
         {
-            let channel = self.registry().connecting(inode, to);
-            if let Some(local) = sockets::local_address(tracee.pid, fd) {
-                self.registry().has_address(inode, local, to);
-            }
+            let local = sockets::local_address(tracee.pid, fd);
+            let channel = self.registry().connecting(inode, local, to);
             self.hold(tracee.pid, (channel, Direction::Both), fd, true, None, now);
             self.write_rows(tracee.pid);
         }

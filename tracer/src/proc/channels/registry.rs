@@ -105,26 +105,40 @@ impl Registry {
         self.of_sockets.contains(&channel)
     }
 
-    /// A connection that is still being made: where it will end is known from the call.
-    pub(crate) fn connecting(&mut self, inode: u64, to: SocketAddr) -> ChannelId {
-        match self.sockets.get(&inode) {
-            Some(&channel) => channel,
+    /// A connection that is still being made, from where if the kernel has decided that: where it
+    /// will end is known from the call.
+    pub(crate) fn connecting(
+        &mut self,
+        inode: u64,
+        local: Option<SocketAddr>,
+        to: SocketAddr,
+    ) -> ChannelId {
+        if let Some(&channel) = self.sockets.get(&inode) {
+            return channel;
+        }
+        let channel = match local {
+            Some(local) => {
+                // "Any address" is this host.
+                let ip = match to.ip().is_unspecified() {
+                    true => local.ip(),
+                    false => to.ip(),
+                };
+                let (transport, peer) = (Transport::Tcp, SocketAddr::new(ip, to.port()));
+                let addresses = Addresses {
+                    transport,
+                    local,
+                    peer: Some(peer),
+                };
+                self.addresses.insert(inode, addresses);
+                self.connection(inode, transport, local, peer)
+            }
             None => {
                 let name = Text::from(to.to_string().as_str());
-                let channel = self.add(ChannelKind::Tcp, inode, Some(name), None);
-                self.sockets.insert(inode, channel);
-                channel
+                self.add(ChannelKind::Tcp, inode, Some(name), None)
             }
-        }
-    }
-
-    /// Takes note of the address that a socket has got for a connection to `peer`.
-    pub(crate) fn has_address(&mut self, inode: u64, local: SocketAddr, peer: SocketAddr) {
-        self.addresses.entry(inode).or_insert(Addresses {
-            transport: Transport::Tcp,
-            local,
-            peer: Some(peer),
-        });
+        };
+        self.sockets.insert(inode, channel);
+        channel
     }
 
     /// The addresses of the Internet socket with this inode.
@@ -304,6 +318,24 @@ mod tests {
         assert_ne!(later, client);
         let server = registry.socket(4, internet("127.0.0.1:80", "127.0.0.1:40000"));
         assert_eq!(server, later);
+    }
+
+    #[test]
+    fn a_connection_that_is_being_made_meets_its_other_end() {
+        let mut registry = registry();
+        let address = |text: &str| -> SocketAddr { text.parse().unwrap() };
+        let local = Some(address("127.0.0.1:40000"));
+        let client = registry.connecting(1, local, address("0.0.0.0:80"));
+        let server = registry.socket(2, internet("127.0.0.1:80", "127.0.0.1:40000"));
+        assert_eq!(server, Some(client));
+        assert_eq!(
+            registry.connecting(1, local, address("127.0.0.1:80")),
+            client
+        );
+        assert_ne!(
+            registry.connecting(3, None, address("127.0.0.1:80")),
+            client
+        );
     }
 
     #[test]
