@@ -176,7 +176,9 @@ mod tests {
         assert!(second.to_str().unwrap().ends_with(".3.2.db"), "{second:?}");
         release(&first);
         assert!(!first.exists());
-        let missing = reserve(Path::new("/nonexistent"), None).unwrap_err();
-        assert!(missing.to_string().contains("/nonexistent"), "{missing}");
+        // A directory is made, but not in a file.
+        reserve(&directory.path().join("new/one"), None).unwrap();
+        let refused = reserve(&first.with_extension("2.db").join("x"), None).unwrap_err();
+        assert!(refused.to_string().contains("cannot create"), "{refused}");
     }
 }

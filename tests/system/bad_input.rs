@@ -280,6 +280,8 @@ fn disk_of_the_trace_is_full() {
     assert!(full > 0, "the trace does not say that the disk was full");
     let calls: i64 = trace.one("SELECT COUNT(*) FROM calls");
     assert!(calls > 1000, "only {calls} calls were kept");
+    let ran = "SELECT COUNT(*) FROM processes WHERE end_ns IS NOT NULL";
+    assert!(trace.one::<i64>(ran) >= 3, "the processes are kept");
     let ended: Option<i64> = trace.one("SELECT exit_code FROM runs WHERE end_ns IS NOT NULL");
     assert_eq!(ended, Some(0), "the end of the run is kept");
     let mut summary = Command::new(FLOWTRACE);

@@ -19,6 +19,11 @@ const RETRY: Duration = Duration::from_millis(250);
 /// Time allowed for other readers to let go of the file at the end.
 const FOLD_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Most rows about processes that are kept for later while the disk is full.
+const MOST_OWED: usize = 65_536;
+/// Rows of these that are tried at once at the end.
+const OWED_AT_ONCE: usize = 8;
+
 /// Disk space held back for the rows that say that the disk was full, and how the run ended.
 ///
 /// Unlinked files beside the trace: closing one frees its space, and nothing is left behind
@@ -85,7 +90,8 @@ fn allocate(file: &File, bytes: i64) -> io::Result<()> {
 /// Rows on their way into transactions.
 ///
 /// When SQLite refuses a transaction its rows are dropped and counted, the recording goes on,
-/// and storing is tried again after [`RETRY`]: the traced workflow must not suffer.
+/// and storing is tried again after [`RETRY`]: the traced workflow must not suffer. Few rows tell most:
+/// those about processes are kept and come first when there is room again.
 pub(super) struct Batches<'db> {
     db: &'db Connection,
     call_table: CallTable<'db>,
@@ -94,6 +100,9 @@ pub(super) struct Batches<'db> {
     /// Ends of runs, kept for the last transaction: a disk that is full until then must not
     /// leave a run without its end.
     ends: Vec<RunEnd>,
+    /// Rows about processes in the open transaction, and those of transactions that were refused.
+    written: Vec<Record>,
+    owed: Vec<Record>,
     open: bool,
     pending: usize,
     pending_calls: u64,
@@ -112,6 +121,8 @@ impl<'db> Batches<'db> {
             packet_table: PacketTable::default(),
             ballast,
             ends: Vec::new(),
+            written: Vec::new(),
+            owed: Vec::new(),
             open: false,
             pending: 0,
             pending_calls: 0,
@@ -137,13 +148,46 @@ impl<'db> Batches<'db> {
             self.ends.push(*end);
             return;
         }
-        if !self.ready(1) {
-            return;
+        if !tells_most(record) {
+            if self.ready(1) {
+                self.insert(record, 1);
+            }
+        } else if self.ready(0) && self.insert(record, 0) {
+            self.written.push(record.clone());
+        } else {
+            self.owe(vec![record.clone()]);
         }
+    }
+
+    /// Inserts a row into the open transaction; `lost`: rows that are lost if that fails, beside those
+    /// in it.
+    fn insert(&mut self, record: &Record, lost: usize) -> bool {
         match insert::record(self.db, record) {
             Ok(()) => self.pending += 1,
-            Err(error) => self.fail(1, &error),
+            Err(error) => self.fail(lost, &error),
         }
+        self.open
+    }
+
+    /// Keeps rows for later.
+    fn owe(&mut self, mut rows: Vec<Record>) {
+        self.owed.append(&mut rows);
+        let most = self.owed.len().min(MOST_OWED);
+        let too_many = self.owed.split_off(most);
+        self.drop_rows(too_many.len() as u64);
+    }
+
+    /// Stores again what was refused earlier.
+    fn pay(&mut self, owed: Vec<Record>) -> bool {
+        let mut owed = owed.into_iter();
+        while let Some(record) = owed.next() {
+            if !self.insert(&record, 0) {
+                self.owe(std::iter::once(record).chain(owed).collect());
+                return false;
+            }
+            self.written.push(record);
+        }
+        true
     }
 
     /// Stores calls that are in the order of time.
@@ -208,6 +252,7 @@ impl<'db> Batches<'db> {
             Ok(()) => {
                 self.open = false;
                 self.losses_changed = false;
+                self.written.clear();
                 self.summary.rows += self.pending as u64;
                 self.summary.calls += self.pending_calls;
                 self.summary.packets += self.pending_packets;
@@ -249,6 +294,8 @@ impl<'db> Batches<'db> {
     fn store_run_ends(&mut self) {
         self.ballast.last = None;
         self.retry_at = None;
+        // The end of the run has to fit before all else.
+        let owed = std::mem::take(&mut self.owed);
         for end in std::mem::take(&mut self.ends) {
             if !self.ready(1) {
                 continue;
@@ -259,6 +306,21 @@ impl<'db> Batches<'db> {
             }
         }
         self.commit();
+        for rows in owed.chunks(OWED_AT_ONCE) {
+            self.retry_at = None;
+            // What was refused a moment ago is owed again.
+            if !self.owed.is_empty() || !self.ready(0) {
+                self.owe(rows.to_vec());
+            } else if self.pay(rows.to_vec()) {
+                self.commit();
+            }
+        }
+        let unpaid = std::mem::take(&mut self.owed);
+        if !unpaid.is_empty() {
+            self.drop_rows(unpaid.len() as u64);
+            self.retry_at = None;
+            self.commit();
+        }
     }
 
     /// Makes sure that a transaction is open; otherwise counts `rows` as dropped.
@@ -273,7 +335,12 @@ impl<'db> Batches<'db> {
         match self.db.execute_batch("BEGIN IMMEDIATE") {
             Ok(()) => {
                 self.open = true;
-                true
+                let owed = std::mem::take(&mut self.owed);
+                let paid = owed.is_empty() || self.pay(owed);
+                if !paid {
+                    self.drop_rows(rows as u64);
+                }
+                paid
             }
             Err(error) => {
                 self.fail(rows, &error);
@@ -287,7 +354,9 @@ impl<'db> Batches<'db> {
         // SQLite rolls back by itself on some errors; a second rollback is then an error of its own.
         let _ = self.db.execute_batch("ROLLBACK");
         self.open = false;
-        self.drop_rows((self.pending + rows) as u64);
+        let kept = std::mem::take(&mut self.written);
+        self.drop_rows((self.pending + rows).saturating_sub(kept.len()) as u64);
+        self.owe(kept);
         (self.pending, self.pending_calls, self.pending_packets) = (0, 0, 0);
         let full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
         self.lose(
@@ -319,3 +388,20 @@ impl<'db> Batches<'db> {
         self.losses_changed = true;
     }
 }
+
+/// Whether a row is one of the few without which the others tell nothing.
+fn tells_most(record: &Record) -> bool {
+    matches!(
+        record,
+        Record::Host(_)
+            | Record::HostClock(_)
+            | Record::Run(_)
+            | Record::Launch(_)
+            | Record::TracedDirectory(_)
+            | Record::ProcessStart(_)
+            | Record::ProcessEnd(_)
+    )
+}
+
+#[cfg(test)]
+mod tests;
