@@ -1,22 +1,14 @@
 //! What other programs make of the exports of a hand-made trace.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 mod support;
 
 #[path = "../profiler/tests/support/montage.rs"]
 mod montage;
 
-use support::shared;
-
-fn flowtrace(directory: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_flowtrace"))
-        .args(arguments)
-        .current_dir(directory)
-        .output()
-        .unwrap()
-}
+use support::{flowtrace, shared};
 
 fn sample() -> tempfile::TempDir {
     let (directory, path) = montage::montage_file(4, false);

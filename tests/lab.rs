@@ -1,7 +1,7 @@
 //! Captures of several hosts at once, made of network namespaces: whatever one sends another
 //! receives, and the captures of both show it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 #[path = "support/lab.rs"]
 mod lab_of_hosts;
@@ -245,10 +245,7 @@ fn loopback_is_captured_once_and_a_run_names_the_processes() {
     assert_eq!(number(&trace, sql), 5001, "{error}");
     let sql = "SELECT SUM(back_bytes) FROM flows WHERE proto = 'tcp' AND bytes > 0";
     assert_eq!(number(&trace, sql), 5000);
-    let sql = "SELECT COUNT(*) FROM flows JOIN processes AS a ON a.upid = src_upid
-               JOIN processes AS b ON b.upid = dst_upid
-               WHERE bytes > 0 AND a.command LIKE '%--rank 1 %' AND b.command LIKE '%--rank 0 %'";
-    assert_eq!(number(&trace, sql), 1);
+    assert_eq!(number(&trace, BY_THEIR_RANKS), 1);
     assert!(patterns().exists() && Path::new(FLOWTRACE).exists());
 }
 
@@ -262,23 +259,33 @@ both() {
 }
 "#;
 
+/// Connections of which both ends are tied to the process that has them.
+const BY_THEIR_RANKS: &str = "SELECT COUNT(*) FROM flows
+    JOIN processes AS a ON a.upid = src_upid JOIN processes AS b ON b.upid = dst_upid
+    WHERE bytes > 0 AND a.command LIKE '%--rank 1 %' AND b.command LIKE '%--rank 0 %'";
+
+/// The trace of a capture alone, while both ranks talk.
+fn captured(scratch: &Scratch, patterns: &str) -> PathBuf {
+    let script = format!(
+        r#"{BOTH_RANKS}
+"$FLOWTRACE" capture -i lo -o run.db 2> log & capture=$!
+until grep -q capturing log; do sleep 0.01; done
+both {patterns}
+kill -TERM $capture; wait $capture"#
+    );
+    let output = run(scratch, 1, &script);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{error}");
+    scratch.join("run.db")
+}
+
 #[test]
 fn the_kernel_tells_of_short_connections_too() {
     if !need_lab() {
         return;
     }
     let scratch = Scratch::new();
-    let script = format!(
-        r#"{BOTH_RANKS}
-"$FLOWTRACE" capture -i lo -o run.db 2> log & capture=$!
-until grep -q capturing log; do sleep 0.01; done
-both --bytes 1000 --iterations 100 --compute-us 1
-kill -TERM $capture; wait $capture"#
-    );
-    let output = run(&scratch, 1, &script);
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{error}");
-    let trace = scratch.join("run.db");
+    let trace = captured(&scratch, "--bytes 1000 --iterations 100 --compute-us 1");
     // As an independent witness: what the kernel counted is what was captured.
     for (side, bytes) in [("src", 100_001), ("dst", 100_000)] {
         let sql = format!(
@@ -306,20 +313,8 @@ fn a_capture_alone_names_who_holds_a_connection() {
     }
     let scratch = Scratch::new();
     // Some seconds, for without a process tracer one has to look.
-    let script = format!(
-        r#"{BOTH_RANKS}
-"$FLOWTRACE" capture -i lo -o run.db 2> log & capture=$!
-until grep -q capturing log; do sleep 0.01; done
-both --bytes 1000 --iterations 40 --compute-us 100000
-kill -TERM $capture; wait $capture"#
-    );
-    let output = run(&scratch, 1, &script);
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{error}");
-    let sql = "SELECT COUNT(*) FROM flows JOIN processes AS a ON a.upid = src_upid
-               JOIN processes AS b ON b.upid = dst_upid
-               WHERE bytes > 0 AND a.command LIKE '%--rank 1 %' AND b.command LIKE '%--rank 0 %'";
-    assert_eq!(number(&scratch.join("run.db"), sql), 1);
+    let trace = captured(&scratch, "--bytes 1000 --iterations 40 --compute-us 100000");
+    assert_eq!(number(&trace, BY_THEIR_RANKS), 1);
 }
 
 #[test]

@@ -9,18 +9,10 @@ mod frames;
 mod support;
 
 use frames::{Segment, ethernet, ipv4, pcap};
-use support::{FLOWTRACE, Scratch, shared};
+use support::{FLOWTRACE, Scratch, flowtrace, shared};
 
 const A: [u8; 4] = [10, 0, 0, 1];
 const B: [u8; 4] = [10, 0, 0, 2];
-
-fn flowtrace(directory: &Path, arguments: &[&str]) -> Output {
-    Command::new(FLOWTRACE)
-        .args(arguments)
-        .current_dir(directory)
-        .output()
-        .unwrap()
-}
 
 fn succeeds(directory: &Path, arguments: &[&str]) -> String {
     let output = flowtrace(directory, arguments);

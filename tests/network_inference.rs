@@ -1,19 +1,10 @@
 //! `flowtrace network` on the reference captures and on small ones made here.
 
 use std::path::Path;
-use std::process::{Command, Output};
 
 mod support;
 
-use support::{FLOWTRACE, Scratch, shared};
-
-fn flowtrace(directory: &Path, arguments: &[&str]) -> Output {
-    Command::new(FLOWTRACE)
-        .args(arguments)
-        .current_dir(directory)
-        .output()
-        .unwrap()
-}
+use support::{Scratch, flowtrace, shared};
 
 fn succeeds(directory: &Path, arguments: &[&str]) -> String {
     let output = flowtrace(directory, arguments);

@@ -2,21 +2,15 @@
 //! name gets out of its place.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::Value;
+
+use support::flowtrace;
 
 #[path = "../profiler/tests/support/montage.rs"]
 mod montage;
 mod support;
-
-fn flowtrace(directory: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_flowtrace"))
-        .args(arguments)
-        .current_dir(directory)
-        .output()
-        .unwrap()
-}
 
 fn sample() -> tempfile::TempDir {
     let (directory, path) = montage::montage_file(4, false);

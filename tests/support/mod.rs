@@ -20,11 +20,20 @@ use std::io::Write;
 use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// The binary under test.
 pub(crate) const FLOWTRACE: &str = env!("CARGO_BIN_EXE_flowtrace");
+
+/// Runs flowtrace in `directory` to its end.
+pub(crate) fn flowtrace(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(FLOWTRACE)
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .unwrap()
+}
 
 /// `flowtrace run --quiet --no-summary -o TRACE`, to be started in `cwd`; the caller adds more
 /// options, `--` and the command.

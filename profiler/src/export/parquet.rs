@@ -80,27 +80,10 @@ pub fn write(trace: &Trace, directory: &Path) -> Result<Written, Error> {
     let hosts = Hosts::of(trace)?;
     let mut written = Written::default();
     for view in doc::views() {
-        let mut columns = Vec::new();
-        let mut host_at = None;
-        for (at, (name, kind)) in trace.column_kinds(&view.name)?.into_iter().enumerate() {
-            if name == "host" {
-                host_at = Some(at);
-            }
-            columns.push(Column::new(name, kind));
-        }
+        let layout = Layout::of(trace, view.name)?;
         let dataset = directory
-            .join(&view.name)
+            .join(&layout.view)
             .join(format!("run={}", started.unwrap_or(0)));
-        let layout = Layout {
-            view: view.name.clone(),
-            upid_at: columns.iter().position(|column| column.name == "upid"),
-            host_id_at: columns.iter().position(|column| column.name == "host_id"),
-            host_at,
-            columns: columns
-                .into_iter()
-                .filter(|column| column.name != "host")
-                .collect(),
-        };
         let of_view = write_view(trace, &hosts, &layout, &dataset)?;
         written.rows += of_view.rows;
         written.files += of_view.files;
@@ -116,6 +99,22 @@ struct Layout {
     host_at: Option<usize>,
     upid_at: Option<usize>,
     host_id_at: Option<usize>,
+}
+
+impl Layout {
+    fn of(trace: &Trace, view: String) -> Result<Layout, Error> {
+        let kinds = trace.column_kinds(&view)?;
+        let at = |name: &str| kinds.iter().position(|(column, _)| column == name);
+        let (host_at, upid_at, host_id_at) = (at("host"), at("upid"), at("host_id"));
+        let kept = kinds.into_iter().filter(|(name, _)| name != "host");
+        Ok(Layout {
+            view,
+            columns: kept.map(|(name, kind)| Column::new(name, kind)).collect(),
+            host_at,
+            upid_at,
+            host_id_at,
+        })
+    }
 }
 
 /// Names of machines, by what refers to them.

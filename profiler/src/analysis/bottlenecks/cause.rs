@@ -296,9 +296,9 @@ pub fn resource(timeline: &Timeline, sums: &Shares, intervals: &[(i64, i64)]) ->
     if processing <= 0.0 {
         return Resource::Other;
     }
-    let (pressure, swapped) = memory(timeline, intervals);
-    let waits = of(State::Fault) + of(State::File);
     let length: i64 = intervals.iter().map(|&(from, to)| to - from).sum();
+    let (pressure, swapped) = memory(timeline, intervals, length as f64);
+    let waits = of(State::Fault) + of(State::File);
     // A page that is read for the first time is a fault, too; one that was given up and is needed
     // again is what the kernel counts as pressure.
     let presses = swapped || pressure.is_none_or(|stalled| stalled > 0.01 * of(State::Fault));
@@ -329,13 +329,12 @@ fn is_crowded(timeline: &Timeline, intervals: &[(i64, i64)]) -> bool {
         .is_none_or(|cpus| wanted > 1.25 * cpus as f64)
 }
 
-/// Pressure on memory within intervals: ns in which some task waited for it, if that is known, and
+/// Pressure on memory within intervals, `length` ns in all: ns in which some task waited for it, if that is known, and
 /// whether anything was swapped.
-fn memory(timeline: &Timeline, intervals: &[(i64, i64)]) -> (Option<f64>, bool) {
+fn memory(timeline: &Timeline, intervals: &[(i64, i64)], length: f64) -> (Option<f64>, bool) {
     let counters = &timeline.counters;
-    let (mut pressure, mut swapped, mut length) = (None, 0.0, 0.0);
+    let (mut pressure, mut swapped) = (None, 0.0);
     for &(from, to) in intervals {
-        length += (to - from) as f64;
         for host in counters.hosts() {
             let grown = |name| counters.growth(host, name, from, to);
             if let Some(stalled) = grown("pressure.memory.some") {
