@@ -25,6 +25,9 @@ const READABLE: usize = 60;
 /// Up to this many groups a rule graph is drawn whole unless asked otherwise.
 const MOST_GROUPS: usize = 150;
 
+/// Processes with more versions than these are one node in graphs of rules.
+const MOST_VERSIONS: u32 = 8;
+
 /// The part of the workflow to draw, and how closely.
 #[derive(Debug, clap::Args)]
 pub(crate) struct View {
@@ -202,9 +205,9 @@ impl View {
         target: Option<&Path>,
     ) -> Result<(), Failure> {
         let workflow = self.load(trace)?;
-        let whole = graph::build(&workflow);
+        let whole = graph::lineage(&workflow);
         let mut selection = self.selection();
-        let dag = if selection.is_all() {
+        let mut dag = if selection.is_all() {
             whole
         } else {
             selection.other_names = other_names(trace, &workflow)?;
@@ -215,6 +218,16 @@ impl View {
             part
         };
         let mut bytes = Vec::new();
+        // Rules are drawn once for each version, but not of an engine that got back a thousand results;
+        // other groups are no steps.
+        let is_by_step = |by: &Option<By>| {
+            matches!(by, None | Some(By::Rule | By::Twins | By::Exe))
+                && dag.most_versions() <= MOST_VERSIONS
+        };
+        let by = self.by_of(&dag, default.clone(), format);
+        if by != Some(By::Process) && !is_by_step(&by) {
+            dag = dag.merged(&workflow);
+        }
         if format == Format::Text {
             let rules = self.rules_of_text(trace, &workflow, &dag)?;
             bytes.extend(shape::text(&workflow, &dag, &rules, output::width(target)).as_bytes());
@@ -233,6 +246,14 @@ impl View {
         output::write_to(target, trace.path(), |out| Ok(out.write_all(&bytes)?))?;
         report_dropped(&workflow, &dag);
         Ok(())
+    }
+
+    /// What a node will stand for.
+    fn by_of(&self, dag: &Dag, default: Option<By>, format: Format) -> Option<By> {
+        match (&self.by, format) {
+            (None, Format::Text) => None,
+            (asked, _) => Some(asked.clone().or(default).unwrap_or(what_fits(dag))),
+        }
     }
 
     /// The groups that the shape in text is made of.
@@ -267,10 +288,7 @@ impl View {
     ) -> Result<Drawing, Failure> {
         let nodes = dag.graph.node_count();
         let asked = self.by.clone().or(default);
-        let by = asked.clone().unwrap_or(match nodes <= READABLE {
-            true => By::Process,
-            false => By::Rule,
-        });
+        let by = asked.clone().unwrap_or(what_fits(dag));
         let path = crate::explained::critical_path(trace, workflow)?;
         let mut drawing = match &by {
             By::Process => drawing::of_processes(workflow, dag),
@@ -303,6 +321,14 @@ impl View {
             );
         }
         Ok(drawing)
+    }
+}
+
+/// Whether every process and file fits a page, or only rules do.
+fn what_fits(dag: &Dag) -> By {
+    match dag.graph.node_count() <= READABLE {
+        true => By::Process,
+        false => By::Rule,
     }
 }
 
@@ -393,9 +419,9 @@ fn other_names(
 const NAMED: usize = 3;
 
 /// `wc (p5) → run.sh (p1) by pipe`, a few of them.
-fn named_edges(workflow: &Workflow, dag: &Dag, dropped: &[&Dropped]) -> String {
+fn named_edges(workflow: &Workflow, dag: &Dag, dropped: &[Dropped]) -> String {
     let name = |node| match dag.graph[node] {
-        Node::Process(id) => {
+        Node::Process { id, .. } => {
             let upid = workflow.images(id)[0].upid;
             format!("{} (p{upid})", units::plain(workflow.rule(id)))
         }
@@ -422,12 +448,12 @@ fn named_edges(workflow: &Workflow, dag: &Dag, dropped: &[&Dropped]) -> String {
     }
 }
 
-fn report_cut_off(workflow: &Workflow, dag: &Dag, dropped: &[&Dropped]) {
+fn report_cut_off(workflow: &Workflow, dag: &Dag, dropped: &[Dropped]) {
     if dropped.is_empty() {
         return;
     }
     eprintln!(
-        "flowtrace: the answer may be incomplete: what lies behind {} is not followed, because it would close a cycle",
+        "flowtrace: the answer may be incomplete: what lies behind {} is not followed everywhere, because it would close a cycle",
         named_edges(workflow, dag, dropped)
     );
 }
@@ -436,7 +462,7 @@ fn report_dropped(workflow: &Workflow, dag: &Dag) {
     if dag.dropped.is_empty() {
         return;
     }
-    let (data, forks): (Vec<&Dropped>, Vec<&Dropped>) =
+    let (data, forks): (Vec<Dropped>, Vec<Dropped>) =
         dag.dropped.iter().partition(|d| d.edge.kind.is_data());
     let count = match dag.dropped.len() {
         1 => "1 edge that closes a cycle".into(),
