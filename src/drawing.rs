@@ -39,7 +39,7 @@ pub(crate) struct View {
     /// Draw only the N heaviest nodes and one that counts the others
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_nodes: Option<u32>,
-    /// Only what happened between these seconds of the run
+    /// Only what happened between these seconds, counted as everywhere from the start of the command
     #[arg(long, value_name = "FROM..TO", value_parser = within)]
     within: Option<(i64, i64)>,
     /// Only processes of rules that fit, and their files; may be given several times
@@ -207,6 +207,10 @@ impl View {
         let workflow = self.load(trace)?;
         let whole = graph::lineage(&workflow);
         let mut selection = self.selection();
+        let begins = workflow.begins_ns();
+        let of_run =
+            |(from, to): (i64, i64)| (from.saturating_add(begins), to.saturating_add(begins));
+        selection.within_ns = selection.within_ns.map(of_run);
         let mut dag = if selection.is_all() {
             whole
         } else {

@@ -396,6 +396,67 @@ fn a_script_that_takes_an_answer_is_two_versions_and_loses_no_lineage() {
     assert!(ids.iter().any(|id| id.ends_with(":3")), "{ids:?}");
 }
 
+/// The recording begins before the command; what people read and type counts from the command.
+#[test]
+fn moments_count_from_the_start_of_the_command() {
+    let second = 1000;
+    let directory = tempfile::tempdir().unwrap();
+    let mut s = montage::Script::new(&directory.path().join("trace.db"), "t.sh");
+    let shell = s.root(("/bin/bash", &["bash", "t.sh"]), 5 * second);
+    let early = s.program(shell, "early", (6 * second, 7 * second), 0);
+    let late = s.program(shell, "late", (8 * second, 9 * second), 0);
+    for (child, name, at) in [(early, "one", 6), (late, "two", 8)] {
+        let kind = flowtrace_schema::FileKind::File;
+        let file = s.file(&format!("/w/{name}"), kind, 10, at * second);
+        s.create(child, file, 1, 10, at * second);
+    }
+    s.end(shell, 10 * second, Some(0), None, 20);
+    s.finish(10 * second, 0);
+    let say = |arguments: &[&str]| {
+        let answer = flowtrace(directory.path(), arguments);
+        let said = String::from_utf8_lossy(&answer.stderr).into_owned();
+        assert_eq!(answer.status.code(), Some(0), "{said}");
+        String::from_utf8(answer.stdout).unwrap()
+    };
+    let line = |text: &str, of: &str| -> String {
+        let found = text.lines().find(|line| line.ends_with(of));
+        found.unwrap_or_else(|| panic!("{of} in {text}")).to_owned()
+    };
+    let tree = say(&["tree", "trace.db"]);
+    assert!(
+        line(&tree, " late").trim_start().starts_with("3.0 s"),
+        "{tree}"
+    );
+    let path = say(&["critical-path", "trace.db", "--full"]);
+    assert!(
+        line(&path, " late").trim_start().starts_with("3.0 s"),
+        "{path}"
+    );
+    // Of the first bin the 10 bytes at 1 s.
+    let bins = say(&["stats", "trace.db", "throughput", "--bins", "2"]);
+    let first = bins.lines().nth(2).unwrap().trim_start().to_owned();
+    assert!(first.starts_with("0 s"), "{bins}");
+    let stored = say(&[
+        "stats",
+        "trace.db",
+        "throughput",
+        "--format",
+        "csv",
+        "--bins",
+        "2",
+    ]);
+    assert!(
+        stored.lines().nth(1).unwrap().starts_with("5000000000,"),
+        "{stored}"
+    );
+    // What one prints the other understands.
+    let part = say(&["dag", "trace.db", "--within", "2.9..3.1", "--by", "process"]);
+    assert!(
+        part.contains("/w/two") && !part.contains("/w/one"),
+        "{part}"
+    );
+}
+
 #[test]
 fn what_cannot_be_is_refused() {
     let directory = sample();

@@ -13,7 +13,7 @@ use crate::model::{FileIndex, ProcessId, Workflow};
 /// What of the graph is wanted; a node stays if all that is given wants it.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Processes that lived in these ns, and files used then.
+    /// Processes that lived in these ns since the start of the recording, and files used then.
     pub within_ns: Option<(i64, i64)>,
     /// Processes of rules that fit, and their files.
     pub rules: Vec<String>,
@@ -147,6 +147,8 @@ impl Selection {
         NothingFits(match (&self.between, self.within_ns) {
             (Some((from, to)), _) => format!("no data leads from {from} to {to}"),
             (None, Some((from, to))) => {
+                let begins = workflow.begins_ns();
+                let seconds = |ns: i64| seconds(ns.saturating_sub(begins));
                 let first = workflow.processes.iter().map(|p| p.start_ns).min();
                 format!(
                     "nothing that fits was there from {} to {} s; the processes lived from {} to {} s",

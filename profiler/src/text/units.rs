@@ -24,6 +24,14 @@ pub fn duration(ns: i64) -> String {
     format!("{sign}{text}")
 }
 
+/// A moment as people read it: how long after `begins_ns`, from which they count, or before it.
+pub fn moment(at_ns: i64, begins_ns: i64) -> String {
+    match at_ns.saturating_sub(begins_ns) {
+        before @ ..0 => format!("-{}", duration(before.saturating_neg())),
+        after => duration(after),
+    }
+}
+
 /// An amount of bytes.
 pub fn bytes(bytes: i64) -> String {
     let sign = if bytes < 0 { "-" } else { "" };
