@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use flowtrace_profiler::analysis::statistics::phases::levels;
 use flowtrace_profiler::export::drawing::{self, Drawing};
 use flowtrace_profiler::export::{cytoscape, dot, gml, graphml};
@@ -43,22 +44,22 @@ pub(crate) struct View {
     #[arg(long, value_name = "FROM..TO", value_parser = within)]
     within: Option<(i64, i64)>,
     /// Only processes of rules that fit, and their files; may be given several times
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN", value_parser = any_bytes())]
     rule: Vec<String>,
-    /// Only the process with this upid, what it forked, and their files
+    /// Only the process with this upid, what it forked, and their files; may be given several times
     #[arg(long, value_name = "UPID")]
-    process: Option<i64>,
+    process: Vec<i64>,
     /// Only files that fit, and the processes that used them; may be given several times
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN", value_parser = any_bytes())]
     file: Vec<String>,
     /// Only what these depend on: files or rules that fit, or p and an upid
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = any_bytes())]
     ancestors_of: Option<String>,
     /// Only what depends on these
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = any_bytes())]
     descendants_of: Option<String>,
     /// Only what lies between these
-    #[arg(long, num_args = 2, value_names = ["FROM", "TO"])]
+    #[arg(long, num_args = 2, value_names = ["FROM", "TO"], value_parser = any_bytes())]
     between: Vec<String>,
     /// Leave out edges that a longer way says too
     #[arg(long)]
@@ -67,6 +68,11 @@ pub(crate) struct View {
     /// /regular expression/
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
+}
+
+/// A name as the trace has it: what is no UTF-8 became U+FFFD there, too.
+fn any_bytes() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().map(|text| text.to_string_lossy().into_owned())
 }
 
 /// What a node stands for.
@@ -183,7 +189,7 @@ impl View {
         Selection {
             within_ns: self.within,
             rules: self.rule.clone(),
-            subtree_of: self.process,
+            subtrees_of: self.process.clone(),
             files: self.file.clone(),
             ancestors_of: self.ancestors_of.clone(),
             descendants_of: self.descendants_of.clone(),

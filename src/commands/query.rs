@@ -23,6 +23,7 @@ pub(crate) struct Args {
     /// Trace to read
     trace: PathBuf,
     /// One SELECT statement; `-` reads it from standard input
+    #[arg(allow_hyphen_values = true)]
     sql: Option<String>,
     /// Format of the result
     #[arg(long, value_enum, default_value_t = Format::Table)]

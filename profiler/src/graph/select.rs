@@ -17,8 +17,8 @@ pub struct Selection {
     pub within_ns: Option<(i64, i64)>,
     /// Processes of rules that fit, and their files.
     pub rules: Vec<String>,
-    /// A process with what it forked, all the way down, and their files: the upid of one of its images.
-    pub subtree_of: Option<i64>,
+    /// Processes with what they forked, all the way down, and their files: the upids of any of their images.
+    pub subtrees_of: Vec<i64>,
     /// Files that fit, and the processes that used them.
     pub files: Vec<String>,
     /// What these depend on, themselves included.
@@ -42,7 +42,7 @@ impl Selection {
     pub fn is_all(&self) -> bool {
         self.within_ns.is_none()
             && self.rules.is_empty()
-            && self.subtree_of.is_none()
+            && self.subtrees_of.is_empty()
             && self.files.is_empty()
             && self.ancestors_of.is_none()
             && self.descendants_of.is_none()
@@ -71,8 +71,9 @@ impl Selection {
             };
             only(&with_neighbours(dag, found(dag, fits, &self.rules)?));
         }
-        if let Some(upid) = self.subtree_of {
-            only(&with_neighbours(dag, subtree(workflow, dag, upid)?));
+        if !self.subtrees_of.is_empty() {
+            let nodes = subtrees(workflow, dag, &self.subtrees_of)?;
+            only(&with_neighbours(dag, nodes));
         }
         if !self.files.is_empty() {
             let fits = |node: NodeIndex| match dag.graph[node] {
@@ -300,14 +301,21 @@ fn within(workflow: &Workflow, dag: &Dag, (from, to): (i64, i64)) -> HashSet<Nod
     dag.graph.node_indices().filter(lives).collect()
 }
 
-fn subtree(workflow: &Workflow, dag: &Dag, upid: i64) -> Result<HashSet<NodeIndex>, NothingFits> {
-    let image = workflow.images.iter().find(|image| image.upid == upid);
-    let Some(image) = image else {
-        return Err(NothingFits(format!("no process image has the upid {upid}")));
-    };
+fn subtrees(
+    workflow: &Workflow,
+    dag: &Dag,
+    upids: &[i64],
+) -> Result<HashSet<NodeIndex>, NothingFits> {
+    let mut waiting = Vec::new();
+    for upid in upids {
+        let image = workflow.images.iter().find(|image| image.upid == *upid);
+        let Some(image) = image else {
+            return Err(NothingFits(format!("no process image has the upid {upid}")));
+        };
+        waiting.push(image.process);
+    }
     let children = workflow.children();
     let mut found = HashSet::new();
-    let mut waiting = vec![image.process];
     while let Some(id) = waiting.pop() {
         if found.insert(id) {
             waiting.extend(&children[id.0 as usize]);
