@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use flowtrace_schema::{Call, Fidelity, Loss, Op, Tid, Upid};
+use flowtrace_schema::{Call, Fidelity, FileId, Loss, Op, Tid, Upid};
 
 use super::feed::Change;
 use super::opens::{Note, Noted};
@@ -18,6 +18,8 @@ use super::sample::{Sample, What};
 use super::strangers::Strangers;
 use super::syscalls::{Does, Numbers};
 use super::table::{Found, OpenFile, Table};
+use super::waits::Descriptors;
+use crate::proc::sampler::objects::{Holder, Target};
 
 mod data;
 mod tree;
@@ -138,26 +140,23 @@ impl Follower {
         ]
     }
 
-    /// No more samples come.
-    pub(super) fn finish(&mut self) {
-        while let Some((at, change)) = self.changes.pop_front() {
-            self.change(at, change);
-        }
+    /// Takes in the next change until a moment, and tells it.
+    pub(super) fn next_change(&mut self, until: u64) -> Option<(u64, Change)> {
+        let (at, change) = self.changes.pop_front_if(|(at, _)| *at <= until)?;
+        self.change(at, change);
+        Some((at, change))
     }
 
     /// The next sample in the order of time.
     pub(super) fn sample(&mut self, sample: &Sample, emit: &mut impl FnMut(Call)) {
-        while self.changes.front().is_some_and(|(at, _)| *at <= sample.at) {
-            if let Some((at, change)) = self.changes.pop_front() {
-                self.change(at, change);
-            }
-        }
+        while self.next_change(sample.at).is_some() {}
         let Some(does) = self.numbers.does(sample.number) else {
             return;
         };
         match sample.what {
             What::Enters(arguments) => self.enters(sample, does, arguments),
             What::Returns(result) => self.returns(sample, result, emit),
+            What::Leaves { .. } | What::Woken { .. } => {}
         }
     }
 
@@ -318,6 +317,27 @@ fn take_note(notes: &mut HashMap<u32, Vec<Note>>, tid: u32, from: u64, to: u64) 
     let found = own.iter().rfind(during).copied();
     own.retain(|note| note.at > to);
     found
+}
+
+impl Descriptors for Follower {
+    fn stands_for(&self, tid: u32, fd: i32) -> Option<(Target, Option<FileId>)> {
+        let thread = self.threads.get(&tid)?;
+        let mut table = thread.table.borrow_mut();
+        let number = fd as u64;
+        let is_new = match table.look(number) {
+            Found::Open(open) => return Some((Target::File, open.file)),
+            Found::Known(target) => return Some((target, None)),
+            Found::Elsewhere => false,
+            Found::Unknown => true,
+        };
+        let pid = thread.pid;
+        let target = Holder { pid, tid }.target(fd)?;
+        // Of a file that came by in an unknown way it is yet to be found out whether it is one of a view.
+        if !(is_new && target == Target::File) {
+            table.know(number, target);
+        }
+        Some((target, None))
+    }
 }
 
 impl Counts {

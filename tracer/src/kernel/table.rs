@@ -6,6 +6,8 @@ use std::rc::Rc;
 
 use flowtrace_schema::FileId;
 
+use crate::proc::sampler::objects::Target;
+
 /// Descriptors from this number on are not followed.
 const MOST: usize = 1 << 20;
 
@@ -79,6 +81,8 @@ enum Slot {
     Unknown,
     /// It is no file of a view, or one whose data FUSE records.
     Elsewhere,
+    /// Likewise, and this.
+    Known(Target),
     /// A file of a view.
     Open(Entry),
 }
@@ -90,6 +94,8 @@ pub(super) enum Found<'table> {
     Unknown,
     /// Nothing of a view.
     Elsewhere,
+    /// Nothing of a view, but this.
+    Known(Target),
     /// This.
     Open(&'table Rc<OpenFile>),
 }
@@ -109,6 +115,7 @@ impl Table {
         match self.0.get(fd as u32 as usize) {
             None | Some(Slot::Unknown) => Found::Unknown,
             Some(Slot::Elsewhere) => Found::Elsewhere,
+            Some(Slot::Known(target)) => Found::Known(*target),
             Some(Slot::Open(entry)) => Found::Open(&entry.open),
         }
     }
@@ -116,7 +123,14 @@ impl Table {
     pub(super) fn get(&self, fd: u64) -> Option<&Rc<OpenFile>> {
         match self.look(fd) {
             Found::Open(open) => Some(open),
-            Found::Unknown | Found::Elsewhere => None,
+            Found::Unknown | Found::Elsewhere | Found::Known(_) => None,
+        }
+    }
+
+    /// Descriptor `fd`, if it is no file of a view, stands for this until it is closed.
+    pub(super) fn know(&mut self, fd: u64, target: Target) {
+        if !matches!(self.look(fd), Found::Open(_)) {
+            self.put(fd, Slot::Known(target));
         }
     }
 
@@ -152,6 +166,7 @@ impl Table {
         for entry in self.0.iter_mut().take(last.saturating_add(1)).skip(first) {
             match entry {
                 Slot::Open(kept) if mark => kept.close_on_exec = true,
+                _ if mark => {}
                 _ => *entry = Slot::Unknown,
             }
         }
@@ -168,6 +183,9 @@ impl Table {
         for entry in &mut self.0 {
             if matches!(entry, Slot::Open(entry) if entry.close_on_exec) {
                 *entry = Slot::Unknown;
+            } else if let Slot::Known(_) = entry {
+                // Whether it was to be closed is not known.
+                *entry = Slot::Elsewhere;
             }
         }
     }
@@ -175,7 +193,7 @@ impl Table {
     pub(super) fn open_files(&self) -> impl Iterator<Item = &Rc<OpenFile>> {
         self.0.iter().filter_map(|slot| match slot {
             Slot::Open(entry) => Some(&entry.open),
-            Slot::Unknown | Slot::Elsewhere => None,
+            Slot::Unknown | Slot::Elsewhere | Slot::Known(_) => None,
         })
     }
 }
