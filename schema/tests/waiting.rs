@@ -218,8 +218,8 @@ fn an_interval_grows() {
             play.record(SampleRecord {
                 end_ns,
                 samples: (end_ns / 100) as u32,
-            exact: false,
-            waker: None,
+                exact: false,
+                waker: None,
                 objects: objects.clone(),
                 ..sample.clone()
             });

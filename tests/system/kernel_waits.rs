@@ -93,11 +93,13 @@ fn the_stages_of_a_pipeline_wake_each_other() {
             "{waiter} {side}: {found:?}"
         );
     }
-    assert!(found.contains_key(&("wc".into(), "read".into())), "{found:?}");
-    // The shell waits for the last of them.
-    let children: i64 = trace.one(
-        "SELECT COUNT(*) FROM waits WHERE reason = 'child' AND waker_upid = counterpart_upid",
+    assert!(
+        found.contains_key(&("wc".into(), "read".into())),
+        "{found:?}"
     );
+    // The shell waits for the last of them.
+    let children: i64 = trace
+        .one("SELECT COUNT(*) FROM waits WHERE reason = 'child' AND waker_upid = counterpart_upid");
     assert!(children > 0);
 }
 

@@ -11,8 +11,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::sample::{Decode, Decoder};
-use super::{sched, syscalls};
 use super::tracefs::TraceFs;
+use super::{sched, syscalls};
 
 /// Bytes of a ring: the smallest that is of use, and the usual one.
 pub(super) const SMALLEST: usize = 64 << 10;
@@ -123,7 +123,9 @@ impl Rings {
     pub(super) fn open_scheduler() -> io::Result<Rings> {
         let namespace = std::fs::read_link("/proc/self/ns/pid")?;
         if namespace.as_os_str() != sched::FIRST_PID_NAMESPACE {
-            return Err(io::Error::other("the scheduler counts processes otherwise here"));
+            return Err(io::Error::other(
+                "the scheduler counts processes otherwise here",
+            ));
         }
         let tracefs = TraceFs::open().map_err(|e| named(&e, "tracefs"))?;
         let switch = tracefs.format("sched/sched_switch");

@@ -89,7 +89,8 @@ impl KernelLayer {
             tells_waits,
         };
         let thread = std::thread::Builder::new().name("kernel-calls".into());
-        let join = move || Joiner::new(recorder, inbox, opens, views, waits).run(&waiting, &backlog);
+        let join =
+            move || Joiner::new(recorder, inbox, opens, views, waits).run(&waiting, &backlog);
         layer.threads.push(thread.spawn(join)?);
         let thread = std::thread::Builder::new().name("kernel-layer".into());
         layer.threads.push(thread.spawn(move || reader.run(&end))?);
@@ -270,7 +271,8 @@ impl Joiner {
                     waits.finish(read_ns, &self.follower);
                 }
                 self.record_waits();
-                self.recorder.lost(Loss::SwitchesDropped, self.lost_switches);
+                self.recorder
+                    .lost(Loss::SwitchesDropped, self.lost_switches);
                 for (loss, count) in self.follower.losses(lost_entries) {
                     self.recorder.lost(loss, count);
                 }

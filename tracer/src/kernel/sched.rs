@@ -99,9 +99,7 @@ mod tests {
              \tfield:long prev_state;\toffset:16;\tsize:8;\tsigned:1;\n\
              \tfield:pid_t next_pid;\toffset:24;\tsize:4;\tsigned:1;\n"
         );
-        let waking = format!(
-            "ID: 9\n{COMMON}\tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;\n"
-        );
+        let waking = format!("ID: 9\n{COMMON}\tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;\n");
         let [switch, waking] = [switch, waking].map(|text| Format::parse(&text).unwrap());
         Decoder::new(&switch, &waking).unwrap()
     }
@@ -139,7 +137,10 @@ mod tests {
             let waking = body(9, flags, 5, &6u32.to_ne_bytes());
             let waking = decoder().decode(&waking).unwrap();
             let by = 5;
-            assert_eq!((waking.tid, waking.what), (6, What::Woken { by, in_interrupt }));
+            assert_eq!(
+                (waking.tid, waking.what),
+                (6, What::Woken { by, in_interrupt })
+            );
         }
         assert_eq!(decoder().decode(&body(8, 0, 5, &[0; 32])), None);
     }

@@ -201,7 +201,11 @@ pub(super) fn filter_of_returns(blocking: bool) -> CString {
     let wanted = CALLS.iter();
     let wanted = wanted.filter(|(_, does)| !matches!(does, Does::Closes | Does::ClosesRange));
     let others = if blocking { ON_MEMORY } else { &[] };
-    filter(wanted.map(|(number, _)| *number).chain(others.iter().copied()))
+    filter(
+        wanted
+            .map(|(number, _)| *number)
+            .chain(others.iter().copied()),
+    )
 }
 
 /// `id` is one of the numbers, told in as few comparisons as there are runs of them.

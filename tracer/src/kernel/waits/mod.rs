@@ -12,9 +12,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use flowtrace_schema::{
-    Activity, FileId, Record, SampleRecord, SampledTotals, Tid, Upid, Waker,
-};
+use flowtrace_schema::{Activity, FileId, Record, SampleRecord, SampledTotals, Tid, Upid, Waker};
 
 use super::feed::Change;
 use super::sample::{Sample, What};
@@ -248,7 +246,9 @@ impl Waits {
         let Some(process) = self.processes.remove(&pid) else {
             return;
         };
-        let parent = process.parent.and_then(|parent| self.processes.get_mut(&parent));
+        let parent = process
+            .parent
+            .and_then(|parent| self.processes.get_mut(&parent));
         if let Some(parent) = parent {
             parent.ending.retain(|&child| child != pid);
         }

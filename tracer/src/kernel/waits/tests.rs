@@ -73,7 +73,13 @@ impl Stage {
     }
 
     fn runs(&mut self, tid: u32) {
-        self.put(0, What::Leaves { state: 0, next: tid });
+        self.put(
+            0,
+            What::Leaves {
+                state: 0,
+                next: tid,
+            },
+        );
     }
 
     fn leaves(&mut self, tid: u32, state: u16) {
@@ -147,7 +153,10 @@ fn a_life_is_told_without_gaps() {
         (5, Runnable, None),
     ];
     assert_eq!(brief(&rows), expected);
-    assert!(rows.windows(2).all(|pair| pair[0].end_ns == pair[1].start_ns));
+    assert!(
+        rows.windows(2)
+            .all(|pair| pair[0].end_ns == pair[1].start_ns)
+    );
     assert_eq!((rows[0].start_ns, rows[6].end_ns), (0, stage.at));
     let wait = &rows[1];
     assert_eq!(wait.op, Some("read"));
@@ -159,7 +168,6 @@ fn a_life_is_told_without_gaps() {
     assert_eq!(wait.objects, [pipe]);
     assert!(wait.exact && wait.samples == 300);
 }
-
 
 #[test]
 fn sums_are_those_of_the_images() {
@@ -262,9 +270,15 @@ fn who_waits_for_a_child_was_woken_by_it() {
     stage.runs(ROOT);
     stage.change(Change::Over(ROOT));
     let rows = stage.rows();
-    assert!(brief(&rows).contains(&(35, Activity::Child, Some(3))), "{rows:?}");
+    assert!(
+        brief(&rows).contains(&(35, Activity::Child, Some(3))),
+        "{rows:?}"
+    );
     // What is left of a process until it is reaped waits for the tracer.
-    assert!(brief(&rows).contains(&(5, Activity::Tracer, None)), "{rows:?}");
+    assert!(
+        brief(&rows).contains(&(5, Activity::Tracer, None)),
+        "{rows:?}"
+    );
 }
 
 #[test]
@@ -298,7 +312,10 @@ fn what_goes_on_for_long_is_recorded_meanwhile() {
     stage.at += 1_000 * MS;
     stage.change(Change::Over(ROOT));
     let rest = stage.rows();
-    let expected = [(2, Activity::Running, None), (7_000, Activity::Signal, None)];
+    let expected = [
+        (2, Activity::Running, None),
+        (7_000, Activity::Signal, None),
+    ];
     assert_eq!(brief(&rest), expected);
     assert_eq!(rest[1].id, first[0].id, "the same row");
 }
@@ -311,9 +328,13 @@ fn after_a_loss_nothing_is_called_exact() {
     stage.change(Change::Executed(tracee(ROOT, ROOT, 2), true));
     stage.at += 20 * MS;
     stage.change(Change::Over(ROOT));
-    let exact = stage.waits.take().into_iter().filter_map(|record| match record {
-        Record::Sampled(totals) => Some((totals.upid.0, totals.exact)),
-        _ => None,
-    });
+    let exact = stage
+        .waits
+        .take()
+        .into_iter()
+        .filter_map(|record| match record {
+            Record::Sampled(totals) => Some((totals.upid.0, totals.exact)),
+            _ => None,
+        });
     assert_eq!(exact.collect::<Vec<_>>(), [(1, false), (2, true)]);
 }
