@@ -186,7 +186,7 @@ CREATE TABLE call (
   duration_ns INTEGER NOT NULL,     -- until the reply
   upid INTEGER,                     -- process image; NULL: the kernel itself, or not known
   tid INTEGER,                      -- thread; NULL: the first thread of the process
-  what INTEGER NOT NULL,            -- operation + 64 * fidelity + 256 * (1 + flags); without the last: it has none
+  what INTEGER NOT NULL,            -- operation + 64 * fidelity + 256 * (1 + flags), without the last: it has none; + 2^48 with fidelity 0: it is 4
   file_id INTEGER,                  -- file
   offset INTEGER,                   -- position of data calls
   length INTEGER,                   -- bytes asked for, or the value set, of calls that have one

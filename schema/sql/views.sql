@@ -207,16 +207,16 @@ CREATE VIEW calls (
   offset,      -- position of data calls
   length,      -- bytes asked for, or the value set
   result,      -- bytes or value; negative errno on failure
-  fidelity,    -- exact, cached, writeback, open: see fidelities
+  fidelity,    -- exact, cached, writeback, open, lossy: see fidelities
   flags        -- open flags, rename flags or mode
 ) AS
 SELECT c.start_ns, c.start_ns, c.duration_ns, c.upid, COALESCE(c.tid, p.pid), o.name, c.file_id,
   (SELECT path FROM file_names AS n WHERE n.file_id = c.file_id
    ORDER BY n.to_ns IS NULL DESC, n.from_ns DESC LIMIT 1),
-  c.offset, c.length, COALESCE(c.result, c.length, 0), f.name, NULLIF(c.what >> 8, 0) - 1
+  c.offset, c.length, COALESCE(c.result, c.length, 0), f.name, NULLIF(c.what >> 8 & 8589934591, 0) - 1
 FROM call AS c
 JOIN operation AS o ON o.op = c.what & 63
-JOIN fidelity AS f ON f.fidelity = c.what >> 6 & 3
+JOIN fidelity AS f ON f.fidelity = ((c.what >> 6 & 3) | (c.what >> 46 & 4))
 LEFT JOIN process AS p ON p.upid = c.upid;
 
 -- The operations that calls can have.
@@ -274,8 +274,8 @@ FROM (
     SUM(CASE WHEN o.class = 'write' THEN c.duration_ns ELSE 0 END) AS write_ns,
     MIN(c.start_ns) AS first_ns,
     MAX(c.start_ns + c.duration_ns) AS last_ns,
-    SUM(o.class = 'open' AND (c.what >> 8) - 1 & 3 IN (0, 2)) AS read_opens,
-    SUM(o.class = 'open' AND (c.what >> 8) - 1 & 3 IN (1, 2)) AS write_opens,
+    SUM(o.class = 'open' AND (c.what >> 8 & 8589934591) - 1 & 3 IN (0, 2)) AS read_opens,
+    SUM(o.class = 'open' AND (c.what >> 8 & 8589934591) - 1 & 3 IN (1, 2)) AS write_opens,
     COUNT(*) AS calls
   FROM call AS c JOIN operation AS o ON o.op = c.what & 63
   WHERE c.upid IS NOT NULL AND c.file_id IS NOT NULL AND COALESCE(c.result, 0) >= 0

@@ -19,13 +19,14 @@ use super::strangers::Strangers;
 use super::syscalls::{Does, Numbers};
 use super::table::{Found, OpenFile, Table};
 use super::waits::Descriptors;
+use crate::clock::Clock;
 use crate::proc::sampler::objects::{Holder, Target};
 
 mod data;
 mod tree;
 mod under_way;
 
-type SharedTable = Rc<RefCell<Table>>;
+pub(super) type SharedTable = Rc<RefCell<Table>>;
 
 /// What is known of the tree.
 pub(super) struct Follower {
@@ -86,7 +87,7 @@ struct UnderWay {
 }
 
 impl Follower {
-    pub(super) fn new(views: Vec<PathBuf>) -> Follower {
+    pub(super) fn new(clock: Clock, views: Vec<PathBuf>) -> Follower {
         Follower {
             numbers: Numbers::new(),
             threads: HashMap::new(),
@@ -96,7 +97,7 @@ impl Follower {
             dropped: 0,
             halves: 0,
             excluded: 0,
-            strangers: Strangers::new(views),
+            strangers: Strangers::new(clock, views),
             unreconciled: 0,
         }
     }
@@ -113,20 +114,22 @@ impl Follower {
         self.changes.extend(changes);
     }
 
-    /// The kernel dropped records of whoever: where the next read or write of any file begins is not
-    /// known any more.
+    /// The kernel dropped records of whoever: where the next read or write of any open file begins is not
+    /// known any more, nor quite which file it is.
     pub(super) fn lost(&mut self, records: u64) {
         self.dropped += records;
         for process in self.processes.values() {
             for open in process.table.borrow().open_files() {
                 open.position.set(None);
+                open.lossy.set(true);
             }
         }
     }
 
     /// What was not seen, where the kernel dropped `entries` of calls: those calls, and the ones of
     /// which only the return was dropped.
-    pub(super) fn losses(&self, entries: u64) -> [Counted; 4] {
+    pub(super) fn losses(&mut self, entries: u64) -> [Counted; 4] {
+        self.strangers.judge(u64::MAX);
         // Without a loss a call that never returned was cut off, and with one they cannot agree.
         let (halves, unreconciled) = match self.dropped + entries {
             0 => (0, self.unreconciled),
@@ -149,6 +152,7 @@ impl Follower {
 
     /// The next sample in the order of time.
     pub(super) fn sample(&mut self, sample: &Sample, emit: &mut impl FnMut(Call)) {
+        self.strangers.judge(sample.at);
         while self.next_change(sample.at).is_some() {}
         let Some(does) = self.numbers.does(sample.number) else {
             return;
@@ -177,8 +181,13 @@ impl Follower {
             && let Found::Unknown = table.look(arguments[0])
         {
             // Looked at once: whatever it is, it is not followed.
-            self.strangers.look(thread.pid, arguments[0]);
-            table.set(arguments[0], None, false);
+            match self.strangers.look(thread.pid, arguments[0]) {
+                false => table.set(arguments[0], None, false),
+                true => {
+                    table.suspect(arguments[0]);
+                    self.strangers.suspect(&thread.table, arguments[0]);
+                }
+            }
         }
         let find = |argument: usize| table.get(arguments[argument]).map(Rc::clone);
         let (mut open, mut to) = (None, None);

@@ -89,8 +89,9 @@ impl KernelLayer {
             tells_waits,
         };
         let thread = std::thread::Builder::new().name("kernel-calls".into());
-        let join =
-            move || Joiner::new(recorder, inbox, opens, views, waits).run(&waiting, &backlog);
+        let join = move || {
+            Joiner::new(recorder, inbox, opens, views, waits, clock).run(&waiting, &backlog);
+        };
         layer.threads.push(thread.spawn(join)?);
         let thread = std::thread::Builder::new().name("kernel-layer".into());
         layer.threads.push(thread.spawn(move || reader.run(&end))?);
@@ -246,6 +247,7 @@ impl Joiner {
         opens: Arc<Opens>,
         views: Vec<PathBuf>,
         waits: Option<Waits>,
+        clock: Clock,
     ) -> Joiner {
         Joiner {
             calls: recorder.call_ring(),
@@ -253,7 +255,7 @@ impl Joiner {
             inbox,
             opens,
             merge: Merge::default(),
-            follower: Follower::new(views),
+            follower: Follower::new(clock, views),
             waits,
             lost_switches: 0,
         }
