@@ -10,6 +10,8 @@ use super::run::Node;
 const USUAL_PERCENT: usize = 90;
 /// The same while some messages are still in pieces.
 const PIECES_PERCENT: usize = 75;
+/// Messages that leave together at most.
+const MOST_TOGETHER: u64 = 64;
 /// Fewer messages have no usual size.
 const LEAST: usize = 3;
 /// Numbers of messages in both directions that are in step differ by no more, per cent and one.
@@ -73,6 +75,7 @@ pub(super) fn joined(pieces: Vec<Message>) -> Vec<Message> {
     let Some((bytes, n)) = usual(pieces.iter().map(|piece| piece.bytes)) else {
         return pieces;
     };
+    let pieces = parted(pieces, bytes, n);
     if n == pieces.len() || n < LEAST || n * 100 < pieces.len() * PIECES_PERCENT {
         return pieces;
     }
@@ -104,6 +107,33 @@ pub(super) fn joined(pieces: Vec<Message>) -> Vec<Message> {
     whole
 }
 
+/// Takes messages apart that left together, for the one before had not left yet: whole multiples of
+/// the usual size where nearly all are such. Segments of that size each are one long message instead.
+fn parted(pieces: Vec<Message>, bytes: u64, usual: usize) -> Vec<Message> {
+    let is_multiple = |piece: &&Message| piece.bytes % bytes.max(1) == 0;
+    let multiples = pieces.iter().filter(is_multiple).count();
+    if usual * 2 < pieces.len() || multiples * 100 < pieces.len() * USUAL_PERCENT || bytes == 0 {
+        return pieces;
+    }
+    let mut apart = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        let count = piece.bytes / bytes;
+        let is_long = u64::from(piece.segments) == count;
+        if piece.bytes % bytes != 0 || count < 2 || count > MOST_TOGETHER || is_long {
+            apart.push(piece);
+            continue;
+        }
+        apart.extend((0..count).map(|k| Message {
+            bytes,
+            first_bytes: piece.first_bytes.min(bytes),
+            segments: (piece.segments / count as u32).max(1),
+            seq: piece.seq.wrapping_add((k * bytes) as u32),
+            ..piece
+        }));
+    }
+    apart
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,6 +162,16 @@ mod tests {
         let mixed = messages(&[5, 15, 20, 7, 13, 20]);
         assert_eq!(joined(mixed.clone()), mixed);
         assert_eq!(joined(Vec::new()), []);
+    }
+
+    #[test]
+    fn messages_that_left_together_are_counted_apart() {
+        let mut made = messages(&[20, 40, 20, 60, 20, 20, 20]);
+        let whole = joined(made.clone());
+        assert_eq!(whole.iter().map(|m| m.bytes).collect::<Vec<_>>(), [20; 10]);
+        // Two full segments are one message of twice the size.
+        made[1].segments = 2;
+        assert_eq!(joined(made)[1].bytes, 40);
     }
 
     #[test]

@@ -90,7 +90,7 @@ pub fn rir_rate(run: &Run, last: Option<f64>) -> Answer<Rates> {
 /// Messages of one pair from which they are counted.
 const LEAST_MESSAGES: usize = 8;
 /// Share of the messages of one direction alone that must come after a pause to be iterations.
-const PAUSES: f64 = 0.9;
+const PAUSES: f64 = 0.5;
 
 /// Takes the messages for the iterations of a pair that sends one of the same size each way in every
 /// iteration: where both cross on the way, data of the peer does not lie between all sends. The same

@@ -180,7 +180,7 @@ fn weighed(run: &Run, found: &GlobalImbalance, evidence: &Evidence, page: &mut P
     page.notes.push(match (evidence.are_iterations, evidence.parts) {
         (true, n) => format!(
             "compared over {} of {}, start-up and end left out; ranges hold 95 % of the results with other iterations drawn",
-            units::counted(n as i64, "iteration or group of iterations", "iterations or groups of them"),
+            units::counted(n as i64, "iteration", "iterations"),
             page::seconds(part_s)
         ),
         (false, 1) => "no iterations were found, so that start-up cannot be left out".into(),
