@@ -2,11 +2,13 @@
 //!
 //! Recordings of one boot of one kernel share its monotonic clock: their moments are related
 //! exactly, time namespaces and steps of the wall clock or not. Between kernels the wall clocks
-//! say it, as well as they are synchronised; their error is what the kernels knew of it.
+//! say it, as well as they are synchronised; their error is what the kernels knew of it. Packets
+//! that two of them captured say it better, drift included ([`KernelClocks`]).
 
 use std::collections::HashMap;
 
 use super::input::{Host, Input};
+use crate::ClockCorrection;
 
 /// How the clock of a machine was related to the scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +17,17 @@ pub enum ClockMethod {
     SameBoot,
     /// By the wall clocks of both.
     WallClock,
+    /// By packets that both captured.
+    Packets,
+}
+
+/// What packets say of the clocks of kernels, on the scale of a merge that knew nothing of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelClocks {
+    /// The kernel that the others are related to: its boot, or the name of its machine.
+    pub reference: String,
+    /// The others, likewise named, each with what brings its times to those of the reference.
+    pub others: Vec<(String, ClockCorrection)>,
 }
 
 impl ClockMethod {
@@ -23,6 +36,7 @@ impl ClockMethod {
         match self {
             ClockMethod::SameBoot => "same boot",
             ClockMethod::WallClock => "wall clock",
+            ClockMethod::Packets => "packets",
         }
     }
 }
@@ -32,9 +46,23 @@ impl ClockMethod {
 pub(super) struct Place {
     /// Added to its times, ns.
     pub(super) shift_ns: i64,
+    /// Taken off then, parts per billion of what came out, for it runs fast.
+    pub(super) drift_ppb: i64,
+    /// Added at last, ns.
+    pub(super) offset_ns: i64,
     pub(super) method: ClockMethod,
     /// Bound of the error against the first file's clock; `None`: not known.
     pub(super) error_ns: Option<i64>,
+}
+
+impl Place {
+    /// A time of the file on the scale.
+    pub(super) fn moment(&self, t_ns: i64) -> i64 {
+        let t_ns = t_ns.saturating_add(self.shift_ns);
+        let drift = i128::from(t_ns) * i128::from(self.drift_ppb) / 1_000_000_000;
+        let drift = i64::try_from(drift).unwrap_or(0);
+        t_ns.saturating_sub(drift).saturating_add(self.offset_ns)
+    }
 }
 
 /// The scale: wall clock at its time 0, and the place of each file.
@@ -55,7 +83,43 @@ fn monotonic(host: &Host) -> Option<(&str, i64)> {
     Some((host.boot.as_deref()?, host.monotonic_ns?))
 }
 
-pub(super) fn scale(inputs: &[Input]) -> Scale {
+/// The scale of all files, by what they say of their clocks themselves, and by packets where
+/// `packets` says more.
+pub(super) fn scale(inputs: &[Input], packets: Option<&KernelClocks>) -> Scale {
+    let mut scale = scale_of_files(inputs);
+    let Some(packets) = packets else {
+        return scale;
+    };
+    let kernel = |input: &Input| match &input.hosts[..] {
+        [host] => Some(host.kernel().to_owned()),
+        _ => None,
+    };
+    let is_reference = |input: &&Input| kernel(input).as_ref() == Some(&packets.reference);
+    let reference = inputs.iter().position(|input| is_reference(&input));
+    let reference_ns = reference.and_then(|at| scale.places[at].error_ns);
+    for (place, input) in scale.places.iter_mut().zip(inputs) {
+        let Some(kernel) = kernel(input) else {
+            continue;
+        };
+        let other = packets.others.iter().find(|(name, _)| *name == kernel);
+        if let Some((_, clock)) = other {
+            place.drift_ppb = clock.drift_ppb;
+            place.offset_ns = clock.offset_ns;
+            place.method = ClockMethod::Packets;
+            place.error_ns = clock.error_ns.zip(reference_ns).map(|(a, b)| a + b);
+        }
+    }
+    // Time 0 stays the begin of the earliest recording.
+    let earliest = scale.places.iter().map(|place| place.moment(0)).min();
+    let earliest = earliest.unwrap_or(0);
+    for place in &mut scale.places {
+        place.offset_ns = place.offset_ns.saturating_sub(earliest);
+    }
+    scale.epoch_unix_ns = scale.epoch_unix_ns.saturating_add(earliest);
+    scale
+}
+
+fn scale_of_files(inputs: &[Input]) -> Scale {
     // Every file stands on the clock of one of its machines, of a boot that another has if it can.
     let mut files_of: HashMap<&str, u32> = HashMap::new();
     for input in inputs {
@@ -112,6 +176,8 @@ pub(super) fn scale(inputs: &[Input]) -> Scale {
             at == 0 || boot(host.as_ref()).is_some() && boot(host.as_ref()) == boot(first);
         Place {
             shift_ns: begin.saturating_sub(epoch_unix_ns),
+            drift_ppb: 0,
+            offset_ns: 0,
             method: if is_same {
                 ClockMethod::SameBoot
             } else {
@@ -162,7 +228,7 @@ mod tests {
             // Set back by half a second between.
             input("a", 1_001_500 - 500_000, Some(2_000), None),
         ];
-        let scale = scale(&inputs);
+        let scale = scale(&inputs, None);
         let shifts: Vec<i64> = scale.places.iter().map(|p| p.shift_ns).collect();
         assert_eq!(shifts, [0, 300, 1_500]);
         assert!(scale.places.iter().all(|p| p.error_ns == Some(0)));
@@ -176,11 +242,45 @@ mod tests {
             input("b", 1_000, Some(9_000), Some(12)),
             input("c", 5_000, None, None),
         ];
-        let scale = scale(&inputs);
+        let scale = scale(&inputs, None);
         let shifts: Vec<i64> = scale.places.iter().map(|p| p.shift_ns).collect();
         assert_eq!(shifts, [1_000, 0, 4_000]);
         let errors: Vec<_> = scale.places.iter().map(|p| p.error_ns).collect();
         assert_eq!(errors, [Some(0), Some(42), None]);
         assert_eq!(scale.places[1].method, ClockMethod::WallClock);
+    }
+
+    #[test]
+    fn packets_say_more_than_wall_clocks() {
+        let inputs = [
+            input("a", 2_000, Some(500), Some(30)),
+            input("b", 1_000, Some(9_000), Some(12)),
+            input("b", 1_500, Some(9_500), Some(12)),
+        ];
+        let clock = ClockCorrection {
+            offset_ns: -1_200,
+            drift_ppb: 100_000_000,
+            error_ns: Some(5),
+        };
+        let clocks = KernelClocks {
+            reference: "a".into(),
+            others: vec![("b".into(), clock)],
+        };
+        let scale = scale(&inputs, Some(&clocks));
+        // By the wall clocks b began 1000 before a; by packets 2200, and its clock runs a tenth fast.
+        let moments: Vec<i64> = scale.places.iter().map(|p| p.moment(0)).collect();
+        assert_eq!(moments, [2_200, 0, 450]);
+        assert_eq!(scale.places[1].moment(1_000), 900);
+        assert_eq!(scale.epoch_unix_ns, 1_000 - 1_200);
+        let errors: Vec<_> = scale
+            .places
+            .iter()
+            .map(|p| (p.error_ns, p.method))
+            .collect();
+        let by_packets = (Some(5), ClockMethod::Packets);
+        assert_eq!(
+            errors,
+            [(Some(0), ClockMethod::SameBoot), by_packets, by_packets]
+        );
     }
 }
