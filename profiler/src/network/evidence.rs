@@ -19,6 +19,7 @@ use super::schedule::{self, Schedule};
 use super::slowdown;
 
 mod bootstrap;
+mod quiet;
 
 /// Iterations from which their spread is known.
 pub const LEAST_ITERATIONS: usize = 8;
@@ -26,7 +27,7 @@ pub const LEAST_ITERATIONS: usize = 8;
 const PARTS: usize = 16;
 const LEAST_MESSAGES: usize = 64;
 /// Parts at most; iterations are put together to as many.
-const MOST_PARTS: usize = 200;
+const MOST_PARTS: usize = 500;
 /// The process with the longest delays leads by this factor at least, in 97.5 % of the resamples.
 const LEAST_LEAD: f64 = 1.1;
 /// Processes that do alike send numbers of messages within this factor.
@@ -34,11 +35,16 @@ const ALIKE: usize = 2;
 /// Messages that a schedule is made of at most.
 const MOST_MESSAGES: usize = 200_000;
 
+/// Why nothing is said where processes take turns.
+const HIDDEN: &str = "the processes take turns: whoever is first in the order answers for the time in which the others work as well, and what they work does not show";
+
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// The work of each process: a plain exchange, where packets show it.
     Work,
+    /// The same in the quietest tenth of the iterations, in which no processor was taken away.
+    QuietWork,
     /// Ball-in-the-court delays.
     Delays,
 }
@@ -120,7 +126,21 @@ pub fn weigh(run: &Run) -> Result<Evidence, Unknown> {
     };
     let schedule = schedule::schedule(part, run.nodes().len());
     if let Some(found) = slowdown::slowdown(&schedule) {
-        of_work(&mut evidence, &schedule, &found, &cuts);
+        of_work(&mut evidence, &schedule, &found, &work(&schedule, &cuts));
+        return Ok(evidence);
+    }
+    if schedule.takes_turns && schedule.are_alike {
+        let quiet = quiet::compare(&work(&schedule, &cuts));
+        match quiet {
+            Some(quiet) if quiet.is_open => of_quiet(&mut evidence, &schedule, &quiet),
+            Some(quiet) if quiet.are_all_visible && quiet.range.high < GATE => {
+                evidence.basis = Basis::QuietWork;
+                evidence.first = quiet.ahead[0];
+                evidence.ratio = quiet.ratio;
+                evidence.ratio_range = Some(quiet.range);
+            }
+            _ => evidence.verdict = Verdict::Unsure(HIDDEN.into()),
+        }
         return Ok(evidence);
     }
     of_delays(&mut evidence, &parts, &gate);
@@ -222,41 +242,88 @@ fn not_alike(part: &[Message], schedule: &Schedule, nodes: usize) -> Option<Stri
             "the processes do not do alike (one sent {least} messages, another {most}), so that their delays do not compare"
         ));
     }
-    schedule.takes_turns.then(|| {
-        "the processes take turns: whoever is first in the order answers for the time in which the others work as well".into()
-    })
+    schedule.takes_turns.then(|| HIDDEN.into())
 }
 
-/// A verdict by the work of a plain exchange.
-fn of_work(evidence: &mut Evidence, schedule: &Schedule, found: &slowdown::Slowdown, cuts: &[i64]) {
-    evidence.basis = Basis::Work;
-    evidence.ratio = found.ratio;
+/// The work of each process in each part, s.
+fn work(schedule: &Schedule, cuts: &[i64]) -> Vec<Vec<f64>> {
     let mut parts = vec![vec![0.0; schedule.nodes]; cuts.len() - 1];
     for step in &schedule.steps {
         let at = cuts.partition_point(|cut| *cut <= step.t_ns);
         if let Some(part) = at.checked_sub(1).and_then(|at| parts.get_mut(at)) {
-            let (least, most) = schedule.work_ns(step);
-            part[usize::from(step.process)] += (least + most) as f64 / 2e9;
+            let (_, most) = schedule.work_ns(step);
+            part[usize::from(step.process)] += most as f64 / 1e9;
         }
     }
-    let sums = sums(&parts, schedule.nodes);
+    parts
+}
+
+/// A verdict by the work of a plain exchange: the mean, and where that shows nothing, the quiet work.
+fn of_work(
+    evidence: &mut Evidence,
+    schedule: &Schedule,
+    found: &slowdown::Slowdown,
+    parts: &[Vec<f64>],
+) {
+    evidence.basis = Basis::Work;
+    evidence.ratio = found.ratio;
+    let sums = sums(parts, schedule.nodes);
     let busiest = (0..sums.len()).reduce(|a, b| if sums[b] > sums[a] { b } else { a });
     let ahead: Vec<usize> = match found.loaded.as_slice() {
         [] => busiest.into_iter().collect(),
         loaded => loaded.iter().map(|&node| usize::from(node)).collect(),
     };
     evidence.first = ahead.first().map_or(0, |&node| node as Node);
-    let range = bootstrap::ratio(&parts, &ahead);
+    let range = bootstrap::ratio(parts, &ahead);
     evidence.ratio_range = Some(range);
-    let clears = |bound: f64| found.ratio >= GATE && bound >= LEAST_LEAD;
-    evidence.verdict = match (found.loaded.is_empty(), clears(range.low)) {
-        (false, true) => {
-            evidence.slowdown_s = Some(found.slowdown_s);
-            Verdict::Loaded(found.loaded.clone())
-        }
-        (true, _) if range.high < GATE => Verdict::Balanced,
-        _ => Verdict::Unsure(open(range)),
+    if !found.loaded.is_empty() && found.ratio >= GATE && range.low >= LEAST_LEAD {
+        evidence.slowdown_s = Some(found.slowdown_s);
+        evidence.verdict = Verdict::Loaded(found.loaded.clone());
+        return;
+    }
+    let quiet = quiet::compare(parts);
+    if let Some(quiet) = quiet.as_ref().filter(|quiet| quiet.is_open) {
+        of_quiet(evidence, schedule, quiet);
+        return;
+    }
+    let bound = quiet.map_or(range.high, |quiet| quiet.range.high.max(range.high));
+    evidence.verdict = if found.loaded.is_empty() && bound < GATE {
+        Verdict::Balanced
+    } else {
+        Verdict::Unsure(open(Range {
+            high: bound,
+            ..range
+        }))
     };
+}
+
+/// A load that shows in quiet iterations.
+fn of_quiet(evidence: &mut Evidence, schedule: &Schedule, quiet: &quiet::Quiet) {
+    evidence.basis = Basis::QuietWork;
+    evidence.first = quiet.ahead[0];
+    evidence.ratio = quiet.ratio;
+    evidence.ratio_range = Some(quiet.range);
+    // What the others' larger share of the processors hides is not gained: from nothing on where
+    // scheduling costs more than the load.
+    let gains = [quiet.range.low, quiet.range.high].map(|ratio| {
+        let change = Change {
+            work: quiet
+                .ahead
+                .iter()
+                .map(|&node| (node, 1.0 / ratio))
+                .collect(),
+            ..Change::default()
+        };
+        [Reading::Waiting, Reading::Working].map(|reading| {
+            let before = replay(schedule, &Change::default(), reading)?.seconds;
+            Some((before - replay(schedule, &change, reading)?.seconds).max(0.0))
+        })
+    });
+    let gains = quantile::sorted(gains.into_iter().flatten().flatten());
+    if let (Some(&low), Some(&high)) = (gains.first(), gains.last()) {
+        evidence.slowdown_s = Some(Range { low, high });
+    }
+    evidence.verdict = Verdict::Loaded(quiet.ahead.clone());
 }
 
 /// A verdict by the delays.

@@ -67,6 +67,8 @@ pub struct Schedule {
     pub is_exchange: bool,
     /// Whether processes answer each other: one sends only when the message of the other is there.
     pub takes_turns: bool,
+    /// Whether nearly all messages of each pair have one size.
+    pub are_alike: bool,
 }
 
 /// What the n-th send of a slot needs of a source: the first `n + offset` messages.
@@ -144,6 +146,7 @@ pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
         }
     }
     let takes_turns = symmetry::takes_turns(&context);
+    let are_alike = symmetry::are_alike(messages, &sent);
     let all_exchange = symmetry::decide_by_symmetry(&mut needs, |(me, to, from), offset| {
         let lists = sent.get(&(me, to)).zip(arrivals.get(&(from, me)));
         lists.map_or(0, |(sends, arrivals)| {
@@ -163,11 +166,9 @@ pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
         steps: Vec::with_capacity(messages.len()),
         certainty,
         nodes,
-        is_exchange: all_exchange
-            && !takes_turns
-            && certainty.loose == 0
-            && symmetry::are_alike(messages, &sent),
+        is_exchange: all_exchange && !takes_turns && certainty.loose == 0 && are_alike,
         takes_turns,
+        are_alike,
     };
     let mut number: BTreeMap<(Node, Node), i64> = BTreeMap::new();
     for (i, message) in messages.iter().enumerate() {
