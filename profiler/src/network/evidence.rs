@@ -15,13 +15,10 @@ use super::quantile;
 use super::repeat::{self, Iterations};
 use super::replay::{Change, Reading, replay};
 use super::run::{Node, Run, Unknown};
-use super::schedule::{self, Schedule, Step};
+use super::schedule::{self, Schedule};
 use super::slowdown;
 
 mod bootstrap;
-mod quiet;
-
-use quiet::Steps;
 
 /// Iterations from which their spread is known.
 pub const LEAST_ITERATIONS: usize = 8;
@@ -34,7 +31,9 @@ const MOST_PARTS: usize = 500;
 const LEAST_LEAD: f64 = 1.1;
 /// Processes that do alike send numbers of messages within this factor.
 const ALIKE: usize = 2;
-/// Mean work over quiet work above which a load is not seen to be absent.
+/// Share of the iterations that are quiet, and the mean over these above which a load is not seen to
+/// be absent.
+const QUIET: f64 = 0.1;
 const NOISY: f64 = 1.5;
 /// Messages that a schedule is made of at most.
 const MOST_MESSAGES: usize = 200_000;
@@ -47,8 +46,6 @@ const HIDDEN: &str = "the processes take turns: whoever is first in the order an
 pub enum Basis {
     /// The work of each process: a plain exchange, where packets show it.
     Work,
-    /// The same in the quietest tenth of the iterations, in which no processor was taken away.
-    QuietWork,
     /// Ball-in-the-court delays.
     Delays,
 }
@@ -130,7 +127,7 @@ pub fn weigh(run: &Run) -> Result<Evidence, Unknown> {
     };
     let schedule = schedule::schedule(part, run.nodes().len());
     if let Some(found) = slowdown::slowdown(&schedule) {
-        of_work(&mut evidence, &schedule, &found, &steps(&schedule, &cuts));
+        of_work(&mut evidence, &schedule, &found, &work(&schedule, &cuts));
         return Ok(evidence);
     }
     of_delays(&mut evidence, &parts, &gate);
@@ -235,27 +232,26 @@ fn not_alike(part: &[Message], schedule: &Schedule, nodes: usize) -> Option<Stri
     schedule.takes_turns.then(|| HIDDEN.into())
 }
 
-/// The work of each kind of step (process and receiver) in each part, s.
-fn steps(schedule: &Schedule, cuts: &[i64]) -> Steps {
-    let mut kinds: BTreeMap<(Node, Node), usize> = BTreeMap::new();
-    let kind = |step: &Step| (step.process, schedule.messages[step.message].dst);
-    for step in &schedule.steps {
-        let next = kinds.len();
-        kinds.entry(kind(step)).or_insert(next);
-    }
-    let mut owner = vec![0; kinds.len()];
-    for ((process, _), &column) in &kinds {
-        owner[column] = usize::from(*process);
-    }
-    let mut parts = vec![vec![0.0; kinds.len()]; cuts.len() - 1];
+/// The work of each process in each part, s.
+fn work(schedule: &Schedule, cuts: &[i64]) -> Vec<Vec<f64>> {
+    let mut parts = vec![vec![0.0; schedule.nodes]; cuts.len() - 1];
     for step in &schedule.steps {
         let at = cuts.partition_point(|cut| *cut <= step.t_ns);
         if let Some(part) = at.checked_sub(1).and_then(|at| parts.get_mut(at)) {
             let (_, most) = schedule.work_ns(step);
-            part[kinds[&kind(step)]] += most as f64 / 1e9;
+            part[usize::from(step.process)] += most as f64 / 1e9;
         }
     }
-    Steps { owner, parts }
+    parts
+}
+
+/// How many times as long as the quietest tenth iterations take on average, all processes together:
+/// where processors are shared, every iteration waits for one somewhere.
+fn noise(parts: &[Vec<f64>]) -> f64 {
+    let totals = quantile::sorted(parts.iter().map(|part| part.iter().sum()));
+    let mean = quantile::mean(&totals).unwrap_or(0.0);
+    let quiet = quantile::quantile(&totals, QUIET).unwrap_or(0.0);
+    if quiet > 0.0 { mean / quiet } else { 1.0 }
 }
 
 /// A verdict by the work of a plain exchange: the mean, and where that shows nothing, the quiet work.
@@ -263,41 +259,28 @@ fn of_work(
     evidence: &mut Evidence,
     schedule: &Schedule,
     found: &slowdown::Slowdown,
-    steps: &Steps,
+    parts: &[Vec<f64>],
 ) {
     evidence.basis = Basis::Work;
     evidence.ratio = found.ratio;
-    let of_processes = |part: &Vec<f64>| {
-        let mut work = vec![0.0; schedule.nodes];
-        for (seconds, &process) in part.iter().zip(&steps.owner) {
-            work[process] += seconds;
-        }
-        work
-    };
-    let parts: Vec<Vec<f64>> = steps.parts.iter().map(of_processes).collect();
-    let sums = sums(&parts, schedule.nodes);
+    let sums = sums(parts, schedule.nodes);
     let busiest = (0..sums.len()).reduce(|a, b| if sums[b] > sums[a] { b } else { a });
     let ahead: Vec<usize> = match found.loaded.as_slice() {
         [] => busiest.into_iter().collect(),
         loaded => loaded.iter().map(|&node| usize::from(node)).collect(),
     };
     evidence.first = ahead.first().map_or(0, |&node| node as Node);
-    let range = bootstrap::ratio(&parts, &ahead);
+    let range = bootstrap::ratio(parts, &ahead);
     evidence.ratio_range = Some(range);
     if !found.loaded.is_empty() && found.ratio >= GATE && range.low >= LEAST_LEAD {
         evidence.slowdown_s = Some(found.slowdown_s);
         evidence.verdict = Verdict::Loaded(found.loaded.clone());
         return;
     }
-    let quiet = quiet::compare(steps, schedule.nodes);
-    if let Some(quiet) = quiet.as_ref().filter(|quiet| quiet.is_open) {
-        of_quiet(evidence, schedule, quiet);
-        return;
-    }
-    let noise = quiet.map_or(1.0, |quiet| quiet.noise);
+    let noise = noise(parts);
     evidence.verdict = if noise > NOISY {
         Verdict::Unsure(format!(
-            "the processes take {} times as long as in quiet iterations, as where processors are shared, and a load does not show beside that",
+            "iterations take {} times as long as the quiet ones, as where processors are shared, and a load does not show beside that",
             super::page::number(noise)
         ))
     } else if found.loaded.is_empty() && range.high < GATE {
@@ -305,35 +288,6 @@ fn of_work(
     } else {
         Verdict::Unsure(open(range))
     };
-}
-
-/// A load that shows in quiet iterations.
-fn of_quiet(evidence: &mut Evidence, schedule: &Schedule, quiet: &quiet::Quiet) {
-    evidence.basis = Basis::QuietWork;
-    evidence.first = quiet.ahead[0];
-    evidence.ratio = quiet.ratio;
-    evidence.ratio_range = Some(quiet.range);
-    // What the others' larger share of the processors hides is not gained: from nothing on where
-    // scheduling costs more than the load.
-    let gains = [quiet.range.low, quiet.range.high].map(|ratio| {
-        let change = Change {
-            work: quiet
-                .ahead
-                .iter()
-                .map(|&node| (node, 1.0 / ratio))
-                .collect(),
-            ..Change::default()
-        };
-        [Reading::Waiting, Reading::Working].map(|reading| {
-            let before = replay(schedule, &Change::default(), reading)?.seconds;
-            Some((before - replay(schedule, &change, reading)?.seconds).max(0.0))
-        })
-    });
-    let gains = quantile::sorted(gains.into_iter().flatten().flatten());
-    if let (Some(&low), Some(&high)) = (gains.first(), gains.last()) {
-        evidence.slowdown_s = Some(Range { low, high });
-    }
-    evidence.verdict = Verdict::Loaded(quiet.ahead.clone());
 }
 
 /// A verdict by the delays.

@@ -68,70 +68,62 @@ pub fn are_in_step(a: usize, b: usize) -> bool {
     a.abs_diff(b) * 100 <= a.max(b) * STEP_PERCENT + 100
 }
 
-/// Puts the pieces of messages together: a push in the middle of a write (a full buffer, a lack of
-/// window) cuts it, and pieces next to each other that make the usual size exactly are one message.
-/// The messages are of one direction of one connection, in the order of their bytes.
+/// Messages as they were written where nearly all have one size: a push in the middle of a write (a
+/// full buffer, a lack of window) cuts it, and messages that wait for the one before leave together.
+/// Pieces next to each other that make the usual size, or a multiple of it, exactly are as many
+/// messages. The messages are of one direction of one connection, in the order of their bytes.
 pub(super) fn joined(pieces: Vec<Message>) -> Vec<Message> {
     let Some((bytes, n)) = usual(pieces.iter().map(|piece| piece.bytes)) else {
         return pieces;
     };
-    let pieces = parted(pieces, bytes, n);
-    if n == pieces.len() || n < LEAST || n * 100 < pieces.len() * PIECES_PERCENT {
+    if bytes == 0 || n == pieces.len() || n < LEAST || n * 100 < pieces.len() * PIECES_PERCENT {
         return pieces;
     }
     let mut whole: Vec<Message> = Vec::with_capacity(pieces.len());
-    // Where the pieces of a message that is not whole yet begin.
-    let mut open: Option<usize> = None;
+    // The pieces since the last whole message, and their bytes.
+    let mut open: Vec<Message> = Vec::new();
+    let mut sum = 0;
     for piece in pieces {
-        if piece.bytes >= bytes {
-            open = None;
+        // Segments of the usual size each are one long message.
+        let is_long = piece.bytes == bytes * u64::from(piece.segments);
+        if is_long {
+            whole.append(&mut open);
             whole.push(piece);
+            sum = 0;
             continue;
         }
-        let from = *open.get_or_insert(whole.len());
-        whole.push(piece);
-        let sum: u64 = whole[from..].iter().map(|piece| piece.bytes).sum();
-        if sum == bytes {
-            let last = *whole.last().unwrap_or(&piece);
-            let segments = whole[from..].iter().map(|piece| piece.segments).sum();
-            whole.truncate(from + 1);
-            whole[from].sent_ns.1 = last.sent_ns.1;
-            whole[from].received_ns.1 = last.received_ns.1;
-            whole[from].bytes = bytes;
-            whole[from].segments = segments;
-            open = None;
-        } else if sum > bytes {
-            open = None;
+        sum += piece.bytes;
+        open.push(piece);
+        if sum % bytes == 0 && sum / bytes <= MOST_TOGETHER {
+            whole.extend((0..sum / bytes).filter_map(|k| cut(&open, k * bytes, bytes)));
+            open.clear();
+            sum = 0;
         }
     }
+    whole.append(&mut open);
     whole
 }
 
-/// Takes messages apart that left together, for the one before had not left yet: whole multiples of
-/// the usual size where nearly all are such. Segments of that size each are one long message instead.
-fn parted(pieces: Vec<Message>, bytes: u64, usual: usize) -> Vec<Message> {
-    let is_multiple = |piece: &&Message| piece.bytes % bytes.max(1) == 0;
-    let multiples = pieces.iter().filter(is_multiple).count();
-    if usual * 2 < pieces.len() || multiples * 100 < pieces.len() * USUAL_PERCENT || bytes == 0 {
-        return pieces;
-    }
-    let mut apart = Vec::with_capacity(pieces.len());
-    for piece in pieces {
-        let count = piece.bytes / bytes;
-        let is_long = u64::from(piece.segments) == count;
-        if piece.bytes % bytes != 0 || count < 2 || count > MOST_TOGETHER || is_long {
-            apart.push(piece);
-            continue;
-        }
-        apart.extend((0..count).map(|k| Message {
-            bytes,
-            first_bytes: piece.first_bytes.min(bytes),
-            segments: (piece.segments / count as u32).max(1),
-            seq: piece.seq.wrapping_add((k * bytes) as u32),
-            ..piece
-        }));
-    }
-    apart
+/// The message of so many bytes from an offset on in pieces next to each other.
+fn cut(pieces: &[Message], from: u64, bytes: u64) -> Option<Message> {
+    let mut at = 0;
+    let ends = pieces.iter().map(|piece| {
+        at += piece.bytes;
+        at
+    });
+    let ends: Vec<u64> = ends.collect();
+    let holding = |byte: u64| ends.partition_point(|&end| end <= byte);
+    let (first, last) = (holding(from), holding(from + bytes - 1));
+    let (begin, end) = (pieces.get(first)?, pieces.get(last)?);
+    Some(Message {
+        sent_ns: (begin.sent_ns.0, end.sent_ns.1),
+        received_ns: (begin.received_ns.0, end.received_ns.1),
+        bytes,
+        first_bytes: begin.first_bytes.min(bytes),
+        segments: (last - first + 1) as u32,
+        seq: pieces.first()?.seq.wrapping_add(from as u32),
+        ..*begin
+    })
 }
 
 #[cfg(test)]
@@ -166,12 +158,14 @@ mod tests {
 
     #[test]
     fn messages_that_left_together_are_counted_apart() {
-        let mut made = messages(&[20, 40, 20, 60, 20, 20, 20]);
+        // The third is cut where the buffer was full.
+        let mut made = messages(&[20, 20, 20, 40, 20, 20, 45, 15, 20, 20, 20, 20, 20, 20]);
         let whole = joined(made.clone());
-        assert_eq!(whole.iter().map(|m| m.bytes).collect::<Vec<_>>(), [20; 10]);
+        assert_eq!(whole.iter().map(|m| m.bytes).collect::<Vec<_>>(), [20; 16]);
+        assert_eq!((whole[7].sent_ns, whole[9].sent_ns), ((6, 6), (6, 7)));
         // Two full segments are one message of twice the size.
-        made[1].segments = 2;
-        assert_eq!(joined(made)[1].bytes, 40);
+        made[3].segments = 2;
+        assert_eq!(joined(made)[3].bytes, 40);
     }
 
     #[test]

@@ -102,7 +102,6 @@ pub(super) fn verdict_line(run: &Run, evidence: &Evidence) -> String {
 fn measure(basis: Basis) -> &'static str {
     match basis {
         Basis::Work => "work",
-        Basis::QuietWork => "work in the quietest iterations",
         Basis::Delays => "delay",
     }
 }
