@@ -110,6 +110,7 @@ fn text(options: &MergeOptions, report: &MergeReport) -> String {
     }
     let related = [
         (ClockMethod::Packets, "packets that both captured"),
+        (ClockMethod::Exchange, "asking for the time"),
         (ClockMethod::WallClock, "wall clocks"),
     ];
     let related = related
