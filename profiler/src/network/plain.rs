@@ -11,7 +11,7 @@ const USUAL_PERCENT: usize = 90;
 /// The same while some messages are still in pieces.
 const PIECES_PERCENT: usize = 75;
 /// Messages that leave together at most.
-const MOST_TOGETHER: u64 = 64;
+const MOST_TOGETHER: u64 = 10_000;
 /// Fewer messages have no usual size.
 const LEAST: usize = 3;
 /// Numbers of messages in both directions that are in step differ by no more, per cent and one.
