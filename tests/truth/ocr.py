@@ -26,7 +26,8 @@ def script(degrees):
     """Instances of a task share its input pipe; a record is no longer than a pipe takes at once."""
     def many(name, extra):
         one = f"./{name} -b {BYTES} -c {DEMAND[name]} {extra}"
-        return "{ " + " ".join(f"{one} &" for _ in range(degrees.get(name, 1))) + " wait; }"
+        # A shell without job control gives what it starts beside itself /dev/null to read, unless it is told.
+        return "{ exec 3<&0; " + " ".join(f"{one} <&3 &" for _ in range(degrees.get(name, 1))) + " wait; }"
     return "\n".join([
         "mkfifo to_index",
         f"{many('index', '-o')} < to_index &",
