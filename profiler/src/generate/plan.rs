@@ -222,7 +222,7 @@ impl Builder<'_> {
             ));
         }
         for (step, group) in steps.iter().zip(merged) {
-            if group.len() > 1 {
+            if group.len() > 1 && step.script.is_ok() {
                 notes.push(format!(
                     "{} is {} that used the same files at the same time",
                     step.id,
