@@ -157,6 +157,72 @@ fn two_captures_of_a_flow_are_one_flow() {
     assert_eq!(number(&trace, "SELECT bytes FROM flows"), 10_000);
 }
 
+/// Two machines whose clocks are seven seconds and 37 ppm apart, each with a trace of its own.
+#[test]
+fn a_merge_relates_clocks_by_packets() {
+    const OFFSET_NS: i64 = -7_300_000_000;
+    const DRIFT_PPM: i64 = 37;
+    let scratch = Scratch::new();
+    let t0 = 1_700_000_000_000_000_000;
+    let sent: Vec<_> = (0..60u16)
+        .flat_map(|n| {
+            connection(
+                t0 + 300_000_000 * u64::from(n),
+                4000 + n,
+                100 * u32::from(n),
+            )
+        })
+        .collect();
+    let arrived = sent.iter().enumerate().map(|(n, (t_ns, frame))| {
+        let delay = 400 + (n as i64 * 7919) % 5000;
+        let is_from_a = frame[26..30] == A;
+        let elapsed = (t_ns - t0) as i64 + if is_from_a { delay } else { -delay };
+        let shown = elapsed + OFFSET_NS + elapsed * DRIFT_PPM / 1_000_000;
+        (t0.strict_add_signed(shown), frame.clone())
+    });
+    fs::write(scratch.join("b.pcap"), pcap(&arrived.collect::<Vec<_>>())).unwrap();
+    fs::write(scratch.join("a.pcap"), pcap(&sent)).unwrap();
+    succeeds(
+        &scratch,
+        &["import", "--host", "one=a.pcap", "-o", "one.db"],
+    );
+    succeeds(
+        &scratch,
+        &["import", "--host", "two=b.pcap", "-o", "two.db"],
+    );
+    let merged = flowtrace(&scratch, &["merge", "-o", "all.db", "one.db", "two.db"]);
+    let said = String::from_utf8(merged.stderr).unwrap();
+    assert!(
+        said.contains("1 host by packets that both captured, off by at most"),
+        "{said}"
+    );
+    assert!(said.contains("joined  60 flows"), "{said}");
+    assert!(!scratch.join("all.db.clocks").exists());
+    let trace = scratch.join("all.db");
+    let error = number(
+        &trace,
+        "SELECT clock_error_ns FROM hosts WHERE clock_method = 'packets'",
+    );
+    assert!((1..2000).contains(&error), "{error}");
+    // Nothing arrives before it was sent, as far as the clocks can tell.
+    let delays = "FROM (SELECT MAX(t_ns) - MIN(t_ns) AS ns, COUNT(*) AS seen, COUNT(DISTINCT capture_id) AS hosts
+                        FROM packets GROUP BY flow_id, dir, seq, ack, flags)";
+    let apart = number(
+        &trace,
+        &format!("SELECT MAX(ns) {delays} WHERE seen = 2 AND hosts = 2"),
+    );
+    assert!(apart <= 5400 + error, "{apart} ns");
+    assert_eq!(
+        number(
+            &trace,
+            &format!("SELECT COUNT(*) {delays} WHERE seen = 2 AND hosts = 2")
+        ),
+        1500
+    );
+    let first = number(&trace, "SELECT MIN(t_ns) FROM packets");
+    assert!(first <= error, "{first}");
+}
+
 #[test]
 fn what_is_damaged_is_read_as_far_as_possible() {
     let scratch = Scratch::new();

@@ -15,8 +15,10 @@ use flowtrace_schema::{ClockCorrection, HostId, Trace, store_clocks};
 
 mod hull;
 mod matching;
+mod merging;
 mod pair;
 
+pub use merging::of_traces;
 pub use pair::Fit;
 
 use matching::Matcher;

@@ -4,9 +4,9 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use flowtrace_profiler::rules;
 use flowtrace_profiler::text::units;
-use flowtrace_schema::merge::{self, MergeOptions, MergeReport};
+use flowtrace_profiler::{clocks, rules};
+use flowtrace_schema::merge::{self, ClockMethod, MergeOptions, MergeReport};
 use flowtrace_schema::{Trace, store_rules};
 
 use crate::output;
@@ -50,16 +50,17 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> super::Outcome {
-    let options = MergeOptions {
+    let mut options = MergeOptions {
         inputs: args.inputs,
         output: output::resolved(&args.output),
         replace: args.force,
         shared: args.shared,
         unfinished: args.unfinished,
         mixed_jobs: args.mixed_jobs,
+        ..MergeOptions::default()
     };
     let shows_progress = !args.quiet && std::io::stderr().is_terminal();
-    let report = merge::merge(&options, &mut |table, rows| {
+    let mut progress = |table: &str, rows| {
         if shows_progress {
             eprint!(
                 "\r\x1b[Kflowtrace: merging {table}: {} rows",
@@ -67,7 +68,9 @@ pub(crate) fn run(args: Args) -> super::Outcome {
             );
             let _ = std::io::stderr().flush();
         }
-    });
+    };
+    options.clocks = clocks::of_traces(&options, &mut progress)?;
+    let report = merge::merge(&options, &mut progress);
     if shows_progress {
         eprint!("\r\x1b[K");
     }
@@ -105,30 +108,42 @@ fn text(options: &MergeOptions, report: &MergeReport) -> String {
             joined.join(", ")
         ));
     }
-    let by_wall = report
-        .hosts
-        .iter()
-        .filter(|host| host.method == "wall clock");
-    let errors: Vec<Option<i64>> = by_wall.map(|host| host.error_ns).collect();
-    let clocks = if errors.is_empty() {
-        "all of one boot: exact".to_owned()
-    } else if errors.contains(&None) {
-        format!(
-            "{} by wall clocks whose error is not known: times across hosts may be off",
-            units::counted(errors.len() as i64, "host", "hosts")
-        )
-    } else {
-        let worst = errors.iter().flatten().max().copied().unwrap_or(0);
-        format!(
-            "{} by wall clocks, off by at most {}",
-            units::counted(errors.len() as i64, "host", "hosts"),
-            units::duration(worst)
-        )
-    };
-    text.push_str(&format!("  clocks  {clocks}\n"));
+    let related = [
+        (ClockMethod::Packets, "packets that both captured"),
+        (ClockMethod::Exchange, "asking for the time"),
+        (ClockMethod::WallClock, "wall clocks"),
+    ];
+    let related = related
+        .into_iter()
+        .filter_map(|(method, by)| related_by(report, method, by));
+    let clocks: Vec<String> = related.collect();
+    text.push_str("  clocks  ");
+    text.push_str(&match clocks.is_empty() {
+        true => "all of one boot: exact".to_owned(),
+        false => clocks.join("; "),
+    });
+    text.push('\n');
     if report.is_resumed {
         text.push_str("  an interrupted merge was taken up where it stopped\n");
     }
     text.push_str(&format!("  next: flowtrace summary {shown}\n"));
     text
+}
+
+/// How many hosts were related in one way, and how well.
+fn related_by(report: &MergeReport, method: ClockMethod, by: &str) -> Option<String> {
+    let hosts = report
+        .hosts
+        .iter()
+        .filter(|host| host.method == method.name());
+    let errors: Vec<Option<i64>> = hosts.map(|host| host.error_ns).collect();
+    let count = units::counted(errors.len() as i64, "host", "hosts");
+    let worst = errors.iter().max()?;
+    Some(match errors.contains(&None) {
+        true => format!("{count} by {by} whose error is not known: times across hosts may be off"),
+        false => format!(
+            "{count} by {by}, off by at most {}",
+            units::duration(worst.unwrap_or(0))
+        ),
+    })
 }

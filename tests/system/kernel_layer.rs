@@ -138,6 +138,41 @@ print(sum(len(line) for line in open('d')))
     agrees(&[PYTHON, "-c", script], |_| {}, 30);
 }
 
+/// The kernel moves the data by itself where source and target are in two views.
+#[test]
+fn copies_between_directories() {
+    if !need_fuse() || !need_kernel_layer() || !need_python("os") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let [from, to] = ["from", "to"].map(|name| scratch.dir(name));
+    std::fs::write(from.join("a"), vec![b'x'; 300_000]).unwrap();
+    let script = "
+import os, sys
+source, target = (os.open(name, flags) for name, flags in zip(sys.argv[1:], (os.O_RDONLY, os.O_WRONLY | os.O_CREAT)))
+print(os.copy_file_range(source, target, 200_000), os.copy_file_range(source, target, 50_000, 7))
+";
+    let [a, b] = [from.join("a"), to.join("b")].map(|path| path.to_str().unwrap().to_owned());
+    let path = scratch.join("t.db");
+    let mut run = run_in(&from, &path);
+    run.arg("--dir").arg(&from).arg("--dir").arg(&to);
+    run.args(["--layer", "kernel", "--"]);
+    let finished = finish(run.args([PYTHON, "-c", script, &a, &b])).expect(0);
+    assert_eq!(finished.stdout, b"200000 50000\n");
+    let trace = Trace::open_complete(&path);
+    let copies = trace.rows(
+        "SELECT op, substr(path, -1), COALESCE(offset, 'unknown'), result FROM calls
+         WHERE op IN ('copy_from', 'copy_to') ORDER BY result DESC, op",
+    );
+    let expected = [
+        ["copy_from", "a", "0", "200000"],
+        ["copy_to", "b", "0", "200000"],
+        ["copy_from", "a", "unknown", "50000"],
+        ["copy_to", "b", "200000", "50000"],
+    ];
+    assert_eq!(copies, expected);
+}
+
 /// Every read is a row or counted as dropped, however fast they come.
 fn storm(reads: i64) {
     let Some(program) = program("descriptors", &[]) else {

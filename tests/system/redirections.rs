@@ -48,6 +48,19 @@ fn input_and_output_are_seen() {
     assert_eq!(trace.one::<i64>(lost), 0);
 }
 
+/// The Rust runtime opens what is closed, and has SIGPIPE ignored.
+#[test]
+fn closed_streams_and_ignored_signals_stay_so() {
+    same_with_and_without(
+        "$R sh -c 'echo x 2> /dev/null; exit $?' >&-; echo $? > output
+         $R sh -c 'cat; exit $?' <&- 2>&-; echo $? > input
+         $R sh -c 'cat /dev/null; ls /proc/self/fd' <&- 2>&- | wc -l > descriptors
+         $R grep SigIgn /proc/self/status > usual
+         (trap '' PIPE HUP; $R grep SigIgn /proc/self/status) > ignored
+         ! cmp -s usual ignored",
+    );
+}
+
 /// Programs compare what they read with where they write.
 #[test]
 fn output_is_known_as_the_same_file() {

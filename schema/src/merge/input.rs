@@ -6,10 +6,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::columns::Space;
-use super::{MergeOptions, refuse};
+use super::{ClockMethod, MergeOptions, refuse};
 use crate::{Error, Result, store};
 
 /// A machine as one file knows it.
@@ -21,6 +21,17 @@ pub(super) struct Host {
     pub(super) epoch_unix_ns: i64,
     pub(super) monotonic_ns: Option<i64>,
     pub(super) wall_error_ns: Option<i64>,
+    /// How its clock was asked for, if that is how the file knows it.
+    pub(super) asked: Option<Asked>,
+}
+
+/// What an exchange of times told of a clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asked {
+    /// Bound of the error.
+    pub(super) error_ns: i64,
+    /// By how much the file's clock runs faster than this one, parts per billion.
+    pub(super) gains_ppb: i64,
 }
 
 impl Host {
@@ -221,11 +232,28 @@ fn optional<T: rusqlite::types::FromSql>(row: &Row<'_>, column: &str) -> Option<
 }
 
 fn describe(db: &Connection) -> rusqlite::Result<(Vec<Host>, Vec<Run>, Highest)> {
+    let mut drift = match columns(db, "node")?.is_empty() {
+        true => None,
+        false => Some(db.prepare("SELECT drift_ppb FROM node WHERE host_id = ?1")?),
+    };
     let hosts: Vec<Host> = db
         .prepare("SELECT * FROM host ORDER BY host_id")?
         .query_map([], |row| {
+            let method: Option<String> = optional(row, "clock_method");
+            let is_asked = method.as_deref() == Some(ClockMethod::Exchange.name());
+            let error_ns: Option<i64> = optional(row, "clock_error_ns");
+            let id: i64 = row.get("host_id")?;
+            let gains_ppb = drift.as_mut().map(|find| {
+                let found = find.query_row([id], |row| row.get(0)).optional();
+                found.map(Option::unwrap_or_default)
+            });
+            let gains_ppb = gains_ppb.transpose()?.unwrap_or(0);
             Ok(Host {
-                id: row.get("host_id")?,
+                asked: error_ns.filter(|_| is_asked).map(|error_ns| Asked {
+                    error_ns,
+                    gains_ppb,
+                }),
+                id,
                 name: row.get("name")?,
                 boot: row.get("boot_id")?,
                 epoch_unix_ns: row.get("epoch_unix_ns")?,

@@ -6,6 +6,7 @@
 //! interrupted and goes on where it stopped (`work`). Memory is needed for one row of every file,
 //! some buffers, and two numbers for each thing that was joined.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use rusqlite::Connection;
@@ -21,7 +22,7 @@ mod joins;
 mod translation;
 mod work;
 
-pub use clocks::ClockMethod;
+pub use clocks::{ClockMethod, KernelClocks};
 
 use columns::Space;
 use input::Input;
@@ -43,6 +44,10 @@ pub struct MergeOptions {
     pub unfinished: bool,
     /// Whether recordings of different jobs of one launcher are put into one file.
     pub mixed_jobs: bool,
+    /// What packets say of the clocks; see [`packets_alone`].
+    pub clocks: Option<KernelClocks>,
+    /// Whether only packets and their flows are copied, to find out about clocks.
+    pub packets_only: bool,
 }
 
 /// A machine in a merged trace.
@@ -93,6 +98,9 @@ const DICTIONARIES: &[&str] = &[
     "host",
 ];
 
+/// What [`MergeOptions::packets_only`] copies.
+const OF_PACKETS: &[&str] = &["run", "capture", "flow", "flow_capture", "packet"];
+
 fn refuse(what: impl Into<String>, hint: impl Into<String>) -> Error {
     Error::Merge {
         what: what.into(),
@@ -114,7 +122,7 @@ pub fn merge(options: &MergeOptions, progress: &mut dyn FnMut(&str, u64)) -> Res
         ));
     }
     let inputs = input::open(options)?;
-    let scale = clocks::scale(&inputs);
+    let scale = clocks::scale(&inputs, options.clocks.as_ref());
     let work = Work::begin(options, &inputs)?;
     let mut hosts = Hosts::default();
     let mut translations = Vec::with_capacity(inputs.len());
@@ -124,14 +132,15 @@ pub fn merge(options: &MergeOptions, progress: &mut dyn FnMut(&str, u64)) -> Res
         let numbers = hosts
             .add(&work.db, input, &db, (&scale, at))
             .map_err(|e| work.error(e))?;
-        let shift_ns = scale.places[at].shift_ns;
-        translations.push(Translation::new(&work.db, input, &db, shift_ns, numbers)?);
+        let place = scale.places[at];
+        translations.push(Translation::new(&work.db, input, &db, place, numbers)?);
     }
     work.sql("COMMIT")?;
     join(options, &work, &inputs, &scale, &mut translations)?;
     for table in doc::relations(store::TABLES) {
         let table = table.name.as_str();
-        if DICTIONARIES.contains(&table) {
+        let is_wanted = !options.packets_only || OF_PACKETS.contains(&table);
+        if DICTIONARIES.contains(&table) || !is_wanted {
             continue;
         }
         if let Some(&ordered) = ORDERED.iter().find(|(name, ..)| *name == table) {
@@ -152,6 +161,33 @@ pub fn merge(options: &MergeOptions, progress: &mut dyn FnMut(&str, u64)) -> Res
     debug_assert_eq!(report.hosts.len(), hosts.len());
     work.finish()?;
     Ok(report)
+}
+
+/// How to merge the packets alone, beside the output, where they can say more of the clocks than
+/// the files do: captured by several kernels. What comes out is to be read and removed.
+///
+/// # Errors
+/// As [`merge`].
+pub fn packets_alone(options: &MergeOptions) -> Result<Option<MergeOptions>> {
+    store::check_place(&options.output, options.replace)?;
+    let mut kernels = HashSet::new();
+    for input in input::open(options)? {
+        let db = input.connect()?;
+        let has_packets = !input.columns(&db, "packet")?.is_empty()
+            && db
+                .prepare("SELECT 1 FROM packet LIMIT 1")
+                .and_then(|mut find| find.exists([]))
+                .map_err(|e| input.error(e))?;
+        if let ([host], true) = (&input.hosts[..], has_packets) {
+            kernels.insert(host.kernel().to_owned());
+        }
+    }
+    Ok((kernels.len() > 1).then(|| MergeOptions {
+        output: store::beside(&options.output, ".clocks"),
+        replace: true,
+        packets_only: true,
+        ..options.clone()
+    }))
 }
 
 fn copy_table(
@@ -199,6 +235,10 @@ fn join(
         work.once(&format!("join {at}"), |_| {
             let db = input.connect()?;
             let from = (at, input, &db);
+            if options.packets_only {
+                // How far the clocks are apart is what is to be found out.
+                return joins::flows(work, from, translation, i64::MAX);
+            }
             joins::files(work, from, translation, (&kernels, &prefixes))?;
             joins::channels(work, from, translation, (&kernels, error_ns))?;
             joins::flows(work, from, translation, error_ns)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::clocks::Scale;
+use super::clocks::{Place, Scale};
 use super::columns::{Change, Dictionary, Space};
 use super::input::Input;
 use super::refuse;
@@ -16,9 +16,9 @@ use crate::writer::PACKET_BITS;
 pub(super) type Moved = Vec<(i64, i64)>;
 
 /// How the rows of one file change.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Translation {
-    shift_ns: i64,
+    place: Place,
     offsets: [i64; Space::ALL.len()],
     pub(super) files: Moved,
     pub(super) channels: Moved,
@@ -43,7 +43,7 @@ impl Translation {
         merged: &Connection,
         input: &Input,
         db: &Connection,
-        shift_ns: i64,
+        place: Place,
         hosts: HashMap<i64, i64>,
     ) -> Result<Translation> {
         let same = |table, key, name| same_names(merged, input, db, table, key, name);
@@ -60,7 +60,7 @@ impl Translation {
             table
         };
         Ok(Translation {
-            shift_ns,
+            place,
             offsets: input.offsets,
             hosts,
             counters: counters(merged, input, db)?,
@@ -72,7 +72,10 @@ impl Translation {
             )?,
             operations: (!is_same).then(table),
             fidelities,
-            ..Translation::default()
+            files: Moved::new(),
+            channels: Moved::new(),
+            flows: Moved::new(),
+            turned: Vec::new(),
         })
     }
 
@@ -103,7 +106,7 @@ impl Translation {
         let named = |names: &HashMap<i64, i64>| names.get(&value).copied().unwrap_or(value);
         match change {
             Change::Keep | Change::Side => value,
-            Change::Time => value.saturating_add(self.shift_ns),
+            Change::Time => self.place.moment(value),
             Change::Id(space) => self.id(space, value),
             Change::Name(Dictionary::Host) => named(&self.hosts),
             Change::Name(Dictionary::Counter) => named(&self.counters),
@@ -113,7 +116,7 @@ impl Translation {
             Change::What => self.what(value),
             Change::PacketKey => {
                 let number = value & ((1 << PACKET_BITS) - 1);
-                let moment = (value >> PACKET_BITS).saturating_add(self.shift_ns);
+                let moment = self.place.moment(value >> PACKET_BITS);
                 moment
                     .saturating_mul(1 << PACKET_BITS)
                     .saturating_add(number)
@@ -250,7 +253,7 @@ impl Hosts {
             let (system, cpus, memory, offset, drift, error) = own;
             // What was still to be added to its times stays to be added; the drift counts from
             // time 0, which has moved.
-            let moved = i128::from(drift) * i128::from(place.shift_ns) / 1_000_000_000;
+            let moved = i128::from(drift) * i128::from(place.moment(0)) / 1_000_000_000;
             let offset = offset.saturating_add(i64::try_from(moved).unwrap_or(0));
             let error = match input.hosts.len() {
                 1 => place.error_ns,
@@ -276,7 +279,7 @@ impl Hosts {
                     drift,
                     error,
                     place.method.name(),
-                    host.monotonic_ns.map(|m| m.saturating_sub(place.shift_ns)),
+                    host.monotonic_ns.map(|m| m.saturating_sub(place.moment(0))),
                     host.wall_error_ns,
                 ])?;
         }

@@ -181,6 +181,7 @@ fn plan(options: &MergeOptions, inputs: &[Input]) -> String {
     for prefix in &options.shared {
         plan.push_str(&format!("shared {}\n", prefix.display()));
     }
+    plan.push_str(&format!("clocks {:?}\n", options.clocks));
     plan
 }
 

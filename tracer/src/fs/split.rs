@@ -5,11 +5,13 @@
 //! page if the buffer begins in the middle of one; then largest ones; then the rest; one after the
 //! other and by one thread. A call on many buffers uses at least a page for each, and is cut
 //! wherever its pages are used up. A write that goes through the page cache of the mount
-//! is cut, besides, where the page in which it begins ends.
+//! is cut, besides, where the page in which it begins ends, and wherever the caller's memory goes on in
+//! a page that is not there yet.
 //!
 //! Several calls may look just like that. What the thread asked for tells them apart, and is
 //! looked up ([`super::in_flight`]):
-//! - at every request that may be the first of several by its size, or by where it ends;
+//! - at every request that may be the first of several by its size, and at every write that comes
+//!   through the page cache;
 //! - of an open file, at the first request that goes on where another one ended, both of them
 //!   of any size from [`SUSPECT`] on: it shows whether calls on many buffers are cut here;
 //! - if so, at every request that may be the first of such a call.
@@ -82,20 +84,15 @@ pub(crate) struct Served {
 pub(crate) struct Cutting {
     /// Bytes of the largest request.
     pub(crate) largest: u64,
-    /// Writes are cut at the end of the page in which they begin, too (`fuse_fill_write_pages` in
-    /// fs/fuse/file.c).
-    pub(crate) at_pages: bool,
+    /// Writes are cut anywhere: at the end of the page in which they begin, and where a page of the
+    /// caller's memory has to be fetched first (`fuse_fill_write_pages` in fs/fuse/file.c).
+    pub(crate) writes_anywhere: bool,
 }
 
 impl Served {
-    /// Whether this may be a first piece for the sake of where it ends alone.
-    fn ends_a_page(&self) -> bool {
-        let begin = self.call.offset.unwrap_or(0);
-        let end = begin.wrapping_add(self.call.length.unwrap_or(0));
-        self.cutting.at_pages
-            && self.call.op == Op::Write
-            && !begin.is_multiple_of(PAGE)
-            && end.is_multiple_of(PAGE)
+    /// Whether this may be a first piece whatever its size.
+    fn is_cut_anywhere(&self) -> bool {
+        self.cutting.writes_anywhere && self.call.op == Op::Write
     }
 
     /// Whether a call for `amount` may be more than the request: several buffers may have used up
@@ -105,7 +102,7 @@ impl Served {
         match amount {
             Amount::Bytes(bytes) => bytes > length,
             Amount::Buffers(count) => {
-                self.ends_a_page()
+                self.is_cut_anywhere()
                     || length / PAGE + count.saturating_mul(2) >= self.cutting.largest / PAGE
             }
         }
@@ -210,7 +207,7 @@ impl Split {
         if !matches!(call.op, Op::Read | Op::Write) || call.fidelity != Fidelity::Exact {
             return Suspicion::None;
         }
-        if length > served.cutting.largest.saturating_sub(PAGE) || served.ends_a_page() {
+        if length > served.cutting.largest.saturating_sub(PAGE) || served.is_cut_anywhere() {
             return Suspicion::Now;
         }
         match self.buffers.load(Ordering::Relaxed) {
@@ -279,7 +276,7 @@ impl Split {
             }
             _ => return Next::Complete(call),
         };
-        if length < largest.saturating_sub(PAGE) && !served.ends_a_page() {
+        if length < largest.saturating_sub(PAGE) && !served.is_cut_anywhere() {
             self.buffers.store(CUT, Ordering::Relaxed);
         }
         let goes_on = succeeded_whole(&served.call) && rest != Rest::Bytes(0);

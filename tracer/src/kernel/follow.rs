@@ -12,7 +12,7 @@ use std::rc::Rc;
 use flowtrace_schema::{Call, Fidelity, Loss, Op, Tid, Upid};
 
 use super::feed::Change;
-use super::opens::Note;
+use super::opens::{Note, Noted};
 use super::reader::Counted;
 use super::sample::{Sample, What};
 use super::strangers::Strangers;
@@ -31,7 +31,7 @@ pub(super) struct Follower {
     threads: HashMap<u32, Thread>,
     processes: HashMap<u32, Process>,
     changes: VecDeque<(u64, Change)>,
-    /// Files opened by calls that have not returned yet.
+    /// What FUSE did for calls that have not returned yet.
     notes: HashMap<u32, Vec<Note>>,
     /// Records that the kernel dropped.
     dropped: u64,
@@ -99,8 +99,8 @@ impl Follower {
         }
     }
 
-    /// Files were opened.
-    pub(super) fn opened(&mut self, notes: Vec<Note>) {
+    /// FUSE did something for calls.
+    pub(super) fn noted(&mut self, notes: Vec<Note>) {
         for note in notes {
             self.notes.entry(note.tid).or_default().push(note);
         }
@@ -244,7 +244,12 @@ impl Follower {
                     data::transferred(thread.row(sample, &call, result), &call, data, emit);
             }
             Does::Moves(moves) => {
-                self.excluded += data::moved(thread.row(sample, &call, result), &call, moves, emit);
+                let note = take_note(&mut self.notes, sample.tid, call.at, sample.at);
+                let copied = note.is_some_and(|note| note.what == Noted::Copied);
+                // FUSE is not asked for a copy from the end of a file, or to another kind of it.
+                let by_fuse = copied || moves.ops.0 == Op::CopyFrom && result <= 0;
+                let row = thread.row(sample, &call, result);
+                self.excluded += data::moved(row, &call, moves, by_fuse, emit);
             }
             Does::Seeks => {
                 if let Some(open) = &call.open {
@@ -257,9 +262,13 @@ impl Follower {
             _ if result < 0 => {}
             Does::Opens(_) => {
                 let note = take_note(&mut self.notes, sample.tid, call.at, sample.at);
-                let open = note.map(|note| Rc::new(OpenFile::new(note.file, note.by_fuse)));
-                let close_on_exec = note
-                    .is_some_and(|note| note.flags & libc::O_CLOEXEC as u32 != 0)
+                let opened = note.and_then(|note| match note.what {
+                    Noted::Opened(opened) => Some(opened),
+                    Noted::Copied => None,
+                });
+                let open = opened.map(|of| Rc::new(OpenFile::new(of.file, of.by_fuse)));
+                let close_on_exec = opened
+                    .is_some_and(|opened| opened.flags & libc::O_CLOEXEC as u32 != 0)
                     || call.flags_say_close();
                 thread.table.borrow_mut().set(fd, open, close_on_exec);
             }
@@ -302,7 +311,7 @@ impl Follower {
     }
 }
 
-/// Takes out what thread `tid` was noted to open between two moments, and what was before.
+/// Takes out what was noted for thread `tid` between two moments, and what was before.
 fn take_note(notes: &mut HashMap<u32, Vec<Note>>, tid: u32, from: u64, to: u64) -> Option<Note> {
     let own = notes.get_mut(&tid)?;
     let during = |note: &&Note| (from..=to).contains(&note.at);

@@ -23,8 +23,8 @@ mod syscalls;
 mod table;
 mod tracefs;
 
-pub(crate) use opens::Note;
 pub use opens::Opens;
+pub(crate) use opens::{Note, Noted, OpenedFile};
 pub(crate) use reader::KernelLayer;
 
 use std::io;

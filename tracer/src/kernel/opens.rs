@@ -1,5 +1,5 @@
-//! Between FUSE and the kernel layer: which files were opened, and whose data must come to FUSE all
-//! the same.
+//! Between FUSE and the kernel layer: which files were opened, which copies FUSE made and recorded,
+//! and whose data must come to FUSE all the same.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,13 +9,28 @@ use flowtrace_schema::{FileId, Upid};
 
 use crate::callers::Caller;
 
-/// A file was opened; the call that did it has not returned yet.
+/// What FUSE did for a call that has not returned yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
     /// When, ns since the start of the run.
     pub(crate) at: u64,
     /// Who makes the call.
     pub(crate) tid: u32,
+    pub(crate) what: Noted,
+}
+
+/// See [`Note`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Noted {
+    /// Opened a file.
+    Opened(OpenedFile),
+    /// Copied from file to file, and recorded that. Where it could not, the kernel does so by itself.
+    Copied,
+}
+
+/// A file was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OpenedFile {
     /// The file; `None`: it is left out of the trace.
     pub(crate) file: Option<FileId>,
     /// The flags of open(2).
@@ -45,12 +60,12 @@ impl Opens {
             && !(self.any_by_fuse.load(Ordering::Acquire) && self.is_by_fuse(who.upid))
     }
 
-    /// A file was opened.
-    pub(crate) fn opened(&self, note: Note) {
+    /// Something was done for a call.
+    pub(crate) fn note(&self, note: Note) {
         self.notes().push(note);
     }
 
-    /// What was opened since the last call.
+    /// What was done since the last call.
     pub(super) fn take(&self) -> Vec<Note> {
         std::mem::take(&mut *self.notes())
     }

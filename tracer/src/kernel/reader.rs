@@ -240,7 +240,7 @@ impl Joiner {
         }
         self.merge.waiting().extend(batch.samples);
         // Whatever a sample depends on was told before it was made, so it is there by now.
-        self.follower.opened(self.opens.take());
+        self.follower.noted(self.opens.take());
         self.follower.announce(self.inbox.take());
         let calls = &mut self.calls;
         let horizon = batch.end.is_none().then_some(batch.read_ns);

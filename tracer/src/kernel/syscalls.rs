@@ -4,6 +4,8 @@
 
 use std::ffi::CString;
 
+use flowtrace_schema::Op;
+
 /// What a call does, as far as descriptors and file data are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Does {
@@ -56,8 +58,8 @@ pub(super) struct Moves {
     pub(super) to: usize,
     pub(super) to_offset: Option<usize>,
     pub(super) length: usize,
-    /// FUSE is asked to do it, and records it.
-    pub(super) by_fuse: bool,
+    /// What it is to the file read, and to the one written.
+    pub(super) ops: (Op, Op),
     /// The kernel counts it as a read and a write.
     pub(super) counted: bool,
 }
@@ -103,7 +105,7 @@ const CALLS: &[(libc::c_long, Does)] = &[
             to: 0,
             to_offset: None,
             length: 3,
-            by_fuse: false,
+            ops: (Op::Read, Op::Write),
             counted: true,
         }),
     ),
@@ -115,7 +117,7 @@ const CALLS: &[(libc::c_long, Does)] = &[
             to: 2,
             to_offset: Some(3),
             length: 4,
-            by_fuse: false,
+            ops: (Op::Read, Op::Write),
             counted: false,
         }),
     ),
@@ -127,7 +129,7 @@ const CALLS: &[(libc::c_long, Does)] = &[
             to: 2,
             to_offset: Some(3),
             length: 4,
-            by_fuse: true,
+            ops: (Op::CopyFrom, Op::CopyTo),
             counted: true,
         }),
     ),

@@ -57,8 +57,10 @@ pub struct Status {
     pub error_ns: Option<u64>,
     /// Bound of the error of its clock at present, ns.
     pub present_error_ns: u64,
-    /// Drift of its clock, parts per billion.
+    /// Drift of its clock, parts per billion: by how much the collector's runs faster.
     pub drift_ppb: i32,
+    /// What its clock showed at the collector's time 0, ns.
+    pub zero_ns: Option<i64>,
     /// Time between its samples, ms.
     pub period_ms: u32,
     /// When it was heard last, collector's clock, ns.
@@ -346,6 +348,7 @@ impl Collector {
         node.status.error_ns = Some(sample.error_ns.max(node.status.error_ns.unwrap_or(0)));
         node.status.present_error_ns = sample.error_ns;
         node.status.drift_ppb = sample.drift_ppb;
+        node.status.zero_ns = Some(zero(sample));
         node.status.period_ms = sample.period_ms;
         node.timeline.add(sample, on_scale(sample), &mut out);
         self.keep(at, &mut out);
@@ -385,6 +388,13 @@ impl Collector {
             });
         }
     }
+}
+
+/// What the sender's clock showed at the collector's time 0.
+fn zero(sample: &Sample) -> i64 {
+    let elapsed = i128::from(on_scale(sample));
+    let own = elapsed - elapsed * i128::from(sample.drift_ppb) / 1_000_000_000;
+    i64::try_from(i128::from(sample.t_ns) - own).unwrap_or(0)
 }
 
 fn on_scale(sample: &Sample) -> i64 {

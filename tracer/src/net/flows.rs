@@ -49,12 +49,16 @@ pub(crate) struct Seen {
     pub(crate) wire_bytes: u32,
 }
 
+/// Connections by their pair. The hash is keyed by chance, for captures may be made to collide, and
+/// a third of the time of the standard one: every packet is looked up.
+type Connections = HashMap<Pair, Vec<Connection>, ahash::RandomState>;
+
 /// All flows that are followed.
 #[derive(Debug, Default)]
 pub(crate) struct FlowTable {
     /// Those with a packet since the last change of generations.
-    young: HashMap<Pair, Vec<Connection>>,
-    old: HashMap<Pair, Vec<Connection>>,
+    young: Connections,
+    old: Connections,
     flows: u32,
     /// Connections in `young`, and what captures saw of each.
     weight: usize,

@@ -26,7 +26,7 @@ use nix::sys::stat::Mode;
 use nix::sys::wait::waitpid;
 use nix::unistd::{AccessFlags, ForkResult, Pid, Whence, access, fork, getegid, geteuid, lseek};
 
-use super::{Error, Result, signals};
+use super::{Error, Result, origin, signals};
 use crate::mounting::{self, View};
 use crate::proc::topology;
 
@@ -292,12 +292,7 @@ fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
     let mut calls = [0];
     socket.read_exact(&mut calls)?;
     signals::restore(&plan.signal_mask)?;
-    // Rust ignores SIGPIPE in its own programs; the command expects the default.
-    // SAFETY: no handler is installed, only the default action put back.
-    #[expect(unsafe_code)]
-    unsafe {
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-    }
+    origin::restore();
     if calls == *b"p" {
         // Without it less is seen, which the tracer notices at the exec and counts.
         let _ = topology::install();

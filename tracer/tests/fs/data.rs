@@ -407,7 +407,8 @@ fn appending_may_begin_and_end() {
     }
 }
 
-/// Through the page cache writes arrive in pieces, cut where a page ends.
+/// Through the page cache writes arrive in pieces, cut where a page ends, of the file or of memory
+/// that nobody has touched yet.
 #[test]
 fn cached_writes_are_recorded_whole() {
     let Some(mounted) = Mounted::new(Way::Cached.options()) else {
@@ -423,13 +424,19 @@ fn cached_writes_are_recorded_whole() {
     for length in &lengths {
         file.write_all(&vec![1; *length]).unwrap();
     }
+    let untouched = vec![0; 1 << 20];
+    let slices = [352..65_888, 0..8, 0..1, 200_000..500_000, 0..5000];
+    for slice in slices.clone() {
+        file.write_all(&untouched[slice]).unwrap();
+    }
     drop(file);
     let writes = mounted.finish().of("write", "data").into_iter();
     let recorded: Vec<_> = writes
         .map(|call| (call.offset.unwrap(), call.length.unwrap(), call.result))
         .collect();
     let mut at = 0;
-    let made = lengths.iter().map(|&length| {
+    let made = lengths.into_iter().chain(slices.map(|slice| slice.len()));
+    let made = made.map(|length| {
         let length = length as i64;
         at += length;
         (at - length, length, length)

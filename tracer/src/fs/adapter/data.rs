@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use flowtrace_schema::{Fidelity, FileId, FileLayer, Op};
+use nix::errno::Errno;
 use zerocopy::FromZeros;
 
 use super::{Adapter, Request};
@@ -16,6 +17,7 @@ use crate::fs::passthrough::Write;
 use crate::fs::protocol::Reply;
 use crate::fs::protocol::abi::{self, READ_LOCKOWNER, WRITE_CACHE, WRITE_KILL_SUIDGID};
 use crate::fs::split::Cutting;
+use crate::kernel::{Note, Noted};
 
 /// Most that the answer to a COPY_FILE_RANGE can express, in whole pages.
 const SHORT_COPY: u64 = u32::MAX as u64 & !0xfff;
@@ -116,7 +118,7 @@ impl Adapter {
     fn end_piece(&self, started: Started, event: Event, value: i64, open: &OpenFile) {
         let cutting = Cutting {
             largest: u64::from(self.shared.largest_request),
-            at_pages: self.shared.layer == FileLayer::Cached,
+            writes_anywhere: self.shared.layer == FileLayer::Cached,
         };
         self.log
             .end_piece(started, event, value, &open.split, cutting);
@@ -208,12 +210,23 @@ impl Adapter {
             let (from, to) = ((&*from, copy.off_in), (&*to, copy.off_out));
             self.view.copy(req.who, from, to, length)
         });
+        if let Err(Errno::EXDEV | Errno::EOPNOTSUPP) = result {
+            // The kernel then moves the data by itself, and the application sees no error.
+            return result;
+        }
         let value = outcome(&result, |&copied| copied as i64);
         let event = |op, file, offset| Event::new(op, file).offset(offset).length(copy.len);
         self.log
             .end(started, event(Op::CopyFrom, from_id, copy.off_in), value);
         self.log
             .end(started, event(Op::CopyTo, to_id, copy.off_out), value);
+        if let (Some(kernel), Ok(_)) = (self.kernel_layer(), &result) {
+            kernel.note(Note {
+                at: self.log.now(),
+                tid: req.who.tid,
+                what: Noted::Copied,
+            });
+        }
         result
     }
 

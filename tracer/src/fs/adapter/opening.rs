@@ -13,7 +13,7 @@ use crate::fs::log::{Event, Started, done};
 use crate::fs::passthrough::{Entry, NewFile, Opened};
 use crate::fs::protocol::Reply;
 use crate::fs::protocol::abi::{self, fopen};
-use crate::kernel::Note;
+use crate::kernel::{Note, Noted, OpenedFile, Opens};
 
 impl Adapter {
     pub(super) fn open_file(&self, req: &Request, arguments: abi::OpenIn, reply: Reply<'_>) {
@@ -129,13 +129,15 @@ impl Adapter {
         }
     }
 
+    /// The layer that sees the data which the kernel serves, if there is one.
+    pub(super) fn kernel_layer(&self) -> Option<&Opens> {
+        let is_used = self.shared.layer == FileLayer::Kernel;
+        self.kernel.as_deref().filter(|_| is_used)
+    }
+
     /// Tells the kernel layer, if there is one, of an open file. Whether that records its data.
     fn tell_kernel(&self, started: &Started, open: &OpenFile, flags: u32, may_pass: bool) -> bool {
-        let Some(kernel) = self
-            .kernel
-            .as_ref()
-            .filter(|_| self.shared.layer == FileLayer::Kernel)
-        else {
+        let Some(kernel) = self.kernel_layer() else {
             return false;
         };
         let passes = may_pass && kernel.may_pass(started.caller, flags);
@@ -144,12 +146,15 @@ impl Adapter {
         }
         // A program that is run is nobody's descriptor.
         if !open.is_program {
-            kernel.opened(Note {
-                at: self.log.now(),
-                tid: started.tid,
+            let opened = OpenedFile {
                 file: open.node.recorded(),
                 flags,
                 by_fuse: !passes,
+            };
+            kernel.note(Note {
+                at: self.log.now(),
+                tid: started.tid,
+                what: Noted::Opened(opened),
             });
         }
         passes

@@ -64,7 +64,7 @@ fn served(call: Call, tid: u32) -> Served {
         tid,
         cutting: Cutting {
             largest: LARGEST,
-            at_pages: false,
+            writes_anywhere: true,
         },
     }
 }
@@ -194,6 +194,36 @@ fn calls_that_are_whole_are_looked_at_once() {
     }
     split.finish(|_| recorded += 1);
     assert_eq!((looks, recorded), (1, 200));
+}
+
+/// As Linux 6.18 cuts a write from memory that begins 352 bytes into a page and was never touched.
+#[test]
+fn writes_through_the_page_cache_are_cut_anywhere() {
+    let calls = [
+        (0, 65536, vec![7840, 352, 57344]),
+        (65536, 8, vec![8]),
+        (65544, 1, vec![1]),
+    ];
+    let pieces = calls.iter().flat_map(|(begin, whole, pieces)| {
+        let asked = Asked::More {
+            at: *begin,
+            amount: Amount::Bytes(*whole),
+        };
+        let mut at = *begin;
+        pieces.iter().map(move |&length| {
+            let offset = at;
+            at += length;
+            let call = Call {
+                op: Op::Write,
+                ..read(offset, length, length as i64)
+            };
+            (call, Some(asked))
+        })
+    });
+    let rows = calls
+        .each_ref()
+        .map(|&(at, length, _)| (at, length, length as i64));
+    assert_eq!(fed(pieces), rows);
 }
 
 #[test]

@@ -42,25 +42,32 @@ pub(super) fn transferred(
     put(row, open, op, offset, length, emit)
 }
 
-/// Data moved from one descriptor to another.
-pub(super) fn moved(row: Call, call: &UnderWay, moves: Moves, emit: &mut impl FnMut(Call)) -> u64 {
+/// Data moved from one descriptor to another; `by_fuse`: FUSE did it, which records it.
+pub(super) fn moved(
+    row: Call,
+    call: &UnderWay,
+    moves: Moves,
+    by_fuse: bool,
+    emit: &mut impl FnMut(Call),
+) -> u64 {
     let length = Some(call.arguments[moves.length]);
     let mut side = |open: &Option<Rc<OpenFile>>, offset: Option<usize>, op| -> u64 {
         let Some(open) = open else {
             return 0;
         };
-        let appends = op == Op::Write && open.appends.get();
+        let appends = op == moves.ops.1 && open.appends.get();
         let offset = match offset {
             // It is in memory.
             Some(at) if call.arguments[at] != 0 => None,
             _ => at_position(open, row.result, appends),
         };
-        match moves.by_fuse {
+        match by_fuse {
             true => 0,
             false => put(row, open, op, offset, length, emit),
         }
     };
-    side(&call.open, moves.from_offset, Op::Read) + side(&call.to, moves.to_offset, Op::Write)
+    let (reads, writes) = moves.ops;
+    side(&call.open, moves.from_offset, reads) + side(&call.to, moves.to_offset, writes)
 }
 
 /// Where a call that used the position of `open` began, if that is known.

@@ -1,6 +1,7 @@
 use flowtrace_schema::FileId;
 
 use super::*;
+use crate::kernel::OpenedFile;
 use crate::proc::observer::Tracee;
 
 /// A tree that is driven by hand.
@@ -58,14 +59,8 @@ impl Stage {
     fn open(&mut self, tid: u32, file: u32, fd: i64, flags: i32) {
         self.enter(tid, libc::SYS_openat, [0, 0, flags as u64, 0, 0, 0]);
         self.at += 1;
-        let note = Note {
-            at: self.at,
-            tid,
-            file: Some(FileId(file)),
-            flags: flags as u32,
-            by_fuse: false,
-        };
-        self.follower.opened(vec![note]);
+        let note = opened(self.at, tid, file, flags);
+        self.follower.noted(vec![note]);
         self.exit(tid, libc::SYS_openat, fd);
     }
 
@@ -86,6 +81,19 @@ impl Stage {
             )
         });
         rows.collect()
+    }
+}
+
+fn opened(at: u64, tid: u32, file: u32, flags: i32) -> Note {
+    let opened = OpenedFile {
+        file: Some(FileId(file)),
+        flags: flags as u32,
+        by_fuse: false,
+    };
+    Note {
+        at,
+        tid,
+        what: Noted::Opened(opened),
     }
 }
 
@@ -201,14 +209,8 @@ fn a_number_that_is_given_again_is_the_new_file() {
 #[test]
 fn a_note_waits_for_its_call() {
     let mut stage = Stage::new();
-    let note = |at, file| Note {
-        at,
-        tid: ROOT,
-        file: Some(FileId(file)),
-        flags: 0,
-        by_fuse: false,
-    };
-    stage.follower.opened(vec![note(215, 5), note(315, 6)]);
+    let note = |at, file| opened(at, ROOT, file, 0);
+    stage.follower.noted(vec![note(215, 5), note(315, 6)]);
     stage.change(Change::Executed(tracee(ROOT, ROOT, 2), true));
     stage.change(Change::Ended(ROOT));
     stage.change(Change::Forked {
@@ -236,7 +238,19 @@ fn what_moves_between_descriptors_is_a_read_and_a_write() {
     stage.open(ROOT, 6, 4, libc::O_WRONLY);
     stage.call(ROOT, libc::SYS_sendfile, &[4, 3, 0, 500], 300);
     stage.call(ROOT, libc::SYS_splice, &[3, 0xff, 9, 0, 50, 0], 50);
-    stage.call(ROOT, libc::SYS_copy_file_range, &[3, 0, 4, 0, 80, 0], 80);
+    let copy = [3, 0, 4, 0, 80, 0];
+    stage.enter(ROOT, libc::SYS_copy_file_range, copy);
+    stage.at += 1;
+    let note = Note {
+        at: stage.at,
+        tid: ROOT,
+        what: Noted::Copied,
+    };
+    stage.follower.noted(vec![note]);
+    stage.exit(ROOT, libc::SYS_copy_file_range, 80);
+    // Between two views FUSE is not asked.
+    stage.call(ROOT, libc::SYS_copy_file_range, &copy, 20);
+    stage.call(ROOT, libc::SYS_copy_file_range, &copy, 0);
     stage.call(ROOT, libc::SYS_write, &[4, 0, 1], 1);
     assert_eq!(
         stage.rows(),
@@ -244,7 +258,9 @@ fn what_moves_between_descriptors_is_a_read_and_a_write() {
             (1, Op::Read, 5, Some(0), 300),
             (1, Op::Write, 6, Some(0), 300),
             (1, Op::Read, 5, None, 50),
-            (1, Op::Write, 6, Some(380), 1),
+            (1, Op::CopyFrom, 5, Some(380), 20),
+            (1, Op::CopyTo, 6, Some(380), 20),
+            (1, Op::Write, 6, Some(400), 1),
         ]
     );
 }

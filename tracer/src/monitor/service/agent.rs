@@ -59,6 +59,9 @@ pub(super) fn watch(options: &AgentOptions, end: &AtomicBool) -> io::Result<Agen
     let socket = UdpSocket::bind(any)?;
     socket.connect(address)?;
     let (clock, epoch_unix_ns) = Clock::start();
+    // The clock of this boot, by which its traces are known.
+    let boot_base_ns = u64::try_from(clock.boot_base_ns()).unwrap_or(0);
+    let now = || boot_base_ns.saturating_add(clock.now());
     let host = crate::session::recording::this_host(epoch_unix_ns);
     let name = options.name.clone().unwrap_or(host.name);
     let boot = host.boot_id.unwrap_or_default();
@@ -75,7 +78,7 @@ pub(super) fn watch(options: &AgentOptions, end: &AtomicBool) -> io::Result<Agen
     let mut buffer = [0; LONGEST + 1];
     while !is_over() {
         let nonce = random()?;
-        let (out, wait) = agent.poll(clock.monotonic_now(), || nonce, || totals(&mut sources));
+        let (out, wait) = agent.poll(now(), || nonce, || totals(&mut sources));
         for bytes in out {
             match socket.send(&bytes) {
                 Ok(_) => {}
@@ -86,7 +89,7 @@ pub(super) fn watch(options: &AgentOptions, end: &AtomicBool) -> io::Result<Agen
         }
         socket.set_read_timeout(Some(wait.clamp(Duration::from_millis(1), HEARD)))?;
         if let Ok(length) = socket.recv(&mut buffer) {
-            agent.receive(clock.monotonic_now(), &buffer[..length]);
+            agent.receive(now(), &buffer[..length]);
         }
     }
     let sent = agent.sent();
@@ -95,16 +98,11 @@ pub(super) fn watch(options: &AgentOptions, end: &AtomicBool) -> io::Result<Agen
         let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        agent.conclude(
-            || clock.monotonic_now(),
-            random()?,
-            &last,
-            |message| {
-                frame::write(&mut stream, message)?;
-                // An empty one says that there is no answer.
-                frame::read(&mut stream).map(|answer| (!answer.is_empty()).then_some(answer))
-            },
-        )
+        agent.conclude(now, random()?, &last, |message| {
+            frame::write(&mut stream, message)?;
+            // An empty one says that there is no answer.
+            frame::read(&mut stream).map(|answer| (!answer.is_empty()).then_some(answer))
+        })
     };
     let not_final = conclude().err().map(|error| error.to_string());
     Ok(AgentReport { sent, not_final })

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use flowtrace_schema::{
-    CounterRecord, FileLayer, HostCounter, HostId, HostRecord, HostSample, NodeRecord,
+    CounterRecord, FileLayer, HostClock, HostCounter, HostId, HostRecord, HostSample, NodeRecord,
     ProcessLayer, Record, Recorder, RunRecord, Summary, Text,
 };
 
@@ -293,6 +293,13 @@ impl Book {
             let (Some(host), Some(status)) = (self.nodes[at].host, collector.status(at)) else {
                 continue;
             };
+            if let Some(monotonic_ns) = status.zero_ns {
+                self.recorder.record(Record::HostClock(HostClock {
+                    host,
+                    monotonic_ns,
+                    wall_error_ns: None,
+                }));
+            }
             self.recorder.record(Record::Node(NodeRecord {
                 host,
                 received: status.received,

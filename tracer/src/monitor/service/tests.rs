@@ -76,6 +76,10 @@ fn an_agent_and_a_collector_over_real_sockets() {
         one("SELECT COUNT(*) FROM hosts WHERE clock_method = 'exchange' AND clock_error_ns > 0"),
         2
     );
+    // They share a kernel with the collector, so that the truth is known.
+    let truth = "SELECT COUNT(*) FROM host AS n JOIN host AS c ON c.host_id = 1 WHERE n.host_id > 1
+                 AND abs(n.monotonic_ns - c.monotonic_ns) <= n.clock_error_ns + 1000000";
+    assert_eq!(one(truth), 2);
     assert!(one("SELECT COUNT(*) FROM host_samples WHERE counter = 'tasks.switches'") >= 4);
     let switches = one("SELECT MAX(value) FROM host_samples WHERE counter = 'tasks.switches'");
     assert!(switches > 0);
