@@ -30,6 +30,16 @@ const DRIVERS: &[&str] = &[
     "just",
     "scons",
     "doit",
+    "chrt",
+    "env",
+    "ionice",
+    "nice",
+    "nohup",
+    "setsid",
+    "stdbuf",
+    "taskset",
+    "time",
+    "timeout",
 ];
 /// Those whose own files say nothing about the workflow: logs, locks, caches.
 const MANAGERS: &[&str] = &[
