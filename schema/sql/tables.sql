@@ -99,6 +99,8 @@ CREATE TABLE process (
   sampled_ns INTEGER,               -- thread time that the samples stand for
   sampled_waiting_ns INTEGER,       -- of it, blocked or stopped
   sampled_storage_ns INTEGER,       -- of that, blocked on storage
+  sampled_tracer_ns INTEGER,        -- of sampled_ns, held by the tracer
+  waits_exact INTEGER NOT NULL DEFAULT 0 CHECK (waits_exact IN (0, 1)), -- 1: these four are sums of what the scheduler told, not of samples
   inner_pid INTEGER,                -- process id in the innermost pid namespace it lived in (a container's); NULL: pid, or not seen
   environment_upid INTEGER          -- image whose rows of environment_variable hold for this one; NULL: none do
 ) STRICT;
@@ -184,7 +186,7 @@ CREATE TABLE call (
   duration_ns INTEGER NOT NULL,     -- until the reply
   upid INTEGER,                     -- process image; NULL: the kernel itself, or not known
   tid INTEGER,                      -- thread; NULL: the first thread of the process
-  what INTEGER NOT NULL,            -- operation + 64 * fidelity + 256 * (1 + flags); without the last: it has none
+  what INTEGER NOT NULL,            -- operation + 64 * fidelity + 256 * (1 + flags), without the last: it has none; + 2^48 with fidelity 0: it is 4
   file_id INTEGER,                  -- file
   offset INTEGER,                   -- position of data calls
   length INTEGER,                   -- bytes asked for, or the value set, of calls that have one
@@ -256,7 +258,10 @@ CREATE TABLE sample (
   object INTEGER,                   -- inode of the pipe, FIFO or socket; pid of the child waited for; NULL: several (table polled), any, or not known
   channel_id INTEGER,               -- channel, when it was known at that time
   file_id INTEGER,                  -- file it was blocked on, where the recorder knew it; the view finds it by the calls
-  samples INTEGER NOT NULL          -- number of samples
+  samples INTEGER NOT NULL,         -- number of samples; exact: its length in steps of 0.1 ms
+  exact INTEGER NOT NULL DEFAULT 0 CHECK (exact IN (0, 1)), -- 1: what the scheduler told, of several short intervals of one kind the sum
+  waker_upid INTEGER,               -- process image of the thread that ended the wait; NULL: not known, nobody of the run, or several
+  waker_tid INTEGER                 -- that thread
 ) STRICT;
 
 -- One of several channels that a thread waited for at once (poll, select, epoll).

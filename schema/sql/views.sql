@@ -74,7 +74,7 @@ CREATE VIEW processes (
   user_ns,              -- CPU time in user mode, own threads only
   sys_ns,               -- CPU time in the kernel, own threads only
   on_cpu_ns,            -- time on a CPU, own threads only
-  run_queue_ns,         -- time runnable but waiting for a CPU
+  run_queue_ns,         -- time runnable but waiting for a CPU; where the scheduler told, from the moment of being woken on
   storage_ns,           -- time blocked on storage, all threads: see docs/waiting.md for how well it is known
   wait_ns,              -- time blocked on anything else: the rest of thread_ns
   max_rss_bytes,        -- peak resident memory
@@ -95,17 +95,25 @@ CREATE VIEW processes (
   run_id                -- run that it belongs to
 ) AS
 SELECT upid, host.name, pid, parent_upid, prev_upid, exe, command, cwd, rule, start_ns, end_ns,
-  end_ns - start_ns, exit_code, exit_signal, user_ns, sys_ns, on_cpu_ns, run_queue_ns,
+  end_ns - start_ns, exit_code, exit_signal, user_ns, sys_ns, on_cpu_ns,
+  CASE waits_exact WHEN 1 THEN MAX(0, thread_ns - on_cpu_ns - held_ns - blocked_ns)
+    ELSE run_queue_ns END,
   storage_ns, blocked_ns - storage_ns, max_rss_bytes, read_bytes, write_bytes, origin, read_calls,
   write_calls, minor_faults, major_faults, voluntary_switches, involuntary_switches, threads,
-  tracer_ns, thread_ns, samples, inner_pid,
+  held_ns, thread_ns, samples, inner_pid,
   (SELECT run_id FROM run WHERE first_upid <= upid ORDER BY first_upid DESC LIMIT 1)
 FROM (
-  SELECT *, MIN(blocked_ns, MAX(COALESCE(file_call_ns, 0), COALESCE(block_io_ns, 0),
-      COALESCE(CAST(1.0 * blocked_ns * sampled_storage_ns / sampled_waiting_ns AS INTEGER), 0)))
-    AS storage_ns
-  FROM (SELECT *, MAX(0, thread_ns - on_cpu_ns - run_queue_ns - tracer_ns) AS blocked_ns
-        FROM process))
+  SELECT *, MIN(blocked_ns, CASE waits_exact WHEN 1 THEN sampled_storage_ns
+      ELSE MAX(COALESCE(file_call_ns, 0), COALESCE(block_io_ns, 0),
+        COALESCE(CAST(1.0 * blocked_ns * sampled_storage_ns / sampled_waiting_ns AS INTEGER), 0))
+      END) AS storage_ns
+  FROM (SELECT *, CASE waits_exact
+            WHEN 1 THEN MIN(sampled_waiting_ns, MAX(0, thread_ns - on_cpu_ns - held_ns))
+            ELSE MAX(0, thread_ns - on_cpu_ns - run_queue_ns - held_ns) END AS blocked_ns
+        FROM (SELECT *, CASE waits_exact WHEN 1
+                THEN MIN(sampled_tracer_ns, MAX(0, thread_ns - on_cpu_ns))
+                ELSE tracer_ns END AS held_ns
+              FROM process)))
 LEFT JOIN host USING (host_id);
 
 -- The threads beside each process's first one.
@@ -199,16 +207,16 @@ CREATE VIEW calls (
   offset,      -- position of data calls
   length,      -- bytes asked for, or the value set
   result,      -- bytes or value; negative errno on failure
-  fidelity,    -- exact, cached, writeback, open: see fidelities
+  fidelity,    -- exact, cached, writeback, open, lossy: see fidelities
   flags        -- open flags, rename flags or mode
 ) AS
 SELECT c.start_ns, c.start_ns, c.duration_ns, c.upid, COALESCE(c.tid, p.pid), o.name, c.file_id,
   (SELECT path FROM file_names AS n WHERE n.file_id = c.file_id
    ORDER BY n.to_ns IS NULL DESC, n.from_ns DESC LIMIT 1),
-  c.offset, c.length, COALESCE(c.result, c.length, 0), f.name, NULLIF(c.what >> 8, 0) - 1
+  c.offset, c.length, COALESCE(c.result, c.length, 0), f.name, NULLIF(c.what >> 8 & 8589934591, 0) - 1
 FROM call AS c
 JOIN operation AS o ON o.op = c.what & 63
-JOIN fidelity AS f ON f.fidelity = c.what >> 6 & 3
+JOIN fidelity AS f ON f.fidelity = ((c.what >> 6 & 3) | (c.what >> 46 & 4))
 LEFT JOIN process AS p ON p.upid = c.upid;
 
 -- The operations that calls can have.
@@ -266,8 +274,8 @@ FROM (
     SUM(CASE WHEN o.class = 'write' THEN c.duration_ns ELSE 0 END) AS write_ns,
     MIN(c.start_ns) AS first_ns,
     MAX(c.start_ns + c.duration_ns) AS last_ns,
-    SUM(o.class = 'open' AND (c.what >> 8) - 1 & 3 IN (0, 2)) AS read_opens,
-    SUM(o.class = 'open' AND (c.what >> 8) - 1 & 3 IN (1, 2)) AS write_opens,
+    SUM(o.class = 'open' AND (c.what >> 8 & 8589934591) - 1 & 3 IN (0, 2)) AS read_opens,
+    SUM(o.class = 'open' AND (c.what >> 8 & 8589934591) - 1 & 3 IN (1, 2)) AS write_opens,
     COUNT(*) AS calls
   FROM call AS c JOIN operation AS o ON o.op = c.what & 63
   WHERE c.upid IS NOT NULL AND c.file_id IS NOT NULL AND COALESCE(c.result, 0) >= 0
@@ -298,7 +306,7 @@ CREATE VIEW channel_ends (
 SELECT channel_id, upid, fd, direction, from_ns, to_ns, bytes, used, at_most_bytes
 FROM channel_end;
 
--- What threads were doing, sampled; consecutive equal samples are one row.
+-- What threads were doing: sampled, consecutive equal samples being one row, or as the scheduler told it.
 CREATE VIEW samples (
   t_ns,        -- begin of the interval
   upid,        -- process image
@@ -309,11 +317,14 @@ CREATE VIEW samples (
   file_id,     -- file it was blocked on, where that is on the traced view: that of its longest call in the interval
   end_ns,      -- end of the interval
   duration_ns, -- end_ns - t_ns
-  samples,     -- number of samples, which says how certain the duration is
+  samples,     -- number of samples, which says how certain the duration is; exact: duration in steps of 0.1 ms
   reason,      -- what it was blocked on, see activities
   side,        -- side of the channel: read, write
   object,      -- inode of the pipe, FIFO or socket; pid of the child waited for
-  sample_id    -- own id
+  sample_id,   -- own id
+  exact,       -- 1: the scheduler told it, of several short intervals of one kind the sum; 0: samples did
+  waker_upid,  -- exact: process image of the thread that ended the wait; NULL: not known, nobody of the run, or several
+  waker_tid    -- that thread
 ) AS
 SELECT t_ns, upid, tid, a.state, op,
   COALESCE(s.channel_id, CASE s.activity WHEN 2 THEN
@@ -325,7 +336,7 @@ SELECT t_ns, upid, tid, a.state, op,
        AND c.start_ns + c.duration_ns >= s.t_ns AND c.upid = s.upid
        AND COALESCE(c.tid, (SELECT pid FROM process AS p WHERE p.upid = s.upid)) = s.tid
      ORDER BY c.duration_ns DESC LIMIT 1) END),
-  end_ns, end_ns - t_ns, samples, a.reason, side, object, sample_id
+  end_ns, end_ns - t_ns, samples, a.reason, side, object, sample_id, exact, waker_upid, waker_tid
 FROM sample AS s JOIN activity AS a USING (activity);
 
 -- Every wait of a thread with each process that it may have waited for: whoever held the other end of the channel at that time, or the children that lived. A wait without one has one row.
@@ -342,23 +353,25 @@ CREATE VIEW waits (
   channel_id,       -- channel
   file_id,          -- file
   object,           -- inode of the pipe, FIFO or socket; pid of the child waited for
-  counterpart_upid, -- process image at the other end, or the child; NULL: not known
+  counterpart_upid, -- process image at the other end, the child, or else the waker; NULL: not known
   overlap_ns,       -- part of the wait during which it lived, and held that end
-  used              -- 0: it only kept that end open and moved no data through it; 1: it did; NULL: it may have, or is no channel
+  used,             -- 0: it only kept that end open and moved no data through it; 1: it did; NULL: it may have, or is no channel
+  waker_upid,       -- process image of the thread that ended the wait; NULL: not known (samples do not tell), nobody of the run, or several
+  waker_tid         -- that thread
 ) AS
 SELECT DISTINCT s.sample_id, s.t_ns, s.end_ns, s.end_ns - s.t_ns, s.upid, s.tid, 'channel', s.op,
   s.side, s.channel_id, NULL, s.object, e.upid,
-  MIN(s.end_ns, e.to_ns) - MAX(s.t_ns, e.from_ns), e.used
+  MIN(s.end_ns, e.to_ns) - MAX(s.t_ns, e.from_ns), e.used, s.waker_upid, s.waker_tid
 FROM (
-  SELECT o.sample_id, o.t_ns, o.end_ns, o.upid, o.tid, o.op, o.side, o.object,
+  SELECT o.sample_id, o.t_ns, o.end_ns, o.upid, o.tid, o.op, o.side, o.object, o.waker_upid, o.waker_tid,
     COALESCE(o.channel_id, (SELECT c.channel_id FROM channel AS c JOIN process AS p
         ON p.upid = o.upid WHERE c.inode = o.object AND c.host_id = p.host_id LIMIT 1))
       AS channel_id
   FROM (
-    SELECT sample_id, t_ns, end_ns, upid, tid, op, side, object, channel_id
+    SELECT sample_id, t_ns, end_ns, upid, tid, op, side, object, channel_id, waker_upid, waker_tid
     FROM sample WHERE activity = 2 AND sample_id NOT IN (SELECT sample_id FROM polled)
     UNION ALL
-    SELECT s.sample_id, t_ns, end_ns, upid, tid, op, p.side, p.object, p.channel_id
+    SELECT s.sample_id, t_ns, end_ns, upid, tid, op, p.side, p.object, p.channel_id, waker_upid, waker_tid
     FROM polled AS p JOIN sample AS s USING (sample_id)) AS o) AS s
 LEFT JOIN (
   SELECT e.channel_id AS channel_id, e.upid AS upid, e.direction AS direction,
@@ -371,14 +384,16 @@ LEFT JOIN (
 UNION ALL
 SELECT s.sample_id, s.t_ns, s.end_ns, s.end_ns - s.t_ns, s.upid, s.tid, 'child', s.op, NULL, NULL,
   NULL, s.object, c.upid,
-  MIN(s.end_ns, COALESCE(c.end_ns, s.end_ns)) - MAX(s.t_ns, c.start_ns), NULL
+  MIN(s.end_ns, COALESCE(c.end_ns, s.end_ns)) - MAX(s.t_ns, c.start_ns), NULL,
+  s.waker_upid, s.waker_tid
 FROM sample AS s LEFT JOIN process AS c
   ON c.parent_upid = s.upid AND c.start_ns < s.end_ns
     AND (c.end_ns IS NULL OR c.end_ns > s.t_ns) AND (s.object IS NULL OR c.pid = s.object)
 WHERE s.activity = 6
 UNION ALL
 SELECT sample_id, t_ns, end_ns, duration_ns, upid, tid, COALESCE(reason, state), op, side, NULL,
-  file_id, object, NULL, NULL, NULL
+  file_id, object, waker_upid, CASE WHEN waker_upid IS NOT NULL THEN duration_ns END, NULL,
+  waker_upid, waker_tid
 FROM samples
 WHERE state = 'stopped' OR state = 'blocked' AND reason NOT IN ('channel', 'child');
 
@@ -387,7 +402,7 @@ CREATE VIEW time_shares (
   upid,       -- process image
   part,       -- on_cpu, run_queue, storage, wait, tracer
   ns,         -- thread time, from the kernel's totals at the end
-  sampled_ns, -- the same from the share of its samples; NULL: none
+  sampled_ns, -- the same from the share of its samples, or of what the scheduler told; NULL: none
   samples     -- its samples in this part: of n in all, the share p is off by about sqrt(p*(1-p)/n)
 ) AS
 SELECT x.upid, x.part, x.ns,

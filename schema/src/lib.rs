@@ -35,7 +35,7 @@ pub use record::{
     DescriptorRecord, Direction, FileKind, FileLayer, FileRecord, HostClock, HostRecord,
     HostSample, LaunchRecord, NameRecord, NodeRecord, Origin, ProcessEnd, ProcessLayer,
     ProcessStart, Record, RunEnd, RunRecord, SampleRecord, SampledTotals, Side, ThreadRecord,
-    TracedDirectory, Usage, WaitObject,
+    TracedDirectory, Usage, WaitObject, Waker,
 };
 pub use record::{
     CaptureEnd, CaptureRecord, CaptureSource, End, Evidence, FlowOptions, FlowOwner, FlowRecord,

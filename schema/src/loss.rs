@@ -95,6 +95,8 @@ losses! {
         "threads not sampled, for want of descriptors or of the right to look at them",
     SamplesSkipped "samples" "samples_skipped" Info
         "samples left out so that sampling takes at most 1.5 % of a processor; durations of states are less exact",
+    SwitchesDropped "samples" "switches_dropped" Notice
+        "records of the scheduler that the kernel dropped because flowtrace was behind: what threads that lived then did is not exact",
     TopologyUnseen "processes" "topology_not_seen" Notice
         "runs whose system calls on names and channels could not be stopped: files outside the traced directories and channels that open and close between two execs are not seen",
     DescriptorsUnreadable "processes" "descriptors_unreadable" Notice

@@ -137,7 +137,14 @@ pub enum Fidelity {
     Writeback = 2,
     /// Known only because the file was opened.
     Open = 3,
+    /// A call as it was made, but where and on which file may be wrong: something before it was lost.
+    Lossy = 4,
 }
+
+/// The table `call` has three bits for it: two beside the operation, and one above the flags.
+pub(crate) const HIGH_FIDELITY_SHIFT: u32 = 46;
+/// Flags and 1 in that table, 33 bits.
+pub(crate) const FLAGS_MASK: i64 = (1 << 33) - 1;
 
 impl Fidelity {
     /// All labels in the order of their numbers.
@@ -146,7 +153,15 @@ impl Fidelity {
         Fidelity::Cached,
         Fidelity::Writeback,
         Fidelity::Open,
+        Fidelity::Lossy,
     ];
+
+    /// That of a row of `call`.
+    pub(crate) fn of_what(what: i64) -> Fidelity {
+        let number = what >> 6 & 3 | what >> HIGH_FIDELITY_SHIFT & 4;
+        let known = Fidelity::ALL.get(number as usize);
+        known.copied().unwrap_or(Fidelity::Lossy)
+    }
 
     /// Name shown by the view `fidelities`.
     pub const fn name(self) -> &'static str {
@@ -155,6 +170,7 @@ impl Fidelity {
             Fidelity::Cached => "cached",
             Fidelity::Writeback => "writeback",
             Fidelity::Open => "open",
+            Fidelity::Lossy => "lossy",
         }
     }
 }

@@ -24,7 +24,7 @@ pub use run::{
     CounterRecord, FileLayer, HostClock, HostRecord, HostSample, LaunchRecord, NodeRecord,
     ProcessLayer, RunEnd, RunRecord, TracedDirectory,
 };
-pub use sample::{SampleRecord, SampledTotals, Side, WaitObject};
+pub use sample::{SampleRecord, SampledTotals, Side, WaitObject, Waker};
 
 /// A row, or the completion of one. Everything but [`Call`] and [`Packet`], which travel through
 /// rings of their own ([`crate::CallRing`], [`crate::PacketRing`]).

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 
+use crate::op::FLAGS_MASK;
 use crate::{Error, Fidelity, Op, Result, doc, store};
 
 mod kinds;
@@ -175,8 +176,10 @@ impl Trace {
                     upid: row.get(2)?,
                     op: Op::from_number((what & 63) as u8),
                     tid: row.get(8)?,
-                    fidelity: Fidelity::ALL[(what >> 6 & 3) as usize],
-                    flags: (what > 255).then(|| (what >> 8) - 1),
+                    fidelity: Fidelity::of_what(what),
+                    flags: (what >> 8 & FLAGS_MASK)
+                        .checked_sub(1)
+                        .filter(|&flags| flags >= 0),
                     file_id: row.get(4)?,
                     offset: row.get(5)?,
                     length,

@@ -54,6 +54,8 @@ impl Play {
             objects: Vec::new(),
             file: None,
             samples: ((until - from) / 20) as u32,
+            exact: false,
+            waker: None,
         }
     }
 
@@ -216,6 +218,8 @@ fn an_interval_grows() {
             play.record(SampleRecord {
                 end_ns,
                 samples: (end_ns / 100) as u32,
+                exact: false,
+                waker: None,
                 objects: objects.clone(),
                 ..sample.clone()
             });
@@ -246,6 +250,7 @@ fn the_parts_of_a_process_sum_to_its_time() {
             sampled_ns: 1000,
             waiting_ns: 800,
             storage_ns: 160,
+            ..SampledTotals::default()
         };
         play.recorder.record(Record::Sampled(totals));
         for (activity, from, until) in [

@@ -197,6 +197,8 @@ impl Play {
             objects: objects.into_iter().collect(),
             file: None,
             samples: ((until - from) / 20).max(1) as u32,
+            exact: false,
+            waker: None,
         })));
     }
 

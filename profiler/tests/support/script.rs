@@ -356,6 +356,8 @@ impl Script {
             objects: objects.into_iter().collect(),
             file: None,
             samples: ((until - at) / 20).max(1) as u32,
+            exact: false,
+            waker: None,
         })));
     }
 

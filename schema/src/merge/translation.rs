@@ -9,6 +9,7 @@ use super::columns::{Change, Dictionary, Space};
 use super::input::Input;
 use super::refuse;
 use crate::Result;
+use crate::op::{FLAGS_MASK, HIGH_FIDELITY_SHIFT};
 use crate::writer::PACKET_BITS;
 
 /// Ids that do not go where their offset says, because what they name was joined with what
@@ -129,9 +130,10 @@ impl Translation {
         let Some(operations) = &self.operations else {
             return what;
         };
-        let fidelity = what >> 6 & 3;
+        let fidelity = what >> 6 & 3 | what >> HIGH_FIDELITY_SHIFT & 4;
         let fidelity = self.fidelities.get(&fidelity).copied().unwrap_or(fidelity);
-        operations[(what & 63) as usize] | fidelity << 6 | what >> 8 << 8
+        let fidelity = (fidelity & 3) << 6 | (fidelity & 4) << HIGH_FIDELITY_SHIFT;
+        operations[(what & 63) as usize] | fidelity | (what >> 8 & FLAGS_MASK) << 8
     }
 }
 

@@ -32,6 +32,15 @@ pub struct WaitObject {
     pub channel: Option<ChannelId>,
 }
 
+/// The thread that woke another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Waker {
+    /// Its process image.
+    pub upid: Upid,
+    /// The thread.
+    pub tid: Tid,
+}
+
 /// What a thread did over an interval (table `sample`). One with the id of an earlier one
 /// replaces its end.
 #[derive(Clone, Debug)]
@@ -54,8 +63,12 @@ pub struct SampleRecord {
     pub objects: Vec<WaitObject>,
     /// File.
     pub file: Option<FileId>,
-    /// Samples that agree.
+    /// Samples that agree; of an exact interval its length in steps of 0.1 ms.
     pub samples: u32,
+    /// The scheduler told it; otherwise samples did.
+    pub exact: bool,
+    /// Who ended the wait.
+    pub waker: Option<Waker>,
 }
 
 /// What all samples of a process image sum up to.
@@ -71,4 +84,8 @@ pub struct SampledTotals {
     pub waiting_ns: u64,
     /// Of that, waiting for storage.
     pub storage_ns: u64,
+    /// Held by the tracer.
+    pub tracer_ns: u64,
+    /// The scheduler told all of it; otherwise these are samples.
+    pub exact: bool,
 }

@@ -3,6 +3,7 @@
 use rusqlite::{Connection, Result};
 
 use super::bulk::{Inserts, ROWS, is_taken};
+use crate::op::HIGH_FIDELITY_SHIFT;
 use crate::{Call, Class, Fidelity, Op};
 
 const COLUMNS: [&str; 9] = [
@@ -96,7 +97,7 @@ impl<'db> CallTable<'db> {
         // for a lock does not wait for storage.
         let waited_for = !matches!(call.op, Op::Release | Op::Releasedir | Op::Poll)
             && call.op.class() != Class::Lock
-            && matches!(call.fidelity, Fidelity::Exact);
+            && matches!(call.fidelity, Fidelity::Exact | Fidelity::Lossy);
         if waited_for {
             add_at(&mut self.caller_ns, upid.0 as usize, call.duration_ns);
         }
@@ -150,5 +151,6 @@ fn row(call: &Call, start_ns: i64) -> Row {
 /// nothing.
 fn what(call: &Call) -> i64 {
     let flags = call.flags.map_or(0, |flags| i64::from(flags) + 1);
-    call.op as i64 | (call.fidelity as i64) << 6 | flags << 8
+    let fidelity = call.fidelity as i64;
+    call.op as i64 | (fidelity & 3) << 6 | (fidelity & 4) << HIGH_FIDELITY_SHIFT | flags << 8
 }

@@ -180,14 +180,16 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
         Record::Sampled(r) => {
             db.prepare_cached(
                 "UPDATE process SET samples = ?2, sampled_ns = ?3, sampled_waiting_ns = ?4,
-                   sampled_storage_ns = ?5 WHERE upid = ?1",
+                   sampled_storage_ns = ?5, sampled_tracer_ns = ?6, waits_exact = ?7 WHERE upid = ?1",
             )?
             .execute(params![
                 r.upid.0,
                 r.samples as i64,
                 r.sampled_ns as i64,
                 r.waiting_ns as i64,
-                r.storage_ns as i64
+                r.storage_ns as i64,
+                r.tracer_ns as i64,
+                r.exact
             ])?;
         }
         Record::Counter(r) => {
@@ -406,10 +408,11 @@ fn sample(db: &Connection, r: &SampleRecord) -> Result<()> {
     };
     db.prepare_cached(
         "INSERT INTO sample (sample_id, t_ns, end_ns, upid, tid, activity, op, side, object,
-               channel_id, file_id, samples)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+               channel_id, file_id, samples, exact, waker_upid, waker_tid)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
              ON CONFLICT (sample_id) DO UPDATE SET end_ns = excluded.end_ns,
-               samples = excluded.samples",
+               samples = excluded.samples, waker_upid = excluded.waker_upid,
+               waker_tid = excluded.waker_tid",
     )?
     .execute(params![
         r.id as i64,
@@ -423,7 +426,10 @@ fn sample(db: &Connection, r: &SampleRecord) -> Result<()> {
         one.map(|o| o.object as i64),
         one.and_then(|o| o.channel).map(|id| id.0),
         r.file.map(|id| id.0),
-        r.samples
+        r.samples,
+        r.exact,
+        r.waker.map(|waker| waker.upid.0),
+        r.waker.map(|waker| waker.tid.0)
     ])?;
     // Those of a row that is written again are there already.
     if r.objects.len() > 1 {

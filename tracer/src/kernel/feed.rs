@@ -7,8 +7,12 @@ use flowtrace_schema::{Loss, Recorder, Upid, Usage};
 
 use super::opens::Opens;
 use crate::proc::observer::{Observer, Tracee};
+use crate::proc::sampler::objects::{Holder, Target};
 use crate::proc::topology::{Call, CallKind};
 use crate::proc::{clone_flags, is_native};
+
+/// Descriptors 0 to 2; `None`: closed, or not known.
+pub(super) type Streams = [Option<Target>; 3];
 
 /// A change of the tree.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +29,8 @@ pub(super) enum Change {
     Thread(Tracee),
     /// A process runs another program; all its threads but the first are over.
     Executed(Tracee, bool),
+    /// What the standard descriptors of a program that begins stand for.
+    Streams { pid: u32, targets: Streams },
     /// The image that a process runs is over, and /proc said of it how many calls read and wrote.
     Told { pid: u32, reads: u64, writes: u64 },
     /// A thread does not run any more.
@@ -54,6 +60,8 @@ pub(crate) struct Feed {
     pub(super) inbox: Arc<Inbox>,
     pub(super) opens: Arc<Opens>,
     pub(super) recorder: Recorder,
+    /// What threads wait for is told, too.
+    pub(super) waits: bool,
 }
 
 impl Feed {
@@ -95,6 +103,12 @@ impl Observer for Feed {
                 Some(_) => Change::Executed(tracee, native),
             },
         );
+        if self.waits {
+            // Later it may have gone.
+            let Tracee { pid, tid, .. } = tracee;
+            let targets = [0, 1, 2].map(|fd| Holder { pid, tid }.target(fd));
+            self.inbox.tell(now, Change::Streams { pid, targets });
+        }
     }
 
     fn image_over(&mut self, tracee: Tracee, usage: &Usage, _by_exec: bool, now: u64) {

@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use flowtrace_schema::{Call, Fidelity, Loss, Op, Tid, Upid};
+use flowtrace_schema::{Call, Fidelity, FileId, Loss, Op, Tid, Upid};
 
 use super::feed::Change;
 use super::opens::{Note, Noted};
@@ -18,12 +18,15 @@ use super::sample::{Sample, What};
 use super::strangers::Strangers;
 use super::syscalls::{Does, Numbers};
 use super::table::{Found, OpenFile, Table};
+use super::waits::Descriptors;
+use crate::clock::Clock;
+use crate::proc::sampler::objects::{Holder, Target};
 
 mod data;
 mod tree;
 mod under_way;
 
-type SharedTable = Rc<RefCell<Table>>;
+pub(super) type SharedTable = Rc<RefCell<Table>>;
 
 /// What is known of the tree.
 pub(super) struct Follower {
@@ -84,7 +87,7 @@ struct UnderWay {
 }
 
 impl Follower {
-    pub(super) fn new(views: Vec<PathBuf>) -> Follower {
+    pub(super) fn new(clock: Clock, views: Vec<PathBuf>) -> Follower {
         Follower {
             numbers: Numbers::new(),
             threads: HashMap::new(),
@@ -94,7 +97,7 @@ impl Follower {
             dropped: 0,
             halves: 0,
             excluded: 0,
-            strangers: Strangers::new(views),
+            strangers: Strangers::new(clock, views),
             unreconciled: 0,
         }
     }
@@ -111,20 +114,22 @@ impl Follower {
         self.changes.extend(changes);
     }
 
-    /// The kernel dropped records of whoever: where the next read or write of any file begins is not
-    /// known any more.
+    /// The kernel dropped records of whoever: where the next read or write of any open file begins is not
+    /// known any more, nor quite which file it is.
     pub(super) fn lost(&mut self, records: u64) {
         self.dropped += records;
         for process in self.processes.values() {
             for open in process.table.borrow().open_files() {
                 open.position.set(None);
+                open.lossy.set(true);
             }
         }
     }
 
     /// What was not seen, where the kernel dropped `entries` of calls: those calls, and the ones of
     /// which only the return was dropped.
-    pub(super) fn losses(&self, entries: u64) -> [Counted; 4] {
+    pub(super) fn losses(&mut self, entries: u64) -> [Counted; 4] {
+        self.strangers.judge(u64::MAX);
         // Without a loss a call that never returned was cut off, and with one they cannot agree.
         let (halves, unreconciled) = match self.dropped + entries {
             0 => (0, self.unreconciled),
@@ -138,26 +143,24 @@ impl Follower {
         ]
     }
 
-    /// No more samples come.
-    pub(super) fn finish(&mut self) {
-        while let Some((at, change)) = self.changes.pop_front() {
-            self.change(at, change);
-        }
+    /// Takes in the next change until a moment, and tells it.
+    pub(super) fn next_change(&mut self, until: u64) -> Option<(u64, Change)> {
+        let (at, change) = self.changes.pop_front_if(|(at, _)| *at <= until)?;
+        self.change(at, change);
+        Some((at, change))
     }
 
     /// The next sample in the order of time.
     pub(super) fn sample(&mut self, sample: &Sample, emit: &mut impl FnMut(Call)) {
-        while self.changes.front().is_some_and(|(at, _)| *at <= sample.at) {
-            if let Some((at, change)) = self.changes.pop_front() {
-                self.change(at, change);
-            }
-        }
+        self.strangers.judge(sample.at);
+        while self.next_change(sample.at).is_some() {}
         let Some(does) = self.numbers.does(sample.number) else {
             return;
         };
         match sample.what {
             What::Enters(arguments) => self.enters(sample, does, arguments),
             What::Returns(result) => self.returns(sample, result, emit),
+            What::Leaves { .. } | What::Woken { .. } => {}
         }
     }
 
@@ -178,8 +181,13 @@ impl Follower {
             && let Found::Unknown = table.look(arguments[0])
         {
             // Looked at once: whatever it is, it is not followed.
-            self.strangers.look(thread.pid, arguments[0]);
-            table.set(arguments[0], None, false);
+            match self.strangers.look(thread.pid, arguments[0]) {
+                false => table.set(arguments[0], None, false),
+                true => {
+                    table.suspect(arguments[0]);
+                    self.strangers.suspect(&thread.table, arguments[0]);
+                }
+            }
         }
         let find = |argument: usize| table.get(arguments[argument]).map(Rc::clone);
         let (mut open, mut to) = (None, None);
@@ -318,6 +326,27 @@ fn take_note(notes: &mut HashMap<u32, Vec<Note>>, tid: u32, from: u64, to: u64) 
     let found = own.iter().rfind(during).copied();
     own.retain(|note| note.at > to);
     found
+}
+
+impl Descriptors for Follower {
+    fn stands_for(&self, tid: u32, fd: i32) -> Option<(Target, Option<FileId>)> {
+        let thread = self.threads.get(&tid)?;
+        let mut table = thread.table.borrow_mut();
+        let number = fd as u64;
+        let is_new = match table.look(number) {
+            Found::Open(open) => return Some((Target::File, open.file)),
+            Found::Known(target) => return Some((target, None)),
+            Found::Elsewhere => false,
+            Found::Unknown => true,
+        };
+        let pid = thread.pid;
+        let target = Holder { pid, tid }.target(fd)?;
+        // Of a file that came by in an unknown way it is yet to be found out whether it is one of a view.
+        if !(is_new && target == Target::File) {
+            table.know(number, target);
+        }
+        Some((target, None))
+    }
 }
 
 impl Counts {

@@ -3,12 +3,13 @@
 //!
 //! ```text
 //! perf rings, one a processor --decode--> samples --+
-//! ptrace events (feed) ------------------ changes --+--by time--> follow: descriptor tables --> calls
-//! FUSE opens (opens) -------------------- notes ----+
+//! ptrace events (feed) ------------------ changes --+--by time--+-> follow: descriptor tables --> calls
+//! FUSE opens (opens) -------------------- notes ----+           +-> waits: running, runnable, blocked
 //! ```
 //!
 //! [`perf`] and [`tracefs`] talk to the kernel, [`merge`] puts the processors' samples in the order of
-//! time, [`follow`] joins calls to files by the descriptors of each process ([`table`]). Opens,
+//! time, [`follow`] joins calls to files by the descriptors of each process ([`table`]), [`waits`] tells what
+//! each thread did at every moment, by the records of the scheduler ([`sched`]). Opens,
 //! closes and everything about names are still seen by FUSE.
 
 mod feed;
@@ -18,10 +19,12 @@ mod opens;
 mod perf;
 mod reader;
 mod sample;
+mod sched;
 mod strangers;
 mod syscalls;
 mod table;
 mod tracefs;
+mod waits;
 
 pub use opens::Opens;
 pub(crate) use opens::{Note, Noted, OpenedFile};
@@ -34,5 +37,5 @@ use std::io;
 /// # Errors
 /// Why it may not.
 pub(crate) fn try_tracepoints() -> io::Result<()> {
-    perf::Rings::open(std::process::id(), perf::SMALLEST).map(drop)
+    perf::Rings::open(std::process::id(), perf::SMALLEST, false).map(drop)
 }

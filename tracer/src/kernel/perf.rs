@@ -1,7 +1,8 @@
 //! Rings of tracepoint records, one for each processor (perf_event_open(2)).
 //!
-//! The events belong to one process and are inherited by all that it forks; those of one
-//! processor share a ring. What does not fit is dropped by the kernel, which says how much.
+//! The events of calls belong to one process and are inherited by all that it forks; those of the
+//! scheduler are of the whole machine. Those of one kind and processor share a ring. What does not
+//! fit is dropped by the kernel, which says how much.
 #![expect(unsafe_code)]
 
 use std::io;
@@ -9,13 +10,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use super::sample::Decoder;
-use super::syscalls;
+use super::sample::{Decode, Decoder};
 use super::tracefs::TraceFs;
+use super::{sched, syscalls};
 
 /// Bytes of a ring: the smallest that is of use, and the usual one.
 pub(super) const SMALLEST: usize = 64 << 10;
 pub(super) const USUAL: usize = 16 << 20;
+/// Of the scheduler, which tells of fewer things.
+pub(super) const SCHEDULER: usize = 4 << 20;
 
 const TYPE_TRACEPOINT: u32 = 2;
 const SAMPLE_TID: u64 = 1 << 1;
@@ -62,7 +65,7 @@ struct Attributes {
 #[derive(Debug)]
 pub(super) struct Rings {
     pub(super) rings: Vec<Ring>,
-    pub(super) decoder: Decoder,
+    pub(super) decoder: Decode,
     /// Held open: the events live as long.
     _events: Vec<OwnedFd>,
 }
@@ -90,20 +93,63 @@ impl Rings {
     ///
     /// # Errors
     /// When the kernel has no such tracepoints, or this process may not use them.
-    pub(super) fn open(pid: u32, size: usize) -> io::Result<Rings> {
+    /// With `blocking`, also the entries of calls that may block.
+    pub(super) fn open(pid: u32, size: usize, blocking: bool) -> io::Result<Rings> {
         let tracefs = TraceFs::open().map_err(|e| named(&e, "tracefs"))?;
         let enter = tracefs.format("raw_syscalls/sys_enter");
         let enter = enter.map_err(|e| named(&e, "tracepoint sys_enter"))?;
         let exit = tracefs.format("raw_syscalls/sys_exit");
         let exit = exit.map_err(|e| named(&e, "tracepoint sys_exit"))?;
-        let decoder = Decoder::new(&enter, &exit)?;
+        let decoder = Decode::Calls(Decoder::new(&enter, &exit)?);
+        let entries = syscalls::filter_of_entries(blocking);
+        let returns = syscalls::filter_of_returns(blocking);
+        Self::pairs(decoder, size, |cpu| {
+            let first = event(enter.id, Some(pid), cpu, size)?;
+            set_filter(&first, &entries)?;
+            let second = event(exit.id, Some(pid), cpu, size)?;
+            set_filter(&second, &returns)?;
+            Ok((first, second))
+        })
+    }
+
+    /// Begins to record who runs on which processor of the machine, and who wakes whom.
+    ///
+    /// Events that belong to processes would tell of theirs alone, but not who runs after somebody
+    /// else (that takes two more records for each switch), nor what a thread does after it has given
+    /// up its events at its end; and each fork would copy them for every processor.
+    ///
+    /// # Errors
+    /// As for [`Rings::open`]; and in a pid namespace, whose ids are not those of the scheduler.
+    pub(super) fn open_scheduler() -> io::Result<Rings> {
+        let namespace = std::fs::read_link("/proc/self/ns/pid")?;
+        if namespace.as_os_str() != sched::FIRST_PID_NAMESPACE {
+            return Err(io::Error::other(
+                "the scheduler counts processes otherwise here",
+            ));
+        }
+        let tracefs = TraceFs::open().map_err(|e| named(&e, "tracefs"))?;
+        let switch = tracefs.format("sched/sched_switch");
+        let switch = switch.map_err(|e| named(&e, "tracepoint sched_switch"))?;
+        let waking = tracefs.format("sched/sched_waking");
+        let waking = waking.map_err(|e| named(&e, "tracepoint sched_waking"))?;
+        let decoder = Decode::Scheduler(sched::Decoder::new(&switch, &waking)?);
+        Self::pairs(decoder, SCHEDULER, |cpu| {
+            let first = event(switch.id, None, cpu, SCHEDULER)?;
+            let second = event(waking.id, None, cpu, SCHEDULER)?;
+            Ok((first, second))
+        })
+    }
+
+    /// Two events of each processor in one ring.
+    fn pairs(
+        decoder: Decode,
+        size: usize,
+        open: impl Fn(u32) -> io::Result<(OwnedFd, OwnedFd)>,
+    ) -> io::Result<Rings> {
         let mut events = Vec::new();
         let mut rings = Vec::new();
         for cpu in processors()? {
-            let first = event(enter.id, pid, cpu, size)?;
-            set_filter(&first, &syscalls::filter_of_entries())?;
-            let second = event(exit.id, pid, cpu, size)?;
-            set_filter(&second, &syscalls::filter_of_returns())?;
+            let (first, second) = open(cpu)?;
             let ring = Ring::map(first, size)?;
             // SAFETY: both are events of this process; no memory is involved.
             let joined = unsafe {
@@ -126,7 +172,7 @@ impl Rings {
 }
 
 impl Rings {
-    /// How many entries of calls the kernel dropped so far.
+    /// How many records of the first events, entries of calls for one, the kernel dropped so far.
     pub(super) fn lost_entries(&self) -> u64 {
         self.rings.iter().map(Ring::lost).sum()
     }
@@ -257,7 +303,8 @@ fn lost_in(body: &[u8]) -> Option<u64> {
     Some(u64::from_ne_bytes(body.get(8..16)?.try_into().ok()?))
 }
 
-fn event(tracepoint: u64, pid: u32, cpu: u32, ring: usize) -> io::Result<OwnedFd> {
+/// An event of one process and its heirs, or of all.
+fn event(tracepoint: u64, pid: Option<u32>, cpu: u32, ring: usize) -> io::Result<OwnedFd> {
     let attributes = Attributes {
         kind: TYPE_TRACEPOINT,
         size: size_of::<Attributes>() as u32,
@@ -265,7 +312,7 @@ fn event(tracepoint: u64, pid: u32, cpu: u32, ring: usize) -> io::Result<OwnedFd
         sample_period: 1,
         sample_type: SAMPLE_TID | SAMPLE_TIME | SAMPLE_RAW,
         read_format: FORMAT_LOST,
-        flags: FLAG_INHERIT | FLAG_WATERMARK | FLAG_USE_CLOCKID,
+        flags: FLAG_WATERMARK | FLAG_USE_CLOCKID | pid.map_or(0, |_| FLAG_INHERIT),
         wakeup: (ring / 4) as u32,
         clockid: libc::CLOCK_MONOTONIC,
         ..Attributes::default()
@@ -275,7 +322,8 @@ fn event(tracepoint: u64, pid: u32, cpu: u32, ring: usize) -> io::Result<OwnedFd
         libc::syscall(
             libc::SYS_perf_event_open,
             &raw const attributes,
-            pid as libc::pid_t,
+            // -1: of whatever runs there.
+            pid.map_or(-1, |pid| pid as libc::pid_t),
             cpu as libc::c_int,
             -1,
             OPEN_CLOEXEC,

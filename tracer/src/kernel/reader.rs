@@ -17,9 +17,11 @@ use super::feed::{Feed, Inbox};
 use super::follow::Follower;
 use super::merge::Merge;
 use super::opens::Opens;
-use super::perf::{self, Rings};
-use super::sample::Sample;
+use super::perf::{self, Ring, Rings};
+use super::sample::{Sample, What};
+use super::waits::Waits;
 use crate::clock::Clock;
+use crate::proc::observer::ChannelLookup;
 
 /// Longest time between two looks. The kernel wakes the reader when a ring is a quarter full.
 const PERIOD_MS: u16 = 25;
@@ -33,6 +35,7 @@ pub(crate) struct KernelLayer {
     end: Arc<End>,
     recorder: Recorder,
     threads: Vec<JoinHandle<()>>,
+    tells_waits: bool,
 }
 
 struct End {
@@ -42,7 +45,8 @@ struct End {
 
 impl KernelLayer {
     /// Begins to record the calls of process `pid`, which has not run its program yet, and of all
-    /// that it will fork, on files below `views`.
+    /// that it will fork, on files below `views`; with `channels`, and where the scheduler can be
+    /// followed, also what their threads wait for. The calling thread is the one that follows the tree.
     ///
     /// # Errors
     /// When tracepoints are not to be had.
@@ -52,8 +56,16 @@ impl KernelLayer {
         recorder: Recorder,
         opens: Arc<Opens>,
         views: Vec<PathBuf>,
+        channels: Option<Arc<dyn ChannelLookup>>,
     ) -> io::Result<KernelLayer> {
-        let rings = Rings::open(pid, perf::USUAL)?;
+        let scheduler = channels.and_then(|channels| {
+            let rings = Rings::open_scheduler().ok()?;
+            let tracer = nix::unistd::gettid().as_raw().unsigned_abs();
+            Some((rings, Waits::new(channels, tracer)))
+        });
+        let (scheduler, waits) = scheduler.unzip();
+        let tells_waits = waits.is_some();
+        let rings = Rings::open(pid, perf::USUAL, tells_waits)?;
         let inbox = Arc::<Inbox>::default();
         let end = Arc::new(End {
             is_near: AtomicBool::new(false),
@@ -63,6 +75,7 @@ impl KernelLayer {
         let (batches, waiting) = channel();
         let reader = Reader {
             rings,
+            scheduler,
             clock,
             batches,
             backlog: Arc::clone(&backlog),
@@ -73,9 +86,12 @@ impl KernelLayer {
             end: Arc::clone(&end),
             recorder: recorder.clone(),
             threads: Vec::new(),
+            tells_waits,
         };
         let thread = std::thread::Builder::new().name("kernel-calls".into());
-        let join = move || Joiner::new(recorder, inbox, opens, views).run(&waiting, &backlog);
+        let join = move || {
+            Joiner::new(recorder, inbox, opens, views, waits, clock).run(&waiting, &backlog);
+        };
         layer.threads.push(thread.spawn(join)?);
         let thread = std::thread::Builder::new().name("kernel-layer".into());
         layer.threads.push(thread.spawn(move || reader.run(&end))?);
@@ -88,7 +104,13 @@ impl KernelLayer {
             inbox: Arc::clone(&self.inbox),
             opens: Arc::clone(&self.opens),
             recorder: self.recorder.clone(),
+            waits: self.tells_waits,
         }
+    }
+
+    /// Whether it tells what threads wait for, so that nobody has to look.
+    pub(crate) fn tells_waits(&self) -> bool {
+        self.tells_waits
     }
 }
 
@@ -108,8 +130,10 @@ struct Batch {
     samples: Vec<Sample>,
     /// Before that.
     read_ns: u64,
-    /// Records that were dropped in between.
+    /// Records of calls that were dropped in between.
     lost: u64,
+    /// And those of the scheduler.
+    lost_switches: u64,
     /// Of the last batch: entries of calls that were dropped in all.
     end: Option<u64>,
 }
@@ -117,6 +141,7 @@ struct Batch {
 /// Empties the rings, whatever becomes of what was in them.
 struct Reader {
     rings: Rings,
+    scheduler: Option<Rings>,
     clock: Clock,
     batches: Sender<Batch>,
     /// Samples that are still to be joined.
@@ -126,7 +151,7 @@ struct Reader {
 impl Reader {
     fn run(mut self, end: &End) {
         come_first();
-        let mut ends = vec![false; self.rings.rings.len()];
+        let mut ends = vec![false; self.all_rings().count()];
         loop {
             let last = end.is_near.load(Ordering::Acquire);
             // What finds no room here stays in the rings, and what finds none there is lost.
@@ -147,29 +172,41 @@ impl Reader {
 
     fn read(&mut self, last: bool) -> Batch {
         let (clock, read_ns) = (self.clock, self.clock.now());
-        let Rings { rings, decoder, .. } = &mut self.rings;
-        let (mut samples, mut lost) = (Vec::new(), 0);
-        for ring in rings {
-            let take = |body: &[u8]| {
-                samples.extend(decoder.decode(body).map(|sample| Sample {
-                    at: clock.at(sample.at),
-                    ..sample
-                }));
+        let (mut samples, mut lost) = (Vec::new(), [0; 2]);
+        let all = [Some(&mut self.rings), self.scheduler.as_mut()];
+        for (rings, lost) in all.into_iter().zip(&mut lost) {
+            let Some(Rings { rings, decoder, .. }) = rings else {
+                continue;
             };
-            ring.drain(take, &mut lost);
+            for ring in rings {
+                let take = |body: &[u8]| {
+                    samples.extend(decoder.decode(body).map(|sample| Sample {
+                        at: clock.at(sample.at),
+                        ..sample
+                    }));
+                };
+                ring.drain(take, lost);
+            }
         }
+        let [lost, lost_switches] = lost;
         Batch {
             samples,
             read_ns,
             lost,
+            lost_switches,
             end: last.then(|| self.rings.lost_entries()),
         }
+    }
+
+    fn all_rings(&self) -> impl Iterator<Item = &Ring> {
+        let scheduler = self.scheduler.iter().flat_map(|rings| &rings.rings);
+        self.rings.rings.iter().chain(scheduler)
     }
 
     /// Sleeps until there is something to do. `ended`: rings that tell no more when they fill, since
     /// the first process is over.
     fn wait(&self, wake: &EventFd, ended: &mut [bool]) {
-        let rings = self.rings.rings.iter().zip(&*ended);
+        let rings = self.all_rings().zip(&*ended);
         let mut places: Vec<usize> = Vec::new();
         let mut sources = vec![PollFd::new(wake.as_fd(), PollFlags::POLLIN)];
         for (place, (ring, ended)) in rings.enumerate() {
@@ -199,6 +236,8 @@ struct Joiner {
     opens: Arc<Opens>,
     merge: Merge,
     follower: Follower,
+    waits: Option<Waits>,
+    lost_switches: u64,
 }
 
 impl Joiner {
@@ -207,6 +246,8 @@ impl Joiner {
         inbox: Arc<Inbox>,
         opens: Arc<Opens>,
         views: Vec<PathBuf>,
+        waits: Option<Waits>,
+        clock: Clock,
     ) -> Joiner {
         Joiner {
             calls: recorder.call_ring(),
@@ -214,18 +255,26 @@ impl Joiner {
             inbox,
             opens,
             merge: Merge::default(),
-            follower: Follower::new(views),
+            follower: Follower::new(clock, views),
+            waits,
+            lost_switches: 0,
         }
     }
 
     fn run(mut self, batches: &Receiver<Batch>, backlog: &AtomicUsize) {
         for batch in batches {
-            let end = batch.end;
+            let (end, read_ns) = (batch.end, batch.read_ns);
             let count = batch.samples.len();
             self.join(batch);
             backlog.fetch_sub(count, Ordering::Relaxed);
             if let Some(lost_entries) = end {
-                self.follower.finish();
+                self.until(u64::MAX);
+                if let Some(waits) = &mut self.waits {
+                    waits.finish(read_ns, &self.follower);
+                }
+                self.record_waits();
+                self.recorder
+                    .lost(Loss::SwitchesDropped, self.lost_switches);
                 for (loss, count) in self.follower.losses(lost_entries) {
                     self.recorder.lost(loss, count);
                 }
@@ -238,14 +287,65 @@ impl Joiner {
         if batch.lost > 0 {
             self.follower.lost(batch.lost);
         }
+        if batch.lost_switches > 0 {
+            self.lost_switches += batch.lost_switches;
+            if let Some(waits) = &mut self.waits {
+                waits.lost();
+            }
+        }
         self.merge.waiting().extend(batch.samples);
         // Whatever a sample depends on was told before it was made, so it is there by now.
         self.follower.noted(self.opens.take());
         self.follower.announce(self.inbox.take());
-        let calls = &mut self.calls;
         let horizon = batch.end.is_none().then_some(batch.read_ns);
-        for sample in self.merge.ready(horizon) {
-            self.follower.sample(&sample, &mut |call| calls.push(call));
+        let mut merge = std::mem::take(&mut self.merge);
+        for sample in merge.ready(horizon) {
+            self.until(sample.at);
+            self.sample(&sample);
+        }
+        self.merge = merge;
+        if let Some(waits) = &mut self.waits {
+            waits.settle(batch.read_ns, &self.follower);
+            self.record_waits();
+        }
+    }
+
+    /// Takes in what became of the tree until a moment.
+    fn until(&mut self, at: u64) {
+        while let Some((at, change)) = self.follower.next_change(at) {
+            if let Some(waits) = &mut self.waits {
+                waits.change(at, change, &self.follower);
+            }
+        }
+    }
+
+    fn sample(&mut self, sample: &Sample) {
+        let calls = &mut self.calls;
+        match sample.what {
+            What::Leaves { .. } | What::Woken { .. } => {
+                if let Some(waits) = &mut self.waits {
+                    waits.scheduled(sample, &self.follower);
+                }
+                return;
+            }
+            What::Enters(arguments) => {
+                if let Some(waits) = &mut self.waits {
+                    waits.enters(sample.tid, sample.number, arguments);
+                }
+            }
+            What::Returns(_) => {
+                if let Some(waits) = &mut self.waits {
+                    waits.returns(sample.tid);
+                }
+            }
+        }
+        self.follower.sample(sample, &mut |call| calls.push(call));
+    }
+
+    fn record_waits(&mut self) {
+        let records = self.waits.as_mut().map(Waits::take);
+        for record in records.into_iter().flatten() {
+            self.recorder.record(record);
         }
     }
 }

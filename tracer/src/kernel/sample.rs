@@ -1,16 +1,16 @@
-//! Decoding of the records of `raw_syscalls:sys_enter` and `sys_exit`.
+//! What tracepoints tell, and decoding of the records of `raw_syscalls:sys_enter` and `sys_exit`.
 
 use std::io;
 
 use super::tracefs::{Field, Format};
 
-/// The entry or the return of a system call.
+/// The entry or the return of a system call, or a decision of the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
     /// `CLOCK_MONOTONIC`, ns.
     pub(super) at: u64,
     pub(super) tid: u32,
-    /// Number of the call.
+    /// Number of the call; 0 for the scheduler.
     pub(super) number: u32,
     pub(super) what: What,
 }
@@ -21,6 +21,27 @@ pub(super) enum What {
     Enters([u64; 6]),
     /// A value, or a negative errno.
     Returns(i64),
+    /// The thread leaves its processor in this state (`prev_state` of `sched_switch`) to thread `next`.
+    Leaves { state: u16, next: u32 },
+    /// The thread is woken by another one; in an interrupt that is whoever was interrupted.
+    Woken { by: u32, in_interrupt: bool },
+}
+
+/// How records are decoded.
+#[derive(Clone, Debug)]
+pub(super) enum Decode {
+    Calls(Decoder),
+    Scheduler(super::sched::Decoder),
+}
+
+impl Decode {
+    /// What follows the header of a sample. `None`: another event, or cut short.
+    pub(super) fn decode(&self, body: &[u8]) -> Option<Sample> {
+        match self {
+            Decode::Calls(decoder) => decoder.decode(body),
+            Decode::Scheduler(decoder) => decoder.decode(body),
+        }
+    }
 }
 
 /// Where the fields are.
@@ -37,9 +58,15 @@ pub(super) struct Decoder {
 
 /// Process and thread, time, and the length of what follows.
 const TID: usize = 4;
-const TIME: usize = 8;
+pub(super) const TIME: usize = 8;
 const LENGTH: usize = 16;
 const RAW: usize = 20;
+
+/// The record of the tracepoint itself in what follows the header of a sample.
+pub(super) fn raw(body: &[u8]) -> Option<&[u8]> {
+    let length = u32::from_ne_bytes(bytes(body, LENGTH)?) as usize;
+    body.get(RAW..)?.get(..length)
+}
 
 impl Decoder {
     /// For tracepoints of these formats.
@@ -60,8 +87,7 @@ impl Decoder {
 
     /// What follows the header of a sample. `None`: another event, or cut short.
     pub(super) fn decode(&self, body: &[u8]) -> Option<Sample> {
-        let length = u32::from_ne_bytes(bytes(body, LENGTH)?) as usize;
-        let raw = body.get(RAW..)?.get(..length)?;
+        let raw = raw(body)?;
         let kind = u64::from(u16::from_ne_bytes(bytes(raw, self.kind.offset)?));
         let word = |at: usize| bytes(raw, at).map(u64::from_ne_bytes);
         let (number, what) = if kind == self.enter {
@@ -85,7 +111,7 @@ impl Decoder {
     }
 }
 
-fn bytes<const N: usize>(from: &[u8], at: usize) -> Option<[u8; N]> {
+pub(super) fn bytes<const N: usize>(from: &[u8], at: usize) -> Option<[u8; N]> {
     from.get(at..)?.get(..N)?.try_into().ok()
 }
 

@@ -4,6 +4,11 @@
 
 use std::ffi::CString;
 
+use crate::proc::sampler::calls::{Abi, Waits};
+
+/// Numbers of calls are below.
+const OTHERS: libc::c_long = 512;
+
 use flowtrace_schema::Op;
 
 /// What a call does, as far as descriptors and file data are concerned.
@@ -152,6 +157,16 @@ const CALLS: &[(libc::c_long, Does)] = &[
     (libc::SYS_unshare, Does::Unshares),
 ];
 
+/// Calls in which threads wait for each other for the memory that they share.
+const ON_MEMORY: &[libc::c_long] = &[
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mprotect,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+];
+
 /// Looks calls up by their number.
 #[derive(Debug)]
 pub(super) struct Numbers(Vec<Option<Does>>);
@@ -172,21 +187,32 @@ impl Numbers {
     }
 }
 
-/// The kernel's filter: entries of all of them.
-pub(super) fn filter_of_entries() -> CString {
-    filter(|_| true)
+/// The kernel's filter: entries of all of them, and with `blocking` of the others that a thread may
+/// be blocked in.
+pub(super) fn filter_of_entries(blocking: bool) -> CString {
+    let others = 0..OTHERS * libc::c_long::from(blocking);
+    let others = others.filter(|&number| Abi::Native.call(number).waits != Waits::Unknown);
+    filter(CALLS.iter().map(|(number, _)| *number).chain(others))
 }
 
-/// Returns of those of which the result matters.
-pub(super) fn filter_of_returns() -> CString {
-    filter(|does| !matches!(does, Does::Closes | Does::ClosesRange))
+/// Returns of those of which the result matters, and with `blocking` of those after which it matters
+/// that a thread is not in them any more: it may wait for a page instead.
+pub(super) fn filter_of_returns(blocking: bool) -> CString {
+    let wanted = CALLS.iter();
+    let wanted = wanted.filter(|(_, does)| !matches!(does, Does::Closes | Does::ClosesRange));
+    let others = if blocking { ON_MEMORY } else { &[] };
+    filter(
+        wanted
+            .map(|(number, _)| *number)
+            .chain(others.iter().copied()),
+    )
 }
 
 /// `id` is one of the numbers, told in as few comparisons as there are runs of them.
-fn filter(wanted: impl Fn(Does) -> bool) -> CString {
-    let wanted = CALLS.iter().filter(|(_, does)| wanted(*does));
-    let mut numbers: Vec<_> = wanted.map(|(number, _)| *number).collect();
+fn filter(wanted: impl Iterator<Item = libc::c_long>) -> CString {
+    let mut numbers: Vec<_> = wanted.collect();
     numbers.sort_unstable();
+    numbers.dedup();
     let mut runs: Vec<(libc::c_long, libc::c_long)> = Vec::new();
     for number in numbers {
         match runs.last_mut() {
@@ -220,7 +246,7 @@ mod tests {
 
     #[test]
     fn the_filter_names_every_call_once() {
-        let filter = filter_of_entries().into_string().unwrap();
+        let filter = filter_of_entries(false).into_string().unwrap();
         let count = |text: &str| -> usize {
             text.split("||")
                 .map(|term| {
@@ -233,6 +259,8 @@ mod tests {
                 .sum()
         };
         assert_eq!(count(&filter), CALLS.len());
-        assert!(filter_of_returns().as_bytes().len() < filter.len());
+        assert!(filter_of_returns(false).as_bytes().len() < filter.len());
+        let all = filter_of_entries(true).into_string().unwrap();
+        assert!(count(&all) > CALLS.len() + 20, "{all}");
     }
 }

@@ -6,6 +6,8 @@ use std::rc::Rc;
 
 use flowtrace_schema::FileId;
 
+use crate::proc::sampler::objects::Target;
+
 /// Descriptors from this number on are not followed.
 const MOST: usize = 1 << 20;
 
@@ -20,6 +22,8 @@ pub(super) struct OpenFile {
     pub(super) position: Cell<Option<u64>>,
     /// Writes go to the end since somebody changed its flags.
     pub(super) appends: Cell<bool>,
+    /// Records were lost since it was opened: it may be another file's by now.
+    pub(super) lossy: Cell<bool>,
     /// Calls under way that use the position.
     users: Cell<u32>,
     /// More than one at a time did: which was first is not known.
@@ -33,6 +37,7 @@ impl OpenFile {
             by_fuse,
             position: Cell::new(Some(0)),
             appends: Cell::new(false),
+            lossy: Cell::new(false),
             users: Cell::new(0),
             contested: Cell::new(false),
         }
@@ -79,6 +84,10 @@ enum Slot {
     Unknown,
     /// It is no file of a view, or one whose data FUSE records.
     Elsewhere,
+    /// Likewise, and this.
+    Known(Target),
+    /// It was a file of a view when somebody looked, and may have been another thing before.
+    Suspect,
     /// A file of a view.
     Open(Entry),
 }
@@ -90,6 +99,8 @@ pub(super) enum Found<'table> {
     Unknown,
     /// Nothing of a view.
     Elsewhere,
+    /// Nothing of a view, but this.
+    Known(Target),
     /// This.
     Open(&'table Rc<OpenFile>),
 }
@@ -108,7 +119,8 @@ impl Table {
         // The kernel looks at the low half only.
         match self.0.get(fd as u32 as usize) {
             None | Some(Slot::Unknown) => Found::Unknown,
-            Some(Slot::Elsewhere) => Found::Elsewhere,
+            Some(Slot::Elsewhere | Slot::Suspect) => Found::Elsewhere,
+            Some(Slot::Known(target)) => Found::Known(*target),
             Some(Slot::Open(entry)) => Found::Open(&entry.open),
         }
     }
@@ -116,7 +128,24 @@ impl Table {
     pub(super) fn get(&self, fd: u64) -> Option<&Rc<OpenFile>> {
         match self.look(fd) {
             Found::Open(open) => Some(open),
-            Found::Unknown | Found::Elsewhere => None,
+            Found::Unknown | Found::Elsewhere | Found::Known(_) => None,
+        }
+    }
+
+    /// Descriptor `fd` came by in an unknown way, and was a file of a view when somebody looked.
+    pub(super) fn suspect(&mut self, fd: u64) {
+        self.put(fd, Slot::Suspect);
+    }
+
+    /// Whether nothing has become of it since.
+    pub(super) fn is_suspect(&self, fd: u64) -> bool {
+        matches!(self.0.get(fd as u32 as usize), Some(Slot::Suspect))
+    }
+
+    /// Descriptor `fd`, if it is no file of a view, stands for this until it is closed.
+    pub(super) fn know(&mut self, fd: u64, target: Target) {
+        if !matches!(self.look(fd), Found::Open(_)) && !self.is_suspect(fd) {
+            self.put(fd, Slot::Known(target));
         }
     }
 
@@ -152,6 +181,7 @@ impl Table {
         for entry in self.0.iter_mut().take(last.saturating_add(1)).skip(first) {
             match entry {
                 Slot::Open(kept) if mark => kept.close_on_exec = true,
+                _ if mark => {}
                 _ => *entry = Slot::Unknown,
             }
         }
@@ -168,6 +198,9 @@ impl Table {
         for entry in &mut self.0 {
             if matches!(entry, Slot::Open(entry) if entry.close_on_exec) {
                 *entry = Slot::Unknown;
+            } else if let Slot::Known(_) | Slot::Suspect = entry {
+                // Whether it was to be closed is not known.
+                *entry = Slot::Elsewhere;
             }
         }
     }
@@ -175,7 +208,7 @@ impl Table {
     pub(super) fn open_files(&self) -> impl Iterator<Item = &Rc<OpenFile>> {
         self.0.iter().filter_map(|slot| match slot {
             Slot::Open(entry) => Some(&entry.open),
-            Slot::Unknown | Slot::Elsewhere => None,
+            Slot::Unknown | Slot::Elsewhere | Slot::Known(_) | Slot::Suspect => None,
         })
     }
 }

@@ -260,8 +260,10 @@ impl Lifetimes {
         process.live_threads = process.live_threads.saturating_sub(1);
         let last = process.live_threads == 0;
         process.books.read(pid, tid, &mut task.life);
+        // Observers keep the same books.
+        let now = if last { now } else { self.clock.now() };
         if !last {
-            process.books.close(&mut task.life, self.clock.now());
+            process.books.close(&mut task.life, now);
         } else if !process.childless {
             let stat = ProcessStat::of(pid);
             process.total = stat.as_ref().map(ProcessStat::cost);

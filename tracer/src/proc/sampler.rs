@@ -16,10 +16,10 @@ use nix::sys::resource::{Resource, getrlimit};
 use super::observer::{ChannelLookup, Tracee};
 use crate::clock::Clock;
 
-mod calls;
-mod doing;
+pub(crate) mod calls;
+pub(crate) mod doing;
 mod feed;
-mod objects;
+pub(crate) mod objects;
 mod pace;
 pub(crate) mod text;
 mod thread;

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use flowtrace_schema::{Call, Op};
+use flowtrace_schema::{Call, Fidelity, Op};
 
 use super::super::syscalls::{At, Data, Moves};
 use super::super::table::OpenFile;
@@ -102,8 +102,13 @@ fn put(
     if open.file.is_none() {
         return 1;
     }
+    let fidelity = match open.lossy.get() {
+        true => Fidelity::Lossy,
+        false => row.fidelity,
+    };
     emit(Call {
         op,
+        fidelity,
         file: open.file,
         offset,
         length,

@@ -42,6 +42,16 @@ impl Follower {
                     process.tids.retain(|other| *other != tid);
                 }
             }
+            Change::Streams { pid, targets } => {
+                if let Some(process) = self.processes.get(&pid) {
+                    let mut table = process.table.borrow_mut();
+                    for (fd, target) in (0..).zip(targets) {
+                        if let Some(target) = target {
+                            table.know(fd, target);
+                        }
+                    }
+                }
+            }
             Change::Told { pid, reads, writes } => self.reconcile(pid, reads, writes),
             Change::Over(pid) => {
                 self.forget_notes(pid, at);

@@ -2,7 +2,7 @@
 
 /// How to find out what a call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waits {
+pub(crate) enum Waits {
     /// For the descriptor in the first argument, which it reads.
     ReadFd,
     /// For the descriptor in the first argument, which it writes.
@@ -46,9 +46,9 @@ pub(super) enum Waits {
 
 /// A system call: its name and what it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Call {
-    pub(super) name: &'static str,
-    pub(super) waits: Waits,
+pub(crate) struct Call {
+    pub(crate) name: &'static str,
+    pub(crate) waits: Waits,
 }
 
 /// `__X32_SYSCALL_BIT` of asm/unistd.h. The numbers behind it are the same up to 511; above there
@@ -57,7 +57,7 @@ const X32: i64 = 0x4000_0000;
 
 /// How a program numbers its system calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Abi {
+pub(crate) enum Abi {
     /// As this program does.
     #[default]
     Native,
@@ -72,7 +72,7 @@ pub(super) enum Abi {
 impl Abi {
     /// From what begins `/proc/PID/auxv`: pairs of words, whose first one is a small number. In a
     /// word of 64 bits its upper half is 0, otherwise an address or a value stands there.
-    pub(super) fn of_auxv(auxv: &[u8]) -> Abi {
+    pub(crate) fn of_auxv(auxv: &[u8]) -> Abi {
         match auxv {
             [_, _, _, _, 0, 0, 0, 0, ..] => Abi::Native,
             [_, _, _, _, _, _, _, _, ..] => Abi::NARROW,
@@ -87,7 +87,7 @@ impl Abi {
     const NARROW: Abi = Abi::Foreign;
 
     /// The call of that number.
-    pub(super) fn call(self, number: i64) -> Call {
+    pub(crate) fn call(self, number: i64) -> Call {
         const UNKNOWN: Call = Call {
             name: "unknown",
             waits: Waits::Unknown,

@@ -5,16 +5,16 @@ use std::fs;
 use flowtrace_schema::{Activity, Side, WaitObject};
 
 use super::super::observer::ChannelLookup;
-use super::calls::{Abi, Waits};
+use super::calls::{Abi, Call, Waits};
 use super::objects::{Holder, Target};
 use super::text::{self, Position};
 
 /// What a thread is doing. Equal ones after each other are one interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Doing {
-    pub(super) activity: Activity,
-    pub(super) op: Option<&'static str>,
-    pub(super) objects: Vec<WaitObject>,
+pub(crate) struct Doing {
+    pub(crate) activity: Activity,
+    pub(crate) op: Option<&'static str>,
+    pub(crate) objects: Vec<WaitObject>,
 }
 
 impl From<Activity> for Doing {
@@ -41,10 +41,30 @@ pub(super) fn blocked(
         return outside(holder);
     };
     let call = abi.call(number);
-    let op = (call.waits != Waits::Unknown).then_some(call.name);
-    let wait = Wait { holder, channels };
-    let [first, second, third, ..] = arguments;
     let mut doing = match call.waits {
+        Waits::OpenFile => opening(holder),
+        Waits::Task => task(holder, Some(call.name))?,
+        _ => {
+            let targets = &mut |fd| holder.target(fd);
+            in_call(holder, call, arguments, channels, targets)
+        }
+    };
+    doing.op = (call.waits != Waits::Unknown).then_some(call.name);
+    Some(doing)
+}
+
+/// What a thread waits for in a call that neither opens a file nor makes or ends a task. `targets`
+/// tells what its descriptors stand for.
+pub(crate) fn in_call(
+    holder: Holder,
+    call: Call,
+    arguments: [u64; 6],
+    channels: &dyn ChannelLookup,
+    targets: &mut dyn FnMut(i32) -> Option<Target>,
+) -> Doing {
+    let mut wait = Wait { channels, targets };
+    let [first, second, third, ..] = arguments;
+    match call.waits {
         Waits::ReadFd => wait.on(first, Side::Read),
         Waits::WriteFd => wait.on(first, Side::Write),
         Waits::MoveFd(at) => wait.on_either((first, Side::Read), (arguments[at], Side::Write)),
@@ -55,7 +75,6 @@ pub(super) fn blocked(
             members if members.is_empty() => Activity::Event.into(),
             members => wait.on_any(members),
         },
-        Waits::OpenFile => opening(holder),
         Waits::Storage => Activity::File.into(),
         Waits::Child => child(first),
         // Only P_PID names a pid (waitid(2)).
@@ -69,11 +88,8 @@ pub(super) fn blocked(
         Waits::Sleep => Activity::Sleep.into(),
         Waits::Signal => Activity::Signal.into(),
         Waits::Event => Activity::Event.into(),
-        Waits::Task => task(holder, op)?,
-        Waits::Unknown => Activity::Other.into(),
-    };
-    doing.op = op;
-    Some(doing)
+        Waits::OpenFile | Waits::Task | Waits::Unknown => Activity::Other.into(),
+    }
 }
 
 /// Blocked outside of any call: by a page that must be read, or in a stop.
@@ -135,14 +151,14 @@ fn child(pid: u64) -> Doing {
 }
 
 struct Wait<'a> {
-    holder: Holder,
     channels: &'a dyn ChannelLookup,
+    targets: &'a mut dyn FnMut(i32) -> Option<Target>,
 }
 
 impl Wait<'_> {
-    fn on(&self, fd: u64, side: Side) -> Doing {
+    fn on(&mut self, fd: u64, side: Side) -> Doing {
         // The kernel takes an int from the register.
-        match self.holder.target(fd as i32) {
+        match (self.targets)(fd as i32) {
             Some(Target::Channel(inode)) => Doing {
                 activity: Activity::Channel,
                 op: None,
@@ -156,7 +172,7 @@ impl Wait<'_> {
     }
 
     /// On one of two descriptors: the one that is a channel, if only one is.
-    fn on_either(&self, from: (u64, Side), to: (u64, Side)) -> Doing {
+    fn on_either(&mut self, from: (u64, Side), to: (u64, Side)) -> Doing {
         let [from, to] = [from, to].map(|(fd, side)| self.on(fd, side));
         match (from.activity, to.activity) {
             (Activity::Channel, Activity::Channel) => Doing {
@@ -168,14 +184,14 @@ impl Wait<'_> {
         }
     }
 
-    fn on_any(&self, members: Vec<(i32, Side)>) -> Doing {
+    fn on_any(&mut self, members: Vec<(i32, Side)>) -> Doing {
         if members.is_empty() {
             return Activity::Sleep.into();
         }
         let mut objects = Vec::new();
         let mut terminal = false;
         for (fd, side) in members {
-            match self.holder.target(fd) {
+            match (self.targets)(fd) {
                 Some(Target::Channel(inode)) => objects.push(self.channel(inode, side)),
                 Some(Target::Terminal) => terminal = true,
                 _ => {}

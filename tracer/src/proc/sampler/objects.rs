@@ -17,7 +17,7 @@ const MOST: usize = 32;
 
 /// What a descriptor stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(crate) enum Target {
     /// A pipe, FIFO or socket, with its inode.
     Channel(u64),
     /// A terminal or another character device.
@@ -30,19 +30,19 @@ pub(super) enum Target {
 
 /// A thread whose descriptors are looked at.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Holder {
-    pub(super) pid: u32,
-    pub(super) tid: u32,
+pub(crate) struct Holder {
+    pub(crate) pid: u32,
+    pub(crate) tid: u32,
 }
 
 impl Holder {
     /// Path of one of its files in /proc.
-    pub(super) fn path(self, name: &str) -> String {
+    pub(crate) fn path(self, name: &str) -> String {
         format!("/proc/{}/task/{}/{name}", self.pid, self.tid)
     }
 
     /// What descriptor `fd` stands for. `None`: it is closed, or not to be looked at.
-    pub(super) fn target(self, fd: i32) -> Option<Target> {
+    pub(crate) fn target(self, fd: i32) -> Option<Target> {
         let path = self.path(&format!("fd/{fd}"));
         let link = fs::read_link(&path).ok()?;
         let link = link.as_os_str().as_bytes();
@@ -61,13 +61,13 @@ impl Holder {
     }
 
     /// Members of the array of `count` `pollfd` at an address.
-    pub(super) fn polled(self, address: u64, count: u64) -> Vec<(i32, Side)> {
+    pub(crate) fn polled(self, address: u64, count: u64) -> Vec<(i32, Side)> {
         let count = usize::try_from(count).unwrap_or(MOST).min(MOST);
         text::poll_targets(&self.memory(address, count * 8))
     }
 
     /// Members of the sets for reading and writing of `select`, whose highest one is below `end`.
-    pub(super) fn selected(self, end: u64, read: u64, write: u64) -> Vec<(i32, Side)> {
+    pub(crate) fn selected(self, end: u64, read: u64, write: u64) -> Vec<(i32, Side)> {
         let end = end.min(libc::FD_SETSIZE as u64) as i32;
         // Sets are made of words of the machine.
         let bytes = (end as usize).div_ceil(64) * 8;
@@ -88,7 +88,7 @@ impl Holder {
     }
 
     /// Members of the epoll `fd`.
-    pub(super) fn epolled(self, fd: i32) -> Vec<(i32, Side)> {
+    pub(crate) fn epolled(self, fd: i32) -> Vec<(i32, Side)> {
         let info = fs::read(self.path(&format!("fdinfo/{fd}"))).unwrap_or_default();
         let mut found = text::epoll_targets(&info);
         found.truncate(MOST);

@@ -333,6 +333,8 @@ impl Interval {
             objects: self.doing.objects.clone(),
             file: None,
             samples: self.samples,
+            exact: false,
+            waker: None,
         }
     }
 }

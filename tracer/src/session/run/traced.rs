@@ -28,7 +28,9 @@ impl Run<'_> {
         let table = Arc::new(TaskTable::new());
         let recording = started.recording;
         let root = started.job.root.as_raw() as u32;
-        let kernel = self.kernel_layer(recording, root)?;
+        let channels = Registry::new(HOST, recording.recorder.clone());
+        let channels = Arc::new(Mutex::new(channels));
+        let kernel = self.kernel_layer(recording, root, channels.clone())?;
         let served = self.serve(&mut started, table.clone(), ProcessLayer::Ptrace)?;
         if kernel.is_some()
             && served
@@ -51,8 +53,6 @@ impl Run<'_> {
         );
         // Where nobody traces any more, a call that the filter picks would fail.
         let topology = self.options.topology && !self.options.detach;
-        let channels = Registry::new(HOST, recording.recorder.clone());
-        let channels = Arc::new(Mutex::new(channels));
         lifetimes.observe(Box::new(Wiring::new(
             HOST,
             recording.recorder.clone(),
@@ -68,7 +68,10 @@ impl Run<'_> {
             namespaces.follow(lifetimes.living());
             lifetimes.observe(Box::new(Follow(namespaces)));
         }
-        let sampler = self.sampler(recording, channels);
+        let sampler = match &kernel {
+            Some(kernel) if kernel.tells_waits() => None,
+            _ => self.sampler(recording, channels),
+        };
         if let Some(sampler) = &sampler {
             lifetimes.observe(Box::new(sampler.feed()));
         }
@@ -87,11 +90,18 @@ impl Run<'_> {
     }
 
     /// Begins to record reads and writes by tracepoints, if that was asked for.
-    fn kernel_layer(&self, recording: &Recording, root: u32) -> Result<Option<KernelLayer>> {
+    fn kernel_layer(
+        &self,
+        recording: &Recording,
+        root: u32,
+        channels: Arc<dyn ChannelLookup>,
+    ) -> Result<Option<KernelLayer>> {
+        let channels = (self.options.sample_hertz > 0).then_some(channels);
         let start = |opens: &Arc<Opens>| {
             let (clock, recorder) = (recording.clock, recording.recorder.clone());
             let views = self.directories.iter().map(|d| d.path.clone());
-            KernelLayer::start(root, clock, recorder, Arc::clone(opens), views.collect())
+            let (opens, views) = (Arc::clone(opens), views.collect());
+            KernelLayer::start(root, clock, recorder, opens, views, channels.clone())
                 .map_err(|error| Error::KernelLayer(error.to_string()))
         };
         self.kernel.as_ref().map(start).transpose()

@@ -1,0 +1,148 @@
+//! With `--layer kernel` the scheduler tells what threads wait for, without gaps, and who ended it.
+
+use std::collections::BTreeMap;
+
+use crate::support::process::{Finished, finish};
+use crate::support::programs::program;
+use crate::support::trace::Trace;
+use crate::support::{Scratch, need_fuse, need_kernel_layer, run_in};
+
+/// Runs a command with the kernel layer. `None`: it is not to be had here.
+fn traced(command: &[&str]) -> Option<(Finished, Trace)> {
+    if !need_fuse() || !need_kernel_layer() {
+        return None;
+    }
+    let scratch = Scratch::new();
+    let path = scratch.join("trace.db");
+    let mut run = run_in(&scratch.dir("job"), &path);
+    let finished = finish(run.args(["--layer", "kernel", "--"]).args(command)).expect(0);
+    let trace = Trace::open_complete(&path);
+    let dropped = "SELECT COUNT(*) FROM losses WHERE counter = 'switches_dropped'";
+    assert_eq!(trace.one::<i64>(dropped), 0);
+    Some((finished, trace))
+}
+
+/// The books of every image add up, and the rows of its threads fill the lives of those that lived for
+/// some time, without gap or overlap.
+#[track_caller]
+fn books_are_exact(trace: &Trace, least: i64) {
+    let wrong = trace.rows(
+        "SELECT command, thread_ns, on_cpu_ns, run_queue_ns, storage_ns, wait_ns, tracer_ns
+         FROM processes WHERE ABS(thread_ns
+           - on_cpu_ns - run_queue_ns - storage_ns - wait_ns - tracer_ns) * 1000 > thread_ns",
+    );
+    assert_eq!(wrong, Vec::<Vec<String>>::new());
+    let sampled: i64 = trace.one("SELECT COUNT(*) FROM samples WHERE exact = 0");
+    assert_eq!(sampled, 0, "rows that the scheduler did not tell");
+    // What lives for less than a window of 10 ms has no rows.
+    let long = "FROM processes WHERE thread_ns >= 50000000";
+    let lives = trace.one::<i64>(&format!("SELECT COUNT(*) {long}"));
+    assert!(lives >= least, "only {lives} images to look at");
+    let wrong = trace.rows(&format!(
+        "SELECT command, thread_ns, told FROM (
+           SELECT p.*, (SELECT SUM(duration_ns) FROM samples AS s WHERE s.upid = p.upid) AS told {}
+         ) WHERE told IS NULL OR ABS(told - thread_ns) * 1000 > thread_ns + 10000000 * threads",
+        long.replace("processes", "processes AS p")
+    ));
+    assert_eq!(wrong, Vec::<Vec<String>>::new(), "rows do not fill a life");
+    let overlaps: i64 = trace.one(
+        "SELECT COUNT(*) FROM (
+           SELECT t_ns, LAG(end_ns) OVER (PARTITION BY upid, tid ORDER BY t_ns, end_ns) AS before
+           FROM samples) WHERE before <> t_ns",
+    );
+    assert_eq!(overlaps, 0, "gaps or overlaps");
+}
+
+/// The programs that ended waits of each program, by the side of the channel it waited at.
+fn wakers(trace: &Trace) -> BTreeMap<(String, String), Vec<String>> {
+    let name = |column: &str| format!("REPLACE(REPLACE({column}, '/usr', ''), '/bin/', '')");
+    let rows = trace.rows(&format!(
+        "SELECT DISTINCT {}, side, {} FROM samples AS s
+         JOIN processes AS p USING (upid) JOIN processes AS q ON q.upid = s.waker_upid
+         WHERE reason = 'channel' AND side IS NOT NULL AND p.origin = 'exec' ORDER BY 1, 2, 3",
+        name("p.exe"),
+        name("q.exe")
+    ));
+    let mut found: BTreeMap<_, Vec<String>> = BTreeMap::new();
+    for row in rows {
+        let [waiter, side, waker] = <[String; 3]>::try_from(row).unwrap();
+        found.entry((waiter, side)).or_default().push(waker);
+    }
+    found
+}
+
+#[test]
+fn the_stages_of_a_pipeline_wake_each_other() {
+    let script = "yes | head -c 30M | gzip -1 | wc -c";
+    let Some((_, trace)) = traced(&["sh", "-c", script]) else {
+        return;
+    };
+    books_are_exact(&trace, 3);
+    let found = wakers(&trace);
+    for (waiter, side, waker) in [
+        ("yes", "write", "head"),
+        ("head", "read", "yes"),
+        ("head", "write", "gzip"),
+        ("gzip", "read", "head"),
+        ("gzip", "write", "wc"),
+        ("wc", "read", "gzip"),
+    ] {
+        let seen = found.get(&(waiter.to_owned(), side.to_owned()));
+        assert!(
+            seen.is_none_or(|seen| seen.as_slice() == [waker]),
+            "{waiter} {side}: {found:?}"
+        );
+    }
+    assert!(
+        found.contains_key(&("wc".into(), "read".into())),
+        "{found:?}"
+    );
+    // The shell waits for the last of them.
+    let children: i64 = trace
+        .one("SELECT COUNT(*) FROM waits WHERE reason = 'child' AND waker_upid = counterpart_upid");
+    assert!(children > 0);
+}
+
+#[test]
+fn a_lock_is_passed_on_from_thread_to_thread() {
+    let Some(program) = program("convoy", &[]) else {
+        return;
+    };
+    let Some((finished, trace)) = traced(&[program.to_str().unwrap()]) else {
+        return;
+    };
+    books_are_exact(&trace, 1);
+    let order = String::from_utf8(finished.stdout).unwrap();
+    let order: Vec<&str> = order.lines().collect();
+    assert_eq!(order.len(), 5);
+    let mut waited = 0;
+    for pair in order.windows(2) {
+        // Who came late may have found it free.
+        let last = trace.rows(&format!(
+            "SELECT waker_tid FROM waits WHERE reason = 'lock' AND op = 'futex' AND tid = {}
+             ORDER BY to_ns DESC LIMIT 1",
+            pair[1]
+        ));
+        if let Some(last) = last.first() {
+            assert_eq!(last[0], pair[0], "order {order:?}");
+            waited += 1;
+        }
+    }
+    assert!(waited > 0);
+}
+
+#[test]
+fn sleeps_children_and_work_are_told_apart() {
+    let script = "sleep 0.3 & i=0; while [ $i -lt 30000 ]; do i=$((i + 1)); done; wait";
+    let Some((_, trace)) = traced(&["sh", "-c", script]) else {
+        return;
+    };
+    books_are_exact(&trace, 2);
+    let slept: i64 = trace.one(
+        "SELECT SUM(s.duration_ns) FROM samples AS s JOIN processes USING (upid)
+         WHERE reason = 'sleep' AND command LIKE 'sleep%'",
+    );
+    assert!(slept >= 299_000_000, "{slept} ns");
+    let waited: i64 = trace.one("SELECT SUM(wait_ns) FROM processes WHERE command LIKE 'sleep%'");
+    assert!(waited >= slept, "{waited} ns, {slept} of them asleep");
+}

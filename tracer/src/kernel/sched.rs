@@ -1,0 +1,147 @@
+//! Decoding of the records of `sched:sched_switch` and `sched_waking`.
+
+use std::io;
+
+use super::sample::{Sample, TIME, What, bytes, raw};
+use super::tracefs::{Field, Format};
+
+/// The pid namespace whose ids the scheduler tells (`PROC_PID_INIT_INO` of linux/proc_ns.h).
+pub(super) const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+/// Flags of a record that was made in an interrupt (`TRACE_FLAG_HARDIRQ`, `TRACE_FLAG_SOFTIRQ`).
+const IN_INTERRUPT: u8 = 0x08 | 0x10;
+
+/// Bits of `prev_state` that say why a thread left its processor; none: it would have gone on.
+pub(super) mod state {
+    /// Blocked, but not by a signal.
+    pub(in super::super) const UNINTERRUPTIBLE: u16 = 0x02;
+    /// Stopped by job control.
+    pub(in super::super) const STOPPED: u16 = 0x04;
+    /// Stopped for its tracer.
+    pub(in super::super) const TRACED: u16 = 0x08;
+    /// Over.
+    pub(in super::super) const DEAD: u16 = 0x10 | 0x20;
+    /// All of them.
+    pub(in super::super) const BLOCKED: u16 = 0xff;
+}
+
+/// Where the fields are.
+#[derive(Clone, Debug)]
+pub(super) struct Decoder {
+    switch: u64,
+    waking: u64,
+    kind: Field,
+    flags: Field,
+    by: Field,
+    previous: Field,
+    state: Field,
+    next: Field,
+    woken: Field,
+}
+
+impl Decoder {
+    /// For tracepoints of these formats.
+    ///
+    /// # Errors
+    /// When a field is missing or has another size than it had since they exist.
+    pub(super) fn new(switch: &Format, waking: &Format) -> io::Result<Decoder> {
+        Ok(Decoder {
+            switch: switch.id,
+            waking: waking.id,
+            kind: switch.field("common_type", 2)?,
+            flags: waking.field("common_flags", 1)?,
+            by: waking.field("common_pid", 4)?,
+            previous: switch.field("prev_pid", 4)?,
+            state: switch.field("prev_state", size_of::<libc::c_long>())?,
+            next: switch.field("next_pid", 4)?,
+            woken: waking.field("pid", 4)?,
+        })
+    }
+
+    /// What follows the header of a sample. `None`: another event, or cut short.
+    pub(super) fn decode(&self, body: &[u8]) -> Option<Sample> {
+        let at = u64::from_ne_bytes(bytes(body, TIME)?);
+        let raw = raw(body)?;
+        let kind = u64::from(u16::from_ne_bytes(bytes(raw, self.kind.offset)?));
+        let id = |field: Field| bytes(raw, field.offset).map(u32::from_ne_bytes);
+        let (tid, what) = if kind == self.switch {
+            let state = u64::from_ne_bytes(bytes(raw, self.state.offset)?) as u16;
+            let next = id(self.next)?;
+            (id(self.previous)?, What::Leaves { state, next })
+        } else if kind == self.waking {
+            let [flags] = bytes(raw, self.flags.offset)?;
+            let in_interrupt = flags & IN_INTERRUPT != 0;
+            let by = id(self.by)?;
+            (id(self.woken)?, What::Woken { by, in_interrupt })
+        } else {
+            return None;
+        };
+        Some(Sample {
+            at,
+            tid,
+            number: 0,
+            what,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMON: &str = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n";
+
+    fn decoder() -> Decoder {
+        let switch = format!(
+            "ID: 7\n{COMMON}\tfield:pid_t prev_pid;\toffset:8;\tsize:4;\tsigned:1;\n\
+             \tfield:long prev_state;\toffset:16;\tsize:8;\tsigned:1;\n\
+             \tfield:pid_t next_pid;\toffset:24;\tsize:4;\tsigned:1;\n"
+        );
+        let waking = format!("ID: 9\n{COMMON}\tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;\n");
+        let [switch, waking] = [switch, waking].map(|text| Format::parse(&text).unwrap());
+        Decoder::new(&switch, &waking).unwrap()
+    }
+
+    fn body(kind: u16, flags: u8, by: u32, rest: &[u8]) -> Vec<u8> {
+        let mut body = Vec::new();
+        body.extend([1u32, 2].map(u32::to_ne_bytes).concat());
+        body.extend(1_000u64.to_ne_bytes());
+        body.extend((8 + rest.len() as u32).to_ne_bytes());
+        body.extend(kind.to_ne_bytes());
+        body.extend([flags, 0]);
+        body.extend(by.to_ne_bytes());
+        body.extend(rest);
+        body
+    }
+
+    #[test]
+    fn switches_and_wakings_are_told_apart() {
+        let rest = [
+            &41u32.to_ne_bytes()[..],
+            &[0; 4],
+            &0x102u64.to_ne_bytes(),
+            &42u32.to_ne_bytes(),
+        ]
+        .concat();
+        let whole = body(7, 0, 41, &rest);
+        let switch = decoder().decode(&whole).unwrap();
+        assert_eq!((switch.at, switch.tid), (1_000, 41));
+        let (state, next) = (0x102, 42);
+        assert_eq!(switch.what, What::Leaves { state, next });
+        for length in 0..whole.len() {
+            assert_eq!(decoder().decode(&whole[..length]), None, "{length}");
+        }
+        for (flags, in_interrupt) in [(0x01, false), (0x10, true), (0x08, true)] {
+            let waking = body(9, flags, 5, &6u32.to_ne_bytes());
+            let waking = decoder().decode(&waking).unwrap();
+            let by = 5;
+            assert_eq!(
+                (waking.tid, waking.what),
+                (6, What::Woken { by, in_interrupt })
+            );
+        }
+        assert_eq!(decoder().decode(&body(8, 0, 5, &[0; 32])), None);
+    }
+}

@@ -1,0 +1,562 @@
+//! What each thread of the tree does at every moment, as the scheduler tells it: on a processor,
+//! ready to be, or blocked, in which call, on what, and who ended that.
+//!
+//! A thread blocks where `sched_switch` says that it left its processor in another state than
+//! ready, until `sched_waking` names it, and runs from the switch to it on. The call is the last one
+//! that it entered; what its descriptors stand for tells the table of the follower, and /proc of
+//! a descriptor of which that knows nothing.
+//!
+//! The states of all threads of the machine are kept: one that is made has had some by the time
+//! that the tracer hears of it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use flowtrace_schema::{Activity, FileId, Record, SampleRecord, SampledTotals, Tid, Upid, Waker};
+
+use super::feed::Change;
+use super::sample::{Sample, What};
+use super::sched::state;
+use crate::proc::observer::{ChannelLookup, Tracee};
+use crate::proc::sampler::objects::Target;
+
+mod reason;
+mod rows;
+
+use reason::{Blocked, Reason};
+use rows::{Interval, Rows};
+
+/// What an exact interval has as its number of samples, one for each so many ns.
+const SAMPLE_NS: u64 = 100_000;
+/// Age at which an interval is recorded though it goes on: what a killed tracer may lose.
+const RECORDED_NS: u64 = 5_000_000_000;
+
+/// Who knows what the descriptors of a thread stand for.
+pub(super) trait Descriptors {
+    /// What descriptor `fd` of thread `tid` stands for, and which file of a view it is. `None`: not known, or closed.
+    fn stands_for(&self, tid: u32, fd: i32) -> Option<(Target, Option<FileId>)>;
+}
+
+/// Follows the threads of the tree.
+pub(super) struct Waits {
+    threads: HashMap<u32, Thread>,
+    processes: HashMap<u32, Process>,
+    /// Threads that are not of the tree, or not yet.
+    others: HashMap<u32, Phase>,
+    channels: Arc<dyn ChannelLookup>,
+    /// The thread that reaps processes: it wakes their parents in their stead.
+    tracer: u32,
+    ids: u64,
+    records: Vec<Record>,
+}
+
+/// What the scheduler knows of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    Runnable,
+    /// In this state.
+    Blocked(u16),
+    /// Over, and not yet reaped.
+    Dead,
+}
+
+struct Process {
+    upid: Upid,
+    parent: Option<u32>,
+    tids: Vec<u32>,
+    /// Threads that have not announced their end.
+    live: usize,
+    /// Its calls have other numbers.
+    foreign: bool,
+    /// Children that have announced their end, and are not reaped.
+    ending: Vec<u32>,
+    totals: SampledTotals,
+}
+
+struct Thread {
+    pid: u32,
+    upid: Upid,
+    phase: Phase,
+    since: u64,
+    /// Who woke it while it was on its way from its processor: told before it has left.
+    early: Option<Wakes>,
+    /// The call that it entered last.
+    call: Option<(u32, [u64; 6])>,
+    /// Why it is blocked, once that was looked at.
+    reason: Option<Reason>,
+    /// What it found out of its last wait for several descriptors.
+    polled: Option<((u32, u64, u64), Reason)>,
+    rows: Rows,
+    /// Row of the interval that goes on, and up to when it is recorded.
+    recorded: Option<(u64, u64)>,
+    announced: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Wakes {
+    by: u32,
+    in_interrupt: bool,
+}
+
+impl Waits {
+    /// `tracer` is the thread that reaps the tree.
+    pub(super) fn new(channels: Arc<dyn ChannelLookup>, tracer: u32) -> Waits {
+        Waits {
+            threads: HashMap::new(),
+            processes: HashMap::new(),
+            others: HashMap::new(),
+            channels,
+            tracer,
+            ids: 0,
+            records: Vec::new(),
+        }
+    }
+
+    /// What is to be recorded since the last call.
+    pub(super) fn take(&mut self) -> Vec<Record> {
+        std::mem::take(&mut self.records)
+    }
+
+    /// The kernel dropped records: of whoever lives now not all is known.
+    pub(super) fn lost(&mut self) {
+        for process in self.processes.values_mut() {
+            process.totals.exact = false;
+        }
+    }
+
+    /// The tree changed.
+    pub(super) fn change(&mut self, at: u64, change: Change, descriptors: &dyn Descriptors) {
+        match change {
+            Change::Begins(tracee, native) => self.begin(tracee, None, !native, at),
+            Change::Forked { by, child, .. } => {
+                let foreign = self.processes.get(&by).is_some_and(|parent| parent.foreign);
+                self.begin(child, Some(by), foreign, at);
+            }
+            Change::Thread(tracee) => self.add(tracee, at),
+            Change::Executed(tracee, native) => self.executed(tracee, native, at, descriptors),
+            Change::Told { .. } | Change::Streams { .. } => {}
+            Change::Ended(tid) => self.ended(tid, at, descriptors),
+            Change::Over(pid) => self.over(pid, at, descriptors),
+        }
+    }
+
+    fn begin(&mut self, tracee: Tracee, parent: Option<u32>, foreign: bool, at: u64) {
+        let process = Process {
+            upid: tracee.upid,
+            parent,
+            tids: Vec::new(),
+            live: 0,
+            foreign,
+            ending: Vec::new(),
+            totals: totals(tracee.upid),
+        };
+        self.processes.insert(tracee.pid, process);
+        self.add(tracee, at);
+    }
+
+    fn add(&mut self, tracee: Tracee, at: u64) {
+        let Some(process) = self.processes.get_mut(&tracee.pid) else {
+            return;
+        };
+        process.tids.push(tracee.tid);
+        process.live += 1;
+        let thread = Thread {
+            pid: tracee.pid,
+            upid: tracee.upid,
+            // One that nothing was told of has not run yet.
+            phase: self.others.remove(&tracee.tid).unwrap_or(Phase::Runnable),
+            since: at,
+            early: None,
+            call: None,
+            reason: None,
+            polled: None,
+            rows: Rows::new(at),
+            recorded: None,
+            announced: false,
+        };
+        self.threads.insert(tracee.tid, thread);
+    }
+
+    fn executed(&mut self, tracee: Tracee, native: bool, at: u64, descriptors: &dyn Descriptors) {
+        let Some(process) = self.processes.get(&tracee.pid) else {
+            return;
+        };
+        let others = process.tids.iter().copied();
+        let others: Vec<u32> = others.filter(|&tid| tid != tracee.tid).collect();
+        for tid in others {
+            self.end(tid, at, descriptors);
+        }
+        self.close(tracee.tid, at, None, descriptors);
+        self.finish_rows(tracee.tid);
+        let Some(process) = self.processes.get_mut(&tracee.pid) else {
+            return;
+        };
+        process.foreign = !native;
+        process.upid = tracee.upid;
+        let next = totals(tracee.upid);
+        let before = std::mem::replace(&mut process.totals, next);
+        match self.threads.get_mut(&tracee.tid) {
+            Some(thread) => {
+                process.live = 1;
+                thread.upid = tracee.upid;
+                thread.announced = false;
+                thread.rows = Rows::new(at);
+                thread.polled = None;
+            }
+            // Another thread than the first one did it, and has the id of that from now on.
+            None => {
+                process.live = 0;
+                self.add(tracee, at);
+            }
+        }
+        self.total(before);
+    }
+
+    /// A thread announced its end, or is over: told twice of most.
+    fn ended(&mut self, tid: u32, at: u64, descriptors: &dyn Descriptors) {
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return;
+        };
+        let pid = thread.pid;
+        if std::mem::replace(&mut thread.announced, true) {
+            return self.end(tid, at, descriptors);
+        }
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return;
+        };
+        process.live = process.live.saturating_sub(1);
+        if process.live > 0 {
+            return self.end(tid, at, descriptors);
+        }
+        // The last one lives until the process is reaped.
+        let parent = process.parent;
+        if let Some(parent) = parent.and_then(|parent| self.processes.get_mut(&parent)) {
+            parent.ending.push(pid);
+        }
+    }
+
+    fn over(&mut self, pid: u32, at: u64, descriptors: &dyn Descriptors) {
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return;
+        };
+        for tid in std::mem::take(&mut process.tids) {
+            self.end(tid, at, descriptors);
+        }
+        let Some(process) = self.processes.remove(&pid) else {
+            return;
+        };
+        let parent = process
+            .parent
+            .and_then(|parent| self.processes.get_mut(&parent));
+        if let Some(parent) = parent {
+            parent.ending.retain(|&child| child != pid);
+        }
+        self.total(process.totals);
+    }
+
+    /// A thread is in the books no longer.
+    fn end(&mut self, tid: u32, at: u64, descriptors: &dyn Descriptors) {
+        self.close(tid, at, None, descriptors);
+        self.finish_rows(tid);
+        let Some(thread) = self.threads.remove(&tid) else {
+            return;
+        };
+        if thread.phase != Phase::Dead {
+            self.others.insert(tid, thread.phase);
+        }
+        if let Some(process) = self.processes.get_mut(&thread.pid) {
+            process.tids.retain(|&other| other != tid);
+        }
+    }
+
+    /// No more is told.
+    pub(super) fn finish(&mut self, at: u64, descriptors: &dyn Descriptors) {
+        let pids: Vec<u32> = self.processes.keys().copied().collect();
+        for pid in pids {
+            self.over(pid, at, descriptors);
+        }
+    }
+
+    /// A thread begins a call.
+    pub(super) fn enters(&mut self, tid: u32, number: u32, arguments: [u64; 6]) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.call = Some((number, arguments));
+        }
+    }
+
+    /// Its call returned.
+    pub(super) fn returns(&mut self, tid: u32) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.call = None;
+        }
+    }
+
+    /// The scheduler decided.
+    pub(super) fn scheduled(&mut self, sample: &Sample, descriptors: &dyn Descriptors) {
+        let (tid, at) = (sample.tid, sample.at);
+        match sample.what {
+            What::Leaves { state, next } => {
+                if tid != 0 {
+                    self.leaves(tid, state, at, descriptors);
+                }
+                if next != 0 {
+                    self.runs(next, at, descriptors);
+                }
+            }
+            What::Woken { by, in_interrupt } => {
+                let wakes = Wakes { by, in_interrupt };
+                self.woken(tid, wakes, at, descriptors);
+            }
+            What::Enters(_) | What::Returns(_) => {}
+        }
+    }
+
+    fn leaves(&mut self, tid: u32, state: u16, at: u64, descriptors: &dyn Descriptors) {
+        let phase = match state & state::BLOCKED {
+            0 => Phase::Runnable,
+            dead if dead & state::DEAD != 0 => Phase::Dead,
+            blocked => Phase::Blocked(blocked),
+        };
+        if !self.threads.contains_key(&tid) {
+            match phase {
+                Phase::Dead => self.others.remove(&tid),
+                _ => self.others.insert(tid, phase),
+            };
+            return;
+        }
+        self.close(tid, at, None, descriptors);
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.phase = phase;
+            if phase == Phase::Runnable {
+                thread.early = None;
+            }
+        }
+    }
+
+    fn runs(&mut self, tid: u32, at: u64, descriptors: &dyn Descriptors) {
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            self.others.insert(tid, Phase::Running);
+            return;
+        };
+        // It was woken before it had left: it has been ready ever since.
+        if thread.early.take().is_some() && matches!(thread.phase, Phase::Blocked(_)) {
+            thread.phase = Phase::Runnable;
+        }
+        self.close(tid, at, None, descriptors);
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.phase = Phase::Running;
+        }
+    }
+
+    fn woken(&mut self, tid: u32, wakes: Wakes, at: u64, descriptors: &dyn Descriptors) {
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            if let Some(phase @ Phase::Blocked(_)) = self.others.get_mut(&tid) {
+                *phase = Phase::Runnable;
+            }
+            return;
+        };
+        match thread.phase {
+            Phase::Running => thread.early = Some(wakes),
+            Phase::Blocked(_) => {
+                thread.early = None;
+                self.close(tid, at, Some(wakes), descriptors);
+                if let Some(thread) = self.threads.get_mut(&tid) {
+                    thread.phase = Phase::Runnable;
+                }
+            }
+            Phase::Runnable | Phase::Dead => {}
+        }
+    }
+
+    /// The thread that ended a wait of `thread`, if it is one of the tree.
+    fn waker(&self, wakes: Wakes, thread: &Thread) -> Option<Waker> {
+        if wakes.in_interrupt {
+            return None;
+        }
+        if wakes.by == self.tracer {
+            // By whom the tracer heard of it: the child that ended first of those not reaped.
+            let child = *self.processes.get(&thread.pid)?.ending.first()?;
+            let upid = self.processes.get(&child)?.upid;
+            return Some(Waker {
+                upid,
+                tid: Tid(child),
+            });
+        }
+        let by = self.threads.get(&wakes.by)?;
+        Some(Waker {
+            upid: by.upid,
+            tid: Tid(wakes.by),
+        })
+    }
+
+    /// What a thread did up to now is over.
+    fn close(&mut self, tid: u32, at: u64, wakes: Option<Wakes>, descriptors: &dyn Descriptors) {
+        let Some(thread) = self.threads.get(&tid) else {
+            return;
+        };
+        let mut waker = wakes.and_then(|wakes| self.waker(wakes, thread));
+        let reason = self.what(tid, thread, waker.is_some(), false, descriptors);
+        if matches!(reason.doing.activity, Activity::Tracer | Activity::Stopped) {
+            waker = None;
+        }
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return;
+        };
+        let interval = Interval {
+            from: thread.since,
+            to: at.max(thread.since),
+            reason,
+            waker,
+        };
+        thread.since = interval.to;
+        thread.reason = None;
+        if let Some(process) = self.processes.get_mut(&thread.pid) {
+            count(&mut process.totals, &interval);
+        }
+        let mut done = Vec::new();
+        match thread.recorded.take() {
+            Some((id, _)) => {
+                thread.rows.finish(true, &mut |row| done.push((row, None)));
+                thread.rows.next_from(interval.to);
+                done.push((interval, Some(id)));
+            }
+            None => thread.rows.add(interval, &mut |row| done.push((row, None))),
+        }
+        for (row, id) in done {
+            self.record(tid, &row, id);
+        }
+    }
+
+    fn finish_rows(&mut self, tid: u32) {
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return;
+        };
+        let mut done = Vec::new();
+        thread.rows.finish(false, &mut |row| done.push(row));
+        for row in done {
+            self.record(tid, &row, None);
+        }
+    }
+
+    fn record(&mut self, tid: u32, row: &Interval, id: Option<u64>) -> u64 {
+        let Some(thread) = self.threads.get(&tid) else {
+            return 0;
+        };
+        let id = id.unwrap_or_else(|| {
+            self.ids += 1;
+            self.ids
+        });
+        let samples = (row.to - row.from) / SAMPLE_NS;
+        self.records.push(Record::Sample(Box::new(SampleRecord {
+            id,
+            start_ns: row.from,
+            end_ns: row.to,
+            upid: thread.upid,
+            tid: Tid(tid),
+            activity: row.reason.doing.activity,
+            op: row.reason.doing.op,
+            objects: row.reason.doing.objects.clone(),
+            file: row.reason.file,
+            samples: u32::try_from(samples).unwrap_or(u32::MAX).max(1),
+            exact: true,
+            waker: row.waker,
+        })));
+        id
+    }
+
+    fn total(&mut self, mut totals: SampledTotals) {
+        if totals.sampled_ns > 0 {
+            totals.samples = (totals.sampled_ns / SAMPLE_NS).max(1);
+            self.records.push(Record::Sampled(totals));
+        }
+    }
+
+    /// All that was told so far is taken in: looks at what threads are blocked on while they are, and
+    /// records what has lasted for long.
+    pub(super) fn settle(&mut self, now: u64, descriptors: &dyn Descriptors) {
+        let unsettled = |thread: &Thread| {
+            thread.reason.is_none() && matches!(thread.phase, Phase::Blocked(_))
+                || now.saturating_sub(thread.recorded.map_or(thread.since, |(_, until)| until))
+                    > RECORDED_NS
+        };
+        let found = self.threads.iter().filter(|(_, thread)| unsettled(thread));
+        let found: Vec<u32> = found.map(|(&tid, _)| tid).collect();
+        for tid in found {
+            let Some(thread) = self.threads.get(&tid) else {
+                continue;
+            };
+            let reason = self.what(tid, thread, false, true, descriptors);
+            let until = thread.recorded.map_or(thread.since, |(_, until)| until);
+            let row = Interval {
+                from: thread.since,
+                to: now.max(thread.since),
+                reason: reason.clone(),
+                waker: None,
+            };
+            let id = thread.recorded.map(|(id, _)| id);
+            let id = (now.saturating_sub(until) > RECORDED_NS).then(|| self.record(tid, &row, id));
+            if let Some(thread) = self.threads.get_mut(&tid) {
+                thread.recorded = id.map(|id| (id, now)).or(thread.recorded);
+                if let (Phase::Blocked(_), Some((number, arguments))) = (thread.phase, thread.call)
+                {
+                    let key = (number, arguments[0], arguments[1]);
+                    thread.polled = Some((key, reason.clone()));
+                    thread.reason = Some(reason);
+                }
+            }
+        }
+    }
+
+    /// What a thread does. `fresh`: and is still doing.
+    fn what(
+        &self,
+        tid: u32,
+        thread: &Thread,
+        has_waker: bool,
+        fresh: bool,
+        descriptors: &dyn Descriptors,
+    ) -> Reason {
+        let bits = match thread.phase {
+            Phase::Running => return Activity::Running.into(),
+            Phase::Runnable => return Activity::Runnable.into(),
+            // Until the tracer takes notice.
+            Phase::Dead => return Activity::Tracer.into(),
+            Phase::Blocked(bits) => bits,
+        };
+        if let Some(reason) = &thread.reason {
+            return reason.clone().with_waker(has_waker);
+        }
+        let foreign = self.processes.get(&thread.pid).is_some_and(|p| p.foreign);
+        let blocked = Blocked {
+            pid: thread.pid,
+            tid,
+            state: bits,
+            call: thread.call.filter(|_| !foreign),
+            fresh,
+            polled: thread.polled.as_ref(),
+        };
+        let reason = blocked.reason(&*self.channels, descriptors);
+        reason.with_waker(has_waker)
+    }
+}
+
+fn totals(upid: Upid) -> SampledTotals {
+    SampledTotals {
+        upid,
+        exact: true,
+        ..SampledTotals::default()
+    }
+}
+
+fn count(totals: &mut SampledTotals, interval: &Interval) {
+    let ns = interval.to - interval.from;
+    let activity = interval.reason.doing.activity;
+    totals.sampled_ns += ns;
+    totals.waiting_ns += if activity.is_waiting() { ns } else { 0 };
+    totals.storage_ns += if activity.is_storage() { ns } else { 0 };
+    totals.tracer_ns += if activity == Activity::Tracer { ns } else { 0 };
+}
+
+#[cfg(test)]
+mod tests;

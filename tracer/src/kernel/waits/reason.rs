@@ -1,0 +1,131 @@
+//! Why a thread is blocked.
+
+use flowtrace_schema::{Activity, FileId};
+
+use super::super::sched::state;
+use super::Descriptors;
+use crate::proc::observer::ChannelLookup;
+use crate::proc::sampler::calls::{Abi, Waits};
+use crate::proc::sampler::doing::{Doing, in_call};
+use crate::proc::sampler::objects::Holder;
+
+/// What a thread does, and on which file of a view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reason {
+    pub(super) doing: Doing,
+    pub(super) file: Option<FileId>,
+}
+
+impl From<Activity> for Reason {
+    fn from(activity: Activity) -> Reason {
+        Reason {
+            doing: activity.into(),
+            file: None,
+        }
+    }
+}
+
+impl Reason {
+    /// A thread of the tree ended the wait: where nothing tells what it was for, then for something
+    /// that goes from one to the other; and an open that waited was that of a FIFO.
+    pub(super) fn with_waker(mut self, has_waker: bool) -> Reason {
+        let is_open = self.doing.activity == Activity::File
+            && matches!(self.doing.op, Some("open" | "openat" | "openat2"));
+        if has_waker && (is_open || self.doing.activity == Activity::Other) {
+            self.doing.activity = Activity::Channel;
+        }
+        self
+    }
+}
+
+/// A blocked thread.
+pub(super) struct Blocked<'a> {
+    pub(super) pid: u32,
+    pub(super) tid: u32,
+    /// As the scheduler tells it.
+    pub(super) state: u16,
+    /// The call that it entered last.
+    pub(super) call: Option<(u32, [u64; 6])>,
+    /// It still is, so that its memory can tell of what.
+    pub(super) fresh: bool,
+    /// What was found out while it was still blocked, in a call with this number and these first
+    /// arguments.
+    pub(super) polled: Option<&'a ((u32, u64, u64), Reason)>,
+}
+
+impl Blocked<'_> {
+    pub(super) fn reason(
+        &self,
+        channels: &dyn ChannelLookup,
+        descriptors: &dyn Descriptors,
+    ) -> Reason {
+        if self.state & state::TRACED != 0 {
+            return Activity::Tracer.into();
+        }
+        if self.state & state::STOPPED != 0 {
+            return Activity::Stopped.into();
+        }
+        // Whatever signals interrupt does not wait for storage, and the other way round.
+        let is_deep = self.state & state::UNINTERRUPTIBLE != 0;
+        let outside = if is_deep {
+            Activity::Fault
+        } else {
+            Activity::Other
+        };
+        let Some((number, arguments)) = self.call else {
+            return outside.into();
+        };
+        let call = Abi::Native.call(i64::from(number));
+        let is_futex = i64::from(number) == libc::SYS_futex;
+        let mut file = None;
+        let mut doing = match call.waits {
+            Waits::Unknown => return outside.into(),
+            Waits::Poll
+            | Waits::Select
+            | Waits::Epoll
+            | Waits::Event
+            | Waits::Child
+            | Waits::ChildById
+            | Waits::Sleep
+            | Waits::Signal
+                if is_deep =>
+            {
+                return Activity::Fault.into();
+            }
+            Waits::Lock if is_deep && is_futex => return Activity::Fault.into(),
+            Waits::OpenFile => Activity::File.into(),
+            Waits::Task => Doing::from(match call.name {
+                "execve" | "execveat" => Activity::File,
+                "exit" | "exit_group" => Activity::Other,
+                // The parent of a vfork, which goes on when its child execs or ends.
+                _ => Activity::Child,
+            }),
+            Waits::Poll | Waits::Select | Waits::Epoll if !self.fresh => match self.polled {
+                Some((key, reason)) if *key == (number, arguments[0], arguments[1]) => {
+                    return reason.clone();
+                }
+                _ => Activity::Other.into(),
+            },
+            _ => {
+                let holder = Holder {
+                    pid: self.pid,
+                    tid: self.tid,
+                };
+                let targets = &mut |fd| {
+                    let (target, found) = descriptors.stands_for(self.tid, fd)?;
+                    file = file.or(found);
+                    Some(target)
+                };
+                in_call(holder, call, arguments, channels, targets)
+            }
+        };
+        if doing.activity == Activity::Other && is_deep && call.waits != Waits::Task {
+            doing.activity = Activity::Fault;
+        }
+        doing.op = Some(call.name);
+        Reason {
+            file: file.filter(|_| doing.activity == Activity::File),
+            doing,
+        }
+    }
+}
