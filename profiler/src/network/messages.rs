@@ -1,7 +1,8 @@
 //! What the segments of a connection were as messages (5.4.1).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
+use super::plain;
 use super::run::{FIN, Mode, Node, PSH, Packet, Run, Unknown};
 
 /// A run of pushed segments of at least this many bytes may be one message: Linux pushes every
@@ -98,6 +99,7 @@ fn sent_by(run: &Run, me: Node, stream: Node) -> Vec<Message> {
                 }
             }
             done.extend(cutters.into_values().filter_map(|cutter| cutter.open));
+            done = whole(done);
         }
         Mode::Thesis => {
             let mut open: HashMap<Node, Message> = HashMap::new();
@@ -127,6 +129,16 @@ fn sent_by(run: &Run, me: Node, stream: Node) -> Vec<Message> {
     }
     done.sort_by_key(|message| (message.sent_ns, message.dst, message.flow, message.seq));
     done
+}
+
+/// Messages of each direction of each connection, with pieces put together.
+fn whole(done: Vec<Message>) -> Vec<Message> {
+    let mut streams: BTreeMap<(u32, Node), Vec<Message>> = BTreeMap::new();
+    for message in done {
+        let key = (message.flow, message.dst);
+        streams.entry(key).or_default().push(message);
+    }
+    streams.into_values().flat_map(plain::joined).collect()
 }
 
 /// All messages of the interval in the order of sending, with their times at both ends where both

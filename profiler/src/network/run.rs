@@ -265,13 +265,6 @@ impl Run {
         run
     }
 
-    /// Whether there are packets, and all of them go from a process to itself: the traffic of a
-    /// loopback interface, if addresses are the processes.
-    pub fn is_within_one(&self) -> bool {
-        let mut packets = self.all().flat_map(|node| self.stream(node)).peekable();
-        packets.peek().is_some() && packets.all(|packet| packet.src == packet.dst)
-    }
-
     /// Begin and end, ns.
     pub fn span_ns(&self) -> (i64, i64) {
         (self.t0_ns, self.t1_ns)
