@@ -31,7 +31,7 @@ const MOST_PARTS: usize = 500;
 const LEAST_LEAD: f64 = 1.1;
 /// Processes that do alike send numbers of messages within this factor.
 const ALIKE: usize = 2;
-/// Share of the iterations that are quiet, and the mean over these above which a load is not seen to
+/// Share of the rounds that are quiet, and the mean over these above which a load is not seen to
 /// be absent.
 const QUIET: f64 = 0.1;
 const NOISY: f64 = 1.5;
@@ -245,13 +245,27 @@ fn work(schedule: &Schedule, cuts: &[i64]) -> Vec<Vec<f64>> {
     parts
 }
 
-/// How many times as long as the quietest tenth iterations take on average, all processes together:
-/// where processors are shared, every iteration waits for one somewhere.
-fn noise(parts: &[Vec<f64>]) -> f64 {
-    let totals = quantile::sorted(parts.iter().map(|part| part.iter().sum()));
-    let mean = quantile::mean(&totals).unwrap_or(0.0);
-    let quiet = quantile::quantile(&totals, QUIET).unwrap_or(0.0);
-    if quiet > 0.0 { mean / quiet } else { 1.0 }
+/// How many times as much as in the quietest tenth of its rounds a process works on average, all
+/// processes together: where processors are shared, a round waits for one now and then. A round is
+/// from a send to the first partner to the next (processes are not in the same at the same time).
+fn noise(schedule: &Schedule) -> f64 {
+    let mut rounds: BTreeMap<Node, (Node, Vec<f64>)> = BTreeMap::new();
+    for step in &schedule.steps {
+        let to = schedule.messages[step.message].dst;
+        let (first, works) = rounds.entry(step.process).or_insert((to, Vec::new()));
+        let (_, most) = schedule.work_ns(step);
+        match works.last_mut() {
+            Some(work) if to != *first => *work += most as f64 / 1e9,
+            _ => works.push(most as f64 / 1e9),
+        }
+    }
+    let (mut whole, mut quiet) = (0.0, 0.0);
+    for (_, works) in rounds.into_values() {
+        let works = quantile::sorted(works);
+        whole += quantile::mean(&works).unwrap_or(0.0);
+        quiet += quantile::quantile(&works, QUIET).unwrap_or(0.0);
+    }
+    if quiet > 0.0 { whole / quiet } else { 1.0 }
 }
 
 /// A verdict by the work of a plain exchange: the mean, and where that shows nothing, the quiet work.
@@ -277,10 +291,10 @@ fn of_work(
         evidence.verdict = Verdict::Loaded(found.loaded.clone());
         return;
     }
-    let noise = noise(parts);
+    let noise = noise(schedule);
     evidence.verdict = if noise > NOISY {
         Verdict::Unsure(format!(
-            "iterations take {} times as long as the quiet ones, as where processors are shared, and a load does not show beside that",
+            "rounds take {} times the work of quiet ones, as where processors are shared, and a load does not show beside that",
             super::page::number(noise)
         ))
     } else if found.loaded.is_empty() && range.high < GATE {

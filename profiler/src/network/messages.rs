@@ -148,6 +148,14 @@ fn whole(done: Vec<Message>) -> Vec<Message> {
 /// When the interval holds no packet.
 pub fn messages(run: &Run) -> Result<Vec<Message>, Unknown> {
     run.need_packets()?;
+    // Most questions begin with them.
+    if run.settings.mode == Mode::Default && run.is_whole() {
+        return Ok(run.data.messages.get_or_init(|| cut(run)).clone());
+    }
+    Ok(cut(run))
+}
+
+fn cut(run: &Run) -> Vec<Message> {
     let mut all = Vec::new();
     for me in run.all() {
         if run.is_own(me) {
@@ -171,7 +179,7 @@ pub fn messages(run: &Run) -> Result<Vec<Message>, Unknown> {
             message.seq,
         )
     });
-    Ok(all)
+    all
 }
 
 /// Finds the first and last segment of each message in the receiver's capture, by sequence number.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use super::messages::Message;
 use super::rtt;
 
 mod build;
@@ -97,6 +98,8 @@ pub struct Data {
     pub(super) clock_error_ns: Option<i64>,
     pub(super) left_out: Vec<String>,
     pub(super) rtt: OnceLock<rtt::Table>,
+    /// The messages of the whole of it, by the default rule.
+    pub(super) messages: OnceLock<Vec<Message>>,
 }
 
 /// Which text the numbers follow.
@@ -263,6 +266,11 @@ impl Run {
         run.t0_ns = t0_ns.max(self.t0_ns);
         run.t1_ns = t1_ns.min(self.t1_ns);
         run
+    }
+
+    /// Whether this is all that was loaded.
+    pub(super) fn is_whole(&self) -> bool {
+        (self.t0_ns, self.t1_ns) == (self.data.first_ns, self.data.last_ns)
     }
 
     /// Begin and end, ns.
