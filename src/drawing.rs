@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use flowtrace_profiler::analysis::statistics::phases::levels;
 use flowtrace_profiler::export::drawing::{self, Drawing};
 use flowtrace_profiler::export::{cytoscape, dot, gml, graphml};
@@ -25,6 +26,9 @@ const READABLE: usize = 60;
 /// Up to this many groups a rule graph is drawn whole unless asked otherwise.
 const MOST_GROUPS: usize = 150;
 
+/// Processes with more versions than these are one node in graphs of rules.
+const MOST_VERSIONS: u32 = 8;
+
 /// The part of the workflow to draw, and how closely.
 #[derive(Debug, clap::Args)]
 pub(crate) struct View {
@@ -36,26 +40,26 @@ pub(crate) struct View {
     /// Draw only the N heaviest nodes and one that counts the others
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_nodes: Option<u32>,
-    /// Only what happened between these seconds of the run
+    /// Only what happened between these seconds, counted as everywhere from the start of the command
     #[arg(long, value_name = "FROM..TO", value_parser = within)]
     within: Option<(i64, i64)>,
     /// Only processes of rules that fit, and their files; may be given several times
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN", value_parser = any_bytes())]
     rule: Vec<String>,
-    /// Only the process with this upid, what it forked, and their files
+    /// Only the process with this upid, what it forked, and their files; may be given several times
     #[arg(long, value_name = "UPID")]
-    process: Option<i64>,
+    process: Vec<i64>,
     /// Only files that fit, and the processes that used them; may be given several times
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN", value_parser = any_bytes())]
     file: Vec<String>,
     /// Only what these depend on: files or rules that fit, or p and an upid
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = any_bytes())]
     ancestors_of: Option<String>,
     /// Only what depends on these
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = any_bytes())]
     descendants_of: Option<String>,
     /// Only what lies between these
-    #[arg(long, num_args = 2, value_names = ["FROM", "TO"])]
+    #[arg(long, num_args = 2, value_names = ["FROM", "TO"], value_parser = any_bytes())]
     between: Vec<String>,
     /// Leave out edges that a longer way says too
     #[arg(long)]
@@ -64,6 +68,11 @@ pub(crate) struct View {
     /// /regular expression/
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
+}
+
+/// A name as the trace has it: what is no UTF-8 became U+FFFD there, too.
+fn any_bytes() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().map(|text| text.to_string_lossy().into_owned())
 }
 
 /// What a node stands for.
@@ -180,7 +189,7 @@ impl View {
         Selection {
             within_ns: self.within,
             rules: self.rule.clone(),
-            subtree_of: self.process,
+            subtrees_of: self.process.clone(),
             files: self.file.clone(),
             ancestors_of: self.ancestors_of.clone(),
             descendants_of: self.descendants_of.clone(),
@@ -202,9 +211,13 @@ impl View {
         target: Option<&Path>,
     ) -> Result<(), Failure> {
         let workflow = self.load(trace)?;
-        let whole = graph::build(&workflow);
+        let whole = graph::lineage(&workflow);
         let mut selection = self.selection();
-        let dag = if selection.is_all() {
+        let begins = workflow.begins_ns();
+        let of_run =
+            |(from, to): (i64, i64)| (from.saturating_add(begins), to.saturating_add(begins));
+        selection.within_ns = selection.within_ns.map(of_run);
+        let mut dag = if selection.is_all() {
             whole
         } else {
             selection.other_names = other_names(trace, &workflow)?;
@@ -215,6 +228,16 @@ impl View {
             part
         };
         let mut bytes = Vec::new();
+        // Rules are drawn once for each version, but not of an engine that got back a thousand results;
+        // other groups are no steps.
+        let is_by_step = |by: &Option<By>| {
+            matches!(by, None | Some(By::Rule | By::Twins | By::Exe))
+                && dag.most_versions() <= MOST_VERSIONS
+        };
+        let by = self.by_of(&dag, default.clone(), format);
+        if by != Some(By::Process) && !is_by_step(&by) {
+            dag = dag.merged(&workflow);
+        }
         if format == Format::Text {
             let rules = self.rules_of_text(trace, &workflow, &dag)?;
             bytes.extend(shape::text(&workflow, &dag, &rules, output::width(target)).as_bytes());
@@ -233,6 +256,14 @@ impl View {
         output::write_to(target, trace.path(), |out| Ok(out.write_all(&bytes)?))?;
         report_dropped(&workflow, &dag);
         Ok(())
+    }
+
+    /// What a node will stand for.
+    fn by_of(&self, dag: &Dag, default: Option<By>, format: Format) -> Option<By> {
+        match (&self.by, format) {
+            (None, Format::Text) => None,
+            (asked, _) => Some(asked.clone().or(default).unwrap_or(what_fits(dag))),
+        }
     }
 
     /// The groups that the shape in text is made of.
@@ -267,10 +298,7 @@ impl View {
     ) -> Result<Drawing, Failure> {
         let nodes = dag.graph.node_count();
         let asked = self.by.clone().or(default);
-        let by = asked.clone().unwrap_or(match nodes <= READABLE {
-            true => By::Process,
-            false => By::Rule,
-        });
+        let by = asked.clone().unwrap_or(what_fits(dag));
         let path = crate::explained::critical_path(trace, workflow)?;
         let mut drawing = match &by {
             By::Process => drawing::of_processes(workflow, dag),
@@ -303,6 +331,14 @@ impl View {
             );
         }
         Ok(drawing)
+    }
+}
+
+/// Whether every process and file fits a page, or only rules do.
+fn what_fits(dag: &Dag) -> By {
+    match dag.graph.node_count() <= READABLE {
+        true => By::Process,
+        false => By::Rule,
     }
 }
 
@@ -393,9 +429,9 @@ fn other_names(
 const NAMED: usize = 3;
 
 /// `wc (p5) → run.sh (p1) by pipe`, a few of them.
-fn named_edges(workflow: &Workflow, dag: &Dag, dropped: &[&Dropped]) -> String {
+fn named_edges(workflow: &Workflow, dag: &Dag, dropped: &[Dropped]) -> String {
     let name = |node| match dag.graph[node] {
-        Node::Process(id) => {
+        Node::Process { id, .. } => {
             let upid = workflow.images(id)[0].upid;
             format!("{} (p{upid})", units::plain(workflow.rule(id)))
         }
@@ -422,12 +458,12 @@ fn named_edges(workflow: &Workflow, dag: &Dag, dropped: &[&Dropped]) -> String {
     }
 }
 
-fn report_cut_off(workflow: &Workflow, dag: &Dag, dropped: &[&Dropped]) {
+fn report_cut_off(workflow: &Workflow, dag: &Dag, dropped: &[Dropped]) {
     if dropped.is_empty() {
         return;
     }
     eprintln!(
-        "flowtrace: the answer may be incomplete: what lies behind {} is not followed, because it would close a cycle",
+        "flowtrace: the answer may be incomplete: what lies behind {} is not followed everywhere, because it would close a cycle",
         named_edges(workflow, dag, dropped)
     );
 }
@@ -436,7 +472,7 @@ fn report_dropped(workflow: &Workflow, dag: &Dag) {
     if dag.dropped.is_empty() {
         return;
     }
-    let (data, forks): (Vec<&Dropped>, Vec<&Dropped>) =
+    let (data, forks): (Vec<Dropped>, Vec<Dropped>) =
         dag.dropped.iter().partition(|d| d.edge.kind.is_data());
     let count = match dag.dropped.len() {
         1 => "1 edge that closes a cycle".into(),

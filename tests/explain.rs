@@ -149,17 +149,25 @@ fn every_table_has_every_format() {
             }
         }
     }
-    let plot = |table: &str| {
-        let arguments = [
-            "stats", "trace.db", table, "--of", "life", "--format", "svg",
-        ];
-        flowtrace(directory.path(), &arguments)
+    let plot = |table: &str, options: &[&str]| {
+        let arguments = ["stats", "trace.db", table, "--format", "svg"];
+        flowtrace(directory.path(), &[&arguments[..], options].concat())
     };
-    for table in ["cdf", "hist", "throughput"] {
-        let svg = String::from_utf8(plot(table).stdout).unwrap();
+    let of_lives = &["--of", "life"][..];
+    for (table, options) in [("cdf", of_lives), ("hist", of_lives), ("throughput", &[])] {
+        let svg = String::from_utf8(plot(table, options).stdout).unwrap();
         assert!(svg.contains("<polyline") && svg.ends_with("</svg>\n"));
     }
-    assert_eq!(plot("unread").status.code(), Some(2));
+    assert_eq!(plot("unread", &[]).status.code(), Some(2));
+    // What means nothing to a table is refused, not ignored.
+    for wrong in [
+        &["stats", "trace.db", "rules", "--of", "life"][..],
+        &["stats", "trace.db", "calls", "--by", "file"],
+        &["stats", "trace.db", "overview", "--bins", "3"],
+    ] {
+        let status = flowtrace(directory.path(), wrong).status;
+        assert_eq!(status.code(), Some(2), "{wrong:?}");
+    }
 }
 
 /// What `stats unread` lists is what `summary` counts.

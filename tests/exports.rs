@@ -295,23 +295,21 @@ fn parts_of_the_graph() {
     }
 }
 
-/// A script that takes the number of lines of a file into a variable, and writes it into another.
-#[test]
-fn what_a_cycle_hides_is_said_where_it_matters() {
+/// A script that takes the number of lines of a file into a variable, and writes it into another; at its
+/// end it counts what there is, with which nothing else has to do.
+fn script_with_answers() -> tempfile::TempDir {
+    use flowtrace_schema::Direction::{Read, Write};
     let directory = tempfile::tempdir().unwrap();
     let mut s = montage::Script::new(&directory.path().join("trace.db"), "t.sh");
     let shell = s.root(("/bin/bash", &["bash", "t.sh"]), 0);
     let sort = s.program(shell, "sort", (10, 50), 0);
     let wc = s.program(shell, "wc", (60, 80), 0);
-    let pipe = s.pipe();
-    s.holds(wc, pipe, flowtrace_schema::Direction::Write, (60, 80), None);
-    s.holds(
-        shell,
-        pipe,
-        flowtrace_schema::Direction::Read,
-        (59, 81),
-        None,
-    );
+    let ls = s.program(shell, "ls", (110, 120), 0);
+    for (child, (from, to)) in [(wc, (60, 80)), (ls, (110, 120))] {
+        let pipe = s.pipe();
+        s.holds(child, pipe, Write, (from, to), None);
+        s.holds(shell, pipe, Read, (from - 1, to + 1), None);
+    }
     let mut file = |name: &str, at| {
         s.file(
             &format!("/w/{name}"),
@@ -326,28 +324,136 @@ fn what_a_cycle_hides_is_said_where_it_matters() {
     s.create(sort, sorted, 1, 10, 30);
     s.read(wc, sorted, 1, 10, 70);
     s.create(shell, count, 1, 2, 90);
-    s.end(shell, 100, Some(0), None, 20);
-    s.finish(101, 0);
-    let ask = [
-        "dag",
-        "trace.db",
-        "--by",
-        "process",
-        "--ancestors-of",
-        "count",
+    s.end(shell, 130, Some(0), None, 20);
+    s.finish(131, 0);
+    directory
+}
+
+#[test]
+fn a_script_that_takes_an_answer_is_two_versions_and_loses_no_lineage() {
+    let directory = script_with_answers();
+    let graph = |options: &[&str]| -> (Vec<String>, String) {
+        let ask = [
+            "dag",
+            "trace.db",
+            "--by",
+            "process",
+            "--format",
+            "cytoscape",
+        ];
+        let answer = flowtrace(directory.path(), &[&ask[..], options].concat());
+        assert_eq!(answer.status.code(), Some(0));
+        let graph: serde_json::Value = serde_json::from_slice(&answer.stdout).unwrap();
+        let nodes = graph["elements"]["nodes"].as_array().unwrap().iter();
+        let name = |node: &serde_json::Value| {
+            let data = &node["data"];
+            match data["path"].as_str() {
+                Some(path) => path.to_owned(),
+                None => format!("{} {}", data["rule"].as_str().unwrap(), data["version"]),
+            }
+        };
+        let mut names: Vec<String> = nodes.map(name).collect();
+        names.sort();
+        let said = String::from_utf8_lossy(&answer.stderr).into_owned();
+        (names, said)
+    };
+    let (names, said) = graph(&["--ancestors-of", "count"]);
+    let all = [
+        "/w/count",
+        "/w/list",
+        "/w/sorted",
+        "sort null",
+        "t.sh 1",
+        "t.sh 2",
+        "wc null",
     ];
-    let answer = flowtrace(directory.path(), &ask);
-    assert_eq!(answer.status.code(), Some(0));
-    let said = String::from_utf8_lossy(&answer.stderr);
+    assert_eq!(names, all);
+    assert!(!said.contains("incomplete"), "{said}");
+    // What came last is the source of nothing.
+    assert_eq!(graph(&["--descendants-of", "ls"]).0, ["ls null", "t.sh 3"]);
+    let (names, said) = graph(&[]);
+    assert_eq!(names.len(), all.len() + 2);
+    assert!(!said.contains("left out"), "{said}");
+
+    let text = flowtrace(directory.path(), &["dag", "trace.db", "--format", "text"]).stdout;
+    let text = String::from_utf8(text).unwrap();
+    let shape = "t.sh [1/3] → sort → wc → t.sh [2/3] → ls → t.sh [3/3]";
+    assert_eq!(text.lines().next(), Some(shape), "{text}");
+
+    let path = directory.path().join("run.json");
+    std::fs::write(&path, export(directory.path(), "wfformat", &[])).unwrap();
+    let strict = ["--own-only", "--strict"];
+    validate("wfformat_check.py", &strict, std::slice::from_ref(&path));
+    let instance = json(directory.path(), "wfformat");
+    let tasks = &instance["workflow"]["specification"]["tasks"];
+    let ids: Vec<&str> = tasks
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|task| task["id"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids.len(), 6, "{ids:?}");
+    assert!(ids.iter().any(|id| id.ends_with(":3")), "{ids:?}");
+}
+
+/// The recording begins before the command; what people read and type counts from the command.
+#[test]
+fn moments_count_from_the_start_of_the_command() {
+    let second = 1000;
+    let directory = tempfile::tempdir().unwrap();
+    let mut s = montage::Script::new(&directory.path().join("trace.db"), "t.sh");
+    let shell = s.root(("/bin/bash", &["bash", "t.sh"]), 5 * second);
+    let early = s.program(shell, "early", (6 * second, 7 * second), 0);
+    let late = s.program(shell, "late", (8 * second, 9 * second), 0);
+    for (child, name, at) in [(early, "one", 6), (late, "two", 8)] {
+        let kind = flowtrace_schema::FileKind::File;
+        let file = s.file(&format!("/w/{name}"), kind, 10, at * second);
+        s.create(child, file, 1, 10, at * second);
+    }
+    s.end(shell, 10 * second, Some(0), None, 20);
+    s.finish(10 * second, 0);
+    let say = |arguments: &[&str]| {
+        let answer = flowtrace(directory.path(), arguments);
+        let said = String::from_utf8_lossy(&answer.stderr).into_owned();
+        assert_eq!(answer.status.code(), Some(0), "{said}");
+        String::from_utf8(answer.stdout).unwrap()
+    };
+    let line = |text: &str, of: &str| -> String {
+        let found = text.lines().find(|line| line.ends_with(of));
+        found.unwrap_or_else(|| panic!("{of} in {text}")).to_owned()
+    };
+    let tree = say(&["tree", "trace.db"]);
     assert!(
-        said.contains("may be incomplete") && said.contains(" → "),
-        "{said}"
+        line(&tree, " late").trim_start().starts_with("3.0 s"),
+        "{tree}"
     );
-    let whole = flowtrace(directory.path(), &["dag", "trace.db"]);
-    let said = String::from_utf8_lossy(&whole.stderr);
+    let path = say(&["critical-path", "trace.db", "--full"]);
     assert!(
-        said.contains("left out ") && said.contains(" of data: "),
-        "{said}"
+        line(&path, " late").trim_start().starts_with("3.0 s"),
+        "{path}"
+    );
+    // Of the first bin the 10 bytes at 1 s.
+    let bins = say(&["stats", "trace.db", "throughput", "--bins", "2"]);
+    let first = bins.lines().nth(2).unwrap().trim_start().to_owned();
+    assert!(first.starts_with("0 s"), "{bins}");
+    let stored = say(&[
+        "stats",
+        "trace.db",
+        "throughput",
+        "--format",
+        "csv",
+        "--bins",
+        "2",
+    ]);
+    assert!(
+        stored.lines().nth(1).unwrap().starts_with("5000000000,"),
+        "{stored}"
+    );
+    // What one prints the other understands.
+    let part = say(&["dag", "trace.db", "--within", "2.9..3.1", "--by", "process"]);
+    assert!(
+        part.contains("/w/two") && !part.contains("/w/one"),
+        "{part}"
     );
 }
 

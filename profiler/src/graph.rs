@@ -3,12 +3,14 @@
 //! the process before the file. A pipe puts who wrote before who read.
 //!
 //! The graph is always acyclic. A file that was changed after somebody had read it appears as
-//! several versions ([`versions`]); what still closes a cycle is left out and listed
+//! several versions ([`versions`]). A process that got back what it had caused is cut into versions, too,
+//! by [`lineage()`]; [`build()`] keeps it whole. What still closes a cycle is left out and listed
 //! ([`Dag::dropped`]).
 
 mod acyclic;
 mod build;
 pub mod groups;
+mod lineage;
 pub mod motifs;
 mod order;
 pub(crate) mod pattern;
@@ -16,18 +18,28 @@ pub(crate) mod rounds;
 pub mod select;
 pub mod versions;
 
+use std::collections::BTreeMap;
+
 use petgraph::graph::{DiGraph, NodeIndex};
 
 use crate::model::{FileIndex, ProcessId};
 
 pub use build::build;
+pub use lineage::lineage;
 
 /// A node of the workflow graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Node {
     /// A process, its images merged: a redirection is opened by the shell's image and written by
     /// the program's.
-    Process(ProcessId),
+    Process {
+        /// The process.
+        id: ProcessId,
+        /// Counted from 1.
+        version: u32,
+        /// How many versions of it there are: more than one where as one it would close a cycle.
+        versions: u32,
+    },
     /// What a file held from one change after a read to the next.
     File {
         /// The file.
@@ -39,12 +51,24 @@ pub enum Node {
     },
 }
 
+impl Node {
+    /// A process that is not cut.
+    pub const fn process(id: ProcessId) -> Node {
+        Node::Process {
+            id,
+            version: 1,
+            versions: 1,
+        }
+    }
+}
+
 /// What an edge stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EdgeKind {
     /// Parent to child.
     Fork,
-    /// An older version of a file to the next, whose contents build on it.
+    /// An older version of a file to the next, whose contents build on it; a version of a process to the
+    /// next.
     Update,
     /// File to the process that ran it as its program.
     Exec,
@@ -103,9 +127,27 @@ pub struct Edge {
     pub first_ns: i64,
     /// Last moment, ns.
     pub last_ns: i64,
+    /// Whether other versions of the process took part, too, but are not connected because that would
+    /// close a cycle.
+    pub is_narrowed: bool,
 }
 
 impl Edge {
+    /// An edge that stands for a moment and moves nothing.
+    pub(crate) fn at(kind: EdgeKind, at_ns: i64) -> Edge {
+        Edge {
+            kind,
+            write_bytes: 0,
+            writes: 0,
+            read_bytes: 0,
+            reads: 0,
+            latency_ns: 0,
+            first_ns: at_ns,
+            last_ns: at_ns,
+            is_narrowed: false,
+        }
+    }
+
     /// Bytes moved along the edge: those written where it leads to a file, else those read; through
     /// a pipe at most these; through sockets both ways, as far as packets were captured.
     pub fn bytes(&self) -> i64 {
@@ -141,10 +183,12 @@ pub struct Dropped {
 /// The workflow graph.
 #[derive(Clone, Debug, Default)]
 pub struct Dag {
-    /// Processes in their order, then files in theirs.
+    /// Processes in their order, then files in theirs, then later versions of processes.
     pub graph: DiGraph<Node, Edge>,
     /// Edges left out so that the graph has no cycle, in the order of their ends.
     pub dropped: Vec<Dropped>,
+    /// Where processes are cut: the moments at which their second and later versions begin, ns.
+    pub cuts: BTreeMap<ProcessId, Vec<i64>>,
 }
 
 #[cfg(test)]

@@ -291,8 +291,19 @@ impl Workflow {
         self.losses.iter().any(is_of_store)
     }
 
+    /// The moment that people count from, ns: when the run's first process, the command, began. The
+    /// recording begins a little sooner, and stored times count from there. Without a command, or where
+    /// rows are missing, the begin of the recording, 0.
+    ///
+    /// Everything that shows a moment to people, or takes one from them, counts from here.
+    pub fn begins_ns(&self) -> i64 {
+        let has_command = self.runs.iter().any(|run| run.command.is_some());
+        let root = self.root().filter(|_| has_command && !self.is_incomplete());
+        root.map_or(0, |root| self.process(root).start_ns)
+    }
+
     /// How long the command ran, ns: its own process, not what it left behind. Without a command,
-    /// without its end, or where rows are missing, the length of the recording.
+    /// without its end, or where rows are missing, until the last moment known.
     ///
     /// Of several runs: from the begin of the first to the end of the last.
     pub fn duration_ns(&self) -> i64 {
@@ -304,7 +315,7 @@ impl Workflow {
         let is_known = has_command && !self.is_cut_short() && !self.is_incomplete();
         let root = self.root().filter(|_| is_known);
         root.and_then(|root| self.process(root).duration_ns())
-            .unwrap_or(self.last_ns)
+            .unwrap_or(self.last_ns.saturating_sub(self.begins_ns()))
     }
 
     /// The children of every process, in the order of their start.

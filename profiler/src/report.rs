@@ -31,7 +31,7 @@ use crate::graph as workflow_graph;
 use crate::load::load_activity;
 use crate::model::Workflow;
 
-/// The data of a report. Times are nanoseconds since the start of the run, sizes bytes; what is
+/// The data of a report. Times are nanoseconds since the start of the recording, sizes bytes; what is
 /// not known is `null`.
 #[derive(Debug, Serialize)]
 pub struct Report {

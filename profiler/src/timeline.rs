@@ -223,6 +223,8 @@ impl Channel {
 /// All processes of a trace over time.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
+    /// The moment that people count from, ns: [`crate::model::Workflow::begins_ns`].
+    pub begins_ns: i64,
     /// One for each process of the workflow, in the same order.
     pub instances: Vec<Instance>,
     /// Pipes and sockets.

@@ -89,8 +89,8 @@ pub fn page() -> String {
          `sqlite3 trace.db \"SELECT rule, COUNT(*) FROM processes GROUP BY rule\"`. The views are the\n\
          public interface: columns are added over time, never removed and never given a new meaning.\n\
          The tables behind them may change with the schema version (`PRAGMA user_version`).\n\n\
-         Times are integer nanoseconds since the start of the run on the monotonic clock; sizes are\n\
-         bytes; an open end or an unknown value is NULL. A path or argument that is not valid UTF-8 is\n\
+         Times are integer nanoseconds since the start of the recording on the monotonic clock (texts for\n\
+         people count from the start of the command, a little later); sizes are bytes; an open end or an unknown value is NULL. A path or argument that is not valid UTF-8 is\n\
          stored as text with U+FFFD, and its exact bytes in the `*_raw` column beside it.\n\n\
          While a run goes on, rows are committed at most every 250 ms or 20 000 rows: after a crash or\n\
          a `kill -9` the file opens and holds all but that (keep the `-wal` file beside it).\n\n\

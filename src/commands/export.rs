@@ -129,7 +129,7 @@ fn whole(trace: &Trace, args: &Args, target: Option<&Path>) -> super::Outcome {
     args.view
         .refuse("--by and the options that select a part are for graphs")?;
     let workflow = load(trace)?;
-    let dag = graph::build(&workflow);
+    let dag = graph::lineage(&workflow);
     output::write_to(target, &args.trace, |mut out| {
         match args.format {
             Format::Wfformat => wfformat::write(&workflow, &dag, &mut out)?,

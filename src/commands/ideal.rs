@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// Capacities from a file of `flowtrace calibrate` [default: the one of this host]
     #[arg(long, value_name = "FILE")]
     capacities: Option<PathBuf>,
-    /// Moments at which phases end, in seconds [default: where no step is alive]
+    /// Moments at which phases end, in seconds from the start of the command [default: where no step is alive]
     #[arg(long, value_name = "S,S…", value_delimiter = ',', value_parser = super::bottlenecks::seconds)]
     phases: Vec<f64>,
     /// Text, or JSON with exact numbers
@@ -163,7 +163,11 @@ fn of_trace(args: &Args, trace: &Path, capacities: &Capacities) -> Outcome {
     let cuts: Vec<i64> = args
         .phases
         .iter()
-        .map(|seconds| (seconds * 1e9) as i64)
+        .map(|seconds| {
+            read.timeline
+                .begins_ns
+                .saturating_add((seconds * 1e9) as i64)
+        })
         .collect();
     let found: Option<Ideal> = ideal(&read.workflow, &read.timeline, capacities, &cuts);
     let Some(found) = found else {
@@ -177,7 +181,10 @@ fn of_trace(args: &Args, trace: &Path, capacities: &Capacities) -> Outcome {
     };
     output::write_to(args.output.as_deref(), trace, |out| {
         match args.format {
-            Format::Text => out.write_all(text::ideal::text(&found, capacities).as_bytes())?,
+            Format::Text => {
+                let begins = read.timeline.begins_ns;
+                out.write_all(text::ideal::text(&found, capacities, begins).as_bytes())?
+            }
             Format::Json => {
                 let whole = serde_json::json!({"ideal": found, "capacities": capacities});
                 output::json(out, &whole)?;

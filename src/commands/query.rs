@@ -23,6 +23,7 @@ pub(crate) struct Args {
     /// Trace to read
     trace: PathBuf,
     /// One SELECT statement; `-` reads it from standard input
+    #[arg(allow_hyphen_values = true)]
     sql: Option<String>,
     /// Format of the result
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -107,7 +108,7 @@ fn list_views(table: &mut dyn Table) -> io::Result<()> {
 /// The views for people. Those without a row are named last, in one line.
 fn catalogue(trace: &Trace) -> Result<String, Failure> {
     let mut page = String::from(
-        "Times are nanoseconds since the start of the run, sizes bytes; NULL is unknown.\n",
+        "Times are nanoseconds since the start of the recording, sizes bytes; NULL is unknown.\n",
     );
     let mut empty = Vec::new();
     for view in doc::views() {

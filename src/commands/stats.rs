@@ -35,12 +35,12 @@ pub(crate) struct Args {
     /// What to show
     #[arg(value_enum, default_value_t = Kind::Overview)]
     table: Kind,
-    /// What a distribution is of (cdf, hist)
-    #[arg(long, value_enum, default_value_t = Of::Latency)]
-    of: Of,
-    /// What rows of sequentiality stand for
-    #[arg(long, value_enum, default_value_t = By::Rule)]
-    by: By,
+    /// What a distribution is of (cdf, hist) [default: latency]
+    #[arg(long, value_enum)]
+    of: Option<Of>,
+    /// What rows of sequentiality stand for [default: rule]
+    #[arg(long, value_enum)]
+    by: Option<By>,
     /// Only series whose name has TEXT in it (cdf, hist)
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
@@ -123,6 +123,44 @@ enum Format {
     Pdf,
 }
 
+impl Args {
+    fn of(&self) -> statistics::Of {
+        self.of.unwrap_or(Of::Latency).of()
+    }
+
+    /// Fails if something was asked for that means nothing to the table.
+    fn check(&self) -> Result<(), Failure> {
+        let is_distribution = matches!(self.table, Kind::Cdf | Kind::Hist);
+        for (is_given, has_meaning, what) in [
+            (
+                self.only.is_some(),
+                is_distribution,
+                "--only is for cdf and hist",
+            ),
+            (
+                self.of.is_some(),
+                is_distribution,
+                "--of is for cdf and hist",
+            ),
+            (
+                self.by.is_some(),
+                self.table == Kind::Sequentiality,
+                "--by is for sequentiality",
+            ),
+            (
+                self.bins.is_some(),
+                self.table == Kind::Throughput,
+                "--bins is for throughput",
+            ),
+        ] {
+            if is_given && !has_meaning {
+                return Err(Failure::usage(what));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Of {
     fn of(self) -> statistics::Of {
         match self {
@@ -136,6 +174,7 @@ impl Of {
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
+    args.check()?;
     let default_bins = if args.format == Format::Text {
         BINS
     } else {
@@ -178,7 +217,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
 fn sheets(args: &Args, workflow: &Workflow, calls: &CallStatistics) -> Vec<Sheet> {
     let rules = || statistics::phases(&phases::by_rule(workflow), "what each rule did", "rule");
     let distributions = || distributions(args, workflow, calls);
-    let of = args.of.of();
+    let of = args.of();
     vec![match args.table {
         Kind::Overview => return vec![statistics::calls(calls), rules()],
         Kind::Calls => statistics::calls(calls),
@@ -191,7 +230,7 @@ fn sheets(args: &Args, workflow: &Workflow, calls: &CallStatistics) -> Vec<Sheet
         Kind::Cdf => statistics::cdf(&distributions(), of),
         Kind::Hist => statistics::histogram(&distributions(), of),
         Kind::Sequentiality => {
-            let by = match args.by {
+            let by = match args.by.unwrap_or(By::Rule) {
                 By::Rule => "rule",
                 By::Process => "process",
                 By::File => "file",
@@ -214,7 +253,7 @@ fn distributions(
     String,
     flowtrace_profiler::analysis::statistics::distribution::Distribution,
 )> {
-    let mut found = statistics::distributions(workflow, calls, args.of.of());
+    let mut found = statistics::distributions(workflow, calls, args.of());
     if let Some(only) = &args.only {
         found.retain(|(name, _)| name.contains(only.as_str()));
     }
@@ -226,11 +265,8 @@ fn check_only(args: &Args, workflow: &Workflow, calls: &CallStatistics) -> Resul
     let Some(only) = &args.only else {
         return Ok(());
     };
-    if !matches!(args.table, Kind::Cdf | Kind::Hist) {
-        return Err(Failure::usage("--only is for cdf and hist"));
-    }
     if distributions(args, workflow, calls).is_empty() {
-        let all = statistics::distributions(workflow, calls, args.of.of());
+        let all = statistics::distributions(workflow, calls, args.of());
         let names: Vec<String> = all.into_iter().map(|(name, _)| name).take(20).collect();
         return Err(
             Failure::usage(format!("--only: nothing is called {only:?}"))
@@ -249,7 +285,7 @@ fn overview_json(sheets: &[Sheet], out: &mut dyn Write) -> std::io::Result<()> {
 }
 
 fn draw(args: &Args, workflow: &Workflow, calls: &CallStatistics) -> Result<Vec<u8>, Failure> {
-    let of = args.of.of();
+    let of = args.of();
     let chart: Chart = match args.table {
         Kind::Cdf => statistics::cdf_chart(&distributions(args, workflow, calls), of),
         Kind::Hist => statistics::histogram_chart(&distributions(args, workflow, calls), of),

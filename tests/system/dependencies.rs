@@ -110,7 +110,7 @@ fn writers(dag: &Dag, version: NodeIndex) -> Vec<ProcessId> {
     while let Some(version) = versions.pop() {
         for edge in dag.graph.edges_directed(version, Direction::Incoming) {
             match (dag.graph[edge.source()], edge.weight().kind) {
-                (Node::Process(id), EdgeKind::Write | EdgeKind::Create) => found.push(id),
+                (Node::Process { id, .. }, EdgeKind::Write | EdgeKind::Create) => found.push(id),
                 (Node::File { .. }, EdgeKind::Update) => versions.push(edge.source()),
                 other => panic!("an edge to a file: {other:?}"),
             }
@@ -144,7 +144,8 @@ fn by_graph(workflow: &Workflow, dag: &Dag, directory: &Path) -> BTreeSet<Depend
         .filter(|d| d.edge.kind.is_data())
         .map(|d| (d.from, d.to));
     for (from, to) in kept.chain(dropped) {
-        let (Node::File { file, .. }, Node::Process(reader)) = (dag.graph[from], dag.graph[to])
+        let (Node::File { file, .. }, Node::Process { id: reader, .. }) =
+            (dag.graph[from], dag.graph[to])
         else {
             continue;
         };
@@ -214,7 +215,7 @@ impl Workload {
 
         let opened = flowtrace_schema::Trace::open(&trace).unwrap();
         let workflow = load(&opened).unwrap();
-        let dag = graph::build(&workflow);
+        let dag = graph::lineage(&workflow);
         assert!(
             petgraph::algo::toposort(&dag.graph, None).is_ok(),
             "a cycle"

@@ -111,8 +111,8 @@ pub fn svg(chart: &Chart, title: &str) -> String {
                 top + 2.0,
                 (x(end) - x(begin)).max(0.5),
                 escaped(&units::plain(&bar.name)),
-                units::duration(begin),
-                units::duration(end),
+                units::moment(begin, chart.begins_ns),
+                units::moment(end, chart.begins_ns),
                 bar.resource.name()
             );
         }
@@ -130,7 +130,7 @@ pub fn svg(chart: &Chart, title: &str) -> String {
             "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#555\">{}</text>",
             x(at),
             axis + 16.0,
-            units::duration(at)
+            units::moment(at, chart.begins_ns)
         );
     }
     let more = chart.bars.len() - bars.len();

@@ -34,7 +34,7 @@ pub struct Drawing {
 /// A node of a drawing.
 #[derive(Clone, Debug)]
 pub struct DrawnNode {
-    /// `p` and the upid of a process's first image; `f` and the id of a file, with `_` and the
+    /// `p` and the upid of a process's first image; `f` and the id of a file, both with `_` and the
     /// version from the second on; `r` and `g` for groups of them; `more` for what was cut.
     pub id: String,
     /// What it stands for.
@@ -45,6 +45,8 @@ pub struct DrawnNode {
     pub hue: Option<u16>,
     /// Processes that it stands for, in order; of a file none.
     pub processes: Vec<ProcessId>,
+    /// Those of them that go on as a later version, where what was measured of them stands; in order.
+    pub goes_on: Vec<ProcessId>,
     /// Whether it is on the critical path.
     pub is_critical: bool,
     /// Facts, by name.
@@ -131,6 +133,7 @@ impl Drawing {
             label: vec![format!("+{cut} more"), format!("with {cut_edges} edges")],
             hue: None,
             processes: Vec::new(),
+            goes_on: Vec::new(),
             is_critical: false,
             attributes: vec![
                 ("nodes_cut", Value::Integer(cut as i64)),
@@ -153,7 +156,9 @@ impl Drawing {
         own_ns: &[i64],
     ) {
         for node in &mut self.nodes {
-            let own = node.processes.iter().map(|id| own_ns[id.0 as usize]);
+            let ends = |id: &&ProcessId| node.goes_on.binary_search(id).is_err();
+            let own = node.processes.iter().filter(ends);
+            let own = own.map(|id| own_ns[id.0 as usize]);
             let slack = node
                 .processes
                 .iter()

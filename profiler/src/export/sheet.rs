@@ -42,6 +42,8 @@ pub enum Unit {
     Count,
     /// Nanoseconds.
     Ns,
+    /// A moment, in nanoseconds of the recording; people count from this one.
+    At(i64),
     /// Bytes.
     Bytes,
     /// Bytes per second.
@@ -165,6 +167,7 @@ impl Sheet {
             (Cell::Null, _) => "-".into(),
             (Cell::Text(text), _) => units::plain(text),
             (Cell::Integer(n), Unit::Ns) => units::duration(*n),
+            (Cell::Integer(n), Unit::At(begins)) => units::moment(*n, begins),
             (Cell::Integer(0), Unit::Bytes) => "-".into(),
             (Cell::Integer(n), Unit::Bytes) => units::bytes(*n),
             (Cell::Integer(n), Unit::Rate) => format!("{}/s", units::bytes(*n)),

@@ -141,7 +141,9 @@ fn arrows(dag: &Dag, place: &[usize], tracks: &[Track]) -> Vec<Arrow> {
         let Some((from, to)) = dag.graph.edge_endpoints(edge) else {
             continue;
         };
-        if let (Node::Process(writer), Node::File { .. }) = (dag.graph[from], dag.graph[to]) {
+        if let (Node::Process { id: writer, .. }, Node::File { .. }) =
+            (dag.graph[from], dag.graph[to])
+        {
             writers
                 .entry(to)
                 .or_default()
@@ -172,7 +174,7 @@ fn arrows(dag: &Dag, place: &[usize], tracks: &[Track]) -> Vec<Arrow> {
         };
         let e = &dag.graph[edge];
         match (dag.graph[from], dag.graph[to]) {
-            (Node::File { file, .. }, Node::Process(reader)) => {
+            (Node::File { file, .. }, Node::Process { id: reader, .. }) => {
                 for &(writer, written) in writers.get(&from).into_iter().flatten() {
                     push(
                         writer,
@@ -184,7 +186,9 @@ fn arrows(dag: &Dag, place: &[usize], tracks: &[Track]) -> Vec<Arrow> {
                     );
                 }
             }
-            (Node::Process(writer), Node::Process(reader)) if e.kind.is_data() => {
+            (Node::Process { id: writer, .. }, Node::Process { id: reader, .. })
+                if e.kind.is_data() =>
+            {
                 push(writer, reader, e.first_ns, e.first_ns, e.write_bytes, None);
             }
             _ => {}

@@ -1,6 +1,7 @@
 //! WfFormat 1.6, the format of WfCommons: one JSON with the workflow's structure and what was measured.
 //!
-//! A task is a process that data connects to others: it read, wrote, or used a pipe. Dependencies
+//! A task is a process that data connects to others: it read, wrote, or used a pipe. One that is cut into
+//! versions is a task for each. Dependencies
 //! are those of data; who forked whom is not among them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -47,44 +48,86 @@ pub fn write(workflow: &Workflow, dag: &Dag, out: &mut impl Write) -> io::Result
     writeln!(out)
 }
 
+/// A process, or a version of one that is cut.
+struct Task {
+    node: NodeIndex,
+    process: ProcessId,
+    /// Which version, of how many.
+    version: (u32, u32),
+    /// When it began and ended, ns; `None`: not seen.
+    lived: (i64, Option<i64>),
+    /// Its id.
+    id: String,
+}
+
 struct Tasks<'a> {
     dag: &'a Dag,
-    /// The tasks in the order of their begin, with their ids.
-    tasks: Vec<(ProcessId, String)>,
-    id_of: HashMap<ProcessId, usize>,
+    /// The tasks in the order of their begin.
+    tasks: Vec<Task>,
+    place_of: HashMap<NodeIndex, usize>,
     /// The ids of files, by node.
     files: BTreeMap<NodeIndex, String>,
     parents: Vec<BTreeSet<usize>>,
     children: Vec<BTreeSet<usize>>,
 }
 
+impl Task {
+    fn of(
+        workflow: &Workflow,
+        dag: &Dag,
+        node: NodeIndex,
+        process: ProcessId,
+        version: (u32, u32),
+    ) -> Task {
+        let upid = workflow.images(process)[0].upid;
+        let mut id = format!("{}_{upid}", escaped(workflow.rule(process), "_-."));
+        if version.0 > 1 {
+            id += &format!(":{}", version.0);
+        }
+        Task {
+            node,
+            process,
+            version,
+            lived: dag.version_ns(workflow, process, version.0),
+            id,
+        }
+    }
+}
+
 impl<'a> Tasks<'a> {
     fn of(workflow: &Workflow, dag: &'a Dag) -> Self {
         let is_data = |kind: EdgeKind| kind.is_data() && kind != EdgeKind::Exec;
-        let has_data = |id: ProcessId| {
-            let node = NodeIndex::new(id.0 as usize);
+        let has_data = |node: NodeIndex| {
             [Direction::Incoming, Direction::Outgoing]
                 .into_iter()
                 .flat_map(|direction| dag.graph.edges_directed(node, direction))
                 .any(|edge| is_data(edge.weight().kind))
         };
-        let mut found: Vec<ProcessId> = workflow.process_ids().filter(|&id| has_data(id)).collect();
-        found.sort_by_key(|&id| (workflow.process(id).start_ns, id));
-        if found.is_empty() {
+        let mut found: Vec<NodeIndex> = dag.graph.node_indices().collect();
+        found.retain(|&node| has_data(node));
+        if !found
+            .iter()
+            .any(|&node| matches!(dag.graph[node], Node::Process { .. }))
+        {
             // The format wants a task.
-            found.extend(workflow.root());
+            found.extend(workflow.root().map(|id| NodeIndex::new(id.0 as usize)));
         }
-        let tasks: Vec<(ProcessId, String)> = found
+        let mut tasks: Vec<Task> = found
             .into_iter()
-            .map(|id| {
-                let upid = workflow.images(id)[0].upid;
-                (id, format!("{}_{upid}", escaped(workflow.rule(id), "_-.")))
+            .filter_map(|node| match dag.graph[node] {
+                Node::Process {
+                    id,
+                    version,
+                    versions,
+                } => Some(Task::of(workflow, dag, node, id, (version, versions))),
+                Node::File { .. } => None,
             })
             .collect();
-        let id_of = tasks.iter().enumerate().map(|(i, t)| (t.0, i)).collect();
+        tasks.sort_by_key(|task| (task.lived.0, task.process, task.version));
+        let place_of = tasks.iter().enumerate().map(|(i, t)| (t.node, i)).collect();
         let mut tasks = Tasks {
             dag,
-            id_of,
+            place_of,
             files: BTreeMap::new(),
             parents: vec![BTreeSet::new(); tasks.len()],
             children: vec![BTreeSet::new(); tasks.len()],
@@ -128,10 +171,7 @@ impl<'a> Tasks<'a> {
     }
 
     fn task(&self, node: NodeIndex) -> Option<usize> {
-        match self.dag.graph[node] {
-            Node::Process(id) => self.id_of.get(&id).copied(),
-            Node::File { .. } => None,
-        }
+        self.place_of.get(&node).copied()
     }
 
     fn connect(&mut self) {
@@ -180,7 +220,7 @@ impl<'a> Tasks<'a> {
         let ids = |tasks: &BTreeSet<usize>| -> Vec<&str> {
             tasks
                 .iter()
-                .map(|&task| self.tasks[task].1.as_str())
+                .map(|&task| self.tasks[task].id.as_str())
                 .collect()
         };
         let mut sizes = 0_i64;
@@ -204,16 +244,15 @@ impl<'a> Tasks<'a> {
             .tasks
             .iter()
             .enumerate()
-            .map(|(i, (process, id))| {
+            .map(|(i, task)| {
                 let files = |direction: Direction| -> Vec<&str> {
-                    let node = NodeIndex::new(process.0 as usize);
-                    let neighbours = self.dag.graph.neighbors_directed(node, direction);
+                    let neighbours = self.dag.graph.neighbors_directed(task.node, direction);
                     let names: BTreeSet<&str> = neighbours
                         .filter_map(|other| self.files.get(&other).map(String::as_str))
                         .collect();
                     names.into_iter().collect()
                 };
-                json!({"name": workflow.rule(*process).as_ref(), "id": id,
+                json!({"name": workflow.rule(task.process).as_ref(), "id": task.id,
                     "parents": ids(&self.parents[i]), "children": ids(&self.children[i]),
                     "inputFiles": files(Direction::Incoming),
                     "outputFiles": files(Direction::Outgoing)})
@@ -260,7 +299,7 @@ impl<'a> Tasks<'a> {
         let tasks: Vec<Value> = self
             .tasks
             .iter()
-            .map(|(id, name)| execution(workflow, *id, name, started, &mut hosts))
+            .map(|task| execution(workflow, task, started, &mut hosts))
             .collect();
         let machines: Vec<Value> = hosts
             .iter()
@@ -275,25 +314,21 @@ impl<'a> Tasks<'a> {
     }
 }
 
-fn execution(
-    workflow: &Workflow,
-    id: ProcessId,
-    name: &str,
-    started: i64,
-    hosts: &mut BTreeSet<String>,
-) -> Value {
+fn execution(workflow: &Workflow, of: &Task, started: i64, hosts: &mut BTreeSet<String>) -> Value {
+    let id = of.process;
     let process = workflow.process(id);
     let image = workflow.last_image(id);
-    let life = process
+    let (begin, end) = of.lived;
+    let life = (end.unwrap_or(workflow.last_ns) - begin).max(0);
+    let whole = process
         .duration_ns()
-        .unwrap_or(workflow.last_ns - process.start_ns)
-        .max(0);
+        .unwrap_or(workflow.last_ns - process.start_ns);
     let mut task = Map::new();
-    task.insert("id".into(), json!(name));
+    task.insert("id".into(), json!(of.id));
     task.insert("runtimeInSeconds".into(), json!(seconds(life)));
     task.insert(
         "executedAt".into(),
-        json!(moment(started.saturating_add(process.start_ns))),
+        json!(moment(started.saturating_add(begin))),
     );
     let mut arguments = image.command.as_deref().map(unquote).unwrap_or_default();
     arguments.retain(|argument| !argument.is_empty());
@@ -304,17 +339,20 @@ fn execution(
             json!({"program": program, "arguments": arguments}),
         );
     }
-    if let Some(cpu) = process.cpu_ns.filter(|_| life > 0) {
-        task.insert("avgCPU".into(), json!(cpu as f64 * 100.0 / life as f64));
+    if let Some(cpu) = process.cpu_ns.filter(|_| whole > 0) {
+        task.insert("avgCPU".into(), json!(cpu as f64 * 100.0 / whole as f64));
     }
+    // What was moved by the whole process stands once: in its last version.
+    let is_last = of.version.0 == of.version.1;
+    let moved = |bytes: Option<i64>| bytes.filter(|_| is_last);
     let peak = workflow
         .images(id)
         .iter()
         .filter_map(|i| i.max_rss_bytes)
         .max();
     for (key, value) in [
-        ("readBytes", process.read_bytes),
-        ("writtenBytes", process.write_bytes),
+        ("readBytes", moved(process.read_bytes)),
+        ("writtenBytes", moved(process.write_bytes)),
         ("memoryInBytes", peak),
     ] {
         if let Some(value) = value {
@@ -328,6 +366,7 @@ fn execution(
     }
     let upids: Vec<i64> = workflow.images(id).iter().map(|image| image.upid).collect();
     let extra = json!({"upids": upids, "command": image.command.as_deref(),
+        "version": of.version.0, "versions": of.version.1,
         "exitCode": process.exit_code, "endIsKnown": process.end_ns.is_some()});
     task.insert("flowtrace".into(), extra);
     Value::Object(task)

@@ -2,18 +2,31 @@
 
 use std::collections::HashMap;
 
+use petgraph::Direction;
 use petgraph::graph::{DiGraph, NodeIndex};
+use petgraph::visit::EdgeRef;
 
 use super::versions::versions;
 use super::{Dag, Edge, EdgeKind, Node, acyclic};
 use crate::model::{Access, FileIndex, ProcessId, Relation, Workflow};
 
 /// Builds the workflow graph: a node for every process and every version of a regular file that
-/// a process read or wrote.
+/// a process read or wrote. What closes a cycle is left out; [`super::lineage`] cuts processes instead.
 pub fn build(workflow: &Workflow) -> Dag {
+    let (graph, ranks) = raw(workflow);
+    let (graph, dropped) = acyclic::make(graph, &ranks);
+    Dag {
+        graph,
+        dropped,
+        ..Dag::default()
+    }
+}
+
+/// The graph with all edges, cycles included, and the ranks of its nodes.
+pub(super) fn raw(workflow: &Workflow) -> (DiGraph<Node, Edge>, Vec<u32>) {
     let mut graph = DiGraph::with_capacity(workflow.processes.len(), workflow.accesses.len());
     for process in workflow.process_ids() {
-        graph.add_node(Node::Process(process));
+        graph.add_node(Node::process(process));
     }
     // Ranks are explained in `acyclic`: a process has its place in the order of starts.
     let mut ranks = start_order(workflow);
@@ -26,8 +39,29 @@ pub fn build(workflow: &Workflow) -> Dag {
     add_executions(&mut graph, &mut ranks, workflow);
     add_streams(&mut graph, workflow);
     add_forks(&mut graph, workflow);
-    let (graph, dropped) = acyclic::make(graph, &ranks);
-    Dag { graph, dropped }
+    (graph, ranks)
+}
+
+/// The ranks of the nodes of a graph whose processes may be cut or left out: `of_processes` has those of
+/// processes by their ids.
+pub(super) fn process_ranks(graph: &DiGraph<Node, Edge>, of_processes: Vec<u32>) -> Vec<u32> {
+    let process = |id: ProcessId| of_processes.get(id.0 as usize).copied().unwrap_or(0);
+    let mut ranks = vec![0; graph.node_count()];
+    // The versions of a file stand in their order.
+    for node in graph.node_indices() {
+        ranks[node.index()] = match graph[node] {
+            Node::Process { id, .. } => process(id),
+            Node::File { .. } => graph
+                .neighbors_directed(node, petgraph::Direction::Incoming)
+                .map(|before| match graph[before] {
+                    Node::Process { id, .. } => process(id),
+                    Node::File { .. } => ranks[before.index()],
+                })
+                .max()
+                .unwrap_or(0),
+        };
+    }
+    ranks
 }
 
 /// The node of a process: processes are added first, in their order.
@@ -35,7 +69,7 @@ fn node_of(process: ProcessId) -> NodeIndex {
     NodeIndex::new(process.0 as usize)
 }
 
-fn start_order(workflow: &Workflow) -> Vec<u32> {
+pub(super) fn start_order(workflow: &Workflow) -> Vec<u32> {
     let mut order: Vec<ProcessId> = workflow.process_ids().collect();
     order.sort_by_key(|&id| (workflow.process(id).start_ns, id));
     let mut ranks = vec![0; order.len()];
@@ -106,6 +140,7 @@ fn write_edge(access: &Access, holds_reads: bool) -> Edge {
         latency_ns: access.write_time_ns,
         first_ns,
         last_ns,
+        is_narrowed: false,
     }
 }
 
@@ -120,25 +155,12 @@ fn read_edge(access: &Access) -> Edge {
         latency_ns: access.read_time_ns,
         first_ns,
         last_ns,
+        is_narrowed: false,
     }
 }
 
 fn update_edge() -> Edge {
-    moment(EdgeKind::Update, 0)
-}
-
-/// An edge that stands for a moment and moves nothing.
-fn moment(kind: EdgeKind, at_ns: i64) -> Edge {
-    Edge {
-        kind,
-        write_bytes: 0,
-        writes: 0,
-        read_bytes: 0,
-        reads: 0,
-        latency_ns: 0,
-        first_ns: at_ns,
-        last_ns: at_ns,
-    }
+    Edge::at(EdgeKind::Update, 0)
 }
 
 /// Marks the program a process ran: the kernel's reading of it is an edge already where it was
@@ -160,7 +182,15 @@ fn add_executions(graph: &mut DiGraph<Node, Edge>, ranks: &mut Vec<u32>, workflo
             })]
         });
         let to = node_of(process);
-        if let Some(edge) = versions.iter().find_map(|&node| graph.find_edge(node, to)) {
+        // From the side of the process: a program may have been run by very many.
+        let known = graph
+            .edges_directed(to, Direction::Incoming)
+            .filter_map(|edge| {
+                let version = versions.iter().position(|&node| node == edge.source())?;
+                Some((version, edge.id()))
+            })
+            .min();
+        if let Some((_, edge)) = known {
             graph[edge].kind = EdgeKind::Exec;
             continue;
         }
@@ -175,7 +205,7 @@ fn add_executions(graph: &mut DiGraph<Node, Edge>, ranks: &mut Vec<u32>, workflo
         });
         let from = newest.or(versions.first()).copied();
         if let Some(from) = from {
-            graph.add_edge(from, to, moment(EdgeKind::Exec, start));
+            graph.add_edge(from, to, Edge::at(EdgeKind::Exec, start));
         }
     }
 }
@@ -195,7 +225,7 @@ fn add_streams(graph: &mut DiGraph<Node, Edge>, workflow: &Workflow) {
             },
             read_bytes: stream.captured.map_or(0, |(_, back)| back),
             last_ns: stream.last_ns,
-            ..moment(EdgeKind::Pipe, stream.first_ns)
+            ..Edge::at(EdgeKind::Pipe, stream.first_ns)
         };
         graph.add_edge(node_of(stream.from), node_of(stream.to), edge);
     }
@@ -205,7 +235,11 @@ fn add_forks(graph: &mut DiGraph<Node, Edge>, workflow: &Workflow) {
     for child in workflow.process_ids() {
         if let Some(parent) = workflow.process(child).parent {
             let at = workflow.process(child).start_ns;
-            graph.add_edge(node_of(parent), node_of(child), moment(EdgeKind::Fork, at));
+            graph.add_edge(
+                node_of(parent),
+                node_of(child),
+                Edge::at(EdgeKind::Fork, at),
+            );
         }
     }
 }

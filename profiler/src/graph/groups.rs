@@ -26,6 +26,22 @@ pub struct Group {
     pub round: u32,
     /// How many parts the group has.
     pub rounds: u32,
+    /// Which versions of its processes these are, from 1.
+    pub version: u32,
+    /// How many versions those of them have that have most.
+    pub versions: u32,
+    /// Processes that go on as a later version: what was measured of them stands there.
+    pub goes_on: Vec<ProcessId>,
+}
+
+impl Group {
+    /// Which versions of its processes these are, to stand behind the name: ` [1/2]`, or nothing.
+    pub fn mark(&self) -> String {
+        match self.versions {
+            0 | 1 => String::new(),
+            versions => format!(" [{}/{versions}]", self.version),
+        }
+    }
 }
 
 /// The members of a group.
@@ -96,10 +112,11 @@ type Kind = (usize, Arc<str>);
 /// What makes nodes of the workflow graph members of one group.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
-    Label(u32),
+    /// The label of processes, and which version of them.
+    Label(u32, u32),
     Files {
-        producers: Vec<u32>,
-        consumers: Vec<u32>,
+        producers: Vec<(u32, u32)>,
+        consumers: Vec<(u32, u32)>,
         kind: Option<Kind>,
     },
 }
@@ -143,12 +160,14 @@ fn twin_numbers(
     part: &DiGraph<Node, super::Edge>,
     label_of: &[u32],
 ) -> Vec<u32> {
-    let mut begin: HashMap<(Option<u32>, Option<Kind>), u32> = HashMap::new();
+    let mut begin: HashMap<(Option<(u32, u32)>, Option<Kind>), u32> = HashMap::new();
     let mut number: Vec<u32> = part
         .node_indices()
         .map(|node| {
             let key = match part[node] {
-                Node::Process(id) => (Some(label_of[id.0 as usize]), None),
+                Node::Process { id, version, .. } => {
+                    (Some((label_of[id.0 as usize], version)), None)
+                }
                 Node::File { file, .. } => {
                     let path = workflow.file(file).path.as_deref().unwrap_or("");
                     (None, Some((path.split('/').count(), ending(path).into())))
@@ -191,18 +210,24 @@ fn twin_numbers(
 }
 
 /// The graph without the forks of those that are connected by data: who is needs no fork edge to be
-/// found. And how many these are.
+/// found; save by a later version of a process, after which its children come. And how many these are.
 fn without_plain_forks(dag: &Dag, label_of: &[u32]) -> (DiGraph<Node, super::Edge>, usize) {
     let has_data = labels_with_data(dag, label_of);
-    let is_drawn = |kind: EdgeKind, to: NodeIndex| match dag.graph[to] {
-        Node::Process(id) => kind.is_data() || !has_data[label_of[id.0 as usize] as usize],
+    let is_later = |node: NodeIndex| match dag.graph[node] {
+        Node::Process { version, .. } => version > 1,
+        Node::File { .. } => false,
+    };
+    let is_drawn = |kind: EdgeKind, from: NodeIndex, to: NodeIndex| match dag.graph[to] {
+        Node::Process { id, .. } => {
+            kind.is_data() || is_later(from) || !has_data[label_of[id.0 as usize] as usize]
+        }
         Node::File { .. } => true,
     };
     let part = dag.graph.filter_map(
         |_, node| Some(*node),
         |edge, weight| {
-            let (_, to) = dag.graph.edge_endpoints(edge)?;
-            is_drawn(weight.kind, to).then_some(*weight)
+            let (from, to) = dag.graph.edge_endpoints(edge)?;
+            is_drawn(weight.kind, from, to).then_some(*weight)
         },
     );
     let hidden = dag.graph.edge_count() - part.edge_count();
@@ -227,7 +252,7 @@ fn labels_with_data(dag: &Dag, label_of: &[u32]) -> Vec<bool> {
         .filter(|edge| edge.weight().kind.is_data())
     {
         for end in [edge.source(), edge.target()] {
-            if let Node::Process(id) = dag.graph[end] {
+            if let Node::Process { id, .. } = dag.graph[end] {
                 has_data[label_of[id.0 as usize] as usize] = true;
             }
         }
@@ -240,18 +265,18 @@ fn group_numbers(
     part: &DiGraph<Node, super::Edge>,
     label_of: &[u32],
 ) -> Vec<u32> {
-    let rules_at = |node: NodeIndex, direction: Direction| -> Vec<u32> {
-        let rules: BTreeSet<u32> = part
+    let rules_at = |node: NodeIndex, direction: Direction| -> Vec<(u32, u32)> {
+        let rules: BTreeSet<(u32, u32)> = part
             .neighbors_directed(node, direction)
             .filter_map(|other| match part[other] {
-                Node::Process(id) => Some(label_of[id.0 as usize]),
+                Node::Process { id, version, .. } => Some((label_of[id.0 as usize], version)),
                 Node::File { .. } => None,
             })
             .collect();
         rules.into_iter().collect()
     };
     let key = |node: NodeIndex| match part[node] {
-        Node::Process(id) => Key::Label(label_of[id.0 as usize]),
+        Node::Process { id, version, .. } => Key::Label(label_of[id.0 as usize], version),
         Node::File { file, .. } => {
             let path = workflow.file(file).path.as_deref().unwrap_or("");
             Key::Files {
@@ -310,7 +335,7 @@ fn contract(
         let parts = &parts[group as usize];
         let into = *contracted.entry((group, round)).or_insert_with(|| {
             let members = match part[node] {
-                Node::Process(id) => Members::Processes {
+                Node::Process { id, .. } => Members::Processes {
                     rule: Arc::clone(&labels[id.0 as usize]),
                     processes: Vec::new(),
                 },
@@ -324,11 +349,27 @@ fn contract(
                 members,
                 round: place,
                 rounds: parts.len() as u32,
+                version: 1,
+                versions: 1,
+                goes_on: Vec::new(),
             })
         });
         member_of.push(into);
+        if let Node::Process {
+            id,
+            version,
+            versions,
+        } = part[node]
+        {
+            let group = &mut graph[into];
+            group.version = version;
+            group.versions = group.versions.max(versions);
+            if version < versions {
+                group.goes_on.push(id);
+            }
+        }
         match (&mut graph[into].members, part[node]) {
-            (Members::Processes { processes, .. }, Node::Process(id)) => processes.push(id),
+            (Members::Processes { processes, .. }, Node::Process { id, .. }) => processes.push(id),
             (Members::Files { files, .. }, Node::File { file, .. })
                 if files.last() != Some(&file) =>
             {

@@ -7,7 +7,7 @@ use petgraph::graph::NodeIndex;
 use petgraph::visit::EdgeRef;
 
 use super::groups::{Members, RuleGraph};
-use super::{Dag, Node};
+use super::{Dag, EdgeKind, Node};
 
 /// How the data of one step goes to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,16 +74,16 @@ pub fn flows(dag: &Dag, rules: &RuleGraph) -> Vec<Flow> {
     for edge in dag
         .graph
         .edge_references()
-        .filter(|e| e.weight().kind.is_data())
+        .filter(|e| e.weight().kind.is_data() && e.weight().kind != EdgeKind::Update)
     {
         match (dag.graph[edge.source()], dag.graph[edge.target()]) {
-            (Node::Process(_), Node::Process(_)) => add(edge.source(), edge.target()),
-            (Node::File { .. }, Node::Process(_)) => {
+            (Node::Process { .. }, Node::Process { .. }) => add(edge.source(), edge.target()),
+            (Node::File { .. }, Node::Process { .. }) => {
                 for writer in dag
                     .graph
                     .neighbors_directed(edge.source(), Direction::Incoming)
                 {
-                    if matches!(dag.graph[writer], Node::Process(_)) {
+                    if matches!(dag.graph[writer], Node::Process { .. }) {
                         add(writer, edge.target());
                     }
                 }

@@ -79,8 +79,33 @@ pub(crate) fn common<'a>(mut names: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// The common form of several paths: `out/*/proj/t*.fits` for paths of one depth, else
-/// `out/**/t*.fits`.
+/// `out/**/t*.fits`. Where the names have nothing in common some of them: `out/{a,b.txt,…}`.
 pub(crate) fn of_paths(paths: &[&str]) -> String {
+    /// Names shown where a `*` would say nothing, and the longest of them.
+    const NAMED: usize = 2;
+    const LONG: usize = 24;
+    let form = form_of_paths(paths);
+    let Some(above) = form
+        .strip_suffix('*')
+        .filter(|f| f.is_empty() || f.ends_with('/'))
+    else {
+        return form;
+    };
+    let mut names: Vec<&str> = paths.iter().map(|path| base(path)).collect();
+    names.sort_unstable();
+    names.dedup();
+    let is_short = |name: &&&str| name.chars().count() <= LONG;
+    let mut shown: Vec<&str> = names.iter().filter(is_short).take(NAMED).copied().collect();
+    if shown.len() < NAMED {
+        return form;
+    }
+    if names.len() > shown.len() {
+        shown.push("…");
+    }
+    format!("{above}{{{}}}", shown.join(","))
+}
+
+fn form_of_paths(paths: &[&str]) -> String {
     let depth = |path: &str| path.split('/').count();
     let Some(first) = paths.first() else {
         return "*".into();
@@ -147,6 +172,10 @@ mod tests {
         assert_eq!(of_paths(&["/o/a/p/t1.f", "/o/b/p/t2.f"]), "/o/*/p/t*.f");
         assert_eq!(of_paths(&["/o/a/t1.f", "/o/t2.f"]), "/o/**/t*.f");
         assert_eq!(of_paths(&["/x"]), "/x");
+        // A star alone says nothing.
+        assert_eq!(of_paths(&["/o/b.txt", "/o/a"]), "/o/{a,b.txt}");
+        assert_eq!(of_paths(&["/o/a", "/o/b", "/o/q"]), "/o/{a,b,…}");
+        assert_eq!(of_paths(&["/o/a", "/o/d/b"]), "/o/**/{a,b}");
     }
 
     #[test]

@@ -13,12 +13,12 @@ use crate::model::{FileIndex, ProcessId, Workflow};
 /// What of the graph is wanted; a node stays if all that is given wants it.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Processes that lived in these ns, and files used then.
+    /// Processes that lived in these ns since the start of the recording, and files used then.
     pub within_ns: Option<(i64, i64)>,
     /// Processes of rules that fit, and their files.
     pub rules: Vec<String>,
-    /// A process with what it forked, all the way down, and their files: the upid of one of its images.
-    pub subtree_of: Option<i64>,
+    /// Processes with what they forked, all the way down, and their files: the upids of any of their images.
+    pub subtrees_of: Vec<i64>,
     /// Files that fit, and the processes that used them.
     pub files: Vec<String>,
     /// What these depend on, themselves included.
@@ -42,7 +42,7 @@ impl Selection {
     pub fn is_all(&self) -> bool {
         self.within_ns.is_none()
             && self.rules.is_empty()
-            && self.subtree_of.is_none()
+            && self.subtrees_of.is_empty()
             && self.files.is_empty()
             && self.ancestors_of.is_none()
             && self.descendants_of.is_none()
@@ -66,13 +66,14 @@ impl Selection {
         }
         if !self.rules.is_empty() {
             let fits = |node: NodeIndex| match dag.graph[node] {
-                Node::Process(id) => self.rules.iter().any(|r| glob(r, workflow.rule(id))),
+                Node::Process { id, .. } => self.rules.iter().any(|r| glob(r, workflow.rule(id))),
                 Node::File { .. } => false,
             };
             only(&with_neighbours(dag, found(dag, fits, &self.rules)?));
         }
-        if let Some(upid) = self.subtree_of {
-            only(&with_neighbours(dag, subtree(workflow, upid)?));
+        if !self.subtrees_of.is_empty() {
+            let nodes = subtrees(workflow, dag, &self.subtrees_of)?;
+            only(&with_neighbours(dag, nodes));
         }
         if !self.files.is_empty() {
             let fits = |node: NodeIndex| match dag.graph[node] {
@@ -80,7 +81,7 @@ impl Selection {
                     .files
                     .iter()
                     .any(|f| self.is_named(workflow, dag, node, f)),
-                Node::Process(_) => false,
+                Node::Process { .. } => false,
             };
             only(&with_neighbours(dag, found(dag, fits, &self.files)?));
         }
@@ -117,9 +118,10 @@ impl Selection {
         Ok(if self.is_reduced { reduced(part) } else { part })
     }
 
-    /// The data edges that were left out of the graph so that it has no cycle, and that lead from or
-    /// to a selected node: what lies behind them is missing where somebody asked what depends on what.
-    pub fn cut_off<'a>(&self, dag: &'a Dag, part: &Dag) -> Vec<&'a Dropped> {
+    /// The data edges that lead from or to a selected node and were left out of the graph, or narrowed to
+    /// one version of a process, so that it has no cycle: what lies behind them is missing where somebody
+    /// asked what depends on what.
+    pub fn cut_off(&self, dag: &Dag, part: &Dag) -> Vec<Dropped> {
         let is_asked =
             self.ancestors_of.is_some() || self.descendants_of.is_some() || self.between.is_some();
         if !is_asked {
@@ -128,7 +130,14 @@ impl Selection {
         let kept: HashSet<Node> = part.graph.node_weights().copied().collect();
         let is_kept = |node: NodeIndex| kept.contains(&dag.graph[node]);
         let dropped = dag.dropped.iter().filter(|d| d.edge.kind.is_data());
+        let narrowed = dag.graph.edge_references().map(|edge| Dropped {
+            from: edge.source(),
+            to: edge.target(),
+            edge: *edge.weight(),
+        });
         dropped
+            .copied()
+            .chain(narrowed.filter(|d| d.edge.is_narrowed))
             .filter(|d| is_kept(d.from) || is_kept(d.to))
             .collect()
     }
@@ -139,6 +148,8 @@ impl Selection {
         NothingFits(match (&self.between, self.within_ns) {
             (Some((from, to)), _) => format!("no data leads from {from} to {to}"),
             (None, Some((from, to))) => {
+                let begins = workflow.begins_ns();
+                let seconds = |ns: i64| seconds(ns.saturating_sub(begins));
                 let first = workflow.processes.iter().map(|p| p.start_ns).min();
                 format!(
                     "nothing that fits was there from {} to {} s; the processes lived from {} to {} s",
@@ -167,14 +178,15 @@ impl Selection {
         if let Some(upid) = name.strip_prefix('p').and_then(|n| n.parse::<i64>().ok()) {
             let image = workflow.images.iter().find(|image| image.upid == upid);
             if let Some(image) = image {
-                return Ok(HashSet::from([NodeIndex::new(image.process.0 as usize)]));
+                let process = HashSet::from([image.process]);
+                return Ok(nodes_of(dag, &process));
             }
         }
         let names = [name.to_owned()];
         let fits = |node: NodeIndex| self.is_named(workflow, dag, node, name);
         found(dag, fits, &names).or_else(|error| {
             let fits = |node: NodeIndex| match dag.graph[node] {
-                Node::Process(id) => glob(name, workflow.rule(id)),
+                Node::Process { id, .. } => glob(name, workflow.rule(id)),
                 Node::File { .. } => false,
             };
             found(dag, fits, &names).map_err(|_| error)
@@ -222,7 +234,11 @@ fn part(dag: &Dag, keep: &[bool]) -> Dag {
             edge: d.edge,
         })
         .collect();
-    Dag { graph, dropped }
+    Dag {
+        graph,
+        dropped,
+        cuts: dag.cuts.clone(),
+    }
 }
 
 /// Without edges whose end can be reached from their begin another way.
@@ -267,14 +283,15 @@ fn reduced(dag: Dag) -> Dag {
     Dag {
         graph,
         dropped: dag.dropped,
+        cuts: dag.cuts,
     }
 }
 
 fn within(workflow: &Workflow, dag: &Dag, (from, to): (i64, i64)) -> HashSet<NodeIndex> {
     let lives = |node: &NodeIndex| match dag.graph[*node] {
-        Node::Process(id) => {
-            let process = workflow.process(id);
-            process.start_ns <= to && process.end_ns.is_none_or(|end| end >= from)
+        Node::Process { id, version, .. } => {
+            let (begin, end) = dag.version_ns(workflow, id, version);
+            begin <= to && end.is_none_or(|end| end >= from)
         }
         Node::File { .. } => [Direction::Incoming, Direction::Outgoing]
             .into_iter()
@@ -284,25 +301,42 @@ fn within(workflow: &Workflow, dag: &Dag, (from, to): (i64, i64)) -> HashSet<Nod
     dag.graph.node_indices().filter(lives).collect()
 }
 
-fn subtree(workflow: &Workflow, upid: i64) -> Result<HashSet<NodeIndex>, NothingFits> {
-    let image = workflow.images.iter().find(|image| image.upid == upid);
-    let Some(image) = image else {
-        return Err(NothingFits(format!("no process image has the upid {upid}")));
-    };
+fn subtrees(
+    workflow: &Workflow,
+    dag: &Dag,
+    upids: &[i64],
+) -> Result<HashSet<NodeIndex>, NothingFits> {
+    let mut waiting = Vec::new();
+    for upid in upids {
+        let image = workflow.images.iter().find(|image| image.upid == *upid);
+        let Some(image) = image else {
+            return Err(NothingFits(format!("no process image has the upid {upid}")));
+        };
+        waiting.push(image.process);
+    }
     let children = workflow.children();
     let mut found = HashSet::new();
-    let mut waiting = vec![image.process];
-    while let Some(ProcessId(id)) = waiting.pop() {
-        if found.insert(NodeIndex::new(id as usize)) {
-            waiting.extend(&children[id as usize]);
+    while let Some(id) = waiting.pop() {
+        if found.insert(id) {
+            waiting.extend(&children[id.0 as usize]);
         }
     }
-    Ok(found)
+    Ok(nodes_of(dag, &found))
+}
+
+/// All versions of processes.
+fn nodes_of(dag: &Dag, processes: &HashSet<ProcessId>) -> HashSet<NodeIndex> {
+    let is_one = |node: &NodeIndex| match dag.graph[*node] {
+        Node::Process { id, .. } => processes.contains(&id),
+        Node::File { .. } => false,
+    };
+    dag.graph.node_indices().filter(is_one).collect()
 }
 
 fn with_neighbours(dag: &Dag, mut nodes: HashSet<NodeIndex>) -> HashSet<NodeIndex> {
     let is_other = |a: NodeIndex, b: NodeIndex| {
-        matches!(dag.graph[a], Node::Process(_)) != matches!(dag.graph[b], Node::Process(_))
+        let is_file = |node| matches!(dag.graph[node], Node::File { .. });
+        is_file(a) != is_file(b)
     };
     let around: Vec<NodeIndex> = nodes
         .iter()

@@ -3,9 +3,11 @@ use petgraph::visit::EdgeRef;
 use proptest::prelude::*;
 
 use super::*;
-use crate::graph::groups::by_rule;
+use crate::graph::groups::{Group, by_rule};
 use crate::model::{Access, File, Image, Process, Workflow};
 use crate::{load, montage};
+
+mod lineage;
 
 /// A process for each (parent, start), `files` files, and the accesses.
 fn workflow(processes: &[(Option<u32>, i64)], files: u32, mut accesses: Vec<Access>) -> Workflow {
@@ -116,7 +118,7 @@ proptest! {
 /// A graph by what its nodes are, not by their places.
 fn canonical(workflow: &Workflow, dag: &Dag) -> (Vec<String>, Vec<String>) {
     let name = |node: NodeIndex| match dag.graph[node] {
-        Node::Process(id) => format!("pid {}", workflow.process(id).pid),
+        Node::Process { id, .. } => format!("pid {}", workflow.process(id).pid),
         Node::File {
             file,
             version,
@@ -254,7 +256,7 @@ proptest! {
         prop_assert!(dag.dropped.is_empty());
         let mut found = vec![Vec::new(); steps.len()];
         for node in dag.graph.node_indices() {
-            let Node::Process(id) = dag.graph[node] else { continue };
+            let Node::Process { id, .. } = dag.graph[node] else { continue };
             for file in dag.graph.neighbors_directed(node, petgraph::Direction::Incoming) {
                 for writer in dag.graph.neighbors_directed(file, petgraph::Direction::Incoming) {
                     found[id.0 as usize].push(writer.index());
@@ -328,7 +330,7 @@ fn a_redirection_belongs_to_the_process_not_to_an_image() {
     let dag = build(&workflow);
     let is_rules = |node: NodeIndex| match dag.graph[node] {
         Node::File { file, .. } => workflow.file(file).path.as_deref() == Some("/w/out/diffs.mk"),
-        Node::Process(_) => false,
+        Node::Process { .. } => false,
     };
     let rules = dag
         .graph
@@ -346,7 +348,7 @@ fn a_redirection_belongs_to_the_process_not_to_an_image() {
             )
         })
         .collect();
-    let [(Node::Process(awk), EdgeKind::Create, 700)] = writers[..] else {
+    let [(Node::Process { id: awk, .. }, EdgeKind::Create, 700)] = writers[..] else {
         panic!("one writer expected: {writers:?}");
     };
     assert_eq!(workflow.rule(awk).as_ref(), "awk");

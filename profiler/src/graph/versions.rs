@@ -36,9 +36,11 @@ pub fn versions(accesses: &[&Access]) -> Versions {
         .filter(|&i| accesses[i].relation() >= Relation::Write)
         .collect();
     writers.sort_by_key(|&i| (write_start(accesses[i]), accesses[i].process));
+    // The last moments, too: who had read all before a writer began has nothing of it.
     let mut reads: Vec<i64> = accesses
         .iter()
-        .filter_map(|access| first_read(access))
+        .filter_map(|access| Some([first_read(access)?, last_read(access)]))
+        .flatten()
         .collect();
     reads.sort_unstable();
 
@@ -67,7 +69,11 @@ pub fn versions(accesses: &[&Access]) -> Versions {
             });
             is_read = false;
             let own_read = first_read(accesses[writer]).is_some_and(|at| at < start);
-            uses[writer].read = current.filter(|_| own_read);
+            // What was there when it read last, at most what was there before it wrote.
+            let last = last_read(accesses[writer]);
+            let seen = versions.partition_point(|version| version.start_ns <= last);
+            uses[writer].read =
+                current.and_then(|current| own_read.then(|| current.min(seen.max(1) - 1)));
         }
         uses[writer].wrote = Some(versions.len() - 1);
     }
@@ -190,6 +196,28 @@ mod tests {
             }
         );
         assert_eq!(found.uses[1], read(1));
+    }
+
+    #[test]
+    fn who_read_long_before_it_wrote_has_nothing_of_what_came_between() {
+        let found = of(&[
+            access(1, Some((0, 1)), Some((30, 31))),
+            access(2, None, Some((10, 11))),
+            access(3, Some((20, 21)), None),
+        ]);
+        assert_eq!(found.builds_on_previous, [false, true, true]);
+        assert_eq!(
+            (found.uses[0].read, found.uses[0].wrote),
+            (Some(0), Some(2))
+        );
+        // A writer after the last read makes a version of its own, though the reader began before.
+        let found = of(&[
+            access(1, None, Some((0, 1))),
+            access(2, Some((3, 7)), None),
+            access(3, None, Some((5, 6))),
+            access(4, None, Some((10, 11))),
+        ]);
+        assert_eq!(found.uses, [wrote(0), read(1), wrote(1), wrote(2)]);
     }
 
     #[test]

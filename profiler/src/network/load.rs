@@ -38,16 +38,28 @@ const MOST: usize = 512;
 /// Port of secure shell: how runs are watched, not what they do.
 const SSH: i64 = 22;
 
+/// What counts as one process unless asked otherwise: an address, unless all connections are within
+/// one (loopback).
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn natural(trace: &Trace) -> Result<By> {
+    let flows = trace.flows()?;
+    let mut used = flows.iter().filter(|flow| is_of_program(flow)).peekable();
+    let is_within_one = used.peek().is_some() && used.all(|flow| flow.src == flow.dst);
+    Ok(if is_within_one { By::Process } else { By::Host })
+}
+
+fn is_of_program(flow: &FlowRow) -> bool {
+    flow.proto == "tcp" && flow.sport != Some(SSH) && flow.dport != Some(SSH)
+}
+
 /// Loads the packets of the program's TCP connections.
 ///
 /// # Errors
 /// When the file cannot be read; the inner one when a host is asked for that is not there.
 pub fn load(trace: &Trace, selection: &Selection) -> Result<std::result::Result<Run, Unknown>> {
-    let flows: Vec<FlowRow> = trace
-        .flows()?
-        .into_iter()
-        .filter(|flow| flow.proto == "tcp" && flow.sport != Some(SSH) && flow.dport != Some(SSH))
-        .collect();
+    let flows: Vec<FlowRow> = trace.flows()?.into_iter().filter(is_of_program).collect();
     let hosts = trace.hosts()?;
     let captures = trace.captures()?;
     let seen = addresses_of_captures(trace, &flows)?;
@@ -146,7 +158,10 @@ impl Chosen {
         // A host's name stands for its address.
         let mut named: BTreeMap<String, String> = BTreeMap::new();
         for capture in captures {
-            if let (Some(host), Some(address)) = (&capture.host, own.get(&capture.capture_id)) {
+            let addresses = own.get(&capture.capture_id).filter(|all| all.len() == 1);
+            if let (Some(host), Some(address)) =
+                (&capture.host, addresses.and_then(BTreeSet::first))
+            {
                 named.insert(host.clone(), address.clone());
             }
         }
@@ -174,10 +189,12 @@ impl Chosen {
             }
             asked.insert(address.clone());
         }
-        let with_capture: BTreeSet<String> = own.values().cloned().collect();
+        let captured = own.values().filter(|addresses| !addresses.is_empty());
+        let captured = captured.count();
+        let with_capture: BTreeSet<String> = own.values().flatten().cloned().collect();
         let members: BTreeSet<String> = if !asked.is_empty() {
             asked
-        } else if with_capture.len() > 1 {
+        } else if captured > 1 && with_capture.len() > 1 {
             with_capture
         } else {
             addresses.iter().map(ToString::to_string).collect()
@@ -242,20 +259,36 @@ impl Chosen {
     }
 }
 
-/// The address that is in (nearly) all packets of a capture, where there is exactly one.
-fn own_addresses(seen: &BTreeMap<i64, BTreeMap<String, i64>>) -> BTreeMap<i64, String> {
-    let mut own = BTreeMap::new();
+/// The addresses that are in (nearly) all packets of a capture: its host's, and that of the partner
+/// where the host has only one. What is another capture's own is none of the two.
+fn own_addresses(seen: &BTreeMap<i64, BTreeMap<String, i64>>) -> BTreeMap<i64, BTreeSet<String>> {
+    let mut own: BTreeMap<i64, BTreeSet<String>> = BTreeMap::new();
     for (&capture, counts) in seen {
         // Every packet counts twice, once per end.
         let whole: i64 = counts.values().sum::<i64>() / 2;
-        let mut all = counts
+        let in_all = counts
             .iter()
             .filter(|(_, n)| **n * 100 >= whole * 98 && whole > 0);
-        if let (Some((address, _)), None) = (all.next(), all.next()) {
-            own.insert(capture, address.clone());
+        own.insert(
+            capture,
+            in_all.map(|(address, _)| address.clone()).collect(),
+        );
+    }
+    loop {
+        let single = |of: &&BTreeSet<String>| of.len() == 1;
+        let taken: BTreeSet<String> = own.values().filter(single).flatten().cloned().collect();
+        let mut is_settled = true;
+        for addresses in own.values_mut().filter(|of| of.len() > 1) {
+            let rest: BTreeSet<String> = addresses.difference(&taken).cloned().collect();
+            if !rest.is_empty() && rest.len() < addresses.len() {
+                *addresses = rest;
+                is_settled = false;
+            }
+        }
+        if is_settled {
+            return own;
         }
     }
-    own
 }
 
 /// Numbers in names sort as numbers: 10.0.0.2 before 10.0.0.10.
@@ -299,6 +332,21 @@ mod tests {
             (2, counts(&[("a", 50), ("b", 50)])),
             (3, counts(&[])),
         ]);
-        assert_eq!(own_addresses(&seen), BTreeMap::from([(1, "a".to_owned())]));
+        let own = own_addresses(&seen);
+        let of = |capture: i64| own[&capture].iter().map(String::as_str).collect::<Vec<_>>();
+        assert_eq!((of(1), of(2), of(3)), (vec!["a"], vec!["b"], vec![]));
+        // The ends of a chain have one partner each.
+        let chain = BTreeMap::from([
+            (1, counts(&[("a", 50), ("b", 50)])),
+            (2, counts(&[("a", 50), ("b", 100), ("c", 50)])),
+            (3, counts(&[("b", 50), ("c", 100), ("d", 50)])),
+            (4, counts(&[("c", 50), ("d", 50)])),
+        ]);
+        let own = own_addresses(&chain);
+        let all: BTreeSet<&str> = own.values().flatten().map(String::as_str).collect();
+        assert_eq!(own[&1].len() + own[&4].len(), 2);
+        assert_eq!(all, BTreeSet::from(["a", "b", "c", "d"]));
+        let two = BTreeMap::from([(1, counts(&[("a", 5), ("b", 5)]))]);
+        assert_eq!(own_addresses(&two)[&1].len(), 2);
     }
 }

@@ -1,7 +1,8 @@
 //! What the segments of a connection were as messages (5.4.1).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
+use super::plain;
 use super::run::{FIN, Mode, Node, PSH, Packet, Run, Unknown};
 
 /// A run of pushed segments of at least this many bytes may be one message: Linux pushes every
@@ -98,6 +99,7 @@ fn sent_by(run: &Run, me: Node, stream: Node) -> Vec<Message> {
                 }
             }
             done.extend(cutters.into_values().filter_map(|cutter| cutter.open));
+            done = whole(done);
         }
         Mode::Thesis => {
             let mut open: HashMap<Node, Message> = HashMap::new();
@@ -129,6 +131,16 @@ fn sent_by(run: &Run, me: Node, stream: Node) -> Vec<Message> {
     done
 }
 
+/// Messages of each direction of each connection, with pieces put together.
+fn whole(done: Vec<Message>) -> Vec<Message> {
+    let mut streams: BTreeMap<(u32, Node), Vec<Message>> = BTreeMap::new();
+    for message in done {
+        let key = (message.flow, message.dst);
+        streams.entry(key).or_default().push(message);
+    }
+    streams.into_values().flat_map(plain::joined).collect()
+}
+
 /// All messages of the interval in the order of sending, with their times at both ends where both
 /// were captured.
 ///
@@ -136,6 +148,14 @@ fn sent_by(run: &Run, me: Node, stream: Node) -> Vec<Message> {
 /// When the interval holds no packet.
 pub fn messages(run: &Run) -> Result<Vec<Message>, Unknown> {
     run.need_packets()?;
+    // Most questions begin with them.
+    if run.settings.mode == Mode::Default && run.is_whole() {
+        return Ok(run.data.messages.get_or_init(|| cut(run)).clone());
+    }
+    Ok(cut(run))
+}
+
+fn cut(run: &Run) -> Vec<Message> {
     let mut all = Vec::new();
     for me in run.all() {
         if run.is_own(me) {
@@ -159,7 +179,7 @@ pub fn messages(run: &Run) -> Result<Vec<Message>, Unknown> {
             message.seq,
         )
     });
-    Ok(all)
+    all
 }
 
 /// Finds the first and last segment of each message in the receiver's capture, by sequence number.

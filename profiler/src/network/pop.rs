@@ -3,8 +3,11 @@
 //!
 //! `parallel = load balance × communication`, `communication = serialisation × transfer`.
 
+use std::collections::BTreeMap;
+
 use super::quantile;
 use super::replay::{Change, Reading, replay};
+use super::run::Node;
 use super::schedule::Schedule;
 
 /// Widest interval whose middle is given as a number.
@@ -31,6 +34,18 @@ impl Share {
         Share {
             low: clean(a.min(b)),
             high: clean(a.max(b)),
+        }
+    }
+
+    /// Widened to hold one more reading.
+    fn and(self, other: f64) -> Share {
+        if !other.is_finite() {
+            return self;
+        }
+        let other = other.clamp(0.0, 1.0);
+        Share {
+            low: self.low.min(other),
+            high: self.high.max(other),
         }
     }
 
@@ -88,16 +103,40 @@ pub fn efficiencies(schedule: &Schedule, run_s: f64) -> Option<Pop> {
         return None;
     }
     let (a, b) = ((mean(&least), top(&least)), (mean(&most), top(&most)));
+    // What iterations have above the quietest of their kind may be work as well as waiting for a
+    // processor: packets do not tell, so that both are readings.
+    let quiet = quiet_work_s(schedule);
+    let c = (mean(&quiet), top(&quiet));
+    let ideal = (ideal_s.0 + ideal_s.1) / 2.0;
     Some(Pop {
         run_s,
         ideal_s,
-        load_balance: Share::of(a.0 / a.1, b.0 / b.1),
-        communication: Share::of(a.1 / run_s, b.1 / run_s),
-        serialisation: Share::of(a.1 / ideal_s.0, b.1 / ideal_s.1),
+        load_balance: Share::of(a.0 / a.1, b.0 / b.1).and(c.0 / c.1),
+        communication: Share::of(a.1 / run_s, b.1 / run_s).and(c.1 / run_s),
+        serialisation: Share::of(a.1 / ideal_s.0, b.1 / ideal_s.1).and(c.1 / ideal),
         transfer: Share::of(ideal_s.0 / run_s, ideal_s.1 / run_s),
-        parallel: Share::of(a.0 / run_s, b.0 / run_s),
+        parallel: Share::of(a.0 / run_s, b.0 / run_s).and(c.0 / run_s),
         work_s,
     })
+}
+
+/// The work that each process has if every step takes as long as the quietest tenth of its kind, s.
+fn quiet_work_s(schedule: &Schedule) -> Vec<f64> {
+    let mut kinds: BTreeMap<(Node, Node), Vec<i64>> = BTreeMap::new();
+    for step in &schedule.steps {
+        let to = schedule.messages[step.message].dst;
+        let (_, most) = schedule.work_ns(step);
+        kinds.entry((step.process, to)).or_default().push(most);
+    }
+    let mut sums = vec![0.0; schedule.nodes];
+    for ((process, _), mut works) in kinds {
+        let at = works.len() / 10;
+        let quiet = *works.select_nth_unstable(at).1;
+        if let Some(sum) = sums.get_mut(usize::from(process)) {
+            *sum += quiet as f64 / 1e9 * works.len() as f64;
+        }
+    }
+    sums
 }
 
 #[cfg(test)]

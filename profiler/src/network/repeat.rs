@@ -5,10 +5,11 @@
 //! iteration. That distance does not depend on time, so load, start-up and jitter do not blur it,
 //! and three iterations are enough, where a spectrum needs many. Sizes that differ a little from
 //! one iteration to the next (an integer sort) are allowed for; a stream of equal messages has no
-//! distance of its own and is left to the rate of round trips.
+//! distance of its own: there the order of the receivers repeats ([`cycle`](super::cycle)).
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::cycle;
 use super::messages::Message;
 use super::quantile;
 use super::run::Node;
@@ -22,8 +23,17 @@ const LAGS: usize = 8;
 /// Least score of a repetition, and least lead over the same messages in a random order.
 const LEAST_SCORE: f64 = 0.3;
 const LEAST_LEAD: f64 = 0.1;
+/// Pairs that repeat say something of the program when they carry this share of its payload: a
+/// launcher repeats itself as well.
+const LEAST_SHARE: f64 = 0.1;
+/// Other orders of the messages that a repetition must stand out of: of few messages, of many.
+const ORDERS: (u64, u64) = (19, 2);
+/// Messages from which a stream has many.
+const MANY: usize = 400;
+/// The mean of the single lengths must be known to this share, or nothing repeats in time.
+const REGULAR: f64 = 0.5;
 /// Repetitions needed.
-const LEAST_COUNT: usize = 3;
+pub(super) const LEAST_COUNT: usize = 3;
 
 /// The repetition of one ordered pair.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,7 +57,8 @@ pub struct Repetition {
 pub struct Iterations {
     /// Mean length of an iteration, s: the median over the pairs that show the most of them.
     pub period_s: f64,
-    /// Least and largest mean length among those pairs, s.
+    /// Within what the mean length lies, s: the means of those pairs, and 95 % of the means that
+    /// as many iterations as different from each other would have.
     pub range_s: (f64, f64),
     /// Iterations seen.
     pub count: usize,
@@ -55,10 +66,50 @@ pub struct Iterations {
     pub lengths_s: Vec<f64>,
     /// All pairs that repeat.
     pub pairs: Vec<Repetition>,
+    /// Whether the order of the receivers repeats; else the sizes do.
+    pub is_by_order: bool,
 }
 
-/// Looks for iterations in the messages of a run; `None`: no pair repeats itself.
+impl Iterations {
+    /// Whether the single lengths agree so far that their mean is a period: what repeats now and
+    /// then has none.
+    pub fn is_regular(&self) -> bool {
+        (self.range_s.1 - self.range_s.0) / 2.0 <= REGULAR * self.period_s
+    }
+
+    /// Moments at which an iteration began at the pair nearest to the median, ns.
+    pub fn begins_ns(&self) -> &[i64] {
+        let off = |pair: &Repetition| (mean_length(&pair.times_ns) - self.period_s).abs();
+        let whole = self.pairs.iter().filter(|pair| {
+            let count = pair.times_ns.len().saturating_sub(1);
+            count * 10 >= self.count * 9
+        });
+        let nearest = whole.min_by(|a, b| off(a).total_cmp(&off(b)));
+        nearest.map_or(&[], |pair| &pair.times_ns)
+    }
+
+    /// Widens the range by what the spread of the single lengths says of their mean.
+    fn with_spread(mut self) -> Iterations {
+        let n = self.lengths_s.len() as f64;
+        let mean = quantile::mean(&self.lengths_s).unwrap_or(0.0);
+        let squares: f64 = self.lengths_s.iter().map(|l| (l - mean).powi(2)).sum();
+        if n > 1.0 {
+            let half = 1.96 * (squares / (n - 1.0) / n).sqrt();
+            self.range_s.0 = self.range_s.0.min(self.period_s - half).max(0.0);
+            self.range_s.1 = self.range_s.1.max(self.period_s + half);
+        }
+        self
+    }
+}
+
+/// Looks for iterations in the messages of a run: by their sizes, or where these are all alike by
+/// the order of their receivers. `None`: nothing repeats itself.
 pub fn iterations(messages: &[Message]) -> Option<Iterations> {
+    let found = by_size(messages).or_else(|| cycle::iterations(messages))?;
+    Some(found.with_spread())
+}
+
+fn by_size(messages: &[Message]) -> Option<Iterations> {
     let mut streams: BTreeMap<(Node, Node, u32), Vec<&Message>> = BTreeMap::new();
     for message in messages {
         let key = (message.src, message.dst, message.flow);
@@ -88,6 +139,15 @@ pub fn iterations(messages: &[Message]) -> Option<Iterations> {
     let mut full: Vec<(f64, &Repetition)> = all;
     // A pair of a few messages at start-up and end is no witness.
     full.retain(|(length, pair)| agree(best, *length) && weight(pair) >= 0.1 * heaviest);
+    let carried = |message: &&Message| {
+        let is_of = |pair: &Repetition| (pair.src, pair.dst) == (message.src, message.dst);
+        full.iter().any(|(_, pair)| is_of(pair))
+    };
+    let payload: u64 = messages.iter().map(|message| message.bytes).sum();
+    let of_these: u64 = messages.iter().filter(carried).map(|m| m.bytes).sum();
+    if (of_these as f64) < LEAST_SHARE * payload as f64 {
+        return None;
+    }
     let most = full.iter().map(|(_, pair)| pair.times_ns.len()).max()?;
     // A pair that lost track of a message here and there shows fewer.
     full.retain(|(_, pair)| (pair.times_ns.len() - 1) * 10 >= (most - 1) * 9);
@@ -101,10 +161,11 @@ pub fn iterations(messages: &[Message]) -> Option<Iterations> {
         count: most - 1,
         lengths_s: lengths(&middle.times_ns),
         pairs: pairs.clone(),
+        is_by_order: false,
     })
 }
 
-fn lengths(times_ns: &[i64]) -> Vec<f64> {
+pub(super) fn lengths(times_ns: &[i64]) -> Vec<f64> {
     times_ns
         .windows(2)
         .map(|w| (w[1] - w[0]) as f64 / 1e9)
@@ -112,7 +173,7 @@ fn lengths(times_ns: &[i64]) -> Vec<f64> {
 }
 
 /// Without what is no iteration: the first or last length may hold start-up or the end.
-fn without_strays(times_ns: &[i64]) -> &[i64] {
+pub(super) fn without_strays(times_ns: &[i64]) -> &[i64] {
     let all = lengths(times_ns);
     let median = quantile::median(all.iter().copied()).unwrap_or(0.0);
     let is_stray = |length: f64| length > 4.0 * median || length < 0.5 * median;
@@ -126,7 +187,7 @@ fn without_strays(times_ns: &[i64]) -> &[i64] {
     &times_ns[from..=to]
 }
 
-fn mean_length(times_ns: &[i64]) -> f64 {
+pub(super) fn mean_length(times_ns: &[i64]) -> f64 {
     match (times_ns.first(), times_ns.last()) {
         (Some(first), Some(last)) if times_ns.len() > 1 => {
             (last - first) as f64 / 1e9 / (times_ns.len() - 1) as f64
@@ -264,11 +325,20 @@ fn repetition(messages: &[&Message]) -> Option<Repetition> {
     let sample = &sizes[from..sizes.len().min(from + SAMPLE)];
     let stream = Stream::new(sample.to_vec());
     let (score, distance) = stream.best()?;
-    let by_chance = Stream::new(shuffled(sample))
-        .best()
-        .map_or(0.0, |best| best.0);
-    if score < LEAST_SCORE || score < by_chance + LEAST_LEAD {
+    if score < LEAST_SCORE {
         return None;
+    }
+    // Of few messages one other order may fall out well or badly by itself.
+    let orders = if sample.len() < MANY {
+        ORDERS.0
+    } else {
+        ORDERS.1
+    };
+    for order in 0..orders {
+        let other = Stream::new(shuffled(sample, order)).best();
+        if score < other.map_or(0.0, |best| best.0) + LEAST_LEAD {
+            return None;
+        }
     }
     let chain = Stream::new(sizes).chain(distance);
     if chain.len() <= LEAST_COUNT {
@@ -285,10 +355,11 @@ fn repetition(messages: &[&Message]) -> Option<Repetition> {
     })
 }
 
-/// The same messages in another order, always the same one.
-fn shuffled(sizes: &[u64]) -> Vec<u64> {
+/// The same messages in another order, the same one for the same number.
+fn shuffled(sizes: &[u64], order: u64) -> Vec<u64> {
     let mut sizes = sizes.to_vec();
-    let mut state = 0x2545_f491_4f6c_dd1du64;
+    let mut state =
+        0x2545_f491_4f6c_dd1du64.wrapping_add(order.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     for i in (1..sizes.len()).rev() {
         state ^= state << 13;
         state ^= state >> 7;
@@ -348,7 +419,7 @@ mod tests {
             let sizes: Vec<(i64, u64)> = (0..500).map(|i| (i, 100 + 13 * random(n))).collect();
             assert_eq!(iterations(&stream(sizes)), None, "{n} sizes");
         }
-        assert_eq!(iterations(&stream((0..500).map(|i| (i, 100)))), None);
+        assert_eq!(by_size(&stream((0..500).map(|i| (i, 100)))), None);
         assert_eq!(iterations(&[]), None);
     }
 }

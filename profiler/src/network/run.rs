@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use super::messages::Message;
 use super::rtt;
 
 mod build;
@@ -97,6 +98,8 @@ pub struct Data {
     pub(super) clock_error_ns: Option<i64>,
     pub(super) left_out: Vec<String>,
     pub(super) rtt: OnceLock<rtt::Table>,
+    /// The messages of the whole of it, by the default rule.
+    pub(super) messages: OnceLock<Vec<Message>>,
 }
 
 /// Which text the numbers follow.
@@ -265,11 +268,9 @@ impl Run {
         run
     }
 
-    /// Whether there are packets, and all of them go from a process to itself: the traffic of a
-    /// loopback interface, if addresses are the processes.
-    pub fn is_within_one(&self) -> bool {
-        let mut packets = self.all().flat_map(|node| self.stream(node)).peekable();
-        packets.peek().is_some() && packets.all(|packet| packet.src == packet.dst)
+    /// Whether this is all that was loaded.
+    pub(super) fn is_whole(&self) -> bool {
+        (self.t0_ns, self.t1_ns) == (self.data.first_ns, self.data.last_ns)
     }
 
     /// Begin and end, ns.

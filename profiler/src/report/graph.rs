@@ -247,7 +247,7 @@ pub(super) fn members(
         let group = groups.group_of.get(node.index());
         let group = group.and_then(|group| drawn.places[group.index()]);
         let is_shown = match *what {
-            Node::Process(id) => processes.place(id).is_some(),
+            Node::Process { id, .. } => processes.place(id).is_some(),
             Node::File { file, .. } => files.place(file).is_some(),
         };
         if !(is_end[node.index()] || is_shown && group.is_some()) {
@@ -256,7 +256,7 @@ pub(super) fn members(
         places[node.index()] = members.group.len() as u32;
         members.group.push(group);
         let (member, version) = match *what {
-            Node::Process(id) => (processes.place(id).map(i64::from), 0),
+            Node::Process { id, .. } => (processes.place(id).map(i64::from), 0),
             Node::File {
                 file,
                 version,

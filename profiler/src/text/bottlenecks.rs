@@ -230,8 +230,8 @@ pub fn terminal_chart(chart: &Chart, width: usize) -> String {
             .collect();
         out += &format!("  {name:<label$} {cells} {}\n", percent(bar.share));
     }
-    let begin = units::duration(from);
-    let end = units::duration(to);
+    let begin = units::moment(from, chart.begins_ns);
+    let end = units::moment(to, chart.begins_ns);
     let gap = columns.saturating_sub(begin.chars().count() + end.chars().count());
     out += &format!("  {:<label$} {begin}{:gap$}{end}\n", "", "");
     if !bars.is_empty() {

@@ -31,7 +31,7 @@ pub struct WhatIf {
     pub factor: f64,
 }
 
-/// The path for programs. Times are nanoseconds since the start of the run.
+/// The path for programs. Times are nanoseconds since the start of the recording.
 #[derive(Clone, Debug, Serialize)]
 pub struct Facts<'a> {
     /// Length of the path: the run's, from its first process to its end.
@@ -192,7 +192,7 @@ pub fn text(workflow: &Workflow, facts: &Facts<'_>, style: Style) -> String {
     }
     let mut text = head(workflow, facts, style);
     text += &rules(facts, style);
-    text += &steps(facts, style);
+    text += &steps(facts, style, workflow.begins_ns());
     text += &tail(facts);
     text
 }
@@ -337,7 +337,7 @@ fn rules(facts: &Facts<'_>, style: Style) -> String {
     text
 }
 
-fn steps(facts: &Facts<'_>, style: Style) -> String {
+fn steps(facts: &Facts<'_>, style: Style, begins_ns: i64) -> String {
     let mut order: Vec<usize> = (0..facts.steps.len()).collect();
     if !style.is_full && order.len() > SHOWN {
         order.sort_by_key(|&i| (std::cmp::Reverse(facts.steps[i].ns), i));
@@ -355,7 +355,7 @@ fn steps(facts: &Facts<'_>, style: Style) -> String {
         let command = step.command.unwrap_or(step.rule);
         let line = format!(
             "{:>9} {:>9} {:>7}  {}{note}",
-            units::duration(step.from_ns),
+            units::moment(step.from_ns, begins_ns),
             units::duration(step.ns),
             percent(step.ns, facts.length_ns),
             units::plain(command),

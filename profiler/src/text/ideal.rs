@@ -18,7 +18,7 @@ const fn bound(bound: Bound) -> &'static str {
 }
 
 /// All of it as text, ended by a newline.
-pub fn text(ideal: &Ideal, capacities: &Capacities) -> String {
+pub fn text(ideal: &Ideal, capacities: &Capacities, begins_ns: i64) -> String {
     let ratio = ideal.measured_ns as f64 / ideal.ideal_ns.max(1) as f64;
     let rate = |rate: f64| format!("{}/s", units::bytes(rate as i64));
     let mut out = format!(
@@ -58,7 +58,7 @@ pub fn text(ideal: &Ideal, capacities: &Capacities) -> String {
     for (at, phase) in phases {
         table.row(vec![
             (at + 1).to_string(),
-            units::duration(phase.from),
+            units::moment(phase.from, begins_ns),
             units::duration(phase.to - phase.from),
             units::duration(phase.ideal_ns),
             bound(phase.bound).into(),

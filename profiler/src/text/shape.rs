@@ -9,7 +9,7 @@ use petgraph::visit::EdgeRef;
 
 use crate::graph::groups::{Members, RuleGraph};
 use crate::graph::motifs::flows;
-use crate::graph::{Dag, Node};
+use crate::graph::{Dag, EdgeKind, Node};
 use crate::model::Workflow;
 use crate::text::units;
 
@@ -49,7 +49,11 @@ pub fn text(workflow: &Workflow, dag: &Dag, rules: &RuleGraph, width: usize) -> 
         .node_weights()
         .filter(|n| matches!(n, Node::File { .. }))
         .count();
-    let processes = dag.graph.node_count() - files;
+    let processes = dag
+        .graph
+        .node_weights()
+        .filter(|n| matches!(n, Node::Process { version: 1, .. }))
+        .count();
     let mut text = format!(
         "{}\n\n  {}, {}, {} between them\n\n",
         line(rules),
@@ -63,14 +67,16 @@ pub fn text(workflow: &Workflow, dag: &Dag, rules: &RuleGraph, width: usize) -> 
             let mut names: Vec<String> = rules
                 .graph
                 .edges_directed(step.node, direction)
-                .filter(|edge| edge.weight().kind.is_data())
+                .filter(|edge| is_between(edge.weight().kind))
                 .map(|edge| {
                     let other = match direction {
                         Direction::Incoming => edge.source(),
                         Direction::Outgoing => edge.target(),
                     };
                     match &rules.graph[other].members {
-                        Members::Processes { rule, .. } => format!("| {rule}"),
+                        Members::Processes { rule, .. } => {
+                            format!("| {rule}{}", rules.graph[other].mark())
+                        }
                         Members::Files { pattern, files } => {
                             let name = crate::graph::pattern::relative(pattern, cwd);
                             match files.len() {
@@ -122,13 +128,12 @@ fn patterns(dag: &Dag, rules: &RuleGraph, width: usize) -> String {
     flows.sort_by_key(|flow| (flow.motif, order.get(&flow.from), order.get(&flow.to)));
     let mut text = String::new();
     for flows in flows.chunk_by(|a, b| a.motif == b.motif) {
-        let name = |node: NodeIndex, count: usize| match count {
-            1 => units::plain(rules.name(node)),
-            n => format!(
-                "{} × {}",
-                units::count(n as i64),
-                units::plain(rules.name(node))
-            ),
+        let name = |node: NodeIndex, count: usize| {
+            let name = units::plain(rules.name(node)) + &rules.graph[node].mark();
+            match count {
+                1 => name,
+                n => format!("{} × {name}", units::count(n as i64)),
+            }
         };
         let mut shown: Vec<String> = flows
             .iter()
@@ -147,13 +152,20 @@ fn patterns(dag: &Dag, rules: &RuleGraph, width: usize) -> String {
     }
 }
 
+/// Whether data goes from one process to another, not on in the same.
+fn is_between(kind: EdgeKind) -> bool {
+    kind.is_data() && kind != EdgeKind::Update
+}
+
 fn steps(rules: &RuleGraph) -> Vec<Step> {
     let graph = &rules.graph;
     let mut level = vec![0; graph.node_count()];
     let is_step = |node: NodeIndex| matches!(graph[node].members, Members::Processes { .. });
     for node in toposort(graph, None).unwrap_or_default() {
         let before = graph.edges_directed(node, Direction::Incoming);
-        let before = before.filter(|edge| edge.weight().kind.is_data());
+        // What a later version started came after it.
+        let is_later = |node: NodeIndex| graph[node].version > 1;
+        let before = before.filter(|edge| edge.weight().kind.is_data() || is_later(edge.source()));
         let own = before
             .map(|edge| level[edge.source().index()] + usize::from(is_step(edge.source())))
             .max();
@@ -163,7 +175,7 @@ fn steps(rules: &RuleGraph) -> Vec<Step> {
         [Direction::Incoming, Direction::Outgoing]
             .into_iter()
             .flat_map(|direction| graph.edges_directed(node, direction))
-            .any(|edge| edge.weight().kind.is_data())
+            .any(|edge| is_between(edge.weight().kind))
     };
     let mut steps: Vec<Step> = graph
         .node_indices()
@@ -172,7 +184,7 @@ fn steps(rules: &RuleGraph) -> Vec<Step> {
             Members::Processes { rule, processes } => Some(Step {
                 node,
                 level: level[node.index()],
-                name: units::plain(rule),
+                name: units::plain(rule) + &graph[node].mark(),
                 count: processes.len(),
             }),
             Members::Files { .. } => None,

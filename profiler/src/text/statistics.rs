@@ -312,8 +312,8 @@ pub fn throughput(calls: &CallStatistics) -> Sheet {
             units::counted(calls.bins.len() as i64, "interval", "equal intervals")
         ),
         &[
-            ("from_ns", "from", Unit::Ns),
-            ("to_ns", "to", Unit::Ns),
+            ("from_ns", "from", Unit::At(calls.begins_ns)),
+            ("to_ns", "to", Unit::At(calls.begins_ns)),
             ("read_bytes", "read", Unit::Bytes),
             ("write_bytes", "wrote", Unit::Bytes),
             ("read_rate", "read rate", Unit::Rate),
@@ -324,7 +324,7 @@ pub fn throughput(calls: &CallStatistics) -> Sheet {
     );
     for (i, bin) in calls.bins.iter().enumerate() {
         let rate = |bytes: i64| bytes as f64 * 1e9 / calls.bin_ns as f64;
-        let from = i as i64 * calls.bin_ns;
+        let from = calls.begins_ns + i as i64 * calls.bin_ns;
         sheet.push(vec![
             from.into(),
             (from + calls.bin_ns).into(),

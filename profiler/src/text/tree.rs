@@ -83,7 +83,7 @@ fn line(workflow: &Workflow, style: Style, branch: &Branch) -> String {
     };
     let numbers = format!(
         "{:>9} {:>10} {:>9} {:>7} {:>7}  ",
-        units::duration(start),
+        units::moment(start, workflow.begins_ns()),
         shown(sum(Process::duration_ns), units::duration),
         shown(sum(|p| p.cpu_ns), units::duration),
         moved(sum(|p| p.read_bytes)),

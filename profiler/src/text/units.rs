@@ -24,6 +24,11 @@ pub fn duration(ns: i64) -> String {
     format!("{sign}{text}")
 }
 
+/// A moment as people read it: how long after `begins_ns`, from which they count, or before it.
+pub fn moment(at_ns: i64, begins_ns: i64) -> String {
+    duration(at_ns.saturating_sub(begins_ns))
+}
+
 /// An amount of bytes.
 pub fn bytes(bytes: i64) -> String {
     let sign = if bytes < 0 { "-" } else { "" };
@@ -100,6 +105,27 @@ pub fn plain(text: &str) -> String {
         .collect()
 }
 
+/// Columns that a terminal needs for a text: two for each wide character of East Asia and for pictures,
+/// none for marks that combine with the one before.
+pub fn columns(text: &str) -> usize {
+    let of = |c: char| match u32::from(c) {
+        0x0300..=0x036f | 0x200b..=0x200f | 0xfe00..=0xfe0f => 0,
+        0x1100..=0x115f
+        | 0x2e80..=0x303e
+        | 0x3041..=0xa4cf
+        | 0xac00..=0xd7a3
+        | 0xf900..=0xfaff
+        | 0xfe30..=0xfe6f
+        | 0xff00..=0xff60
+        | 0xffe0..=0xffe6
+        | 0x1f300..=0x1f64f
+        | 0x1f900..=0x1f9ff
+        | 0x20000..=0x3fffd => 2,
+        _ => 1,
+    };
+    text.chars().map(of).sum()
+}
+
 /// At most `width` characters, the last of them `…` if something was cut off.
 pub fn shorten(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
@@ -125,6 +151,12 @@ pub fn shorten_path(path: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        let widths = ["", "abc", "文件", "a文", "e\u{301}"].map(columns);
+        assert_eq!(widths, [0, 3, 4, 3, 1]);
+    }
 
     #[test]
     fn durations_have_two_or_three_digits() {

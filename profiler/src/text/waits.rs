@@ -173,7 +173,7 @@ pub fn text(waits: &Waits, serial: &[Serial], timeline: &Timeline, trace: &str) 
             units::duration(idle),
             units::counted(waits.idle.len() as i64, "stretch", "stretches"),
             units::duration(to - from),
-            units::duration(from)
+            units::moment(from, timeline.begins_ns)
         );
     }
     out += &format!("\n  next: flowtrace bottlenecks {trace}\n");

@@ -63,6 +63,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
     let end = workflow.last_ns;
     let begin = workflow.images.iter().map(|image| image.start_ns).min();
     let mut timeline = Timeline {
+        begins_ns: workflow.begins_ns(),
         span: (begin.unwrap_or(0).min(end), end),
         ..Timeline::default()
     };

@@ -32,13 +32,7 @@ pub(super) fn ask(question: &Question, trace: &Trace, options: &Options) -> Resu
         Some(Unity::Host) => load(By::Host)?,
         Some(Unity::Process) => load(By::Process)?,
         Some(Unity::Endpoint) => load(By::Endpoint)?,
-        None => {
-            let run = load(By::Host)?;
-            match run.is_within_one() {
-                true => load(By::Process)?,
-                false => run,
-            }
-        }
+        None => load(load::natural(trace)?)?,
     };
     let run = run.last(options.last).with(|settings| {
         settings.mode = match options.mode {

@@ -35,6 +35,8 @@ pub struct Bar {
 pub struct Chart {
     /// Begin and end of the run, ns.
     pub span: (i64, i64),
+    /// The moment that people count from, ns.
+    pub begins_ns: i64,
     /// Utilisation of all processors.
     pub utilisation: Vec<Level>,
     /// Whether that is of the machine, and not of the run alone.
@@ -83,6 +85,7 @@ pub fn chart(result: &Bottlenecks, timeline: &Timeline) -> Chart {
     });
     Chart {
         span: result.span,
+        begins_ns: timeline.begins_ns,
         utilisation,
         is_of_machine,
         cpus,

@@ -233,12 +233,12 @@ fn file_edges(
         let mut tasks = BTreeSet::new();
         for before in part.neighbors_directed(node, Direction::Incoming) {
             match part[before] {
-                Node::Process(id) => tasks.extend(of[id.0 as usize]),
+                Node::Process { id, .. } => tasks.extend(of[id.0 as usize]),
                 Node::File { .. } => tasks.extend(writers.get(&before).into_iter().flatten()),
             }
         }
         for after in part.neighbors(node) {
-            if let Node::Process(id) = part[after]
+            if let Node::Process { id, .. } = part[after]
                 && let Some(to) = of[id.0 as usize]
             {
                 for &from in &tasks {

@@ -235,7 +235,7 @@ pub(super) fn by_data_alone(dag: &Dag, own_ns: &[i64]) -> i64 {
             }
         }
         let own = match dag.graph[node] {
-            Node::Process(id) => own_ns.get(id.0 as usize).copied().unwrap_or(0),
+            Node::Process { id, .. } => own_ns.get(id.0 as usize).copied().unwrap_or(0),
             Node::File { .. } => 0,
         };
         times[node.index()] = (begin, end.max(begin + own));

@@ -17,8 +17,10 @@ pub struct CallStatistics {
     pub ops: Vec<OpStatistics>,
     /// Sizes of requests by rule, in the order of rules.
     pub sizes: Vec<RuleSizes>,
-    /// Calls over time.
+    /// Calls over time, from `begins_ns` on.
     pub bins: Vec<Bin>,
+    /// Begin of the first bin, ns: the moment that people count from.
+    pub begins_ns: i64,
     /// Length of a bin, ns.
     pub bin_ns: i64,
     /// Failed calls, the most frequent first.
@@ -85,6 +87,11 @@ pub struct Failed {
     pub file: Option<FileIndex>,
 }
 
+/// From the moment that people count from to the last one known, ns.
+fn length_ns(workflow: &Workflow) -> i64 {
+    workflow.last_ns.saturating_sub(workflow.begins_ns()).max(0)
+}
+
 /// Goes through all calls once, with time in at most `bins` intervals.
 ///
 /// # Errors
@@ -115,6 +122,7 @@ struct Pass {
     failed: HashMap<(u8, i64, u32), Failed>,
     patterns: Patterns,
     bins: Vec<Bin>,
+    begins_ns: i64,
     bin_ns: i64,
     calls: i64,
     open_only: i64,
@@ -155,7 +163,8 @@ impl Pass {
             failed: HashMap::new(),
             patterns: Patterns::default(),
             bins: vec![Bin::default(); bins],
-            bin_ns: (workflow.last_ns / bins as i64 + 1).max(1),
+            begins_ns: workflow.begins_ns(),
+            bin_ns: (length_ns(workflow) / bins as i64 + 1).max(1),
             calls: 0,
             open_only: 0,
         }
@@ -167,7 +176,8 @@ impl Pass {
             return;
         }
         self.calls += 1;
-        let bin = (call.start_ns / self.bin_ns).clamp(0, self.bins.len() as i64 - 1) as usize;
+        let at = call.start_ns.saturating_sub(self.begins_ns) / self.bin_ns;
+        let bin = at.clamp(0, self.bins.len() as i64 - 1) as usize;
         let bin = &mut self.bins[bin];
         bin.calls += 1;
         bin.latency_ns = bin.latency_ns.saturating_add(call.duration_ns);
@@ -226,7 +236,7 @@ impl Pass {
             .collect();
         sizes.sort_by(|a, b| a.rule.cmp(&b.rule));
         // A run cut short, or one without end yet, may have calls after its last known moment.
-        let used = (workflow.last_ns / self.bin_ns) as usize + 1;
+        let used = (length_ns(workflow) / self.bin_ns) as usize + 1;
         let mut bins = self.bins;
         bins.truncate(used.max(1));
         CallStatistics {
@@ -237,6 +247,7 @@ impl Pass {
                 .collect(),
             sizes,
             bins,
+            begins_ns: self.begins_ns,
             bin_ns: self.bin_ns,
             failed,
             patterns: self.patterns.finish(),

@@ -114,7 +114,7 @@ pub fn levels(workflow: &Workflow, dag: &Dag) -> Vec<usize> {
         let before = before.filter(|edge| edge.weight().kind.is_data());
         let own = before.map(|edge| {
             let from = edge.source();
-            level[from.index()] + usize::from(matches!(dag.graph[from], Node::Process(_)))
+            level[from.index()] + usize::from(matches!(dag.graph[from], Node::Process { .. }))
         });
         level[node.index()] = own.max().unwrap_or(0);
     }

@@ -26,7 +26,15 @@ pub fn of_processes(workflow: &Workflow, dag: &Dag) -> Drawing {
             .map(|edge| edge.weight().bytes())
             .fold(0, i64::saturating_add);
         let drawn = match *node {
-            Node::Process(id) => process(&mut drawing, workflow, &labels, id),
+            Node::Process {
+                id,
+                version,
+                versions,
+            } => {
+                let lived = dag.version_ns(workflow, id, version);
+                let which = (version, versions);
+                process(&mut drawing, workflow, &labels, id, which, lived)
+            }
             Node::File {
                 file,
                 version,
@@ -51,6 +59,9 @@ pub fn of_processes(workflow: &Workflow, dag: &Dag) -> Drawing {
             attributes.push(("read_back_calls", Value::Integer(e.reads)));
         }
         attributes.extend(rate(e.bytes(), e.last_ns - e.first_ns));
+        if e.is_narrowed {
+            attributes.push(("narrowed", Value::Integer(1)));
+        }
         drawing.edges.push(DrawnEdge {
             from: edge.source().index(),
             to: edge.target().index(),
@@ -89,6 +100,17 @@ pub(super) fn finish(drawing: &mut Drawing, workflow: &Workflow, dag: &Dag) {
         .count();
     let data = dag.dropped.len() - forks;
     let system_files = workflow.files.iter().filter(|file| file.is_system).count();
+    let cut = dag.graph.node_weights().filter(|node| match node {
+        Node::Process {
+            version, versions, ..
+        } => *version == 1 && *versions > 1,
+        Node::File { .. } => false,
+    });
+    let cut = cut.count();
+    if cut > 0 {
+        let cut = Value::Integer(cut as i64);
+        drawing.attributes.push(("processes_cut", cut));
+    }
     let facts = [
         ("processes", workflow.processes.len()),
         ("cycle_fork_edges_left_out", forks),
@@ -134,15 +156,23 @@ fn process(
     workflow: &Workflow,
     labels: &Labels<'_>,
     id: ProcessId,
+    (version, versions): (u32, u32),
+    (from_ns, to_ns): (i64, Option<i64>),
 ) -> DrawnNode {
     let p = workflow.process(id);
+    let is_last = version == versions;
     let images = workflow.images(id);
     let last = workflow.last_image(id);
     let command = last.command.as_deref().unwrap_or(&last.rule);
-    let life = p.duration_ns().map_or_else(|| "?".into(), units::duration);
+    let life = to_ns.map_or_else(|| "?".into(), |to| units::duration(to - from_ns));
     let short = labels.short(workflow, id);
-    let mut label = vec![units::shorten(&units::plain(&short), COMMAND)];
+    let mark = match versions {
+        1 => String::new(),
+        _ => format!(" [{version}/{versions}]"),
+    };
+    let mut label = vec![units::shorten(&units::plain(&short), COMMAND) + &mark];
     let failure = match (p.exit_signal, p.exit_code) {
+        _ if !is_last => String::new(),
         (Some(signal), _) => format!(", signal {signal}"),
         (None, Some(code)) if code != 0 => format!(", exit {code}"),
         _ => String::new(),
@@ -155,10 +185,15 @@ fn process(
         ("command", drawing.text(command)),
         ("pid", Value::Integer(p.pid)),
         ("upids", drawing.text(&upids.join(" "))),
-        ("start_ns", Value::Integer(p.start_ns)),
+        ("start_ns", Value::Integer(from_ns)),
     ];
+    if versions > 1 {
+        attributes.push(("version", Value::Integer(i64::from(version))));
+        attributes.push(("versions", Value::Integer(i64::from(versions))));
+    }
+    attributes.extend(to_ns.map(|ns| ("end_ns", Value::Integer(ns))));
+    // What was measured of the whole process stands once.
     let known = [
-        ("end_ns", p.end_ns),
         ("cpu_ns", p.cpu_ns),
         (
             "storage_ns",
@@ -171,17 +206,22 @@ fn process(
     attributes.extend(
         known
             .into_iter()
+            .filter(|_| is_last)
             .filter_map(|(name, n)| Some((name, Value::Integer(n?)))),
     );
     DrawnNode {
-        id: format!("p{}", images[0].upid),
+        id: match version {
+            1 => format!("p{}", images[0].upid),
+            version => format!("p{}_{version}", images[0].upid),
+        },
         shape: Shape::Process,
         label,
         hue: Some(hue(&last.rule)),
         processes: vec![id],
+        goes_on: if is_last { Vec::new() } else { vec![id] },
         is_critical: false,
         attributes,
-        weight: p.duration_ns().unwrap_or(workflow.last_ns - p.start_ns),
+        weight: to_ns.unwrap_or(workflow.last_ns) - from_ns,
     }
 }
 
@@ -216,6 +256,7 @@ fn file(
         label,
         hue: None,
         processes: Vec::new(),
+        goes_on: Vec::new(),
         is_critical: false,
         attributes,
         // A byte weighs as a nanosecond: about a second per gigabyte, what a disk takes.

@@ -7,7 +7,7 @@ use super::{Drawing, DrawnEdge, DrawnNode, Shape, Value, hue};
 use crate::graph::groups::{Group, Members, RuleGraph};
 use crate::graph::pattern::relative;
 use crate::graph::{Dag, EdgeKind};
-use crate::model::{Process, Workflow};
+use crate::model::{Process, ProcessId, Workflow};
 use crate::text::units;
 
 /// Characters of a name in a label.
@@ -68,11 +68,13 @@ pub fn of_rules(workflow: &Workflow, dag: &Dag, rules: &RuleGraph) -> Drawing {
 fn node(drawing: &mut Drawing, workflow: &Workflow, group: &Group, number: i64) -> DrawnNode {
     let mut drawn = match &group.members {
         Members::Processes { rule, processes } => {
-            let members = || processes.iter().map(|&id| workflow.process(id));
+            let ends = |id: &&ProcessId| group.goes_on.binary_search(id).is_err();
+            let ended = processes.iter().filter(ends);
+            let members = || ended.clone().map(|&id| workflow.process(id));
             let cpu: Vec<i64> = members().filter_map(|p| p.cpu_ns).collect();
             let lives: Vec<i64> = members().filter_map(Process::duration_ns).collect();
             let (cpu_sum, life_sum) = (sum(&cpu), sum(&lives));
-            let name = units::shorten(&units::plain(rule), NAME);
+            let name = units::shorten(&units::plain(rule), NAME) + &group.mark();
             let mut label = vec![with_count(&name, processes.len())];
             if !lives.is_empty() {
                 let mean = life_sum / lives.len() as i64;
@@ -93,6 +95,7 @@ fn node(drawing: &mut Drawing, workflow: &Workflow, group: &Group, number: i64) 
                 label,
                 hue: Some(hue(rule)),
                 processes: processes.clone(),
+                goes_on: group.goes_on.clone(),
                 is_critical: false,
                 attributes: vec![
                     ("type", Value::Text("rule".into())),
@@ -118,6 +121,7 @@ fn node(drawing: &mut Drawing, workflow: &Workflow, group: &Group, number: i64) 
                 label: vec![with_count(&name, files.len())],
                 hue: None,
                 processes: Vec::new(),
+                goes_on: Vec::new(),
                 is_critical: false,
                 attributes: vec![
                     ("type", Value::Text("files".into())),
@@ -137,6 +141,10 @@ fn node(drawing: &mut Drawing, workflow: &Workflow, group: &Group, number: i64) 
     drawn
         .attributes
         .push(("part", Value::Integer(i64::from(group.round))));
+    if group.versions > 1 {
+        let version = Value::Integer(i64::from(group.version));
+        drawn.attributes.push(("version", version));
+    }
     drawn
 }
 

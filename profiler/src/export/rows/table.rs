@@ -6,6 +6,7 @@ use std::io::{Result, Write};
 use flowtrace_schema::{Table, Value};
 
 use super::{hex, real};
+use crate::text::units;
 
 /// Rows looked at before widths are fixed; later rows that are wider push their columns.
 const LOOKED_AT: usize = 1000;
@@ -50,7 +51,7 @@ impl<W: Write> AlignedTable<W> {
         if self.widths.is_some() {
             return Ok(());
         }
-        let mut widths: Vec<usize> = self.names.iter().map(|name| name.chars().count()).collect();
+        let mut widths: Vec<usize> = self.names.iter().map(|name| units::columns(name)).collect();
         // A header stands over its numbers, so to the right when the first value is one.
         let mut header: Vec<Cell> = Vec::new();
         for (i, name) in self.names.iter().enumerate() {
@@ -64,7 +65,7 @@ impl<W: Write> AlignedTable<W> {
         }
         for row in &self.waiting {
             for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.text.chars().count().min(WIDEST));
+                *width = (*width).max(units::columns(&cell.text).min(WIDEST));
             }
         }
         line(&mut self.out, &widths, &header)?;
@@ -135,10 +136,13 @@ fn line(out: &mut impl Write, widths: &[usize], cells: &[Cell]) -> Result<()> {
         if i > 0 {
             text.push_str("  ");
         }
+        let room = " ".repeat(width.saturating_sub(units::columns(&cell.text)));
         if cell.is_number {
-            text += &format!("{:>width$}", cell.text);
+            text += &room;
+            text += &cell.text;
         } else {
-            text += &format!("{:<width$}", cell.text);
+            text += &cell.text;
+            text += &room;
         }
     }
     writeln!(out, "{}", text.trim_end())

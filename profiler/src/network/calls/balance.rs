@@ -2,6 +2,7 @@
 
 use crate::network::balance::{self, End, Gate, Metric, Range, Rounds};
 use crate::network::ball::{self, Delays, Total};
+use crate::network::evidence::{self, Evidence};
 use crate::network::matrix::Matrix;
 use crate::network::run::{Answer, Mode, Node, Run, Unknown};
 
@@ -107,22 +108,41 @@ pub struct GlobalImbalance {
     pub predicted_s: Range,
     /// The process with the longest delays, and whether it is called loaded.
     pub gate: Gate,
-    /// Delays of all processes, s.
+    /// Delays of all processes, s; by default of the part of the run that iterates.
     pub delays_s: Vec<f64>,
+    /// How sure that is; `None` in thesis mode.
+    pub evidence: Option<Evidence>,
 }
 
-/// Call 15, ComputeImbalanceGlobal (4.3). In default mode the range is no longer than the run.
+/// Call 15, ComputeImbalanceGlobal (4.3). By default of the part of the run that iterates, no longer
+/// than that, and weighed: the gate alone is no verdict.
 ///
 /// # Errors
 /// When fewer than two processes sent packets.
 pub fn imbalance_global(run: &Run, last: Option<f64>) -> Answer<GlobalImbalance> {
     let run = run.last(last);
-    let delays_s = balance::sums(&table(&run)?);
     let none = || Unknown::new("no process kept another waiting");
+    let whole = table(&run)?;
+    let (delays_s, evidence) = match run.settings.mode {
+        Mode::Thesis => (balance::sums(&whole), None),
+        Mode::Default => {
+            let found = evidence::weigh(&run)?;
+            (found.delays_s.clone(), Some(found))
+        }
+    };
     let gate = balance::gate(&delays_s).ok_or_else(none)?;
     let mut range = balance::global(&delays_s, gate.loaded).ok_or_else(none)?;
-    if run.settings.mode == Mode::Default {
-        range = range.clamped(run.seconds());
+    if let Some(found) = &evidence {
+        let (from, to) = found.span_ns;
+        range = range.clamped((to - from) as f64 / 1e9);
+        if let Some(cost) = found.slowdown_s {
+            range = cost;
+        }
+        // Two estimates that differ leave what both allow.
+        if let Some(replayed) = found.replayed_s {
+            range.low = range.low.min(replayed.low);
+            range.high = range.high.max(replayed.high);
+        }
     }
     let value = GlobalImbalance {
         range,
@@ -132,6 +152,7 @@ pub fn imbalance_global(run: &Run, last: Option<f64>) -> Answer<GlobalImbalance>
         },
         gate,
         delays_s,
+        evidence,
     };
     Ok(run.known(value))
 }

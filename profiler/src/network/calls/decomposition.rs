@@ -2,8 +2,9 @@
 
 use super::imbalance_global;
 use crate::network::decomposition::{self, Averaging, Component, Method, Pair};
+use crate::network::evidence::Verdict;
 use crate::network::messages;
-use crate::network::run::{Answer, Mode, Node, Run, Unknown};
+use crate::network::run::{Answer, Node, Run, Unknown};
 
 /// Call 19, GetNoMessages.
 ///
@@ -168,7 +169,7 @@ pub struct MostImbalanced {
 }
 
 /// Call 27, GetMostImbalancedComponent (7.3.4). By default a process takes part only when the
-/// gate of the balance is open.
+/// balance calls one loaded.
 ///
 /// # Errors
 /// When the interval holds nothing to compare.
@@ -181,8 +182,10 @@ pub fn most_imbalanced(run: &Run, last: Option<f64>) -> Answer<MostImbalanced> {
     let latency: Vec<_> = known.collect();
     let transfer: Vec<_> = pairs.iter().map(|p| (p.src, p.dst, p.transfer_s)).collect();
     let global = imbalance_global(&run, None).ok().map(|known| known.value);
-    let takes_part =
-        |g: &&super::GlobalImbalance| g.gate.is_open || run.settings.mode == Mode::Thesis;
+    let takes_part = |g: &&super::GlobalImbalance| {
+        let verdict = g.evidence.as_ref().map(|evidence| &evidence.verdict);
+        verdict.is_none_or(|verdict| matches!(verdict, Verdict::Loaded(_)))
+    };
     let delays = global
         .as_ref()
         .filter(takes_part)

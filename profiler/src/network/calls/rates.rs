@@ -1,5 +1,7 @@
 //! Calls 4 to 7 and 12: the iteration rate.
 
+use crate::network::messages;
+use crate::network::plain;
 use crate::network::quantile;
 use crate::network::rir::{self, Distribution, Events, SlowdownTable};
 use crate::network::run::{Answer, Mode, Node, Run, Unknown};
@@ -18,6 +20,9 @@ pub struct PairRate {
     pub events: usize,
     /// Gap that makes an iteration, ns.
     pub threshold_ns: i64,
+    /// Whether the messages were counted, where all of a pair have one size and both send as many:
+    /// messages that cross on the way are no round trips.
+    pub is_by_messages: bool,
     /// Iterations if the gap were the least round-trip time, or four times that: where the two
     /// agree the count does not hang on the choice.
     pub sensitivity: Option<(usize, usize)>,
@@ -54,9 +59,13 @@ pub fn rir_rate(run: &Run, last: Option<f64>) -> Answer<Rates> {
             rate: rir::rate(&run, events).ok(),
             events: events.times_ns.len(),
             threshold_ns: events.threshold_ns,
+            is_by_messages: false,
             sensitivity: once.zip(four),
         })
         .collect();
+    if run.settings.mode == Mode::Default && run.settings.rtt_threshold_ns.is_none() {
+        count_messages(&run, &mut pairs)?;
+    }
     pairs.sort_by(|a, b| {
         let rates = (b.rate.unwrap_or(-1.0)).total_cmp(&a.rate.unwrap_or(-1.0));
         rates.then((a.src, a.dst).cmp(&(b.src, b.dst)))
@@ -76,6 +85,42 @@ pub fn rir_rate(run: &Run, last: Option<f64>) -> Answer<Rates> {
         }));
     };
     Ok(run.known(Rates { rate, pairs }))
+}
+
+/// Messages of one pair from which they are counted.
+const LEAST_MESSAGES: usize = 8;
+/// Share of the messages of one direction alone that must come after a pause to be iterations.
+const PAUSES: f64 = 0.5;
+
+/// Takes the messages for the iterations of a pair that sends one of the same size each way in every
+/// iteration: where both cross on the way, data of the peer does not lie between all sends. The same
+/// for a pair that sends in one direction only, where each message comes after a pause.
+fn count_messages(run: &Run, pairs: &mut [PairRate]) -> Result<(), Unknown> {
+    let plain = plain::pairs(&messages::messages(run)?);
+    for pair in pairs {
+        let Some(own) = plain.get(&(pair.src, pair.dst)) else {
+            continue;
+        };
+        let times = &own.times_ns;
+        let are_iterations = match plain.get(&(pair.dst, pair.src)) {
+            Some(back) => plain::are_in_step(own.messages.len(), back.messages.len()),
+            None => {
+                let pauses = times.windows(2).filter(|w| w[1] - w[0] > pair.threshold_ns);
+                pauses.count() as f64 >= PAUSES * (times.len() - 1) as f64
+            }
+        };
+        // Where every message is a round trip, these are counted as always.
+        if !are_iterations || times.len() < LEAST_MESSAGES || pair.events + 1 >= times.len() {
+            continue;
+        }
+        let seconds = (times[times.len() - 1] - times[0]) as f64 / 1e9;
+        if seconds > 0.0 {
+            pair.rate = Some((times.len() - 1) as f64 / seconds);
+            pair.events = times.len() - 1;
+            pair.is_by_messages = true;
+        }
+    }
+    Ok(())
 }
 
 fn counts_at(

@@ -189,20 +189,33 @@ pub fn super_phase(run: &Run) -> Answer<SuperPhase> {
         count,
     }) = spectral.map(|e| &e.verdict)
     {
-        found.seconds = Some(1.0 / hz);
-        found.range_s = Some((
-            1.0 / (hz + resolution_hz / 2.0),
-            1.0 / (hz - resolution_hz / 2.0),
-        ));
-        found.count = Some(*count);
         found.alternatives_s = alternatives.iter().map(|hz| 1.0 / hz).collect();
-        found.verdict = if *is_confirmed {
-            "the rate of iterations swings with this period".into()
+        if *is_confirmed {
+            found.seconds = Some(1.0 / hz);
+            found.range_s = Some((
+                1.0 / (hz + resolution_hz / 2.0),
+                1.0 / (hz - resolution_hz / 2.0),
+            ));
+            found.count = Some(*count);
+            found.verdict = "the rate of iterations swings with this period".into();
         } else {
-            "the spectrum has this period, the autocorrelation does not confirm it".into()
-        };
+            // A peak alone is also what a scheduler's slices make.
+            found.alternatives_s.insert(0, 1.0 / hz);
+            found.verdict = "no period found: the spectrum has a peak, and the series does not \
+                             come again after its period"
+                .into();
+        }
     }
-    if let Some(iterations) = iterations {
+    if let Some(iterations) = iterations.as_ref().filter(|found| !found.is_regular()) {
+        let times = iterations.count;
+        found.iterations = Some(iterations.clone());
+        if found.seconds.is_none() {
+            found.verdict = format!(
+                "no period found: the same messages were sent again {times} times, but not evenly"
+            );
+        }
+    }
+    if let Some(iterations) = iterations.filter(Iterations::is_regular) {
         if let Some(spectral) = found.seconds.take() {
             found.alternatives_s.insert(0, spectral);
         }
@@ -216,7 +229,7 @@ pub fn super_phase(run: &Run) -> Answer<SuperPhase> {
         );
         found.iterations = Some(iterations);
     }
-    if found.seconds.is_none() {
+    if found.seconds.is_none() && found.verdict.is_empty() {
         found.verdict = match (spectral.map(|e| &e.verdict), estimate.as_ref().err()) {
             (Some(Verdict::Unknown(reason)), _) => return Err(Unknown::new(reason.clone())),
             (None, Some(unknown)) => return Err(unknown.clone()),

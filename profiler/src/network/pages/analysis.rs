@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::balance::verdict_line;
 use super::{called, cell, name, page};
 use crate::network::analysis;
+use crate::network::evidence::{self, Verdict};
 use crate::network::page::{self, Cell, Page};
 use crate::network::replay::Change;
 use crate::network::run::{Node, Run};
@@ -16,7 +18,12 @@ pub fn slowdown(run: &Run) -> Page {
         let found = &known.value;
         let mut page = Page::new(run, &["process", "work_least_s", "work_most_s", "loaded"]);
         let ratio = page::number(found.ratio);
-        if found.loaded.is_empty() {
+        // The same evidence as that of the balance: one trace has one verdict.
+        let evidence = evidence::weigh(run).ok();
+        let unsure = evidence.filter(|e| matches!(e.verdict, Verdict::Unsure(_)));
+        if let Some(evidence) = &unsure {
+            page.lines.push(verdict_line(run, evidence));
+        } else if found.loaded.is_empty() {
             page.lines.push(format!(
                 "no process stands out: the busiest works {ratio} times as much as the next"
             ));
@@ -46,7 +53,10 @@ pub fn slowdown(run: &Run) -> Page {
                 name(run, node as Node),
                 Cell::Seconds(*least),
                 Cell::Seconds(*most),
-                Cell::Flag(found.loaded.contains(&(node as Node))),
+                match &unsure {
+                    Some(_) => Cell::Unknown,
+                    None => Cell::Flag(found.loaded.contains(&(node as Node))),
+                },
             ]);
         }
         page

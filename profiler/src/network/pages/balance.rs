@@ -2,9 +2,11 @@
 
 use super::{called, name, page};
 use crate::network::balance::{Gate, Metric};
-use crate::network::calls;
+use crate::network::calls::{self, GlobalImbalance};
+use crate::network::evidence::{self, Basis, Evidence, Verdict};
 use crate::network::page::{self, Cell, Page};
-use crate::network::run::{Node, Run};
+use crate::network::run::{Mode, Node, Run};
+use crate::text::units;
 
 /// `network court`: delays of every process, and towards whom.
 pub fn court(run: &Run) -> Page {
@@ -51,8 +53,8 @@ pub fn court(run: &Run) -> Page {
     page
 }
 
-/// The verdict of the gate, in words.
-pub(super) fn gate_line(run: &Run, gate: &Gate) -> String {
+/// The verdict of the gate alone, in words: thesis mode.
+fn gate_line(run: &Run, gate: &Gate) -> String {
     let process = called(run, gate.loaded as Node);
     let ratio = page::number(gate.ratio);
     if gate.is_open {
@@ -64,28 +66,71 @@ pub(super) fn gate_line(run: &Run, gate: &Gate) -> String {
     }
 }
 
+/// The verdict, in words.
+pub(super) fn verdict_line(run: &Run, evidence: &Evidence) -> String {
+    let first = called(run, evidence.first);
+    let (ratio, what) = (page::number(evidence.ratio), measure(evidence.basis));
+    let range = evidence.ratio_range.map_or(String::new(), |range| {
+        format!(
+            " ({} to {})",
+            page::number(range.low),
+            page::number(range.high)
+        )
+    });
+    match &evidence.verdict {
+        Verdict::Loaded(loaded) => {
+            let names: Vec<&str> = loaded.iter().map(|&node| called(run, node)).collect();
+            let (holds, whose) = match names.len() {
+                1 => ("holds", "its"),
+                _ => ("hold", "their"),
+            };
+            format!(
+                "{} {holds} the others up: {whose} {what} is {ratio} times that of the next{range}",
+                names.join(" and ")
+            )
+        }
+        Verdict::Balanced => format!(
+            "balanced: {what} is the most at {first}, {ratio} times that of the next{range}; a load begins at {}",
+            crate::network::balance::GATE
+        ),
+        Verdict::Unsure(reason) => {
+            format!("cannot tell whether a process holds the others up: {reason}")
+        }
+    }
+}
+
+fn measure(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Work => "work",
+        Basis::Delays => "delay",
+    }
+}
+
+/// The verdict on a run by its evidence; by the gate in thesis mode.
+fn verdict(run: &Run, gate: &Gate) -> String {
+    match run.settings.mode {
+        Mode::Thesis => gate_line(run, gate),
+        Mode::Default => match evidence::weigh(run) {
+            Ok(evidence) => verdict_line(run, &evidence),
+            Err(unknown) => unknown.to_string(),
+        },
+    }
+}
+
 /// `network balance`: global delays and what balancing them gains.
 pub fn balance(run: &Run) -> Page {
     page(run, calls::imbalance_global(run, None), |known| {
         let found = &known.value;
         let mut page = Page::new(run, &["process", "delay_s", "share_of_largest"]);
-        page.lines.push(gate_line(run, &found.gate));
-        let what = if found.gate.is_open {
-            "slowdown by the difference to the others"
-        } else {
-            "intrinsic imbalance"
-        };
-        page.lines.push(format!(
-            "{what}: {}",
-            page::range(found.range.low, found.range.high)
-        ));
-        if found.gate.is_open {
-            page.lines.push(format!(
-                "without it the run would have taken {} instead of {}",
-                page::range(found.predicted_s.low, found.predicted_s.high),
-                page::seconds(run.seconds())
-            ));
-            page.notes.push("where all send before they receive, delays hide a part of the slowdown: network slowdown estimates it".into());
+        match &found.evidence {
+            Some(evidence) => weighed(run, found, evidence, &mut page),
+            None => {
+                page.lines.push(gate_line(run, &found.gate));
+                page.lines.push(format!(
+                    "slowdown by the difference to the others: {}",
+                    page::range(found.range.low, found.range.high)
+                ));
+            }
         }
         let most = found.delays_s[found.gate.loaded];
         let mut order: Vec<usize> = (0..found.delays_s.len()).collect();
@@ -101,12 +146,60 @@ pub fn balance(run: &Run) -> Page {
     })
 }
 
+/// The answer of the default mode: verdict, cost, and what it rests on.
+fn weighed(run: &Run, found: &GlobalImbalance, evidence: &Evidence, page: &mut Page) {
+    page.lines.push(verdict_line(run, evidence));
+    let (from, to) = evidence.span_ns;
+    let part_s = (to - from) as f64 / 1e9;
+    match (&evidence.verdict, evidence.slowdown_s) {
+        (Verdict::Loaded(_), Some(cost)) => {
+            page.lines.push(format!(
+                "that cost {} of {}; without it the run would have taken {}",
+                page::range(found.range.low, found.range.high),
+                page::seconds(part_s),
+                page::range(found.predicted_s.low, found.predicted_s.high),
+            ));
+            if let Some(replayed) = evidence.replayed_s {
+                page.notes.push(format!(
+                    "by the difference of the delays {}, by a replay of the messages {}: the range holds both",
+                    page::range(cost.low, cost.high),
+                    page::range(replayed.low, replayed.high)
+                ));
+            }
+        }
+        (Verdict::Unsure(_), _) => {
+            let ratio = page::number(evidence.ratio);
+            page.lines.push(format!(
+                "most stands out {}: its {} is {ratio} times that of the next",
+                called(run, evidence.first),
+                measure(evidence.basis)
+            ));
+        }
+        _ => {}
+    }
+    page.notes.push(match (evidence.are_iterations, evidence.parts) {
+        (true, n) => format!(
+            "compared over {} of {}, start-up and end left out; ranges hold 95 % of the results with other iterations drawn",
+            units::counted(n as i64, "iteration", "iterations"),
+            page::seconds(part_s)
+        ),
+        (false, 1) => "no iterations were found, so that start-up cannot be left out".into(),
+        (false, n) => format!(
+            "no iterations were found, so that start-up cannot be left out; ranges are over {n} equal parts of {}",
+            page::seconds(part_s)
+        ),
+    });
+    if evidence.basis == Basis::Delays && matches!(evidence.verdict, Verdict::Loaded(_)) {
+        page.notes.push("processes that are meant to work alike are assumed; where all send before they receive, delays hide a part of the slowdown".into());
+    }
+}
+
 /// `network bias`: balance by pairs.
 pub fn bias(run: &Run) -> Page {
     page(run, calls::imbalance_bias(run, None), |known| {
         let found = &known.value;
         let mut page = Page::new(run, &["rule", "partner", "optimistic_s", "pessimistic_s"]);
-        page.lines.push(gate_line(run, &found.gate));
+        page.lines.push(verdict(run, &found.gate));
         page.lines.push(format!(
             "imbalance by the {} rule: {}",
             found.rule,
@@ -137,7 +230,7 @@ pub fn multiload(run: &Run, t_p: Option<f64>) -> Page {
     page(run, calls::imbalance_multiload(run, None, t_p), |known| {
         let found = &known.value;
         let mut page = Page::new(run, &["end", "round", "process", "gain_s", "counts"]);
-        page.lines.push(gate_line(run, &found.gate));
+        page.lines.push(verdict(run, &found.gate));
         page.lines.push(format!(
             "balancing one after the other gains {}",
             page::range(found.range.low, found.range.high)

@@ -1,6 +1,5 @@
 //! `network` without a subcommand: the answers in a few lines.
 
-use super::balance::gate_line;
 use super::called;
 use crate::network::calls;
 use crate::network::decomposition::Component;
@@ -31,13 +30,7 @@ pub fn overview(run: &Run) -> Page {
     answer("iterations", headline(&super::iterations(run)));
     answer("period", headline(&super::period(run)));
     answer("messages", headline(&super::messages(run)));
-    answer(
-        "balance",
-        match calls::imbalance_global(run, None) {
-            Ok(known) => gate_line(run, &known.value.gate),
-            Err(unknown) => unknown.to_string(),
-        },
-    );
+    answer("balance", headline(&super::balance(run)));
     answer(
         "component",
         match calls::most_imbalanced(run, None) {

@@ -17,6 +17,7 @@ pub fn iterations(run: &Run) -> Page {
             "threshold_ns",
             "at_1_rtt",
             "at_4_rtt",
+            "counted",
         ];
         let mut page = Page::new(run, &columns);
         let rates = &known.value;
@@ -30,7 +31,7 @@ pub fn iterations(run: &Run) -> Page {
             let differs = |(once, four): (usize, usize)| {
                 once.abs_diff(four) * 100 > 4 * once.max(four).max(25)
             };
-            shaky += u64::from(pair.sensitivity.is_some_and(differs));
+            shaky += u64::from(!pair.is_by_messages && pair.sensitivity.is_some_and(differs));
             page.rows.push(vec![
                 name(run, pair.src),
                 name(run, pair.dst),
@@ -39,6 +40,14 @@ pub fn iterations(run: &Run) -> Page {
                 Cell::Moment(pair.threshold_ns),
                 cell(pair.sensitivity, |s| Cell::Count(s.0 as u64)),
                 cell(pair.sensitivity, |s| Cell::Count(s.1 as u64)),
+                Cell::Text(
+                    if pair.is_by_messages {
+                        "messages"
+                    } else {
+                        "round trips"
+                    }
+                    .into(),
+                ),
             ]);
         }
         if shaky > 0 {
@@ -179,8 +188,10 @@ pub fn period(run: &Run) -> Page {
                 .iter()
                 .map(|s| page::seconds(*s))
                 .collect();
-            page.lines
-                .push(format!("the spectrum also allows {}", shown.join(", ")));
+            page.lines.push(match found.seconds {
+                Some(_) => format!("the spectrum also allows {}", shown.join(", ")),
+                None => format!("not confirmed, from the spectrum: {}", shown.join(", ")),
+            });
         }
         if let Some(p) = found.p_value {
             page.notes.push(format!(

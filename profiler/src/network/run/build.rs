@@ -30,6 +30,7 @@ impl Data {
             is_own: self.is_own.clone(),
             left_out: self.left_out.clone(),
             rtt: OnceLock::new(),
+            messages: OnceLock::new(),
             ..*self
         }
     }
@@ -94,6 +95,7 @@ pub(super) fn data(nodes: Vec<String>, captures: Vec<CaptureInput>) -> Data {
         clock_error_ns: None,
         left_out: Vec::new(),
         rtt: OnceLock::new(),
+        messages: OnceLock::new(),
     }
 }
 

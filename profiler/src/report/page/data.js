@@ -6,6 +6,9 @@ function block(name) {
 }
 const facts = () => block("head").facts;
 const ruleName = (rule) => (rule === null || rule === undefined ? "(not known)" : block("rules").name[rule]);
+// Moments are counted from here: when the command began, a little after the recording.
+const runBegins = () => facts().begins_ns;
+const moment = (ns) => (ns === null || ns === undefined ? "?" : duration(ns - runBegins()));
 const runLength = () => Math.max(facts().recording_ns, facts().duration_ns, 1);
 
 function processCommand(i) {
@@ -33,7 +36,7 @@ function processFacts(i) {
   return [
     ["step", ruleName(p.rule[i])],
     ["pid", p.pid[i] + " (upid " + p.upid[i] + ")"],
-    ["start", duration(p.start_ns[i])],
+    ["start", moment(p.start_ns[i])],
     ["life", p.end_ns[i] === null ? "≥ " + duration(processLife(i)) : duration(processLife(i))],
     ["on CPU", p.cpu_ns[i] === null ? null : duration(p.cpu_ns[i])],
     p.run_queue_ns[i] ? ["waited for a CPU", duration(p.run_queue_ns[i])] : null,

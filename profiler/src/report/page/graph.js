@@ -237,7 +237,7 @@ function nodeTip(event, node) {
   if (node.rest) return tip(event, `${name(node)} of ${g.name}`);
   tip(event, g.name, g.rule === null ? [["files", count(g.count)], ["size", bytes(g.size_bytes)], ["", "double click opens"]]
     : [["processes", count(g.count)], ["CPU", duration(g.cpu_ns)], ["life, summed", duration(g.life_ns)], g.failed ? ["failed", count(g.failed)] : null,
-      ["from, to", `${duration(g.first_ns)} – ${duration(g.last_ns)}`], ["", "double click opens"]]);
+      ["from, to", `${moment(g.first_ns)} – ${moment(g.last_ns)}`], ["", "double click opens"]]);
 }
 function chooseNode(node) {
   const g = block("graph").nodes[node.group];

@@ -186,7 +186,7 @@ function flowTable() {
       { title: "from", key: (row) => side(list[row].src, list[row].sport) }, { title: "to", key: (row) => side(list[row].dst, list[row].dport) },
       { title: "protocol", key: (row) => list[row].proto }, { title: "processes", key: (row) => who(ends(row)) || "–" },
       number("bytes", (row) => list[row].bytes, bytes, "payload, both directions"), number("packets", (row) => list[row].packets, count),
-      number("begin", (row) => list[row].first_ns, duration),
+      number("begin", (row) => list[row].first_ns, moment),
       number("length", (row) => (list[row].last_ns === null ? null : list[row].last_ns - list[row].first_ns), duration),
     ],
   });

@@ -143,13 +143,14 @@ function drawAxis(ctx) {
   ctx.strokeStyle = T.colours.faint;
   ctx.fillStyle = T.colours.muted;
   ctx.textAlign = "center";
-  for (let t = Math.ceil(T.from / step) * step; t <= T.to; t += step) {
+  const zero = runBegins();
+  for (let t = zero + Math.ceil((T.from - zero) / step) * step; t <= T.to; t += step) {
     const x = Math.round(X(t)) + 0.5;
     ctx.beginPath();
     ctx.moveTo(x, T.top - 6);
     ctx.lineTo(x, T.height - 4);
     ctx.stroke();
-    ctx.fillText(axisTime(t, step), Math.min(x, T.width - 24), 11);
+    ctx.fillText(axisTime(t - zero, step), Math.min(x, T.width - 24), 11);
   }
   ctx.textAlign = "left";
 }
@@ -317,10 +318,10 @@ function drawOver() {
 }
 
 function zoomTo(from, to) {
-  const length = runLength(), least = Math.min(1000, length);
+  const first = runBegins(), length = Math.max(1, runLength() - first), least = Math.min(1000, length);
   const span = Math.min(Math.max(to - from, least), length);
   const middle = (from + to) / 2;
-  T.from = Math.min(Math.max(0, middle - span / 2), length - span);
+  T.from = Math.min(Math.max(first, middle - span / 2), first + length - span);
   T.to = T.from + span;
   requestAnimationFrame(drawTimeline);
 }
@@ -345,7 +346,8 @@ function zoomToSelection() {
 
 function listenTimeline() {
   const over = $("lanes-over"), button = (label, title, action) => el("button", { type: "button", title, "aria-label": title, onclick: action }, label);
-  T.to = runLength();
+  T.from = runBegins();
+  T.to = Math.max(runLength(), T.from + 1);
   buildRows();
   $("timeline-tools").append(
     button("+", "closer", () => zoomBy(0.5)), button("−", "farther", () => zoomBy(2)), button("all", "the whole run", () => zoomTo(0, runLength())),

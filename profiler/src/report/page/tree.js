@@ -32,7 +32,7 @@ function treeRow(members, depth, isOpen, hasMore) {
     el("span", { class: "knob" }, hasMore ? (isOpen ? "▾" : "▸") : ""),
     el("span", { class: "swatch", style: `background: ${ruleColours(p.rule[i]).strong}` }),
     depth > 24 ? `(depth ${depth}) ` : "", ending ? el("span", { class: "bad" }, `[${ending}] `) : null, shorten(label, 300)),
-  el("span", {}, duration(Math.min(...members.map((m) => p.start_ns[m])))), el("span", {}, duration(sum(members.map(processLife)))),
+  el("span", {}, moment(Math.min(...members.map((m) => p.start_ns[m])))), el("span", {}, duration(sum(members.map(processLife)))),
   el("span", {}, duration(add("cpu_ns"))), el("span", {}, dash(bytes)(add("read_bytes"))), el("span", {}, dash(bytes)(add("write_bytes"))));
   row.addEventListener("pointermove", (event) => one ? tip(event, processCommand(i), processFacts(i)) : noTip());
   row.addEventListener("pointerleave", noTip);

@@ -92,7 +92,7 @@ pub fn throughput_chart(calls: &CallStatistics) -> Chart {
     };
     Chart {
         title: "Throughput of files".into(),
-        x: axis("time", Unit::Ns, false),
+        x: axis("time since the start of the command", Unit::Ns, false),
         y: axis("rate", Unit::Rate, false),
         series: vec![
             series("read", |bin| bin.read_bytes),

@@ -29,6 +29,8 @@ pub struct Facts {
     pub duration_ns: i64,
     /// Length of the recording: until the last process ended.
     pub recording_ns: i64,
+    /// When the command began, counted from the start of the recording.
+    pub begins_ns: i64,
     /// Exit code of the command.
     pub exit_code: Option<i64>,
     /// Signal that ended it, by name.
@@ -238,6 +240,7 @@ pub fn facts(workflow: &Workflow) -> Facts {
         is_incomplete: workflow.is_incomplete(),
         duration_ns: workflow.duration_ns(),
         recording_ns: workflow.last_ns,
+        begins_ns: workflow.begins_ns(),
         exit_code: run.and_then(|run| run.exit_code),
         exit_signal_name: run.and_then(|run| run.exit_signal).map(signal_name),
         runs: workflow.runs.len(),

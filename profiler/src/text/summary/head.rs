@@ -39,10 +39,11 @@ pub(crate) fn headline(facts: &Facts) -> String {
         }
     };
     // A moment is no news; a server that went on for a while is.
-    let after_ns = facts.recording_ns - facts.duration_ns;
+    let ended_ns = facts.recording_ns - facts.begins_ns;
+    let after_ns = ended_ns - facts.duration_ns;
     let is_known = !facts.is_cut_short && !facts.is_incomplete;
     let left_behind = if after_ns > 1_000_000_000 && is_known {
-        let until = units::duration(facts.recording_ns);
+        let until = units::duration(ended_ns);
         format!(" (what it left behind ended after {until})")
     } else {
         String::new()

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::branch::{branches, longest_chain, roots};
 use crate::model::{ProcessId, Workflow};
 
-/// A process. Times are nanoseconds since the start of the run, sizes bytes; null is unknown.
+/// A process. Times are nanoseconds since the start of the recording, sizes bytes; null is unknown.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row<'a> {
     /// Upid of its first image, by which others name it as their parent.

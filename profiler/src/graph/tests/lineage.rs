@@ -1,0 +1,278 @@
+//! Processes cut into versions.
+
+use petgraph::Direction;
+
+use super::*;
+use crate::model::Stream;
+
+fn pipe(from: u32, to: u32, span: (i64, i64)) -> Stream {
+    Stream {
+        from: ProcessId(from),
+        to: ProcessId(to),
+        is_socket: false,
+        at_most_bytes: Some(3),
+        captured: None,
+        first_ns: span.0,
+        last_ns: span.1,
+    }
+}
+
+/// `2/3` behind the number of a process that is cut, else only the number; files by their names.
+fn name(dag: &Dag, node: NodeIndex) -> String {
+    match dag.graph[node] {
+        Node::Process {
+            id, versions: 1, ..
+        } => format!("p{}", id.0),
+        Node::Process {
+            id,
+            version,
+            versions,
+        } => format!("p{} {version}/{versions}", id.0),
+        Node::File { file, version, .. } => format!("f{} v{version}", file.0),
+    }
+}
+
+fn edges(dag: &Dag) -> Vec<String> {
+    let edge = |e: petgraph::graph::EdgeReference<'_, Edge>| {
+        let (from, to) = (name(dag, e.source()), name(dag, e.target()));
+        format!("{from} > {to} {}", e.weight().kind.name())
+    };
+    let mut edges: Vec<String> = dag.graph.edge_references().map(edge).collect();
+    edges.sort();
+    edges
+}
+
+/// What data a node depends on.
+fn ancestors(dag: &Dag, of: &str) -> Vec<String> {
+    let start = dag.graph.node_indices().find(|&n| name(dag, n) == of);
+    let mut found = vec![start.expect("a node of that name")];
+    for at in 0.. {
+        let Some(&node) = found.get(at) else { break };
+        for edge in dag.graph.edges_directed(node, Direction::Incoming) {
+            if edge.weight().kind.is_data() && !found.contains(&edge.source()) {
+                found.push(edge.source());
+            }
+        }
+    }
+    let mut names: Vec<String> = found[1..].iter().map(|&n| name(dag, n)).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn what_a_script_got_from_its_child_comes_after_what_it_gave() {
+    // printf > in; sort in > out; n=$(wc -l < out); echo $n > count
+    let accesses = vec![
+        access(0, 0, None, Some((10, 11))),
+        access(1, 0, Some((20, 25)), None),
+        access(1, 1, None, Some((26, 28))),
+        access(2, 1, Some((40, 45)), None),
+        access(0, 2, None, Some((60, 61))),
+    ];
+    let mut script = workflow(&[(None, 0), (Some(0), 15), (Some(0), 35)], 3, accesses);
+    script.streams = vec![pipe(2, 0, (35, 50))];
+    let dag = lineage(&script);
+    assert_eq!(
+        edges(&dag),
+        [
+            "f0 v1 > p1 read",
+            "f1 v1 > p2 read",
+            "p0 1/2 > f0 v1 write",
+            "p0 1/2 > p0 2/2 update",
+            "p0 1/2 > p1 fork",
+            "p0 1/2 > p2 fork",
+            "p0 2/2 > f2 v1 write",
+            "p1 > f1 v1 write",
+            "p2 > p0 2/2 pipe",
+        ]
+    );
+    assert_eq!(
+        ancestors(&dag, "f2 v1"),
+        ["f0 v1", "f1 v1", "p0 1/2", "p0 2/2", "p1", "p2"]
+    );
+    assert_eq!(dag.version_ns(&script, ProcessId(0), 1), (0, Some(35)));
+    assert_eq!(dag.version_ns(&script, ProcessId(0), 2), (35, None));
+    // As one node it closes a cycle, and an edge is left out.
+    let merged = dag.merged(&script);
+    assert_eq!(
+        canonical(&script, &merged),
+        canonical(&script, &build(&script))
+    );
+    assert_eq!(
+        merged
+            .dropped
+            .iter()
+            .filter(|d| d.edge.kind.is_data())
+            .count(),
+        1
+    );
+}
+
+#[test]
+fn what_a_script_asks_at_its_end_is_not_the_source_of_all() {
+    // Writes a file that sort reads; at last `ls | wc -l`.
+    let accesses = vec![
+        access(0, 0, None, Some((10, 11))),
+        access(1, 0, Some((20, 25)), None),
+        access(1, 1, None, Some((26, 28))),
+    ];
+    let mut script = workflow(
+        &[(None, 0), (Some(0), 15), (Some(0), 30), (Some(0), 31)],
+        2,
+        accesses,
+    );
+    script.streams = vec![pipe(2, 3, (31, 40)), pipe(3, 0, (31, 50))];
+    let dag = lineage(&script);
+    assert_eq!(ancestors(&dag, "f1 v1"), ["f0 v1", "p0 1/2", "p1"]);
+    assert_eq!(ancestors(&dag, "p0 2/2"), ["p0 1/2", "p2", "p3"]);
+    let rules = by_rule(&script, &dag);
+    assert!(!is_cyclic_directed(&rules.graph));
+    let first = rules.graph.node_weights().find(|g| g.versions == 2);
+    assert_eq!(first.map(Group::mark).as_deref(), Some(" [1/2]"));
+    assert_eq!(first.map(|g| g.goes_on.clone()), Some(vec![ProcessId(0)]));
+}
+
+#[test]
+fn an_engine_is_cut_once_for_each_result_that_it_used() {
+    // Two jobs, one after the other: a script out, an exit code back.
+    let mut accesses = Vec::new();
+    for job in 0..2u32 {
+        let at = i64::from(job) * 100;
+        accesses.push(access(0, 2 * job, None, Some((at + 10, at + 11))));
+        accesses.push(access(1 + job, 2 * job, Some((at + 20, at + 21)), None));
+        accesses.push(access(1 + job, 2 * job + 1, None, Some((at + 30, at + 31))));
+        accesses.push(access(0, 2 * job + 1, Some((at + 40, at + 41)), None));
+    }
+    let engine = workflow(&[(None, 0), (None, 15), (None, 115)], 4, accesses);
+    let dag = lineage(&engine);
+    assert!(dag.dropped.is_empty());
+    assert_eq!(dag.cuts[&ProcessId(0)], [40, 140]);
+    assert_eq!(
+        ancestors(&dag, "f2 v1"),
+        ["f0 v1", "f1 v1", "p0 1/3", "p0 2/3", "p1"]
+    );
+}
+
+#[test]
+fn a_filter_on_a_cycle_stays_whole() {
+    // n=$(cat | sort): who reads and writes over the same time gave what it got.
+    let mut script = workflow(
+        &[(None, 0), (Some(0), 10), (Some(0), 11)],
+        1,
+        vec![access(0, 0, None, Some((5, 6)))],
+    );
+    script.streams = vec![pipe(1, 2, (11, 50)), pipe(2, 0, (11, 60))];
+    let dag = lineage(&script);
+    assert_eq!(dag.cuts.keys().collect::<Vec<_>>(), [&ProcessId(0)]);
+    assert_eq!(ancestors(&dag, "p0 2/2"), ["p0 1/2", "p1", "p2"]);
+}
+
+#[test]
+fn who_gives_and_gets_at_once_is_cut_where_it_must_be_and_marked() {
+    // x=$(sort <<< "$data" | uniq): all three hold their pipes over the same time.
+    let mut script = workflow(&[(None, 0), (Some(0), 10), (Some(0), 11)], 0, vec![]);
+    script.streams = vec![
+        pipe(0, 1, (10, 50)),
+        pipe(1, 2, (11, 50)),
+        pipe(2, 0, (11, 60)),
+    ];
+    let dag = lineage(&script);
+    assert!(dag.dropped.iter().all(|d| d.edge.kind == EdgeKind::Fork));
+    assert_eq!(ancestors(&dag, "p0 2/2"), ["p0 1/2", "p1", "p2"]);
+    let narrowed = dag.graph.edge_weights().filter(|e| e.is_narrowed).count();
+    assert!(narrowed > 0);
+}
+
+fn random_with_pipes() -> impl Strategy<Value = Workflow> {
+    let pipes = prop::collection::vec((0u32..10, 0u32..10, 0i64..90, 0i64..30), 0..12);
+    (random(), pipes).prop_map(|(mut workflow, pipes)| {
+        workflow.streams = pipes
+            .into_iter()
+            .filter(|(from, to, ..)| from != to)
+            .map(|(from, to, at, long)| pipe(from, to, (at, at + long)))
+            .collect();
+        workflow
+    })
+}
+
+proptest! {
+    /// No cycle, no edge of data left out, none back in time, and all that moved is there once.
+    #[test]
+    fn time_goes_forward_and_nothing_is_lost(workflow in random_with_pipes()) {
+        let dag = lineage(&workflow);
+        prop_assert!(!is_cyclic_directed(&dag.graph));
+        prop_assert!(dag.dropped.iter().all(|d| d.edge.kind == EdgeKind::Fork));
+        let (whole, _) = super::super::build::raw(&workflow);
+        let sum = |graph: &DiGraph<Node, Edge>| {
+            let data = graph.edge_weights().filter(|e| !matches!(e.kind, EdgeKind::Update | EdgeKind::Fork));
+            data.fold((0, 0, 0), |sum, e| (sum.0 + 1, sum.1 + e.read_bytes, sum.2 + e.write_bytes))
+        };
+        prop_assert_eq!(sum(&dag.graph), sum(&whole));
+        for edge in dag.graph.edge_references() {
+            let e = edge.weight();
+            if e.kind == EdgeKind::Fork || e.kind == EdgeKind::Update {
+                continue;
+            }
+            // Cuts count, not the process's begin: a random process may use files before it starts.
+            let cut = |id, version: u32| {
+                let cuts: &[i64] = dag.cuts.get(&id).map_or(&[], Vec::as_slice);
+                let at = |n: Option<u32>| n.and_then(|n| cuts.get(n as usize)).copied();
+                (at(version.checked_sub(2)), at(Some(version - 1)))
+            };
+            if let Node::Process { id, version, .. } = dag.graph[edge.source()] {
+                // What it gave, it gave after it had begun.
+                prop_assert!(cut(id, version).0.is_none_or(|begin| begin <= e.last_ns));
+            }
+            if let Node::Process { id, version, .. } = dag.graph[edge.target()] {
+                prop_assert!(cut(id, version).1.is_none_or(|end| e.first_ns < end));
+            }
+        }
+    }
+
+    /// What came in before something went out reaches it, save where an edge is marked as narrowed; and
+    /// who is on no cycle is not cut.
+    #[test]
+    fn no_dependency_within_a_process_is_lost(workflow in random_with_pipes()) {
+        let dag = lineage(&workflow);
+        let mut ends: Vec<(ProcessId, bool, u32, Edge)> = Vec::new();
+        for edge in dag.graph.edge_references() {
+            let e = *edge.weight();
+            if !e.kind.is_data() || e.kind == EdgeKind::Update || e.is_narrowed {
+                continue;
+            }
+            if let Node::Process { id, version, .. } = dag.graph[edge.source()] {
+                ends.push((id, false, version, e));
+            }
+            if let Node::Process { id, version, .. } = dag.graph[edge.target()] {
+                ends.push((id, true, version, e));
+            }
+        }
+        for (id, _, given, out) in ends.iter().filter(|end| !end.1) {
+            for (_, _, got, into) in ends.iter().filter(|end| end.1 && end.0 == *id) {
+                prop_assert!(into.first_ns > out.last_ns || got <= given);
+            }
+        }
+        let (whole, _) = super::super::build::raw(&workflow);
+        let cycles = petgraph::algo::kosaraju_scc(&whole);
+        for id in dag.cuts.keys() {
+            let node = NodeIndex::new(id.0 as usize);
+            prop_assert!(cycles.iter().any(|c| c.len() > 1 && c.contains(&node)));
+        }
+        if cycles.iter().all(|c| c.len() == 1) {
+            prop_assert_eq!(canonical(&workflow, &dag), canonical(&workflow, &build(&workflow)));
+        }
+    }
+
+    #[test]
+    fn versions_make_no_cycle_of_rules(workflow in random_with_pipes()) {
+        let dag = lineage(&workflow);
+        let rules = by_rule(&workflow, &dag);
+        prop_assert!(!is_cyclic_directed(&rules.graph));
+        let edges: i64 = rules.graph.edge_weights().map(|e| e.count).sum();
+        prop_assert_eq!(
+            edges as usize + rules.hidden_forks + rules.inner_edges,
+            dag.graph.edge_count()
+        );
+        prop_assert!(!is_cyclic_directed(&dag.merged(&workflow).graph));
+    }
+}

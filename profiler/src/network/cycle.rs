@@ -1,0 +1,230 @@
+//! Iterations from the order in which a process sends to its partners.
+//!
+//! Where all messages are of one size their sizes repeat nothing, but the order of the receivers
+//! does: a process of a ring sends to the left, to the right, to the left … The shortest distance
+//! at which (nearly) the whole order comes again is one iteration, or one super-phase of a program
+//! that changes its pattern. Time plays no part, so neither load nor scheduling blurs it.
+
+use std::collections::BTreeMap;
+
+use super::messages::Message;
+use super::plain::{self, Plain};
+use super::quantile;
+use super::repeat::{Iterations, LEAST_COUNT, Repetition, lengths, mean_length, without_strays};
+use super::run::Node;
+
+/// Sends of a process that are looked at.
+const SAMPLE: usize = 6000;
+/// Longest distance tried, sends.
+const LONGEST: usize = 1500;
+/// Least share of the sends that come again.
+const LEAST_SCORE: f64 = 0.9;
+/// Least lead over the same sends in another order.
+const LEAST_LEAD: f64 = 0.1;
+/// Repetitions from which messages to one partner only are taken for iterations.
+const LEAST_OF_ONE: usize = 8;
+/// Pairs with less than this share of the heaviest pair's bytes say nothing of the program.
+const HEAVY: f64 = 0.1;
+
+/// The iterations of a program whose pairs each send messages of one size; `None` when some that
+/// matter do not, or nothing repeats.
+pub fn iterations(messages: &[Message]) -> Option<Iterations> {
+    let mut bytes: BTreeMap<(Node, Node), u64> = BTreeMap::new();
+    for message in messages {
+        *bytes.entry((message.src, message.dst)).or_default() += message.bytes;
+    }
+    let heaviest = *bytes.values().max()? as f64;
+    let mut plain = plain::pairs(messages);
+    plain.retain(|pair, _| bytes[pair] as f64 >= HEAVY * heaviest);
+    let heavy = bytes.values().filter(|&&b| b as f64 >= HEAVY * heaviest);
+    if heavy.count() != plain.len() {
+        return None;
+    }
+    let found = by_order(messages, &plain).or_else(|| one_each(&plain))?;
+    let middle = quantile::median(found.iter().map(|pair| mean_length(&pair.times_ns)))?;
+    let range = |of: fn(f64, f64) -> f64, from: f64| {
+        let means = found.iter().map(|pair| mean_length(&pair.times_ns));
+        means.fold(from, of)
+    };
+    let nearest = found.iter().min_by(|a, b| {
+        let off = |pair: &Repetition| (mean_length(&pair.times_ns) - middle).abs();
+        off(a).total_cmp(&off(b))
+    })?;
+    Some(Iterations {
+        period_s: middle,
+        range_s: (range(f64::min, f64::INFINITY), range(f64::max, 0.0)),
+        count: nearest.times_ns.len() - 1,
+        lengths_s: lengths(&nearest.times_ns),
+        pairs: found,
+        is_by_order: true,
+    })
+}
+
+/// The processes whose order of receivers repeats, those of the longest period only: a process
+/// whose partners are the same in all super-phases sees the iterations alone.
+fn by_order(
+    messages: &[Message],
+    plain: &BTreeMap<(Node, Node), Plain>,
+) -> Option<Vec<Repetition>> {
+    let mut sends: BTreeMap<Node, Vec<usize>> = BTreeMap::new();
+    for (&(src, _), pair) in plain {
+        sends.entry(src).or_default().extend(&pair.messages);
+    }
+    let mut found: Vec<(f64, Repetition)> = Vec::new();
+    for list in sends.values_mut() {
+        list.sort_unstable();
+        if let Some(repetition) = of_process(messages, list) {
+            found.push((mean_length(&repetition.times_ns), repetition));
+        }
+    }
+    let longest = found.iter().map(|(length, _)| *length).reduce(f64::max)?;
+    found.retain(|(length, _)| *length >= 0.9 * longest);
+    Some(
+        found
+            .into_iter()
+            .map(|(_, repetition)| repetition)
+            .collect(),
+    )
+}
+
+fn of_process(messages: &[Message], sends: &[usize]) -> Option<Repetition> {
+    let order: Vec<Node> = sends.iter().map(|&i| messages[i].dst).collect();
+    let sample = &order[..order.len().min(SAMPLE)];
+    let is_one = sample.iter().all(|dst| Some(dst) == sample.first());
+    if is_one {
+        return None;
+    }
+    let (distance, score) = best_distance(sample)?;
+    let chance = score_at(&shuffled(sample), distance);
+    if score < LEAST_SCORE || score < chance + LEAST_LEAD {
+        return None;
+    }
+    // From the first send from which a whole cycle comes again.
+    let comes_again = |at: usize| order.get(at) == order.get(at + distance);
+    let first = (0..order.len()).find(|&at| (at..at + distance).all(comes_again))?;
+    let times_ns: Vec<i64> = (first..order.len())
+        .step_by(distance)
+        .map(|at| messages[sends[at]].sent_ns.0)
+        .collect();
+    if times_ns.len() <= LEAST_COUNT {
+        return None;
+    }
+    let start = &messages[sends[first]];
+    let of_one = sends[first..(first + distance).min(sends.len())].iter();
+    Some(Repetition {
+        src: start.src,
+        dst: start.dst,
+        bytes: of_one.map(|&i| messages[i].bytes).sum(),
+        messages: sends.len(),
+        score,
+        times_ns: without_strays(&times_ns).to_vec(),
+    })
+}
+
+fn score_at(order: &[Node], distance: usize) -> f64 {
+    let pairs = order.len().saturating_sub(distance);
+    let same = (0..pairs).filter(|&i| order[i] == order[i + distance]);
+    same.count() as f64 / pairs.max(1) as f64
+}
+
+/// The shortest of the distances that score nearly as well as the best.
+fn best_distance(order: &[Node]) -> Option<(usize, f64)> {
+    let longest = (order.len() / LEAST_COUNT).min(LONGEST);
+    let scores: Vec<f64> = (1..=longest).map(|d| score_at(order, d)).collect();
+    let best = scores.iter().copied().fold(0.0, f64::max);
+    let at = scores.iter().position(|score| *score >= best - 0.02)?;
+    Some((at + 1, scores[at]))
+}
+
+/// Every process has one partner, or they are not in order: one message of each pair is an
+/// iteration where all pairs sent as many.
+fn one_each(plain: &BTreeMap<(Node, Node), Plain>) -> Option<Vec<Repetition>> {
+    let counts: Vec<usize> = plain.values().map(|pair| pair.messages.len()).collect();
+    let (least, most) = (*counts.iter().min()?, *counts.iter().max()?);
+    if least < LEAST_OF_ONE || !plain::are_in_step(least, most) {
+        return None;
+    }
+    let repetition = |(&(src, dst), pair): (&(Node, Node), &Plain)| Repetition {
+        src,
+        dst,
+        bytes: pair.bytes,
+        messages: pair.messages.len(),
+        score: 1.0,
+        times_ns: without_strays(&pair.times_ns).to_vec(),
+    };
+    Some(plain.iter().map(repetition).collect())
+}
+
+/// The same in another order, always the same one.
+fn shuffled(order: &[Node]) -> Vec<Node> {
+    let mut order = order.to_vec();
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    for i in (1..order.len()).rev() {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        order.swap(i, (state % (i as u64 + 1)) as usize);
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::testing::Noise;
+
+    /// Sends of process 0 to partners in this order, irregular in time.
+    fn sends(order: impl IntoIterator<Item = Node>) -> Vec<Message> {
+        let mut noise = Noise(77);
+        let mut t = 0;
+        let sent = order.into_iter().map(|dst| {
+            t += 1_000_000 + (3_000_000.0 * noise.uniform()) as i64;
+            Message {
+                src: 0,
+                dst,
+                sent_ns: (t, t),
+                bytes: 2000,
+                ..Message::default()
+            }
+        });
+        sent.collect()
+    }
+
+    #[test]
+    fn an_iteration_is_the_order_that_comes_again() {
+        let found = iterations(&sends([1, 2, 3].into_iter().cycle().take(300))).unwrap();
+        assert_eq!(found.count, 99);
+        assert!((found.period_s - 0.0075).abs() < 4e-4, "{}", found.period_s);
+    }
+
+    #[test]
+    fn super_phases_are_longer_than_iterations() {
+        let ring = [1, 2].into_iter().cycle().take(20);
+        let all = [1, 2, 3].into_iter().cycle().take(30);
+        let phase: Vec<Node> = ring.chain(all).collect();
+        let order = phase.iter().copied().cycle().take(phase.len() * 12);
+        let found = iterations(&sends(order)).unwrap();
+        assert_eq!((found.count, found.pairs[0].bytes), (11, 100_000));
+        assert!((found.period_s / 0.125 - 1.0).abs() < 0.05);
+    }
+
+    #[test]
+    fn chance_repeats_nothing() {
+        let mut noise = Noise(5);
+        let order: Vec<Node> = (0..600)
+            .map(|_| 1 + (noise.uniform() * 3.0) as Node)
+            .collect();
+        assert!(
+            iterations(&sends(order)).is_none_or(|found| found.pairs[0].bytes == 2000),
+            "no order"
+        );
+        assert_eq!(iterations(&[]), None);
+        assert_eq!(iterations(&sends([1; 5])), None);
+    }
+
+    #[test]
+    fn one_partner_alone_repeats_with_every_message() {
+        let found = iterations(&sends([1; 200])).unwrap();
+        assert_eq!(found.count, 199);
+    }
+}

@@ -1,0 +1,73 @@
+//! What a verdict would be had other iterations been seen: resampling them with replacement.
+
+use super::super::balance::{self, Range};
+use super::super::quantile;
+
+/// Resamples.
+const RESAMPLES: usize = 500;
+/// Share of the resamples outside of the range at either end.
+const TAIL: f64 = 0.025;
+
+/// 95 % of the ratios of the least of the processes `ahead` to the largest of the others, summed over
+/// resampled parts (values by part and process).
+pub(super) fn ratio(parts: &[Vec<f64>], ahead: &[usize]) -> Range {
+    range(parts, |drawn| {
+        let sums = &summed(drawn);
+        let others = (0..sums.len()).filter(|node| !ahead.contains(node));
+        let next = others.map(|node| sums[node]).fold(0.0, f64::max);
+        let least = ahead.iter().filter_map(|&node| sums.get(node)).copied();
+        let least = least.fold(f64::INFINITY, f64::min);
+        let ratio = if next > 0.0 {
+            least / next
+        } else {
+            f64::INFINITY
+        };
+        (ratio, ratio)
+    })
+}
+
+/// 95 % of the slowdowns by the global balance: the low ends of the least, the high ends of the most.
+pub(super) fn slowdown(parts: &[Vec<f64>], loaded: usize) -> Range {
+    range(parts, |drawn| {
+        let sums = &summed(drawn);
+        let found = balance::global(sums, loaded).unwrap_or_default();
+        (found.low, found.high)
+    })
+}
+
+fn summed(drawn: &[&Vec<f64>]) -> Vec<f64> {
+    let mut sums = vec![0.0; drawn.first().map_or(0, |part| part.len())];
+    for part in drawn {
+        for (sum, value) in sums.iter_mut().zip(part.iter()) {
+            *sum += value;
+        }
+    }
+    sums
+}
+
+/// 95 % of what `of` says of resampled parts: of the low ends it gives the least, of the high ends
+/// the most.
+pub(super) fn range(parts: &[Vec<f64>], of: impl Fn(&[&Vec<f64>]) -> (f64, f64)) -> Range {
+    // Always the same numbers: the same trace has the same answer.
+    let mut state = 0x2545_f491_4f6c_dd1du64;
+    let mut random = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    };
+    let (mut lows, mut highs) = (Vec::new(), Vec::new());
+    for _ in 0..RESAMPLES {
+        let drawn: Vec<&Vec<f64>> = (0..parts.len())
+            .map(|_| &parts[random(parts.len())])
+            .collect();
+        let (low, high) = of(&drawn);
+        lows.push(low);
+        highs.push(high);
+    }
+    let at = |values: Vec<f64>, q: f64| quantile::quantile(&quantile::sorted(values), q);
+    Range {
+        low: at(lows, TAIL).unwrap_or(0.0),
+        high: at(highs, 1.0 - TAIL).unwrap_or(f64::INFINITY),
+    }
+}

@@ -1,0 +1,103 @@
+use super::*;
+use crate::network::testing::{Bsp, Noise, Style, bsp, data, reference, run_of};
+
+fn of(program: &Bsp) -> Evidence {
+    weigh(&bsp(program).run).unwrap()
+}
+
+#[test]
+fn a_loaded_process_of_an_exchange_is_named_with_its_uncertainty() {
+    let mut program = Bsp::ring(4);
+    assert_eq!(
+        of(&program).verdict,
+        Verdict::Balanced,
+        "{:?}",
+        of(&program)
+    );
+    program.work_s[2] *= 1.6;
+    let evidence = of(&program);
+    assert_eq!(evidence.verdict, Verdict::Loaded(vec![2]), "{evidence:?}");
+    assert_eq!(evidence.basis, Basis::Work);
+    let range = evidence.ratio_range.unwrap();
+    assert!(range.low < evidence.ratio && evidence.ratio < range.high);
+    assert!(range.low > 1.4 && range.high < 1.8, "{range:?}");
+}
+
+#[test]
+fn a_handful_of_packets_is_no_evidence() {
+    let few: Vec<_> = (0..5)
+        .flat_map(|i| {
+            [
+                data(i * 1_000_000, 0, 1, 100),
+                data(i * 1_000_000 + 400, 1, 0, 100),
+            ]
+        })
+        .collect();
+    let evidence = weigh(&run_of(2, &few)).unwrap();
+    assert!(
+        matches!(evidence.verdict, Verdict::Unsure(_)),
+        "{evidence:?}"
+    );
+    let mut short = Bsp::ring(4);
+    short.rounds = 5;
+    short.work_s[0] *= 3.0;
+    let evidence = of(&short);
+    assert!(
+        matches!(evidence.verdict, Verdict::Unsure(_)),
+        "{evidence:?}"
+    );
+}
+
+/// A server and its clients do different things: whose delays are longest says nothing.
+#[test]
+fn a_server_is_no_loaded_process() {
+    let mut noise = Noise(9);
+    let mut packets = Vec::new();
+    for i in 0..300i64 {
+        let client = 1 + (i % 3) as u16;
+        let t = i * 10_000_000;
+        let busy = 2_000_000 + (4_000_000.0 * noise.uniform()) as i64;
+        packets.push(data(t, client, 0, 200 + (i % 7) as u32));
+        packets.push(data(t + busy, 0, client, 5000 + (97 * i % 1000) as u32));
+    }
+    let evidence = weigh(&run_of(4, &packets)).unwrap();
+    assert!(
+        matches!(evidence.verdict, Verdict::Unsure(_)),
+        "{evidence:?}"
+    );
+}
+
+#[test]
+fn where_processes_take_turns_the_first_is_not_accused() {
+    let program = Bsp {
+        style: Style::Turns,
+        edges: vec![(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)],
+        ..Bsp::ring(4)
+    };
+    let evidence = of(&program);
+    assert!(
+        !matches!(evidence.verdict, Verdict::Loaded(_)),
+        "{evidence:?}"
+    );
+}
+
+/// Unloaded kernels on shared processors, of which whole runs gave ratios of 1.2 to 11.
+#[test]
+fn unloaded_captures_are_not_accused() {
+    for name in ["is.S", "mg.S", "lu.S", "mg.W-quota-none"] {
+        let Some(run) = reference(name) else {
+            return;
+        };
+        let evidence = weigh(&run).unwrap();
+        eprintln!("{name}: {evidence:?}");
+        assert!(
+            !matches!(evidence.verdict, Verdict::Loaded(_)),
+            "{name}: {evidence:?}"
+        );
+    }
+    let Some(run) = reference("mg.W-quota-full") else {
+        return;
+    };
+    // Four iterations do not make it certain, but it is the likeliest.
+    assert_eq!(weigh(&run).unwrap().first, 3);
+}

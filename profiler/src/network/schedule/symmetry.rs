@@ -1,0 +1,91 @@
+//! What one pair says of the others: all processes run the same program.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::messages::Message;
+use super::super::run::Node;
+use super::context::Context;
+use super::{Need, Needs};
+
+/// Whether nearly all messages of each pair have one size.
+pub(super) fn are_alike(messages: &[Message], sent: &BTreeMap<(Node, Node), Vec<usize>>) -> bool {
+    sent.values().all(|list| {
+        let mut sizes: Vec<u64> = list.iter().map(|&i| messages[i].bytes).collect();
+        sizes.sort_unstable();
+        let usual = sizes.get(sizes.len() / 2);
+        let same = sizes.iter().filter(|size| Some(*size) == usual).count();
+        same * 10 >= sizes.len() * 9
+    })
+}
+
+/// Whether pairs of processes take turns: one of the two sends soon after the other's message came,
+/// whenever that is. (In an exchange a send may be later than the other's in every round, for the
+/// process is slower; but then it does not follow it.)
+pub(super) fn takes_turns(context: &Context<'_>) -> bool {
+    let edges: BTreeSet<(Node, Node)> = context
+        .sent
+        .keys()
+        .filter(|&&(a, b)| a < b && context.sent.contains_key(&(b, a)))
+        .copied()
+        .collect();
+    let is_ordered = |a: Node, b: Node| {
+        // The sum, for a cut in the middle of a round shifts both.
+        let sum = context.surplus(a, b, b).zip(context.surplus(b, a, a));
+        sum.is_some_and(|(x, y)| x + y >= 1)
+    };
+    let turns = edges
+        .iter()
+        .filter(|&&(a, b)| is_ordered(a, b) && (context.follows(a, b) || context.follows(b, a)));
+    turns.count() * 4 >= edges.len().max(1)
+}
+
+/// All processes run the same program: where pairs are known to exchange (each sends without the
+/// other's message) the open ones do so too, and where pairs are known to take turns, they do.
+pub(super) fn decide_by_symmetry(
+    needs: &mut Needs,
+    delay: impl Fn((Node, Node, Node), i64) -> i64,
+) -> bool {
+    let (mut exchanging, mut taking_turns) = (0, 0);
+    let known = |a: Node, b: Node| match needs.get(&(a, b, b)) {
+        Some(Need::Offset { offset, .. }) => Some(*offset),
+        _ => None,
+    };
+    let pairs = needs.keys().filter(|(me, to, from)| to == from && me < to);
+    for &(a, b, _) in pairs {
+        match known(a, b).zip(known(b, a)) {
+            Some((0, 0)) => exchanging += 1,
+            Some((x, y)) if x + y == 1 => taking_turns += 1,
+            _ => {}
+        }
+    }
+    // One pair in four may be mistaken; a program that does both is none of the two.
+    let (few, many) = (exchanging.min(taking_turns), exchanging.max(taking_turns));
+    if many == 0 || few * 3 > many {
+        return false;
+    }
+    let is_exchange = exchanging > taking_turns;
+    for (&slot, need) in needs.iter_mut() {
+        if let Need::Offset {
+            offset: offset @ 1,
+            delay_ns,
+        } = need
+            && slot.1 == slot.2
+            && is_exchange
+        {
+            *offset = 0;
+            *delay_ns = delay(slot, 0);
+        }
+        // Of the direct partner only: edge by edge, a send needs what came over the edge before.
+        if let Need::Either(floor) = *need
+            && slot.1 == slot.2
+        {
+            // In an exchange nobody needs this round's message of the one it sends to.
+            let offset = if is_exchange { floor - 1 } else { floor };
+            *need = Need::Offset {
+                offset,
+                delay_ns: delay(slot, offset),
+            };
+        }
+    }
+    is_exchange
+}
