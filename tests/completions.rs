@@ -71,6 +71,14 @@ fn every_command_has_a_page() {
             "{name}"
         );
     }
+    let compare = std::fs::read_to_string(pages.join("flowtrace-compare.1")).unwrap();
+    for part in [
+        "\n.SH SYNOPSIS\n.nf\nflowtrace compare [OPTIONS] <A> <B>\n.fi\n",
+        "\n.SH EXAMPLES\n.nf\n  flowtrace compare before.db after.db\n",
+        concat!(" \"flowtrace ", env!("CARGO_PKG_VERSION")),
+    ] {
+        assert!(compare.contains(part), "{part}\n{compare}");
+    }
     let printed = String::from_utf8(flowtrace(&["man"]).stdout).unwrap();
     assert!(printed.contains(".TH flowtrace 1"));
 }

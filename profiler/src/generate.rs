@@ -20,6 +20,7 @@ mod redirect;
 mod said;
 mod source;
 mod steps;
+mod substituted;
 mod touched;
 mod words;
 

@@ -285,7 +285,7 @@ impl Trace {
     /// When the file cannot be read.
     pub fn pipes(&self) -> Result<Vec<PipeRow>> {
         self.rows(&format!(
-            "SELECT channel_id, kind, inode, upid, direction
+            "SELECT channel_id, kind, inode, upid, fd, direction
              FROM channel_ends JOIN channels USING (channel_id)
              WHERE used IS NOT 0 AND kind IN ('pipe', 'fifo') AND channel_id NOT IN ({})
              ORDER BY channel_id, upid, direction",
@@ -380,8 +380,12 @@ impl Trace {
     fn rows<T: FromRow>(&self, sql: &str) -> Result<Vec<T>> {
         let rows = || {
             let mut statement = self.db.prepare(sql)?;
+            let columns = T::COLUMNS.iter();
+            let at = columns
+                .map(|name| statement.column_index(name))
+                .collect::<rusqlite::Result<Vec<usize>>>()?;
             statement
-                .query_map([], T::read)?
+                .query_map([], |row| T::read(row, &at))?
                 .collect::<rusqlite::Result<_>>()
         };
         rows().map_err(|source| self.unreadable(source))

@@ -13,6 +13,11 @@ const CORRECT: &str = "prog: a.o b.o\n\tcc -o $@ a.o b.o\na.o: a.c gen.h\n\tcc -
                        gen.h: list\n\tsort list > gen.tmp\n\tmv gen.tmp gen.h\n";
 
 fn build(makefile: &str) -> Option<(Scratch, PathBuf)> {
+    // In an order that works whatever is declared.
+    build_by(makefile, &["make", "gen.h", "prog"])
+}
+
+fn build_by(makefile: &str, command: &[&str]) -> Option<(Scratch, PathBuf)> {
     if !(need_fuse() && need_program("cc") && need_program("make")) {
         return None;
     }
@@ -29,9 +34,8 @@ fn build(makefile: &str) -> Option<(Scratch, PathBuf)> {
         "#include \"own.h\"\nint one(void) { return ONE; }\n",
     )
     .unwrap();
-    // In an order that works whatever is declared.
     let mut run = run_in(&work, &scratch.join("trace.db"));
-    run.args(["--", "make", "gen.h", "prog"]);
+    run.arg("--").args(command);
     finish(&mut run).expect(0);
     Some((scratch, work))
 }
@@ -133,4 +137,130 @@ fn nothing_checked_is_no_pass() {
         "{}",
         empty.stderr
     );
+}
+
+/// What make is run by changes nothing: the rules asked for are those of the make below.
+#[test]
+fn a_build_behind_a_wrapper_is_checked() {
+    let makefile = CORRECT.replace("b.c own.h", "b.c");
+    for command in [
+        &["nice", "make", "gen.h", "prog"][..],
+        &["timeout", "600", "make", "gen.h", "prog"],
+        &["env", "CC=cc", "make", "gen.h", "prog"],
+        &["sh", "-c", "make gen.h prog && echo"],
+    ] {
+        let Some((scratch, work)) = build_by(&makefile, command) else {
+            return;
+        };
+        let text = check(&scratch, &work, &[]).expect(1).stdout_text();
+        let first =
+            "flowtrace: 1 dependency is missing in 4 rules checked\n  missing     b.o: own.h ";
+        assert!(text.starts_with(first), "{command:?}\n{text}");
+        assert!(!text.contains("not read"), "{command:?}\n{text}");
+    }
+}
+
+/// A program that no system has by itself.
+fn has(program: &str) -> bool {
+    let is_there = crate::support::succeeds(program, &["--version"]);
+    if !is_there {
+        crate::support::skip(&format!("no {program}"));
+    }
+    is_there && need_fuse()
+}
+
+/// The text of `check` after a run of `command` with these files.
+fn checked(files: &[(&str, &str)], command: &[&str], code: i32) -> String {
+    let scratch = Scratch::new();
+    let work = scratch.dir("work");
+    for (name, text) in files {
+        fs::write(work.join(name), text).unwrap();
+    }
+    let mut run = run_in(&work, &scratch.join("trace.db"));
+    run.arg("--").args(command).env("HOME", scratch.dir("home"));
+    finish(&mut run).expect(0);
+    let mut checked = Command::new(FLOWTRACE);
+    checked.arg("check").arg(scratch.join("trace.db"));
+    checked.current_dir(&work).env("HOME", scratch.dir("home"));
+    finish(&mut checked).expect(code).stdout_text()
+}
+
+#[test]
+fn ninja_is_asked_itself() {
+    if !(has("ninja") && need_program("cc")) {
+        return;
+    }
+    let rules = "rule cc\n  command = cc -c $in -o $out\nrule link\n  command = cc $in -o $out\n\
+                 rule gen\n  command = sort $in > $out\nbuild gen.h: gen list\n\
+                 build a.o: cc a.c | gen.h\nbuild b.o: cc b.c | own.h\nbuild prog: link a.o b.o\n";
+    let files = |rules: &'static str| {
+        [
+            ("build.ninja", rules),
+            ("list", "#define TWO 2\n"),
+            ("own.h", "#define ONE 1\n"),
+            (
+                "a.c",
+                "#include \"gen.h\"\nint one(void);\nint main(void) { return one() + TWO; }\n",
+            ),
+            ("b.c", "#include \"own.h\"\nint one(void) { return ONE; }\n"),
+        ]
+    };
+    let command = ["ninja", "-j1", "gen.h", "prog"];
+    let text = checked(&files(rules), &command, 0);
+    assert!(
+        text.starts_with("flowtrace: nothing is missing: all that was read for 4 rules"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("not read") && !text.contains("undeclared"),
+        "{text}"
+    );
+    let wrong = "rule cc\n  command = cc -c $in -o $out\nrule link\n  command = cc $in -o $out\n\
+                 rule gen\n  command = sort $in > $out\nbuild gen.h: gen list\n\
+                 build a.o: cc a.c\nbuild b.o: cc b.c\nbuild prog: link a.o b.o\n";
+    let text = checked(&files(wrong), &command, 1);
+    assert!(
+        text.starts_with("flowtrace: 2 dependencies are missing in 4 rules checked\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("  missing     a.o: gen.h   (made in this run")
+            && text.contains("  missing     b.o: own.h   (a change"),
+        "{text}"
+    );
+}
+
+#[test]
+fn snakemake_is_asked_itself() {
+    if !has("snakemake") {
+        return;
+    }
+    let right = "rule all:\n    input: 'total'\n\
+                 rule sorted:\n    input: 'in{i}', 'extra{i}'\n    output: 's{i}'\n    \
+                 shell: 'cat in{wildcards.i} extra{wildcards.i} | sort > {output}'\n\
+                 rule total:\n    input: 's1', 's2'\n    output: 'total'\n    shell: 'cat {input} > {output}'\n";
+    let wrong = right.replace(", 'extra{i}'", "");
+    let files = |rules| {
+        [
+            ("Snakefile", rules),
+            ("in1", "2\n1\n"),
+            ("in2", "4\n3\n"),
+            ("extra1", "x\n"),
+            ("extra2", "y\n"),
+        ]
+    };
+    let command = ["snakemake", "--quiet", "--cores", "1"];
+    let text = checked(&files(right), &command, 0);
+    assert!(
+        text.starts_with("flowtrace: nothing is missing: all that was read for 3 rules"),
+        "{text}"
+    );
+    let text = checked(&files(&wrong), &command, 1);
+    assert!(
+        text.starts_with("flowtrace: 2 dependencies are missing in 3 rules checked\n")
+            && text.contains("  missing     s1: extra1 ")
+            && text.contains("  missing     s2: extra2 "),
+        "{text}"
+    );
+    assert!(text.contains(": cat in1 extra1 | sort > s1"), "{text}");
 }

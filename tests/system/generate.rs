@@ -9,6 +9,10 @@ use std::process::Command;
 use crate::support::process::finish;
 use crate::support::{FLOWTRACE, Scratch, need_fuse, need_program, run_in};
 
+mod engines;
+mod given;
+mod real;
+
 /// A traced run and a fresh copy of what it began with.
 struct Traced {
     scratch: Scratch,
@@ -92,160 +96,6 @@ impl Traced {
     }
 }
 
-/// The script that every engine gets: what is read, changed in place, renamed, joined, listed.
-const FOR_ENGINES: &str = r#"
-sort in > t; mv t fin; cat fin > o
-cd d && sort ../in > x 2> err
-cd ..
-mkdir m
-cat in > m/q
-cat in >> m/q
-mkdir -p deep/er
-cp in deep/er/z
-cat deep/er/z > zz
-sed -i s/1/X/ zz
-sort in2 > "a b'c\$d#e%f:g=h"
-cp zz '$(date)'
-(sort in; sort in2) | wc -l > n
-for i in 1 2 3; do sort -r in > s$i & done; wait
-cat s1 s2 s3 > together
-ls -1 d > listing
-"#;
-
-impl Traced {
-    /// Runs an engine in a copy of the inputs.
-    fn by_engine(&self, format: &str, program: &str, arguments: &[&str]) -> PathBuf {
-        let (code, errors) = self.generate(format, &[]);
-        assert_eq!(code, 0, "{errors}");
-        let copy = self.copy(&format!("copy-{format}"));
-        let mut engine = Command::new(program);
-        engine.args(arguments).arg(self.scratch.join(format));
-        engine.env("HOME", self.scratch.dir("home"));
-        finish(engine.current_dir(&copy)).expect(0);
-        copy
-    }
-}
-
-/// An engine that no system has by itself: left out where it is not installed.
-fn has_engine(program: &str) -> bool {
-    let is_there = crate::support::succeeds(program, &["--version"]);
-    if !is_there {
-        crate::support::skip(&format!("no {program}: pip install {program}"));
-    }
-    is_there
-}
-
-/// Names and contents only: CWL stages copies.
-fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let files = listed(directory).into_iter();
-    let files = files.filter(|(name, ..)| directory.join(name).is_file());
-    files.map(|(name, _, _, data)| (name, data)).collect()
-}
-
-#[test]
-fn snakemake_leaves_the_same_files() {
-    if !has_engine("snakemake") {
-        return;
-    }
-    let Some(traced) = traced(FOR_ENGINES, &[], &["bash", "script"]) else {
-        return;
-    };
-    let copy = traced.by_engine("snakemake", "snakemake", &["--quiet", "--cores", "2", "-s"]);
-    fs::remove_dir_all(copy.join(".snakemake")).unwrap();
-    fs::remove_dir_all(copy.join(".flowtrace")).unwrap();
-    assert_eq!(contents(&traced.original), contents(&copy));
-}
-
-#[test]
-fn cwltool_leaves_the_same_files() {
-    if !has_engine("cwltool") {
-        return;
-    }
-    let Some(traced) = traced(FOR_ENGINES, &[], &["bash", "script"]) else {
-        return;
-    };
-    // Locations in it are relative to it.
-    let options = [
-        "--no-container",
-        "--relax-path-checks",
-        "--preserve-entire-environment",
-    ];
-    let (code, errors) = traced.generate("cwl", &[]);
-    assert_eq!(code, 0, "{errors}");
-    let copy = traced.copy("copy-cwl");
-    fs::copy(traced.scratch.join("cwl"), copy.join("w.cwl")).unwrap();
-    let mut engine = Command::new("cwltool");
-    engine.args(options).arg("w.cwl").current_dir(&copy);
-    finish(&mut engine).expect(0);
-    // What the steps left; the inputs are where they were.
-    let made = contents(&copy.join("results"));
-    let inputs = ["in", "in2", "list", "script"].map(PathBuf::from);
-    let mut expected = contents(&traced.original);
-    expected.retain(|(name, _)| !inputs.contains(name));
-    assert_eq!(expected, made);
-}
-
-/// Pegasus' own parser reads the DAX; DAGMan's and Pegasus' engines need their services.
-#[test]
-fn declared_graphs_are_whole() {
-    let Some(traced) = traced(FOR_ENGINES, &[], &["bash", "script"]) else {
-        return;
-    };
-    for format in ["pegasus", "dax", "dagman"] {
-        let (code, errors) = traced.generate(format, &[]);
-        assert_eq!(code, 0, "{errors}");
-    }
-    let yaml = traced.text("pegasus");
-    let body: String = yaml.lines().filter(|line| !line.starts_with('#')).collect();
-    let workflow: serde_json::Value = serde_json::from_str(&body).unwrap();
-    let jobs = workflow["jobs"].as_array().unwrap();
-    let ids: Vec<&str> = jobs.iter().map(|job| job["id"].as_str().unwrap()).collect();
-    for dependency in workflow["jobDependencies"].as_array().unwrap() {
-        assert!(ids.contains(&dependency["id"].as_str().unwrap()));
-        let children = dependency["children"].as_array().unwrap();
-        assert!(!children.is_empty());
-        assert!(
-            children
-                .iter()
-                .all(|child| ids.contains(&child.as_str().unwrap()))
-        );
-    }
-    // Every input was there before, or another job makes it.
-    let before: Vec<&str> = workflow["replicaCatalog"]["replicas"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|replica| replica["lfn"].as_str().unwrap())
-        .collect();
-    let made = |lfn: &str| {
-        let mut uses = jobs.iter().flat_map(|job| job["uses"].as_array().unwrap());
-        uses.any(|used| used["lfn"] == lfn && used["type"] != "input")
-    };
-    for used in jobs.iter().flat_map(|job| job["uses"].as_array().unwrap()) {
-        let lfn = used["lfn"].as_str().unwrap();
-        assert!(before.contains(&lfn) || made(lfn), "{lfn}");
-    }
-    let dag = traced.text("dagman");
-    assert_eq!(dag.matches("\nJOB ").count(), ids.len());
-    for line in dag.lines().filter(|line| line.starts_with("PARENT ")) {
-        let words: Vec<&str> = line.split(' ').collect();
-        assert!(ids.contains(&words[1]) && ids.contains(&words[3]), "{line}");
-    }
-    let parse = "import sys\ntry:\n import Pegasus.DAX3 as d\nexcept ImportError:\n sys.exit(77)\n\
-                 print(len(d.parse(sys.argv[1]).jobs))";
-    let mut python = Command::new("python3");
-    python
-        .args(["-W", "ignore", "-c", parse])
-        .arg(traced.scratch.join("dax"));
-    let output = python.output().unwrap();
-    if output.status.code() == Some(77) {
-        crate::support::skip("no pegasus-wms.dax for python3");
-        return;
-    }
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(said.trim(), ids.len().to_string(), "{output:?}");
-}
-
 /// What another run of make has to do, and nothing else, in the place of the first one.
 #[test]
 fn make_again_gives_what_the_script_would() {
@@ -326,6 +176,13 @@ fn a_run_that_failed_fails() {
     let mut make = Command::new("make");
     make.arg("-f").arg(traced.scratch.join("make"));
     finish(make.current_dir(traced.copy("copy"))).expect(2);
+}
+
+/// Names and contents only: CWL stages copies.
+fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let files = listed(directory).into_iter();
+    let files = files.filter(|(name, ..)| directory.join(name).is_file());
+    files.map(|(name, _, _, data)| (name, data)).collect()
 }
 
 /// Names, modes, link counts and contents below a directory.

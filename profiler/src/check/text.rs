@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::Findings;
+use crate::argv::unquote;
 use crate::text::units::{bytes, counted, duration, plain, shorten};
 
 /// Lines of one kind that are shown before the others are counted.
@@ -49,7 +50,7 @@ pub fn text(findings: &Findings, width: usize) -> String {
         let line = format!(
             "{read} at {}: {}",
             duration(missing.first_ns),
-            plain(&missing.command)
+            plain(&told(&missing.command))
         );
         let _ = writeln!(
             text,
@@ -71,7 +72,7 @@ pub fn text(findings: &Findings, width: usize) -> String {
         let line = format!(
             "  undeclared  {}   by {}",
             plain(&output.path),
-            plain(&output.command)
+            plain(&told(&output.command))
         );
         let _ = writeln!(text, "{}", shorten(&line, width));
     }
@@ -99,8 +100,36 @@ pub fn text(findings: &Findings, width: usize) -> String {
     text
 }
 
+/// What a shell was told to do, where the command is a shell with a line.
+fn told(command: &str) -> String {
+    let argv = unquote(command);
+    let is_shell =
+        |name: &str| ["sh", "bash", "dash"].contains(&name.rsplit('/').next().unwrap_or(name));
+    match &argv[..] {
+        [shell, option, line] if is_shell(shell) && option == "-c" => {
+            // Snakemake's own begin.
+            let line = line.trim_start().trim_start_matches("set -euo pipefail;");
+            line.trim().to_owned()
+        }
+        _ => command.to_owned(),
+    }
+}
+
 fn more(text: &mut String, label: &str, count: usize) {
     if count > SHOWN {
         let _ = writeln!(text, "  {label:<11} +{} more: --format json", count - SHOWN);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::told;
+
+    #[test]
+    fn a_line_for_a_shell_is_shown_alone() {
+        let of = "/usr/bin/bash -c 'set -euo pipefail;  cat a b > c'";
+        assert_eq!(told(of), "cat a b > c");
+        assert_eq!(told("bash script -c"), "bash script -c");
+        assert_eq!(told("cc -c a.c"), "cc -c a.c");
     }
 }

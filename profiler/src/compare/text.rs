@@ -126,7 +126,7 @@ pub(super) fn sentence(finding: &Finding) -> String {
 
 fn percent(a: f64, b: f64) -> String {
     match a > 0.0 {
-        true => format!("{:+.0} %", (b / a - 1.0) * 100.0),
+        true => format!("{:+.0} %", (b / a - 1.0) * 100.0).replace('-', "−"),
         false => "was nothing".into(),
     }
 }

@@ -7,6 +7,7 @@ use crate::argv::unquote;
 use super::Options;
 use super::redirect::pipes_between;
 use super::source::Source;
+use super::substituted::{Given, with_commands};
 use super::words::{below, quote, quote_rooted, relative};
 
 /// What ran.
@@ -14,6 +15,8 @@ use super::words::{below, quote, quote_rooted, relative};
 pub(super) enum Command {
     /// A program: the image that a shell began by an exec.
     Program(i64),
+    /// A program with commands that it was given as files: `diff <(sort a) <(sort b)`.
+    Given(i64, Vec<Given<Command>>),
     /// Stages joined by pipes.
     Pipeline(Vec<Command>),
     /// One after the other.
@@ -123,12 +126,27 @@ const OF_BASH: &[&str] = &[
 ];
 
 impl Command {
-    /// The programs in it, in order.
+    /// The programs in it, in order; those that one was given as files come after it.
     pub(super) fn programs(&self) -> Vec<i64> {
         match self {
             Command::Program(upid) => vec![*upid],
+            Command::Given(upid, given) => {
+                let given = given.iter().flat_map(|one| one.command.programs());
+                std::iter::once(*upid).chain(given).collect()
+            }
             Command::Pipeline(parts) | Command::Sequence(parts) | Command::AtOnce(parts) => {
                 parts.iter().flat_map(Command::programs).collect()
+            }
+            Command::Own(_) | Command::Nothing | Command::Unknown(_) => Vec::new(),
+        }
+    }
+
+    /// The same without those that were given as files.
+    pub(super) fn own_programs(&self) -> Vec<i64> {
+        match self {
+            Command::Program(upid) | Command::Given(upid, _) => vec![*upid],
+            Command::Pipeline(parts) | Command::Sequence(parts) | Command::AtOnce(parts) => {
+                parts.iter().flat_map(Command::own_programs).collect()
             }
             Command::Own(_) | Command::Nothing | Command::Unknown(_) => Vec::new(),
         }
@@ -141,6 +159,7 @@ impl Command {
             Command::Pipeline(parts) | Command::Sequence(parts) | Command::AtOnce(parts) => {
                 parts.iter().find_map(Command::unknown)
             }
+            Command::Given(_, given) => given.iter().find_map(|one| one.command.unknown()),
             Command::Program(_) | Command::Own(_) | Command::Nothing => None,
         }
     }
@@ -209,7 +228,7 @@ impl Writer<'_> {
     /// The exit status as a shell gives it.
     pub(super) fn status(&self, command: &Command) -> i64 {
         match command {
-            Command::Program(upid) => {
+            Command::Program(upid) | Command::Given(upid, _) => {
                 let Some(&process) = self.source.process_of.get(upid) else {
                     return 0;
                 };
@@ -238,7 +257,15 @@ impl Writer<'_> {
             Command::Unknown(reason) => Err(reason.clone()),
             Command::Nothing => Ok(":".into()),
             Command::Own(text) => Ok(text.clone()),
-            Command::Program(upid) => self.program(*upid, ends, home, umask),
+            Command::Program(upid) => self.program(*upid, &[], ends, home, umask),
+            Command::Given(upid, given) => {
+                let text = self.program(*upid, given, ends, home, umask)?;
+                // The shell does not wait for `>(…)`; who reads their output to its end does.
+                Ok(match given.iter().all(|one| one.is_read) {
+                    true => text,
+                    false => format!("( set -o pipefail; {{ {text}; }} 9>&1 | cat )"),
+                })
+            }
             Command::Pipeline(stages) => {
                 let inner = pipes_between(self.source, stages)?;
                 let count = stages.len();
@@ -295,6 +322,7 @@ impl Writer<'_> {
     fn program(
         &self,
         upid: i64,
+        given: &[Given<Command>],
         ends: &Ends,
         home: &str,
         umask: Option<i64>,
@@ -310,14 +338,6 @@ impl Writer<'_> {
         let name = name.ok_or("the arguments of a program were not seen")?;
         if command.contains('\u{fffd}') {
             return Err(format!("an argument of {name} is not UTF-8"));
-        }
-        if argv
-            .iter()
-            .any(|a| a.contains("/dev/fd/") || a.contains("/proc/self/fd/"))
-        {
-            return Err(format!(
-                "{name} was given a descriptor as a file (a process substitution <(…)), which leads to a command that cannot be told"
-            ));
         }
         let cwd = row.cwd.as_deref().unwrap_or_default();
         if below(cwd, &source.root).is_none() {
@@ -340,9 +360,10 @@ impl Writer<'_> {
             text += &format!("umask {mask:04o} && ");
             is_moved = true;
         }
+        let given = self.given(given, ends, cwd, mask)?;
         text += &self.assignments(upid, name)?;
-        text += &self.words(upid, &argv);
-        text += &self.redirections(upid, name, cwd, ends)?;
+        text += &self.words(upid, &argv, &given)?;
+        text += &self.redirections(upid, name, cwd, ends, &given)?;
         Ok(if is_moved {
             format!("( {text} )")
         } else {
@@ -350,32 +371,73 @@ impl Writer<'_> {
         })
     }
 
+    /// The text of each command that a program is given as a file; they start where it does.
+    fn given(
+        &self,
+        given: &[Given<Command>],
+        ends: &Ends,
+        home: &str,
+        umask: Option<i64>,
+    ) -> Result<Vec<Given<String>>, String> {
+        let texts = given.iter().map(|one| {
+            let pipe = Some(one.pipe.clone());
+            let ends = match one.is_read {
+                true => Ends {
+                    input: ends.input.clone(),
+                    output: pipe,
+                },
+                false => Ends {
+                    input: pipe,
+                    output: ends.output.clone(),
+                },
+            };
+            Ok(Given {
+                fd: one.fd,
+                pipe: one.pipe.clone(),
+                is_read: one.is_read,
+                command: self.write(&one.command, &ends, home, umask)?,
+            })
+        });
+        texts.collect()
+    }
+
     /// `A=1 ` for each recorded variable that the first program had not so.
     fn assignments(&self, upid: i64, name: &str) -> Result<String, String> {
         if self.source.has_other_environment(upid) && !self.options.ignore_environment {
             return Err(format!(
-                "{name} had another environment than the run (export, or A=1 {name}): name the variables when recording, flowtrace run --env 'A', or take them as they will be, --ignore-environment"
+                "{name} had another environment than the run (export, or A=1 {name}): name the variables when recording, flowtrace run --env 'A' ('*': all), or take them as they will be, --ignore-environment"
             ));
-        }
-        if let Some(lacking) = self.source.lacks_variable(upid) {
-            return Err(format!("{name} was run without the variable {lacking}"));
         }
         let variables = self.source.other_variables(upid);
         let words = variables
             .iter()
             .map(|(name, value)| format!("{name}={} ", quote_rooted(value, &self.source.root).0));
-        Ok(words.collect())
+        let mut text: String = words.collect();
+        let lacking: String = self
+            .source
+            .lacks_variables(upid)
+            .map(|name| format!("-u {} ", quote(name)))
+            .collect();
+        if !lacking.is_empty() {
+            text += &format!("env {lacking}");
+        }
+        Ok(text)
     }
 
-    fn words(&self, upid: i64, argv: &[String]) -> String {
+    fn words(&self, upid: i64, argv: &[String], given: &[Given<String>]) -> Result<String, String> {
         let root = &self.source.root;
         let exe = self
             .source
             .rows
             .get(&upid)
             .and_then(|row| row.exe.as_deref());
-        let mut words: Vec<String> = argv.iter().map(|word| quote_rooted(word, root).0).collect();
         let name = argv[0].as_str();
+        let words = argv.iter().map(|word| {
+            with_commands(word, given, |text| quote_rooted(text, root).0).ok_or_else(|| format!(
+                "{name} was given a descriptor as a file ({word}, a process substitution?), which leads to what cannot be told"
+            ))
+        });
+        let mut words = words.collect::<Result<Vec<String>, String>>()?;
         let own = exe.filter(|exe| below(exe, root).is_some());
         if let (true, Some(exe)) = (name.starts_with('-'), exe) {
             // A login shell calls itself so.
@@ -388,7 +450,7 @@ impl Writer<'_> {
         } else if name.contains('=') {
             words[0] = format!("'{}'", name.replace('\'', r"'\''"));
         }
-        words.join(" ")
+        Ok(words.join(" "))
     }
 }
 

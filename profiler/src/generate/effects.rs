@@ -57,6 +57,8 @@ pub(super) struct Effects {
     pub(super) reads: HashSet<(usize, i64)>,
     /// Files that got new contents by a step.
     pub(super) writes: HashSet<(usize, i64)>,
+    /// Directories that a step made: that they are there does not depend on anything.
+    pub(super) made_directories: HashSet<(usize, String)>,
     /// Steps that set the times of a file.
     pub(super) timed: HashSet<(usize, i64)>,
     /// What the driver itself did, which no redirection explains, in the order of time.
@@ -230,6 +232,9 @@ impl Effects {
                     first,
                     last,
                 );
+                if action.op == "mkdir" && is_made {
+                    self.made_directories.insert((step, name.path.clone()));
+                }
                 if let Some((parent, _)) = name.path.rsplit_once('/') {
                     self.touch(Thing::List(parent.into()), step, How::Vary, first, last);
                 }

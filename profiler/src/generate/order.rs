@@ -21,7 +21,11 @@ pub(super) fn edges(effects: &Effects) -> Edges {
         {
             continue;
         }
-        add(&mut edges, thing, touches);
+        let only_made = |step: usize| match thing {
+            Thing::Name(path) => effects.made_directories.contains(&(step, path.clone())),
+            _ => false,
+        };
+        add(&mut edges, thing, touches, only_made);
     }
     edges
 }
@@ -31,7 +35,8 @@ fn is_free(how: How) -> bool {
     matches!(how, How::Read | How::Vary)
 }
 
-fn add(edges: &mut Edges, thing: &Thing, touches: &[Touch]) {
+/// `only_made` tells the steps that made the thing a directory, which has no age that matters.
+fn add(edges: &mut Edges, thing: &Thing, touches: &[Touch], only_made: impl Fn(usize) -> bool) {
     let mut touches: Vec<&Touch> = touches.iter().collect();
     touches.sort_by_key(|touch| (touch.first_ns, touch.last_ns, touch.step));
     // All since, and with, the last one that changed it: what came before is implied by that.
@@ -42,7 +47,8 @@ fn add(edges: &mut Edges, thing: &Thing, touches: &[Touch]) {
                 continue;
             }
             let is_data = matches!(thing, Thing::Content(_) | Thing::Name(_) | Thing::List(_))
-                && earlier.how > How::Read;
+                && earlier.how > How::Read
+                && !only_made(earlier.step);
             let mut add = |from: usize, to: usize| {
                 *edges.entry((from, to)).or_default() |= is_data;
             };
@@ -127,7 +133,7 @@ mod tests {
 
     fn of(touches: &[Touch]) -> Vec<(usize, usize)> {
         let mut edges = Edges::new();
-        add(&mut edges, &Thing::Content(1), touches);
+        add(&mut edges, &Thing::Content(1), touches, |_| false);
         edges.into_keys().collect()
     }
 

@@ -160,11 +160,13 @@ fn contents(
         return unknown("when is not known");
     };
     let touches = effects.touches.get(&Thing::Content(file));
-    if touches
-        .into_iter()
-        .flatten()
-        .any(|touch| touch.how == How::Write || touch.first_ns < last)
-    {
+    // A change of its mode alone leaves what it holds.
+    let is_rewritten = |step: usize| effects.writes.contains(&(step, file));
+    let touches = || touches.into_iter().flatten();
+    if touches().any(|touch| is_rewritten(touch.step)) {
+        return unknown("a command changed the file");
+    }
+    if touches().any(|touch| touch.first_ns < last) {
         return unknown("a command used the file before the script was done with it");
     }
     if names.is_some_and(|names| {

@@ -46,6 +46,7 @@ fn of_split(source: &Source, mut split: Split, options: Options) -> Plan {
     let writer = Writer { source, options };
     let builder = Builder {
         failing: failing(&writer, &split.drafts),
+        is_manager: split.is_manager,
         writer,
         source,
         effects: &effects,
@@ -56,6 +57,7 @@ fn of_split(source: &Source, mut split: Split, options: Options) -> Plan {
 struct Builder<'a> {
     /// The command with which a run that failed ended.
     failing: Option<usize>,
+    is_manager: bool,
     writer: Writer<'a>,
     source: &'a Source,
     effects: &'a Effects,
@@ -212,6 +214,13 @@ impl Builder<'_> {
         notes: &mut Vec<String>,
     ) {
         let run = &self.source.workflow.runs[0];
+        if self.is_manager {
+            notes.push(
+                "a workflow manager ran this: what it started for itself is here beside its jobs, in the \
+                 environments that it made for them; its own specification runs again more surely"
+                    .into(),
+            );
+        }
         if run.exit_code != Some(0) {
             notes.push(format!(
                 "the run itself failed ({}): what it had not begun is not here",
@@ -222,7 +231,7 @@ impl Builder<'_> {
             ));
         }
         for (step, group) in steps.iter().zip(merged) {
-            if group.len() > 1 {
+            if group.len() > 1 && step.script.is_ok() {
                 notes.push(format!(
                     "{} is {} that used the same files at the same time",
                     step.id,

@@ -2,6 +2,7 @@
 
 use super::command::{Command, Ends, Writer};
 use super::source::Source;
+use super::substituted::{Given, written};
 use super::words::{below, quote, relative};
 
 const ACCESS: i64 = 3;
@@ -17,6 +18,7 @@ impl Writer<'_> {
         name: &str,
         cwd: &str,
         ends: &Ends,
+        given: &[Given<String>],
     ) -> Result<String, String> {
         let source = self.source;
         let none = Vec::new();
@@ -74,6 +76,11 @@ impl Writer<'_> {
                 text.insert_str(0, " 2>&1");
                 continue;
             }
+            if let Some(one) = given.iter().find(|one| one.fd == fd && fd <= 2) {
+                let sign = if one.is_read { '<' } else { '>' };
+                text += &format!(" {number}{sign} {}", written(one));
+                continue;
+            }
             let same = rows.iter().find(|other| {
                 other.fd < fd && other.target == row.target && other.flags & ACCESS == access
             });
@@ -129,6 +136,8 @@ impl Writer<'_> {
             };
             text += &match access {
                 READ_ONLY if row.position == 0 => format!(" {number}< {path}"),
+                // As in `while read …; do command; done < list`.
+                READ_ONLY if !source.may_read(upid, target) => format!(" {number}< /dev/null"),
                 READ_ONLY => {
                     return Err(format!(
                         "{name} began in the middle of its input {target}, of which the script had read a part"
@@ -149,7 +158,7 @@ impl Writer<'_> {
 pub(super) fn pipes_between(source: &Source, stages: &[Command]) -> Result<Vec<String>, String> {
     let of = |command: &Command, fds: &[i64], access: i64| {
         let mut found = std::collections::BTreeSet::new();
-        for upid in command.programs() {
+        for upid in command.own_programs() {
             for row in source.descriptors.get(&upid).into_iter().flatten() {
                 if fds.contains(&row.fd)
                     && row.flags & ACCESS == access

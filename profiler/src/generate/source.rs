@@ -9,6 +9,8 @@ use flowtrace_schema::{
 
 use crate::model::{ProcessId, Workflow};
 
+use super::substituted::Substitutions;
+
 /// Why no specification can be made of a trace at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfit {
@@ -17,6 +19,9 @@ pub struct Unfit {
     /// What to do.
     pub hint: &'static str,
 }
+
+/// Variables that shells and make set for their commands, as they will again.
+const OF_SHELLS: &[&str] = &["MAKELEVEL", "OLDPWD", "PWD", "SHLVL", "_"];
 
 /// A trace, opened up for the generator.
 #[derive(Debug, Default)]
@@ -45,12 +50,19 @@ pub(super) struct Source {
     /// certainly did not use.
     pub(super) pipe_writes: HashMap<i64, HashSet<i64>>,
     pub(super) pipe_reads: HashMap<i64, HashSet<i64>>,
+    /// Pipes that an image held under other descriptors than the standard ones: descriptor, inode,
+    /// whether to read.
+    pub(super) other_pipes: HashMap<i64, Vec<(i64, i64, bool)>>,
     /// Images that held a FIFO, by channel.
     pub(super) fifos: BTreeMap<i64, Vec<i64>>,
     /// Directory in which the run was started.
     pub(super) root: String,
     /// First image of the run.
     pub(super) first_upid: i64,
+    /// Processes that a shell gave to programs as files.
+    pub(super) substitutions: Substitutions,
+    /// Files that each image read.
+    read_files: HashSet<(i64, i64)>,
 }
 
 impl Source {
@@ -99,6 +111,9 @@ impl Source {
         source.directories = directories.map(|file| file.file_id).collect();
         source.actions = trace.actions()?;
         for (at, action) in source.actions.iter().enumerate() {
+            if action.class == "read" {
+                source.read_files.insert((action.upid, action.file_id));
+            }
             if super::effects::changes(action) && Source::is_own(&files, action.file_id) {
                 source.changes.entry(action.upid).or_default().push(at);
             }
@@ -111,6 +126,10 @@ impl Source {
                     .or_default()
                     .push(row.upid);
             } else if let Some(inode) = row.inode {
+                if let Some(fd) = row.fd.filter(|&fd| fd > 2) {
+                    let others = source.other_pipes.entry(row.upid).or_default();
+                    others.push((fd, inode, row.direction == "read"));
+                }
                 let sides = match row.direction.as_str() {
                     "read" => &mut source.pipe_reads,
                     _ => &mut source.pipe_writes,
@@ -133,6 +152,7 @@ impl Source {
             }));
         }
         source.workflow = workflow;
+        source.substitutions = super::substituted::find(&source);
         Ok(Ok(source))
     }
 
@@ -156,18 +176,44 @@ impl Source {
         let first = self.variables.get(&self.first_upid);
         let own = self.variables.get(&upid).into_iter().flatten();
         own.filter(|(name, value)| {
-            name.as_str() != "MAKELEVEL" && first.and_then(|first| first.get(*name)) != Some(*value)
+            !OF_SHELLS.contains(&name.as_str())
+                && first.and_then(|first| first.get(*name)) != Some(*value)
         })
         .map(|(name, value)| (name.as_str(), value.as_str()))
         .collect()
     }
 
-    /// Whether the first image had a recorded variable that this one has not.
-    pub(super) fn lacks_variable(&self, upid: i64) -> Option<&str> {
+    /// Recorded variables that the first image had and this one has not.
+    pub(super) fn lacks_variables(&self, upid: i64) -> impl Iterator<Item = &str> {
         let own = self.variables.get(&upid);
-        let mut first = self.variables.get(&self.first_upid).into_iter().flatten();
-        let lacking = first.find(|(name, _)| own.is_none_or(|own| !own.contains_key(*name)));
+        let first = self.variables.get(&self.first_upid).into_iter().flatten();
+        let lacking = first.filter(move |(name, _)| {
+            !OF_SHELLS.contains(&name.as_str()) && own.is_none_or(|own| !own.contains_key(*name))
+        });
         lacking.map(|(name, _)| name.as_str())
+    }
+
+    /// Whether the process of an image, or one below it, read from a file in the traced
+    /// directories; of one elsewhere that is not known.
+    pub(super) fn may_read(&self, upid: i64, path: &str) -> bool {
+        if !self.is_traced(path) {
+            return true;
+        }
+        let files = self.files_named.get(path).map_or(&[][..], Vec::as_slice);
+        let mut processes: Vec<ProcessId> =
+            self.process_of.get(&upid).copied().into_iter().collect();
+        while let Some(process) = processes.pop() {
+            let images = self.workflow.images(process);
+            if images.iter().any(|image| {
+                files
+                    .iter()
+                    .any(|&file| self.read_files.contains(&(image.upid, file)))
+            }) {
+                return true;
+            }
+            processes.extend(&self.children[process.0 as usize]);
+        }
+        false
     }
 
     /// The names that a file had at some time between two moments.

@@ -9,6 +9,7 @@ use crate::model::{Image, ProcessId};
 
 use super::command::Command;
 use super::source::Source;
+use super::substituted::Given;
 
 /// Programs that start the commands of others and are nothing themselves.
 const DRIVERS: &[&str] = &[
@@ -29,6 +30,16 @@ const DRIVERS: &[&str] = &[
     "just",
     "scons",
     "doit",
+    "chrt",
+    "env",
+    "ionice",
+    "nice",
+    "nohup",
+    "setsid",
+    "stdbuf",
+    "taskset",
+    "time",
+    "timeout",
 ];
 /// Those whose own files say nothing about the workflow: logs, locks, caches.
 const MANAGERS: &[&str] = &[
@@ -65,9 +76,9 @@ pub(super) struct Split {
 
 /// A process from one of its images on.
 #[derive(Clone, Copy, Debug)]
-struct Unit {
-    process: ProcessId,
-    from: usize,
+pub(super) struct Unit {
+    pub(super) process: ProcessId,
+    pub(super) from: usize,
 }
 
 /// Finds the steps: those of the innermost command that only starts others, then those of the one
@@ -152,6 +163,10 @@ fn inside(source: &Source, unit: Unit) -> Option<(Vec<usize>, Vec<Unit>)> {
 fn started_by(source: &Source, upid: i64, process: ProcessId) -> Vec<Unit> {
     let children = &source.children[process.0 as usize];
     let of_image = children.iter().filter(|&&child| {
+        // What a program was given as a file belongs to that program.
+        if source.substitutions.owner.contains_key(&child) {
+            return false;
+        }
         let first = &source.workflow.images(child)[0];
         source.rows.get(&first.upid).and_then(|row| row.parent_upid) == Some(upid)
     });
@@ -235,14 +250,14 @@ fn groups(source: &Source, units: &[Unit]) -> Vec<Vec<Unit>> {
 }
 
 /// The pipes that a command has as its standard input, and as its output or for its errors.
-fn pipes(source: &Source, unit: Unit) -> (BTreeSet<String>, BTreeSet<String>) {
+pub(super) fn pipes(source: &Source, unit: Unit) -> (BTreeSet<String>, BTreeSet<String>) {
     let (mut reads, mut writes) = (BTreeSet::new(), BTreeSet::new());
     let command = command_of(source, unit);
     let outer = source.descriptors.get(&source.first_upid);
     let is_outer = |target: &String| {
         outer.is_some_and(|rows| rows.iter().any(|row| row.fd <= 2 && row.target == *target))
     };
-    for upid in command.programs() {
+    for upid in command.own_programs() {
         for row in source.descriptors.get(&upid).into_iter().flatten() {
             if !row.target.starts_with("pipe:[") || is_outer(&row.target) {
                 continue;
@@ -285,7 +300,7 @@ fn command_of(source: &Source, unit: Unit) -> Command {
         return Command::Nothing;
     };
     if first.is_exec {
-        return Command::Program(first.upid);
+        return program(source, first.upid);
     }
     if !first.is_fork {
         return Command::Unknown("a process was found running: its begin was not seen".into());
@@ -293,18 +308,38 @@ fn command_of(source: &Source, unit: Unit) -> Command {
     let inner = started_by(source, first.upid, unit.process);
     let next = images.get(1);
     if inner.is_empty() {
-        let command = next.map_or(Command::Nothing, |next| Command::Program(next.upid));
+        let command = next.map_or(Command::Nothing, |next| program(source, next.upid));
         return by_itself(source, first.upid, command);
     }
     let mut parts = parts(source, &inner);
     if let Some(next) = next {
-        parts.push(Command::Program(next.upid));
+        parts.push(program(source, next.upid));
     }
     let command = match parts.len() {
         1 => parts.remove(0),
         _ => Command::Sequence(parts),
     };
     by_itself(source, first.upid, command)
+}
+
+/// A program with the commands that it was given as files.
+fn program(source: &Source, upid: i64) -> Command {
+    let Some(given) = source.substitutions.of.get(&upid) else {
+        return Command::Program(upid);
+    };
+    let given = given.iter().map(|one| Given {
+        fd: one.fd,
+        pipe: one.pipe.clone(),
+        is_read: one.is_read,
+        command: command_of(
+            source,
+            Unit {
+                process: one.command,
+                from: source.workflow.process(one.command).images.start,
+            },
+        ),
+    });
+    Command::Given(upid, given.collect())
 }
 
 /// `command`, unless the subshell that started it did something itself, without a program.
@@ -326,8 +361,12 @@ fn by_itself(source: &Source, upid: i64, command: Command) -> Command {
     }
     for &at in source.changes.get(&upid).into_iter().flatten() {
         let action = &source.actions[at];
-        let mut names = source.names_during(action.file_id, action.first_ns, action.last_ns);
-        if let Some(name) = names.find(|name| !redirected.contains(name.path.as_str())) {
+        let names = || source.names_during(action.file_id, action.first_ns, action.last_ns);
+        // The same file may have other names.
+        if names().any(|name| redirected.contains(name.path.as_str())) {
+            continue;
+        }
+        if let Some(name) = names().next() {
             return Command::Unknown(format!(
                 "the shell itself made or emptied {} there (a redirection without a program)",
                 name.path
@@ -383,6 +422,16 @@ fn draft(source: &Source, group: &[Unit]) -> Draft {
         add_members(source, unit, &mut members);
     }
     let command = joined(source, group);
+    for process in command
+        .programs()
+        .iter()
+        .filter_map(|upid| source.process_of.get(upid))
+    {
+        // `>(…)` ends after the program.
+        if source.substitutions.owner.contains_key(process) {
+            end_ns = end_ns.max(source.workflow.process(*process).end_ns.unwrap_or(end_ns));
+        }
+    }
     let rule = command.programs().first().map_or_else(
         || Arc::clone(&source.workflow.last_image(group[0].process).rule),
         |&upid| rule_of(source, upid),
@@ -416,6 +465,11 @@ fn add_members(source: &Source, unit: Unit, members: &mut HashSet<i64>) {
         for image in &source.workflow.images[unit.from..end] {
             members.insert(image.upid);
             stack.extend(started_by(source, image.upid, unit.process));
+            let given = source.substitutions.of.get(&image.upid);
+            stack.extend(given.into_iter().flatten().map(|one| Unit {
+                process: one.command,
+                from: source.workflow.process(one.command).images.start,
+            }));
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
+use petgraph::Direction;
 use petgraph::graph::{DiGraph, NodeIndex};
+use petgraph::visit::EdgeRef;
 
 use super::versions::versions;
 use super::{Dag, Edge, EdgeKind, Node, acyclic};
@@ -180,7 +182,15 @@ fn add_executions(graph: &mut DiGraph<Node, Edge>, ranks: &mut Vec<u32>, workflo
             })]
         });
         let to = node_of(process);
-        if let Some(edge) = versions.iter().find_map(|&node| graph.find_edge(node, to)) {
+        // From the side of the process: a program may have been run by very many.
+        let known = graph
+            .edges_directed(to, Direction::Incoming)
+            .filter_map(|edge| {
+                let version = versions.iter().position(|&node| node == edge.source())?;
+                Some((version, edge.id()))
+            })
+            .min();
+        if let Some((_, edge)) = known {
             graph[edge].kind = EdgeKind::Exec;
             continue;
         }

@@ -22,21 +22,27 @@ pub(crate) struct Rounds {
 pub(crate) fn rounds<N, E>(graph: &DiGraph<N, E>, group: &[u32]) -> Rounds {
     let order = toposort(graph, None).unwrap_or_default();
     let groups = group.iter().max().map_or(0, |&last| last as usize + 1);
-    let mut quotient: DiGraph<(), ()> = DiGraph::with_capacity(groups, graph.edge_count());
+    // Each pair once. Not by `update_edge`, which looks through all edges of a node: a group that
+    // touches every file has as many edges as there are files.
+    let ends = graph
+        .edge_indices()
+        .filter_map(|edge| graph.edge_endpoints(edge));
+    let mut pairs: Vec<(u32, u32)> = ends
+        .map(|(from, to)| (group[from.index()], group[to.index()]))
+        .filter(|(from, to)| from != to)
+        .collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    let mut quotient: DiGraph<(), ()> = DiGraph::with_capacity(groups, pairs.len());
     for _ in 0..groups {
         quotient.add_node(());
     }
-    for edge in graph.edge_indices() {
-        if let Some((from, to)) = graph.edge_endpoints(edge) {
-            let (from, to) = (group[from.index()], group[to.index()]);
-            if from != to {
-                quotient.update_edge(
-                    NodeIndex::new(from as usize),
-                    NodeIndex::new(to as usize),
-                    (),
-                );
-            }
-        }
+    for (from, to) in pairs {
+        quotient.add_edge(
+            NodeIndex::new(from as usize),
+            NodeIndex::new(to as usize),
+            (),
+        );
     }
     let mut component = vec![0; groups];
     let mut is_cyclic = vec![false; groups];

@@ -2,9 +2,12 @@
 
 use rusqlite::{Result, Row};
 
-/// A row that can be read by the names of its columns.
+/// A row that can be read by the names of its columns, which are looked up once for all rows.
 pub(super) trait FromRow: Sized {
-    fn read(row: &Row<'_>) -> Result<Self>;
+    const COLUMNS: &'static [&'static str];
+
+    /// `at` has the places of [`Self::COLUMNS`].
+    fn read(row: &Row<'_>, at: &[usize]) -> Result<Self>;
 }
 
 macro_rules! rows {
@@ -19,8 +22,12 @@ macro_rules! rows {
         }
 
         impl FromRow for $name {
-            fn read(row: &Row<'_>) -> Result<Self> {
-                Ok($name { $($field: row.get(stringify!($field))?,)* })
+            const COLUMNS: &'static [&'static str] = &[$(stringify!($field),)*];
+
+            fn read(row: &Row<'_>, at: &[usize]) -> Result<Self> {
+                let mut at = at.iter().copied();
+                let mut next = || at.next().unwrap_or(usize::MAX);
+                Ok($name { $($field: row.get(next())?,)* })
             }
         }
     )*};
@@ -294,6 +301,8 @@ rows! {
         inode: Option<i64>,
         /// Process image.
         upid: i64,
+        /// Its descriptor, the lowest of several.
+        fd: Option<i64>,
         /// `read`, `write` or `both`.
         direction: String,
     }

@@ -1,0 +1,252 @@
+//! Process substitutions, `<(…)` and `>(…)`: commands that a shell gave to a program as files.
+//!
+//! The shell makes a pipe, forks the command with one end as its standard output or input, and
+//! names the other end to the program as `/dev/fd/N`, or leads one of the program's own
+//! descriptors there (`> >(…)`). So the pair is known by the pipe that both hold.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::argv::unquote;
+use crate::model::ProcessId;
+
+use super::source::Source;
+use super::steps::{Unit, pipes};
+
+const ACCESS: i64 = 3;
+const READ_ONLY: i64 = 0;
+/// How arguments name a descriptor.
+const BY_NUMBER: &str = "/dev/fd/";
+
+/// A command that a program was given as a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Given<C> {
+    /// Descriptor of the program that leads to it.
+    pub(super) fd: i64,
+    /// The pipe in between, as in /proc.
+    pub(super) pipe: String,
+    /// Whether the program reads what the command writes, `<(…)`; else it writes, `>(…)`.
+    pub(super) is_read: bool,
+    /// The command.
+    pub(super) command: C,
+}
+
+/// Which programs were given which processes.
+#[derive(Debug, Default)]
+pub(super) struct Substitutions {
+    /// By the image of the program.
+    pub(super) of: HashMap<i64, Vec<Given<ProcessId>>>,
+    /// The process that each of them was given to.
+    pub(super) owner: HashMap<ProcessId, ProcessId>,
+}
+
+/// Finds them all.
+pub(super) fn find(source: &Source) -> Substitutions {
+    let mut found = Substitutions::default();
+    let holders = holders(source);
+    for image in source.workflow.images.iter().filter(|image| image.is_exec) {
+        let argv = image.command.as_deref().map(unquote).unwrap_or_default();
+        let named: HashSet<i64> = argv.iter().flat_map(|word| numbers(word)).collect();
+        let first = &source.workflow.images(image.process)[0];
+        // A subshell that started nothing before it became the program has no `> >(…)`.
+        let has_inner = first.upid != image.upid && has_children(source, image.process, first.upid);
+        if named.is_empty() && !has_inner {
+            continue;
+        }
+        for (fd, pipe, is_read) in pipes_of(source, image.upid) {
+            let is_named = named.contains(&fd);
+            if !is_named && (fd > 2 || !has_inner) {
+                continue;
+            }
+            let mut fitting: Vec<ProcessId> = Vec::new();
+            for &holder in holders.get(&pipe).into_iter().flatten() {
+                let Some(unit) = unit_of(source, holder, image.process, is_named) else {
+                    continue;
+                };
+                let (reads, writes) = pipes(source, unit);
+                let other = if is_read { writes } else { reads };
+                if other.contains(&pipe) && !fitting.contains(&unit.process) {
+                    fitting.push(unit.process);
+                }
+            }
+            if let [one] = fitting[..]
+                && !found.owner.contains_key(&one)
+                && !found.is_above(source, one, image.process)
+            {
+                found.owner.insert(one, image.process);
+                found.of.entry(image.upid).or_default().push(Given {
+                    fd,
+                    pipe: pipe.clone(),
+                    is_read,
+                    command: one,
+                });
+            }
+        }
+    }
+    found
+}
+
+impl Substitutions {
+    /// Whether a process started another one, or was given it, over any number of them: then it
+    /// cannot be given to that one.
+    fn is_above(&self, source: &Source, above: ProcessId, process: ProcessId) -> bool {
+        let mut at = Some(process);
+        while let Some(one) = at {
+            if one == above {
+                return true;
+            }
+            let parent = || source.workflow.process(one).parent;
+            at = self.owner.get(&one).copied().or_else(parent);
+        }
+        false
+    }
+}
+
+/// The pipes that a program held: descriptor, pipe, whether to read.
+fn pipes_of(source: &Source, upid: i64) -> Vec<(i64, String, bool)> {
+    let rows = source.descriptors.get(&upid).into_iter().flatten();
+    let standard = rows
+        .filter(|row| row.target.starts_with("pipe:["))
+        .map(|row| (row.fd, row.target.clone(), row.flags & ACCESS == READ_ONLY));
+    let others = source.other_pipes.get(&upid).into_iter().flatten();
+    let others = others.map(|&(fd, inode, is_read)| (fd, format!("pipe:[{inode}]"), is_read));
+    standard.chain(others).collect()
+}
+
+/// Processes that hold each pipe as standard input, output or for errors.
+fn holders(source: &Source) -> HashMap<String, Vec<ProcessId>> {
+    let mut holders: HashMap<String, Vec<ProcessId>> = HashMap::new();
+    let mut add = |upid: &i64, pipe: String| {
+        if let Some(&process) = source.process_of.get(upid) {
+            holders.entry(pipe).or_default().push(process);
+        }
+    };
+    for (upid, rows) in &source.descriptors {
+        let pipes = rows
+            .iter()
+            .filter(|row| row.fd <= 2 && row.target.starts_with("pipe:["));
+        pipes.for_each(|row| add(upid, row.target.clone()));
+    }
+    // A subshell that executed nothing.
+    for sides in [&source.pipe_reads, &source.pipe_writes] {
+        for (upid, inodes) in sides {
+            inodes
+                .iter()
+                .for_each(|inode| add(upid, format!("pipe:[{inode}]")));
+        }
+    }
+    for list in holders.values_mut() {
+        list.sort_unstable();
+        list.dedup();
+    }
+    holders
+}
+
+fn has_children(source: &Source, process: ProcessId, upid: i64) -> bool {
+    let children = &source.children[process.0 as usize];
+    children
+        .iter()
+        .any(|&child| parent_image(source, child) == Some(upid))
+}
+
+/// The image that forked a process.
+fn parent_image(source: &Source, process: ProcessId) -> Option<i64> {
+    let first = &source.workflow.images(process)[0];
+    source.rows.get(&first.upid)?.parent_upid
+}
+
+/// The command that a process belongs to as the shell saw it: what the same shell forked, be it in
+/// the process that became the program, or, where `beside`, before it forked that one.
+fn unit_of(source: &Source, holder: ProcessId, program: ProcessId, beside: bool) -> Option<Unit> {
+    let shell = &source.workflow.images(program)[0];
+    let around = parent_image(source, program).filter(|_| beside);
+    let mut at = holder;
+    loop {
+        let parent = parent_image(source, at)?;
+        if at == program {
+            return None;
+        }
+        if parent == shell.upid || Some(parent) == around {
+            return Some(Unit {
+                process: at,
+                from: source.workflow.process(at).images.start,
+            });
+        }
+        at = source.workflow.process(at).parent?;
+    }
+}
+
+/// The descriptors that an argument names.
+fn numbers(word: &str) -> Vec<i64> {
+    let parts = word.split(BY_NUMBER).skip(1);
+    let digits = parts.map(|part| {
+        &part[..part.len() - part.trim_start_matches(|c: char| c.is_ascii_digit()).len()]
+    });
+    digits.filter_map(|digits| digits.parse().ok()).collect()
+}
+
+/// A word of bash in which the names of descriptors are the commands behind them. `None`: of one
+/// the command is not known. `quote` writes the text between them.
+pub(super) fn with_commands(
+    word: &str,
+    given: &[Given<String>],
+    quote: impl Fn(&str) -> String,
+) -> Option<String> {
+    if word.contains("/proc/self/fd/") {
+        return None;
+    }
+    let mut parts = word.split(BY_NUMBER);
+    let mut text = String::new();
+    let first = parts.next().unwrap_or_default();
+    let mut is_plain = true;
+    if !first.is_empty() {
+        text += &quote(first);
+    }
+    for part in parts {
+        is_plain = false;
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        let fd: i64 = part[..part.len() - rest.len()].parse().ok()?;
+        let one = given.iter().find(|one| one.fd == fd)?;
+        text += &written(one);
+        if !rest.is_empty() {
+            text += &quote(rest);
+        }
+    }
+    Some(if is_plain { quote(word) } else { text })
+}
+
+/// `<(…)` or `>(…)`.
+pub(super) fn written(given: &Given<String>) -> String {
+    let sign = if given.is_read { '<' } else { '>' };
+    format!("{sign}({})", given.command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_in_words_become_commands() {
+        let given = [
+            Given {
+                fd: 63,
+                pipe: "pipe:[1]".into(),
+                is_read: true,
+                command: "sort a".to_owned(),
+            },
+            Given {
+                fd: 6,
+                pipe: "pipe:[2]".into(),
+                is_read: false,
+                command: "wc > n".to_owned(),
+            },
+        ];
+        let of = |word: &str| with_commands(word, &given, |text| format!("'{text}'"));
+        assert_eq!(of("/dev/fd/63").as_deref(), Some("<(sort a)"));
+        assert_eq!(of("-f=/dev/fd/6,x").as_deref(), Some("'-f='>(wc > n)',x'"));
+        assert_eq!(of("/dev/fd/3"), None);
+        assert_eq!(of("/proc/self/fd/63"), None);
+        assert_eq!(of("plain").as_deref(), Some("'plain'"));
+        assert_eq!(of("").as_deref(), Some("''"));
+        assert_eq!(numbers("a/dev/fd/12b/dev/fd/3"), [12, 3]);
+    }
+}
