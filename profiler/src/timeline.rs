@@ -124,6 +124,8 @@ pub struct Piece {
     pub channel: Option<u32>,
     /// Process id of the child that it waited for, where it was one.
     pub child_pid: Option<i64>,
+    /// Who ended the wait, where the scheduler told.
+    pub waker: Option<ProcessId>,
     /// Looks that agree on it; 0: none, it follows from the books.
     pub samples: u32,
     /// Row of [`Timeline::mixes`] that says what this was in truth.

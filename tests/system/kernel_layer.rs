@@ -173,6 +173,44 @@ print(os.copy_file_range(source, target, 200_000), os.copy_file_range(source, ta
     assert_eq!(copies, expected);
 }
 
+#[test]
+fn archives_and_their_contents() {
+    if !need_program("tar") || !need_program("gzip") {
+        return;
+    }
+    let script = "mkdir d; for i in 1 2 3 4 5; do seq $((i * 3000)) > d/$i; done
+        tar --mtime=@0 -cf a.tar d; gzip -kn a.tar; mkdir e; tar -xf a.tar -C e; gzip -dc a.tar.gz | cmp - a.tar
+        tar -rf a.tar d/1; tar --delete -f a.tar d/2; tar -tf a.tar > list; diff -r d e/d && cp -r d f && rm -r d";
+    agrees(&["sh", "-c", script], |_| {}, 100);
+}
+
+#[test]
+fn a_repository_of_git() {
+    if !need_program("git") {
+        return;
+    }
+    // Names and times make the objects; and files that are as old as the index would be read again.
+    let script = "export GIT_AUTHOR_DATE='2026-01-01T00:00:00Z' GIT_COMMITTER_DATE='2026-01-01T00:00:00Z'
+        export HOME=$PWD GIT_CONFIG_NOSYSTEM=1 GIT_OPTIONAL_LOCKS=0
+        git='git -c user.name=a -c user.email=a@b -c gc.auto=0 -c core.fsmonitor=false'
+        $git init -q r; cd r; seq 5000 > a; seq 300 > b; touch -d 2020-01-01 a b; $git add a b; $git commit -qm one
+        sed -i s/7/8/ b; touch -d 2020-01-02 b; $git commit -qam two; $git log --format=%s; $git show HEAD:b | tail -n 1
+        $git checkout -q HEAD~1; $git fsck 2> /dev/null; $git archive HEAD | wc -c; $git diff --stat HEAD HEAD@{1}";
+    agrees(&["sh", "-c", script], |_| {}, 50);
+}
+
+#[test]
+fn a_program_is_compiled_and_linked() {
+    if !need_program("cc") {
+        return;
+    }
+    // What is executed here would be read by the kernel alone, and only FUSE sees that.
+    let script = "for i in 1 2 3; do echo \"int f$i(void) { return $i; }\" > f$i.c; done
+        echo 'int f1(void); int f2(void); int f3(void); int main(void) { return f1() + f2() - f3(); }' > m.c
+        for i in f1 f2 f3 m; do cc -pipe -O1 -c $i.c -o $i.o; done; cc f1.o f2.o f3.o m.o -o m; nm m > names";
+    agrees(&["sh", "-c", script], |_| {}, 40);
+}
+
 /// Every read is a row or counted as dropped, however fast they come.
 fn storm(reads: i64) {
     let Some(program) = program("descriptors", &[]) else {

@@ -293,6 +293,17 @@ impl Search<'_> {
         state: State,
     ) -> Vec<(ProcessId, f64)> {
         let overlap = |from: i64, to: i64| (to.min(piece.to) - from.max(piece.from)).max(0);
+        // Who ended the wait is who was waited for; within a process it says nothing of others.
+        let ends = matches!(
+            state,
+            State::In | State::Out | State::Child | State::Lock | State::Other
+        );
+        if let Some(waker) = piece.waker.filter(|&waker| waker != waiter)
+            && ends
+            && state == piece.state
+        {
+            return vec![(waker, 1.0)];
+        }
         let mut found: BTreeMap<ProcessId, i64> = BTreeMap::new();
         match state {
             State::In | State::Out => {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::messages::Message;
 use super::plain::{self, Plain};
 use super::quantile;
-use super::repeat::{Iterations, LEAST_COUNT, Repetition, lengths, mean_length, without_strays};
+use super::repeat::{Iterations, LEAST_COUNT, Repetition, lengths, mean_length};
 use super::run::Node;
 
 /// Sends of a process that are looked at.
@@ -23,6 +23,8 @@ const LEAST_SCORE: f64 = 0.9;
 const LEAST_LEAD: f64 = 0.1;
 /// Repetitions from which messages to one partner only are taken for iterations.
 const LEAST_OF_ONE: usize = 8;
+/// An iteration that begins a run and is so many times as long as usual is start-up.
+const START: f64 = 4.0;
 /// Pairs with less than this share of the heaviest pair's bytes say nothing of the program.
 const HEAVY: f64 = 0.1;
 
@@ -117,7 +119,7 @@ fn of_process(messages: &[Message], sends: &[usize]) -> Option<Repetition> {
         bytes: of_one.map(|&i| messages[i].bytes).sum(),
         messages: sends.len(),
         score,
-        times_ns: without_strays(&times_ns).to_vec(),
+        times_ns: without_start(&times_ns).to_vec(),
     })
 }
 
@@ -150,9 +152,18 @@ fn one_each(plain: &BTreeMap<(Node, Node), Plain>) -> Option<Vec<Repetition>> {
         bytes: pair.bytes,
         messages: pair.messages.len(),
         score: 1.0,
-        times_ns: without_strays(&pair.times_ns).to_vec(),
+        times_ns: without_start(&pair.times_ns).to_vec(),
     };
     Some(plain.iter().map(repetition).collect())
+}
+
+/// Without the first iteration where processes wait in it for those that started later. All others
+/// are iterations for certain, however long they took.
+fn without_start(times_ns: &[i64]) -> &[i64] {
+    let all = lengths(times_ns);
+    let median = quantile::median(all.iter().copied()).unwrap_or(0.0);
+    let is_start = all.len() > LEAST_COUNT && all[0] > START * median;
+    &times_ns[usize::from(is_start)..]
 }
 
 /// The same in another order, always the same one.

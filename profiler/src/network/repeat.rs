@@ -74,7 +74,8 @@ impl Iterations {
     /// Whether the single lengths agree so far that their mean is a period: what repeats now and
     /// then has none.
     pub fn is_regular(&self) -> bool {
-        (self.range_s.1 - self.range_s.0) / 2.0 <= REGULAR * self.period_s
+        // An order that repeats is the program's, however long a part of it was held up.
+        self.is_by_order || (self.range_s.1 - self.range_s.0) / 2.0 <= REGULAR * self.period_s
     }
 
     /// Moments at which an iteration began at the pair nearest to the median, ns.
@@ -173,7 +174,7 @@ pub(super) fn lengths(times_ns: &[i64]) -> Vec<f64> {
 }
 
 /// Without what is no iteration: the first or last length may hold start-up or the end.
-pub(super) fn without_strays(times_ns: &[i64]) -> &[i64] {
+fn without_strays(times_ns: &[i64]) -> &[i64] {
     let all = lengths(times_ns);
     let median = quantile::median(all.iter().copied()).unwrap_or(0.0);
     let is_stray = |length: f64| length > 4.0 * median || length < 0.5 * median;

@@ -82,6 +82,8 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
         samples.insert(rows[0].upid, rows);
     }
     let polled = by_sample(&parts.polled);
+    let images = workflow.images.iter();
+    let process_of = images.map(|image| (image.upid, image.process)).collect();
     let children = workflow.children();
     let holds = held_sides(&timeline);
     timeline.mixes = State::ALL.map(pure).to_vec();
@@ -139,6 +141,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
                 seen,
                 guess,
                 &channel_at,
+                &process_of,
             );
         }
         for piece in &instance.pieces {
@@ -265,6 +268,7 @@ fn seen(
             state,
             channel_id,
             child_pid: row.child_pid,
+            waker: row.waker_upid,
             samples: u32::try_from(row.samples).unwrap_or(u32::MAX),
         }
     };
@@ -282,6 +286,7 @@ fn add_image(
     seen: Vec<Seen>,
     guess: State,
     channel_at: &HashMap<i64, u32>,
+    process_of: &HashMap<i64, ProcessId>,
 ) {
     let (from, to) = (image.start_ns.max(instance.from), until.max(image.start_ns));
     let mut pieces: Vec<Piece> = Vec::with_capacity(seen.len() + 2);
@@ -291,6 +296,7 @@ fn add_image(
         state,
         channel: None,
         child_pid: None,
+        waker: None,
         samples: 0,
         mix: state as u32,
     };
@@ -312,6 +318,7 @@ fn add_image(
         pieces.push(Piece {
             channel: one.channel_id.and_then(|id| channel_at.get(&id).copied()),
             child_pid: one.child_pid,
+            waker: one.waker.and_then(|upid| process_of.get(&upid).copied()),
             samples: one.samples,
             ..piece(begin, end, one.state)
         });

@@ -12,6 +12,7 @@ pub(super) struct Seen {
     pub(super) state: State,
     pub(super) channel_id: Option<i64>,
     pub(super) child_pid: Option<i64>,
+    pub(super) waker: Option<i64>,
     pub(super) samples: u32,
 }
 
@@ -78,8 +79,8 @@ pub(super) fn together(mut seen: Vec<Seen>, is_single: bool) -> Vec<Seen> {
         match merged.last_mut() {
             Some(last)
                 if last.to == from
-                    && (last.state, last.channel_id, last.child_pid)
-                        == (one.state, one.channel_id, one.child_pid) =>
+                    && (last.state, last.channel_id, last.child_pid, last.waker)
+                        == (one.state, one.channel_id, one.child_pid, one.waker) =>
             {
                 last.to = to;
                 last.samples += samples;
@@ -106,6 +107,7 @@ mod tests {
             state,
             channel_id: None,
             child_pid: None,
+            waker: None,
             samples: ((to - from) / 10) as u32,
         }
     }

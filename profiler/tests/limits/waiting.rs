@@ -6,7 +6,7 @@ use flowtrace_profiler::analysis::waits::{Kind, Root, waits};
 use flowtrace_profiler::timeline::State;
 use flowtrace_schema::ChannelKind;
 
-use crate::play::Doing::{Child, Cpu, In, Out, Sleep};
+use crate::play::Doing::{Child, Cpu, In, LockOf, Out, Sleep};
 use crate::play::Play;
 use crate::run;
 
@@ -48,6 +48,21 @@ fn a_chain_of_waits_ends_at_who_computes() {
         "never more than they waited: {}",
         cause.ns
     );
+}
+
+#[test]
+fn who_released_a_lock_is_who_was_waited_for() {
+    let run = run(|mut play| {
+        let owner = play.process("owner", None, 0, &[(2000, Cpu)]);
+        play.process("waiter", None, 0, &[(2000, LockOf(owner))]);
+        play.finish(2000);
+    });
+    let found = waits(&run.workflow, &run.timeline);
+    let wait = &found.waits[0];
+    assert_eq!((wait.waiter.as_str(), wait.kind), ("waiter", Kind::Lock));
+    assert_eq!(wait.culprit.as_deref(), Some("owner"));
+    assert_eq!(found.causes[0].culprit.as_deref(), Some("owner"));
+    assert_eq!(found.causes[0].root, Root::Doing(State::Cpu));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use flowtrace_schema::{
     ChannelRecord, CounterRecord, Coverage, Direction, Fidelity, FileId, FileKind, FileLayer,
     FileRecord, HostId, HostRecord, HostSample, NameRecord, Op, Origin, ProcessEnd, ProcessLayer,
     ProcessStart, Record, Recorder, RunEnd, RunId, RunRecord, SampleRecord, Side, Tid,
-    TracedDirectory, Upid, Usage, WaitObject, Writer,
+    TracedDirectory, Upid, Usage, WaitObject, Waker, Writer,
 };
 
 const MS: u64 = 1_000_000;
@@ -36,6 +36,8 @@ pub(crate) enum Doing {
     Queue,
     File,
     Lock,
+    /// Blocked on a lock that this process released, as the scheduler told.
+    LockOf(u32),
     Sleep,
     Child,
     /// Reading from a channel.
@@ -175,11 +177,18 @@ impl Play {
             Doing::Cpu => (Activity::Running, None),
             Doing::Queue => (Activity::Runnable, None),
             Doing::File => (Activity::File, None),
-            Doing::Lock => (Activity::Lock, None),
+            Doing::Lock | Doing::LockOf(_) => (Activity::Lock, None),
             Doing::Sleep => (Activity::Sleep, None),
             Doing::Child => (Activity::Child, None),
             Doing::In(channel) => (Activity::Channel, Some((channel, Side::Read))),
             Doing::Out(channel) => (Activity::Channel, Some((channel, Side::Write))),
+        };
+        let waker = match doing {
+            Doing::LockOf(upid) => Some(Waker {
+                upid: Upid(upid),
+                tid: Tid(100 + upid),
+            }),
+            _ => None,
         };
         let objects = side.map(|(channel, side)| WaitObject {
             object: u64::from(channel) + 1000,
@@ -197,8 +206,8 @@ impl Play {
             objects: objects.into_iter().collect(),
             file: None,
             samples: ((until - from) / 20).max(1) as u32,
-            exact: false,
-            waker: None,
+            exact: waker.is_some(),
+            waker,
         })));
     }
 

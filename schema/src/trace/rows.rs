@@ -180,6 +180,8 @@ rows! {
         channel_id: Option<i64>,
         /// Child it waited for; `None`: any.
         child_pid: Option<i64>,
+        /// Process image of the thread that ended the wait, where the scheduler told.
+        waker_upid: Option<i64>,
     }
 
     /// One of several channels that a thread waited for at once.

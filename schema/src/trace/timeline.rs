@@ -16,7 +16,7 @@ impl Trace {
                COALESCE(channel_id, CASE activity WHEN 2 THEN
                  (SELECT c.channel_id FROM channel AS c WHERE c.inode = object LIMIT 1) END)
                  AS channel_id,
-               CASE activity WHEN 6 THEN object END AS child_pid
+               CASE activity WHEN 6 THEN object END AS child_pid, waker_upid
              FROM sample ORDER BY upid, tid, t_ns, sample_id",
         )
     }
