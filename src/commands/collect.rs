@@ -1,6 +1,7 @@
 //! `flowtrace collect`: gathers what agents send into one trace.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::cell::RefCell;
+use std::io::{BufRead, IsTerminal};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,7 +9,6 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use flowtrace_profiler::text::units;
-use flowtrace_schema::HostCounter;
 use flowtrace_tracer::monitor::Key;
 use flowtrace_tracer::monitor::collector::Rates;
 use flowtrace_tracer::monitor::service::{
@@ -20,14 +20,19 @@ use super::run::failure;
 use crate::failure::{Failure, USAGE};
 use crate::output;
 
+mod screen;
+
+use screen::Screen;
+
 /// Longest time between samples, seconds.
 const SLOWEST: f64 = 3600.0;
 
 /// Collect what agents on many machines send into one trace, and show it while they run
 ///
 /// Machines are put on this machine's clock by round trips, with the error stated. What is missing
-/// is filled in between its neighbours and marked. While it runs, lines on standard input change
-/// the rate: 'rate 5' for all machines, 'rate n3 0.1' for one.
+/// is filled in between its neighbours and marked. On a terminal all machines are shown while they
+/// run, and keys change their rates; else lines on standard input do: 'rate 5' for all machines,
+/// 'rate n3 0.1' for one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   flowtrace collect -o nodes.db --key ~/.flowtrace.key
@@ -86,24 +91,32 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         length: args.length.map(Duration::from_secs),
         until_final: args.until,
     };
-    let lines = lines_of_input();
-    let mut controls = || lines.try_iter().filter_map(|line| control(&line)).collect();
-    let shows = !args.quiet && std::io::stderr().is_terminal();
-    let mut drawn = 0;
+    let shows = !args.quiet && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    // Threads begin after the signals were blocked, or those would go to them.
+    let (lines, screen) = (RefCell::new(None), RefCell::new(None));
+    let mut controls = || match (lines.borrow_mut().as_mut(), screen.borrow_mut().as_mut()) {
+        (_, Some(screen)) => Screen::keys(screen),
+        (Some(lines), None) => Receiver::try_iter(lines)
+            .filter_map(|line: String| control(&line))
+            .collect(),
+        (None, None) => Vec::new(),
+    };
     let mut show = |nodes: &[NodeState]| {
-        if shows {
-            let text = table(nodes, output::width_of(std::io::stderr()));
-            eprint!("{}{text}", "\x1b[F\x1b[K".repeat(drawn));
-            let _ = std::io::stderr().flush();
-            drawn = text.lines().count();
+        if let Some(screen) = screen.borrow_mut().as_mut() {
+            Screen::show(screen, nodes);
         }
     };
     let mut begun = |at: SocketAddr| {
         if !args.quiet {
             eprintln!("flowtrace: listening at {at} for agents");
         }
+        match shows.then(Screen::open).flatten() {
+            Some(opened) => *screen.borrow_mut() = Some(opened),
+            None => *lines.borrow_mut() = Some(lines_of_input()),
+        }
     };
     let collected = service::collect(&options, &mut begun, &mut show, &mut controls);
+    drop(screen);
     let report = collected.map_err(|error| match error {
         CollectError::Store(error) => failure(error).with_code(USAGE),
         error @ CollectError::Socket { .. } => {
@@ -164,70 +177,6 @@ fn control(line: &str) -> Option<Control> {
         eprintln!("flowtrace: not understood: {line}; say 'rate HZ' or 'rate NAME HZ'");
     }
     found
-}
-
-/// A line per machine: what it did between its last two samples.
-fn table(nodes: &[NodeState], width: usize) -> String {
-    const LINES: usize = 40;
-    let mut text = format!(
-        "{:<20} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9} {:>6} {:>8}\n",
-        "machine", "cpu", "iowait", "read/s", "write/s", "in/s", "out/s", "came", "clock ±"
-    );
-    for node in nodes.iter().take(LINES) {
-        let rate = |counter: HostCounter| rate(node, &[counter]);
-        let bytes = |counter| {
-            rate(counter).map_or_else(|| "?".into(), |per_second| units::bytes(per_second as i64))
-        };
-        let cores = |of: &[HostCounter]| {
-            let busy = self::rate(node, of).map(|per_second| per_second / 1e9);
-            busy.map_or_else(|| "?".into(), |cores| format!("{cores:.2}"))
-        };
-        let line = format!(
-            "{:<20} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9} {:>5.0}% {:>8}{}",
-            units::shorten(&units::plain(&node.status.name), 20),
-            cores(&[
-                HostCounter::CpuUser,
-                HostCounter::CpuNice,
-                HostCounter::CpuSystem
-            ]),
-            cores(&[HostCounter::CpuIoWait]),
-            bytes(HostCounter::DiskReadBytes),
-            bytes(HostCounter::DiskWriteBytes),
-            bytes(HostCounter::NetReceiveBytes),
-            bytes(HostCounter::NetSendBytes),
-            100.0 * node.status.confidence(),
-            units::duration(node.status.present_error_ns as i64),
-            match (node.status.is_final, node.silent_ns) {
-                (true, _) => "  ended".to_owned(),
-                (false, silent) if silent > 15_000_000_000 => {
-                    format!("  silent for {}", units::duration(silent as i64))
-                }
-                _ => String::new(),
-            }
-        );
-        text.push_str(&line.chars().take(width).collect::<String>());
-        text.push('\n');
-    }
-    if nodes.len() > LINES {
-        text.push_str(&format!("+{} more\n", nodes.len() - LINES));
-    }
-    text
-}
-
-/// By how much these totals grew in a second, together.
-fn rate(node: &NodeState, counters: &[HostCounter]) -> Option<f64> {
-    let (before, apart_ns) = node.before.as_ref().filter(|(_, apart_ns)| *apart_ns > 0)?;
-    let value = |totals: &[(u8, u64)], counter: HostCounter| {
-        totals
-            .iter()
-            .find(|(other, _)| usize::from(*other) == counter as usize)
-            .map(|(_, v)| *v)
-    };
-    let mut sum = 0;
-    for &counter in counters {
-        sum += value(&node.totals, counter)?.saturating_sub(value(before, counter)?);
-    }
-    Some(sum as f64 * 1e9 / *apart_ns as f64)
 }
 
 fn ending(report: &CollectReport, options: &CollectOptions) -> String {
