@@ -183,7 +183,7 @@ fn of_trace(args: &Args, trace: &Path, capacities: &Capacities) -> Outcome {
         match args.format {
             Format::Text => {
                 let begins = read.timeline.begins_ns;
-                out.write_all(text::ideal::text(&found, capacities, begins).as_bytes())?
+                out.write_all(text::ideal::text(&found, capacities, begins).as_bytes())?;
             }
             Format::Json => {
                 let whole = serde_json::json!({"ideal": found, "capacities": capacities});

@@ -44,7 +44,7 @@ pub(super) fn raw(workflow: &Workflow) -> (DiGraph<Node, Edge>, Vec<u32>) {
 
 /// The ranks of the nodes of a graph whose processes may be cut or left out: `of_processes` has those of
 /// processes by their ids.
-pub(super) fn process_ranks(graph: &DiGraph<Node, Edge>, of_processes: Vec<u32>) -> Vec<u32> {
+pub(super) fn process_ranks(graph: &DiGraph<Node, Edge>, of_processes: &[u32]) -> Vec<u32> {
     let process = |id: ProcessId| of_processes.get(id.0 as usize).copied().unwrap_or(0);
     let mut ranks = vec![0; graph.node_count()];
     // The versions of a file stand in their order.

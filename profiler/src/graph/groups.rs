@@ -160,7 +160,8 @@ fn twin_numbers(
     part: &DiGraph<Node, super::Edge>,
     label_of: &[u32],
 ) -> Vec<u32> {
-    let mut begin: HashMap<(Option<(u32, u32)>, Option<Kind>), u32> = HashMap::new();
+    type Key = (Option<(u32, u32)>, Option<Kind>);
+    let mut begin: HashMap<Key, u32> = HashMap::new();
     let mut number: Vec<u32> = part
         .node_indices()
         .map(|node| {

@@ -60,7 +60,7 @@ pub fn lineage(workflow: &Workflow) -> Dag {
         }
         split = cuts.applied(workflow, &graph);
     }
-    let ranks = process_ranks(&split, ranks);
+    let ranks = process_ranks(&split, &ranks);
     let (graph, dropped) = acyclic::make(split, &ranks);
     Dag {
         graph,
@@ -227,7 +227,9 @@ fn narrow(
 ) -> bool {
     cuts.narrowed.resize(whole.edge_count(), [false; 2]);
     // The edges of the whole graph are the first of the split one, in the same order.
-    let mut ends: BTreeMap<(u32, u32), Vec<(EdgeIndex, bool, NodeIndex)>> = BTreeMap::new();
+    // By cycle, then by who began first.
+    type End = (EdgeIndex, bool, NodeIndex);
+    let mut ends: BTreeMap<(u32, u32), Vec<End>> = BTreeMap::new();
     for edge in whole.edge_references() {
         let Some((from, to)) = split.edge_endpoints(edge.id()) else {
             continue;
@@ -329,7 +331,7 @@ impl Dag {
             let (from, to) = ends(dropped.from, dropped.to);
             graph.add_edge(from, to, dropped.edge);
         }
-        let ranks = process_ranks(&graph, super::build::start_order(workflow));
+        let ranks = process_ranks(&graph, &super::build::start_order(workflow));
         let (graph, dropped) = acyclic::make(graph, &ranks);
         Dag {
             graph,
