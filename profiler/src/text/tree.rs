@@ -35,8 +35,9 @@ pub fn text(workflow: &Workflow, style: Style) -> String {
         "{:>9} {:>10} {:>9} {:>7} {:>7}  process\n",
         "start", "life", "cpu", "read", "wrote"
     );
+    let begins_ns = workflow.begins_ns();
     for branch in branches(workflow, style.is_full, &chain) {
-        text += &line(workflow, style, &branch);
+        text += &line(workflow, style, &branch, begins_ns);
     }
     text += &chain_line(workflow, &chain, style.width);
     if workflow.is_live {
@@ -71,7 +72,7 @@ fn chain_line(workflow: &Workflow, chain: &[ProcessId], width: usize) -> String 
     format!("{}\n", units::shorten(&line, width))
 }
 
-fn line(workflow: &Workflow, style: Style, branch: &Branch) -> String {
+fn line(workflow: &Workflow, style: Style, branch: &Branch, begins_ns: i64) -> String {
     let members = || branch.members.iter().map(|&id| workflow.process(id));
     let sum =
         |of: fn(&Process) -> Option<i64>| members().filter_map(of).reduce(i64::saturating_add);
@@ -83,7 +84,7 @@ fn line(workflow: &Workflow, style: Style, branch: &Branch) -> String {
     };
     let numbers = format!(
         "{:>9} {:>10} {:>9} {:>7} {:>7}  ",
-        units::moment(start, workflow.begins_ns()),
+        units::moment(start, begins_ns),
         shown(sum(Process::duration_ns), units::duration),
         shown(sum(|p| p.cpu_ns), units::duration),
         moved(sum(|p| p.read_bytes)),
