@@ -5,7 +5,7 @@
 //! iteration. That distance does not depend on time, so load, start-up and jitter do not blur it,
 //! and three iterations are enough, where a spectrum needs many. Sizes that differ a little from
 //! one iteration to the next (an integer sort) are allowed for; a stream of equal messages has no
-//! distance of its own: there the order of the receivers repeats ([`cycle`](super::cycle)).
+//! distance of its own: there the order of the receivers repeats ([`super::cycle`]).
 
 use std::collections::{BTreeMap, HashMap};
 
