@@ -10,8 +10,7 @@
 //!
 //! Several calls may look just like that. What the thread asked for tells them apart, and is
 //! looked up ([`super::in_flight`]):
-//! - at every request that may be the first of several by its size, and at every write that comes
-//!   through the page cache;
+//! - at every request that may be the first of several by its size, or by where it ends;
 //! - of an open file, at the first request that goes on where another one ended, both of them
 //!   of any size from [`SUSPECT`] on: it shows whether calls on many buffers are cut here;
 //! - if so, at every request that may be the first of such a call.
@@ -90,9 +89,18 @@ pub(crate) struct Cutting {
 }
 
 impl Served {
-    /// Whether this may be a first piece whatever its size.
-    fn is_cut_anywhere(&self) -> bool {
-        self.cutting.writes_anywhere && self.call.op == Op::Write
+    /// Whether this may be a first piece for the sake of where it ends alone. A piece of less than a
+    /// page that ends in the middle of one may be, too, but hardly ever is, and a look costs more
+    /// than such a write.
+    fn ends_as_a_piece(&self) -> bool {
+        let length = self.call.length.unwrap_or(0);
+        let begin = self.call.offset.unwrap_or(0);
+        let ends_a_page = begin.wrapping_add(length).is_multiple_of(PAGE);
+        let may_be = match ends_a_page {
+            true => !begin.is_multiple_of(PAGE),
+            false => length >= PAGE,
+        };
+        self.cutting.writes_anywhere && self.call.op == Op::Write && may_be
     }
 
     /// Whether a call for `amount` may be more than the request: several buffers may have used up
@@ -102,7 +110,7 @@ impl Served {
         match amount {
             Amount::Bytes(bytes) => bytes > length,
             Amount::Buffers(count) => {
-                self.is_cut_anywhere()
+                self.ends_as_a_piece()
                     || length / PAGE + count.saturating_mul(2) >= self.cutting.largest / PAGE
             }
         }
@@ -207,7 +215,7 @@ impl Split {
         if !matches!(call.op, Op::Read | Op::Write) || call.fidelity != Fidelity::Exact {
             return Suspicion::None;
         }
-        if length > served.cutting.largest.saturating_sub(PAGE) || served.is_cut_anywhere() {
+        if length > served.cutting.largest.saturating_sub(PAGE) || served.ends_as_a_piece() {
             return Suspicion::Now;
         }
         match self.buffers.load(Ordering::Relaxed) {
@@ -276,7 +284,7 @@ impl Split {
             }
             _ => return Next::Complete(call),
         };
-        if length < largest.saturating_sub(PAGE) && !served.is_cut_anywhere() {
+        if length < largest.saturating_sub(PAGE) && !served.ends_as_a_piece() {
             self.buffers.store(CUT, Ordering::Relaxed);
         }
         let goes_on = succeeded_whole(&served.call) && rest != Rest::Bytes(0);
