@@ -19,6 +19,7 @@ pub mod archetype;
 pub mod balance;
 pub mod ball;
 pub mod calls;
+mod chance;
 pub mod components;
 pub mod cycle;
 pub mod decomposition;

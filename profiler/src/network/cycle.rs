@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use super::chance::Chance;
 use super::messages::Message;
 use super::plain::{self, Plain};
 use super::quantile;
@@ -97,7 +98,7 @@ fn of_process(messages: &[Message], sends: &[usize]) -> Option<Repetition> {
         return None;
     }
     let (distance, score) = best_distance(sample)?;
-    let chance = score_at(&shuffled(sample), distance);
+    let chance = score_at(&Chance(0x9e37_79b9_7f4a_7c15).shuffled(sample), distance);
     if score < LEAST_SCORE || score < chance + LEAST_LEAD {
         return None;
     }
@@ -164,19 +165,6 @@ fn without_start(times_ns: &[i64]) -> &[i64] {
     let median = quantile::median(all.iter().copied()).unwrap_or(0.0);
     let is_start = all.len() > LEAST_COUNT && all[0] > START * median;
     &times_ns[usize::from(is_start)..]
-}
-
-/// The same in another order, always the same one.
-fn shuffled(order: &[Node]) -> Vec<Node> {
-    let mut order = order.to_vec();
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    for i in (1..order.len()).rev() {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        order.swap(i, (state % (i as u64 + 1)) as usize);
-    }
-    order
 }
 
 #[cfg(test)]

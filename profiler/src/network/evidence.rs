@@ -268,7 +268,7 @@ fn noise(schedule: &Schedule) -> f64 {
     if quiet > 0.0 { whole / quiet } else { 1.0 }
 }
 
-/// A verdict by the work of a plain exchange: the mean, and where that shows nothing, the quiet work.
+/// A verdict by the work of a plain exchange.
 fn of_work(
     evidence: &mut Evidence,
     schedule: &Schedule,

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::chance::Chance;
 use super::cycle;
 use super::messages::Message;
 use super::quantile;
@@ -358,16 +359,8 @@ fn repetition(messages: &[&Message]) -> Option<Repetition> {
 
 /// The same messages in another order, the same one for the same number.
 fn shuffled(sizes: &[u64], order: u64) -> Vec<u64> {
-    let mut sizes = sizes.to_vec();
-    let mut state =
-        0x2545_f491_4f6c_dd1du64.wrapping_add(order.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    for i in (1..sizes.len()).rev() {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        sizes.swap(i, (state % (i as u64 + 1)) as usize);
-    }
-    sizes
+    let seed = order.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    Chance(0x2545_f491_4f6c_dd1d_u64.wrapping_add(seed)).shuffled(sizes)
 }
 
 #[cfg(test)]

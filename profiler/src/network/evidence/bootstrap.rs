@@ -1,6 +1,7 @@
 //! What a verdict would be had other iterations been seen: resampling them with replacement.
 
 use super::super::balance::{self, Range};
+use super::super::chance::Chance;
 use super::super::quantile;
 
 /// Resamples.
@@ -48,18 +49,11 @@ fn summed(drawn: &[&Vec<f64>]) -> Vec<f64> {
 /// 95 % of what `of` says of resampled parts: of the low ends it gives the least, of the high ends
 /// the most.
 pub(super) fn range(parts: &[Vec<f64>], of: impl Fn(&[&Vec<f64>]) -> (f64, f64)) -> Range {
-    // Always the same numbers: the same trace has the same answer.
-    let mut state = 0x2545_f491_4f6c_dd1du64;
-    let mut random = |below: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % below as u64) as usize
-    };
+    let mut chance = Chance(0x2545_f491_4f6c_dd1d);
     let (mut lows, mut highs) = (Vec::new(), Vec::new());
     for _ in 0..RESAMPLES {
         let drawn: Vec<&Vec<f64>> = (0..parts.len())
-            .map(|_| &parts[random(parts.len())])
+            .map(|_| &parts[chance.below(parts.len())])
             .collect();
         let (low, high) = of(&drawn);
         lows.push(low);

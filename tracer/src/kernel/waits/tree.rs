@@ -1,0 +1,142 @@
+//! Processes and threads come and go.
+
+use super::rows::Rows;
+use super::{Descriptors, Phase, Process, Thread, Waits, totals};
+use crate::proc::observer::Tracee;
+
+impl Waits {
+    pub(super) fn begin(&mut self, tracee: Tracee, parent: Option<u32>, foreign: bool, at: u64) {
+        let process = Process {
+            upid: tracee.upid,
+            parent,
+            tids: Vec::new(),
+            live: 0,
+            foreign,
+            ending: Vec::new(),
+            totals: totals(tracee.upid),
+        };
+        self.processes.insert(tracee.pid, process);
+        self.add(tracee, at);
+    }
+
+    pub(super) fn add(&mut self, tracee: Tracee, at: u64) {
+        let Some(process) = self.processes.get_mut(&tracee.pid) else {
+            return;
+        };
+        process.tids.push(tracee.tid);
+        process.live += 1;
+        let thread = Thread {
+            pid: tracee.pid,
+            upid: tracee.upid,
+            // One that nothing was told of has not run yet.
+            phase: self.others.remove(&tracee.tid).unwrap_or(Phase::Runnable),
+            since: at,
+            early: None,
+            call: None,
+            reason: None,
+            polled: None,
+            rows: Rows::new(at),
+            recorded: None,
+            announced: false,
+        };
+        self.threads.insert(tracee.tid, thread);
+    }
+
+    pub(super) fn executed(
+        &mut self,
+        tracee: Tracee,
+        native: bool,
+        at: u64,
+        descriptors: &dyn Descriptors,
+    ) {
+        let Some(process) = self.processes.get(&tracee.pid) else {
+            return;
+        };
+        let others = process.tids.iter().copied();
+        let others: Vec<u32> = others.filter(|&tid| tid != tracee.tid).collect();
+        for tid in others {
+            self.end(tid, at, descriptors);
+        }
+        self.close(tracee.tid, at, None, descriptors);
+        self.finish_rows(tracee.tid);
+        let Some(process) = self.processes.get_mut(&tracee.pid) else {
+            return;
+        };
+        process.foreign = !native;
+        process.upid = tracee.upid;
+        let next = totals(tracee.upid);
+        let before = std::mem::replace(&mut process.totals, next);
+        match self.threads.get_mut(&tracee.tid) {
+            Some(thread) => {
+                process.live = 1;
+                thread.upid = tracee.upid;
+                thread.announced = false;
+                thread.rows = Rows::new(at);
+                thread.polled = None;
+            }
+            // Another thread than the first one did it, and has the id of that from now on.
+            None => {
+                process.live = 0;
+                self.add(tracee, at);
+            }
+        }
+        self.total(before);
+    }
+
+    /// A thread announced its end, or is over: told twice of most.
+    pub(super) fn ended(&mut self, tid: u32, at: u64, descriptors: &dyn Descriptors) {
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return;
+        };
+        let pid = thread.pid;
+        if std::mem::replace(&mut thread.announced, true) {
+            return self.end(tid, at, descriptors);
+        }
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return;
+        };
+        process.live = process.live.saturating_sub(1);
+        if process.live > 0 {
+            return self.end(tid, at, descriptors);
+        }
+        // The last one lives until the process is reaped.
+        let parent = process.parent;
+        if let Some(parent) = parent.and_then(|parent| self.processes.get_mut(&parent)) {
+            parent.ending.push(pid);
+        }
+    }
+
+    pub(super) fn over(&mut self, pid: u32, at: u64, descriptors: &dyn Descriptors) {
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return;
+        };
+        for tid in std::mem::take(&mut process.tids) {
+            self.end(tid, at, descriptors);
+        }
+        let Some(process) = self.processes.remove(&pid) else {
+            return;
+        };
+        let parent = process
+            .parent
+            .and_then(|parent| self.processes.get_mut(&parent));
+        if let Some(parent) = parent {
+            parent.ending.retain(|&child| child != pid);
+        }
+        self.total(process.totals);
+    }
+
+    /// A thread is in the books no longer.
+    fn end(&mut self, tid: u32, at: u64, descriptors: &dyn Descriptors) {
+        self.close(tid, at, None, descriptors);
+        self.finish_rows(tid);
+        let Some(thread) = self.threads.remove(&tid) else {
+            return;
+        };
+        if thread.phase != Phase::Dead {
+            self.others.insert(tid, thread.phase);
+        }
+        if let Some(process) = self.processes.get_mut(&thread.pid) {
+            process.tids.retain(|&other| other != tid);
+        }
+    }
+}
