@@ -238,5 +238,8 @@ fn watching_says_what_asking_once_says() {
     let asked = ["network", "matrix", "trace.db", "--last", "0.05"];
     let once = succeeds(&scratch, &asked);
     let watched = succeeds(&scratch, &[&asked[..], &["--watch", "1"]].concat());
-    assert!(watched.contains(once.lines().next().unwrap()), "{watched}\n{once}");
+    assert!(
+        watched.contains(once.lines().next().unwrap()),
+        "{watched}\n{once}"
+    );
 }

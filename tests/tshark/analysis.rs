@@ -89,7 +89,9 @@ fn repetitions_and_round_trips_are_those_of_tshark() {
                 return;
             };
             of_tshark(&file, &mut theirs, &format!("10.77.0.{host}"));
-            import.arg("--host").arg(format!("h{host}={}", file.display()));
+            import
+                .arg("--host")
+                .arg(format!("h{host}={}", file.display()));
         }
         assert!(import.status().unwrap().success());
         for row in rows(&scratch, "matrix") {
@@ -119,5 +121,7 @@ fn repetitions_and_round_trips_are_those_of_tshark() {
     }
     assert!(directions >= 46 && repeated > 0, "{directions}, {repeated}");
     assert!(same >= 9 * larger, "{same} the same, {larger} larger");
-    println!("{directions} directions, {repeated} repetitions, {same} round trips the same, {larger} larger");
+    println!(
+        "{directions} directions, {repeated} repetitions, {same} round trips the same, {larger} larger"
+    );
 }

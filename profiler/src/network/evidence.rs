@@ -255,14 +255,14 @@ fn not_alike(part: &[Message], schedule: &Schedule, nodes: usize) -> Option<Stri
     schedule.takes_turns.then(|| HIDDEN.into())
 }
 
-/// The work of each process in each part, s.
+/// The work of each process in each part, s: the middle of what it may have been.
 fn work(schedule: &Schedule, cuts: &[i64]) -> Vec<Vec<f64>> {
     let mut parts = vec![vec![0.0; schedule.nodes]; cuts.len() - 1];
     for step in &schedule.steps {
         let at = cuts.partition_point(|cut| *cut <= step.t_ns);
         if let Some(part) = at.checked_sub(1).and_then(|at| parts.get_mut(at)) {
-            let (_, most) = schedule.work_ns(step);
-            part[usize::from(step.process)] += most as f64 / 1e9;
+            let (least, most) = schedule.work_ns(step);
+            part[usize::from(step.process)] += (least + most) as f64 / 2e9;
         }
     }
     parts

@@ -55,7 +55,9 @@ pub(super) fn ask(
     let run = match growing {
         Some(growing) => growing.read(trace)?,
         None => {
-            let by = options.by.map_or_else(|| load::natural(trace), |u| Ok(by(u)))?;
+            let by = options
+                .by
+                .map_or_else(|| load::natural(trace), |u| Ok(by(u)))?;
             load::load(trace, &selection(options, by, within_ns))?
         }
     };

@@ -83,7 +83,11 @@ impl Growing {
             let known = packets[first..].iter().filter_map(|packet| {
                 let &(a, b) = chosen.ends.get(&i64::from(packet.flow))?;
                 let (src, dst) = if packet.src == 0 { (a, b) } else { (b, a) };
-                Some(Packet { src, dst, ..*packet })
+                Some(Packet {
+                    src,
+                    dst,
+                    ..*packet
+                })
             });
             input.packets.extend(known);
         }
@@ -118,7 +122,12 @@ impl Growing {
                 && row.marks & marks::FRAGMENT == 0
             {
                 let of = packets.entry(row.capture_id).or_default();
-                of.push(packet(row, seq, u16::from(row.dir), u16::from(row.dir == 0)));
+                of.push(packet(
+                    row,
+                    seq,
+                    u16::from(row.dir),
+                    u16::from(row.dir == 0),
+                ));
                 let sum = sums.entry((row.flow_id, row.capture_id)).or_default();
                 *sum = (sum.0 + 1, sum.1 + i64::from(row.payload_bytes));
                 *newest_ns = Some(newest_ns.map_or(row.t_ns, |newest| newest.max(row.t_ns)));

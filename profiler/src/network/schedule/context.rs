@@ -167,6 +167,34 @@ impl Context<'_> {
         spread >= 3 * soon
     }
 
+    /// Whether three in four sends to a partner come within a small part of a round after its message,
+    /// and nearly none before it.
+    pub(super) fn answers(&self, me: Node, to: Node) -> bool {
+        let (Some(sends), Some(arrivals), Some(floor)) = (
+            self.sent.get(&(me, to)),
+            self.arrivals.get(&(to, me)),
+            self.surplus(me, to, to),
+        ) else {
+            return false;
+        };
+        let moments = self.moments(sends, arrivals, floor);
+        let mut delays: Vec<i64> = moments
+            .filter(|(t, arrival, _)| t >= arrival)
+            .map(|(t, arrival, _)| t - arrival)
+            .collect();
+        let time = |i: usize| self.messages[i].sent_ns.0;
+        let mut rounds: Vec<i64> = sends.windows(2).map(|w| time(w[1]) - time(w[0])).collect();
+        delays.sort_unstable();
+        rounds.sort_unstable();
+        let (Some(&late), Some(&round)) = (
+            delays.get(delays.len() * 3 / 4),
+            rounds.get(rounds.len() / 2),
+        ) else {
+            return false;
+        };
+        delays.len() >= LEAST_SAMPLES && late as f64 <= AT_ONCE * round as f64
+    }
+
     /// How soon after the last arrival it needs a process sends when it had waited: twice what
     /// nine of ten exceed.
     pub(super) fn delay_ns(&self, sends: &[usize], arrivals: &[i64], offset: i64) -> i64 {
