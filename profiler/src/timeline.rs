@@ -223,6 +223,8 @@ impl Channel {
 /// All processes of a trace over time.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
+    /// What threads did was told by the scheduler, not by samples.
+    pub exact: bool,
     /// The moment that people count from, ns: [`crate::model::Workflow::begins_ns`].
     pub begins_ns: i64,
     /// One for each process of the workflow, in the same order.

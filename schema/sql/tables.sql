@@ -235,6 +235,22 @@ CREATE TABLE channel_end (
   at_most_bytes INTEGER             -- no more bytes than these; NULL: not known
 ) STRICT;
 
+CREATE INDEX channel_end_image ON channel_end (channel_id, upid);
+
+-- What a process image moved through one side of a channel, counted call by call. Only with --layer kernel.
+CREATE TABLE channel_sum (
+  channel_id INTEGER NOT NULL,      -- the channel
+  upid INTEGER NOT NULL,            -- process image
+  side TEXT NOT NULL CHECK (side IN ('read', 'write')), -- what it did there; of a socket received and sent
+  calls INTEGER NOT NULL,           -- calls that returned, those at the end of the data and failed ones included
+  bytes INTEGER,                    -- bytes that they moved; NULL: not told by their results (tee, vmsplice, recvmmsg, sendmmsg)
+  duration_ns INTEGER NOT NULL,     -- sum of their durations
+  first_ns INTEGER NOT NULL,        -- begin of the first one
+  last_ns INTEGER NOT NULL,         -- end of the last one
+  exact INTEGER NOT NULL CHECK (exact IN (0, 1)), -- 0: records were dropped while the image lived, so that some calls may be missing
+  PRIMARY KEY (channel_id, upid, side)
+) STRICT, WITHOUT ROWID;
+
 -- The addresses of an end of a channel that is a socket of TCP or UDP.
 CREATE TABLE socket_end (
   end_id INTEGER NOT NULL,          -- row of channel_end

@@ -306,6 +306,20 @@ CREATE VIEW channel_ends (
 SELECT channel_id, upid, fd, direction, from_ns, to_ns, bytes, used, at_most_bytes
 FROM channel_end;
 
+-- What a process image moved through one side of a channel, counted call by call; only with --layer kernel.
+CREATE VIEW channel_traffic (
+  channel_id,  -- the channel
+  upid,        -- process image
+  side,        -- read, write; of a socket received and sent
+  calls,       -- calls that returned, those at the end of the data and failed ones included
+  bytes,       -- bytes that they moved; NULL: not told by their results (tee, vmsplice, recvmmsg, sendmmsg)
+  duration_ns, -- sum of their durations
+  first_ns,    -- begin of the first one
+  last_ns,     -- end of the last one
+  exact        -- 1: no call is missing; 0: records were dropped while the image lived
+) AS
+SELECT channel_id, upid, side, calls, bytes, duration_ns, first_ns, last_ns, exact FROM channel_sum;
+
 -- What threads were doing: sampled, consecutive equal samples being one row, or as the scheduler told it.
 CREATE VIEW samples (
   t_ns,        -- begin of the interval
@@ -658,11 +672,19 @@ UNION ALL
 SELECT 'process', prev_upid, 'process', upid, 'exec', NULL, start_ns, start_ns
 FROM process WHERE prev_upid IS NOT NULL
 UNION ALL
-SELECT 'process', upid, 'channel', channel_id, 'write', bytes, from_ns, to_ns
-FROM channel_end WHERE direction IN ('write', 'both') AND used IS NOT 0
+SELECT 'process', upid, 'channel', channel_id, 'write',
+  CASE WHEN direction = 'both' AND (channel_id, upid) IN (SELECT channel_id, upid FROM channel_sum WHERE exact)
+    THEN (SELECT CASE WHEN COUNT(*) = COUNT(s.bytes) THEN COALESCE(SUM(s.bytes), 0) END FROM channel_sum AS s
+      WHERE s.channel_id = e.channel_id AND s.upid = e.upid AND s.side = 'write')
+    ELSE bytes END, from_ns, to_ns
+FROM channel_end AS e WHERE direction IN ('write', 'both') AND used IS NOT 0
 UNION ALL
-SELECT 'channel', channel_id, 'process', upid, 'read', bytes, from_ns, to_ns
-FROM channel_end WHERE direction IN ('read', 'both') AND used IS NOT 0
+SELECT 'channel', channel_id, 'process', upid, 'read',
+  CASE WHEN direction = 'both' AND (channel_id, upid) IN (SELECT channel_id, upid FROM channel_sum WHERE exact)
+    THEN (SELECT CASE WHEN COUNT(*) = COUNT(s.bytes) THEN COALESCE(SUM(s.bytes), 0) END FROM channel_sum AS s
+      WHERE s.channel_id = e.channel_id AND s.upid = e.upid AND s.side = 'read')
+    ELSE bytes END, from_ns, to_ns
+FROM channel_end AS e WHERE direction IN ('read', 'both') AND used IS NOT 0
 UNION ALL
 SELECT 'process', src_upid, 'flow', flow_id, 'send', out_bytes, first_ns, last_ns
 FROM flows WHERE src_upid IS NOT NULL AND out_bytes > 0

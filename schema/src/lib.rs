@@ -31,11 +31,11 @@ pub use ids::{CaptureId, ChannelId, FileId, FlowId, HostId, RunId, Tid, Upid};
 pub use loss::{Loss, Severity};
 pub use op::{Class, Fidelity, Op};
 pub use record::{
-    Call, ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord, CounterRecord, Coverage,
-    DescriptorRecord, Direction, FileKind, FileLayer, FileRecord, HostClock, HostRecord,
-    HostSample, LaunchRecord, NameRecord, NodeRecord, Origin, ProcessEnd, ProcessLayer,
-    ProcessStart, Record, RunEnd, RunRecord, SampleRecord, SampledTotals, Side, ThreadRecord,
-    TracedDirectory, Usage, WaitObject, Waker,
+    Call, ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord, ChannelTraffic,
+    CounterRecord, Coverage, DescriptorRecord, Direction, FileKind, FileLayer, FileRecord,
+    HostClock, HostRecord, HostSample, LaunchRecord, NameRecord, NodeRecord, Origin, ProcessEnd,
+    ProcessLayer, ProcessStart, Record, RunEnd, RunRecord, SampleRecord, SampledTotals, Side,
+    ThreadRecord, TracedDirectory, Usage, WaitObject, Waker,
 };
 pub use record::{
     CaptureEnd, CaptureRecord, CaptureSource, End, Evidence, FlowOptions, FlowOwner, FlowRecord,

@@ -21,6 +21,13 @@ impl Trace {
         )
     }
 
+    /// Whether what threads were doing was told by the scheduler throughout, and nothing by samples.
+    pub fn is_exact(&self) -> bool {
+        // Traces of before have no such column.
+        let found = self.value("SELECT COUNT(*) > 0 AND MIN(exact) = 1 FROM sample");
+        found.unwrap_or(None) == Some(true)
+    }
+
     /// The channels of waits for any of several, in the order of the samples.
     ///
     /// # Errors

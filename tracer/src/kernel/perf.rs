@@ -121,12 +121,7 @@ impl Rings {
     /// # Errors
     /// As for [`Rings::open`]; and in a pid namespace, whose ids are not those of the scheduler.
     pub(super) fn open_scheduler() -> io::Result<Rings> {
-        let namespace = std::fs::read_link("/proc/self/ns/pid")?;
-        if namespace.as_os_str() != sched::FIRST_PID_NAMESPACE {
-            return Err(io::Error::other(
-                "the scheduler counts processes otherwise here",
-            ));
-        }
+        sched::in_first_pid_namespace()?;
         let tracefs = TraceFs::open().map_err(|e| named(&e, "tracefs"))?;
         let switch = tracefs.format("sched/sched_switch");
         let switch = switch.map_err(|e| named(&e, "tracepoint sched_switch"))?;
@@ -354,7 +349,7 @@ fn named(error: &io::Error, what: &str) -> io::Error {
 }
 
 /// The processors that are on.
-fn processors() -> io::Result<Vec<u32>> {
+pub(super) fn processors() -> io::Result<Vec<u32>> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
     list(text.trim()).ok_or_else(|| io::Error::other("the list of processors is unknown"))
 }

@@ -136,7 +136,10 @@ impl Waits {
             }
             Change::Thread(tracee) => self.add(tracee, at),
             Change::Executed(tracee, native) => self.executed(tracee, native, at, descriptors),
-            Change::Told { .. } | Change::Streams { .. } => {}
+            Change::Told { .. }
+            | Change::Streams { .. }
+            | Change::Holds { .. }
+            | Change::Opened { .. } => {}
             Change::Ended(tid) => self.ended(tid, at, descriptors),
             Change::Over(pid) => self.over(pid, at, descriptors),
         }
