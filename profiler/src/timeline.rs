@@ -12,7 +12,7 @@ mod threads;
 
 use std::sync::Arc;
 
-use flowtrace_schema::HostRow;
+use flowtrace_schema::{HostRow, StorageRow};
 
 use crate::model::ProcessId;
 use machine::Counters;
@@ -229,6 +229,8 @@ pub struct Timeline {
     pub begins_ns: i64,
     /// One for each process of the workflow, in the same order.
     pub instances: Vec<Instance>,
+    /// Waits for storage by step, split by what became of their requests; empty: not told.
+    pub storage: Vec<StorageRow>,
     /// Pipes and sockets.
     pub channels: Vec<Channel>,
     /// Counters of the machines.

@@ -99,6 +99,8 @@ CREATE TABLE process (
   sampled_ns INTEGER,               -- thread time that the samples stand for
   sampled_waiting_ns INTEGER,       -- of it, blocked or stopped
   sampled_storage_ns INTEGER,       -- of that, blocked on storage
+  sampled_queue_ns INTEGER,         -- of sampled_storage_ns, while requests of the thread itself waited in a queue of the kernel; NULL: not told
+  sampled_device_ns INTEGER,        -- likewise, while a device had them
   sampled_tracer_ns INTEGER,        -- of sampled_ns, held by the tracer
   waits_exact INTEGER NOT NULL DEFAULT 0 CHECK (waits_exact IN (0, 1)), -- 1: these four are sums of what the scheduler told, not of samples
   inner_pid INTEGER,                -- process id in the innermost pid namespace it lived in (a container's); NULL: pid, or not seen

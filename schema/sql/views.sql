@@ -92,7 +92,9 @@ CREATE VIEW processes (
   thread_ns,            -- sum of the lifetimes of its threads = on_cpu + run_queue + storage + wait + tracer
   samples,              -- samples of its threads; NULL: none, it was too short or sampling was off
   inner_pid,            -- process id in the innermost pid namespace it lived in (a container's); NULL: pid
-  run_id                -- run that it belongs to
+  run_id,               -- run that it belongs to
+  storage_queue_ns,     -- of storage_ns, while requests of its own waited in a queue of the kernel and none was at a device; NULL: not told
+  storage_device_ns     -- of storage_ns, while a device had requests of its own; the rest is neither: see docs/kernel-layer.md
 ) AS
 SELECT upid, host.name, pid, parent_upid, prev_upid, exe, command, cwd, rule, start_ns, end_ns,
   end_ns - start_ns, exit_code, exit_signal, user_ns, sys_ns, on_cpu_ns,
@@ -101,7 +103,9 @@ SELECT upid, host.name, pid, parent_upid, prev_upid, exe, command, cwd, rule, st
   storage_ns, blocked_ns - storage_ns, max_rss_bytes, read_bytes, write_bytes, origin, read_calls,
   write_calls, minor_faults, major_faults, voluntary_switches, involuntary_switches, threads,
   held_ns, thread_ns, samples, inner_pid,
-  (SELECT run_id FROM run WHERE first_upid <= upid ORDER BY first_upid DESC LIMIT 1)
+  (SELECT run_id FROM run WHERE first_upid <= upid ORDER BY first_upid DESC LIMIT 1),
+  CASE waits_exact WHEN 1 THEN MIN(storage_ns, sampled_queue_ns) END,
+  CASE waits_exact WHEN 1 THEN MIN(storage_ns, sampled_device_ns) END
 FROM (
   SELECT *, MIN(blocked_ns, CASE waits_exact WHEN 1 THEN sampled_storage_ns
       ELSE MAX(COALESCE(file_call_ns, 0), COALESCE(block_io_ns, 0),

@@ -50,7 +50,7 @@ pub use trace::{CallRow, Kind};
 pub use trace::{
     ActionRow, ActivityRow, ChannelEndRow, CounterRow, DescriptorRow, FileRow, LossRow, NameRow,
     PipeRow, PolledRow, ProcessRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
-    Table, TimesRow, Trace, TracedDirectoryRow, Value, VariableRow,
+    StorageRow, Table, TimesRow, Trace, TracedDirectoryRow, Value, VariableRow,
 };
 pub use trace::{
     CallCost, CaptureRow, ChannelRow, CostRow, EndRow, FlowBetween, FlowCaptureRow, FlowMeasure,

@@ -57,6 +57,7 @@ pub fn read(trace: &Trace, workflow: &Workflow) -> Result<Timeline> {
         },
     );
     timeline.exact = trace.is_exact();
+    timeline.storage = trace.storage();
     Ok(timeline)
 }
 

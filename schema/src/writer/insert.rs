@@ -180,7 +180,8 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
         Record::Sampled(r) => {
             db.prepare_cached(
                 "UPDATE process SET samples = ?2, sampled_ns = ?3, sampled_waiting_ns = ?4,
-                   sampled_storage_ns = ?5, sampled_tracer_ns = ?6, waits_exact = ?7 WHERE upid = ?1",
+                   sampled_storage_ns = ?5, sampled_tracer_ns = ?6, waits_exact = ?7,
+                   sampled_queue_ns = ?8, sampled_device_ns = ?9 WHERE upid = ?1",
             )?
             .execute(params![
                 r.upid.0,
@@ -189,7 +190,9 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
                 r.waiting_ns as i64,
                 r.storage_ns as i64,
                 r.tracer_ns as i64,
-                r.exact
+                r.exact,
+                r.queue_ns.map(|v| v as i64),
+                r.device_ns.map(|v| v as i64)
             ])?;
         }
         Record::Counter(r) => {

@@ -195,7 +195,7 @@ impl Follower {
         match sample.what {
             What::Enters(arguments) => self.enters(sample, does, arguments),
             What::Returns(result) => self.returns(sample, result, emit),
-            What::Leaves { .. } | What::Woken { .. } => {}
+            What::Leaves { .. } | What::Woken { .. } | What::Request { .. } => {}
         }
     }
 

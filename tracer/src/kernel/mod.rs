@@ -12,6 +12,7 @@
 //! each thread did at every moment, by the records of the scheduler ([`sched`]). Opens,
 //! closes and everything about names are still seen by FUSE.
 
+mod block;
 mod bpf;
 mod feed;
 mod follow;

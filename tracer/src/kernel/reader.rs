@@ -66,7 +66,8 @@ impl KernelLayer {
         let scheduler = waits.then(Rings::open_scheduler).and_then(Result::ok);
         let scheduler = scheduler.map(|rings| {
             let tracer = nix::unistd::gettid().as_raw().unsigned_abs();
-            (rings, Waits::new(Arc::clone(&channels), tracer))
+            let requests = rings.tells_requests();
+            (rings, Waits::new(Arc::clone(&channels), tracer, requests))
         });
         let (scheduler, waits) = scheduler.unzip();
         let tells_waits = waits.is_some();
@@ -393,7 +394,7 @@ impl Joiner {
     fn sample(&mut self, sample: &Sample) {
         let calls = &mut self.calls;
         match sample.what {
-            What::Leaves { .. } | What::Woken { .. } => {
+            What::Leaves { .. } | What::Woken { .. } | What::Request { .. } => {
                 if let Some(waits) = &mut self.waits {
                     waits.scheduled(sample, &self.follower);
                 }
