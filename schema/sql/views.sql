@@ -324,7 +324,7 @@ CREATE VIEW channel_traffic (
 ) AS
 SELECT channel_id, upid, side, calls, bytes, duration_ns, first_ns, last_ns, exact FROM channel_sum;
 
--- What threads were doing: sampled, consecutive equal samples being one row, or as the scheduler told it.
+-- What threads were doing: sampled, consecutive equal samples being one row (of a wait of 0.1 s and more until the thread ran), or as the scheduler told it.
 CREATE VIEW samples (
   t_ns,        -- begin of the interval
   upid,        -- process image
