@@ -88,3 +88,88 @@ pub(super) fn traffic(db: &Connection, r: &ChannelTraffic) -> Result<()> {
     .execute(params![r.channel.0, r.upid.0, r.side.name()])?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ChannelId, Direction, Side, Upid, store};
+
+    fn sum(upid: u32, side: Side, bytes: Option<u64>, exact: bool) -> ChannelTraffic {
+        ChannelTraffic {
+            channel: ChannelId(1),
+            upid: Upid(upid),
+            side,
+            calls: 2,
+            bytes,
+            duration_ns: 5,
+            first_ns: 10,
+            last_ns: 20,
+            exact,
+        }
+    }
+
+    /// Bytes and use of the ends, by row.
+    fn ends(db: &Connection) -> Vec<(Option<i64>, Option<i64>, Option<bool>)> {
+        let mut rows = db
+            .prepare("SELECT bytes, at_most_bytes, used FROM channel_end ORDER BY end_id")
+            .unwrap();
+        let rows = rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+        rows.unwrap().collect::<Result<_>>().unwrap()
+    }
+
+    #[test]
+    fn what_was_counted_stands_in_place_of_what_was_concluded() {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch(store::TABLES).unwrap();
+        let held = [
+            (1, 1, Direction::Write),
+            (2, 2, Direction::Both),
+            (3, 3, Direction::Read),
+            (4, 3, Direction::Read),
+            (5, 4, Direction::Read),
+            (6, 5, Direction::Read),
+        ];
+        for (id, upid, direction) in held {
+            let row = ChannelEndRecord {
+                id,
+                channel: ChannelId(1),
+                upid: Upid(upid),
+                fd: 3,
+                direction,
+                from_ns: 1,
+            };
+            end(&db, &row).unwrap();
+            let over = ChannelEndClosed {
+                id,
+                to_ns: None,
+                used: None,
+                bytes: None,
+                at_most_bytes: Some(99),
+            };
+            closed(&db, &over).unwrap();
+        }
+        for row in [
+            sum(1, Side::Write, Some(7), true),
+            sum(2, Side::Read, Some(30), true),
+            sum(2, Side::Write, Some(4), true),
+            // Of two ends nobody knows which it was; lost and untold bytes conclude nothing.
+            sum(3, Side::Read, Some(8), true),
+            sum(4, Side::Read, Some(9), false),
+            sum(5, Side::Read, None, true),
+        ] {
+            traffic(&db, &row).unwrap();
+        }
+        let before = (None, Some(99), None);
+        assert_eq!(
+            ends(&db),
+            [
+                (Some(7), Some(7), Some(true)),
+                (Some(34), Some(34), Some(true)),
+                before,
+                before,
+                before,
+                before,
+            ]
+        );
+    }
+}
