@@ -245,7 +245,7 @@ CREATE TABLE socket_end (
   peer_port INTEGER                 -- its port
 ) STRICT;
 
--- What a thread was doing over an interval of samples; consecutive equal samples are one row.
+-- What a thread was doing over an interval of samples; consecutive equal samples are one row, a wait of 0.1 s and more until the thread ran.
 CREATE TABLE sample (
   sample_id INTEGER PRIMARY KEY,    -- own id
   t_ns INTEGER NOT NULL,            -- begin: halfway between the first sample and the one before

@@ -306,7 +306,7 @@ CREATE VIEW channel_ends (
 SELECT channel_id, upid, fd, direction, from_ns, to_ns, bytes, used, at_most_bytes
 FROM channel_end;
 
--- What threads were doing: sampled, consecutive equal samples being one row, or as the scheduler told it.
+-- What threads were doing: sampled, consecutive equal samples being one row (of a wait of 0.1 s and more until the thread ran), or as the scheduler told it.
 CREATE VIEW samples (
   t_ns,        -- begin of the interval
   upid,        -- process image

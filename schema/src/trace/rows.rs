@@ -109,8 +109,10 @@ rows! {
         upid: i64,
         /// What it was doing, a number of [`crate::Activity`].
         activity: i64,
-        /// Samples that agree.
+        /// Samples that agree; of an exact interval its length in steps of 0.1 ms.
         samples: i64,
+        /// Process image of the thread that ended the wait.
+        waker_upid: Option<i64>,
         /// `read` or `write`: side of the channel.
         side: Option<String>,
         /// Channel that it waited for.

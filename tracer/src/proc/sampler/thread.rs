@@ -17,11 +17,14 @@ pub(super) const DESCRIPTORS: usize = 2;
 
 /// Samples of one wait after which a thread that has not run since is not looked at closer: it
 /// must be in the same call. Before that its wakeup would count as waiting until it gets a
-/// processor, which is too much of a short wait.
+/// processor, which is too much of a short wait. One that has run waits for the next thing then,
+/// though the call is the same; to tell that of shorter waits would make an interval of each look.
 const SETTLED: u32 = 6;
 /// A thread that has not moved for some rounds is left alone for a part of as many, but not for
-/// more than so many. If it still has not run then, it was in the same call all the time.
+/// more than [`Round::left_alone`]. If it still has not run then, it was in the same call all the time.
 const LEFT_ALONE_PART: u32 = 16;
+/// Threads that are all looked at in every round; of twice as many, who does not move is left alone every other time.
+const ALL_LOOKED_AT: usize = 8;
 const LEFT_ALONE: u32 = 8;
 /// How long a descriptor is taken to stay the same while the same call is made over and over.
 const TRUSTED_NS: u64 = 250_000_000;
@@ -36,6 +39,26 @@ struct Files {
     syscall: File,
     schedstat: File,
     abi: Abi,
+}
+
+/// A look at each of the threads.
+#[derive(Clone, Copy)]
+pub(super) struct Round {
+    /// Time between two of them, ns.
+    period_ns: u64,
+    /// Rounds for which a thread that does not move may be left alone: the price of a look is small, that
+    /// of a late one is not to know when its wait ended.
+    left_alone: u32,
+}
+
+impl Round {
+    pub(super) fn new(period_ns: u64, threads: usize) -> Round {
+        let left_alone = u32::try_from(threads / ALL_LOOKED_AT).unwrap_or(LEFT_ALONE);
+        Round {
+            period_ns,
+            left_alone: left_alone.clamp(1, LEFT_ALONE),
+        }
+    }
 }
 
 /// A thread of the tree.
@@ -65,7 +88,7 @@ struct Last {
     resolved_ns: u64,
 }
 
-/// Equal samples after each other.
+/// Equal samples after each other; of a wait, until what was waited for came.
 struct Interval {
     id: u64,
     start_ns: u64,
@@ -167,18 +190,20 @@ impl Thread {
     pub(super) fn sample(
         &mut self,
         now: u64,
-        period_ns: u64,
+        round: Round,
         ids: &mut u64,
         channels: &dyn ChannelLookup,
     ) -> Sampled {
+        let before = self.last.scheduled;
         let look = self.look(now, channels);
+        let has_run = before != self.last.scheduled;
         let rounds = std::mem::replace(&mut self.stride, 1);
         let doing = match look {
             Look::Unmoved => {
                 if let Some(interval) = &mut self.interval {
                     interval.last_ns = now;
                     interval.samples += rounds;
-                    self.stride = (interval.samples / LEFT_ALONE_PART).clamp(1, LEFT_ALONE);
+                    self.stride = (interval.samples / LEFT_ALONE_PART).clamp(1, round.left_alone);
                     self.rests = self.stride - 1;
                 }
                 return Sampled::Same;
@@ -190,18 +215,25 @@ impl Thread {
         };
         if let Some(interval) = &mut self.interval
             && doing.as_ref().is_none_or(|doing| *doing == interval.doing)
+            && !(has_run && interval.is_settled() && !interval.doing.activity.is_storage())
         {
             interval.last_ns = now;
             interval.samples += 1;
             return Sampled::Same;
         }
-        let Some(doing) = doing else {
+        // A wait begins anew if the thread has run in between: something let it go.
+        let again = || self.interval.as_ref().map(|i| i.doing.clone());
+        let Some(doing) = doing.or_else(again) else {
             return Sampled::Same;
         };
-        // Nothing is known of what lies between two samples: half of it goes to each.
-        let start_ns = match &self.interval {
-            Some(before) => before.last_ns.midpoint(now),
-            None => now.saturating_sub(period_ns / 2).max(self.began_ns),
+        // Who runs has run for as long as its clocks went on. Else nothing is known of what lies between two
+        // samples: half of it goes to each.
+        let ran_ns =
+            had(before, self.last.scheduled).filter(|_| doing.activity == Activity::Running);
+        let start_ns = match (&self.interval, ran_ns) {
+            (Some(before), Some(ran_ns)) => now.saturating_sub(ran_ns).max(before.last_ns),
+            (Some(before), None) => before.last_ns.midpoint(now),
+            (None, _) => now.saturating_sub(round.period_ns / 2).max(self.began_ns),
         };
         let before = self.close(start_ns);
         *ids += 1;
@@ -274,8 +306,7 @@ impl Thread {
         let has_run = before.is_none() || before != scheduled;
         if let Some(interval) = &self.interval
             && !has_run
-            && interval.samples >= SETTLED
-            && interval.doing.activity.is_waiting()
+            && interval.is_settled()
         {
             return Look::Unmoved;
         }
@@ -321,6 +352,11 @@ impl Look {
 }
 
 impl Interval {
+    /// Whether it is a wait of some length.
+    fn is_settled(&self) -> bool {
+        self.samples >= SETTLED && self.doing.activity.is_waiting()
+    }
+
     fn record(&self, upid: Upid, tid: u32, end_ns: u64) -> SampleRecord {
         SampleRecord {
             id: self.id,
@@ -337,6 +373,13 @@ impl Interval {
             waker: None,
         }
     }
+}
+
+/// Time on a processor and waiting for one between two looks, ns.
+fn had(before: Option<Scheduled>, now: Option<Scheduled>) -> Option<u64> {
+    let (before, now) = (before?, now?);
+    let ran = now.on_cpu_ns.saturating_sub(before.on_cpu_ns);
+    Some(ran + now.run_queue_ns.saturating_sub(before.run_queue_ns))
 }
 
 /// The kernel tells a thread on a processor from one that wants to be there only by what it had
@@ -359,9 +402,14 @@ fn running(before: Option<Scheduled>, now: Option<Scheduled>) -> Activity {
 mod tests {
     use super::*;
     use crate::proc::observer::NoChannels;
+    use std::io::Write;
     use std::process::{Child, Command, Stdio};
 
     const PERIOD: u64 = 20_000_000;
+    const ROUND: Round = Round {
+        period_ns: PERIOD,
+        left_alone: LEFT_ALONE,
+    };
 
     fn child(program: &str, arguments: &[&str]) -> (Child, Thread) {
         let mut command = Command::new(program);
@@ -380,7 +428,7 @@ mod tests {
     fn settle(thread: &mut Thread, ids: &mut u64, now: &mut u64, expected: Activity) {
         for _ in 0..2000 {
             *now += PERIOD;
-            thread.sample(*now, PERIOD, ids, &NoChannels);
+            thread.sample(*now, ROUND, ids, &NoChannels);
             let doing = thread.interval.as_ref().map(|i| i.doing.activity);
             if doing == Some(expected) {
                 return;
@@ -402,7 +450,7 @@ mod tests {
             now += PERIOD;
             if !thread.rests() {
                 looks += 1;
-                let sampled = thread.sample(now, PERIOD, &mut ids, &NoChannels);
+                let sampled = thread.sample(now, ROUND, &mut ids, &NoChannels);
                 assert!(matches!(sampled, Sampled::Same));
             }
         }
@@ -421,7 +469,7 @@ mod tests {
 
         child.kill().unwrap();
         child.wait().unwrap();
-        let gone = thread.sample(now + PERIOD, PERIOD, &mut ids, &NoChannels);
+        let gone = thread.sample(now + PERIOD, ROUND, &mut ids, &NoChannels);
         assert!(matches!(gone, Sampled::Gone));
         let record = thread.end(now + PERIOD, PERIOD).unwrap();
         assert_eq!(
@@ -433,13 +481,40 @@ mod tests {
     }
 
     #[test]
+    fn who_ran_in_between_waits_anew() {
+        let (mut child, mut thread) = child("cat", &[]);
+        let (mut ids, mut now) = (0, 0);
+        settle(&mut thread, &mut ids, &mut now, Activity::Channel);
+        for _ in 0..SETTLED {
+            now += PERIOD;
+            thread.sample(now, ROUND, &mut ids, &NoChannels);
+        }
+        child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        let first = (0..2000).find_map(|_| {
+            now += PERIOD;
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            match thread.sample(now, ROUND, &mut ids, &NoChannels) {
+                Sampled::Changed(before) => before,
+                _ => None,
+            }
+        });
+        let first = first.expect("a new interval");
+        assert_eq!(
+            (first.activity, first.op),
+            (Activity::Channel, Some("read"))
+        );
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    #[test]
     fn a_change_lies_halfway_between_two_samples() {
         let (mut child, mut thread) = child("cat", &[]);
         let (mut ids, mut now) = (0, 0);
         settle(&mut thread, &mut ids, &mut now, Activity::Channel);
         thread.set_stopped(true);
         let Sampled::Changed(Some(read)) =
-            thread.sample(now + PERIOD, PERIOD, &mut ids, &NoChannels)
+            thread.sample(now + PERIOD, ROUND, &mut ids, &NoChannels)
         else {
             panic!("nothing changed");
         };
@@ -449,7 +524,7 @@ mod tests {
         assert_eq!(thread.interval.as_ref().unwrap().start_ns, read.end_ns);
         thread.set_stopped(false);
         now += 2 * PERIOD;
-        let went_on = thread.sample(now, PERIOD, &mut ids, &NoChannels);
+        let went_on = thread.sample(now, ROUND, &mut ids, &NoChannels);
         assert!(matches!(went_on, Sampled::Changed(Some(r)) if r.activity == Activity::Stopped));
         drop(child.stdin.take());
         child.wait().unwrap();
