@@ -108,9 +108,14 @@ fn every_command_explains_a_merged_trace() {
     };
     assert_eq!(processes("all.db"), 2 * processes(&names[0]));
     let tree = explain(&["tree", "all.db"]);
-    let roots = tree.lines().filter(|line| line.contains("n0") || line.contains("n1"));
+    let roots = tree
+        .lines()
+        .filter(|line| line.contains("n0") || line.contains("n1"));
     assert!(roots.count() > 0, "machines are named: {tree}");
-    assert!(!explain(&["tree", &names[0]]).contains("n0: "), "of one nothing");
+    assert!(
+        !explain(&["tree", &names[0]]).contains("n0: "),
+        "of one nothing"
+    );
     let dot = explain(&["dag", "all.db", "--by", "process"]);
     let single = explain(&["dag", &names[0], "--by", "process"]);
     let nodes = |dot: &str| dot.matches("shape=").count();

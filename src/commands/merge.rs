@@ -53,8 +53,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> super::Outcome {
     if let Some(relative) = args.shared.iter().find(|prefix| prefix.is_relative()) {
         let said = format!("--shared {}: not an absolute path", relative.display());
-        return Err(Failure::usage(said)
-            .hint("name the directory as the traced programs saw it, as --shared /lustre/project"));
+        return Err(Failure::usage(said).hint(
+            "name the directory as the traced programs saw it, as --shared /lustre/project",
+        ));
     }
     let mut options = MergeOptions {
         inputs: args.inputs,
