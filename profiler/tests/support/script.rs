@@ -235,6 +235,11 @@ impl Script {
         self.calls.as_mut().expect("before the end").push(call);
     }
 
+    /// A call as it is given.
+    pub(crate) fn call_of(&mut self, call: Call) {
+        self.calls.as_mut().expect("before the end").push(call);
+    }
+
     /// Opens and reads a file as `calls` calls of `bytes` each.
     pub(crate) fn read(&mut self, image: u32, file: u32, calls: u64, bytes: u64, at: u64) {
         self.call(image, file, Op::Open, Some(0), None, at);
