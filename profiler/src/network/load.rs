@@ -164,10 +164,17 @@ fn books(trace: &Trace, flows: &[FlowRow], chosen: &Chosen) -> Result<Vec<Option
         Some((row.upid, books))
     });
     let times: HashMap<i64, Books> = times.collect();
-    // All processes of a node, or nothing is said of it.
+    // One process each, or they do not compare: on loopback one address may be several processes', and
+    // a process may be behind several.
+    let mut nodes: HashMap<i64, usize> = HashMap::new();
+    for upid in owners.iter().flatten() {
+        *nodes.entry(*upid).or_default() += 1;
+    }
     let of = |upids: BTreeSet<i64>| {
-        let all: Option<Vec<Books>> = upids.iter().map(|upid| times.get(upid).copied()).collect();
-        all?.into_iter().reduce(Books::and)
+        let upid = upids
+            .first()
+            .filter(|upid| upids.len() == 1 && nodes[*upid] == 1)?;
+        times.get(upid).copied()
     };
     Ok(owners.into_iter().map(of).collect())
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Node, Run};
 
-/// Where the time of one node's processes went, from the kernel's totals, over their whole lives.
+/// Where the time of a node's process went, from the kernel's totals, over its whole life.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Books {
     /// On a processor, s.
@@ -16,18 +16,9 @@ pub struct Books {
 }
 
 impl Books {
-    /// Time in which the processes waited for nobody, s: at work, or kept from it by their machine.
+    /// Time in which the process waited for nobody, s: at work, or kept from it by its machine.
     pub fn busy_s(&self) -> f64 {
         self.on_cpu_s + self.run_queue_s + self.storage_s
-    }
-
-    /// Together with those of another process of the same node.
-    pub fn and(self, other: Books) -> Books {
-        Books {
-            on_cpu_s: self.on_cpu_s + other.on_cpu_s,
-            run_queue_s: self.run_queue_s + other.run_queue_s,
-            storage_s: self.storage_s + other.storage_s,
-        }
     }
 }
 
