@@ -107,14 +107,6 @@ impl Trace {
         )
     }
 
-    /// When the newest packet came, by the clock of its host, ns; `None`: there is none.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn newest_packet_ns(&self) -> Result<Option<i64>> {
-        self.value("SELECT MAX(at) >> 6 FROM packet")
-    }
-
     /// The flows with payload between two processes that are known.
     ///
     /// # Errors

@@ -28,7 +28,7 @@ pub struct Growing {
 
 impl Growing {
     /// Of a selection (its interval is not looked at); processes are what is natural for the trace
-    /// unless `is_natural` is false. Only the last `last_s` are kept.
+    /// unless `is_natural` is false. No more than is needed for the last `last_s` is kept.
     pub fn new(selection: Selection, is_natural: bool, last_s: Option<f64>) -> Growing {
         Growing {
             selection,
@@ -71,16 +71,11 @@ impl Growing {
             Err(unknown) => return Ok(Err(unknown)),
         };
         let (mut inputs, at) = inputs(&captures);
-        let from_ns = match (self.newest_ns, self.keep_ns) {
-            (Some(newest), Some(keep)) => newest.saturating_sub(keep),
-            _ => i64::MIN,
-        };
         for (capture, packets) in &self.packets {
             let Some(input) = at.get(capture).and_then(|&at| inputs.get_mut(at)) else {
                 continue;
             };
-            let first = packets.partition_point(|packet| packet.t_ns < from_ns);
-            let known = packets[first..].iter().filter_map(|packet| {
+            let known = packets.iter().filter_map(|packet| {
                 let &(a, b) = chosen.ends.get(&i64::from(packet.flow))?;
                 let (src, dst) = if packet.src == 0 { (a, b) } else { (b, a) };
                 Some(Packet {
@@ -94,19 +89,31 @@ impl Growing {
         let errors = trace.hosts()?;
         let errors = errors.iter().filter_map(|host| host.clock_error_ns).max();
         let left_out = std::mem::take(&mut chosen.left_out);
-        Ok(Ok(
-            Run::new(chosen.names, inputs).with_origin(errors, left_out)
-        ))
+        let run = Run::new(chosen.names, inputs).with_origin(errors, left_out);
+        self.forget(run.span_ns().1);
+        Ok(Ok(run))
+    }
+
+    /// Drops what is too old to be asked for, seen from the program's newest packet.
+    fn forget(&mut self, newest_ns: i64) {
+        let Some(keep) = self.keep_ns else {
+            return;
+        };
+        let oldest = newest_ns.saturating_sub(keep.max(AGAIN_NS));
+        for packets in self.packets.values_mut() {
+            // Not at every look: what is left is moved to the front.
+            let old = packets.partition_point(|packet| packet.t_ns < oldest);
+            if old * 2 > packets.len() {
+                packets.drain(..old);
+            }
+        }
     }
 
     fn read_new(&mut self, trace: &Trace) -> Result<()> {
-        let from_ns = match (self.newest_ns, self.keep_ns) {
-            (Some(newest), _) => newest.saturating_sub(AGAIN_NS),
-            (None, Some(keep)) => trace
-                .newest_packet_ns()?
-                .map_or(i64::MIN, |newest| newest.saturating_sub(keep)),
-            (None, None) => i64::MIN,
-        };
+        // All of it at first: who belongs to the program shows in the whole.
+        let from_ns = self
+            .newest_ns
+            .map_or(i64::MIN, |newest| newest.saturating_sub(AGAIN_NS));
         let sums = &mut self.sums;
         for (&capture, packets) in &mut self.packets {
             let first = packets.partition_point(|packet| packet.t_ns < from_ns);
@@ -134,16 +141,6 @@ impl Growing {
             }
             ControlFlow::Continue(())
         })?;
-        if let (Some(newest), Some(keep)) = (self.newest_ns, self.keep_ns) {
-            let oldest = newest.saturating_sub(keep.max(AGAIN_NS));
-            for packets in self.packets.values_mut() {
-                // Not at every look: what is left is moved to the front.
-                let old = packets.partition_point(|packet| packet.t_ns < oldest);
-                if old * 2 > packets.len() {
-                    packets.drain(..old);
-                }
-            }
-        }
         Ok(())
     }
 }
