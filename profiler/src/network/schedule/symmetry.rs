@@ -43,11 +43,8 @@ pub(super) fn takes_turns(context: &Context<'_>) -> bool {
         either.count()
     };
     // In an exchange the slower of two sends last as well; but not soon after the other, and not in
-    // half of all pairs. Where the last of a chain is loaded, all answer late, each waiting for the
-    // next: but then nearly all pairs are in order.
-    let are_in_order = edges.len() >= 3 && ordered.len() * 10 >= edges.len() * 9;
-    are_in_order
-        || of(&|a, b| context.follows(a, b)) * 4 >= edges.len().max(1)
+    // half of all pairs.
+    of(&|a, b| context.follows(a, b)) * 4 >= edges.len().max(1)
         || of(&|a, b| context.answers(a, b)) * 2 >= edges.len().max(1)
 }
 
