@@ -24,7 +24,7 @@ use rows::FromRow;
 pub use rows::{
     ActionRow, ActivityRow, ChannelEndRow, CounterRow, DescriptorRow, FileRow, LossRow, NameRow,
     PipeRow, PolledRow, ProcessRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
-    TimesRow, TracedDirectoryRow, VariableRow,
+    StorageRow, TimesRow, TracedDirectoryRow, VariableRow,
 };
 pub use rows::{
     CaptureRow, ChannelRow, CostRow, EndRow, FlowBetween, FlowCaptureRow, FlowMeasure,

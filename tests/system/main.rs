@@ -16,6 +16,7 @@ mod exit_status;
 mod fallback;
 mod generate;
 mod kernel_layer;
+mod kernel_traffic;
 mod kernel_waits;
 mod killed;
 mod lifetimes;

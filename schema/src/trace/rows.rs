@@ -196,6 +196,15 @@ rows! {
         channel_id: Option<i64>,
     }
 
+    /// How long the processes of a step were blocked on storage, and in which part of that requests of
+    /// their own were in a queue or at a device, ns.
+    StorageRow {
+        step: String,
+        storage_ns: i64,
+        queue_ns: i64,
+        device_ns: i64,
+    }
+
     /// The books of a process image, from the view `processes`.
     TimesRow {
         upid: i64,
