@@ -234,15 +234,20 @@ impl View {
             matches!(by, None | Some(By::Rule | By::Twins | By::Exe))
                 && dag.most_versions() <= MOST_VERSIONS
         };
-        let by = self.by_of(&dag, default.clone(), format);
+        let is_text = format == Format::Text;
+        let asked = self.by.clone().or(default.filter(|_| !is_text));
+        // What a node stands for; the shape in text tells rules from each other by itself.
+        let by = asked
+            .clone()
+            .or_else(|| (!is_text).then(|| what_fits(&dag)));
         if by != Some(By::Process) && !is_by_step(&by) {
             dag = dag.merged(&workflow);
         }
-        if format == Format::Text {
+        if is_text {
             let rules = self.rules_of_text(trace, &workflow, &dag)?;
             bytes.extend(shape::text(&workflow, &dag, &rules, output::width(target)).as_bytes());
-        } else {
-            let drawing = self.draw(trace, &workflow, &dag, default)?;
+        } else if let Some(by) = by {
+            let drawing = self.draw(trace, &workflow, &dag, &by, asked.is_some())?;
             match format {
                 Format::Graphml => graphml::write(&drawing, &mut bytes)?,
                 Format::Gml => gml::write(&drawing, &mut bytes)?,
@@ -256,14 +261,6 @@ impl View {
         output::write_to(target, trace.path(), |out| Ok(out.write_all(&bytes)?))?;
         report_dropped(&workflow, &dag);
         Ok(())
-    }
-
-    /// What a node will stand for.
-    fn by_of(&self, dag: &Dag, default: Option<By>, format: Format) -> Option<By> {
-        match (&self.by, format) {
-            (None, Format::Text) => None,
-            (asked, _) => Some(asked.clone().or(default).unwrap_or(what_fits(dag))),
-        }
     }
 
     /// The groups that the shape in text is made of.
@@ -294,17 +291,16 @@ impl View {
         trace: &Trace,
         workflow: &Workflow,
         dag: &Dag,
-        default: Option<By>,
+        by: &By,
+        is_asked: bool,
     ) -> Result<Drawing, Failure> {
         let nodes = dag.graph.node_count();
-        let asked = self.by.clone().or(default);
-        let by = asked.clone().unwrap_or(what_fits(dag));
         let path = crate::explained::critical_path(trace, workflow)?;
-        let mut drawing = match &by {
+        let mut drawing = match by {
             By::Process => drawing::of_processes(workflow, dag),
             By::Twins => of_groups(workflow, dag, &groups::by_twins(workflow, dag)),
             _ => {
-                let labels = labels(trace, workflow, dag, &by)?;
+                let labels = labels(trace, workflow, dag, by)?;
                 of_groups(workflow, dag, &groups::by_label(workflow, dag, &labels))
             }
         };
@@ -313,13 +309,13 @@ impl View {
         let drawn = drawing.nodes.len();
         let limit = match self.max_nodes {
             Some(most) => Some(most as usize),
-            None if asked.is_none() => Some(MOST_GROUPS),
+            None if !is_asked => Some(MOST_GROUPS),
             None => None,
         };
         if let Some(most) = limit {
             drawing.limit(most);
         }
-        if asked.is_none() && by == By::Rule {
+        if !is_asked && *by == By::Rule {
             eprintln!(
                 "flowtrace: drew {drawn} groups by rule, because {nodes} processes and files do not fit a page; all of them: --by process"
             );

@@ -107,6 +107,15 @@ fn every_command_explains_a_merged_trace() {
         lines.filter(|line| !line.starts_with("* always")).count()
     };
     assert_eq!(processes("all.db"), 2 * processes(&names[0]));
+    let tree = explain(&["tree", "all.db"]);
+    let roots = tree
+        .lines()
+        .filter(|line| line.contains("n0") || line.contains("n1"));
+    assert!(roots.count() > 0, "machines are named: {tree}");
+    assert!(
+        !explain(&["tree", &names[0]]).contains("n0: "),
+        "of one nothing"
+    );
     let dot = explain(&["dag", "all.db", "--by", "process"]);
     let single = explain(&["dag", &names[0], "--by", "process"]);
     let nodes = |dot: &str| dot.matches("shape=").count();
@@ -123,6 +132,13 @@ fn what_cannot_be_merged_is_refused_with_a_hint() {
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(
         said.contains("are the same file") && said.contains("hint: "),
+        "{said}"
+    );
+    let relative = merge(directory.path(), &names, &["--shared", "job"]);
+    assert_eq!(relative.status.code(), Some(2));
+    let said = String::from_utf8(relative.stderr).unwrap();
+    assert!(
+        said.contains("not an absolute path") && said.contains("hint: "),
         "{said}"
     );
     text(&merge(directory.path(), &names, &["--quiet"]));

@@ -215,3 +215,31 @@ fn a_report_shows_the_traffic_and_the_spectrum() {
         spectrum["power"].as_array().unwrap().len()
     );
 }
+
+/// What is read bit by bit while a trace grows gives the same answers, here of one that has ended.
+#[test]
+fn watching_says_what_asking_once_says() {
+    let scratch = Scratch::new();
+    if !imported(&scratch, "lu.S") {
+        return;
+    }
+    for question in ["matrix", "iterations", "period", "balance"] {
+        let asked = ["network", question, "trace.db", "--format", "csv"];
+        let once = succeeds(&scratch, &asked);
+        let watched = succeeds(&scratch, &[&asked[..], &["--watch", "1"]].concat());
+        let rows = |text: &str| -> Vec<String> {
+            let lines = text.lines().filter(|line| !line.is_empty());
+            lines.map(str::to_owned).collect()
+        };
+        assert!(!rows(&once).is_empty(), "{question}");
+        assert_eq!(rows(&watched), rows(&once), "{question}");
+    }
+    // Only the end of it is read.
+    let asked = ["network", "matrix", "trace.db", "--last", "0.05"];
+    let once = succeeds(&scratch, &asked);
+    let watched = succeeds(&scratch, &[&asked[..], &["--watch", "1"]].concat());
+    assert!(
+        watched.contains(once.lines().next().unwrap()),
+        "{watched}\n{once}"
+    );
+}

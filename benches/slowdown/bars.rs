@@ -12,7 +12,7 @@ struct Bar {
     applies: fn(&Workload) -> bool,
 }
 
-const BARS: [Bar; 7] = [
+const BARS: [Bar; 8] = [
     Bar {
         title: "logging on/off <= 1.05",
         ways: (Way::Flowtrace, Way::Bare),
@@ -54,6 +54,12 @@ const BARS: [Bar; 7] = [
         ways: (Way::Processes, Way::Native),
         limit: 1.10,
         applies: |workload| workload.name == "syscalls",
+    },
+    Bar {
+        title: "calls of one byte by the kernel layer <= 3 x native",
+        ways: (Way::Kernel, Way::Native),
+        limit: 3.0,
+        applies: |workload| workload.name == "bytes",
     },
 ];
 

@@ -18,6 +18,7 @@
 //!   file call: what is left to `flowtrace` is the cost of recording calls alone;
 //! - `flowtrace`: `flowtrace run`, everything recorded;
 //! - `kernel`: `flowtrace run --layer kernel`, reads and writes known from tracepoints;
+//! - `kernel-perf`: the same with the tracepoints read from perf's rings, not by programs in the kernel;
 //! - `cached`: `flowtrace run --fidelity cached --stat cached`, what the kernel answers by itself
 //!   is not seen;
 //! - `no-ptrace`: `flowtrace run --no-ptrace`, processes known from the kernel's announcements;
@@ -142,13 +143,14 @@ fn in_path(program: &str) -> bool {
 type LeftOut = Vec<(String, String)>;
 
 /// Every way there is, in the order of the table's columns.
-const WAYS: [Way; 10] = [
+const WAYS: [Way; 11] = [
     Way::Native,
     Way::Bare,
     Way::Processes,
     Way::Unlogged,
     Way::Flowtrace,
     Way::Kernel,
+    Way::KernelPerf,
     Way::Cached,
     Way::NoPtrace,
     Way::Bindfs,

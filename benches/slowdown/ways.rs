@@ -31,6 +31,7 @@ pub(crate) enum Way {
     Unlogged,
     Flowtrace,
     Kernel,
+    KernelPerf,
     Cached,
     NoPtrace,
     Bindfs,
@@ -46,6 +47,7 @@ impl Way {
             Way::Unlogged => "unlogged",
             Way::Flowtrace => "flowtrace",
             Way::Kernel => "kernel",
+            Way::KernelPerf => "kernel-perf",
             Way::Cached => "cached",
             Way::NoPtrace => "no-ptrace",
             Way::Bindfs => "bindfs",
@@ -77,6 +79,11 @@ impl Way {
             Way::Unlogged => recorded(&["--without-calls"]),
             Way::Flowtrace => recorded(&[]),
             Way::Kernel => recorded(&["--layer", "kernel"]),
+            Way::KernelPerf => {
+                let mut line = vec!["env".to_owned(), "FLOWTRACE_CALLS_BY_PERF=1".to_owned()];
+                line.extend(recorded(&["--layer", "kernel"]));
+                line
+            }
             Way::Cached => recorded(&["--fidelity", "cached", "--stat", "cached"]),
             Way::NoPtrace => recorded(&["--no-ptrace"]),
             Way::Bindfs => {
@@ -103,7 +110,7 @@ impl Way {
             | Way::Unlogged
             | Way::Flowtrace
             | Way::NoPtrace => None,
-            Way::Kernel => {
+            Way::Kernel | Way::KernelPerf => {
                 let doctor = Command::new(FLOWTRACE).arg("doctor").output();
                 let works = |line: &str| line.starts_with("ok") && line.contains("--layer kernel");
                 let found = doctor.map(|d| String::from_utf8_lossy(&d.stdout).lines().any(works));

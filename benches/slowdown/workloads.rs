@@ -152,6 +152,7 @@ fn small(options: &Options, places: &Places) -> Result<Vec<Workload>, String> {
         "bs=1",
         "count=4000000",
     ];
+    let to_a_file = ["dd", "if=/dev/zero", "of=out", "bs=1", "count=200000"];
     let shell = ["sh", "-c", spawn].map(str::to_owned).to_vec();
     let mut all = vec![
         workload("wordcount", wordcount),
@@ -162,6 +163,7 @@ fn small(options: &Options, places: &Places) -> Result<Vec<Workload>, String> {
         },
         workload("spawn", shell),
         workload("syscalls", bytes.map(str::to_owned).to_vec()),
+        workload("bytes", to_a_file.map(str::to_owned).to_vec()),
     ];
     all.retain(|w| options.wants(&w.name, &w.name));
     Ok(all)

@@ -14,6 +14,8 @@ pub(super) struct Arguments {
     pub(super) compute_us: u64,
     /// A rank that computes so many times as long.
     pub(super) slow: Option<(usize, f64)>,
+    /// Computes asleep, as a rank does that has a processor of its own: no two take turns at one.
+    pub(super) asleep: bool,
     /// Both messages of an edge at the same time.
     pub(super) exchange: bool,
     /// Iterations of one super-phase.
@@ -33,6 +35,7 @@ impl Arguments {
             iterations: 50,
             compute_us: 1000,
             slow: None,
+            asleep: false,
             exchange: false,
             phase: usize::MAX,
             edges: Vec::new(),
@@ -40,8 +43,12 @@ impl Arguments {
         };
         let mut arguments = arguments;
         while let Some(name) = arguments.next() {
-            if name == "--exchange" {
-                parsed.exchange = true;
+            match name.as_str() {
+                "--exchange" => parsed.exchange = true,
+                "--asleep" => parsed.asleep = true,
+                _ => {}
+            }
+            if matches!(name.as_str(), "--exchange" | "--asleep") {
                 continue;
             }
             let value = arguments

@@ -11,7 +11,8 @@
 //!
 //! Patterns: `mesh:AxB…`, `torus:AxB…` (any dimensions), `hypercube`, `tree` (to the root),
 //! `all-to-all`, `ring`, `bus`. Several after each other, joined by commas, are super-phases that
-//! repeat; each lasts `--phase` iterations.
+//! repeat; each lasts `--phase` iterations. With `--asleep` computing is waiting for the clock, so
+//! that more ranks than processors do not hold each other up.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -126,7 +127,7 @@ fn send(peer: &mut Peer, message: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Keeps a processor busy; returns for how long.
+/// Keeps a processor busy, or as long asleep; returns for how long.
 fn compute(arguments: &Arguments) -> Duration {
     let begin = Instant::now();
     let mut work = Duration::from_micros(arguments.compute_us);
@@ -134,6 +135,9 @@ fn compute(arguments: &Arguments) -> Duration {
         && rank == arguments.rank
     {
         work = work.mul_f64(factor);
+    }
+    if arguments.asleep {
+        thread::sleep(work);
     }
     let mut sum = 0u64;
     while begin.elapsed() < work {

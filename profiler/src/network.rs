@@ -48,6 +48,7 @@ pub mod stationary;
 pub mod tables;
 pub mod topology;
 pub mod trigger;
+pub mod turns;
 
 #[cfg(test)]
 pub(crate) mod testing;

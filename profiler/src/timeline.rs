@@ -12,7 +12,7 @@ mod threads;
 
 use std::sync::Arc;
 
-use flowtrace_schema::HostRow;
+use flowtrace_schema::{HostRow, StorageRow};
 
 use crate::model::ProcessId;
 use machine::Counters;
@@ -223,10 +223,14 @@ impl Channel {
 /// All processes of a trace over time.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
+    /// What threads did was told by the scheduler, not by samples.
+    pub exact: bool,
     /// The moment that people count from, ns: [`crate::model::Workflow::begins_ns`].
     pub begins_ns: i64,
     /// One for each process of the workflow, in the same order.
     pub instances: Vec<Instance>,
+    /// Waits for storage by step, split by what became of their requests; empty: not told.
+    pub storage: Vec<StorageRow>,
     /// Pipes and sockets.
     pub channels: Vec<Channel>,
     /// Counters of the machines.

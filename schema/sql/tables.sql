@@ -99,6 +99,8 @@ CREATE TABLE process (
   sampled_ns INTEGER,               -- thread time that the samples stand for
   sampled_waiting_ns INTEGER,       -- of it, blocked or stopped
   sampled_storage_ns INTEGER,       -- of that, blocked on storage
+  sampled_queue_ns INTEGER,         -- of sampled_storage_ns, while requests of the thread itself waited in a queue of the kernel; NULL: not told
+  sampled_device_ns INTEGER,        -- likewise, while a device had them
   sampled_tracer_ns INTEGER,        -- of sampled_ns, held by the tracer
   waits_exact INTEGER NOT NULL DEFAULT 0 CHECK (waits_exact IN (0, 1)), -- 1: these four are sums of what the scheduler told, not of samples
   inner_pid INTEGER,                -- process id in the innermost pid namespace it lived in (a container's); NULL: pid, or not seen
@@ -235,6 +237,22 @@ CREATE TABLE channel_end (
   at_most_bytes INTEGER             -- no more bytes than these; NULL: not known
 ) STRICT;
 
+CREATE INDEX channel_end_image ON channel_end (channel_id, upid);
+
+-- What a process image moved through one side of a channel, counted call by call. Only with --layer kernel.
+CREATE TABLE channel_sum (
+  channel_id INTEGER NOT NULL,      -- the channel
+  upid INTEGER NOT NULL,            -- process image
+  side TEXT NOT NULL CHECK (side IN ('read', 'write')), -- what it did there; of a socket received and sent
+  calls INTEGER NOT NULL,           -- calls that returned, those at the end of the data and failed ones included
+  bytes INTEGER,                    -- bytes that they moved; NULL: not told by their results (tee, vmsplice, recvmmsg, sendmmsg)
+  duration_ns INTEGER NOT NULL,     -- sum of their durations
+  first_ns INTEGER NOT NULL,        -- begin of the first one
+  last_ns INTEGER NOT NULL,         -- end of the last one
+  exact INTEGER NOT NULL CHECK (exact IN (0, 1)), -- 0: records were dropped while the image lived, so that some calls may be missing
+  PRIMARY KEY (channel_id, upid, side)
+) STRICT, WITHOUT ROWID;
+
 -- The addresses of an end of a channel that is a socket of TCP or UDP.
 CREATE TABLE socket_end (
   end_id INTEGER NOT NULL,          -- row of channel_end
@@ -245,7 +263,7 @@ CREATE TABLE socket_end (
   peer_port INTEGER                 -- its port
 ) STRICT;
 
--- What a thread was doing over an interval of samples; consecutive equal samples are one row.
+-- What a thread was doing over an interval of samples; consecutive equal samples are one row, a wait of 0.1 s and more until the thread ran.
 CREATE TABLE sample (
   sample_id INTEGER PRIMARY KEY,    -- own id
   t_ns INTEGER NOT NULL,            -- begin: halfway between the first sample and the one before

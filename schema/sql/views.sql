@@ -92,7 +92,9 @@ CREATE VIEW processes (
   thread_ns,            -- sum of the lifetimes of its threads = on_cpu + run_queue + storage + wait + tracer
   samples,              -- samples of its threads; NULL: none, it was too short or sampling was off
   inner_pid,            -- process id in the innermost pid namespace it lived in (a container's); NULL: pid
-  run_id                -- run that it belongs to
+  run_id,               -- run that it belongs to
+  storage_queue_ns,     -- of storage_ns, while requests of its own waited in a queue of the kernel and none was at a device; NULL: not told
+  storage_device_ns     -- of storage_ns, while a device had requests of its own; the rest is neither: see docs/kernel-layer.md
 ) AS
 SELECT upid, host.name, pid, parent_upid, prev_upid, exe, command, cwd, rule, start_ns, end_ns,
   end_ns - start_ns, exit_code, exit_signal, user_ns, sys_ns, on_cpu_ns,
@@ -101,7 +103,9 @@ SELECT upid, host.name, pid, parent_upid, prev_upid, exe, command, cwd, rule, st
   storage_ns, blocked_ns - storage_ns, max_rss_bytes, read_bytes, write_bytes, origin, read_calls,
   write_calls, minor_faults, major_faults, voluntary_switches, involuntary_switches, threads,
   held_ns, thread_ns, samples, inner_pid,
-  (SELECT run_id FROM run WHERE first_upid <= upid ORDER BY first_upid DESC LIMIT 1)
+  (SELECT run_id FROM run WHERE first_upid <= upid ORDER BY first_upid DESC LIMIT 1),
+  CASE waits_exact WHEN 1 THEN MIN(storage_ns, sampled_queue_ns) END,
+  CASE waits_exact WHEN 1 THEN MIN(storage_ns, sampled_device_ns) END
 FROM (
   SELECT *, MIN(blocked_ns, CASE waits_exact WHEN 1 THEN sampled_storage_ns
       ELSE MAX(COALESCE(file_call_ns, 0), COALESCE(block_io_ns, 0),
@@ -306,7 +310,21 @@ CREATE VIEW channel_ends (
 SELECT channel_id, upid, fd, direction, from_ns, to_ns, bytes, used, at_most_bytes
 FROM channel_end;
 
--- What threads were doing: sampled, consecutive equal samples being one row, or as the scheduler told it.
+-- What a process image moved through one side of a channel, counted call by call; only with --layer kernel.
+CREATE VIEW channel_traffic (
+  channel_id,  -- the channel
+  upid,        -- process image
+  side,        -- read, write; of a socket received and sent
+  calls,       -- calls that returned, those at the end of the data and failed ones included
+  bytes,       -- bytes that they moved; NULL: not told by their results (tee, vmsplice, recvmmsg, sendmmsg)
+  duration_ns, -- sum of their durations
+  first_ns,    -- begin of the first one
+  last_ns,     -- end of the last one
+  exact        -- 1: no call is missing; 0: records were dropped while the image lived
+) AS
+SELECT channel_id, upid, side, calls, bytes, duration_ns, first_ns, last_ns, exact FROM channel_sum;
+
+-- What threads were doing: sampled, consecutive equal samples being one row (of a wait of 0.1 s and more until the thread ran), or as the scheduler told it.
 CREATE VIEW samples (
   t_ns,        -- begin of the interval
   upid,        -- process image
@@ -658,11 +676,19 @@ UNION ALL
 SELECT 'process', prev_upid, 'process', upid, 'exec', NULL, start_ns, start_ns
 FROM process WHERE prev_upid IS NOT NULL
 UNION ALL
-SELECT 'process', upid, 'channel', channel_id, 'write', bytes, from_ns, to_ns
-FROM channel_end WHERE direction IN ('write', 'both') AND used IS NOT 0
+SELECT 'process', upid, 'channel', channel_id, 'write',
+  CASE WHEN direction = 'both' AND (channel_id, upid) IN (SELECT channel_id, upid FROM channel_sum WHERE exact)
+    THEN (SELECT CASE WHEN COUNT(*) = COUNT(s.bytes) THEN COALESCE(SUM(s.bytes), 0) END FROM channel_sum AS s
+      WHERE s.channel_id = e.channel_id AND s.upid = e.upid AND s.side = 'write')
+    ELSE bytes END, from_ns, to_ns
+FROM channel_end AS e WHERE direction IN ('write', 'both') AND used IS NOT 0
 UNION ALL
-SELECT 'channel', channel_id, 'process', upid, 'read', bytes, from_ns, to_ns
-FROM channel_end WHERE direction IN ('read', 'both') AND used IS NOT 0
+SELECT 'channel', channel_id, 'process', upid, 'read',
+  CASE WHEN direction = 'both' AND (channel_id, upid) IN (SELECT channel_id, upid FROM channel_sum WHERE exact)
+    THEN (SELECT CASE WHEN COUNT(*) = COUNT(s.bytes) THEN COALESCE(SUM(s.bytes), 0) END FROM channel_sum AS s
+      WHERE s.channel_id = e.channel_id AND s.upid = e.upid AND s.side = 'read')
+    ELSE bytes END, from_ns, to_ns
+FROM channel_end AS e WHERE direction IN ('read', 'both') AND used IS NOT 0
 UNION ALL
 SELECT 'process', src_upid, 'flow', flow_id, 'send', out_bytes, first_ns, last_ns
 FROM flows WHERE src_upid IS NOT NULL AND out_bytes > 0

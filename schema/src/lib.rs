@@ -31,11 +31,11 @@ pub use ids::{CaptureId, ChannelId, FileId, FlowId, HostId, RunId, Tid, Upid};
 pub use loss::{Loss, Severity};
 pub use op::{Class, Fidelity, Op};
 pub use record::{
-    Call, ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord, CounterRecord, Coverage,
-    DescriptorRecord, Direction, FileKind, FileLayer, FileRecord, HostClock, HostRecord,
-    HostSample, LaunchRecord, NameRecord, NodeRecord, Origin, ProcessEnd, ProcessLayer,
-    ProcessStart, Record, RunEnd, RunRecord, SampleRecord, SampledTotals, Side, ThreadRecord,
-    TracedDirectory, Usage, WaitObject, Waker,
+    Call, ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord, ChannelTraffic,
+    CounterRecord, Coverage, DescriptorRecord, Direction, FileKind, FileLayer, FileRecord,
+    HostClock, HostRecord, HostSample, LaunchRecord, NameRecord, NodeRecord, Origin, ProcessEnd,
+    ProcessLayer, ProcessStart, Record, RunEnd, RunRecord, SampleRecord, SampledTotals, Side,
+    ThreadRecord, TracedDirectory, Usage, WaitObject, Waker,
 };
 pub use record::{
     CaptureEnd, CaptureRecord, CaptureSource, End, Evidence, FlowOptions, FlowOwner, FlowRecord,
@@ -50,7 +50,7 @@ pub use trace::{CallRow, Kind};
 pub use trace::{
     ActionRow, ActivityRow, ChannelEndRow, CounterRow, DescriptorRow, FileRow, LossRow, NameRow,
     PipeRow, PolledRow, ProcessRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
-    Table, TimesRow, Trace, TracedDirectoryRow, Value, VariableRow,
+    StorageRow, Table, TimesRow, Trace, TracedDirectoryRow, Value, VariableRow,
 };
 pub use trace::{
     CallCost, CaptureRow, ChannelRow, CostRow, EndRow, FlowBetween, FlowCaptureRow, FlowMeasure,

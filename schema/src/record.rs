@@ -13,7 +13,9 @@ mod process;
 mod run;
 mod sample;
 
-pub use channel::{ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord, Direction};
+pub use channel::{
+    ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord, ChannelTraffic, Direction,
+};
 pub use file::{Call, Coverage, FileKind, FileRecord, NameRecord};
 pub use network::{
     CaptureEnd, CaptureRecord, CaptureSource, End, Evidence, FlowOptions, FlowOwner, FlowRecord,
@@ -124,6 +126,8 @@ pub enum Record {
     ChannelEnd(ChannelEndRecord),
     /// It holds it no more, or has ended.
     ChannelEndClosed(ChannelEndClosed),
+    /// What a process image that is over moved through one side of a channel.
+    ChannelTraffic(Box<ChannelTraffic>),
     /// Packets are captured at a place from now on.
     Capture(Box<CaptureRecord>),
     /// A capture ends.

@@ -64,6 +64,8 @@ pub(crate) fn create(path: &Path, replace: bool) -> Result<(Connection, File)> {
              COMMIT;"
         ))?;
         db.execute_batch(LOGGING)?;
+        // The log is opened by the first to read: from now on it shows that, and which, trace is written.
+        db.execute_batch("SELECT COUNT(*) FROM sqlite_schema")?;
         Ok(db)
     };
     fill().map(|db| (db, lock)).map_err(|source| {
@@ -361,6 +363,15 @@ mod tests {
         let path = directory.path().join("t.db");
         drop(create(&path, false).unwrap());
         std::fs::read(&path).unwrap()
+    }
+
+    #[test]
+    fn a_new_trace_has_its_log_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.db");
+        let made = create(&path, false).unwrap();
+        assert!(directory.path().join("t.db-wal").exists());
+        drop(made);
     }
 
     #[test]

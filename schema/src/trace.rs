@@ -1,9 +1,10 @@
 //! Reading a trace: typed rows of the public views for the profiler, and free queries for people.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use rusqlite::Connection;
 use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension};
 
 use crate::op::FLAGS_MASK;
 use crate::{Error, Fidelity, Op, Result, doc, store};
@@ -21,7 +22,7 @@ use rows::FromRow;
 pub use rows::{
     ActionRow, ActivityRow, ChannelEndRow, CounterRow, DescriptorRow, FileRow, LossRow, NameRow,
     PipeRow, PolledRow, ProcessRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
-    TimesRow, TracedDirectoryRow, VariableRow,
+    StorageRow, TimesRow, TracedDirectoryRow, VariableRow,
 };
 pub use rows::{
     CaptureRow, ChannelRow, CostRow, EndRow, FlowBetween, FlowCaptureRow, FlowMeasure,
@@ -158,14 +159,26 @@ impl Trace {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn for_each_call(&self, mut each: impl FnMut(&CallRow)) -> Result<()> {
+    pub fn for_each_call(&self, each: impl FnMut(&CallRow)) -> Result<()> {
+        self.for_each_call_within(i64::MIN..=i64::MAX, each)
+    }
+
+    /// The same for calls that began within a time.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn for_each_call_within(
+        &self,
+        begin_ns: RangeInclusive<i64>,
+        mut each: impl FnMut(&CallRow),
+    ) -> Result<()> {
         let mut read = || {
             // Columns by number: there may be a hundred million rows.
             let mut statement = self.db.prepare(
                 "SELECT start_ns, duration_ns, upid, what, file_id, offset, length, result, tid
-                 FROM call ORDER BY start_ns",
+                 FROM call WHERE start_ns BETWEEN ?1 AND ?2 ORDER BY start_ns",
             )?;
-            let mut rows = statement.query([])?;
+            let mut rows = statement.query([begin_ns.start(), begin_ns.end()])?;
             while let Some(row) = rows.next()? {
                 let what: i64 = row.get(3)?;
                 let length: Option<i64> = row.get(6)?;
@@ -189,6 +202,23 @@ impl Trace {
             Ok(())
         };
         read().map_err(|source| self.unreadable(source))
+    }
+
+    /// When the call began that comes `skipped` calls after the first one at or after `from_ns`.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn call_after(&self, from_ns: i64, skipped: u32) -> Result<Option<i64>> {
+        let mut statement = self
+            .db
+            .prepare_cached(
+                "SELECT start_ns FROM call WHERE start_ns >= ?1 ORDER BY start_ns LIMIT 1 OFFSET ?2",
+            )
+            .map_err(|source| self.unreadable(source))?;
+        statement
+            .query_row((from_ns, skipped), |row| row.get(0))
+            .optional()
+            .map_err(|source| self.unreadable(source))
     }
 
     /// What programs began with as descriptors, in the order of images.

@@ -22,6 +22,7 @@ use crate::{Call, Error, Loss, Packet, Record, Result, RunEnd, store};
 mod batch;
 mod bulk;
 mod calls;
+mod channels;
 mod insert;
 mod network;
 mod packets;

@@ -38,7 +38,8 @@ const SLOWEST: f64 = 3600.0;
   flowtrace collect -o nodes.db --key ~/.flowtrace.key
   flowtrace query nodes.db 'SELECT host, confidence, final FROM nodes'
 
-Exit status: 0 every machine's last totals are exact; 1 some did not send them; 2 wrong use.")]
+Exit status: 0 every machine's last totals are exact; 1 some did not send them, or the trace could not be
+written; 2 wrong use.")]
 pub(crate) struct Args {
     /// Trace file to write
     #[arg(short, long, default_value = "nodes.db")]
@@ -132,7 +133,9 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     if !args.quiet {
         eprint!("{}", ending(&report, &options));
     }
-    let is_exact = report.nodes.iter().all(|node| node.is_final);
+    // What is not in the trace is not exact, whoever sent it.
+    let is_exact =
+        report.summary.write_error.is_none() && report.nodes.iter().all(|node| node.is_final);
     Ok(ExitCode::from(u8::from(!is_exact)))
 }
 

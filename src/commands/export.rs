@@ -162,6 +162,8 @@ fn dataset(trace: &Trace, target: Option<&Path>) -> super::Outcome {
     };
     let written = parquet::write(trace, directory).map_err(|error| match error {
         parquet::Error::Trace(error) => error.into(),
+        error @ parquet::Error::Output { .. } => Failure::new(1, error.to_string())
+            .hint("what was written before stands; make room, or name another directory with -o"),
         error => Failure::new(1, error.to_string()),
     })?;
     eprintln!(

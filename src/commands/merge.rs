@@ -9,6 +9,7 @@ use flowtrace_profiler::{clocks, rules};
 use flowtrace_schema::merge::{self, ClockMethod, MergeOptions, MergeReport};
 use flowtrace_schema::{Trace, store_rules};
 
+use crate::failure::Failure;
 use crate::output;
 
 /// Merge traces of many ranks, machines or runs into one, in which every analysis works
@@ -50,6 +51,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> super::Outcome {
+    if let Some(relative) = args.shared.iter().find(|prefix| prefix.is_relative()) {
+        let said = format!("--shared {}: not an absolute path", relative.display());
+        return Err(Failure::usage(said).hint(
+            "name the directory as the traced programs saw it, as --shared /lustre/project",
+        ));
+    }
     let mut options = MergeOptions {
         inputs: args.inputs,
         output: output::resolved(&args.output),

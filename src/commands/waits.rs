@@ -9,6 +9,7 @@ use flowtrace_profiler::analysis::serial::{Serial, serial};
 use flowtrace_profiler::analysis::waits::{Waits, waits};
 use flowtrace_profiler::export::rows::Csv;
 use flowtrace_profiler::text;
+use flowtrace_profiler::timeline::Timeline;
 use flowtrace_schema::{Table, Value};
 use serde_json::json;
 
@@ -54,7 +55,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
             }
             Format::Json => {
                 let answer = text::waits::answer(&found, &stretches, &read.timeline);
-                let object = as_json(&found, &stretches, &answer);
+                let object = as_json(&found, &stretches, &read.timeline, &answer);
                 output::json(out, &object)?;
             }
             Format::Csv => csv(&found, out)?,
@@ -64,7 +65,12 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn as_json(waits: &Waits, serial: &[Serial], answer: &str) -> serde_json::Value {
+fn as_json(
+    waits: &Waits,
+    serial: &[Serial],
+    timeline: &Timeline,
+    answer: &str,
+) -> serde_json::Value {
     json!({
         "answer": answer,
         "waits": waits.waits.iter().map(|wait| json!({
@@ -95,6 +101,12 @@ fn as_json(waits: &Waits, serial: &[Serial], answer: &str) -> serde_json::Value 
             "steps": one.steps.iter()
                 .map(|(name, count, ns)| json!({"rule": name, "count": count, "ns": ns}))
                 .collect::<Vec<_>>(),
+        })).collect::<Vec<_>>(),
+        "storage": timeline.storage.iter().map(|row| json!({
+            "step": row.step,
+            "ns": row.storage_ns,
+            "queue_ns": row.queue_ns,
+            "device_ns": row.device_ns,
         })).collect::<Vec<_>>(),
         "idle_ns": waits.idle_ns(),
         "idle": waits.idle,

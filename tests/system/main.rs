@@ -17,6 +17,7 @@ mod exit_status;
 mod fallback;
 mod generate;
 mod kernel_layer;
+mod kernel_traffic;
 mod kernel_waits;
 mod killed;
 mod lifetimes;

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+mod analysis;
 mod fields;
 mod files;
 mod frames;

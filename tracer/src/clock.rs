@@ -49,11 +49,24 @@ impl Clock {
 
     /// What is to be taken off a time of the wall clock (ns since 1970), as it goes now, to get the
     /// time since the start of the run.
-    pub fn wall_offset_ns(self) -> i64 {
-        let before = monotonic_ns();
-        let wall = nanoseconds(ClockId::CLOCK_REALTIME) as i64;
-        let between = before.midpoint(monotonic_ns());
-        wall - (between as i64 - self.base_ns as i64)
+    pub fn wall_offset(self) -> WallOffset {
+        let mut best: Option<WallOffset> = None;
+        for _ in 0..LOOKS {
+            let before = monotonic_ns();
+            let wall = nanoseconds(ClockId::CLOCK_REALTIME) as i64;
+            let after = monotonic_ns();
+            let look = WallOffset {
+                ns: wall - (before.midpoint(after) as i64 - self.base_ns as i64),
+                error_ns: after.saturating_sub(before).div_ceil(2) as i64,
+            };
+            if best.is_none_or(|best| look.error_ns < best.error_ns) {
+                best = Some(look);
+            }
+            if look.error_ns <= CLOSE_NS {
+                break;
+            }
+        }
+        best.unwrap_or_default()
     }
 
     /// Nanoseconds since the start of the run.
@@ -83,6 +96,33 @@ impl Clock {
     pub fn boot_of(monotonic_ns_then: u64) -> u64 {
         let asleep_ns = nanoseconds(ClockId::CLOCK_BOOTTIME).saturating_sub(monotonic_ns());
         monotonic_ns_then.saturating_add(asleep_ns)
+    }
+}
+
+/// Looks at two clocks, of which the shortest counts: between two of them the thread may have been stopped.
+const LOOKS: usize = 8;
+/// A look that needs no other, ns.
+const CLOSE_NS: i64 = 100;
+
+/// How the wall clock goes against the clock of a recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WallOffset {
+    /// To be taken off a time of the wall clock, ns.
+    pub ns: i64,
+    /// Bound of its error, ns.
+    pub error_ns: i64,
+}
+
+impl WallOffset {
+    /// This one, unless `newer` says that the wall clock has moved since: what is within the errors of
+    /// both would make times tremble, and packets arrive before they are sent.
+    pub fn or_moved(self, newer: WallOffset) -> WallOffset {
+        let is_the_same = (newer.ns - self.ns).abs() <= newer.error_ns + self.error_ns;
+        match is_the_same {
+            // The closer look is the better one, and does not contradict the other.
+            true if newer.error_ns >= self.error_ns => self,
+            _ => newer,
+        }
     }
 }
 
@@ -116,6 +156,21 @@ fn namespace_offset_ns(text: &str) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_look_that_was_interrupted_does_not_move_the_wall_clock() {
+        let look = |ns, error_ns| WallOffset { ns, error_ns };
+        let close = look(1_000_000, 30);
+        assert_eq!(close.or_moved(look(1_004_900, 5_000)), close);
+        // It does tell that the clock was set.
+        let set = look(2_000_000, 5_000);
+        assert_eq!(close.or_moved(set), set);
+        assert_eq!(set.or_moved(look(2_004_000, 40)), look(2_004_000, 40));
+        let (clock, _) = Clock::start();
+        let found = clock.wall_offset();
+        let wall = nanoseconds(ClockId::CLOCK_REALTIME) as i64;
+        assert!(found.error_ns >= 0 && found.ns <= wall, "{found:?}");
+    }
 
     #[test]
     fn offsets_of_a_time_namespace_are_read() {

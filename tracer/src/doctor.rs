@@ -222,16 +222,16 @@ fn costs() -> Check {
 fn tracepoints() -> Check {
     const WHAT: &str = "reads and writes by tracepoints (--layer kernel)";
     match kernel::try_tracepoints() {
-        Ok(()) if exact_mappings().verdict == Verdict::Works => check(
+        Ok(how) if exact_mappings().verdict == Verdict::Works => check(
             WHAT,
             Verdict::Works,
-            "tracepoints, and data served by the kernel itself",
+            format!("{how}, and data served by the kernel itself"),
             None,
         ),
-        Ok(()) => check(
+        Ok(how) => check(
             WHAT,
             Verdict::Limited,
-            "tracepoints, but no FUSE passthrough",
+            format!("{how}, but no FUSE passthrough"),
             Some("Linux 6.9 and root; without it reads and writes go through FUSE, as exact"),
         ),
         Err(error) => check(

@@ -1,6 +1,8 @@
 //! What data moved, and which of it nobody used. Successful calls of known processes on files
 //! under the traced directories, and files outside that were opened; what was read through a mapping shows as an open only.
 
+use std::collections::HashSet;
+
 use crate::model::{Access, FileIndex, Relation, Workflow};
 
 /// Sums over the whole run.
@@ -87,10 +89,20 @@ pub fn totals(workflow: &Workflow, uses: &[FileUse]) -> Totals {
         totals.files_written += i64::from(used.is_written);
         totals.files_created += i64::from(used.is_created);
     }
-    totals.files_by_open = workflow
-        .files
+    // The kernel layer sees the data of what is outside of the traced directories.
+    let moved = |access: &&Access| access.reads + access.writes > 0;
+    let moved: HashSet<FileIndex> = workflow
+        .accesses
         .iter()
-        .filter(|file| file.is_regular && file.only_opens && !file.is_system)
+        .filter(moved)
+        .map(|access| access.file)
+        .collect();
+    totals.files_by_open = (0..)
+        .map(FileIndex)
+        .zip(&workflow.files)
+        .filter(|(index, file)| {
+            file.is_regular && file.only_opens && !file.is_system && !moved.contains(index)
+        })
         .count() as i64;
     totals
 }

@@ -11,7 +11,7 @@ use crate::analysis::bottlenecks::{
 use crate::analysis::serial::{Serial, serial};
 use crate::graph::Dag;
 use crate::model::Workflow;
-use crate::text::bottlenecks::{percent, want, who};
+use crate::text::bottlenecks::{looks, percent, want, who};
 use crate::text::units;
 use crate::text::waits::serial_line;
 use crate::timeline::{State, Timeline, sum_of};
@@ -183,7 +183,7 @@ fn of_cause(
     }
     let name = units::shorten(&units::plain(&who(result, cause)), 48);
     let share = percent(ns as f64 / timeline.length().max(1) as f64);
-    let looks = units::counted(cause.samples as i64, "look", "looks");
+    let looks = looks(cause.samples, timeline);
     let finding = |kind, title, saving_ns, evidence, command| Finding {
         kind,
         step: Some(who(result, cause)),

@@ -79,6 +79,19 @@ pub enum Bound {
     Cpu,
 }
 
+/// What one of several machines did in a phase.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Machine {
+    /// Its name.
+    pub host: String,
+    /// End of its last step in the phase, ns.
+    pub ended_ns: i64,
+    /// Processor time, ns.
+    pub cpu_ns: i64,
+    /// Bytes that its file calls moved.
+    pub bytes: i64,
+}
+
 /// A phase: between two moments at which no step was alive.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Phase {
@@ -104,6 +117,8 @@ pub struct Phase {
     pub bound: Bound,
     /// What the time beyond consists of, ns; they sum to it.
     pub beyond: Beyond,
+    /// What each machine did, by name; of a run on one, nothing.
+    pub machines: Vec<Machine>,
 }
 
 /// Parts of a difference, ns.
@@ -265,13 +280,11 @@ fn phase(
         .into_iter()
         .map(|host| counters.net_bytes(host, "receive_bytes", from, to, false))
         .sum();
-    let cpu: f64 = members
-        .iter()
-        .map(|&id| match timeline.instance(id).books.is_complete {
-            true => timeline.instance(id).books.on_cpu_ns as f64,
-            false => timeline.instance(id).totals[State::Cpu as usize],
-        })
-        .sum();
+    let cpu: f64 = members.iter().map(|&id| cpu_of(timeline, id)).sum();
+    let machines = match nodes > 1 {
+        true => machines(workflow, timeline, members, (from, to)),
+        false => Vec::new(),
+    };
     let n = nodes as f64;
     let at = |bytes: f64, rate: Option<f64>| rate.map_or(0.0, |rate| bytes / (rate * n) * 1e9);
     let times = [
@@ -314,7 +327,7 @@ fn phase(
     };
     let slowest = capacities.disk_read.min(capacities.disk_write);
     let beyond = Beyond {
-        stragglers: take(stragglers(timeline, members, to)),
+        stragglers: take(stragglers(timeline, members, &machines, to)),
         expansion: take(at(extra_bytes as f64, Some(slowest))),
         not_overlapped: take(sum - longest),
         gaps: 0,
@@ -335,29 +348,81 @@ fn phase(
             unexplained: rest,
             ..beyond
         },
+        machines,
     }
+}
+
+fn cpu_of(timeline: &Timeline, id: ProcessId) -> f64 {
+    let instance = timeline.instance(id);
+    match instance.books.is_complete {
+        true => instance.books.on_cpu_ns as f64,
+        false => instance.totals[State::Cpu as usize],
+    }
+}
+
+/// What each machine did. Where a step outlives the phase, as a server does that runs all the time, the last of
+/// those that end in it tells when the machine was done.
+fn machines(
+    workflow: &Workflow,
+    timeline: &Timeline,
+    members: &[ProcessId],
+    (from, to): (i64, i64),
+) -> Vec<Machine> {
+    let mut found: BTreeMap<&str, (Machine, bool)> = BTreeMap::new();
+    for &id in members {
+        let instance = timeline.instance(id);
+        let Some(host) = instance.host.as_deref() else {
+            continue;
+        };
+        let (machine, has_ended) = found.entry(host).or_insert_with(|| {
+            let machine = Machine {
+                host: host.to_owned(),
+                ended_ns: from,
+                cpu_ns: 0,
+                bytes: 0,
+            };
+            (machine, false)
+        });
+        machine.cpu_ns += cpu_of(timeline, id) as i64;
+        if instance.is_orchestrator {
+            continue;
+        }
+        let ends_within = instance.to <= to;
+        if ends_within && !*has_ended {
+            (machine.ended_ns, *has_ended) = (instance.to, true);
+        } else if ends_within {
+            machine.ended_ns = machine.ended_ns.max(instance.to);
+        } else if !*has_ended {
+            machine.ended_ns = to;
+        }
+    }
+    let members: std::collections::HashSet<ProcessId> = members.iter().copied().collect();
+    for access in &workflow.accesses {
+        let host = members
+            .contains(&access.process)
+            .then(|| timeline.instance(access.process).host.as_deref());
+        if let Some((machine, _)) = host.flatten().and_then(|host| found.get_mut(host)) {
+            machine.bytes += access.read_bytes + access.write_bytes;
+        }
+    }
+    found.into_values().map(|(machine, _)| machine).collect()
 }
 
 /// Mean time between the end of each machine's work, or of each of the instances that ran until
 /// the last fifth of the phase where there is one machine, and the end of the phase, ns.
-fn stragglers(timeline: &Timeline, members: &[ProcessId], to: i64) -> f64 {
-    let mut by_host: BTreeMap<Option<&str>, i64> = BTreeMap::new();
-    let mut ends: Vec<(i64, i64)> = Vec::new();
-    for &id in members {
-        let instance = timeline.instance(id);
-        if instance.is_orchestrator {
-            continue;
-        }
-        let end = by_host
-            .entry(instance.host.as_deref())
-            .or_insert(instance.to);
-        *end = instance.to.max(*end);
-        ends.push((instance.from, instance.to.min(to)));
+fn stragglers(timeline: &Timeline, members: &[ProcessId], machines: &[Machine], to: i64) -> f64 {
+    if machines.len() > 1 {
+        let sum: i64 = machines
+            .iter()
+            .map(|machine| (to - machine.ended_ns).max(0))
+            .sum();
+        return sum as f64 / machines.len() as f64;
     }
-    if by_host.len() > 1 {
-        let sum: i64 = by_host.values().map(|&end| (to - end).max(0)).sum();
-        return sum as f64 / by_host.len() as f64;
-    }
+    let steps = members.iter().map(|&id| timeline.instance(id));
+    let ends: Vec<(i64, i64)> = steps
+        .filter(|instance| !instance.is_orchestrator)
+        .map(|instance| (instance.from, instance.to.min(to)))
+        .collect();
     // Those that were alive together with the one that ended last, when that began.
     let Some(&last) = ends.iter().max_by_key(|life| life.1) else {
         return 0.0;

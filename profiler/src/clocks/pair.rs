@@ -110,7 +110,7 @@ pub(super) fn fit<'a>(all: impl Iterator<Item = &'a Ways>) -> Option<Fit> {
     let t0 = mean.clamp(span.0, span.1);
     let ((slope_there, value_there), (slope_back, value_back)) =
         (edge(there, t0)?, edge(back, t0)?);
-    let both = (value_there + value_back).max(0.0);
+    let both = doubt(value_there + value_back);
     if both / length <= MOST_DRIFT_ERROR {
         let skew = (slope_there - slope_back) / 2.0;
         let ahead = (value_there - value_back) / 2.0;
@@ -134,8 +134,17 @@ pub(super) fn fit<'a>(all: impl Iterator<Item = &'a Ways>) -> Option<Fit> {
             drift: 0.0,
         },
         // A drift that cannot be told from 0 moves the clocks by no more than that meanwhile.
-        error_ns: (there + back).max(0.0) / 2.0 + both,
+        error_ns: doubt(there + back) / 2.0 + both,
         matched,
         span,
     })
+}
+
+/// Twice the error of a middle between two bounds that are so far apart. Bounds that contradict each other come
+/// from times that were off by at least as much: by all of that, the middle may be wrong.
+fn doubt(apart_ns: f64) -> f64 {
+    match apart_ns >= 0.0 {
+        true => apart_ns,
+        false => -2.0 * apart_ns,
+    }
 }

@@ -61,6 +61,30 @@ fn a_short_recording_gives_an_offset_alone() {
 }
 
 #[test]
+fn times_that_contradict_each_other_are_not_called_exact() {
+    let mut ways = Ways::default();
+    let mut delay = delays(11);
+    for step in 0..2000 {
+        let t = f64::from(step) * 1e6;
+        // For a moment B's times are 9 µs too early: packets come before they were sent.
+        let b = |t: f64| match step {
+            1000..1010 => t - 9_000.0,
+            _ => t,
+        };
+        ways.add(0, t, b(t + delay()));
+        ways.add(1, t + 90_000.0 + delay(), b(t + 90_000.0));
+    }
+    let fit = fit([&ways].into_iter()).unwrap();
+    for t in [0.0_f64, 1e9, 2e9] {
+        let off = (fit.scale.apply(t) - t).abs();
+        assert!(
+            fit.error_ns > 1000.0 && off <= fit.error_ns,
+            "{off} {fit:?}"
+        );
+    }
+}
+
+#[test]
 fn a_hull_in_parts_is_the_same() {
     let mut delay = delays(3);
     let points: Vec<_> = (0..30_000).map(|i| (f64::from(i), delay())).collect();

@@ -1,12 +1,14 @@
 //! A dataset of Parquet files for engines that work on many machines: every view is a directory,
-//! partitioned as Hive does it, `VIEW/run=R/host=H/part.parquet`.
+//! partitioned as Hive does it, `VIEW/run=R/host=H/part*.parquet`.
 //!
 //! `run` is the start of the recording (of a merged trace: of its earliest), in ns since 1970, so
 //! that datasets of many traces can stand in one directory; ids are unique within one `run`. `host`
 //! is the machine that a row is of, and replaces the column of that name. Rows of no machine have the
 //! partition that Hive gives NULL.
 //!
-//! Rows are read on the caller's thread and encoded on another.
+//! Rows of a view are read on the caller's thread and encoded on another. Calls, of which there are by
+//! far the most, are read and encoded by as many threads as there are processors, each of which
+//! writes parts of its own.
 
 mod calls;
 mod column;
@@ -14,7 +16,7 @@ mod part;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use flowtrace_schema::{Trace, Value, doc};
@@ -84,10 +86,15 @@ pub fn write(trace: &Trace, directory: &Path) -> Result<Written, Error> {
         let dataset = directory
             .join(&layout.view)
             .join(format!("run={}", started.unwrap_or(0)));
-        let of_view = write_view(trace, &hosts, &layout, &dataset)?;
-        written.rows += of_view.rows;
-        written.files += of_view.files;
-        written.bytes += of_view.bytes;
+        let (rows, files) = match &*layout.view {
+            "calls" => calls::write(trace, &hosts, &layout, &dataset)?,
+            _ => write_view(trace, &hosts, &layout, &dataset)?,
+        };
+        written.rows += rows;
+        written.files += files.len() as u64;
+        let sizes = files.iter().filter_map(|path| path.metadata().ok());
+        written.bytes += sizes.map(|metadata| metadata.len()).sum::<u64>();
+        part::remove_others(&dataset, &files.into_iter().collect())?;
     }
     Ok(written)
 }
@@ -114,6 +121,11 @@ impl Layout {
             upid_at,
             host_id_at,
         })
+    }
+
+    /// The columns without values.
+    fn emptied(&self) -> Vec<Column> {
+        self.columns.iter().map(Column::emptied).collect()
     }
 }
 
@@ -145,69 +157,95 @@ enum Batch<'a> {
 }
 
 /// Rows that wait to be written, by the machine that they are of.
-struct Rows<'a> {
+struct Rows<'a, W> {
     layout: &'a Layout,
-    waiting: HashMap<Option<&'a str>, Vec<Column>>,
+    waiting: Vec<(Option<&'a str>, Vec<Column>)>,
+    places: HashMap<Option<&'a str>, usize>,
+    most_held: usize,
     held: usize,
-    filled: SyncSender<Batch<'a>>,
     count: u64,
+    /// Takes a row group, and may take the columns or clear them. False: no more are taken.
+    writes: W,
 }
 
-impl<'a> Rows<'a> {
-    /// The columns of a partition, to which one value each is to be added.
-    fn of(&mut self, host: Option<&'a str>) -> &mut [Column] {
+impl<'a, W: FnMut(Option<&'a str>, &mut Vec<Column>) -> bool> Rows<'a, W> {
+    fn new(layout: &'a Layout, most_held: usize, writes: W) -> Self {
+        Rows {
+            layout,
+            waiting: Vec::new(),
+            places: HashMap::new(),
+            most_held,
+            held: 0,
+            count: 0,
+            writes,
+        }
+    }
+
+    /// Where the rows of a machine are.
+    fn place(&mut self, host: Option<&'a str>) -> usize {
         let Rows {
             waiting, layout, ..
         } = self;
-        waiting
-            .entry(host)
-            .or_insert_with(|| layout.columns.iter().map(Column::emptied).collect())
+        *self.places.entry(host).or_insert_with(|| {
+            waiting.push((host, layout.emptied()));
+            waiting.len() - 1
+        })
     }
 
-    /// A row was added to a partition. False: nobody takes rows any more.
-    fn added(&mut self, host: Option<&'a str>) -> bool {
+    /// The columns at a place, to which one value each is to be added.
+    fn at(&mut self, place: usize) -> &mut [Column] {
+        &mut self.waiting[place].1
+    }
+
+    /// A row was added at a place. False: nobody takes rows any more.
+    fn added(&mut self, place: usize) -> bool {
         self.count += 1;
         self.held += 1;
-        let full = self.waiting[&host].first().map_or(0, Column::len) >= GROUP;
-        if full {
-            return self.send(host);
+        if length(&self.waiting[place].1) >= GROUP {
+            return self.send(place);
         }
-        if self.held < MOST_HELD {
+        if self.held < self.most_held {
             return true;
         }
-        let largest = self
-            .waiting
-            .iter()
-            .max_by_key(|(_, columns)| columns.first().map_or(0, Column::len));
-        match largest.map(|(host, _)| *host) {
-            Some(host) => self.send(host),
+        let places = 0..self.waiting.len();
+        match places.max_by_key(|&place| length(&self.waiting[place].1)) {
+            Some(largest) => self.send(largest),
             None => true,
         }
     }
 
-    fn send(&mut self, host: Option<&'a str>) -> bool {
-        let Some(columns) = self.waiting.remove(&host) else {
-            return true;
-        };
-        self.held -= columns.first().map_or(0, Column::len);
-        self.filled.send(Batch::Group(host, columns)).is_ok()
+    fn send(&mut self, place: usize) -> bool {
+        let (host, columns) = &mut self.waiting[place];
+        self.held -= length(columns);
+        let goes_on = (self.writes)(*host, columns);
+        if columns.is_empty() {
+            *columns = self.layout.emptied();
+        }
+        // The memory of many machines is not kept.
+        if self.waiting.len() > 4 {
+            self.waiting[place].1 = self.layout.emptied();
+        }
+        goes_on
     }
 
-    fn finish(mut self) -> u64 {
-        if self.count == 0 {
+    /// Writes what is left, and of a view without rows an empty part. The number of all rows.
+    fn finish(mut self, is_only_part: bool) -> u64 {
+        if self.count == 0 && is_only_part {
             // A view without rows is still a view.
-            self.of(None);
+            self.place(None);
         }
-        let hosts: Vec<_> = self.waiting.keys().copied().collect();
-        for host in hosts {
-            if !self.send(host) {
+        for place in 0..self.waiting.len() {
+            let is_due = self.count == 0 || length(&self.waiting[place].1) > 0;
+            if is_due && !self.send(place) {
                 break;
             }
         }
-        // Who does not listen any more says why.
-        let _ = self.filled.send(Batch::Complete);
         self.count
     }
+}
+
+fn length(columns: &[Column]) -> usize {
+    columns.first().map_or(0, Column::len)
 }
 
 fn write_view(
@@ -215,52 +253,53 @@ fn write_view(
     hosts: &Hosts,
     layout: &Layout,
     dataset: &Path,
-) -> Result<Written, Error> {
+) -> Result<(u64, Vec<PathBuf>), Error> {
     thread::scope(|scope| {
         let (filled, batches) = sync_channel::<Batch<'_>>(2);
-        let schema = part::schema(&layout.view, &layout.columns);
-        let encoder = scope.spawn(move || -> Result<Written, Error> {
-            let mut parts = Parts::new(dataset, schema);
+        let encoder = scope.spawn(move || -> Result<Vec<PathBuf>, Error> {
+            let name = "part.parquet".to_owned();
+            let mut parts = Parts::new(dataset, name, &layout.view, &layout.columns);
             for batch in batches {
                 match batch {
                     Batch::Group(host, columns) => parts.write(host, &columns)?,
-                    Batch::Complete => return parts.finish(),
+                    Batch::Complete => {
+                        parts.close()?;
+                        return parts.publish();
+                    }
                 }
             }
-            Ok(Written::default())
+            Ok(Vec::new())
         });
-        let mut rows = Rows {
-            layout,
-            waiting: HashMap::new(),
-            held: 0,
-            filled,
-            count: 0,
-        };
-        let read = match &*layout.view {
-            "calls" => calls::read(trace, hosts, &mut rows),
-            _ => read_view(trace, hosts, &mut rows),
-        };
+        let mut rows = Rows::new(layout, MOST_HELD, |host, columns| {
+            let group = Batch::Group(host, std::mem::take(columns));
+            filled.send(group).is_ok()
+        });
+        let read = read_view(trace, hosts, &mut rows);
         let count = match read {
-            Ok(()) => rows.finish(),
-            Err(_) => {
-                drop(rows);
-                0
+            Ok(()) => {
+                let count = rows.finish(true);
+                // Who does not listen any more says why.
+                let _ = filled.send(Batch::Complete);
+                count
             }
+            Err(_) => 0,
         };
+        drop(filled);
         let written = encoder.join().unwrap_or_else(|panic| {
             std::panic::resume_unwind(panic);
         });
         // Why the encoder stopped taking rows is what matters.
         let written = written?;
         read?;
-        Ok(Written {
-            rows: count,
-            ..written
-        })
+        Ok((count, written))
     })
 }
 
-fn read_view<'a>(trace: &Trace, hosts: &'a Hosts, rows: &mut Rows<'a>) -> Result<(), Error> {
+fn read_view<'a, W: FnMut(Option<&'a str>, &mut Vec<Column>) -> bool>(
+    trace: &Trace,
+    hosts: &'a Hosts,
+    rows: &mut Rows<'a, W>,
+) -> Result<(), Error> {
     let layout = rows.layout;
     let mut table = Reader {
         rows,
@@ -275,13 +314,16 @@ fn read_view<'a>(trace: &Trace, hosts: &'a Hosts, rows: &mut Rows<'a>) -> Result
 }
 
 /// Takes the rows of any view.
-struct Reader<'r, 'a> {
-    rows: &'r mut Rows<'a>,
+struct Reader<'r, 'a, W> {
+    rows: &'r mut Rows<'a, W>,
     hosts: &'a Hosts,
     failed: Option<Error>,
 }
 
-impl flowtrace_schema::Table for Reader<'_, '_> {
+impl<'a, W> flowtrace_schema::Table for Reader<'_, 'a, W>
+where
+    W: FnMut(Option<&'a str>, &mut Vec<Column>) -> bool,
+{
     fn columns(&mut self, _names: &[String]) -> std::io::Result<()> {
         Ok(())
     }
@@ -303,8 +345,8 @@ impl flowtrace_schema::Table for Reader<'_, '_> {
             .into_iter()
             .enumerate()
             .filter(|(at, _)| Some(*at) != layout.host_at);
-        let columns = self.rows.of(host);
-        for ((_, value), column) in values.zip(columns) {
+        let place = self.rows.place(host);
+        for ((_, value), column) in values.zip(self.rows.at(place)) {
             if let Err(value) = column.push(value) {
                 self.failed = Some(Error::Type {
                     view: layout.view.clone(),
@@ -314,7 +356,7 @@ impl flowtrace_schema::Table for Reader<'_, '_> {
                 return Err(std::io::Error::other("a value of a wrong type"));
             }
         }
-        if self.rows.added(host) {
+        if self.rows.added(place) {
             return Ok(());
         }
         Err(std::io::Error::other("the rows cannot be written"))

@@ -39,11 +39,21 @@ fn activity(
     let mut intervals: Vec<Span> = Vec::with_capacity(rows.len());
     for chunk in rows.chunk_by(|a, b| a.sample_id == b.sample_id) {
         if let Some(process) = process_of(chunk[0].upid) {
-            intervals.push(interval(process, chunk, tokens, &mut found.channels));
+            let waker = chunk[0].waker_upid.and_then(process_of);
+            intervals.push(Span {
+                waker: waker.filter(|&waker| waker != process),
+                ..interval(process, chunk, tokens, &mut found.channels)
+            });
         }
     }
     // Images of a process follow each other in time, but rows come by image.
     intervals.sort_by_key(|span| (span.process, span.from_ns, span.to_ns));
+    found.turns = intervals
+        .iter()
+        .flat_map(|span| [(span.process, span.from_ns), (span.process, span.to_ns)])
+        .collect();
+    found.turns.sort_unstable();
+    found.turns.dedup();
     for spans in intervals.chunk_by(|a, b| a.process == b.process) {
         put_together(spans, &mut found.spans);
     }
@@ -66,6 +76,7 @@ fn activity(
                 from_ns: end.from_ns,
                 to_ns,
                 is_used: end.used == Some(1),
+                is_doubtful: end.used == Some(0) && end.at_most_bytes.is_some_and(|most| most > 0),
             })
         };
         let mut held: Vec<HeldEnd> = ends.iter().filter_map(held).collect();
@@ -125,6 +136,7 @@ fn interval(
         to_ns: row.t_ns + length,
         doing,
         error_ns: length / row.samples.max(1) / 2,
+        waker: None,
     }
 }
 
@@ -160,13 +172,17 @@ fn put_together(threads: &[Span], spans: &mut Vec<Span>) {
         let Some(&(_, busiest)) = live.first().filter(|_| at < until) else {
             continue;
         };
+        let whole = threads[busiest];
         let next = Span {
             from_ns: at,
             to_ns: until,
-            ..threads[busiest]
+            // What cuts it short is another thread that works.
+            waker: whole.waker.filter(|_| until == whole.to_ns),
+            ..whole
         };
         match spans[first..].last_mut() {
-            Some(last) if last.to_ns == at && last.doing == next.doing => {
+            Some(last) if last.to_ns == at && last.doing == next.doing && last.waker.is_none() => {
+                last.waker = next.waker;
                 last.to_ns = until;
                 last.error_ns = last.error_ns.max(next.error_ns);
             }
@@ -186,6 +202,7 @@ mod tests {
             to_ns,
             doing,
             error_ns: 0,
+            waker: None,
         }
     }
 

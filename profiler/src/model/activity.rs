@@ -13,10 +13,13 @@ pub struct Activity {
     pub channels: Vec<(i64, Side)>,
     /// Who held the ends of channels, in the order of channels, then processes.
     pub ends: Vec<HeldEnd>,
-    /// Who held the writing end of a pipe or FIFO and wrote nothing, in the same order.
+    /// Who held the writing end of a pipe or FIFO and wrote nothing, as far as is known, in the same order.
     pub idle_ends: Vec<HeldEnd>,
     /// Places in `spans` of every process.
     pub(crate) of_process: Vec<Range<u32>>,
+    /// When any thread of a process was seen to do something else than before, or the same again after it had
+    /// run: in the order of processes, then time, ns.
+    pub(crate) turns: Vec<(ProcessId, i64)>,
 }
 
 /// What a process was doing over an interval.
@@ -32,6 +35,8 @@ pub struct Span {
     pub doing: Doing,
     /// How far the ends may be off, ns: half the time between two looks.
     pub error_ns: i64,
+    /// Another process that ended the wait, where the scheduler told.
+    pub waker: Option<ProcessId>,
 }
 
 /// What a process was doing: the busiest of its threads decides.
@@ -75,6 +80,8 @@ pub struct HeldEnd {
     pub to_ns: i64,
     /// Whether data is known to have moved; `false`: it may have.
     pub is_used: bool,
+    /// Whether it held both ends of the pipe, and nothing tells which of them it used.
+    pub is_doubtful: bool,
 }
 
 impl Activity {
@@ -84,6 +91,15 @@ impl Activity {
             Some(range) => &self.spans[range.start as usize..range.end as usize],
             None => &[],
         }
+    }
+
+    /// How far from a moment it was that any thread of a process was last, or next, seen to turn to something, ns:
+    /// who goes on with a wait lets nobody go. `None`: never seen.
+    pub fn nearest_turn_ns(&self, process: ProcessId, at_ns: i64) -> Option<i64> {
+        let place = self.turns.partition_point(|&turn| turn < (process, at_ns));
+        let near = self.turns[place.saturating_sub(1)..].iter().take(2);
+        let of_process = near.filter(|turn| turn.0 == process);
+        of_process.map(|turn| (turn.1 - at_ns).abs()).min()
     }
 
     /// The channels of a wait for several.

@@ -17,7 +17,9 @@ use super::replay::{Change, Reading, replay};
 use super::run::{Node, Run, Unknown};
 use super::schedule::{self, Schedule};
 use super::slowdown;
+use super::turns::{self, Turns};
 
+mod books;
 mod bootstrap;
 
 /// Iterations from which their spread is known.
@@ -46,6 +48,10 @@ const HIDDEN: &str = "the processes take turns: whoever is first in the order an
 pub enum Basis {
     /// The work of each process: a plain exchange, where packets show it.
     Work,
+    /// The work of the processes whose work shows: of those that take turns, and answer late.
+    Rounds,
+    /// What the process tracer saw them do, where packets alone do not tell.
+    Books,
     /// Ball-in-the-court delays.
     Delays,
 }
@@ -86,6 +92,8 @@ pub struct Evidence {
     pub span_ns: (i64, i64),
     /// Delays of each process in it, s.
     pub delays_s: Vec<f64>,
+    /// Processes whose work does not show, for they answer at once.
+    pub hidden: usize,
 }
 
 /// Weighs what a run says of its balance.
@@ -94,6 +102,15 @@ pub struct Evidence {
 /// When fewer than two processes sent packets.
 pub fn weigh(run: &Run) -> Result<Evidence, Unknown> {
     let found = messages::messages(run)?;
+    let (mut evidence, schedule) = of_packets(run, found)?;
+    if let (Some(schedule), Verdict::Unsure(_)) = (schedule, &evidence.verdict) {
+        books::decide(run, &schedule, &mut evidence);
+    }
+    Ok(evidence)
+}
+
+/// What the packets alone say, and how the messages hang together where that was worked out.
+fn of_packets(run: &Run, found: Vec<Message>) -> Result<(Evidence, Option<Schedule>), Unknown> {
     let iterations = repeat::iterations(&found);
     let (cuts, are_iterations) = cuts(&found, iterations.as_ref(), run);
     let parts = delays(run, &cuts);
@@ -115,10 +132,11 @@ pub fn weigh(run: &Run) -> Result<Evidence, Unknown> {
         are_iterations,
         span_ns: (cuts[0], cuts[cuts.len() - 1]),
         delays_s,
+        hidden: 0,
     };
     if let Some(reason) = too_few(&evidence, found.len()) {
         evidence.verdict = Verdict::Unsure(reason);
-        return Ok(evidence);
+        return Ok((evidence, None));
     }
     let part = match iterations {
         // A cut in the middle of a round would put the counts of both directions out of step.
@@ -128,7 +146,12 @@ pub fn weigh(run: &Run) -> Result<Evidence, Unknown> {
     let schedule = schedule::schedule(part, run.nodes().len());
     if let Some(found) = slowdown::slowdown(&schedule) {
         of_work(&mut evidence, &schedule, &found, &work(&schedule, &cuts));
-        return Ok(evidence);
+        return Ok((evidence, Some(schedule)));
+    }
+    let is_plain = schedule.takes_turns && schedule.are_alike && schedule.certainty.loose == 0;
+    if let Some(found) = is_plain.then(|| turns::weigh(&schedule)).flatten() {
+        of_turns(&mut evidence, &found);
+        return Ok((evidence, Some(schedule)));
     }
     of_delays(&mut evidence, &parts, &gate);
     if let Some(reason) = not_alike(part, &schedule, run.nodes().len()) {
@@ -137,7 +160,7 @@ pub fn weigh(run: &Run) -> Result<Evidence, Unknown> {
     } else if matches!(evidence.verdict, Verdict::Loaded(_)) {
         evidence.replayed_s = replayed(&schedule, evidence.first);
     }
-    Ok(evidence)
+    Ok((evidence, Some(schedule)))
 }
 
 /// Moments that cut the run: the begins of its iterations, or equal parts where none were found.
@@ -232,14 +255,14 @@ fn not_alike(part: &[Message], schedule: &Schedule, nodes: usize) -> Option<Stri
     schedule.takes_turns.then(|| HIDDEN.into())
 }
 
-/// The work of each process in each part, s.
+/// The work of each process in each part, s: the middle of what it may have been.
 fn work(schedule: &Schedule, cuts: &[i64]) -> Vec<Vec<f64>> {
     let mut parts = vec![vec![0.0; schedule.nodes]; cuts.len() - 1];
     for step in &schedule.steps {
         let at = cuts.partition_point(|cut| *cut <= step.t_ns);
         if let Some(part) = at.checked_sub(1).and_then(|at| parts.get_mut(at)) {
-            let (_, most) = schedule.work_ns(step);
-            part[usize::from(step.process)] += most as f64 / 1e9;
+            let (least, most) = schedule.work_ns(step);
+            part[usize::from(step.process)] += (least + most) as f64 / 2e9;
         }
     }
     parts
@@ -299,6 +322,26 @@ fn of_work(
         ))
     } else if found.loaded.is_empty() && range.high < GATE {
         Verdict::Balanced
+    } else {
+        Verdict::Unsure(open(range))
+    };
+}
+
+/// A verdict by the rounds of processes that take turns.
+fn of_turns(evidence: &mut Evidence, found: &Turns) {
+    evidence.basis = Basis::Rounds;
+    (evidence.first, evidence.ratio) = (found.first, found.ratio);
+    evidence.ratio_range = Some(found.ratio_range);
+    evidence.hidden = found.hidden;
+    let range = found.ratio_range;
+    evidence.verdict = if !found.loaded.is_empty() && range.low >= LEAST_LEAD {
+        evidence.first = found.loaded[0];
+        evidence.slowdown_s = Some(found.slowdown_s);
+        Verdict::Loaded(found.loaded.clone())
+    } else if found.hidden == 0 && range.high < GATE {
+        Verdict::Balanced
+    } else if found.hidden > 0 && range.high < GATE {
+        Verdict::Unsure(HIDDEN.into())
     } else {
         Verdict::Unsure(open(range))
     };

@@ -3,9 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
-use flowtrace_schema::{FlowRow, Result, Trace, marks};
+use flowtrace_schema::{CaptureRow, FlowRow, PacketRow, Result, Trace, marks};
 
-use super::run::{CaptureInput, Node, Packet, Run, Unknown};
+use super::run::{Books, CaptureInput, Node, Packet, Run, Unknown};
+
+mod growing;
+
+pub use growing::Growing;
 
 /// What counts as one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,10 +48,13 @@ const SSH: i64 = 22;
 /// # Errors
 /// When the file cannot be read.
 pub fn natural(trace: &Trace) -> Result<By> {
-    let flows = trace.flows()?;
+    Ok(natural_of(&trace.flow_ends()?))
+}
+
+fn natural_of(flows: &[FlowRow]) -> By {
     let mut used = flows.iter().filter(|flow| is_of_program(flow)).peekable();
     let is_within_one = used.peek().is_some() && used.all(|flow| flow.src == flow.dst);
-    Ok(if is_within_one { By::Process } else { By::Host })
+    if is_within_one { By::Process } else { By::Host }
 }
 
 fn is_of_program(flow: &FlowRow) -> bool {
@@ -67,18 +74,7 @@ pub fn load(trace: &Trace, selection: &Selection) -> Result<std::result::Result<
         Ok(chosen) => chosen,
         Err(unknown) => return Ok(Err(unknown)),
     };
-    let mut inputs: Vec<CaptureInput> = Vec::new();
-    let mut at: HashMap<i64, usize> = HashMap::new();
-    for capture in &captures {
-        at.insert(capture.capture_id, inputs.len());
-        let host = capture.host.as_deref().unwrap_or("?");
-        inputs.push(CaptureInput {
-            name: format!("{host} {}", capture.interface),
-            node: None,
-            dropped: capture.dropped,
-            packets: Vec::new(),
-        });
-    }
+    let (mut inputs, at) = inputs(&captures);
     trace.packets(|row| {
         if let Some((t0, t1)) = selection.within_ns
             && (row.t_ns < t0 || row.t_ns > t1)
@@ -94,19 +90,7 @@ pub fn load(trace: &Trace, selection: &Selection) -> Result<std::result::Result<
             && row.marks & marks::FRAGMENT == 0
         {
             let (src, dst) = if row.dir == 0 { (a, b) } else { (b, a) };
-            inputs[capture].packets.push(Packet {
-                t_ns: row.t_ns,
-                seq,
-                ack: row.ack.unwrap_or(0),
-                payload: row.payload_bytes,
-                wire: row.wire_bytes,
-                window: row.window.unwrap_or(0),
-                flow: row.flow_id as u32,
-                src,
-                dst,
-                flags: row.flags.unwrap_or(0),
-                is_again: false,
-            });
+            inputs[capture].packets.push(packet(row, seq, src, dst));
         }
         ControlFlow::Continue(())
     })?;
@@ -114,8 +98,85 @@ pub fn load(trace: &Trace, selection: &Selection) -> Result<std::result::Result<
     // that has most of its packets.
     let errors = hosts.iter().filter_map(|host| host.clock_error_ns).max();
     let left_out = std::mem::take(&mut chosen.left_out);
+    let books = match selection.within_ns {
+        // The kernel's totals are of whole lives.
+        Some(_) => Vec::new(),
+        None => books(trace, &flows, &chosen)?,
+    };
     let run = Run::new(chosen.names, inputs).with_origin(errors, left_out);
-    Ok(Ok(run))
+    Ok(Ok(run.with_books(books)))
+}
+
+/// A capture without packets for each of a trace, and its place by id.
+fn inputs(captures: &[CaptureRow]) -> (Vec<CaptureInput>, HashMap<i64, usize>) {
+    let input = |capture: &CaptureRow| CaptureInput {
+        name: format!(
+            "{} {}",
+            capture.host.as_deref().unwrap_or("?"),
+            capture.interface
+        ),
+        node: None,
+        dropped: capture.dropped,
+        packets: Vec::new(),
+    };
+    let places = captures.iter().enumerate();
+    let places = places.map(|(at, capture)| (capture.capture_id, at));
+    (captures.iter().map(input).collect(), places.collect())
+}
+
+fn packet(row: &PacketRow, seq: u32, src: Node, dst: Node) -> Packet {
+    Packet {
+        t_ns: row.t_ns,
+        seq,
+        ack: row.ack.unwrap_or(0),
+        payload: row.payload_bytes,
+        wire: row.wire_bytes,
+        window: row.window.unwrap_or(0),
+        flow: row.flow_id as u32,
+        src,
+        dst,
+        flags: row.flags.unwrap_or(0),
+        is_again: false,
+    }
+}
+
+/// What the process tracer knows of the processes at the ends of each node's connections.
+fn books(trace: &Trace, flows: &[FlowRow], chosen: &Chosen) -> Result<Vec<Option<Books>>> {
+    let mut owners: Vec<BTreeSet<i64>> = vec![BTreeSet::new(); chosen.names.len()];
+    for flow in flows {
+        let Some(&(a, b)) = chosen.ends.get(&flow.flow_id) else {
+            continue;
+        };
+        for (node, upid) in [(a, flow.src_upid), (b, flow.dst_upid)] {
+            owners[usize::from(node)].extend(upid);
+        }
+    }
+    if owners.iter().all(BTreeSet::is_empty) {
+        return Ok(Vec::new());
+    }
+    let seconds = |ns: Option<i64>| ns.map(|ns| ns as f64 / 1e9);
+    let times = trace.process_times()?.into_iter().filter_map(|row| {
+        let books = Books {
+            on_cpu_s: seconds(row.on_cpu_ns)?,
+            run_queue_s: seconds(row.run_queue_ns)?,
+            storage_s: seconds(row.storage_ns).unwrap_or(0.0),
+        };
+        Some((row.upid, books))
+    });
+    let times: HashMap<i64, Books> = times.collect();
+    // One process each, or they do not compare: on loopback one address may be several processes', and
+    // a process may be behind several.
+    let mut nodes: HashMap<i64, usize> = HashMap::new();
+    for upid in owners.iter().flatten() {
+        *nodes.entry(*upid).or_default() += 1;
+    }
+    let of = |upids: BTreeSet<i64>| {
+        let upid = upids
+            .first()
+            .filter(|upid| upids.len() == 1 && nodes[*upid] == 1)?;
+        times.get(upid).copied()
+    };
+    Ok(owners.into_iter().map(of).collect())
 }
 
 /// Which addresses the hosts of the captures sent from, by capture.
@@ -148,7 +209,7 @@ impl Chosen {
         flows: &[FlowRow],
         selection: &Selection,
         seen: &BTreeMap<i64, BTreeMap<String, i64>>,
-        captures: &[flowtrace_schema::CaptureRow],
+        captures: &[CaptureRow],
     ) -> std::result::Result<Chosen, Unknown> {
         let own = own_addresses(seen);
         let addresses: BTreeSet<&str> = flows

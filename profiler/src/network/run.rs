@@ -6,9 +6,11 @@ use std::sync::{Arc, OnceLock};
 use super::messages::Message;
 use super::rtt;
 
+mod books;
 mod build;
 mod coverage;
 
+pub use books::Books;
 pub use build::{CaptureInput, PacketInput};
 pub use coverage::Coverage;
 
@@ -97,6 +99,8 @@ pub struct Data {
     /// Bound of the error between the clocks of two captures, ns; `None`: not aligned.
     pub(super) clock_error_ns: Option<i64>,
     pub(super) left_out: Vec<String>,
+    /// What the process tracer knows of each node; empty or `None`: nothing.
+    pub(super) books: Vec<Option<Books>>,
     pub(super) rtt: OnceLock<rtt::Table>,
     /// The messages of the whole of it, by the default rule.
     pub(super) messages: OnceLock<Vec<Message>>,

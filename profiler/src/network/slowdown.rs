@@ -137,7 +137,7 @@ fn deviation(schedule: &Schedule, loaded: &[Node]) -> f64 {
 
 /// Which processes work so much more than the others that they are called loaded: one by the gate
 /// of the balance; several, at most half of them, only by a wider one.
-fn loaded(work: &[f64]) -> Option<(Vec<Node>, f64)> {
+pub(super) fn loaded(work: &[f64]) -> Option<(Vec<Node>, f64)> {
     let mut order: Vec<usize> = (0..work.len()).filter(|&node| work[node] > 0.0).collect();
     order.sort_by(|&a, &b| work[b].total_cmp(&work[a]));
     if order.len() < 2 {

@@ -76,10 +76,7 @@ pub fn answer(result: &Bottlenecks, timeline: &Timeline) -> String {
         [(from, to)] => format!(", {}", span(*from, *to)),
         _ => String::new(),
     };
-    let looks = match cause.samples {
-        0 => "from totals alone".into(),
-        n => units::counted(n as i64, "look", "looks"),
-    };
+    let looks = looks(cause.samples, timeline);
     format!(
         "{name} limited the run for {} of it ({} of {length}{when}): {} · confidence {}, {looks}",
         percent(cause.share),
@@ -87,6 +84,15 @@ pub fn answer(result: &Bottlenecks, timeline: &Timeline) -> String {
         want(cause, timeline.cpus()),
         cause.confidence.name(),
     )
+}
+
+/// What a verdict rests on.
+pub fn looks(samples: u64, timeline: &Timeline) -> String {
+    match samples {
+        0 => "from totals alone".into(),
+        _ if timeline.exact => "exact".into(),
+        n => units::counted(n as i64, "look", "looks"),
+    }
 }
 
 fn span(from: i64, to: i64) -> String {
@@ -100,7 +106,7 @@ pub fn text(result: &Bottlenecks, timeline: &Timeline, trace: &str, width: usize
     out.push('\n');
     out += &terminal_chart(&drawn, width);
     out.push('\n');
-    out += &table(result);
+    out += &table(result, timeline);
     for &(why, ns) in &result.without {
         let share = percent(ns as f64 / timeline.length().max(1) as f64);
         out += &format!(
@@ -134,7 +140,7 @@ pub fn text(result: &Bottlenecks, timeline: &Timeline, trace: &str, width: usize
     out
 }
 
-fn table(result: &Bottlenecks) -> String {
+fn table(result: &Bottlenecks, timeline: &Timeline) -> String {
     if result.found.is_empty() {
         return String::new();
     }
@@ -163,7 +169,10 @@ fn table(result: &Bottlenecks) -> String {
             percent(found.share),
             units::duration(found.ns),
             percent(found.mean),
-            units::count(found.samples as i64),
+            match timeline.exact && found.samples > 0 {
+                true => "exact".into(),
+                false => units::count(found.samples as i64),
+            },
             found.confidence.name().into(),
             units::shorten(&units::plain(&blamed), 24),
         ]);

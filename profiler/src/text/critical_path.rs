@@ -398,7 +398,7 @@ fn tail(facts: &Facts<'_>) -> String {
     text += &match waits {
         0 => "\n  evidence     nobody waited for a child or a channel\n".into(),
         _ => format!(
-            "\n  evidence     {} of the waits were seen by samples, the rest follows from exact totals\n",
+            "\n  evidence     {} of the waits were seen, the rest follows from exact totals\n",
             percent(facts.waits_sampled_ns, waits)
         ),
     };

@@ -1,6 +1,6 @@
 //! A run beside its lower bound, for people.
 
-use crate::analysis::ideal::{Bound, Capacities, Ideal};
+use crate::analysis::ideal::{Bound, Capacities, Ideal, Machine, Phase};
 use crate::text::table::{Align, Table};
 use crate::text::units;
 
@@ -55,7 +55,9 @@ pub fn text(ideal: &Ideal, capacities: &Capacities, begins_ns: i64) -> String {
     phases.sort_by_key(|(_, phase)| phase.from - phase.to);
     phases.truncate(SHOWN);
     phases.sort_by_key(|(at, _)| *at);
+    let mut uneven = String::new();
     for (at, phase) in phases {
+        uneven += &skew(at + 1, phase).unwrap_or_default();
         table.row(vec![
             (at + 1).to_string(),
             units::moment(phase.from, begins_ns),
@@ -68,6 +70,7 @@ pub fn text(ideal: &Ideal, capacities: &Capacities, begins_ns: i64) -> String {
         ]);
     }
     out += &table.finish("  ");
+    out += &uneven;
     let more = ideal.phases.len().saturating_sub(SHOWN);
     if more > 0 {
         out += &format!("  +{more} shorter phases: --format json\n");
@@ -86,4 +89,84 @@ pub fn text(ideal: &Ideal, capacities: &Capacities, begins_ns: i64) -> String {
         ideal.cores
     );
     out
+}
+
+/// The machine on which the others waited, and whether that had more to do; `None`: all ended at about the same time.
+fn skew(number: usize, phase: &Phase) -> Option<String> {
+    let last = phase.machines.iter().max_by_key(|one| one.ended_ns)?;
+    let count = phase.machines.len() as i64;
+    let all: i64 = phase.machines.iter().map(|one| one.ended_ns).sum();
+    let others = all.checked_sub(last.ended_ns)?.checked_div(count - 1)?;
+    let late = last.ended_ns - others;
+    if late * 50 < phase.to - phase.from {
+        return None;
+    }
+    let share = |of: fn(&Machine) -> i64| {
+        let total: i64 = phase.machines.iter().map(of).sum();
+        (total > 0).then(|| units::share(of(last) as f64 / total as f64))
+    };
+    let mut did = Vec::new();
+    did.extend(share(|one| one.bytes).map(|part| format!("{part} of the bytes of file calls")));
+    did.extend(share(|one| one.cpu_ns).map(|part| format!("{part} of the CPU time")));
+    let did = match did.is_empty() {
+        true => String::new(),
+        false => format!(
+            "; it had {}, where {} is even",
+            did.join(" and "),
+            units::share(1.0 / count as f64)
+        ),
+    };
+    Some(format!(
+        "  phase {number}: {} ended last, {} after the mean of the other {}{did}\n",
+        last.host,
+        units::duration(late),
+        units::counted(count - 1, "machine", "machines"),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::ideal::Beyond;
+
+    #[test]
+    fn the_machine_with_the_larger_share_is_named() {
+        let machine = |host: &str, ended_ns, bytes| Machine {
+            host: host.into(),
+            ended_ns,
+            cpu_ns: 1,
+            bytes,
+        };
+        let phase = |machines| Phase {
+            from: 0,
+            to: 1_000_000_000,
+            read_bytes: 0,
+            write_bytes: 0,
+            extra_bytes: 0,
+            pipe_bytes: 0,
+            network_bytes: 0,
+            cpu_ns: 3,
+            ideal_ns: 1,
+            bound: Bound::Cpu,
+            beyond: Beyond::default(),
+            machines,
+        };
+        let uneven = vec![
+            machine("n1", 400_000_000, 10),
+            machine("n2", 1_000_000_000, 80),
+            machine("n3", 600_000_000, 10),
+        ];
+        let said = skew(2, &phase(uneven)).unwrap();
+        assert!(
+            said.contains("phase 2: n2 ended last, 500 ms after"),
+            "{said}"
+        );
+        assert!(said.contains("80 % of the bytes"), "{said}");
+        let even = vec![
+            machine("n1", 995_000_000, 1),
+            machine("n2", 1_000_000_000, 9),
+        ];
+        assert_eq!(skew(1, &phase(even)), None);
+        assert_eq!(skew(1, &phase(Vec::new())), None);
+    }
 }

@@ -101,9 +101,34 @@ fn line(workflow: &Workflow, style: Style, branch: &Branch, begins_ns: i64) -> S
         [one] => single(workflow, *one, style),
         many => folded(workflow, many),
     };
+    let label = match branch.depth {
+        // All below it ran there, too.
+        0 => on_hosts(workflow, &branch.members) + &label,
+        _ => label,
+    };
     let mark = if branch.is_on_chain { "* " } else { "" };
     let line = format!("{numbers}{}{joint}{mark}{label}", branch.indent);
     format!("{}\n", units::shorten(&line, style.width).trim_end())
+}
+
+/// Where processes ran, where there are several machines: `n1, n2: `.
+fn on_hosts(workflow: &Workflow, members: &[ProcessId]) -> String {
+    let mut all = workflow.images.iter().map(|image| image.host.as_deref());
+    let first = all.next().flatten();
+    if all.all(|host| host == first) {
+        return String::new();
+    }
+    let mut hosts: Vec<&str> = members
+        .iter()
+        .filter_map(|&id| workflow.last_image(id).host.as_deref())
+        .collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    match hosts.len() {
+        0 => String::new(),
+        1..=4 => units::plain(&format!("{}: ", hosts.join(", "))),
+        n => format!("{} hosts: ", units::count(n as i64)),
+    }
 }
 
 fn single(workflow: &Workflow, id: ProcessId, style: Style) -> String {

@@ -43,7 +43,7 @@ pub struct Parts {
 /// # Errors
 /// When the file cannot be read.
 pub fn read(trace: &Trace, workflow: &Workflow) -> Result<Timeline> {
-    Ok(from_parts(
+    let mut timeline = from_parts(
         workflow,
         Parts {
             samples: trace.samples()?,
@@ -55,7 +55,10 @@ pub fn read(trace: &Trace, workflow: &Workflow) -> Result<Timeline> {
             counters: trace.host_counters()?,
             hosts: trace.hosts()?,
         },
-    ))
+    );
+    timeline.exact = trace.is_exact();
+    timeline.storage = trace.storage();
+    Ok(timeline)
 }
 
 /// Makes the timeline of a workflow from its rows.

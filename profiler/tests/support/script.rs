@@ -235,6 +235,11 @@ impl Script {
         self.calls.as_mut().expect("before the end").push(call);
     }
 
+    /// A call as it is given.
+    pub(crate) fn call_of(&mut self, call: Call) {
+        self.calls.as_mut().expect("before the end").push(call);
+    }
+
     /// Opens and reads a file as `calls` calls of `bytes` each.
     pub(crate) fn read(&mut self, image: u32, file: u32, calls: u64, bytes: u64, at: u64) {
         self.call(image, file, Op::Open, Some(0), None, at);
@@ -295,6 +300,26 @@ impl Script {
         (at, until): (u64, u64),
         used: Option<bool>,
     ) {
+        let most = (used == Some(false)).then_some(0);
+        self.held(image, channel, direction, (at, until), (used, most));
+    }
+
+    /// An image holds both ends of a pipe; that it moved some data does not tell through which.
+    #[allow(dead_code)] // not every test has pools
+    pub(crate) fn holds_both(&mut self, image: u32, channel: u32, time: (u64, u64)) {
+        for direction in [Direction::Read, Direction::Write] {
+            self.held(image, channel, direction, time, (Some(false), Some(100)));
+        }
+    }
+
+    fn held(
+        &mut self,
+        image: u32,
+        channel: u32,
+        direction: Direction,
+        (at, until): (u64, u64),
+        (used, at_most_bytes): (Option<bool>, Option<u64>),
+    ) {
         self.ends += 1;
         self.recorder.record(Record::ChannelEnd(ChannelEndRecord {
             id: self.ends,
@@ -310,7 +335,7 @@ impl Script {
                 to_ns: Some(until * MS),
                 used,
                 bytes: None,
-                at_most_bytes: None,
+                at_most_bytes,
             }));
     }
 

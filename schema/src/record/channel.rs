@@ -1,6 +1,6 @@
 //! Pipes and sockets between processes, and who held them.
 
-use crate::{ChannelId, HostId, Text, Upid};
+use crate::{ChannelId, HostId, Side, Text, Upid};
 
 /// What carries data between processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,4 +102,27 @@ pub struct ChannelEndClosed {
     pub bytes: Option<u64>,
     /// No more than these.
     pub at_most_bytes: Option<u64>,
+}
+
+/// What an image moved through one side of a channel (table `channel_sum`).
+#[derive(Clone, Copy, Debug)]
+pub struct ChannelTraffic {
+    /// The channel.
+    pub channel: ChannelId,
+    /// Process image.
+    pub upid: Upid,
+    /// What it did there.
+    pub side: Side,
+    /// Calls that returned.
+    pub calls: u64,
+    /// Bytes that they moved; `None`: their results do not tell.
+    pub bytes: Option<u64>,
+    /// Sum of their durations, ns.
+    pub duration_ns: u64,
+    /// Begin of the first one.
+    pub first_ns: u64,
+    /// End of the last one.
+    pub last_ns: u64,
+    /// None is missing.
+    pub exact: bool,
 }

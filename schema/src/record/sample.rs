@@ -84,6 +84,10 @@ pub struct SampledTotals {
     pub waiting_ns: u64,
     /// Of that, waiting for storage.
     pub storage_ns: u64,
+    /// Of that, while requests of the thread itself waited in a queue; `None`: not told.
+    pub queue_ns: Option<u64>,
+    /// Likewise, while a device had them.
+    pub device_ns: Option<u64>,
     /// Held by the tracer.
     pub tracer_ns: u64,
     /// The scheduler told all of it; otherwise these are samples.

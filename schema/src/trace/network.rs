@@ -51,7 +51,7 @@ impl PacketRow {
 /// The packets of hosts with one clock.
 const IN_ORDER: &str = "
   SELECT at >> 6, what, flow_id, flags, payload_bytes, header_bytes, seq, ack, window, tsval, tsecr
-  FROM packet ORDER BY at";
+  FROM packet WHERE at >= ?1 ORDER BY at";
 
 /// The packets of hosts whose clocks are corrected as the views do it.
 const CORRECTED: &str = "
@@ -60,6 +60,7 @@ const CORRECTED: &str = "
     what, flow_id, flags, payload_bytes, header_bytes, seq, ack, window, tsval, tsecr
   FROM packet AS p CROSS JOIN capture AS c ON c.capture_id = p.what >> 3
   CROSS JOIN host AS h ON h.host_id = c.host_id
+  WHERE t_ns >= ?1 >> 6
   ORDER BY t_ns, at";
 
 impl Trace {
@@ -85,6 +86,33 @@ impl Trace {
     /// When the file cannot be read.
     pub fn flows(&self) -> Result<Vec<FlowRow>> {
         self.rows("SELECT * FROM flows ORDER BY flow_id")
+    }
+
+    /// The flows without their sums, which for a trace that is being recorded are made of all its
+    /// packets each time.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn flow_ends(&self) -> Result<Vec<FlowRow>> {
+        self.rows(
+            "SELECT f.flow_id, src, sport, dst, dport, proto, o.src_upid, o.dst_upid, first_ns,
+               NULL AS last_ns, NULL AS packets, NULL AS bytes, NULL AS out_packets,
+               NULL AS out_bytes, NULL AS back_packets, NULL AS back_bytes, NULL AS captures,
+               src_wscale, dst_wscale, src_mss, dst_mss, src_sack, dst_sack
+             FROM flow AS f LEFT JOIN (
+               SELECT flow_id, MIN(CASE side WHEN 'src' THEN upid END) AS src_upid,
+                 MIN(CASE side WHEN 'dst' THEN upid END) AS dst_upid
+               FROM flow_owners GROUP BY flow_id) AS o ON o.flow_id = f.flow_id
+             ORDER BY f.flow_id",
+        )
+    }
+
+    /// When the newest packet came, by the clock of its host, ns; `None`: there is none.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn newest_packet_ns(&self) -> Result<Option<i64>> {
+        self.value("SELECT MAX(at) >> 6 FROM packet")
     }
 
     /// The flows with payload between two processes that are known.
@@ -147,7 +175,19 @@ impl Trace {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn packets(&self, mut each: impl FnMut(&PacketRow) -> ControlFlow<()>) -> Result<()> {
+    pub fn packets(&self, each: impl FnMut(&PacketRow) -> ControlFlow<()>) -> Result<()> {
+        self.packets_since(i64::MIN, each)
+    }
+
+    /// The same from a moment on, ns. Where all hosts have one clock the others are not read.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn packets_since(
+        &self,
+        from_ns: i64,
+        mut each: impl FnMut(&PacketRow) -> ControlFlow<()>,
+    ) -> Result<()> {
         let mut stream = || -> rusqlite::Result<()> {
             // On one scale the order of the table is that of time. Otherwise SQLite sorts, on disk
             // when there are many.
@@ -161,7 +201,7 @@ impl Trace {
                 true => IN_ORDER,
                 false => CORRECTED,
             })?;
-            let mut rows = statement.query([])?;
+            let mut rows = statement.query([from_ns.saturating_mul(64)])?;
             while let Some(row) = rows.next()? {
                 if each(&packet(row)?).is_break() {
                     break;

@@ -109,8 +109,10 @@ rows! {
         upid: i64,
         /// What it was doing, a number of [`crate::Activity`].
         activity: i64,
-        /// Samples that agree.
+        /// Samples that agree; of an exact interval its length in steps of 0.1 ms.
         samples: i64,
+        /// Process image of the thread that ended the wait.
+        waker_upid: Option<i64>,
         /// `read` or `write`: side of the channel.
         side: Option<String>,
         /// Channel that it waited for.
@@ -192,6 +194,15 @@ rows! {
         side: String,
         /// The channel, where it is known.
         channel_id: Option<i64>,
+    }
+
+    /// How long the processes of a step were blocked on storage, and in which part of that requests of
+    /// their own were in a queue or at a device, ns.
+    StorageRow {
+        step: String,
+        storage_ns: i64,
+        queue_ns: i64,
+        device_ns: i64,
     }
 
     /// The books of a process image, from the view `processes`.

@@ -1,7 +1,9 @@
 //! Rows that say what happened when: samples of threads, ends of channels, counters of machines.
 
 use super::Trace;
-use super::rows::{CounterRow, PolledRow, SampleRow, SequenceRow, TimesRow, VariableRow};
+use super::rows::{
+    CounterRow, PolledRow, SampleRow, SequenceRow, StorageRow, TimesRow, VariableRow,
+};
 use crate::Result;
 
 impl Trace {
@@ -19,6 +21,13 @@ impl Trace {
                CASE activity WHEN 6 THEN object END AS child_pid, waker_upid
              FROM sample ORDER BY upid, tid, t_ns, sample_id",
         )
+    }
+
+    /// Whether what threads were doing was told by the scheduler throughout, and nothing by samples.
+    pub fn is_exact(&self) -> bool {
+        // Traces of before have no such column.
+        let found = self.value("SELECT COUNT(*) > 0 AND MIN(exact) = 1 FROM sample");
+        found.unwrap_or(None) == Some(true)
     }
 
     /// The channels of waits for any of several, in the order of the samples.
@@ -45,6 +54,19 @@ impl Trace {
                max_rss_bytes
              FROM processes ORDER BY upid",
         )
+    }
+
+    /// Waits for storage by step, the longest first, where the recorder was told what became of requests to
+    /// devices; empty elsewhere.
+    pub fn storage(&self) -> Vec<StorageRow> {
+        // Traces of before have no such columns.
+        let rows = self.rows(
+            "SELECT COALESCE(rule, exe, 'pid ' || pid) AS step, SUM(storage_ns) AS storage_ns,
+               SUM(storage_queue_ns) AS queue_ns, SUM(storage_device_ns) AS device_ns
+             FROM processes WHERE storage_device_ns IS NOT NULL AND storage_ns IS NOT NULL
+             GROUP BY step HAVING SUM(storage_ns) > 0 ORDER BY 2 DESC, 1",
+        );
+        rows.unwrap_or_default()
     }
 
     /// Counters of the machines, by counter and time.

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, Result, params};
 
-use super::network;
 use super::packets::PacketTable;
+use super::{channels, network};
 use crate::{Loss, Record, SampleRecord, Side, quote_argv};
 
 /// Rows of the connection's statement cache: every statement below stays prepared.
@@ -180,7 +180,8 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
         Record::Sampled(r) => {
             db.prepare_cached(
                 "UPDATE process SET samples = ?2, sampled_ns = ?3, sampled_waiting_ns = ?4,
-                   sampled_storage_ns = ?5, sampled_tracer_ns = ?6, waits_exact = ?7 WHERE upid = ?1",
+                   sampled_storage_ns = ?5, sampled_tracer_ns = ?6, waits_exact = ?7,
+                   sampled_queue_ns = ?8, sampled_device_ns = ?9 WHERE upid = ?1",
             )?
             .execute(params![
                 r.upid.0,
@@ -189,7 +190,9 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
                 r.waiting_ns as i64,
                 r.storage_ns as i64,
                 r.tracer_ns as i64,
-                r.exact
+                r.exact,
+                r.queue_ns.map(|v| v as i64),
+                r.device_ns.map(|v| v as i64)
             ])?;
         }
         Record::Counter(r) => {
@@ -342,50 +345,10 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
             )?
             .execute(params![directory.0, *at_ns as i64])?;
         }
-        Record::Channel(r) => {
-            db.prepare_cached(
-                "INSERT INTO channel (channel_id, host_id, kind, inode, name, name_raw,
-                   capacity_bytes)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            )?
-            .execute(params![
-                r.id.0,
-                r.host.0,
-                r.kind.name(),
-                r.inode as i64,
-                r.name.as_ref().map(|t| t.text()),
-                r.name.as_ref().and_then(|t| t.raw()),
-                r.capacity_bytes.map(|v| v as i64)
-            ])?;
-        }
-        Record::ChannelEnd(r) => {
-            db.prepare_cached(
-                "INSERT INTO channel_end (end_id, channel_id, upid, fd, direction, from_ns)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            )?
-            .execute(params![
-                r.id,
-                r.channel.0,
-                r.upid.0,
-                r.fd,
-                r.direction.name(),
-                r.from_ns as i64
-            ])?;
-        }
-        Record::ChannelEndClosed(r) => {
-            db.prepare_cached(
-                "UPDATE channel_end SET to_ns = MAX(from_ns, ?2), used = ?3, bytes = ?4,
-                   at_most_bytes = ?5
-                 WHERE end_id = ?1",
-            )?
-            .execute(params![
-                r.id,
-                r.to_ns.map(|v| v as i64),
-                r.used,
-                r.bytes.map(|v| v as i64),
-                r.at_most_bytes.map(|v| v as i64)
-            ])?;
-        }
+        Record::Channel(r) => channels::channel(db, r)?,
+        Record::ChannelEnd(r) => channels::end(db, r)?,
+        Record::ChannelEndClosed(r) => channels::closed(db, r)?,
+        Record::ChannelTraffic(r) => channels::traffic(db, r)?,
         Record::Capture(r) => network::capture(db, r)?,
         Record::CaptureEnd(r) => network::capture_end(db, r)?,
         Record::Flow(r) => network::flow(db, r)?,

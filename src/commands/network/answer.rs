@@ -1,6 +1,6 @@
 //! Which part of the trace a question is about, and who answers it.
 
-use flowtrace_profiler::network::load::{self, By, Selection};
+use flowtrace_profiler::network::load::{self, By, Growing, Selection};
 use flowtrace_profiler::network::page::Page;
 use flowtrace_profiler::network::replay::Change;
 use flowtrace_profiler::network::run::Unit;
@@ -10,8 +10,41 @@ use flowtrace_schema::Trace;
 use super::{ModeName, Options, PairArgs, Question, UnitName, Unity};
 use crate::failure::Failure;
 
+/// What a growing trace is asked again, with what was read of it before.
+pub(super) fn growing(options: &Options) -> Option<Growing> {
+    // An interval that is given does not move with the trace.
+    let moves = options.watch.is_some() && options.within.is_none();
+    moves.then(|| {
+        let by = options.by.map_or(By::Host, by);
+        let selection = selection(options, by, None);
+        Growing::new(selection, options.by.is_none(), options.last)
+    })
+}
+
+fn by(unity: Unity) -> By {
+    match unity {
+        Unity::Host => By::Host,
+        Unity::Process => By::Process,
+        Unity::Endpoint => By::Endpoint,
+    }
+}
+
+fn selection(options: &Options, by: By, within_ns: Option<(i64, i64)>) -> Selection {
+    Selection {
+        by,
+        hosts: options.host.clone(),
+        within_ns,
+        most: None,
+    }
+}
+
 /// Answers one question about a trace.
-pub(super) fn ask(question: &Question, trace: &Trace, options: &Options) -> Result<Page, Failure> {
+pub(super) fn ask(
+    question: &Question,
+    trace: &Trace,
+    options: &Options,
+    growing: Option<&mut Growing>,
+) -> Result<Page, Failure> {
     let ns = |seconds: f64| (seconds * 1e9).clamp(-9e18, 9e18) as i64;
     let within_ns = options.within.map(|(from, to)| (ns(from), ns(to)));
     match question {
@@ -19,21 +52,16 @@ pub(super) fn ask(question: &Question, trace: &Trace, options: &Options) -> Resu
         Question::Peers(_) => return Ok(tables::peers(trace, within_ns)?),
         _ => {}
     }
-    let load = |by| -> Result<Run, Failure> {
-        let selection = Selection {
-            by,
-            hosts: options.host.clone(),
-            within_ns,
-            most: None,
-        };
-        load::load(trace, &selection)?.map_err(usage)
+    let run = match growing {
+        Some(growing) => growing.read(trace)?,
+        None => {
+            let by = options
+                .by
+                .map_or_else(|| load::natural(trace), |u| Ok(by(u)))?;
+            load::load(trace, &selection(options, by, within_ns))?
+        }
     };
-    let run = match options.by {
-        Some(Unity::Host) => load(By::Host)?,
-        Some(Unity::Process) => load(By::Process)?,
-        Some(Unity::Endpoint) => load(By::Endpoint)?,
-        None => load(load::natural(trace)?)?,
-    };
+    let run = run.map_err(usage)?;
     let run = run.last(options.last).with(|settings| {
         settings.mode = match options.mode {
             ModeName::Default => Mode::Default,

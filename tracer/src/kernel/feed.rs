@@ -3,9 +3,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use flowtrace_schema::{Loss, Recorder, Upid, Usage};
+use flowtrace_schema::{FileId, Loss, Recorder, Upid, Usage};
 
-use super::opens::Opens;
+use super::bpf::Processes;
+use super::opens::{Note, Noted, OpenedFile, Opens};
 use crate::proc::observer::{Observer, Tracee};
 use crate::proc::sampler::objects::{Holder, Target};
 use crate::proc::topology::{Call, CallKind};
@@ -31,6 +32,20 @@ pub(super) enum Change {
     Executed(Tracee, bool),
     /// What the standard descriptors of a program that begins stand for.
     Streams { pid: u32, targets: Streams },
+    /// A descriptor of thread `tid` stands for this from now on.
+    Holds {
+        tid: u32,
+        fd: i32,
+        target: Target,
+        close_on_exec: bool,
+    },
+    /// Or for this open file outside of the views.
+    Opened {
+        tid: u32,
+        fd: i32,
+        file: FileId,
+        flags: u32,
+    },
     /// The image that a process runs is over, and /proc said of it how many calls read and wrote.
     Told { pid: u32, reads: u64, writes: u64 },
     /// A thread does not run any more.
@@ -55,13 +70,63 @@ impl Inbox {
     }
 }
 
+/// Tells the reader what a thread's descriptors stand for that are no files of a view. The thread is
+/// held in a stop at its call.
+#[derive(Clone)]
+pub(crate) struct Descriptions {
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) opens: Arc<Opens>,
+}
+
+impl Descriptions {
+    /// The open that thread `tid` is about to make, if it succeeds, gives `file`.
+    pub(crate) fn opens(&self, tid: u32, file: FileId, flags: u32, now: u64) {
+        let opened = OpenedFile {
+            file: Some(file),
+            flags,
+            by_fuse: false,
+        };
+        let what = Noted::Opens(opened);
+        self.opens.note(Note { at: now, tid, what });
+    }
+
+    /// Its open gave descriptor `fd` of `file`.
+    pub(crate) fn opened(&self, tid: u32, fd: i32, file: FileId, flags: u32, now: u64) {
+        let opened = Change::Opened {
+            tid,
+            fd,
+            file,
+            flags,
+        };
+        self.inbox.tell(now, opened);
+    }
+
+    /// It has made these descriptors of pipes or sockets.
+    pub(crate) fn made(&self, tracee: Tracee, descriptors: &[i32], now: u64) {
+        let Tracee { pid, tid, .. } = tracee;
+        for &fd in descriptors {
+            let holder = Holder { pid, tid };
+            if let Some(target) = holder.target(fd) {
+                let close_on_exec = holder.closes_on_exec(fd);
+                let holds = Change::Holds {
+                    tid,
+                    fd,
+                    target,
+                    close_on_exec,
+                };
+                self.inbox.tell(now, holds);
+            }
+        }
+    }
+}
+
 /// Tells the reader.
 pub(crate) struct Feed {
     pub(super) inbox: Arc<Inbox>,
     pub(super) opens: Arc<Opens>,
     pub(super) recorder: Recorder,
-    /// What threads wait for is told, too.
-    pub(super) waits: bool,
+    /// Who asks by process, where that is needed.
+    pub(super) processes: Option<Arc<Processes>>,
 }
 
 impl Feed {
@@ -76,6 +141,9 @@ impl Feed {
 impl Observer for Feed {
     fn forked(&mut self, parent: Tracee, child: Tracee, now: u64) {
         self.inherit(parent.upid, child.upid);
+        if let Some(processes) = &self.processes {
+            processes.follow(child.pid);
+        }
         let flags = clone_flags(parent.tid).unwrap_or(0);
         self.inbox.tell(
             now,
@@ -103,12 +171,10 @@ impl Observer for Feed {
                 Some(_) => Change::Executed(tracee, native),
             },
         );
-        if self.waits {
-            // Later it may have gone.
-            let Tracee { pid, tid, .. } = tracee;
-            let targets = [0, 1, 2].map(|fd| Holder { pid, tid }.target(fd));
-            self.inbox.tell(now, Change::Streams { pid, targets });
-        }
+        // Later it may have gone.
+        let Tracee { pid, tid, .. } = tracee;
+        let targets = [0, 1, 2].map(|fd| Holder { pid, tid }.target(fd));
+        self.inbox.tell(now, Change::Streams { pid, targets });
     }
 
     fn image_over(&mut self, tracee: Tracee, usage: &Usage, _by_exec: bool, now: u64) {
@@ -135,6 +201,9 @@ impl Observer for Feed {
     }
 
     fn ended(&mut self, tracee: Tracee, now: u64) {
+        if let Some(processes) = self.processes.as_ref().filter(|_| tracee.tid == tracee.pid) {
+            processes.forget(tracee.pid);
+        }
         self.inbox.tell(
             now,
             match tracee.tid == tracee.pid {

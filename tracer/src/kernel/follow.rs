@@ -8,23 +8,30 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use flowtrace_schema::{Call, Fidelity, FileId, Loss, Op, Tid, Upid};
+use flowtrace_schema::{Call, Fidelity, FileId, Loss, Op, Record, Tid, Upid};
 
 use super::feed::Change;
-use super::opens::{Note, Noted};
+use super::opens::{Note, Noted, OpenedFile};
 use super::reader::Counted;
 use super::sample::{Sample, What};
 use super::strangers::Strangers;
 use super::syscalls::{Does, Numbers};
 use super::table::{Found, OpenFile, Table};
+use super::traffic::{Accounts, Sums};
 use super::waits::Descriptors;
 use crate::clock::Clock;
+use crate::proc::observer::ChannelLookup;
 use crate::proc::sampler::objects::{Holder, Target};
 
+mod channels;
 mod data;
+mod notes;
 mod tree;
 mod under_way;
+
+use notes::{take_announced, take_note};
 
 pub(super) type SharedTable = Rc<RefCell<Table>>;
 
@@ -42,6 +49,7 @@ pub(super) struct Follower {
     halves: u64,
     excluded: u64,
     strangers: Strangers,
+    accounts: Accounts,
     /// Images of which /proc counted other calls than were seen.
     unreconciled: u64,
 }
@@ -55,10 +63,14 @@ const TOLERANCE: u64 = 8;
 struct Counts {
     reads: Cell<u64>,
     writes: Cell<u64>,
+    /// Through pipes and sockets.
+    sums: RefCell<Sums>,
 }
 
 struct Process {
     counts: Rc<Counts>,
+    /// The image that it runs.
+    upid: Upid,
     table: SharedTable,
     tids: Vec<u32>,
     /// Its calls have other numbers.
@@ -84,10 +96,18 @@ struct UnderWay {
     open: Option<Rc<OpenFile>>,
     /// That which [`Does::Moves`] writes to.
     to: Option<Rc<OpenFile>>,
+    /// Inodes of the pipes or sockets that were in their place.
+    channels: [Option<u64>; 2],
+    /// The file outside that an open was told to give.
+    outside: Option<OpenedFile>,
 }
 
 impl Follower {
-    pub(super) fn new(clock: Clock, views: Vec<PathBuf>) -> Follower {
+    pub(super) fn new(
+        clock: Clock,
+        views: Vec<PathBuf>,
+        channels: Arc<dyn ChannelLookup>,
+    ) -> Follower {
         Follower {
             numbers: Numbers::new(),
             threads: HashMap::new(),
@@ -98,6 +118,7 @@ impl Follower {
             halves: 0,
             excluded: 0,
             strangers: Strangers::new(clock, views),
+            accounts: Accounts::new(channels),
             unreconciled: 0,
         }
     }
@@ -119,6 +140,7 @@ impl Follower {
     pub(super) fn lost(&mut self, records: u64) {
         self.dropped += records;
         for process in self.processes.values() {
+            process.counts.sums.borrow_mut().lossy = true;
             for open in process.table.borrow().open_files() {
                 open.position.set(None);
                 open.lossy.set(true);
@@ -143,6 +165,19 @@ impl Follower {
         ]
     }
 
+    /// What went through pipes and sockets, of the images that are over since the last call.
+    pub(super) fn traffic(&mut self) -> Vec<Record> {
+        self.accounts.take()
+    }
+
+    /// No more is told: whoever lives still has moved what was seen.
+    pub(super) fn finish(&mut self) {
+        let pids: Vec<u32> = self.processes.keys().copied().collect();
+        for pid in pids {
+            self.over(pid);
+        }
+    }
+
     /// Takes in the next change until a moment, and tells it.
     pub(super) fn next_change(&mut self, until: u64) -> Option<(u64, Change)> {
         let (at, change) = self.changes.pop_front_if(|(at, _)| *at <= until)?;
@@ -160,7 +195,7 @@ impl Follower {
         match sample.what {
             What::Enters(arguments) => self.enters(sample, does, arguments),
             What::Returns(result) => self.returns(sample, result, emit),
-            What::Leaves { .. } | What::Woken { .. } => {}
+            What::Leaves { .. } | What::Woken { .. } | What::Request { .. } => {}
         }
     }
 
@@ -182,7 +217,11 @@ impl Follower {
         {
             // Looked at once: whatever it is, it is not followed.
             match self.strangers.look(thread.pid, arguments[0]) {
-                false => table.set(arguments[0], None, false),
+                false => match self.strangers.channel(thread.pid, sample.tid, arguments[0]) {
+                    // Whether a new program keeps it is not known.
+                    Some(target) => table.know(arguments[0], target),
+                    None => table.set(arguments[0], None, false),
+                },
                 true => {
                     table.suspect(arguments[0]);
                     self.strangers.suspect(&thread.table, arguments[0]);
@@ -190,11 +229,26 @@ impl Follower {
             }
         }
         let find = |argument: usize| table.get(arguments[argument]).map(Rc::clone);
-        let (mut open, mut to) = (None, None);
+        let channel = |argument: usize| table.channel(arguments[argument]);
+        let (mut open, mut to, mut outside) = (None, None, None);
+        let mut channels = [None; 2];
         match does {
-            Does::Data(_) | Does::Seeks | Does::Duplicates(_) | Does::Controls => open = find(0),
-            Does::Moves(moves) => (open, to) = (find(moves.from), find(moves.to)),
-            Does::Opens(_) | Does::Requests | Does::Unshares => {}
+            Does::Data(_) | Does::Duplicates(_) | Does::Controls => {
+                open = find(0);
+                channels[0] = channel(0);
+            }
+            Does::Seeks => open = find(0),
+            Does::Moves(moves) => {
+                (open, to) = (find(moves.from), find(moves.to));
+                channels = [moves.from, moves.to].map(channel);
+            }
+            Does::Obscures(descriptors) => {
+                for (place, &argument) in channels.iter_mut().zip(descriptors) {
+                    *place = channel(argument);
+                }
+            }
+            Does::Opens(_) => outside = take_announced(&mut self.notes, sample.tid, sample.at),
+            Does::Requests | Does::Unshares | Does::Makes => {}
             Does::Closes => return table.close(arguments[0]),
             Does::ClosesRange => {
                 const UNSHARE: u64 = 1 << 1;
@@ -221,6 +275,8 @@ impl Follower {
             arguments,
             open,
             to,
+            channels,
+            outside,
         };
         call.enter();
         thread.under_way = Some(call);
@@ -248,6 +304,7 @@ impl Follower {
         let fd = result.cast_unsigned();
         match call.does {
             Does::Data(data) => {
+                thread.count_data(&call, data, result, sample.at);
                 self.excluded +=
                     data::transferred(thread.row(sample, &call, result), &call, data, emit);
             }
@@ -256,6 +313,9 @@ impl Follower {
                 let copied = note.is_some_and(|note| note.what == Noted::Copied);
                 // FUSE is not asked for a copy from the end of a file, or to another kind of it.
                 let by_fuse = copied || moves.ops.0 == Op::CopyFrom && result <= 0;
+                if !copied {
+                    thread.count_moved(&call, result, sample.at);
+                }
                 let row = thread.row(sample, &call, result);
                 self.excluded += data::moved(row, &call, moves, by_fuse, emit);
             }
@@ -268,13 +328,16 @@ impl Follower {
                 }
             }
             _ if result < 0 => {}
+            Does::Obscures(_) => thread.count_obscured(&call, sample.at),
+            Does::Makes => thread.table.borrow_mut().close(fd),
             Does::Opens(_) => {
                 let note = take_note(&mut self.notes, sample.tid, call.at, sample.at);
                 let opened = note.and_then(|note| match note.what {
                     Noted::Opened(opened) => Some(opened),
-                    Noted::Copied => None,
+                    Noted::Copied | Noted::Opens(_) => None,
                 });
-                let open = opened.map(|of| Rc::new(OpenFile::new(of.file, of.by_fuse)));
+                let opened = opened.or(call.outside);
+                let open = opened.map(opened_now);
                 let close_on_exec = opened
                     .is_some_and(|opened| opened.flags & libc::O_CLOEXEC as u32 != 0)
                     || call.flags_say_close();
@@ -284,12 +347,18 @@ impl Follower {
                 if first as u32 != fd as u32 {
                     let close =
                         flags.is_some_and(|at| call.arguments[at] & libc::O_CLOEXEC as u64 != 0);
-                    thread.table.borrow_mut().set(fd, call.open, close);
+                    let mut table = thread.table.borrow_mut();
+                    table.set(fd, call.open, close);
+                    hold(&mut table, fd, call.channels[0], close);
                 }
             }
             Does::Controls => match command as i32 {
-                libc::F_DUPFD => thread.table.borrow_mut().set(fd, call.open, false),
-                libc::F_DUPFD_CLOEXEC => thread.table.borrow_mut().set(fd, call.open, true),
+                libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
+                    let mut table = thread.table.borrow_mut();
+                    let close = command as i32 == libc::F_DUPFD_CLOEXEC;
+                    table.set(fd, call.open, close);
+                    hold(&mut table, fd, call.channels[0], close);
+                }
                 libc::F_SETFD => {
                     let close = third & libc::FD_CLOEXEC as u64 != 0;
                     thread.table.borrow_mut().set_close_on_exec(first, close);
@@ -319,13 +388,20 @@ impl Follower {
     }
 }
 
-/// Takes out what was noted for thread `tid` between two moments, and what was before.
-fn take_note(notes: &mut HashMap<u32, Vec<Note>>, tid: u32, from: u64, to: u64) -> Option<Note> {
-    let own = notes.get_mut(&tid)?;
-    let during = |note: &&Note| (from..=to).contains(&note.at);
-    let found = own.iter().rfind(during).copied();
-    own.retain(|note| note.at > to);
-    found
+/// An open file, just made.
+fn opened_now(opened: OpenedFile) -> Rc<OpenFile> {
+    let open = OpenFile::new(opened.file, opened.by_fuse);
+    // Where those end up FUSE knows, and nobody outside of the views.
+    open.appends
+        .set(!opened.by_fuse && opened.flags & libc::O_APPEND as u32 != 0);
+    Rc::new(open)
+}
+
+/// Descriptor `fd` is the pipe or socket with that inode, if there is one.
+fn hold(table: &mut Table, fd: u64, inode: Option<u64>, close_on_exec: bool) {
+    if let Some(inode) = inode {
+        table.hold(fd, Target::Channel(inode), close_on_exec);
+    }
 }
 
 impl Descriptors for Follower {
@@ -354,6 +430,8 @@ impl Counts {
     fn add(&self, does: Does, result: i64) {
         let is_counted = ![libc::EBADF, libc::EFAULT].contains(&(-result as i32));
         let (reads, writes) = match does {
+            // The kernel does not count what receives and sends.
+            Does::Data(data) if data.socket.is_some() => (false, false),
             Does::Data(data) => (!data.writes, data.writes),
             Does::Moves(moves) => (moves.counted, moves.counted),
             _ => (false, false),

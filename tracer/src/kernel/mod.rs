@@ -2,16 +2,18 @@
 //! tracepoints tell of the calls that moved it, with no stop and no copy through this process.
 //!
 //! ```text
-//! perf rings, one a processor --decode--> samples --+
+//! rings, one a processor -------decode--> samples --+
 //! ptrace events (feed) ------------------ changes --+--by time--+-> follow: descriptor tables --> calls
 //! FUSE opens (opens) -------------------- notes ----+           +-> waits: running, runnable, blocked
 //! ```
 //!
-//! [`perf`] and [`tracefs`] talk to the kernel, [`merge`] puts the processors' samples in the order of
+//! [`bpf`], or where that is refused [`perf`] and [`tracefs`], talk to the kernel, [`merge`] puts the processors' samples in the order of
 //! time, [`follow`] joins calls to files by the descriptors of each process ([`table`]), [`waits`] tells what
 //! each thread did at every moment, by the records of the scheduler ([`sched`]). Opens,
 //! closes and everything about names are still seen by FUSE.
 
+mod block;
+mod bpf;
 mod feed;
 mod follow;
 mod merge;
@@ -24,18 +26,25 @@ mod strangers;
 mod syscalls;
 mod table;
 mod tracefs;
+mod traffic;
 mod waits;
 
+pub(crate) use feed::Descriptions;
 pub use opens::Opens;
 pub(crate) use opens::{Note, Noted, OpenedFile};
 pub(crate) use reader::KernelLayer;
 
 use std::io;
 
-/// Whether this process may see calls by tracepoints here, by trying it on itself.
+/// How this process may see calls by tracepoints here, by trying it on itself.
 ///
 /// # Errors
 /// Why it may not.
-pub(crate) fn try_tracepoints() -> io::Result<()> {
-    perf::Rings::open(std::process::id(), perf::SMALLEST, false).map(drop)
+pub(crate) fn try_tracepoints() -> io::Result<&'static str> {
+    let own = std::process::id();
+    if bpf::Programs::open(own, perf::SMALLEST, false).is_ok() {
+        return Ok("tracepoints, read by programs in the kernel");
+    }
+    perf::Rings::open(own, perf::SMALLEST, false)?;
+    Ok("tracepoints, read from perf's rings")
 }

@@ -24,6 +24,8 @@ pub(crate) struct Note {
 pub(crate) enum Noted {
     /// Opened a file.
     Opened(OpenedFile),
+    /// An open is going to be made of a file whose name says all.
+    Opens(OpenedFile),
     /// Copied from file to file, and recorded that. Where it could not, the kernel does so by itself.
     Copied,
 }

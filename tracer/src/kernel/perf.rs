@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::sample::{Decode, Decoder};
 use super::tracefs::TraceFs;
-use super::{sched, syscalls};
+use super::{block, sched, syscalls};
 
 /// Bytes of a ring: the smallest that is of use, and the usual one.
 pub(super) const SMALLEST: usize = 64 << 10;
@@ -103,16 +103,17 @@ impl Rings {
         let decoder = Decode::Calls(Decoder::new(&enter, &exit)?);
         let entries = syscalls::filter_of_entries(blocking);
         let returns = syscalls::filter_of_returns(blocking);
-        Self::pairs(decoder, size, |cpu| {
+        Self::joined(decoder, size, |cpu| {
             let first = event(enter.id, Some(pid), cpu, size)?;
             set_filter(&first, &entries)?;
             let second = event(exit.id, Some(pid), cpu, size)?;
             set_filter(&second, &returns)?;
-            Ok((first, second))
+            Ok(vec![first, second])
         })
     }
 
-    /// Begins to record who runs on which processor of the machine, and who wakes whom.
+    /// Begins to record who runs on which processor of the machine, who wakes whom, and where the
+    /// kernel tells that, what becomes of requests to devices.
     ///
     /// Events that belong to processes would tell of theirs alone, but not who runs after somebody
     /// else (that takes two more records for each switch), nor what a thread does after it has given
@@ -121,46 +122,46 @@ impl Rings {
     /// # Errors
     /// As for [`Rings::open`]; and in a pid namespace, whose ids are not those of the scheduler.
     pub(super) fn open_scheduler() -> io::Result<Rings> {
-        let namespace = std::fs::read_link("/proc/self/ns/pid")?;
-        if namespace.as_os_str() != sched::FIRST_PID_NAMESPACE {
-            return Err(io::Error::other(
-                "the scheduler counts processes otherwise here",
-            ));
-        }
+        sched::in_first_pid_namespace()?;
         let tracefs = TraceFs::open().map_err(|e| named(&e, "tracefs"))?;
         let switch = tracefs.format("sched/sched_switch");
         let switch = switch.map_err(|e| named(&e, "tracepoint sched_switch"))?;
         let waking = tracefs.format("sched/sched_waking");
         let waking = waking.map_err(|e| named(&e, "tracepoint sched_waking"))?;
-        let decoder = Decode::Scheduler(sched::Decoder::new(&switch, &waking)?);
-        Self::pairs(decoder, SCHEDULER, |cpu| {
-            let first = event(switch.id, None, cpu, SCHEDULER)?;
-            let second = event(waking.id, None, cpu, SCHEDULER)?;
-            Ok((first, second))
+        let requests = block::Decoder::open(&tracefs).ok();
+        let mut ids = vec![switch.id, waking.id];
+        ids.extend(requests.iter().flat_map(block::Decoder::ids));
+        let decoder = Decode::Scheduler(sched::Decoder::new(&switch, &waking)?, requests);
+        Self::joined(decoder, SCHEDULER, |cpu| {
+            let event = |&id: &u64| event(id, None, cpu, SCHEDULER);
+            ids.iter().map(event).collect()
         })
     }
 
-    /// Two events of each processor in one ring.
-    fn pairs(
+    /// Several events of each processor in one ring.
+    fn joined(
         decoder: Decode,
         size: usize,
-        open: impl Fn(u32) -> io::Result<(OwnedFd, OwnedFd)>,
+        open: impl Fn(u32) -> io::Result<Vec<OwnedFd>>,
     ) -> io::Result<Rings> {
         let mut events = Vec::new();
         let mut rings = Vec::new();
         for cpu in processors()? {
-            let (first, second) = open(cpu)?;
+            let mut opened = open(cpu)?.into_iter();
+            let first = opened.next().ok_or_else(|| io::Error::other("no event"))?;
             let ring = Ring::map(first, size)?;
-            // SAFETY: both are events of this process; no memory is involved.
-            let joined = unsafe {
-                libc::ioctl(
-                    second.as_raw_fd(),
-                    IOC_SET_OUTPUT,
-                    ring.descriptor.as_raw_fd(),
-                )
-            };
-            check(joined)?;
-            events.push(second);
+            for other in opened {
+                // SAFETY: both are events of this process; no memory is involved.
+                let joined = unsafe {
+                    libc::ioctl(
+                        other.as_raw_fd(),
+                        IOC_SET_OUTPUT,
+                        ring.descriptor.as_raw_fd(),
+                    )
+                };
+                check(joined)?;
+                events.push(other);
+            }
             rings.push(ring);
         }
         Ok(Rings {
@@ -172,6 +173,11 @@ impl Rings {
 }
 
 impl Rings {
+    /// Whether requests to devices are told, too.
+    pub(super) fn tells_requests(&self) -> bool {
+        matches!(self.decoder, Decode::Scheduler(_, Some(_)))
+    }
+
     /// How many records of the first events, entries of calls for one, the kernel dropped so far.
     pub(super) fn lost_entries(&self) -> u64 {
         self.rings.iter().map(Ring::lost).sum()
@@ -354,7 +360,7 @@ fn named(error: &io::Error, what: &str) -> io::Error {
 }
 
 /// The processors that are on.
-fn processors() -> io::Result<Vec<u32>> {
+pub(super) fn processors() -> io::Result<Vec<u32>> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
     list(text.trim()).ok_or_else(|| io::Error::other("the list of processors is unknown"))
 }

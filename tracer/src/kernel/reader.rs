@@ -13,7 +13,8 @@ use flowtrace_schema::{CallRing, Loss, Recorder};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::feed::{Feed, Inbox};
+use super::bpf::{Processes, Programs};
+use super::feed::{Descriptions, Feed, Inbox};
 use super::follow::Follower;
 use super::merge::Merge;
 use super::opens::Opens;
@@ -25,6 +26,8 @@ use crate::proc::observer::ChannelLookup;
 
 /// Longest time between two looks. The kernel wakes the reader when a ring is a quarter full.
 const PERIOD_MS: u16 = 25;
+/// Environment variable: set, calls are told by perf's rings though programs could.
+const BY_PERF: &str = "FLOWTRACE_CALLS_BY_PERF";
 /// Samples that may wait in memory, some 200 MB, while the writer is busy.
 const BACKLOG: usize = 2 << 20;
 
@@ -35,6 +38,7 @@ pub(crate) struct KernelLayer {
     end: Arc<End>,
     recorder: Recorder,
     threads: Vec<JoinHandle<()>>,
+    processes: Option<Arc<Processes>>,
     tells_waits: bool,
 }
 
@@ -45,8 +49,8 @@ struct End {
 
 impl KernelLayer {
     /// Begins to record the calls of process `pid`, which has not run its program yet, and of all
-    /// that it will fork, on files below `views`; with `channels`, and where the scheduler can be
-    /// followed, also what their threads wait for. The calling thread is the one that follows the tree.
+    /// that it will fork: on files below `views` and outside, and in sum through `channels`; with
+    /// `waits`, and where the scheduler can be followed, also what their threads wait for. The calling thread is the one that follows the tree.
     ///
     /// # Errors
     /// When tracepoints are not to be had.
@@ -56,16 +60,19 @@ impl KernelLayer {
         recorder: Recorder,
         opens: Arc<Opens>,
         views: Vec<PathBuf>,
-        channels: Option<Arc<dyn ChannelLookup>>,
+        channels: Arc<dyn ChannelLookup>,
+        waits: bool,
     ) -> io::Result<KernelLayer> {
-        let scheduler = channels.and_then(|channels| {
-            let rings = Rings::open_scheduler().ok()?;
+        let scheduler = waits.then(Rings::open_scheduler).and_then(Result::ok);
+        let scheduler = scheduler.map(|rings| {
             let tracer = nix::unistd::gettid().as_raw().unsigned_abs();
-            Some((rings, Waits::new(channels, tracer)))
+            let requests = rings.tells_requests();
+            (rings, Waits::new(Arc::clone(&channels), tracer, requests))
         });
         let (scheduler, waits) = scheduler.unzip();
         let tells_waits = waits.is_some();
-        let rings = Rings::open(pid, perf::USUAL, tells_waits)?;
+        let calls = Calls::open(pid, tells_waits)?;
+        let processes = calls.processes();
         let inbox = Arc::<Inbox>::default();
         let end = Arc::new(End {
             is_near: AtomicBool::new(false),
@@ -74,10 +81,11 @@ impl KernelLayer {
         let backlog = Arc::<AtomicUsize>::default();
         let (batches, waiting) = channel();
         let reader = Reader {
-            rings,
+            calls,
             scheduler,
             clock,
             batches,
+            expected: 0,
             backlog: Arc::clone(&backlog),
         };
         let mut layer = KernelLayer {
@@ -86,11 +94,13 @@ impl KernelLayer {
             end: Arc::clone(&end),
             recorder: recorder.clone(),
             threads: Vec::new(),
+            processes,
             tells_waits,
         };
         let thread = std::thread::Builder::new().name("kernel-calls".into());
         let join = move || {
-            Joiner::new(recorder, inbox, opens, views, waits, clock).run(&waiting, &backlog);
+            let follower = Follower::new(clock, views, channels);
+            Joiner::new(recorder, inbox, opens, follower, waits).run(&waiting, &backlog);
         };
         layer.threads.push(thread.spawn(join)?);
         let thread = std::thread::Builder::new().name("kernel-layer".into());
@@ -104,7 +114,15 @@ impl KernelLayer {
             inbox: Arc::clone(&self.inbox),
             opens: Arc::clone(&self.opens),
             recorder: self.recorder.clone(),
-            waits: self.tells_waits,
+            processes: self.processes.clone(),
+        }
+    }
+
+    /// What it wants to be told of descriptors that are no files of a view.
+    pub(crate) fn descriptions(&self) -> Descriptions {
+        Descriptions {
+            inbox: Arc::clone(&self.inbox),
+            opens: Arc::clone(&self.opens),
         }
     }
 
@@ -138,12 +156,52 @@ struct Batch {
     end: Option<u64>,
 }
 
+/// Who tells of calls.
+enum Calls {
+    Perf(Rings),
+    Programs(Programs),
+}
+
+impl Calls {
+    /// By programs in the kernel; by perf's rings where they are refused, or that is asked for.
+    fn open(pid: u32, blocking: bool) -> io::Result<Calls> {
+        let by_perf = std::env::var_os(BY_PERF).is_some_and(|value| !value.is_empty());
+        if !by_perf && let Ok(programs) = Programs::open(pid, perf::USUAL, blocking) {
+            return Ok(Calls::Programs(programs));
+        }
+        Rings::open(pid, perf::USUAL, blocking).map(Calls::Perf)
+    }
+
+    fn processes(&self) -> Option<Arc<Processes>> {
+        match self {
+            Calls::Perf(_) => None,
+            Calls::Programs(programs) => Some(programs.processes()),
+        }
+    }
+
+    fn rings(&self) -> &[Ring] {
+        match self {
+            Calls::Perf(rings) => &rings.rings,
+            Calls::Programs(_) => &[],
+        }
+    }
+
+    fn lost_entries(&self) -> u64 {
+        match self {
+            Calls::Perf(rings) => rings.lost_entries(),
+            Calls::Programs(programs) => programs.lost_entries(),
+        }
+    }
+}
+
 /// Empties the rings, whatever becomes of what was in them.
 struct Reader {
-    rings: Rings,
+    calls: Calls,
     scheduler: Option<Rings>,
     clock: Clock,
     batches: Sender<Batch>,
+    /// Samples of the last time.
+    expected: usize,
     /// Samples that are still to be joined.
     backlog: Arc<AtomicUsize>,
 }
@@ -172,35 +230,31 @@ impl Reader {
 
     fn read(&mut self, last: bool) -> Batch {
         let (clock, read_ns) = (self.clock, self.clock.now());
-        let (mut samples, mut lost) = (Vec::new(), [0; 2]);
-        let all = [Some(&mut self.rings), self.scheduler.as_mut()];
-        for (rings, lost) in all.into_iter().zip(&mut lost) {
-            let Some(Rings { rings, decoder, .. }) = rings else {
-                continue;
-            };
-            for ring in rings {
-                let take = |body: &[u8]| {
-                    samples.extend(decoder.decode(body).map(|sample| Sample {
-                        at: clock.at(sample.at),
-                        ..sample
-                    }));
-                };
-                ring.drain(take, lost);
+        let mut samples = Vec::with_capacity(self.expected);
+        let mut lost = 0;
+        match &mut self.calls {
+            Calls::Perf(rings) => drain(rings, clock, &mut samples, &mut lost),
+            Calls::Programs(programs) => {
+                lost = programs.drain(|sample| samples.push(timed(sample, clock)));
             }
         }
-        let [lost, lost_switches] = lost;
+        let mut lost_switches = 0;
+        if let Some(rings) = &mut self.scheduler {
+            drain(rings, clock, &mut samples, &mut lost_switches);
+        }
+        self.expected = samples.len();
         Batch {
             samples,
             read_ns,
             lost,
             lost_switches,
-            end: last.then(|| self.rings.lost_entries()),
+            end: last.then(|| self.calls.lost_entries()),
         }
     }
 
     fn all_rings(&self) -> impl Iterator<Item = &Ring> {
         let scheduler = self.scheduler.iter().flat_map(|rings| &rings.rings);
-        self.rings.rings.iter().chain(scheduler)
+        self.calls.rings().iter().chain(scheduler)
     }
 
     /// Sleeps until there is something to do. `ended`: rings that tell no more when they fill, since
@@ -228,6 +282,24 @@ impl Reader {
     }
 }
 
+/// Empties perf's rings.
+fn drain(rings: &mut Rings, clock: Clock, samples: &mut Vec<Sample>, lost: &mut u64) {
+    let Rings { rings, decoder, .. } = rings;
+    for ring in rings {
+        let take = |body: &[u8]| {
+            samples.extend(decoder.decode(body).map(|sample| timed(sample, clock)));
+        };
+        ring.drain(take, lost);
+    }
+}
+
+fn timed(sample: Sample, clock: Clock) -> Sample {
+    Sample {
+        at: clock.at(sample.at),
+        ..sample
+    }
+}
+
 /// Joins samples to files.
 struct Joiner {
     recorder: Recorder,
@@ -245,9 +317,8 @@ impl Joiner {
         recorder: Recorder,
         inbox: Arc<Inbox>,
         opens: Arc<Opens>,
-        views: Vec<PathBuf>,
+        follower: Follower,
         waits: Option<Waits>,
-        clock: Clock,
     ) -> Joiner {
         Joiner {
             calls: recorder.call_ring(),
@@ -255,7 +326,7 @@ impl Joiner {
             inbox,
             opens,
             merge: Merge::default(),
-            follower: Follower::new(clock, views),
+            follower,
             waits,
             lost_switches: 0,
         }
@@ -272,7 +343,8 @@ impl Joiner {
                 if let Some(waits) = &mut self.waits {
                     waits.finish(read_ns, &self.follower);
                 }
-                self.record_waits();
+                self.follower.finish();
+                self.record_sums();
                 self.recorder
                     .lost(Loss::SwitchesDropped, self.lost_switches);
                 for (loss, count) in self.follower.losses(lost_entries) {
@@ -306,8 +378,8 @@ impl Joiner {
         self.merge = merge;
         if let Some(waits) = &mut self.waits {
             waits.settle(batch.read_ns, &self.follower);
-            self.record_waits();
         }
+        self.record_sums();
     }
 
     /// Takes in what became of the tree until a moment.
@@ -322,7 +394,7 @@ impl Joiner {
     fn sample(&mut self, sample: &Sample) {
         let calls = &mut self.calls;
         match sample.what {
-            What::Leaves { .. } | What::Woken { .. } => {
+            What::Leaves { .. } | What::Woken { .. } | What::Request { .. } => {
                 if let Some(waits) = &mut self.waits {
                     waits.scheduled(sample, &self.follower);
                 }
@@ -342,9 +414,10 @@ impl Joiner {
         self.follower.sample(sample, &mut |call| calls.push(call));
     }
 
-    fn record_waits(&mut self) {
-        let records = self.waits.as_mut().map(Waits::take);
-        for record in records.into_iter().flatten() {
+    fn record_sums(&mut self) {
+        let waits = self.waits.as_mut().map(Waits::take);
+        let traffic = self.follower.traffic();
+        for record in waits.into_iter().flatten().chain(traffic) {
             self.recorder.record(record);
         }
     }

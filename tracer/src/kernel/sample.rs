@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::block::{self, Stage};
 use super::tracefs::{Field, Format};
 
 /// The entry or the return of a system call, or a decision of the scheduler.
@@ -25,13 +26,20 @@ pub(super) enum What {
     Leaves { state: u16, next: u32 },
     /// The thread is woken by another one; in an interrupt that is whoever was interrupted.
     Woken { by: u32, in_interrupt: bool },
+    /// Something became of the request to a device that begins at this sector.
+    Request {
+        stage: Stage,
+        device: u32,
+        sector: u64,
+    },
 }
 
 /// How records are decoded.
 #[derive(Clone, Debug)]
 pub(super) enum Decode {
     Calls(Decoder),
-    Scheduler(super::sched::Decoder),
+    /// And of requests to devices, where these are told.
+    Scheduler(super::sched::Decoder, Option<block::Decoder>),
 }
 
 impl Decode {
@@ -39,7 +47,10 @@ impl Decode {
     pub(super) fn decode(&self, body: &[u8]) -> Option<Sample> {
         match self {
             Decode::Calls(decoder) => decoder.decode(body),
-            Decode::Scheduler(decoder) => decoder.decode(body),
+            Decode::Scheduler(decoder, requests) => {
+                let request = || requests.as_ref()?.decode(body);
+                decoder.decode(body).or_else(request)
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use super::follow::SharedTable;
 use crate::clock::Clock;
+use crate::proc::sampler::objects::{Holder, Target};
 
 /// Counts them.
 pub(super) struct Strangers {
@@ -41,6 +42,12 @@ impl Strangers {
     pub(super) fn look(&self, pid: u32, fd: u64) -> bool {
         let link = format!("/proc/{pid}/fd/{}", fd as u32);
         fs::read_link(link).is_ok_and(|target| self.is_in_view(&target))
+    }
+
+    /// The pipe or socket that it is instead.
+    pub(super) fn channel(&self, pid: u32, tid: u32, fd: u64) -> Option<Target> {
+        let target = Holder { pid, tid }.target(fd as u32 as i32)?;
+        matches!(target, Target::Channel(_)).then_some(target)
     }
 
     /// It is, and its table says so.

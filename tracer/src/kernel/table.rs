@@ -77,6 +77,22 @@ struct Entry {
     close_on_exec: bool,
 }
 
+/// Whether a new program keeps a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    Yes,
+    No,
+    /// Not known.
+    Maybe,
+}
+
+impl From<bool> for Kept {
+    /// By whether an exec is to close it.
+    fn from(close_on_exec: bool) -> Kept {
+        if close_on_exec { Kept::No } else { Kept::Yes }
+    }
+}
+
 /// What is known of a descriptor.
 #[derive(Clone, Debug)]
 enum Slot {
@@ -84,8 +100,8 @@ enum Slot {
     Unknown,
     /// It is no file of a view, or one whose data FUSE records.
     Elsewhere,
-    /// Likewise, and this.
-    Known(Target),
+    /// Likewise, and this; whether a new program keeps it.
+    Known(Target, Kept),
     /// It was a file of a view when somebody looked, and may have been another thing before.
     Suspect,
     /// A file of a view.
@@ -120,7 +136,7 @@ impl Table {
         match self.0.get(fd as u32 as usize) {
             None | Some(Slot::Unknown) => Found::Unknown,
             Some(Slot::Elsewhere | Slot::Suspect) => Found::Elsewhere,
-            Some(Slot::Known(target)) => Found::Known(*target),
+            Some(Slot::Known(target, _)) => Found::Known(*target),
             Some(Slot::Open(entry)) => Found::Open(&entry.open),
         }
     }
@@ -145,7 +161,20 @@ impl Table {
     /// Descriptor `fd`, if it is no file of a view, stands for this until it is closed.
     pub(super) fn know(&mut self, fd: u64, target: Target) {
         if !matches!(self.look(fd), Found::Open(_)) && !self.is_suspect(fd) {
-            self.put(fd, Slot::Known(target));
+            self.put(fd, Slot::Known(target, Kept::Maybe));
+        }
+    }
+
+    /// Descriptor `fd` stands for this from now on.
+    pub(super) fn hold(&mut self, fd: u64, target: Target, close_on_exec: bool) {
+        self.put(fd, Slot::Known(target, close_on_exec.into()));
+    }
+
+    /// The pipe or socket that descriptor `fd` is known to stand for, by its inode.
+    pub(super) fn channel(&self, fd: u64) -> Option<u64> {
+        match self.look(fd) {
+            Found::Known(Target::Channel(inode)) => Some(inode),
+            _ => None,
         }
     }
 
@@ -181,6 +210,7 @@ impl Table {
         for entry in self.0.iter_mut().take(last.saturating_add(1)).skip(first) {
             match entry {
                 Slot::Open(kept) if mark => kept.close_on_exec = true,
+                Slot::Known(_, kept) if mark => *kept = Kept::No,
                 _ if mark => {}
                 _ => *entry = Slot::Unknown,
             }
@@ -188,8 +218,10 @@ impl Table {
     }
 
     pub(super) fn set_close_on_exec(&mut self, fd: u64, close: bool) {
-        if let Some(Slot::Open(entry)) = self.0.get_mut(fd as u32 as usize) {
-            entry.close_on_exec = close;
+        match self.0.get_mut(fd as u32 as usize) {
+            Some(Slot::Open(entry)) => entry.close_on_exec = close,
+            Some(Slot::Known(_, kept)) => *kept = close.into(),
+            _ => {}
         }
     }
 
@@ -198,9 +230,11 @@ impl Table {
         for entry in &mut self.0 {
             if matches!(entry, Slot::Open(entry) if entry.close_on_exec) {
                 *entry = Slot::Unknown;
-            } else if let Slot::Known(_) | Slot::Suspect = entry {
+            } else if let Slot::Suspect = entry {
                 // Whether it was to be closed is not known.
                 *entry = Slot::Elsewhere;
+            } else if let Slot::Known(_, Kept::Maybe | Kept::No) = entry {
+                *entry = Slot::Unknown;
             }
         }
     }
@@ -208,7 +242,7 @@ impl Table {
     pub(super) fn open_files(&self) -> impl Iterator<Item = &Rc<OpenFile>> {
         self.0.iter().filter_map(|slot| match slot {
             Slot::Open(entry) => Some(&entry.open),
-            Slot::Unknown | Slot::Elsewhere | Slot::Known(_) | Slot::Suspect => None,
+            Slot::Unknown | Slot::Elsewhere | Slot::Known(..) | Slot::Suspect => None,
         })
     }
 }

@@ -19,6 +19,7 @@ use flowtrace_schema::{
 use super::descriptors;
 use super::observer::Tracee;
 use crate::fs::{Attributes, FileTable, NameIn, stat};
+use crate::kernel::Descriptions;
 
 /// System files that are remembered; then the memory starts anew.
 const REMEMBERED: usize = 1 << 16;
@@ -28,6 +29,8 @@ pub(crate) struct Outside {
     host: HostId,
     files: Arc<FileTable>,
     ring: CallRing,
+    /// Whoever wants to know what descriptors stand for.
+    told: Option<Descriptions>,
     /// Where the workflow sees the traced directories.
     views: Vec<PathBuf>,
     /// System files by their path; `None`: there is none.
@@ -62,11 +65,13 @@ impl Outside {
         files: Arc<FileTable>,
         recorder: &Recorder,
         views: Vec<PathBuf>,
+        told: Option<Descriptions>,
     ) -> Outside {
         Outside {
             host,
             files,
             ring: recorder.call_ring(),
+            told,
             views,
             system: HashMap::new(),
             names: HashMap::new(),
@@ -105,6 +110,9 @@ impl Outside {
             None => self.system_file(path, now),
         };
         if let Some(file) = file {
+            if let Some(told) = &self.told {
+                told.opens(tracee.tid, file, flags, now);
+            }
             self.record(tracee, Op::Open, file, flags, (now, now));
         }
         true
@@ -136,6 +144,7 @@ impl Outside {
     pub(crate) fn opened(
         &mut self,
         tracee: Tracee,
+        fd: i32,
         open: &Open,
         path: &Path,
         attributes: &Attributes,
@@ -151,6 +160,9 @@ impl Outside {
         let file = self
             .files
             .opened(attributes, path.as_os_str(), self.host, now);
+        if let Some(told) = &self.told {
+            told.opened(tracee.tid, fd, file, open.flags, now);
+        }
         let op = if open.creates { Op::Create } else { Op::Open };
         if is_system_path(path.as_os_str().as_bytes()) {
             self.system.insert(path.as_os_str().to_owned(), Some(file));
@@ -368,7 +380,7 @@ mod tests {
     fn renaming_a_directory_renames_what_is_known_below() {
         let recorder = Recorder::nowhere();
         let files = Arc::new(FileTable::new(recorder.clone()));
-        let mut outside = Outside::new(HostId(1), files, &recorder, vec!["/view".into()]);
+        let mut outside = Outside::new(HostId(1), files, &recorder, vec!["/view".into()], None);
         outside.names.insert("/a/b/c".into(), FileId(1));
         outside.names.insert("/ab".into(), FileId(2));
         let change = NameChange::Renamed {

@@ -29,7 +29,7 @@ pub(crate) use feed::Feed;
 use feed::{Change, Inbox};
 use objects::Holder;
 use pace::Pace;
-use thread::{DESCRIPTORS, Sampled, Thread};
+use thread::{DESCRIPTORS, Round, Sampled, Thread};
 
 /// Part of this process's descriptors that sampling may take; the views need the others.
 const SHARE: u64 = 8;
@@ -242,6 +242,7 @@ impl Rounds {
 
     /// Looks at every thread once.
     fn round(&mut self, period_ns: u64) {
+        let round = Round::new(period_ns, self.threads.len());
         for at in 0..self.threads.len() {
             let thread = &mut self.threads[at];
             if !thread.has_files() {
@@ -254,7 +255,7 @@ impl Rounds {
                 continue;
             }
             let now = self.clock.now();
-            let record = match thread.sample(now, period_ns, &mut self.ids, &*self.channels) {
+            let record = match thread.sample(now, round, &mut self.ids, &*self.channels) {
                 Sampled::Same => thread.overdue(),
                 Sampled::Changed(before) => {
                     let pid = thread.holder.pid;

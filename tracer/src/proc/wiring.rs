@@ -15,12 +15,15 @@ use super::outside::{NameChange, Open, Outside};
 use super::reading;
 use super::topology::{Call, CallKind, bytes_at, path_at, some_at};
 use crate::fs::FileTable;
+use crate::kernel::Descriptions;
 
 /// Sees descriptors and calls.
 pub(crate) struct Wiring {
     recorder: Recorder,
     channels: Channels,
     outside: Outside,
+    /// Whoever wants to know what descriptors stand for.
+    told: Option<Descriptions>,
     /// The filter was to be installed in the command.
     wants_calls: bool,
     /// Calls whose return is waited for, by thread.
@@ -50,10 +53,12 @@ impl Wiring {
         files: Arc<FileTable>,
         views: Vec<PathBuf>,
         wants_calls: bool,
+        told: Option<Descriptions>,
     ) -> Wiring {
         Wiring {
             channels: Channels::new(registry, recorder.clone()),
-            outside: Outside::new(host, files, &recorder, views),
+            outside: Outside::new(host, files, &recorder, views, told.clone()),
+            told,
             recorder,
             wants_calls,
             pending: HashMap::new(),
@@ -151,14 +156,22 @@ impl Wiring {
         change.map(Pending::Names)
     }
 
+    fn made(&mut self, tracee: Tracee, descriptors: &[i32], now: u64) {
+        self.channels.made(tracee, descriptors, now);
+        if let Some(told) = &self.told {
+            told.made(tracee, descriptors, now);
+        }
+    }
+
     fn opened(&mut self, tracee: Tracee, fd: i32, open: &Open, now: u64) {
         let Some(attributes) = descriptors::attributes(tracee.pid, fd) else {
             return;
         };
         if attributes.mode & libc::S_IFMT == libc::S_IFIFO {
-            self.channels.made(tracee, &[fd], now);
+            self.made(tracee, &[fd], now);
         } else if let Some(path) = descriptors::target(tracee.pid, fd) {
-            self.outside.opened(tracee, open, &path, &attributes, now);
+            self.outside
+                .opened(tracee, fd, open, &path, &attributes, now);
         }
     }
 }
@@ -209,6 +222,9 @@ impl Observer for Wiring {
         let in_progress = result == -i64::from(libc::EINPROGRESS);
         if let (Pending::Connect(fd, Some(address)), true) = (&pending, in_progress) {
             self.channels.connecting(tracee, *fd, *address, now);
+            if let Some(told) = &self.told {
+                told.made(tracee, &[*fd], now);
+            }
             return;
         }
         if result < 0 {
@@ -220,13 +236,13 @@ impl Observer for Wiring {
                     let (one, other) = pair.split_at(4);
                     let fd = |half: &[u8]| half.try_into().map(i32::from_ne_bytes);
                     if let (Ok(one), Ok(other)) = (fd(one), fd(other)) {
-                        self.channels.made(tracee, &[one, other], now);
+                        self.made(tracee, &[one, other], now);
                     }
                 }
             }
-            Pending::Accept => self.channels.made(tracee, &[result as i32], now),
+            Pending::Accept => self.made(tracee, &[result as i32], now),
             Pending::Bind(fd) | Pending::Connect(fd, _) => {
-                self.channels.made(tracee, &[fd], now);
+                self.made(tracee, &[fd], now);
             }
             Pending::Open(open) => self.opened(tracee, result as i32, &open, now),
             Pending::Names(change) => self.outside.changed(change, now),

@@ -23,11 +23,14 @@ use crate::callers::Callers;
 use crate::fs::{Offers, Opens};
 use crate::net::live::{Live, LiveOptions, Namespaces, Refused};
 use crate::proc::environment::Wanted;
-use crate::proc::lifetimes::{End, LeftBehind, Watcher};
+use crate::proc::lifetimes::{End, LeftBehind};
 use crate::proc::{self, Living};
 
+mod job;
 mod traced;
 mod watched;
+
+use job::Job;
 
 /// What to trace, and where to.
 #[derive(Clone, Debug)]
@@ -453,34 +456,6 @@ impl Run<'_> {
         } else {
             Error::NotExecutable { program, source }
         })
-    }
-}
-
-/// The command as a job of the shell that started flowtrace.
-struct Job<'a> {
-    root: Pid,
-    notify: &'a mut dyn FnMut(Notice),
-    detach: bool,
-    /// Processes were let go.
-    left: bool,
-}
-
-impl Watcher for Job<'_> {
-    fn stopped(&mut self, signal: i32) {
-        signals::stop_with(self.root, signal);
-    }
-
-    fn ended(&mut self, _end: End, others: Vec<LeftBehind>) -> bool {
-        if others.is_empty() {
-            return false;
-        }
-        self.left = self.detach;
-        let processes = others;
-        (self.notify)(match self.detach {
-            true => Notice::LetGo { processes },
-            false => Notice::StillRunning { processes },
-        });
-        self.detach
     }
 }
 

@@ -58,17 +58,15 @@ impl Network {
         let count = workflow.processes.len();
         let mut found: Vec<(ProcessId, Release)> = Vec::new();
         let mut cuts: Vec<Vec<(i64, Cut)>> = vec![Vec::new(); count];
-        let mut seen: Vec<Vec<SeenWait>> = Vec::with_capacity(count);
+        let seen: Vec<Vec<SeenWait>> = workflow.process_ids().map(|id| waits.seen(id)).collect();
         for id in workflow.process_ids() {
-            let of_process = waits.seen(id);
-            let of_id = waits.releases(id, &of_process);
+            let of_id = waits.releases(id, &seen);
             found.extend(of_id.into_iter().map(|release| (id, release)));
             for &child in &children[id.0 as usize] {
                 let (start, end) = lives[id.0 as usize];
                 let at = lives[child.0 as usize].0.clamp(start, end);
                 cuts[id.0 as usize].push((at, Cut::Fork(child)));
             }
-            seen.push(of_process);
         }
         // One more is looked at for each that is added: who let go the one that let go.
         let mut next = 0;
@@ -81,10 +79,14 @@ impl Network {
             if !waits.is_threaded(other) {
                 continue;
             }
-            let by = waits.let_go_meanwhile(other, release.at_ns, id);
-            if let Some(by) = by.filter(|&by| known.insert((other, release.at_ns, by))) {
+            let by = waits.let_go_meanwhile(other, release.at_ns, id, &seen);
+            if let Some((by, at_ns)) = by
+                && at_ns <= lives[id.0 as usize].1.min(lives[other.0 as usize].1)
+                && known.insert((other, at_ns, by))
+            {
+                found[next - 1].1.at_ns = at_ns;
                 let cause = Cause::Channel(by);
-                found.push((other, Release { cause, ..release }));
+                found.push((other, Release { at_ns, cause }));
             }
         }
         let mut releases: Vec<Release> = Vec::with_capacity(found.len());

@@ -1,8 +1,14 @@
 //! When a process waited, and for whom.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::model::{Activity, Doing, ProcessId, Side, Span, Workflow};
+
+/// How many that let each other go at the same time, as far as looks tell, are put in order.
+const LONGEST_CHAIN: u32 = 8;
+
+/// Writers of one pipe that are looked at one by one.
+const MOST_WRITERS: usize = 100;
 
 /// What may end a wait of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,6 +69,8 @@ pub(super) struct Waits<'a> {
     children: &'a [Vec<ProcessId>],
     /// For every process those that write into a pipe that it reads.
     writers: HashMap<ProcessId, Vec<ProcessId>>,
+    /// Reader and writer of pipes that others kept open for longer than the writer did.
+    kept_open: HashSet<(ProcessId, ProcessId)>,
 }
 
 impl<'a> Waits<'a> {
@@ -82,6 +90,7 @@ impl<'a> Waits<'a> {
             lives,
             children,
             writers,
+            kept_open: kept_open(activity),
         }
     }
 
@@ -90,6 +99,10 @@ impl<'a> Waits<'a> {
         let has_children = !self.children[process.0 as usize].is_empty();
         let wait = |span: &Span| {
             let on = match span.doing {
+                // The scheduler told who ended it; of a child its end is known better.
+                Doing::Channels(..) | Doing::Place | Doing::Other if span.waker.is_some() => {
+                    SeenOn::Channel(span.waker?)
+                }
                 Doing::Child(pid) => SeenOn::Child(self.child(process, pid, span)),
                 Doing::Channels(at, count) => {
                     match self.counterpart(process, span, (at, count), None) {
@@ -116,8 +129,8 @@ impl<'a> Waits<'a> {
         self.activity.of(process).iter().filter_map(wait).collect()
     }
 
-    /// The moments at which a wait of the process may have ended, in order.
-    pub(super) fn releases(&self, process: ProcessId, seen: &[SeenWait]) -> Vec<Release> {
+    /// The moments at which a wait of the process may have ended, in order, by what was seen of all.
+    pub(super) fn releases(&self, process: ProcessId, seen: &[Vec<SeenWait>]) -> Vec<Release> {
         let (start, end) = self.lives[process.0 as usize];
         let mut found = Vec::new();
         for &child in &self.children[process.0 as usize] {
@@ -126,13 +139,14 @@ impl<'a> Waits<'a> {
                 cause: Cause::Child(child),
             });
         }
-        for &writer in self.writers.get(&process).into_iter().flatten() {
+        let writers = self.writers.get(&process).into_iter().flatten();
+        for &writer in writers.filter(|writer| !self.kept_open.contains(&(process, **writer))) {
             found.push(Release {
                 at_ns: self.lives[writer.0 as usize].1,
                 cause: Cause::Closed(writer),
             });
         }
-        for wait in seen {
+        for wait in &seen[process.0 as usize] {
             let SeenOn::Channel(other) = wait.on else {
                 continue;
             };
@@ -147,7 +161,9 @@ impl<'a> Waits<'a> {
                     cause: Cause::Closed(other),
                 },
                 false => Release {
-                    at_ns: self.not_before_a_child(other, wait).min(other_end),
+                    at_ns: self
+                        .let_go_at(other, wait.to_ns, wait.error_ns, seen, LONGEST_CHAIN)
+                        .min(other_end),
                     cause: Cause::Channel(other),
                 },
             });
@@ -170,20 +186,43 @@ impl<'a> Waits<'a> {
         found
     }
 
-    /// When a wait ended that another process ended: the end of a child for which that one waited itself, where
-    /// that lies between the two looks. It is exact, and nobody acts before.
-    fn not_before_a_child(&self, other: ProcessId, wait: &SeenWait) -> i64 {
-        let spans = self.activity.of(other);
-        let place = spans.partition_point(|span| span.to_ns < wait.to_ns);
-        let span = spans.get(place).filter(|span| span.from_ns <= wait.to_ns);
-        if !span.is_some_and(|span| matches!(span.doing, Doing::Child(_))) {
-            return wait.to_ns;
-        }
-        let until = wait.to_ns + wait.error_ns.max(1) * 2;
-        let ends = self.children[other.0 as usize].iter();
-        let ends = ends.map(|child| self.lives[child.0 as usize].1);
-        let last = ends.filter(|&end| end > wait.to_ns && end <= until).max();
-        last.unwrap_or(wait.to_ns)
+    /// When `other` let somebody go whom looks saw wait until `at_ns`: not before it was let go itself, by a child
+    /// whose end is exact or by a third. Looks at several processes tell no order within their distance.
+    fn let_go_at(
+        &self,
+        other: ProcessId,
+        at_ns: i64,
+        error_ns: i64,
+        seen: &[Vec<SeenWait>],
+        depth: u32,
+    ) -> i64 {
+        let slack = error_ns.max(1) * 2;
+        let until = at_ns + slack + self.stillness_ns(other, at_ns, slack);
+        let waits = &seen[other.0 as usize];
+        let place = waits.partition_point(|wait| wait.to_ns <= at_ns - slack);
+        let wait = waits.get(place);
+        let Some(wait) = wait.filter(|w| w.from_ns <= at_ns - slack && w.to_ns <= until) else {
+            return at_ns;
+        };
+        let own_ns = match wait.on {
+            SeenOn::Child(_) => {
+                let ends = self.children[other.0 as usize].iter();
+                let ends = ends.map(|child| self.lives[child.0 as usize].1);
+                ends.filter(|&end| end > at_ns && end <= until).max()
+            }
+            SeenOn::Channel(third) if depth > 0 => {
+                Some(self.let_go_at(third, wait.to_ns, wait.error_ns, seen, depth - 1))
+            }
+            SeenOn::Channel(_) | SeenOn::Place => Some(wait.to_ns),
+        };
+        own_ns.map_or(at_ns, |own_ns| own_ns.max(at_ns))
+    }
+
+    /// How far beyond what looks tell from each other the nearest moment lies at which a process turned to
+    /// something: it is the less likely to have done anything, ns.
+    fn stillness_ns(&self, process: ProcessId, at_ns: i64, slack: i64) -> i64 {
+        let turn = self.activity.nearest_turn_ns(process, at_ns);
+        (turn.unwrap_or(0) - slack).max(0)
     }
 
     /// Whether a child lived during the wait.
@@ -206,14 +245,15 @@ impl<'a> Waits<'a> {
             .max_by_key(|&child| self.lives[child.0 as usize].1)
     }
 
-    /// Who let a process go that did something, to `other`, while the samples say that it waited: one of
+    /// Who let a process go that did something, to `other`, while the samples say that it waited, and when: one of
     /// its threads was awake for a moment between two looks. Only of processes with threads.
     pub(super) fn let_go_meanwhile(
         &self,
         process: ProcessId,
         at_ns: i64,
         other: ProcessId,
-    ) -> Option<ProcessId> {
+        seen: &[Vec<SeenWait>],
+    ) -> Option<(ProcessId, i64)> {
         let spans = self.activity.of(process);
         let place = spans.partition_point(|span| span.to_ns + span.error_ns * 2 < at_ns);
         let span = spans.get(place).filter(|span| span.from_ns < at_ns)?;
@@ -224,13 +264,14 @@ impl<'a> Waits<'a> {
         let until_then = Span { to_ns, ..*span };
         let by = self.counterpart(process, &until_then, (at, count), Some(other))?;
         let (start, end) = self.lives[by.0 as usize];
-        (start < at_ns && at_ns <= end).then_some(by)
+        let by_ns = self.let_go_at(by, at_ns, span.error_ns, seen, LONGEST_CHAIN);
+        (start < at_ns && by_ns <= end).then_some((by, by_ns))
     }
 
-    /// Who ended a wait at channels: of those that held the other side when it ended, first who did not
-    /// wait for this process itself, then one known to have moved data before one that may have, one
-    /// paired with it by the amount of data, then who was busiest meanwhile: who waits itself lets nobody
-    /// go. `but` is not asked for.
+    /// Who ended a wait at channels: of those that held the other side when it ended, first who did anything then
+    /// at all, then who did not wait for this process itself, then one known to have moved data before one that
+    /// may have and one that held both ends, one paired with it by the amount of data, then who was busiest meanwhile: who waits itself lets
+    /// nobody go. `but` is not asked for.
     fn counterpart(
         &self,
         process: ProcessId,
@@ -241,7 +282,9 @@ impl<'a> Waits<'a> {
         let slack = span.error_ns.max(1) * 2;
         let mut best = None;
         for &(channel, side) in self.activity.channels(at, count) {
-            for end in self.activity.ends_of(channel) {
+            let doubtful = self.activity.idle_ends_of(channel).iter();
+            let doubtful = doubtful.filter(|end| end.is_doubtful);
+            for end in self.activity.ends_of(channel).iter().chain(doubtful) {
                 let is_other_side = match side {
                     Side::Read => end.writes,
                     Side::Write => end.reads,
@@ -256,8 +299,9 @@ impl<'a> Waits<'a> {
                     Side::Write => self.is_writer(process, end.process),
                 };
                 let key = (
+                    std::cmp::Reverse(self.stillness_ns(end.process, span.to_ns, slack)),
                     !self.waits_for(end.process, process, span.to_ns - slack),
-                    end.is_used,
+                    (end.is_used, !end.is_doubtful),
                     is_paired,
                     self.busy_ns(end.process, span.from_ns, span.to_ns),
                     end.to_ns.min(span.to_ns),
@@ -342,4 +386,30 @@ impl<'a> Waits<'a> {
             .map(|span| span.to_ns.min(to_ns) - span.from_ns.max(from_ns))
             .sum()
     }
+}
+
+/// Reader and writer of pipes of which the writer was not the last to hold the writing end, in any that both held:
+/// its end is not that of the pipe. Workers inherit ends of the pipes of each other.
+fn kept_open(activity: &Activity) -> HashSet<(ProcessId, ProcessId)> {
+    let mut found = HashMap::new();
+    for ends in activity.ends.chunk_by(|a, b| a.channel == b.channel) {
+        // A shell closes what it made, though that may be found out late.
+        let idle = activity.idle_ends_of(ends[0].channel).iter();
+        let idle = idle.filter(|end| end.is_doubtful);
+        let mut closed: BTreeMap<ProcessId, i64> = BTreeMap::new();
+        for end in ends.iter().chain(idle).filter(|end| end.writes) {
+            let to_ns = closed.entry(end.process).or_insert(end.to_ns);
+            *to_ns = end.to_ns.max(*to_ns);
+        }
+        for reader in ends.iter().filter(|end| end.reads) {
+            let others = closed.iter().filter(|end| *end.0 != reader.process);
+            let last = others.clone().map(|end| *end.1).max();
+            for (&writer, &to_ns) in others.take(MOST_WRITERS) {
+                let is_kept = found.entry((reader.process, writer)).or_insert(true);
+                *is_kept &= Some(to_ns) < last;
+            }
+        }
+    }
+    found.retain(|_, is_kept| *is_kept);
+    found.into_keys().collect()
 }

@@ -1,76 +1,211 @@
 //! The view `calls`, of which there may be a hundred million rows: read from its table, with the names
 //! of files looked up here instead of once per row in SQL.
+//!
+//! Several threads take one stretch of time after the other, of about as many calls each, so that it
+//! does not matter where in time the calls are. Every thread has a connection and parts of its own.
 
-use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
+use ahash::AHashMap;
 use flowtrace_schema::{CallRow, Fidelity, Op, Trace};
 use parquet::data_type::ByteArray;
 
-use super::{Error, Hosts, Rows};
+use super::column::Column;
+use super::part::Parts;
+use super::{Error, GROUP, Hosts, Layout, MOST_HELD, Rows};
 
-/// Reads all calls. The columns are those of the view, in its order.
-pub(super) fn read<'a>(trace: &Trace, hosts: &'a Hosts, rows: &mut Rows<'a>) -> Result<(), Error> {
+/// Most threads: beyond that the disk is what takes the time.
+const MOST_THREADS: usize = 16;
+/// Bytes of a trace for which one more thread is worth it.
+const WORTH_A_THREAD: u64 = 16 << 20;
+/// Names of files that a thread keeps at hand.
+const NAMES_AT_HAND: usize = 1 << 16;
+
+/// Writes all calls. The columns are those of the view, in its order. Rows and files.
+pub(super) fn write(
+    trace: &Trace,
+    hosts: &Hosts,
+    layout: &Layout,
+    dataset: &Path,
+) -> Result<(u64, Vec<PathBuf>), Error> {
     let names = Names::of(trace)?;
-    let pids: HashMap<i64, i64> = trace
+    let processes: AHashMap<i64, Process<'_>> = trace
         .processes()?
         .iter()
-        .map(|process| (process.upid, process.pid))
+        .map(|process| {
+            let host = hosts.of_process.get(&process.upid).map(String::as_str);
+            let pid = Some(process.pid);
+            (process.upid, Process { pid, host })
+        })
         .collect();
-    // Many in a row are of one process.
-    let mut last: (Option<i64>, Option<&str>, Option<i64>) = (None, None, None);
-    let mut taken = true;
-    trace.for_each_call(|call| {
-        let Some(op) = call.op.filter(|_| taken) else {
-            return;
+    let path = trace.path();
+    let size = path.metadata().map_or(0, |file| file.len());
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let threads = usize::try_from(size / WORTH_A_THREAD).unwrap_or(usize::MAX);
+    let threads = threads.clamp(1, cores.min(MOST_THREADS));
+    let stretches = Stretches {
+        next: Mutex::new(Some(i64::MIN)),
+    };
+    let done: Vec<Result<(u64, Parts<'_>), Error>> = thread::scope(|scope| {
+        let begin = |number: usize| {
+            let (names, processes, stretches) = (&names, &processes, &stretches);
+            scope.spawn(move || {
+                let own = Trace::open(path)?;
+                let name = match threads {
+                    1 => "part.parquet".to_owned(),
+                    _ => format!("part-{number}.parquet"),
+                };
+                let parts = Parts::new(dataset, name, &layout.view, &layout.columns);
+                let encoder = Encoder {
+                    names: names.at_hand(),
+                    processes,
+                    last: (None, Process::default(), None),
+                };
+                encoder.run(&own, stretches, layout, parts, (number, threads))
+            })
         };
-        if last.0 != call.upid || call.upid.is_none() {
-            let host = call.upid.and_then(|upid| hosts.of_process.get(&upid));
-            let pid = call.upid.and_then(|upid| pids.get(&upid).copied());
-            last = (call.upid, host.map(String::as_str), pid);
-        }
-        let (_, host, pid) = last;
-        add(rows, host, call, op, pid, &names);
-        taken = rows.added(host);
-    })?;
-    Ok(())
+        let all: Vec<_> = (0..threads).map(begin).collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        all.into_iter().map(join).collect()
+    });
+    // Nothing is replaced unless all is there.
+    let done: Vec<(u64, Parts<'_>)> = done.into_iter().collect::<Result<_, _>>()?;
+    let mut total = (0, Vec::new());
+    for (rows, parts) in done {
+        total.0 += rows;
+        total.1.extend(parts.publish()?);
+    }
+    Ok(total)
 }
 
-fn add<'a>(
-    rows: &mut Rows<'a>,
-    host: Option<&'a str>,
-    call: &CallRow,
-    op: Op,
+/// The calls that nobody has taken yet.
+struct Stretches {
+    /// The begin of the next stretch; `None`: all are taken.
+    next: Mutex<Option<i64>>,
+}
+
+impl Stretches {
+    /// The next stretch of time, of two row groups' calls.
+    fn take(&self, trace: &Trace) -> Result<Option<std::ops::RangeInclusive<i64>>, Error> {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever fails here leaves nothing for the others.
+        let Some(begin) = next.take() else {
+            return Ok(None);
+        };
+        *next = trace.call_after(begin, 2 * GROUP as u32)?;
+        let end = next.map_or(i64::MAX, |next| next - 1);
+        Ok(Some(begin..=end))
+    }
+}
+
+/// What a call says of the process that made it.
+#[derive(Clone, Copy, Default)]
+struct Process<'a> {
     pid: Option<i64>,
-    names: &Names,
-) {
-    let mut columns = rows.of(host).iter_mut();
-    let mut next = || columns.next().expect("the view has these columns");
-    next().integer(Some(call.start_ns));
-    next().integer(Some(call.start_ns));
-    next().integer(Some(call.duration_ns));
-    next().integer(call.upid);
-    next().integer(call.tid.or(pid));
-    next().text(Some(names.ops[op as usize].clone()));
-    next().integer(call.file_id);
-    next().text(call.file_id.and_then(|id| names.files.get(&id).cloned()));
-    next().integer(call.offset);
-    next().integer(call.length);
-    next().integer(Some(call.result));
-    next().text(Some(names.fidelities[call.fidelity as usize].clone()));
-    next().integer(call.flags);
+    host: Option<&'a str>,
 }
 
-/// Texts that many rows share.
+/// What one thread does.
+struct Encoder<'a> {
+    names: NamesAtHand<'a>,
+    processes: &'a AHashMap<i64, Process<'a>>,
+    /// Many in a row are of one process: that, and the place of its rows.
+    last: (Option<i64>, Process<'a>, Option<usize>),
+}
+
+impl<'a> Encoder<'a> {
+    fn run(
+        mut self,
+        trace: &Trace,
+        stretches: &Stretches,
+        layout: &'a Layout,
+        mut parts: Parts<'a>,
+        (number, threads): (usize, usize),
+    ) -> Result<(u64, Parts<'a>), Error> {
+        let mut failed = None;
+        let mut rows = Rows::new(
+            layout,
+            (MOST_HELD / threads).max(GROUP),
+            |host, columns: &mut Vec<Column>| {
+                if let Err(error) = parts.write(host, columns) {
+                    failed = Some(error);
+                    return false;
+                }
+                columns.iter_mut().for_each(Column::clear);
+                true
+            },
+        );
+        let mut goes_on = true;
+        while goes_on && let Some(stretch) = stretches.take(trace)? {
+            trace.for_each_call_within(stretch, |call| {
+                let Some(op) = call.op.filter(|_| goes_on) else {
+                    return;
+                };
+                let place = self.place(&mut rows, call.upid);
+                self.add(rows.at(place), call, op);
+                goes_on = rows.added(place);
+            })?;
+        }
+        let count = rows.finish(number == 0);
+        match failed {
+            Some(error) => Err(error),
+            None => {
+                parts.close()?;
+                Ok((count, parts))
+            }
+        }
+    }
+
+    fn place<W>(&mut self, rows: &mut Rows<'a, W>, upid: Option<i64>) -> usize
+    where
+        W: FnMut(Option<&'a str>, &mut Vec<Column>) -> bool,
+    {
+        if let (last, _, Some(place)) = self.last
+            && last == upid
+        {
+            return place;
+        }
+        let known = upid.and_then(|upid| self.processes.get(&upid).copied());
+        let process = known.unwrap_or_default();
+        let place = rows.place(process.host);
+        self.last = (upid, process, Some(place));
+        place
+    }
+
+    fn add(&mut self, columns: &mut [Column], call: &CallRow, op: Op) {
+        let pid = self.last.1.pid;
+        let mut columns = columns.iter_mut();
+        let mut next = || columns.next().expect("the view has these columns");
+        next().integer(Some(call.start_ns));
+        next().integer(Some(call.start_ns));
+        next().integer(Some(call.duration_ns));
+        next().integer(call.upid);
+        next().integer(call.tid.or(pid));
+        next().text(Some(self.names.ops[op as usize].clone()));
+        next().integer(call.file_id);
+        next().text(call.file_id.and_then(|id| self.names.file(id)));
+        next().integer(call.offset);
+        next().integer(call.length);
+        next().integer(Some(call.result));
+        next().text(Some(self.names.fidelities[call.fidelity as usize].clone()));
+        next().integer(call.flags);
+    }
+}
+
+/// The last name of each file.
 struct Names {
-    ops: Vec<ByteArray>,
-    fidelities: Vec<ByteArray>,
-    /// The last name of each file.
-    files: HashMap<i64, ByteArray>,
+    files: AHashMap<i64, String>,
 }
 
 impl Names {
     fn of(trace: &Trace) -> Result<Names, Error> {
-        let mut last = HashMap::new();
+        let mut last = AHashMap::new();
         for name in trace.file_names()? {
             let rank = (name.to_ns.is_none(), name.from_ns);
             let best = last.entry(name.file_id).or_insert((rank, String::new()));
@@ -78,17 +213,45 @@ impl Names {
                 *best = (rank, name.path);
             }
         }
-        let op = |number| Op::from_number(number).map_or("", Op::name);
+        let files = last.into_iter().map(|(file, (_, path))| (file, path));
         Ok(Names {
+            files: files.collect(),
+        })
+    }
+
+    /// For one thread: several that count the owners of one text stop each other.
+    fn at_hand(&self) -> NamesAtHand<'_> {
+        let op = |number| Op::from_number(number).map_or("", Op::name);
+        NamesAtHand {
+            names: self,
             ops: (0..64).map(|number| ByteArray::from(op(number))).collect(),
             fidelities: Fidelity::ALL
                 .iter()
                 .map(|fidelity| ByteArray::from(fidelity.name()))
                 .collect(),
-            files: last
-                .into_iter()
-                .map(|(file, (_, path))| (file, ByteArray::from(path.into_bytes())))
-                .collect(),
-        })
+            files: AHashMap::new(),
+        }
+    }
+}
+
+/// Texts that many rows share, of one thread.
+struct NamesAtHand<'a> {
+    names: &'a Names,
+    ops: Vec<ByteArray>,
+    fidelities: Vec<ByteArray>,
+    files: AHashMap<i64, Option<ByteArray>>,
+}
+
+impl NamesAtHand<'_> {
+    fn file(&mut self, id: i64) -> Option<ByteArray> {
+        if self.files.len() >= NAMES_AT_HAND && !self.files.contains_key(&id) {
+            self.files.clear();
+        }
+        let names = self.names;
+        let find = || {
+            let path = names.files.get(&id)?;
+            Some(ByteArray::from(path.as_bytes().to_vec()))
+        };
+        self.files.entry(id).or_insert_with(find).clone()
     }
 }

@@ -40,6 +40,16 @@ impl Column {
         Column::new(self.name.clone(), self.kind)
     }
 
+    /// Forgets the values and keeps the memory.
+    pub(super) fn clear(&mut self) {
+        self.levels.clear();
+        match &mut self.values {
+            Values::Integers(values) => values.clear(),
+            Values::Reals(values) => values.clear(),
+            Values::Bytes(values) => values.clear(),
+        }
+    }
+
     /// Rows.
     pub(super) fn len(&self) -> usize {
         self.levels.len()

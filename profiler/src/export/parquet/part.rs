@@ -1,6 +1,6 @@
 //! The files of one view.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,21 +9,20 @@ use flowtrace_schema::Kind;
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::column::writer::ColumnWriter;
 use parquet::errors::{ParquetError, Result as ParquetResult};
-use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
 use super::column::{Column, Values};
-use super::{Error, NO_HOST, Written};
+use super::{Error, NO_HOST};
 
 /// How a view looks in Parquet, or why not.
-pub(super) fn schema(
-    view: &str,
-    columns: &[Column],
-) -> ParquetResult<(TypePtr, WriterPropertiesPtr)> {
+fn schema(view: &str, columns: &[Column]) -> ParquetResult<(TypePtr, WriterPropertiesPtr)> {
     let mut fields = Vec::new();
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+        // Of row groups: those of pages cost as much as writing the values.
+        .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_created_by(concat!("flowtrace ", env!("CARGO_PKG_VERSION")).into())
         .set_max_row_group_row_count(None);
     for column in columns {
@@ -38,7 +37,10 @@ pub(super) fn schema(
             .build()?;
         fields.push(Arc::new(field));
         let path = ColumnPath::from(&*column.name);
-        if column.kind == Kind::Integer {
+        if column.kind != Kind::Integer {
+            // Nobody looks for what is between two names.
+            properties = properties.set_column_statistics_enabled(path, EnabledStatistics::None);
+        } else {
             properties = properties
                 .set_column_encoding(path.clone(), Encoding::DELTA_BINARY_PACKED)
                 // No time comes twice.
@@ -53,32 +55,32 @@ fn is_moment(name: &str) -> bool {
     name.ends_with("_ns") || name == "call_id" || name == "offset"
 }
 
-/// A file for each machine.
+/// A file for each machine. They get their names when all of them are complete.
 pub(super) struct Parts<'a> {
     dataset: &'a Path,
+    name: String,
     schema: ParquetResult<(TypePtr, WriterPropertiesPtr)>,
     open: HashMap<PathBuf, SerializedFileWriter<File>>,
+    /// Complete, without a name.
+    closed: Vec<PathBuf>,
 }
 
 impl<'a> Parts<'a> {
-    pub(super) fn new(
-        dataset: &'a Path,
-        schema: ParquetResult<(TypePtr, WriterPropertiesPtr)>,
-    ) -> Self {
+    /// The parts of a view in `dataset`, each called `name`.
+    pub(super) fn new(dataset: &'a Path, name: String, view: &str, columns: &[Column]) -> Self {
         Parts {
             dataset,
-            schema,
+            name,
+            schema: schema(view, columns),
             open: HashMap::new(),
+            closed: Vec::new(),
         }
     }
 
     /// Writes a row group.
     pub(super) fn write(&mut self, host: Option<&str>, columns: &[Column]) -> Result<(), Error> {
         let host = host.map_or_else(|| NO_HOST.to_owned(), escaped);
-        let path = self
-            .dataset
-            .join(format!("host={host}"))
-            .join("part.parquet");
+        let path = self.dataset.join(format!("host={host}")).join(&self.name);
         let failed = |error: ParquetError| Error::Output {
             path: path.clone(),
             reason: error.to_string(),
@@ -96,34 +98,69 @@ impl<'a> Parts<'a> {
         write_group(writer, columns).map_err(failed)
     }
 
-    /// Completes all files and gives them their names.
-    pub(super) fn finish(mut self) -> Result<Written, Error> {
-        let mut written = Written::default();
+    /// Completes all files.
+    pub(super) fn close(&mut self) -> Result<(), Error> {
         let open: Vec<PathBuf> = self.open.keys().cloned().collect();
         for path in open {
-            let Some(mut writer) = self.open.remove(&path) else {
-                continue;
-            };
-            let failed = |reason: String| Error::Output {
-                path: path.clone(),
-                reason,
-            };
-            writer.finish().map_err(|error| failed(error.to_string()))?;
-            fs::rename(unfinished(&path), &path).map_err(|error| failed(error.to_string()))?;
-            written.files += 1;
-            written.bytes += path.metadata().map_or(0, |metadata| metadata.len());
+            if let Some(writer) = self.open.get_mut(&path) {
+                writer.finish().map_err(|error| Error::Output {
+                    path: path.clone(),
+                    reason: error.to_string(),
+                })?;
+            }
+            self.open.remove(&path);
+            self.closed.push(path);
         }
-        Ok(written)
+        Ok(())
+    }
+
+    /// Gives all complete files their names.
+    pub(super) fn publish(mut self) -> Result<Vec<PathBuf>, Error> {
+        let mut published = Vec::new();
+        while let Some(path) = self.closed.pop() {
+            if let Err(error) = fs::rename(unfinished(&path), &path) {
+                let reason = error.to_string();
+                self.closed.push(path.clone());
+                return Err(Error::Output { path, reason });
+            }
+            published.push(path);
+        }
+        Ok(published)
     }
 }
 
 impl Drop for Parts<'_> {
     fn drop(&mut self) {
         // What was not finished is no dataset.
-        for path in self.open.keys() {
+        for path in self.open.keys().chain(&self.closed) {
             let _ = fs::remove_file(unfinished(path));
         }
     }
+}
+
+/// Removes the parts of an earlier export of the same run that this one has not written again.
+///
+/// # Errors
+/// When one cannot be removed: its rows would be there twice.
+pub(super) fn remove_others(dataset: &Path, written: &HashSet<PathBuf>) -> Result<(), Error> {
+    let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+    for machine in entries(dataset) {
+        for file in entries(&machine.path()) {
+            let path = file.path();
+            let name = file.file_name();
+            let name = name.to_string_lossy();
+            let is_part = name.starts_with("part") && name.ends_with(".parquet");
+            if is_part && !written.contains(&path) {
+                fs::remove_file(&path).map_err(|error| Error::Output {
+                    reason: format!("it is of an earlier export and cannot be removed: {error}"),
+                    path,
+                })?;
+            }
+        }
+        // Only where nothing is left in it.
+        let _ = fs::remove_dir(machine.path());
+    }
+    Ok(())
 }
 
 fn create(path: &Path) -> std::io::Result<File> {
@@ -135,7 +172,8 @@ fn create(path: &Path) -> std::io::Result<File> {
 
 /// The name of a file while it is being written: engines leave out what begins with a dot.
 fn unfinished(path: &Path) -> PathBuf {
-    path.with_file_name(".part.parquet")
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}"))
 }
 
 fn write_group(writer: &mut SerializedFileWriter<File>, columns: &[Column]) -> ParquetResult<()> {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::network::run::Books;
 use crate::network::testing::{Bsp, Noise, Style, bsp, data, reference, run_of};
 
 fn of(program: &Bsp) -> Evidence {
@@ -100,4 +101,54 @@ fn unloaded_captures_are_not_accused() {
     };
     // Four iterations do not make it certain, but it is the likeliest.
     assert_eq!(weigh(&run).unwrap().first, 3);
+}
+
+/// By turns, packets name whoever answers late, and nobody where only the one that begins shows.
+#[test]
+fn by_turns_whoever_answers_late_is_named() {
+    let mut program = Bsp {
+        style: Style::Turns,
+        ..Bsp::ring(4)
+    };
+    program.work_s[2] *= 1.5;
+    let evidence = of(&program);
+    assert_eq!(evidence.verdict, Verdict::Loaded(vec![2]), "{evidence:?}");
+    assert_eq!(evidence.basis, Basis::Rounds);
+    assert!(evidence.slowdown_s.is_some_and(|cost| cost.high > 0.0));
+}
+
+/// What the process tracer saw settles what packets leave open, and only that.
+#[test]
+fn the_books_of_the_process_tracer_decide_where_packets_do_not() {
+    let mut program = Bsp {
+        style: Style::Turns,
+        jitter: 0.02,
+        ..Bsp::ring(4)
+    };
+    program.work_s[0] *= 1.6;
+    let made = bsp(&program);
+    let is_unsure = |run: &Run| matches!(weigh(run).unwrap().verdict, Verdict::Unsure(_));
+    assert!(is_unsure(&made.run));
+    let books = |on_cpu_s: f64| {
+        Some(Books {
+            on_cpu_s,
+            run_queue_s: 0.01,
+            storage_s: 0.0,
+        })
+    };
+    let busy = |first: f64, second: f64| {
+        let rest = [books(0.8), books(0.8)];
+        let all = [books(first), books(second)].into_iter().chain(rest);
+        bsp(&program).run.with_books(all.collect())
+    };
+    let evidence = weigh(&busy(1.28, 0.8)).unwrap();
+    assert_eq!(evidence.verdict, Verdict::Loaded(vec![0]), "{evidence:?}");
+    assert_eq!(evidence.basis, Basis::Books);
+    // Alike, or a partner that polls: it is always busy, and answers at once.
+    assert!(is_unsure(&busy(0.8, 0.8)));
+    assert!(is_unsure(&busy(0.8, 1.3)));
+    // Of a part of the run the books say nothing.
+    let run = busy(1.28, 0.8);
+    let (from, to) = run.span_ns();
+    assert_eq!(run.within(from, to - 1).books(0), None);
 }

@@ -5,7 +5,7 @@ use crate::network::balance::{Gate, Metric};
 use crate::network::calls::{self, GlobalImbalance};
 use crate::network::evidence::{self, Basis, Evidence, Verdict};
 use crate::network::page::{self, Cell, Page};
-use crate::network::run::{Mode, Node, Run};
+use crate::network::run::{Books, Mode, Node, Run};
 use crate::text::units;
 
 /// `network court`: delays of every process, and towards whom.
@@ -101,7 +101,8 @@ pub(super) fn verdict_line(run: &Run, evidence: &Evidence) -> String {
 
 fn measure(basis: Basis) -> &'static str {
     match basis {
-        Basis::Work => "work",
+        Basis::Work | Basis::Rounds => "work",
+        Basis::Books => "time at work",
         Basis::Delays => "delay",
     }
 }
@@ -153,8 +154,14 @@ fn weighed(run: &Run, found: &GlobalImbalance, evidence: &Evidence, page: &mut P
     let part_s = (to - from) as f64 / 1e9;
     match (&evidence.verdict, evidence.slowdown_s) {
         (Verdict::Loaded(_), Some(cost)) => {
+            let at_most = match evidence.basis {
+                Basis::Rounds => {
+                    " (at most: how much of it the others would have waited for anyway does not show)"
+                }
+                _ => "",
+            };
             page.lines.push(format!(
-                "that cost {} of {}; without it the run would have taken {}",
+                "that cost {} of {}{at_most}; without it the run would have taken {}",
                 page::range(found.range.low, found.range.high),
                 page::seconds(part_s),
                 page::range(found.predicted_s.low, found.predicted_s.high),
@@ -167,6 +174,9 @@ fn weighed(run: &Run, found: &GlobalImbalance, evidence: &Evidence, page: &mut P
                 ));
             }
         }
+        (Verdict::Loaded(_), None) => page
+            .lines
+            .push("what that cost, packets do not tell".into()),
         (Verdict::Unsure(_), _) => {
             let ratio = page::number(evidence.ratio);
             page.lines.push(format!(
@@ -176,6 +186,17 @@ fn weighed(run: &Run, found: &GlobalImbalance, evidence: &Evidence, page: &mut P
             ));
         }
         _ => {}
+    }
+    why(run, evidence, page);
+    if evidence.basis == Basis::Books {
+        page.notes.push("by what the process tracer saw the processes do: this one is at work, or kept from it by its machine, while the others wait".into());
+    }
+    if evidence.hidden > 0 && matches!(evidence.verdict, Verdict::Loaded(_)) {
+        page.notes.push(format!(
+            "{} of {} answer at once whenever they are asked: what these work does not show, and is taken to be no more than that of the others",
+            evidence.hidden,
+            units::counted(run.nodes().len() as i64, "process", "processes")
+        ));
     }
     page.notes.push(match (evidence.are_iterations, evidence.parts) {
         (true, n) => format!(
@@ -191,6 +212,39 @@ fn weighed(run: &Run, found: &GlobalImbalance, evidence: &Evidence, page: &mut P
     });
     if evidence.basis == Basis::Delays && matches!(evidence.verdict, Verdict::Loaded(_)) {
         page.notes.push("processes that are meant to work alike are assumed; where all send before they receive, delays hide a part of the slowdown".into());
+    }
+}
+
+/// Where the time of a loaded process went, beside that of the others, where the process tracer knows.
+fn why(run: &Run, evidence: &Evidence, page: &mut Page) {
+    let Verdict::Loaded(loaded) = &evidence.verdict else {
+        return;
+    };
+    let others: Vec<Books> = run
+        .all()
+        .filter(|node| !loaded.contains(node))
+        .filter_map(|node| run.books(node))
+        .collect();
+    for &node in loaded {
+        let Some(books) = run.books(node).filter(|_| !others.is_empty()) else {
+            continue;
+        };
+        let part = |of: fn(&Books) -> f64| {
+            let least = others.iter().map(of).fold(f64::INFINITY, f64::min);
+            let most = others.iter().map(of).fold(0.0, f64::max);
+            format!(
+                "{} (the others {})",
+                page::seconds(of(&books)),
+                page::range(least, most)
+            )
+        };
+        page.lines.push(format!(
+            "{} was on a processor for {}, waited for one {}, for storage {}",
+            called(run, node),
+            part(|books| books.on_cpu_s),
+            part(|books| books.run_queue_s),
+            part(|books| books.storage_s)
+        ));
     }
 }
 

@@ -29,6 +29,7 @@ impl Data {
             streams: self.streams.clone(),
             is_own: self.is_own.clone(),
             left_out: self.left_out.clone(),
+            books: self.books.clone(),
             rtt: OnceLock::new(),
             messages: OnceLock::new(),
             ..*self
@@ -94,6 +95,7 @@ pub(super) fn data(nodes: Vec<String>, captures: Vec<CaptureInput>) -> Data {
         last_ns,
         clock_error_ns: None,
         left_out: Vec::new(),
+        books: Vec::new(),
         rtt: OnceLock::new(),
         messages: OnceLock::new(),
     }

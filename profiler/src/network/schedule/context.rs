@@ -15,6 +15,8 @@ const FEW_SAMPLES: usize = 50;
 const MANY_PAIRS: usize = 500;
 /// A slope of 1 is excluded below 1 less this, one of 0 above this.
 const APART: f64 = 0.2;
+/// A send follows at once when no more than this share of the wait has passed since the arrival.
+const AT_ONCE: f64 = 0.1;
 /// Slack of a send after the arrival that it waited for, ns.
 const SLACK_NS: i64 = 20_000;
 /// Numbers of messages in both directions may differ by this share and still be in step.
@@ -123,7 +125,8 @@ impl Context<'_> {
 
     /// Whether sends to a partner follow its message at once whenever that comes: many within a short
     /// time after it, few in the same time after that, while the message itself comes now early, now
-    /// late.
+    /// late. Where it always comes at the same time, three in four within a small part of the wait for
+    /// it are enough: that may be chance, but then who works how long does not show either.
     pub(super) fn follows(&self, me: Node, to: Node) -> bool {
         let (Some(sends), Some(arrivals), Some(floor)) = (
             self.sent.get(&(me, to)),
@@ -142,6 +145,11 @@ impl Context<'_> {
         }
         let mut delays: Vec<i64> = waits.iter().map(|wait| wait.0).collect();
         delays.sort_unstable();
+        let mut before: Vec<i64> = waits.iter().map(|wait| wait.1).collect();
+        before.sort_unstable();
+        if delays[delays.len() * 3 / 4] as f64 <= AT_ONCE * before[before.len() / 2] as f64 {
+            return true;
+        }
         let soon = 2 * delays[delays.len() / 20] + SLACK_NS;
         let within = |from: i64, to: i64| {
             delays.partition_point(|&d| d <= to) - delays.partition_point(|&d| d <= from)
@@ -157,6 +165,34 @@ impl Context<'_> {
         before.sort_unstable();
         let spread = before[before.len() * 3 / 4] - before[before.len() / 4];
         spread >= 3 * soon
+    }
+
+    /// Whether three in four sends to a partner come within a small part of a round after its message,
+    /// and nearly none before it.
+    pub(super) fn answers(&self, me: Node, to: Node) -> bool {
+        let (Some(sends), Some(arrivals), Some(floor)) = (
+            self.sent.get(&(me, to)),
+            self.arrivals.get(&(to, me)),
+            self.surplus(me, to, to),
+        ) else {
+            return false;
+        };
+        let moments = self.moments(sends, arrivals, floor);
+        let mut delays: Vec<i64> = moments
+            .filter(|(t, arrival, _)| t >= arrival)
+            .map(|(t, arrival, _)| t - arrival)
+            .collect();
+        let time = |i: usize| self.messages[i].sent_ns.0;
+        let mut rounds: Vec<i64> = sends.windows(2).map(|w| time(w[1]) - time(w[0])).collect();
+        delays.sort_unstable();
+        rounds.sort_unstable();
+        let (Some(&late), Some(&round)) = (
+            delays.get(delays.len() * 3 / 4),
+            rounds.get(rounds.len() / 2),
+        ) else {
+            return false;
+        };
+        delays.len() >= LEAST_SAMPLES && late as f64 <= AT_ONCE * round as f64
     }
 
     /// How soon after the last arrival it needs a process sends when it had waited: twice what

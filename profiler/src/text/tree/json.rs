@@ -18,6 +18,8 @@ pub struct Row<'a> {
     pub group: usize,
     /// Whether it is on the longest chain.
     pub on_longest_chain: bool,
+    /// Machine.
+    pub host: Option<&'a str>,
     /// Process id.
     pub pid: i64,
     /// Name of the workflow step.
@@ -97,6 +99,7 @@ fn row(workflow: &Workflow, id: ProcessId, depth: usize) -> Row<'_> {
         depth,
         group: 0,
         on_longest_chain: false,
+        host: last.host.as_deref(),
         pid: process.pid,
         rule: &last.rule,
         command: last.command.as_deref(),

@@ -1,8 +1,10 @@
-use flowtrace_schema::FileId;
+use flowtrace_schema::{ChannelId, FileId, Side};
 
 use super::*;
 use crate::kernel::OpenedFile;
 use crate::proc::observer::Tracee;
+
+mod channels;
 
 /// A tree that is driven by hand.
 struct Stage {
@@ -13,10 +15,19 @@ struct Stage {
 
 const ROOT: u32 = 10;
 
+/// Channels have the numbers of their inodes.
+struct Numbered;
+
+impl ChannelLookup for Numbered {
+    fn of_inode(&self, inode: u64) -> Option<ChannelId> {
+        Some(ChannelId(inode as u32))
+    }
+}
+
 impl Stage {
     fn new() -> Stage {
         let mut stage = Stage {
-            follower: Follower::new(Clock::start().0, Vec::new()),
+            follower: Follower::new(Clock::start().0, Vec::new(), Arc::new(Numbered)),
             at: 100,
             calls: Vec::new(),
         };

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::super::feed::Change;
 use super::super::table::Table;
-use super::{Follower, Process, SharedTable, TOLERANCE, Thread};
+use super::{Follower, OpenedFile, Process, SharedTable, TOLERANCE, Thread, opened_now};
 use crate::proc::observer::Tracee;
 
 impl Follower {
@@ -52,6 +52,36 @@ impl Follower {
                     }
                 }
             }
+            Change::Holds {
+                tid,
+                fd,
+                target,
+                close_on_exec,
+            } => {
+                if let Some(thread) = self.threads.get(&tid) {
+                    thread
+                        .table
+                        .borrow_mut()
+                        .hold(fd as u64, target, close_on_exec);
+                }
+            }
+            Change::Opened {
+                tid,
+                fd,
+                file,
+                flags,
+            } => {
+                if let Some(thread) = self.threads.get(&tid) {
+                    let open = opened_now(OpenedFile {
+                        file: Some(file),
+                        flags,
+                        by_fuse: false,
+                    });
+                    let close_on_exec = flags & libc::O_CLOEXEC as u32 != 0;
+                    let mut table = thread.table.borrow_mut();
+                    table.set(fd as u64, Some(open), close_on_exec);
+                }
+            }
             Change::Told { pid, reads, writes } => self.reconcile(pid, reads, writes),
             Change::Over(pid) => {
                 self.forget_notes(pid, at);
@@ -76,6 +106,7 @@ impl Follower {
     fn begin(&mut self, tracee: Tracee, table: SharedTable, foreign: bool) {
         let process = Process {
             counts: Rc::default(),
+            upid: tracee.upid,
             table,
             tids: Vec::new(),
             foreign,
@@ -101,8 +132,11 @@ impl Follower {
     }
 
     /// All threads of a process are over.
-    fn over(&mut self, pid: u32) -> Option<Process> {
+    pub(super) fn over(&mut self, pid: u32) -> Option<Process> {
         let process = self.processes.remove(&pid)?;
+        let mut sums = process.counts.sums.borrow_mut();
+        self.accounts.close(process.upid, &mut sums);
+        drop(sums);
         for tid in &process.tids {
             self.ends(*tid);
         }

@@ -22,10 +22,12 @@ use crate::proc::sampler::objects::Target;
 
 mod reason;
 mod rows;
+mod storage;
 mod tree;
 
 use reason::{Blocked, Reason};
 use rows::{Interval, Rows};
+use storage::{Parts, Requests};
 
 /// What an exact interval has as its number of samples, one for each so many ns.
 const SAMPLE_NS: u64 = 100_000;
@@ -47,6 +49,8 @@ pub(super) struct Waits {
     channels: Arc<dyn ChannelLookup>,
     /// The thread that reaps processes: it wakes their parents in their stead.
     tracer: u32,
+    /// What becomes of requests to devices, if that is told.
+    requests: Option<Requests>,
     ids: u64,
     records: Vec<Record>,
 }
@@ -101,14 +105,15 @@ struct Wakes {
 }
 
 impl Waits {
-    /// `tracer` is the thread that reaps the tree.
-    pub(super) fn new(channels: Arc<dyn ChannelLookup>, tracer: u32) -> Waits {
+    /// `tracer` is the thread that reaps the tree; `requests`: those to devices are told.
+    pub(super) fn new(channels: Arc<dyn ChannelLookup>, tracer: u32, requests: bool) -> Waits {
         Waits {
             threads: HashMap::new(),
             processes: HashMap::new(),
             others: HashMap::new(),
             channels,
             tracer,
+            requests: requests.then(Requests::default),
             ids: 0,
             records: Vec::new(),
         }
@@ -124,6 +129,9 @@ impl Waits {
         for process in self.processes.values_mut() {
             process.totals.exact = false;
         }
+        if let Some(requests) = &mut self.requests {
+            requests.forget();
+        }
     }
 
     /// The tree changed.
@@ -136,7 +144,10 @@ impl Waits {
             }
             Change::Thread(tracee) => self.add(tracee, at),
             Change::Executed(tracee, native) => self.executed(tracee, native, at, descriptors),
-            Change::Told { .. } | Change::Streams { .. } => {}
+            Change::Told { .. }
+            | Change::Streams { .. }
+            | Change::Holds { .. }
+            | Change::Opened { .. } => {}
             Change::Ended(tid) => self.ended(tid, at, descriptors),
             Change::Over(pid) => self.over(pid, at, descriptors),
         }
@@ -179,6 +190,17 @@ impl Waits {
             What::Woken { by, in_interrupt } => {
                 let wakes = Wakes { by, in_interrupt };
                 self.woken(tid, wakes, at, descriptors);
+            }
+            What::Request {
+                stage,
+                device,
+                sector,
+            } => {
+                let threads = &self.threads;
+                if let Some(requests) = &mut self.requests {
+                    let concerns = |tid| threads.contains_key(&tid);
+                    requests.told(stage, (device, sector), tid, at, concerns);
+                }
             }
             What::Enters(_) | What::Returns(_) => {}
         }
@@ -283,8 +305,13 @@ impl Waits {
         };
         thread.since = interval.to;
         thread.reason = None;
+        let storage = interval.reason.doing.activity.is_storage();
+        let parts = self
+            .requests
+            .as_mut()
+            .map(|requests| requests.close(tid, interval.from, interval.to, storage));
         if let Some(process) = self.processes.get_mut(&thread.pid) {
-            count(&mut process.totals, &interval);
+            count(&mut process.totals, &interval, parts);
         }
         let mut done = Vec::new();
         match thread.recorded.take() {
@@ -421,7 +448,12 @@ fn totals(upid: Upid) -> SampledTotals {
     }
 }
 
-fn count(totals: &mut SampledTotals, interval: &Interval) {
+/// `parts`: those of the wait for storage, if requests are told.
+fn count(totals: &mut SampledTotals, interval: &Interval, parts: Option<Parts>) {
+    if let Some(parts) = parts {
+        *totals.queue_ns.get_or_insert(0) += parts.queue_ns;
+        *totals.device_ns.get_or_insert(0) += parts.device_ns;
+    }
     let ns = interval.to - interval.from;
     let activity = interval.reason.doing.activity;
     totals.sampled_ns += ns;

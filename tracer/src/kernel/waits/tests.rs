@@ -1,6 +1,7 @@
 use flowtrace_schema::{ChannelId, Side, WaitObject};
 
 use super::*;
+use crate::kernel::block;
 use crate::proc::observer::Tracee;
 
 /// Descriptors 0 and 1 of all are pipes 70 and 71, 5 is file 9.
@@ -45,7 +46,7 @@ impl Stage {
     /// The root runs.
     fn new() -> Stage {
         let mut stage = Stage {
-            waits: Waits::new(Arc::new(Held), TRACER),
+            waits: Waits::new(Arc::new(Held), TRACER, true),
             at: 0,
         };
         stage.change(Change::Begins(tracee(ROOT, ROOT, 1), true));
@@ -183,7 +184,24 @@ fn sums_are_those_of_the_images() {
     stage.runs(ROOT);
     stage.waits.returns(ROOT);
     stage.leaves(ROOT, state::UNINTERRUPTIBLE);
-    stage.at += 8 * MS;
+    // For 3 ms a request is in a queue, for 4 at the device.
+    for (ms, step) in [
+        (0, block::Stage::Queued),
+        (3, block::Stage::Issued),
+        (4, block::Stage::Done),
+    ] {
+        stage.at += ms * MS;
+        let (device, sector) = (8, 1);
+        stage.put(
+            ROOT,
+            What::Request {
+                stage: step,
+                device,
+                sector,
+            },
+        );
+    }
+    stage.at += MS;
     stage.wakes(STRANGER, ROOT);
     stage.runs(ROOT);
     stage.change(Change::Over(ROOT));
@@ -195,16 +213,21 @@ fn sums_are_those_of_the_images() {
             _ => None,
         })
         .collect();
-    let sums = |upid, all, waiting, storage, tracer| SampledTotals {
+    let sums = |upid, all, waiting, storage, tracer, parts: [u64; 2]| SampledTotals {
         upid: Upid(upid),
         samples: all * 10,
         sampled_ns: all * MS,
         waiting_ns: waiting * MS,
         storage_ns: storage * MS,
+        queue_ns: Some(parts[0] * MS),
+        device_ns: Some(parts[1] * MS),
         tracer_ns: tracer * MS,
         exact: true,
     };
-    assert_eq!(totals, [sums(1, 55, 30, 30, 0), sums(2, 15, 8, 8, 7)]);
+    assert_eq!(
+        totals,
+        [sums(1, 55, 30, 30, 0, [0, 0]), sums(2, 15, 8, 8, 7, [3, 4])]
+    );
     let files = records.iter().filter_map(|record| match record {
         Record::Sample(row) => row.file,
         _ => None,

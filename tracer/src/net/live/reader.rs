@@ -11,7 +11,7 @@ use flowtrace_schema::{CaptureId, CaptureRecord, CaptureSource, HostId, Way};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::Message;
-use crate::clock::Clock;
+use crate::clock::{Clock, WallOffset};
 use crate::net::interfaces::Interface;
 use crate::net::ring::{self, Ring, RingFrame};
 
@@ -68,6 +68,8 @@ pub(super) struct Reader {
     /// The first of them, which has the counters of the ring.
     first: Option<CaptureId>,
     batch: Batch,
+    /// How the wall clock, by which the kernel stamps packets, went when it was looked at last.
+    wall: Option<WallOffset>,
 }
 
 impl Reader {
@@ -86,6 +88,7 @@ impl Reader {
             last: None,
             first: None,
             batch: Batch::default(),
+            wall: None,
         }
     }
 
@@ -139,7 +142,9 @@ impl Reader {
     fn block(&mut self) -> bool {
         self.meet();
         // Steps of the wall clock do not reach the trace: it has the offset of this moment.
-        let to_trace = self.common.clock.wall_offset_ns();
+        let now = self.common.clock.wall_offset();
+        let to_trace = self.wall.map_or(now, |before| before.or_moved(now));
+        self.wall = Some(to_trace);
         let (known, last, batch) = (&self.known, &mut self.last, &mut self.batch);
         let is_block = self.ring.block(|frame: RingFrame<'_>| {
             let capture = match *last {
@@ -155,7 +160,7 @@ impl Reader {
             batch.bytes.extend_from_slice(frame.bytes);
             batch.frames.push(Copied {
                 capture,
-                t_ns: frame.unix_ns.saturating_sub(to_trace),
+                t_ns: frame.unix_ns.saturating_sub(to_trace.ns),
                 length: frame.bytes.len() as u32,
                 wire_bytes: frame.wire_bytes,
                 way: frame.way,

@@ -60,6 +60,14 @@ impl Holder {
         })
     }
 
+    /// Whether descriptor `fd` is closed by an exec; so if that cannot be read.
+    pub(crate) fn closes_on_exec(self, fd: i32) -> bool {
+        let info = fs::read_to_string(self.path(&format!("fdinfo/{fd}"))).unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|octal| i32::from_str_radix(octal.trim(), 8).ok());
+        flags.is_none_or(|flags| flags & libc::O_CLOEXEC != 0)
+    }
+
     /// Members of the array of `count` `pollfd` at an address.
     pub(crate) fn polled(self, address: u64, count: u64) -> Vec<(i32, Side)> {
         let count = usize::try_from(count).unwrap_or(MOST).min(MOST);

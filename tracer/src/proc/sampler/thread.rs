@@ -17,11 +17,14 @@ pub(super) const DESCRIPTORS: usize = 2;
 
 /// Samples of one wait after which a thread that has not run since is not looked at closer: it
 /// must be in the same call. Before that its wakeup would count as waiting until it gets a
-/// processor, which is too much of a short wait.
+/// processor, which is too much of a short wait. One that has run waits for the next thing then,
+/// though the call is the same; to tell that of shorter waits would make an interval of each look.
 const SETTLED: u32 = 6;
 /// A thread that has not moved for some rounds is left alone for a part of as many, but not for
-/// more than so many. If it still has not run then, it was in the same call all the time.
+/// more than [`Round::left_alone`]. If it still has not run then, it was in the same call all the time.
 const LEFT_ALONE_PART: u32 = 16;
+/// Threads that are all looked at in every round; of twice as many, who does not move is left alone every other time.
+const ALL_LOOKED_AT: usize = 8;
 const LEFT_ALONE: u32 = 8;
 /// How long a descriptor is taken to stay the same while the same call is made over and over.
 const TRUSTED_NS: u64 = 250_000_000;
@@ -36,6 +39,26 @@ struct Files {
     syscall: File,
     schedstat: File,
     abi: Abi,
+}
+
+/// A look at each of the threads.
+#[derive(Clone, Copy)]
+pub(super) struct Round {
+    /// Time between two of them, ns.
+    period_ns: u64,
+    /// Rounds for which a thread that does not move may be left alone: the price of a look is small, that
+    /// of a late one is not to know when its wait ended.
+    left_alone: u32,
+}
+
+impl Round {
+    pub(super) fn new(period_ns: u64, threads: usize) -> Round {
+        let left_alone = u32::try_from(threads / ALL_LOOKED_AT).unwrap_or(LEFT_ALONE);
+        Round {
+            period_ns,
+            left_alone: left_alone.clamp(1, LEFT_ALONE),
+        }
+    }
 }
 
 /// A thread of the tree.
@@ -65,7 +88,7 @@ struct Last {
     resolved_ns: u64,
 }
 
-/// Equal samples after each other.
+/// Equal samples after each other; of a wait, until what was waited for came.
 struct Interval {
     id: u64,
     start_ns: u64,
@@ -167,18 +190,20 @@ impl Thread {
     pub(super) fn sample(
         &mut self,
         now: u64,
-        period_ns: u64,
+        round: Round,
         ids: &mut u64,
         channels: &dyn ChannelLookup,
     ) -> Sampled {
+        let before = self.last.scheduled;
         let look = self.look(now, channels);
+        let has_run = before != self.last.scheduled;
         let rounds = std::mem::replace(&mut self.stride, 1);
         let doing = match look {
             Look::Unmoved => {
                 if let Some(interval) = &mut self.interval {
                     interval.last_ns = now;
                     interval.samples += rounds;
-                    self.stride = (interval.samples / LEFT_ALONE_PART).clamp(1, LEFT_ALONE);
+                    self.stride = (interval.samples / LEFT_ALONE_PART).clamp(1, round.left_alone);
                     self.rests = self.stride - 1;
                 }
                 return Sampled::Same;
@@ -190,18 +215,25 @@ impl Thread {
         };
         if let Some(interval) = &mut self.interval
             && doing.as_ref().is_none_or(|doing| *doing == interval.doing)
+            && !(has_run && interval.is_settled() && !interval.doing.activity.is_storage())
         {
             interval.last_ns = now;
             interval.samples += 1;
             return Sampled::Same;
         }
-        let Some(doing) = doing else {
+        // A wait begins anew if the thread has run in between: something let it go.
+        let again = || self.interval.as_ref().map(|i| i.doing.clone());
+        let Some(doing) = doing.or_else(again) else {
             return Sampled::Same;
         };
-        // Nothing is known of what lies between two samples: half of it goes to each.
-        let start_ns = match &self.interval {
-            Some(before) => before.last_ns.midpoint(now),
-            None => now.saturating_sub(period_ns / 2).max(self.began_ns),
+        // Who runs has run for as long as its clocks went on. Else nothing is known of what lies between two
+        // samples: half of it goes to each.
+        let ran_ns =
+            had(before, self.last.scheduled).filter(|_| doing.activity == Activity::Running);
+        let start_ns = match (&self.interval, ran_ns) {
+            (Some(before), Some(ran_ns)) => now.saturating_sub(ran_ns).max(before.last_ns),
+            (Some(before), None) => before.last_ns.midpoint(now),
+            (None, _) => now.saturating_sub(round.period_ns / 2).max(self.began_ns),
         };
         let before = self.close(start_ns);
         *ids += 1;
@@ -274,8 +306,7 @@ impl Thread {
         let has_run = before.is_none() || before != scheduled;
         if let Some(interval) = &self.interval
             && !has_run
-            && interval.samples >= SETTLED
-            && interval.doing.activity.is_waiting()
+            && interval.is_settled()
         {
             return Look::Unmoved;
         }
@@ -321,6 +352,11 @@ impl Look {
 }
 
 impl Interval {
+    /// Whether it is a wait of some length.
+    fn is_settled(&self) -> bool {
+        self.samples >= SETTLED && self.doing.activity.is_waiting()
+    }
+
     fn record(&self, upid: Upid, tid: u32, end_ns: u64) -> SampleRecord {
         SampleRecord {
             id: self.id,
@@ -337,6 +373,13 @@ impl Interval {
             waker: None,
         }
     }
+}
+
+/// Time on a processor and waiting for one between two looks, ns.
+fn had(before: Option<Scheduled>, now: Option<Scheduled>) -> Option<u64> {
+    let (before, now) = (before?, now?);
+    let ran = now.on_cpu_ns.saturating_sub(before.on_cpu_ns);
+    Some(ran + now.run_queue_ns.saturating_sub(before.run_queue_ns))
 }
 
 /// The kernel tells a thread on a processor from one that wants to be there only by what it had
@@ -356,117 +399,4 @@ fn running(before: Option<Scheduled>, now: Option<Scheduled>) -> Activity {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::proc::observer::NoChannels;
-    use std::process::{Child, Command, Stdio};
-
-    const PERIOD: u64 = 20_000_000;
-
-    fn child(program: &str, arguments: &[&str]) -> (Child, Thread) {
-        let mut command = Command::new(program);
-        let child = command
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let pid = child.id();
-        let mut thread = Thread::new(Holder { pid, tid: pid }, Upid(7), 0);
-        thread.open().unwrap();
-        (child, thread)
-    }
-
-    /// Takes samples until the thread does what it will do for long.
-    fn settle(thread: &mut Thread, ids: &mut u64, now: &mut u64, expected: Activity) {
-        for _ in 0..2000 {
-            *now += PERIOD;
-            thread.sample(*now, PERIOD, ids, &NoChannels);
-            let doing = thread.interval.as_ref().map(|i| i.doing.activity);
-            if doing == Some(expected) {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        panic!("it never came to {expected:?}");
-    }
-
-    #[test]
-    fn a_thread_that_does_not_move_is_left_alone_and_counted() {
-        let (mut child, mut thread) = child("sleep", &["1000"]);
-        let (mut ids, mut now) = (0, 0);
-        settle(&mut thread, &mut ids, &mut now, Activity::Sleep);
-        let before = ids;
-        let (mut looks, mut rounds) = (0, 0);
-        while rounds < 400 {
-            rounds += 1;
-            now += PERIOD;
-            if !thread.rests() {
-                looks += 1;
-                let sampled = thread.sample(now, PERIOD, &mut ids, &NoChannels);
-                assert!(matches!(sampled, Sampled::Same));
-            }
-        }
-        assert_eq!(ids, before, "one interval");
-        assert!(
-            (50..200).contains(&looks),
-            "{looks} looks in {rounds} rounds"
-        );
-        let samples = thread.interval.as_ref().unwrap().samples;
-        assert!(
-            (rounds - 8..=rounds + 1).contains(&samples),
-            "{samples} samples"
-        );
-        assert!(thread.overdue().is_some());
-        assert!(thread.overdue().is_none(), "recorded a moment ago");
-
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let gone = thread.sample(now + PERIOD, PERIOD, &mut ids, &NoChannels);
-        assert!(matches!(gone, Sampled::Gone));
-        let record = thread.end(now + PERIOD, PERIOD).unwrap();
-        assert_eq!(
-            (record.activity, record.op),
-            (Activity::Sleep, Some("clock_nanosleep"))
-        );
-        assert!(record.end_ns <= now + PERIOD && record.end_ns > record.start_ns);
-        assert!(thread.end(now + 2 * PERIOD, PERIOD).is_none());
-    }
-
-    #[test]
-    fn a_change_lies_halfway_between_two_samples() {
-        let (mut child, mut thread) = child("cat", &[]);
-        let (mut ids, mut now) = (0, 0);
-        settle(&mut thread, &mut ids, &mut now, Activity::Channel);
-        thread.set_stopped(true);
-        let Sampled::Changed(Some(read)) =
-            thread.sample(now + PERIOD, PERIOD, &mut ids, &NoChannels)
-        else {
-            panic!("nothing changed");
-        };
-        assert_eq!(read.op, Some("read"));
-        assert_eq!(read.objects.len(), 1);
-        assert_eq!(read.end_ns, now + PERIOD / 2);
-        assert_eq!(thread.interval.as_ref().unwrap().start_ns, read.end_ns);
-        thread.set_stopped(false);
-        now += 2 * PERIOD;
-        let went_on = thread.sample(now, PERIOD, &mut ids, &NoChannels);
-        assert!(matches!(went_on, Sampled::Changed(Some(r)) if r.activity == Activity::Stopped));
-        drop(child.stdin.take());
-        child.wait().unwrap();
-    }
-
-    #[test]
-    fn running_is_told_from_wanting_to() {
-        let had = |on_cpu_ns, run_queue_ns| {
-            Some(Scheduled {
-                on_cpu_ns,
-                run_queue_ns,
-                slices: 1,
-            })
-        };
-        assert_eq!(running(None, had(5, 5)), Activity::Running);
-        assert_eq!(running(had(5, 5), had(9, 6)), Activity::Running);
-        assert_eq!(running(had(5, 5), had(6, 9)), Activity::Runnable);
-        assert_eq!(running(had(5, 5), had(5, 5)), Activity::Runnable);
-    }
-}
+mod tests;

@@ -60,6 +60,7 @@ impl Run<'_> {
             served.files(),
             served.views().iter().map(|view| view.at.clone()).collect(),
             topology,
+            kernel.as_ref().map(KernelLayer::descriptions),
         )));
         if let Some(kernel) = &kernel {
             lifetimes.observe(Box::new(kernel.feed()));
@@ -96,12 +97,12 @@ impl Run<'_> {
         root: u32,
         channels: Arc<dyn ChannelLookup>,
     ) -> Result<Option<KernelLayer>> {
-        let channels = (self.options.sample_hertz > 0).then_some(channels);
+        let waits = self.options.sample_hertz > 0;
         let start = |opens: &Arc<Opens>| {
             let (clock, recorder) = (recording.clock, recording.recorder.clone());
             let views = self.directories.iter().map(|d| d.path.clone());
             let (opens, views) = (Arc::clone(opens), views.collect());
-            KernelLayer::start(root, clock, recorder, opens, views, channels.clone())
+            KernelLayer::start(root, clock, recorder, opens, views, channels.clone(), waits)
                 .map_err(|error| Error::KernelLayer(error.to_string()))
         };
         self.kernel.as_ref().map(start).transpose()

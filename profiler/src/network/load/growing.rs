@@ -1,0 +1,149 @@
+//! A trace that is asked again and again while it grows: each time only what is new is read.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
+
+use flowtrace_schema::{FlowRow, Result, Trace, marks};
+
+use super::{Chosen, Selection, inputs, is_of_program, natural_of, packet};
+use crate::network::run::{Packet, Run, Unknown};
+
+/// Packets are stored a little out of order where several places are captured: so much of the end is
+/// read again, ns.
+const AGAIN_NS: i64 = 1_000_000_000;
+
+/// The packets of a growing trace that were read so far.
+#[derive(Debug)]
+pub struct Growing {
+    selection: Selection,
+    is_natural: bool,
+    keep_ns: Option<i64>,
+    /// Packets of each capture in the order of time; source and destination are still those of the
+    /// flow, 0 and 1, for who is who may change when more is known.
+    packets: BTreeMap<i64, Vec<Packet>>,
+    /// Packets and bytes of payload by flow and capture, also of what was forgotten.
+    sums: HashMap<(i64, i64), (i64, i64)>,
+    newest_ns: Option<i64>,
+}
+
+impl Growing {
+    /// Of a selection (its interval is not looked at); processes are what is natural for the trace
+    /// unless `is_natural` is false. Only the last `last_s` are kept.
+    pub fn new(selection: Selection, is_natural: bool, last_s: Option<f64>) -> Growing {
+        Growing {
+            selection,
+            is_natural,
+            keep_ns: last_s.map(|seconds| (seconds.max(0.0) * 1e9).min(9e18) as i64),
+            packets: BTreeMap::new(),
+            sums: HashMap::new(),
+            newest_ns: None,
+        }
+    }
+
+    /// What the trace holds now.
+    ///
+    /// # Errors
+    /// When the file cannot be read; the inner one when a host is asked for that is not there.
+    pub fn read(&mut self, trace: &Trace) -> Result<std::result::Result<Run, Unknown>> {
+        self.read_new(trace)?;
+        let mut flows: Vec<FlowRow> = trace.flow_ends()?;
+        flows.retain(is_of_program);
+        let mut seen: BTreeMap<i64, BTreeMap<String, i64>> = BTreeMap::new();
+        for flow in &mut flows {
+            let mut bytes = 0;
+            for &capture in self.packets.keys() {
+                let Some((packets, payload)) = self.sums.get(&(flow.flow_id, capture)) else {
+                    continue;
+                };
+                bytes = bytes.max(*payload);
+                let counts = seen.entry(capture).or_default();
+                *counts.entry(flow.src.clone()).or_default() += packets;
+                *counts.entry(flow.dst.clone()).or_default() += packets;
+            }
+            flow.bytes = Some(bytes);
+        }
+        if self.is_natural {
+            self.selection.by = natural_of(&flows);
+        }
+        let captures = trace.captures()?;
+        let mut chosen = match Chosen::new(&flows, &self.selection, &seen, &captures) {
+            Ok(chosen) => chosen,
+            Err(unknown) => return Ok(Err(unknown)),
+        };
+        let (mut inputs, at) = inputs(&captures);
+        let from_ns = match (self.newest_ns, self.keep_ns) {
+            (Some(newest), Some(keep)) => newest.saturating_sub(keep),
+            _ => i64::MIN,
+        };
+        for (capture, packets) in &self.packets {
+            let Some(input) = at.get(capture).and_then(|&at| inputs.get_mut(at)) else {
+                continue;
+            };
+            let first = packets.partition_point(|packet| packet.t_ns < from_ns);
+            let known = packets[first..].iter().filter_map(|packet| {
+                let &(a, b) = chosen.ends.get(&i64::from(packet.flow))?;
+                let (src, dst) = if packet.src == 0 { (a, b) } else { (b, a) };
+                Some(Packet {
+                    src,
+                    dst,
+                    ..*packet
+                })
+            });
+            input.packets.extend(known);
+        }
+        let errors = trace.hosts()?;
+        let errors = errors.iter().filter_map(|host| host.clock_error_ns).max();
+        let left_out = std::mem::take(&mut chosen.left_out);
+        Ok(Ok(
+            Run::new(chosen.names, inputs).with_origin(errors, left_out)
+        ))
+    }
+
+    fn read_new(&mut self, trace: &Trace) -> Result<()> {
+        let from_ns = match (self.newest_ns, self.keep_ns) {
+            (Some(newest), _) => newest.saturating_sub(AGAIN_NS),
+            (None, Some(keep)) => trace
+                .newest_packet_ns()?
+                .map_or(i64::MIN, |newest| newest.saturating_sub(keep)),
+            (None, None) => i64::MIN,
+        };
+        let sums = &mut self.sums;
+        for (&capture, packets) in &mut self.packets {
+            let first = packets.partition_point(|packet| packet.t_ns < from_ns);
+            for packet in packets.drain(first..) {
+                if let Some(sum) = sums.get_mut(&(i64::from(packet.flow), capture)) {
+                    *sum = (sum.0 - 1, sum.1 - i64::from(packet.payload));
+                }
+            }
+        }
+        let (packets, newest_ns) = (&mut self.packets, &mut self.newest_ns);
+        trace.packets_since(from_ns, |row| {
+            if let Some(seq) = row.seq
+                && row.marks & marks::FRAGMENT == 0
+            {
+                let of = packets.entry(row.capture_id).or_default();
+                of.push(packet(
+                    row,
+                    seq,
+                    u16::from(row.dir),
+                    u16::from(row.dir == 0),
+                ));
+                let sum = sums.entry((row.flow_id, row.capture_id)).or_default();
+                *sum = (sum.0 + 1, sum.1 + i64::from(row.payload_bytes));
+                *newest_ns = Some(newest_ns.map_or(row.t_ns, |newest| newest.max(row.t_ns)));
+            }
+            ControlFlow::Continue(())
+        })?;
+        if let (Some(newest), Some(keep)) = (self.newest_ns, self.keep_ns) {
+            let oldest = newest.saturating_sub(keep.max(AGAIN_NS));
+            for packets in self.packets.values_mut() {
+                // Not at every look: what is left is moved to the front.
+                let old = packets.partition_point(|packet| packet.t_ns < oldest);
+                if old * 2 > packets.len() {
+                    packets.drain(..old);
+                }
+            }
+        }
+        Ok(())
+    }
+}

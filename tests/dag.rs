@@ -1,0 +1,290 @@
+//! Which part of the graph of a hand-made trace is drawn, under which names, and what is refused.
+
+mod support;
+
+#[path = "support/exported.rs"]
+mod exported;
+#[path = "../profiler/tests/support/montage.rs"]
+mod montage;
+
+use exported::{export, json, sample, validate};
+use support::flowtrace;
+
+#[test]
+fn parts_of_the_graph() {
+    let directory = sample();
+    let nodes = |options: &[&str]| -> Vec<String> {
+        let text = export(directory.path(), "cytoscape", options);
+        let graph: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        let label = |node: &serde_json::Value| {
+            let label = node["data"]["label"].as_str().unwrap();
+            label.split(['\n', ' ']).next().unwrap().to_owned()
+        };
+        let nodes = graph["elements"]["nodes"].as_array().unwrap();
+        let mut labels: Vec<String> = nodes.iter().map(label).collect();
+        labels.sort();
+        labels
+    };
+    let all = nodes(&[]).len();
+    assert_eq!(nodes(&["--file", "mosaic.png"]), ["mViewer", "mosaic.png"]);
+    assert_eq!(
+        nodes(&["--between", "corrections.tbl", "out/corr/t00.fits"]),
+        ["corrections.tbl", "mBackground", "t00.fits"]
+    );
+    let above = nodes(&["--ancestors-of", "mosaic.fits"]);
+    assert!(
+        above.contains(&"mProject".into()) && !above.contains(&"mViewer".into()),
+        "{above:?}"
+    );
+    let below = nodes(&["--descendants-of", "mBgModel"]);
+    assert!(
+        below.contains(&"mosaic.png".into()) && !below.contains(&"mDiffFit".into()),
+        "{below:?}"
+    );
+    assert_eq!(nodes(&["--rule", "mView*"]).len(), 3);
+    assert!(nodes(&["--within", "0..0.02"]).len() < 6);
+    assert_eq!(
+        nodes(&["--process", "1"]).len(),
+        all,
+        "make is the root of all"
+    );
+    assert_eq!(nodes(&["--reduce"]).len(), all);
+    let edges = |options: &[&str]| {
+        let text = export(directory.path(), "cytoscape", options);
+        let graph: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        graph["elements"]["edges"].as_array().unwrap().len()
+    };
+    assert!(edges(&["--reduce"]) < edges(&[]));
+    for wrong in [
+        &["--file", "nothing*"][..],
+        &["--within", "3..1"],
+        &["--by", "colour"],
+    ] {
+        let output = flowtrace(
+            directory.path(),
+            &[&["export", "trace.db", "dot"], wrong].concat(),
+        );
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+/// A script that takes the number of lines of a file into a variable, and writes it into another; at its
+/// end it counts what there is, with which nothing else has to do.
+fn script_with_answers() -> tempfile::TempDir {
+    use flowtrace_schema::Direction::{Read, Write};
+    let directory = tempfile::tempdir().unwrap();
+    let mut s = montage::Script::new(&directory.path().join("trace.db"), "t.sh");
+    let shell = s.root(("/bin/bash", &["bash", "t.sh"]), 0);
+    let sort = s.program(shell, "sort", (10, 50), 0);
+    let wc = s.program(shell, "wc", (60, 80), 0);
+    let ls = s.program(shell, "ls", (110, 120), 0);
+    for (child, (from, to)) in [(wc, (60, 80)), (ls, (110, 120))] {
+        let pipe = s.pipe();
+        s.holds(child, pipe, Write, (from, to), None);
+        s.holds(shell, pipe, Read, (from - 1, to + 1), None);
+    }
+    let mut file = |name: &str, at| {
+        s.file(
+            &format!("/w/{name}"),
+            flowtrace_schema::FileKind::File,
+            10,
+            at,
+        )
+    };
+    let (script, sorted, count) = (file("list", 5), file("sorted", 20), file("count", 90));
+    s.create(shell, script, 1, 10, 5);
+    s.read(sort, script, 1, 10, 20);
+    s.create(sort, sorted, 1, 10, 30);
+    s.read(wc, sorted, 1, 10, 70);
+    s.create(shell, count, 1, 2, 90);
+    s.end(shell, 130, Some(0), None, 20);
+    s.finish(131, 0);
+    directory
+}
+
+#[test]
+fn a_script_that_takes_an_answer_is_two_versions_and_loses_no_lineage() {
+    let directory = script_with_answers();
+    let graph = |options: &[&str]| -> (Vec<String>, String) {
+        let ask = [
+            "dag",
+            "trace.db",
+            "--by",
+            "process",
+            "--format",
+            "cytoscape",
+        ];
+        let answer = flowtrace(directory.path(), &[&ask[..], options].concat());
+        assert_eq!(answer.status.code(), Some(0));
+        let graph: serde_json::Value = serde_json::from_slice(&answer.stdout).unwrap();
+        let nodes = graph["elements"]["nodes"].as_array().unwrap().iter();
+        let name = |node: &serde_json::Value| {
+            let data = &node["data"];
+            match data["path"].as_str() {
+                Some(path) => path.to_owned(),
+                None => format!("{} {}", data["rule"].as_str().unwrap(), data["version"]),
+            }
+        };
+        let mut names: Vec<String> = nodes.map(name).collect();
+        names.sort();
+        let said = String::from_utf8_lossy(&answer.stderr).into_owned();
+        (names, said)
+    };
+    let (names, said) = graph(&["--ancestors-of", "count"]);
+    let all = [
+        "/w/count",
+        "/w/list",
+        "/w/sorted",
+        "sort null",
+        "t.sh 1",
+        "t.sh 2",
+        "wc null",
+    ];
+    assert_eq!(names, all);
+    assert!(!said.contains("incomplete"), "{said}");
+    // What came last is the source of nothing.
+    assert_eq!(graph(&["--descendants-of", "ls"]).0, ["ls null", "t.sh 3"]);
+    let (names, said) = graph(&[]);
+    assert_eq!(names.len(), all.len() + 2);
+    assert!(!said.contains("left out"), "{said}");
+
+    let text = flowtrace(directory.path(), &["dag", "trace.db", "--format", "text"]).stdout;
+    let text = String::from_utf8(text).unwrap();
+    let shape = "t.sh [1/3] → sort → wc → t.sh [2/3] → ls → t.sh [3/3]";
+    assert_eq!(text.lines().next(), Some(shape), "{text}");
+
+    let path = directory.path().join("run.json");
+    std::fs::write(&path, export(directory.path(), "wfformat", &[])).unwrap();
+    let strict = ["--own-only", "--strict"];
+    validate("wfformat_check.py", &strict, std::slice::from_ref(&path));
+    let instance = json(directory.path(), "wfformat");
+    let tasks = &instance["workflow"]["specification"]["tasks"];
+    let ids: Vec<&str> = tasks
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|task| task["id"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids.len(), 6, "{ids:?}");
+    assert!(ids.iter().any(|id| id.ends_with(":3")), "{ids:?}");
+}
+
+/// The recording begins before the command; what people read and type counts from the command.
+#[test]
+fn moments_count_from_the_start_of_the_command() {
+    let second = 1000;
+    let directory = tempfile::tempdir().unwrap();
+    let mut s = montage::Script::new(&directory.path().join("trace.db"), "t.sh");
+    let shell = s.root(("/bin/bash", &["bash", "t.sh"]), 5 * second);
+    let early = s.program(shell, "early", (6 * second, 7 * second), 0);
+    let late = s.program(shell, "late", (8 * second, 9 * second), 0);
+    for (child, name, at) in [(early, "one", 6), (late, "two", 8)] {
+        let kind = flowtrace_schema::FileKind::File;
+        let file = s.file(&format!("/w/{name}"), kind, 10, at * second);
+        s.create(child, file, 1, 10, at * second);
+    }
+    s.end(shell, 10 * second, Some(0), None, 20);
+    s.finish(10 * second, 0);
+    let say = |arguments: &[&str]| {
+        let answer = flowtrace(directory.path(), arguments);
+        let said = String::from_utf8_lossy(&answer.stderr).into_owned();
+        assert_eq!(answer.status.code(), Some(0), "{said}");
+        String::from_utf8(answer.stdout).unwrap()
+    };
+    let line = |text: &str, of: &str| -> String {
+        let found = text.lines().find(|line| line.ends_with(of));
+        found.unwrap_or_else(|| panic!("{of} in {text}")).to_owned()
+    };
+    let tree = say(&["tree", "trace.db"]);
+    assert!(
+        line(&tree, " late").trim_start().starts_with("3.0 s"),
+        "{tree}"
+    );
+    let path = say(&["critical-path", "trace.db", "--full"]);
+    assert!(
+        line(&path, " late").trim_start().starts_with("3.0 s"),
+        "{path}"
+    );
+    // Of the first bin the 10 bytes at 1 s.
+    let bins = say(&["stats", "trace.db", "throughput", "--bins", "2"]);
+    let first = bins.lines().nth(2).unwrap().trim_start().to_owned();
+    assert!(first.starts_with("0 s"), "{bins}");
+    let stored = say(&[
+        "stats",
+        "trace.db",
+        "throughput",
+        "--format",
+        "csv",
+        "--bins",
+        "2",
+    ]);
+    assert!(
+        stored.lines().nth(1).unwrap().starts_with("5000000000,"),
+        "{stored}"
+    );
+    // What one prints the other understands.
+    let part = say(&["dag", "trace.db", "--within", "2.9..3.1", "--by", "process"]);
+    assert!(
+        part.contains("/w/two") && !part.contains("/w/one"),
+        "{part}"
+    );
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let directory = sample();
+    for (wrong, why) in [
+        (
+            &["dag", "--within", "100..200"][..],
+            "the processes lived from",
+        ),
+        (
+            &["dag", "--between", "mosaic.png", "t00.fits"],
+            "no data leads",
+        ),
+        (
+            &["dag", "--rule", "mAdd", "--file", "pimages.tbl"],
+            "at once",
+        ),
+        (&["dag", "--format", "text", "--by", "process"], "no shape"),
+        (
+            &["dag", "--format", "text", "--max-nodes", "3"],
+            "--max-nodes",
+        ),
+        (
+            &["export", "csv", "--rule", "mAdd", "-o", "tables"],
+            "are for graphs",
+        ),
+        (&["stats", "cdf", "--only", "nosuch"], "nothing is called"),
+    ] {
+        let mut arguments = vec![wrong[0], "trace.db"];
+        arguments.extend(&wrong[1..]);
+        let output = flowtrace(directory.path(), &arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {said}");
+        assert!(said.contains(why), "{wrong:?}: {said}");
+    }
+    let shape = |by: &str| {
+        let arguments = ["dag", "trace.db", "--format", "text", "--by", by];
+        flowtrace(directory.path(), &arguments).stdout
+    };
+    assert_ne!(shape("level"), shape("rule"));
+}
+
+#[test]
+fn rules_are_named_by_a_file() {
+    let directory = sample();
+    std::fs::write(
+        directory.path().join("names"),
+        "# names\nreproject: mProject *\nbackground: mB*\n",
+    )
+    .unwrap();
+    let arguments = ["dag", "trace.db", "--format", "text", "--rules", "names"];
+    let output = flowtrace(directory.path(), &arguments);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let shape = text.lines().next().unwrap();
+    assert!(
+        shape.contains("4 × reproject → ") && shape.contains("4 × background"),
+        "{shape}"
+    );
+}

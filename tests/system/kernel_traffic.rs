@@ -1,0 +1,218 @@
+//! With `--layer kernel` a trace tells what went through pipes, sockets and files outside of the
+//! traced directories, as strace does.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::process::finish;
+use crate::support::trace::Trace;
+use crate::support::{
+    PYTHON, Scratch, need_fuse, need_kernel_layer, need_program, need_python, run_in,
+};
+
+/// Everything that it does is of a size that does not depend on who is faster.
+const PROGRAM: &str = "
+import array, os, socket, subprocess, sys
+outside = sys.argv[1]
+
+# A pipe that holds all before anybody reads.
+r, w = os.pipe()
+if os.fork() == 0:
+    os.close(r)
+    for i in range(50): os.write(w, b'x' * (100 + i))
+    os.writev(w, [b'a' * 10, b'b' * 20])
+    os._exit(0)
+os.close(w); os.wait()
+spare = os.dup(r); os.close(r)
+while os.read(spare, 1000): pass
+os.close(spare)
+
+# Sockets.
+a, b = socket.socketpair()
+a.sendall(b'y' * 3000)
+b.recv(1000, socket.MSG_PEEK), b.recv(1000), b.recv(2000)
+server = socket.create_server(('127.0.0.1', 0))
+if os.fork() == 0:
+    c = socket.create_connection(server.getsockname())
+    c.sendall(b'z' * 500); c.sendmsg([b'1', b'22'])
+    assert c.recv(7, socket.MSG_WAITALL) == b'7' * 7
+    os._exit(0)
+d, _ = server.accept()
+d.recv(503, socket.MSG_WAITALL); d.sendall(b'7' * 7)
+os.wait()
+
+# Files, and what goes from them into a pipe.
+f = os.open(outside + '/a', os.O_RDONLY)
+os.read(f, 1000); os.pread(f, 700, 4500); os.lseek(f, 10, 0); os.read(f, 10)
+r, w = os.pipe()
+os.sendfile(w, f, 100, 300); os.splice(f, w, 200); os.read(r, 1000)
+g = os.open(outside + '/b', os.O_WRONLY | os.O_CREAT, 0o600)
+os.write(g, b'1' * 70); h = os.dup(g); os.write(h, b'2' * 30); os.close(g); os.write(h, b'3')
+i = os.open(outside + '/b', os.O_WRONLY | os.O_APPEND); os.write(i, b'4' * 9)
+assert subprocess.run(['cat', outside + '/b'], stdout=subprocess.PIPE, check=True).stdout[-9:] == b'4' * 9
+";
+
+/// Kind of a channel, side, calls and bytes of each process, in order.
+type Sums = Vec<(String, String, u64, u64)>;
+/// Operation and result of each read and write, by the name of the file.
+type Rows = BTreeMap<String, Vec<(String, i64)>>;
+
+fn in_trace(trace: &Trace, outside: &Path) -> (Sums, Rows) {
+    let rows = trace.rows(
+        "SELECT CASE WHEN kind IN ('pipe', 'fifo') THEN 'pipe' ELSE 'socket' END, side, SUM(calls),
+           COALESCE(SUM(t.bytes), 'unknown')
+         FROM channel_traffic AS t JOIN channels USING (channel_id) JOIN processes USING (upid)
+         WHERE exact GROUP BY pid, channel_id, side",
+    );
+    let number = |text: &String| text.parse().unwrap_or_else(|_| panic!("{text}"));
+    let sums = rows.iter().map(|row| {
+        let [kind, side, calls, bytes] = row.as_slice() else {
+            panic!("{row:?}");
+        };
+        (kind.clone(), side.clone(), number(calls), number(bytes))
+    });
+    let mut sums: Sums = sums.collect();
+    sums.sort();
+    let mut files = Rows::new();
+    let found = trace.rows(
+        "SELECT path, op, result FROM calls WHERE op IN ('read', 'write') AND fidelity = 'exact'
+         ORDER BY start_ns",
+    );
+    for row in found {
+        if let Ok(name) = Path::new(&row[0]).strip_prefix(outside) {
+            let name = name.to_str().unwrap().to_owned();
+            let result = row[2].parse().unwrap();
+            files
+                .entry(name)
+                .or_default()
+                .push((row[1].clone(), result));
+        }
+    }
+    (sums, files)
+}
+
+/// The descriptor that a call names at this place, and what strace says that it is.
+fn target(arguments: &str, place: usize) -> Option<&str> {
+    let one = arguments.split(", ").nth(place)?;
+    one.split_once('<')?.1.strip_suffix('>')
+}
+
+fn in_log(log: &str, outside: &Path) -> (Sums, Rows) {
+    let mut sums: BTreeMap<(u32, String, &str), (u64, u64)> = BTreeMap::new();
+    let mut files = Rows::new();
+    let mut halves: BTreeMap<u32, String> = BTreeMap::new();
+    for line in log.lines() {
+        let (pid, text) = line.split_once(' ').expect("a pid");
+        let pid: u32 = pid.parse().expect("a pid");
+        let mut text = text.trim_start().to_owned();
+        if let Some(begin) = text.strip_suffix(" <unfinished ...>") {
+            halves.insert(pid, begin.to_owned());
+            continue;
+        }
+        if text.starts_with("<... ") {
+            let (_, end) = text.split_once(" resumed>").expect("a second half");
+            text = halves.remove(&pid).expect("a first half") + end;
+        }
+        let Some((head, result)) = text.rsplit_once(" = ") else {
+            continue;
+        };
+        let result = result.split(' ').next().and_then(|r| r.parse::<i64>().ok());
+        let (Some((name, arguments)), Some(result)) = (head.split_once('('), result) else {
+            continue;
+        };
+        let sides: &[(usize, &str)] = match name {
+            "read" | "pread64" | "recvfrom" | "recvmsg" => &[(0, "read")],
+            "write" | "writev" | "sendto" | "sendmsg" => &[(0, "write")],
+            "sendfile" => &[(1, "read"), (0, "write")],
+            "splice" => &[(0, "read"), (2, "write")],
+            other => panic!("{other} is not looked for"),
+        };
+        for &(place, side) in sides {
+            let Some(target) = target(arguments, place) else {
+                continue;
+            };
+            let moved = if text.contains("MSG_PEEK") {
+                0
+            } else {
+                result.max(0)
+            };
+            if target.starts_with("pipe:[") || target.starts_with("socket:[") {
+                let sum = sums.entry((pid, target.to_owned(), side)).or_default();
+                *sum = (sum.0 + 1, sum.1 + moved.unsigned_abs());
+            } else if let Ok(name) = Path::new(target).strip_prefix(outside) {
+                let name = name.to_str().unwrap().to_owned();
+                files
+                    .entry(name)
+                    .or_default()
+                    .push((side.to_owned(), result));
+            }
+        }
+    }
+    let sums = sums.into_iter().map(|((_, target, side), (calls, bytes))| {
+        let kind = target.split(':').next().unwrap_or_default();
+        (kind.to_owned(), side.to_owned(), calls, bytes)
+    });
+    let mut sums: Sums = sums.collect();
+    sums.sort();
+    (sums, files)
+}
+
+#[test]
+fn channels_and_files_outside_are_what_strace_sees() {
+    if !need_fuse() || !need_kernel_layer() || !need_program("strace") || !need_python("socket") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let [outside, job] = ["outside", "job"].map(|name| scratch.dir(name));
+    std::fs::write(outside.join("a"), vec![b'x'; 5_000]).unwrap();
+    let command = [PYTHON, "-c", PROGRAM, outside.to_str().unwrap()];
+    let path = scratch.join("t.db");
+    let mut run = run_in(&job, &path);
+    finish(run.args(["--layer", "kernel", "--"]).args(command)).expect(0);
+    std::fs::remove_file(outside.join("b")).unwrap();
+    let log = scratch.join("strace.log");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-q", "-y", "-s", "0", "-e", "signal=none", "-e"]);
+    strace.arg("trace=read,pread64,write,writev,recvfrom,recvmsg,sendto,sendmsg,sendfile,splice");
+    strace
+        .arg("-o")
+        .arg(&log)
+        .arg("--")
+        .args(command)
+        .current_dir(&job);
+    finish(&mut strace).expect(0);
+    let log = String::from_utf8_lossy(&std::fs::read(&log).unwrap()).into_owned();
+    let trace = Trace::open_complete(&path);
+    let (seen, expected) = (in_trace(&trace, &outside), in_log(&log, &outside));
+    assert_eq!(seen.0, expected.0, "{log}");
+    assert_eq!(seen.1, expected.1, "{log}");
+    assert!(seen.0.len() >= 8 && seen.1.len() == 2, "{seen:?}");
+    // Where they are in the files.
+    let offsets = trace.rows(&format!(
+        "SELECT op, offset FROM calls WHERE path = '{}/b' AND op = 'write' ORDER BY start_ns",
+        outside.display()
+    ));
+    let expected = [
+        ["write", "0"],
+        ["write", "70"],
+        ["write", "100"],
+        ["write", ""],
+    ];
+    let offsets: Vec<[&str; 2]> = offsets.iter().map(|r| [&*r[0], &*r[1]]).collect();
+    assert_eq!(offsets, expected);
+    // The ends of the channels say the same.
+    let differ: i64 = trace.one(
+        "SELECT COUNT(*) FROM channel_traffic AS t JOIN channel_ends AS e USING (channel_id, upid)
+         WHERE t.side = e.direction AND t.bytes <> e.bytes",
+    );
+    let known: i64 = trace.one(
+        "SELECT COUNT(*) FROM channel_ends JOIN channels USING (channel_id)
+         WHERE kind = 'pipe' AND bytes > 5000",
+    );
+    assert_eq!(
+        (differ, known),
+        (0, 2),
+        "one pipe carries more than 5000 bytes"
+    );
+}

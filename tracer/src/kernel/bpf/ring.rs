@@ -1,0 +1,116 @@
+//! A ring of records that programs in the kernel write (Documentation/bpf/ringbuf.rst).
+#![expect(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Bits in the first word of a record: still being written, and given up.
+const BUSY: u32 = 1 << 31;
+const DISCARDED: u32 = 1 << 30;
+const HEADER: usize = 8;
+const PAGE: usize = 4096;
+
+/// One ring.
+#[derive(Debug)]
+pub(super) struct Ring {
+    /// Page with the place up to which we have read.
+    consumer: NonNull<u8>,
+    /// Page with the place up to which there are records, and behind it the records, mapped twice in a row so
+    /// that none is cut.
+    producer: NonNull<u8>,
+    size: usize,
+    _map: OwnedFd,
+}
+
+// SAFETY: a ring is reached through this value alone, wherever it is; the kernel, which writes to
+// it, does not care who reads.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// Maps a ring of `size` bytes.
+    pub(super) fn map(map: OwnedFd, size: usize) -> io::Result<Ring> {
+        let part = |length: usize, protection: libc::c_int, offset: usize| {
+            // SAFETY: a new mapping at a place that the kernel chooses.
+            let start = unsafe {
+                libc::mmap(
+                    std::ptr::null_mut(),
+                    length,
+                    protection,
+                    libc::MAP_SHARED,
+                    map.as_raw_fd(),
+                    offset as libc::off_t,
+                )
+            };
+            match NonNull::new(start.cast::<u8>()) {
+                Some(place) if start != libc::MAP_FAILED => Ok(place),
+                _ => Err(io::Error::last_os_error()),
+            }
+        };
+        let consumer = part(PAGE, libc::PROT_READ | libc::PROT_WRITE, 0)?;
+        let producer = match part(PAGE + 2 * size, libc::PROT_READ, PAGE) {
+            Ok(producer) => producer,
+            Err(error) => {
+                // SAFETY: the mapping was just made, and nobody uses it.
+                unsafe { libc::munmap(consumer.as_ptr().cast(), PAGE) };
+                return Err(error);
+            }
+        };
+        Ok(Ring {
+            consumer,
+            producer,
+            size,
+            _map: map,
+        })
+    }
+
+    /// Hands over the records that wait.
+    pub(super) fn drain(&mut self, mut record: impl FnMut(&[u8])) {
+        // SAFETY: both are aligned words at the begin of pages that are mapped as long as `self`
+        // lives, and that both sides only access so.
+        let (consumed, produced) = unsafe {
+            (
+                &*self.consumer.as_ptr().cast::<AtomicU64>(),
+                &*self.producer.as_ptr().cast::<AtomicU64>(),
+            )
+        };
+        let end = produced.load(Ordering::Acquire);
+        let mut at = consumed.load(Ordering::Relaxed);
+        while at < end {
+            let place = PAGE + (at as usize & (self.size - 1));
+            // SAFETY: records begin at multiples of 8 within the data.
+            let first = unsafe { &*self.producer.as_ptr().add(place).cast::<AtomicU32>() };
+            let first = first.load(Ordering::Acquire);
+            if first & BUSY != 0 {
+                break;
+            }
+            let length = (first & !DISCARDED) as usize;
+            if length > self.size {
+                // Not from this kernel's hand: nothing that follows can be trusted.
+                at = end;
+                break;
+            }
+            if first & DISCARDED == 0 {
+                // SAFETY: the kernel has said that the record is complete, and does not write there until
+                // we have told that it is read; it lies within the two mappings of the data.
+                let bytes = unsafe {
+                    std::slice::from_raw_parts(self.producer.as_ptr().add(place + HEADER), length)
+                };
+                record(bytes);
+            }
+            at += (HEADER + length).next_multiple_of(8) as u64;
+        }
+        consumed.store(at, Ordering::Release);
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: both mappings were made by `map`, and nothing of them is borrowed any more.
+        unsafe {
+            libc::munmap(self.consumer.as_ptr().cast(), PAGE);
+            libc::munmap(self.producer.as_ptr().cast(), PAGE + 2 * self.size);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+use super::*;
+use crate::proc::observer::NoChannels;
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+
+const PERIOD: u64 = 20_000_000;
+const ROUND: Round = Round {
+    period_ns: PERIOD,
+    left_alone: LEFT_ALONE,
+};
+
+fn child(program: &str, arguments: &[&str]) -> (Child, Thread) {
+    let mut command = Command::new(program);
+    let child = command
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = child.id();
+    let mut thread = Thread::new(Holder { pid, tid: pid }, Upid(7), 0);
+    thread.open().unwrap();
+    (child, thread)
+}
+
+/// Takes samples until the thread does what it will do for long.
+fn settle(thread: &mut Thread, ids: &mut u64, now: &mut u64, expected: Activity) {
+    for _ in 0..2000 {
+        *now += PERIOD;
+        thread.sample(*now, ROUND, ids, &NoChannels);
+        let doing = thread.interval.as_ref().map(|i| i.doing.activity);
+        if doing == Some(expected) {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    panic!("it never came to {expected:?}");
+}
+
+#[test]
+fn a_thread_that_does_not_move_is_left_alone_and_counted() {
+    let (mut child, mut thread) = child("sleep", &["1000"]);
+    let (mut ids, mut now) = (0, 0);
+    settle(&mut thread, &mut ids, &mut now, Activity::Sleep);
+    let before = ids;
+    let (mut looks, mut rounds) = (0, 0);
+    while rounds < 400 {
+        rounds += 1;
+        now += PERIOD;
+        if !thread.rests() {
+            looks += 1;
+            let sampled = thread.sample(now, ROUND, &mut ids, &NoChannels);
+            assert!(matches!(sampled, Sampled::Same));
+        }
+    }
+    assert_eq!(ids, before, "one interval");
+    assert!(
+        (50..200).contains(&looks),
+        "{looks} looks in {rounds} rounds"
+    );
+    let samples = thread.interval.as_ref().unwrap().samples;
+    assert!(
+        (rounds - 8..=rounds + 1).contains(&samples),
+        "{samples} samples"
+    );
+    assert!(thread.overdue().is_some());
+    assert!(thread.overdue().is_none(), "recorded a moment ago");
+
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let gone = thread.sample(now + PERIOD, ROUND, &mut ids, &NoChannels);
+    assert!(matches!(gone, Sampled::Gone));
+    let record = thread.end(now + PERIOD, PERIOD).unwrap();
+    assert_eq!(
+        (record.activity, record.op),
+        (Activity::Sleep, Some("clock_nanosleep"))
+    );
+    assert!(record.end_ns <= now + PERIOD && record.end_ns > record.start_ns);
+    assert!(thread.end(now + 2 * PERIOD, PERIOD).is_none());
+}
+
+#[test]
+fn who_ran_in_between_waits_anew() {
+    let (mut child, mut thread) = child("cat", &[]);
+    let (mut ids, mut now) = (0, 0);
+    settle(&mut thread, &mut ids, &mut now, Activity::Channel);
+    for _ in 0..SETTLED {
+        now += PERIOD;
+        thread.sample(now, ROUND, &mut ids, &NoChannels);
+    }
+    child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+    let first = (0..2000).find_map(|_| {
+        now += PERIOD;
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        match thread.sample(now, ROUND, &mut ids, &NoChannels) {
+            Sampled::Changed(before) => before,
+            _ => None,
+        }
+    });
+    let first = first.expect("a new interval");
+    assert_eq!(
+        (first.activity, first.op),
+        (Activity::Channel, Some("read"))
+    );
+    drop(child.stdin.take());
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_change_lies_halfway_between_two_samples() {
+    let (mut child, mut thread) = child("cat", &[]);
+    let (mut ids, mut now) = (0, 0);
+    settle(&mut thread, &mut ids, &mut now, Activity::Channel);
+    thread.set_stopped(true);
+    let Sampled::Changed(Some(read)) = thread.sample(now + PERIOD, ROUND, &mut ids, &NoChannels)
+    else {
+        panic!("nothing changed");
+    };
+    assert_eq!(read.op, Some("read"));
+    assert_eq!(read.objects.len(), 1);
+    assert_eq!(read.end_ns, now + PERIOD / 2);
+    assert_eq!(thread.interval.as_ref().unwrap().start_ns, read.end_ns);
+    thread.set_stopped(false);
+    now += 2 * PERIOD;
+    let went_on = thread.sample(now, ROUND, &mut ids, &NoChannels);
+    assert!(matches!(went_on, Sampled::Changed(Some(r)) if r.activity == Activity::Stopped));
+    drop(child.stdin.take());
+    child.wait().unwrap();
+}
+
+#[test]
+fn running_is_told_from_wanting_to() {
+    let had = |on_cpu_ns, run_queue_ns| {
+        Some(Scheduled {
+            on_cpu_ns,
+            run_queue_ns,
+            slices: 1,
+        })
+    };
+    assert_eq!(running(None, had(5, 5)), Activity::Running);
+    assert_eq!(running(had(5, 5), had(9, 6)), Activity::Running);
+    assert_eq!(running(had(5, 5), had(6, 9)), Activity::Runnable);
+    assert_eq!(running(had(5, 5), had(5, 5)), Activity::Runnable);
+}

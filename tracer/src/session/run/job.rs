@@ -1,0 +1,35 @@
+//! What a shell and its user see of the command.
+
+use nix::unistd::Pid;
+
+use super::super::signals;
+use super::Notice;
+use crate::proc::lifetimes::{End, LeftBehind, Watcher};
+
+/// The command as a job of the shell that started flowtrace.
+pub(super) struct Job<'a> {
+    pub(super) root: Pid,
+    pub(super) notify: &'a mut dyn FnMut(Notice),
+    pub(super) detach: bool,
+    /// Processes were let go.
+    pub(super) left: bool,
+}
+
+impl Watcher for Job<'_> {
+    fn stopped(&mut self, signal: i32) {
+        signals::stop_with(self.root, signal);
+    }
+
+    fn ended(&mut self, _end: End, others: Vec<LeftBehind>) -> bool {
+        if others.is_empty() {
+            return false;
+        }
+        self.left = self.detach;
+        let processes = others;
+        (self.notify)(match self.detach {
+            true => Notice::LetGo { processes },
+            false => Notice::StillRunning { processes },
+        });
+        self.detach
+    }
+}
