@@ -175,7 +175,7 @@ mod tests {
         let line = "  gone     awk · 6 × · 1.8 s · 1.4 s cpu · was 32 % of the critical path";
         assert_eq!(
             wrapped(line, 40),
-            "  gone     awk · 6 × · 1.8 s\n           1.4 s cpu\n           was 32 % of the critical path"
+            "  gone     awk · 6 × · 1.8 s · 1.4 s cpu\n           was 32 % of the critical path"
         );
         assert_eq!(wrapped(line, 200), line);
     }
