@@ -130,6 +130,8 @@ pub struct Beyond {
     pub expansion: i64,
     /// Resources that were used one after another and not at once.
     pub not_overlapped: i64,
+    /// Processors were busy with what is not of the run: other work on the machine, and the tracer.
+    pub other_work: i64,
     /// No step was running.
     pub gaps: i64,
     /// The rest.
@@ -139,13 +141,19 @@ pub struct Beyond {
 impl Beyond {
     /// The sum of the parts, ns.
     pub fn sum(&self) -> i64 {
-        self.stragglers + self.expansion + self.not_overlapped + self.gaps + self.unexplained
+        self.stragglers
+            + self.expansion
+            + self.not_overlapped
+            + self.other_work
+            + self.gaps
+            + self.unexplained
     }
 
     fn add(&mut self, other: &Beyond) {
         self.stragglers += other.stragglers;
         self.expansion += other.expansion;
         self.not_overlapped += other.not_overlapped;
+        self.other_work += other.other_work;
         self.gaps += other.gaps;
         self.unexplained += other.unexplained;
     }
@@ -330,6 +338,7 @@ fn phase(
         stragglers: take(stragglers(timeline, members, &machines, to)),
         expansion: take(at(extra_bytes as f64, Some(slowest))),
         not_overlapped: take(sum - longest),
+        other_work: take(other_work(timeline, (from, to), cpu / cores as f64)),
         gaps: 0,
         unexplained: 0,
     };
@@ -349,6 +358,20 @@ fn phase(
             ..beyond
         },
         machines,
+    }
+}
+
+/// Time of a phase that the processors were busy beyond what the run computed, mean over the machines, ns; 0 where
+/// no counters tell.
+fn other_work(timeline: &Timeline, (from, to): (i64, i64), own_ns: f64) -> f64 {
+    let counters = &timeline.counters;
+    let busy = counters.hosts().into_iter();
+    let busy: Vec<f64> = busy
+        .filter_map(|host| counters.cpu_busy(host, from, to))
+        .collect();
+    match busy.len() {
+        0 => 0.0,
+        hosts => busy.iter().sum::<f64>() / hosts as f64 * (to - from) as f64 - own_ns,
     }
 }
 

@@ -32,6 +32,7 @@ pub fn text(ideal: &Ideal, capacities: &Capacities, begins_ns: i64) -> String {
         ("stragglers", beyond.stragglers),
         ("more bytes than need be", beyond.expansion),
         ("not at the same time", beyond.not_overlapped),
+        ("processors busy with other work", beyond.other_work),
         ("no step running", beyond.gaps),
         ("unexplained", beyond.unexplained),
         ("sum", beyond.sum()),

@@ -7,6 +7,7 @@ use flowtrace_profiler::model::Workflow;
 use flowtrace_profiler::timeline::{self, Timeline};
 use flowtrace_schema::Trace;
 
+mod beyond;
 mod bottleneck;
 #[path = "../support/play.rs"]
 mod play;
