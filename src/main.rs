@@ -11,6 +11,7 @@ mod drawing;
 mod explained;
 mod failure;
 mod graphviz;
+mod json;
 mod launcher;
 mod output;
 mod progress;
@@ -18,12 +19,17 @@ mod seeing;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 fn main() -> ExitCode {
     let mut words: Vec<_> = std::env::args_os().collect();
     commands::export::trace_first(&mut words);
-    let args = match args::Args::try_parse_from(words) {
+    let mut command = json::add(args::Args::command());
+    json::expand(&mut words, &command);
+    let parsed = command.try_get_matches_from_mut(words).and_then(|matches| {
+        args::Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    });
+    let args = match parsed {
         Ok(args) => args,
         Err(error) => return usage(&error),
     };

@@ -87,6 +87,12 @@ fn equal_runs_have_no_finding_and_changed_ones_exactly_theirs() {
         failed.starts_with("flowtrace: warning: failed.db: the command failed: exit 2\n"),
         "{failed}"
     );
+    let short = compare(directory.path(), &["a.db", "slow.db", "--json"]);
+    let long = compare(directory.path(), &["a.db", "slow.db", "--format", "json"]);
+    assert_eq!(
+        (short.status.code(), &short.stdout),
+        (Some(1), &long.stdout)
+    );
     let page = text(&compare(
         directory.path(),
         &["a.db", "slow.db", "--format", "html"],

@@ -425,11 +425,13 @@ fn remark_on_paths(findings: &mut [Finding], rows: &[RuleRow], a: &[RunFacts], b
         };
         let (before, after) = (share(&row.a, length_a), share(&row.b, length_b));
         if (before - after).abs() >= 0.1 {
-            let moved = format!(
-                "{:.0} % of the critical path, was {:.0} %",
-                after * 100.0,
-                before * 100.0
-            );
+            let (now, was) = (after * 100.0, before * 100.0);
+            // Where it was not there, it was nowhere on the path either.
+            let moved = match (&row.a, &row.b) {
+                (None, _) => format!("{now:.0} % of the critical path"),
+                (_, None) => format!("was {was:.0} % of the critical path"),
+                _ => format!("{now:.0} % of the critical path, was {was:.0} %"),
+            };
             finding.remark = Some(match finding.remark.take() {
                 Some(remark) => format!("{remark}; {moved}"),
                 None => moved,

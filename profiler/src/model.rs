@@ -9,6 +9,9 @@ use std::sync::Arc;
 
 use flowtrace_schema::{LossRow, NetworkTotals, RunRow, TracedDirectoryRow};
 
+/// The same on every Linux.
+const SIGPIPE: i64 = 13;
+
 mod activity;
 
 pub use activity::{Activity, Doing, HeldEnd, Side, Span};
@@ -334,9 +337,18 @@ impl Workflow {
 }
 
 impl Process {
-    /// Whether it ended by a signal or with another code than 0.
+    /// Whether it ended by a signal or with another code than 0. SIGPIPE does not count: whoever
+    /// read the pipe had enough, as `head` in `sort | head` does.
     pub fn has_failed(&self) -> bool {
-        self.exit_signal.is_some() || self.exit_code.is_some_and(|code| code != 0)
+        self.exit_signal.map_or_else(
+            || self.exit_code.is_some_and(|code| code != 0),
+            |signal| signal != SIGPIPE,
+        )
+    }
+
+    /// Whether it ended because nobody read its pipe any more.
+    pub fn was_cut_off(&self) -> bool {
+        self.exit_signal == Some(SIGPIPE)
     }
 
     /// Life time, ns; `None` when the end was not seen.

@@ -13,7 +13,7 @@ use flowtrace_schema::{NameRow, ReplayedCallRow, Result, Trace};
 use serde::Serialize;
 
 use crate::load::load;
-use crate::model::ProcessId;
+use crate::model::{ProcessId, Workflow};
 
 pub use play::{Failed, Played, play};
 
@@ -30,6 +30,24 @@ pub struct Workload {
     pub recorded: Totals,
     /// How long the recorded run took, ns.
     pub recorded_ns: i64,
+    /// Recorded calls that are not played: of kinds that have no effect on data, such as attributes
+    /// and locks, and on files that cannot be placed.
+    pub left_out: u64,
+    /// Recorded time that is not played.
+    pub held: Held,
+    /// What to know before the replay is believed: a trace that is not whole.
+    pub warnings: Vec<String>,
+}
+
+/// Time of the recorded processes that is not played, for it was no work; sums over all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Held {
+    /// They could have run and waited for a processor, ns.
+    pub run_queue_ns: i64,
+    /// The tracer held them, ns.
+    pub tracer_ns: i64,
+    /// Their CPU time, to compare with, ns.
+    pub cpu_ns: i64,
 }
 
 /// Sums over calls.
@@ -37,8 +55,6 @@ pub struct Workload {
 pub struct Totals {
     /// Calls of all kinds that are played.
     pub calls: u64,
-    /// Calls that are not: of kinds that have no effect on data, such as attributes and locks.
-    pub left_out: u64,
     /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
@@ -133,6 +149,7 @@ pub fn plan(trace: &Trace) -> Result<Workload> {
         workload: Workload {
             actors: vec![Actor::default(); workflow.processes.len()],
             recorded_ns: workflow.duration_ns(),
+            warnings: incomplete(&workflow),
             ..Workload::default()
         },
     };
@@ -150,7 +167,7 @@ pub fn plan(trace: &Trace) -> Result<Workload> {
         };
         match planner.call(row) {
             Some(call) => of_process[process.0 as usize].push((row, call)),
-            None => planner.workload.recorded.left_out += 1,
+            None => planner.workload.left_out += 1,
         }
     }
     let children = workflow.children();
@@ -159,10 +176,12 @@ pub fn plan(trace: &Trace) -> Result<Workload> {
         let images = workflow.images(id);
         let own = &of_process[id.0 as usize];
         let end = process.end_ns.unwrap_or(workflow.last_ns);
-        let held: i64 = images
-            .iter()
-            .map(|i| i.run_queue_ns.unwrap_or(0) + i.tracer_ns.unwrap_or(0))
-            .sum();
+        let queued: i64 = images.iter().filter_map(|i| i.run_queue_ns).sum();
+        let traced: i64 = images.iter().filter_map(|i| i.tracer_ns).sum();
+        let cpu_ns = process.cpu_ns.unwrap_or(0);
+        planner.workload.held.run_queue_ns += queued;
+        planner.workload.held.tracer_ns += traced;
+        planner.workload.held.cpu_ns += cpu_ns;
         let actor = &mut planner.workload.actors[id.0 as usize];
         actor.parent = process.parent.map(|parent| parent.0 as usize);
         // Everything that happens to the process, in order: begin, end, what.
@@ -194,10 +213,24 @@ pub fn plan(trace: &Trace) -> Result<Workload> {
             actor.acts.push(act);
         }
         gaps.push((end - at).max(0));
-        spread(&mut actor.acts, &gaps, process.cpu_ns.unwrap_or(0), held);
+        spread(&mut actor.acts, &gaps, cpu_ns, queued + traced);
     }
     planner.workload.counters = planner.place.len();
     Ok(planner.workload)
+}
+
+/// Why a trace is not all of its run.
+fn incomplete(workflow: &Workflow) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if workflow.is_live {
+        reasons.push("it is still being recorded: only what is stored by now is played".to_owned());
+    } else if workflow.is_cut_short() {
+        reasons.push("its recording was cut short: what came last is not played".to_owned());
+    }
+    if workflow.is_incomplete() {
+        reasons.push("rows of it are missing, and the calls in them".to_owned());
+    }
+    reasons
 }
 
 /// Puts thinking between what a process does. Gaps that end with the end of a child were spent

@@ -45,7 +45,7 @@ pub use store::{APPLICATION_ID, ClockCorrection, SCHEMA_VERSION, store_clocks, s
 pub use system::is_system_path;
 pub use text::{Text, quote_argv};
 // One pass over all calls.
-pub use trace::{CallRow, Kind};
+pub use trace::{AccessRow, CallRow, Kind};
 // For reports.
 pub use trace::{
     ActionRow, ActivityRow, ChannelEndRow, CounterRow, DescriptorRow, FileRow, LossRow, NameRow,

@@ -9,12 +9,14 @@ use rusqlite::{Connection, OptionalExtension};
 use crate::op::FLAGS_MASK;
 use crate::{Error, Fidelity, Op, Result, doc, store};
 
+mod accesses;
 mod kinds;
 mod network;
 mod report;
 mod rows;
 mod timeline;
 
+pub use accesses::AccessRow;
 pub use kinds::Kind;
 pub use network::PacketRow;
 pub use report::CallCost;

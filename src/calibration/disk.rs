@@ -24,7 +24,7 @@ const LEAST: u64 = 32 << 20;
 struct Room {
     /// Bytes that an ordinary user may still take.
     free: u64,
-    /// Bytes that stay free: a tenth of the disk, and 1 GB at least.
+    /// Bytes that stay free for others, see [`kept`].
     kept: u64,
 }
 
@@ -43,8 +43,13 @@ fn room(directory: &Path) -> io::Result<Room> {
     let total = stat.blocks() as u64 * unit;
     Ok(Room {
         free: stat.blocks_available() as u64 * unit,
-        kept: (total / 10).max(1_000_000_000),
+        kept: kept(total),
     })
+}
+
+/// How much of a disk of so many bytes stays free: a tenth, 1 GB at least, and no more than 4 GB of a large one.
+fn kept(total: u64) -> u64 {
+    (total / 10).clamp(1_000_000_000, 4_000_000_000)
 }
 
 #[derive(Debug, Default)]
@@ -218,7 +223,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenth_and_a_gigabyte_stay_free() {
+    fn a_tenth_or_a_few_gigabytes_stay_free() {
+        let gigabyte = 1_000_000_000;
+        assert_eq!(kept(gigabyte / 2), gigabyte);
+        assert_eq!(kept(20 * gigabyte), 2 * gigabyte);
+        assert_eq!(kept(250 * gigabyte), 4 * gigabyte);
         let room = |free, kept| Room { free, kept };
         assert_eq!(room(10 << 30, 1 << 30).allows(256 << 20), Some(256 << 20));
         assert_eq!(

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 /// Measure what this machine can do: disk, memory, processors, network
 ///
 /// Takes less than a minute and writes a file of 256 MB or less, past the page cache, that is gone
-/// afterwards; a tenth of the disk and 1 GB stay free. `flowtrace ideal` and `resources` use the result.
+/// afterwards; a tenth of the disk stays free, 1 to 4 GB. `flowtrace ideal` and `resources` use the result.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

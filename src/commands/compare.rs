@@ -1,5 +1,6 @@
 //! `flowtrace compare`.
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -62,7 +63,10 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     output::write_to(path, &args.b, |out| {
         match args.format {
             Format::Text => {
-                out.write_all(text::text(&comparison, output::width(path)).as_bytes())?;
+                // Whoever reads it from a pipe or a file wants each finding on its line.
+                let is_terminal = path.is_none() && std::io::stdout().is_terminal();
+                let width = is_terminal.then(|| output::width(path));
+                out.write_all(text::text(&comparison, width).as_bytes())?;
             }
             Format::Html => out.write_all(html::page(&comparison).as_bytes())?,
             Format::Json => {

@@ -19,7 +19,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
-    let mut command = crate::args::Args::command();
+    let mut command = crate::json::add(crate::args::Args::command());
     // The generator writes as if nothing could fail, so not to the closed end of a pipe.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "flowtrace", &mut script);

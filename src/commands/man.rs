@@ -22,7 +22,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
-    let mut command = crate::args::Args::command().disable_help_subcommand(true);
+    let mut command = crate::json::add(crate::args::Args::command()).disable_help_subcommand(true);
     let Some(directory) = &args.output else {
         command.build();
         std::io::stdout()

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use flowtrace_profiler::replay::{Totals, plan, play};
+use flowtrace_profiler::replay::{Held, Totals, plan, play};
 use flowtrace_profiler::text::units::{bytes, counted, duration, short_count};
 use flowtrace_schema::Trace;
 
@@ -47,6 +47,9 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         return recorded(args, record);
     }
     let workload = plan(&Trace::open(&args.trace)?)?;
+    for warning in &workload.warnings {
+        eprintln!("flowtrace: warning: {}: {warning}", args.trace.display());
+    }
     if workload.recorded.calls == 0 {
         return Err(Failure::usage(format!(
             "nothing to play: {} holds no file calls",
@@ -64,6 +67,8 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         }
     })?;
     let (recorded, recorded_ns) = (workload.recorded, workload.recorded_ns);
+    let (left_out, held) = (workload.left_out, workload.held);
+    let warnings = workload.warnings.clone();
     let root = output::resolved(&args.into);
     let (taken, played, failed) = play(workload, &root).map_err(|error| {
         Failure::new(
@@ -80,23 +85,26 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
                 duration(taken_ns),
                 duration(recorded_ns)
             );
-            println!("  played    {}", sums(&played));
-            println!("  recorded  {}", sums(&recorded));
-            if recorded.left_out > 0 {
+            println!("  played      {}", sums(&played));
+            println!("  recorded    {}", sums(&recorded));
+            if held.run_queue_ns + held.tracer_ns > 0 {
+                println!("  not played  {}", not_played(&held));
+            }
+            if left_out > 0 {
                 println!(
-                    "  left out  {} that move no data: names looked up, attributes, locks; and on files that cannot be placed",
-                    counted(recorded.left_out as i64, "call", "calls")
+                    "  left out    {} that move no data: names looked up, attributes, locks; and on files that cannot be placed",
+                    counted(left_out as i64, "call", "calls")
                 );
             }
             if failed.impatient > 0 {
                 println!(
-                    "  order     {} did not wait for what came before: it did not come",
+                    "  order       {} did not wait for what came before: it did not come",
                     counted(failed.impatient as i64, "call", "calls")
                 );
             }
             if let Some(first) = &failed.first {
                 println!(
-                    "  failed    {}; the first: {first}",
+                    "  failed      {}; the first: {first}",
                     counted(failed.calls as i64, "call", "calls")
                 );
             }
@@ -104,12 +112,28 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         Format::Json => {
             let report = serde_json::json!({
                 "played_ns": taken_ns, "recorded_ns": recorded_ns, "played": played, "recorded": recorded,
+                "left_out": left_out, "recorded_held": held, "warnings": warnings,
                 "failed": failed.calls, "first_failure": failed.first, "out_of_order": failed.impatient,
             });
             println!("{report:#}");
         }
     }
     Ok(ExitCode::from(u8::from(failed.calls > 0)))
+}
+
+/// Why a replay is shorter than what it plays where processors were short.
+fn not_played(held: &Held) -> String {
+    let share = |ns: i64| {
+        let of = (held.cpu_ns + held.run_queue_ns + held.tracer_ns).max(1);
+        format!("{:.0} %", ns as f64 / of as f64 * 100.0)
+    };
+    format!(
+        "recorded processes waited {} for a processor ({} of the time that they wanted one) and were held {} by the tracer ({})",
+        duration(held.run_queue_ns),
+        share(held.run_queue_ns),
+        duration(held.tracer_ns),
+        share(held.tracer_ns)
+    )
 }
 
 fn sums(totals: &Totals) -> String {

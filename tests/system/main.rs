@@ -11,6 +11,7 @@ mod bad_input;
 mod calls_equal_strace;
 mod check;
 mod closing_execs;
+mod compare;
 mod dependencies;
 mod exit_status;
 mod fallback;

@@ -36,6 +36,12 @@ fn the_same_bytes_and_calls_in_a_new_directory() {
         report["played"]["read_bytes"],
         report["recorded"]["read_bytes"]
     );
+    assert!(report["left_out"].as_u64().unwrap() > 0, "{report}");
+    assert!(
+        report["recorded_held"]["cpu_ns"].as_i64().unwrap() > 0,
+        "{report}"
+    );
+    assert_eq!(report["warnings"], serde_json::json!([]), "{report}");
     assert_eq!(
         report["played"]["write_bytes"],
         report["recorded"]["write_bytes"]

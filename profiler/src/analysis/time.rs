@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use flowtrace_schema::RunRow;
+
 use crate::model::{ProcessId, Workflow};
 
 /// The time of all images of a rule.
@@ -80,15 +82,19 @@ pub fn waiting(rules: &[RuleTime]) -> Vec<&RuleTime> {
 }
 
 /// Processes that ended by a signal or with another exit code than 0, with their rule and end:
-/// most frequent first.
+/// most frequent first. Those ended by SIGPIPE count only where the run itself failed, for in a
+/// run that succeeds the reader of their pipe had enough.
 pub fn failures(workflow: &Workflow) -> Vec<Failures> {
+    let has_run_failed = workflow.runs.iter().any(has_failed);
     let mut found: HashMap<(&Arc<str>, Ending), i64> = HashMap::new();
     for id in workflow.process_ids() {
         let process = workflow.process(id);
+        if !(process.has_failed() || has_run_failed && process.was_cut_off()) {
+            continue;
+        }
         let ending = match (process.exit_signal, process.exit_code) {
             (Some(signal), _) => Ending::Signal(signal),
-            (None, Some(code)) if code != 0 => Ending::Code(code),
-            _ => continue,
+            (None, code) => Ending::Code(code.unwrap_or(0)),
         };
         *found.entry((workflow.rule(id), ending)).or_default() += 1;
     }
@@ -104,6 +110,11 @@ pub fn failures(workflow: &Workflow) -> Vec<Failures> {
     let order = |f: &Failures| (!matches!(f.ending, Ending::Signal(_)), -f.count);
     found.sort_by(|a, b| (order(a), &a.rule, a.ending).cmp(&(order(b), &b.rule, b.ending)));
     found
+}
+
+/// Whether the command of a run ended by a signal or with another code than 0.
+pub(crate) fn has_failed(run: &RunRow) -> bool {
+    run.exit_signal.is_some() || run.exit_code.is_some_and(|code| code != 0)
 }
 
 /// Processes of one rule that failed in one way.

@@ -15,6 +15,9 @@ th, td { text-align: right; padding: .2rem .5rem; border-bottom: 1px solid var(-
 th:first-child, td:first-child, td.text { text-align: left; overflow-wrap: anywhere; }
 td i { display: block; height: .4rem; min-width: 1px; } i.a { background: var(--a); } i.b { background: var(--b); }
 small { opacity: .7; }
+.findings td:first-child { white-space: nowrap; font-weight: 600; width: 6rem; }
+.worse { color: light-dark(#b3261e, #ff8077); } .better { color: light-dark(#1f7a43, #67c98d); }
+.side { display: inline-block; min-width: 4rem; font-weight: 600; }
 ";
 
 /// Writes the page.
@@ -29,23 +32,30 @@ pub fn page(comparison: &Comparison) -> String {
     for warning in &comparison.warnings {
         let _ = writeln!(page, "<p class=\"warning\">{}</p>", escape(warning));
     }
-    for (side, runs) in [("a", &comparison.a), ("b", &comparison.b)] {
+    for (side, word, runs) in [
+        ("a", "before", &comparison.a),
+        ("b", "after", &comparison.b),
+    ] {
         for run in runs {
             let _ = writeln!(
                 page,
-                "<div><i class=\"{side}\" style=\"display:inline-block;width:.8rem;height:.8rem\"></i> {} · {} <small>{}</small></div>",
+                "<div><i class=\"{side}\" style=\"display:inline-block;width:.8rem;height:.8rem\"></i> <span class=\"side\">{word}</span> {} · {} <small>{}</small></div>",
                 escape(&run.trace),
                 duration(run.duration_ns),
                 escape(&run.command)
             );
         }
     }
-    page += "<h2>Findings</h2>\n<table><tbody>\n";
+    page += "<h2>Findings</h2>\n<table class=\"findings\"><tbody>\n";
     for finding in &comparison.findings {
+        let sentence = text::sentence(finding);
+        let (verb, what) = sentence.split_once(' ').unwrap_or((&sentence, ""));
         let _ = writeln!(
             page,
-            "<tr><td class=\"text\">{}</td></tr>",
-            escape(&text::sentence(finding))
+            "<tr><td class=\"{}\">{}</td><td class=\"text\">{}</td></tr>",
+            text::judged(finding),
+            escape(verb),
+            escape(what.trim_start())
         );
     }
     if comparison.findings.is_empty() {

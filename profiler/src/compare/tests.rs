@@ -137,7 +137,7 @@ fn a_failed_run_is_said_first() {
     let mut b = run(1.0, &[("sort", 0.5, 0.5)]);
     b.warnings.push("the command failed: exit 2".into());
     let comparison = compare(&[run(1.0, &[("sort", 0.5, 0.5)])], &[b]);
-    let text = text::text(&comparison, 100);
+    let text = text::text(&comparison, None);
     assert!(
         text.starts_with("flowtrace: warning: t.db: the command failed: exit 2\n"),
         "{text}"

@@ -3,13 +3,17 @@
 use std::fmt::Write;
 
 use super::{Change, Comparison, Finding, Run, Subject, statistics};
-use crate::text::units::{bytes, counted, duration, plain, shorten};
+use crate::text::units::{bytes, count, counted, duration, plain};
 
 /// Findings that are shown before the others are counted.
 const SHOWN: usize = 40;
 
-/// The comparison as text, the answer first.
-pub fn text(comparison: &Comparison, width: usize) -> String {
+/// What follows a finding that does not fit on its line begins here.
+const INDENT: usize = 11;
+
+/// The comparison as text, the answer first. Findings longer than `width` go on on the next line;
+/// `None`: each is one line.
+pub fn text(comparison: &Comparison, width: Option<usize>) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
     for warning in &comparison.warnings {
@@ -17,10 +21,11 @@ pub fn text(comparison: &Comparison, width: usize) -> String {
     }
     let _ = writeln!(text, "flowtrace: {}", headline(comparison));
     for finding in comparison.findings.iter().take(SHOWN) {
+        let line = format!("  {}", sentence(finding));
         let _ = writeln!(
             text,
             "{}",
-            shorten(&format!("  {}", sentence(finding)), width)
+            width.map_or_else(|| line.clone(), |width| wrapped(&line, width))
         );
     }
     if comparison.findings.len() > SHOWN {
@@ -31,6 +36,25 @@ pub fn text(comparison: &Comparison, width: usize) -> String {
         );
     }
     let _ = writeln!(text, "  compared {}", how(comparison));
+    text
+}
+
+/// A line broken between its parts, which ` · ` separates.
+fn wrapped(line: &str, width: usize) -> String {
+    let mut text = String::new();
+    let mut used = 0;
+    for (at, part) in line.split(" · ").enumerate() {
+        let length = part.chars().count();
+        if at > 0 && used + 3 + length > width {
+            let _ = write!(text, "\n{:INDENT$}", "");
+            used = INDENT;
+        } else if at > 0 {
+            text += " · ";
+            used += 3;
+        }
+        text += part;
+        used += length;
+    }
     text
 }
 
@@ -124,9 +148,43 @@ pub(super) fn sentence(finding: &Finding) -> String {
     text
 }
 
+/// Whether a change is `worse` or `better` for who waits for the run; nothing where that cannot be said.
+pub(super) fn judged(finding: &Finding) -> &'static str {
+    match finding.change {
+        Change::New | Change::Gone | Change::Count => "",
+        _ if finding.subject != Subject::Rule => "",
+        _ if finding.b > finding.a => "worse",
+        _ => "better",
+    }
+}
+
 fn percent(a: f64, b: f64) -> String {
     match a > 0.0 {
+        true if b / a >= 10.0 => format!("{} times", count((b / a) as i64)),
         true => format!("{:+.0} %", (b / a - 1.0) * 100.0).replace('-', "−"),
         false => "was nothing".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_findings_are_broken_and_not_cut() {
+        let line = "  gone     awk · 6 × · 1.8 s · 1.4 s cpu · was 32 % of the critical path";
+        assert_eq!(
+            wrapped(line, 40),
+            "  gone     awk · 6 × · 1.8 s · 1.4 s cpu\n           was 32 % of the critical path"
+        );
+        assert_eq!(wrapped(line, 200), line);
+    }
+
+    #[test]
+    fn large_changes_are_told_in_times() {
+        assert_eq!(percent(216e3, 1e9), "4\u{2009}629 times");
+        assert_eq!(percent(2.0, 1.0), "−50 %");
+        assert_eq!(percent(1.0, 3.0), "+200 %");
+        assert_eq!(percent(0.0, 3.0), "was nothing");
     }
 }

@@ -10,6 +10,7 @@
 //! far the most, are read and encoded by as many threads as there are processors, each of which
 //! writes parts of its own.
 
+mod accesses;
 mod calls;
 mod column;
 mod part;
@@ -28,6 +29,8 @@ use part::Parts;
 const GROUP: usize = 1 << 17;
 /// Most rows held back for all partitions of a view.
 const MOST_HELD: usize = 1 << 19;
+/// The view with by far the most rows.
+const CALLS: &str = "calls";
 /// What Hive calls the partition of NULL.
 const NO_HOST: &str = "__HIVE_DEFAULT_PARTITION__";
 
@@ -80,15 +83,23 @@ pub fn write(trace: &Trace, directory: &Path) -> Result<Written, Error> {
         .filter_map(|run| run.started_unix_ns)
         .min();
     let hosts = Hosts::of(trace)?;
+    // Of its own, for it is to see other things than the file has.
+    let summed = Trace::open(trace.path())?;
+    let mut views: Vec<String> = doc::views().into_iter().map(|view| view.name).collect();
+    // What others are made of comes first.
+    views.sort_by_key(|view| view != CALLS);
     let mut written = Written::default();
-    for view in doc::views() {
-        let layout = Layout::of(trace, view.name)?;
+    for view in views {
+        let layout = Layout::of(trace, view)?;
         let dataset = directory
             .join(&layout.view)
             .join(format!("run={}", started.unwrap_or(0)));
-        let (rows, files) = match &*layout.view {
-            "calls" => calls::write(trace, &hosts, &layout, &dataset)?,
-            _ => write_view(trace, &hosts, &layout, &dataset)?,
+        let (rows, files) = if layout.view == CALLS {
+            let calls = calls::write(trace, &hosts, &layout, &dataset)?;
+            summed.sum_accesses(&calls.accesses.into_rows())?;
+            (calls.rows, calls.files)
+        } else {
+            write_view(&summed, &hosts, &layout, &dataset)?
         };
         written.rows += rows;
         written.files += files.len() as u64;

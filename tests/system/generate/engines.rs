@@ -1,6 +1,7 @@
 //! What is generated runs in the engines that it is for, where they are installed.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -93,7 +94,40 @@ fn cwltool_leaves_the_same_files() {
     assert_eq!(expected, made);
 }
 
-/// Pegasus' own parser reads the DAX; DAGMan's and Pegasus' engines need their services.
+/// HTCondor's own parsers read the DAG and the submit description of each node, where its Python
+/// package is installed; only the program that would run the DAG is a stand-in.
+fn read_by_htcondor(traced: &Traced, jobs: usize) {
+    let bin = traced.scratch.dir("bin");
+    let stand_in = bin.join("condor_dagman");
+    fs::write(&stand_in, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(&stand_in, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::iter::once(bin).chain(std::env::split_paths(&path));
+    let parse = "import re, sys\ntry:\n import htcondor2\nexcept ImportError:\n sys.exit(77)\n\
+                 htcondor2.Submit.from_dag(sys.argv[1], {'force': True})\n\
+                 text = open(sys.argv[1]).read()\n\
+                 nodes = re.findall(r'^JOB (\\S+) \\{\\n(.*?)^\\}', text, re.M | re.S)\n\
+                 jobs = [htcondor2.Submit(body) for _, body in nodes]\n\
+                 assert all(job['executable'] == '/bin/bash' and job['arguments'] for job in jobs)\n\
+                 open(sys.argv[1] + '.wrong', 'w').write(text.replace('PARENT', 'PARNT'))\n\
+                 try:\n htcondor2.Submit.from_dag(sys.argv[1] + '.wrong', {'force': True})\n\
+                 except Exception: print(len(jobs))";
+    let mut python = Command::new("python3");
+    python
+        .args(["-W", "ignore", "-c", parse])
+        .arg(traced.scratch.join("dagman"))
+        .env("PATH", std::env::join_paths(path).unwrap())
+        .env("CONDOR_CONFIG", "/dev/null");
+    let output = python.output().unwrap();
+    if output.status.code() == Some(77) {
+        crate::support::skip("no htcondor for python3: pip install htcondor");
+        return;
+    }
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(said.trim(), jobs.to_string(), "{output:?}");
+}
+
+/// Pegasus' own parser reads the DAX, HTCondor's the DAG; their engines need their services.
 #[test]
 fn declared_graphs_are_whole() {
     let Some(traced) = traced(FOR_ENGINES, &[], &["bash", "script"]) else {
@@ -135,6 +169,7 @@ fn declared_graphs_are_whole() {
     }
     let dag = traced.text("dagman");
     assert_eq!(dag.matches("\nJOB ").count(), ids.len());
+    read_by_htcondor(&traced, ids.len());
     for line in dag.lines().filter(|line| line.starts_with("PARENT ")) {
         let words: Vec<&str> = line.split(' ').collect();
         assert!(ids.contains(&words[1]) && ids.contains(&words[3]), "{line}");

@@ -158,7 +158,7 @@ struct Batch {
 
 /// Who tells of calls.
 enum Calls {
-    Perf(Rings),
+    Perf(Box<Rings>),
     Programs(Programs),
 }
 
@@ -169,7 +169,8 @@ impl Calls {
         if !by_perf && let Ok(programs) = Programs::open(pid, perf::USUAL, blocking) {
             return Ok(Calls::Programs(programs));
         }
-        Rings::open(pid, perf::USUAL, blocking).map(Calls::Perf)
+        let rings = Rings::open(pid, perf::USUAL, blocking)?;
+        Ok(Calls::Perf(Box::new(rings)))
     }
 
     fn processes(&self) -> Option<Arc<Processes>> {
@@ -226,6 +227,23 @@ impl Reader {
             }
             self.wait(&end.wake, &mut ends);
         }
+        self.close();
+    }
+
+    /// Lets go of the rings beside everything else: for each tracepoint of perf's the kernel waits until
+    /// no processor uses it any more, some 0.1 s in all.
+    fn close(self) {
+        let Reader {
+            calls,
+            scheduler,
+            batches,
+            ..
+        } = self;
+        // Whoever waits for more of them learns now that there are none.
+        drop(batches);
+        let thread = std::thread::Builder::new().name("kernel-close".into());
+        // Without a thread they are let go here.
+        let _ = thread.spawn(move || drop((calls, scheduler)));
     }
 
     fn read(&mut self, last: bool) -> Batch {

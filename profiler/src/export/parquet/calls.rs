@@ -12,6 +12,7 @@ use ahash::AHashMap;
 use flowtrace_schema::{CallRow, Fidelity, Op, Trace};
 use parquet::data_type::ByteArray;
 
+use super::accesses::Accesses;
 use super::column::Column;
 use super::part::Parts;
 use super::{Error, GROUP, Hosts, Layout, MOST_HELD, Rows};
@@ -23,13 +24,20 @@ const WORTH_A_THREAD: u64 = 16 << 20;
 /// Names of files that a thread keeps at hand.
 const NAMES_AT_HAND: usize = 1 << 16;
 
-/// Writes all calls. The columns are those of the view, in its order. Rows and files.
+/// What was written of the calls, and what they sum up to.
+pub(super) struct Calls {
+    pub(super) rows: u64,
+    pub(super) files: Vec<PathBuf>,
+    pub(super) accesses: Accesses,
+}
+
+/// Writes all calls. The columns are those of the view, in its order.
 pub(super) fn write(
     trace: &Trace,
     hosts: &Hosts,
     layout: &Layout,
     dataset: &Path,
-) -> Result<(u64, Vec<PathBuf>), Error> {
+) -> Result<Calls, Error> {
     let names = Names::of(trace)?;
     let processes: AHashMap<i64, Process<'_>> = trace
         .processes()?
@@ -48,7 +56,7 @@ pub(super) fn write(
     let stretches = Stretches {
         next: Mutex::new(Some(i64::MIN)),
     };
-    let done: Vec<Result<(u64, Parts<'_>), Error>> = thread::scope(|scope| {
+    let done: Vec<Result<Done<'_>, Error>> = thread::scope(|scope| {
         let begin = |number: usize| {
             let (names, processes, stretches) = (&names, &processes, &stretches);
             scope.spawn(move || {
@@ -62,6 +70,7 @@ pub(super) fn write(
                     names: names.at_hand(),
                     processes,
                     last: (None, Process::default(), None),
+                    accesses: Accesses::default(),
                 };
                 encoder.run(&own, stretches, layout, parts, (number, threads))
             })
@@ -75,14 +84,25 @@ pub(super) fn write(
         all.into_iter().map(join).collect()
     });
     // Nothing is replaced unless all is there.
-    let done: Vec<(u64, Parts<'_>)> = done.into_iter().collect::<Result<_, _>>()?;
-    let mut total = (0, Vec::new());
-    for (rows, parts) in done {
-        total.0 += rows;
-        total.1.extend(parts.publish()?);
+    let done: Vec<Done<'_>> = done.into_iter().collect::<Result<_, _>>()?;
+    let mut total = Calls {
+        rows: 0,
+        files: Vec::new(),
+        accesses: Accesses::default(),
+    };
+    for (rows, parts, accesses) in done {
+        total.rows += rows;
+        total.files.extend(parts.publish()?);
+        match total.accesses.is_empty() {
+            true => total.accesses = accesses,
+            false => total.accesses.join(accesses),
+        }
     }
     Ok(total)
 }
+
+/// Rows, files, and sums of one thread.
+type Done<'a> = (u64, Parts<'a>, Accesses);
 
 /// The calls that nobody has taken yet.
 struct Stretches {
@@ -117,6 +137,7 @@ struct Encoder<'a> {
     processes: &'a AHashMap<i64, Process<'a>>,
     /// Many in a row are of one process: that, and the place of its rows.
     last: (Option<i64>, Process<'a>, Option<usize>),
+    accesses: Accesses,
 }
 
 impl<'a> Encoder<'a> {
@@ -127,7 +148,7 @@ impl<'a> Encoder<'a> {
         layout: &'a Layout,
         mut parts: Parts<'a>,
         (number, threads): (usize, usize),
-    ) -> Result<(u64, Parts<'a>), Error> {
+    ) -> Result<Done<'a>, Error> {
         let mut failed = None;
         let mut rows = Rows::new(
             layout,
@@ -149,6 +170,7 @@ impl<'a> Encoder<'a> {
                 };
                 let place = self.place(&mut rows, call.upid);
                 self.add(rows.at(place), call, op);
+                self.accesses.add(call, op);
                 goes_on = rows.added(place);
             })?;
         }
@@ -157,7 +179,7 @@ impl<'a> Encoder<'a> {
             Some(error) => Err(error),
             None => {
                 parts.close()?;
-                Ok((count, parts))
+                Ok((count, parts, self.accesses))
             }
         }
     }

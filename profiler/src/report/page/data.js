@@ -23,7 +23,9 @@ function processEnd(i) {
 function processLife(i) { return Math.max(0, processEnd(i) - block("processes").start_ns[i]); }
 function hasFailed(i) {
   const p = block("processes");
-  return p.exit_signal[i] !== null || (p.exit_code[i] !== null && p.exit_code[i] !== 0);
+  // Whoever read its pipe had enough: no failure.
+  if (p.exit_signal[i] !== null) return p.signals[p.exit_signal[i]] !== "SIGPIPE";
+  return p.exit_code[i] !== null && p.exit_code[i] !== 0;
 }
 function processEnding(i) {
   const p = block("processes");
@@ -45,7 +47,7 @@ function processFacts(i) {
     p.read_bytes[i] ? ["read", bytes(p.read_bytes[i])] : null,
     p.write_bytes[i] ? ["wrote", bytes(p.write_bytes[i])] : null,
     p.max_rss_bytes[i] ? ["peak memory", bytes(p.max_rss_bytes[i])] : null,
-    hasFailed(i) || p.end_ns[i] === null ? ["ended", processEnding(i)] : null,
+    processEnding(i) ? ["ended", processEnding(i) === "SIGPIPE" ? "when nobody read its pipe any more (SIGPIPE)" : processEnding(i)] : null,
     onPath()[i] ? ["", "on the critical path"] : block("path").slack_ns[i] === null ? null : ["slack", duration(block("path").slack_ns[i])],
   ];
 }

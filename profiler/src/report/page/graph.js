@@ -164,7 +164,7 @@ function drawGraph() {
   const k = Math.max(scale(l), 0.55), H = Math.round(Math.max(160, Math.min(1000, l.height * k + 30)));
   G.view = { k, x: (W - l.width * k) / 2, y: Math.max(15, (H - l.height * k) / 2) };
   if (l.width * k > W) G.view.x = 15;
-  const stage = svg("g", {}), root = svg("svg", { width: W, height: H, role: "group", "aria-label": "Workflow graph" }, markers(), stage);
+  const stage = svg("g", {}), root = svg("svg", { width: W, height: H, viewBox: `0 0 ${W} ${H}`, role: "group", "aria-label": "Workflow graph" }, markers(), stage);
   model.edges.forEach((e, i) => stage.append(edgeShape(model, e, l.edges[i], size)));
   model.nodes.forEach((node, i) => stage.append(nodeShape(node, l.nodes[i], size[i])));
   host.replaceChildren(root);
@@ -261,6 +261,16 @@ function dimGraph() {
       on = node.rest ? true : node.member !== undefined ? isOn(node.member) : groupMembers()[node.group].some((i) => isOn(m.member[i]));
     }
     node.on = on;
+  }
+  // What a pipe or socket connects to the choice belongs to it: one step further, and no more.
+  const near = new Set();
+  for (const e of G.model.edges) {
+    const [a, b] = [G.model.nodes[e.from], G.model.nodes[e.to]];
+    if ((e.kind === "pipe" || e.kind === "socket") && a.on !== b.on) near.add(a.on ? b : a);
+  }
+  near.forEach((node) => { node.on = true; });
+  for (const node of G.model.nodes) {
+    const on = node.on;
     node.shape.classList.toggle("dim", !on);
     node.shape.classList.toggle("chosen", !!what && ((what.kind === "group" && what.group === node.group && node.member === undefined) ||
       (what.kind === "rule" && what.rule === node.rule && node.member === undefined) ||

@@ -4,6 +4,60 @@
 // nodes: [{w, h}], edges: [[from, to]] → {x, y} of each node, points of each edge, and the size.
 // `across` is the direction in which layers spread: "x" for layers below each other.
 function layout(nodes, edges, options) {
+  const parts = componentsOf(nodes.length, edges);
+  if (parts.length < 2) return layoutOne(nodes, edges, options);
+  const at = new Array(nodes.length), laid = { nodes: [], edges: [] };
+  const boxes = parts.map((members) => {
+    members.forEach((node, i) => { at[node] = i; });
+    const inside = edges.map((_, e) => e).filter((e) => members[at[edges[e][0]]] === edges[e][0]);
+    const own = layoutOne(members.map((node) => nodes[node]), inside.map((e) => edges[e].map((node) => at[node])), options);
+    return { members, inside, own };
+  });
+  const size = pack(boxes.map((box) => box.own), 2.5 * options.nodeGap + 18);
+  boxes.forEach(({ members, inside, own }, i) => {
+    const shift = (p) => ({ x: p.x + size.places[i].x, y: p.y + size.places[i].y });
+    members.forEach((node, n) => { laid.nodes[node] = shift(own.nodes[n]); });
+    inside.forEach((e, n) => { laid.edges[e] = own.edges[n].map(shift); });
+  });
+  return { ...laid, width: size.width, height: size.height };
+}
+
+// Nodes by what is connected, the largest part first.
+function componentsOf(n, edges) {
+  const root = Array.from({ length: n }, (_, i) => i);
+  const find = (i) => {
+    while (root[i] !== i) i = root[i] = root[root[i]];
+    return i;
+  };
+  for (const [from, to] of edges) root[find(from)] = find(to);
+  const parts = new Map();
+  for (let i = 0; i < n; i++) {
+    const key = find(i);
+    if (parts.has(key)) parts.get(key).push(i); else parts.set(key, [i]);
+  }
+  return [...parts.values()].sort((a, b) => b.length - a.length || a[0] - b[0]);
+}
+
+// Boxes in columns from the left, none higher than the highest box or than a wide screen would be.
+function pack(boxes, gap) {
+  const area = boxes.reduce((sum, box) => sum + (box.width + gap) * (box.height + gap), 0);
+  const most = Math.max(...boxes.map((box) => box.height), Math.sqrt(area / 2.2));
+  const places = [];
+  let x = 0, y = 0, wide = 0, height = 0;
+  for (const box of boxes) {
+    if (y > 0 && y + box.height > most) {
+      x += wide + gap;
+      y = wide = 0;
+    }
+    places.push({ x, y });
+    y += box.height + gap;
+    wide = Math.max(wide, box.width);
+    height = Math.max(height, y - gap);
+  }
+  return { places, width: x + wide, height };
+}
+
+function layoutOne(nodes, edges, options) {
   const { down, layerGap, nodeGap } = options;
   const size = (node) => (down ? node.w : node.h), depth = (node) => (down ? node.h : node.w);
   const layer = layersOf(nodes.length, edges);

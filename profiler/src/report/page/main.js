@@ -48,7 +48,19 @@ function start() {
   [...pending.keys()].forEach((section) => watcher.observe(section));
   // A jump lands where it should only if what lies between has its height.
   $("nav").addEventListener("click", drawAll);
-  addEventListener("beforeprint", drawAll);
+  // Paper is white.
+  let before;
+  addEventListener("beforeprint", () => {
+    before = isDark() ? document.documentElement.dataset.theme || "" : undefined;
+    if (before !== undefined) document.documentElement.dataset.theme = "light";
+    drawAll();
+    if (before !== undefined) redraw();
+  });
+  addEventListener("afterprint", () => {
+    if (before === undefined) return;
+    if (before) document.documentElement.dataset.theme = before; else delete document.documentElement.dataset.theme;
+    redraw();
+  });
   listenKeys();
   let width = innerWidth;
   addEventListener("resize", () => {

@@ -133,7 +133,7 @@ function rateChart(net) {
   if (!net.rate) return null;
   const points = net.rate.per_s.map((v, i) => [net.rate.t0_ns + (i + 0.5) * net.rate.step_ns, v]);
   const answer = net.answers.find(([question]) => question === "iterations");
-  return lineChart("Iterations per second over time", answer && answer[1], {
+  return lineChart("Iterations over time, all pairs together, per second", answer && `each pair: ${answer[1]}`, {
     lines: [{ points, colour: "var(--accent)" }], xs: (v) => duration(v).replace(".0 ", " "), ys: digits,
     format: ([t, v]) => [["at", duration(t)], ["iterations per second, all pairs", digits(v)], ["mean over", duration(net.rate.step_ns)]],
   });

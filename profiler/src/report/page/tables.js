@@ -156,6 +156,8 @@ function channelTable() {
   const list = block("channels").channels, rows = places(list.length), all = (row) => [...list[row].writers, ...list[row].readers];
   if (!rows.length) return hide("channels");
   const label = (row) => `${list[row].kind} ${list[row].channel_id}`;
+  // Whoever holds a socket may do both.
+  const reader = (row) => who(list[row].readers) || (/pipe|fifo/.test(list[row].kind) ? "–" : "the same");
   makeTable({
     host: tableOf("channels"), one: "channel", more: "channels", rows: () => rows, leftOut: block("channels").left_out, sort: [4, true],
     isShown: (row) => !filter.processes || all(row).some(isShown),
@@ -163,7 +165,7 @@ function channelTable() {
     isChosen: (row) => !!filter.what && filter.what.kind === "processes" && filter.what.label === label(row),
     columns: [
       { title: "kind", key: (row) => list[row].kind }, { title: "name", key: (row) => list[row].name || String(list[row].channel_id) },
-      { title: "written by", key: (row) => who(list[row].writers) || "–" }, { title: "read by", key: (row) => who(list[row].readers) || "–" },
+      { title: "written by", key: (row) => who(list[row].writers) || "–" }, { title: "read by", key: reader },
       number("at most", (row) => list[row].at_most_bytes, bytes, "no more bytes than these went through it"),
       number("buffer", (row) => list[row].capacity_bytes, bytes),
     ],

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use flowtrace_schema::RunRow;
 use serde::Serialize;
 
 use crate::analysis::data::{FileUse, file_uses, hottest, never_read, totals};
-use crate::analysis::time::{RuleTime, by_rule, failures, signal_name};
+use crate::analysis::time::{RuleTime, by_rule, failures, has_failed, signal_name};
 use crate::graph::pattern::{base, common, directory, ending};
 use crate::model::Workflow;
 
@@ -296,10 +295,6 @@ pub fn facts(workflow: &Workflow) -> Facts {
             })
             .collect(),
     }
-}
-
-fn has_failed(run: &RunRow) -> bool {
-    run.exit_signal.is_some() || run.exit_code.is_some_and(|code| code != 0)
 }
 
 impl Facts {
