@@ -400,7 +400,12 @@ def mapreduce(options, lab, directory):
     mapped = trace.one("SELECT MAX(end_ns) FROM processes WHERE command GLOB '*map.py part*'")
     first = trace.one("SELECT MIN(start_ns) FROM processes WHERE parent_upid IS NULL")
     ideal = trace.says("ideal", *CAPACITIES, "--phases", str((mapped + 1_000_000 - min(begin, first)) / 1e9))
-    check.true("ideal names the machine with the larger part", f"phase 1: h{slow + 1} ended last" in ideal, ideal)
+    # On a busy machine that need not be the one with the larger part; there the machines may end nearly together.
+    last = trace.rows("SELECT host, MAX(end_ns) FROM processes WHERE command GLOB '*map.py part*' GROUP BY host ORDER BY 2")
+    late = last[-1][1] - sum(end for _, end in last[:-1]) / (len(last) - 1)
+    named = re.findall(r"phase 1: (\S+) ended last", ideal)
+    is_right = named == [last[-1][0]] or not named and late < 0.1 * (last[-1][1] - min(begin, first))
+    check.true("ideal names the machine that mapped longest", is_right, ideal)
     path = trace.says("critical-path")
     check.true("the critical path goes through the larger part", f"part.{slow}" in path, path)
     check_commands(check, trace)
