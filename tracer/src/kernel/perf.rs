@@ -128,9 +128,9 @@ impl Rings {
         let switch = switch.map_err(|e| named(&e, "tracepoint sched_switch"))?;
         let waking = tracefs.format("sched/sched_waking");
         let waking = waking.map_err(|e| named(&e, "tracepoint sched_waking"))?;
-        let requests = block::Decoder::open(&tracefs).ok();
+        let requests = block::Decoder::open(&tracefs).ok().map(Box::new);
         let mut ids = vec![switch.id, waking.id];
-        ids.extend(requests.iter().flat_map(block::Decoder::ids));
+        ids.extend(requests.iter().flat_map(|requests| requests.ids()));
         let decoder = Decode::Scheduler(sched::Decoder::new(&switch, &waking)?, requests);
         Self::joined(decoder, SCHEDULER, |cpu| {
             let event = |&id: &u64| event(id, None, cpu, SCHEDULER);

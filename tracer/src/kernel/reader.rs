@@ -158,7 +158,7 @@ struct Batch {
 
 /// Who tells of calls.
 enum Calls {
-    Perf(Rings),
+    Perf(Box<Rings>),
     Programs(Programs),
 }
 
@@ -169,7 +169,8 @@ impl Calls {
         if !by_perf && let Ok(programs) = Programs::open(pid, perf::USUAL, blocking) {
             return Ok(Calls::Programs(programs));
         }
-        Rings::open(pid, perf::USUAL, blocking).map(Calls::Perf)
+        let rings = Rings::open(pid, perf::USUAL, blocking)?;
+        Ok(Calls::Perf(Box::new(rings)))
     }
 
     fn processes(&self) -> Option<Arc<Processes>> {

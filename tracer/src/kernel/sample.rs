@@ -39,7 +39,7 @@ pub(super) enum What {
 pub(super) enum Decode {
     Calls(Decoder),
     /// And of requests to devices, where these are told.
-    Scheduler(super::sched::Decoder, Option<block::Decoder>),
+    Scheduler(super::sched::Decoder, Option<Box<block::Decoder>>),
 }
 
 impl Decode {

@@ -30,7 +30,8 @@ impl Run<'_> {
         let root = started.job.root.as_raw() as u32;
         let channels = Registry::new(HOST, recording.recorder.clone());
         let channels = Arc::new(Mutex::new(channels));
-        let kernel = self.kernel_layer(recording, root, channels.clone())?;
+        let lookup: Arc<dyn ChannelLookup> = channels.clone();
+        let kernel = self.kernel_layer(recording, root, &lookup)?;
         let served = self.serve(&mut started, table.clone(), ProcessLayer::Ptrace)?;
         if kernel.is_some()
             && served
@@ -95,15 +96,23 @@ impl Run<'_> {
         &self,
         recording: &Recording,
         root: u32,
-        channels: Arc<dyn ChannelLookup>,
+        channels: &Arc<dyn ChannelLookup>,
     ) -> Result<Option<KernelLayer>> {
         let waits = self.options.sample_hertz > 0;
         let start = |opens: &Arc<Opens>| {
             let (clock, recorder) = (recording.clock, recording.recorder.clone());
             let views = self.directories.iter().map(|d| d.path.clone());
             let (opens, views) = (Arc::clone(opens), views.collect());
-            KernelLayer::start(root, clock, recorder, opens, views, channels.clone(), waits)
-                .map_err(|error| Error::KernelLayer(error.to_string()))
+            KernelLayer::start(
+                root,
+                clock,
+                recorder,
+                opens,
+                views,
+                Arc::clone(channels),
+                waits,
+            )
+            .map_err(|error| Error::KernelLayer(error.to_string()))
         };
         self.kernel.as_ref().map(start).transpose()
     }
