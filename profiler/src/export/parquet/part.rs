@@ -20,7 +20,7 @@ use super::{Error, NO_HOST};
 fn schema(view: &str, columns: &[Column]) -> ParquetResult<(TypePtr, WriterPropertiesPtr)> {
     let mut fields = Vec::new();
     let mut properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
         // Of row groups: those of pages cost as much as writing the values.
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_created_by(concat!("flowtrace ", env!("CARGO_PKG_VERSION")).into())
@@ -42,13 +42,22 @@ fn schema(view: &str, columns: &[Column]) -> ParquetResult<(TypePtr, WriterPrope
             properties = properties.set_column_statistics_enabled(path, EnabledStatistics::None);
         } else {
             properties = properties
-                .set_column_encoding(path.clone(), Encoding::DELTA_BINARY_PACKED)
+                .set_column_encoding(path.clone(), encoding(&column.name))
                 // No time comes twice.
                 .set_column_dictionary_enabled(path, !is_moment(&column.name));
         }
     }
     let group = Type::group_type_builder(view).with_fields(fields).build()?;
     Ok((Arc::new(group), Arc::new(properties.build())))
+}
+
+/// Differences of moments are small; those of lengths of time and of positions are as large as
+/// the values, with a sign, and Zstandard makes more of the values themselves.
+fn encoding(name: &str) -> Encoding {
+    match name {
+        "duration_ns" | "offset" => Encoding::PLAIN,
+        _ => Encoding::DELTA_BINARY_PACKED,
+    }
 }
 
 fn is_moment(name: &str) -> bool {
