@@ -237,7 +237,7 @@ pub struct Timeline {
     pub counters: Counters,
     /// The machines.
     pub hosts: Vec<HostRow>,
-    /// First and last moment, ns.
+    /// Begin of the run and end of its command, ns: processes that it left behind may live longer.
     pub span: (i64, i64),
     mixes: Vec<Shares>,
 }

@@ -212,3 +212,41 @@ fn a_pipeline_that_a_shell_makes_is_no_pool() {
     assert!(trace.token_pipes().unwrap().is_empty());
     assert_eq!(workflow.streams.len(), 1);
 }
+
+#[test]
+fn workers_with_the_pipes_of_each_other_do_not_talk() {
+    const PYTHON: (&str, &[&str]) = ("/usr/bin/python3", &["python3", "pool.py"]);
+    let build = |s: &mut Script| {
+        let main = s.root(PYTHON, 0);
+        // Results, and two by which main learns of the end of a worker and a worker of that of main.
+        let (results, alive, watched) = (s.pipe(), s.pipe(), s.pipe());
+        let first = s.fork(main, PYTHON, 10);
+        let second = s.fork(main, PYTHON, 20);
+        s.holds(main, results, Direction::Read, (5, 500), None);
+        s.holds(main, results, Direction::Write, (5, 500), None);
+        for (worker, from) in [(first, 10), (second, 20)] {
+            s.holds(worker, results, Direction::Write, (from, 400), None);
+        }
+        s.holds(first, alive, Direction::Write, (10, 400), None);
+        s.holds(main, alive, Direction::Read, (9, 500), None);
+        s.holds(second, alive, Direction::Read, (20, 400), None);
+        s.holds(first, watched, Direction::Read, (10, 400), None);
+        s.holds(main, watched, Direction::Write, (9, 500), None);
+        s.holds(second, watched, Direction::Write, (20, 400), None);
+        for worker in [first, second] {
+            s.end(worker, 400, Some(0), None, 100);
+        }
+        s.end(main, 500, Some(0), None, 50);
+    };
+    let (_directory, _trace, workflow) = read(build, 501);
+    let main = workflow.root().unwrap();
+    let streams = workflow
+        .streams
+        .iter()
+        .map(|stream| (stream.from.0, stream.to.0));
+    let expected: Vec<_> = workflow.children()[main.0 as usize]
+        .iter()
+        .map(|worker| (worker.0, main.0))
+        .collect();
+    assert_eq!(streams.collect::<Vec<_>>(), expected);
+}

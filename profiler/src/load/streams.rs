@@ -15,6 +15,8 @@ struct Side {
     at_most_bytes: Option<i64>,
     first_ns: i64,
     last_ns: i64,
+    /// Data is known to have moved.
+    is_used: bool,
 }
 
 /// Pairs those who may have written into a channel with those who may have read from it.
@@ -37,6 +39,7 @@ pub(super) fn add_streams(workflow: &mut Workflow, rows: &[ChannelEndRow]) {
                 at_most_bytes: end.at_most_bytes,
                 first_ns: end.from_ns,
                 last_ns: last.max(end.from_ns),
+                is_used: end.used == Some(1),
             };
             if end.direction != "read" {
                 add(&mut writers, image.process, side);
@@ -150,6 +153,7 @@ fn add(sides: &mut BTreeMap<ProcessId, Side>, process: ProcessId, side: Side) {
             kept.at_most_bytes = both(kept.at_most_bytes, side.at_most_bytes);
             kept.first_ns = kept.first_ns.min(side.first_ns);
             kept.last_ns = kept.last_ns.max(side.last_ns);
+            kept.is_used |= side.is_used;
         })
         .or_insert(side);
 }
@@ -175,6 +179,27 @@ fn leave_out_bystanders(
     }
 }
 
+fn are_siblings(workflow: &Workflow, a: ProcessId, b: ProcessId) -> bool {
+    let parent = workflow.process(a).parent;
+    parent.is_some() && parent == workflow.process(b).parent
+}
+
+/// Whether a process has an end only because it is a copy of its parent, as far as is known, which keeps the
+/// end as long: workers of a pool have ends of all pipes between their parent and the workers before them.
+fn inherited(workflow: &Workflow, sides: &BTreeMap<ProcessId, Side>, process: ProcessId) -> bool {
+    let is_copy = workflow.images(process).iter().all(|image| image.is_fork);
+    let parent = workflow.process(process).parent;
+    let both = sides
+        .get(&process)
+        .zip(parent.and_then(|parent| sides.get(&parent)));
+    is_copy
+        && both.is_some_and(|(side, of_parent)| {
+            !side.is_used
+                && of_parent.first_ns <= side.first_ns
+                && of_parent.last_ns >= side.first_ns.midpoint(side.last_ns)
+        })
+}
+
 fn pair(
     workflow: &mut Workflow,
     writers: &BTreeMap<ProcessId, Side>,
@@ -186,6 +211,11 @@ fn pair(
             let start = |id| (workflow.process(id).start_ns, id);
             // Of a socket it is not known who sent: it leads from the older process to the other.
             if from == to || is_socket && start(from) > start(to) {
+                continue;
+            }
+            let is_inherited =
+                || inherited(workflow, writers, from) || inherited(workflow, readers, to);
+            if !is_socket && are_siblings(workflow, from, to) && is_inherited() {
                 continue;
             }
             workflow.streams.push(Stream {
@@ -216,6 +246,7 @@ mod tests {
             at_most_bytes,
             first_ns: 0,
             last_ns: 1,
+            is_used: false,
         }
     }
 
