@@ -18,7 +18,7 @@ fn run(scratch: &Scratch, name: &str, script: &str, numbers: u32) {
     let text: String = (1..=numbers).map(|n| format!("{n}\n")).collect();
     fs::write(work.join("in"), text).unwrap();
     fs::write(work.join("script"), script).unwrap();
-    let mut run = run_in(&work, &scratch.join(&format!("{name}.db")));
+    let mut run = run_in(&work, &scratch.join(format!("{name}.db")));
     finish(run.args(["--", "bash", "script"])).expect(0);
 }
 
@@ -27,7 +27,7 @@ fn compared(scratch: &Scratch, a: &str, b: &str) -> (Vec<(String, String, String
     let compare = |format: &str| {
         let mut compare = Command::new(FLOWTRACE);
         compare.args(["compare", "--format", format]);
-        compare.args([a, b].map(|name| scratch.join(&format!("{name}.db"))));
+        compare.args([a, b].map(|name| scratch.join(format!("{name}.db"))));
         finish(&mut compare)
     };
     let json = compare("json");

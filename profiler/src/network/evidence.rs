@@ -102,7 +102,7 @@ pub struct Evidence {
 /// When fewer than two processes sent packets.
 pub fn weigh(run: &Run) -> Result<Evidence, Unknown> {
     let found = messages::messages(run)?;
-    let (mut evidence, schedule) = of_packets(run, found)?;
+    let (mut evidence, schedule) = of_packets(run, &found)?;
     if let (Some(schedule), Verdict::Unsure(_)) = (schedule, &evidence.verdict) {
         books::decide(run, &schedule, &mut evidence);
     }
@@ -110,9 +110,9 @@ pub fn weigh(run: &Run) -> Result<Evidence, Unknown> {
 }
 
 /// What the packets alone say, and how the messages hang together where that was worked out.
-fn of_packets(run: &Run, found: Vec<Message>) -> Result<(Evidence, Option<Schedule>), Unknown> {
-    let iterations = repeat::iterations(&found);
-    let (cuts, are_iterations) = cuts(&found, iterations.as_ref(), run);
+fn of_packets(run: &Run, found: &[Message]) -> Result<(Evidence, Option<Schedule>), Unknown> {
+    let iterations = repeat::iterations(found);
+    let (cuts, are_iterations) = cuts(found, iterations.as_ref(), run);
     let parts = delays(run, &cuts);
     let delays_s = sums(&parts, run.nodes().len());
     let none = || Unknown::new("fewer than two processes sent packets in this interval");
@@ -141,7 +141,7 @@ fn of_packets(run: &Run, found: Vec<Message>) -> Result<(Evidence, Option<Schedu
     let part = match iterations {
         // A cut in the middle of a round would put the counts of both directions out of step.
         Some(iterations) if iterations.is_by_order => &found[..found.len().min(MOST_MESSAGES)],
-        _ => within(&found, evidence.span_ns),
+        _ => within(found, evidence.span_ns),
     };
     let schedule = schedule::schedule(part, run.nodes().len());
     if let Some(found) = slowdown::slowdown(&schedule) {

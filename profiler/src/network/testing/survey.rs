@@ -52,7 +52,7 @@ fn survey_of_loads() {
         // By turns, of the process that begins nothing can be told, and of several often not all.
         match styles.contains(&Style::Turns) {
             true => {
-                assert!((tally.named + tally.partly) * 100 >= (tally.runs - tally.of_first) * 75)
+                assert!((tally.named + tally.partly) * 100 >= (tally.runs - tally.of_first) * 75);
             }
             false => assert!(tally.named * 100 >= tally.runs * 95, "{tally:?}"),
         }
