@@ -14,13 +14,16 @@ use crate::data;
 /// Runs `function` of the list below in a new process with `arguments`.
 pub(crate) fn run(function: &str, arguments: &[&Path]) -> Output {
     let output = command(function, arguments).output().unwrap();
-    assert!(
-        output.status.success(),
-        "{function}: {}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
+    succeeded(function, &output);
     output
+}
+
+/// Asserts that a process of `function` did. Its lines are marked: read as those of this test binary, they would
+/// name a failed test that is none.
+pub(crate) fn succeeded(function: &str, output: &Output) {
+    let said = [&output.stdout[..], &output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).replace('\n', "\n| ");
+    assert!(output.status.success(), "{function}:\n| {said}");
 }
 
 pub(crate) fn command(function: &str, arguments: &[&Path]) -> Command {
@@ -65,6 +68,7 @@ fn call(function: &OsString, arguments: &[PathBuf]) {
         "exhaust" => crate::limits::exhaust(),
         "open_many" => crate::limits::open_many(&arguments[0], &arguments[1]),
         "relieve" => crate::limits::relieve(),
+        "walk" => crate::limits::walk(&arguments[0]),
         "fill_as_user" => crate::errors::fill_as_user(&arguments[0]),
         "make_exclusively" => crate::races::make_exclusively(&arguments[0]),
         "model" => {
