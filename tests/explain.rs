@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 #[path = "../profiler/tests/support/montage.rs"]
 mod montage;
+mod support;
 
 fn flowtrace(directory: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_flowtrace"))
@@ -18,10 +19,7 @@ fn flowtrace(directory: &Path, arguments: &[&str]) -> Output {
 
 fn sample() -> tempfile::TempDir {
     let (directory, path) = montage::montage_file(4, false);
-    let trace = flowtrace_schema::Trace::open(&path).unwrap();
-    let rules = flowtrace_profiler::rules::infer(&trace).unwrap();
-    drop(trace);
-    flowtrace_schema::store_rules(&path, rules).unwrap();
+    support::store_rules(&path);
     directory
 }
 

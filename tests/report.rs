@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use support::flowtrace;
+use support::{flowtrace, store_rules};
 
 #[path = "../profiler/tests/support/montage.rs"]
 mod montage;
@@ -16,13 +16,6 @@ fn sample() -> tempfile::TempDir {
     let (directory, path) = montage::montage_file(4, false);
     store_rules(&path);
     directory
-}
-
-fn store_rules(path: &Path) {
-    let trace = flowtrace_schema::Trace::open(path).unwrap();
-    let rules = flowtrace_profiler::rules::infer(&trace).unwrap();
-    drop(trace);
-    flowtrace_schema::store_rules(path, rules).unwrap();
 }
 
 fn report(directory: &Path) -> Value {

@@ -9,10 +9,7 @@ use crate::support::{self, flowtrace, shared};
 /// The trace of a small Montage, with its rules.
 pub(crate) fn sample() -> tempfile::TempDir {
     let (directory, path) = montage::montage_file(4, false);
-    let trace = flowtrace_schema::Trace::open(&path).unwrap();
-    let rules = flowtrace_profiler::rules::infer(&trace).unwrap();
-    drop(trace);
-    flowtrace_schema::store_rules(&path, rules).unwrap();
+    support::store_rules(&path);
     directory
 }
 

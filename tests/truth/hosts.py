@@ -428,12 +428,7 @@ def main():
     options = parser.parse_args()
     options.flowtrace, options.patterns = os.path.abspath(options.flowtrace), os.path.abspath(options.patterns)
     if options.inside is None:
-        failed = 0
-        for hosts in options.hosts.split(","):
-            setup = "mount -t tmpfs tmpfs /run && mkdir -p /run/netns && exec \"$@\""
-            again = [sys.executable, os.path.abspath(__file__), *sys.argv[1:], "--inside", hosts]
-            failed |= subprocess.run(["unshare", "-nm", "sh", "-c", setup, "sh", *again], check=False).returncode
-        return failed
+        return inference.on_hosts(options)
     lab = Lab(options.inside)
     scratch = os.path.abspath(options.keep) if options.keep else tempfile.mkdtemp(prefix="flowtrace-hosts-")
     wrong = 0

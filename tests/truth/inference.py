@@ -157,6 +157,16 @@ def errors(options, trace, truth, pattern, phase):
     return wrong, figures
 
 
+def on_hosts(options):
+    """This script again for each number of hosts, in namespaces of its own; other than 0: one failed."""
+    failed = 0
+    for hosts in options.hosts.split(","):
+        setup = "mount -t tmpfs tmpfs /run && mkdir -p /run/netns && exec \"$@\""
+        again = [sys.executable, os.path.abspath(sys.argv[0]), *sys.argv[1:], "--inside", hosts]
+        failed |= subprocess.run(["unshare", "-nm", "sh", "-c", setup, "sh", *again], check=False).returncode
+    return failed
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--flowtrace", default=f"{HERE}/../../target/release/flowtrace")
@@ -174,12 +184,7 @@ def main():
     options = parser.parse_args()
     options.flowtrace, options.patterns = os.path.abspath(options.flowtrace), os.path.abspath(options.patterns)
     if options.inside is None:
-        failed = 0
-        for hosts in options.hosts.split(","):
-            setup = "mount -t tmpfs tmpfs /run && mkdir -p /run/netns && exec \"$@\""
-            again = [sys.executable, os.path.abspath(__file__), *sys.argv[1:], "--inside", hosts]
-            failed |= subprocess.run(["unshare", "-nm", "sh", "-c", setup, "sh", *again], check=False).returncode
-        return failed
+        return on_hosts(options)
     return inside(options, options.inside)
 
 

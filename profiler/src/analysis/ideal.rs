@@ -9,6 +9,11 @@ use crate::analysis::bottlenecks::union;
 use crate::model::{ProcessId, Workflow};
 use crate::timeline::{State, Timeline};
 
+mod machines;
+
+pub use machines::Machine;
+use machines::machines;
+
 /// Capacities of one node, bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Capacities {
@@ -77,19 +82,6 @@ pub enum Bound {
     Memory,
     /// Computing.
     Cpu,
-}
-
-/// What one of several machines did in a phase.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Machine {
-    /// Its name.
-    pub host: String,
-    /// End of its last step in the phase, ns.
-    pub ended_ns: i64,
-    /// Processor time, ns.
-    pub cpu_ns: i64,
-    /// Bytes that its file calls moved.
-    pub bytes: i64,
 }
 
 /// A phase: between two moments at which no step was alive.
@@ -381,54 +373,6 @@ fn cpu_of(timeline: &Timeline, id: ProcessId) -> f64 {
         true => instance.books.on_cpu_ns as f64,
         false => instance.totals[State::Cpu as usize],
     }
-}
-
-/// What each machine did. Where a step outlives the phase, as a server does that runs all the time, the last of
-/// those that end in it tells when the machine was done.
-fn machines(
-    workflow: &Workflow,
-    timeline: &Timeline,
-    members: &[ProcessId],
-    (from, to): (i64, i64),
-) -> Vec<Machine> {
-    let mut found: BTreeMap<&str, (Machine, bool)> = BTreeMap::new();
-    for &id in members {
-        let instance = timeline.instance(id);
-        let Some(host) = instance.host.as_deref() else {
-            continue;
-        };
-        let (machine, has_ended) = found.entry(host).or_insert_with(|| {
-            let machine = Machine {
-                host: host.to_owned(),
-                ended_ns: from,
-                cpu_ns: 0,
-                bytes: 0,
-            };
-            (machine, false)
-        });
-        machine.cpu_ns += cpu_of(timeline, id) as i64;
-        if instance.is_orchestrator {
-            continue;
-        }
-        let ends_within = instance.to <= to;
-        if ends_within && !*has_ended {
-            (machine.ended_ns, *has_ended) = (instance.to, true);
-        } else if ends_within {
-            machine.ended_ns = machine.ended_ns.max(instance.to);
-        } else if !*has_ended {
-            machine.ended_ns = to;
-        }
-    }
-    let members: std::collections::HashSet<ProcessId> = members.iter().copied().collect();
-    for access in &workflow.accesses {
-        let host = members
-            .contains(&access.process)
-            .then(|| timeline.instance(access.process).host.as_deref());
-        if let Some((machine, _)) = host.flatten().and_then(|host| found.get_mut(host)) {
-            machine.bytes += access.read_bytes + access.write_bytes;
-        }
-    }
-    found.into_values().map(|(machine, _)| machine).collect()
 }
 
 /// Mean time between the end of each machine's work, or of each of the instances that ran until

@@ -1,14 +1,11 @@
 //! When a process waited, and for whom.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashMap;
 
 use crate::model::{Activity, Doing, ProcessId, Side, Span, Workflow};
 
 /// How many that let each other go at the same time, as far as looks tell, are put in order.
 const LONGEST_CHAIN: u32 = 8;
-
-/// Writers of one pipe that are looked at one by one.
-const MOST_WRITERS: usize = 100;
 
 /// What may end a wait of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,8 +66,6 @@ pub(super) struct Waits<'a> {
     children: &'a [Vec<ProcessId>],
     /// For every process those that write into a pipe that it reads.
     writers: HashMap<ProcessId, Vec<ProcessId>>,
-    /// Reader and writer of pipes that others kept open for longer than the writer did.
-    kept_open: HashSet<(ProcessId, ProcessId)>,
 }
 
 impl<'a> Waits<'a> {
@@ -90,7 +85,6 @@ impl<'a> Waits<'a> {
             lives,
             children,
             writers,
-            kept_open: kept_open(activity),
         }
     }
 
@@ -139,8 +133,7 @@ impl<'a> Waits<'a> {
                 cause: Cause::Child(child),
             });
         }
-        let writers = self.writers.get(&process).into_iter().flatten();
-        for &writer in writers.filter(|writer| !self.kept_open.contains(&(process, **writer))) {
+        for &writer in self.writers.get(&process).into_iter().flatten() {
             found.push(Release {
                 at_ns: self.lives[writer.0 as usize].1,
                 cause: Cause::Closed(writer),
@@ -270,8 +263,8 @@ impl<'a> Waits<'a> {
 
     /// Who ended a wait at channels: of those that held the other side when it ended, first who did anything then
     /// at all, then who did not wait for this process itself, then one known to have moved data before one that
-    /// may have and one that held both ends, one paired with it by the amount of data, then who was busiest meanwhile: who waits itself lets
-    /// nobody go. `but` is not asked for.
+    /// may have and one that held both ends, one paired with it by the amount of data, then who was busiest
+    /// meanwhile: who waits itself lets nobody go. `but` is not asked for.
     fn counterpart(
         &self,
         process: ProcessId,
@@ -386,30 +379,4 @@ impl<'a> Waits<'a> {
             .map(|span| span.to_ns.min(to_ns) - span.from_ns.max(from_ns))
             .sum()
     }
-}
-
-/// Reader and writer of pipes of which the writer was not the last to hold the writing end, in any that both held:
-/// its end is not that of the pipe. Workers inherit ends of the pipes of each other.
-fn kept_open(activity: &Activity) -> HashSet<(ProcessId, ProcessId)> {
-    let mut found = HashMap::new();
-    for ends in activity.ends.chunk_by(|a, b| a.channel == b.channel) {
-        // A shell closes what it made, though that may be found out late.
-        let idle = activity.idle_ends_of(ends[0].channel).iter();
-        let idle = idle.filter(|end| end.is_doubtful);
-        let mut closed: BTreeMap<ProcessId, i64> = BTreeMap::new();
-        for end in ends.iter().chain(idle).filter(|end| end.writes) {
-            let to_ns = closed.entry(end.process).or_insert(end.to_ns);
-            *to_ns = end.to_ns.max(*to_ns);
-        }
-        for reader in ends.iter().filter(|end| end.reads) {
-            let others = closed.iter().filter(|end| *end.0 != reader.process);
-            let last = others.clone().map(|end| *end.1).max();
-            for (&writer, &to_ns) in others.take(MOST_WRITERS) {
-                let is_kept = found.entry((reader.process, writer)).or_insert(true);
-                *is_kept &= Some(to_ns) < last;
-            }
-        }
-    }
-    found.retain(|_, is_kept| *is_kept);
-    found.into_keys().collect()
 }

@@ -123,19 +123,21 @@ impl Context<'_> {
         })
     }
 
+    /// The moments of the sends to a partner that had a message of it to answer; `None`: the two do not talk.
+    fn exchanged(&self, me: Node, to: Node) -> Option<impl Iterator<Item = (i64, i64, i64)>> {
+        let (sends, arrivals) = (self.sent.get(&(me, to))?, self.arrivals.get(&(to, me))?);
+        let floor = self.surplus(me, to, to)?;
+        Some(self.moments(sends, arrivals, floor))
+    }
+
     /// Whether sends to a partner follow its message at once whenever that comes: many within a short
     /// time after it, few in the same time after that, while the message itself comes now early, now
     /// late. Where it always comes at the same time, three in four within a small part of the wait for
     /// it are enough: that may be chance, but then who works how long does not show either.
     pub(super) fn follows(&self, me: Node, to: Node) -> bool {
-        let (Some(sends), Some(arrivals), Some(floor)) = (
-            self.sent.get(&(me, to)),
-            self.arrivals.get(&(to, me)),
-            self.surplus(me, to, to),
-        ) else {
+        let Some(moments) = self.exchanged(me, to) else {
             return false;
         };
-        let moments = self.moments(sends, arrivals, floor);
         let waits: Vec<(i64, i64)> = moments
             .filter(|(t, arrival, own)| arrival > own && t >= arrival)
             .map(|(t, arrival, own)| (t - arrival, arrival - own))
@@ -170,14 +172,10 @@ impl Context<'_> {
     /// Whether three in four sends to a partner come within a small part of a round after its message,
     /// and nearly none before it.
     pub(super) fn answers(&self, me: Node, to: Node) -> bool {
-        let (Some(sends), Some(arrivals), Some(floor)) = (
-            self.sent.get(&(me, to)),
-            self.arrivals.get(&(to, me)),
-            self.surplus(me, to, to),
-        ) else {
+        let (Some(sends), Some(moments)) = (self.sent.get(&(me, to)), self.exchanged(me, to))
+        else {
             return false;
         };
-        let moments = self.moments(sends, arrivals, floor);
         let mut delays: Vec<i64> = moments
             .filter(|(t, arrival, _)| t >= arrival)
             .map(|(t, arrival, _)| t - arrival)

@@ -1,0 +1,70 @@
+//! What each of several machines did in a phase.
+
+use std::collections::{BTreeMap, HashSet};
+
+use serde::Serialize;
+
+use super::cpu_of;
+use crate::model::{ProcessId, Workflow};
+use crate::timeline::Timeline;
+
+/// What one of several machines did in a phase.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Machine {
+    /// Its name.
+    pub host: String,
+    /// End of its last step in the phase, ns.
+    pub ended_ns: i64,
+    /// Processor time, ns.
+    pub cpu_ns: i64,
+    /// Bytes that its file calls moved.
+    pub bytes: i64,
+}
+
+/// What each machine did. Where a step outlives the phase, as a server does that runs all the time, the last of
+/// those that end in it tells when the machine was done.
+pub(super) fn machines(
+    workflow: &Workflow,
+    timeline: &Timeline,
+    members: &[ProcessId],
+    (from, to): (i64, i64),
+) -> Vec<Machine> {
+    let mut found: BTreeMap<&str, (Machine, bool)> = BTreeMap::new();
+    for &id in members {
+        let instance = timeline.instance(id);
+        let Some(host) = instance.host.as_deref() else {
+            continue;
+        };
+        let (machine, has_ended) = found.entry(host).or_insert_with(|| {
+            let machine = Machine {
+                host: host.to_owned(),
+                ended_ns: from,
+                cpu_ns: 0,
+                bytes: 0,
+            };
+            (machine, false)
+        });
+        machine.cpu_ns += cpu_of(timeline, id) as i64;
+        if instance.is_orchestrator {
+            continue;
+        }
+        let ends_within = instance.to <= to;
+        if ends_within && !*has_ended {
+            (machine.ended_ns, *has_ended) = (instance.to, true);
+        } else if ends_within {
+            machine.ended_ns = machine.ended_ns.max(instance.to);
+        } else if !*has_ended {
+            machine.ended_ns = to;
+        }
+    }
+    let members: HashSet<ProcessId> = members.iter().copied().collect();
+    for access in &workflow.accesses {
+        let host = members
+            .contains(&access.process)
+            .then(|| timeline.instance(access.process).host.as_deref());
+        if let Some((machine, _)) = host.flatten().and_then(|host| found.get_mut(host)) {
+            machine.bytes += access.read_bytes + access.write_bytes;
+        }
+    }
+    found.into_values().map(|(machine, _)| machine).collect()
+}
