@@ -5,7 +5,8 @@ namespaces as hosts, every topology, by turns and by exchange, with and without 
     tests/truth/inference.py [--flowtrace BIN] [--patterns BIN] [--hosts 4,8] [--iterations N] [--loads N] [--only-loads] [--busy] [--keep DIR]
 
 Passes when every topology is named right, iteration rates are within 2 %, periods within 5 %, message counts within 1 %,
-no unloaded run is accused and no wrong rank named. How many loaded ranks were named, and of these how often the range
+no unloaded run is accused and no wrong rank named. In a tree messages go one way, so that ranks run ahead of each other as far as
+buffers reach, and what a rank wrote leaves when the receiver takes it: rates and periods must lie within what the ranks say there. How many loaded ranks were named, and of these how often the range
 held the slowdown against the run before without the load, is printed. In runs with loads ranks compute asleep, as with
 processors of their own; with --busy in busy loops, which on fewer processors than hosts take turns.
 """
@@ -121,6 +122,11 @@ def cost(balance):
     return seconds(low, unit or last), seconds(high, last)
 
 
+def outside(value, low, high):
+    """By how much a value lies outside of an interval, as a share of its nearer end; 0: it lies within."""
+    return value / low - 1 if value < low else value / high - 1 if value > high else 0.0
+
+
 def errors(options, trace, truth, pattern, phase):
     """What is wrong, as a list of texts, and the figures."""
     wrong, figures = [], []
@@ -130,9 +136,14 @@ def errors(options, trace, truth, pattern, phase):
         if not any(name in names for name in NAMES[pattern]):
             wrong.append(f"topology {topology}")
     rate = ask(options, trace, "iterations")["rows"]
-    # Each against its own rank's: where messages go one way, some ranks run ahead.
-    rates = [row["rate_per_s"] * truth.iterations[int(row["src"].rsplit(".", 1)[1]) - 1] for row in rate if row["rate_per_s"]]
-    error = statistics.median(rates) - 1 if rates else None
+    errors_of_rates = []
+    for row in rate:
+        if not row["rate_per_s"]:
+            continue
+        # Where messages go one way, between the sender's own and the receiver's.
+        ends = [truth.iterations[int(row[side].rsplit(".", 1)[1]) - 1] for side in (("src", "dst") if pattern == "tree" else ("src",))]
+        errors_of_rates.append(outside(1 / row["rate_per_s"], min(ends), max(ends)))
+    error = statistics.median(errors_of_rates) if errors_of_rates else None
     if not phase:
         figures.append("rate " + ("none" if error is None else f"{error:+.1%}"))
         if error is None or abs(error) > 0.02:
@@ -140,8 +151,11 @@ def errors(options, trace, truth, pattern, phase):
     period = ask(options, trace, "period")
     found = re.match(r"period ([\d.]+) (\S+)", period["answer"][0]) if period["answer"] else None
     lengths = [length * (phase or 1) for length in truth.iterations]
-    error = min((seconds(*found.groups()) / length - 1 for length in (min(lengths), truth.iteration * (phase or 1), max(lengths))),
-                key=abs) if found else None
+    if pattern == "tree":
+        error = outside(seconds(*found.groups()), min(lengths), max(lengths)) if found else None
+    else:
+        error = min((seconds(*found.groups()) / length - 1 for length in (min(lengths), truth.iteration * (phase or 1), max(lengths))),
+                    key=abs) if found else None
     figures.append("period " + ("none" if error is None else f"{error:+.1%}"))
     if error is None or abs(error) > 0.05:
         wrong.append("period")

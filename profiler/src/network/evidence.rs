@@ -37,6 +37,8 @@ const ALIKE: usize = 2;
 /// be absent.
 const QUIET: f64 = 0.1;
 const NOISY: f64 = 1.5;
+/// Processes that work alike may differ by this factor for certain, and are balanced still.
+const MOST_OF_EQUALS: f64 = 1.03;
 /// Messages that a schedule is made of at most.
 const MOST_MESSAGES: usize = 200_000;
 
@@ -300,6 +302,14 @@ fn of_work(
 ) {
     evidence.basis = Basis::Work;
     evidence.ratio = found.ratio;
+    evidence.hidden = found.hidden.len();
+    let mut parts = parts.to_vec();
+    for part in &mut parts {
+        for &node in &found.hidden {
+            part[usize::from(node)] = 0.0;
+        }
+    }
+    let parts = &parts;
     let sums = sums(parts, schedule.nodes);
     let busiest = (0..sums.len()).reduce(|a, b| if sums[b] > sums[a] { b } else { a });
     let ahead: Vec<usize> = match found.loaded.as_slice() {
@@ -320,11 +330,46 @@ fn of_work(
             "rounds take {} times the work of quiet ones, as where processors are shared, and a load does not show beside that",
             super::page::number(noise)
         ))
-    } else if found.loaded.is_empty() && range.high < GATE {
-        Verdict::Balanced
-    } else {
+    } else if !found.loaded.is_empty() || range.high >= shown_at(noise) {
         Verdict::Unsure(open(range))
+    } else if let Some((several, ratio)) = several_apart(&sums) {
+        Verdict::Unsure(format!(
+            "{several} processes work {} times as much as the next, which may be loads or what they are meant to do",
+            super::page::number(ratio)
+        ))
+    } else if evidence.hidden > 0 {
+        Verdict::Unsure(HIDDEN.into())
+    } else if found.most_ratio() >= GATE {
+        Verdict::Unsure(format!(
+            "what the sends waited for is not known well enough: the factor to the next may be {}, which would be a load",
+            super::page::number(found.most_ratio())
+        ))
+    } else if range.low > MOST_OF_EQUALS {
+        Verdict::Unsure(format!(
+            "one works more than the next for certain ({} to {} times as much), by less than a load, but rounds hold time in the library and without a processor beside the work",
+            super::page::number(range.low),
+            super::page::number(range.high)
+        ))
+    } else {
+        Verdict::Balanced
     };
+}
+
+/// The factor at which a load of [`GATE`] shows where rounds take `noise` times the work of quiet ones:
+/// what they take above these is no work, and makes the factor smaller.
+fn shown_at(noise: f64) -> f64 {
+    1.0 + (GATE - 1.0) / noise.max(1.0)
+}
+
+/// How many processes, at most half of them, work as much more than all others as a load would, and how
+/// much more: the first of them does not stand out from the second.
+fn several_apart(sums: &[f64]) -> Option<(usize, f64)> {
+    let mut sums: Vec<f64> = sums.iter().copied().filter(|sum| *sum > 0.0).collect();
+    sums.sort_by(|a, b| b.total_cmp(a));
+    let ratio = |k: usize| (k, sums[k - 1] / sums[k]);
+    (2..=sums.len() / 2)
+        .map(ratio)
+        .find(|(_, ratio)| *ratio >= GATE)
 }
 
 /// A verdict by the rounds of processes that take turns.
@@ -363,7 +408,7 @@ fn of_delays(evidence: &mut Evidence, parts: &[Vec<f64>], gate: &Gate) {
 
 fn open(range: Range) -> String {
     format!(
-        "the factor to the next lies between {} and {}, so that both a load and none fit",
+        "the factor to the next lies between {} and {}, where both a load and none fit",
         super::page::number(range.low),
         super::page::number(range.high)
     )

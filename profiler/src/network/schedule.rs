@@ -69,6 +69,9 @@ pub struct Schedule {
     pub takes_turns: bool,
     /// Whether nearly all messages of each pair have one size.
     pub are_alike: bool,
+    /// Processes that send to every partner when its message is there and at once then, whatever the
+    /// others do (as the end of a chain may): their waiting cannot be told from work.
+    pub answering: Vec<Node>,
 }
 
 /// What the n-th send of a slot needs of a source: the first `n + offset` messages.
@@ -147,6 +150,7 @@ pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
     }
     let takes_turns = symmetry::takes_turns(&context);
     let are_alike = symmetry::are_alike(messages, &sent);
+    let answering = symmetry::answering(&context, &needs, nodes);
     let all_exchange = symmetry::decide_by_symmetry(&mut needs, |(me, to, from), offset| {
         let lists = sent.get(&(me, to)).zip(arrivals.get(&(from, me)));
         lists.map_or(0, |(sends, arrivals)| {
@@ -169,6 +173,7 @@ pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
         is_exchange: all_exchange && !takes_turns && certainty.loose == 0 && are_alike,
         takes_turns,
         are_alike,
+        answering,
     };
     let mut number: BTreeMap<(Node, Node), i64> = BTreeMap::new();
     for (i, message) in messages.iter().enumerate() {

@@ -23,6 +23,9 @@ pub struct Slowdown {
     pub work_s: Vec<(f64, f64)>,
     /// Loaded processes, the most loaded first; empty: none stands out.
     pub loaded: Vec<Node>,
+    /// Processes that would stand out but answer at once whenever they are asked, as the end of a chain
+    /// does: what they work does not show, and what looks like it is waiting.
+    pub hidden: Vec<Node>,
     /// Work of the loaded over that of the next, middle of both readings.
     pub ratio: f64,
     /// Length of the run between its first and last message, s.
@@ -32,6 +35,22 @@ pub struct Slowdown {
 }
 
 impl Slowdown {
+    /// The most that one process may work, times what the next works at least: the largest factor that
+    /// either reading of what the sends waited for leaves open.
+    pub fn most_ratio(&self) -> f64 {
+        let shown = || (0..self.work_s.len()).filter(|&i| !self.hidden.contains(&(i as Node)));
+        let of = |node: usize| {
+            let others = shown().filter(|&other| other != node);
+            let next = others.map(|other| self.work_s[other].0).fold(0.0, f64::max);
+            if next > 0.0 {
+                self.work_s[node].1 / next
+            } else {
+                f64::INFINITY
+            }
+        };
+        shown().map(of).fold(0.0, f64::max)
+    }
+
     /// Half the width of the range over its middle; `None` when there is no slowdown.
     pub fn relative_width(&self) -> Option<f64> {
         let middle = (self.slowdown_s.low + self.slowdown_s.high) / 2.0;
@@ -47,11 +66,26 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
         return None;
     }
     let work_s = schedule.work_s();
-    let middle: Vec<f64> = work_s
+    let mut middle: Vec<f64> = work_s
         .iter()
         .map(|(least, most)| (least + most) / 2.0)
         .collect();
-    let (loaded, ratio) = loaded(&middle)?;
+    let (mut loaded, mut ratio) = self::loaded(&middle)?;
+    let mut hidden: Vec<Node> = Vec::new();
+    if !loaded.is_empty() {
+        let is_hidden = |node: &&Node| schedule.answering.contains(*node);
+        loop {
+            let found: Vec<Node> = loaded.iter().filter(is_hidden).copied().collect();
+            if found.is_empty() {
+                break;
+            }
+            for node in found {
+                middle[usize::from(node)] = 0.0;
+                hidden.push(node);
+            }
+            (loaded, ratio) = self::loaded(&middle).unwrap_or_default();
+        }
+    }
     let base = [Reading::Waiting, Reading::Working].map(|reading| {
         Some((
             reading,
@@ -66,7 +100,7 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
             Reading::Working => work_s[node].1,
         };
         let others: Vec<f64> = (0..work_s.len())
-            .filter(|node| !loaded.contains(&(*node as Node)))
+            .filter(|node| !loaded.contains(&(*node as Node)) && !hidden.contains(&(*node as Node)))
             .map(of)
             .filter(|work| *work > 0.0)
             .collect();
@@ -107,6 +141,7 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
     Some(Slowdown {
         work_s,
         loaded,
+        hidden,
         ratio,
         run_s,
         slowdown_s,
@@ -210,6 +245,26 @@ mod tests {
         }
         assert!(inside * 10 >= runs * 8, "{inside} of {runs}");
         assert!(unknown <= 1, "{unknown} of 12 unknown");
+    }
+
+    /// On a machine that is busy otherwise the processes of a chain, which take turns, send each other
+    /// their messages at about the same time, as in an exchange; its end still answers its only partner.
+    #[test]
+    fn who_only_answers_a_loaded_process_is_not_named_beside_it() {
+        let n = 8;
+        let mut program = Bsp {
+            edges: (0..n - 1).map(|i| (i, i + 1)).collect(),
+            style: Style::ByEdge,
+            jitter: 0.02,
+            seed: 5,
+            ..Bsp::ring(n)
+        };
+        program.work_s[6] *= 1.65;
+        // It has done its own work long before it is asked.
+        program.answering = vec![7];
+        let found = of(&program).0.unwrap();
+        assert_eq!(found.loaded, [6], "{found:?}");
+        assert_eq!(found.hidden, [7], "{found:?}");
     }
 
     #[test]

@@ -48,6 +48,20 @@ pub(super) fn takes_turns(context: &Context<'_>) -> bool {
         || of(&|a, b| context.answers(a, b)) * 2 >= edges.len().max(1)
 }
 
+/// Processes whose own times say of every partner that they need its message and follow it at once. Only
+/// before the others' say is heard ([`decide_by_symmetry`]) does that show.
+pub(super) fn answering(context: &Context<'_>, needs: &Needs, nodes: usize) -> Vec<Node> {
+    let answers_all = |&me: &Node| {
+        let own = needs.range((me, 0, 0)..=(me, Node::MAX, Node::MAX));
+        let mut direct = own.filter(|((_, to, from), _)| to == from).peekable();
+        direct.peek().is_some()
+            && direct.all(|(&(_, to, _), need)| {
+                matches!(need, Need::Offset { offset: 1, .. }) && context.follows(me, to)
+            })
+    };
+    (0..nodes as Node).filter(answers_all).collect()
+}
+
 /// All processes run the same program: where pairs are known to exchange (each sends without the
 /// other's message) the open ones do so too, and where pairs are known to take turns, they do.
 pub(super) fn decide_by_symmetry(

@@ -44,6 +44,8 @@ pub(in crate::network) struct Bsp {
     pub(in crate::network) rounds: usize,
     pub(in crate::network) latency_s: f64,
     pub(in crate::network) style: Style,
+    /// Processes that, edge by edge, send only when the other's message is there.
+    pub(in crate::network) answering: Vec<usize>,
     pub(in crate::network) seed: u64,
 }
 
@@ -58,6 +60,7 @@ impl Bsp {
             rounds: 200,
             latency_s: 50e-6,
             style: Style::AllFirst,
+            answering: Vec::new(),
             seed: 1,
         }
     }
@@ -113,6 +116,9 @@ pub(in crate::network) fn bsp(program: &Bsp) -> Made {
             Style::ByEdge => {
                 for &(a, b) in &edges {
                     let there = send(&mut clock, a, b);
+                    if program.answering.contains(&b) {
+                        clock[b] = clock[b].max(there);
+                    }
                     let back = send(&mut clock, b, a);
                     clock[b] = clock[b].max(there);
                     clock[a] = clock[a].max(back);
