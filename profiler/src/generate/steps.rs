@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use crate::argv::unquote;
-use crate::model::{Image, ProcessId};
+use crate::model::{Image, ProcessId, Relation};
 
 use super::command::Command;
 use super::source::Source;
@@ -104,7 +104,7 @@ pub(super) fn splits(source: &Source) -> Vec<Split> {
         let drivers: Vec<&Image> = own.iter().map(|&at| &source.workflow.images[at]).collect();
         split.is_manager |= drivers.iter().any(|image| is_one_of(image, MANAGERS));
         split.drivers.extend(drivers.iter().map(|image| image.upid));
-        units = inner;
+        units = become_builder(source, unit.process, &inner).map_or(inner, |builder| vec![builder]);
         found.push(Split {
             drafts: drafts(source, &units),
             ..split.clone()
@@ -123,6 +123,29 @@ fn drafts(source: &Source, units: &[Unit]) -> Vec<Draft> {
     let mut drafts: Vec<Draft> = groups.iter().map(|group| draft(source, group)).collect();
     drafts.sort_by_key(|draft| draft.start_ns);
     drafts
+}
+
+/// The manager or make that a driver becomes at last, after it has started helpers that made no file: the shims
+/// of pyenv, rbenv and asdf look for the version to run, and run it in their own place.
+fn become_builder(source: &Source, driver: ProcessId, units: &[Unit]) -> Option<Unit> {
+    let (&last, helpers) = units.split_last()?;
+    let image = &source.workflow.images[last.from];
+    let is_builder = is_one_of(image, MANAGERS) || is_one_of(image, &["make", "gmake"]);
+    if last.process != driver || !is_builder {
+        return None;
+    }
+    let mut of_helpers: HashSet<ProcessId> = HashSet::new();
+    let mut open: Vec<ProcessId> = helpers.iter().map(|unit| unit.process).collect();
+    while let Some(process) = open.pop() {
+        if of_helpers.insert(process) {
+            open.extend(&source.children[process.0 as usize]);
+        }
+    }
+    let made_something = source.workflow.accesses.iter().any(|access| {
+        let is_made = matches!(access.relation(), Relation::Create | Relation::Write);
+        is_made && of_helpers.contains(&access.process) && source.workflow.file(access.file).is_regular
+    });
+    (!made_something).then_some(last)
 }
 
 /// The images of a driver that are nothing but that, and the commands that it started; `None`: it
