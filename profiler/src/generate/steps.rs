@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use crate::argv::unquote;
-use crate::model::{Image, ProcessId, Relation};
+use crate::model::{Image, ProcessId};
 
 use super::command::Command;
 use super::source::Source;
 use super::substituted::Given;
+
+mod shim;
 
 /// Programs that start the commands of others and are nothing themselves.
 const DRIVERS: &[&str] = &[
@@ -41,6 +43,8 @@ const DRIVERS: &[&str] = &[
     "time",
     "timeout",
 ];
+/// The makes, which begin again in their own place.
+const MAKES: &[&str] = &["make", "gmake"];
 /// Those whose own files say nothing about the workflow: logs, locks, caches.
 const MANAGERS: &[&str] = &[
     "ninja",
@@ -95,7 +99,11 @@ pub(super) fn splits(source: &Source) -> Vec<Split> {
     }];
     // As long as there is one command that only starts others, it is theirs that count.
     while let [unit] = units[..] {
-        let Some((own, inner)) = inside(source, unit) else {
+        let found_inside = match shim::builder(source, unit) {
+            Some((builder, before)) => Some((before, vec![builder])),
+            None => inside(source, unit),
+        };
+        let Some((own, inner)) = found_inside else {
             break;
         };
         if inner.is_empty() {
@@ -104,7 +112,7 @@ pub(super) fn splits(source: &Source) -> Vec<Split> {
         let drivers: Vec<&Image> = own.iter().map(|&at| &source.workflow.images[at]).collect();
         split.is_manager |= drivers.iter().any(|image| is_one_of(image, MANAGERS));
         split.drivers.extend(drivers.iter().map(|image| image.upid));
-        units = become_builder(source, unit.process, &inner).map_or(inner, |builder| vec![builder]);
+        units = inner;
         found.push(Split {
             drafts: drafts(source, &units),
             ..split.clone()
@@ -125,29 +133,6 @@ fn drafts(source: &Source, units: &[Unit]) -> Vec<Draft> {
     drafts
 }
 
-/// The manager or make that a driver becomes at last, after it has started helpers that made no file: the shims
-/// of pyenv, rbenv and asdf look for the version to run, and run it in their own place.
-fn become_builder(source: &Source, driver: ProcessId, units: &[Unit]) -> Option<Unit> {
-    let (&last, helpers) = units.split_last()?;
-    let image = &source.workflow.images[last.from];
-    let is_builder = is_one_of(image, MANAGERS) || is_one_of(image, &["make", "gmake"]);
-    if last.process != driver || !is_builder {
-        return None;
-    }
-    let mut of_helpers: HashSet<ProcessId> = HashSet::new();
-    let mut open: Vec<ProcessId> = helpers.iter().map(|unit| unit.process).collect();
-    while let Some(process) = open.pop() {
-        if of_helpers.insert(process) {
-            open.extend(&source.children[process.0 as usize]);
-        }
-    }
-    let made_something = source.workflow.accesses.iter().any(|access| {
-        let is_made = matches!(access.relation(), Relation::Create | Relation::Write);
-        is_made && of_helpers.contains(&access.process) && source.workflow.file(access.file).is_regular
-    });
-    (!made_something).then_some(last)
-}
-
 /// The images of a driver that are nothing but that, and the commands that it started; `None`: it
 /// is no driver.
 fn inside(source: &Source, unit: Unit) -> Option<(Vec<usize>, Vec<Unit>)> {
@@ -159,7 +144,7 @@ fn inside(source: &Source, unit: Unit) -> Option<(Vec<usize>, Vec<Unit>)> {
         // make begins again after it has made a file that it includes.
         let is_again = own.last().is_some_and(|&before: &usize| {
             let before = &source.workflow.images[before];
-            is_one_of(image, &["make", "gmake"]) && before.command == image.command
+            is_one_of(image, MAKES) && before.command == image.command
         });
         if !is_again && (!units.is_empty() || !is_one_of(image, DRIVERS) && !image.is_fork) {
             if own.is_empty() {
