@@ -26,9 +26,6 @@ const READABLE: usize = 60;
 /// Up to this many groups a rule graph is drawn whole unless asked otherwise.
 const MOST_GROUPS: usize = 150;
 
-/// Processes with more versions than these are one node in graphs of rules.
-const MOST_VERSIONS: u32 = 8;
-
 /// The part of the workflow to draw, and how closely.
 #[derive(Debug, clap::Args)]
 pub(crate) struct View {
@@ -232,7 +229,7 @@ impl View {
         // other groups are no steps.
         let is_by_step = |by: &Option<By>| {
             matches!(by, None | Some(By::Rule | By::Twins | By::Exe))
-                && dag.most_versions() <= MOST_VERSIONS
+                && dag.most_versions() <= graph::MOST_VERSIONS
         };
         let is_text = format == Format::Text;
         let asked = self.by.clone().or(default.filter(|_| !is_text));
@@ -245,7 +242,13 @@ impl View {
         }
         if is_text {
             let rules = self.rules_of_text(trace, &workflow, &dag)?;
-            bytes.extend(shape::text(&workflow, &dag, &rules, output::width(target)).as_bytes());
+            let shape = shape::Shape {
+                workflow: &workflow,
+                dag: &dag,
+                rules: &rules,
+                removed: &removed(trace, &workflow)?,
+            };
+            bytes.extend(shape::text(shape, output::width(target)).as_bytes());
         } else if let Some(by) = by {
             let drawing = self.draw(trace, &workflow, &dag, &by, asked.is_some())?;
             match format {
@@ -384,10 +387,10 @@ fn of_groups(workflow: &Workflow, dag: &Dag, groups: &groups::RuleGraph) -> Draw
     for cycle in groups.cycles.iter().take(NAMED) {
         let names: Vec<String> = cycle
             .iter()
-            .map(|&g| units::plain(groups.name(g)))
+            .map(|&g| group_name(workflow, groups, g))
             .collect();
         eprintln!(
-            "flowtrace: these would form a cycle as one node each, and are split into parts: {}",
+            "flowtrace: these would form a cycle as one node each, and are drawn as several groups: {}",
             units::shorten(&names.join(", "), 300)
         );
     }
@@ -398,6 +401,22 @@ fn of_groups(workflow: &Workflow, dag: &Dag, groups: &groups::RuleGraph) -> Draw
         );
     }
     drawing::of_rules(workflow, dag, groups)
+}
+
+/// A group as standard error names it: files are told from rules of the same name.
+fn group_name(workflow: &Workflow, groups: &groups::RuleGraph, group: groups::Place) -> String {
+    let name = units::plain(groups.name(group));
+    match &groups.graph[group].members {
+        groups::Members::Processes { .. } => name + &groups.graph[group].mark(),
+        groups::Members::Files { files, .. } => {
+            let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
+            let name = relative(&name, cwd);
+            match files.len() {
+                1 => format!("file {name}"),
+                _ => format!("files {name}"),
+            }
+        }
+    }
 }
 
 /// Names that files had besides the last, which is the one in the model.
@@ -419,6 +438,17 @@ fn other_names(
         }
     }
     Ok(found)
+}
+
+/// Files that had no name any more at the end.
+fn removed(trace: &Trace, workflow: &Workflow) -> Result<HashSet<FileIndex>, Failure> {
+    let mut has_name: HashMap<i64, bool> = HashMap::new();
+    for name in trace.file_names()? {
+        *has_name.entry(name.file_id).or_default() |= name.to_ns.is_none();
+    }
+    let is_removed = |place: &usize| has_name.get(&workflow.files[*place].file_id) == Some(&false);
+    let places = (0..workflow.files.len()).filter(is_removed);
+    Ok(places.map(|place| FileIndex(place as u32)).collect())
 }
 
 /// Edges shown of those that were left out.

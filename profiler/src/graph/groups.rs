@@ -112,7 +112,7 @@ type Kind = (usize, Arc<str>);
 /// What makes nodes of the workflow graph members of one group.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
-    /// The label of processes, and which version of them.
+    /// The label of processes, and which part of their lives.
     Label(u32, u32),
     Files {
         producers: Vec<(u32, u32)>,
@@ -166,8 +166,8 @@ fn twin_numbers(
         .node_indices()
         .map(|node| {
             let key = match part[node] {
-                Node::Process { id, version, .. } => {
-                    (Some((label_of[id.0 as usize], version)), None)
+                Node::Process { id, .. } => {
+                    (Some((label_of[id.0 as usize], part_of_life(&part[node]))), None)
                 }
                 Node::File { file, .. } => {
                     let path = workflow.file(file).path.as_deref().unwrap_or("");
@@ -261,6 +261,17 @@ fn labels_with_data(dag: &Dag, label_of: &[u32]) -> Vec<bool> {
     has_data
 }
 
+/// Which version of its process a node is, from 1; 0: the whole of it, which is another thing than the first
+/// version of a sibling.
+fn part_of_life(node: &Node) -> u32 {
+    match *node {
+        Node::Process {
+            version, versions, ..
+        } if versions > 1 => version,
+        _ => 0,
+    }
+}
+
 fn group_numbers(
     workflow: &Workflow,
     part: &DiGraph<Node, super::Edge>,
@@ -270,14 +281,18 @@ fn group_numbers(
         let rules: BTreeSet<(u32, u32)> = part
             .neighbors_directed(node, direction)
             .filter_map(|other| match part[other] {
-                Node::Process { id, version, .. } => Some((label_of[id.0 as usize], version)),
+                Node::Process { id, .. } => {
+                    Some((label_of[id.0 as usize], part_of_life(&part[other])))
+                }
                 Node::File { .. } => None,
             })
             .collect();
         rules.into_iter().collect()
     };
     let key = |node: NodeIndex| match part[node] {
-        Node::Process { id, version, .. } => Key::Label(label_of[id.0 as usize], version),
+        Node::Process { id, .. } => {
+            Key::Label(label_of[id.0 as usize], part_of_life(&part[node]))
+        }
         Node::File { file, .. } => {
             let path = workflow.file(file).path.as_deref().unwrap_or("");
             Key::Files {
