@@ -67,6 +67,17 @@ impl Node {
     }
 }
 
+/// Which version of its process a node is, from 1; 0: the whole of it, which is another thing than the first
+/// version of a sibling.
+fn part_of_life(node: &Node) -> u32 {
+    match *node {
+        Node::Process {
+            version, versions, ..
+        } if versions > 1 => version,
+        _ => 0,
+    }
+}
+
 /// What an edge stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EdgeKind {

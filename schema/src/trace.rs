@@ -23,8 +23,8 @@ pub use report::CallCost;
 use rows::FromRow;
 pub use rows::{
     ActionRow, ActivityRow, ChannelEndRow, CounterRow, DescriptorRow, FileRow, LossRow, NameRow,
-    PipeRow, PolledRow, ProcessRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
-    StorageRow, TimesRow, TracedDirectoryRow, VariableRow,
+    PipeRow, PolledRow, ProcessRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow,
+    SettingRow, StorageRow, TimesRow, TracedDirectoryRow, VariableRow,
 };
 pub use rows::{
     CaptureRow, ChannelRow, CostRow, EndRow, FlowBetween, FlowCaptureRow, FlowMeasure,
