@@ -158,15 +158,28 @@ fn raw_names(trace: &Trace, workflow: &Workflow) -> Result<wfformat::RawNames, F
 }
 
 fn packets(trace: &Trace, path: &Path, target: Option<&Path>) -> super::Outcome {
+    let mut written = pcapng::Written::default();
     output::write_to(target, path, |out| match pcapng::write(trace, out) {
-        Ok(0) => Err(
-            Failure::new(1, format!("there are no packets in {}", path.display()))
-                .hint("flowtrace capture, run --net and import record packets"),
-        ),
-        Ok(_) => Ok(()),
+        Ok(pcapng::Written { packets: 0, .. }) => Err(Failure::new(
+            1,
+            format!("there are no packets in {}", path.display()),
+        )
+        .hint("flowtrace capture, run --net and import record packets")),
+        Ok(all) => {
+            written = all;
+            Ok(())
+        }
         Err(pcapng::Error::Trace(error)) => Err(error.into()),
         Err(pcapng::Error::Output(error)) => Err(error.into()),
     })?;
+    if written.again > 0 {
+        eprintln!(
+            "flowtrace: {} of {} are there more than once, for several places captured them: in Wireshark \
+             frame.interface_id == 0 shows those of one",
+            units::count(written.again as i64),
+            units::counted(written.packets as i64, "packet", "packets")
+        );
+    }
     Ok(ExitCode::SUCCESS)
 }
 
