@@ -43,6 +43,7 @@ fn of_split(source: &Source, mut split: Split, options: Options) -> Plan {
     let mut notes = Vec::new();
     let own = std::mem::take(&mut effects.own);
     own::add(source, &mut split, &mut effects, own, &mut notes);
+    own::keep_random_names(source, &mut split, &effects, &mut notes);
     let writer = Writer { source, options };
     let builder = Builder {
         failing: failing(&writer, &split.drafts),
@@ -278,7 +279,7 @@ impl Builder<'_> {
             .get(&lists_root)
             .into_iter()
             .flatten()
-            .find(|t| t.how == How::Read)
+            .find(|touch| touch.how.may_list())
         {
             notes.push(format!(
                 "{} lists the root directory: keep this file, and what marks steps as done, out of it",

@@ -258,7 +258,7 @@ impl<'a> Files<'a> {
                         *paths.entry(&name.path).or_default() |= changes;
                     }
                 }
-                Thing::List(directory) if how == How::Read => {
+                Thing::List(directory) if how.may_list() => {
                     for path in source.names_in(directory, start) {
                         paths.entry(path).or_default();
                     }

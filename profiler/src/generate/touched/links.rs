@@ -21,7 +21,7 @@ impl Files<'_> {
         for (thing, how, ..) in self.by_step.get(&step).into_iter().flatten() {
             match thing {
                 Thing::Name(path) => drop(paths.insert(path)),
-                Thing::List(directory) if *how == How::Read => {
+                Thing::List(directory) if how.may_list() => {
                     paths.extend(self.source.names_in(directory, start));
                 }
                 _ => {}
