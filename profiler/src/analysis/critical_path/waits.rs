@@ -194,19 +194,21 @@ impl<'a> Waits<'a> {
         let waits = &seen[other.0 as usize];
         let place = waits.partition_point(|wait| wait.to_ns <= at_ns - slack);
         let wait = waits.get(place);
-        let Some(wait) = wait.filter(|w| w.from_ns <= at_ns - slack && w.to_ns <= until) else {
+        let Some(wait) = wait.filter(|wait| wait.from_ns <= at_ns - slack) else {
             return at_ns;
         };
+        let has_ended = wait.to_ns <= until;
         let own_ns = match wait.on {
+            // Looks see a loop that starts one child after the other in one long wait.
             SeenOn::Child(_) => {
                 let ends = self.children[other.0 as usize].iter();
                 let ends = ends.map(|child| self.lives[child.0 as usize].1);
                 ends.filter(|&end| end > at_ns && end <= until).max()
             }
-            SeenOn::Channel(third) if depth > 0 => {
+            SeenOn::Channel(third) if depth > 0 && has_ended => {
                 Some(self.let_go_at(third, wait.to_ns, wait.error_ns, seen, depth - 1))
             }
-            SeenOn::Channel(_) | SeenOn::Place => Some(wait.to_ns),
+            SeenOn::Channel(_) | SeenOn::Place => has_ended.then_some(wait.to_ns),
         };
         own_ns.map_or(at_ns, |own_ns| own_ns.max(at_ns))
     }
