@@ -14,7 +14,7 @@ use super::order::{Edges, edges, reduced, rings};
 use super::own;
 use super::source::{Source, Unfit};
 use super::steps::{Draft, Split, splits};
-use super::touched::Files;
+use super::touched::{Files, links};
 use super::{After, Options, Output, Plan, Step};
 
 /// The steps of a traced run.
@@ -127,6 +127,8 @@ impl Builder<'_> {
                 inputs: files.inputs(at),
                 takes: files.takes(at, &parts),
                 directories: files.directories(at, &parts, &outputs),
+                links: files.links(at, &parts),
+                made_links: files.made_links(at, &parts),
                 moves_directory: files.moves_directory(at, &parts),
                 outputs,
                 needs_mark,
@@ -149,6 +151,7 @@ impl Builder<'_> {
         Plan {
             root: self.source.root.clone(),
             command: run.command.clone().unwrap_or_default(),
+            last_links: links::last(self.source, &steps),
             steps,
             notes,
         }
