@@ -87,11 +87,24 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         .map_err(|why| Failure::usage(format!("cannot check against {name}: {why}")))?;
     let findings = check::check(&declared, &steps);
     if findings.checked == 0 {
-        return Err(Failure::usage(format!(
+        let what = format!(
             "nothing was checked: none of the {} declared files was made in the traced run",
             findings.declared
-        ))
-        .hint(
+        );
+        let made: Vec<&str> = findings
+            .undeclared_outputs
+            .iter()
+            .map(|made| made.path.as_str())
+            .collect();
+        if let Some(first) = made.first() {
+            let more = match made.len() - 1 {
+                0 => String::new(),
+                n => format!(" and {n} more"),
+            };
+            return Err(Failure::usage(format!("{what}; it made {first}{more}, which no rule declares"))
+                .hint("name the files that commands make as targets, and targets that are no files (all) as .PHONY"));
+        }
+        return Err(Failure::usage(what).hint(
             "trace a build from the beginning (make clean first), in the directory of the rules",
         ));
     }
