@@ -53,9 +53,23 @@ fn holds_a_run(path: &Path, workflow: &Workflow) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads all of a trace.
-pub(crate) fn read(path: &Path) -> Result<Explained, Failure> {
+/// The same, for a question about what ran: `what` it is about. A trace of packets alone is refused,
+/// for the processes it has are no more than ends of connections.
+pub(crate) fn open_with_processes(path: &Path, what: &str) -> Result<(Trace, Workflow), Failure> {
     let (trace, workflow) = open(path)?;
+    if workflow.lacks_processes() && workflow.network.is_some() {
+        let why = summary::not_recorded(true);
+        let failure = Failure::usage(format!("{what} of {}: {why}", path.display()));
+        return Err(failure.hint(
+            "flowtrace run --net records processes and packets; flowtrace network tells what packets say",
+        ));
+    }
+    Ok((trace, workflow))
+}
+
+/// Reads all of a trace, for a question about `what` ran.
+pub(crate) fn read(path: &Path, what: &str) -> Result<Explained, Failure> {
+    let (trace, workflow) = open_with_processes(path, what)?;
     let timeline = timeline::read(&trace, &workflow)?;
     let dag = graph::build(&workflow);
     Ok(Explained {
@@ -79,7 +93,12 @@ pub(crate) fn typed(path: &Path) -> String {
 }
 
 /// Judges a run whose rows are read already: for the summary.
+///
+/// Of a run whose processes were not recorded nothing is known.
 pub(crate) fn verdict(trace: &Trace, workflow: &Workflow) -> Result<Verdict, Failure> {
+    if workflow.lacks_processes() {
+        return Ok(Verdict::default());
+    }
     let timeline = timeline::read(trace, workflow)?;
     let dag = graph::build(workflow);
     let mut verdict = findings::verdict(workflow, &dag, &timeline);

@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
+#[path = "support/frames.rs"]
+mod frames;
 mod support;
 
+use frames::{Segment, ethernet, ipv4, pcap};
 use support::{Scratch, flowtrace, shared};
 
 fn succeeds(directory: &Path, arguments: &[&str]) -> String {
@@ -242,4 +245,76 @@ fn watching_says_what_asking_once_says() {
         watched.contains(once.lines().next().unwrap()),
         "{watched}\n{once}"
     );
+}
+
+/// A trace of packets alone: of what ran nothing is known, and of one address not who talks to whom.
+#[test]
+fn packets_alone_are_no_workflow() {
+    let scratch = Scratch::new();
+    let local = [127, 0, 0, 1];
+    let frame = |t: u64, ports, seq, ack, flags, payload| {
+        let segment = Segment {
+            ports,
+            seq,
+            ack,
+            flags,
+            payload,
+        };
+        (
+            1_700_000_000_000_000_000 + t,
+            ethernet(&ipv4(local, local, 6, &segment.bytes())),
+        )
+    };
+    let frames = [
+        frame(0, (4000, 80), 100, 0, 2, 0),
+        frame(1000, (80, 4000), 500, 101, 18, 0),
+        frame(2000, (4000, 80), 101, 501, 24, 1000),
+        frame(3000, (80, 4000), 501, 1101, 24, 300),
+    ];
+    std::fs::write(scratch.join("lo.pcap"), pcap(&frames)).unwrap();
+    succeeds(&scratch, &["import", "-q", "lo.pcap"]);
+    let said = succeeds(&scratch, &["summary", "trace.db"]);
+    assert!(
+        said.contains("what ran is not known: only packets were recorded"),
+        "{said}"
+    );
+    assert!(
+        !said.contains("critical path") && !said.contains("execs"),
+        "{said}"
+    );
+    for question in ["critical-path", "bottlenecks", "waits", "resources"] {
+        let refused = flowtrace(&scratch, &[question, "trace.db"]);
+        let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{question}: {why}");
+        assert!(why.contains("only packets were recorded"), "{why}");
+    }
+    let said = succeeds(&scratch, &["network", "trace.db"]);
+    assert!(said.contains("--by endpoint"), "{said}");
+    let said = succeeds(
+        &scratch,
+        &["network", "matrix", "trace.db", "--by", "endpoint"],
+    );
+    assert!(said.contains("127.0.0.1:4000"), "{said}");
+    // With the two programs known, they are called as everywhere.
+    let db = rusqlite::Connection::open(scratch.join("trace.db")).unwrap();
+    db.execute_batch(
+        "INSERT INTO process (upid, host_id, pid, origin, exe, command, start_ns) VALUES
+           (1, 1, 70, 'seen', '/usr/bin/python3.11', 'python3 srv.py', 0),
+           (2, 1, 71, 'seen', '/usr/bin/curl', 'curl localhost', 0);
+         INSERT INTO flow_owner (flow_id, side, upid, evidence) VALUES
+           (1, 'dst', 1, 'descriptors'), (1, 'src', 2, 'descriptors');",
+    )
+    .unwrap();
+    drop(db);
+    for question in ["flows", "peers", "matrix"] {
+        let said = succeeds(&scratch, &["network", question, "trace.db"]);
+        assert!(
+            said.contains("srv.py (pid 70)") && said.contains("curl (pid 71)"),
+            "{said}"
+        );
+    }
+    let arguments = [
+        "network", "latency", "trace.db", "--from", "curl", "--to", "srv.py",
+    ];
+    succeeds(&scratch, &arguments);
 }

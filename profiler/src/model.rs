@@ -294,19 +294,31 @@ impl Workflow {
         self.losses.iter().any(is_of_store)
     }
 
+    /// Whether nobody recorded what ran. The processes that there are then are those at the ends of
+    /// captured flows, found running: neither the command nor all that it started.
+    pub fn lacks_processes(&self) -> bool {
+        !self.runs.is_empty() && self.runs.iter().all(|run| run.process_layer == "none")
+    }
+
+    /// The process of the command itself; `None` where that is not known.
+    fn command_process(&self) -> Option<&Process> {
+        let has_command = self.runs.iter().any(|run| run.command.is_some());
+        let is_known = has_command && !self.lacks_processes() && !self.is_incomplete();
+        let root = self.root().filter(|_| is_known);
+        root.map(|root| self.process(root))
+    }
+
     /// The moment that people count from, ns: when the run's first process, the command, began. The
-    /// recording begins a little sooner, and stored times count from there. Without a command, or where
-    /// rows are missing, the begin of the recording, 0.
+    /// recording begins a little sooner, and stored times count from there. Without a command, where
+    /// rows are missing or no process was recorded, the begin of the recording, 0.
     ///
     /// Everything that shows a moment to people, or takes one from them, counts from here.
     pub fn begins_ns(&self) -> i64 {
-        let has_command = self.runs.iter().any(|run| run.command.is_some());
-        let root = self.root().filter(|_| has_command && !self.is_incomplete());
-        root.map_or(0, |root| self.process(root).start_ns)
+        self.command_process().map_or(0, |command| command.start_ns)
     }
 
     /// How long the command ran, ns: its own process, not what it left behind. Without a command,
-    /// without its end, or where rows are missing, until the last moment known.
+    /// without its end, where rows are missing or no process was recorded, until the last moment known.
     ///
     /// Of several runs: from the begin of the first to the end of the last.
     pub fn duration_ns(&self) -> i64 {
@@ -314,10 +326,9 @@ impl Workflow {
             let begin = self.runs.iter().map(|run| run.start_ns).min();
             return self.last_ns.saturating_sub(begin.unwrap_or(0));
         }
-        let has_command = self.runs.iter().any(|run| run.command.is_some());
-        let is_known = has_command && !self.is_cut_short() && !self.is_incomplete();
-        let root = self.root().filter(|_| is_known);
-        root.and_then(|root| self.process(root).duration_ns())
+        let command = self.command_process().filter(|_| !self.is_cut_short());
+        command
+            .and_then(Process::duration_ns)
             .unwrap_or(self.last_ns.saturating_sub(self.begins_ns()))
     }
 

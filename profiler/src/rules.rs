@@ -12,7 +12,10 @@ use flowtrace_schema::{ProcessRow, Result, Trace, Upid};
 use crate::argv::unquote;
 use crate::jobs::{self, Records};
 
+mod labels;
 pub mod names;
+
+pub use labels::labels;
 
 /// Name of an image about which nothing is known.
 pub const UNKNOWN: &str = "?";

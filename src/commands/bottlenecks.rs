@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
 }
 
 fn once(args: &Args) -> super::Outcome {
-    let read = explained::read(&args.trace)?;
+    let read = explained::read(&args.trace, "bottlenecks")?;
     let result = analyse(&read, &args.by, options(args))?;
     let path = args.output.as_deref();
     let answer = || text::bottlenecks::answer(&result, &read.timeline);

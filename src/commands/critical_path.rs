@@ -67,7 +67,7 @@ fn what_if(text: &str) -> Result<WhatIf, String> {
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
-    let (trace, workflow) = explained::open(&args.trace)?;
+    let (trace, workflow) = explained::open_with_processes(&args.trace, "the critical path")?;
     for (at, change) in args.what_if.iter().enumerate() {
         known_rule(&workflow, &change.rule)?;
         if args.what_if[..at]

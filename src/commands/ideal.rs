@@ -159,7 +159,7 @@ fn of_job(args: &Args, input: f64, capacities: &Capacities) -> Outcome {
 }
 
 fn of_trace(args: &Args, trace: &Path, capacities: &Capacities) -> Outcome {
-    let read = explained::read(trace)?;
+    let read = explained::read(trace, "the ideal run time")?;
     let cuts: Vec<i64> = args
         .phases
         .iter()

@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     };
     let mut runs: Vec<(String, Explained, Resources)> = Vec::new();
     for path in &args.traces {
-        let read = explained::read(path)?;
+        let read = explained::read(path, "resources")?;
         let sequences = read.trace.sequences()?;
         let found = resources(&read.workflow, &read.timeline, &sequences, capacity);
         runs.push((path.display().to_string(), read, found));

@@ -43,7 +43,7 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
-    let read = explained::read(&args.trace)?;
+    let read = explained::read(&args.trace, "waits")?;
     let found = waits(&read.workflow, &read.timeline);
     let stretches = serial(&read.workflow, &read.timeline);
     output::write_to(args.output.as_deref(), &args.trace, |out| {

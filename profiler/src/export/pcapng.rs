@@ -12,6 +12,8 @@ use std::ops::ControlFlow;
 
 use flowtrace_schema::{CaptureRow, FlowRow, PacketRow, Trace};
 
+use crate::rules::labels;
+
 mod frame;
 
 /// Begins the description of an interface, before the name of its host.
@@ -33,11 +35,21 @@ pub enum Error {
     Output(#[from] io::Error),
 }
 
-/// Writes all packets of a trace, in the order of time on the common scale; returns how many.
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Packets.
+    pub packets: u64,
+    /// Of them, those that are there already: another place captured them, too.
+    pub again: u64,
+}
+
+/// Writes all packets of a trace, in the order of time on the common scale, each as often as it was
+/// captured; returns how many.
 ///
 /// # Errors
 /// When the trace cannot be read, or `out` refuses.
-pub fn write(trace: &Trace, out: &mut dyn Write) -> Result<u64, Error> {
+pub fn write(trace: &Trace, out: &mut dyn Write) -> Result<Written, Error> {
     let captures = trace.captures()?;
     let hosts = trace.hosts()?;
     let epoch_unix_ns = hosts.first().map_or(0, |host| host.epoch_unix_ns);
@@ -50,7 +62,7 @@ pub fn write(trace: &Trace, out: &mut dyn Write) -> Result<u64, Error> {
     section(out)?;
     let mut numbers = HashMap::new();
     for (number, capture) in (0u32..).zip(&captures) {
-        interface(out, capture)?;
+        interface(out, capture, &shown_name(capture, &captures))?;
         numbers.insert(capture.capture_id, (number, link_type(capture)));
     }
     let mut written = 0;
@@ -84,7 +96,23 @@ pub fn write(trace: &Trace, out: &mut dyn Write) -> Result<u64, Error> {
         let unix_ns = epoch_unix_ns.saturating_add(capture.to_ns.unwrap_or(0));
         statistics(out, numbers[&capture.capture_id].0, unix_ns, capture)?;
     }
-    Ok(written)
+    let once: i64 = flows.values().filter_map(|flow| flow.packets).sum();
+    Ok(Written {
+        packets: written,
+        again: written.saturating_sub(once.max(0).cast_unsigned()),
+    })
+}
+
+/// The name of an interface; with its namespace where its host has captures in several, for these may
+/// all have one of that name.
+fn shown_name(capture: &CaptureRow, all: &[CaptureRow]) -> String {
+    let mut on_host = all.iter().filter(|other| other.host_id == capture.host_id);
+    match capture.namespace {
+        Some(number) if on_host.any(|other| other.namespace != capture.namespace) => {
+            format!("{} (namespace {number})", capture.interface)
+        }
+        _ => capture.interface.clone(),
+    }
 }
 
 /// Who speaks to whom, for each direction of the flows whose processes are known.
@@ -92,14 +120,11 @@ fn comments(
     trace: &Trace,
     flows: &HashMap<i64, FlowRow>,
 ) -> flowtrace_schema::Result<HashMap<(i64, u8), String>> {
-    let mut names: HashMap<i64, String> = HashMap::new();
-    if flows.values().any(|f| f.src_upid.or(f.dst_upid).is_some()) {
-        for process in trace.processes()? {
-            let exe = process.exe.as_deref().unwrap_or("?");
-            let name = exe.rsplit('/').next().unwrap_or(exe);
-            names.insert(process.upid, format!("{name} (pid {})", process.pid));
-        }
-    }
+    let has_owner = |f: &FlowRow| f.src_upid.or(f.dst_upid).is_some();
+    let names = match flows.values().any(has_owner) {
+        true => labels(trace)?,
+        false => HashMap::new(),
+    };
     let name = |upid: Option<i64>| upid.and_then(|upid| names.get(&upid));
     let mut comments = HashMap::new();
     for flow in flows.values() {
@@ -134,12 +159,12 @@ fn section(out: &mut dyn Write) -> io::Result<()> {
     block(out, SECTION, &body)
 }
 
-fn interface(out: &mut dyn Write, capture: &CaptureRow) -> io::Result<()> {
+fn interface(out: &mut dyn Write, capture: &CaptureRow, name: &str) -> io::Result<()> {
     let mut body = Vec::new();
     body.extend(link_type(capture).to_le_bytes());
     body.extend([0, 0]);
     body.extend(0u32.to_le_bytes());
-    option(&mut body, 2, capture.interface.as_bytes());
+    option(&mut body, 2, name.as_bytes());
     if let Some(host) = &capture.host {
         option(&mut body, 3, format!("{HOST_DESCRIPTION}{host}").as_bytes());
     }

@@ -9,9 +9,10 @@ use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
 
 use super::pattern::{self, ending};
-use super::rounds::{Rounds, rounds};
+use super::rounds::{Rounds, by_neighbours, rounds};
 use super::{Dag, EdgeKind, Node};
 use crate::model::{FileIndex, ProcessId, Workflow};
+use crate::text::units::plain;
 
 /// More kinds of files than this between the same rules become one node.
 const KINDS: usize = 6;
@@ -104,6 +105,18 @@ impl RuleGraph {
             Members::Files { pattern, .. } => pattern,
         }
     }
+
+    /// A group in a sentence: files are told from rules of the same name.
+    pub fn described(&self, workflow: &Workflow, group: NodeIndex) -> String {
+        let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
+        match &self.graph[group].members {
+            Members::Processes { rule, .. } => plain(rule) + &self.graph[group].mark(),
+            Members::Files { pattern, files } => {
+                let many = if files.len() == 1 { "" } else { "s" };
+                format!("file{many} {}", plain(pattern::relative(pattern, cwd)))
+            }
+        }
+    }
 }
 
 /// Files of one depth below the root and one ending are of a kind.
@@ -112,7 +125,7 @@ type Kind = (usize, Arc<str>);
 /// What makes nodes of the workflow graph members of one group.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
-    /// The label of processes, and which version of them.
+    /// The label of processes, and which part of their lives.
     Label(u32, u32),
     Files {
         producers: Vec<(u32, u32)>,
@@ -138,7 +151,10 @@ pub fn by_label(workflow: &Workflow, dag: &Dag, labels: &[Arc<str>]) -> RuleGrap
     let label_of = numbers(labels);
     let (part, hidden_forks) = without_plain_forks(dag, &label_of);
     let group = group_numbers(workflow, &part, &label_of);
-    let round = rounds(&part, &group);
+    let mut round = rounds(&part, &group);
+    by_neighbours(&part, &group, &mut round, |node| {
+        matches!(part[node], Node::Process { .. })
+    });
     contract(workflow, &part, labels, (&group, round), hidden_forks)
 }
 
@@ -166,9 +182,10 @@ fn twin_numbers(
         .node_indices()
         .map(|node| {
             let key = match part[node] {
-                Node::Process { id, version, .. } => {
-                    (Some((label_of[id.0 as usize], version)), None)
-                }
+                Node::Process { id, .. } => (
+                    Some((label_of[id.0 as usize], super::part_of_life(&part[node]))),
+                    None,
+                ),
                 Node::File { file, .. } => {
                     let path = workflow.file(file).path.as_deref().unwrap_or("");
                     (None, Some((path.split('/').count(), ending(path).into())))
@@ -270,14 +287,18 @@ fn group_numbers(
         let rules: BTreeSet<(u32, u32)> = part
             .neighbors_directed(node, direction)
             .filter_map(|other| match part[other] {
-                Node::Process { id, version, .. } => Some((label_of[id.0 as usize], version)),
+                Node::Process { id, .. } => {
+                    Some((label_of[id.0 as usize], super::part_of_life(&part[other])))
+                }
                 Node::File { .. } => None,
             })
             .collect();
         rules.into_iter().collect()
     };
     let key = |node: NodeIndex| match part[node] {
-        Node::Process { id, version, .. } => Key::Label(label_of[id.0 as usize], version),
+        Node::Process { id, .. } => {
+            Key::Label(label_of[id.0 as usize], super::part_of_life(&part[node]))
+        }
         Node::File { file, .. } => {
             let path = workflow.file(file).path.as_deref().unwrap_or("");
             Key::Files {

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use flowtrace_schema::{CaptureRow, FlowRow, PacketRow, Result, Trace, marks};
 
 use super::run::{Books, CaptureInput, Node, Packet, Run, Unknown};
+use crate::rules::labels;
 
 mod growing;
 
@@ -70,7 +71,13 @@ pub fn load(trace: &Trace, selection: &Selection) -> Result<std::result::Result<
     let hosts = trace.hosts()?;
     let captures = trace.captures()?;
     let seen = addresses_of_captures(trace, &flows)?;
-    let mut chosen = match Chosen::new(&flows, selection, &seen, &captures) {
+    let mut chosen = match Chosen::new(
+        &flows,
+        selection,
+        &seen,
+        &captures,
+        &named(trace, selection)?,
+    ) {
         Ok(chosen) => chosen,
         Err(unknown) => return Ok(Err(unknown)),
     };
@@ -105,6 +112,14 @@ pub fn load(trace: &Trace, selection: &Selection) -> Result<std::result::Result<
     };
     let run = Run::new(chosen.names, inputs).with_origin(errors, left_out);
     Ok(Ok(run.with_books(books)))
+}
+
+/// The names of processes, where these are what counts.
+fn named(trace: &Trace, selection: &Selection) -> Result<HashMap<i64, String>> {
+    match selection.by {
+        By::Process => labels(trace),
+        By::Host | By::Endpoint => Ok(HashMap::new()),
+    }
 }
 
 /// A capture without packets for each of a trace, and its place by id.
@@ -210,6 +225,7 @@ impl Chosen {
         selection: &Selection,
         seen: &BTreeMap<i64, BTreeMap<String, i64>>,
         captures: &[CaptureRow],
+        labels: &HashMap<i64, String>,
     ) -> std::result::Result<Chosen, Unknown> {
         let own = own_addresses(seen);
         let addresses: BTreeSet<&str> = flows
@@ -272,8 +288,8 @@ impl Chosen {
             }
             let name = |address: &str, port: Option<i64>, upid: Option<i64>| match selection.by {
                 By::Host => address.to_owned(),
-                By::Process => match upid {
-                    Some(upid) => format!("{address}/{upid}"),
+                By::Process => match upid.and_then(|upid| labels.get(&upid)) {
+                    Some(label) => label.clone(),
                     None => address.to_owned(),
                 },
                 By::Endpoint => match port {

@@ -292,12 +292,20 @@ impl Run {
         &self.data.nodes
     }
 
-    /// The process of this name.
+    /// The process of this name: that of a node, or the rule of the only process that has it.
     ///
     /// # Errors
     /// Names the known ones.
     pub fn node(&self, name: &str) -> Result<Node, Unknown> {
-        let found = self.data.nodes.iter().position(|node| node == name);
+        let nodes = || self.data.nodes.iter();
+        let found = nodes().position(|node| node == name);
+        // A process by its rule alone, where it is the only one of it.
+        let is_called = |node: &String| {
+            let rest = node.strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with(" (pid "))
+        };
+        let is_only = nodes().filter(|node| is_called(node)).count() == 1;
+        let found = found.or_else(|| nodes().position(is_called).filter(|_| is_only));
         found.map(|at| at as Node).ok_or_else(|| {
             let known = self.data.nodes.join(", ");
             Unknown::new(format!(

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use flowtrace_schema::{FlowMeasure, FlowRow, Result, Trace};
 
 use super::page::{Cell, Page};
+use crate::rules::labels;
 use crate::text::units;
 
 /// Every flow, the most bytes first; those that have packets within `within_ns`, if that is given.
@@ -175,29 +176,16 @@ fn begun(flows: &[FlowRow], columns: &[&'static str]) -> Page {
     }
 }
 
-/// The processes at the ends of flows: program and process id, and the host where there are several.
+/// The processes at the ends of flows, where any is known.
 fn names(trace: &Trace, flows: &[FlowRow]) -> Result<HashMap<i64, String>> {
-    if flows
-        .iter()
-        .all(|flow| flow.src_upid.or(flow.dst_upid).is_none())
-    {
-        return Ok(HashMap::new());
+    match flows.iter().any(has_owner) {
+        true => labels(trace),
+        false => Ok(HashMap::new()),
     }
-    let is_one = trace.hosts()?.len() < 2;
-    let host = |name: Option<String>| match name {
-        Some(name) if !is_one => format!(" on {}", units::plain(&name)),
-        _ => String::new(),
-    };
-    let name = |exe: &str| units::plain(exe.rsplit('/').next().unwrap_or(exe));
-    Ok(trace
-        .processes()?
-        .into_iter()
-        .map(|process| {
-            let exe = name(process.exe.as_deref().unwrap_or("?"));
-            let host = host(process.host);
-            (process.upid, format!("{exe} (pid {}{host})", process.pid))
-        })
-        .collect())
+}
+
+fn has_owner(flow: &FlowRow) -> bool {
+    flow.src_upid.or(flow.dst_upid).is_some()
 }
 
 /// What the kernels said of each flow, of both ends.

@@ -16,6 +16,7 @@ use crate::graph::pattern;
 use crate::model::Workflow;
 use crate::text::units;
 pub(crate) use head::headline;
+pub use head::not_recorded;
 use head::{incomplete, processes};
 use layout::Layout;
 
@@ -108,7 +109,10 @@ pub fn with_verdict(workflow: &Workflow, trace: &Path, style: Style, verdict: &V
         "trace",
         &[
             format!("{name}{}", size.unwrap_or_default()),
-            format!("next: flowtrace dag {name} | dot -Tsvg > dag.svg"),
+            match workflow.lacks_processes() {
+                true => format!("next: flowtrace network flows {name}"),
+                false => format!("next: flowtrace dag {name} | dot -Tsvg > dag.svg"),
+            },
         ],
     );
     out.finish()
@@ -297,6 +301,7 @@ pub(crate) fn seen(facts: &Facts) -> Vec<String> {
         "connector" => "every process announced by the kernel (proc connector)",
         "scan" => "processes that lived long enough to be found in /proc",
         "requests" => "only processes that made a file call",
+        _ if facts.processes > 0 => "of processes only those found at the ends of connections",
         _ => "no processes",
     };
     let mut items = vec![format!("{directories}, {processes}")];

@@ -85,6 +85,13 @@ pub(super) fn ask(
             ),
         ));
     }
+    if let [only] = run.nodes() {
+        let reason = format!(
+            "all packets are between sockets of {only}, and which are of which process is not known; \
+             --by endpoint takes each port for a process"
+        );
+        return Ok(Page::unknown(&run, &Unknown::new(reason)));
+    }
     answer(question, &run)
 }
 

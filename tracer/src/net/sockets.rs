@@ -22,8 +22,10 @@ use holders::Holders;
 const EVERY: Duration = Duration::from_secs(1);
 /// How often to look whether the capture has ended, or there is a new flow whose owner is wanted.
 const LOOK_MS: u8 = 20;
-/// Looking for holders may take one part in so many of a processor.
+/// Looking for holders may take one part in so many of a processor, and when it took nothing for a
+/// while, so much at once: a new flow must not wait, and may be a short one.
 const SHARE: u32 = 20;
+const SAVED: Duration = Duration::from_millis(250);
 
 /// A socket at one moment.
 #[derive(Clone, Debug)]
@@ -43,7 +45,40 @@ pub(crate) struct Sockets {
     /// Set when there is a flow whose owner is not known.
     wanted: Arc<AtomicBool>,
     asked: Option<Instant>,
-    looked: Option<(Instant, Duration)>,
+    allowance: Allowance,
+}
+
+/// Time that may be spent on something, of which a share of the time that goes by comes in.
+#[derive(Clone, Copy, Debug)]
+struct Allowance {
+    /// What may be spent.
+    saved: Duration,
+    /// What was spent beyond it.
+    owed: Duration,
+    since: Instant,
+}
+
+impl Allowance {
+    fn new(now: Instant) -> Allowance {
+        Allowance {
+            saved: SAVED,
+            owed: Duration::ZERO,
+            since: now,
+        }
+    }
+
+    fn is_left(&mut self, now: Instant) -> bool {
+        let earned = now.saturating_duration_since(self.since) / SHARE;
+        self.since = now;
+        self.saved = (self.saved + earned.saturating_sub(self.owed)).min(SAVED);
+        self.owed = self.owed.saturating_sub(earned);
+        self.owed.is_zero() && !self.saved.is_zero()
+    }
+
+    fn spend(&mut self, took: Duration) {
+        self.owed += took.saturating_sub(self.saved);
+        self.saved = self.saved.saturating_sub(took);
+    }
 }
 
 impl Sockets {
@@ -59,7 +94,7 @@ impl Sockets {
             holders,
             wanted,
             asked: None,
-            looked: None,
+            allowance: Allowance::new(Instant::now()),
         })
     }
 
@@ -124,11 +159,8 @@ impl Sockets {
     }
 
     /// Whether looking for holders has not taken too much lately.
-    fn may_look(&self) -> bool {
-        self.holders.is_some()
-            && self
-                .looked
-                .is_none_or(|(at, took)| at.elapsed() >= took * SHARE)
+    fn may_look(&mut self) -> bool {
+        self.holders.is_some() && self.allowance.is_left(Instant::now())
     }
 
     fn look(&mut self, sockets: &[Described]) -> Option<HashMap<u64, Vec<Upid>>> {
@@ -140,7 +172,34 @@ impl Sockets {
         let begin = Instant::now();
         let inodes: HashSet<u64> = sockets.iter().filter_map(|socket| socket.inode).collect();
         let found = holders.of(&inodes);
-        self.looked = Some((Instant::now(), begin.elapsed()));
+        self.allowance.spend(begin.elapsed());
         Some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_take_their_share_and_no_more() {
+        let begin = Instant::now();
+        let after = |ms: u64| begin + Duration::from_millis(ms);
+        let mut allowance = Allowance::new(begin);
+        // Several at once, for short flows.
+        for _ in 0..5 {
+            assert!(allowance.is_left(begin));
+            allowance.spend(Duration::from_millis(60));
+        }
+        // 50 ms too much: a second to pay back.
+        assert!(!allowance.is_left(after(900)));
+        assert!(!allowance.is_left(after(1000)));
+        assert!(allowance.is_left(after(1100)));
+        allowance.spend(Duration::from_millis(20));
+        assert!(!allowance.is_left(after(1200)));
+        // Nothing is saved beyond a moment's worth.
+        assert!(allowance.is_left(after(60_000)));
+        allowance.spend(SAVED);
+        assert!(!allowance.is_left(after(60_000)));
     }
 }

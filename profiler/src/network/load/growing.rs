@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use flowtrace_schema::{FlowRow, Result, Trace, marks};
 
-use super::{Chosen, Selection, inputs, is_of_program, natural_of, packet};
+use super::{Chosen, Selection, inputs, is_of_program, named, natural_of, packet};
 use crate::network::run::{Packet, Run, Unknown};
 
 /// Packets are stored a little out of order where several places are captured: so much of the end is
@@ -66,7 +66,8 @@ impl Growing {
             self.selection.by = natural_of(&flows);
         }
         let captures = trace.captures()?;
-        let mut chosen = match Chosen::new(&flows, &self.selection, &seen, &captures) {
+        let labels = named(trace, &self.selection)?;
+        let mut chosen = match Chosen::new(&flows, &self.selection, &seen, &captures, &labels) {
             Ok(chosen) => chosen,
             Err(unknown) => return Ok(Err(unknown)),
         };

@@ -14,11 +14,22 @@ pub fn overview(run: &Run) -> Page {
     if let Some(reason) = first.unknown {
         return Page::unknown(run, &Unknown::new(reason));
     }
+    // Where both ends are captured each packet is there twice.
+    let once = calls::traffic_matrix(run, None).map_or(page.coverage.packets, |known| {
+        known.value.off_diagonal().map(|(.., t)| t.packets).sum()
+    });
+    let places = match page.coverage.packets {
+        all if all > once => format!(
+            " ({} rows, of all places of capture)",
+            units::count(all as i64)
+        ),
+        _ => String::new(),
+    };
     page.lines.push(format!(
-        "{} in {}, {} seen",
+        "{} in {}, {}{places}",
         units::counted(run.nodes().len() as i64, "process", "processes"),
         page::seconds(run.seconds()),
-        units::counted(page.coverage.packets as i64, "packet", "packets")
+        units::counted(once as i64, "packet", "packets")
     ));
     let mut answer = |question: &str, answer: String| {
         page.rows

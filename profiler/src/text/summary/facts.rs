@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use flowtrace_schema::RunRow;
 use serde::Serialize;
 
 use crate::analysis::data::{FileUse, file_uses, hottest, never_read, totals};
@@ -282,7 +283,7 @@ pub fn facts(workflow: &Workflow) -> Facts {
                 attribute_ttl_ns: d.attribute_ttl_ns,
             })
             .collect(),
-        process_layer: run.map_or_else(|| "none".into(), |run| run.process_layer.clone()),
+        process_layer: process_layer(workflow, run),
         losses: workflow
             .losses
             .iter()
@@ -295,6 +296,14 @@ pub fn facts(workflow: &Workflow) -> Facts {
             })
             .collect(),
     }
+}
+
+/// How the processes of a run were seen; of several runs, one that has some.
+fn process_layer(workflow: &Workflow, run: Option<&RunRow>) -> String {
+    let has_some = |run: &&RunRow| run.process_layer != "none";
+    let run = run.filter(has_some);
+    let run = run.or_else(|| workflow.runs.iter().find(has_some));
+    run.map_or_else(|| "none".into(), |run| run.process_layer.clone())
 }
 
 impl Facts {

@@ -7,6 +7,14 @@ pub(super) fn processes(facts: &Facts) -> String {
     units::counted(facts.processes, "process", "processes")
 }
 
+/// What is said of what ran where nobody recorded processes.
+pub fn not_recorded(has_packets: bool) -> &'static str {
+    match has_packets {
+        true => "what ran is not known: only packets were recorded",
+        false => "what ran is not known: no processes were recorded",
+    }
+}
+
 /// How the run ended, in one line.
 pub(crate) fn headline(facts: &Facts) -> String {
     let command = match &facts.command {
@@ -50,10 +58,11 @@ pub(crate) fn headline(facts: &Facts) -> String {
     };
     let execs = units::counted(facts.execs, "exec", "execs");
     let bound = if facts.is_incomplete { "at least " } else { "" };
-    format!(
-        "{command}{runs} {end}{left_behind} · {bound}{}, {execs}",
-        processes(facts)
-    )
+    let ran = match facts.process_layer.as_str() {
+        "none" if facts.runs > 0 => not_recorded(facts.network.is_some()).into(),
+        _ => format!("{bound}{}, {execs}", processes(facts)),
+    };
+    format!("{command}{runs} {end}{left_behind} · {ran}")
 }
 
 /// How a run ended some rows of which are missing: its own row may be there, but not how long the
