@@ -428,13 +428,13 @@ mod tests {
             call(libc::SYS_pread64, zeros_fd, 30),
             Some(What::Returns(30))
         );
-        let offsets = samples.iter().filter_map(|sample| match sample.what {
+        let mut offsets = samples.iter().filter_map(|sample| match sample.what {
             What::Enters([fd, _, _, offset, ..]) if sample.number == libc::SYS_pread64 as u32 => {
                 (fd == zeros_fd).then_some(offset)
             }
             _ => None,
         });
-        assert_eq!(offsets.last(), Some(4_000));
+        assert_eq!(offsets.next_back(), Some(4_000));
     }
 
     #[test]
