@@ -304,6 +304,7 @@ impl View {
         let mut drawing = match by {
             By::Process => drawing::of_processes(workflow, dag),
             By::Twins => said::of_groups(workflow, dag, &groups::by_twins(workflow, dag)),
+            By::Rule => said::of_groups(workflow, dag, &groups::by_rule(workflow, dag)),
             _ => {
                 let labels = labels(trace, workflow, dag, by)?;
                 said::of_groups(workflow, dag, &groups::by_label(workflow, dag, &labels))

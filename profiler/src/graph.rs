@@ -18,6 +18,7 @@ pub(crate) mod pattern;
 pub(crate) mod rounds;
 pub mod select;
 pub mod versions;
+mod workers;
 
 use std::collections::BTreeMap;
 
