@@ -10,24 +10,23 @@ use flowtrace_profiler::analysis::statistics::phases::levels;
 use flowtrace_profiler::export::drawing::{self, Drawing};
 use flowtrace_profiler::export::{cytoscape, dot, gml, graphml};
 use flowtrace_profiler::graph::select::{NothingFits, Selection};
-use flowtrace_profiler::graph::{self, Dag, Dropped, Node, groups};
+use flowtrace_profiler::graph::{self, Dag, groups};
 use flowtrace_profiler::load::load;
 use flowtrace_profiler::model::{FileIndex, Workflow};
 use flowtrace_profiler::rules::names::Names;
-use flowtrace_profiler::text::{shape, units};
+use flowtrace_profiler::text::shape;
 use flowtrace_schema::Trace;
 
 use crate::failure::Failure;
 use crate::graphviz::{self, Layout};
 use crate::output;
 
+mod said;
+
 /// Up to this many nodes every process and file can be drawn on a page.
 const READABLE: usize = 60;
 /// Up to this many groups a rule graph is drawn whole unless asked otherwise.
 const MOST_GROUPS: usize = 150;
-
-/// Processes with more versions than these are one node in graphs of rules.
-const MOST_VERSIONS: u32 = 8;
 
 /// The part of the workflow to draw, and how closely.
 #[derive(Debug, clap::Args)]
@@ -224,7 +223,7 @@ impl View {
             let part = selection.of(&workflow, &whole).map_err(|NothingFits(what)| {
                 Failure::usage(what).hint("flowtrace query TRACE \"SELECT path FROM files\" lists files, \"SELECT DISTINCT rule FROM processes\" rules")
             })?;
-            report_cut_off(&workflow, &whole, &selection.cut_off(&whole, &part));
+            said::cut_off(&workflow, &whole, &selection.cut_off(&whole, &part));
             part
         };
         let mut bytes = Vec::new();
@@ -232,7 +231,7 @@ impl View {
         // other groups are no steps.
         let is_by_step = |by: &Option<By>| {
             matches!(by, None | Some(By::Rule | By::Twins | By::Exe))
-                && dag.most_versions() <= MOST_VERSIONS
+                && dag.most_versions() <= graph::MOST_VERSIONS
         };
         let is_text = format == Format::Text;
         let asked = self.by.clone().or(default.filter(|_| !is_text));
@@ -245,7 +244,13 @@ impl View {
         }
         if is_text {
             let rules = self.rules_of_text(trace, &workflow, &dag)?;
-            bytes.extend(shape::text(&workflow, &dag, &rules, output::width(target)).as_bytes());
+            let shape = shape::Shape {
+                workflow: &workflow,
+                dag: &dag,
+                rules: &rules,
+                removed: &removed(trace, &workflow)?,
+            };
+            bytes.extend(shape::text(shape, output::width(target)).as_bytes());
         } else if let Some(by) = by {
             let drawing = self.draw(trace, &workflow, &dag, &by, asked.is_some())?;
             match format {
@@ -259,7 +264,7 @@ impl View {
             bytes = graphviz::render(&bytes, Layout::Dot, picture)?;
         }
         output::write_to(target, trace.path(), |out| Ok(out.write_all(&bytes)?))?;
-        report_dropped(&workflow, &dag);
+        said::dropped(&workflow, &dag);
         Ok(())
     }
 
@@ -298,10 +303,11 @@ impl View {
         let path = crate::explained::critical_path(trace, workflow)?;
         let mut drawing = match by {
             By::Process => drawing::of_processes(workflow, dag),
-            By::Twins => of_groups(workflow, dag, &groups::by_twins(workflow, dag)),
+            By::Twins => said::of_groups(workflow, dag, &groups::by_twins(workflow, dag)),
+            By::Rule => said::of_groups(workflow, dag, &groups::by_rule(workflow, dag)),
             _ => {
                 let labels = labels(trace, workflow, dag, by)?;
-                of_groups(workflow, dag, &groups::by_label(workflow, dag, &labels))
+                said::of_groups(workflow, dag, &groups::by_label(workflow, dag, &labels))
             }
         };
         let critical: HashSet<_> = path.processes().into_iter().collect();
@@ -379,27 +385,6 @@ fn labels(
     })
 }
 
-/// Draws groups, and says where contracting them would have made cycles.
-fn of_groups(workflow: &Workflow, dag: &Dag, groups: &groups::RuleGraph) -> Drawing {
-    for cycle in groups.cycles.iter().take(NAMED) {
-        let names: Vec<String> = cycle
-            .iter()
-            .map(|&g| units::plain(groups.name(g)))
-            .collect();
-        eprintln!(
-            "flowtrace: these would form a cycle as one node each, and are split into parts: {}",
-            units::shorten(&names.join(", "), 300)
-        );
-    }
-    if groups.cycles.len() > NAMED {
-        eprintln!(
-            "flowtrace: and {} more such cycles",
-            groups.cycles.len() - NAMED
-        );
-    }
-    drawing::of_rules(workflow, dag, groups)
-}
-
 /// Names that files had besides the last, which is the one in the model.
 fn other_names(
     trace: &Trace,
@@ -421,66 +406,13 @@ fn other_names(
     Ok(found)
 }
 
-/// Edges shown of those that were left out.
-const NAMED: usize = 3;
-
-/// `wc (p5) → run.sh (p1) by pipe`, a few of them.
-fn named_edges(workflow: &Workflow, dag: &Dag, dropped: &[Dropped]) -> String {
-    let name = |node| match dag.graph[node] {
-        Node::Process { id, .. } => {
-            let upid = workflow.images(id)[0].upid;
-            format!("{} (p{upid})", units::plain(workflow.rule(id)))
-        }
-        Node::File { file, .. } => {
-            let path = workflow.file(file).path.as_deref().unwrap_or("?");
-            units::plain(path.rsplit('/').next().unwrap_or(path))
-        }
-    };
-    let shown: Vec<String> = dropped
-        .iter()
-        .take(NAMED)
-        .map(|d| {
-            format!(
-                "{} → {} by {}",
-                name(d.from),
-                name(d.to),
-                d.edge.kind.name()
-            )
-        })
-        .collect();
-    match dropped.len() - shown.len() {
-        0 => shown.join(", "),
-        more => format!("{}, +{more} more", shown.join(", ")),
+/// Files that had no name any more at the end.
+fn removed(trace: &Trace, workflow: &Workflow) -> Result<HashSet<FileIndex>, Failure> {
+    let mut has_name: HashMap<i64, bool> = HashMap::new();
+    for name in trace.file_names()? {
+        *has_name.entry(name.file_id).or_default() |= name.to_ns.is_none();
     }
-}
-
-fn report_cut_off(workflow: &Workflow, dag: &Dag, dropped: &[Dropped]) {
-    if dropped.is_empty() {
-        return;
-    }
-    eprintln!(
-        "flowtrace: the answer may be incomplete: what lies behind {} is not followed everywhere, because it would close a cycle",
-        named_edges(workflow, dag, dropped)
-    );
-}
-
-fn report_dropped(workflow: &Workflow, dag: &Dag) {
-    if dag.dropped.is_empty() {
-        return;
-    }
-    let (data, forks): (Vec<Dropped>, Vec<Dropped>) =
-        dag.dropped.iter().partition(|d| d.edge.kind.is_data());
-    let count = match dag.dropped.len() {
-        1 => "1 edge that closes a cycle".into(),
-        n => format!("{n} edges that close cycles"),
-    };
-    let which = match data.is_empty() {
-        true => String::new(),
-        false => format!(": {}", named_edges(workflow, dag, &data)),
-    };
-    eprintln!(
-        "flowtrace: left out {count}: {} from parent to child, {} of data{which}",
-        forks.len(),
-        data.len()
-    );
+    let is_removed = |place: &usize| has_name.get(&workflow.files[*place].file_id) == Some(&false);
+    let places = (0..workflow.files.len()).filter(is_removed);
+    Ok(places.map(|place| FileIndex(place as u32)).collect())
 }

@@ -11,6 +11,7 @@ mod drawing;
 mod explained;
 mod failure;
 mod graphviz;
+mod hyphens;
 mod json;
 mod launcher;
 mod output;
@@ -26,12 +27,14 @@ fn main() -> ExitCode {
     commands::export::trace_first(&mut words);
     let mut command = json::add(args::Args::command());
     json::expand(&mut words, &command);
-    let parsed = command.try_get_matches_from_mut(words).and_then(|matches| {
-        args::Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
-    });
+    let parsed = command
+        .try_get_matches_from_mut(&words)
+        .and_then(|matches| {
+            args::Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+        });
     let args = match parsed {
         Ok(args) => args,
-        Err(error) => return usage(&error),
+        Err(error) => return usage(&hyphens::with_tip(error, &words, &command)),
     };
     match commands::dispatch(args.command) {
         Ok(code) => code,

@@ -146,3 +146,71 @@ fn what_cannot_be_merged_is_refused_with_a_hint() {
     assert_eq!(again.status.code(), Some(2), "there is one already");
     text(&merge(directory.path(), &names, &["--quiet", "--force"]));
 }
+
+#[test]
+fn a_trace_of_another_schema_version_is_refused_by_name() {
+    let (directory, names) = machines(2);
+    for (version, said) in [
+        (1, "n1.1.db has schema version 1"),
+        (999, "n1.1.db has schema version 999"),
+    ] {
+        let db = rusqlite::Connection::open(directory.path().join(&names[1])).unwrap();
+        db.execute_batch(&format!("PRAGMA user_version = {version}"))
+            .unwrap();
+        drop(db);
+        let refused = merge(directory.path(), &names, &[]);
+        assert_eq!(refused.status.code(), Some(2));
+        let text = String::from_utf8(refused.stderr).unwrap();
+        assert!(text.contains(said) && text.contains("hint: "), "{text}");
+        assert!(!directory.path().join("all.db").exists());
+    }
+}
+
+/// Columns and tables were added to the version over time: a trace without them is taken, and lacks what they tell.
+#[test]
+fn a_trace_of_an_earlier_flowtrace_is_merged_with_one_of_today() {
+    let (directory, names) = machines(2);
+    let db = rusqlite::Connection::open(directory.path().join(&names[1])).unwrap();
+    let views = "SELECT name FROM sqlite_schema WHERE type = 'view' AND name NOT IN ('file_names', 'file_paths')";
+    let views: Vec<String> = db
+        .prepare(views)
+        .unwrap()
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    for view in views {
+        db.execute_batch(&format!("DROP VIEW {view}")).unwrap();
+    }
+    db.execute_batch(
+        "ALTER TABLE process DROP COLUMN sampled_queue_ns; ALTER TABLE process DROP COLUMN sampled_device_ns;
+         ALTER TABLE process DROP COLUMN waits_exact; ALTER TABLE process DROP COLUMN inner_pid;
+         ALTER TABLE channel_end DROP COLUMN at_most_bytes; DROP TABLE channel_sum; DROP TABLE node;",
+    )
+    .unwrap();
+    drop(db);
+    text(&merge(directory.path(), &names, &["--quiet"]));
+    let count = |trace: &str, sql: &str| number(directory.path(), trace, sql);
+    for table in ["call", "process", "file", "channel_end", "sample"] {
+        let sql = format!("SELECT COUNT(*) FROM {table}");
+        assert_eq!(count("all.db", &sql), 2 * count(&names[0], &sql), "{table}");
+    }
+    let dag = text(&flowtrace(directory.path(), &["dag", "all.db"]));
+    assert!(dag.contains("mProject"), "{dag}");
+}
+
+#[test]
+fn a_shared_directory_below_which_there_is_nothing_is_told() {
+    let (directory, names) = machines(2);
+    let said = |more: &[&str]| {
+        let more = [more, &["--force"]].concat();
+        String::from_utf8(merge(directory.path(), &names, &more).stderr).unwrap()
+    };
+    let text = said(&["--shared", "/nowhere/at/all", "--shared", "/"]);
+    assert!(
+        text.contains("--shared /nowhere/at/all: no trace has a file below it"),
+        "{text}"
+    );
+    assert_eq!(text.matches("no trace has a file").count(), 1, "{text}");
+    assert!(!said(&["--shared", "/"]).contains("no trace has a file"));
+}

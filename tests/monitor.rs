@@ -108,3 +108,29 @@ fn without_the_right_key_nothing_is_taken() {
         "ended by a signal, with nobody heard"
     );
 }
+
+/// Whoever was told that its last totals were taken can go: they outlive the collector.
+#[test]
+fn acknowledged_totals_survive_the_death_of_the_collector() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut collector, _said, address) = collector(directory.path(), &["--rate", "0.1"]);
+    let arguments = [
+        "agent", "--to", &address, "--key", "key", "--for", "1", "--name", "n1",
+    ];
+    let agent = flowtrace(directory.path(), &arguments).output().unwrap();
+    collector.kill().unwrap();
+    collector.wait().unwrap();
+    let text = String::from_utf8(agent.stderr).unwrap();
+    assert!(agent.status.success(), "{text}");
+    let sql = "SELECT host, final, (SELECT COUNT(*) > 10 FROM host_samples AS s WHERE s.host = n.host) AS all_there
+               FROM nodes AS n";
+    let rows = flowtrace(
+        directory.path(),
+        &["query", "nodes.db", sql, "--format", "csv"],
+    )
+    .output()
+    .unwrap();
+    let text = String::from_utf8(rows.stdout).unwrap();
+    let rows: Vec<&str> = text.lines().collect();
+    assert_eq!(rows, ["host,final,all_there", "n1,1,1"]);
+}

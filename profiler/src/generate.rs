@@ -54,6 +54,9 @@ pub struct Plan {
     pub command: String,
     /// The steps in the order of their start. A step only comes after steps before it.
     pub steps: Vec<Step>,
+    /// Symbolic links that steps made and that the run left, where it is known to which file they lead, relative to
+    /// the root. Their targets are not in the trace: the links were looked at when the plan was made.
+    pub last_links: std::collections::BTreeMap<String, String>,
     /// What a reader should know before trusting it.
     pub notes: Vec<String>,
 }
@@ -73,6 +76,10 @@ pub struct Step {
     pub outputs: Vec<Output>,
     /// Files that were there before it and that it looked at, read, changed, renamed or removed.
     pub takes: Vec<Take>,
+    /// Symbolic links below the root that were there before it and that it went through or looked at.
+    pub links: Vec<Link>,
+    /// Symbolic links below the root that it made and left behind.
+    pub made_links: Vec<String>,
     /// Directories below the root that were there before it, and that it ran or leaves files in.
     pub directories: Vec<String>,
     /// Whether it renamed or removed a directory that was there before.
@@ -122,6 +129,17 @@ pub struct Take {
     pub from: Option<usize>,
     /// Whether the step changes, renames or removes it.
     pub changes: bool,
+}
+
+/// A symbolic link that a step finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Where it is, relative to the root.
+    pub path: String,
+    /// Step that made it; `None`: it was there before the run.
+    pub from: Option<usize>,
+    /// Of one that was there before the run: whether it leads to a directory now; `None`: it leads nowhere.
+    pub to_directory: Option<bool>,
 }
 
 /// An earlier step.

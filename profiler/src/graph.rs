@@ -13,10 +13,12 @@ pub mod groups;
 mod lineage;
 pub mod motifs;
 mod order;
+mod past;
 pub(crate) mod pattern;
 pub(crate) mod rounds;
 pub mod select;
 pub mod versions;
+mod workers;
 
 use std::collections::BTreeMap;
 
@@ -26,6 +28,10 @@ use crate::model::{FileIndex, ProcessId};
 
 pub use build::build;
 pub use lineage::lineage;
+
+/// Processes with more versions than these are one node in graphs of rules, and are not cut only because of
+/// what they had started.
+pub const MOST_VERSIONS: u32 = 8;
 
 /// A node of the workflow graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,6 +65,17 @@ impl Node {
             version: 1,
             versions: 1,
         }
+    }
+}
+
+/// Which version of its process a node is, from 1; 0: the whole of it, which is another thing than the first
+/// version of a sibling.
+fn part_of_life(node: &Node) -> u32 {
+    match *node {
+        Node::Process {
+            version, versions, ..
+        } if versions > 1 => version,
+        _ => 0,
     }
 }
 

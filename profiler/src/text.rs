@@ -6,6 +6,7 @@ pub mod ideal;
 pub mod resources;
 pub mod shape;
 pub mod statistics;
+mod storage;
 pub mod summary;
 pub mod table;
 pub mod tree;

@@ -1,6 +1,7 @@
 //! Critical paths of made-up workflows whose answer is known. Times are milliseconds.
 
 use flowtrace_profiler::analysis::critical_path::{CriticalPath, StepKind};
+use flowtrace_profiler::graph;
 use flowtrace_profiler::load::{load, load_activity};
 use flowtrace_profiler::model::Workflow;
 use flowtrace_schema::{Activity, Direction, FileKind, Side, Trace};
@@ -333,4 +334,21 @@ fn nothing_recorded_is_no_path() {
         (path.last, path.length_ns(), path.steps.len()),
         (None, 0, 0)
     );
+}
+
+#[test]
+fn a_daemon_left_behind_does_not_lengthen_the_run() {
+    let build = |s: &mut Script| {
+        let shell = s.root(("/bin/sh", &["sh", "run.sh"]), 0);
+        s.program(shell, "daemon", (5, 600), 0);
+        for at in [10, 50] {
+            s.program(shell, "step", (at, at + 30), 0);
+            s.sample(shell, (at, at + 30), Activity::Child, None);
+        }
+        s.end(shell, 100, Some(0), None, 20);
+    };
+    let (workflow, path) = path_of(build, 700);
+    assert_eq!(path.length_ns() / MS, 100);
+    let at_best = path.by_data_alone_ns(&graph::build(&workflow)) / MS;
+    assert!((20..=60).contains(&at_best), "{at_best}");
 }

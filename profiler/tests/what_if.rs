@@ -228,3 +228,50 @@ fn kept_open(s: &mut Script, change: Change) -> u64 {
 fn of_a_pipe_that_is_kept_open() {
     agree(kept_open, &["a", "b"]);
 }
+
+/// `for …; do make; echo; done | while read …; do take; done`: looks see the first loop in one wait for its children,
+/// and the waits of the second end some milliseconds before they did or after.
+fn loops(s: &mut Script, change: Change) -> u64 {
+    const BASH: (&str, &[&str]) = ("/bin/bash", &["bash", "-c", "for …; done | while …"]);
+    const LOOKS_OFF: [i64; 4] = [-9, 7, -4, 12];
+    let shell = s.root(BASH, 0);
+    let pipe = s.pipe();
+    let makes = s.fork(shell, BASH, 5);
+    let takes = s.fork(shell, BASH, 6);
+    let (mut made, mut taken, mut until) = (10, 10, 10);
+    for off in LOOKS_OFF {
+        let began = made;
+        made += change.of("make", 400);
+        s.program(makes, "make", (began, made), 0);
+        made += 2;
+        if made > taken {
+            let seen = made.saturating_add_signed(off);
+            s.sample(
+                takes,
+                (until, seen),
+                Activity::Channel,
+                Some((pipe, Side::Read)),
+            );
+            until = seen;
+        }
+        let began = made.max(taken) + 1;
+        taken = began + change.of("take", 200);
+        s.program(takes, "take", (began, taken), 0);
+        s.sample(takes, (until.max(began), taken), Activity::Child, None);
+        (taken, until) = (taken + 1, taken);
+    }
+    s.sample(makes, (10, made - 2), Activity::Child, None);
+    s.holds(makes, pipe, Direction::Write, (5, made), None);
+    s.holds(takes, pipe, Direction::Read, (6, taken + 2), None);
+    s.end(makes, made, Some(0), None, 10);
+    s.end(takes, taken + 2, Some(0), None, 10);
+    let end = made.max(taken + 2) + 4;
+    s.sample(shell, (8, end - 4), Activity::Child, None);
+    s.end(shell, end, Some(0), None, 10);
+    end
+}
+
+#[test]
+fn of_a_loop_that_feeds_a_loop() {
+    agree(loops, &["make", "take"]);
+}

@@ -49,8 +49,8 @@ pub use trace::{AccessRow, CallRow, Kind};
 // For reports.
 pub use trace::{
     ActionRow, ActivityRow, ChannelEndRow, CounterRow, DescriptorRow, FileRow, LossRow, NameRow,
-    PipeRow, PolledRow, ProcessRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
-    StorageRow, Table, TimesRow, Trace, TracedDirectoryRow, Value, VariableRow,
+    PipeRow, PolledRow, ProcessRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow,
+    SettingRow, StorageRow, Table, TimesRow, Trace, TracedDirectoryRow, Value, VariableRow,
 };
 pub use trace::{
     CallCost, CaptureRow, ChannelRow, CostRow, EndRow, FlowBetween, FlowCaptureRow, FlowMeasure,

@@ -144,8 +144,9 @@ pub enum Record {
     SocketEnd(Box<SocketEnd>),
     /// What the kernel says of a connection.
     FlowSample(Box<FlowSample>),
-    /// Everything handed over before is to be committed now; the sender is told when it is.
-    Settle(SyncSender<()>),
+    /// Everything handed over before is to be committed now; the sender is told when it is, and
+    /// whether all could be stored.
+    Settle(SyncSender<bool>),
     /// Something was lost.
     Lost {
         /// Which counter.

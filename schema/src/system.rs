@@ -40,8 +40,9 @@ const PACKAGES: &[&[u8]] = &[
 /// Decided by the name alone.
 pub fn is_system_path(path: &[u8]) -> bool {
     if let Some(device) = path.strip_prefix(b"/dev/") {
-        // Shared memory holds what the workflow put there.
-        return !device.starts_with(b"shm/");
+        // Shared memory holds what the workflow put there, but for the semaphores of sem_open: they hold no
+        // data.
+        return !device.starts_with(b"shm/") || device.starts_with(b"shm/sem.");
     }
     DIRECTORIES
         .iter()
@@ -75,6 +76,7 @@ mod tests {
             "/usr/include/stdio.h",
             "/etc/passwd",
             "/dev/null",
+            "/dev/shm/sem.mp-1x",
             "/home/me/miniconda3/lib/python3.12/os.py",
             "/home/me/x/.venv/lib64/site-packages/numpy/core.py",
             "/data/lib/libm.so",

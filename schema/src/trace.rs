@@ -23,8 +23,8 @@ pub use report::CallCost;
 use rows::FromRow;
 pub use rows::{
     ActionRow, ActivityRow, ChannelEndRow, CounterRow, DescriptorRow, FileRow, LossRow, NameRow,
-    PipeRow, PolledRow, ProcessRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
-    StorageRow, TimesRow, TracedDirectoryRow, VariableRow,
+    PipeRow, PolledRow, ProcessRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow,
+    SettingRow, StorageRow, TimesRow, TracedDirectoryRow, VariableRow,
 };
 pub use rows::{
     CaptureRow, ChannelRow, CostRow, EndRow, FlowBetween, FlowCaptureRow, FlowMeasure,
@@ -155,6 +155,20 @@ impl Trace {
     /// When the file cannot be read.
     pub fn file_names(&self) -> Result<Vec<NameRow>> {
         self.rows("SELECT * FROM file_names ORDER BY file_id, from_ns")
+    }
+
+    /// The last names of those files of which it is no UTF-8, byte for byte, in the order of files.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn raw_names(&self) -> Result<Vec<RawNameRow>> {
+        self.rows(
+            "SELECT file_id, path_raw FROM (
+               SELECT file_id, path_raw, ROW_NUMBER() OVER (
+                 PARTITION BY file_id ORDER BY to_ns IS NULL DESC, from_ns DESC) AS place
+               FROM file_names)
+             WHERE place = 1 AND path_raw IS NOT NULL ORDER BY file_id",
+        )
     }
 
     /// Hands every file call to `each`, in the order of time, without holding them.

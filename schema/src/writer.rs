@@ -211,12 +211,13 @@ impl Recorder {
         }
     }
 
-    /// Waits until everything handed over so far is committed, or could not be.
-    pub fn settle(&self) {
+    /// Waits until everything handed over so far is committed, or could not be; `false`: some record since the
+    /// begin could not be stored, or the writer is gone.
+    pub fn settle(&self) -> bool {
         let (done, settled) = sync_channel(1);
         self.record(Record::Settle(done));
         self.writer.unpark();
-        let _ = settled.recv();
+        settled.recv().unwrap_or(false)
     }
 
     /// Counts a loss.
@@ -298,7 +299,7 @@ fn run(
             last_commit = Instant::now();
         }
         for done in settling.drain(..) {
-            let _ = done.send(());
+            let _ = done.send(!batches.has_failed());
         }
         // One pass after the flag was seen takes all that came before it: the queue is shorter
         // than what one pass takes. Waiting for silence could be waiting for a busy process.
@@ -317,7 +318,7 @@ fn run(
 fn drain_queue(
     batches: &mut Batches<'_>,
     records: &Receiver<Record>,
-    settling: &mut Vec<SyncSender<()>>,
+    settling: &mut Vec<SyncSender<bool>>,
 ) -> usize {
     let mut drained = 0;
     while drained < COMMIT_ROWS {

@@ -87,11 +87,24 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         .map_err(|why| Failure::usage(format!("cannot check against {name}: {why}")))?;
     let findings = check::check(&declared, &steps);
     if findings.checked == 0 {
-        return Err(Failure::usage(format!(
+        let what = format!(
             "nothing was checked: none of the {} declared files was made in the traced run",
             findings.declared
-        ))
-        .hint(
+        );
+        let made: Vec<&str> = findings
+            .undeclared_outputs
+            .iter()
+            .map(|made| made.path.as_str())
+            .collect();
+        if let Some(first) = made.first() {
+            let more = match made.len() - 1 {
+                0 => String::new(),
+                n => format!(" and {n} more"),
+            };
+            return Err(Failure::usage(format!("{what}; it made {first}{more}, which no rule declares"))
+                .hint("name the files that commands make as targets, and targets that are no files (all) as .PHONY"));
+        }
+        return Err(Failure::usage(what).hint(
             "trace a build from the beginning (make clean first), in the directory of the rules",
         ));
     }
@@ -144,13 +157,7 @@ fn builder(trace: &Trace, root: &str) -> Result<(String, String), Failure> {
         .and_then(|run| run.command.clone())
         .unwrap_or_default();
     let rows = trace.processes()?;
-    let knows = |command: &str| {
-        let argv = unquote(command);
-        let name = argv
-            .first()
-            .and_then(|word| word.rsplit('/').next().map(String::from));
-        name.is_some_and(|name| ["make", "gmake", "ninja", "snakemake"].contains(&name.as_str()))
-    };
+    let knows = |command: &str| knowing(&unquote(command)).is_some();
     if knows(&command) {
         return Ok((command, root.into()));
     }
@@ -158,13 +165,15 @@ fn builder(trace: &Trace, root: &str) -> Result<(String, String), Failure> {
         |row: &&ProcessRow| row.origin != "fork" && row.command.as_deref().is_some_and(knows);
     let ones: Vec<&ProcessRow> = rows.iter().filter(is_one).collect();
     let below = |row: &ProcessRow| {
-        let mut above = row.parent_upid;
+        // make begins again in its own place after it has made a file that it includes.
+        let before = |row: &ProcessRow| row.prev_upid.or(row.parent_upid);
+        let mut above = before(row);
         while let Some(upid) = above {
             if ones.iter().any(|one| one.upid == upid) {
                 return true;
             }
             let at = rows.iter().find(|row| row.upid == upid);
-            above = at.and_then(|row| row.parent_upid);
+            above = at.and_then(before);
         }
         false
     };
@@ -179,9 +188,22 @@ fn builder(trace: &Trace, root: &str) -> Result<(String, String), Failure> {
     }
 }
 
+/// The words of a command that knows its rules, without the interpreter that runs it.
+fn knowing(argv: &[String]) -> Option<&[String]> {
+    let name = |word: &String| word.rsplit('/').next().unwrap_or(word).to_owned();
+    let knows = |words: &[String]| {
+        let first = words.first().map(name);
+        first.is_some_and(|name| ["make", "gmake", "ninja", "snakemake"].contains(&name.as_str()))
+    };
+    let is_python = argv.first().map(name)?.starts_with("python");
+    let words = if is_python { &argv[1..] } else { argv };
+    knows(words).then_some(words)
+}
+
 /// Lets the build that was traced tell its rules: the same command, told to print and not to build.
 fn ask(command: &str, root: &Path) -> Result<(Kind, String, String), Failure> {
     let argv = unquote(command);
+    let argv = knowing(&argv).unwrap_or(&argv);
     let program = argv.first().map_or("", String::as_str);
     let name = program.rsplit('/').next().unwrap_or(program);
     let mut given = argv.iter().skip(1).map(String::as_str).collect::<Vec<_>>();
@@ -253,4 +275,28 @@ fn ask(command: &str, root: &Path) -> Result<(Kind, String, String), Failure> {
         text += &String::from_utf8_lossy(&output.stdout);
     }
     Ok((kind, text, name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_knows_its_rules_is_found_behind_its_interpreter() {
+        for (command, expected) in [
+            ("make -j2 all", Some("make")),
+            (
+                "/usr/bin/python3.11 /v/bin/snakemake --cores 1",
+                Some("/v/bin/snakemake"),
+            ),
+            ("python3 -m snakemake", None),
+            ("python3", None),
+            ("bash /v/shims/make", None),
+            ("", None),
+        ] {
+            let argv = unquote(command);
+            let found = knowing(&argv).map(|words| words[0].as_str());
+            assert_eq!(found, expected, "{command}");
+        }
+    }
 }

@@ -11,6 +11,7 @@ use flowtrace_profiler::export::timeline::timeline;
 use flowtrace_profiler::export::{chrome, parquet, pcapng, perfetto, wfformat};
 use flowtrace_profiler::graph;
 use flowtrace_profiler::load::load;
+use flowtrace_profiler::model::{FileIndex, Workflow};
 use flowtrace_profiler::text::units;
 use flowtrace_schema::{Trace, doc};
 
@@ -132,13 +133,28 @@ fn whole(trace: &Trace, args: &Args, target: Option<&Path>) -> super::Outcome {
     let dag = graph::lineage(&workflow);
     output::write_to(target, &args.trace, |mut out| {
         match args.format {
-            Format::Wfformat => wfformat::write(&workflow, &dag, &mut out)?,
+            Format::Wfformat => {
+                let raw_names = raw_names(trace, &workflow)?;
+                wfformat::write(&workflow, &dag, &raw_names, &mut out)?;
+            }
             Format::Chrome => chrome::write(&timeline(&workflow, &dag), &mut out)?,
             _ => perfetto::write(&timeline(&workflow, &dag), &mut out)?,
         }
         Ok(())
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The exact names of files whose names are no UTF-8.
+fn raw_names(trace: &Trace, workflow: &Workflow) -> Result<wfformat::RawNames, Failure> {
+    let place = |file_id| {
+        let by_id = |file: &flowtrace_profiler::model::File| file.file_id;
+        workflow.files.binary_search_by_key(&file_id, by_id).ok()
+    };
+    let names = trace.raw_names()?.into_iter();
+    Ok(names
+        .filter_map(|name| Some((FileIndex(place(name.file_id)? as u32), name.path_raw)))
+        .collect())
 }
 
 fn packets(trace: &Trace, path: &Path, target: Option<&Path>) -> super::Outcome {

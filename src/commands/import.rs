@@ -13,7 +13,8 @@ use crate::output;
 /// Make a trace of packet captures: pcap and pcapng, plain or compressed by gzip or zstd
 ///
 /// Headers are kept, payload is not. Each file is the capture of one host, named by --host, by the
-/// file itself when flowtrace wrote it, or else after the file.
+/// file itself when flowtrace wrote it, or else after the file. Exit status 1: a file could be read only
+/// in part, or nothing of it; what could is in the trace.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   flowtrace import run.pcapng -o trace.db
@@ -80,9 +81,10 @@ pub(crate) fn run(args: Args) -> super::Outcome {
     for file in &report.files {
         complain(file);
     }
-    // There was something, and nothing of it could be read.
+    // A file that was not read to its end, or something of which nothing could be read.
+    let is_damaged = report.files.iter().any(|file| file.damage.is_some());
     let frames: u64 = report.files.iter().map(|file| file.frames).sum();
-    Ok(match frames > 0 && report.packets == 0 {
+    Ok(match is_damaged || frames > 0 && report.packets == 0 {
         true => ExitCode::from(1),
         false => ExitCode::SUCCESS,
     })

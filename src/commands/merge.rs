@@ -130,6 +130,13 @@ fn text(options: &MergeOptions, report: &MergeReport) -> String {
         false => clocks.join("; "),
     });
     text.push('\n');
+    for prefix in &report.unmatched {
+        text.push_str(&format!(
+            "  warning --shared {}: no trace has a file below it, so that it joined nothing; name the directory as \
+             the traced programs saw it\n",
+            prefix.display()
+        ));
+    }
     if report.is_resumed {
         text.push_str("  an interrupted merge was taken up where it stopped\n");
     }

@@ -160,6 +160,54 @@ fn a_build_behind_a_wrapper_is_checked() {
     }
 }
 
+/// As pyenv, rbenv and asdf have them: a script that looks for the program and becomes it.
+#[test]
+fn a_build_behind_a_shim_is_checked() {
+    let shims = Scratch::new();
+    let script = |name: &str, text: &str| {
+        use std::os::unix::fs::PermissionsExt;
+        fs::write(
+            shims.join(name),
+            format!("#!/usr/bin/env bash\nset -e\n{text}"),
+        )
+        .unwrap();
+        let all = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(shims.join(name), all).unwrap();
+    };
+    script("make", "exec \"${0%/*}/finder\" exec \"${0##*/}\" \"$@\"\n");
+    // It starts programs, becomes another script, and leaves nothing behind.
+    script(
+        "finder",
+        "name=$(printf '%s\\n' \"$2\" | sort)\nshift 2\nsort Makefile > .found\nrm .found\n\
+         exec \"${0%/*}/finder-exec\" \"$name\" \"$@\"\n",
+    );
+    script(
+        "finder-exec",
+        "path=$(command -pv \"$1\" | head -n 1)\nshift\nexec \"$path\" \"$@\"\n",
+    );
+    let shim = shims.join("make");
+    let makefile = CORRECT.replace("b.c own.h", "b.c");
+    for (makefile, missing) in [(CORRECT, false), (&makefile, true)] {
+        let command = [shim.to_str().unwrap(), "gen.h", "prog"];
+        let Some((scratch, work)) = build_by(makefile, &command) else {
+            return;
+        };
+        let text = check(&scratch, &work, &[]).expect(i32::from(missing));
+        let text = text.stdout_text();
+        let first = match missing {
+            false => "flowtrace: nothing is missing: all that was read for 4 rules",
+            true => {
+                "flowtrace: 1 dependency is missing in 4 rules checked\n  missing     b.o: own.h "
+            }
+        };
+        assert!(text.starts_with(first), "{text}");
+        assert!(
+            !text.contains("not read") && !text.contains("undeclared"),
+            "{text}"
+        );
+    }
+}
+
 /// A program that no system has by itself.
 fn has(program: &str) -> bool {
     let is_there = crate::support::succeeds(program, &["--version"]);

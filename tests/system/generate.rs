@@ -136,6 +136,33 @@ fn make_again_gives_what_the_script_would() {
     );
 }
 
+/// What is replaced is made anew, although it is there. A listing holds what was there at that moment, also where it is put into the directory that is listed; and what
+/// mktemp made has the name that the steps after it were given.
+#[test]
+fn what_was_listed_and_random_names_come_back() {
+    let script = "sort -r in2 > list; sort list > z; sort in > a.up; cp in2 b.up; mv a.up c.up\nls > list\nfind . -name '*.up' | sort > found\n\
+                  rm b.up\nT=$(mktemp -d ./tmp.XXXXXX); F=$(mktemp ./f.XXXXXX)\nsort -r in > \"$T/x 1\"\n\
+                  sort in2 > $F; cat \"$T\"/x* $F > joined\nrm -r $T $F\n";
+    let Some(traced) = traced(script, &[], &["bash", "script"]) else {
+        return;
+    };
+    let (code, errors) = traced.generate("make", &[]);
+    assert_eq!(code, 0, "{errors}");
+    assert!(errors.contains("had its name from mktemp"), "{errors}");
+    // Out of the directory that is listed.
+    let copy = traced.copy("copy");
+    let mut make = Command::new("make");
+    make.args(["-j4", "-f"]).arg(traced.scratch.join("make"));
+    make.arg(format!("STEPS={}", traced.scratch.join("steps").display()));
+    finish(make.current_dir(&copy)).expect(0);
+    assert_eq!(
+        listed(&traced.original),
+        listed(&copy),
+        "{}",
+        traced.text("make")
+    );
+}
+
 /// In a copy it would change the files of the original.
 #[test]
 fn what_leaves_files_above_the_root_is_refused() {

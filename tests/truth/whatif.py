@@ -48,6 +48,8 @@ CASES = {
     "xargs": ("printf '%s\\n' ./a $a ./b $b ./b $b ./c $c | xargs -P 4 -n 2 sh -c '\"$0\" \"$1\"'", {"a": 0.8, "b": 1.0, "c": 0.6}),
     "make": ("make -s -j3", {"a": 1.2, "b": 0.6, "c": 0.5, "d": 0.4}),
     "pipeline": ("{ ./a $a; echo x; } | { cat; ./b $b; } | { cat; ./c $c; } > out", {"a": 0.8, "b": 0.7, "c": 0.5}),
+    "loop": ("for i in 1 2 3 4 5; do ./a $a; echo $i; done | cat > out", {"a": 0.4}),
+    "loops": ("for i in 1 2 3 4; do ./a $a; echo $i; done | while read -r i; do ./b $b; done", {"a": 0.4, "b": 0.2}),
     "threads": (f"{sys.executable} threads.py", {"a": 1.6, "b": 0.6}),
     "processes": (f"{sys.executable} processes.py", {"a": 1.6, "b": 0.6}),
     "pool": (f"{sys.executable} pool.py", {"a": 1.6, "b": 0.6}),

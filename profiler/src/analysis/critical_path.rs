@@ -163,8 +163,13 @@ impl CriticalPath {
 
     /// The longest path through the dependencies of data alone, ns: how long the run would take
     /// at least with as many processors as it can use. ParaTrac's estimate of the makespan (5.3)
-    /// with the work of processes as weights.
+    /// with the work of processes as weights; who outlives the run, as a daemon does, has none.
     pub fn by_data_alone_ns(&self, dag: &Dag) -> i64 {
-        solve::by_data_alone(dag, &self.own_ns)
+        let network = &self.network;
+        let is_within =
+            |&(_, last): &(u32, u32)| network.moments[last as usize].at_ns <= self.end_ns;
+        let own = self.own_ns.iter().zip(&network.ends);
+        let weights = own.map(|(&own_ns, ends)| if is_within(ends) { own_ns } else { 0 });
+        solve::by_data_alone(dag, &weights.collect::<Vec<_>>())
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use flowtrace_schema::SequenceRow;
+use flowtrace_schema::{SequenceRow, StorageRow};
 use serde::Serialize;
 
 use crate::model::Workflow;
@@ -59,6 +59,20 @@ pub struct Spent {
     pub unknown_ns: f64,
 }
 
+/// How long the processes of a step were blocked on storage, and on which part of it; see
+/// docs/kernel-layer.md for what is neither.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Stored {
+    /// Rule, or program.
+    pub name: String,
+    /// In all, ns.
+    pub ns: i64,
+    /// While requests of their own waited in a queue of the kernel and none was at a device, ns.
+    pub queue_ns: i64,
+    /// While a device had requests of their own, ns.
+    pub device_ns: i64,
+}
+
 /// The decomposition of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Resources {
@@ -72,6 +86,8 @@ pub struct Resources {
     pub rules: Vec<Spent>,
     /// By process, likewise, the longest lives.
     pub processes: Vec<Spent>,
+    /// Waits for storage by step, the longest first; empty where nobody told what became of requests.
+    pub storage: Vec<Stored>,
     /// Share of the bytes of file calls that moved in sequence; `None`: there were none.
     pub sequential: Option<f64>,
     /// Whether the network's use could be put in relation to a capacity.
@@ -89,7 +105,14 @@ pub fn resources(
     capacity: Capacity,
 ) -> Resources {
     let total = sequential(sequences.iter());
+    let stored = |row: &StorageRow| Stored {
+        name: row.step.clone(),
+        ns: row.storage_ns,
+        queue_ns: row.queue_ns,
+        device_ns: row.device_ns,
+    };
     let mut result = Resources {
+        storage: timeline.storage.iter().map(stored).collect(),
         sequential: total,
         has_network: capacity.network.is_some(),
         ..Resources::default()

@@ -54,9 +54,12 @@ fn title(drawing: &Drawing) -> String {
         .sum();
     match left_out {
         0 => drawing.title.clone(),
-        1 => format!("{}\n1 edge that closes a cycle is left out", drawing.title),
+        1 => format!(
+            "{}\n1 edge that contradicts others is left out",
+            drawing.title
+        ),
         n => format!(
-            "{}\n{n} edges that close cycles are left out",
+            "{}\n{n} edges that contradict others are left out",
             drawing.title
         ),
     }

@@ -14,14 +14,23 @@ use serde_json::{Map, Value, json};
 
 use crate::argv::unquote;
 use crate::graph::{Dag, EdgeKind, Node};
-use crate::model::{ProcessId, Workflow};
+use crate::model::{FileIndex, ProcessId, Workflow};
 
-/// Writes the workflow.
+/// The exact names of files whose names are no UTF-8.
+pub type RawNames = HashMap<FileIndex, Vec<u8>>;
+
+/// Writes the workflow. The ids of files are made of their names byte for byte: of those that are no UTF-8
+/// `raw_names` has them.
 ///
 /// # Errors
 /// When `out` fails.
-pub fn write(workflow: &Workflow, dag: &Dag, out: &mut impl Write) -> io::Result<()> {
-    let tasks = Tasks::of(workflow, dag);
+pub fn write(
+    workflow: &Workflow,
+    dag: &Dag,
+    raw_names: &RawNames,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let tasks = Tasks::of(workflow, dag, raw_names);
     let run = workflow.runs.first();
     let name = run
         .and_then(|run| run.command.as_deref())
@@ -95,7 +104,7 @@ impl Task {
 }
 
 impl<'a> Tasks<'a> {
-    fn of(workflow: &Workflow, dag: &'a Dag) -> Self {
+    fn of(workflow: &Workflow, dag: &'a Dag, raw_names: &RawNames) -> Self {
         let is_data = |kind: EdgeKind| kind.is_data() && kind != EdgeKind::Exec;
         let has_data = |node: NodeIndex| {
             [Direction::Incoming, Direction::Outgoing]
@@ -133,14 +142,14 @@ impl<'a> Tasks<'a> {
             children: vec![BTreeSet::new(); tasks.len()],
             tasks,
         };
-        tasks.name_files(workflow);
+        tasks.name_files(workflow, raw_names);
         tasks.connect();
         tasks
     }
 
     /// A file's id is its path; versions, and other files of the same path, have a number behind `:`.
-    fn name_files(&mut self, workflow: &Workflow) {
-        let mut seen: HashMap<&str, u32> = HashMap::new();
+    fn name_files(&mut self, workflow: &Workflow, raw_names: &RawNames) {
+        let mut seen: HashMap<&[u8], u32> = HashMap::new();
         for node in self.dag.graph.node_indices() {
             let Node::File { file, .. } = self.dag.graph[node] else {
                 continue;
@@ -157,10 +166,16 @@ impl<'a> Tasks<'a> {
             if !is_used || is_only_program {
                 continue;
             }
-            let path = workflow.file(file).path.as_deref().unwrap_or("unknown");
+            let path = match raw_names.get(&file) {
+                Some(bytes) => bytes.as_slice(),
+                None => {
+                    let path = workflow.file(file).path.as_deref();
+                    path.unwrap_or("unknown").as_bytes()
+                }
+            };
             let number = seen.entry(path).or_default();
             *number += 1;
-            let id = escaped(path, "_-./");
+            let id = escaped_bytes(path, "_-./");
             let id = if *number == 1 {
                 id
             } else {
@@ -378,8 +393,12 @@ fn seconds(ns: i64) -> f64 {
 
 /// Letters, digits and `allowed` stay, other bytes are `#XX`: it can be undone.
 fn escaped(text: &str, allowed: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
+    escaped_bytes(text.as_bytes(), allowed)
+}
+
+fn escaped_bytes(bytes: &[u8], allowed: &str) -> String {
+    let mut escaped = String::with_capacity(bytes.len());
+    for &byte in bytes {
         let c = char::from(byte);
         if c.is_ascii_alphanumeric() || allowed.contains(c) {
             escaped.push(c);
@@ -431,5 +450,6 @@ mod tests {
         assert_eq!(escaped("a b", "_"), "a#20b");
         assert_ne!(escaped("a b", "_"), escaped("a#20b", "_"));
         assert_eq!(escaped("ü:", "_./"), "#C3#BC#3A");
+        assert_eq!(escaped_bytes(b"b\xff.t", "."), "b#FF.t");
     }
 }

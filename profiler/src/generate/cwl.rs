@@ -9,13 +9,23 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use super::words::ROOT_VARIABLE;
+use super::words::{ROOT_VARIABLE, quote};
 use super::{Plan, Step, said};
 
 /// Where the last step puts the files, as they lay in the original directory.
 const RESULTS: &str = "results";
 /// That step. The others have names that end with a number.
 const GATHER: &str = "gather";
+
+/// A link is handed on as a file that holds its target, since CWL has none: `r` and what follows the directory of the
+/// step in a path below it, else `a` and the target as it is.
+const LINKS: &str = concat!(
+    "take_link() { local t; t=$(cat -- \"$1\"; echo .); t=${t%.}; rm -f -- \"$1\"; ",
+    "case $t in r*) t=$PWD${t#r} ;; *) t=${t#a} ;; esac; ",
+    "case $2 in */*) mkdir -p -- \"${2%/*}\" ;; esac; ln -sfnT -- \"$t\" \"$2\"; }; ",
+    "leave_link() { local t; t=$(readlink -n -- \"$2\" && echo .) || return; t=${t%.}; ",
+    "case $t in \"$PWD\" | \"$PWD\"/*) t=r${t#\"$PWD\"} ;; *) t=a$t ;; esac; printf %s \"$t\" > \"$1\"; }; ",
+);
 
 /// Writes a workflow.
 pub fn text(plan: &Plan) -> String {
@@ -51,7 +61,8 @@ impl Workflow {
         let mut workflow = Workflow::default();
         let mut results: BTreeMap<&str, String> = BTreeMap::new();
         for (at, step) in plan.steps.iter().enumerate() {
-            if outputs(step).next().is_none() && step.script.is_ok() {
+            let leaves_nothing = outputs(step).next().is_none() && step.made_links.is_empty();
+            if leaves_nothing && step.script.is_ok() {
                 continue;
             }
             workflow.step(plan, at);
@@ -65,7 +76,22 @@ impl Workflow {
                 }
             }
         }
-        workflow.gather(&results);
+        let mut links = Vec::new();
+        for (link, target) in &plan.last_links {
+            let source = results.get(target.as_str()).cloned();
+            let source = source.unwrap_or_else(|| workflow.input(target, "File"));
+            links.push((link, source));
+        }
+        // What a link leads to, under its name; an engine puts one file in one place only.
+        let mut copies = Vec::new();
+        for (link, source) in links {
+            let same = results.iter().find(|(_, other)| **other == source);
+            match same.map(|(&path, _)| path) {
+                Some(path) => copies.push((path, link.as_str())),
+                None => drop(results.insert(link, source)),
+            }
+        }
+        workflow.gather(&results, &copies);
         workflow
     }
 
@@ -94,7 +120,7 @@ impl Workflow {
                 .and_then(|from| output_of(&plan.steps[from], path))
             {
                 Some(source) => source,
-                None => self.input(path),
+                None => self.input(path, "File"),
             };
             wires.insert(name.clone(), source.into());
             parameters.insert(name.clone(), json!({ "type": "File" }));
@@ -104,18 +130,65 @@ impl Workflow {
                 "writable": take.changes,
             }));
         }
+        let mut before = String::new();
+        let mut unknown = None;
+        for (number, link) in step.links.iter().enumerate() {
+            let name = format!("l{number}");
+            let mut class = "File";
+            let (source, entry) = match (link.from, link.to_directory) {
+                (Some(from), _) => {
+                    let Some(source) = link_of(&plan.steps[from], &link.path) else {
+                        unknown = Some(&link.path);
+                        continue;
+                    };
+                    let file = link_file(number);
+                    before += &format!("take_link {file} {}; ", quote(&link.path));
+                    (source, file)
+                }
+                (None, Some(is_directory)) => {
+                    class = if is_directory { "Directory" } else { class };
+                    (self.input(&link.path, class), parameter_text(&link.path))
+                }
+                // It leads nowhere, and nothing is known of it.
+                (None, None) => continue,
+            };
+            wires.insert(name.clone(), source.into());
+            parameters.insert(name.clone(), json!({ "type": class }));
+            listing.push(json!({ "entryname": entry, "entry": format!("$(inputs.{name})") }));
+        }
         let mut results = Map::new();
+        let mut after = String::new();
+        for (number, link) in step.made_links.iter().enumerate() {
+            let file = made_link_file(number);
+            after += &format!(" && leave_link {file} {}", quote(link));
+            let result = json!({ "type": "File", "outputBinding": { "glob": file } });
+            results.insert(format!("m{number}"), result);
+        }
         for (number, path) in outputs(step).enumerate() {
             results.insert(
                 format!("o{number}"),
                 json!({ "type": "File", "outputBinding": { "glob": glob(path) } }),
             );
         }
-        let script = match step.moves_directory {
-            true => "echo 'it moves or removes a directory, for which CWL has no word' >&2; exit 1"
-                .into(),
-            false => format!("export {ROOT_VARIABLE}=$PWD; {}", said::script(step)),
+        let refused = match (step.moves_directory, unknown) {
+            (true, _) => {
+                Some("it moves or removes a directory, for which CWL has no word".to_owned())
+            }
+            (false, Some(link)) => Some(format!("it uses the link {link}, of unknown origin")),
+            (false, None) => None,
         };
+        let script = said::script(step);
+        let script = match (refused, after.is_empty()) {
+            (Some(why), _) => format!("printf '%s\\n' {} >&2; exit 1", quote(&why)),
+            (None, true) => script,
+            // It may leave the shell.
+            (None, false) => format!("({script}\n){after}"),
+        };
+        let own = match before.is_empty() && after.is_empty() {
+            true => "",
+            false => LINKS,
+        };
+        let script = format!("export {ROOT_VARIABLE}=$PWD; {own}{before}{script}");
         let out: Vec<&String> = results.keys().collect();
         let value = json!({
             "in": wires,
@@ -132,23 +205,23 @@ impl Workflow {
         self.steps.insert(step.id.clone(), value);
     }
 
-    /// The workflow input that is a file which was there before the run.
-    fn input(&mut self, path: &str) -> String {
+    /// The workflow input that is a file or a directory which was there before the run.
+    fn input(&mut self, path: &str, class: &str) -> String {
         if let Some(name) = self.named.get(path) {
             return name.clone();
         }
         let name = format!("in_{}", self.named.len());
-        let file = json!({ "class": "File", "location": location(path) });
+        let file = json!({ "class": class, "location": location(path) });
         self.inputs.insert(
             name.clone(),
-            json!({ "type": "File", "default": file, "doc": path }),
+            json!({ "type": class, "default": file, "doc": path }),
         );
         self.named.insert(path.into(), name.clone());
         name
     }
 
     /// The last step: all that lasts, under its own name.
-    fn gather(&mut self, results: &BTreeMap<&str, String>) {
+    fn gather(&mut self, results: &BTreeMap<&str, String>, copies: &[(&str, &str)]) {
         let mut wires = Map::new();
         let mut parameters = Map::new();
         let mut listing = Vec::new();
@@ -170,13 +243,20 @@ impl Workflow {
                 "writable": true,
             }));
         }
+        let mut script = String::from(":");
+        for (from, to) in copies {
+            let (from, to) = (format!("{RESULTS}/{from}"), format!("{RESULTS}/{to}"));
+            let above = to.rsplit_once('/').map_or("", |(above, _)| above);
+            let (above, from, to) = (quote(above), quote(&from), quote(&to));
+            script += &format!(" && mkdir -p -- {above} && cp -- {from} {to}");
+        }
         let value = json!({
             "in": wires,
             "out": [RESULTS],
             "run": {
                 "class": "CommandLineTool",
                 "requirements": { "InitialWorkDirRequirement": { "listing": listing } },
-                "baseCommand": ["true"],
+                "baseCommand": ["bash", "-c", script],
                 "inputs": parameters,
                 "outputs": { RESULTS: { "type": "Directory", "outputBinding": { "glob": RESULTS } } },
             },
@@ -198,6 +278,22 @@ fn outputs(step: &Step) -> impl Iterator<Item = &str> {
 fn output_of(step: &Step, path: &str) -> Option<String> {
     let number = outputs(step).position(|output| output == path)?;
     Some(format!("{}/o{number}", step.id))
+}
+
+/// Where a step finds what a link says.
+fn link_file(number: usize) -> String {
+    format!(".flowtrace-link-{number}")
+}
+
+/// Where it leaves that: an output that has the name of an input is taken for the input.
+fn made_link_file(number: usize) -> String {
+    format!(".flowtrace-made-link-{number}")
+}
+
+/// How a later step names what a link says that this one made.
+fn link_of(step: &Step, path: &str) -> Option<String> {
+    let number = step.made_links.iter().position(|link| link == path)?;
+    Some(format!("{}/m{number}", step.id))
 }
 
 /// Text that is no expression.
@@ -248,6 +344,43 @@ fn location(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What one step leaves of its links another one finds in a directory of its own.
+    #[test]
+    fn links_are_handed_on() {
+        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let bash = |directory: &std::path::Path, script: &str| {
+            let mut bash = std::process::Command::new("bash");
+            bash.args(["-ec", &format!("{LINKS}{script}")]);
+            assert!(
+                bash.current_dir(directory).status().unwrap().success(),
+                "{script}"
+            );
+        };
+        let targets = [("a", "../x y"), ("d/b c", "/usr/$HOME"), ("-e", "r\n")];
+        std::fs::create_dir(one.path().join("d")).unwrap();
+        for (number, (link, target)) in targets.iter().enumerate() {
+            std::os::unix::fs::symlink(target, one.path().join(link)).unwrap();
+            bash(one.path(), &format!("leave_link {number} {}", quote(link)));
+        }
+        bash(one.path(), "ln -s \"$PWD/d/f\" own; leave_link 3 own");
+        for number in 0..4 {
+            let file = number.to_string();
+            std::fs::copy(one.path().join(&file), other.path().join(&file)).unwrap();
+            let link = targets.get(number).map_or("own", |target| target.0);
+            bash(other.path(), &format!("take_link {file} {}", quote(link)));
+            assert!(!other.path().join(&file).exists());
+        }
+        let read = |name: &str| std::fs::read_link(other.path().join(name)).unwrap();
+        for (link, target) in targets {
+            assert_eq!(read(link), std::path::Path::new(target));
+        }
+        assert_eq!(
+            read("own"),
+            other.path().canonicalize().unwrap().join("d/f")
+        );
+        bash(other.path(), "! leave_link 0 nothing");
+    }
 
     #[test]
     fn names_are_no_expressions_and_no_patterns() {

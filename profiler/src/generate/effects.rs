@@ -36,6 +36,21 @@ pub(super) enum How {
     Meet,
 }
 
+impl How {
+    /// Both: who looks at the names in a directory and adds one needs the order of either.
+    fn and(self, other: How) -> How {
+        match (self, other) {
+            (How::Read, How::Vary) | (How::Vary, How::Read) => How::Write,
+            _ => self.max(other),
+        }
+    }
+
+    /// Whether a directory was listed, if this is what was done to its list of names.
+    pub(super) fn may_list(self) -> bool {
+        matches!(self, How::Read | How::Write)
+    }
+}
+
 /// All that one step did to one thing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Touch {
@@ -188,7 +203,7 @@ impl Effects {
         let touches = self.touches.entry(thing).or_default();
         match touches.iter_mut().rev().find(|touch| touch.step == step) {
             Some(touch) => {
-                touch.how = touch.how.max(how);
+                touch.how = touch.how.and(how);
                 touch.first_ns = touch.first_ns.min(first_ns);
                 touch.last_ns = touch.last_ns.max(last_ns);
             }

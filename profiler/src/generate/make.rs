@@ -11,6 +11,16 @@ use super::said::{self, comment};
 use super::words::ROOT_VARIABLE;
 use super::{Plan, Step};
 
+/// Made first of all, for what would look as if it was made already. Names of steps end with a number.
+const BEGUN: &str = "$(STEPS)/begun";
+
+/// Whether a step makes a file anew that was there before the run.
+fn replaces_older(step: &Step) -> bool {
+    let older = step.takes.iter().filter(|take| take.from.is_none());
+    let mut older = older.map(|take| &take.place);
+    older.any(|place| step.outputs.iter().any(|output| output.place == *place))
+}
+
 /// Writes a Makefile.
 pub fn text(plan: &Plan) -> String {
     // As make wants them where they are needed, where `%` is plain.
@@ -36,6 +46,12 @@ pub fn text(plan: &Plan) -> String {
     let _ = writeln!(text, "{clean}:\n\trm -rf -- '$(STEPS)'\n");
     let places: HashSet<String> = targets.iter().flatten().cloned().collect();
     let anew = anew(plan);
+    if plan.steps.iter().any(replaces_older) {
+        let _ = writeln!(
+            text,
+            "# Newer than files that were there before and are made anew.\n{BEGUN}:\n\t@mkdir -p -- '$(STEPS)' && : > '$@'\n"
+        );
+    }
     for ((step, names), anew) in plan.steps.iter().zip(&targets).zip(&anew) {
         rule(&mut text, step, names, &targets, &places, anew);
     }
@@ -66,7 +82,6 @@ endif
 SHELL := /bin/bash
 MAKEFLAGS += -r
 .DELETE_ON_ERROR:
-.SECONDARY:
 .SUFFIXES:
 EQ := =
 # Where steps without files of their own are marked as done.
@@ -132,6 +147,9 @@ fn rule(
         }
     }
     needs.extend(anew.iter().filter_map(|path| name(path)));
+    if !is_marked && replaces_older(step) {
+        needs.insert(BEGUN.into());
+    }
     only_order.retain(|name| !needs.contains(name));
     let separator = if names.len() > 1 { " &:" } else { ":" };
     let _ = write!(text, "# {}\n{}{separator}", step.id, as_targets(names));

@@ -79,6 +79,42 @@ pub(super) fn add(
     }
 }
 
+/// What `mktemp` made has another name each time, and the steps after it were told the one of the traced run: that is
+/// made instead. What it made outside the traced directories is refused elsewhere.
+pub(super) fn keep_random_names(
+    source: &Source,
+    split: &mut Split,
+    effects: &Effects,
+    notes: &mut Vec<String>,
+) {
+    for (step, draft) in split.drafts.iter_mut().enumerate() {
+        if !matches!(draft.command, Command::Program(_)) || &*draft.rule != "mktemp" {
+            continue;
+        }
+        let mut made = effects.touches.iter().filter_map(|(thing, touches)| {
+            let Thing::Name(path) = thing else {
+                return None;
+            };
+            let is_made = touches
+                .iter()
+                .any(|touch| touch.step == step && touch.how == How::Write);
+            is_made.then_some(path)
+        });
+        let (Some(path), None) = (made.next(), made.next()) else {
+            continue;
+        };
+        let shown = relative(path, &source.root, &source.root);
+        let name = quote(&shown);
+        draft.command = Command::Own(match source.is_directory_at(path, draft.end_ns) {
+            true => format!("mkdir -p -m 700 -- {name}"),
+            false => format!("(umask 077; : > {name})"),
+        });
+        notes.push(format!(
+            "{shown} had its name from mktemp: it has that of the traced run each time"
+        ));
+    }
+}
+
 /// Whether a step read a file, or went through it as a directory.
 fn is_used(effects: &Effects, file: i64) -> bool {
     let touches = effects.touches.get(&Thing::Content(file));

@@ -182,6 +182,8 @@ mod tests {
             outputs: Vec::new(),
             takes: Vec::new(),
             directories: Vec::new(),
+            links: Vec::new(),
+            made_links: Vec::new(),
             moves_directory: false,
             needs_mark: false,
             after: Vec::new(),
@@ -213,7 +215,7 @@ mod tests {
             root: "/w".into(),
             command: "sh -- s".into(),
             steps: vec![first, second],
-            notes: Vec::new(),
+            ..Plan::default()
         }
     }
 

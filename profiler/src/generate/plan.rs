@@ -14,7 +14,7 @@ use super::order::{Edges, edges, reduced, rings};
 use super::own;
 use super::source::{Source, Unfit};
 use super::steps::{Draft, Split, splits};
-use super::touched::Files;
+use super::touched::{Files, links};
 use super::{After, Options, Output, Plan, Step};
 
 /// The steps of a traced run.
@@ -43,6 +43,7 @@ fn of_split(source: &Source, mut split: Split, options: Options) -> Plan {
     let mut notes = Vec::new();
     let own = std::mem::take(&mut effects.own);
     own::add(source, &mut split, &mut effects, own, &mut notes);
+    own::keep_random_names(source, &mut split, &effects, &mut notes);
     let writer = Writer { source, options };
     let builder = Builder {
         failing: failing(&writer, &split.drafts),
@@ -127,6 +128,8 @@ impl Builder<'_> {
                 inputs: files.inputs(at),
                 takes: files.takes(at, &parts),
                 directories: files.directories(at, &parts, &outputs),
+                links: files.links(at, &parts),
+                made_links: files.made_links(at, &parts),
                 moves_directory: files.moves_directory(at, &parts),
                 outputs,
                 needs_mark,
@@ -149,6 +152,7 @@ impl Builder<'_> {
         Plan {
             root: self.source.root.clone(),
             command: run.command.clone().unwrap_or_default(),
+            last_links: links::last(self.source, &steps),
             steps,
             notes,
         }
@@ -275,7 +279,7 @@ impl Builder<'_> {
             .get(&lists_root)
             .into_iter()
             .flatten()
-            .find(|t| t.how == How::Read)
+            .find(|touch| touch.how.may_list())
         {
             notes.push(format!(
                 "{} lists the root directory: keep this file, and what marks steps as done, out of it",

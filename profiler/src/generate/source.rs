@@ -43,6 +43,8 @@ pub(super) struct Source {
     /// Files that ever had a name.
     files_named: HashMap<String, Vec<i64>>,
     directories: HashSet<i64>,
+    /// Symbolic links.
+    links: HashSet<i64>,
     pub(super) actions: Vec<ActionRow>,
     /// Of each image, the places in `actions` of those that changed a file outside of the system.
     pub(super) changes: HashMap<i64, Vec<usize>>,
@@ -109,6 +111,8 @@ impl Source {
         let files = trace.files()?;
         let directories = files.iter().filter(|file| file.kind == "directory");
         source.directories = directories.map(|file| file.file_id).collect();
+        let links = files.iter().filter(|file| file.kind == "symlink");
+        source.links = links.map(|file| file.file_id).collect();
         source.actions = trace.actions()?;
         for (at, action) in source.actions.iter().enumerate() {
             if action.class == "read" {
@@ -294,12 +298,28 @@ impl Source {
 
     /// Whether a directory had this name at a moment.
     pub(super) fn is_directory_at(&self, path: &str, at: i64) -> bool {
+        self.is_named(&self.directories, path, at, at)
+    }
+
+    /// Whether a symbolic link had this name at some time between two moments.
+    pub(super) fn is_link_during(&self, path: &str, from: i64, to: i64) -> bool {
+        self.is_named(&self.links, path, from, to)
+    }
+
+    fn is_named(&self, kind: &HashSet<i64>, path: &str, from: i64, to: i64) -> bool {
         let had_it = |name: &NameRow| {
-            name.path == path && name.from_ns <= at && name.to_ns.is_none_or(|end| end >= at)
+            name.path == path && name.from_ns <= to && name.to_ns.is_none_or(|end| end >= from)
         };
         let files = self.files_named.get(path).into_iter().flatten();
-        let mut files = files.filter(|file_id| self.directories.contains(file_id));
+        let mut files = files.filter(|file_id| kind.contains(file_id));
         files.any(|file_id| self.names[file_id].iter().any(had_it))
+    }
+
+    /// The symbolic links that were there at the end of the run.
+    pub(super) fn last_links(&self) -> impl Iterator<Item = &str> {
+        let names = self.links.iter().filter_map(|file| self.names.get(file));
+        let names = names.flatten().filter(|name| name.to_ns.is_none());
+        names.map(|name| name.path.as_str())
     }
 
     fn is_own(files: &[FileRow], file_id: i64) -> bool {

@@ -11,6 +11,8 @@ use super::command::Command;
 use super::source::Source;
 use super::substituted::Given;
 
+mod shim;
+
 /// Programs that start the commands of others and are nothing themselves.
 const DRIVERS: &[&str] = &[
     "sh",
@@ -41,6 +43,8 @@ const DRIVERS: &[&str] = &[
     "time",
     "timeout",
 ];
+/// The makes, which begin again in their own place.
+const MAKES: &[&str] = &["make", "gmake"];
 /// Those whose own files say nothing about the workflow: logs, locks, caches.
 const MANAGERS: &[&str] = &[
     "ninja",
@@ -95,7 +99,11 @@ pub(super) fn splits(source: &Source) -> Vec<Split> {
     }];
     // As long as there is one command that only starts others, it is theirs that count.
     while let [unit] = units[..] {
-        let Some((own, inner)) = inside(source, unit) else {
+        let found_inside = match shim::builder(source, unit) {
+            Some((builder, before)) => Some((before, vec![builder])),
+            None => inside(source, unit),
+        };
+        let Some((own, inner)) = found_inside else {
             break;
         };
         if inner.is_empty() {
@@ -136,7 +144,7 @@ fn inside(source: &Source, unit: Unit) -> Option<(Vec<usize>, Vec<Unit>)> {
         // make begins again after it has made a file that it includes.
         let is_again = own.last().is_some_and(|&before: &usize| {
             let before = &source.workflow.images[before];
-            is_one_of(image, &["make", "gmake"]) && before.command == image.command
+            is_one_of(image, MAKES) && before.command == image.command
         });
         if !is_again && (!units.is_empty() || !is_one_of(image, DRIVERS) && !image.is_fork) {
             if own.is_empty() {

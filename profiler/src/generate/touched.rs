@@ -8,6 +8,8 @@ use super::steps::Draft;
 use super::words::{Place, below};
 use super::{Input, Output, Take};
 
+pub(super) mod links;
+
 /// Who touched which file, by merged step.
 pub(super) struct Files<'a> {
     source: &'a Source,
@@ -256,7 +258,7 @@ impl<'a> Files<'a> {
                         *paths.entry(&name.path).or_default() |= changes;
                     }
                 }
-                Thing::List(directory) if how == How::Read => {
+                Thing::List(directory) if how.may_list() => {
                     for path in source.names_in(directory, start) {
                         paths.entry(path).or_default();
                     }
@@ -321,7 +323,10 @@ impl<'a> Files<'a> {
         let cwds = members.filter_map(|upid| source.rows.get(upid)?.cwd.as_deref());
         let cwds = cwds.filter_map(|cwd| below(cwd, &source.root));
         let above = outputs.iter().filter(|output| output.place.is_below());
-        let above = above.filter_map(|output| Some(output.place.path().rsplit_once('/')?.0));
+        let links = self.made_links(step, parts);
+        let above = above.map(|output| output.place.path());
+        let above = above.chain(links.iter().map(String::as_str));
+        let above = above.filter_map(|path| Some(path.rsplit_once('/')?.0));
         let made = |path: &str| {
             let name = Thing::Name(path.into());
             let changed = self.changed.get(&name).map_or(&[][..], Vec::as_slice);

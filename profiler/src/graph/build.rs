@@ -1,25 +1,37 @@
 //! From accesses, streams and forks to nodes and edges.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use petgraph::Direction;
 use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
 
 use super::versions::versions;
-use super::{Dag, Edge, EdgeKind, Node, acyclic};
+use super::{Dag, Edge, EdgeKind, Node, acyclic, past};
 use crate::model::{Access, FileIndex, ProcessId, Relation, Workflow};
 
 /// Builds the workflow graph: a node for every process and every version of a regular file that
-/// a process read or wrote. What closes a cycle is left out; [`super::lineage`] cuts processes instead.
+/// a process read or wrote. What closes a cycle is left out, and forks that lead back in time;
+/// [`super::lineage`] cuts processes instead.
 pub fn build(workflow: &Workflow) -> Dag {
     let (graph, ranks) = raw(workflow);
-    let (graph, dropped) = acyclic::make(graph, &ranks);
-    Dag {
+    sound(workflow, graph, &ranks, BTreeMap::new())
+}
+
+/// The graph without what closes cycles, and without forks that lead back in time.
+pub(super) fn sound(
+    workflow: &Workflow,
+    graph: DiGraph<Node, Edge>,
+    ranks: &[u32],
+    cuts: BTreeMap<ProcessId, Vec<i64>>,
+) -> Dag {
+    let (graph, dropped) = acyclic::make(graph, ranks);
+    let dag = Dag {
         graph,
         dropped,
-        ..Dag::default()
-    }
+        cuts,
+    };
+    past::leave_out(workflow, dag)
 }
 
 /// The graph with all edges, cycles included, and the ranks of its nodes.

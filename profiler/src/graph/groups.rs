@@ -9,9 +9,13 @@ use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
 
 use super::pattern::{self, ending};
-use super::rounds::{Rounds, rounds};
+use super::rounds::{Rounds, by_neighbours, rounds};
+use super::workers::workers;
 use super::{Dag, EdgeKind, Node};
 use crate::model::{FileIndex, ProcessId, Workflow};
+use crate::text::units::plain;
+
+mod twins;
 
 /// More kinds of files than this between the same rules become one node.
 const KINDS: usize = 6;
@@ -32,14 +36,18 @@ pub struct Group {
     pub versions: u32,
     /// Processes that go on as a later version: what was measured of them stands there.
     pub goes_on: Vec<ProcessId>,
+    /// Whether they are copies at work of the program that forked them, as the workers of a pool.
+    pub is_fork: bool,
 }
 
 impl Group {
-    /// Which versions of its processes these are, to stand behind the name: ` [1/2]`, or nothing.
+    /// Which versions of its processes these are, to stand behind the name: ` [1/2]`, or nothing; and whether
+    /// these are copies of one that they worked for.
     pub fn mark(&self) -> String {
+        let fork = if self.is_fork { " (fork)" } else { "" };
         match self.versions {
-            0 | 1 => String::new(),
-            versions => format!(" [{}/{versions}]", self.version),
+            0 | 1 => fork.into(),
+            versions => format!("{fork} [{}/{versions}]", self.version),
         }
     }
 }
@@ -104,6 +112,18 @@ impl RuleGraph {
             Members::Files { pattern, .. } => pattern,
         }
     }
+
+    /// A group in a sentence: files are told from rules of the same name.
+    pub fn described(&self, workflow: &Workflow, group: NodeIndex) -> String {
+        let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
+        match &self.graph[group].members {
+            Members::Processes { rule, .. } => plain(rule) + &self.graph[group].mark(),
+            Members::Files { pattern, files } => {
+                let many = if files.len() == 1 { "" } else { "s" };
+                format!("file{many} {}", plain(pattern::relative(pattern, cwd)))
+            }
+        }
+    }
 }
 
 /// Files of one depth below the root and one ending are of a kind.
@@ -112,7 +132,7 @@ type Kind = (usize, Arc<str>);
 /// What makes nodes of the workflow graph members of one group.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
-    /// The label of processes, and which version of them.
+    /// The label of processes, and which part of their lives.
     Label(u32, u32),
     Files {
         producers: Vec<(u32, u32)>,
@@ -123,7 +143,8 @@ enum Key {
 
 /// Contracts the workflow graph by rule.
 pub fn by_rule(workflow: &Workflow, dag: &Dag) -> RuleGraph {
-    by_label(workflow, dag, &rules(workflow))
+    let workers = workers(workflow, dag);
+    of_labels(workflow, dag, &rules(workflow), &workers)
 }
 
 /// The rules of all processes.
@@ -135,79 +156,41 @@ fn rules(workflow: &Workflow) -> Vec<Arc<str>> {
 /// Contracts the workflow graph: the processes of one label become one node. `labels` has the label of
 /// every process of the workflow, also where `dag` is a part of its graph.
 pub fn by_label(workflow: &Workflow, dag: &Dag, labels: &[Arc<str>]) -> RuleGraph {
-    let label_of = numbers(labels);
+    of_labels(workflow, dag, labels, &vec![false; labels.len()])
+}
+
+fn of_labels(workflow: &Workflow, dag: &Dag, labels: &[Arc<str>], workers: &[bool]) -> RuleGraph {
+    let label_of = numbers(labels, workers);
     let (part, hidden_forks) = without_plain_forks(dag, &label_of);
     let group = group_numbers(workflow, &part, &label_of);
-    let round = rounds(&part, &group);
-    contract(workflow, &part, labels, (&group, round), hidden_forks)
+    let mut round = rounds(&part, &group);
+    by_neighbours(&part, &group, &mut round, |node| {
+        matches!(part[node], Node::Process { .. })
+    });
+    contract(
+        workflow,
+        &part,
+        (labels, workers),
+        (&group, round),
+        hidden_forks,
+    )
 }
 
 /// Contracts processes of one rule whose neighbours are alike, and files of one kind whose
 /// neighbours are: what a map over many inputs repeats becomes one chain.
 pub fn by_twins(workflow: &Workflow, dag: &Dag) -> RuleGraph {
-    let labels = rules(workflow);
-    let label_of = numbers(&labels);
+    let (labels, workers) = (rules(workflow), workers(workflow, dag));
+    let label_of = numbers(&labels, &workers);
     let (part, hidden_forks) = without_plain_forks(dag, &label_of);
-    let group = twin_numbers(workflow, &part, &label_of);
+    let group = twins::numbers(workflow, &part, &label_of);
     let round = rounds(&part, &group);
-    contract(workflow, &part, &labels, (&group, round), hidden_forks)
-}
-
-/// Numbers nodes so that two have the same number if they are of one rule or kind of file and their
-/// neighbours in either direction have the same numbers, however many these are.
-fn twin_numbers(
-    workflow: &Workflow,
-    part: &DiGraph<Node, super::Edge>,
-    label_of: &[u32],
-) -> Vec<u32> {
-    type Key = (Option<(u32, u32)>, Option<Kind>);
-    let mut begin: HashMap<Key, u32> = HashMap::new();
-    let mut number: Vec<u32> = part
-        .node_indices()
-        .map(|node| {
-            let key = match part[node] {
-                Node::Process { id, version, .. } => {
-                    (Some((label_of[id.0 as usize], version)), None)
-                }
-                Node::File { file, .. } => {
-                    let path = workflow.file(file).path.as_deref().unwrap_or("");
-                    (None, Some((path.split('/').count(), ending(path).into())))
-                }
-            };
-            let next = begin.len() as u32;
-            *begin.entry(key).or_insert(next)
-        })
-        .collect();
-    let mut count = begin.len();
-    loop {
-        let around = |node: NodeIndex, direction: Direction| -> Vec<u32> {
-            let found: BTreeSet<u32> = part
-                .neighbors_directed(node, direction)
-                .map(|other| number[other.index()])
-                .collect();
-            found.into_iter().collect()
-        };
-        let mut refined: HashMap<(u32, Vec<u32>, Vec<u32>), u32> = HashMap::new();
-        let next: Vec<u32> = part
-            .node_indices()
-            .map(|node| {
-                let key = (
-                    number[node.index()],
-                    around(node, Direction::Incoming),
-                    around(node, Direction::Outgoing),
-                );
-                let next = refined.len() as u32;
-                *refined.entry(key).or_insert(next)
-            })
-            .collect();
-        // Every round splits or leaves as is, so it ends.
-        let is_stable = refined.len() == count;
-        count = refined.len();
-        number = next;
-        if is_stable {
-            return number;
-        }
-    }
+    contract(
+        workflow,
+        &part,
+        (&labels, &workers),
+        (&group, round),
+        hidden_forks,
+    )
 }
 
 /// The graph without the forks of those that are connected by data: who is needs no fork edge to be
@@ -236,13 +219,14 @@ fn without_plain_forks(dag: &Dag, label_of: &[u32]) -> (DiGraph<Node, super::Edg
 }
 
 /// Numbers labels in the order of their first process.
-fn numbers(labels: &[Arc<str>]) -> Vec<u32> {
-    let mut numbers: HashMap<&str, u32> = HashMap::new();
-    let number = |label| {
+fn numbers(labels: &[Arc<str>], workers: &[bool]) -> Vec<u32> {
+    let mut numbers: HashMap<(&str, bool), u32> = HashMap::new();
+    let mut of = Vec::with_capacity(labels.len());
+    for (label, &is_worker) in labels.iter().zip(workers) {
         let next = numbers.len() as u32;
-        *numbers.entry(label).or_insert(next)
-    };
-    labels.iter().map(AsRef::as_ref).map(number).collect()
+        of.push(*numbers.entry((label, is_worker)).or_insert(next));
+    }
+    of
 }
 
 fn labels_with_data(dag: &Dag, label_of: &[u32]) -> Vec<bool> {
@@ -270,14 +254,18 @@ fn group_numbers(
         let rules: BTreeSet<(u32, u32)> = part
             .neighbors_directed(node, direction)
             .filter_map(|other| match part[other] {
-                Node::Process { id, version, .. } => Some((label_of[id.0 as usize], version)),
+                Node::Process { id, .. } => {
+                    Some((label_of[id.0 as usize], super::part_of_life(&part[other])))
+                }
                 Node::File { .. } => None,
             })
             .collect();
         rules.into_iter().collect()
     };
     let key = |node: NodeIndex| match part[node] {
-        Node::Process { id, version, .. } => Key::Label(label_of[id.0 as usize], version),
+        Node::Process { id, .. } => {
+            Key::Label(label_of[id.0 as usize], super::part_of_life(&part[node]))
+        }
         Node::File { file, .. } => {
             let path = workflow.file(file).path.as_deref().unwrap_or("");
             Key::Files {
@@ -318,7 +306,7 @@ fn group_numbers(
 fn contract(
     workflow: &Workflow,
     part: &DiGraph<Node, super::Edge>,
-    labels: &[Arc<str>],
+    (labels, workers): (&[Arc<str>], &[bool]),
     (group, Rounds { of: round, cycles }): (&[u32], Rounds),
     hidden_forks: usize,
 ) -> RuleGraph {
@@ -353,6 +341,7 @@ fn contract(
                 version: 1,
                 versions: 1,
                 goes_on: Vec::new(),
+                is_fork: false,
             })
         });
         member_of.push(into);
@@ -364,6 +353,7 @@ fn contract(
         {
             let group = &mut graph[into];
             group.version = version;
+            group.is_fork = workers[id.0 as usize];
             group.versions = group.versions.max(versions);
             if version < versions {
                 group.goes_on.push(id);

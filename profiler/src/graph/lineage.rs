@@ -3,8 +3,8 @@
 //!
 //! A script with `n=$(wc -l < out); echo $n > count` started `wc`, and got its answer: as one node it
 //! would come before itself. Cut between what it gave and what it got later, it is two: the first made
-//! what `wc` counted, the second wrote `count`. Only processes that lie on a cycle of data and forks are
-//! cut, and only where data came in after data went out; forks alone cut nothing ([`acyclic`] leaves
+//! what `wc` counted, the second wrote `count`. Processes that lie on a cycle of data and forks are
+//! cut where data came in after data went out; forks on such a cycle cut nothing ([`super::acyclic`] leaves
 //! out those that contradict data).
 //!
 //! 1. An edge is known by its first and last moment. A version begins where an edge in begins after
@@ -14,6 +14,7 @@
 //!    (who asked; the others answer) the edges on the cycle are *narrowed*: one in counts when it ended,
 //!    one out when it began, and a version begins wherever one in follows one out. If a cycle is left,
 //!    the next one. Where all are narrowed time goes forward along every way of data, so that ends.
+//! 3. Whoever had started a child before what came in was there is cut between both ([`past`]).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,8 +22,8 @@ use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, EdgeIndex, NodeIndex};
 use petgraph::visit::EdgeRef;
 
-use super::build::{process_ranks, raw};
-use super::{Dag, Edge, EdgeKind, Node, acyclic};
+use super::build::{process_ranks, raw, sound};
+use super::{Dag, Edge, EdgeKind, Node, past};
 use crate::model::{ProcessId, Workflow};
 
 type Graph = DiGraph<Node, Edge>;
@@ -33,12 +34,7 @@ type Graph = DiGraph<Node, Edge>;
 pub fn lineage(workflow: &Workflow) -> Dag {
     let (graph, ranks) = raw(workflow);
     let in_cycle = on_cycles(&graph, |_| true);
-    if in_cycle.iter().all(|&at| at == NONE) {
-        return Dag {
-            graph,
-            ..Dag::default()
-        };
-    }
+    let is_cyclic = in_cycle.iter().any(|&at| at != NONE);
     let mut cuts = Cuts::default();
     for node in graph.node_indices() {
         if let Node::Process { id, .. } = graph[node]
@@ -52,6 +48,9 @@ pub fn lineage(workflow: &Workflow) -> Dag {
     }
     let mut split = cuts.applied(workflow, &graph);
     for round in 0.. {
+        if !is_cyclic {
+            break;
+        }
         let left = on_cycles(&split, EdgeKind::is_data);
         if left.iter().all(|&at| at == NONE)
             || !narrow(&graph, &split, (&left, round), &ranks, &mut cuts)
@@ -60,13 +59,11 @@ pub fn lineage(workflow: &Workflow) -> Dag {
         }
         split = cuts.applied(workflow, &graph);
     }
-    let ranks = process_ranks(&split, &ranks);
-    let (graph, dropped) = acyclic::make(split, &ranks);
-    Dag {
-        graph,
-        dropped,
-        cuts: cuts.of,
+    if cuts.by_forks(workflow, (&graph, &split), &in_cycle) {
+        split = cuts.applied(workflow, &graph);
     }
+    let ranks = process_ranks(&split, &ranks);
+    sound(workflow, split, &ranks, cuts.of)
 }
 
 /// No cycle.
@@ -115,6 +112,31 @@ impl Cuts {
             (_, false, false) => cuts.partition_point(|&cut| cut <= edge.last_ns),
             (_, false, true) => cuts.partition_point(|&cut| cut < edge.first_ns),
         }
+    }
+
+    /// Cuts further where forks would lead back in time, and says whether anybody is.
+    fn by_forks(
+        &mut self,
+        workflow: &Workflow,
+        graphs: (&Graph, &Graph),
+        in_cycle: &[u32],
+    ) -> bool {
+        let answers = |fork| {
+            graphs.0.edge_endpoints(fork).is_none_or(|(from, to)| {
+                let cycle = in_cycle[from.index()];
+                cycle != NONE && cycle == in_cycle[to.index()]
+            })
+        };
+        let is_late = |edge| self.is_narrowed(edge, true);
+        let found = past::cuts(workflow, graphs, &self.of, answers, is_late);
+        let is_any = !found.is_empty();
+        for (id, more) in found {
+            let all = self.of.entry(id).or_default();
+            all.extend(more);
+            all.sort_unstable();
+            all.dedup();
+        }
+        is_any
     }
 
     /// The graph with its processes cut.
@@ -332,11 +354,6 @@ impl Dag {
             graph.add_edge(from, to, dropped.edge);
         }
         let ranks = process_ranks(&graph, &super::build::start_order(workflow));
-        let (graph, dropped) = acyclic::make(graph, &ranks);
-        Dag {
-            graph,
-            dropped,
-            ..Dag::default()
-        }
+        sound(workflow, graph, &ranks, BTreeMap::new())
     }
 }

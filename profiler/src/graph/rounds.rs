@@ -4,9 +4,70 @@
 //! Only groups on such a cycle are split, and only as often as a path comes back to them: the
 //! *round* of a node counts how often a path to it went back in the order of the groups.
 
+use std::collections::{BTreeSet, HashMap, HashSet};
+
 use petgraph::Direction;
 use petgraph::algo::{kosaraju_scc, toposort};
 use petgraph::graph::{DiGraph, NodeIndex};
+
+/// A group that is split anyhow is split into no more parts than these for the sake of its neighbours.
+const PARTS: usize = 12;
+
+/// Splits groups that are split already further, so that those of a part have the same neighbours: two uses of
+/// one program that have nothing to do with each other do not make a way that does not exist. Parts with
+/// edges between their own members stay: parted, these could close a cycle. `may` says which nodes are meant.
+pub(crate) fn by_neighbours<N, E>(
+    graph: &DiGraph<N, E>,
+    group: &[u32],
+    rounds: &mut Rounds,
+    may: impl Fn(NodeIndex) -> bool,
+) {
+    type Part = (u32, u32);
+    let part = |node: NodeIndex| -> Part { (group[node.index()], rounds.of[node.index()]) };
+    let mut split: HashMap<u32, BTreeSet<u32>> = HashMap::new();
+    for node in graph.node_indices() {
+        let (group, round) = part(node);
+        split.entry(group).or_default().insert(round);
+    }
+    let ends = graph.edge_indices().filter_map(|e| graph.edge_endpoints(e));
+    let whole: HashSet<Part> = ends
+        .filter(|&(from, to)| part(from) == part(to))
+        .map(|(from, _)| part(from))
+        .collect();
+    let around = |node: NodeIndex, direction: Direction| -> BTreeSet<Part> {
+        graph
+            .neighbors_directed(node, direction)
+            .map(part)
+            .collect()
+    };
+    // The sorts of neighbours of a part, numbered in the order of their first members.
+    type Around = (BTreeSet<Part>, BTreeSet<Part>);
+    let mut sorts: HashMap<Part, HashMap<Around, u32>> = HashMap::new();
+    let mut sort_of = vec![0; graph.node_count()];
+    for node in graph.node_indices() {
+        let of = part(node);
+        if split[&of.0].len() > 1 && !whole.contains(&of) && may(node) {
+            let sorts = sorts.entry(of).or_default();
+            let next = sorts.len() as u32;
+            let around = (
+                around(node, Direction::Incoming),
+                around(node, Direction::Outgoing),
+            );
+            sort_of[node.index()] = *sorts.entry(around).or_insert(next);
+        }
+    }
+    let mut parts: HashMap<u32, usize> = HashMap::new();
+    for (&group, rounds) in &split {
+        let of_round = |&round: &u32| sorts.get(&(group, round)).map_or(1, HashMap::len);
+        parts.insert(group, rounds.iter().map(of_round).sum());
+    }
+    let most = sort_of.iter().max().map_or(1, |&last| last + 1);
+    for node in graph.node_indices() {
+        let at = node.index();
+        let is_few = parts[&group[at]] <= PARTS;
+        rounds.of[at] = rounds.of[at] * most + if is_few { sort_of[at] } else { 0 };
+    }
+}
 
 /// How groups must be split.
 pub(crate) struct Rounds {

@@ -168,7 +168,11 @@ fn group_node(workflow: &Workflow, group: &Group, numbers: &Numbers) -> GroupNod
                 failed: members().filter(|p| p.has_failed()).count(),
                 first_ns: members().map(|p| p.start_ns).min(),
                 last_ns: members().map(end).max(),
-                ..node(Some(numbers.get(rule)), plain(rule), processes.len())
+                ..node(
+                    Some(numbers.get(rule)),
+                    plain(rule) + &group.mark(),
+                    processes.len(),
+                )
             }
         }
         Members::Files { pattern, files } => {

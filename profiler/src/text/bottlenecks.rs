@@ -214,7 +214,7 @@ pub fn terminal_chart(chart: &Chart, width: usize) -> String {
             })
             .collect();
         let of = if chart.is_of_machine {
-            "CPU"
+            "CPU, machine"
         } else {
             "CPU (own)"
         };

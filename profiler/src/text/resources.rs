@@ -2,6 +2,7 @@
 
 use crate::analysis::resources::{Parts, Resources};
 use crate::text::bottlenecks::percent;
+use crate::text::storage;
 use crate::text::table::{Align, Table};
 use crate::text::units;
 use crate::timeline::Timeline;
@@ -79,6 +80,10 @@ pub fn text(resources: &Resources, timeline: &Timeline) -> String {
     let more = resources.rules.len().saturating_sub(SHOWN);
     if more > 0 {
         out += &format!("  +{more} more: --format json\n");
+    }
+    let waits = storage::table(&timeline.storage, SHOWN);
+    if !waits.is_empty() {
+        out += &format!("\n{waits}");
     }
     if let Some(share) = resources.sequential {
         out += &format!(

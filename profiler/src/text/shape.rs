@@ -1,6 +1,6 @@
 //! The shape of a workflow in a line, and its levels.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use petgraph::Direction;
 use petgraph::algo::toposort;
@@ -9,8 +9,8 @@ use petgraph::visit::EdgeRef;
 
 use crate::graph::groups::{Members, RuleGraph};
 use crate::graph::motifs::flows;
-use crate::graph::{Dag, EdgeKind, Node};
-use crate::model::Workflow;
+use crate::graph::{Dag, Edge, EdgeKind, Node};
+use crate::model::{FileIndex, ProcessId, Workflow};
 use crate::text::units;
 
 /// A step: processes of one rule that data connects to others.
@@ -21,11 +21,23 @@ struct Step {
     count: usize,
 }
 
+/// What the shape of a workflow is told of.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape<'a> {
+    /// The trace.
+    pub workflow: &'a Workflow,
+    /// Its graph.
+    pub dag: &'a Dag,
+    /// The same by steps.
+    pub rules: &'a RuleGraph,
+    /// Files that were not there any more at the end.
+    pub removed: &'a HashSet<FileIndex>,
+}
+
 /// The steps in the order of data: `18 × mProject → 33 × mDiffFit → mConcatFit`. Steps on one level
-/// are joined by `+`; steps without data of others are left out.
-pub fn line(rules: &RuleGraph) -> String {
+/// are joined by `+`.
+fn line(steps: &[Step]) -> String {
     let mut shown: Vec<String> = Vec::new();
-    let steps = steps(rules);
     for level in steps.chunk_by(|a, b| a.level == b.level) {
         let names: Vec<String> = level
             .iter()
@@ -43,7 +55,14 @@ pub fn line(rules: &RuleGraph) -> String {
 }
 
 /// The line, and each step with what it takes and what for.
-pub fn text(workflow: &Workflow, dag: &Dag, rules: &RuleGraph, width: usize) -> String {
+pub fn text(shape: Shape<'_>, width: usize) -> String {
+    let Shape {
+        workflow,
+        dag,
+        rules,
+        ..
+    } = shape;
+    let steps = steps(shape);
     let files = dag
         .graph
         .node_weights()
@@ -56,13 +75,13 @@ pub fn text(workflow: &Workflow, dag: &Dag, rules: &RuleGraph, width: usize) -> 
         .count();
     let mut text = format!(
         "{}\n\n  {}, {}, {} between them\n\n",
-        line(rules),
+        line(&steps),
         units::counted(processes as i64, "process", "processes"),
         units::counted(files as i64, "version of a file", "versions of files"),
         units::counted(dag.graph.edge_count() as i64, "edge", "edges"),
     );
     let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
-    for step in steps(rules) {
+    for step in &steps {
         let ends = |direction: Direction| -> String {
             let mut names: Vec<String> = rules
                 .graph
@@ -110,7 +129,7 @@ pub fn text(workflow: &Workflow, dag: &Dag, rules: &RuleGraph, width: usize) -> 
         );
         text += &format!("{}\n", units::shorten(&line, width.max(40)));
     }
-    text += &patterns(dag, rules, width);
+    text += &patterns(dag, rules, &steps, width);
     text
 }
 
@@ -118,13 +137,14 @@ pub fn text(workflow: &Workflow, dag: &Dag, rules: &RuleGraph, width: usize) -> 
 const PAIRS: usize = 6;
 
 /// How steps feed each other, by pattern.
-fn patterns(dag: &Dag, rules: &RuleGraph, width: usize) -> String {
-    let order: HashMap<NodeIndex, usize> = steps(rules)
+fn patterns(dag: &Dag, rules: &RuleGraph, steps: &[Step], width: usize) -> String {
+    let order: HashMap<NodeIndex, usize> = steps
         .iter()
         .enumerate()
         .map(|(at, step)| (step.node, at))
         .collect();
     let mut flows = flows(dag, rules);
+    flows.retain(|flow| order.contains_key(&flow.from) && order.contains_key(&flow.to));
     flows.sort_by_key(|flow| (flow.motif, order.get(&flow.from), order.get(&flow.to)));
     let mut text = String::new();
     for flows in flows.chunk_by(|a, b| a.motif == b.motif) {
@@ -157,29 +177,70 @@ fn is_between(kind: EdgeKind) -> bool {
     kind.is_data() && kind != EdgeKind::Update
 }
 
-fn steps(rules: &RuleGraph) -> Vec<Step> {
-    let graph = &rules.graph;
+/// The groups that are steps. A process takes part if it made something that lasts or that another read, if
+/// something came to it through a channel, or if it read and started nobody: make, which reads its rules and
+/// starts the compilers, is no step, nor is a driver that only opens what its children work on.
+fn taking_part(shape: Shape<'_>) -> HashSet<NodeIndex> {
+    let mut starts = HashSet::new();
+    for process in &shape.workflow.processes {
+        starts.extend(process.parent);
+    }
+    let takes_part = |node: NodeIndex, id: ProcessId| {
+        let ins = || shape.dag.graph.edges_directed(node, Direction::Incoming);
+        let is_channel = |edge: &Edge| matches!(edge.kind, EdgeKind::Pipe | EdgeKind::Socket);
+        makes(shape, node)
+            || ins().any(|edge| is_channel(edge.weight()))
+            || !starts.contains(&id) && ins().any(|edge| is_between(edge.weight().kind))
+    };
+    let mut found = HashSet::new();
+    for node in shape.dag.graph.node_indices() {
+        if let Node::Process { id, .. } = shape.dag.graph[node]
+            && takes_part(node, id)
+        {
+            found.insert(shape.rules.group_of[node.index()]);
+        }
+    }
+    found
+}
+
+/// Whether a process sent something, or made a file that lasts or that another read. Who makes the name of a
+/// temporary file for another that writes it made nothing.
+fn makes(shape: Shape<'_>, process: NodeIndex) -> bool {
+    let graph = &shape.dag.graph;
+    graph.edges(process).any(|out| {
+        let edge = out.weight();
+        let Node::File { file, .. } = graph[out.target()] else {
+            return is_between(edge.kind);
+        };
+        let is_other = |node: NodeIndex| node != process;
+        let mut ins = graph.edges_directed(out.target(), Direction::Incoming);
+        let is_name_only = edge.kind == EdgeKind::Create
+            && edge.writes == 0
+            && ins.any(|e| e.weight().kind == EdgeKind::Write && is_other(e.source()));
+        let mut readers = graph.neighbors(out.target());
+        is_between(edge.kind)
+            && !is_name_only
+            && (!shape.removed.contains(&file) || readers.any(is_other))
+    })
+}
+
+fn steps(shape: Shape<'_>) -> Vec<Step> {
+    let graph = &shape.rules.graph;
+    let parts = taking_part(shape);
     let mut level = vec![0; graph.node_count()];
-    let is_step = |node: NodeIndex| matches!(graph[node].members, Members::Processes { .. });
     for node in toposort(graph, None).unwrap_or_default() {
         let before = graph.edges_directed(node, Direction::Incoming);
         // What a later version started came after it.
         let is_later = |node: NodeIndex| graph[node].version > 1;
         let before = before.filter(|edge| edge.weight().kind.is_data() || is_later(edge.source()));
         let own = before
-            .map(|edge| level[edge.source().index()] + usize::from(is_step(edge.source())))
+            .map(|edge| level[edge.source().index()] + usize::from(parts.contains(&edge.source())))
             .max();
         level[node.index()] = own.unwrap_or(0);
     }
-    let has_data = |node: NodeIndex| {
-        [Direction::Incoming, Direction::Outgoing]
-            .into_iter()
-            .flat_map(|direction| graph.edges_directed(node, direction))
-            .any(|edge| is_between(edge.weight().kind))
-    };
     let mut steps: Vec<Step> = graph
         .node_indices()
-        .filter(|&node| has_data(node))
+        .filter(|node| parts.contains(node))
         .filter_map(|node| match &graph[node].members {
             Members::Processes { rule, processes } => Some(Step {
                 node,

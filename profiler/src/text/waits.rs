@@ -3,6 +3,7 @@
 use crate::analysis::serial::Serial;
 use crate::analysis::waits::{Kind, Waits};
 use crate::text::bottlenecks::percent;
+use crate::text::storage;
 use crate::text::table::{Align, Table};
 use crate::text::units;
 use crate::timeline::Timeline;
@@ -151,7 +152,7 @@ pub fn text(waits: &Waits, serial: &[Serial], timeline: &Timeline, trace: &str) 
         out += &more(causes.len());
         out.push('\n');
     }
-    out += &storage(timeline);
+    out += &storage::table(&timeline.storage, SHOWN);
     for one in serial.iter().take(5) {
         out += &format!(
             "  serial       {} ({:.1}–{:.1} s, {} of them depend on each other, {:.0} cores)\n",
@@ -182,33 +183,6 @@ pub fn text(waits: &Waits, serial: &[Serial], timeline: &Timeline, trace: &str) 
         out += "  no samples: what steps waited for is not known\n";
     }
     out
-}
-
-/// Waits for storage, split by what became of the requests of those that waited.
-fn storage(timeline: &Timeline) -> String {
-    let mut table = Table::new(&[
-        ("storage", Align::Left),
-        ("blocked", Align::Right),
-        ("in a queue", Align::Right),
-        ("at the device", Align::Right),
-        ("neither", Align::Right),
-    ]);
-    let rows = timeline.storage.iter();
-    let rows: Vec<_> = rows.filter(|row| row.storage_ns >= 1_000_000).collect();
-    for row in rows.iter().take(SHOWN) {
-        let rest = row.storage_ns - row.queue_ns - row.device_ns;
-        table.row(vec![
-            units::shorten(&units::plain(&row.step), 32),
-            units::duration(row.storage_ns),
-            units::duration(row.queue_ns),
-            units::duration(row.device_ns),
-            units::duration(rest.max(0)),
-        ]);
-    }
-    match table.is_empty() {
-        true => String::new(),
-        false => format!("{}{}\n", table.finish("  "), more(rows.len())),
-    }
 }
 
 fn more(rows: usize) -> String {

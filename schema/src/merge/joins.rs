@@ -5,7 +5,7 @@
 //! an inode, a pair of addresses); memory is needed for what is joined alone.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, params};
 
@@ -290,6 +290,22 @@ pub(super) fn prefixes(paths: &[impl AsRef<Path>]) -> Vec<Vec<u8>> {
         .iter()
         .map(|path| trimmed(bytes(path.as_ref())))
         .collect()
+}
+
+/// The shared directories below which the merged file has nothing.
+pub(super) fn unmatched(db: &Connection, shared: &[PathBuf]) -> rusqlite::Result<Vec<PathBuf>> {
+    let mut left: Vec<(Vec<u8>, &PathBuf)> = prefixes(shared).into_iter().zip(shared).collect();
+    if left.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut names =
+        db.prepare("SELECT DISTINCT COALESCE(path_raw, CAST(path AS BLOB)) FROM file_names")?;
+    let mut rows = names.query([])?;
+    while let Some(row) = rows.next()?.filter(|_| !left.is_empty()) {
+        let path: Vec<u8> = row.get(0)?;
+        left.retain(|(prefix, _)| !is_below(&path, prefix));
+    }
+    Ok(left.into_iter().map(|(_, path)| path.clone()).collect())
 }
 
 /// Two addresses in an order that both ends agree on, and whether they were turned for that.

@@ -76,6 +76,8 @@ pub struct MergeReport {
     pub joined_channels: u64,
     /// Flows, likewise.
     pub joined_flows: u64,
+    /// Those of [`MergeOptions::shared`] below which no trace has a file.
+    pub unmatched: Vec<PathBuf>,
     /// Whether an interrupted merge was taken up.
     pub is_resumed: bool,
 }
@@ -157,7 +159,9 @@ pub fn merge(options: &MergeOptions, progress: &mut dyn FnMut(&str, u64)) -> Res
         }
     }
     work.once("clocks", |db| note_clocks(db).map_err(|e| work.error(e)))?;
-    let report = report(&work).map_err(|e| work.error(e))?;
+    let mut report = report(&work).map_err(|e| work.error(e))?;
+    let unmatched = joins::unmatched(&work.db, &options.shared).map_err(|e| work.error(e))?;
+    report.unmatched = unmatched;
     debug_assert_eq!(report.hosts.len(), hosts.len());
     work.finish()?;
     Ok(report)
@@ -291,6 +295,7 @@ fn report(work: &Work) -> rusqlite::Result<MergeReport> {
         joined_files: joined(Space::File)?,
         joined_channels: joined(Space::Channel)?,
         joined_flows: joined(Space::Flow)?,
+        unmatched: Vec::new(),
         is_resumed: work.is_resumed,
     })
 }

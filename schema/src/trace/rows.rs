@@ -140,6 +140,12 @@ rows! {
         to_ns: Option<i64>,
     }
 
+    /// A name that is no UTF-8, from the view `file_names`.
+    RawNameRow {
+        file_id: i64,
+        path_raw: Vec<u8>,
+    }
+
     /// An end of a pipe or socket that may have been used, from the view `channel_ends`.
     ChannelEndRow {
         /// The channel.

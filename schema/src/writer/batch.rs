@@ -134,6 +134,11 @@ impl<'db> Batches<'db> {
         }
     }
 
+    /// Whether something could not be stored.
+    pub(super) fn has_failed(&self) -> bool {
+        self.summary.write_error.is_some()
+    }
+
     /// Rows in the open transaction.
     pub(super) fn pending(&self) -> usize {
         self.pending

@@ -70,9 +70,13 @@ fn cwltool_leaves_the_same_files() {
     if !has_engine("cwltool") {
         return;
     }
-    let Some(traced) = traced(FOR_ENGINES, &[], &["bash", "script"]) else {
-        return;
-    };
+    if let Some(traced) = traced(FOR_ENGINES, &[], &["bash", "script"]) {
+        by_cwltool(&traced);
+    }
+}
+
+/// Compares what cwltool leaves with the original: copies, so names and contents alone.
+fn by_cwltool(traced: &Traced) {
     // Locations in it are relative to it.
     let options = [
         "--no-container",
@@ -187,4 +191,37 @@ fn declared_graphs_are_whole() {
     }
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(said.trim(), ids.len().to_string(), "{output:?}");
+}
+
+/// Links to files and directories, relative and in full, that are renamed, replaced and removed.
+const LINKS: &str = r#"
+ln -s ../in d/link
+sort d/link > s
+ln -s "$PWD/in2" abs
+wc -l < abs > n
+mkdir m; ln -s m dir; cp in dir/x; cat dir/x > y
+ln -s in2 gone; cat gone > g; rm gone
+mv abs "new name"; head -n 3 "new name" > h
+ln -sfn ../in2 d/link; sort -r d/link > r
+rm dir
+"#;
+
+#[test]
+fn links_come_back() {
+    let Some(traced) = traced(LINKS, &[], &["bash", "script"]) else {
+        return;
+    };
+    traced.comes_back();
+}
+
+/// CWL knows no links: the steps get them, and what is left are copies.
+#[test]
+fn links_are_handed_on_in_cwl() {
+    if !has_engine("cwltool") {
+        return;
+    }
+    let Some(traced) = traced(LINKS, &[], &["bash", "script"]) else {
+        return;
+    };
+    by_cwltool(&traced);
 }

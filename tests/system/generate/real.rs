@@ -19,27 +19,22 @@ struct Workload {
     programs: &'static [&'static str],
     /// The script here, or the reference workload's own.
     script: Option<&'static str>,
-    /// Whether steps go through symbolic links that a step made: in CWL they are not there.
-    has_links: bool,
 }
 
 const MONTAGE: Workload = Workload {
     name: "montage",
     programs: &["mProject", "mDiffFit"],
     script: Some("montage.sh"),
-    has_links: false,
 };
 const VARIANTS: Workload = Workload {
     name: "variant-calling",
     programs: &["bwa", "samtools", "bcftools", "freebayes"],
     script: Some("variants.sh"),
-    has_links: true,
 };
 const MAP_REDUCE: Workload = Workload {
     name: "mapreduce",
     programs: &["python3", "awk"],
     script: None,
-    has_links: false,
 };
 
 /// Makes the inputs, runs it traced, and lets make, Snakemake and cwltool do it again.
@@ -124,7 +119,7 @@ fn comes_back(workload: &Workload) {
         );
         eprintln!("{}: snakemake {duration:.1?}", workload.name);
     }
-    if !workload.has_links && has_engine("cwltool") {
+    if has_engine("cwltool") {
         let options = [
             "cwltool",
             "--quiet",

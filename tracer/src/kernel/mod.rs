@@ -18,6 +18,7 @@ mod feed;
 mod follow;
 mod merge;
 mod opens;
+mod parting;
 mod perf;
 mod reader;
 mod sample;

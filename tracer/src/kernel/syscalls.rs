@@ -214,6 +214,20 @@ const ON_MEMORY: &[libc::c_long] = &[
     libc::SYS_brk,
 ];
 
+/// Of the calls above, those that are made most, and have no more than three arguments.
+const OF_THREE_ARGUMENTS: &[libc::c_long] = &[
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_lseek,
+    libc::SYS_close,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_fcntl,
+    libc::SYS_ioctl,
+];
+
 /// Looks calls up by their number.
 #[derive(Debug)]
 pub(super) struct Numbers(Vec<Option<Does>>);
@@ -251,6 +265,11 @@ pub(super) fn returns(blocking: bool) -> impl Iterator<Item = libc::c_long> {
     wanted
         .map(|(number, _)| *number)
         .chain(others.iter().copied())
+}
+
+/// Numbers of calls of which the first three arguments tell everything.
+pub(super) fn of_three_arguments() -> impl Iterator<Item = libc::c_long> {
+    OF_THREE_ARGUMENTS.iter().copied()
 }
 
 /// The kernel's filter for [`entries`].

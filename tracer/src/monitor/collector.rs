@@ -140,6 +140,14 @@ impl Collector {
         answer.flatten()
     }
 
+    /// The machine whose last totals a message holds that was taken.
+    pub fn ended_by(&self, message: &[u8]) -> Option<usize> {
+        match parse(message)?.message {
+            Message::Final(sample) => self.by_session.get(&sample.session).copied(),
+            _ => None,
+        }
+    }
+
     /// `None`: refused; otherwise what to answer, if anything.
     fn take(&mut self, now: u64, bytes: &[u8]) -> Option<Option<Vec<u8>>> {
         let sealed = parse(bytes)?;

@@ -64,6 +64,9 @@ pub(super) struct Waits<'a> {
     activity: &'a Activity,
     lives: &'a [(i64, i64)],
     children: &'a [Vec<ProcessId>],
+    /// Of every process when it started its children, and when they ended, in order, ns.
+    births: Vec<Vec<i64>>,
+    deaths: Vec<Vec<i64>>,
     /// For every process those that write into a pipe that it reads.
     writers: HashMap<ProcessId, Vec<ProcessId>>,
 }
@@ -79,11 +82,22 @@ impl<'a> Waits<'a> {
         for stream in workflow.streams.iter().filter(|stream| !stream.is_socket) {
             writers.entry(stream.to).or_default().push(stream.from);
         }
+        let in_order = |moment: fn((i64, i64)) -> i64| {
+            let of_one = |own: &Vec<ProcessId>| {
+                let moments = own.iter().map(|child| moment(lives[child.0 as usize]));
+                let mut moments: Vec<i64> = moments.collect();
+                moments.sort_unstable();
+                moments
+            };
+            children.iter().map(of_one).collect()
+        };
         Waits {
             workflow,
             activity,
             lives,
             children,
+            births: in_order(|(start, _)| start),
+            deaths: in_order(|(_, end)| end),
             writers,
         }
     }
@@ -143,11 +157,16 @@ impl<'a> Waits<'a> {
             let SeenOn::Channel(other) = wait.on else {
                 continue;
             };
+            let forked_ns = self.fork_after(process, wait);
+            let wait = SeenWait {
+                to_ns: wait.to_ns.min(forked_ns),
+                ..*wait
+            };
             let other_end = self.lives[other.0 as usize].1;
             // The exact end of the other is better than the moment between two looks.
             let is_near = (other_end - wait.to_ns).abs() <= wait.error_ns.max(1) * 2;
             // Who outlives the process let it go before its own end.
-            let is_end = is_near && other_end <= end;
+            let is_end = is_near && other_end <= end.min(forked_ns);
             found.push(match is_end {
                 true => Release {
                     at_ns: other_end,
@@ -156,7 +175,8 @@ impl<'a> Waits<'a> {
                 false => Release {
                     at_ns: self
                         .let_go_at(other, wait.to_ns, wait.error_ns, seen, LONGEST_CHAIN)
-                        .min(other_end),
+                        .min(other_end)
+                        .min(forked_ns),
                     cause: Cause::Channel(other),
                 },
             });
@@ -179,6 +199,20 @@ impl<'a> Waits<'a> {
         found
     }
 
+    /// When the process started a child after a wait, or never, ns: it had been let go before, however late the look
+    /// that saw it.
+    fn fork_after(&self, process: ProcessId, wait: &SeenWait) -> i64 {
+        if self.is_threaded(process) {
+            return i64::MAX;
+        }
+        let slack = wait.error_ns.max(1) * 2;
+        let middle = wait.from_ns.midpoint(wait.to_ns);
+        let earliest = middle.max(wait.to_ns - slack);
+        let births = &self.births[process.0 as usize];
+        let next = births.partition_point(|&at| at <= earliest);
+        births.get(next).copied().unwrap_or(i64::MAX)
+    }
+
     /// When `other` let somebody go whom looks saw wait until `at_ns`: not before it was let go itself, by a child
     /// whose end is exact or by a third. Looks at several processes tell no order within their distance.
     fn let_go_at(
@@ -194,19 +228,22 @@ impl<'a> Waits<'a> {
         let waits = &seen[other.0 as usize];
         let place = waits.partition_point(|wait| wait.to_ns <= at_ns - slack);
         let wait = waits.get(place);
-        let Some(wait) = wait.filter(|w| w.from_ns <= at_ns - slack && w.to_ns <= until) else {
+        let Some(wait) = wait.filter(|wait| wait.from_ns <= at_ns - slack) else {
             return at_ns;
         };
+        let has_ended = wait.to_ns <= until;
         let own_ns = match wait.on {
+            // Looks see a loop that starts one child after the other in one long wait.
             SeenOn::Child(_) => {
-                let ends = self.children[other.0 as usize].iter();
-                let ends = ends.map(|child| self.lives[child.0 as usize].1);
-                ends.filter(|&end| end > at_ns && end <= until).max()
+                let deaths = &self.deaths[other.0 as usize];
+                let until_then = deaths.partition_point(|&end| end <= until);
+                let last = until_then.checked_sub(1).map(|last| deaths[last]);
+                last.filter(|&end| end > at_ns)
             }
-            SeenOn::Channel(third) if depth > 0 => {
+            SeenOn::Channel(third) if depth > 0 && has_ended => {
                 Some(self.let_go_at(third, wait.to_ns, wait.error_ns, seen, depth - 1))
             }
-            SeenOn::Channel(_) | SeenOn::Place => Some(wait.to_ns),
+            SeenOn::Channel(_) | SeenOn::Place => has_ended.then_some(wait.to_ns),
         };
         own_ns.map_or(at_ns, |own_ns| own_ns.max(at_ns))
     }

@@ -1,5 +1,7 @@
 //! The rule graph as a drawing that fits on a page.
 
+use std::collections::HashMap;
+
 use petgraph::visit::{EdgeRef, IntoNodeReferences};
 
 use super::process::{bytes_label, finish, rate, title};
@@ -20,13 +22,23 @@ pub fn of_rules(workflow: &Workflow, dag: &Dag, rules: &RuleGraph) -> Drawing {
         ..Drawing::default()
     };
     let (mut rule_ids, mut file_ids) = (0, 0);
-    for (_, group) in rules.graph.node_references() {
+    let mut named: HashMap<&str, u32> = HashMap::new();
+    for node in rules.graph.node_indices() {
+        *named.entry(rules.name(node)).or_default() += 1;
+    }
+    for (place, group) in rules.graph.node_references() {
         let number = match group.members {
             Members::Processes { .. } => &mut rule_ids,
             Members::Files { .. } => &mut file_ids,
         };
         *number += 1;
-        let drawn = node(&mut drawing, workflow, group, *number);
+        let mut drawn = node(&mut drawing, workflow, group, *number);
+        // Files of other names are told apart by these.
+        let is_file = matches!(group.members, Members::Files { .. });
+        if group.rounds > 1 && !(is_file && named.get(rules.name(place)) == Some(&1)) {
+            let which = format!("group {} of {}", group.round, group.rounds);
+            drawn.label.push(which);
+        }
         drawing.nodes.push(drawn);
     }
     for edge in rules.graph.edge_references() {
@@ -133,11 +145,6 @@ fn node(drawing: &mut Drawing, workflow: &Workflow, group: &Group, number: i64) 
             }
         }
     };
-    if group.rounds > 1 {
-        drawn
-            .label
-            .push(format!("part {} of {}", group.round, group.rounds));
-    }
     drawn
         .attributes
         .push(("part", Value::Integer(i64::from(group.round))));

@@ -16,9 +16,11 @@ use super::{sched, syscalls};
 mod program;
 mod ring;
 
-use program::{ENTERS, Instruction, Maps, NUMBERS, RETURNS, Which};
+use program::{ENTERS, Instruction, Maps, NUMBERS, RETURNS, Rings, SHORT, Which};
 use ring::Ring;
 
+/// Rings that the programs name one by one; with more processors they are in an array.
+const NAMED: usize = 16;
 /// Processes that may be followed at a time.
 const PROCESSES: u32 = 1 << 16;
 
@@ -80,23 +82,37 @@ struct Attach {
 
 /// The processes whose calls are told.
 #[derive(Debug)]
-pub(super) struct Processes(OwnedFd);
+pub(super) struct Processes {
+    all: OwnedFd,
+    /// Which of them made the last call on each processor.
+    recent: OwnedFd,
+    processors: u32,
+}
 
 impl Processes {
     /// Tells of the calls of process `pid`, which does not run now, from now on. What finds no
     /// room is not seen, which the books of its image will show.
     pub(super) fn follow(&self, pid: u32) {
-        let _ = element(MAP_UPDATE, &self.0, &pid, &mut 0u32);
+        let _ = element(MAP_UPDATE, &self.all, &pid, &mut 0u32);
     }
 
     /// Process `pid` is over.
     pub(super) fn forget(&self, pid: u32) {
         let attributes = Element {
-            map: self.0.as_raw_fd() as u32,
+            map: self.all.as_raw_fd() as u32,
             key: std::ptr::from_ref(&pid) as u64,
             ..Element::default()
         };
         let _ = bpf(MAP_DELETE, &attributes);
+        // Its id may be given to somebody else: whoever comes next is looked up again.
+        let none = vec![0u8; self.processors as usize * program::STRIDE];
+        let attributes = Element {
+            map: self.recent.as_raw_fd() as u32,
+            key: std::ptr::from_ref(&0u32) as u64,
+            value: none.as_ptr() as u64,
+            ..Element::default()
+        };
+        let _ = bpf(MAP_UPDATE, &attributes);
     }
 }
 
@@ -119,7 +135,13 @@ impl Programs {
     /// # Errors
     /// When the kernel refuses such programs, or counts processes otherwise than we do.
     pub(super) fn open(pid: u32, size: usize, blocking: bool) -> io::Result<Programs> {
-        if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
+        Self::open_with(pid, size, blocking, NAMED)
+    }
+
+    /// Up to `named` rings are named one by one.
+    fn open_with(pid: u32, size: usize, blocking: bool, named: usize) -> io::Result<Programs> {
+        // Elsewhere nobody has seen yet that they read the right registers; perf's rings do.
+        if !cfg!(target_arch = "x86_64") {
             return Err(io::Error::other("no programs for this processor"));
         }
         sched::in_first_pid_namespace()?;
@@ -129,34 +151,41 @@ impl Programs {
         let processes = map(MAP_HASH, 4, PROCESSES, NO_PREALLOCATION, None)?;
         let lost = map(MAP_ARRAY, 16, 1, 0, None)?;
         let count = perf::processors()?.last().map_or(1, |last| last + 1);
+        let recent = map(MAP_ARRAY, count as usize * program::STRIDE, 1, 0, None)?;
         let ring = || map(MAP_RING, 0, size as u32, 0, None);
         let all = (0..count).map(|_| ring()).collect::<io::Result<Vec<_>>>()?;
-        let first = all
-            .first()
-            .ok_or_else(|| io::Error::other("no processor"))?;
-        let rings = map(MAP_ARRAY_OF_MAPS, 4, count, 0, Some(first))?;
-        for (cpu, ring) in (0..count).zip(&all) {
-            let mut ring = ring.as_raw_fd() as u32;
-            element(MAP_UPDATE, &rings, &cpu, &mut ring)?;
-        }
+        let array = match all.len() > named {
+            true => Some(array_of(&all)?),
+            false => None,
+        };
+        let each: Vec<_> = all.iter().map(AsFd::as_fd).collect();
         let maps = Maps {
             wanted: wanted.as_fd(),
             processes: processes.as_fd(),
-            rings: rings.as_fd(),
+            recent: recent.as_fd(),
+            processors: count,
+            rings: match &array {
+                Some(array) => Rings::Array(array.as_fd()),
+                None => Rings::Each(&each),
+            },
             lost: lost.as_fd(),
         };
         let entries = load(&program::assemble(Which::Entries, &maps))?;
         let returns = load(&program::assemble(Which::Returns, &maps))?;
-        let processes = Arc::new(Processes(processes));
+        let processes = Arc::new(Processes {
+            all: processes,
+            recent,
+            processors: count,
+        });
         processes.follow(pid);
-        let held = vec![
+        let mut held = vec![
             attach(c"sys_enter", &entries)?,
             attach(c"sys_exit", &returns)?,
             wanted,
-            rings,
             entries,
             returns,
         ];
+        held.extend(array);
         let all = all.into_iter().map(|map| Ring::map(map, size));
         Ok(Programs {
             rings: all.collect::<io::Result<_>>()?,
@@ -209,6 +238,13 @@ fn decode(record: &[u8]) -> Option<Sample> {
             }
             What::Enters(arguments)
         }
+        program::SHORT_ENTRY => {
+            let mut arguments = [0; 6];
+            for (argument, place) in arguments.iter_mut().zip(&program::ORDER[..3]) {
+                *argument = word(program::REST + 8 * (place - program::FEW))?;
+            }
+            What::Enters(arguments)
+        }
         program::RETURN => What::Returns(word(program::REST)?.cast_signed()),
         _ => return None,
     };
@@ -232,7 +268,20 @@ fn wanted_numbers(blocking: bool) -> [u8; NUMBERS] {
     };
     syscalls::entries(blocking).for_each(|number| mark(number, ENTERS));
     syscalls::returns(blocking).for_each(|number| mark(number, RETURNS));
+    syscalls::of_three_arguments().for_each(|number| mark(number, SHORT));
     wanted
+}
+
+/// Makes an array of these rings.
+fn array_of(rings: &[OwnedFd]) -> io::Result<OwnedFd> {
+    let first = rings.first();
+    let first = first.ok_or_else(|| io::Error::other("no processor"))?;
+    let array = map(MAP_ARRAY_OF_MAPS, 4, rings.len() as u32, 0, Some(first))?;
+    for (cpu, ring) in (0..).zip(rings) {
+        let mut ring = ring.as_raw_fd() as u32;
+        element(MAP_UPDATE, &array, &cpu, &mut ring)?;
+    }
+    Ok(array)
 }
 
 /// Makes a map whose keys, if it has any, are 32-bit numbers.
@@ -320,6 +369,7 @@ fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_int> {
 mod tests {
     use super::*;
     use std::io::{Read, Write};
+    use std::os::unix::fs::FileExt;
 
     /// `None`, and says so: this process may not.
     fn opened(pid: u32) -> Option<Programs> {
@@ -334,12 +384,28 @@ mod tests {
 
     #[test]
     fn own_calls_are_told_with_their_arguments_and_results() {
-        let Some(mut programs) = opened(std::process::id()) else {
-            return;
-        };
+        if let Some(programs) = opened(std::process::id()) {
+            tells_own_calls(programs);
+        }
+    }
+
+    #[test]
+    fn rings_in_an_array_are_found_as_well() {
+        if opened(std::process::id()).is_some() {
+            let own = std::process::id();
+            tells_own_calls(Programs::open_with(own, perf::SMALLEST, false, 0).unwrap());
+        }
+    }
+
+    fn tells_own_calls(mut programs: Programs) {
         let (mut reader, mut writer) = std::io::pipe().unwrap();
         let (from, to) = (reader.as_raw_fd() as u64, writer.as_raw_fd() as u64);
         let own = nix::unistd::gettid().as_raw().unsigned_abs();
+        let zeros = std::fs::File::open("/dev/zero").unwrap();
+        let zeros_fd = zeros.as_raw_fd() as u64;
+        let mut few = [1; 30];
+        // This one has a record with all its arguments, the others have short ones.
+        assert_eq!(zeros.read_at(&mut few, 4_000).unwrap(), 30);
         writer.write_all(&[7; 300]).unwrap();
         let mut got = [0; 512];
         assert_eq!(reader.read(&mut got).unwrap(), 300);
@@ -358,6 +424,17 @@ mod tests {
         };
         assert_eq!(call(libc::SYS_write, to, 300), Some(What::Returns(300)));
         assert_eq!(call(libc::SYS_read, from, 512), Some(What::Returns(300)));
+        assert_eq!(
+            call(libc::SYS_pread64, zeros_fd, 30),
+            Some(What::Returns(30))
+        );
+        let mut offsets = samples.iter().filter_map(|sample| match sample.what {
+            What::Enters([fd, _, _, offset, ..]) if sample.number == libc::SYS_pread64 as u32 => {
+                (fd == zeros_fd).then_some(offset)
+            }
+            _ => None,
+        });
+        assert_eq!(offsets.next_back(), Some(4_000));
     }
 
     #[test]
@@ -397,5 +474,7 @@ mod tests {
         assert_eq!(decode(&record).unwrap().tid, 5);
         assert_eq!(decode(&record[..program::ENTRY - 1]), None);
         assert_eq!(decode(&[]), None);
+        let short = vec![0; program::SHORT_ENTRY];
+        assert_eq!(decode(&short).unwrap().what, What::Enters([0; 6]));
     }
 }

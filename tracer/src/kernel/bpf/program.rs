@@ -20,10 +20,23 @@ pub(super) struct Maps<'a> {
     pub(super) wanted: BorrowedFd<'a>,
     /// Ids of the processes that are followed.
     pub(super) processes: BorrowedFd<'a>,
-    /// A ring for each processor.
-    pub(super) rings: BorrowedFd<'a>,
+    /// One word of [`STRIDE`] bytes for each processor: the followed process that made the last call there.
+    pub(super) recent: BorrowedFd<'a>,
+    /// How many processors there are.
+    pub(super) processors: u32,
+    pub(super) rings: Rings<'a>,
     /// Entries and returns that found no room.
     pub(super) lost: BorrowedFd<'a>,
+}
+
+/// A ring for each processor.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Rings<'a> {
+    /// Each by itself, of which a program may name but a few: no look-up for a record, and no wait for
+    /// all processors when they are made known, some 10 ms for each.
+    Each(&'a [BorrowedFd<'a>]),
+    /// In an array of maps.
+    Array(BorrowedFd<'a>),
 }
 
 /// Which of the two.
@@ -38,6 +51,11 @@ pub(super) const NUMBERS: usize = 512;
 /// Bits of [`Maps::wanted`].
 pub(super) const ENTERS: u8 = 1;
 pub(super) const RETURNS: u8 = 2;
+/// Beside [`ENTERS`]: its first three arguments are all that matters.
+pub(super) const SHORT: u8 = 4;
+/// Bytes between the words of [`Maps::recent`]: no processor writes to the lines of another.
+pub(super) const STRIDE: usize = 64;
+const STRIDE_BITS: i32 = 6;
 
 /// A record: time, id of the thread, number of the call, and either registers or the result.
 pub(super) const AT: usize = 0;
@@ -47,24 +65,35 @@ pub(super) const REST: usize = 16;
 /// Bytes of the registers that hold the arguments, and of a record with them.
 const REGISTERS: usize = 64;
 pub(super) const ENTRY: usize = REST + REGISTERS;
+/// The same with the registers of the first three alone.
+const FEW_REGISTERS: usize = 24;
+pub(super) const SHORT_ENTRY: usize = REST + FEW_REGISTERS;
 pub(super) const RETURN: usize = REST + 8;
 
-/// Where the kernel keeps the registers of the calling thread (`struct pt_regs`): those with the
-/// arguments, and the number of the call with its size.
+/// Where the kernel keeps the registers of the calling thread (`struct pt_regs`, which begins as what ptrace
+/// tells of them): those with the arguments, and the number of the call with its size.
 #[cfg(target_arch = "x86_64")]
 mod registers {
-    pub(super) const ARGUMENTS: i32 = 56;
-    pub(super) const NUMBER: (i32, i32) = (120, 8);
+    use std::mem::offset_of;
+
+    use libc::user_regs_struct as Registers;
+
     /// r10, r9, r8, rax, rcx, rdx, rsi and rdi are there, in this order.
+    pub(super) const ARGUMENTS: i32 = offset_of!(Registers, r10) as i32;
+    pub(super) const NUMBER: (i32, i32) = (offset_of!(Registers, orig_rax) as i32, 8);
     pub(in super::super) const ORDER: [usize; 6] = [7, 6, 5, 0, 2, 1];
+    /// Of the first three arguments, the one that comes first.
+    pub(in super::super) const FEW: usize = 5;
 }
 #[cfg(not(target_arch = "x86_64"))]
 mod registers {
-    // Those of aarch64; elsewhere the module is not used.
+    // Those of aarch64, where nobody has tried them yet, so that `Programs::open` refuses.
     pub(super) const ARGUMENTS: i32 = 0;
     pub(super) const NUMBER: (i32, i32) = (280, 4);
     pub(in super::super) const ORDER: [usize; 6] = [0, 1, 2, 3, 4, 5];
+    pub(in super::super) const FEW: usize = 0;
 }
+pub(super) use registers::FEW;
 pub(super) use registers::ORDER;
 
 // Opcodes: class, operation and source in one.
@@ -80,7 +109,12 @@ const ADD: u8 = 0x0f;
 const ADD_NUMBER: u8 = 0x07;
 const AND_NUMBER: u8 = 0x57;
 const SHIFT_RIGHT: u8 = 0x77;
+const SHIFT_LEFT: u8 = 0x67;
+const JUMP: u8 = 0x05;
+const IF_SAME: u8 = 0x1d;
+const LOAD_32: u8 = 0x61;
 const IF_EQUAL: u8 = 0x15;
+const IF_NOT_EQUAL: u8 = 0x55;
 const IF_GREATER: u8 = 0x25;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
@@ -108,11 +142,14 @@ const R3: u8 = 3;
 const CONTEXT: u8 = 6;
 const NUMBER_OF_CALL: u8 = 7;
 const CALLER: u8 = 8;
+/// Until there is a record.
+const CPU: u8 = 9;
 const RECORD: u8 = 9;
 const STACK: u8 = 10;
 /// Places on the stack.
 const KEY: i16 = -4;
 const WORD: i16 = -16;
+const WANTED: i16 = -24;
 
 #[derive(Default)]
 struct Code {
@@ -161,6 +198,17 @@ impl Code {
         self.put(code, register, 0, 0, number);
     }
 
+    /// `jump` leads here.
+    fn land(&mut self, jump: usize) {
+        self.all[jump].offset = (self.all.len() - jump - 1) as i16;
+    }
+
+    /// A jump, to where [`Code::land`] will say.
+    fn jump(&mut self, code: u8, register: u8, other: u8, number: i32) -> usize {
+        self.put(code, register, other, 0, number);
+        self.all.len() - 1
+    }
+
     /// Looks up the 32-bit number at [`KEY`]; what is found is in R0. Leaves if there is nothing.
     fn look_up(&mut self, map: BorrowedFd<'_>) {
         self.map(R1, MAP, map);
@@ -170,13 +218,86 @@ impl Code {
         self.leave_if(IF_EQUAL, R0, 0);
     }
 
-    /// Leaves unless the caller's process is followed.
+    /// Puts the address of this processor's word in [`Maps::recent`] into R1.
+    fn recent(&mut self, maps: &Maps<'_>) {
+        self.map(R1, MEMORY_OF_MAP, maps.recent);
+        self.copy(R2, CPU);
+        self.put(SHIFT_LEFT, R2, 0, 0, STRIDE_BITS);
+        self.put(ADD, R1, R2, 0, 0);
+    }
+
+    /// Leaves unless the caller's process is followed. Mostly it is the one that made the last call on
+    /// its processor, which takes no look-up.
     fn only_followed(&mut self, maps: &Maps<'_>) {
         self.call(WHO);
         self.copy(CALLER, R0);
         self.put(SHIFT_RIGHT, R0, 0, 0, 32);
         self.put(STORE_32, STACK, R0, KEY, 0);
+        self.call(PROCESSOR);
+        self.copy(CPU, R0);
+        self.leave_if(IF_GREATER, CPU, maps.processors.cast_signed() - 1);
+        self.recent(maps);
+        self.put(LOAD_32, R2, R1, 0, 0);
+        self.put(LOAD_32, R3, STACK, KEY, 0);
+        let known = self.jump(IF_SAME, R2, R3, 0);
         self.look_up(maps.processes);
+        self.recent(maps);
+        self.put(LOAD_32, R3, STACK, KEY, 0);
+        self.put(STORE_32, R1, R3, 0, 0);
+        self.land(known);
+    }
+
+    /// Puts this processor's ring into R1.
+    fn ring(&mut self, rings: Rings<'_>) {
+        match rings {
+            Rings::Each(rings) => {
+                let mut found = Vec::new();
+                for (cpu, ring) in (0..).zip(rings) {
+                    self.map(R1, MAP, *ring);
+                    found.push(self.jump(IF_EQUAL, CPU, 0, cpu));
+                }
+                self.leaves.push(self.all.len());
+                self.put(JUMP, 0, 0, 0, 0);
+                for jump in found {
+                    self.land(jump);
+                }
+            }
+            Rings::Array(rings) => {
+                self.put(STORE_32, STACK, CPU, KEY, 0);
+                self.look_up(rings);
+                self.copy(R1, R0);
+            }
+        }
+    }
+
+    /// Writes a record to the ring in R1: `rest`, which finds it in [`RECORD`], adds what is not common
+    /// to all. Returns the jump for those that find no room.
+    fn record(&mut self, size: usize, rest: impl FnOnce(&mut Code)) -> usize {
+        self.set(R2, size as i32);
+        self.set(R3, 0);
+        self.call(RESERVE);
+        let full = self.jump(IF_EQUAL, R0, 0, 0);
+        self.copy(RECORD, R0);
+        self.call(TIME);
+        self.put(STORE_64, RECORD, R0, AT as i16, 0);
+        self.put(STORE_32, RECORD, CALLER, TID as i16, 0);
+        self.put(STORE_32, RECORD, NUMBER_OF_CALL, NUMBER as i16, 0);
+        rest(self);
+        self.copy(R1, RECORD);
+        self.set(R2, NO_WAKEUP);
+        self.call(SUBMIT);
+        self.leave();
+        full
+    }
+
+    /// Copies registers of the caller into the record.
+    fn registers(&mut self, from: usize, size: usize) {
+        self.copy(R1, RECORD);
+        self.add(R1, REST as i32);
+        self.set(R2, size as i32);
+        self.load(R3, CONTEXT, 0);
+        self.add(R3, registers::ARGUMENTS + 8 * from as i32);
+        self.call(READ_KERNEL);
     }
 
     /// Leaves unless the call is wanted.
@@ -185,6 +306,7 @@ impl Code {
         self.map(R1, MEMORY_OF_MAP, maps.wanted);
         self.put(ADD, R1, NUMBER_OF_CALL, 0, 0);
         self.put(LOAD_8, R0, R1, 0, 0);
+        self.put(STORE_64, STACK, R0, WANTED, 0);
         self.put(AND_NUMBER, R0, 0, 0, i32::from(bit));
         self.leave_if(IF_EQUAL, R0, 0);
     }
@@ -228,44 +350,29 @@ pub(super) fn assemble(which: Which, maps: &Maps<'_>) -> Vec<Instruction> {
             code.only_wanted(maps, RETURNS);
         }
     }
-    code.call(PROCESSOR);
-    code.put(STORE_32, STACK, R0, KEY, 0);
-    code.look_up(maps.rings);
-    let (size, counter) = match which {
-        Which::Entries => (ENTRY, 0),
-        Which::Returns => (RETURN, 8),
-    };
-    code.copy(R1, R0);
-    code.set(R2, size as i32);
-    code.set(R3, 0);
-    code.call(RESERVE);
-    let full = code.all.len();
-    code.put(IF_EQUAL, R0, 0, 0, 0);
-    code.copy(RECORD, R0);
-    code.call(TIME);
-    code.put(STORE_64, RECORD, R0, AT as i16, 0);
-    code.put(STORE_32, RECORD, CALLER, TID as i16, 0);
-    code.put(STORE_32, RECORD, NUMBER_OF_CALL, NUMBER as i16, 0);
-    match which {
+    code.ring(maps.rings);
+    let (full, counter) = match which {
         Which::Entries => {
-            code.copy(R1, RECORD);
-            code.add(R1, REST as i32);
-            code.set(R2, REGISTERS as i32);
-            code.load(R3, CONTEXT, 0);
-            code.add(R3, registers::ARGUMENTS);
-            code.call(READ_KERNEL);
+            code.put(LOAD_64, R2, STACK, WANTED, 0);
+            code.put(AND_NUMBER, R2, 0, 0, i32::from(SHORT));
+            let short = code.jump(IF_NOT_EQUAL, R2, 0, 0);
+            let full = code.record(ENTRY, |code| code.registers(0, REGISTERS));
+            code.land(short);
+            let registers = |code: &mut Code| code.registers(FEW, FEW_REGISTERS);
+            (vec![full, code.record(SHORT_ENTRY, registers)], 0)
         }
         Which::Returns => {
-            code.load(R1, CONTEXT, 8);
-            code.put(STORE_64, RECORD, R1, REST as i16, 0);
+            let full = code.record(RETURN, |code| {
+                code.load(R1, CONTEXT, 8);
+                code.put(STORE_64, RECORD, R1, REST as i16, 0);
+            });
+            (vec![full], 8)
         }
-    }
-    code.copy(R1, RECORD);
-    code.set(R2, NO_WAKEUP);
-    code.call(SUBMIT);
-    code.leave();
+    };
     // No room: it is counted.
-    code.all[full].offset = (code.all.len() - full - 1) as i16;
+    for jump in full {
+        code.land(jump);
+    }
     code.map(R1, MEMORY_OF_MAP, maps.lost);
     code.set(R2, 1);
     code.put(ATOMIC_64, R1, R2, counter, 0);

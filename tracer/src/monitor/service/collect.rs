@@ -162,8 +162,8 @@ pub(super) fn gather(
         source,
     })?;
     let collector = Collector::new(options.key.clone(), &secret, options.rates.clone());
-    let collector = Arc::new(Mutex::new(collector));
-    let mut book = Book::new(recording.recorder.clone(), recording.epoch_unix_ns);
+    let book = Book::new(recording.recorder.clone(), recording.epoch_unix_ns);
+    let desk = Arc::new(Mutex::new(Desk { collector, book }));
     let connected = Arc::<AtomicUsize>::default();
     let clock = recording.clock;
     let started = Instant::now();
@@ -172,20 +172,24 @@ pub(super) fn gather(
     let mut is_last = false;
     loop {
         if let Ok((length, from)) = listening.datagrams.recv_from(&mut buffer) {
-            let answer = lock(&collector).receive(clock.now(), &buffer[..length]);
+            let answer = answer(&desk, clock.now(), &buffer[..length]);
             if let Some(answer) = answer {
                 // Whoever does not get it asks again.
                 let _ = listening.datagrams.send_to(&answer, from);
             }
         }
         while let Ok((stream, _)) = listening.connections.accept() {
-            serve(stream, &collector, &connected, clock);
+            serve(stream, &desk, &connected, clock);
         }
         if Instant::now() < next_round && !is_last {
             continue;
         }
         next_round = Instant::now() + ROUND;
-        let mut state = lock(&collector);
+        let mut desk = lock(&desk);
+        let Desk {
+            collector: state,
+            book,
+        } = &mut *desk;
         for Control::Period(node, period_ms) in controls() {
             state.set_period(node.as_deref(), period_ms);
         }
@@ -193,11 +197,11 @@ pub(super) fn gather(
         if is_last {
             state.finish();
         }
-        book.store(&mut state);
+        book.store(state);
         let finals = (0..state.len()).filter_map(|at| state.status(at));
         let finals = finals.filter(|status| status.is_final).count();
-        let shown = book.states(&state, clock.now());
-        drop(state);
+        let shown = book.states(state, clock.now());
+        drop(desk);
         show(&shown);
         if is_last {
             break;
@@ -208,7 +212,7 @@ pub(super) fn gather(
                 .is_some_and(|length| started.elapsed() >= length)
             || options.until_final > 0 && finals >= options.until_final;
     }
-    let state = lock(&collector);
+    let state = &lock(&desk).collector;
     let report = CollectReport {
         nodes: (0..state.len()).filter_map(|at| state.status(at)).collect(),
         refused: state.refused(),
@@ -217,14 +221,37 @@ pub(super) fn gather(
     Ok(report)
 }
 
-fn lock(collector: &Mutex<Collector>) -> MutexGuard<'_, Collector> {
-    collector.lock().unwrap_or_else(PoisonError::into_inner)
+/// What is known, and what of it was stored.
+struct Desk {
+    collector: Collector,
+    book: Book,
+}
+
+fn lock(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
+    desk.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes a message, and returns the answer to it. Last totals are in the trace before they are acknowledged, for the
+/// agent goes then: a collector that is killed has them.
+fn answer(desk: &Mutex<Desk>, now: u64, message: &[u8]) -> Option<Vec<u8>> {
+    let mut state = lock(desk);
+    let answer = state.collector.receive(now, message)?;
+    let Some(node) = state.collector.ended_by(message) else {
+        return Some(answer);
+    };
+    let Desk { collector, book } = &mut *state;
+    book.rows(collector);
+    book.node(collector, node);
+    let recorder = book.recorder.clone();
+    // Others are heard meanwhile.
+    drop(state);
+    recorder.settle().then_some(answer)
 }
 
 /// Answers what comes over a connection, in a thread of its own.
 fn serve(
     mut stream: TcpStream,
-    collector: &Arc<Mutex<Collector>>,
+    desk: &Arc<Mutex<Desk>>,
     connected: &Arc<AtomicUsize>,
     clock: Clock,
 ) {
@@ -232,7 +259,7 @@ fn serve(
         connected.fetch_sub(1, Ordering::AcqRel);
         return;
     }
-    let (collector, held) = (Arc::clone(collector), Arc::clone(connected));
+    let (desk, held) = (Arc::clone(desk), Arc::clone(connected));
     let work = move || {
         let mut talk = || -> io::Result<()> {
             stream.set_nonblocking(false)?;
@@ -240,7 +267,7 @@ fn serve(
             stream.set_write_timeout(Some(PATIENCE))?;
             for _ in 0..MESSAGES {
                 let message = frame::read(&mut stream)?;
-                let answer = lock(&collector).receive(clock.now(), &message);
+                let answer = answer(&desk, clock.now(), &message);
                 frame::write(&mut stream, &answer.unwrap_or_default())?;
             }
             Ok(())
@@ -286,32 +313,42 @@ impl Book {
     }
 
     fn store(&mut self, collector: &mut Collector) {
+        self.rows(collector);
+        for at in 0..self.nodes.len() {
+            self.node(collector, at);
+        }
+    }
+
+    fn rows(&mut self, collector: &mut Collector) {
         for row in collector.rows() {
             self.row(collector, row);
         }
-        for at in 0..self.nodes.len() {
-            let (Some(host), Some(status)) = (self.nodes[at].host, collector.status(at)) else {
-                continue;
-            };
-            if let Some(monotonic_ns) = status.zero_ns {
-                self.recorder.record(Record::HostClock(HostClock {
-                    host,
-                    monotonic_ns,
-                    wall_error_ns: None,
-                }));
-            }
-            self.recorder.record(Record::Node(NodeRecord {
+    }
+
+    /// What is known of a machine of which there are rows.
+    fn node(&self, collector: &Collector, at: usize) {
+        let host = self.nodes.get(at).and_then(|stored| stored.host);
+        let (Some(host), Some(status)) = (host, collector.status(at)) else {
+            return;
+        };
+        if let Some(monotonic_ns) = status.zero_ns {
+            self.recorder.record(Record::HostClock(HostClock {
                 host,
-                received: status.received,
-                expected: status.expected,
-                ignored: status.ignored,
-                sessions: status.sessions,
-                period_ms: status.period_ms,
-                is_final: status.is_final,
-                error_ns: status.error_ns,
-                drift_ppb: status.drift_ppb,
+                monotonic_ns,
+                wall_error_ns: None,
             }));
         }
+        self.recorder.record(Record::Node(NodeRecord {
+            host,
+            received: status.received,
+            expected: status.expected,
+            ignored: status.ignored,
+            sessions: status.sessions,
+            period_ms: status.period_ms,
+            is_final: status.is_final,
+            error_ns: status.error_ns,
+            drift_ppb: status.drift_ppb,
+        }));
     }
 
     fn row(&mut self, collector: &Collector, row: Row) {

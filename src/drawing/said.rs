@@ -1,0 +1,93 @@
+//! What standard error says of a graph that is drawn.
+
+use flowtrace_profiler::export::drawing::{self, Drawing};
+use flowtrace_profiler::graph::{Dag, Dropped, Node, groups};
+use flowtrace_profiler::model::Workflow;
+use flowtrace_profiler::text::units;
+
+/// Edges shown of those that were left out.
+const NAMED: usize = 3;
+
+/// Draws groups, and says where contracting them would have made cycles.
+pub(super) fn of_groups(workflow: &Workflow, dag: &Dag, groups: &groups::RuleGraph) -> Drawing {
+    for cycle in groups.cycles.iter().take(NAMED) {
+        let names: Vec<String> = cycle
+            .iter()
+            .map(|&g| groups.described(workflow, g))
+            .collect();
+        eprintln!(
+            "flowtrace: these would form a cycle as one node each, and are drawn as several groups: {}",
+            units::shorten(&names.join(", "), 300)
+        );
+    }
+    if groups.cycles.len() > NAMED {
+        eprintln!(
+            "flowtrace: and {} more such cycles",
+            groups.cycles.len() - NAMED
+        );
+    }
+    drawing::of_rules(workflow, dag, groups)
+}
+
+/// `wc (p5) → run.sh (p1) by pipe`, a few of them.
+fn named_edges(workflow: &Workflow, dag: &Dag, dropped: &[Dropped]) -> String {
+    let name = |node| match dag.graph[node] {
+        Node::Process { id, .. } => {
+            let upid = workflow.images(id)[0].upid;
+            format!("{} (p{upid})", units::plain(workflow.rule(id)))
+        }
+        Node::File { file, .. } => {
+            let path = workflow.file(file).path.as_deref().unwrap_or("?");
+            units::plain(path.rsplit('/').next().unwrap_or(path))
+        }
+    };
+    let shown: Vec<String> = dropped
+        .iter()
+        .take(NAMED)
+        .map(|d| {
+            format!(
+                "{} → {} by {}",
+                name(d.from),
+                name(d.to),
+                d.edge.kind.name()
+            )
+        })
+        .collect();
+    match dropped.len() - shown.len() {
+        0 => shown.join(", "),
+        more => format!("{}, +{more} more", shown.join(", ")),
+    }
+}
+
+/// Says what was not followed where somebody asked what depends on what.
+pub(super) fn cut_off(workflow: &Workflow, dag: &Dag, dropped: &[Dropped]) {
+    if dropped.is_empty() {
+        return;
+    }
+    eprintln!(
+        "flowtrace: the answer may be incomplete: what lies behind {} is not followed everywhere, because it would close a cycle",
+        named_edges(workflow, dag, dropped)
+    );
+}
+
+/// Says what was left out of a graph.
+pub(super) fn dropped(workflow: &Workflow, dag: &Dag) {
+    if dag.dropped.is_empty() {
+        return;
+    }
+    let (data, forks): (Vec<Dropped>, Vec<Dropped>) =
+        dag.dropped.iter().partition(|d| d.edge.kind.is_data());
+    let count = match dag.dropped.len() {
+        1 => "1 edge that contradicts others".into(),
+        n => format!("{n} edges that contradict others"),
+    };
+    let which = match data.is_empty() {
+        true => String::new(),
+        false => format!(": {}", named_edges(workflow, dag, &data)),
+    };
+    eprintln!(
+        "flowtrace: left out {count}: {} from parent to child, {} of data{which}",
+        forks.len(),
+        data.len()
+    );
+}
