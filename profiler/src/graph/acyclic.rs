@@ -50,15 +50,17 @@ pub(super) fn make(
     };
     let mut candidates: Vec<EdgeIndex> =
         graph.edge_indices().filter(|&e| is_candidate(e)).collect();
-    // The strongest first: those tried last find the cycles closed.
+    // The strongest first: those tried last find the cycles closed. Of forks the last first: what came in and
+    // closes the cycle came after the first.
     candidates.sort_by_key(|&edge| {
         let e = &graph[edge];
-        (
-            e.kind == EdgeKind::Fork,
-            Reverse(e.bytes()),
-            e.first_ns,
-            edge,
-        )
+        let is_fork = e.kind == EdgeKind::Fork;
+        let begin = if is_fork {
+            e.first_ns.saturating_neg()
+        } else {
+            e.first_ns
+        };
+        (is_fork, Reverse(e.bytes()), begin, edge)
     });
     let mut is_out = vec![false; graph.edge_count()];
     for &edge in &candidates {
