@@ -35,15 +35,15 @@ pub struct Shape<'a> {
 }
 
 /// The steps in the order of data: `18 × mProject → 33 × mDiffFit → mConcatFit`. Steps on one level
-/// are joined by `+`.
+/// are joined by `+`, and those of one name are one, whatever they work on.
 fn line(steps: &[Step]) -> String {
     let mut shown: Vec<String> = Vec::new();
     for level in steps.chunk_by(|a, b| a.level == b.level) {
         let names: Vec<String> = level
-            .iter()
-            .map(|step| match step.count {
-                1 => step.name.clone(),
-                n => format!("{} × {}", units::count(n as i64), step.name),
+            .chunk_by(|a, b| a.name == b.name)
+            .map(|like| match like.iter().map(|step| step.count).sum() {
+                1_usize => like[0].name.clone(),
+                n => format!("{} × {}", units::count(n as i64), like[0].name),
             })
             .collect();
         shown.push(names.join(" + "));
