@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 mod frames;
 mod support;
 
-use frames::{Segment, ethernet, ipv4, pcap};
+use frames::{Segment, ipv4, pcap};
 use support::{FLOWTRACE, Scratch, flowtrace, shared};
 
 const A: [u8; 4] = [10, 0, 0, 1];
@@ -47,7 +47,7 @@ fn connection(t_ns: u64, sport: u16, seq: u32) -> Vec<(u64, Vec<u8>)> {
             flags,
             payload,
         };
-        (t, ethernet(&ipv4(A, B, 6, &segment.bytes())))
+        (t, segment.frame(A, B))
     };
     let back = |t: u64, seq, ack, flags| {
         let ports = (80, sport);
@@ -58,7 +58,7 @@ fn connection(t_ns: u64, sport: u16, seq: u32) -> Vec<(u64, Vec<u8>)> {
             flags,
             payload: 0,
         };
-        (t, ethernet(&ipv4(B, A, 6, &segment.bytes())))
+        (t, segment.frame(B, A))
     };
     let mut frames = vec![
         there(t_ns, seq, 0, 2, 0),
@@ -456,13 +456,13 @@ fn flows_without_end_take_bounded_memory() {
         };
         let from = [10, 1 + (number >> 24) as u8, (number >> 16) as u8, 7];
         let t_ns = 1_700_000_000_000_000_000 + u64::from(number) * 1000;
-        frames.push((t_ns, ethernet(&ipv4(from, B, 6, &segment.bytes()))));
+        frames.push((t_ns, segment.frame(from, B)));
         // And again over the same pair, which is another connection.
         let again = Segment {
             seq: number ^ 0x8000_0000,
             ..segment
         };
-        frames.push((t_ns + 1, ethernet(&ipv4(from, B, 6, &again.bytes()))));
+        frames.push((t_ns + 1, again.frame(from, B)));
     }
     fs::write(scratch.join("flows"), pcap(&frames)).unwrap();
     drop(frames);

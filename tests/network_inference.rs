@@ -6,7 +6,7 @@ use std::path::Path;
 mod frames;
 mod support;
 
-use frames::{Segment, ethernet, ipv4, pcap};
+use frames::{Segment, pcap};
 use support::{Scratch, flowtrace, shared};
 
 fn succeeds(directory: &Path, arguments: &[&str]) -> String {
@@ -260,10 +260,7 @@ fn packets_alone_are_no_workflow() {
             flags,
             payload,
         };
-        (
-            1_700_000_000_000_000_000 + t,
-            ethernet(&ipv4(local, local, 6, &segment.bytes())),
-        )
+        (1_700_000_000_000_000_000 + t, segment.frame(local, local))
     };
     let frames = [
         frame(0, (4000, 80), 100, 0, 2, 0),

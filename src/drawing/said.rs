@@ -13,7 +13,7 @@ pub(super) fn of_groups(workflow: &Workflow, dag: &Dag, groups: &groups::RuleGra
     for cycle in groups.cycles.iter().take(NAMED) {
         let names: Vec<String> = cycle
             .iter()
-            .map(|&g| groups.described(workflow, g))
+            .map(|&g| units::plain(&groups.described(workflow, g)))
             .collect();
         eprintln!(
             "flowtrace: these would form a cycle as one node each, and are drawn as several groups: {}",

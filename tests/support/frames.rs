@@ -42,6 +42,11 @@ impl Segment {
         bytes.resize(20 + self.payload, 0);
         bytes
     }
+
+    /// The frame of Ethernet that holds it, from one address to another.
+    pub(crate) fn frame(self, src: [u8; 4], dst: [u8; 4]) -> Vec<u8> {
+        ethernet(&ipv4(src, dst, 6, &self.bytes()))
+    }
 }
 
 /// A capture of Ethernet in the classic format, ns since 1970 and bytes of each frame.

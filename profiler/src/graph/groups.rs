@@ -13,7 +13,6 @@ use super::rounds::{Rounds, by_neighbours, rounds};
 use super::workers::workers;
 use super::{Dag, EdgeKind, Node};
 use crate::model::{FileIndex, ProcessId, Workflow};
-use crate::text::units::plain;
 
 mod twins;
 
@@ -113,14 +112,14 @@ impl RuleGraph {
         }
     }
 
-    /// A group in a sentence: files are told from rules of the same name.
+    /// A group in a sentence, with names as they are: files are told from rules of the same name.
     pub fn described(&self, workflow: &Workflow, group: NodeIndex) -> String {
         let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
         match &self.graph[group].members {
-            Members::Processes { rule, .. } => plain(rule) + &self.graph[group].mark(),
+            Members::Processes { rule, .. } => format!("{rule}{}", self.graph[group].mark()),
             Members::Files { pattern, files } => {
                 let many = if files.len() == 1 { "" } else { "s" };
-                format!("file{many} {}", plain(pattern::relative(pattern, cwd)))
+                format!("file{many} {}", pattern::relative(pattern, cwd))
             }
         }
     }

@@ -3,7 +3,7 @@
 use crate::analysis::advice::Advice;
 use crate::analysis::bottlenecks::chart::{Chart, chart, subject_name};
 use crate::analysis::bottlenecks::{Bottlenecks, Cause, Resource, Subject};
-use crate::text::table::{Align, Table};
+use crate::text::table::{Align, Table, more};
 use crate::text::units;
 use crate::timeline::Timeline;
 
@@ -177,12 +177,8 @@ fn table(result: &Bottlenecks, timeline: &Timeline) -> String {
             units::shorten(&units::plain(&blamed), 24),
         ]);
     }
-    let mut text = table.finish("  ");
-    let more = result.found.len().saturating_sub(SHOWN);
-    if more > 0 {
-        text += &format!("  +{more} more: --format json\n");
-    }
-    text
+    let text = table.finish("  ");
+    text + &more(result.found.len(), SHOWN)
 }
 
 /// The chart in characters, `width` of them in a line.

@@ -3,7 +3,7 @@
 use crate::analysis::resources::{Parts, Resources};
 use crate::text::bottlenecks::percent;
 use crate::text::storage;
-use crate::text::table::{Align, Table};
+use crate::text::table::{Align, Table, more};
 use crate::text::units;
 use crate::timeline::Timeline;
 
@@ -77,10 +77,7 @@ pub fn text(resources: &Resources, timeline: &Timeline) -> String {
         rules.row(row);
     }
     out += &rules.finish("  ");
-    let more = resources.rules.len().saturating_sub(SHOWN);
-    if more > 0 {
-        out += &format!("  +{more} more: --format json\n");
-    }
+    out += &more(resources.rules.len(), SHOWN);
     let waits = storage::table(&timeline.storage, SHOWN);
     if !waits.is_empty() {
         out += &format!("\n{waits}");

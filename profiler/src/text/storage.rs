@@ -2,7 +2,7 @@
 
 use flowtrace_schema::StorageRow;
 
-use crate::text::table::{Align, Table};
+use crate::text::table::{Align, Table, more};
 use crate::text::units;
 
 /// Shorter ones are left out, ns.
@@ -32,11 +32,7 @@ pub(super) fn table(rows: &[StorageRow], shown: usize) -> String {
     if table.is_empty() {
         return String::new();
     }
-    let more = match rows.len().saturating_sub(shown) {
-        0 => String::new(),
-        n => format!("  +{n} more: --format json\n"),
-    };
-    format!("{}{more}\n", table.finish("  "))
+    format!("{}{}\n", table.finish("  "), more(rows.len(), shown))
 }
 
 #[cfg(test)]

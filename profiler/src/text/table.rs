@@ -73,6 +73,14 @@ impl Table {
     }
 }
 
+/// The line under a table of `shown` rows that says how many there are besides; nothing where it has all.
+pub(super) fn more(rows: usize, shown: usize) -> String {
+    match rows.saturating_sub(shown) {
+        0 => String::new(),
+        n => format!("  +{n} more: --format json\n"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@ use crate::analysis::serial::Serial;
 use crate::analysis::waits::{Kind, Waits};
 use crate::text::bottlenecks::percent;
 use crate::text::storage;
-use crate::text::table::{Align, Table};
+use crate::text::table::{Align, Table, more};
 use crate::text::units;
 use crate::timeline::Timeline;
 
@@ -119,7 +119,7 @@ pub fn text(waits: &Waits, serial: &[Serial], timeline: &Timeline, trace: &str) 
     }
     if !table.is_empty() {
         out += &table.finish("  ");
-        out += &more(steps.len());
+        out += &more(steps.len(), SHOWN);
         out.push('\n');
     }
     let mut table = Table::new(&[
@@ -149,7 +149,7 @@ pub fn text(waits: &Waits, serial: &[Serial], timeline: &Timeline, trace: &str) 
     }
     if !table.is_empty() {
         out += &table.finish("  ");
-        out += &more(causes.len());
+        out += &more(causes.len(), SHOWN);
         out.push('\n');
     }
     out += &storage::table(&timeline.storage, SHOWN);
@@ -183,11 +183,4 @@ pub fn text(waits: &Waits, serial: &[Serial], timeline: &Timeline, trace: &str) 
         out += "  no samples: what steps waited for is not known\n";
     }
     out
-}
-
-fn more(rows: usize) -> String {
-    match rows.saturating_sub(SHOWN) {
-        0 => String::new(),
-        n => format!("  +{n} more: --format json\n"),
-    }
 }
