@@ -313,6 +313,10 @@ mod tests {
         pairs.insert((0, 8));
         assert_eq!(recognise(&pairs), []);
         assert_eq!(recognise(&Pairs::new()), []);
-        assert_eq!(recognise(&Pairs::from([(0, 1)])), [], "a pair is any pattern");
+        assert_eq!(
+            recognise(&Pairs::from([(0, 1)])),
+            [],
+            "a pair is any pattern"
+        );
     }
 }

@@ -382,15 +382,9 @@ impl Run {
     /// When no process sent or received a packet in it.
     pub(super) fn need_packets(&self) -> Result<(), Unknown> {
         if self.data.nodes.is_empty() {
-            let aside: Vec<String> = self.data.aside.iter().map(ToString::to_string).collect();
-            let but = match aside.as_slice() {
-                [] => String::new(),
-                all => format!(", which these methods are of; it holds {}", all.join("; ")),
-            };
-            let what = if but.is_empty() { "" } else { " of TCP" };
-            return Err(Unknown::new(format!(
-                "the trace holds no packets{what} between processes{but}"
-            )));
+            return Err(Unknown::new(
+                "the trace holds no TCP packets between processes",
+            ));
         }
         if self.all().all(|node| self.stream(node).next().is_none()) {
             return Err(Unknown::new("no packet in this interval"));

@@ -69,7 +69,9 @@ impl Topology {
             match named.as_slice() {
                 [] => None,
                 [one] => Some(one.clone()),
-                [first, rest @ ..] => Some(format!("{first} (the same graph: {})", rest.join(", "))),
+                [first, rest @ ..] => {
+                    Some(format!("{first} (the same graph: {})", rest.join(", ")))
+                }
             }
         };
         if self.edges.is_empty() {

@@ -2,9 +2,9 @@
 //! of them: what they cannot take is counted.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use flowtrace_schema::{CaptureId, CaptureRecord, CaptureSource, HostId, Way};
