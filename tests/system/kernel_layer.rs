@@ -271,6 +271,11 @@ fn a_descriptor_that_was_sent_is_counted() {
 
 #[test]
 fn what_contradicts_the_kernel_layer_is_refused() {
+    let mut command = Command::new(FLOWTRACE);
+    command.args(["run", "--calls", "channels", "-o", "/nonexistent/t.db"]);
+    let finished = finish(command.args(["--", "true"])).expect(2);
+    let expected = "--calls channels needs --layer kernel";
+    assert!(finished.stderr.contains(expected), "{}", finished.stderr);
     for option in [
         &["--no-ptrace"][..],
         &["--fidelity", "cached"],

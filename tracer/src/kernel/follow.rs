@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use flowtrace_schema::{Call, Fidelity, FileId, Loss, Op, Record, Tid, Upid};
 
+use super::channel_rows::{ChannelRows, Sink};
 use super::feed::Change;
 use super::opens::{Note, Noted, OpenedFile};
 use super::reader::Counted;
@@ -31,6 +32,7 @@ mod notes;
 mod tree;
 mod under_way;
 
+use channels::Done;
 use notes::{take_announced, take_note};
 
 pub(super) type SharedTable = Rc<RefCell<Table>>;
@@ -50,6 +52,7 @@ pub(super) struct Follower {
     excluded: u64,
     strangers: Strangers,
     accounts: Accounts,
+    channel_rows: ChannelRows,
     /// Images of which /proc counted other calls than were seen.
     unreconciled: u64,
 }
@@ -107,6 +110,7 @@ impl Follower {
         clock: Clock,
         views: Vec<PathBuf>,
         channels: Arc<dyn ChannelLookup>,
+        channel_calls: Option<Sink>,
     ) -> Follower {
         Follower {
             numbers: Numbers::new(),
@@ -118,6 +122,7 @@ impl Follower {
             halves: 0,
             excluded: 0,
             strangers: Strangers::new(clock, views),
+            channel_rows: ChannelRows::new(Arc::clone(&channels), channel_calls),
             accounts: Accounts::new(channels),
             unreconciled: 0,
         }
@@ -167,6 +172,7 @@ impl Follower {
 
     /// What went through pipes and sockets, of the images that are over since the last call.
     pub(super) fn traffic(&mut self) -> Vec<Record> {
+        self.channel_rows.settle(false);
         self.accounts.take()
     }
 
@@ -176,6 +182,7 @@ impl Follower {
         for pid in pids {
             self.over(pid);
         }
+        self.channel_rows.settle(true);
     }
 
     /// Takes in the next change until a moment, and tells it.
@@ -302,9 +309,15 @@ impl Follower {
         thread.counts.add(call.does, result);
         let [first, command, third, ..] = call.arguments;
         let fd = result.cast_unsigned();
+        let done = Done {
+            call: &call,
+            sample,
+            result,
+            rows: &mut self.channel_rows,
+        };
         match call.does {
             Does::Data(data) => {
-                thread.count_data(&call, data, result, sample.at);
+                thread.count_data(done, data);
                 self.excluded +=
                     data::transferred(thread.row(sample, &call, result), &call, data, emit);
             }
@@ -314,7 +327,7 @@ impl Follower {
                 // FUSE is not asked for a copy from the end of a file, or to another kind of it.
                 let by_fuse = copied || moves.ops.0 == Op::CopyFrom && result <= 0;
                 if !copied {
-                    thread.count_moved(&call, result, sample.at);
+                    thread.count_moved(done, moves);
                 }
                 let row = thread.row(sample, &call, result);
                 self.excluded += data::moved(row, &call, moves, by_fuse, emit);
@@ -328,7 +341,7 @@ impl Follower {
                 }
             }
             _ if result < 0 => {}
-            Does::Obscures(_) => thread.count_obscured(&call, sample.at),
+            Does::Obscures(_) => thread.count_obscured(done),
             Does::Makes => thread.table.borrow_mut().close(fd),
             Does::Opens(_) => {
                 let note = take_note(&mut self.notes, sample.tid, call.at, sample.at);

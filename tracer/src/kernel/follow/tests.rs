@@ -1,4 +1,4 @@
-use flowtrace_schema::{ChannelId, FileId, Side};
+use flowtrace_schema::{ChannelCall, ChannelId, FileId, Side};
 
 use super::*;
 use crate::kernel::OpenedFile;
@@ -11,6 +11,8 @@ struct Stage {
     follower: Follower,
     at: u64,
     calls: Vec<Call>,
+    /// Rows of calls on channels.
+    channel_calls: Rc<RefCell<Vec<ChannelCall>>>,
 }
 
 const ROOT: u32 = 10;
@@ -26,8 +28,13 @@ impl ChannelLookup for Numbered {
 
 impl Stage {
     fn new() -> Stage {
+        let channel_calls = Rc::<RefCell<Vec<ChannelCall>>>::default();
+        let into = Rc::clone(&channel_calls);
+        let sink: Sink = Box::new(move |call| into.borrow_mut().push(call));
+        let (clock, channels) = (Clock::start().0, Arc::new(Numbered));
         let mut stage = Stage {
-            follower: Follower::new(Clock::start().0, Vec::new(), Arc::new(Numbered)),
+            follower: Follower::new(clock, Vec::new(), channels, Some(sink)),
+            channel_calls,
             at: 100,
             calls: Vec::new(),
         };
