@@ -11,6 +11,7 @@ use crate::rules;
 mod accesses;
 mod activity;
 mod places;
+mod readers;
 mod redirections;
 mod streams;
 
