@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use flowtrace_schema::{Call, Fidelity, FileId, Loss, Op, Record, Tid, Upid};
+use flowtrace_schema::{Call, Fidelity, Loss, Op, Record, Tid, Upid};
 
 use super::channel_rows::{ChannelRows, Sink};
 use super::feed::Change;
@@ -19,15 +19,15 @@ use super::reader::Counted;
 use super::sample::{Sample, What};
 use super::strangers::Strangers;
 use super::syscalls::{Does, Numbers};
-use super::table::{Found, OpenFile, Table};
+use super::table::{OpenFile, Table};
 use super::traffic::{Accounts, Sums};
-use super::waits::Descriptors;
 use crate::clock::Clock;
 use crate::proc::observer::ChannelLookup;
-use crate::proc::sampler::objects::{Holder, Target};
+use crate::proc::sampler::objects::Target;
 
 mod channels;
 mod data;
+mod meeting;
 mod notes;
 mod tree;
 mod under_way;
@@ -131,6 +131,9 @@ impl Follower {
     /// FUSE did something for calls.
     pub(super) fn noted(&mut self, notes: Vec<Note>) {
         for note in notes {
+            if let Noted::Opened(opened) = note.what {
+                self.strangers.opened(opened);
+            }
             self.notes.entry(note.tid).or_default().push(note);
         }
     }
@@ -156,7 +159,6 @@ impl Follower {
     /// What was not seen, where the kernel dropped `entries` of calls: those calls, and the ones of
     /// which only the return was dropped.
     pub(super) fn losses(&mut self, entries: u64) -> [Counted; 4] {
-        self.strangers.judge(u64::MAX);
         // Without a loss a call that never returned was cut off, and with one they cannot agree.
         let (halves, unreconciled) = match self.dropped + entries {
             0 => (0, self.unreconciled),
@@ -166,7 +168,7 @@ impl Follower {
             (Loss::CallsDropped, entries + halves),
             (Loss::Excluded, self.excluded),
             (Loss::CallsUnreconciled, unreconciled),
-            (Loss::DescriptorsNotFollowed, self.strangers.seen()),
+            (Loss::DescriptorsNotFollowed, self.strangers.not_followed()),
         ]
     }
 
@@ -177,7 +179,8 @@ impl Follower {
     }
 
     /// No more is told: whoever lives still has moved what was seen.
-    pub(super) fn finish(&mut self) {
+    pub(super) fn finish(&mut self, emit: &mut impl FnMut(Call)) {
+        self.strangers.judge(u64::MAX, emit);
         let pids: Vec<u32> = self.processes.keys().copied().collect();
         for pid in pids {
             self.over(pid);
@@ -194,7 +197,7 @@ impl Follower {
 
     /// The next sample in the order of time.
     pub(super) fn sample(&mut self, sample: &Sample, emit: &mut impl FnMut(Call)) {
-        self.strangers.judge(sample.at);
+        self.strangers.judge(sample.at, emit);
         while self.next_change(sample.at).is_some() {}
         let Some(does) = self.numbers.does(sample.number) else {
             return;
@@ -207,6 +210,7 @@ impl Follower {
     }
 
     fn enters(&mut self, sample: &Sample, does: Does, arguments: [u64; 6]) {
+        self.meet(sample.tid, does, arguments);
         let Some(thread) = self.threads.get_mut(&sample.tid) else {
             return;
         };
@@ -219,22 +223,6 @@ impl Follower {
             call.give_up();
         }
         let mut table = thread.table.borrow_mut();
-        if let Does::Data(_) = does
-            && let Found::Unknown = table.look(arguments[0])
-        {
-            // Looked at once: whatever it is, it is not followed.
-            match self.strangers.look(thread.pid, arguments[0]) {
-                false => match self.strangers.channel(thread.pid, sample.tid, arguments[0]) {
-                    // Whether a new program keeps it is not known.
-                    Some(target) => table.know(arguments[0], target),
-                    None => table.set(arguments[0], None, false),
-                },
-                true => {
-                    table.suspect(arguments[0]);
-                    self.strangers.suspect(&thread.table, arguments[0]);
-                }
-            }
-        }
         let find = |argument: usize| table.get(arguments[argument]).map(Rc::clone);
         let channel = |argument: usize| table.channel(arguments[argument]);
         let (mut open, mut to, mut outside) = (None, None, None);
@@ -318,6 +306,9 @@ impl Follower {
         match call.does {
             Does::Data(data) => {
                 thread.count_data(done, data);
+                if data.receives_descriptors() && result >= 0 {
+                    thread.table.borrow_mut().receives = true;
+                }
                 self.excluded +=
                     data::transferred(thread.row(sample, &call, result), &call, data, emit);
             }
@@ -336,13 +327,17 @@ impl Follower {
                 if let Some(open) = &call.open {
                     let alone = open.leave();
                     if result >= 0 {
-                        open.position.set(alone.then_some(fd));
+                        open.seek(alone.then_some(fd));
                     }
                 }
             }
             _ if result < 0 => {}
             Does::Obscures(_) => thread.count_obscured(done),
-            Does::Makes => thread.table.borrow_mut().close(fd),
+            Does::Makes => {
+                let mut table = thread.table.borrow_mut();
+                table.receives |= libc::c_long::from(call.number) == libc::SYS_pidfd_getfd;
+                table.close(fd);
+            }
             Does::Opens(_) => {
                 let note = take_note(&mut self.notes, sample.tid, call.at, sample.at);
                 let opened = note.and_then(|note| match note.what {
@@ -414,27 +409,6 @@ fn opened_now(opened: OpenedFile) -> Rc<OpenFile> {
 fn hold(table: &mut Table, fd: u64, inode: Option<u64>, close_on_exec: bool) {
     if let Some(inode) = inode {
         table.hold(fd, Target::Channel(inode), close_on_exec);
-    }
-}
-
-impl Descriptors for Follower {
-    fn stands_for(&self, tid: u32, fd: i32) -> Option<(Target, Option<FileId>)> {
-        let thread = self.threads.get(&tid)?;
-        let mut table = thread.table.borrow_mut();
-        let number = fd as u64;
-        let is_new = match table.look(number) {
-            Found::Open(open) => return Some((Target::File, open.file)),
-            Found::Known(target) => return Some((target, None)),
-            Found::Elsewhere => false,
-            Found::Unknown => true,
-        };
-        let pid = thread.pid;
-        let target = Holder { pid, tid }.target(fd)?;
-        // Of a file that came by in an unknown way it is yet to be found out whether it is one of a view.
-        if !(is_new && target == Target::File) {
-            table.know(number, target);
-        }
-        Some((target, None))
     }
 }
 

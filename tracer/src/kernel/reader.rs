@@ -382,7 +382,8 @@ impl Joiner {
                 if let Some(waits) = &mut self.waits {
                     waits.finish(read_ns, &self.follower);
                 }
-                self.follower.finish();
+                let calls = &mut self.calls;
+                self.follower.finish(&mut |call| calls.push(call));
                 self.record_sums();
                 self.recorder
                     .lost(Loss::SwitchesDropped, self.lost_switches);

@@ -106,13 +106,17 @@ fn put(
         true => Fidelity::Lossy,
         false => row.fidelity,
     };
-    emit(Call {
+    let row = Call {
         op,
         fidelity,
         file: open.file,
         offset,
         length,
         ..row
-    });
+    };
+    match &mut *open.held.borrow_mut() {
+        Some(held) => held.push(row),
+        None => emit(row),
+    }
     0
 }

@@ -5,6 +5,7 @@ use crate::kernel::OpenedFile;
 use crate::proc::observer::Tracee;
 
 mod channels;
+mod meeting;
 
 /// A tree that is driven by hand.
 struct Stage {
@@ -107,6 +108,7 @@ fn opened(at: u64, tid: u32, file: u32, flags: i32) -> Note {
         file: Some(FileId(file)),
         flags: flags as u32,
         by_fuse: false,
+        number: None,
     };
     Note {
         at,

@@ -103,7 +103,7 @@ fn sockets_tell_what_they_received_and_sent() {
     );
     stage.call(ROOT, libc::SYS_recvmsg, &[3, 0, 0], 40);
     stage.call(ROOT, libc::SYS_sendmmsg, &[4, 0, 3, 0], 3);
-    stage.follower.finish();
+    stage.follower.finish(&mut |call| panic!("{call:?}"));
     assert_eq!(
         traffic(&mut stage),
         [
@@ -130,7 +130,7 @@ fn what_was_dropped_may_be_missing_from_sums() {
     stage.follower.lost(3);
     stage.call(ROOT, libc::SYS_splice, &[3, 0, 5, 0, 100], 60);
     stage.call(ROOT, libc::SYS_tee, &[3, 4, 100], 10);
-    stage.follower.finish();
+    stage.follower.finish(&mut |call| panic!("{call:?}"));
     assert_eq!(
         traffic(&mut stage),
         [
@@ -150,6 +150,7 @@ fn files_outside_have_rows_like_those_of_a_view() {
             file: Some(FileId(7)),
             flags: 0,
             by_fuse: false,
+            number: None,
         });
         let (at, tid) = (stage.at, ROOT);
         stage.follower.noted(vec![Note { at, tid, what }]);
