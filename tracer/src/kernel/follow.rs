@@ -284,7 +284,7 @@ impl Follower {
         if thread.foreign {
             return;
         }
-        let call = match thread.under_way.take() {
+        let mut call = match thread.under_way.take() {
             Some(call) if call.number == sample.number => call,
             other => {
                 // Its entry was lost, and is counted as that.
@@ -295,6 +295,10 @@ impl Follower {
             }
         };
         thread.counts.add(call.does, result);
+        self.meet_returned(sample.tid, &mut call, result);
+        let Some(thread) = self.threads.get_mut(&sample.tid) else {
+            return;
+        };
         let [first, command, third, ..] = call.arguments;
         let fd = result.cast_unsigned();
         let done = Done {

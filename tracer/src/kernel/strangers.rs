@@ -149,6 +149,16 @@ impl Strangers {
         });
     }
 
+    /// There was no such descriptor when it was used, so that what was found there later says nothing.
+    pub(super) fn forget(&mut self, table: &SharedTable, fd: u64) {
+        let known = self.suspects.len();
+        self.suspects
+            .retain(|suspect| !(Rc::ptr_eq(&suspect.table, table) && suspect.fd == fd));
+        if self.suspects.len() < known {
+            table.borrow_mut().close(fd);
+        }
+    }
+
     /// One of which nothing can be told any more.
     pub(super) fn missed(&mut self) {
         self.not_followed += 1;

@@ -8,17 +8,14 @@ use super::super::strangers::{Met, Stranger, are_one};
 use super::super::syscalls::Does;
 use super::super::table::{Found, OpenFile};
 use super::super::waits::Descriptors;
-use super::{Follower, SharedTable};
+use super::{Follower, SharedTable, UnderWay};
 use crate::proc::sampler::objects::{Holder, Target};
 
 impl Follower {
     /// A call begins: its descriptors of which nothing is known are looked at, once.
     pub(super) fn meet(&mut self, tid: u32, does: Does, arguments: [u64; 6]) {
-        let [first, command, ..] = arguments;
-        let duplicates = [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC];
         match does {
-            Does::Data(_) | Does::Seeks | Does::Duplicates(_) => self.meet_one(tid, first),
-            Does::Controls if duplicates.contains(&(command as i32)) => self.meet_one(tid, first),
+            Does::Data(_) | Does::Seeks => self.meet_one(tid, arguments[0]),
             Does::Moves(moves) => {
                 for argument in [moves.from, moves.to] {
                     self.meet_one(tid, arguments[argument]);
@@ -30,6 +27,29 @@ impl Follower {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// As [`Follower::meet`], of a call that returned: shells ask for duplicates of descriptors that do not exist.
+    pub(super) fn meet_returned(&mut self, tid: u32, call: &mut UnderWay, result: i64) {
+        let [first, command, ..] = call.arguments;
+        let duplicates = match call.does {
+            Does::Duplicates(_) => true,
+            Does::Controls => [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC].contains(&(command as i32)),
+            _ => false,
+        };
+        if result == -i64::from(libc::EBADF) {
+            // It was not what was looked at, which came later.
+            if let Some(thread) = self.threads.get(&tid) {
+                self.strangers.forget(&thread.table, first);
+            }
+        } else if duplicates && result >= 0 && call.open.is_none() && call.channels[0].is_none() {
+            self.meet_one(tid, first);
+            if let Some(thread) = self.threads.get(&tid) {
+                let table = thread.table.borrow();
+                call.open = table.get(first).map(Rc::clone);
+                call.channels[0] = table.channel(first);
+            }
         }
     }
 

@@ -80,3 +80,41 @@ fn one_that_became_another_is_counted_and_not_told() {
     stage.read(own, 100_003, 5);
     assert_eq!(stage.follower.losses(0)[3].1, 2);
 }
+
+#[test]
+fn what_did_not_exist_was_not_met() {
+    let (mut stage, own, _directory, file) = with_own_file();
+    let later = file.try_clone().unwrap();
+    let fd = later.as_raw_fd() as u64;
+    let bad = -i64::from(libc::EBADF);
+    // As a shell does that redirects its fifth descriptor.
+    stage.call(own, libc::SYS_fcntl, &[fd, libc::F_DUPFD as u64, 10], bad);
+    stage.read(own, fd, bad);
+    stage.call(
+        own,
+        libc::SYS_dup2,
+        &[file.as_raw_fd() as u64, fd],
+        fd as i64,
+    );
+    stage.read(own, fd, 8);
+    // And one that does exist, though no call told of it.
+    let sent = file.try_clone().unwrap().as_raw_fd() as u64 + 50_000;
+    stage.call(own, libc::SYS_dup, &[sent], sent as i64 + 1);
+    stage.at = u64::MAX - 10;
+    stage.call(own, libc::SYS_close, &[999], 0);
+    assert_eq!(stage.rows(), [(1, Op::Read, 7, Some(0), 8)]);
+    assert_eq!(stage.follower.losses(0)[3].1, 0);
+}
+
+#[test]
+fn a_duplicate_of_one_that_was_sent_is_the_same() {
+    let (mut stage, own, _directory, file) = with_own_file();
+    let (sent, copy) = (file.try_clone().unwrap(), file.try_clone().unwrap());
+    let (sent, copy) = (sent.as_raw_fd() as u64, copy.as_raw_fd() as u64);
+    stage.call(own, libc::SYS_dup, &[sent], copy as i64);
+    stage.read(own, copy, 6);
+    stage.at = u64::MAX - 10;
+    stage.read(own, sent, 4);
+    let row = |offset, result| (1, Op::Read, 7, Some(offset), result);
+    assert_eq!(stage.rows(), [row(0, 6), row(6, 4)]);
+}
