@@ -14,6 +14,7 @@ use super::workers::workers;
 use super::{Dag, EdgeKind, Node};
 use crate::model::{FileIndex, ProcessId, Workflow};
 
+mod forks;
 mod twins;
 
 /// More kinds of files than this between the same rules become one node.
@@ -43,11 +44,16 @@ impl Group {
     /// Which versions of its processes these are, to stand behind the name: ` [1/2]`, or nothing; and whether
     /// these are copies of one that they worked for.
     pub fn mark(&self) -> String {
-        let fork = if self.is_fork { " (fork)" } else { "" };
+        let fork = self.fork_mark();
         match self.versions {
             0 | 1 => fork.into(),
             versions => format!("{fork} [{}/{versions}]", self.version),
         }
+    }
+
+    /// Whether these are copies of one that they worked for, to stand behind the name: ` (fork)`, or nothing.
+    pub fn fork_mark(&self) -> &'static str {
+        if self.is_fork { " (fork)" } else { "" }
     }
 }
 
@@ -160,7 +166,7 @@ pub fn by_label(workflow: &Workflow, dag: &Dag, labels: &[Arc<str>]) -> RuleGrap
 
 fn of_labels(workflow: &Workflow, dag: &Dag, labels: &[Arc<str>], workers: &[bool]) -> RuleGraph {
     let label_of = numbers(labels, workers);
-    let (part, hidden_forks) = without_plain_forks(dag, &label_of);
+    let (part, hidden_forks) = forks::without_plain(dag, &label_of);
     let group = group_numbers(workflow, &part, &label_of);
     let mut round = rounds(&part, &group);
     by_neighbours(&part, &group, &mut round, |node| {
@@ -180,7 +186,7 @@ fn of_labels(workflow: &Workflow, dag: &Dag, labels: &[Arc<str>], workers: &[boo
 pub fn by_twins(workflow: &Workflow, dag: &Dag) -> RuleGraph {
     let (labels, workers) = (rules(workflow), workers(workflow, dag));
     let label_of = numbers(&labels, &workers);
-    let (part, hidden_forks) = without_plain_forks(dag, &label_of);
+    let (part, hidden_forks) = forks::without_plain(dag, &label_of);
     let group = twins::numbers(workflow, &part, &label_of);
     let round = rounds(&part, &group);
     contract(
@@ -192,31 +198,6 @@ pub fn by_twins(workflow: &Workflow, dag: &Dag) -> RuleGraph {
     )
 }
 
-/// The graph without the forks of those that are connected by data: who is needs no fork edge to be
-/// found; save by a later version of a process, after which its children come. And how many these are.
-fn without_plain_forks(dag: &Dag, label_of: &[u32]) -> (DiGraph<Node, super::Edge>, usize) {
-    let has_data = labels_with_data(dag, label_of);
-    let is_later = |node: NodeIndex| match dag.graph[node] {
-        Node::Process { version, .. } => version > 1,
-        Node::File { .. } => false,
-    };
-    let is_drawn = |kind: EdgeKind, from: NodeIndex, to: NodeIndex| match dag.graph[to] {
-        Node::Process { id, .. } => {
-            kind.is_data() || is_later(from) || !has_data[label_of[id.0 as usize] as usize]
-        }
-        Node::File { .. } => true,
-    };
-    let part = dag.graph.filter_map(
-        |_, node| Some(*node),
-        |edge, weight| {
-            let (from, to) = dag.graph.edge_endpoints(edge)?;
-            is_drawn(weight.kind, from, to).then_some(*weight)
-        },
-    );
-    let hidden = dag.graph.edge_count() - part.edge_count();
-    (part, hidden)
-}
-
 /// Numbers labels in the order of their first process.
 fn numbers(labels: &[Arc<str>], workers: &[bool]) -> Vec<u32> {
     let mut numbers: HashMap<(&str, bool), u32> = HashMap::new();
@@ -226,22 +207,6 @@ fn numbers(labels: &[Arc<str>], workers: &[bool]) -> Vec<u32> {
         of.push(*numbers.entry((label, is_worker)).or_insert(next));
     }
     of
-}
-
-fn labels_with_data(dag: &Dag, label_of: &[u32]) -> Vec<bool> {
-    let mut has_data = vec![false; label_of.iter().max().map_or(0, |&last| last as usize + 1)];
-    for edge in dag
-        .graph
-        .edge_references()
-        .filter(|edge| edge.weight().kind.is_data())
-    {
-        for end in [edge.source(), edge.target()] {
-            if let Node::Process { id, .. } = dag.graph[end] {
-                has_data[label_of[id.0 as usize] as usize] = true;
-            }
-        }
-    }
-    has_data
 }
 
 fn group_numbers(

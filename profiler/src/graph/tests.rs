@@ -7,6 +7,7 @@ use crate::graph::groups::{Group, by_rule};
 use crate::model::{Access, File, Image, Process, Workflow};
 use crate::{load, montage};
 
+mod forks;
 mod lineage;
 
 /// A process for each (parent, start), `files` files, and the accesses.

@@ -2,21 +2,29 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use flowtrace_schema::{ChannelEndRow, FlowBetween};
+use flowtrace_schema::{ChannelEndRow, FlowBetween, Result, Trace};
 
-use crate::model::{ProcessId, Stream, Workflow};
+use super::readers::{Aside, Ends, leave_out_bystanders};
+use crate::model::{ProcessId, Side, Stream, Workflow};
 
 /// A channel with more pairs of writer and reader than these is a hub that tells nothing.
 const PAIRS: usize = 1000;
 
 /// What one process had to do with one direction of a channel.
 #[derive(Clone, Copy)]
-struct Side {
-    at_most_bytes: Option<i64>,
-    first_ns: i64,
-    last_ns: i64,
+pub(super) struct Held {
+    pub(super) at_most_bytes: Option<i64>,
+    pub(super) first_ns: i64,
+    pub(super) last_ns: i64,
     /// Data is known to have moved.
-    is_used: bool,
+    pub(super) is_used: bool,
+}
+
+impl Held {
+    /// Whether it was held no longer than another.
+    pub(super) fn is_within(&self, other: &Held) -> bool {
+        other.first_ns <= self.first_ns && self.last_ns <= other.last_ns
+    }
 }
 
 /// Pairs those who may have written into a channel with those who may have read from it.
@@ -27,33 +35,16 @@ pub(super) fn add_streams(workflow: &mut Workflow, rows: &[ChannelEndRow]) {
         .enumerate()
         .map(|(place, image)| (image.upid, place))
         .collect();
-    for ends in rows.chunk_by(|a, b| a.channel_id == b.channel_id) {
-        let (mut writers, mut readers) = (BTreeMap::new(), BTreeMap::new());
-        for end in ends {
-            let Some(&place) = images.get(&end.upid) else {
-                continue;
-            };
-            let image = &workflow.images[place];
-            let last = end.to_ns.or(image.end_ns).unwrap_or(end.from_ns);
-            let side = Side {
-                at_most_bytes: end.at_most_bytes,
-                first_ns: end.from_ns,
-                last_ns: last.max(end.from_ns),
-                is_used: end.used == Some(1),
-            };
-            if end.direction != "read" {
-                add(&mut writers, image.process, side);
-            }
-            if end.direction != "write" {
-                add(&mut readers, image.process, side);
-            }
-        }
-        let is_socket = !matches!(ends[0].kind.as_str(), "pipe" | "fifo");
-        if !is_socket {
-            leave_out_bystanders(&writers, &mut readers);
-        }
-        if writers.len().saturating_mul(readers.len()) <= PAIRS {
-            pair(workflow, &writers, &readers, is_socket);
+    let mut channels: Vec<Ends> = rows
+        .chunk_by(|a, b| a.channel_id == b.channel_id)
+        .map(|rows| ends_of(workflow, &images, rows))
+        .collect();
+    let before = held(&channels);
+    leave_out_bystanders(&mut channels, &Aside::of(workflow));
+    workflow.bystanders = &before - &held(&channels);
+    for ends in &channels {
+        if ends.writers.len().saturating_mul(ends.readers.len()) <= PAIRS {
+            pair(workflow, ends);
         }
     }
     workflow
@@ -69,6 +60,85 @@ pub(super) fn add_streams(workflow: &mut Workflow, rows: &[ChannelEndRow]) {
         is_same
     });
     leave_out_requests(workflow);
+}
+
+/// Who may have moved data through which side of which channel.
+fn held(channels: &[Ends]) -> HashSet<(i64, ProcessId, Side)> {
+    let mut held = HashSet::new();
+    for ends in channels {
+        held.extend(
+            ends.writers
+                .keys()
+                .map(|&id| (ends.channel_id, id, Side::Write)),
+        );
+        held.extend(
+            ends.readers
+                .keys()
+                .map(|&id| (ends.channel_id, id, Side::Read)),
+        );
+    }
+    held
+}
+
+/// Who held which end of a channel, without those whom the bytes clear ([`super::readers`]). In the order of channels.
+///
+/// # Errors
+/// When the file cannot be read.
+pub(crate) fn channel_ends(trace: &Trace, workflow: &Workflow) -> Result<Vec<ChannelEndRow>> {
+    let mut rows = trace.channel_ends()?;
+    if workflow.bystanders.is_empty() {
+        return Ok(rows);
+    }
+    let images = workflow.images.iter();
+    let processes: HashMap<i64, ProcessId> = images.map(|i| (i.upid, i.process)).collect();
+    rows.retain_mut(|row| {
+        let Some(&process) = processes.get(&row.upid) else {
+            return true;
+        };
+        let is_out = |side| {
+            workflow
+                .bystanders
+                .contains(&(row.channel_id, process, side))
+        };
+        let reads = row.direction != "write" && !is_out(Side::Read);
+        let writes = row.direction != "read" && !is_out(Side::Write);
+        row.direction = match (reads, writes) {
+            (true, true) => "both",
+            (true, false) => "read",
+            _ => "write",
+        }
+        .into();
+        reads || writes
+    });
+    Ok(rows)
+}
+
+fn ends_of(workflow: &Workflow, images: &HashMap<i64, usize>, rows: &[ChannelEndRow]) -> Ends {
+    let mut ends = Ends {
+        channel_id: rows[0].channel_id,
+        is_socket: !matches!(rows[0].kind.as_str(), "pipe" | "fifo"),
+        ..Ends::default()
+    };
+    for end in rows {
+        let Some(&place) = images.get(&end.upid) else {
+            continue;
+        };
+        let image = &workflow.images[place];
+        let last = end.to_ns.or(image.end_ns).unwrap_or(end.from_ns);
+        let side = Held {
+            at_most_bytes: end.at_most_bytes,
+            first_ns: end.from_ns,
+            last_ns: last.max(end.from_ns),
+            is_used: end.used == Some(1),
+        };
+        if end.direction != "read" {
+            add(&mut ends.writers, image.process, side);
+        }
+        if end.direction != "write" {
+            add(&mut ends.readers, image.process, side);
+        }
+    }
+    ends
 }
 
 /// Brings in what captured packets tell: between which processes, how much each way, and when. A
@@ -146,7 +216,7 @@ fn leave_out_requests(workflow: &mut Workflow) {
         .retain(|stream| !answers.contains(&(stream.from, stream.to)));
 }
 
-fn add(sides: &mut BTreeMap<ProcessId, Side>, process: ProcessId, side: Side) {
+fn add(sides: &mut BTreeMap<ProcessId, Held>, process: ProcessId, side: Held) {
     sides
         .entry(process)
         .and_modify(|kept| {
@@ -162,23 +232,6 @@ fn both(a: Option<i64>, b: Option<i64>) -> Option<i64> {
     Some(a?.saturating_add(b?))
 }
 
-/// Where somebody read as much as was written, whoever read less than half of that merely had
-/// the pipe as its standard input.
-fn leave_out_bystanders(
-    writers: &BTreeMap<ProcessId, Side>,
-    readers: &mut BTreeMap<ProcessId, Side>,
-) {
-    let mut sides = writers.values();
-    let written = sides.try_fold(0, |sum: i64, side| {
-        Some(sum.saturating_add(side.at_most_bytes?))
-    });
-    let Some(written) = written else { return };
-    let read = |side: &Side| side.at_most_bytes.unwrap_or(i64::MAX);
-    if readers.values().any(|side| read(side) >= written) {
-        readers.retain(|_, side| read(side) >= written / 2);
-    }
-}
-
 fn are_siblings(workflow: &Workflow, a: ProcessId, b: ProcessId) -> bool {
     let parent = workflow.process(a).parent;
     parent.is_some() && parent == workflow.process(b).parent
@@ -186,7 +239,7 @@ fn are_siblings(workflow: &Workflow, a: ProcessId, b: ProcessId) -> bool {
 
 /// Whether a process has an end only because it is a copy of its parent, as far as is known, which keeps the
 /// end as long: workers of a pool have ends of all pipes between their parent and the workers before them.
-fn inherited(workflow: &Workflow, sides: &BTreeMap<ProcessId, Side>, process: ProcessId) -> bool {
+fn inherited(workflow: &Workflow, sides: &BTreeMap<ProcessId, Held>, process: ProcessId) -> bool {
     let is_copy = workflow.images(process).iter().all(|image| image.is_fork);
     let parent = workflow.process(process).parent;
     let both = sides
@@ -200,12 +253,14 @@ fn inherited(workflow: &Workflow, sides: &BTreeMap<ProcessId, Side>, process: Pr
         })
 }
 
-fn pair(
-    workflow: &mut Workflow,
-    writers: &BTreeMap<ProcessId, Side>,
-    readers: &BTreeMap<ProcessId, Side>,
-    is_socket: bool,
-) {
+fn pair(workflow: &mut Workflow, ends: &Ends) {
+    let Ends {
+        writers,
+        readers,
+        is_socket,
+        ..
+    } = ends;
+    let is_socket = *is_socket;
     for (&from, writer) in writers {
         for (&to, reader) in readers {
             let start = |id| (workflow.process(id).start_ns, id);
@@ -234,32 +289,5 @@ fn pair(
                     .max(writer.first_ns.max(reader.first_ns)),
             });
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn side(at_most_bytes: Option<i64>) -> Side {
-        Side {
-            at_most_bytes,
-            first_ns: 0,
-            last_ns: 1,
-            is_used: false,
-        }
-    }
-
-    #[test]
-    fn who_read_too_little_only_inherited_the_pipe() {
-        let writers = BTreeMap::from([(ProcessId(0), side(Some(1_000_000)))]);
-        let of = |sizes: [Option<i64>; 3]| {
-            let mut readers: BTreeMap<_, _> = (1..).map(ProcessId).zip(sizes.map(side)).collect();
-            leave_out_bystanders(&writers, &mut readers);
-            readers.into_keys().map(|id| id.0).collect::<Vec<_>>()
-        };
-        assert_eq!(of([Some(5400), Some(1_005_400), None]), [2, 3]);
-        // Two that shared the pipe: neither read it all.
-        assert_eq!(of([Some(700_000), Some(300_000), Some(5400)]), [1, 2, 3]);
     }
 }

@@ -18,6 +18,8 @@ struct Step {
     node: NodeIndex,
     level: usize,
     name: String,
+    /// The name without the version.
+    whole: String,
     count: usize,
 }
 
@@ -35,16 +37,25 @@ pub struct Shape<'a> {
 }
 
 /// The steps in the order of data: `18 × mProject → 33 × mDiffFit → mConcatFit`. Steps on one level
-/// are joined by `+`, and those of one name are one, whatever they work on.
+/// are joined by `+`, and those of one name are one, whatever they work on; so are versions of one process that
+/// nothing stands between.
 fn line(steps: &[Step]) -> String {
     let mut shown: Vec<String> = Vec::new();
+    let mut last: Option<&str> = None;
     for level in steps.chunk_by(|a, b| a.level == b.level) {
+        let one = &level[0].whole;
+        let is_one = level.iter().all(|step| step.whole == *one);
+        let is_version = level.iter().all(|step| step.whole != step.name);
+        if is_one && is_version && last.replace(one) == Some(one) {
+            shown.pop();
+            let most = level.iter().map(|step| step.count).max().unwrap_or(1);
+            shown.push(times(most, one));
+            continue;
+        }
+        last = (is_one && is_version).then_some(one);
         let names: Vec<String> = level
             .chunk_by(|a, b| a.name == b.name)
-            .map(|like| match like.iter().map(|step| step.count).sum() {
-                1_usize => like[0].name.clone(),
-                n => format!("{} × {}", units::count(n as i64), like[0].name),
-            })
+            .map(|like| times(like.iter().map(|step| step.count).sum(), &like[0].name))
             .collect();
         shown.push(names.join(" + "));
     }
@@ -52,6 +63,13 @@ fn line(steps: &[Step]) -> String {
         return "no data went from one step to another".into();
     }
     shown.join(" → ")
+}
+
+fn times(count: usize, name: &str) -> String {
+    match count {
+        1 => name.into(),
+        n => format!("{} × {name}", units::count(n as i64)),
+    }
 }
 
 /// The line, and each step with what it takes and what for.
@@ -82,39 +100,7 @@ pub fn text(shape: Shape<'_>, width: usize) -> String {
     );
     let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
     for step in &steps {
-        let ends = |direction: Direction| -> String {
-            let mut names: Vec<String> = rules
-                .graph
-                .edges_directed(step.node, direction)
-                .filter(|edge| is_between(edge.weight().kind))
-                .map(|edge| {
-                    let other = match direction {
-                        Direction::Incoming => edge.source(),
-                        Direction::Outgoing => edge.target(),
-                    };
-                    match &rules.graph[other].members {
-                        Members::Processes { rule, .. } => {
-                            format!("| {rule}{}", rules.graph[other].mark())
-                        }
-                        Members::Files { pattern, files } => {
-                            let name = crate::graph::pattern::relative(pattern, cwd);
-                            match files.len() {
-                                1 => name.to_owned(),
-                                n => format!("{name} ×{n}"),
-                            }
-                        }
-                    }
-                })
-                .collect();
-            names.sort();
-            let more = names.len().saturating_sub(3);
-            names.truncate(3);
-            match (names.is_empty(), more) {
-                (true, _) => "nothing".into(),
-                (_, 0) => names.join(", "),
-                (_, n) => format!("{}, +{n} more", names.join(", ")),
-            }
-        };
+        let ends = |direction| ends(rules, step.node, direction, cwd);
         let count = if step.count == 1 {
             String::new()
         } else {
@@ -131,6 +117,47 @@ pub fn text(shape: Shape<'_>, width: usize) -> String {
     }
     text += &patterns(dag, rules, &steps, width);
     text
+}
+
+/// What a step takes or gives: files, the other ends of channels, and where there is none of these what it started.
+fn ends(rules: &RuleGraph, step: NodeIndex, direction: Direction, cwd: &str) -> String {
+    let named = |counts: fn(EdgeKind) -> bool, before: &str| -> Vec<String> {
+        let edges = rules.graph.edges_directed(step, direction);
+        let mut names: Vec<String> = edges
+            .filter(|edge| counts(edge.weight().kind))
+            .map(|edge| {
+                let other = match direction {
+                    Direction::Incoming => edge.source(),
+                    Direction::Outgoing => edge.target(),
+                };
+                match &rules.graph[other].members {
+                    Members::Processes { rule, .. } => {
+                        format!("{before}{rule}{}", rules.graph[other].mark())
+                    }
+                    Members::Files { pattern, files } => {
+                        let name = crate::graph::pattern::relative(pattern, cwd);
+                        match files.len() {
+                            1 => name.to_owned(),
+                            n => format!("{name} ×{n}"),
+                        }
+                    }
+                }
+            })
+            .collect();
+        names.sort();
+        names
+    };
+    let mut names = named(is_between, "| ");
+    if names.is_empty() && direction == Direction::Outgoing {
+        names = named(|kind| kind == EdgeKind::Fork, "starts ");
+    }
+    let more = names.len().saturating_sub(3);
+    names.truncate(3);
+    match (names.is_empty(), more) {
+        (true, _) => "nothing".into(),
+        (_, 0) => names.join(", "),
+        (_, n) => format!("{}, +{n} more", names.join(", ")),
+    }
 }
 
 /// Pairs of steps shown for each pattern.
@@ -229,10 +256,8 @@ fn steps(shape: Shape<'_>) -> Vec<Step> {
     let parts = taking_part(shape);
     let mut level = vec![0; graph.node_count()];
     for node in toposort(graph, None).unwrap_or_default() {
+        // Forks, too: only those are drawn that say what came after what.
         let before = graph.edges_directed(node, Direction::Incoming);
-        // What a later version started came after it.
-        let is_later = |node: NodeIndex| graph[node].version > 1;
-        let before = before.filter(|edge| edge.weight().kind.is_data() || is_later(edge.source()));
         let own = before
             .map(|edge| level[edge.source().index()] + usize::from(parts.contains(&edge.source())))
             .max();
@@ -246,6 +271,7 @@ fn steps(shape: Shape<'_>) -> Vec<Step> {
                 node,
                 level: level[node.index()],
                 name: units::plain(rule) + &graph[node].mark(),
+                whole: units::plain(rule) + graph[node].fork_mark(),
                 count: processes.len(),
             }),
             Members::Files { .. } => None,

@@ -1,0 +1,79 @@
+//! Which forks a graph of groups draws.
+
+use petgraph::Direction;
+use petgraph::algo::toposort;
+use petgraph::graph::{DiGraph, NodeIndex};
+use petgraph::visit::EdgeRef;
+
+use crate::graph::{Dag, Edge, EdgeKind, Node};
+
+/// The graph without the forks of those that are connected by data, and how many these are: who is needs no
+/// fork edge to be found. Two sorts stay: those of a later version of a process, after which its children come, and
+/// those of who reads a pipe and starts others by what it says, as `xargs` and the loops of a shell do: it
+/// hands the data on by their arguments.
+pub(super) fn without_plain(dag: &Dag, label_of: &[u32]) -> (DiGraph<Node, Edge>, usize) {
+    let has_data = labels_with_data(dag, label_of);
+    let is_led = led(dag);
+    let is_later = |node: NodeIndex| match dag.graph[node] {
+        Node::Process { version, .. } => version > 1,
+        Node::File { .. } => false,
+    };
+    let part = dag.graph.filter_map(
+        |_, node| Some(*node),
+        |edge, weight| {
+            let (from, to) = dag.graph.edge_endpoints(edge)?;
+            let is_drawn = match dag.graph[to] {
+                Node::Process { id, .. } => {
+                    weight.kind.is_data()
+                        || is_later(from)
+                        || is_led[edge.index()]
+                        || !has_data[label_of[id.0 as usize] as usize]
+                }
+                Node::File { .. } => true,
+            };
+            is_drawn.then_some(*weight)
+        },
+    );
+    let hidden = dag.graph.edge_count() - part.edge_count();
+    (part, hidden)
+}
+
+/// For every edge whether it is a fork by who had begun to read a pipe, or was itself started by such a one
+/// and got no other data.
+fn led(dag: &Dag) -> Vec<bool> {
+    let mut is_led = vec![false; dag.graph.edge_count()];
+    for node in toposort(&dag.graph, None).unwrap_or_default() {
+        let (mut piped_ns, mut has_data, mut is_below) = (None, false, false);
+        for edge in dag.graph.edges_directed(node, Direction::Incoming) {
+            let Edge { kind, first_ns, .. } = *edge.weight();
+            if kind == EdgeKind::Pipe {
+                piped_ns = Some(piped_ns.map_or(first_ns, |ns: i64| ns.min(first_ns)));
+            }
+            has_data |= kind.is_data();
+            is_below |= is_led[edge.id().index()];
+        }
+        for edge in dag.graph.edges(node) {
+            if edge.weight().kind == EdgeKind::Fork {
+                is_led[edge.id().index()] = is_below && !has_data
+                    || piped_ns.is_some_and(|ns| ns <= edge.weight().first_ns);
+            }
+        }
+    }
+    is_led
+}
+
+fn labels_with_data(dag: &Dag, label_of: &[u32]) -> Vec<bool> {
+    let mut has_data = vec![false; label_of.iter().max().map_or(0, |&last| last as usize + 1)];
+    for edge in dag
+        .graph
+        .edge_references()
+        .filter(|edge| edge.weight().kind.is_data())
+    {
+        for end in [edge.source(), edge.target()] {
+            if let Node::Process { id, .. } = dag.graph[end] {
+                has_data[label_of[id.0 as usize] as usize] = true;
+            }
+        }
+    }
+    has_data
+}

@@ -1,0 +1,305 @@
+//! Who of those that held a pipe for reading read from it.
+//!
+//! Everything that a shell starts in `… | while read k; do expr $k + 1; done` has the pipe as its standard input. Of each
+//! reader only a bound is known: what it read from anything but traced files while it held the pipe, its
+//! libraries included. So the bytes are balanced: what was written was read by somebody. Where the kernel's
+//! own records count both sides and these balance, nobody else moved any.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::streams::Held;
+use crate::model::{ProcessId, Workflow};
+
+/// What processes have read that came from no pipe: a copy of its parent nothing, a program its libraries
+/// and the like, which is as much each time that it runs.
+#[derive(Default)]
+pub(super) struct Aside {
+    /// Of processes that are nothing but copies of their parents.
+    copies: Vec<bool>,
+    /// Of each process that ran one program, which.
+    program: Vec<Option<Arc<str>>>,
+    /// Of each program that ran more than once the least, bytes.
+    least: HashMap<Arc<str>, i64>,
+    /// What each process read from traced files, bytes.
+    files: Vec<i64>,
+}
+
+impl Aside {
+    pub(super) fn of(workflow: &Workflow) -> Aside {
+        let mut aside = Aside {
+            files: vec![0; workflow.processes.len()],
+            ..Aside::default()
+        };
+        for access in &workflow.accesses {
+            let sum = &mut aside.files[access.process.0 as usize];
+            *sum = sum.saturating_add(access.read_bytes);
+        }
+        let mut seen: HashMap<Arc<str>, (u32, i64)> = HashMap::new();
+        for id in workflow.process_ids() {
+            let images = workflow.images(id);
+            aside.copies.push(images.iter().all(|image| image.is_fork));
+            let mut programs = images.iter().filter(|image| !image.is_fork);
+            let program = match (programs.next(), programs.next()) {
+                (Some(only), None) if only.is_exec => only.exe.clone(),
+                _ => None,
+            };
+            if let (Some(exe), Some(all)) = (&program, workflow.process(id).read_bytes) {
+                let other = all.saturating_sub(aside.files[id.0 as usize]).max(0);
+                let (times, least) = seen.entry(Arc::clone(exe)).or_insert((0, other));
+                *times += 1;
+                *least = other.min(*least);
+            }
+            aside.program.push(program);
+        }
+        let often = seen.into_iter().filter(|&(_, (times, _))| times > 1);
+        aside.least = often.map(|(exe, (_, least))| (exe, least)).collect();
+        aside
+    }
+
+    fn is_copy(&self, id: ProcessId) -> bool {
+        self.copies.get(id.0 as usize) == Some(&true)
+    }
+
+    /// What a reader with such a bound has read from pipes, bytes; `None`: cannot be told.
+    fn piped(&self, id: ProcessId, side: &Held) -> Option<i64> {
+        let all = side.at_most_bytes?;
+        if self.is_copy(id) {
+            return Some(all);
+        }
+        let program = self.program.get(id.0 as usize)?.as_ref()?;
+        let least = self.least.get(program)?;
+        Some(all.saturating_sub(*least).max(0))
+    }
+}
+
+/// Who held the ends of one channel.
+#[derive(Default)]
+pub(super) struct Ends {
+    pub(super) channel_id: i64,
+    pub(super) writers: BTreeMap<ProcessId, Held>,
+    pub(super) readers: BTreeMap<ProcessId, Held>,
+    pub(super) is_socket: bool,
+}
+
+impl Ends {
+    fn written(&self) -> Option<i64> {
+        let mut sides = self.writers.values();
+        sides.try_fold(0, |sum: i64, side| {
+            Some(sum.saturating_add(side.at_most_bytes?))
+        })
+    }
+}
+
+/// Takes those out of the ends of pipes whom the kernel did not count, where it counted as much written as read.
+fn leave_out_uncounted(ends: &mut Ends) {
+    let counted = |sides: &BTreeMap<ProcessId, Held>| -> i64 {
+        let used = sides.values().filter(|side| side.is_used);
+        used.fold(0, |sum: i64, side| {
+            sum.saturating_add(side.at_most_bytes.unwrap_or(0))
+        })
+    };
+    let (written, read) = (counted(&ends.writers), counted(&ends.readers));
+    if written > 0 && written == read {
+        ends.writers.retain(|_, side| side.is_used);
+        ends.readers.retain(|_, side| side.is_used);
+    }
+}
+
+/// Takes those out of the readers of pipes who merely had them as their standard input:
+///
+/// 1. all others, where one read from pipes exactly what was written into those that it could read;
+/// 2. programs that read no more than each time, where another may have read as much as was written;
+/// 3. where somebody read as much as was written, whoever read less than half of that.
+///
+/// Who is known to have read stays, and so does a copy of its parent that read and had no other pipe to read.
+pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &Aside) {
+    for ends in channels.iter_mut().filter(|ends| !ends.is_socket) {
+        leave_out_uncounted(ends);
+    }
+    // What each reader was sent through pipes, while it held which.
+    let mut sent: HashMap<ProcessId, Vec<(Held, i64)>> = HashMap::new();
+    let pipes = channels.iter().filter(|ends| !ends.is_socket);
+    for (ends, written) in pipes.filter_map(|ends| Some((ends, ends.written()?))) {
+        for (&id, &side) in &ends.readers {
+            sent.entry(id).or_default().push((side, written));
+        }
+    }
+    for ends in channels.iter_mut() {
+        if ends.is_socket || ends.readers.len() < 2 {
+            continue;
+        }
+        let Some(written) = ends.written().filter(|&bytes| bytes > 0) else {
+            continue;
+        };
+        let raw = |side: &Held| side.at_most_bytes.unwrap_or(i64::MAX);
+        let told = |id: ProcessId, side: &Held| aside.piped(id, side);
+        let read_all = |id: ProcessId, side: &Held| {
+            let held = sent.get(&id).into_iter().flatten();
+            let within = held.filter(|(other, _)| other.is_within(side));
+            let all = within.fold(0, |sum: i64, (_, bytes)| sum.saturating_add(*bytes));
+            let files = aside.files.get(id.0 as usize).copied().unwrap_or(0);
+            let is_that = |read| read == written || read == all;
+            told(id, side).is_some_and(|read| is_that(read) || is_that(read.saturating_sub(files)))
+        };
+        if ends.readers.iter().any(|(&id, side)| read_all(id, side)) {
+            ends.readers
+                .retain(|&id, side| side.is_used || read_all(id, side));
+            continue;
+        }
+        let is_sure = |id: ProcessId, side: &Held| {
+            let is_only = sent.get(&id).is_some_and(|pipes| pipes.len() == 1);
+            side.is_used || aside.is_copy(id) && is_only && (1..=written).contains(&raw(side))
+        };
+        if ends.readers.values().any(|side| raw(side) >= written) {
+            ends.readers.retain(|&id, side| {
+                let bound = told(id, side).unwrap_or(raw(side));
+                is_sure(id, side) || bound > 0 && raw(side) >= written / 2
+            });
+        }
+        if ends
+            .readers
+            .iter()
+            .any(|(&id, side)| told(id, side) >= Some(written))
+        {
+            ends.readers.retain(|&id, side| {
+                is_sure(id, side) || told(id, side).unwrap_or(raw(side)) >= written / 2
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn side(at_most_bytes: Option<i64>) -> Held {
+        Held {
+            at_most_bytes,
+            first_ns: 0,
+            last_ns: 1,
+            is_used: false,
+        }
+    }
+
+    fn numbered(first: u32, sizes: &[Option<i64>]) -> BTreeMap<ProcessId, Held> {
+        let sides = sizes.iter().copied().map(side);
+        (first..).map(ProcessId).zip(sides).collect()
+    }
+
+    fn left(ends: &Ends) -> Vec<u32> {
+        ends.readers.keys().map(|id| id.0).collect()
+    }
+
+    /// Processes 0 to 2 write, 3 is a copy of its parent, 4 to 6 run one program that reads 6228 bytes of its own.
+    fn loop_of_a_shell() -> Aside {
+        let program = |n| (n >= 4).then(|| Arc::from("/bin/expr"));
+        Aside {
+            copies: (0..7).map(|n| n == 3).collect(),
+            program: (0..7).map(program).collect(),
+            least: HashMap::from([(Arc::from("/bin/expr"), 6228)]),
+            ..Aside::default()
+        }
+    }
+
+    #[test]
+    fn who_read_too_little_only_inherited_the_pipe() {
+        let of = |sizes: [Option<i64>; 3]| {
+            let mut channels = [Ends {
+                writers: numbered(0, &[Some(1_000_000)]),
+                readers: numbered(1, &sizes),
+                ..Ends::default()
+            }];
+            leave_out_bystanders(&mut channels, &Aside::default());
+            left(&channels[0])
+        };
+        assert_eq!(of([Some(5400), Some(1_005_400), None]), [2, 3]);
+        // Two that shared the pipe: neither read it all.
+        assert_eq!(of([Some(700_000), Some(300_000), Some(5400)]), [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_shell_that_read_all_leaves_nothing_to_what_it_starts() {
+        let mut channels = [Ends {
+            writers: numbered(0, &[Some(2); 3]),
+            readers: numbered(3, &[Some(6), Some(6228), Some(6228), Some(6228)]),
+            ..Ends::default()
+        }];
+        leave_out_bystanders(&mut channels, &loop_of_a_shell());
+        assert_eq!(left(&channels[0]), [3]);
+    }
+
+    #[test]
+    fn answers_that_the_shell_took_in_between_are_told_apart() {
+        let answer = |n, at| {
+            let mut readers = numbered(3, &[Some(9)]);
+            let held = readers.values_mut().next().unwrap();
+            (held.first_ns, held.last_ns) = (at, at);
+            Ends {
+                writers: numbered(n, &[Some(3)]),
+                readers,
+                ..Ends::default()
+            }
+        };
+        let mut channels = vec![Ends {
+            writers: numbered(0, &[Some(2); 3]),
+            readers: numbered(3, &[Some(15), Some(6228), Some(6228), Some(6228)]),
+            ..Ends::default()
+        }];
+        channels.extend([answer(4, 0), answer(5, 1), answer(6, 1)]);
+        leave_out_bystanders(&mut channels, &loop_of_a_shell());
+        assert_eq!(left(&channels[0]), [3]);
+        assert_eq!(left(&channels[3]), [3]);
+    }
+
+    #[test]
+    fn a_program_that_reads_more_than_else_reads_the_pipe() {
+        // Three that each take a share of the pipe.
+        let mut channels = [Ends {
+            writers: numbered(0, &[Some(300)]),
+            readers: numbered(4, &[Some(6328), Some(6328), Some(6328)]),
+            ..Ends::default()
+        }];
+        leave_out_bystanders(&mut channels, &loop_of_a_shell());
+        assert_eq!(left(&channels[0]), [4, 5, 6]);
+        // One of them read it all.
+        channels[0].readers = numbered(4, &[Some(6528), Some(6228), Some(6228)]);
+        leave_out_bystanders(&mut channels, &loop_of_a_shell());
+        assert_eq!(left(&channels[0]), [4]);
+        // Who runs once may have read it all, then who reads the same each time read none.
+        channels[0].readers = numbered(4, &[Some(6228), Some(6228), Some(6228), Some(9000)]);
+        leave_out_bystanders(&mut channels, &loop_of_a_shell());
+        assert_eq!(left(&channels[0]), [7]);
+    }
+
+    #[test]
+    fn where_the_kernel_counted_as_much_written_as_read_nobody_else_moved_any() {
+        let ends = |read: i64| {
+            let mut ends = Ends {
+                writers: numbered(0, &[Some(60), Some(6)]),
+                readers: numbered(2, &[Some(read), Some(900)]),
+                ..Ends::default()
+            };
+            for sides in [&mut ends.writers, &mut ends.readers] {
+                sides.values_mut().next().unwrap().is_used = true;
+            }
+            let mut channels = [ends];
+            leave_out_bystanders(&mut channels, &Aside::default());
+            (channels[0].writers.len(), left(&channels[0]))
+        };
+        assert_eq!(ends(60), (1, vec![2]));
+        // Some of it is missing: the others may have it.
+        assert_eq!(ends(40), (2, vec![2, 3]));
+    }
+
+    #[test]
+    fn a_shell_that_took_the_first_line_stays() {
+        let mut channels = [Ends {
+            writers: numbered(0, &[Some(3893)]),
+            readers: numbered(3, &[Some(2), Some(10_119)]),
+            ..Ends::default()
+        }];
+        leave_out_bystanders(&mut channels, &loop_of_a_shell());
+        assert_eq!(left(&channels[0]), [3, 4]);
+    }
+}
