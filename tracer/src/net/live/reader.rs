@@ -43,10 +43,13 @@ pub(super) struct Copied {
     pub(super) marks: u8,
 }
 
+/// What a batch takes of memory: for the bytes of its packets, and for what is known of each.
+type Room = (Vec<u8>, Vec<Copied>);
+
 /// Room of batches that have been made rows of, for the next ones: new memory would have to be
 /// given, and cleared, by the kernel each time.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Spares(Arc<Mutex<Vec<(Vec<u8>, Vec<Copied>)>>>);
+pub(super) struct Spares(Arc<Mutex<Vec<Room>>>);
 
 impl Spares {
     /// Most that are kept.
@@ -63,7 +66,7 @@ impl Spares {
         }
     }
 
-    fn take(&self) -> Option<(Vec<u8>, Vec<Copied>)> {
+    fn take(&self) -> Option<Room> {
         let mut spares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         spares.pop()
     }
