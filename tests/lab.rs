@@ -249,6 +249,31 @@ fn loopback_is_captured_once_and_a_run_names_the_processes() {
     assert!(patterns().exists() && Path::new(FLOWTRACE).exists());
 }
 
+/// A program that connects to itself has both ends.
+#[test]
+fn a_program_that_talks_to_itself_is_at_both_ends() {
+    let has_python = std::process::Command::new("python3").arg("-V").output();
+    if !need_lab() || has_python.is_err() {
+        eprintln!("skipped: no lab, or no python3");
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = r#"
+"$FLOWTRACE" run -q --net --interface lo -o run.db -- python3 -c '
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(server.getsockname())
+end, _ = server.accept()
+client.sendall(b"x" * 1000)
+while len(end.recv(1000, socket.MSG_PEEK)) < 1000: pass
+'"#;
+    let output = run(&scratch, 1, script);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{error}");
+    let sql = "SELECT COUNT(*) FROM flows WHERE bytes = 1000 AND src_upid = dst_upid";
+    assert_eq!(number(&scratch.join("run.db"), sql), 1, "{error}");
+}
+
 /// Both ends of a connection of 100 000 bytes each way, on the loopback of the namespace.
 const BOTH_RANKS: &str = r#"
 both() {

@@ -6,7 +6,7 @@ use std::path::Path;
 mod frames;
 mod support;
 
-use frames::{Segment, pcap};
+use frames::{Segment, ethernet, ipv4, pcap};
 use support::{Scratch, flowtrace, shared};
 
 fn succeeds(directory: &Path, arguments: &[&str]) -> String {
@@ -314,4 +314,76 @@ fn packets_alone_are_no_workflow() {
         "network", "latency", "trace.db", "--from", "curl", "--to", "srv.py",
     ];
     succeeds(&scratch, &arguments);
+}
+
+/// Three hosts, of which two exchange nearly everything, and datagrams beside: what is no pattern has no
+/// name, and what is not looked at is said.
+#[test]
+fn answers_say_what_they_leave_out() {
+    let scratch = Scratch::new();
+    let (a, b, c) = ([10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 3]);
+    let datagram = |src, dst, payload: usize| {
+        let mut body = [40000_u16.to_be_bytes(), 53_u16.to_be_bytes()].concat();
+        body.extend((8 + payload as u16).to_be_bytes());
+        body.resize(8 + payload, 0);
+        ethernet(&ipv4(src, dst, 17, &body))
+    };
+    let segment = |src, dst, ports, payload| {
+        let (seq, ack, flags) = (100, 100, 24);
+        Segment {
+            ports,
+            seq,
+            ack,
+            flags,
+            payload,
+        }
+        .frame(src, dst)
+    };
+    let frames = [
+        segment(a, b, (4000, 80), 1400),
+        segment(b, a, (80, 4000), 1400),
+        segment(c, a, (4001, 80), 10),
+        datagram(a, c, 100),
+        datagram(a, c, 50),
+    ];
+    let timed = frames.into_iter().enumerate();
+    let timed: Vec<_> = timed
+        .map(|(at, frame)| (1_700_000_000_000_000_000 + at as u64 * 1000, frame))
+        .collect();
+    std::fs::write(scratch.join("x.pcap"), pcap(&timed)).unwrap();
+    succeeds(&scratch, &["import", "-q", "x.pcap"]);
+    let said = succeeds(&scratch, &["network", "topology", "trace.db"]);
+    assert!(
+        said.starts_with("no pattern that has a name: 1 edge between 3 processes"),
+        "{said}"
+    );
+    let left_out = "left out, for these methods are of TCP: 1 flow of UDP, 2 packets, 150 B";
+    for question in ["matrix", "topology"] {
+        let said = succeeds(&scratch, &["network", question, "trace.db"]);
+        assert!(said.contains(left_out), "{said}");
+    }
+    let json = succeeds(
+        &scratch,
+        &["network", "matrix", "trace.db", "--format", "json"],
+    );
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let other = &json["coverage"]["other_flows"][0];
+    assert_eq!(
+        (&other["kind"], &other["packets"]),
+        (&"UDP".into(), &2.into())
+    );
+    let said = succeeds(&scratch, &["network", "flows", "trace.db"]);
+    assert!(
+        said.contains("2 flows of TCP without least round trip and retransmissions: they are what the kernel says"),
+        "{said}"
+    );
+    // Nothing else at all.
+    std::fs::write(scratch.join("udp.pcap"), pcap(&timed[3..])).unwrap();
+    succeeds(&scratch, &["import", "-q", "udp.pcap", "-o", "udp.db"]);
+    let said = flowtrace(&scratch, &["network", "matrix", "udp.db"]);
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(
+        said.contains("it holds 1 flow of UDP, 2 packets, 150 B"),
+        "{said}"
+    );
 }

@@ -121,11 +121,25 @@ fn tell(options: &CaptureOptions, report: &CaptureReport, quiet: bool) {
         return;
     }
     let live = &report.live;
-    let lost = match (live.dropped, live.unstored) {
-        (0, 0) => "none lost".into(),
-        (dropped, unstored) => format!(
-            "lost: {dropped} by the kernel, {unstored} because the trace could not be written as fast"
+    let mut lost: Vec<String> = Vec::new();
+    let reasons = [
+        (live.dropped, "by the kernel"),
+        (
+            live.unstored,
+            "because the trace could not be written as fast",
         ),
+        // Of these most are packets, but not all need be.
+        (
+            report.trace.dropped,
+            "rows because the trace could not be written",
+        ),
+    ];
+    for (count, why) in reasons {
+        lost.extend((count > 0).then(|| format!("{count} {why}")));
+    }
+    let lost = match lost.as_slice() {
+        [] => "none lost".into(),
+        all => format!("lost: {}", all.join(", ")),
     };
     eprintln!(
         "flowtrace: {} in {}, {lost} · {trace}",

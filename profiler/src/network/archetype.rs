@@ -93,15 +93,19 @@ fn grid(sizes: &[usize], is_wrapped: bool) -> Pairs {
     pairs
 }
 
-/// The patterns whose graph is this one, the plainest first. Names of the processes do not matter.
-pub fn recognise(n: usize, pairs: &Pairs) -> Vec<Archetype> {
-    // Processes that talk to nobody are no part of the pattern.
-    let talkers: BTreeSet<usize> = pairs.iter().flat_map(|&(a, b)| [a, b]).collect();
-    let number: Vec<usize> = talkers.iter().copied().collect();
+/// Processes that are joined to another.
+pub fn joined(pairs: &Pairs) -> BTreeSet<usize> {
+    pairs.iter().flat_map(|&(a, b)| [a, b]).collect()
+}
+
+/// The patterns whose graph this is, among those that it joins, the plainest first; names of the
+/// processes do not matter. Of two there is none: one pair is every pattern.
+pub fn recognise(pairs: &Pairs) -> Vec<Archetype> {
+    let number: Vec<usize> = joined(pairs).into_iter().collect();
     let index = |at: usize| number.binary_search(&at).unwrap_or(0);
     let pairs: Pairs = pairs.iter().map(|&(a, b)| (index(a), index(b))).collect();
-    let n = number.len().min(n);
-    if !(2..=MOST).contains(&n) {
+    let n = number.len();
+    if !(3..=MOST).contains(&n) {
         return Vec::new();
     }
     let fits = |candidate: &Archetype| are_isomorphic(n, &candidate.pairs(n), &pairs);
@@ -111,9 +115,7 @@ pub fn recognise(n: usize, pairs: &Pairs) -> Vec<Archetype> {
 fn candidates(n: usize) -> Vec<Archetype> {
     let mut all = vec![Archetype::AllToAll];
     all.push(Archetype::Bus);
-    if n >= 3 {
-        all.push(Archetype::Ring);
-    }
+    all.push(Archetype::Ring);
     if n.is_power_of_two() && n >= 8 {
         all.push(Archetype::Hypercube(n.trailing_zeros()));
     }
@@ -299,7 +301,7 @@ mod tests {
             (Archetype::Hypercube(6), 64),
             (Archetype::Star, 5),
         ] {
-            let named = recognise(n, &shuffled(n, &archetype.pairs(n)));
+            let named = recognise(&shuffled(n, &archetype.pairs(n)));
             assert!(named.contains(&archetype), "{archetype} on {n}: {named:?}");
         }
     }
@@ -309,8 +311,12 @@ mod tests {
         let mut pairs = Archetype::Mesh(vec![3, 3]).pairs(9);
         pairs.remove(&(0, 1));
         pairs.insert((0, 8));
-        assert_eq!(recognise(9, &pairs), []);
-        assert_eq!(recognise(0, &Pairs::new()), []);
-        assert_eq!(recognise(9, &Pairs::new()), []);
+        assert_eq!(recognise(&pairs), []);
+        assert_eq!(recognise(&Pairs::new()), []);
+        assert_eq!(
+            recognise(&Pairs::from([(0, 1)])),
+            [],
+            "a pair is any pattern"
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use flowtrace_schema::{CaptureRow, FlowRow, PacketRow, Result, Trace, marks};
 
-use super::run::{Books, CaptureInput, Node, Packet, Run, Unknown};
+use super::run::{Aside, Books, CaptureInput, Node, Packet, Run, Unknown};
 use crate::rules::labels;
 
 mod growing;
@@ -67,7 +67,8 @@ fn is_of_program(flow: &FlowRow) -> bool {
 /// # Errors
 /// When the file cannot be read; the inner one when a host is asked for that is not there.
 pub fn load(trace: &Trace, selection: &Selection) -> Result<std::result::Result<Run, Unknown>> {
-    let flows: Vec<FlowRow> = trace.flows()?.into_iter().filter(is_of_program).collect();
+    let (flows, others): (Vec<FlowRow>, Vec<FlowRow>) =
+        trace.flows()?.into_iter().partition(is_of_program);
     let hosts = trace.hosts()?;
     let captures = trace.captures()?;
     let seen = addresses_of_captures(trace, &flows)?;
@@ -82,6 +83,7 @@ pub fn load(trace: &Trace, selection: &Selection) -> Result<std::result::Result<
         Err(unknown) => return Ok(Err(unknown)),
     };
     let (mut inputs, at) = inputs(&captures);
+    let mut without_header = 0;
     trace.packets(|row| {
         if let Some((t0, t1)) = selection.within_ns
             && (row.t_ns < t0 || row.t_ns > t1)
@@ -98,6 +100,8 @@ pub fn load(trace: &Trace, selection: &Selection) -> Result<std::result::Result<
         {
             let (src, dst) = if row.dir == 0 { (a, b) } else { (b, a) };
             inputs[capture].packets.push(packet(row, seq, src, dst));
+        } else if ends.is_some() {
+            without_header += 1;
         }
         ControlFlow::Continue(())
     })?;
@@ -111,7 +115,33 @@ pub fn load(trace: &Trace, selection: &Selection) -> Result<std::result::Result<
         None => books(trace, &flows, &chosen)?,
     };
     let run = Run::new(chosen.names, inputs).with_origin(errors, left_out);
+    let run = run.with_aside(aside(&others), without_header);
     Ok(Ok(run.with_books(books)))
+}
+
+/// What the flows that are not looked at are, the most packets first.
+fn aside(flows: &[FlowRow]) -> Vec<Aside> {
+    let mut kinds: BTreeMap<String, Aside> = BTreeMap::new();
+    for flow in flows {
+        let kind = match flow.proto.as_str() {
+            "tcp" => format!("TCP port {SSH}"),
+            other => other.to_uppercase(),
+        };
+        let sum = kinds.entry(kind.clone()).or_insert_with(|| Aside {
+            kind,
+            traffic: Some((0, 0)),
+            ..Aside::default()
+        });
+        sum.flows += 1;
+        let more = flow.packets.zip(flow.bytes);
+        sum.traffic = sum
+            .traffic
+            .zip(more)
+            .map(|(sum, more)| (sum.0 + more.0 as u64, sum.1 + more.1 as u64));
+    }
+    let mut kinds: Vec<Aside> = kinds.into_values().collect();
+    kinds.sort_by_key(|aside| std::cmp::Reverse(aside.traffic));
+    kinds
 }
 
 /// The names of processes, where these are what counts.

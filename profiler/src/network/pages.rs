@@ -17,7 +17,8 @@ pub use topology::{changes, matrix, topology};
 pub use super::page::Page;
 
 use super::page::Cell;
-use super::run::{Node, Run};
+use super::run::{Coverage, Node, Run};
+use crate::text::units;
 
 /// Name of a process as a cell.
 fn name(run: &Run, node: Node) -> Cell {
@@ -44,4 +45,30 @@ fn page<T>(
         Ok(known) => make(&known).about(&known),
         Err(unknown) => Page::unknown(run, &unknown),
     }
+}
+
+/// What was recorded and is no part of the answers, in lines.
+fn left_out(coverage: &Coverage) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !coverage.aside.is_empty() {
+        let each = coverage.aside.iter().map(ToString::to_string);
+        let each: Vec<String> = each.collect();
+        lines.push(format!(
+            "left out, for these methods are of TCP: {} (flowtrace network flows shows them)",
+            each.join("; ")
+        ));
+    }
+    if coverage.without_header > 0 {
+        lines.push(format!(
+            "left out: {} of TCP without a whole header (later fragments, or cut by the capture)",
+            units::counted(coverage.without_header as i64, "packet", "packets")
+        ));
+    }
+    if !coverage.left_out.is_empty() {
+        lines.push(format!(
+            "no part of the program, left out: {}",
+            coverage.left_out.join(", ")
+        ));
+    }
+    lines
 }

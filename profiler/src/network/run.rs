@@ -12,7 +12,7 @@ mod coverage;
 
 pub use books::Books;
 pub use build::{CaptureInput, PacketInput};
-pub use coverage::Coverage;
+pub use coverage::{Aside, Coverage};
 
 /// TCP flag FIN.
 pub const FIN: u8 = 0x01;
@@ -99,6 +99,8 @@ pub struct Data {
     /// Bound of the error between the clocks of two captures, ns; `None`: not aligned.
     pub(super) clock_error_ns: Option<i64>,
     pub(super) left_out: Vec<String>,
+    pub(super) aside: Vec<Aside>,
+    pub(super) without_header: u64,
     /// What the process tracer knows of each node; empty or `None`: nothing.
     pub(super) books: Vec<Option<Books>>,
     pub(super) rtt: OnceLock<rtt::Table>,
@@ -236,6 +238,19 @@ impl Run {
         }
     }
 
+    /// The same with what was recorded beside: flows that the methods are not for, and packets of
+    /// the program's connections without a whole header.
+    #[must_use]
+    pub fn with_aside(self, aside: Vec<Aside>, without_header: u64) -> Run {
+        let mut data = Arc::try_unwrap(self.data).unwrap_or_else(|data| data.copied());
+        data.aside = aside;
+        data.without_header = without_header;
+        Run {
+            data: Arc::new(data),
+            ..self
+        }
+    }
+
     fn from_data(data: Data) -> Run {
         Run {
             t0_ns: data.first_ns,
@@ -367,7 +382,9 @@ impl Run {
     /// When no process sent or received a packet in it.
     pub(super) fn need_packets(&self) -> Result<(), Unknown> {
         if self.data.nodes.is_empty() {
-            return Err(Unknown::new("the trace holds no packets between processes"));
+            return Err(Unknown::new(
+                "the trace holds no TCP packets between processes",
+            ));
         }
         if self.all().all(|node| self.stream(node).next().is_none()) {
             return Err(Unknown::new("no packet in this interval"));

@@ -47,6 +47,8 @@ pub struct Change {
     pub t_ns: i64,
     /// Directed edges.
     pub edges: BTreeSet<(usize, usize)>,
+    /// What they form.
+    pub form: String,
     /// How far the smoothed matrix had moved: L1 of the difference over L1, rows normalised.
     pub distance: f64,
 }
@@ -143,6 +145,7 @@ impl Smoother {
         Some(Change {
             t_ns,
             edges,
+            form: topology::infer(&self.sum, self.settings.b_min).form(),
             distance: moved,
         })
     }

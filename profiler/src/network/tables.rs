@@ -53,7 +53,52 @@ pub fn flows(trace: &Trace, within_ns: Option<(i64, i64)>) -> Result<Page> {
             count(measured.and_then(|m| m.retransmits)),
         ]);
     }
+    page.notes.extend(unmeasured(trace, &flows, &measures)?);
+    page.notes.extend(ownerless(&flows));
     Ok(page)
+}
+
+/// Why connections have neither a round trip nor retransmissions, if some have none.
+fn unmeasured(
+    trace: &Trace,
+    flows: &[FlowRow],
+    measures: &HashMap<i64, FlowMeasure>,
+) -> Result<Option<String>> {
+    let tcp = flows.iter().filter(|flow| flow.proto == "tcp");
+    let missing = tcp.filter(|flow| !measures.contains_key(&flow.flow_id));
+    let missing = missing.count();
+    if missing == 0 {
+        return Ok(None);
+    }
+    let is_live = trace.captures()?.iter().any(|c| c.source == "ring");
+    let why = match is_live {
+        true => {
+            "the kernel was asked once a second and told of ends, and these were neither connected \
+             then nor of this machine (refused, or forwarded)"
+        }
+        false => {
+            "they are what the kernel says of its sockets, which a file does not hold; what the \
+             packets show: network iterations (threshold) and network matrix (repeated)"
+        }
+    };
+    Ok(Some(format!(
+        "{} of TCP without least round trip and retransmissions: {why}",
+        units::counted(missing as i64, "flow", "flows")
+    )))
+}
+
+/// Why ends have no process, if some have none on a trace that knows processes.
+fn ownerless(flows: &[FlowRow]) -> Option<String> {
+    let known = flows.iter().any(has_owner);
+    let without = flows.iter().filter(|flow| !has_owner(flow)).count();
+    (known && without > 0).then(|| {
+        format!(
+            "{} with no known process at either end: of programs that were not traced, refused \
+             connections, datagrams of sockets that no call bound or connected, or shorter than \
+             a look at descriptors",
+            units::counted(without as i64, "flow", "flows")
+        )
+    })
 }
 
 /// A side of a conversation: the process where it is known, else the address.
@@ -139,6 +184,7 @@ pub fn peers(trace: &Trace, within_ns: Option<(i64, i64)>) -> Result<Page> {
             moment(sum.last_ns),
         ]);
     }
+    page.notes.extend(ownerless(&flows));
     Ok(page)
 }
 

@@ -10,10 +10,15 @@ use super::matrix::Matrix;
 pub struct Topology {
     /// Number of processes.
     pub size: usize,
+    /// Processes that sent or received anything.
+    pub talkers: usize,
     /// Edges with their bytes and their share of the heaviest, in the order of rows.
     pub edges: Vec<Edge>,
-    /// Which known pattern it is, if any; more than one name may fit (4 in a ring are a 2×2 mesh).
+    /// Which known pattern these form among all talkers, if any; more than one name may fit (4 in a
+    /// ring are a 2×2 mesh).
     pub archetypes: Vec<Archetype>,
+    /// The same among those of the talkers that an edge joins, where others are without any.
+    pub among_joined: Vec<Archetype>,
 }
 
 /// One directed edge.
@@ -33,11 +38,56 @@ pub struct Edge {
 /// not count; a matrix of zeros has no edges (the text divides by zero there).
 pub fn infer(matrix: &Matrix<f64>, b_min: f64) -> Topology {
     let edges = edges(matrix, b_min);
+    let talkers = talkers(matrix).len();
     let pairs = undirected(&edges);
+    let is_of_all = archetype::joined(&pairs).len() == talkers;
+    let found = archetype::recognise(&pairs);
+    let (archetypes, among_joined) = match is_of_all {
+        true => (found, Vec::new()),
+        false => (Vec::new(), found),
+    };
     Topology {
         size: matrix.size(),
-        archetypes: archetype::recognise(matrix.size(), &pairs),
+        talkers,
         edges,
+        archetypes,
+        among_joined,
+    }
+}
+
+/// Processes that sent anything to another, or received it.
+pub fn talkers(matrix: &Matrix<f64>) -> BTreeSet<usize> {
+    let cells = matrix.off_diagonal().filter(|(.., bytes)| **bytes > 0.0);
+    cells.flat_map(|(src, dst, _)| [src, dst]).collect()
+}
+
+impl Topology {
+    /// What the edges form, in words. A pattern is named only if all that talk are part of it.
+    pub fn form(&self) -> String {
+        let names = |all: &[Archetype]| {
+            let named: Vec<String> = all.iter().map(ToString::to_string).collect();
+            match named.as_slice() {
+                [] => None,
+                [one] => Some(one.clone()),
+                [first, rest @ ..] => {
+                    Some(format!("{first} (the same graph: {})", rest.join(", ")))
+                }
+            }
+        };
+        if self.edges.is_empty() {
+            return "no edges".into();
+        }
+        if self.talkers == 2 {
+            return "a pair".into();
+        }
+        if let Some(named) = names(&self.archetypes) {
+            return named;
+        }
+        let joined = archetype::joined(&undirected(&self.edges)).len();
+        match self.among_joined.first() {
+            Some(part) => format!("no pattern of all, {joined} of them form a {part}"),
+            None => "no pattern that has a name".into(),
+        }
     }
 }
 
@@ -190,6 +240,27 @@ mod tests {
         for (b_min, n) in [(0.74, 12), (0.75, 10), (0.8, 7), (0.85, 6), (0.9, 4)] {
             assert_eq!(count(&offline, b_min), n, "offline, b_min {b_min}");
         }
+    }
+
+    /// One heavy edge between two of three that talk is no pattern of three.
+    #[test]
+    fn a_pattern_is_named_only_of_all_that_talk() {
+        let of = |rows| infer(&Matrix::from_rows(rows), 0.1).form();
+        let light = [[0., 100., 0.], [90., 0., 5.], [0., 0., 0.]];
+        assert_eq!(of(light), "no pattern that has a name");
+        assert_eq!(of([[0., 9., 0.], [0., 0., 0.], [0., 0., 0.]]), "a pair");
+        assert_eq!(of([[0., 9., 0.], [0., 0., 9.], [0., 0., 0.]]), "bus");
+        // A ring of four, and a launcher that hardly talks.
+        let mut ring = Matrix::new(5);
+        for at in 0..4 {
+            *ring.at_mut(at, (at + 1) % 4) = 1000.0;
+        }
+        *ring.at_mut(4, 0) = 1.0;
+        let found = infer(&ring, 0.1);
+        assert_eq!((found.talkers, found.archetypes.len()), (5, 0));
+        assert_eq!(found.form(), "no pattern of all, 4 of them form a ring");
+        *ring.at_mut(4, 0) = 0.0;
+        assert_eq!(infer(&ring, 0.1).form(), "ring (the same graph: 2×2 mesh)");
     }
 
     #[test]

@@ -78,17 +78,30 @@ pub(super) fn ask(
         settings.rtt_threshold_ns = options.threshold.map(|us| (us * 1e3) as i64);
     });
     if run.nodes().is_empty() {
-        return Ok(Page::unknown(
-            &run,
-            &Unknown::new(
-                "the trace holds no TCP packets between hosts; flowtrace import or capture brings them in",
+        let aside: Vec<String> = run
+            .coverage()
+            .aside
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        let instead = match aside.as_slice() {
+            [] => "flowtrace import or capture brings them in".into(),
+            all => format!(
+                "it holds {} (flowtrace network flows shows them)",
+                all.join("; ")
             ),
-        ));
+        };
+        let reason = format!("the trace holds no TCP packets between hosts; {instead}");
+        return Ok(Page::unknown(&run, &Unknown::new(reason)));
     }
-    if let [only] = run.nodes() {
+    // Loopback may have two addresses.
+    let mut packets = run.all().flat_map(|node| run.stream(node)).peekable();
+    let are_within = packets.peek().is_some() && packets.all(|packet| packet.src == packet.dst);
+    if run.nodes().len() == 1 || are_within {
         let reason = format!(
-            "all packets are between sockets of {only}, and which are of which process is not known; \
-             --by endpoint takes each port for a process"
+            "all packets are between sockets of {}, and which are of which process is not known; \
+             --by endpoint takes each port for a process",
+            run.nodes().join(" or of ")
         );
         return Ok(Page::unknown(&run, &Unknown::new(reason)));
     }

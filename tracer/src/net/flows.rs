@@ -5,6 +5,7 @@
 //! several hosts may show them in any order.
 
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::net::Ipv6Addr;
 
 use flowtrace_schema::{
@@ -29,13 +30,23 @@ const MOST_CONNECTIONS: usize = 32;
 const LARGEST_FRAME: u32 = 9216 + 22;
 
 /// Two endpoints in a fixed order, so that both directions have one key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pair {
     low: (Ipv6Addr, u32),
     high: (Ipv6Addr, u32),
     protocol: u8,
     /// Addresses that mean another thing on each host are told apart by it.
     scope: u32,
+}
+
+impl Hash for Pair {
+    /// In few large pieces: the derived one hands over each address as a slice with its length.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u128(self.low.0.to_bits());
+        state.write_u128(self.high.0.to_bits());
+        state.write_u64(u64::from(self.low.1) << 32 | u64::from(self.high.1));
+        state.write_u64(u64::from(self.scope) << 8 | u64::from(self.protocol));
+    }
 }
 
 /// Where a packet was captured.
@@ -81,15 +92,18 @@ impl FlowTable {
     /// The packet as it is recorded; a flow seen for the first time is recorded before.
     pub(crate) fn place(&mut self, parsed: &Parsed, seen: Seen, recorder: &Recorder) -> Packet {
         let (pair, is_from_low) = pair_of(parsed, seen.scope);
-        if !self.young.contains_key(&pair) {
-            if self.weight >= self.most {
-                self.forget_old(recorder);
+        // Looked up once for nearly every packet.
+        let connections = match self.young.get_mut(&pair) {
+            Some(connections) => connections,
+            None => {
+                if self.weight >= self.most {
+                    self.forget_old(recorder);
+                }
+                let connections = self.old.remove(&pair).unwrap_or_default();
+                self.weight += 1 + connections.iter().map(Connection::weight).sum::<usize>();
+                self.young.entry(pair).or_insert(connections)
             }
-            let connections = self.old.remove(&pair).unwrap_or_default();
-            self.weight += 1 + connections.iter().map(Connection::weight).sum::<usize>();
-            self.young.insert(pair, connections);
-        }
-        let connections = self.young.get_mut(&pair).expect("just inserted");
+        };
         let at = match connection::find(connections, parsed, seen.capture, is_from_low) {
             Some(at) => at,
             None => {

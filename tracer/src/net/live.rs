@@ -23,7 +23,7 @@ mod reader;
 mod rows;
 
 pub(crate) use namespaces::Namespaces;
-use reader::{Batch, Common, Reader};
+use reader::{Batch, Common, Reader, Spares};
 use rows::Rows;
 
 /// Batches that wait for their rows: at 1 MiB each, what capturing may take of memory.
@@ -114,7 +114,8 @@ impl Live {
         let sink = Sink::filtered(recorder, options.filter.clone());
         let (sender, messages) = sync_channel(BATCHES);
         let wanted = Arc::<AtomicBool>::default();
-        let rows = Rows::new(sink, clock, recorder, Arc::clone(&wanted));
+        let spares = Spares::default();
+        let rows = Rows::new(sink, clock, recorder, Arc::clone(&wanted), spares.clone());
         let rows = thread::Builder::new()
             .name(ROWS.into())
             .spawn(move || rows.run(&messages));
@@ -124,6 +125,7 @@ impl Live {
             clock,
             snap_length: options.snap_length,
             sender: sender.clone(),
+            spares,
             captures: Arc::new(AtomicU32::new(0)),
         };
         let (mut readers, mut refused) = (Vec::new(), Vec::new());

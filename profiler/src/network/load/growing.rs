@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use flowtrace_schema::{FlowRow, Result, Trace, marks};
 
-use super::{Chosen, Selection, inputs, is_of_program, named, natural_of, packet};
+use super::{Chosen, Selection, aside, inputs, is_of_program, named, natural_of, packet};
 use crate::network::run::{Packet, Run, Unknown};
 
 /// Packets are stored a little out of order where several places are captured: so much of the end is
@@ -46,8 +46,8 @@ impl Growing {
     /// When the file cannot be read; the inner one when a host is asked for that is not there.
     pub fn read(&mut self, trace: &Trace) -> Result<std::result::Result<Run, Unknown>> {
         self.read_new(trace)?;
-        let mut flows: Vec<FlowRow> = trace.flow_ends()?;
-        flows.retain(is_of_program);
+        let (mut flows, others): (Vec<FlowRow>, Vec<FlowRow>) =
+            trace.flow_ends()?.into_iter().partition(is_of_program);
         let mut seen: BTreeMap<i64, BTreeMap<String, i64>> = BTreeMap::new();
         for flow in &mut flows {
             let mut bytes = 0;
@@ -91,6 +91,7 @@ impl Growing {
         let errors = errors.iter().filter_map(|host| host.clock_error_ns).max();
         let left_out = std::mem::take(&mut chosen.left_out);
         let run = Run::new(chosen.names, inputs).with_origin(errors, left_out);
+        let run = run.with_aside(aside(&others), 0);
         self.forget(run.span_ns().1);
         Ok(Ok(run))
     }

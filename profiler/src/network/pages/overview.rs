@@ -70,11 +70,6 @@ pub fn overview(run: &Run) -> Page {
             Err(unknown) => unknown.to_string(),
         },
     );
-    if !page.coverage.left_out.is_empty() {
-        page.notes.push(format!(
-            "no part of the program, left out: {}",
-            page.coverage.left_out.join(", ")
-        ));
-    }
+    page.notes.extend(super::left_out(&page.coverage));
     page
 }

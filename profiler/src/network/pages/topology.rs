@@ -56,6 +56,7 @@ pub fn matrix(run: &Run) -> Page {
             ),
             None => "no process sent anything to another".into(),
         });
+        page.notes.extend(super::left_out(&page.coverage));
         if differing > 0 {
             page.notes.push(format!(
                 "{} carried other bytes at the receiver than at the sender: a capture is incomplete, or packets were lost between them",
@@ -74,18 +75,11 @@ pub fn topology(run: &Run) -> Page {
         let found = topology::infer(&bytes, run.settings.b_min);
         let mut page = Page::new(run, &["src", "dst", "bytes", "share_of_heaviest"]);
         let pairs = topology::undirected(&found.edges).len();
-        let talkers = run.nodes().len();
-        let named: Vec<String> = found.archetypes.iter().map(ToString::to_string).collect();
-        let form = match named.as_slice() {
-            [] if found.edges.is_empty() => "no edges".into(),
-            [] => "no pattern that has a name".into(),
-            [one] => one.clone(),
-            [first, rest @ ..] => format!("{first} (the same graph: {})", rest.join(", ")),
-        };
         page.lines.push(format!(
-            "{form}: {} between {} ({} directed)",
+            "{}: {} between {} ({} directed)",
+            found.form(),
             units::counted(pairs as i64, "edge", "edges"),
-            units::counted(talkers as i64, "process", "processes"),
+            units::counted(found.talkers as i64, "process", "processes"),
             found.edges.len()
         ));
         for edge in &found.edges {
@@ -109,6 +103,7 @@ pub fn topology(run: &Run) -> Page {
                 Cell::Share(run.settings.b_min).shown()
             ));
         }
+        page.notes.extend(super::left_out(&page.coverage));
         if run.settings.unit == Unit::Frame {
             page.notes
                 .push("whole frames, as online VTTIF counts; not comparable with payload".into());
@@ -121,20 +116,12 @@ pub fn topology(run: &Run) -> Page {
 pub fn changes(run: &Run) -> Page {
     page(run, calls::smoothed_topology(run), |known| {
         let mut page = Page::new(run, &["t_ns", "edges", "distance", "topology"]);
-        let n = run.nodes().len();
         for change in &known.value.changes {
-            let pairs = change
-                .edges
-                .iter()
-                .map(|&(a, b)| (a.min(b), a.max(b)))
-                .collect();
-            let named = crate::network::archetype::recognise(n, &pairs);
-            let form = named.first().map_or("no name".into(), ToString::to_string);
             page.rows.push(vec![
                 Cell::Moment(change.t_ns),
                 Cell::Count(change.edges.len() as u64),
                 Cell::Number(change.distance),
-                Cell::Text(form),
+                Cell::Text(change.form.clone()),
             ]);
         }
         let window = run.settings.window_s;

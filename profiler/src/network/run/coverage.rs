@@ -1,6 +1,32 @@
 //! What an answer rests on.
 
+use std::fmt;
+
 use super::Run;
+use crate::text::units;
+
+/// Flows that were recorded and are not looked at, of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Aside {
+    /// Their protocol, or what else they have in common.
+    pub kind: String,
+    /// How many, in the whole recording.
+    pub flows: u64,
+    /// Their packets and payload; `None`: not counted yet.
+    pub traffic: Option<(u64, u64)>,
+}
+
+impl fmt::Display for Aside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let flows = units::counted(self.flows as i64, "flow", "flows");
+        write!(f, "{flows} of {}", self.kind)?;
+        let Some((packets, bytes)) = self.traffic else {
+            return Ok(());
+        };
+        let packets = units::counted(packets as i64, "packet", "packets");
+        write!(f, ", {packets}, {} of payload", units::bytes(bytes as i64))
+    }
+}
 
 /// What was seen and what was missed in the interval of an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +41,10 @@ pub struct Coverage {
     pub clock_error_ns: Option<i64>,
     /// Addresses that are no part of the program.
     pub left_out: Vec<String>,
+    /// Flows that the methods are not for.
+    pub aside: Vec<Aside>,
+    /// Packets of the program's connections without a whole header of TCP.
+    pub without_header: u64,
 }
 
 impl Run {
@@ -24,6 +54,8 @@ impl Run {
             dropped: Some(0),
             clock_error_ns: self.data.clock_error_ns,
             left_out: self.data.left_out.clone(),
+            aside: self.data.aside.clone(),
+            without_header: self.data.without_header,
             ..Coverage::default()
         };
         for capture in &self.data.captures {

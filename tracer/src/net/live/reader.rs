@@ -2,9 +2,9 @@
 //! of them: what they cannot take is counted.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use flowtrace_schema::{CaptureId, CaptureRecord, CaptureSource, HostId, Way};
@@ -43,6 +43,32 @@ pub(super) struct Copied {
     pub(super) marks: u8,
 }
 
+/// Room of batches that have been made rows of, for the next ones: new memory would have to be
+/// given, and cleared, by the kernel each time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Spares(Arc<Mutex<Vec<(Vec<u8>, Vec<Copied>)>>>);
+
+impl Spares {
+    /// Most that are kept.
+    const MOST: usize = 8;
+
+    /// Gives the room of a batch back.
+    pub(super) fn give(&self, batch: Batch) {
+        let mut spares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if spares.len() < Spares::MOST {
+            let (mut bytes, mut frames) = (batch.bytes, batch.frames);
+            bytes.clear();
+            frames.clear();
+            spares.push((bytes, frames));
+        }
+    }
+
+    fn take(&self) -> Option<(Vec<u8>, Vec<Copied>)> {
+        let mut spares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        spares.pop()
+    }
+}
+
 /// What all captures of a trace have in common.
 #[derive(Clone, Debug)]
 pub(super) struct Common {
@@ -50,6 +76,7 @@ pub(super) struct Common {
     pub(super) clock: Clock,
     pub(super) snap_length: u32,
     pub(super) sender: SyncSender<Message>,
+    pub(super) spares: Spares,
     /// Captures so far.
     pub(super) captures: Arc<AtomicU32>,
 }
@@ -203,9 +230,14 @@ impl Reader {
     /// The batch as it is, with the kernel's counters; a new one is begun.
     fn full(&mut self) -> Batch {
         let counts = self.ring.counts();
+        let (bytes, frames) = self.common.spares.take().unwrap_or_else(|| {
+            let like = &self.batch;
+            let frames = Vec::with_capacity(like.frames.len());
+            (Vec::with_capacity(like.bytes.len()), frames)
+        });
         let next = Batch {
-            bytes: Vec::with_capacity(self.batch.bytes.len()),
-            frames: Vec::with_capacity(self.batch.frames.len()),
+            bytes,
+            frames,
             ..Batch::default()
         };
         let mut batch = std::mem::replace(&mut self.batch, next);

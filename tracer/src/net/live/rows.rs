@@ -10,7 +10,7 @@ use flowtrace_schema::{
     CaptureId, End, Evidence, FlowId, FlowOwner, FlowSample, Record, Recorder, Upid,
 };
 
-use super::reader::Batch;
+use super::reader::{Batch, Spares};
 use super::{LiveReport, Message};
 use crate::clock::Clock;
 use crate::net::sink::{Incoming, Place, Sink};
@@ -29,6 +29,7 @@ pub(super) struct Rows {
     pub(super) recorder: Recorder,
     /// Set for who looks for the owners of flows.
     pub(super) wanted: Arc<AtomicBool>,
+    spares: Spares,
     places: BTreeMap<CaptureId, Place>,
     /// With the number of its namespace.
     waiting: VecDeque<(Observed, u32)>,
@@ -49,12 +50,14 @@ impl Rows {
         clock: Clock,
         recorder: &Recorder,
         wanted: Arc<AtomicBool>,
+        spares: Spares,
     ) -> Self {
         Rows {
             sink,
             clock,
             recorder: recorder.clone(),
             wanted,
+            spares,
             places: BTreeMap::new(),
             waiting: VecDeque::new(),
             owners: HashMap::new(),
@@ -64,7 +67,10 @@ impl Rows {
     pub(super) fn run(mut self, messages: &Receiver<Message>) -> LiveReport {
         loop {
             match messages.recv_timeout(Duration::from_millis(500)) {
-                Ok(Message::Batch(batch)) => self.batch(&batch),
+                Ok(Message::Batch(batch)) => {
+                    self.batch(&batch);
+                    self.spares.give(batch);
+                }
                 Ok(Message::Begin(record, scope)) => {
                     let id = record.id;
                     let place = self.sink.begin(*record, scope);

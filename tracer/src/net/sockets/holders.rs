@@ -2,11 +2,15 @@
 //! processes that may be looked at.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use flowtrace_schema::{HostId, Origin, ProcessStart, Record, Recorder, Upid};
+use nix::dir::Dir;
+use nix::fcntl::{OFlag, readlinkat};
+use nix::sys::stat::Mode;
 
 use crate::clock::Clock;
 use crate::proc::Upids;
@@ -97,20 +101,24 @@ impl Holders {
     }
 }
 
-/// Those of the sockets that process `pid` holds, each once.
+/// Those of the sockets that process `pid` holds, each once. From its directory on: the way there is
+/// longer than what is read.
 fn sockets(pid: u32, inodes: &HashSet<u64>) -> HashSet<u64> {
-    let links = fs::read_dir(format!("/proc/{pid}/fd"));
-    links
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| {
-            let target = fs::read_link(entry.path()).ok()?;
-            let text = target.to_str()?;
-            let inode = text.strip_prefix("socket:[")?.strip_suffix(']')?;
-            inode.parse().ok().filter(|inode| inodes.contains(inode))
-        })
-        .collect()
+    let path = format!("/proc/{pid}/fd");
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let Ok(mut directory) = Dir::open(path.as_str(), flags, Mode::empty()) else {
+        return HashSet::new();
+    };
+    let names = directory.iter().flatten();
+    let names: Vec<CString> = names.map(|entry| entry.file_name().to_owned()).collect();
+    let target = |name: &CString| readlinkat(&directory, name.as_c_str()).ok();
+    let sockets = names.iter().filter_map(|name| {
+        let target = target(name)?;
+        let inode = target.as_bytes().strip_prefix(b"socket:[")?;
+        let inode = str::from_utf8(inode.strip_suffix(b"]")?).ok()?;
+        inode.parse().ok().filter(|inode| inodes.contains(inode))
+    });
+    sockets.collect()
 }
 
 fn number(name: &[u8]) -> Option<u32> {

@@ -212,10 +212,22 @@ impl Channels {
             };
             let channel = self.registry().identify(pid, &descriptor);
             if let Some(channel) = channel {
-                self.hold(pid, (channel, descriptor.direction), fd, true, since, now);
+                let key = (channel, descriptor.direction);
+                let other = self.other_end(pid, key, fd);
+                self.hold(pid, key, fd, true, since, now);
+                if let Some(row) = other {
+                    self.note_addresses(pid, key, fd, row);
+                }
             }
         }
         self.write_rows(pid);
+    }
+
+    /// The row of a connection of which process `pid` holds an end already, by another descriptor
+    /// than `fd`: it talks to itself, and both addresses are its own.
+    fn other_end(&self, pid: u32, key: (ChannelId, Direction), fd: i32) -> Option<u32> {
+        let end = self.holders.get(&pid)?.ends.get(&key)?;
+        end.row.filter(|_| end.fd != fd)
     }
 
     /// Its socket `fd` is on the way to `to`.
