@@ -55,9 +55,10 @@ assert subprocess.run(['cat', outside + '/b'], stdout=subprocess.PIPE, check=Tru
 
 /// Kind of a channel, side, calls and bytes of each process, in order.
 type Sums = Vec<(String, String, u64, u64)>;
-/// Kind of a channel, side, length (where the call itself tells it), result and bytes of each call that a process
-/// made on it, in order.
-type Calls = Vec<(String, String, Vec<(Option<u64>, i64, u64)>)>;
+/// Length (where the call itself tells it), result and bytes of each call, in order.
+type List = Vec<(Option<u64>, i64, u64)>;
+/// Kind of a channel, side and calls that a process made on it.
+type Calls = Vec<(String, String, List)>;
 /// Operation and result of each read and write, by the name of the file.
 type Rows = BTreeMap<String, Vec<(String, i64)>>;
 
@@ -69,7 +70,7 @@ fn calls_in_trace(trace: &Trace) -> Calls {
          FROM channel_calls AS c JOIN channels USING (channel_id) JOIN processes USING (upid)
          WHERE c.fidelity = 'exact' ORDER BY c.start_ns",
     );
-    let mut calls: BTreeMap<[String; 4], Vec<_>> = BTreeMap::new();
+    let mut calls: BTreeMap<[String; 4], List> = BTreeMap::new();
     for row in rows {
         let [pid, channel, kind, side, length, result, bytes] =
             <[String; 7]>::try_from(row).expect("seven columns");
@@ -126,7 +127,7 @@ fn target(arguments: &str, place: usize) -> Option<&str> {
 }
 
 fn in_log(log: &str, outside: &Path) -> (Sums, Calls, Rows) {
-    let mut calls: BTreeMap<(u32, String, &str), Vec<(Option<u64>, i64, u64)>> = BTreeMap::new();
+    let mut calls: BTreeMap<(u32, String, &str), List> = BTreeMap::new();
     let mut files = Rows::new();
     let mut halves: BTreeMap<u32, String> = BTreeMap::new();
     for line in log.lines() {
