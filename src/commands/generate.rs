@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         ignore_environment: args.ignore_environment,
     };
     let working = progress::working(format!("reading {}", args.trace.display()));
-    let plan = generate::plan(&Trace::open(&args.trace)?, options)?.map_err(|unfit| {
+    let mut plan = generate::plan(&Trace::open(&args.trace)?, options)?.map_err(|unfit| {
         Failure::usage(format!(
             "cannot generate from {}: {}",
             args.trace.display(),
@@ -68,6 +68,9 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         .hint(unfit.hint)
     })?;
     drop(working);
+    if matches!(args.format, Format::Cwl) {
+        cwl::refuse(&mut plan);
+    }
     output::write_to(args.output.as_deref(), &args.trace, |out| {
         let text = match args.format {
             Format::Make => make::text(&plan),
