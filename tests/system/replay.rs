@@ -41,6 +41,10 @@ fn the_same_bytes_and_calls_in_a_new_directory() {
         report["recorded_held"]["cpu_ns"].as_i64().unwrap() > 0,
         "{report}"
     );
+    assert!(
+        report["played_held"]["cpu_ns"].as_i64().unwrap() > 0,
+        "{report}"
+    );
     assert_eq!(report["warnings"], serde_json::json!([]), "{report}");
     assert_eq!(
         report["played"]["write_bytes"],
