@@ -314,23 +314,27 @@ impl Planner<'_> {
                 _ => {}
             }
         }
+        // By every name that they ever had.
+        let made_directories: std::collections::HashSet<String> = calls
+            .iter()
+            .filter(|row| row.op == "mkdir")
+            .filter_map(|row| self.names.get(&row.file_id))
+            .flatten()
+            .filter_map(|name| self.below(&name.path))
+            .collect();
         for row in calls {
             let Some(path) = self.name_at(row.file_id, row.start_ns) else {
                 continue;
             };
             if made.contains(&row.file_id) {
-                // What it lies in may have been there.
-                if let Some((parent, _)) = path.rsplit_once('/') {
-                    let is_made = calls.iter().any(|c| {
-                        c.op == "mkdir"
-                            && self
-                                .name_at(c.file_id, c.start_ns + c.duration_ns)
-                                .as_deref()
-                                == Some(parent)
-                    });
-                    if !is_made {
-                        directories.insert(parent.to_owned());
-                    }
+                // What it lies in may have been there. Later it may lie elsewhere.
+                let is_new = matches!(row.op.as_str(), "create" | "mkdir" | "mknod" | "symlink");
+                let end = row.start_ns + row.duration_ns;
+                let path = self.name_at(row.file_id, end).filter(|_| is_new);
+                if let Some((parent, _)) = path.as_deref().and_then(|path| path.rsplit_once('/'))
+                    && !made_directories.contains(parent)
+                {
+                    directories.insert(parent.to_owned());
                 }
                 continue;
             }
