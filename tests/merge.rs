@@ -185,7 +185,7 @@ fn a_trace_of_an_earlier_flowtrace_is_merged_with_one_of_today() {
     db.execute_batch(
         "ALTER TABLE process DROP COLUMN sampled_queue_ns; ALTER TABLE process DROP COLUMN sampled_device_ns;
          ALTER TABLE process DROP COLUMN waits_exact; ALTER TABLE process DROP COLUMN inner_pid;
-         ALTER TABLE channel_end DROP COLUMN at_most_bytes; DROP TABLE channel_sum; DROP TABLE node;",
+         ALTER TABLE channel_end DROP COLUMN at_most_bytes; DROP TABLE channel_sum; DROP TABLE channel_call; DROP TABLE node;",
     )
     .unwrap();
     drop(db);

@@ -18,6 +18,7 @@ mod streams;
 use accesses::add_accesses;
 pub use activity::load_activity;
 pub(crate) use places::Places;
+pub(crate) use streams::channel_ends;
 use streams::{add_flows, add_streams};
 
 /// Reads everything that the analyses need. Rules that the recording did not store, because it

@@ -4,6 +4,7 @@
 //! that one pid ran, joined here by `prev_upid`. Everything keeps its place in the vectors of
 //! [`Workflow`]; the ids below are those places.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -44,6 +45,8 @@ pub struct Workflow {
     pub accesses: Vec<Access>,
     /// What went through pipes and sockets, summed for each pair of processes; in order.
     pub streams: Vec<Stream>,
+    /// Who held a side of a pipe (its id in the database) and moved nothing there, as far as bytes tell.
+    pub bystanders: HashSet<(i64, ProcessId, Side)>,
     /// What was captured of the network; `None`: nothing.
     pub network: Option<NetworkTotals>,
     /// Programs that were executed and are files of the trace, each pair once, in order.

@@ -253,6 +253,19 @@ CREATE TABLE channel_sum (
   PRIMARY KEY (channel_id, upid, side)
 ) STRICT, WITHOUT ROWID;
 
+-- One call that moved data through a pipe or socket, or tried to, about in the order of time. Only with --layer kernel --calls channels.
+CREATE TABLE channel_call (
+  start_ns INTEGER NOT NULL,        -- its entry
+  duration_ns INTEGER NOT NULL,     -- until it returned
+  upid INTEGER NOT NULL,            -- process image
+  tid INTEGER,                      -- thread; NULL: the first thread of the process
+  channel_id INTEGER,               -- channel; NULL: a socket that is none
+  inode INTEGER,                    -- inode of the socket that is no channel; NULL: it is one
+  what INTEGER NOT NULL,            -- 1: it writes, otherwise it reads; + 2: it moved nothing, whatever its result; + 4: the result does not tell what it moved; + 8: lossy
+  length INTEGER,                   -- bytes asked for; NULL: it is in the memory of the program
+  result INTEGER                    -- bytes, or messages of recvmmsg and sendmmsg, or negative errno; NULL: the whole length
+) STRICT;
+
 -- The addresses of an end of a channel that is a socket of TCP or UDP.
 CREATE TABLE socket_end (
   end_id INTEGER NOT NULL,          -- row of channel_end

@@ -324,6 +324,26 @@ CREATE VIEW channel_traffic (
 ) AS
 SELECT channel_id, upid, side, calls, bytes, duration_ns, first_ns, last_ns, exact FROM channel_sum;
 
+-- Every call that moved data through a pipe or socket, or tried to, one row each; only with --layer kernel --calls channels.
+CREATE VIEW channel_calls (
+  start_ns,    -- its entry
+  duration_ns, -- until it returned
+  upid,        -- process image
+  tid,         -- thread
+  channel_id,  -- channel; NULL: a socket that is none
+  inode,       -- inode of a socket that is no channel; NULL: it is one
+  side,        -- read, write; of a socket received and sent
+  length,      -- bytes asked for; NULL: only the memory of the program tells (readv, recvmsg and their kin)
+  result,      -- what it returned: bytes, or messages of recvmmsg and sendmmsg; negative errno on failure, that of EINTR where a signal cut it off, after which it may have been made again
+  bytes,       -- bytes that it moved, none where it only looked (MSG_PEEK); NULL: not told by its result (tee, vmsplice, recvmmsg, sendmmsg)
+  fidelity     -- exact; lossy: records were dropped while the image lived, it may be another channel's
+) AS
+SELECT c.start_ns, c.duration_ns, c.upid, COALESCE(c.tid, p.pid), c.channel_id, c.inode,
+  CASE c.what & 1 WHEN 1 THEN 'write' ELSE 'read' END, c.length, COALESCE(c.result, c.length, 0),
+  CASE c.what & 6 WHEN 0 THEN MAX(COALESCE(c.result, c.length, 0), 0) WHEN 2 THEN 0 END,
+  CASE c.what & 8 WHEN 8 THEN 'lossy' ELSE 'exact' END
+FROM channel_call AS c LEFT JOIN process AS p ON p.upid = c.upid;
+
 -- What threads were doing: sampled, consecutive equal samples being one row (of a wait of 0.1 s and more until the thread ran), or as the scheduler told it.
 CREATE VIEW samples (
   t_ns,        -- begin of the interval

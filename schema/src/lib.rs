@@ -31,11 +31,11 @@ pub use ids::{CaptureId, ChannelId, FileId, FlowId, HostId, RunId, Tid, Upid};
 pub use loss::{Loss, Severity};
 pub use op::{Class, Fidelity, Op};
 pub use record::{
-    Call, ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord, ChannelTraffic,
-    CounterRecord, Coverage, DescriptorRecord, Direction, FileKind, FileLayer, FileRecord,
-    HostClock, HostRecord, HostSample, LaunchRecord, NameRecord, NodeRecord, Origin, ProcessEnd,
-    ProcessLayer, ProcessStart, Record, RunEnd, RunRecord, SampleRecord, SampledTotals, Side,
-    ThreadRecord, TracedDirectory, Usage, WaitObject, Waker,
+    Call, ChannelCall, ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord,
+    ChannelTraffic, CounterRecord, Coverage, DescriptorRecord, Direction, FileKind, FileLayer,
+    FileRecord, HostClock, HostRecord, HostSample, LaunchRecord, NameRecord, NodeRecord, Origin,
+    ProcessEnd, ProcessLayer, ProcessStart, Record, RunEnd, RunRecord, SampleRecord, SampledTotals,
+    Side, ThreadRecord, TracedDirectory, Usage, WaitObject, Waker,
 };
 pub use record::{
     CaptureEnd, CaptureRecord, CaptureSource, End, Evidence, FlowOptions, FlowOwner, FlowRecord,
@@ -56,4 +56,4 @@ pub use trace::{
     CallCost, CaptureRow, ChannelRow, CostRow, EndRow, FlowBetween, FlowCaptureRow, FlowMeasure,
     FlowOwnerRow, FlowRow, HostRow, HostSampleRow, NetworkTotals, PacketRow, StateRow, WaitSumRow,
 };
-pub use writer::{CallRing, Displaced, PacketRing, Recorder, Summary, Writer};
+pub use writer::{CallRing, ChannelCallRing, Displaced, PacketRing, Recorder, Summary, Writer};

@@ -74,7 +74,7 @@ losses! {
     CallsDropped "files" "calls_dropped" DataLoss
         "reads and writes that tracepoints told of and the kernel dropped because flowtrace was behind; offsets that follow from them are unknown",
     DescriptorsNotFollowed "files" "descriptors_not_followed" Notice
-        "descriptors of traced files that a process was sent over a socket or took from another one: what it read and wrote through them is not seen",
+        "descriptors that a process was sent over a socket or took from another one, of traced files or unknown: what it read and wrote through them is not told",
     CallsUnreconciled "files" "calls_unreconciled" Notice
         "process images of which the kernel counted other numbers of reads and writes than tracepoints told of: rows of them may be missing",
     AsyncIo "files" "async_io_unseen" Notice

@@ -14,7 +14,8 @@ mod run;
 mod sample;
 
 pub use channel::{
-    ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord, ChannelTraffic, Direction,
+    ChannelCall, ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord, ChannelTraffic,
+    Direction,
 };
 pub use file::{Call, Coverage, FileKind, FileRecord, NameRecord};
 pub use network::{
@@ -28,8 +29,8 @@ pub use run::{
 };
 pub use sample::{SampleRecord, SampledTotals, Side, WaitObject, Waker};
 
-/// A row, or the completion of one. Everything but [`Call`] and [`Packet`], which travel through
-/// rings of their own ([`crate::CallRing`], [`crate::PacketRing`]).
+/// A row, or the completion of one. Everything but [`Call`], [`ChannelCall`] and [`Packet`], which travel
+/// through rings of their own ([`crate::CallRing`], [`crate::ChannelCallRing`], [`crate::PacketRing`]).
 #[derive(Clone, Debug)]
 pub enum Record {
     /// A machine.

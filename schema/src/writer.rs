@@ -17,11 +17,12 @@ use std::time::{Duration, Instant};
 use rtrb::{Producer, RingBuffer};
 use rusqlite::Connection;
 
-use crate::{Call, Error, Loss, Packet, Record, Result, RunEnd, store};
+use crate::{Call, ChannelCall, Error, Loss, Packet, Record, Result, RunEnd, store};
 
 mod batch;
 mod bulk;
 mod calls;
+mod channel_calls;
 mod channels;
 mod insert;
 mod network;
@@ -31,7 +32,7 @@ mod rings;
 use batch::Batches;
 pub(crate) use packets::PACKET_BITS;
 use rings::Rings;
-pub use rings::{CallRing, PacketRing};
+pub use rings::{CallRing, ChannelCallRing, PacketRing};
 
 /// Longest time between the arrival of a row and its commit, less what the commit itself takes.
 const COMMIT_INTERVAL: Duration = Duration::from_millis(200);
@@ -85,6 +86,7 @@ pub enum Displaced {
 #[derive(Debug)]
 struct Shared {
     calls: Rings<Call>,
+    channel_calls: Rings<ChannelCall>,
     packets: Rings<Packet>,
     stop: AtomicBool,
 }
@@ -93,6 +95,7 @@ impl Shared {
     fn new(is_stopped: bool) -> Arc<Shared> {
         Arc::new(Shared {
             calls: Rings::default(),
+            channel_calls: Rings::default(),
             packets: Rings::default(),
             stop: AtomicBool::new(is_stopped),
         })
@@ -237,6 +240,15 @@ impl Recorder {
         self.ring(producer)
     }
 
+    /// A ring for calls on pipes and sockets that the calling thread tells of.
+    pub fn channel_call_ring(&self) -> ChannelCallRing {
+        let (producer, consumer) = RingBuffer::new(rings::CALLS);
+        self.shared
+            .channel_calls
+            .add(consumer, || self.shared.stop.load(Ordering::Acquire));
+        self.ring(producer)
+    }
+
     /// A ring for the packets of the calling thread.
     pub fn packet_ring(&self) -> PacketRing {
         let (producer, consumer) = RingBuffer::new(rings::PACKETS);
@@ -271,6 +283,7 @@ fn run(
 ) -> Summary {
     let mut batches = Batches::new(db, ballast);
     let mut calls = Vec::new();
+    let mut channel_calls = Vec::new();
     let mut packets = Vec::new();
     let mut settling = Vec::new();
     let mut last_commit = Instant::now();
@@ -284,10 +297,13 @@ fn run(
             shared.packets.drain(&mut packets);
         }
         shared.calls.drain(&mut calls);
-        drained += calls.len() + packets.len();
+        shared.channel_calls.drain(&mut channel_calls);
+        drained += calls.len() + channel_calls.len() + packets.len();
         calls.sort_by_key(|call: &Call| call.start_ns);
         batches.calls(&calls);
         calls.clear();
+        batches.channel_calls(&channel_calls);
+        channel_calls.clear();
         packets.sort_by_key(|packet: &Packet| packet.t_ns);
         batches.packets(&packets);
         packets.clear();
@@ -305,6 +321,7 @@ fn run(
         // than what one pass takes. Waiting for silence could be waiting for a busy process.
         if stopping {
             shared.calls.clear();
+            shared.channel_calls.clear();
             shared.packets.clear();
             return batches.finish();
         }

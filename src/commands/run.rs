@@ -75,6 +75,12 @@ pub(crate) struct Args {
     /// fuse for now.
     #[arg(long, value_enum, default_value_t = LayerChoice::Auto)]
     layer: LayerChoice,
+    /// Which calls have rows of their own
+    ///
+    /// With channels those on pipes and sockets, too, of which otherwise the sums are recorded: a pipeline that
+    /// hands on a gigabyte makes a million. They are in the view channel_calls. Needs --layer kernel.
+    #[arg(long, value_enum, default_value_t = CallsChoice::Files, value_name = "WHICH")]
+    calls: CallsChoice,
     /// Record these environment variables of every program, too; may be given several times
     ///
     /// PATTERN is a name, or like 'MY_*'. Those by which workflow managers, batch systems and MPI
@@ -125,6 +131,14 @@ enum LayerChoice {
     Fuse,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum CallsChoice {
+    /// Those on files
+    Files,
+    /// And those on pipes and sockets
+    Channels,
+}
+
 impl LayerChoice {
     fn layer(self) -> Layer {
         match self {
@@ -165,6 +179,12 @@ fn check_layer(args: &Args) -> Result<(), Failure> {
             "that lets the page cache answer reads, and this sees them all",
         ),
     ];
+    if args.calls == CallsChoice::Channels && args.layer != LayerChoice::Kernel {
+        return Err(Failure::usage(
+            "--calls channels needs --layer kernel: no other sees every call on pipes and sockets",
+        )
+        .hint("add --layer kernel, which flowtrace doctor says whether it can be had"));
+    }
     let given = contradictions.iter().find(|(given, ..)| *given);
     match given {
         Some((_, option, why)) if args.layer == LayerChoice::Kernel => Err(Failure::usage(
@@ -213,6 +233,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             false => None,
         },
         layer: args.layer.layer(),
+        channel_calls: args.calls == CallsChoice::Channels,
     };
     let front = match options.detach.then(session::fork_behind) {
         None => None,

@@ -66,7 +66,7 @@ static int storm(long reads) {
   return 0;
 }
 
-/* A descriptor is sent over a socket. */
+/* A descriptor is sent over a socket; both read on where the other ended. */
 static int send_file(void) {
   int ends[2], fd = open("sent", O_RDWR | O_CREAT, 0666), status;
   CHECK(fd >= 0 && write(fd, buffer, 100) == 100 && socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
@@ -78,14 +78,16 @@ static int send_file(void) {
   if (pid == 0) {
     CHECK(close(fd) == 0 && recvmsg(ends[1], &message, 0) == 1);
     memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
-    CHECK(pread(fd, buffer, 50, 0) == 50);
+    int again = dup(fd);
+    CHECK(pread(fd, buffer, 50, 0) == 50 && read(again, buffer, 20) == 20 && write(ends[1], &byte, 1) == 1);
     /* Until it was looked at. */
     pause();
   }
   struct cmsghdr *header = CMSG_FIRSTHDR(&message);
   header->cmsg_level = SOL_SOCKET, header->cmsg_type = SCM_RIGHTS, header->cmsg_len = CMSG_LEN(sizeof fd);
   memcpy(CMSG_DATA(header), &fd, sizeof fd);
-  CHECK(sendmsg(ends[0], &message, 0) == 1);
+  CHECK(lseek(fd, 10, SEEK_SET) == 10 && sendmsg(ends[0], &message, 0) == 1);
+  CHECK(read(ends[0], &byte, 1) == 1 && read(fd, buffer, 30) == 30);
   sleep(2);
   CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid);
   return 0;

@@ -58,6 +58,7 @@ impl Run {
             directory: &view.point,
             opened: &mut opened,
             sizes: &sizes,
+            sent: false,
         };
         let calls = data::read(&log, files);
         let compared = comparison::assert_same(&calls, &seen);

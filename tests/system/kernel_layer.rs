@@ -255,7 +255,7 @@ fn a_long_storm_is_seen_or_counted() {
 
 #[test]
 #[ignore = "it is looked at some time later: see tests/long"]
-fn a_descriptor_that_was_sent_is_counted() {
+fn a_descriptor_that_was_sent_is_followed() {
     let Some(program) = program("descriptors", &[]) else {
         return;
     };
@@ -264,13 +264,30 @@ fn a_descriptor_that_was_sent_is_counted() {
     }
     let scratch = Scratch::new();
     let command = [program.to_str().unwrap(), "send"];
-    let trace = Trace::open(&run(&scratch, "kernel", &command, |_| {}).path);
-    let counted = "SELECT value FROM losses WHERE counter = 'descriptors_not_followed'";
-    assert_eq!(trace.rows(counted), [["1"]]);
+    let trace = Trace::open_complete(&run(&scratch, "kernel", &command, |_| {}).path);
+    let rows = trace.rows(
+        "SELECT op, offset, result, upid - (SELECT MIN(upid) FROM calls WHERE path LIKE '%/job/sent') FROM calls
+         WHERE op IN ('read', 'write') AND path LIKE '%/job/sent' AND fidelity = 'exact' ORDER BY start_ns",
+    );
+    let expected = [
+        ["write", "0", "100", "0"],
+        ["read", "0", "50", "1"],
+        ["read", "10", "20", "1"],
+        ["read", "30", "30", "0"],
+    ];
+    assert_eq!(rows, expected);
+    let counted =
+        "SELECT value FROM losses WHERE counter = 'descriptors_not_followed' AND value > 0";
+    assert_eq!(trace.rows(counted), Vec::<Vec<String>>::new());
 }
 
 #[test]
 fn what_contradicts_the_kernel_layer_is_refused() {
+    let mut command = Command::new(FLOWTRACE);
+    command.args(["run", "--calls", "channels", "-o", "/nonexistent/t.db"]);
+    let finished = finish(command.args(["--", "true"])).expect(2);
+    let expected = "--calls channels needs --layer kernel";
+    assert!(finished.stderr.contains(expected), "{}", finished.stderr);
     for option in [
         &["--no-ptrace"][..],
         &["--fidelity", "cached"],

@@ -55,8 +55,35 @@ assert subprocess.run(['cat', outside + '/b'], stdout=subprocess.PIPE, check=Tru
 
 /// Kind of a channel, side, calls and bytes of each process, in order.
 type Sums = Vec<(String, String, u64, u64)>;
+/// Kind of a channel, side, length (where the call itself tells it), result and bytes of each call that a process
+/// made on it, in order.
+type Calls = Vec<(String, String, Vec<(Option<u64>, i64, u64)>)>;
 /// Operation and result of each read and write, by the name of the file.
 type Rows = BTreeMap<String, Vec<(String, i64)>>;
+
+/// The rows of calls on channels, by process, channel and side.
+fn calls_in_trace(trace: &Trace) -> Calls {
+    let rows = trace.rows(
+        "SELECT pid, channel_id, CASE WHEN kind IN ('pipe', 'fifo') THEN 'pipe' ELSE 'socket' END, side,
+           COALESCE(length, ''), result, c.bytes
+         FROM channel_calls AS c JOIN channels USING (channel_id) JOIN processes USING (upid)
+         WHERE c.fidelity = 'exact' ORDER BY c.start_ns",
+    );
+    let mut calls: BTreeMap<[String; 4], Vec<_>> = BTreeMap::new();
+    for row in rows {
+        let [pid, channel, kind, side, length, result, bytes] =
+            <[String; 7]>::try_from(row).expect("seven columns");
+        let (result, bytes) = (result.parse().unwrap(), bytes.parse().unwrap());
+        let of = calls.entry([kind, side, channel, pid]).or_default();
+        of.push((length.parse().ok(), result, bytes));
+    }
+    let calls = calls
+        .into_iter()
+        .map(|([kind, side, ..], list)| (kind, side, list));
+    let mut calls: Calls = calls.collect();
+    calls.sort();
+    calls
+}
 
 fn in_trace(trace: &Trace, outside: &Path) -> (Sums, Rows) {
     let rows = trace.rows(
@@ -98,8 +125,8 @@ fn target(arguments: &str, place: usize) -> Option<&str> {
     one.split_once('<')?.1.strip_suffix('>')
 }
 
-fn in_log(log: &str, outside: &Path) -> (Sums, Rows) {
-    let mut sums: BTreeMap<(u32, String, &str), (u64, u64)> = BTreeMap::new();
+fn in_log(log: &str, outside: &Path) -> (Sums, Calls, Rows) {
+    let mut calls: BTreeMap<(u32, String, &str), Vec<(Option<u64>, i64, u64)>> = BTreeMap::new();
     let mut files = Rows::new();
     let mut halves: BTreeMap<u32, String> = BTreeMap::new();
     for line in log.lines() {
@@ -138,8 +165,20 @@ fn in_log(log: &str, outside: &Path) -> (Sums, Rows) {
                 result.max(0)
             };
             if target.starts_with("pipe:[") || target.starts_with("socket:[") {
-                let sum = sums.entry((pid, target.to_owned(), side)).or_default();
-                *sum = (sum.0 + 1, sum.1 + moved.unsigned_abs());
+                let length = match name {
+                    "writev" | "recvmsg" | "sendmsg" => None,
+                    "sendfile" => arguments.split(", ").nth(3),
+                    "splice" => arguments.split(", ").nth(4),
+                    _ => arguments.split(", ").nth(2),
+                };
+                let length = length.map(|length| {
+                    let digits = length.trim_end().trim_end_matches(')');
+                    digits
+                        .parse()
+                        .unwrap_or_else(|_| panic!("a length: {text}"))
+                });
+                let of = calls.entry((pid, target.to_owned(), side)).or_default();
+                of.push((length, result, moved.unsigned_abs()));
             } else if let Ok(name) = Path::new(target).strip_prefix(outside) {
                 let name = name.to_str().unwrap().to_owned();
                 files
@@ -149,13 +188,19 @@ fn in_log(log: &str, outside: &Path) -> (Sums, Rows) {
             }
         }
     }
-    let sums = sums.into_iter().map(|((_, target, side), (calls, bytes))| {
+    let calls = calls.into_iter().map(|((_, target, side), list)| {
         let kind = target.split(':').next().unwrap_or_default();
-        (kind.to_owned(), side.to_owned(), calls, bytes)
+        (kind.to_owned(), side.to_owned(), list)
+    });
+    let mut calls: Calls = calls.collect();
+    calls.sort();
+    let sums = calls.iter().map(|(kind, side, list)| {
+        let bytes = list.iter().map(|(_, _, bytes)| bytes).sum();
+        (kind.clone(), side.clone(), list.len() as u64, bytes)
     });
     let mut sums: Sums = sums.collect();
     sums.sort();
-    (sums, files)
+    (sums, calls, files)
 }
 
 #[test]
@@ -169,7 +214,8 @@ fn channels_and_files_outside_are_what_strace_sees() {
     let command = [PYTHON, "-c", PROGRAM, outside.to_str().unwrap()];
     let path = scratch.join("t.db");
     let mut run = run_in(&job, &path);
-    finish(run.args(["--layer", "kernel", "--"]).args(command)).expect(0);
+    run.args(["--layer", "kernel", "--calls", "channels", "--"]);
+    finish(run.args(command)).expect(0);
     std::fs::remove_file(outside.join("b")).unwrap();
     let log = scratch.join("strace.log");
     let mut strace = Command::new("strace");
@@ -186,7 +232,14 @@ fn channels_and_files_outside_are_what_strace_sees() {
     let trace = Trace::open_complete(&path);
     let (seen, expected) = (in_trace(&trace, &outside), in_log(&log, &outside));
     assert_eq!(seen.0, expected.0, "{log}");
-    assert_eq!(seen.1, expected.1, "{log}");
+    assert_eq!(calls_in_trace(&trace), expected.1, "{log}");
+    assert_eq!(seen.1, expected.2, "{log}");
+    // The rows and the sums are of the same calls.
+    let differ = trace.rows(
+        "SELECT channel_id, upid, side, calls, bytes, duration_ns FROM channel_traffic EXCEPT
+         SELECT channel_id, upid, side, COUNT(*), SUM(bytes), SUM(duration_ns) FROM channel_calls GROUP BY 1, 2, 3",
+    );
+    assert_eq!(differ, Vec::<Vec<String>>::new());
     assert!(seen.0.len() >= 8 && seen.1.len() == 2, "{seen:?}");
     // Where they are in the files.
     let offsets = trace.rows(&format!(

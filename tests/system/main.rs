@@ -16,6 +16,7 @@ mod dependencies;
 mod exit_status;
 mod fallback;
 mod generate;
+mod kernel_equals_strace;
 mod kernel_layer;
 mod kernel_traffic;
 mod kernel_waits;

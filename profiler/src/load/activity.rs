@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use flowtrace_schema::{ActivityRow, ChannelEndRow, Result, Trace};
 
+use super::streams::channel_ends;
 use crate::model::{Activity, Doing, HeldEnd, ProcessId, Side, Span, Workflow};
 
 /// Reads the samples and the ends of channels. Few analyses need them, and a trace may have many.
@@ -14,7 +15,10 @@ pub fn load_activity(trace: &Trace, workflow: &Workflow) -> Result<Activity> {
     Ok(activity(
         workflow,
         &trace.activity()?,
-        (&trace.channel_ends()?, &trace.unused_writing_ends()?),
+        (
+            &channel_ends(trace, workflow)?,
+            &trace.unused_writing_ends()?,
+        ),
         &trace.token_pipes()?,
     ))
 }

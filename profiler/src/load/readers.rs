@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::streams::Side;
+use super::streams::Held;
 use crate::model::{ProcessId, Workflow};
 
 /// What processes have read that came from no pipe: a copy of its parent nothing, a program its libraries
@@ -62,7 +62,7 @@ impl Aside {
     }
 
     /// What a reader with such a bound has read from pipes, bytes; `None`: cannot be told.
-    fn piped(&self, id: ProcessId, side: &Side) -> Option<i64> {
+    fn piped(&self, id: ProcessId, side: &Held) -> Option<i64> {
         let all = side.at_most_bytes?;
         if self.is_copy(id) {
             return Some(all);
@@ -76,8 +76,9 @@ impl Aside {
 /// Who held the ends of one channel.
 #[derive(Default)]
 pub(super) struct Ends {
-    pub(super) writers: BTreeMap<ProcessId, Side>,
-    pub(super) readers: BTreeMap<ProcessId, Side>,
+    pub(super) channel_id: i64,
+    pub(super) writers: BTreeMap<ProcessId, Held>,
+    pub(super) readers: BTreeMap<ProcessId, Held>,
     pub(super) is_socket: bool,
 }
 
@@ -92,7 +93,7 @@ impl Ends {
 
 /// Takes those out of the ends of pipes whom the kernel did not count, where it counted as much written as read.
 fn leave_out_uncounted(ends: &mut Ends) {
-    let counted = |sides: &BTreeMap<ProcessId, Side>| -> i64 {
+    let counted = |sides: &BTreeMap<ProcessId, Held>| -> i64 {
         let used = sides.values().filter(|side| side.is_used);
         used.fold(0, |sum: i64, side| {
             sum.saturating_add(side.at_most_bytes.unwrap_or(0))
@@ -117,7 +118,7 @@ pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &Aside) {
         leave_out_uncounted(ends);
     }
     // What each reader was sent through pipes, while it held which.
-    let mut sent: HashMap<ProcessId, Vec<(Side, i64)>> = HashMap::new();
+    let mut sent: HashMap<ProcessId, Vec<(Held, i64)>> = HashMap::new();
     let pipes = channels.iter().filter(|ends| !ends.is_socket);
     for (ends, written) in pipes.filter_map(|ends| Some((ends, ends.written()?))) {
         for (&id, &side) in &ends.readers {
@@ -131,9 +132,9 @@ pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &Aside) {
         let Some(written) = ends.written().filter(|&bytes| bytes > 0) else {
             continue;
         };
-        let raw = |side: &Side| side.at_most_bytes.unwrap_or(i64::MAX);
-        let told = |id: ProcessId, side: &Side| aside.piped(id, side);
-        let read_all = |id: ProcessId, side: &Side| {
+        let raw = |side: &Held| side.at_most_bytes.unwrap_or(i64::MAX);
+        let told = |id: ProcessId, side: &Held| aside.piped(id, side);
+        let read_all = |id: ProcessId, side: &Held| {
             let held = sent.get(&id).into_iter().flatten();
             let within = held.filter(|(other, _)| other.is_within(side));
             let all = within.fold(0, |sum: i64, (_, bytes)| sum.saturating_add(*bytes));
@@ -146,7 +147,7 @@ pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &Aside) {
                 .retain(|&id, side| side.is_used || read_all(id, side));
             continue;
         }
-        let is_sure = |id: ProcessId, side: &Side| {
+        let is_sure = |id: ProcessId, side: &Held| {
             let is_only = sent.get(&id).is_some_and(|pipes| pipes.len() == 1);
             side.is_used || aside.is_copy(id) && is_only && (1..=written).contains(&raw(side))
         };
@@ -172,8 +173,8 @@ pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &Aside) {
 mod tests {
     use super::*;
 
-    fn side(at_most_bytes: Option<i64>) -> Side {
-        Side {
+    fn side(at_most_bytes: Option<i64>) -> Held {
+        Held {
             at_most_bytes,
             first_ns: 0,
             last_ns: 1,
@@ -181,7 +182,7 @@ mod tests {
         }
     }
 
-    fn numbered(first: u32, sizes: &[Option<i64>]) -> BTreeMap<ProcessId, Side> {
+    fn numbered(first: u32, sizes: &[Option<i64>]) -> BTreeMap<ProcessId, Held> {
         let sides = sizes.iter().copied().map(side);
         (first..).map(ProcessId).zip(sides).collect()
     }
@@ -207,7 +208,7 @@ mod tests {
             let mut channels = [Ends {
                 writers: numbered(0, &[Some(1_000_000)]),
                 readers: numbered(1, &sizes),
-                is_socket: false,
+                ..Ends::default()
             }];
             leave_out_bystanders(&mut channels, &Aside::default());
             left(&channels[0])
@@ -222,7 +223,7 @@ mod tests {
         let mut channels = [Ends {
             writers: numbered(0, &[Some(2); 3]),
             readers: numbered(3, &[Some(6), Some(6228), Some(6228), Some(6228)]),
-            is_socket: false,
+            ..Ends::default()
         }];
         leave_out_bystanders(&mut channels, &loop_of_a_shell());
         assert_eq!(left(&channels[0]), [3]);
@@ -237,13 +238,13 @@ mod tests {
             Ends {
                 writers: numbered(n, &[Some(3)]),
                 readers,
-                is_socket: false,
+                ..Ends::default()
             }
         };
         let mut channels = vec![Ends {
             writers: numbered(0, &[Some(2); 3]),
             readers: numbered(3, &[Some(15), Some(6228), Some(6228), Some(6228)]),
-            is_socket: false,
+            ..Ends::default()
         }];
         channels.extend([answer(4, 0), answer(5, 1), answer(6, 1)]);
         leave_out_bystanders(&mut channels, &loop_of_a_shell());
@@ -257,7 +258,7 @@ mod tests {
         let mut channels = [Ends {
             writers: numbered(0, &[Some(300)]),
             readers: numbered(4, &[Some(6328), Some(6328), Some(6328)]),
-            is_socket: false,
+            ..Ends::default()
         }];
         leave_out_bystanders(&mut channels, &loop_of_a_shell());
         assert_eq!(left(&channels[0]), [4, 5, 6]);
@@ -277,7 +278,7 @@ mod tests {
             let mut ends = Ends {
                 writers: numbered(0, &[Some(60), Some(6)]),
                 readers: numbered(2, &[Some(read), Some(900)]),
-                is_socket: false,
+                ..Ends::default()
             };
             for sides in [&mut ends.writers, &mut ends.readers] {
                 sides.values_mut().next().unwrap().is_used = true;
@@ -296,7 +297,7 @@ mod tests {
         let mut channels = [Ends {
             writers: numbered(0, &[Some(3893)]),
             readers: numbered(3, &[Some(2), Some(10_119)]),
-            is_socket: false,
+            ..Ends::default()
         }];
         leave_out_bystanders(&mut channels, &loop_of_a_shell());
         assert_eq!(left(&channels[0]), [3, 4]);

@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use flowtrace_schema::{ChannelEndRow, FlowBetween};
+use flowtrace_schema::{ChannelEndRow, FlowBetween, Result, Trace};
 
 use super::readers::{Aside, Ends, leave_out_bystanders};
-use crate::model::{ProcessId, Stream, Workflow};
+use crate::model::{ProcessId, Side, Stream, Workflow};
 
 /// A channel with more pairs of writer and reader than these is a hub that tells nothing.
 const PAIRS: usize = 1000;
 
 /// What one process had to do with one direction of a channel.
 #[derive(Clone, Copy)]
-pub(super) struct Side {
+pub(super) struct Held {
     pub(super) at_most_bytes: Option<i64>,
     pub(super) first_ns: i64,
     pub(super) last_ns: i64,
@@ -20,9 +20,9 @@ pub(super) struct Side {
     pub(super) is_used: bool,
 }
 
-impl Side {
+impl Held {
     /// Whether it was held no longer than another.
-    pub(super) fn is_within(&self, other: &Side) -> bool {
+    pub(super) fn is_within(&self, other: &Held) -> bool {
         other.first_ns <= self.first_ns && self.last_ns <= other.last_ns
     }
 }
@@ -39,7 +39,9 @@ pub(super) fn add_streams(workflow: &mut Workflow, rows: &[ChannelEndRow]) {
         .chunk_by(|a, b| a.channel_id == b.channel_id)
         .map(|rows| ends_of(workflow, &images, rows))
         .collect();
+    let before = held(&channels);
     leave_out_bystanders(&mut channels, &Aside::of(workflow));
+    workflow.bystanders = &before - &held(&channels);
     for ends in &channels {
         if ends.writers.len().saturating_mul(ends.readers.len()) <= PAIRS {
             pair(workflow, ends);
@@ -60,8 +62,60 @@ pub(super) fn add_streams(workflow: &mut Workflow, rows: &[ChannelEndRow]) {
     leave_out_requests(workflow);
 }
 
+/// Who may have moved data through which side of which channel.
+fn held(channels: &[Ends]) -> HashSet<(i64, ProcessId, Side)> {
+    let mut held = HashSet::new();
+    for ends in channels {
+        held.extend(
+            ends.writers
+                .keys()
+                .map(|&id| (ends.channel_id, id, Side::Write)),
+        );
+        held.extend(
+            ends.readers
+                .keys()
+                .map(|&id| (ends.channel_id, id, Side::Read)),
+        );
+    }
+    held
+}
+
+/// Who held which end of a channel, without those whom the bytes clear ([`super::readers`]). In the order of channels.
+///
+/// # Errors
+/// When the file cannot be read.
+pub(crate) fn channel_ends(trace: &Trace, workflow: &Workflow) -> Result<Vec<ChannelEndRow>> {
+    let mut rows = trace.channel_ends()?;
+    if workflow.bystanders.is_empty() {
+        return Ok(rows);
+    }
+    let images = workflow.images.iter();
+    let processes: HashMap<i64, ProcessId> = images.map(|i| (i.upid, i.process)).collect();
+    rows.retain_mut(|row| {
+        let Some(&process) = processes.get(&row.upid) else {
+            return true;
+        };
+        let is_out = |side| {
+            workflow
+                .bystanders
+                .contains(&(row.channel_id, process, side))
+        };
+        let reads = row.direction != "write" && !is_out(Side::Read);
+        let writes = row.direction != "read" && !is_out(Side::Write);
+        row.direction = match (reads, writes) {
+            (true, true) => "both",
+            (true, false) => "read",
+            _ => "write",
+        }
+        .into();
+        reads || writes
+    });
+    Ok(rows)
+}
+
 fn ends_of(workflow: &Workflow, images: &HashMap<i64, usize>, rows: &[ChannelEndRow]) -> Ends {
     let mut ends = Ends {
+        channel_id: rows[0].channel_id,
         is_socket: !matches!(rows[0].kind.as_str(), "pipe" | "fifo"),
         ..Ends::default()
     };
@@ -71,7 +125,7 @@ fn ends_of(workflow: &Workflow, images: &HashMap<i64, usize>, rows: &[ChannelEnd
         };
         let image = &workflow.images[place];
         let last = end.to_ns.or(image.end_ns).unwrap_or(end.from_ns);
-        let side = Side {
+        let side = Held {
             at_most_bytes: end.at_most_bytes,
             first_ns: end.from_ns,
             last_ns: last.max(end.from_ns),
@@ -162,7 +216,7 @@ fn leave_out_requests(workflow: &mut Workflow) {
         .retain(|stream| !answers.contains(&(stream.from, stream.to)));
 }
 
-fn add(sides: &mut BTreeMap<ProcessId, Side>, process: ProcessId, side: Side) {
+fn add(sides: &mut BTreeMap<ProcessId, Held>, process: ProcessId, side: Held) {
     sides
         .entry(process)
         .and_modify(|kept| {
@@ -185,7 +239,7 @@ fn are_siblings(workflow: &Workflow, a: ProcessId, b: ProcessId) -> bool {
 
 /// Whether a process has an end only because it is a copy of its parent, as far as is known, which keeps the
 /// end as long: workers of a pool have ends of all pipes between their parent and the workers before them.
-fn inherited(workflow: &Workflow, sides: &BTreeMap<ProcessId, Side>, process: ProcessId) -> bool {
+fn inherited(workflow: &Workflow, sides: &BTreeMap<ProcessId, Held>, process: ProcessId) -> bool {
     let is_copy = workflow.images(process).iter().all(|image| image.is_fork);
     let parent = workflow.process(process).parent;
     let both = sides
@@ -204,6 +258,7 @@ fn pair(workflow: &mut Workflow, ends: &Ends) {
         writers,
         readers,
         is_socket,
+        ..
     } = ends;
     let is_socket = *is_socket;
     for (&from, writer) in writers {

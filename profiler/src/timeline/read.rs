@@ -11,6 +11,7 @@ use super::books::mixes;
 use super::machine::Counters;
 use super::threads::{Seen, state, together};
 use super::{Books, Channel, Instance, Piece, STATES, Shares, State, Timeline};
+use crate::load;
 use crate::managers::{Runner, runner_of};
 use crate::model::{Image, ProcessId, Workflow};
 
@@ -50,7 +51,7 @@ pub fn read(trace: &Trace, workflow: &Workflow) -> Result<Timeline> {
             polled: trace.polled()?,
             times: trace.process_times()?,
             channels: trace.channels()?,
-            ends: trace.channel_ends()?,
+            ends: load::channel_ends(trace, workflow)?,
             tokens: trace.token_pipes()?,
             counters: trace.host_counters()?,
             hosts: trace.hosts()?,

@@ -304,6 +304,19 @@ impl Script {
         self.held(image, channel, direction, (at, until), (used, most));
     }
 
+    /// An image holds an end, through which it may have moved so many bytes at most.
+    #[allow(dead_code)] // not every test bounds bytes
+    pub(crate) fn holds_at_most(
+        &mut self,
+        image: u32,
+        channel: u32,
+        direction: Direction,
+        time: (u64, u64),
+        bytes: u64,
+    ) {
+        self.held(image, channel, direction, time, (None, Some(bytes)));
+    }
+
     /// An image holds both ends of a pipe; that it moved some data does not tell through which.
     #[allow(dead_code)] // not every test has pools
     pub(crate) fn holds_both(&mut self, image: u32, channel: u32, time: (u64, u64)) {

@@ -86,6 +86,7 @@ pub struct MergeReport {
 /// rows may have the same moment.
 const ORDERED: &[(&str, &str, bool)] = &[
     ("call", "start_ns", true),
+    ("channel_call", "start_ns", false),
     ("packet", "at", true),
     ("host_sample", "t_ns", false),
 ];

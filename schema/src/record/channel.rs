@@ -1,6 +1,6 @@
 //! Pipes and sockets between processes, and who held them.
 
-use crate::{ChannelId, HostId, Side, Text, Upid};
+use crate::{ChannelId, HostId, Side, Text, Tid, Upid};
 
 /// What carries data between processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,6 +102,33 @@ pub struct ChannelEndClosed {
     pub bytes: Option<u64>,
     /// No more than these.
     pub at_most_bytes: Option<u64>,
+}
+
+/// A call that moved data through a pipe or socket, or tried to (table `channel_call`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelCall {
+    /// Its entry.
+    pub start_ns: u64,
+    /// Until it returned.
+    pub duration_ns: u64,
+    /// Process image.
+    pub upid: Upid,
+    /// Thread; `None`: the first one of the process.
+    pub tid: Option<Tid>,
+    /// The channel; `None`: a socket that is no channel.
+    pub channel: Option<ChannelId>,
+    /// Inode of the pipe or socket.
+    pub inode: u64,
+    /// What it did there; of a socket received and sent.
+    pub side: Side,
+    /// Bytes asked for; `None`: only the program's memory tells.
+    pub length: Option<u64>,
+    /// What it returned, or a negative errno.
+    pub result: i64,
+    /// Bytes that it moved; `None`: the result does not tell.
+    pub bytes: Option<u64>,
+    /// Records were dropped while the image lived, so that it may be another channel's.
+    pub lossy: bool,
 }
 
 /// What an image moved through one side of a channel (table `channel_sum`).

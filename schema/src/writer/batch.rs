@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, ErrorCode};
 
 use super::calls::CallTable;
+use super::channel_calls::ChannelCallTable;
 use super::packets::PacketTable;
 use super::{COMMIT_ROWS, insert};
-use crate::{Call, Loss, Packet, Record, RunEnd, Summary};
+use crate::{Call, ChannelCall, Loss, Packet, Record, RunEnd, Summary};
 
 /// How long to leave a failing disk alone before the next attempt.
 const RETRY: Duration = Duration::from_millis(250);
@@ -95,6 +96,7 @@ fn allocate(file: &File, bytes: i64) -> io::Result<()> {
 pub(super) struct Batches<'db> {
     db: &'db Connection,
     call_table: CallTable<'db>,
+    channel_call_table: ChannelCallTable<'db>,
     packet_table: PacketTable<'db>,
     ballast: Ballast,
     /// Ends of runs, kept for the last transaction: a disk that is full until then must not
@@ -118,6 +120,7 @@ impl<'db> Batches<'db> {
         Batches {
             db,
             call_table: CallTable::default(),
+            channel_call_table: ChannelCallTable::default(),
             packet_table: PacketTable::default(),
             ballast,
             ends: Vec::new(),
@@ -209,6 +212,25 @@ impl<'db> Batches<'db> {
                     self.pending += now.len();
                     self.pending_calls += now.len() as u64;
                 }
+                Err(error) => self.fail(now.len(), &error),
+            }
+            if self.pending >= COMMIT_ROWS {
+                self.commit();
+            }
+        }
+    }
+
+    /// Stores calls on pipes and sockets.
+    pub(super) fn channel_calls(&mut self, mut calls: &[ChannelCall]) {
+        while !calls.is_empty() {
+            let room = COMMIT_ROWS.saturating_sub(self.pending).max(1);
+            let (now, later) = calls.split_at(room.min(calls.len()));
+            calls = later;
+            if !self.ready(now.len()) {
+                continue;
+            }
+            match self.channel_call_table.insert(self.db, now) {
+                Ok(()) => self.pending += now.len(),
                 Err(error) => self.fail(now.len(), &error),
             }
             if self.pending >= COMMIT_ROWS {

@@ -7,7 +7,7 @@ use std::thread::{self, Thread};
 use rtrb::{Consumer, Producer};
 
 use super::FULL;
-use crate::{Call, Packet};
+use crate::{Call, ChannelCall, Packet};
 
 /// Calls that may wait in one ring before its thread waits.
 pub(super) const CALLS: usize = 1 << 12;
@@ -18,6 +18,8 @@ const WAKE_EVERY: u32 = 1024;
 
 /// Hands the calls of one thread to the writer, without a lock or an allocation.
 pub type CallRing = Ring<Call>;
+/// Hands the calls on pipes and sockets of one thread to the writer, without a lock or an allocation.
+pub type ChannelCallRing = Ring<ChannelCall>;
 /// Hands the packets of one thread to the writer, without a lock or an allocation.
 pub type PacketRing = Ring<Packet>;
 

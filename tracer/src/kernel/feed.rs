@@ -85,6 +85,7 @@ impl Descriptions {
             file: Some(file),
             flags,
             by_fuse: false,
+            number: None,
         };
         let what = Noted::Opens(opened);
         self.opens.note(Note { at: now, tid, what });

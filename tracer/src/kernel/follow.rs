@@ -10,27 +10,29 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use flowtrace_schema::{Call, Fidelity, FileId, Loss, Op, Record, Tid, Upid};
+use flowtrace_schema::{Call, Fidelity, Loss, Op, Record, Tid, Upid};
 
+use super::channel_rows::{ChannelRows, Sink};
 use super::feed::Change;
 use super::opens::{Note, Noted, OpenedFile};
 use super::reader::Counted;
 use super::sample::{Sample, What};
 use super::strangers::Strangers;
 use super::syscalls::{Does, Numbers};
-use super::table::{Found, OpenFile, Table};
+use super::table::{OpenFile, Table};
 use super::traffic::{Accounts, Sums};
-use super::waits::Descriptors;
 use crate::clock::Clock;
 use crate::proc::observer::ChannelLookup;
-use crate::proc::sampler::objects::{Holder, Target};
+use crate::proc::sampler::objects::Target;
 
 mod channels;
 mod data;
+mod meeting;
 mod notes;
 mod tree;
 mod under_way;
 
+use channels::Done;
 use notes::{take_announced, take_note};
 
 pub(super) type SharedTable = Rc<RefCell<Table>>;
@@ -50,6 +52,7 @@ pub(super) struct Follower {
     excluded: u64,
     strangers: Strangers,
     accounts: Accounts,
+    channel_rows: ChannelRows,
     /// Images of which /proc counted other calls than were seen.
     unreconciled: u64,
 }
@@ -107,6 +110,7 @@ impl Follower {
         clock: Clock,
         views: Vec<PathBuf>,
         channels: Arc<dyn ChannelLookup>,
+        channel_calls: Option<Sink>,
     ) -> Follower {
         Follower {
             numbers: Numbers::new(),
@@ -118,6 +122,7 @@ impl Follower {
             halves: 0,
             excluded: 0,
             strangers: Strangers::new(clock, views),
+            channel_rows: ChannelRows::new(Arc::clone(&channels), channel_calls),
             accounts: Accounts::new(channels),
             unreconciled: 0,
         }
@@ -126,6 +131,9 @@ impl Follower {
     /// FUSE did something for calls.
     pub(super) fn noted(&mut self, notes: Vec<Note>) {
         for note in notes {
+            if let Noted::Opened(opened) = note.what {
+                self.strangers.opened(opened);
+            }
             self.notes.entry(note.tid).or_default().push(note);
         }
     }
@@ -151,7 +159,6 @@ impl Follower {
     /// What was not seen, where the kernel dropped `entries` of calls: those calls, and the ones of
     /// which only the return was dropped.
     pub(super) fn losses(&mut self, entries: u64) -> [Counted; 4] {
-        self.strangers.judge(u64::MAX);
         // Without a loss a call that never returned was cut off, and with one they cannot agree.
         let (halves, unreconciled) = match self.dropped + entries {
             0 => (0, self.unreconciled),
@@ -161,21 +168,24 @@ impl Follower {
             (Loss::CallsDropped, entries + halves),
             (Loss::Excluded, self.excluded),
             (Loss::CallsUnreconciled, unreconciled),
-            (Loss::DescriptorsNotFollowed, self.strangers.seen()),
+            (Loss::DescriptorsNotFollowed, self.strangers.not_followed()),
         ]
     }
 
     /// What went through pipes and sockets, of the images that are over since the last call.
     pub(super) fn traffic(&mut self) -> Vec<Record> {
+        self.channel_rows.settle(false);
         self.accounts.take()
     }
 
     /// No more is told: whoever lives still has moved what was seen.
-    pub(super) fn finish(&mut self) {
+    pub(super) fn finish(&mut self, emit: &mut impl FnMut(Call)) {
+        self.strangers.judge(u64::MAX, emit);
         let pids: Vec<u32> = self.processes.keys().copied().collect();
         for pid in pids {
             self.over(pid);
         }
+        self.channel_rows.settle(true);
     }
 
     /// Takes in the next change until a moment, and tells it.
@@ -187,7 +197,7 @@ impl Follower {
 
     /// The next sample in the order of time.
     pub(super) fn sample(&mut self, sample: &Sample, emit: &mut impl FnMut(Call)) {
-        self.strangers.judge(sample.at);
+        self.strangers.judge(sample.at, emit);
         while self.next_change(sample.at).is_some() {}
         let Some(does) = self.numbers.does(sample.number) else {
             return;
@@ -200,6 +210,7 @@ impl Follower {
     }
 
     fn enters(&mut self, sample: &Sample, does: Does, arguments: [u64; 6]) {
+        self.meet(sample.tid, does, arguments);
         let Some(thread) = self.threads.get_mut(&sample.tid) else {
             return;
         };
@@ -212,22 +223,6 @@ impl Follower {
             call.give_up();
         }
         let mut table = thread.table.borrow_mut();
-        if let Does::Data(_) = does
-            && let Found::Unknown = table.look(arguments[0])
-        {
-            // Looked at once: whatever it is, it is not followed.
-            match self.strangers.look(thread.pid, arguments[0]) {
-                false => match self.strangers.channel(thread.pid, sample.tid, arguments[0]) {
-                    // Whether a new program keeps it is not known.
-                    Some(target) => table.know(arguments[0], target),
-                    None => table.set(arguments[0], None, false),
-                },
-                true => {
-                    table.suspect(arguments[0]);
-                    self.strangers.suspect(&thread.table, arguments[0]);
-                }
-            }
-        }
         let find = |argument: usize| table.get(arguments[argument]).map(Rc::clone);
         let channel = |argument: usize| table.channel(arguments[argument]);
         let (mut open, mut to, mut outside) = (None, None, None);
@@ -302,9 +297,18 @@ impl Follower {
         thread.counts.add(call.does, result);
         let [first, command, third, ..] = call.arguments;
         let fd = result.cast_unsigned();
+        let done = Done {
+            call: &call,
+            sample,
+            result,
+            rows: &mut self.channel_rows,
+        };
         match call.does {
             Does::Data(data) => {
-                thread.count_data(&call, data, result, sample.at);
+                thread.count_data(done, data);
+                if data.receives_descriptors() && result >= 0 {
+                    thread.table.borrow_mut().receives = true;
+                }
                 self.excluded +=
                     data::transferred(thread.row(sample, &call, result), &call, data, emit);
             }
@@ -314,7 +318,7 @@ impl Follower {
                 // FUSE is not asked for a copy from the end of a file, or to another kind of it.
                 let by_fuse = copied || moves.ops.0 == Op::CopyFrom && result <= 0;
                 if !copied {
-                    thread.count_moved(&call, result, sample.at);
+                    thread.count_moved(done, moves);
                 }
                 let row = thread.row(sample, &call, result);
                 self.excluded += data::moved(row, &call, moves, by_fuse, emit);
@@ -323,13 +327,17 @@ impl Follower {
                 if let Some(open) = &call.open {
                     let alone = open.leave();
                     if result >= 0 {
-                        open.position.set(alone.then_some(fd));
+                        open.seek(alone.then_some(fd));
                     }
                 }
             }
             _ if result < 0 => {}
-            Does::Obscures(_) => thread.count_obscured(&call, sample.at),
-            Does::Makes => thread.table.borrow_mut().close(fd),
+            Does::Obscures(_) => thread.count_obscured(done),
+            Does::Makes => {
+                let mut table = thread.table.borrow_mut();
+                table.receives |= libc::c_long::from(call.number) == libc::SYS_pidfd_getfd;
+                table.close(fd);
+            }
             Does::Opens(_) => {
                 let note = take_note(&mut self.notes, sample.tid, call.at, sample.at);
                 let opened = note.and_then(|note| match note.what {
@@ -401,27 +409,6 @@ fn opened_now(opened: OpenedFile) -> Rc<OpenFile> {
 fn hold(table: &mut Table, fd: u64, inode: Option<u64>, close_on_exec: bool) {
     if let Some(inode) = inode {
         table.hold(fd, Target::Channel(inode), close_on_exec);
-    }
-}
-
-impl Descriptors for Follower {
-    fn stands_for(&self, tid: u32, fd: i32) -> Option<(Target, Option<FileId>)> {
-        let thread = self.threads.get(&tid)?;
-        let mut table = thread.table.borrow_mut();
-        let number = fd as u64;
-        let is_new = match table.look(number) {
-            Found::Open(open) => return Some((Target::File, open.file)),
-            Found::Known(target) => return Some((target, None)),
-            Found::Elsewhere => false,
-            Found::Unknown => true,
-        };
-        let pid = thread.pid;
-        let target = Holder { pid, tid }.target(fd)?;
-        // Of a file that came by in an unknown way it is yet to be found out whether it is one of a view.
-        if !(is_new && target == Target::File) {
-            table.know(number, target);
-        }
-        Some((target, None))
     }
 }
 

@@ -14,6 +14,7 @@
 
 mod block;
 mod bpf;
+mod channel_rows;
 mod feed;
 mod follow;
 mod merge;
@@ -33,7 +34,7 @@ mod waits;
 pub(crate) use feed::Descriptions;
 pub use opens::Opens;
 pub(crate) use opens::{Note, Noted, OpenedFile};
-pub(crate) use reader::KernelLayer;
+pub(crate) use reader::{KernelLayer, Watched};
 
 use std::io;
 

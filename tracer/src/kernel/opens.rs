@@ -39,6 +39,8 @@ pub(crate) struct OpenedFile {
     pub(crate) flags: u32,
     /// Its data come to FUSE, which records them.
     pub(crate) by_fuse: bool,
+    /// The number of its inode as the view shows it; `None`: outside of the views.
+    pub(crate) number: Option<u64>,
 }
 
 /// What FUSE tells the kernel layer, and asks it.

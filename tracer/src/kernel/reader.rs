@@ -14,6 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::bpf::{Processes, Programs};
+use super::channel_rows::Sink;
 use super::feed::{Descriptions, Feed, Inbox};
 use super::follow::Follower;
 use super::merge::Merge;
@@ -31,6 +32,18 @@ const PERIOD_MS: u16 = 25;
 const BY_PERF: &str = "FLOWTRACE_CALLS_BY_PERF";
 /// Samples that may wait in memory, some 200 MB, while the writer is busy.
 const BACKLOG: usize = 2 << 20;
+
+/// What is to be recorded.
+pub(crate) struct Watched {
+    /// Directories whose files FUSE tells of; others are outside.
+    pub(crate) views: Vec<PathBuf>,
+    /// Pipes and sockets.
+    pub(crate) channels: Arc<dyn ChannelLookup>,
+    /// Where the scheduler can be followed, also what threads wait for.
+    pub(crate) waits: bool,
+    /// Calls on pipes and sockets one by one, not in sum alone.
+    pub(crate) channel_calls: bool,
+}
 
 /// A kernel layer at work.
 pub(crate) struct KernelLayer {
@@ -50,8 +63,7 @@ struct End {
 
 impl KernelLayer {
     /// Begins to record the calls of process `pid`, which has not run its program yet, and of all
-    /// that it will fork: on files below `views` and outside, and in sum through `channels`; with
-    /// `waits`, and where the scheduler can be followed, also what their threads wait for. The calling thread is the one that follows the tree.
+    /// that it will fork. The calling thread is the one that follows the tree.
     ///
     /// # Errors
     /// When tracepoints are not to be had.
@@ -60,10 +72,14 @@ impl KernelLayer {
         clock: Clock,
         recorder: Recorder,
         opens: Arc<Opens>,
-        views: Vec<PathBuf>,
-        channels: Arc<dyn ChannelLookup>,
-        waits: bool,
+        watched: Watched,
     ) -> io::Result<KernelLayer> {
+        let Watched {
+            views,
+            channels,
+            waits,
+            channel_calls,
+        } = watched;
         let scheduler = waits.then(Rings::open_scheduler).and_then(Result::ok);
         let scheduler = scheduler.map(|rings| {
             let tracer = nix::unistd::gettid().as_raw().unsigned_abs();
@@ -100,7 +116,11 @@ impl KernelLayer {
         };
         let thread = std::thread::Builder::new().name("kernel-calls".into());
         let join = move || {
-            let follower = Follower::new(clock, views, channels);
+            let sink = channel_calls.then(|| -> Sink {
+                let mut ring = recorder.channel_call_ring();
+                Box::new(move |call| ring.push(call))
+            });
+            let follower = Follower::new(clock, views, channels, sink);
             Joiner::new(recorder, inbox, opens, follower, waits).run(&waiting, &backlog);
         };
         layer.threads.push(thread.spawn(join)?);
@@ -362,7 +382,8 @@ impl Joiner {
                 if let Some(waits) = &mut self.waits {
                     waits.finish(read_ns, &self.follower);
                 }
-                self.follower.finish();
+                let calls = &mut self.calls;
+                self.follower.finish(&mut |call| calls.push(call));
                 self.record_sums();
                 self.recorder
                     .lost(Loss::SwitchesDropped, self.lost_switches);

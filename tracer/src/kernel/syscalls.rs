@@ -52,6 +52,13 @@ pub(super) struct Data {
     pub(super) socket: Option<Socket>,
 }
 
+impl Data {
+    /// Whether descriptors may come with the data (`SCM_RIGHTS`).
+    pub(super) fn receives_descriptors(self) -> bool {
+        !self.writes && self.length.is_none() && self.socket.is_some()
+    }
+}
+
 /// A call that receives or sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Socket {

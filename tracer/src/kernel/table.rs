@@ -1,10 +1,11 @@
 //! Descriptors of a process, as far as they are files of a view, and the open files behind them,
 //! which several descriptors and processes may share.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::ops::Deref;
 use std::rc::Rc;
 
-use flowtrace_schema::FileId;
+use flowtrace_schema::{Call, FileId};
 
 use crate::proc::sampler::objects::Target;
 
@@ -18,8 +19,19 @@ pub(super) struct OpenFile {
     pub(super) file: Option<FileId>,
     /// FUSE records its data.
     pub(super) by_fuse: bool,
+    /// `Some`: it was looked at after it was used, and is this file if nothing became of the descriptor meanwhile;
+    /// the rows that wait for that to be known.
+    pub(super) held: RefCell<Option<Vec<Call>>>,
+    state: Rc<State>,
+}
+
+/// What all descriptors of an open file share.
+#[derive(Debug)]
+pub(super) struct State {
     /// Where the next read or write begins. `None`: not known until somebody seeks.
     pub(super) position: Cell<Option<u64>>,
+    /// Others move the position, who are not known.
+    pub(super) wanders: Cell<bool>,
     /// Writes go to the end since somebody changed its flags.
     pub(super) appends: Cell<bool>,
     /// Records were lost since it was opened: it may be another file's by now.
@@ -30,19 +42,48 @@ pub(super) struct OpenFile {
     contested: Cell<bool>,
 }
 
+impl Deref for OpenFile {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
 impl OpenFile {
     pub(super) fn new(file: Option<FileId>, by_fuse: bool) -> OpenFile {
         OpenFile {
             file,
             by_fuse,
-            position: Cell::new(Some(0)),
-            appends: Cell::new(false),
-            lossy: Cell::new(false),
-            users: Cell::new(0),
-            contested: Cell::new(false),
+            held: RefCell::new(None),
+            state: Rc::new(State {
+                position: Cell::new(Some(0)),
+                wanders: Cell::new(false),
+                appends: Cell::new(false),
+                lossy: Cell::new(false),
+                users: Cell::new(0),
+                contested: Cell::new(false),
+            }),
         }
     }
 
+    /// One that is met as a descriptor of which nothing was known: `of`, or, where that is `None`, one that
+    /// nobody knows otherwise. Its rows are held.
+    pub(super) fn met(file: Option<FileId>, by_fuse: bool, of: Option<&OpenFile>) -> OpenFile {
+        let mut open = OpenFile::new(file, by_fuse);
+        open.held = RefCell::new(Some(Vec::new()));
+        match of {
+            Some(of) => open.state = Rc::clone(&of.state),
+            None => {
+                open.position.set(None);
+                open.wanders.set(true);
+            }
+        }
+        open
+    }
+}
+
+impl State {
     /// A call that uses the position begins.
     pub(super) fn enter(&self) {
         if self.users.get() > 0 {
@@ -59,6 +100,11 @@ impl OpenFile {
             self.contested.set(false);
         }
         alone
+    }
+
+    /// Somebody sought this place.
+    pub(super) fn seek(&self, position: Option<u64>) {
+        self.position.set(position.filter(|_| !self.wanders.get()));
     }
 
     /// `count` bytes were read or written at the position, which is returned.
@@ -123,17 +169,24 @@ pub(super) enum Found<'table> {
 
 /// The descriptors of a process.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Table(Vec<Slot>);
+pub(super) struct Table {
+    slots: Vec<Slot>,
+    /// It may have descriptors that were sent to it, or taken from another process.
+    pub(super) receives: bool,
+}
 
 impl Table {
     /// Of the standard streams of the command, which it inherits.
     pub(super) fn inherited() -> Table {
-        Table(vec![Slot::Elsewhere; 3])
+        Table {
+            slots: vec![Slot::Elsewhere; 3],
+            receives: false,
+        }
     }
 
     pub(super) fn look(&self, fd: u64) -> Found<'_> {
         // The kernel looks at the low half only.
-        match self.0.get(fd as u32 as usize) {
+        match self.slots.get(fd as u32 as usize) {
             None | Some(Slot::Unknown) => Found::Unknown,
             Some(Slot::Elsewhere | Slot::Suspect) => Found::Elsewhere,
             Some(Slot::Known(target, _)) => Found::Known(*target),
@@ -155,7 +208,7 @@ impl Table {
 
     /// Whether nothing has become of it since.
     pub(super) fn is_suspect(&self, fd: u64) -> bool {
-        matches!(self.0.get(fd as u32 as usize), Some(Slot::Suspect))
+        matches!(self.slots.get(fd as u32 as usize), Some(Slot::Suspect))
     }
 
     /// Descriptor `fd`, if it is no file of a view, stands for this until it is closed.
@@ -196,10 +249,10 @@ impl Table {
 
     fn put(&mut self, fd: u64, slot: Slot) {
         let fd = fd as u32 as usize;
-        if self.0.len() <= fd && fd < MOST && !matches!(slot, Slot::Unknown) {
-            self.0.resize(fd + 1, Slot::Unknown);
+        if self.slots.len() <= fd && fd < MOST && !matches!(slot, Slot::Unknown) {
+            self.slots.resize(fd + 1, Slot::Unknown);
         }
-        if let Some(place) = self.0.get_mut(fd) {
+        if let Some(place) = self.slots.get_mut(fd) {
             *place = slot;
         }
     }
@@ -207,7 +260,12 @@ impl Table {
     /// Closes, or with `mark` only marks to be closed by an exec, all from `first` to `last`.
     pub(super) fn close_range(&mut self, first: u64, last: u64, mark: bool) {
         let (first, last) = (first as u32 as usize, last as u32 as usize);
-        for entry in self.0.iter_mut().take(last.saturating_add(1)).skip(first) {
+        for entry in self
+            .slots
+            .iter_mut()
+            .take(last.saturating_add(1))
+            .skip(first)
+        {
             match entry {
                 Slot::Open(kept) if mark => kept.close_on_exec = true,
                 Slot::Known(_, kept) if mark => *kept = Kept::No,
@@ -218,7 +276,7 @@ impl Table {
     }
 
     pub(super) fn set_close_on_exec(&mut self, fd: u64, close: bool) {
-        match self.0.get_mut(fd as u32 as usize) {
+        match self.slots.get_mut(fd as u32 as usize) {
             Some(Slot::Open(entry)) => entry.close_on_exec = close,
             Some(Slot::Known(_, kept)) => *kept = close.into(),
             _ => {}
@@ -227,7 +285,7 @@ impl Table {
 
     /// A new program keeps what is not to be closed.
     pub(super) fn exec(&mut self) {
-        for entry in &mut self.0 {
+        for entry in &mut self.slots {
             if matches!(entry, Slot::Open(entry) if entry.close_on_exec) {
                 *entry = Slot::Unknown;
             } else if let Slot::Suspect = entry {
@@ -240,8 +298,14 @@ impl Table {
     }
 
     pub(super) fn open_files(&self) -> impl Iterator<Item = &Rc<OpenFile>> {
-        self.0.iter().filter_map(|slot| match slot {
-            Slot::Open(entry) => Some(&entry.open),
+        self.descriptors().map(|(_, open)| open)
+    }
+
+    /// The descriptors of files.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = (usize, &Rc<OpenFile>)> {
+        let slots = self.slots.iter().enumerate();
+        slots.filter_map(|(fd, slot)| match slot {
+            Slot::Open(entry) => Some((fd, &entry.open)),
             Slot::Unknown | Slot::Elsewhere | Slot::Known(..) | Slot::Suspect => None,
         })
     }

@@ -68,6 +68,8 @@ pub struct RunOptions {
     pub net: Option<LiveOptions>,
     /// Who tells of reads and writes.
     pub layer: Layer,
+    /// Record every call on pipes and sockets, not their sums alone; with [`Layer::Kernel`].
+    pub channel_calls: bool,
 }
 
 /// What the user should hear while the run goes on.

@@ -150,6 +150,7 @@ impl Adapter {
                 file: open.node.recorded(),
                 flags,
                 by_fuse: !passes,
+                number: Some(self.view.number(&open.node.key)),
             };
             kernel.note(Note {
                 at: self.log.now(),

@@ -1,14 +1,27 @@
 //! What a call moved through pipes and sockets.
 
-use flowtrace_schema::Side;
+use flowtrace_schema::{ChannelCall, Side, Tid};
 
-use super::super::syscalls::{Data, Does};
+use super::super::channel_rows::ChannelRows;
+use super::super::sample::Sample;
+use super::super::syscalls::{Data, Does, Moves};
 use super::super::traffic::Moved;
+use super::data::RESTARTS;
 use super::{Thread, UnderWay};
+
+/// A call that returned, and where to put rows of what it did with channels.
+pub(super) struct Done<'a> {
+    pub(super) call: &'a UnderWay,
+    /// Its return.
+    pub(super) sample: &'a Sample,
+    pub(super) result: i64,
+    pub(super) rows: &'a mut ChannelRows,
+}
 
 impl Thread {
     /// A read or write, or what stands for one on a socket, returned.
-    pub(super) fn count_data(&self, call: &UnderWay, data: Data, result: i64, at: u64) {
+    pub(super) fn count_data(&self, mut done: Done<'_>, data: Data) {
+        let (call, result) = (done.call, done.result);
         let side = if data.writes { Side::Write } else { Side::Read };
         let flags = data.socket.map_or(0, |socket| call.arguments[socket.flags]);
         let bytes = match data.socket {
@@ -17,50 +30,71 @@ impl Thread {
             _ if flags & libc::MSG_PEEK as u64 != 0 => Some(0),
             _ => Some(result.max(0).cast_unsigned()),
         };
-        self.count(call, call.channels[0], side, bytes, result, at);
+        let length = data.length.map(|at| call.arguments[at]);
+        self.count(&mut done, call.channels[0], side, length, bytes);
     }
 
     /// Data went from one descriptor to another.
-    pub(super) fn count_moved(&self, call: &UnderWay, result: i64, at: u64) {
-        let bytes = Some(result.max(0).cast_unsigned());
-        let [from, to] = call.channels;
-        self.count(call, from, Side::Read, bytes, result, at);
-        self.count(call, to, Side::Write, bytes, result, at);
+    pub(super) fn count_moved(&self, mut done: Done<'_>, moves: Moves) {
+        let bytes = Some(done.result.max(0).cast_unsigned());
+        let [from, to] = done.call.channels;
+        let length = Some(done.call.arguments[moves.length]);
+        self.count(&mut done, from, Side::Read, length, bytes);
+        self.count(&mut done, to, Side::Write, length, bytes);
     }
 
     /// How much went through these pipes is not told.
-    pub(super) fn count_obscured(&self, call: &UnderWay, at: u64) {
-        let [from, to] = call.channels;
+    pub(super) fn count_obscured(&self, mut done: Done<'_>) {
+        let [from, to] = done.call.channels;
         // With one descriptor it may be either side.
-        let to = match call.does {
+        let to = match done.call.does {
             Does::Obscures([_]) => from,
             _ => to,
         };
-        self.count(call, from, Side::Read, None, 1, at);
-        self.count(call, to, Side::Write, None, 1, at);
+        self.count(&mut done, from, Side::Read, None, None);
+        self.count(&mut done, to, Side::Write, None, None);
     }
 
     fn count(
         &self,
-        call: &UnderWay,
+        done: &mut Done<'_>,
         inode: Option<u64>,
         side: Side,
+        length: Option<u64>,
         bytes: Option<u64>,
-        result: i64,
-        at: u64,
     ) {
         // One that failed before it reached anything is no use of it, as for files.
         let errors = [libc::EBADF, libc::EFAULT, libc::ENOTSOCK].map(|errno| -i64::from(errno));
-        if let Some(inode) = inode
-            && !errors.contains(&result)
-        {
-            self.counts.sums.borrow_mut().add(Moved {
-                inode,
-                side,
-                bytes,
-                from_ns: call.at,
-                to_ns: at,
-            });
-        }
+        let Some(inode) = inode.filter(|_| !errors.contains(&done.result)) else {
+            return;
+        };
+        let (from_ns, to_ns) = (done.call.at, done.sample.at);
+        let mut sums = self.counts.sums.borrow_mut();
+        sums.add(Moved {
+            inode,
+            side,
+            bytes,
+            from_ns,
+            to_ns,
+        });
+        // The program sees another error, or the call is made once more.
+        let result = match RESTARTS.contains(&done.result) {
+            true => -i64::from(libc::EINTR),
+            false => done.result,
+        };
+        let tid = done.sample.tid;
+        done.rows.add(|| ChannelCall {
+            start_ns: from_ns,
+            duration_ns: to_ns.saturating_sub(from_ns),
+            upid: self.upid,
+            tid: (tid != self.pid).then_some(Tid(tid)),
+            channel: None,
+            inode,
+            side,
+            length,
+            result,
+            bytes,
+            lossy: sums.lossy,
+        });
     }
 }

@@ -10,7 +10,7 @@ use super::UnderWay;
 
 /// A call that is to be made once more by itself (`ERESTARTSYS` and its kin of
 /// include/linux/errno.h).
-const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
+pub(super) const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
 /// preadv2(2) and its kin: at the end of the file, whatever the offset.
 const RWF_APPEND: u64 = 0x10;
 
@@ -106,13 +106,17 @@ fn put(
         true => Fidelity::Lossy,
         false => row.fidelity,
     };
-    emit(Call {
+    let row = Call {
         op,
         fidelity,
         file: open.file,
         offset,
         length,
         ..row
-    });
+    };
+    match &mut *open.held.borrow_mut() {
+        Some(held) => held.push(row),
+        None => emit(row),
+    }
     0
 }

@@ -1,16 +1,19 @@
-use flowtrace_schema::{ChannelId, FileId, Side};
+use flowtrace_schema::{ChannelCall, ChannelId, FileId, Side};
 
 use super::*;
 use crate::kernel::OpenedFile;
 use crate::proc::observer::Tracee;
 
 mod channels;
+mod meeting;
 
 /// A tree that is driven by hand.
 struct Stage {
     follower: Follower,
     at: u64,
     calls: Vec<Call>,
+    /// Rows of calls on channels.
+    channel_calls: Rc<RefCell<Vec<ChannelCall>>>,
 }
 
 const ROOT: u32 = 10;
@@ -26,8 +29,13 @@ impl ChannelLookup for Numbered {
 
 impl Stage {
     fn new() -> Stage {
+        let channel_calls = Rc::<RefCell<Vec<ChannelCall>>>::default();
+        let into = Rc::clone(&channel_calls);
+        let sink: Sink = Box::new(move |call| into.borrow_mut().push(call));
+        let (clock, channels) = (Clock::start().0, Arc::new(Numbered));
         let mut stage = Stage {
-            follower: Follower::new(Clock::start().0, Vec::new(), Arc::new(Numbered)),
+            follower: Follower::new(clock, Vec::new(), channels, Some(sink)),
+            channel_calls,
             at: 100,
             calls: Vec::new(),
         };
@@ -100,6 +108,7 @@ fn opened(at: u64, tid: u32, file: u32, flags: i32) -> Note {
         file: Some(FileId(file)),
         flags: flags as u32,
         by_fuse: false,
+        number: None,
     };
     Note {
         at,

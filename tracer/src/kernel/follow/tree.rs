@@ -76,6 +76,7 @@ impl Follower {
                         file: Some(file),
                         flags,
                         by_fuse: false,
+                        number: None,
                     });
                     let close_on_exec = flags & libc::O_CLOEXEC as u32 != 0;
                     let mut table = thread.table.borrow_mut();

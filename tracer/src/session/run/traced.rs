@@ -11,7 +11,7 @@ use super::super::{Error, Result};
 use super::{Background, Run, Started};
 use crate::callers::TaskTable;
 use crate::fs::Opens;
-use crate::kernel::KernelLayer;
+use crate::kernel::{KernelLayer, Watched};
 use crate::net::follow::Follow;
 use crate::proc::Upids;
 use crate::proc::channels::Registry;
@@ -98,21 +98,16 @@ impl Run<'_> {
         root: u32,
         channels: &Arc<dyn ChannelLookup>,
     ) -> Result<Option<KernelLayer>> {
-        let waits = self.options.sample_hertz > 0;
         let start = |opens: &Arc<Opens>| {
+            let watched = Watched {
+                views: self.directories.iter().map(|d| d.path.clone()).collect(),
+                channels: Arc::clone(channels),
+                waits: self.options.sample_hertz > 0,
+                channel_calls: self.options.channel_calls,
+            };
             let (clock, recorder) = (recording.clock, recording.recorder.clone());
-            let views = self.directories.iter().map(|d| d.path.clone());
-            let (opens, views) = (Arc::clone(opens), views.collect());
-            KernelLayer::start(
-                root,
-                clock,
-                recorder,
-                opens,
-                views,
-                Arc::clone(channels),
-                waits,
-            )
-            .map_err(|error| Error::KernelLayer(error.to_string()))
+            KernelLayer::start(root, clock, recorder, Arc::clone(opens), watched)
+                .map_err(|error| Error::KernelLayer(error.to_string()))
         };
         self.kernel.as_ref().map(start).transpose()
     }

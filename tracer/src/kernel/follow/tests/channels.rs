@@ -17,6 +17,17 @@ fn traffic(stage: &mut Stage) -> Vec<(u32, u32, Side, u64, Option<u64>, bool)> {
     rows
 }
 
+/// Image, channel, side, length, result and bytes of each call on channels since the last look.
+#[expect(clippy::type_complexity)]
+fn channel_rows(stage: &mut Stage) -> Vec<(u32, u32, Side, Option<u64>, i64, Option<u64>)> {
+    let rows = stage.channel_calls.take().into_iter();
+    let rows = rows.map(|c| {
+        let channel = c.channel.unwrap().0;
+        (c.upid.0, channel, c.side, c.length, c.result, c.bytes)
+    });
+    rows.collect()
+}
+
 /// A pipe whose ends thread `tid` holds as 3 and 4.
 fn pipe(stage: &mut Stage, tid: u32, inode: u64) {
     for fd in [3, 4] {
@@ -65,6 +76,18 @@ fn pipes_are_followed_through_forks_duplicates_and_programs() {
         ]
     );
     assert_eq!(stage.rows(), []);
+    let rows = channel_rows(&mut stage);
+    let of_child: Vec<_> = rows.iter().filter(|row| row.0 == 3).collect();
+    let epipe = -i64::from(libc::EPIPE);
+    assert_eq!(
+        of_child,
+        [
+            &(3, 70, Side::Write, Some(500), 500, Some(500)),
+            &(3, 70, Side::Write, None, 20, Some(20)),
+            &(3, 70, Side::Write, Some(9), epipe, Some(0)),
+        ]
+    );
+    assert_eq!(rows.len(), 7);
 }
 
 #[test]
@@ -80,12 +103,21 @@ fn sockets_tell_what_they_received_and_sent() {
     );
     stage.call(ROOT, libc::SYS_recvmsg, &[3, 0, 0], 40);
     stage.call(ROOT, libc::SYS_sendmmsg, &[4, 0, 3, 0], 3);
-    stage.follower.finish();
+    stage.follower.finish(&mut |call| panic!("{call:?}"));
     assert_eq!(
         traffic(&mut stage),
         [
             (80, 1, Side::Read, 2, Some(40), true),
             (80, 1, Side::Write, 2, None, true),
+        ]
+    );
+    assert_eq!(
+        channel_rows(&mut stage),
+        [
+            (1, 80, Side::Write, Some(50), 50, Some(50)),
+            (1, 80, Side::Read, Some(50), 40, Some(0)),
+            (1, 80, Side::Read, None, 40, Some(40)),
+            (1, 80, Side::Write, None, 3, None),
         ]
     );
 }
@@ -98,7 +130,7 @@ fn what_was_dropped_may_be_missing_from_sums() {
     stage.follower.lost(3);
     stage.call(ROOT, libc::SYS_splice, &[3, 0, 5, 0, 100], 60);
     stage.call(ROOT, libc::SYS_tee, &[3, 4, 100], 10);
-    stage.follower.finish();
+    stage.follower.finish(&mut |call| panic!("{call:?}"));
     assert_eq!(
         traffic(&mut stage),
         [
@@ -118,6 +150,7 @@ fn files_outside_have_rows_like_those_of_a_view() {
             file: Some(FileId(7)),
             flags: 0,
             by_fuse: false,
+            number: None,
         });
         let (at, tid) = (stage.at, ROOT);
         stage.follower.noted(vec![Note { at, tid, what }]);

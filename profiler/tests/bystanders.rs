@@ -1,0 +1,78 @@
+//! `seq 3 | while read k; do expr $k + 10; done`: what the loop starts has the pipe as its standard input, and reads
+//! nothing of it. Times are milliseconds.
+
+use flowtrace_profiler::analysis::waits::waits;
+use flowtrace_profiler::load::{load, load_activity};
+use flowtrace_profiler::model::Workflow;
+use flowtrace_profiler::timeline;
+use flowtrace_schema::{Activity, Direction, Side, Trace};
+
+#[path = "support/script.rs"]
+mod script;
+
+use script::Script;
+
+const SHELL: (&str, &[&str]) = ("/bin/bash", &["bash", "loop.sh"]);
+
+/// The loop reads all of the six bytes, or `loop_read`; each expr reads its libraries.
+fn traced(loop_read: u64) -> (tempfile::TempDir, Trace, Workflow) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("t.db");
+    let mut script = Script::new(&file, "bash loop.sh");
+    let s = &mut script;
+    let pipe = s.pipe();
+    let shell = s.root(SHELL, 0);
+    let seq = s.program(shell, "seq", (10, 500), 400);
+    let reader = s.fork(shell, SHELL, 10);
+    s.holds_at_most(seq, pipe, Direction::Write, (10, 500), 6);
+    match loop_read {
+        0 => s.holds(reader, pipe, Direction::Read, (10, 600), Some(false)),
+        bytes => s.holds_at_most(reader, pipe, Direction::Read, (10, 600), bytes),
+    }
+    for at in [100, 200, 300] {
+        let expr = s.program(reader, "expr", (at, at + 90), 10);
+        s.holds_at_most(expr, pipe, Direction::Read, (at, at + 90), 6228);
+    }
+    s.sample(seq, (20, 490), Activity::Channel, Some((pipe, Side::Write)));
+    s.sample(reader, (20, 590), Activity::Child, None);
+    s.end(reader, 600, Some(0), None, 50);
+    s.end(shell, 610, Some(0), None, 10);
+    script.finish(611, 0);
+    let trace = Trace::open(&file).unwrap();
+    let workflow = load(&trace).unwrap();
+    (directory, trace, workflow)
+}
+
+fn readers(workflow: &Workflow) -> Vec<String> {
+    let streams = workflow.streams.iter();
+    let mut names: Vec<String> = streams.map(|s| workflow.rule(s.to).to_string()).collect();
+    names.dedup();
+    names
+}
+
+#[test]
+fn the_shell_that_read_all_is_the_only_reader() {
+    let (_directory, trace, workflow) = traced(6);
+    assert_eq!(readers(&workflow), ["loop.sh"]);
+    assert_eq!(workflow.streams.len(), 1);
+    let activity = load_activity(&trace, &workflow).unwrap();
+    let held = activity.ends_of(1).iter().filter(|end| end.reads);
+    assert_eq!(held.count(), 1);
+}
+
+#[test]
+fn the_writer_waits_for_the_shell_alone() {
+    let (_directory, trace, workflow) = traced(6);
+    let timeline = timeline::read(&trace, &workflow).unwrap();
+    let waits = waits(&workflow, &timeline);
+    let of_seq = waits.waits.iter().filter(|wait| wait.waiter == "seq");
+    let culprits: Vec<_> = of_seq.filter_map(|wait| wait.culprit.as_deref()).collect();
+    assert_eq!(culprits, ["loop.sh"], "{:?}", waits.waits);
+}
+
+#[test]
+fn bytes_that_do_not_balance_leave_it_open() {
+    let (_directory, _trace, workflow) = traced(0);
+    assert_eq!(workflow.streams.len(), 3, "{:?}", workflow.streams);
+    assert_eq!(readers(&workflow), ["expr"]);
+}

@@ -1,0 +1,107 @@
+//! What is behind a descriptor of which no call told.
+
+use std::rc::Rc;
+
+use flowtrace_schema::FileId;
+
+use super::super::strangers::{Met, Stranger, are_one};
+use super::super::syscalls::Does;
+use super::super::table::{Found, OpenFile};
+use super::super::waits::Descriptors;
+use super::{Follower, SharedTable};
+use crate::proc::sampler::objects::{Holder, Target};
+
+impl Follower {
+    /// A call begins: its descriptors of which nothing is known are looked at, once.
+    pub(super) fn meet(&mut self, tid: u32, does: Does, arguments: [u64; 6]) {
+        let [first, command, ..] = arguments;
+        let duplicates = [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC];
+        match does {
+            Does::Data(_) | Does::Seeks | Does::Duplicates(_) => self.meet_one(tid, first),
+            Does::Controls if duplicates.contains(&(command as i32)) => self.meet_one(tid, first),
+            Does::Moves(moves) => {
+                for argument in [moves.from, moves.to] {
+                    self.meet_one(tid, arguments[argument]);
+                }
+            }
+            Does::Obscures(descriptors) => {
+                for &argument in descriptors {
+                    self.meet_one(tid, arguments[argument]);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn meet_one(&mut self, tid: u32, fd: u64) {
+        let Some(thread) = self.threads.get(&tid).filter(|thread| !thread.foreign) else {
+            return;
+        };
+        let Found::Unknown = thread.table.borrow().look(fd) else {
+            return;
+        };
+        let (table, pid) = (Rc::clone(&thread.table), thread.pid);
+        match self.strangers.look(pid, tid, fd) {
+            Stranger::File(met) => {
+                let open = Rc::new(self.open_file(met, &table, (pid, fd)));
+                open.appends.set(open.appends.get() || met.appends);
+                let close_on_exec = met.close_on_exec;
+                table
+                    .borrow_mut()
+                    .set(fd, Some(Rc::clone(&open)), close_on_exec);
+                self.strangers.suspect(&table, fd, Some(open));
+            }
+            Stranger::Unnamed => {
+                table.borrow_mut().suspect(fd);
+                self.strangers.suspect(&table, fd, None);
+            }
+            // Whether a new program keeps it is not known.
+            Stranger::Elsewhere(Some(target)) => table.borrow_mut().know(fd, target),
+            Stranger::Elsewhere(None) => table.borrow_mut().set(fd, None, false),
+            Stranger::Gone => {
+                if table.borrow().receives {
+                    self.strangers.missed();
+                }
+                table.borrow_mut().set(fd, None, false);
+            }
+        }
+    }
+
+    /// The open file that was met, which somebody else may hold, too.
+    fn open_file(&self, met: Met, own: &SharedTable, at: (u32, u64)) -> OpenFile {
+        let holds = |(pid, of): (&u32, &super::Process)| {
+            let table = of.table.borrow();
+            let held = table.descriptors();
+            let mut suit = held.filter(|(fd, open)| {
+                open.file == met.file
+                    && !(Rc::ptr_eq(&of.table, own) && *fd as u64 == at.1)
+                    && are_one(at, (*pid, *fd as u64))
+            });
+            suit.next().map(|(_, open)| Rc::clone(open))
+        };
+        let other = self.processes.iter().find_map(holds);
+        let by_fuse = other.as_ref().map_or(met.by_fuse, |other| other.by_fuse);
+        OpenFile::met(met.file, by_fuse, other.as_deref())
+    }
+}
+
+impl Descriptors for Follower {
+    fn stands_for(&self, tid: u32, fd: i32) -> Option<(Target, Option<FileId>)> {
+        let thread = self.threads.get(&tid)?;
+        let mut table = thread.table.borrow_mut();
+        let number = fd as u64;
+        let is_new = match table.look(number) {
+            Found::Open(open) => return Some((Target::File, open.file)),
+            Found::Known(target) => return Some((target, None)),
+            Found::Elsewhere => false,
+            Found::Unknown => true,
+        };
+        let pid = thread.pid;
+        let target = Holder { pid, tid }.target(fd)?;
+        // Of a file that came by in an unknown way it is yet to be found out whether it is one of a view.
+        if !(is_new && target == Target::File) {
+            table.know(number, target);
+        }
+        Some((target, None))
+    }
+}
