@@ -56,7 +56,7 @@ impl Failure {
 
     pub(crate) fn report(&self) -> ExitCode {
         if !self.quiet {
-            eprintln!("flowtrace: {self}");
+            tell!("flowtrace: {self}");
         }
         ExitCode::from(self.code)
     }

@@ -2,6 +2,15 @@
 //!
 //! This is the one crate that talks to the user. One file per subcommand in `commands/`.
 
+/// Says something on standard error. Who reads it may be gone (`2>&1 | head`): a recording goes on all the same,
+/// where `eprintln!` would end it.
+macro_rules! tell {
+    ($($part:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($part)*);
+    }};
+}
+
 mod args;
 mod calibration;
 mod capturing;

@@ -54,6 +54,8 @@ pub struct Plan {
     pub command: String,
     /// The steps in the order of their start. A step only comes after steps before it.
     pub steps: Vec<Step>,
+    /// Directories that the run made and left, relative to the root.
+    pub last_directories: Vec<String>,
     /// Symbolic links that steps made and that the run left, where it is known to which file they lead, relative to
     /// the root. Their targets are not in the trace: the links were looked at when the plan was made.
     pub last_links: std::collections::BTreeMap<String, String>,
@@ -80,7 +82,7 @@ pub struct Step {
     pub links: Vec<Link>,
     /// Symbolic links below the root that it made and left behind.
     pub made_links: Vec<String>,
-    /// Directories below the root that were there before it, and that it ran or leaves files in.
+    /// Directories below the root that were there before it, and that it looked at, ran in or leaves files in.
     pub directories: Vec<String>,
     /// Whether it renamed or removed a directory that was there before.
     pub moves_directory: bool,

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::load::load;
 use crate::model::{ProcessId, Workflow};
 
-pub use play::{Failed, Played, play};
+pub use play::{Failed, Played, Used, play};
 
 /// What is to be done, and in what order.
 #[derive(Clone, Debug, Default)]
@@ -71,8 +71,9 @@ pub(crate) struct Actor {
 /// One thing that a process does.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
-    /// Computes, then rests, ns.
-    Think { compute_ns: u64, rest_ns: u64 },
+    /// Passes time, ns, of which it computes until it has used its share of the CPU time: what its
+    /// calls use is part of that.
+    Think { compute_ns: u64, gap_ns: u64 },
     /// Starts another process.
     Fork(usize),
     /// Waits for another process to end.
@@ -244,17 +245,14 @@ fn spread(acts: &mut Vec<Act>, gaps: &[i64], cpu_ns: i64, held_ns: i64) {
         .collect();
     let sum = own.iter().sum::<i64>().max(1) as f64;
     let kept = (1.0 - held_ns as f64 / sum).clamp(0.0, 1.0);
-    let computing = (cpu_ns as f64 / sum).min(kept);
+    let computing = cpu_ns as f64 / sum;
     let mut with_thoughts = Vec::with_capacity(acts.len() * 2 + 1);
     let mut acts_left = std::mem::take(acts).into_iter();
     for gap in own {
         let compute_ns = (gap as f64 * computing) as u64;
-        let rest_ns = (gap as f64 * (kept - computing)) as u64;
-        if compute_ns + rest_ns > 0 {
-            with_thoughts.push(Act::Think {
-                compute_ns,
-                rest_ns,
-            });
+        let gap_ns = (gap as f64 * kept) as u64;
+        if compute_ns + gap_ns > 0 {
+            with_thoughts.push(Act::Think { compute_ns, gap_ns });
         }
         with_thoughts.extend(acts_left.next());
     }
@@ -316,23 +314,27 @@ impl Planner<'_> {
                 _ => {}
             }
         }
+        // By every name that they ever had.
+        let made_directories: std::collections::HashSet<String> = calls
+            .iter()
+            .filter(|row| row.op == "mkdir")
+            .filter_map(|row| self.names.get(&row.file_id))
+            .flatten()
+            .filter_map(|name| self.below(&name.path))
+            .collect();
         for row in calls {
             let Some(path) = self.name_at(row.file_id, row.start_ns) else {
                 continue;
             };
             if made.contains(&row.file_id) {
-                // What it lies in may have been there.
-                if let Some((parent, _)) = path.rsplit_once('/') {
-                    let is_made = calls.iter().any(|c| {
-                        c.op == "mkdir"
-                            && self
-                                .name_at(c.file_id, c.start_ns + c.duration_ns)
-                                .as_deref()
-                                == Some(parent)
-                    });
-                    if !is_made {
-                        directories.insert(parent.to_owned());
-                    }
+                // What it lies in may have been there. Later it may lie elsewhere.
+                let is_new = matches!(row.op.as_str(), "create" | "mkdir" | "mknod" | "symlink");
+                let end = row.start_ns + row.duration_ns;
+                let path = self.name_at(row.file_id, end).filter(|_| is_new);
+                if let Some((parent, _)) = path.as_deref().and_then(|path| path.rsplit_once('/'))
+                    && !made_directories.contains(parent)
+                {
+                    directories.insert(parent.to_owned());
                 }
                 continue;
             }

@@ -56,7 +56,7 @@ pub(crate) fn run(args: Args) -> super::Outcome {
         .hint("is flowtrace collect running there, with the same key, and may TCP pass?"));
     }
     if !args.quiet {
-        eprintln!(
+        tell!(
             "flowtrace: sent {} and the last totals to {}",
             flowtrace_profiler::text::units::counted(report.sent as i64, "sample", "samples"),
             options.to

@@ -54,7 +54,7 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let mut tell = |line: &str| eprintln!("flowtrace: {line}");
+    let mut tell = |line: &str| tell!("flowtrace: {line}");
     if let Some(address) = &args.serve {
         return match calibration::serve(address, &mut tell) {
             Ok(()) => Ok(ExitCode::SUCCESS),
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         most_bytes: u64::from(args.size) << 20,
         peer: args.to.as_deref(),
     };
-    let found = calibration::measure(&plan, &mut |what| eprintln!("flowtrace: measuring {what}"))?;
+    let found = calibration::measure(&plan, &mut |what| tell!("flowtrace: measuring {what}"))?;
     let mut out = std::io::stdout().lock();
     match args.format {
         Format::Text => out.write_all(text(&found).as_bytes())?,
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     if let Some(path) = output {
         calibration::write(&path, &found)?;
-        eprintln!("flowtrace: kept in {}", path.display());
+        tell!("flowtrace: kept in {}", path.display());
     }
     Ok(ExitCode::SUCCESS)
 }

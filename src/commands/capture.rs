@@ -73,9 +73,10 @@ pub(crate) fn run(args: Args) -> super::Outcome {
     };
     let mut begun = |refused: Vec<flowtrace_tracer::net::live::Refused>| {
         for refused in &refused {
-            eprintln!(
+            tell!(
                 "flowtrace: packets of {} are not captured: {}",
-                refused.interface, refused.reason
+                refused.interface,
+                refused.reason
             );
         }
         if !args.quiet && !has_command {
@@ -84,7 +85,7 @@ pub(crate) fn run(args: Args) -> super::Outcome {
                 .filter(|name| !refused.iter().any(|r| r.interface == **name))
                 .map(String::as_str)
                 .collect();
-            eprintln!(
+            tell!(
                 "flowtrace: capturing {}; Ctrl-C ends that",
                 names.join(", ")
             );
@@ -108,11 +109,11 @@ pub(crate) fn run(args: Args) -> super::Outcome {
 
 fn tell(options: &CaptureOptions, report: &CaptureReport, quiet: bool) {
     if let Some(how) = report.trace.displaced {
-        return eprintln!("flowtrace: {}", conclude::displaced(&options.output, how));
+        return tell!("flowtrace: {}", conclude::displaced(&options.output, how));
     }
     let trace = output::shown(&options.output).display();
     if let Some(error) = &report.trace.write_error {
-        eprintln!(
+        tell!(
             "flowtrace: cannot write {trace}: {error}; {} rows are missing from the trace",
             report.trace.dropped
         );
@@ -141,7 +142,7 @@ fn tell(options: &CaptureOptions, report: &CaptureReport, quiet: bool) {
         [] => "none lost".into(),
         all => format!("lost: {}", all.join(", ")),
     };
-    eprintln!(
+    tell!(
         "flowtrace: {} in {}, {lost} · {trace}",
         counted(live.packets as i64, "packet", "packets"),
         counted(live.flows.into(), "flow", "flows"),

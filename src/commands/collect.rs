@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     let period_ms = period(args.rate)
         .ok_or_else(|| Failure::usage(format!("--rate {}: from 0.0003 to 100", args.rate)))?;
     if Key::make(&args.key).map_err(key_failure)? && !args.quiet {
-        eprintln!(
+        tell!(
             "flowtrace: made the key {}; copy it to every machine",
             args.key.display()
         );
@@ -109,7 +109,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     };
     let mut begun = |at: SocketAddr| {
         if !args.quiet {
-            eprintln!("flowtrace: listening at {at} for agents");
+            tell!("flowtrace: listening at {at} for agents");
         }
         match shows.then(Screen::open).flatten() {
             Some(opened) => *screen.borrow_mut() = Some(opened),
@@ -125,7 +125,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         }
     })?;
     if let Some(error) = &report.summary.write_error {
-        eprintln!(
+        tell!(
             "flowtrace: cannot write {}: {error}",
             options.output.display()
         );
@@ -177,7 +177,7 @@ fn control(line: &str) -> Option<Control> {
         _ => None,
     };
     if found.is_none() {
-        eprintln!("flowtrace: not understood: {line}; say 'rate HZ' or 'rate NAME HZ'");
+        tell!("flowtrace: not understood: {line}; say 'rate HZ' or 'rate NAME HZ'");
     }
     found
 }

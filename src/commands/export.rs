@@ -173,7 +173,7 @@ fn packets(trace: &Trace, path: &Path, target: Option<&Path>) -> super::Outcome 
         Err(pcapng::Error::Output(error)) => Err(error.into()),
     })?;
     if written.again > 0 {
-        eprintln!(
+        tell!(
             "flowtrace: {} of {} are there more than once, for several places captured them: in Wireshark \
              frame.interface_id == 0 shows those of one",
             units::count(written.again as i64),
@@ -195,7 +195,7 @@ fn dataset(trace: &Trace, target: Option<&Path>) -> super::Outcome {
             .hint("what was written before stands; make room, or name another directory with -o"),
         error => Failure::new(1, error.to_string()),
     })?;
-    eprintln!(
+    tell!(
         "flowtrace: {} rows in {} files, {}, in {}",
         written.rows,
         written.files,
@@ -228,7 +228,7 @@ fn views(trace: &Trace, path: &Path, target: Option<&Path>) -> super::Outcome {
             Ok(())
         })?;
     }
-    eprintln!(
+    tell!(
         "flowtrace: {} rows of {} views in {}",
         rows,
         views.len(),

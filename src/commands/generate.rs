@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         ignore_environment: args.ignore_environment,
     };
     let working = progress::working(format!("reading {}", args.trace.display()));
-    let plan = generate::plan(&Trace::open(&args.trace)?, options)?.map_err(|unfit| {
+    let mut plan = generate::plan(&Trace::open(&args.trace)?, options)?.map_err(|unfit| {
         Failure::usage(format!(
             "cannot generate from {}: {}",
             args.trace.display(),
@@ -68,6 +68,9 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         .hint(unfit.hint)
     })?;
     drop(working);
+    if matches!(args.format, Format::Cwl) {
+        cwl::refuse(&mut plan);
+    }
     output::write_to(args.output.as_deref(), &args.trace, |out| {
         let text = match args.format {
             Format::Make => make::text(&plan),
@@ -81,15 +84,15 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         Ok(out.write_all(text.as_bytes())?)
     })?;
     for note in &plan.notes {
-        eprintln!("flowtrace: note: {note}");
+        tell!("flowtrace: note: {note}");
     }
     let refused: Vec<_> = plan.refused().collect();
     const SHOWN: usize = 5;
     for (step, reason) in refused.iter().take(SHOWN) {
-        eprintln!("flowtrace: {} cannot be generated: {reason}", step.id);
+        tell!("flowtrace: {} cannot be generated: {reason}", step.id);
     }
     if refused.len() > SHOWN {
-        eprintln!(
+        tell!(
             "flowtrace: +{} more: each is named in what was written",
             refused.len() - SHOWN
         );
@@ -97,7 +100,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     if refused.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!(
+    tell!(
         "flowtrace: {} of {} steps are missing in what was written; it stops there",
         refused.len(),
         plan.steps.len()

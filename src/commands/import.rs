@@ -94,18 +94,18 @@ pub(crate) fn run(args: Args) -> super::Outcome {
 fn complain(file: &Imported) {
     let name = plain(&file.path.display().to_string());
     if let Some(damage) = &file.damage {
-        eprintln!("flowtrace: {name} is read only in part: {damage}");
+        tell!("flowtrace: {name} is read only in part: {damage}");
     }
     if !file.foreign_links.is_empty() {
         let links: Vec<String> = file.foreign_links.iter().map(u16::to_string).collect();
-        eprintln!(
+        tell!(
             "flowtrace: {name}: {} left out: frames of link layer {} are not read (LINKTYPE_ numbers of tcpdump.org)",
             counted(file.foreign as i64, "frame", "frames"),
             links.join(", ")
         );
     }
     if file.out_of_time > 0 {
-        eprintln!(
+        tell!(
             "flowtrace: {name}: {} left out: the time is more than a year from that of the first, as after a clock was set; editcap -t shifts times",
             counted(file.out_of_time as i64, "frame", "frames")
         );

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     }
     let workload = plan(&Trace::open(&args.trace)?)?;
     for warning in &workload.warnings {
-        eprintln!("flowtrace: warning: {}: {warning}", args.trace.display());
+        tell!("flowtrace: warning: {}: {warning}", args.trace.display());
     }
     if workload.recorded.calls == 0 {
         return Err(Failure::usage(format!(
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     let (left_out, held) = (workload.left_out, workload.held);
     let warnings = workload.warnings.clone();
     let root = output::resolved(&args.into);
-    let (taken, played, failed) = play(workload, &root).map_err(|error| {
+    let (taken, played, failed, used) = play(workload, &root).map_err(|error| {
         Failure::new(
             1,
             format!("cannot play in {}: {error}", args.into.display()),
@@ -87,6 +87,13 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
             );
             println!("  played      {}", sums(&played));
             println!("  recorded    {}", sums(&recorded));
+            println!(
+                "  processors  computed {}, recorded {}; waited for one {}, recorded {}",
+                time(used.cpu_ns),
+                duration(held.cpu_ns),
+                time(used.run_queue_ns),
+                duration(held.run_queue_ns)
+            );
             if held.run_queue_ns + held.tracer_ns > 0 {
                 println!("  not played  {}", not_played(&held));
             }
@@ -112,13 +119,17 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         Format::Json => {
             let report = serde_json::json!({
                 "played_ns": taken_ns, "recorded_ns": recorded_ns, "played": played, "recorded": recorded,
-                "left_out": left_out, "recorded_held": held, "warnings": warnings,
+                "left_out": left_out, "recorded_held": held, "played_held": used, "warnings": warnings,
                 "failed": failed.calls, "first_failure": failed.first, "out_of_order": failed.impatient,
             });
             println!("{report:#}");
         }
     }
     Ok(ExitCode::from(u8::from(failed.calls > 0)))
+}
+
+fn time(ns: u64) -> String {
+    duration(i64::try_from(ns).unwrap_or(i64::MAX))
 }
 
 /// Why a replay is shorter than what it plays where processors were short.

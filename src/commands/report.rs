@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     })?;
     if let Some(path) = path {
         let size = path.metadata().map_or(0, |m| m.len() as i64);
-        eprintln!(
+        tell!(
             "flowtrace: wrote {}, {}; open it in a browser",
             path.display(),
             units::bytes(size)

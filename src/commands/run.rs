@@ -244,7 +244,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     let mut notify = |notice: Notice| {
         if !args.quiet {
-            eprintln!("flowtrace: {}", describe(&notice));
+            tell!("flowtrace: {}", describe(&notice));
         }
     };
     let report = session::run(&options, &mut notify).map_err(|error| {
@@ -257,7 +257,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let status = status(report.end);
     if let (Some(background), Some(front)) = (report.background, front) {
         if let Err(error) = front.leave(status) {
-            eprintln!("flowtrace: cannot leave the terminal, and waits here instead: {error}");
+            tell!("flowtrace: cannot leave the terminal, and waits here instead: {error}");
         }
         background.serve();
     }
@@ -268,10 +268,10 @@ pub(crate) fn run(args: Args) -> Outcome {
 fn conclude(options: &RunOptions, report: &RunReport, quiet: bool, no_summary: bool) {
     let Some(trace) = &report.trace else { return };
     if let Some(how) = trace.displaced {
-        return eprintln!("flowtrace: {}", conclude::displaced(&options.output, how));
+        return tell!("flowtrace: {}", conclude::displaced(&options.output, how));
     }
     if let Some(error) = &trace.write_error {
-        eprintln!(
+        tell!(
             "flowtrace: cannot write {}: {error}; {} rows are missing from the trace",
             output::shown(&options.output).display(),
             trace.dropped
@@ -280,13 +280,13 @@ fn conclude(options: &RunOptions, report: &RunReport, quiet: bool, no_summary: b
     if let Some(reason) = &trace.not_folded
         && trace.write_error.is_none()
     {
-        eprintln!(
+        tell!(
             "flowtrace: {} needs the -wal file beside it: {reason}",
             output::shown(&options.output).display()
         );
     }
     if let Err(failure) = conclude::conclude(&options.output, !quiet && !no_summary) {
-        eprintln!("flowtrace: {failure}");
+        tell!("flowtrace: {failure}");
     }
 }
 

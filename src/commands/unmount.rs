@@ -33,27 +33,27 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Ok(Detached::Completed(Some(trace))) => {
             let trace = quote_argv([trace.as_os_str().as_encoded_bytes()]);
             let trace = trace.text();
-            eprintln!("flowtrace: {trace} is complete · next: flowtrace summary {trace}");
+            tell!("flowtrace: {trace} is complete · next: flowtrace summary {trace}");
             Ok(ExitCode::SUCCESS)
         }
         Ok(Detached::Completed(None)) => Ok(ExitCode::SUCCESS),
         Ok(Detached::StillUsed { holders, trace }) => {
             let trace =
                 trace.map_or_else(|| "the trace".to_owned(), |path| path.display().to_string());
-            eprintln!(
+            tell!(
                 "flowtrace: {shown} is gone from its path; {trace} is complete when the last user \
                  of the view ends"
             );
             if holders.is_empty() {
-                eprintln!("  who that is cannot be told: another user's, or in another namespace");
+                tell!("  who that is cannot be told: another user's, or in another namespace");
             }
             for holder in &holders {
-                eprintln!("  {}", describe(holder));
+                tell!("  {}", describe(holder));
             }
             Ok(ExitCode::SUCCESS)
         }
         Ok(Detached::DaemonWasDead) => {
-            eprintln!(
+            tell!(
                 "flowtrace: {shown} is unmounted; its daemon had died before, so the trace ends \
                  where that happened"
             );

@@ -15,13 +15,13 @@ pub(super) fn of_groups(workflow: &Workflow, dag: &Dag, groups: &groups::RuleGra
             .iter()
             .map(|&g| units::plain(&groups.described(workflow, g)))
             .collect();
-        eprintln!(
+        tell!(
             "flowtrace: these would form a cycle as one node each, and are drawn as several groups: {}",
             units::shorten(&names.join(", "), 300)
         );
     }
     if groups.cycles.len() > NAMED {
-        eprintln!(
+        tell!(
             "flowtrace: and {} more such cycles",
             groups.cycles.len() - NAMED
         );
@@ -64,7 +64,7 @@ pub(super) fn cut_off(workflow: &Workflow, dag: &Dag, dropped: &[Dropped]) {
     if dropped.is_empty() {
         return;
     }
-    eprintln!(
+    tell!(
         "flowtrace: the answer may be incomplete: what lies behind {} is not followed everywhere, because it would close a cycle",
         named_edges(workflow, dag, dropped)
     );
@@ -85,7 +85,7 @@ pub(super) fn dropped(workflow: &Workflow, dag: &Dag) {
         true => String::new(),
         false => format!(": {}", named_edges(workflow, dag, &data)),
     };
-    eprintln!(
+    tell!(
         "flowtrace: left out {count}: {} from parent to child, {} of data{which}",
         forks.len(),
         data.len()

@@ -49,6 +49,22 @@ impl Case {
     }
 }
 
+/// Who reads what it says may be gone (`2>&1 | head`); what it has to say then ends no recording.
+#[test]
+fn nobody_reads_standard_error() {
+    Case::each(|case| {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        // What is left behind is told of.
+        let mut command = case.shell("(sleep 2; : > late) & exit 3");
+        let status = command.stderr(writer).status().unwrap();
+        assert_eq!(status.code(), Some(3));
+        let trace = Trace::open_complete(&case.trace);
+        let stored: i32 = trace.one("SELECT exit_code FROM runs");
+        assert_eq!(stored, 3);
+    });
+}
+
 #[test]
 fn codes() {
     Case::each(|case| {

@@ -17,7 +17,7 @@ fn the_same_bytes_and_calls_in_a_new_directory() {
     let numbers: String = (1..=20_000).map(|n| format!("{n}\n")).collect();
     fs::write(work.join("in"), &numbers).unwrap();
     let script = "sort -r in > t; mkdir d; mv t d/fin; cat d/fin in > both; head -c 1000 both > d/part; \
-                  rm both; (sort in & cat d/part & wait) > mixed; ln mixed linked; : > empty";
+                  rm both; mkdir -p e/f; cp in e/f/g; mv e e2; mv e2 d/e3; (sort in & cat d/part & wait) > mixed; ln mixed linked; : > empty";
     let recorded = scratch.join("trace.db");
     finish(run_in(&work, &recorded).args(["--", "sh", "-c", script])).expect(0);
     let before = fs::read(work.join("d/fin")).unwrap();
@@ -39,6 +39,10 @@ fn the_same_bytes_and_calls_in_a_new_directory() {
     assert!(report["left_out"].as_u64().unwrap() > 0, "{report}");
     assert!(
         report["recorded_held"]["cpu_ns"].as_i64().unwrap() > 0,
+        "{report}"
+    );
+    assert!(
+        report["played_held"]["cpu_ns"].as_i64().unwrap() > 0,
         "{report}"
     );
     assert_eq!(report["warnings"], serde_json::json!([]), "{report}");

@@ -3,7 +3,7 @@
 //! CWL gives each step a directory of its own, in which only what it declares is there: a step gets
 //! every file that it was seen to look at, in the state in which the steps before left it, and gives
 //! back what it left behind. So no order but that of the data is needed, and steps that only
-//! removed, or made directories, are not in it.
+//! removed, or made directories, are not in it: each step finds the directories that were there.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -27,12 +27,32 @@ const LINKS: &str = concat!(
     "case $t in \"$PWD\" | \"$PWD\"/*) t=r${t#\"$PWD\"} ;; *) t=a$t ;; esac; printf %s \"$t\" > \"$1\"; }; ",
 );
 
+/// Refuses the steps for which CWL has no words: their scripts become errors.
+pub fn refuse(plan: &mut Plan) {
+    for at in 0..plan.steps.len() {
+        let step = &plan.steps[at];
+        let mut links = step.links.iter();
+        let is_unknown = |link: &&super::Link| {
+            let from = link.from.map(|from| &plan.steps[from]);
+            from.is_some_and(|from| link_of(from, &link.path).is_none())
+        };
+        let reason = match (step.moves_directory, links.find(is_unknown)) {
+            (true, _) => "it moves or removes a directory, for which CWL has no word".to_owned(),
+            (false, Some(link)) => format!("it uses the link {}, of unknown origin", link.path),
+            (false, None) => continue,
+        };
+        if step.script.is_ok() {
+            plan.steps[at].script = Err(reason);
+        }
+    }
+}
+
 /// Writes a workflow.
 pub fn text(plan: &Plan) -> String {
     let workflow = Workflow::of(plan);
     let lines = said::lines(
         plan,
-        "Run it in the directory with the inputs: cwltool --no-container --relax-path-checks \
+        "Put it into the directory with the inputs and run it there: cwltool --no-container --relax-path-checks \
          --preserve-entire-environment this-file; results/ then holds what the run left",
     );
     let document = json!({
@@ -91,7 +111,7 @@ impl Workflow {
                 None => drop(results.insert(link, source)),
             }
         }
-        workflow.gather(&results, &copies);
+        workflow.gather(&results, &copies, &plan.last_directories);
         workflow
     }
 
@@ -100,11 +120,12 @@ impl Workflow {
         let mut wires = Map::new();
         let mut parameters = Map::new();
         let mut listing: Vec<Value> = Vec::new();
-        // A directory is made before what lies in it is put there.
+        // A directory is made before what lies in it is put there, or with it.
+        let places = step.takes.iter().map(|take| take.place.path());
+        let places = places.chain(step.directories.iter().map(String::as_str));
+        let filled: HashSet<&str> = places.flat_map(above).collect();
         for path in &step.directories {
-            let is_filled =
-                |take: &&super::Take| take.place.path().starts_with(&format!("{path}/"));
-            if !step.takes.iter().any(|take| is_filled(&take)) {
+            if !filled.contains(path.as_str()) {
                 listing.push(json!({
                     "entryname": parameter_text(path),
                     "entry": "$({class: 'Directory', listing: []})",
@@ -127,18 +148,17 @@ impl Workflow {
             listing.push(json!({
                 "entryname": parameter_text(path),
                 "entry": format!("$(inputs.{name})"),
-                "writable": take.changes,
+                // A copy. An engine puts links to the others, which tar, gzip or find take for what they are.
+                "writable": true,
             }));
         }
         let mut before = String::new();
-        let mut unknown = None;
         for (number, link) in step.links.iter().enumerate() {
             let name = format!("l{number}");
             let mut class = "File";
             let (source, entry) = match (link.from, link.to_directory) {
                 (Some(from), _) => {
                     let Some(source) = link_of(&plan.steps[from], &link.path) else {
-                        unknown = Some(&link.path);
                         continue;
                     };
                     let file = link_file(number);
@@ -170,19 +190,11 @@ impl Workflow {
                 json!({ "type": "File", "outputBinding": { "glob": glob(path) } }),
             );
         }
-        let refused = match (step.moves_directory, unknown) {
-            (true, _) => {
-                Some("it moves or removes a directory, for which CWL has no word".to_owned())
-            }
-            (false, Some(link)) => Some(format!("it uses the link {link}, of unknown origin")),
-            (false, None) => None,
-        };
         let script = said::script(step);
-        let script = match (refused, after.is_empty()) {
-            (Some(why), _) => format!("printf '%s\\n' {} >&2; exit 1", quote(&why)),
-            (None, true) => script,
+        let script = match after.is_empty() {
+            true => script,
             // It may leave the shell.
-            (None, false) => format!("({script}\n){after}"),
+            false => format!("({script}\n){after}"),
         };
         let own = match before.is_empty() && after.is_empty() {
             true => "",
@@ -221,7 +233,12 @@ impl Workflow {
     }
 
     /// The last step: all that lasts, under its own name.
-    fn gather(&mut self, results: &BTreeMap<&str, String>, copies: &[(&str, &str)]) {
+    fn gather(
+        &mut self,
+        results: &BTreeMap<&str, String>,
+        copies: &[(&str, &str)],
+        directories: &[String],
+    ) {
         let mut wires = Map::new();
         let mut parameters = Map::new();
         let mut listing = Vec::new();
@@ -246,9 +263,16 @@ impl Workflow {
         let mut script = String::from(":");
         for (from, to) in copies {
             let (from, to) = (format!("{RESULTS}/{from}"), format!("{RESULTS}/{to}"));
-            let above = to.rsplit_once('/').map_or("", |(above, _)| above);
-            let (above, from, to) = (quote(above), quote(&from), quote(&to));
+            let directory = to.rsplit_once('/').map_or("", |(directory, _)| directory);
+            let (above, from, to) = (quote(directory), quote(&from), quote(&to));
             script += &format!(" && mkdir -p -- {above} && cp -- {from} {to}");
+        }
+        let filled: HashSet<&str> = results.keys().flat_map(|path| above(path)).collect();
+        for path in directories
+            .iter()
+            .filter(|path| !filled.contains(path.as_str()))
+        {
+            script += &format!(" && mkdir -p -- {}", quote(&format!("{RESULTS}/{path}")));
         }
         let value = json!({
             "in": wires,
@@ -263,6 +287,11 @@ impl Workflow {
         });
         self.steps.insert(GATHER.into(), value);
     }
+}
+
+/// The directories that a path lies in.
+fn above(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('/').map(|(at, _)| &path[..at])
 }
 
 /// The files that a step leaves in the directory of the run, each once.

@@ -152,6 +152,7 @@ impl Builder<'_> {
         Plan {
             root: self.source.root.clone(),
             command: run.command.clone().unwrap_or_default(),
+            last_directories: files.last_directories(),
             last_links: links::last(self.source, &steps),
             steps,
             notes,

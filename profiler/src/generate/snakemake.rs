@@ -90,6 +90,17 @@ fn targets(step: &Step) -> Vec<String> {
     if lasting.clone().any(|output| step.finds(&output.place)) {
         return vec![mark(step)];
     }
+    // It makes the directories of outputs, too: one that makes them itself must not find them.
+    let lies_in_new = |path: &str| match path.rsplit_once('/') {
+        Some((above, _)) => !step.directories.iter().any(|old| old == above),
+        None => false,
+    };
+    if lasting
+        .clone()
+        .any(|output| lies_in_new(output.place.path()))
+    {
+        return vec![mark(step)];
+    }
     let names = lasting
         .map(|output| output.place.path())
         .filter(|path| is_plain(path));

@@ -286,6 +286,30 @@ impl Source {
             .map(|name| name.path.as_str())
     }
 
+    /// The names that were ever directly below a directory.
+    pub(super) fn names_ever_in<'a>(&'a self, directory: &'a str) -> impl Iterator<Item = &'a str> {
+        let names = self.files_named.keys().map(String::as_str);
+        names.filter(move |path| {
+            path.rsplit_once('/')
+                .is_some_and(|(above, _)| above == directory)
+        })
+    }
+
+    /// Whether the trace has a file or directory that ever had this name.
+    pub(super) fn is_known(&self, path: &str) -> bool {
+        self.files_named.contains_key(path)
+    }
+
+    /// The directories that were there at the end of the run.
+    pub(super) fn last_directories(&self) -> impl Iterator<Item = &str> {
+        let names = self
+            .directories
+            .iter()
+            .filter_map(|file| self.names.get(file));
+        let names = names.flatten().filter(|name| name.to_ns.is_none());
+        names.map(|name| name.path.as_str())
+    }
+
     /// The regular file that had this name at a moment.
     pub(super) fn file_at(&self, path: &str, at: i64) -> Option<i64> {
         let had_it = |name: &NameRow| {
@@ -299,6 +323,11 @@ impl Source {
     /// Whether a directory had this name at a moment.
     pub(super) fn is_directory_at(&self, path: &str, at: i64) -> bool {
         self.is_named(&self.directories, path, at, at)
+    }
+
+    /// Whether a directory had this name at some time between two moments.
+    pub(super) fn is_directory_during(&self, path: &str, from: i64, to: i64) -> bool {
+        self.is_named(&self.directories, path, from, to)
     }
 
     /// Whether a symbolic link had this name at some time between two moments.

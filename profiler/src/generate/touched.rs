@@ -6,9 +6,11 @@ use super::effects::{Effects, How, Thing};
 use super::source::Source;
 use super::steps::Draft;
 use super::words::{Place, below};
-use super::{Input, Output, Take};
+use super::{Input, Output};
 
+mod found;
 pub(super) mod links;
+mod listed;
 
 /// Who touched which file, by merged step.
 pub(super) struct Files<'a> {
@@ -23,6 +25,8 @@ pub(super) struct Files<'a> {
     changed: HashMap<&'a Thing, Vec<(i64, usize)>>,
     /// What each step touched.
     by_step: HashMap<usize, Vec<(&'a Thing, How, i64, i64)>>,
+    /// By directory that was there before the run and was listed: the names in it that the trace does not have.
+    unseen_in: HashMap<String, Vec<(String, listed::Kind)>>,
 }
 
 impl<'a> Files<'a> {
@@ -46,6 +50,7 @@ impl<'a> Files<'a> {
             timed: merged(&effects.timed),
             changed: HashMap::new(),
             by_step: HashMap::new(),
+            unseen_in: HashMap::new(),
         };
         for (thing, touches) in &effects.touches {
             for touch in touches {
@@ -67,6 +72,7 @@ impl<'a> Files<'a> {
         for changed in files.changed.values_mut() {
             changed.sort_unstable();
         }
+        files.look();
         files
     }
 
@@ -242,102 +248,14 @@ impl<'a> Files<'a> {
         inputs
     }
 
-    /// The files that were there before the step and that it looked at or changed, by whatever
-    /// name: what a directory of its own must hold for it.
-    pub(super) fn takes(&self, step: usize, parts: &[&Draft]) -> Vec<Take> {
-        let source = self.source;
-        let start = parts.iter().map(|draft| draft.start_ns).min().unwrap_or(0);
-        let mut paths: HashMap<&str, bool> = HashMap::new();
-        let none = Vec::new();
-        for &(thing, how, first, last) in self.by_step.get(&step).unwrap_or(&none) {
-            let changes = how == How::Write;
-            match thing {
-                Thing::Name(path) => *paths.entry(path).or_default() |= changes,
-                Thing::Content(file) => {
-                    for name in source.names_during(*file, first, last) {
-                        *paths.entry(&name.path).or_default() |= changes;
-                    }
-                }
-                Thing::List(directory) if how.may_list() => {
-                    for path in source.names_in(directory, start) {
-                        paths.entry(path).or_default();
-                    }
-                }
-                _ => {}
-            }
-        }
-        let take = |(path, changes): (&str, bool)| {
-            let file = self.before(path, step, parts)?;
-            if !source.is_traced(path) {
-                return None;
-            }
-            let thing = [Thing::Content(file), Thing::Name(path.into())];
-            let changed = thing
-                .iter()
-                .filter_map(|thing| self.changed.get(thing))
-                .flatten();
-            let before = changed.filter(|&&(at, by)| at <= start && by < step);
-            Some(Take {
-                place: Place::of(path, &source.root),
-                from: before.max().map(|&(_, by)| by),
-                changes,
-            })
-        };
-        let mut takes: Vec<Take> = paths.into_iter().filter_map(take).collect();
-        takes.sort_by(|a, b| a.place.cmp(&b.place));
-        takes
-    }
-
-    /// The regular file that had this name when the step began. A name is known since it was first
-    /// seen only: what the step saw first was there before, unless it made it.
-    fn before(&self, path: &str, step: usize, parts: &[&Draft]) -> Option<i64> {
-        let source = self.source;
-        let start = parts.iter().map(|draft| draft.start_ns).min().unwrap_or(0);
-        let end = parts.iter().map(|draft| draft.end_ns).max().unwrap_or(0);
-        if let Some(file) = source.file_at(path, start) {
-            return Some(file);
-        }
-        let name = Thing::Name(path.into());
-        let changed = self.changed.get(&name).map_or(&[][..], Vec::as_slice);
-        // What another step had made or removed is not there unless it was seen to be.
-        if changed.iter().any(|&(_, by)| by < step) {
-            return None;
-        }
-        let file = source.first_file(path, start, end)?;
-        // It wrote the file, or gave one that was known already another name.
-        let is_made = self.writes.contains(&(step, file)) || source.is_renamed(file, path);
-        let is_own = changed.iter().any(|&(_, by)| by == step) && is_made;
-        (!is_own).then_some(file)
-    }
-
-    /// Directories that were there when the step began, and that it ran or leaves files in.
-    pub(super) fn directories(
-        &self,
-        step: usize,
-        parts: &[&Draft],
-        outputs: &[Output],
-    ) -> Vec<String> {
-        let source = self.source;
-        let start = parts.iter().map(|draft| draft.start_ns).min().unwrap_or(0);
-        let members = parts.iter().flat_map(|draft| &draft.members);
-        let cwds = members.filter_map(|upid| source.rows.get(upid)?.cwd.as_deref());
-        let cwds = cwds.filter_map(|cwd| below(cwd, &source.root));
-        let above = outputs.iter().filter(|output| output.place.is_below());
-        let links = self.made_links(step, parts);
-        let above = above.map(|output| output.place.path());
-        let above = above.chain(links.iter().map(String::as_str));
-        let above = above.filter_map(|path| Some(path.rsplit_once('/')?.0));
-        let made = |path: &str| {
-            let name = Thing::Name(path.into());
-            let changed = self.changed.get(&name).map_or(&[][..], Vec::as_slice);
-            changed.iter().any(|&(at, by)| by == step || at > start)
-        };
-        let is_old = |path: &&str| {
-            let whole = format!("{}/{path}", source.root);
-            !path.is_empty() && (source.is_directory_at(&whole, start) || !made(&whole))
-        };
-        let found: BTreeSet<&str> = cwds.chain(above).filter(is_old).collect();
-        found.into_iter().map(String::from).collect()
+    /// The directories that were made in the run and are there at its end.
+    pub(super) fn last_directories(&self) -> Vec<String> {
+        let last = self.source.last_directories();
+        let made = last.filter(|path| self.is_made_ever(path));
+        let made: BTreeSet<&str> = made
+            .filter_map(|path| below(path, &self.source.root))
+            .collect();
+        made.into_iter().map(String::from).collect()
     }
 
     /// Whether it renamed or removed a directory that was there before.

@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
+use serde::Serialize;
 
 use super::{Act, Call, CallKind, Totals, Workload};
 
@@ -28,8 +29,17 @@ pub struct Failed {
     pub impatient: u64,
 }
 
+/// What the threads of a replay used, to compare with the recorded processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Used {
+    /// CPU time, ns.
+    pub cpu_ns: u64,
+    /// They could have run and waited for a processor, ns; 0 where the kernel does not tell.
+    pub run_queue_ns: u64,
+}
+
 /// How a replay went: how long it took without preparing it, and what it did.
-pub type Played = (Duration, Totals, Failed);
+pub type Played = (Duration, Totals, Failed, Used);
 
 struct Stage {
     root: PathBuf,
@@ -45,6 +55,7 @@ struct State {
     ended: Vec<bool>,
     totals: Totals,
     failed: Failed,
+    used: Used,
 }
 
 /// Plays a workload in the directory `root`, which is empty.
@@ -97,7 +108,7 @@ pub fn play(workload: Workload, root: &Path) -> io::Result<Played> {
     }
     let taken = begin.elapsed();
     let state = stage.lock();
-    Ok((taken, state.totals, state.failed.clone()))
+    Ok((taken, state.totals, state.failed.clone(), state.used))
 }
 
 type Files = HashMap<usize, Arc<File>>;
@@ -112,10 +123,14 @@ fn start(stage: &Arc<Stage>, at: usize, files: Files) -> io::Result<std::thread:
                 files,
                 buffer: Vec::new(),
                 children: Vec::new(),
+                budget: Duration::ZERO,
                 overslept: Duration::ZERO,
             };
             actor.perform(at);
+            let used = used();
             let mut state = stage.lock();
+            state.used.cpu_ns += used.cpu_ns;
+            state.used.run_queue_ns += used.run_queue_ns;
             state.ended[at] = true;
             drop(state);
             stage.changed.notify_all();
@@ -148,6 +163,8 @@ struct Performer<'a> {
     files: Files,
     buffer: Vec<u8>,
     children: Vec<std::thread::JoinHandle<()>>,
+    /// CPU time that it should have used by now, its calls included.
+    budget: Duration,
     overslept: Duration,
 }
 
@@ -156,12 +173,17 @@ impl Performer<'_> {
         let stage = Arc::clone(self.stage);
         for act in &stage.workload.actors[at].acts {
             match act {
-                Act::Think {
-                    compute_ns,
-                    rest_ns,
-                } => {
-                    compute(Duration::from_nanos(*compute_ns));
-                    self.rest(Duration::from_nanos(*rest_ns));
+                Act::Think { compute_ns, gap_ns } => {
+                    self.budget += Duration::from_nanos(*compute_ns);
+                    let gap = Duration::from_nanos(*gap_ns);
+                    // Without a clock of the thread, what its calls use is not known.
+                    let left = match cpu_time() {
+                        Some(used) => self.budget.saturating_sub(used),
+                        None => Duration::from_nanos(*compute_ns),
+                    };
+                    let left = left.min(gap);
+                    compute(left);
+                    self.rest(gap - left);
                 }
                 Act::Fork(child) => match start(&stage, *child, self.files.clone()) {
                     Ok(thread) => self.children.push(thread),
@@ -302,6 +324,21 @@ fn compute(time: Duration) {
         for _ in 0..2000 {
             x = std::hint::black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
         }
+    }
+}
+
+/// What this thread has used until now.
+fn used() -> Used {
+    let told = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let mut numbers = told.split_whitespace().map(str::parse);
+    let mut next = || numbers.next().and_then(Result::ok);
+    let told = next();
+    Used {
+        cpu_ns: match cpu_time() {
+            Some(time) => u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
+            None => told.unwrap_or(0),
+        },
+        run_queue_ns: next().unwrap_or(0),
     }
 }
 

@@ -26,6 +26,10 @@ cp zz '$(date)'
 for i in 1 2 3; do sort -r in > s$i & done; wait
 cat s1 s2 s3 > together
 ls -1 d > listing
+mkdir -p tree/empty/er tree/full && cp in tree/full/x
+find tree | sort > found
+tar cf - --sort=name --mtime=@0 --mode=755 tree list | md5sum > packed
+bash -c 'cp -R tree there; mv there other'
 "#;
 
 impl Traced {

@@ -11,6 +11,7 @@ use super::super::steps::Draft;
 use super::super::words::below;
 use super::super::{Link, Step};
 use super::Files;
+use super::listed::Kind;
 
 impl Files<'_> {
     /// The links that were there before the step and that it looked at: the kernel asks for the target each time that
@@ -22,7 +23,7 @@ impl Files<'_> {
             match thing {
                 Thing::Name(path) => drop(paths.insert(path)),
                 Thing::List(directory) if how.may_list() => {
-                    paths.extend(self.source.names_in(directory, start));
+                    paths.extend(self.listed(directory, step, start));
                 }
                 _ => {}
             }
@@ -47,7 +48,14 @@ impl Files<'_> {
                 to_directory,
             })
         };
-        paths.into_iter().filter_map(link).collect()
+        let unseen = self.unseen(step, Kind::Link).filter_map(|path| {
+            Some(Link {
+                path: below(path, &self.source.root)?.into(),
+                from: None,
+                to_directory: fs::metadata(path).ok().map(|data| data.is_dir()),
+            })
+        });
+        paths.into_iter().filter_map(link).chain(unseen).collect()
     }
 
     /// The links that the step made or renamed, and left behind.
@@ -65,7 +73,7 @@ impl Files<'_> {
     }
 }
 
-fn span(parts: &[&Draft]) -> (i64, i64) {
+pub(super) fn span(parts: &[&Draft]) -> (i64, i64) {
     let start = parts.iter().map(|draft| draft.start_ns).min().unwrap_or(0);
     let end = parts.iter().map(|draft| draft.end_ns).max().unwrap_or(0);
     (start, end)
@@ -74,11 +82,7 @@ fn span(parts: &[&Draft]) -> (i64, i64) {
 /// Where the links lead that steps made and the run left: to a file below the root, unless they were changed since.
 pub(in super::super) fn last(source: &Source, steps: &[Step]) -> BTreeMap<String, String> {
     let made: BTreeSet<&String> = steps.iter().flat_map(|step| &step.made_links).collect();
-    let run = source.workflow.runs.first();
-    let until = run.and_then(|run| {
-        let end_ns = run.end_ns.unwrap_or(source.workflow.last_ns);
-        run.started_unix_ns?.checked_add(end_ns)
-    });
+    let until = super::listed::ended(source);
     let leads = |path: &str| {
         let place = below(path, &source.root).filter(|place| made.contains(&place.to_string()))?;
         let own = fs::symlink_metadata(path).ok()?;

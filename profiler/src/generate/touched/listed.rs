@@ -1,0 +1,85 @@
+//! The names in a directory that a step listed. Who lists names need not look at what they belong to, so not all of
+//! them are in the trace: where the directory was there before the run, it is looked at now.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use super::super::effects::Thing;
+use super::super::source::Source;
+use super::Files;
+
+/// What a name that nobody looked at belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    File,
+    Directory,
+    Link,
+}
+
+impl Files<'_> {
+    /// The names of the trace that were in a directory when a step began.
+    pub(super) fn listed<'b>(
+        &'b self,
+        directory: &'b str,
+        step: usize,
+        start: i64,
+    ) -> impl Iterator<Item = &'b str> {
+        let then = self.source.names_in(directory, start);
+        // Seen later only, but never made: it was there.
+        let is_old = move |path: &&str| {
+            let changed = self.changed.get(&Thing::Name((*path).into()));
+            changed.into_iter().flatten().all(|&(_, by)| by > step)
+        };
+        let later = self.source.names_ever_in(directory);
+        then.chain(later.filter(is_old))
+    }
+
+    /// What a step saw in lists of names and nobody ever looked at otherwise.
+    pub(super) fn unseen(&self, step: usize, kind: Kind) -> impl Iterator<Item = &str> {
+        let touched = self.by_step.get(&step).into_iter().flatten();
+        let lists = touched.filter_map(|(thing, how, ..)| match thing {
+            Thing::List(directory) if how.may_list() => self.unseen_in.get(directory),
+            _ => None,
+        });
+        let names = lists.flatten().filter(move |name| name.1 == kind);
+        names.map(|name| name.0.as_str())
+    }
+
+    /// Looks at every directory that was listed and was there before the run.
+    pub(super) fn look(&mut self) {
+        let Some(until) = ended(self.source) else {
+            return;
+        };
+        for (thing, touches) in &self.effects.touches {
+            let Thing::List(directory) = thing else {
+                continue;
+            };
+            let is_listed = touches.iter().any(|touch| touch.how.may_list());
+            if !is_listed || self.is_made_ever(directory) || !self.source.is_traced(directory) {
+                continue;
+            }
+            let unseen = fs::read_dir(directory).into_iter().flatten().flatten();
+            let unseen = unseen.filter_map(|entry| {
+                let path = entry.path().into_os_string().into_string().ok()?;
+                let data = entry.metadata().ok()?;
+                let changed = data.ctime().saturating_mul(1_000_000_000) + data.ctime_nsec();
+                let kind = match data.file_type() {
+                    kind if kind.is_file() => Kind::File,
+                    kind if kind.is_dir() => Kind::Directory,
+                    kind if kind.is_symlink() => Kind::Link,
+                    _ => return None,
+                };
+                (changed <= until && !self.source.is_known(&path)).then_some((path, kind))
+            });
+            let unseen: Vec<_> = unseen.collect();
+            self.unseen_in.insert(directory.clone(), unseen);
+        }
+    }
+}
+
+/// When the run ended, ns since 1970.
+pub(super) fn ended(source: &Source) -> Option<i64> {
+    let run = source.workflow.runs.first()?;
+    let end_ns = run.end_ns.unwrap_or(source.workflow.last_ns);
+    run.started_unix_ns?.checked_add(end_ns)
+}
