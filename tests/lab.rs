@@ -402,6 +402,37 @@ unshare -n sh -c 'ip link set lo up
     assert!(number(&trace, sql) >= 3);
 }
 
+/// What goes by after the interface was down is there, too, and meanwhile nobody waits in circles: that took all of a processor.
+#[test]
+fn an_interface_may_go_down_and_come_back() {
+    if !need_lab() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = r#"ip link set lo up
+        "$0" capture -q -i lo -o down.db -- bash -c '
+            echo one > /dev/udp/127.0.0.1/9
+            ip link set lo down
+            sleep 2
+            cat /proc/$PPID/stat > stat
+            ip link set lo up
+            echo three > /dev/udp/127.0.0.1/9'"#;
+    let output = std::process::Command::new("unshare")
+        .args(["-n", "sh", "-c", script, support::FLOWTRACE])
+        .current_dir(scratch.path())
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{error}");
+    let sql = "SELECT SUM(out_bytes) FROM flows WHERE proto = 'udp' AND dport = 9";
+    assert_eq!(number(&scratch.path().join("down.db"), sql), 4 + 6);
+    let stat = std::fs::read_to_string(scratch.path().join("stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    // User and system time, in hundredths of a second.
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    assert!(ticks < 100, "{ticks} of 200 ticks: {stat}");
+}
+
 /// Somebody without any right, in a user and network namespace of his own.
 #[test]
 fn nobody_needs_a_right_in_a_namespace_of_his_own() {

@@ -3,8 +3,11 @@
 
 Each script runs twice, by flowtrace and by strace; pairs of command lines are compared. An arrow that no byte went along is
 one too many; bytes without an arrow are one missing, save of questions to whom an answer came from (docs/dag.md)."""
+import argparse
+import itertools
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -85,8 +88,6 @@ def by_strace(script, job, scratch):
         pid, rest = line.split(None, 1)
         if rest.rstrip().endswith("<unfinished ...>"):
             begun[pid] = rest.rstrip()[: -len("<unfinished ...>")]
-            if re.match(r"v?fork|clone", rest):
-                begun[pid + "f"] = names.get(pid)
             continue
         if rest.startswith("<..."):
             rest = begun.pop(pid, "") + rest.split("resumed>", 1)[1]
@@ -96,7 +97,7 @@ def by_strace(script, job, scratch):
         result = int(result.group(1))
         name = rest.split("(", 1)[0]
         if re.fullmatch(r"v?fork|clone3?", name) and result > 0 and "CLONE_THREAD" not in rest:
-            parents[str(result)] = pid
+            parents[str(result)] = (pid, names.get(pid))
         elif name == "execve" and result == 0:
             words = re.search(r'\[(.*?)\], (?:\[|0x)', rest, re.S)
             names[pid] = " ".join(json.loads(f"[{re.sub(chr(92)*2 + '([0-7]{1,3})', lambda m: chr(92) + 'u%04x' % int(m.group(1), 8), words.group(1))}]")) if words else "?"
@@ -109,11 +110,12 @@ def by_strace(script, job, scratch):
                 sides.setdefault(pipe, (set(), set()))[1 if is_read else 0].add(who)
 
     def command(pid):
-        seen = set()
-        while pid not in names and pid in parents and pid not in seen:
+        """The last program; of a copy of its parent the program of that when it was made."""
+        name, seen = names.get(pid), set()
+        while name is None and pid in parents and pid not in seen:
             seen.add(pid)
-            pid = parents[pid]
-        return names.get(pid, "?").replace("'", "")
+            pid, name = parents[pid]
+        return (name or "?").replace("'", "")
 
     found = set()
     for writers, readers in sides.values():
@@ -121,24 +123,58 @@ def by_strace(script, job, scratch):
     return found
 
 
+def made_up(seed):
+    """A script of pipes in pipes, of which each command gives some bytes and reads to the end what it is sent."""
+    dice = random.Random(seed)
+    count = itertools.count(1)
+
+    def source():
+        n = next(count)
+        return dice.choice([f"seq {n + dice.randint(3, 60)}", f"printf '%s\\n' a{n} b{n} c{n}", f"{{ echo g{n}; seq {n + 2}; }}",
+                            f"for i in {n} 2 3; do /bin/echo $i; done", f"(seq {n + 5} | rev)"])
+
+    def stage(depth):
+        n = next(count)
+        kinds = [f"sort -k1.{n}", f"sed s/1/{n}/", f"tr 0-9 {n % 10}1-9", f"awk '{{print $1, {n}}}'", f"tee t{n}",
+                 f"while read k; do echo $k; expr $k : '.*' + {n}; done", f"xargs -n2 echo {n}", f"(sed s/2/{n}/ | uniq)",
+                 f"{{ read first; echo $first; tail -n {n + 1}; }}", f"while read k; do echo \"$k\" | rev | sed s/3/{n}/; done"]
+        if depth < 2:
+            kinds.append(f"while read k; do x=$({source()} | {stage(depth + 1)} | wc -l); echo $k $x; done")
+            kinds.append(f"tee >({stage(depth + 1)} > p{n})")
+        return dice.choice(kinds)
+
+    lines = [" | ".join([source()] + [stage(0) for _ in range(dice.randint(1, 3))]) + f" > f{line}" for line in range(dice.randint(1, 2))]
+    return "; ".join(lines) + "; wait"
+
+
 def main():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--made-up", type=int, default=0, metavar="N", help="so many scripts that are made up, besides")
+    options.add_argument("--seed", type=int, default=1, help="of the first of them")
+    mine, sys.argv[1:] = options.parse_known_args()
+    scripts = dict(SCRIPTS)
+    for seed in range(mine.seed, mine.seed + mine.made_up):
+        scripts[f"made up {seed}"] = made_up(seed)
     wrong = 0
-    for name, script in SCRIPTS.items():
+    for name, script in scripts.items():
         with tempfile.TemporaryDirectory() as scratch:
             results = []
             for way in (by_flowtrace, by_strace):
                 job = os.path.join(scratch, way.__name__)
                 os.mkdir(job)
                 results.append(way(script, job, scratch))
-        short = lambda text: " ".join(re.sub(r"^\$|\\\\[nt]| \$(?=import)|(?<=-c )\$", " ", text).replace("\\n", " ").split())[:40]
+        # Quotes and line breaks are written in several ways.
+        short = lambda text: re.sub(r"\\\\+[nt]|[^A-Za-z0-9%+*/.-]+", " ", text).strip()[:60]
         seen, true = ({(short(a), short(b)) for a, b in pairs} for pairs in results)
         faults = [f"too many: {a} | {b}" for a, b in sorted(seen - true)] + [f"missing: {a} | {b}" for a, b in sorted(true - seen) if (b, a) not in seen]
         print(f"{name:18} {len(true):2} pairs", "ok" if not faults else "")
         may = name in DOUBTFUL and not (name == "only stderr" and "--layer" in sys.argv)
+        if faults and name not in SCRIPTS:
+            print(f"    {script}")
         for fault in faults:
             print(f"    {fault}", "(known)" if may else "")
         wrong += bool(faults) and not may
-    print(f"{len(SCRIPTS) - wrong} of {len(SCRIPTS)} scripts as strace saw them")
+    print(f"{len(scripts) - wrong} of {len(scripts)} scripts as strace saw them")
     return wrong != 0
 
 

@@ -21,19 +21,20 @@ pub(super) struct Aside {
     program: Vec<Option<Arc<str>>>,
     /// Of each program that ran more than once the least, bytes.
     least: HashMap<Arc<str>, i64>,
-    /// What each process read from traced files, bytes.
-    files: Vec<i64>,
+    /// What each process read from traced files, and wrote to them, bytes.
+    files: Vec<(i64, i64)>,
 }
 
 impl Aside {
     pub(super) fn of(workflow: &Workflow) -> Aside {
         let mut aside = Aside {
-            files: vec![0; workflow.processes.len()],
+            files: vec![(0, 0); workflow.processes.len()],
             ..Aside::default()
         };
         for access in &workflow.accesses {
-            let sum = &mut aside.files[access.process.0 as usize];
-            *sum = sum.saturating_add(access.read_bytes);
+            let (read, written) = &mut aside.files[access.process.0 as usize];
+            *read = read.saturating_add(access.read_bytes);
+            *written = written.saturating_add(access.write_bytes);
         }
         let mut seen: HashMap<Arc<str>, (u32, i64)> = HashMap::new();
         for id in workflow.process_ids() {
@@ -45,7 +46,7 @@ impl Aside {
                 _ => None,
             };
             if let (Some(exe), Some(all)) = (&program, workflow.process(id).read_bytes) {
-                let other = all.saturating_sub(aside.files[id.0 as usize]).max(0);
+                let other = all.saturating_sub(aside.files(id).0).max(0);
                 let (times, least) = seen.entry(Arc::clone(exe)).or_insert((0, other));
                 *times += 1;
                 *least = other.min(*least);
@@ -55,6 +56,11 @@ impl Aside {
         let often = seen.into_iter().filter(|&(_, (times, _))| times > 1);
         aside.least = often.map(|(exe, (_, least))| (exe, least)).collect();
         aside
+    }
+
+    /// What it read from traced files, and wrote to them.
+    fn files(&self, id: ProcessId) -> (i64, i64) {
+        self.files.get(id.0 as usize).copied().unwrap_or_default()
     }
 
     fn is_copy(&self, id: ProcessId) -> bool {
@@ -106,16 +112,25 @@ fn leave_out_uncounted(ends: &mut Ends) {
     }
 }
 
-/// Takes those out of the readers of pipes who merely had them as their standard input:
+/// Takes those out of the writers of pipes who wrote as much as went into traced files, and those out of the readers
+/// who merely had them as their standard input:
 ///
 /// 1. all others, where one read from pipes exactly what was written into those that it could read;
-/// 2. programs that read no more than each time, where another may have read as much as was written;
+/// 2. programs that read no more than each time, where the others may have read as much as was written;
 /// 3. where somebody read as much as was written, whoever read less than half of that.
 ///
 /// Who is known to have read stays, and so does a copy of its parent that read and had no other pipe to read.
 pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &Aside) {
     for ends in channels.iter_mut().filter(|ends| !ends.is_socket) {
         leave_out_uncounted(ends);
+        let wrote_files = |id: ProcessId, side: &Held| {
+            side.at_most_bytes
+                .is_some_and(|bytes| bytes == aside.files(id).1)
+        };
+        if !ends.writers.iter().all(|(&id, side)| wrote_files(id, side)) {
+            ends.writers
+                .retain(|&id, side| side.is_used || !wrote_files(id, side));
+        }
     }
     // What each reader was sent through pipes, while it held which.
     let mut sent: HashMap<ProcessId, Vec<(Held, i64)>> = HashMap::new();
@@ -138,7 +153,7 @@ pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &Aside) {
             let held = sent.get(&id).into_iter().flatten();
             let within = held.filter(|(other, _)| other.is_within(side));
             let all = within.fold(0, |sum: i64, (_, bytes)| sum.saturating_add(*bytes));
-            let files = aside.files.get(id.0 as usize).copied().unwrap_or(0);
+            let files = aside.files(id).0;
             let is_that = |read| read == written || read == all;
             told(id, side).is_some_and(|read| is_that(read) || is_that(read.saturating_sub(files)))
         };
@@ -152,10 +167,16 @@ pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &Aside) {
             side.is_used || aside.is_copy(id) && is_only && (1..=written).contains(&raw(side))
         };
         if ends.readers.values().any(|side| raw(side) >= written) {
-            ends.readers.retain(|&id, side| {
-                let bound = told(id, side).unwrap_or(raw(side));
-                is_sure(id, side) || bound > 0 && raw(side) >= written / 2
-            });
+            ends.readers
+                .retain(|&id, side| is_sure(id, side) || raw(side) >= written / 2);
+            // Whoever is left has read it: the least that a program read may have come from pipes, too.
+            let others = ends.readers.iter();
+            let others = others.filter(|&(&id, side)| told(id, side) != Some(0));
+            let sum = others.fold(0, |sum: i64, (_, side)| sum.saturating_add(raw(side)));
+            if sum >= written {
+                ends.readers
+                    .retain(|&id, side| is_sure(id, side) || told(id, side) != Some(0));
+            }
         }
         if ends
             .readers

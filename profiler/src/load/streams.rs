@@ -35,9 +35,10 @@ pub(super) fn add_streams(workflow: &mut Workflow, rows: &[ChannelEndRow]) {
         .enumerate()
         .map(|(place, image)| (image.upid, place))
         .collect();
+    let whole = whole(rows);
     let mut channels: Vec<Ends> = rows
         .chunk_by(|a, b| a.channel_id == b.channel_id)
-        .map(|rows| ends_of(workflow, &images, rows))
+        .map(|of_channel| ends_of(workflow, &images, (of_channel, &whole)))
         .collect();
     let before = held(&channels);
     leave_out_bystanders(&mut channels, &Aside::of(workflow));
@@ -113,7 +114,25 @@ pub(crate) fn channel_ends(trace: &Trace, workflow: &Workflow) -> Result<Vec<Cha
     Ok(rows)
 }
 
-fn ends_of(workflow: &Workflow, images: &HashMap<i64, usize>, rows: &[ChannelEndRow]) -> Ends {
+/// What images moved in a direction from some moment to their end, at most: a bound also for ends that they gave up
+/// earlier, of which none is known.
+fn whole(rows: &[ChannelEndRow]) -> HashMap<(i64, &str), (i64, i64)> {
+    let mut whole: HashMap<(i64, &str), (i64, i64)> = HashMap::new();
+    for end in rows.iter().filter(|end| end.to_ns.is_none()) {
+        if let Some(bytes) = end.at_most_bytes {
+            let bound = (end.from_ns, bytes);
+            let first = whole.entry((end.upid, &end.direction)).or_insert(bound);
+            *first = bound.min(*first);
+        }
+    }
+    whole
+}
+
+fn ends_of(
+    workflow: &Workflow,
+    images: &HashMap<i64, usize>,
+    (rows, whole): (&[ChannelEndRow], &HashMap<(i64, &str), (i64, i64)>),
+) -> Ends {
     let mut ends = Ends {
         channel_id: rows[0].channel_id,
         is_socket: !matches!(rows[0].kind.as_str(), "pipe" | "fifo"),
@@ -125,8 +144,12 @@ fn ends_of(workflow: &Workflow, images: &HashMap<i64, usize>, rows: &[ChannelEnd
         };
         let image = &workflow.images[place];
         let last = end.to_ns.or(image.end_ns).unwrap_or(end.from_ns);
+        let bound = || {
+            let whole = whole.get(&(end.upid, end.direction.as_str()));
+            whole.filter(|(from, _)| *from <= end.from_ns)
+        };
         let side = Held {
-            at_most_bytes: end.at_most_bytes,
+            at_most_bytes: end.at_most_bytes.or_else(|| Some(bound()?.1)),
             first_ns: end.from_ns,
             last_ns: last.max(end.from_ns),
             is_used: end.used == Some(1),

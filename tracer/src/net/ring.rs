@@ -6,11 +6,14 @@
 
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 use flowtrace_schema::{Way, marks};
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::SocketError;
 
 use super::filter::{self, Filter};
 use super::interfaces::{ARPHRD_ETHER, ARPHRD_LOOPBACK, Interface};
@@ -119,8 +122,15 @@ impl Ring {
         })
     }
 
-    pub(super) fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+    /// Waits for a block, or so long. An interface that goes down or away is an error of the socket until
+    /// somebody asks for it (`packet_notifier`, net/packet/af_packet.c): unasked, every wait would end at once.
+    pub(super) fn wait(&self, timeout: PollTimeout) {
+        let mut waiting = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        let _ = poll(&mut waiting, timeout);
+        let is_error = |found: PollFlags| found.contains(PollFlags::POLLERR);
+        if waiting[0].revents().is_some_and(is_error) {
+            let _ = getsockopt(&self.socket, SocketError);
+        }
     }
 
     /// Whether packets of several interfaces are in it.

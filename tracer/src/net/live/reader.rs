@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use flowtrace_schema::{CaptureId, CaptureRecord, CaptureSource, HostId, Way};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::PollTimeout;
 
 use super::Message;
 use crate::clock::{Clock, WallOffset};
@@ -159,9 +159,8 @@ impl Reader {
             if stop_at.is_some_and(|at| Instant::now() >= at) {
                 break;
             }
-            let mut waiting = [PollFd::new(self.ring.socket(), PollFlags::POLLIN)];
-            let timeout = PollTimeout::from(if stopping { 5 } else { LOOK_MS });
-            let _ = poll(&mut waiting, timeout);
+            let look_ms = if stopping { 5 } else { LOOK_MS };
+            self.ring.wait(PollTimeout::from(look_ms));
         }
         while self.block() {}
         let batch = self.full();
