@@ -101,7 +101,8 @@ pub(crate) fn verdict(trace: &Trace, workflow: &Workflow) -> Result<Verdict, Fai
     }
     let timeline = timeline::read(trace, workflow)?;
     let dag = graph::build(workflow);
-    let mut verdict = findings::verdict(workflow, &dag, &timeline);
-    verdict.critical_path = summary::critical_path(workflow, &critical_path(trace, workflow)?);
+    let path = critical_path(trace, workflow)?;
+    let mut verdict = findings::verdict(workflow, &dag, &timeline, &path);
+    verdict.critical_path = summary::critical_path(workflow, &path);
     Ok(verdict)
 }

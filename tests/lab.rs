@@ -419,15 +419,20 @@ fn an_interface_may_go_down_and_come_back() {
             echo three > /dev/udp/127.0.0.1/9'"#;
     let output = std::process::Command::new("unshare")
         .args(["-n", "sh", "-c", script, support::FLOWTRACE])
-        .current_dir(scratch.path())
+        .current_dir(&scratch)
         .output()
         .unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{error}");
     let sql = "SELECT SUM(out_bytes) FROM flows WHERE proto = 'udp' AND dport = 9";
-    assert_eq!(number(&scratch.path().join("down.db"), sql), 4 + 6);
-    let stat = std::fs::read_to_string(scratch.path().join("stat")).unwrap();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    assert_eq!(number(&&scratch.join("down.db"), sql), 4 + 6);
+    let stat = std::fs::read_to_string(&scratch.join("stat")).unwrap();
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .collect();
     // User and system time, in hundredths of a second.
     let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
     assert!(ticks < 100, "{ticks} of 200 ticks: {stat}");

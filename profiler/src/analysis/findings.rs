@@ -1,20 +1,25 @@
 //! The one verdict: what could make a run shorter, over all analyses, by the time it could save.
 //! No finding is better than a wrong one: each needs evidence and a saving worth a word.
 
+mod bound;
 mod stragglers;
+
+use std::collections::HashMap;
 
 use serde::Serialize;
 
 use crate::analysis::bottlenecks::{
     self, Bottlenecks, Cause, Confidence, Options, Resource, union,
 };
+use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::serial::{Serial, serial};
 use crate::graph::Dag;
-use crate::model::Workflow;
+use crate::model::{ProcessId, Workflow};
 use crate::text::bottlenecks::{looks, percent, want, who};
 use crate::text::units;
 use crate::text::waits::serial_line;
 use crate::timeline::{State, Timeline, sum_of};
+use bound::Bound;
 
 /// Most findings.
 const MOST: usize = 5;
@@ -57,26 +62,41 @@ pub struct Verdict {
     pub findings: Vec<Finding>,
 }
 
-/// Judges a run.
-pub fn verdict(workflow: &Workflow, dag: &Dag, timeline: &Timeline) -> Verdict {
+/// Judges a run. `path` bounds what findings may promise.
+pub fn verdict(
+    workflow: &Workflow,
+    dag: &Dag,
+    timeline: &Timeline,
+    path: &CriticalPath,
+) -> Verdict {
     let names = bottlenecks::by_rule(workflow);
     let result = bottlenecks::analyse(workflow, dag, timeline, &names, true, Options::default());
-    of_bottlenecks(workflow, timeline, &result)
+    of_bottlenecks(workflow, timeline, &result, path)
 }
 
 /// Judges a run whose bottlenecks by rule are found already.
-pub fn of_bottlenecks(workflow: &Workflow, timeline: &Timeline, result: &Bottlenecks) -> Verdict {
+pub fn of_bottlenecks(
+    workflow: &Workflow,
+    timeline: &Timeline,
+    result: &Bottlenecks,
+    path: &CriticalPath,
+) -> Verdict {
     if timeline.length() <= 0 || workflow.is_incomplete() {
         return Verdict::default();
     }
     let stretches = serial(workflow, timeline);
+    let bound = Bound {
+        workflow,
+        timeline,
+        path,
+    };
     let first = result.causes.first().filter(|cause| cause.share >= 0.15);
     Verdict {
         why: why(result, timeline),
         resource: first.map(|cause| cause.resource.name()),
         step: first.map(|cause| who(result, cause)),
         critical_path: None,
-        findings: findings(timeline, result, &stretches),
+        findings: findings(&bound, result, &stretches),
     }
 }
 
@@ -108,22 +128,28 @@ fn why(result: &Bottlenecks, timeline: &Timeline) -> Option<String> {
     (parts.len() > 1).then(|| format!("no single step: {}", parts.join(" · ")))
 }
 
-fn findings(timeline: &Timeline, result: &Bottlenecks, stretches: &[Serial]) -> Vec<Finding> {
+fn findings(bound: &Bound<'_>, result: &Bottlenecks, stretches: &[Serial]) -> Vec<Finding> {
+    let timeline = bound.timeline;
     let mut found: Vec<Finding> = Vec::new();
     // What has an explanation already needs no second one.
     let mut explained: Vec<(i64, i64)> = Vec::new();
     for one in stretches.iter().take(MOST) {
         explained.push((one.from, one.to));
-        found.push(of_serial(one));
+        let mut finding = of_serial(one);
+        finding.saving_ns = finding.saving_ns.min(bound.side_by_side(one));
+        found.push(finding);
     }
     for one in stragglers::stragglers(result, timeline) {
         explained.push((one.from, one.to));
-        found.push(one.finding);
+        let mut finding = one.finding;
+        let most = bound.without(&HashMap::from([(one.process, one.excess)]));
+        finding.saving_ns = finding.saving_ns.min(most);
+        found.push(finding);
     }
     explained.sort_unstable();
     let explained = union(explained);
     for cause in &result.causes {
-        found.extend(of_cause(timeline, result, cause, &explained));
+        found.extend(of_cause(bound, result, cause, &explained));
     }
     let least = (LEAST * timeline.length() as f64).max(LEAST_NS) as i64;
     found.retain(|one| one.saving_ns >= least);
@@ -171,11 +197,12 @@ fn minus(intervals: &[(i64, i64)], others: &[(i64, i64)]) -> Vec<(i64, i64)> {
 }
 
 fn of_cause(
-    timeline: &Timeline,
+    bound: &Bound<'_>,
     result: &Bottlenecks,
     cause: &Cause,
     explained: &[(i64, i64)],
 ) -> Option<Finding> {
+    let timeline = bound.timeline;
     let intervals = minus(&cause.intervals, explained);
     let ns: i64 = intervals.iter().map(|&(from, to)| to - from).sum();
     if (ns as f64) < LEAST * timeline.length() as f64 {
@@ -202,7 +229,14 @@ fn of_cause(
     };
     let (sums, _) = bottlenecks::cause::states(result, timeline, &members, &intervals);
     let life: f64 = sums.iter().sum::<f64>().max(1.0);
-    let part = |of: fn(State) -> bool| sum_of(&sums, of) / life * ns as f64;
+    let processes: Vec<ProcessId> = members
+        .iter()
+        .flat_map(|&task| result.tasks.tasks[task].members.iter().copied())
+        .collect();
+    let part = |of: fn(State) -> bool| {
+        let seen = (sum_of(&sums, of) / life * ns as f64) as i64;
+        seen.min(bound.without_states(&processes, of))
+    };
     let evidence = format!("the bottleneck for {share} of the run, {looks}");
     match cause.resource {
         Resource::Cpu => {
@@ -212,7 +246,7 @@ fn of_cause(
                 format!(
                     "{name} computes while others wait for it or processors idle: one more of it, or faster code"
                 ),
-                saving,
+                saving.min(bound.without_states(&processes, State::is_processing)),
                 format!("{evidence}; the run had no work for {free:.1} cores meanwhile"),
                 "bottlenecks",
             ))
@@ -222,14 +256,14 @@ fn of_cause(
         Resource::Disk => Some(finding(
             "disk",
             format!("{name} waits for storage"),
-            part(State::is_storage) as i64,
+            part(State::is_storage),
             evidence,
             "resources",
         )),
         Resource::Memory => Some(finding(
             "memory",
             format!("{name} waits for memory: it does not fit"),
-            part(State::is_storage) as i64,
+            part(State::is_storage),
             format!(
                 "{evidence}; {} page faults that read",
                 faults(timeline, result, &members)
@@ -239,14 +273,14 @@ fn of_cause(
         Resource::Lock => Some(finding(
             "lock",
             format!("instances of {name} wait for each other's locks"),
-            part(|state| state == State::Lock) as i64,
+            part(|state| state == State::Lock),
             evidence,
             "waits",
         )),
         Resource::Sleep => Some(finding(
             "sleep",
             format!("{name} sleeps"),
-            part(|state| state == State::Sleep) as i64,
+            part(|state| state == State::Sleep),
             evidence,
             "waits",
         )),

@@ -114,10 +114,13 @@ pub(crate) fn channel_ends(trace: &Trace, workflow: &Workflow) -> Result<Vec<Cha
     Ok(rows)
 }
 
+/// Of images and directions from when they are bounded, ns, and by how many bytes.
+type Whole<'a> = HashMap<(i64, &'a str), (i64, i64)>;
+
 /// What images moved in a direction from some moment to their end, at most: a bound also for ends that they gave up
 /// earlier, of which none is known.
-fn whole(rows: &[ChannelEndRow]) -> HashMap<(i64, &str), (i64, i64)> {
-    let mut whole: HashMap<(i64, &str), (i64, i64)> = HashMap::new();
+fn whole(rows: &[ChannelEndRow]) -> Whole<'_> {
+    let mut whole = Whole::new();
     for end in rows.iter().filter(|end| end.to_ns.is_none()) {
         if let Some(bytes) = end.at_most_bytes {
             let bound = (end.from_ns, bytes);
@@ -131,7 +134,7 @@ fn whole(rows: &[ChannelEndRow]) -> HashMap<(i64, &str), (i64, i64)> {
 fn ends_of(
     workflow: &Workflow,
     images: &HashMap<i64, usize>,
-    (rows, whole): (&[ChannelEndRow], &HashMap<(i64, &str), (i64, i64)>),
+    (rows, whole): (&[ChannelEndRow], &Whole<'_>),
 ) -> Ends {
     let mut ends = Ends {
         channel_id: rows[0].channel_id,

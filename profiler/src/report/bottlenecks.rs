@@ -7,6 +7,7 @@ use super::rules::Numbers;
 use crate::analysis::bottlenecks::chart::subject_name;
 use crate::analysis::bottlenecks::windows::default_window;
 use crate::analysis::bottlenecks::{Bottleneck, Bottlenecks, Options, Subject, analyse};
+use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::findings::{self, Verdict};
 use crate::analysis::grouping::By;
 use crate::graph::Dag;
@@ -49,7 +50,7 @@ struct Bar {
 
 pub(super) fn of(
     workflow: &Workflow,
-    dag: &Dag,
+    (dag, path): (&Dag, &CriticalPath),
     numbers: &Numbers,
     trace: &Trace,
 ) -> Result<Limiting> {
@@ -68,7 +69,7 @@ pub(super) fn of(
             ..Options::default()
         },
     );
-    let verdict = findings::of_bottlenecks(workflow, &timeline, &result);
+    let verdict = findings::of_bottlenecks(workflow, &timeline, &result, path);
     Ok(limiting(&result, &timeline, numbers, verdict))
 }
 

@@ -1,8 +1,9 @@
 //! What limits a run, on hand-made runs whose truth is known.
 
 use flowtrace_profiler::analysis::bottlenecks::{self, Bottlenecks, Options};
+use flowtrace_profiler::analysis::critical_path::CriticalPath;
 use flowtrace_profiler::graph::{self, Dag};
-use flowtrace_profiler::load::load;
+use flowtrace_profiler::load::{load, load_activity};
 use flowtrace_profiler::model::Workflow;
 use flowtrace_profiler::timeline::{self, Timeline};
 use flowtrace_schema::Trace;
@@ -19,6 +20,7 @@ pub(crate) struct Run {
     pub(crate) workflow: Workflow,
     pub(crate) dag: Dag,
     pub(crate) timeline: Timeline,
+    pub(crate) path: CriticalPath,
 }
 
 /// Makes a run on a machine with two processors and reads it. `build` ends it.
@@ -30,11 +32,13 @@ pub(crate) fn run(build: impl FnOnce(play::Play)) -> Run {
     let workflow = load(&trace).unwrap();
     let timeline = timeline::read(&trace, &workflow).unwrap();
     let dag = graph::build(&workflow);
+    let path = CriticalPath::of(&workflow, &load_activity(&trace, &workflow).unwrap());
     Run {
         _directory: directory,
         workflow,
         dag,
         timeline,
+        path,
     }
 }
 

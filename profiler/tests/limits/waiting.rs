@@ -132,7 +132,7 @@ fn steps_that_nothing_connects_could_run_side_by_side() {
         "{}",
         found[0].saving_ns
     );
-    let verdict = verdict(&run.workflow, &run.dag, &run.timeline);
+    let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
     assert_eq!(verdict.findings[0].kind, "serial");
     assert_eq!(
         verdict.findings.len(),
@@ -204,7 +204,7 @@ fn a_balanced_pipeline_on_all_cores_has_no_finding() {
         play.busy(2, 99, 4000);
         play.finish(4000);
     });
-    let verdict = verdict(&run.workflow, &run.dag, &run.timeline);
+    let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
     assert_eq!(verdict.findings, []);
     assert_eq!(verdict.step.as_deref(), Some("second"));
 }
@@ -218,7 +218,7 @@ fn the_last_of_many_is_a_straggler() {
         }
         play.finish(4000);
     });
-    let verdict = verdict(&run.workflow, &run.dag, &run.timeline);
+    let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
     assert_eq!(
         verdict.findings[0].kind, "straggler",
         "{:?}",
@@ -230,18 +230,42 @@ fn the_last_of_many_is_a_straggler() {
 #[test]
 fn a_slow_stage_beside_an_idle_core_is_a_finding() {
     let run = run(|mut play| {
-        let shell = play.process("bash run.sh", None, 0, &[(4000, Child)]);
+        let shell = play.process("bash run.sh", None, 0, &[(4020, Child)]);
         let pipe = play.channel(ChannelKind::Pipe);
-        let first = play.process("first", Some(shell), 0, &[(200, Cpu), (4000, Out(pipe))]);
+        // It goes on now and then: a wait that nothing ends tells nothing.
+        let goes_on: Vec<_> = (1..20)
+            .flat_map(|n| [(200 * n, Out(pipe)), (200 * n + 10, Cpu)])
+            .collect();
+        let life: Vec<_> = [(100, Cpu)].into_iter().chain(goes_on).collect();
+        let first = play.process("first", Some(shell), 0, &life);
         let second = play.process("second", Some(shell), 0, &[(4000, Cpu)]);
         play.pipe(pipe, first, second, 0, 4000);
-        play.finish(4000);
+        play.finish(4020);
     });
-    let verdict = verdict(&run.workflow, &run.dag, &run.timeline);
+    let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
     let first = &verdict.findings[0];
     assert_eq!((first.kind, first.step.as_deref()), ("cpu", Some("second")));
     assert!(
         first.saving_ns < 2_000_000_000,
         "all work on both cores bounds it"
     );
+}
+
+/// `blind & cli & wait`: who ends earlier saves nothing, and of the longest only what lies beyond the next.
+#[test]
+fn who_sleeps_beside_a_longer_one_promises_nothing() {
+    let run = run(|mut play| {
+        let shell = play.process("sh", None, 0, &[(2000, Child)]);
+        play.process("cli", Some(shell), 0, &[(1500, Sleep)]);
+        play.process("blind", Some(shell), 0, &[(2000, Sleep)]);
+        play.finish(2000);
+    });
+    let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    for finding in &verdict.findings {
+        let most = match finding.step.as_deref() {
+            Some("blind") => 500_000_000,
+            _ => 0,
+        };
+        assert!(finding.saving_ns <= most + 50_000_000, "{finding:?}");
+    }
 }

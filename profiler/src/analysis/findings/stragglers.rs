@@ -2,6 +2,7 @@
 
 use super::Finding;
 use crate::analysis::bottlenecks::{Bottlenecks, Confidence};
+use crate::model::ProcessId;
 use crate::text::units;
 use crate::timeline::{State, Timeline, sum_of};
 
@@ -9,8 +10,14 @@ use crate::timeline::{State, Timeline, sum_of};
 pub(super) struct Straggler {
     pub(super) from: i64,
     pub(super) to: i64,
+    pub(super) process: ProcessId,
+    /// Which share of its time it took beyond an even share of the work.
+    pub(super) excess: f64,
     pub(super) finding: Finding,
 }
+
+/// Begin and end of an instance.
+type Life = (i64, i64, ProcessId);
 
 /// It must take this many times as long as the median of its task.
 const LONGER: f64 = 1.5;
@@ -19,10 +26,10 @@ const LONGER: f64 = 1.5;
 pub(super) fn stragglers(result: &Bottlenecks, timeline: &Timeline) -> Vec<Straggler> {
     let mut found = Vec::new();
     for (at, task) in result.tasks.tasks.iter().enumerate() {
-        let mut lives: Vec<(i64, i64)> = task
+        let mut lives: Vec<Life> = task
             .members
             .iter()
-            .map(|&id| (timeline.instance(id).from, timeline.instance(id).to))
+            .map(|&id| (timeline.instance(id).from, timeline.instance(id).to, id))
             .filter(|life| life.1 > life.0)
             .collect();
         if lives.len() < 3 {
@@ -30,7 +37,7 @@ pub(super) fn stragglers(result: &Bottlenecks, timeline: &Timeline) -> Vec<Strag
         }
         // A round: instances that overlap. Each round has its own last one.
         lives.sort_unstable();
-        let mut rounds: Vec<Vec<(i64, i64)>> = Vec::new();
+        let mut rounds: Vec<Vec<Life>> = Vec::new();
         let mut until = i64::MIN;
         for life in lives {
             if life.0 >= until {
@@ -52,7 +59,7 @@ fn of_round(
     result: &Bottlenecks,
     timeline: &Timeline,
     task: usize,
-    round: &[(i64, i64)],
+    round: &[Life],
 ) -> Option<Straggler> {
     let mut by_end = round.to_vec();
     by_end.sort_unstable_by_key(|life| life.1);
@@ -93,6 +100,8 @@ fn of_round(
     Some(Straggler {
         from,
         to,
+        process: last.2,
+        excess: saving / length.max(1) as f64,
         finding: Finding {
             kind: "straggler",
             step: Some(name.clone()),
