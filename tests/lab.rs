@@ -419,14 +419,14 @@ fn an_interface_may_go_down_and_come_back() {
             echo three > /dev/udp/127.0.0.1/9'"#;
     let output = std::process::Command::new("unshare")
         .args(["-n", "sh", "-c", script, support::FLOWTRACE])
-        .current_dir(&scratch)
+        .current_dir(&*scratch)
         .output()
         .unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{error}");
     let sql = "SELECT SUM(out_bytes) FROM flows WHERE proto = 'udp' AND dport = 9";
-    assert_eq!(number(&&scratch.join("down.db"), sql), 4 + 6);
-    let stat = std::fs::read_to_string(&scratch.join("stat")).unwrap();
+    assert_eq!(number(&scratch.join("down.db"), sql), 4 + 6);
+    let stat = std::fs::read_to_string(scratch.join("stat")).unwrap();
     let fields: Vec<&str> = stat
         .rsplit(')')
         .next()
