@@ -73,6 +73,7 @@ fn last_moment(workflow: &Workflow, trace: &Trace) -> Result<i64> {
             .max(last_event)
             .max(trace.last_call_ns()?)
             .max(trace.last_sample_ns()?)
+            .max(trace.last_packet_ns()?)
             .unwrap_or(0),
     })
 }

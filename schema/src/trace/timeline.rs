@@ -129,4 +129,12 @@ impl Trace {
                                COALESCE((SELECT MAX(t_ns) FROM host_sample), -1)), -1)",
         )
     }
+
+    /// The time of the last packet, ns, by the clock of its capture's host; `None`: there is none.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn last_packet_ns(&self) -> Result<Option<i64>> {
+        self.value("SELECT MAX(at) / 64 FROM packet")
+    }
 }
