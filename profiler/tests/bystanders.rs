@@ -5,7 +5,7 @@ use flowtrace_profiler::analysis::waits::waits;
 use flowtrace_profiler::load::{load, load_activity};
 use flowtrace_profiler::model::Workflow;
 use flowtrace_profiler::timeline;
-use flowtrace_schema::{Activity, Direction, Side, Trace};
+use flowtrace_schema::{Activity, ChannelKind, Direction, Side, Trace};
 
 #[path = "support/script.rs"]
 mod script;
@@ -75,4 +75,47 @@ fn bytes_that_do_not_balance_leave_it_open() {
     let (_directory, _trace, workflow) = traced(0);
     assert_eq!(workflow.streams.len(), 3, "{:?}", workflow.streams);
     assert_eq!(readers(&workflow), ["expr"]);
+}
+
+/// A program holds a socket pair and starts two others, one of which stays a copy: neither talks to the other, nor does who
+/// executes something else talk to the program.
+#[test]
+fn sockets_on_the_way_to_an_exec_connect_nobody() {
+    const DRIVER: (&str, &[&str]) = ("/usr/bin/python3", &["python3", "driver.py"]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("t.db");
+    let mut script = Script::new(&file, "python3 driver.py");
+    let s = &mut script;
+    let pair = s.channel(ChannelKind::Socketpair);
+    let driver = s.root(DRIVER, 0);
+    s.holds(driver, pair, Direction::Both, (5, 500), None);
+    for at in [100, 200] {
+        let child = s.fork(driver, DRIVER, at);
+        s.holds(child, pair, Direction::Both, (at, at + 1), None);
+        let sort = s.exec(
+            child,
+            100 + child,
+            Some(driver),
+            ("/usr/bin/sort", &["sort"]),
+            at + 1,
+        );
+        s.end(sort, at + 90, Some(0), None, 50);
+    }
+    for at in [300, 310] {
+        let copy = s.fork(driver, DRIVER, at);
+        s.holds(copy, pair, Direction::Both, (at, at + 90), None);
+        s.end(copy, at + 90, Some(0), None, 50);
+    }
+    s.end(driver, 500, Some(0), None, 50);
+    script.finish(501, 0);
+    let trace = Trace::open(&file).unwrap();
+    let workflow = load(&trace).unwrap();
+    let streams = workflow.streams.iter();
+    let pairs: Vec<_> = streams
+        .map(|s| (workflow.rule(s.from).as_ref(), s.to.0))
+        .collect();
+    // The copies may talk to the driver.
+    assert_eq!(pairs, [("driver.py", 3), ("driver.py", 4)]);
+    let timeline = timeline::read(&trace, &workflow).unwrap();
+    assert_eq!(timeline.channels[0].readers.len(), 3);
 }

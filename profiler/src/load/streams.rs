@@ -87,15 +87,16 @@ fn held(channels: &[Ends]) -> HashSet<(i64, ProcessId, Side)> {
 /// When the file cannot be read.
 pub(crate) fn channel_ends(trace: &Trace, workflow: &Workflow) -> Result<Vec<ChannelEndRow>> {
     let mut rows = trace.channel_ends()?;
-    if workflow.bystanders.is_empty() {
-        return Ok(rows);
-    }
-    let images = workflow.images.iter();
-    let processes: HashMap<i64, ProcessId> = images.map(|i| (i.upid, i.process)).collect();
+    let images = workflow.images.iter().enumerate();
+    let places: HashMap<i64, usize> = images.map(|(place, i)| (i.upid, place)).collect();
     rows.retain_mut(|row| {
-        let Some(&process) = processes.get(&row.upid) else {
+        let Some(&place) = places.get(&row.upid) else {
             return true;
         };
+        let process = workflow.images[place].process;
+        if is_passing(workflow, place, row) {
+            return false;
+        }
         let is_out = |side| {
             workflow
                 .bystanders
@@ -116,6 +117,17 @@ pub(crate) fn channel_ends(trace: &Trace, workflow: &Workflow) -> Result<Vec<Cha
 
 /// Of images and directions from when they are bounded, ns, and by how many bytes.
 type Whole<'a> = HashMap<(i64, &'a str), (i64, i64)>;
+
+/// Whether an end is that of a socket that a process has from its parent on the way from fork to exec: there nobody
+/// talks through it. A program that holds one socket would else talk to all that it starts, and these to each other.
+fn is_passing(workflow: &Workflow, place: usize, end: &ChannelEndRow) -> bool {
+    let image = &workflow.images[place];
+    !matches!(end.kind.as_str(), "pipe" | "fifo")
+        && end.used != Some(1)
+        && image.is_fork
+        && end.from_ns <= image.start_ns
+        && place + 1 < workflow.process(image.process).images.end
+}
 
 /// What images moved in a direction from some moment to their end, at most: a bound also for ends that they gave up
 /// earlier, of which none is known.
@@ -146,6 +158,9 @@ fn ends_of(
             continue;
         };
         let image = &workflow.images[place];
+        if is_passing(workflow, place, end) {
+            continue;
+        }
         let last = end.to_ns.or(image.end_ns).unwrap_or(end.from_ns);
         let bound = || {
             let whole = whole.get(&(end.upid, end.direction.as_str()));
@@ -296,7 +311,7 @@ fn pair(workflow: &mut Workflow, ends: &Ends) {
             }
             let is_inherited =
                 || inherited(workflow, writers, from) || inherited(workflow, readers, to);
-            if !is_socket && are_siblings(workflow, from, to) && is_inherited() {
+            if are_siblings(workflow, from, to) && is_inherited() {
                 continue;
             }
             workflow.streams.push(Stream {
