@@ -164,7 +164,7 @@ def main():
                 os.mkdir(job)
                 results.append(way(script, job, scratch))
         # Quotes and line breaks are written in several ways.
-        short = lambda text: re.sub(r"\\\\+[nt]|[^A-Za-z0-9%+*/.-]+", " ", text).strip()[:60]
+        short = lambda text: " ".join(re.sub(r"\\+[nt]|[^A-Za-z0-9%+*/.-]+", " ", text).split())[:60]
         seen, true = ({(short(a), short(b)) for a, b in pairs} for pairs in results)
         faults = [f"too many: {a} | {b}" for a, b in sorted(seen - true)] + [f"missing: {a} | {b}" for a, b in sorted(true - seen) if (b, a) not in seen]
         print(f"{name:18} {len(true):2} pairs", "ok" if not faults else "")
