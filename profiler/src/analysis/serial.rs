@@ -5,11 +5,13 @@
 //! and a processor is free. What is saved is an upper bound: exit codes and what the shell
 //! keeps in variables are not seen, but for what it read from pipes and files.
 
+mod order;
 mod steps;
 
 use crate::managers::{Runner, runner_of};
 use crate::model::{ProcessId, Workflow};
 use crate::timeline::Timeline;
+use order::{Dependencies, Schedule};
 use steps::{Step, steps};
 
 /// Less than this share of the run is not worth a word.
@@ -135,9 +137,9 @@ fn judge(
     if ((to - from) as f64) < LEAST * length {
         return None;
     }
-    let before = dependencies(steps);
+    let dependencies = Dependencies::of(steps);
     let cores = cpus;
-    let schedule = schedule(steps, &before, cores);
+    let schedule = Schedule::of(steps, &dependencies, cores);
     let running: i64 = steps.iter().map(Step::length).sum();
     let could_ns = schedule.end.max((work(steps) / cores) as i64);
     // The schedule knows no others on the machine; the run did. What it saves is a share of the time
@@ -177,19 +179,9 @@ fn judge(
         could_ns,
         saving_ns: saving as i64,
         cores,
-        dependencies: before.iter().map(Vec::len).sum(),
+        dependencies: dependencies.pairs,
         is_make,
     })
-}
-
-/// For each step the places of those before it that it depends on.
-fn dependencies(steps: &[Step]) -> Vec<Vec<usize>> {
-    let of = |at: usize| {
-        (0..at)
-            .filter(|&before| steps[at].depends_on(&steps[before]))
-            .collect()
-    };
-    (0..steps.len()).map(of).collect()
 }
 
 /// Processor time of the steps, ns.
@@ -222,56 +214,4 @@ fn alone(timeline: &Timeline, steps: &[Step], from: i64, to: i64) -> f64 {
         .map(|&(from, to)| to - from)
         .sum();
     1.0 - busy as f64 / (to - from).max(1) as f64
-}
-
-struct Schedule {
-    /// Length of the schedule, ns.
-    end: i64,
-    /// Whether each step runs beside another one.
-    is_beside: Vec<bool>,
-}
-
-/// Starts every step as soon as those that it depends on have ended and there is room; of several
-/// the one that the script has first.
-fn schedule(steps: &[Step], before: &[Vec<usize>], cores: f64) -> Schedule {
-    // Half a core less than a step needs is no reason to wait: the work bound has the rest.
-    let room = cores + 0.3;
-    let mut end: Vec<Option<i64>> = vec![None; steps.len()];
-    let mut begin = vec![0; steps.len()];
-    let mut now = 0;
-    while end.iter().any(Option::is_none) {
-        let running = |end: &[Option<i64>], at: usize| end[at].is_some_and(|end| end > now);
-        for at in 0..steps.len() {
-            let is_ready = end[at].is_none()
-                && before[at]
-                    .iter()
-                    .all(|&b| end[b].is_some_and(|end| end <= now));
-            if !is_ready {
-                continue;
-            }
-            let (mut cpu, mut disk, mut count) = (0.0, 0.0, 0);
-            for other in (0..steps.len()).filter(|&other| running(&end, other)) {
-                cpu += steps[other].cores(room);
-                disk += steps[other].disk;
-                count += 1;
-            }
-            let fits = cpu + steps[at].cores(room) <= room && disk + steps[at].disk <= 1.05;
-            if count == 0 || fits {
-                begin[at] = now;
-                end[at] = Some(now + steps[at].length());
-            }
-        }
-        let next = end.iter().flatten().filter(|&&end| end > now).min();
-        match next {
-            Some(&next) => now = next,
-            None => break,
-        }
-    }
-    let ends: Vec<i64> = end.iter().map(|end| end.unwrap_or(0)).collect();
-    let is_beside = (0..steps.len())
-        .map(|at| (0..steps.len()).any(|o| o != at && begin[o] < ends[at] && begin[at] < ends[o]));
-    Schedule {
-        end: ends.iter().copied().max().unwrap_or(0),
-        is_beside: is_beside.collect(),
-    }
 }

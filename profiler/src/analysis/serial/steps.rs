@@ -16,19 +16,19 @@ pub(super) struct Step {
     /// Processor time of all members, ns.
     pub(super) cpu_ns: f64,
     /// Time that its longest member waited for a processor, ns.
-    queue_ns: f64,
+    pub(super) queue_ns: f64,
     /// Share of its time in storage.
     pub(super) disk: f64,
     /// Whether it only lets time pass.
     pub(super) is_pause: bool,
     /// Whether the shell read what it wrote: everything after it may depend on it.
-    is_read_by_shell: bool,
-    written: BTreeSet<FileIndex>,
-    touched: BTreeSet<FileIndex>,
+    pub(super) is_read_by_shell: bool,
+    pub(super) written: BTreeSet<FileIndex>,
+    pub(super) touched: BTreeSet<FileIndex>,
     /// Paths of what it made.
-    made: HashSet<String>,
+    pub(super) made: HashSet<String>,
     /// Paths of everything that it touched, and of the directories above.
-    paths: HashSet<String>,
+    pub(super) paths: HashSet<String>,
 }
 
 impl Step {
@@ -42,16 +42,6 @@ impl Step {
     pub(super) fn cores(&self, most: f64) -> f64 {
         let own = self.cpu_ns / self.length() as f64;
         own.max(1.0).min(most)
-    }
-
-    /// Whether it has to come after an earlier one, as far as files and pipes tell.
-    pub(super) fn depends_on(&self, before: &Step) -> bool {
-        before.is_read_by_shell
-            || before.written.intersection(&self.touched).next().is_some()
-            || self.written.intersection(&before.touched).next().is_some()
-            // A directory made before, a name removed and made again.
-            || before.made.iter().any(|path| self.paths.contains(path))
-            || self.made.iter().any(|path| before.paths.contains(path))
     }
 }
 

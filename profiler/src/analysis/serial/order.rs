@@ -1,0 +1,272 @@
+//! Which steps have to wait for which, and how they could have run side by side. A loop of a script has
+//! thousands of steps, so that nothing here looks at all pairs of them.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::steps::Step;
+use crate::model::FileIndex;
+
+/// What each step of a stretch has to come after.
+pub(super) struct Dependencies {
+    /// Places of those that must have ended first. Of what the shell read, only the last: that one comes after
+    /// those before it.
+    before: Vec<Vec<usize>>,
+    /// Pairs of steps of which one depends on the other.
+    pub(super) pairs: usize,
+}
+
+impl Dependencies {
+    /// Finds them as far as files and pipes tell. `steps` are in the order of the script.
+    pub(super) fn of(steps: &[Step]) -> Dependencies {
+        let mut touched: HashMap<FileIndex, Vec<usize>> = HashMap::new();
+        let mut written: HashMap<FileIndex, Vec<usize>> = HashMap::new();
+        let mut paths: HashMap<&str, Vec<usize>> = HashMap::new();
+        let mut made: HashMap<&str, Vec<usize>> = HashMap::new();
+        let mut read_by_shell: Vec<usize> = Vec::new();
+        let mut found = Dependencies {
+            before: Vec::with_capacity(steps.len()),
+            pairs: 0,
+        };
+        for (at, step) in steps.iter().enumerate() {
+            let files = step.touched.iter().filter_map(|file| written.get(file));
+            let files = files.chain(step.written.iter().filter_map(|file| touched.get(file)));
+            // A directory made before, a name removed and made again.
+            let names = step.paths.iter().filter_map(|path| made.get(&**path));
+            let names = names.chain(step.made.iter().filter_map(|path| paths.get(&**path)));
+            let mut before: Vec<usize> = files.chain(names).flatten().copied().collect();
+            before.sort_unstable();
+            before.dedup();
+            // The shell may use what it read in everything after that.
+            before.retain(|&other| !steps[other].is_read_by_shell);
+            found.pairs += before.len() + read_by_shell.len();
+            before.extend(read_by_shell.last());
+            found.before.push(before);
+
+            for &file in &step.touched {
+                touched.entry(file).or_default().push(at);
+            }
+            for &file in &step.written {
+                written.entry(file).or_default().push(at);
+            }
+            for path in &step.paths {
+                paths.entry(path).or_default().push(at);
+            }
+            for path in &step.made {
+                made.entry(path).or_default().push(at);
+            }
+            if step.is_read_by_shell {
+                read_by_shell.push(at);
+            }
+        }
+        found
+    }
+}
+
+/// Steps side by side.
+#[derive(Debug, PartialEq)]
+pub(super) struct Schedule {
+    /// Length of the schedule, ns.
+    pub(super) end: i64,
+    /// Whether each step runs beside another one.
+    pub(super) is_beside: Vec<bool>,
+}
+
+impl Schedule {
+    /// Starts every step as soon as those that it depends on have ended and there is room; of several
+    /// the one that the script has first.
+    pub(super) fn of(steps: &[Step], dependencies: &Dependencies, cores: f64) -> Schedule {
+        // Half a core less than a step needs is no reason to wait: the work bound has the rest.
+        let room = cores + 0.3;
+        let mut missing: Vec<usize> = dependencies.before.iter().map(Vec::len).collect();
+        let mut after: Vec<Vec<usize>> = vec![Vec::new(); steps.len()];
+        for (at, before) in dependencies.before.iter().enumerate() {
+            for &other in before {
+                after[other].push(at);
+            }
+        }
+        let mut ready: BTreeSet<usize> = (0..steps.len()).filter(|&at| missing[at] == 0).collect();
+        let mut running: BTreeSet<usize> = BTreeSet::new();
+        let (mut begin, mut end) = (vec![0; steps.len()], vec![0; steps.len()]);
+        let mut now = 0;
+        loop {
+            let mut started = Vec::new();
+            for &at in &ready {
+                let (mut cpu, mut disk) = (0.0, 0.0);
+                for &other in &running {
+                    cpu += steps[other].cores(room);
+                    disk += steps[other].disk;
+                }
+                // None needs less than one.
+                if !running.is_empty() && cpu + 1.0 > room {
+                    break;
+                }
+                let fits = cpu + steps[at].cores(room) <= room && disk + steps[at].disk <= 1.05;
+                if running.is_empty() || fits {
+                    begin[at] = now;
+                    end[at] = now + steps[at].length();
+                    running.insert(at);
+                    started.push(at);
+                }
+            }
+            for at in started {
+                ready.remove(&at);
+            }
+            let Some(next) = running.iter().map(|&at| end[at]).min() else {
+                break;
+            };
+            now = next;
+            let (over, still) = running.into_iter().partition(|&at| end[at] <= now);
+            running = still;
+            let over: BTreeSet<usize> = over;
+            for at in over {
+                for &next in &after[at] {
+                    missing[next] -= 1;
+                    if missing[next] == 0 {
+                        ready.insert(next);
+                    }
+                }
+            }
+        }
+        Schedule {
+            end: end.iter().copied().max().unwrap_or(0),
+            is_beside: beside(&begin, &end),
+        }
+    }
+}
+
+/// Which of these spans, none of which is empty, share a moment with another one.
+fn beside(begin: &[i64], end: &[i64]) -> Vec<bool> {
+    let mut order: Vec<usize> = (0..begin.len()).collect();
+    order.sort_by_key(|&at| begin[at]);
+    let mut is_beside = vec![false; begin.len()];
+    let mut latest = i64::MIN;
+    for (place, &at) in order.iter().enumerate() {
+        let follows = order.get(place + 1);
+        is_beside[at] = latest > begin[at] || follows.is_some_and(|&next| begin[next] < end[at]);
+        latest = latest.max(end[at]);
+    }
+    is_beside
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers that are always the same.
+    struct Dice(u64);
+
+    impl Dice {
+        fn below(&mut self, sides: u64) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            self.0 % sides
+        }
+    }
+
+    fn some_steps(dice: &mut Dice) -> Vec<Step> {
+        let mut from = 0;
+        let count = dice.below(30) as usize;
+        let step = |_| {
+            let length = 1 + dice.below(40) as i64;
+            let mut step = Step {
+                from,
+                to: from + length,
+                cpu_ns: (length * dice.below(4) as i64) as f64,
+                disk: dice.below(3) as f64 / 2.0,
+                is_read_by_shell: dice.below(12) == 0,
+                ..Step::default()
+            };
+            from = step.to;
+            for _ in 0..dice.below(3) {
+                let file = FileIndex(dice.below(25) as u32);
+                step.touched.insert(file);
+                if dice.below(3) == 0 {
+                    step.written.insert(file);
+                }
+                let directory = format!("/d{}", dice.below(9));
+                let path = format!("{directory}/{}", file.0);
+                if dice.below(4) == 0 {
+                    step.made
+                        .insert([&directory, &path][dice.below(2) as usize].clone());
+                }
+                step.paths.extend([directory, path]);
+            }
+            step
+        };
+        (0..count).map(step).collect()
+    }
+
+    fn depends_on(step: &Step, before: &Step) -> bool {
+        before.is_read_by_shell
+            || before.written.intersection(&step.touched).next().is_some()
+            || step.written.intersection(&before.touched).next().is_some()
+            || before.made.iter().any(|path| step.paths.contains(path))
+            || step.made.iter().any(|path| before.paths.contains(path))
+    }
+
+    /// The same by looking at all pairs at every moment.
+    fn slowly(steps: &[Step], cores: f64) -> (usize, Schedule) {
+        let room = cores + 0.3;
+        let before: Vec<Vec<usize>> = (0..steps.len())
+            .map(|at| {
+                (0..at)
+                    .filter(|&b| depends_on(&steps[at], &steps[b]))
+                    .collect()
+            })
+            .collect();
+        let mut end: Vec<Option<i64>> = vec![None; steps.len()];
+        let mut begin = vec![0; steps.len()];
+        let mut now = 0;
+        while end.iter().any(Option::is_none) {
+            for at in 0..steps.len() {
+                let is_over = |&b: &usize| end[b].is_some_and(|end| end <= now);
+                if end[at].is_some() || !before[at].iter().all(is_over) {
+                    continue;
+                }
+                let runs = |other: &usize| end[*other].is_some_and(|end| end > now);
+                let running: Vec<usize> = (0..steps.len()).filter(runs).collect();
+                let cpu: f64 = running.iter().map(|&o| steps[o].cores(room)).sum();
+                let disk: f64 = running.iter().map(|&o| steps[o].disk).sum();
+                let fits = cpu + steps[at].cores(room) <= room && disk + steps[at].disk <= 1.05;
+                if running.is_empty() || fits {
+                    begin[at] = now;
+                    end[at] = Some(now + steps[at].length());
+                }
+            }
+            now = end
+                .iter()
+                .flatten()
+                .copied()
+                .filter(|&end| end > now)
+                .min()
+                .unwrap();
+        }
+        let end: Vec<i64> = end.into_iter().flatten().collect();
+        let beside = |at: usize| {
+            (0..steps.len()).any(|o| o != at && begin[o] < end[at] && begin[at] < end[o])
+        };
+        let schedule = Schedule {
+            end: end.iter().copied().max().unwrap_or(0),
+            is_beside: (0..steps.len()).map(beside).collect(),
+        };
+        (before.iter().map(Vec::len).sum(), schedule)
+    }
+
+    #[test]
+    fn indexes_find_what_looking_at_all_pairs_finds() {
+        let mut dice = Dice(0x2545_f491_4f6c_dd1d);
+        for round in 0..400 {
+            let steps = some_steps(&mut dice);
+            for cores in [2.0, 4.0] {
+                let dependencies = Dependencies::of(&steps);
+                let found = Schedule::of(&steps, &dependencies, cores);
+                assert_eq!(
+                    (dependencies.pairs, found),
+                    slowly(&steps, cores),
+                    "{round}"
+                );
+            }
+        }
+    }
+}
