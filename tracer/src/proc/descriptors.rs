@@ -6,13 +6,26 @@
 
 use std::ffi::{CString, OsStr};
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use flowtrace_schema::Direction;
 
 use crate::fs::{Attributes, stat};
+
+mod numbers;
+
+#[cfg(any(test, fuzzing))]
+pub(crate) use numbers::entries_in;
+
+/// Device of all pipes without a name. `None`: this process cannot make one to see.
+static PIPES: LazyLock<Option<u64>> = LazyLock::new(|| {
+    let (pipe, _other) = std::io::pipe().ok()?;
+    Some(attributes(std::process::id(), pipe.as_raw_fd())?.dev)
+});
 
 /// A pipe or socket in the kernel. Inode numbers of pipes and sockets are counted up over both
 /// (`get_next_ino`), so they are not given twice before 2³² of them; a FIFO has that of its name.
@@ -48,11 +61,8 @@ pub(crate) struct Descriptor {
 /// The pipes and sockets among the descriptors of process `pid`, in the order of their numbers.
 /// `None`: they cannot be looked at.
 pub(crate) fn of(pid: u32) -> Option<Vec<Descriptor>> {
-    let mut found: Vec<Descriptor> = fs::read_dir(format!("/proc/{pid}/fd"))
-        .ok()?
-        .filter_map(|entry| number(entry.ok()?.file_name().as_bytes()))
-        .filter_map(|fd| one(pid, fd))
-        .collect();
+    let numbers = numbers::numbers(pid)?.into_iter();
+    let mut found: Vec<Descriptor> = numbers.filter_map(|fd| one(pid, fd)).collect();
     found.sort_unstable_by_key(|descriptor| descriptor.fd);
     Some(found)
 }
@@ -64,15 +74,12 @@ pub(crate) fn one(pid: u32, fd: i32) -> Option<Descriptor> {
         libc::S_IFSOCK => Object::Socket {
             inode: attributes.ino,
         },
-        libc::S_IFIFO => match target(pid, fd)
-            .as_deref()
-            .and_then(|t| inode_in(t.as_os_str().as_bytes()))
-        {
-            Some(inode) => Object::Pipe { inode },
-            None => Object::Fifo {
-                device: attributes.dev,
-                inode: attributes.ino,
-            },
+        libc::S_IFIFO if Some(attributes.dev) == *PIPES => Object::Pipe {
+            inode: attributes.ino,
+        },
+        libc::S_IFIFO => Object::Fifo {
+            device: attributes.dev,
+            inode: attributes.ino,
         },
         _ => return None,
     };
@@ -106,16 +113,6 @@ fn link(pid: u32, fd: i32) -> String {
     format!("/proc/{pid}/fd/{fd}")
 }
 
-fn number(name: &[u8]) -> Option<i32> {
-    str::from_utf8(name).ok()?.parse().ok()
-}
-
-/// The inode in the link of a pipe. A FIFO's link is a path, which begins with a slash.
-pub(crate) fn inode_in(target: &[u8]) -> Option<u64> {
-    let number = target.strip_prefix(b"pipe:[")?.strip_suffix(b"]")?;
-    str::from_utf8(number).ok()?.parse().ok()
-}
-
 /// Whether a link is the path of a file that has this name still; text that the kernel made up
 /// and names of removed files are not.
 pub(crate) fn is_path(target: &OsStr) -> bool {
@@ -129,11 +126,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     #[test]
-    fn links_of_pipes_are_told_from_paths() {
-        assert_eq!(inode_in(b"pipe:[4711]"), Some(4711));
-        assert_eq!(inode_in(b"/tmp/pipe:[4711]"), None);
-        assert_eq!(inode_in(b"pipe:[]"), None);
-        assert_eq!(inode_in(b"pipe:[-1]"), None);
+    fn paths_are_told_from_other_links() {
         assert!(is_path(OsStr::new("/tmp/x")));
         assert!(!is_path(OsStr::new("/tmp/x (deleted)")));
         assert!(!is_path(OsStr::new("anon_inode:[eventfd]")));
@@ -156,7 +149,11 @@ mod tests {
         let all = of(own).unwrap();
         let find = |fd: i32| *all.iter().find(|d| d.fd == fd).unwrap();
         let (read, write) = (find(reader.as_raw_fd()), find(writer.as_raw_fd()));
-        assert!(matches!(read.object, Object::Pipe { .. }));
+        let link = target(own, read.fd).unwrap();
+        let Object::Pipe { inode } = read.object else {
+            panic!("{read:?}");
+        };
+        assert_eq!(link.as_os_str(), &*format!("pipe:[{inode}]"));
         assert_eq!(read.object, write.object);
         assert_eq!(read.direction, Direction::Read);
         assert_eq!(write.direction, Direction::Write);

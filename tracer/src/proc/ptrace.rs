@@ -246,7 +246,8 @@ pub(super) fn event_message(tid: u32, stop: Stop) -> Option<u32> {
     let mut message: libc::c_ulong = 0;
     request(libc::PTRACE_GETEVENTMSG, tid, &raw mut message as usize).ok()?;
     // A task only ever moves on from a stop: still there after reading means there while reading.
-    is_in(tid, stop).then_some(message as u32)
+    // No stop follows that of its exit.
+    (stop == Stop::Exit || is_in(tid, stop)).then_some(message as u32)
 }
 
 /// Whether task `tid` is in that event stop. A SIGKILL may have taken it on to the next one, which

@@ -14,7 +14,7 @@ use super::environment::{Variables, Wanted};
 mod cost;
 mod startup;
 
-pub(crate) use cost::{Account, ProcessCost, Status, ThreadCost, Traffic};
+pub(crate) use cost::{Account, CostFiles, ProcessCost, Status, ThreadCost, Traffic};
 use startup::Strings;
 #[cfg(any(test, fuzzing))]
 pub(crate) use startup::parse_stack;
@@ -35,7 +35,7 @@ impl Image {
     pub(crate) fn of(pid: u32) -> Image {
         Image {
             exe: link(pid, "exe"),
-            argv: contents(&format!("/proc/{pid}/cmdline")).ok(),
+            argv: arguments(pid),
             cwd: link(pid, "cwd"),
             environment: Variables::default(),
         }
@@ -66,6 +66,11 @@ impl Image {
     pub(crate) fn is_complete(&self) -> bool {
         self.exe.is_some() && self.argv.is_some() && self.cwd.is_some()
     }
+}
+
+/// Arguments of process `pid`, each ended by a NUL.
+pub(super) fn arguments(pid: u32) -> Option<Vec<u8>> {
+    contents(&format!("/proc/{pid}/cmdline")).ok()
 }
 
 /// What a file of `/proc` holds. Nearly all fit in one page, and then one read gives all: the kernel
@@ -344,8 +349,14 @@ mod tests {
             voluntary_switches: 7,
             ..Account::default()
         };
-        let lone = ThreadCost::of_lone(pid, &account).unwrap();
+        let files = CostFiles::open(pid).unwrap();
+        let lone = files.cost(&account).unwrap();
         assert!(lone.on_cpu_ns > 0 && lone.read_bytes > 0 && lone.voluntary_switches == 7);
+        // The same files tell anew what is so later.
+        fs::read("/proc/self/cmdline").unwrap();
+        let later = files.cost(&account).unwrap();
+        assert!(later.read_bytes > lone.read_bytes && later.on_cpu_ns >= lone.on_cpu_ns);
+        assert!(CostFiles::open(u32::MAX).is_none());
         assert!(Status::of(pid).unwrap().max_rss_bytes.unwrap() > 4096);
         let stat = ProcessStat::of(pid).unwrap();
         assert!(stat.cost().minor_faults > 0);

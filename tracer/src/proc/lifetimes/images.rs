@@ -31,6 +31,9 @@ const TRACERS: &[&str] = &[
     "lurk",
 ];
 
+/// While more processes live than these, no files are kept open for them: descriptors are not endless.
+const MOST_WITH_FILES: usize = 64;
+
 impl Lifetimes {
     /// Process `pid`, which has used `used` so far, runs a new program; all its threads but one
     /// are gone, and that one has the process's id now whatever it had before.
@@ -54,6 +57,7 @@ impl Lifetimes {
         let Some(task) = self.tasks.get_mut(&pid) else {
             return;
         };
+        let are_few = self.processes.len() <= MOST_WITH_FILES;
         let Some(process) = self.processes.get_mut(&pid) else {
             return;
         };
@@ -111,6 +115,7 @@ impl Lifetimes {
             numbers_children: process.numbers_children,
             max_rss_before: used.max_rss_bytes,
             readable: image.is_complete(),
+            files: process.files.take().filter(|_| are_few),
             traces: traces(&image),
             status: Status {
                 inner_pid: status.inner_pid,

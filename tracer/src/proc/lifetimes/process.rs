@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flowtrace_schema::{Upid, Usage};
 
-use super::super::reading::{Account, Image, ProcessCost, Status, ThreadCost};
+use super::super::reading::{Account, CostFiles, Image, ProcessCost, Status, ThreadCost};
 use super::books::{Books, Life};
 
 /// A thread.
@@ -50,6 +50,9 @@ pub(super) struct Process {
     pub(super) tracer_ns: u64,
     pub(super) books: Books,
     pub(super) readable: bool,
+    /// What tells its cost, open since its exec where few processes live. Closed with it, when nobody waits
+    /// for that.
+    pub(super) files: Option<CostFiles>,
     /// File mode creation mask that it set, or a forebear; `None`: that of the first program.
     pub(super) umask: Option<u32>,
     /// It runs a program that traces others.
@@ -79,6 +82,7 @@ impl Process {
             tracer_ns: 0,
             books: Books::default(),
             readable: true,
+            files: None,
             umask: None,
             traces: false,
             launcher: false,
@@ -88,7 +92,7 @@ impl Process {
     /// What thread `tid` used so far, and the rest of what is told of its process `pid`, of which the
     /// kernel has just told `used`: with as few files as that takes.
     pub(super) fn read_cost(
-        &self,
+        &mut self,
         pid: u32,
         tid: u32,
         used: &Account,
@@ -96,7 +100,11 @@ impl Process {
         if !(self.lone && self.childless && tid == pid) {
             return ThreadCost::of(pid, tid);
         }
-        let cost = ThreadCost::of_lone(pid, used)?;
+        let files = match self.files.take() {
+            Some(files) => files,
+            None => CostFiles::open(pid)?,
+        };
+        let cost = self.files.insert(files).cost(used)?;
         // A peak above that of all images before is this one's.
         let status = if self.numbered_as_here && used.max_rss_bytes > self.max_rss_before {
             Status {

@@ -1,6 +1,8 @@
 //! What threads and processes used so far.
 
+use std::fs::File;
 use std::ops::{AddAssign, Sub};
+use std::os::unix::fs::FileExt;
 
 use super::{contents, fields_after, line_after};
 
@@ -33,19 +35,6 @@ impl ThreadCost {
         let io = contents(&format!("{directory}/io")).unwrap_or_default();
         let status = contents(&format!("{short}/status")).ok()?;
         Self::parse(&schedstat, &io, &status)
-    }
-
-    /// Reads the costs of process `pid`, which never had more than one thread and no child, and of
-    /// which the kernel has just told `account`.
-    pub(crate) fn of_lone(pid: u32, account: &Account) -> Option<ThreadCost> {
-        let schedstat = contents(&format!("/proc/{pid}/schedstat")).ok()?;
-        let io = contents(&format!("/proc/{pid}/io")).unwrap_or_default();
-        let mut cost = ThreadCost::default();
-        cost.take_schedstat(&schedstat)?;
-        cost.take_io(&io);
-        cost.voluntary_switches = account.voluntary_switches;
-        cost.involuntary_switches = account.involuntary_switches;
-        Some(cost)
     }
 
     /// The same as [`ThreadCost::of`] from what the files hold.
@@ -131,6 +120,39 @@ impl Status {
             max_rss_bytes: max_rss.map(|kib| kib.saturating_mul(1024)),
             inner_pid: line_after(status, b"NStgid:").and_then(inner),
         }
+    }
+}
+
+/// The files that tell what a process has used, where it never had more than one thread and no child. They
+/// may stay open over execs: to open one costs as much as to read it thrice.
+#[derive(Debug)]
+pub(crate) struct CostFiles {
+    schedstat: File,
+    /// Not there on kernels without `CONFIG_TASK_IO_ACCOUNTING`.
+    io: Option<File>,
+}
+
+impl CostFiles {
+    pub(crate) fn open(pid: u32) -> Option<CostFiles> {
+        Some(CostFiles {
+            schedstat: File::open(format!("/proc/{pid}/schedstat")).ok()?,
+            io: File::open(format!("/proc/{pid}/io")).ok(),
+        })
+    }
+
+    /// What it used so far; the kernel has just told `account` of it.
+    pub(crate) fn cost(&self, account: &Account) -> Option<ThreadCost> {
+        // Seven numbers of at most 20 digits with their names.
+        let mut text = [0; 512];
+        let mut cost = ThreadCost::default();
+        let length = self.schedstat.read_at(&mut text, 0).ok()?;
+        cost.take_schedstat(&text[..length])?;
+        let io = self.io.as_ref().map(|io| io.read_at(&mut text, 0));
+        let length = io.and_then(Result::ok).unwrap_or(0);
+        cost.take_io(&text[..length]);
+        cost.voluntary_switches = account.voluntary_switches;
+        cost.involuntary_switches = account.involuntary_switches;
+        Some(cost)
     }
 }
 

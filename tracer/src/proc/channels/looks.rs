@@ -1,0 +1,162 @@
+//! Looks at descriptors, which tell what a process has given up, and what a program was not told of.
+
+use std::collections::BTreeMap;
+
+use flowtrace_schema::{ChannelId, Direction, Loss};
+
+use super::super::descriptors;
+use super::super::reading::{self, Traffic};
+use super::Channels;
+use super::holder::{LOOKS, Moved};
+
+impl Channels {
+    /// What a program holds its parent has passed on to it.
+    pub(super) fn tell_parent(&mut self, pid: u32) {
+        let Some(holder) = self.holders.get(&pid) else {
+            return;
+        };
+        let keys: Vec<_> = holder.ends.keys().copied().collect();
+        let parent = holder
+            .parent
+            .and_then(|parent| self.holders.get_mut(&parent));
+        let Some(parent) = parent.filter(|parent| parent.has_made()) else {
+            return;
+        };
+        for key in keys {
+            if let Some(end) = parent.ends.get_mut(&key) {
+                end.passed = true;
+            }
+        }
+    }
+
+    /// A program uses its standard descriptors. It can only know of another one that it inherits
+    /// if its arguments tell, as in `--status-fd 3` or `/dev/fd/3`.
+    pub(super) fn find_leaked(&mut self, pid: u32) {
+        let Some(holder) = self.holders.get_mut(&pid) else {
+            return;
+        };
+        let mut suspect = holder
+            .ends
+            .iter_mut()
+            .filter(|(key, end)| end.fd > 2 && key.1 != Direction::Both)
+            .peekable();
+        if suspect.peek().is_none() {
+            return;
+        }
+        let arguments = reading::arguments(pid).unwrap_or_default();
+        for (_, end) in suspect {
+            end.leaked = !mentions(&arguments, end.fd);
+        }
+    }
+
+    pub(super) fn look_at_parent(&mut self, pid: u32, now: u64) {
+        let parent = self.holders.get(&pid).and_then(|holder| holder.parent);
+        let Some((pid, holder)) = parent.and_then(|pid| Some((pid, self.holders.get_mut(&pid)?)))
+        else {
+            return;
+        };
+        let mut worth = false;
+        for end in holder.ends.values_mut() {
+            if end.made && end.looks < LOOKS {
+                end.looks += 1;
+                worth = true;
+            }
+        }
+        if worth {
+            self.look_for_gone(pid, now);
+        }
+    }
+
+    /// Brings what is known of process `pid` up to date.
+    pub(super) fn look(&mut self, pid: u32, now: u64) {
+        let Some(held) = self.held_now(pid) else {
+            return;
+        };
+        self.give_up_all_but(pid, &held, true, now);
+        for (key, fd) in held {
+            self.hold(pid, key, fd, false, None, now);
+        }
+    }
+
+    /// The same for a process that runs meanwhile: what it may just be making is told by the
+    /// call that makes it.
+    pub(super) fn look_for_gone(&mut self, pid: u32, now: u64) {
+        if let Some(held) = self.held_now(pid) {
+            self.give_up_all_but(pid, &held, false, now);
+        }
+    }
+
+    fn held_now(&self, pid: u32) -> Option<BTreeMap<(ChannelId, Direction), i32>> {
+        let Some(descriptors) = descriptors::of(pid) else {
+            self.recorder.lost(Loss::DescriptorsUnreadable, 1);
+            return None;
+        };
+        let mut registry = self.registry();
+        let mut held = BTreeMap::new();
+        for descriptor in descriptors {
+            if let Some(channel) = registry.identify(pid, &descriptor) {
+                let key = (channel, descriptor.direction);
+                held.entry(key).or_insert(descriptor.fd);
+            }
+        }
+        Some(held)
+    }
+
+    fn give_up_all_but(
+        &mut self,
+        pid: u32,
+        held: &BTreeMap<(ChannelId, Direction), i32>,
+        is_stopped: bool,
+        now: u64,
+    ) {
+        let Some(holder) = self.holders.get(&pid) else {
+            return;
+        };
+        let forked = holder.forked;
+        let gone = holder
+            .ends
+            .iter()
+            .filter(|(key, _)| !held.contains_key(key));
+        let gone: Vec<_> = gone.map(|(key, end)| (*key, end.since)).collect();
+        if gone.is_empty() {
+            return;
+        }
+        let traffic = if holder.threaded {
+            None
+        } else {
+            Traffic::of(pid)
+        };
+        for (key, since) in gone {
+            let moved = traffic
+                .zip(since)
+                .map(|(now, since)| Moved::from(now - since));
+            // Seen from outside it may be in the middle of an exec, which will tell.
+            if forked && !is_stopped && moved.is_some_and(Moved::may_be_exec) {
+                continue;
+            }
+            self.give_up(pid, key, Some(now), moved, false);
+        }
+    }
+}
+
+/// Whether a number stands in a text by itself.
+fn mentions(text: &[u8], number: i32) -> bool {
+    let number = number.to_string();
+    text.split(|byte| !byte.is_ascii_digit())
+        .any(|digits| digits == number.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_told_of_a_descriptor_by_its_number() {
+        for told in ["gpg --status-fd 3", "diff /dev/fd/3 x", "x --fds=4,3"] {
+            assert!(mentions(told.as_bytes(), 3), "{told}");
+        }
+        for not in ["x 33", "x --a=13", ""] {
+            assert!(!mentions(not.as_bytes(), 3), "{not}");
+        }
+    }
+}
