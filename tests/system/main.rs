@@ -17,6 +17,7 @@ mod exit_status;
 mod fallback;
 mod generate;
 mod kernel_equals_strace;
+mod kernel_int80;
 mod kernel_layer;
 mod kernel_traffic;
 mod kernel_waits;

@@ -1,0 +1,87 @@
+//! Programs that make the calls of 32-bit x86, under `--layer kernel`: their rows, or a word that there are none.
+
+use std::path::{Path, PathBuf};
+
+use crate::support::process::finish;
+use crate::support::programs::program;
+use crate::support::trace::Trace;
+use crate::support::{Scratch, need_fuse, need_kernel_layer, run_in, skip};
+
+const BY_ITSELF: [&str; 5] = [
+    "-nostdlib",
+    "-static",
+    "-fno-pic",
+    "-no-pie",
+    "-fno-stack-protector",
+];
+
+/// The program, if it runs here.
+fn runs_here(scratch: &Scratch, bits: &str) -> Option<PathBuf> {
+    if !cfg!(target_arch = "x86_64") {
+        skip("32-bit calls are those of x86");
+        return None;
+    }
+    let mut options = vec![bits];
+    options.extend(BY_ITSELF);
+    let program = program("int80", &options)?;
+    let alone = scratch.dir("alone");
+    let mut command = std::process::Command::new(&program);
+    // Where the kernel has no such calls it is killed, or told that there are none.
+    if finish(command.current_dir(alone)).status.code() != Some(0) {
+        skip("this kernel has no 32-bit calls");
+        return None;
+    }
+    Some(program)
+}
+
+fn traced(scratch: &Scratch, program: &Path) -> Trace {
+    let path = scratch.join("trace.db");
+    let job = scratch.dir("job");
+    let mut command = run_in(&job, &path);
+    finish(command.args(["--layer", "kernel", "--"]).arg(program)).expect(0);
+    assert_eq!(std::fs::metadata(job.join("data")).unwrap().len(), 20_000);
+    Trace::open_complete(&path)
+}
+
+fn moved(trace: &Trace) -> Vec<Vec<String>> {
+    trace.rows(
+        "SELECT op, COUNT(*), SUM(result), fidelity FROM calls
+         WHERE op IN ('read', 'write') AND path LIKE '%data' GROUP BY op, fidelity ORDER BY op",
+    )
+}
+
+#[test]
+fn calls_of_a_32_bit_program_are_seen() {
+    if !need_fuse() || !need_kernel_layer() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let Some(program) = runs_here(&scratch, "-m32") else {
+        return;
+    };
+    let trace = traced(&scratch, &program);
+    let expected = [
+        ["read", "200", "20000", "exact"],
+        ["write", "200", "20000", "exact"],
+    ];
+    assert_eq!(moved(&trace), expected);
+    let unreconciled =
+        "SELECT value FROM losses WHERE counter = 'calls_unreconciled' AND value > 0";
+    assert!(trace.rows(unreconciled).is_empty());
+}
+
+#[test]
+fn calls_of_another_architecture_are_told_as_lost() {
+    if !need_fuse() || !need_kernel_layer() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let Some(program) = runs_here(&scratch, "-m64") else {
+        return;
+    };
+    let trace = traced(&scratch, &program);
+    assert!(moved(&trace).is_empty());
+    let unreconciled =
+        "SELECT value FROM losses WHERE counter = 'calls_unreconciled' AND value > 0";
+    assert_eq!(trace.rows(unreconciled), [["1"]]);
+}
