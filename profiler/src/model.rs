@@ -4,7 +4,7 @@
 //! that one pid ran, joined here by `prev_upid`. Everything keeps its place in the vectors of
 //! [`Workflow`]; the ids below are those places.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -261,6 +261,18 @@ impl Workflow {
     /// The images of a process in the order of execution.
     pub fn images(&self, id: ProcessId) -> &[Image] {
         &self.images[self.process(id).images.clone()]
+    }
+
+    /// Where in [`Workflow::images`] each image stands, by the ids in the database.
+    pub fn image_places(&self) -> HashMap<i64, usize> {
+        let images = self.images.iter().enumerate();
+        images.map(|(place, image)| (image.upid, place)).collect()
+    }
+
+    /// The process of each image, by the ids in the database.
+    pub fn process_of_images(&self) -> HashMap<i64, ProcessId> {
+        let images = self.images.iter();
+        images.map(|image| (image.upid, image.process)).collect()
     }
 
     /// The image that gives a process its name: the last.

@@ -13,7 +13,7 @@ use flowtrace_schema::{NameRow, ReplayedCallRow, Result, Trace};
 use serde::Serialize;
 
 use crate::load::load;
-use crate::model::{ProcessId, Workflow};
+use crate::model::Workflow;
 
 pub use play::{Failed, Played, Used, play};
 
@@ -157,11 +157,7 @@ pub fn plan(trace: &Trace) -> Result<Workload> {
     planner.prepare(&calls);
     let mut of_process: Vec<Vec<(&ReplayedCallRow, Call)>> =
         vec![Vec::new(); workflow.processes.len()];
-    let process_of: HashMap<i64, ProcessId> = workflow
-        .images
-        .iter()
-        .map(|i| (i.upid, i.process))
-        .collect();
+    let process_of = workflow.process_of_images();
     for row in &calls {
         let Some(&process) = process_of.get(&row.upid) else {
             continue;

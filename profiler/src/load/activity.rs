@@ -1,6 +1,6 @@
 //! What the threads of a process were doing, put together to what the process was doing.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use flowtrace_schema::{ActivityRow, ChannelEndRow, Result, Trace};
 
@@ -30,12 +30,7 @@ fn activity(
     (ends, idle): (&[ChannelEndRow], &[ChannelEndRow]),
     tokens: &[i64],
 ) -> Activity {
-    let images: HashMap<i64, usize> = workflow
-        .images
-        .iter()
-        .enumerate()
-        .map(|(place, image)| (image.upid, place))
-        .collect();
+    let images = workflow.image_places();
     let process_of = |upid: i64| images.get(&upid).map(|&at| workflow.images[at].process);
 
     let mut found = Activity::default();

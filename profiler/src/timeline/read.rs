@@ -90,8 +90,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
         samples.insert(rows[0].upid, rows);
     }
     let polled = by_sample(&parts.polled);
-    let images = workflow.images.iter();
-    let process_of = images.map(|image| (image.upid, image.process)).collect();
+    let process_of = workflow.process_of_images();
     let children = workflow.children();
     let holds = held_sides(&timeline);
     timeline.mixes = State::ALL.map(pure).to_vec();

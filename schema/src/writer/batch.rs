@@ -199,60 +199,45 @@ impl<'db> Batches<'db> {
     }
 
     /// Stores calls that are in the order of time.
-    pub(super) fn calls(&mut self, mut calls: &[Call]) {
-        while !calls.is_empty() {
-            let room = COMMIT_ROWS.saturating_sub(self.pending).max(1);
-            let (now, later) = calls.split_at(room.min(calls.len()));
-            calls = later;
-            if !self.ready(now.len()) {
-                continue;
-            }
-            match self.call_table.insert(self.db, now) {
-                Ok(()) => {
-                    self.pending += now.len();
-                    self.pending_calls += now.len() as u64;
-                }
-                Err(error) => self.fail(now.len(), &error),
-            }
-            if self.pending >= COMMIT_ROWS {
-                self.commit();
-            }
-        }
+    pub(super) fn calls(&mut self, calls: &[Call]) {
+        self.insert_all(calls, |batches, now| {
+            batches.call_table.insert(batches.db, now)?;
+            batches.pending_calls += now.len() as u64;
+            Ok(())
+        });
     }
 
     /// Stores calls on pipes and sockets.
-    pub(super) fn channel_calls(&mut self, mut calls: &[ChannelCall]) {
-        while !calls.is_empty() {
-            let room = COMMIT_ROWS.saturating_sub(self.pending).max(1);
-            let (now, later) = calls.split_at(room.min(calls.len()));
-            calls = later;
-            if !self.ready(now.len()) {
-                continue;
-            }
-            match self.channel_call_table.insert(self.db, now) {
-                Ok(()) => self.pending += now.len(),
-                Err(error) => self.fail(now.len(), &error),
-            }
-            if self.pending >= COMMIT_ROWS {
-                self.commit();
-            }
-        }
+    pub(super) fn channel_calls(&mut self, calls: &[ChannelCall]) {
+        self.insert_all(calls, |batches, now| {
+            batches.channel_call_table.insert(batches.db, now)
+        });
     }
 
     /// Stores packets, best in the order of time.
-    pub(super) fn packets(&mut self, mut packets: &[Packet]) {
-        while !packets.is_empty() {
+    pub(super) fn packets(&mut self, packets: &[Packet]) {
+        self.insert_all(packets, |batches, now| {
+            batches.packet_table.insert(batches.db, now)?;
+            batches.pending_packets += now.len() as u64;
+            Ok(())
+        });
+    }
+
+    /// Stores rows in transactions of [`COMMIT_ROWS`].
+    fn insert_all<Row>(
+        &mut self,
+        mut rows: &[Row],
+        insert: impl Fn(&mut Self, &[Row]) -> rusqlite::Result<()>,
+    ) {
+        while !rows.is_empty() {
             let room = COMMIT_ROWS.saturating_sub(self.pending).max(1);
-            let (now, later) = packets.split_at(room.min(packets.len()));
-            packets = later;
+            let (now, later) = rows.split_at(room.min(rows.len()));
+            rows = later;
             if !self.ready(now.len()) {
                 continue;
             }
-            match self.packet_table.insert(self.db, now) {
-                Ok(()) => {
-                    self.pending += now.len();
-                    self.pending_packets += now.len() as u64;
-                }
+            match insert(self, now) {
+                Ok(()) => self.pending += now.len(),
                 Err(error) => self.fail(now.len(), &error),
             }
             if self.pending >= COMMIT_ROWS {
