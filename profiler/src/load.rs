@@ -10,10 +10,12 @@ use crate::rules;
 
 mod accesses;
 mod activity;
+mod bounds;
 mod places;
 mod readers;
 mod redirections;
 mod streams;
+mod writers;
 
 use accesses::add_accesses;
 pub use activity::load_activity;

@@ -2,7 +2,7 @@
 """Who sent data to whom through pipes: the arrows of `flowtrace dag` against the bytes that strace sees go in and out.
 
 Each script runs twice, by flowtrace and by strace; pairs of command lines are compared. An arrow that no byte went along is
-one too many; bytes without an arrow are one missing, save of questions to whom an answer came from (docs/dag.md)."""
+one too many; bytes without an arrow are one missing."""
 import argparse
 import itertools
 import json
@@ -41,6 +41,8 @@ SCRIPTS = {
     "script": "printf 'while read k; do expr $k + 10; done\\n' > w.sh; seq 3 | bash w.sh > f; seq 4 | bash w.sh > g",
     "python": "seq 9 | python3 -c 'import sys, subprocess\nfor l in sys.stdin: subprocess.run([\"expr\", l.strip(), \"+\", \"1\"])' > f",
     "python pipes": "python3 -c 'import subprocess as s\np = s.Popen([\"sort\"], stdin=s.PIPE, stdout=s.PIPE)\nprint(len(p.communicate(b\"b\\na\\n\")[0]))' > f",
+    "captured": "python3 -c 'import subprocess as s\ns.run(\"sort -r | tee sorted | wc -l\", shell=True, input=b\"b\\na\\n\" * 9000, capture_output=True)'",
+    "captured errors": "python3 -c 'import subprocess as s\nprint(s.run(\"ls nowhere; seq 30 | tail -n 3\", shell=True, capture_output=True).stdout)' > f",
     "make": "printf 'all: a b\\na b:\\n\\tseq 9 | sort -r | tee $@ | wc -l > $@.n\\n' > Makefile; make -s -j2",
     "sed": "for n in a b; do echo $n; done | sed s/a/x/ | while read n; do echo $n > $n.txt; done; cat *.txt | wc > f",
     "stderr": "{ ls nowhere; seq 3; } 2>&1 | cat > f",
@@ -59,9 +61,9 @@ def run(arguments, **options):
     return subprocess.run(arguments, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options)
 
 
-def by_flowtrace(script, job, scratch):
+def by_flowtrace(script, job, scratch, run_options):
     trace = os.path.join(scratch, "trace.db")
-    done = run([FLOWTRACE, "run", "-q", "--no-summary", *sys.argv[1:], "-o", trace, "--", "bash", "-c", script], cwd=job)
+    done = run([FLOWTRACE, "run", "-q", "--no-summary", *run_options, "-o", trace, "--", "bash", "-c", script], cwd=job)
     out = run([FLOWTRACE, "dag", "--by", "process", "--format", "cytoscape", trace])
     if out.returncode:
         raise SystemExit(f"{done.stderr}{out.stderr}")
@@ -75,10 +77,7 @@ def by_flowtrace(script, job, scratch):
     return found
 
 
-CALL = re.compile(r"^(\d+) (?:<\.\.\. )?(\w+)(.*)$")
-
-
-def by_strace(script, job, scratch):
+def by_strace(script, job, scratch, _):
     """Pairs of commands, for each pipe that a byte went through. Unfinished calls are joined to their ends."""
     log = os.path.join(scratch, "strace")
     calls = "read,write,readv,writev,splice,sendfile,tee,copy_file_range,execve,clone,clone3,fork,vfork"
@@ -151,7 +150,7 @@ def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--made-up", type=int, default=0, metavar="N", help="so many scripts that are made up, besides")
     options.add_argument("--seed", type=int, default=1, help="of the first of them")
-    mine, sys.argv[1:] = options.parse_known_args()
+    mine, run_options = options.parse_known_args()
     scripts = dict(SCRIPTS)
     for seed in range(mine.seed, mine.seed + mine.made_up):
         scripts[f"made up {seed}"] = made_up(seed)
@@ -162,13 +161,13 @@ def main():
             for way in (by_flowtrace, by_strace):
                 job = os.path.join(scratch, way.__name__)
                 os.mkdir(job)
-                results.append(way(script, job, scratch))
+                results.append(way(script, job, scratch, run_options))
         # Quotes and line breaks are written in several ways.
         short = lambda text: " ".join(re.sub(r"\\+[nt]|[^A-Za-z0-9%+*/.-]+", " ", text).split())[:60]
         seen, true = ({(short(a), short(b)) for a, b in pairs} for pairs in results)
-        faults = [f"too many: {a} | {b}" for a, b in sorted(seen - true)] + [f"missing: {a} | {b}" for a, b in sorted(true - seen) if (b, a) not in seen]
+        faults = [f"too many: {a} | {b}" for a, b in sorted(seen - true)] + [f"missing: {a} | {b}" for a, b in sorted(true - seen)]
         print(f"{name:18} {len(true):2} pairs", "ok" if not faults else "")
-        may = name in DOUBTFUL and not (name == "only stderr" and "--layer" in sys.argv)
+        may = name in DOUBTFUL and not (name == "only stderr" and "--layer" in run_options)
         if faults and name not in SCRIPTS:
             print(f"    {script}")
         for fault in faults:

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::streams::Held;
+use super::writers::leave_out_silent;
 use crate::model::{ProcessId, Workflow};
 
 /// What processes have read that came from no pipe: a copy of its parent nothing, a program its libraries
@@ -59,7 +60,7 @@ impl Aside {
     }
 
     /// What it read from traced files, and wrote to them.
-    fn files(&self, id: ProcessId) -> (i64, i64) {
+    pub(super) fn files(&self, id: ProcessId) -> (i64, i64) {
         self.files.get(id.0 as usize).copied().unwrap_or_default()
     }
 
@@ -112,8 +113,8 @@ fn leave_out_uncounted(ends: &mut Ends) {
     }
 }
 
-/// Takes those out of the writers of pipes who wrote as much as went into traced files, and those out of the readers
-/// who merely had them as their standard input:
+/// Takes those out of the writers of pipes who wrote nothing into them ([`super::writers`]), and those out of the
+/// readers who merely had them as their standard input:
 ///
 /// 1. all others, where one read from pipes exactly what was written into those that it could read;
 /// 2. programs that read no more than each time, where the others may have read as much as was written;
@@ -123,15 +124,8 @@ fn leave_out_uncounted(ends: &mut Ends) {
 pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &Aside) {
     for ends in channels.iter_mut().filter(|ends| !ends.is_socket) {
         leave_out_uncounted(ends);
-        let wrote_files = |id: ProcessId, side: &Held| {
-            side.at_most_bytes
-                .is_some_and(|bytes| bytes == aside.files(id).1)
-        };
-        if !ends.writers.iter().all(|(&id, side)| wrote_files(id, side)) {
-            ends.writers
-                .retain(|&id, side| side.is_used || !wrote_files(id, side));
-        }
     }
+    leave_out_silent(channels, aside);
     // What each reader was sent through pipes, while it held which.
     let mut sent: HashMap<ProcessId, Vec<(Held, i64)>> = HashMap::new();
     let pipes = channels.iter().filter(|ends| !ends.is_socket);

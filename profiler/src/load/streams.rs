@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use flowtrace_schema::{ChannelEndRow, FlowBetween, Result, Trace};
 
+use super::bounds::Bounds;
 use super::readers::{Aside, Ends, leave_out_bystanders};
 use crate::model::{ProcessId, Side, Stream, Workflow};
 
@@ -29,16 +30,11 @@ impl Held {
 
 /// Pairs those who may have written into a channel with those who may have read from it.
 pub(super) fn add_streams(workflow: &mut Workflow, rows: &[ChannelEndRow]) {
-    let images: HashMap<i64, usize> = workflow
-        .images
-        .iter()
-        .enumerate()
-        .map(|(place, image)| (image.upid, place))
-        .collect();
-    let whole = whole(rows);
+    let images = workflow.image_places();
+    let bounds = Bounds::of(rows);
     let mut channels: Vec<Ends> = rows
         .chunk_by(|a, b| a.channel_id == b.channel_id)
-        .map(|of_channel| ends_of(workflow, &images, (of_channel, &whole)))
+        .map(|of_channel| ends_of(workflow, &images, (of_channel, &bounds)))
         .collect();
     let before = held(&channels);
     leave_out_bystanders(&mut channels, &Aside::of(workflow));
@@ -60,7 +56,12 @@ pub(super) fn add_streams(workflow: &mut Workflow, rows: &[ChannelEndRow]) {
         }
         is_same
     });
-    leave_out_requests(workflow);
+    let totals = bounds.of_processes(workflow, &images, rows);
+    for stream in workflow.streams.iter_mut().filter(|s| !s.is_socket) {
+        let sides = [(stream.from, Side::Write), (stream.to, Side::Read)];
+        let bounds = sides.iter().filter_map(|side| totals.get(side).copied());
+        stream.at_most_bytes = stream.at_most_bytes.into_iter().chain(bounds).min();
+    }
 }
 
 /// Who may have moved data through which side of which channel.
@@ -87,10 +88,9 @@ fn held(channels: &[Ends]) -> HashSet<(i64, ProcessId, Side)> {
 /// When the file cannot be read.
 pub(crate) fn channel_ends(trace: &Trace, workflow: &Workflow) -> Result<Vec<ChannelEndRow>> {
     let mut rows = trace.channel_ends()?;
-    let images = workflow.images.iter().enumerate();
-    let places: HashMap<i64, usize> = images.map(|(place, i)| (i.upid, place)).collect();
+    let images = workflow.image_places();
     rows.retain_mut(|row| {
-        let Some(&place) = places.get(&row.upid) else {
+        let Some(&place) = images.get(&row.upid) else {
             return true;
         };
         let process = workflow.images[place].process;
@@ -115,42 +115,29 @@ pub(crate) fn channel_ends(trace: &Trace, workflow: &Workflow) -> Result<Vec<Cha
     Ok(rows)
 }
 
-/// Of images and directions from when they are bounded, ns, and by how many bytes.
-type Whole<'a> = HashMap<(i64, &'a str), (i64, i64)>;
-
 /// Whether an end is that of a socket that a process has from its parent on the way from fork to exec: there nobody
 /// talks through it. A program that holds one socket would else talk to all that it starts, and these to each other.
 fn is_passing(workflow: &Workflow, place: usize, end: &ChannelEndRow) -> bool {
     let image = &workflow.images[place];
-    !matches!(end.kind.as_str(), "pipe" | "fifo")
+    is_socket(end)
         && end.used != Some(1)
         && image.is_fork
         && end.from_ns <= image.start_ns
         && place + 1 < workflow.process(image.process).images.end
 }
 
-/// What images moved in a direction from some moment to their end, at most: a bound also for ends that they gave up
-/// earlier, of which none is known.
-fn whole(rows: &[ChannelEndRow]) -> Whole<'_> {
-    let mut whole = Whole::new();
-    for end in rows.iter().filter(|end| end.to_ns.is_none()) {
-        if let Some(bytes) = end.at_most_bytes {
-            let bound = (end.from_ns, bytes);
-            let first = whole.entry((end.upid, &end.direction)).or_insert(bound);
-            *first = bound.min(*first);
-        }
-    }
-    whole
+fn is_socket(end: &ChannelEndRow) -> bool {
+    !matches!(end.kind.as_str(), "pipe" | "fifo")
 }
 
 fn ends_of(
     workflow: &Workflow,
     images: &HashMap<i64, usize>,
-    (rows, whole): (&[ChannelEndRow], &Whole<'_>),
+    (rows, bounds): (&[ChannelEndRow], &Bounds<'_>),
 ) -> Ends {
     let mut ends = Ends {
         channel_id: rows[0].channel_id,
-        is_socket: !matches!(rows[0].kind.as_str(), "pipe" | "fifo"),
+        is_socket: is_socket(&rows[0]),
         ..Ends::default()
     };
     for end in rows {
@@ -162,12 +149,8 @@ fn ends_of(
             continue;
         }
         let last = end.to_ns.or(image.end_ns).unwrap_or(end.from_ns);
-        let bound = || {
-            let whole = whole.get(&(end.upid, end.direction.as_str()));
-            whole.filter(|(from, _)| *from <= end.from_ns)
-        };
         let side = Held {
-            at_most_bytes: end.at_most_bytes.or_else(|| Some(bound()?.1)),
+            at_most_bytes: bounds.of_end(end),
             first_ns: end.from_ns,
             last_ns: last.max(end.from_ns),
             is_used: end.used == Some(1),
@@ -185,11 +168,7 @@ fn ends_of(
 /// Brings in what captured packets tell: between which processes, how much each way, and when. A
 /// stream through sockets between the same two is that of the flow.
 pub(super) fn add_flows(workflow: &mut Workflow, flows: &[FlowBetween]) {
-    let images: HashMap<i64, ProcessId> = workflow
-        .images
-        .iter()
-        .map(|image| (image.upid, image.process))
-        .collect();
+    let images = workflow.process_of_images();
     let mut carried: BTreeMap<(ProcessId, ProcessId), Carried> = BTreeMap::new();
     for flow in flows {
         let ends = images.get(&flow.src_upid).zip(images.get(&flow.dst_upid));
@@ -240,21 +219,6 @@ struct Carried {
     bytes: (i64, i64),
     first_ns: i64,
     last_ns: i64,
-}
-
-/// Of two streams between a process and one that it talks to, as through `popen2`, the answer tells
-/// what depends on what: that the older process asked shows in the fork.
-fn leave_out_requests(workflow: &mut Workflow) {
-    let start = |id: ProcessId| (workflow.process(id).start_ns, id);
-    let answers: HashSet<_> = workflow
-        .streams
-        .iter()
-        .filter(|stream| start(stream.from) > start(stream.to))
-        .map(|stream| (stream.to, stream.from))
-        .collect();
-    workflow
-        .streams
-        .retain(|stream| !answers.contains(&(stream.from, stream.to)));
 }
 
 fn add(sides: &mut BTreeMap<ProcessId, Held>, process: ProcessId, side: Held) {

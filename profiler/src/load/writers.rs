@@ -1,0 +1,137 @@
+//! Who of those that held a pipe for writing wrote into it.
+//!
+//! A captured standard error is held by all that a command starts, and mostly nobody writes there. Of each writer only
+//! a bound is known: what it wrote anywhere while it held the pipe. So the bytes are balanced, as those of readers.
+
+use std::collections::{HashMap, HashSet};
+
+use super::readers::{Aside, Ends};
+use super::streams::Held;
+use crate::model::ProcessId;
+
+/// Takes those out of the writers of pipes
+///
+/// 1. who wrote as much as went into traced files,
+/// 2. who could write elsewhere, too, where whoever had no other reader wrote all that this one read.
+pub(super) fn leave_out_silent(channels: &mut [Ends], aside: &Aside) {
+    for ends in channels.iter_mut().filter(|ends| !ends.is_socket) {
+        let wrote_files = |id: ProcessId, side: &Held| {
+            side.at_most_bytes
+                .is_some_and(|bytes| bytes == aside.files(id).1)
+        };
+        if !ends.writers.iter().all(|(&id, side)| wrote_files(id, side)) {
+            ends.writers
+                .retain(|&id, side| side.is_used || !wrote_files(id, side));
+        }
+    }
+    let writers = Writers::of(channels);
+    let served = writers.served(channels, aside);
+    for ends in channels.iter_mut().filter(|ends| !ends.is_socket) {
+        let mut readers = ends.readers.keys();
+        if let (Some(reader), None) = (readers.next(), readers.next())
+            && served.contains(reader)
+        {
+            ends.writers
+                .retain(|id, side| side.is_used || writers.reader.get(id) == Some(&Some(*reader)));
+        }
+    }
+}
+
+/// What each process may have written into channels.
+struct Writers {
+    /// The only one that could read it; `None`: there were several.
+    reader: HashMap<ProcessId, Option<ProcessId>>,
+    /// No more bytes than these, traced files included; `None`: not known.
+    bytes: HashMap<ProcessId, Option<i64>>,
+}
+
+impl Writers {
+    fn of(channels: &[Ends]) -> Writers {
+        let mut writers = Writers {
+            reader: HashMap::new(),
+            bytes: HashMap::new(),
+        };
+        for ends in channels {
+            for (&id, side) in &ends.writers {
+                let bytes = writers.bytes.entry(id).or_insert(Some(0));
+                *bytes = bytes.zip(side.at_most_bytes).map(|(a, b)| a.max(b));
+                for &reader in ends.readers.keys().filter(|&&reader| reader != id) {
+                    let only = writers.reader.entry(id).or_insert(Some(reader));
+                    *only = only.filter(|&known| known == reader);
+                }
+            }
+        }
+        writers
+    }
+
+    /// Who read from pipes just what those wrote that had no other reader.
+    fn served(&self, channels: &[Ends], aside: &Aside) -> HashSet<ProcessId> {
+        let mut sent: HashMap<ProcessId, Option<i64>> = HashMap::new();
+        for (&writer, reader) in &self.reader {
+            let Some(reader) = *reader else { continue };
+            let bytes = self.bytes.get(&writer).copied().flatten();
+            let sum = sent.entry(reader).or_insert(Some(0));
+            *sum = sum.zip(bytes).map(|(sum, bytes)| {
+                sum.saturating_add(bytes.saturating_sub(aside.files(writer).1))
+            });
+        }
+        let mut read: HashMap<ProcessId, Option<i64>> = HashMap::new();
+        for ends in channels {
+            for (&reader, side) in &ends.readers {
+                let most = read.entry(reader).or_insert(Some(0));
+                *most = most.zip(side.at_most_bytes).map(|(a, b)| a.max(b));
+            }
+        }
+        let is_all = |(reader, bytes): (ProcessId, Option<i64>)| {
+            let bytes = bytes.filter(|&bytes| bytes > 0)?;
+            (read.get(&reader).copied().flatten() == Some(bytes)).then_some(reader)
+        };
+        sent.into_iter().filter_map(is_all).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn sides(of: &[(u32, i64)]) -> BTreeMap<ProcessId, Held> {
+        let side = |bytes| Held {
+            at_most_bytes: Some(bytes),
+            first_ns: 0,
+            last_ns: 1,
+            is_used: false,
+        };
+        let sides = of.iter().map(|&(id, bytes)| (ProcessId(id), side(bytes)));
+        sides.collect()
+    }
+
+    /// `subprocess.run('1 | 2', capture_output=True)` of process 0: the pipe between both, the output, the errors.
+    fn captured(read_bytes: i64) -> Vec<Vec<u32>> {
+        let ends = |writers: &[(u32, i64)], readers: &[(u32, i64)]| Ends {
+            writers: sides(writers),
+            readers: sides(readers),
+            ..Ends::default()
+        };
+        let mut channels = [
+            ends(&[(1, 5000)], &[(2, 9000)]),
+            ends(&[(2, 5)], &[(0, read_bytes)]),
+            ends(&[(1, 5000), (2, 5)], &[(0, read_bytes)]),
+        ];
+        leave_out_silent(&mut channels, &Aside::default());
+        let left = channels.iter();
+        left.map(|ends| ends.writers.keys().map(|id| id.0).collect())
+            .collect()
+    }
+
+    #[test]
+    fn who_has_another_reader_sent_nothing_where_the_others_sent_all() {
+        assert_eq!(captured(5), [vec![1], vec![2], vec![2]]);
+    }
+
+    #[test]
+    fn an_error_message_keeps_all_who_may_have_written_it() {
+        assert_eq!(captured(45), [vec![1], vec![2], vec![1, 2]]);
+    }
+}
