@@ -244,10 +244,6 @@ fn workers_with_the_pipes_of_each_other_do_not_talk() {
     let workers = &workflow.children()[main.0 as usize];
     let streams = workflow.streams.iter();
     let streams: Vec<_> = streams.map(|stream| (stream.from, stream.to)).collect();
-    let expected = [
-        (main, workers[0]),
-        (workers[0], main),
-        (workers[1], main),
-    ];
+    let expected = [(main, workers[0]), (workers[0], main), (workers[1], main)];
     assert_eq!(streams, expected);
 }

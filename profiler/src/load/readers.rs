@@ -90,10 +90,12 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    fn written(&self) -> Option<i64> {
-        let mut sides = self.writers.values();
-        sides.try_fold(0, |sum: i64, side| {
-            Some(sum.saturating_add(side.at_most_bytes?))
+    /// What went in at most, bytes; `None`: not known.
+    fn written(&self, aside: &Aside) -> Option<i64> {
+        let mut sides = self.writers.iter();
+        sides.try_fold(0, |sum: i64, (&id, side)| {
+            let elsewhere = aside.files(id).1;
+            Some(sum.saturating_add(side.at_most_bytes?.saturating_sub(elsewhere).max(0)))
         })
     }
 }
@@ -129,7 +131,7 @@ pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &Aside) {
     // What each reader was sent through pipes, while it held which.
     let mut sent: HashMap<ProcessId, Vec<(Held, i64)>> = HashMap::new();
     let pipes = channels.iter().filter(|ends| !ends.is_socket);
-    for (ends, written) in pipes.filter_map(|ends| Some((ends, ends.written()?))) {
+    for (ends, written) in pipes.filter_map(|ends| Some((ends, ends.written(aside)?))) {
         for (&id, &side) in &ends.readers {
             sent.entry(id).or_default().push((side, written));
         }
@@ -138,7 +140,7 @@ pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &Aside) {
         if ends.is_socket || ends.readers.len() < 2 {
             continue;
         }
-        let Some(written) = ends.written().filter(|&bytes| bytes > 0) else {
+        let Some(written) = ends.written(aside).filter(|&bytes| bytes > 0) else {
             continue;
         };
         let raw = |side: &Held| side.at_most_bytes.unwrap_or(i64::MAX);
@@ -241,6 +243,19 @@ mod tests {
             ..Ends::default()
         }];
         leave_out_bystanders(&mut channels, &loop_of_a_shell());
+        assert_eq!(left(&channels[0]), [3]);
+    }
+
+    #[test]
+    fn what_tee_wrote_into_a_file_nobody_reads_from_its_pipe() {
+        let mut channels = [Ends {
+            writers: numbered(0, &[Some(12)]),
+            readers: numbered(3, &[Some(6), Some(6228), Some(6228)]),
+            ..Ends::default()
+        }];
+        let mut aside = loop_of_a_shell();
+        aside.files = vec![(0, 6)];
+        leave_out_bystanders(&mut channels, &aside);
         assert_eq!(left(&channels[0]), [3]);
     }
 
