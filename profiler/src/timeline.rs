@@ -208,6 +208,9 @@ pub struct Channel {
     pub writers: Vec<(ProcessId, i64, i64)>,
     /// Who may have read.
     pub readers: Vec<(ProcessId, i64, i64)>,
+    /// Who kept a pipe open for writing and wrote nothing, as `sleep` in `(sleep 9; echo) | cat`: until they end
+    /// or somebody writes its reader waits.
+    pub keepers: Vec<(ProcessId, i64, i64)>,
     /// Whether it hands out places to run instead of carrying data, as the jobserver of make does; then it
     /// has neither writers nor readers.
     pub is_token: bool,

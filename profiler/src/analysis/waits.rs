@@ -76,6 +76,8 @@ pub enum Root {
     NoPlace,
     /// Nobody of the run held the other end.
     Outside,
+    /// On which channel it waited is not known.
+    Unseen,
 }
 
 impl Root {
@@ -95,6 +97,7 @@ impl Root {
             Root::EachOther => "they waited for each other",
             Root::NoPlace => "no job slot was free",
             Root::Outside => "outside of the run",
+            Root::Unseen => "nobody saw for what",
         }
     }
 }
@@ -220,17 +223,17 @@ pub fn waits(workflow: &Workflow, timeline: &Timeline) -> Waits {
                         waiter.clone(),
                         kind,
                         None,
-                        channel,
+                        channel.clone(),
                         instance.is_orchestrator,
                     );
                     sums.entry(key)
                         .or_default()
                         .add(ns - charged, instance.process);
                     if state.is_waiting() && !instance.is_orchestrator {
-                        let root = if is_place {
-                            Root::NoPlace
-                        } else {
-                            Root::Outside
+                        let root = match &channel {
+                            _ if is_place => Root::NoPlace,
+                            Some(_) => Root::Outside,
+                            None => Root::Unseen,
                         };
                         search.add(None, root, &waiter, ns - charged);
                     }
@@ -261,6 +264,9 @@ pub fn waits(workflow: &Workflow, timeline: &Timeline) -> Waits {
         life_ns: life,
     }
 }
+
+/// Who held an end of a channel, from when to when.
+type Side = (ProcessId, i64, i64);
 
 /// Waiter, kind, culprit, kind of the channel, and whether the waiter only runs others.
 type Key = (String, Kind, Option<String>, Option<String>, bool);
@@ -304,47 +310,65 @@ impl Search<'_> {
         {
             return vec![(waker, 1.0)];
         }
-        let mut found: BTreeMap<ProcessId, i64> = BTreeMap::new();
+        // The first of these that held the other end throughout is charged with all.
+        let mut tiers: Vec<BTreeMap<ProcessId, i64>> = Vec::new();
         match state {
             State::In | State::Out => {
                 let Some(channel) = piece.channel else {
                     return Vec::new();
                 };
                 let channel = &self.timeline.channels[channel as usize];
-                let sides = if state == State::In {
-                    &channel.writers
-                } else {
-                    &channel.readers
+                let (sides, keepers) = match state {
+                    State::In => (&channel.writers, channel.keepers.as_slice()),
+                    _ => (&channel.readers, [].as_slice()),
                 };
-                for &(process, from, to) in sides.iter().filter(|side| side.0 != waiter) {
-                    let kept = found.entry(process).or_insert(0);
-                    *kept = overlap(from, to).max(*kept);
-                }
+                // A shell that merely keeps an end open is not who is waited for, as long as there is another.
+                let is_shell = |id: ProcessId| self.timeline.instance(id).is_orchestrator;
+                let steps = |side: &&Side| !is_shell(side.0);
+                let shells = |side: &&Side| is_shell(side.0);
+                let held = |tier: &mut dyn Iterator<Item = &Side>| {
+                    let mut held: BTreeMap<ProcessId, i64> = BTreeMap::new();
+                    for &(process, from, to) in tier.filter(|side| side.0 != waiter) {
+                        let kept = held.entry(process).or_insert(0);
+                        *kept = overlap(from, to).max(*kept);
+                    }
+                    held
+                };
+                tiers.push(held(&mut sides.iter().filter(steps)));
+                tiers.push(held(&mut keepers.iter().filter(steps)));
+                tiers.push(held(&mut sides.iter().chain(keepers).filter(shells)));
             }
             State::Child => {
-                for &child in &self.children[waiter.0 as usize] {
-                    let process = self.workflow.process(child);
-                    if piece.child_pid.is_none_or(|pid| pid == process.pid) {
-                        let instance = self.timeline.instance(child);
-                        found.insert(child, overlap(instance.from, instance.to));
-                    }
-                }
+                let children = self.children[waiter.0 as usize].iter().copied();
+                let named = children.filter(|&child| {
+                    let pid = self.workflow.process(child).pid;
+                    piece.child_pid.is_none_or(|waited| waited == pid)
+                });
+                let lived = named.map(|child| {
+                    let instance = self.timeline.instance(child);
+                    (child, overlap(instance.from, instance.to))
+                });
+                tiers.push(lived.collect());
             }
             _ => {}
         }
-        found.retain(|_, overlap| *overlap > 0);
-        // A shell that merely keeps an end open is not who is waited for.
-        let is_step = |id: &ProcessId| !self.timeline.instance(*id).is_orchestrator;
-        if state != State::Child && found.keys().any(is_step) {
-            found.retain(|id, _| is_step(id));
-        }
         let length = (piece.to - piece.from) as f64;
-        let sum: i64 = found.values().sum();
-        let whole = (sum as f64).max(length);
-        found
-            .into_iter()
-            .map(|(id, overlap)| (id, overlap as f64 / whole))
-            .collect()
+        let mut left = 1.0;
+        let mut found: BTreeMap<ProcessId, f64> = BTreeMap::new();
+        for tier in tiers {
+            let sum: i64 = tier.values().sum();
+            let whole = (sum as f64).max(length * left);
+            let before = left;
+            for (id, held) in tier.into_iter().filter(|(_, held)| *held > 0) {
+                let share = before * held as f64 / whole;
+                *found.entry(id).or_default() += share;
+                left -= share;
+            }
+            if left * length < 1.0 {
+                break;
+            }
+        }
+        found.into_iter().collect()
     }
 
     /// Charges `ns` of waiting within a time to a culprit, or to whom that waited for itself.

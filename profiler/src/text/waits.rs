@@ -1,7 +1,7 @@
 //! Who waited for whom, for people.
 
 use crate::analysis::serial::Serial;
-use crate::analysis::waits::{Kind, Waits};
+use crate::analysis::waits::{Kind, Root, Waits};
 use crate::text::bottlenecks::percent;
 use crate::text::storage;
 use crate::text::table::{Align, Table, more};
@@ -56,10 +56,11 @@ pub fn answer(waits: &Waits, serial: &[Serial], timeline: &Timeline) -> String {
         .filter(|cause| cause.ns > 0.02 * length)
     {
         Some(cause) => {
-            let who = cause
-                .culprit
-                .as_deref()
-                .unwrap_or("something outside of the run");
+            let reason = match (&cause.culprit, cause.root) {
+                (Some(who), root) => format!(" for {}, which {}", units::plain(who), root.text()),
+                (None, Root::Outside) => " for something outside of the run".into(),
+                (None, root) => format!(", {}", root.text()),
+            };
             let waiters: Vec<String> = cause
                 .waiters
                 .iter()
@@ -67,10 +68,8 @@ pub fn answer(waits: &Waits, serial: &[Serial], timeline: &Timeline) -> String {
                 .map(|(name, ns)| format!("{} {}", units::plain(name), units::duration(*ns as i64)))
                 .collect();
             format!(
-                "steps waited {} for {}, which {}: {}",
+                "steps waited {}{reason}: {}",
                 units::duration(cause.ns as i64),
-                units::plain(who),
-                cause.root.text(),
                 waiters.join(" · ")
             )
         }

@@ -31,6 +31,8 @@ pub struct Parts {
     pub channels: Vec<ChannelRow>,
     /// By channel.
     pub ends: Vec<ChannelEndRow>,
+    /// Writing ends of pipes that carried nothing, by channel.
+    pub idle: Vec<ChannelEndRow>,
     /// Channels that hand out places, in order.
     pub tokens: Vec<i64>,
     /// By machine, counter and time.
@@ -52,6 +54,7 @@ pub fn read(trace: &Trace, workflow: &Workflow) -> Result<Timeline> {
             times: trace.process_times()?,
             channels: trace.channels()?,
             ends: load::channel_ends(trace, workflow)?,
+            idle: trace.unused_writing_ends()?,
             tokens: trace.token_pipes()?,
             counters: trace.host_counters()?,
             hosts: trace.hosts()?,
@@ -204,12 +207,19 @@ fn add_channels(timeline: &mut Timeline, workflow: &Workflow, parts: &Parts) {
             ..Channel::default()
         });
     }
-    for end in &parts.ends {
-        let (Some(&channel), Some(image)) = (at.get(&end.channel_id), images.get(&end.upid)) else {
-            continue;
-        };
+    let held = |end: &ChannelEndRow| {
+        let (channel, image) = at.get(&end.channel_id).zip(images.get(&end.upid))?;
         let until = end.to_ns.or(image.end_ns).unwrap_or(workflow.last_ns);
         let side = (image.process, end.from_ns, until.max(end.from_ns));
+        Some((*channel, side))
+    };
+    for (channel, side) in parts.idle.iter().filter_map(held) {
+        timeline.channels[channel].keepers.push(side);
+    }
+    for end in &parts.ends {
+        let Some((channel, side)) = held(end) else {
+            continue;
+        };
         if end.direction != "read" {
             timeline.channels[channel].writers.push(side);
         }
