@@ -387,3 +387,47 @@ fn answers_say_what_they_leave_out() {
         "{said}"
     );
 }
+
+/// Connections over loopback, of which one has an owner, and one of another program: who is not known is
+/// no row, and is told of with its bytes.
+#[test]
+fn connections_without_an_owner_are_said_to_be_left_out() {
+    let scratch = Scratch::new();
+    let lo = [127, 0, 0, 1];
+    let frames = [(4000, 100), (4001, 1200), (4002, 1300)].map(|(port, payload)| {
+        let (seq, ack, flags) = (100, 100, 24);
+        let ports = (port, 80);
+        Segment {
+            ports,
+            seq,
+            ack,
+            flags,
+            payload,
+        }
+        .frame(lo, lo)
+    });
+    let timed: Vec<_> = frames
+        .into_iter()
+        .map(|frame| (1_700_000_000_000_000_000, frame))
+        .collect();
+    std::fs::write(scratch.join("x.pcap"), pcap(&timed)).unwrap();
+    succeeds(&scratch, &["import", "-q", "x.pcap"]);
+    let db = rusqlite::Connection::open(scratch.join("trace.db")).unwrap();
+    db.execute_batch(
+        "INSERT INTO process (upid, host_id, pid, origin, exe, command, start_ns) VALUES
+           (1, 1, 70, 'seen', '/usr/bin/server', 'server', 0),
+           (2, 1, 71, 'seen', '/usr/bin/client', 'client', 0);
+         INSERT INTO flow_owner (flow_id, side, upid, evidence) VALUES
+           (1, 'dst', 1, 'descriptors'), (1, 'src', 2, 'descriptors');",
+    )
+    .unwrap();
+    drop(db);
+    let left_out = "left out: 2 flows of TCP within one address without a known owner \
+                    (--by endpoint shows them), 2 packets, 2.5 kB of payload";
+    for question in ["overview", "matrix", "topology"] {
+        let said = succeeds(&scratch, &["network", question, "trace.db"]);
+        assert!(said.contains(left_out), "{said}");
+    }
+    let by = ["network", "matrix", "trace.db", "--by", "endpoint"];
+    assert!(!succeeds(&scratch, &by).contains("left out"));
+}

@@ -5,11 +5,13 @@ use std::ops::ControlFlow;
 
 use flowtrace_schema::{CaptureRow, FlowRow, PacketRow, Result, Trace, marks};
 
-use super::run::{Aside, Books, CaptureInput, Node, Packet, Run, Unknown};
+use super::run::{Books, CaptureInput, Node, Packet, Run, Unknown};
 use crate::rules::labels;
 
+mod aside;
 mod growing;
 
+use aside::Asides;
 pub use growing::Growing;
 
 /// What counts as one process.
@@ -115,33 +117,8 @@ pub fn load(trace: &Trace, selection: &Selection) -> Result<std::result::Result<
         None => books(trace, &flows, &chosen)?,
     };
     let run = Run::new(chosen.names, inputs).with_origin(errors, left_out);
-    let run = run.with_aside(aside(&others), without_header);
+    let run = run.with_aside(chosen.aside.with(&others).sorted(), without_header);
     Ok(Ok(run.with_books(books)))
-}
-
-/// What the flows that are not looked at are, the most packets first.
-fn aside(flows: &[FlowRow]) -> Vec<Aside> {
-    let mut kinds: BTreeMap<String, Aside> = BTreeMap::new();
-    for flow in flows {
-        let kind = match flow.proto.as_str() {
-            "tcp" => format!("TCP port {SSH}"),
-            other => other.to_uppercase(),
-        };
-        let sum = kinds.entry(kind.clone()).or_insert_with(|| Aside {
-            kind,
-            traffic: Some((0, 0)),
-            ..Aside::default()
-        });
-        sum.flows += 1;
-        let more = flow.packets.zip(flow.bytes);
-        sum.traffic = sum
-            .traffic
-            .zip(more)
-            .map(|(sum, more)| (sum.0 + more.0 as u64, sum.1 + more.1 as u64));
-    }
-    let mut kinds: Vec<Aside> = kinds.into_values().collect();
-    kinds.sort_by_key(|aside| std::cmp::Reverse(aside.traffic));
-    kinds
 }
 
 /// The names of processes, where these are what counts.
@@ -247,6 +224,8 @@ struct Chosen {
     names: Vec<String>,
     ends: HashMap<i64, (Node, Node)>,
     left_out: Vec<String>,
+    /// TCP flows that no answer can show.
+    aside: Asides,
 }
 
 impl Chosen {
@@ -307,13 +286,15 @@ impl Chosen {
             addresses.iter().map(ToString::to_string).collect()
         };
         let mut bytes: BTreeMap<String, i64> = BTreeMap::new();
-        let mut joined: Vec<(i64, String, String)> = Vec::new();
+        let mut joined: Vec<(&FlowRow, String, String)> = Vec::new();
+        let mut aside = Asides::default();
         let mut left_out: BTreeSet<String> = BTreeSet::new();
         for flow in flows {
             let is_member = |address: &String| members.contains(address);
             if !is_member(&flow.src) || !is_member(&flow.dst) {
                 let other = [&flow.src, &flow.dst].into_iter().filter(|a| !is_member(a));
                 left_out.extend(other.cloned());
+                aside.outside(flow);
                 continue;
             }
             let name = |address: &str, port: Option<i64>, upid: Option<i64>| match selection.by {
@@ -333,7 +314,10 @@ impl Chosen {
             for end in [&a, &b] {
                 *bytes.entry(end.clone()).or_default() += flow.bytes.unwrap_or(0);
             }
-            joined.push((flow.flow_id, a, b));
+            if a == b {
+                aside.within_one(flow, selection.by);
+            }
+            joined.push((flow, a, b));
         }
         let most = selection.most.unwrap_or(MOST).min(usize::from(Node::MAX));
         let mut by_bytes: Vec<(&String, &i64)> = bytes.iter().collect();
@@ -354,7 +338,9 @@ impl Chosen {
         let mut ends = HashMap::new();
         for (flow, a, b) in &joined {
             if let (Some(&a), Some(&b)) = (index.get(a), index.get(b)) {
-                ends.insert(*flow, (a, b));
+                ends.insert(flow.flow_id, (a, b));
+            } else {
+                aside.beyond(flow, most);
             }
         }
         drop(index);
@@ -362,6 +348,7 @@ impl Chosen {
             names,
             ends,
             left_out: left_out.into_iter().collect(),
+            aside,
         })
     }
 }

@@ -50,13 +50,15 @@ fn page<T>(
 /// What was recorded and is no part of the answers, in lines.
 fn left_out(coverage: &Coverage) -> Vec<String> {
     let mut lines = Vec::new();
-    if !coverage.aside.is_empty() {
-        let each = coverage.aside.iter().map(ToString::to_string);
-        let each: Vec<String> = each.collect();
-        lines.push(format!(
-            "left out, for these methods are of TCP: {} (flowtrace network flows shows them)",
-            each.join("; ")
-        ));
+    let (tcp, others): (Vec<_>, Vec<_>) = coverage.aside.iter().partition(|aside| aside.is_tcp);
+    for (asides, why) in [(others, ", for these methods are of TCP"), (tcp, "")] {
+        if !asides.is_empty() {
+            let each: Vec<String> = asides.iter().map(ToString::to_string).collect();
+            lines.push(format!(
+                "left out{why}: {} (flowtrace network flows shows them)",
+                each.join("; ")
+            ));
+        }
     }
     if coverage.without_header > 0 {
         lines.push(format!(

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use flowtrace_schema::{FlowRow, Result, Trace, marks};
 
-use super::{Chosen, Selection, aside, inputs, is_of_program, named, natural_of, packet};
+use super::{Chosen, Selection, inputs, is_of_program, named, natural_of, packet};
 use crate::network::run::{Packet, Run, Unknown};
 
 /// Packets are stored a little out of order where several places are captured: so much of the end is
@@ -50,17 +50,17 @@ impl Growing {
             trace.flow_ends()?.into_iter().partition(is_of_program);
         let mut seen: BTreeMap<i64, BTreeMap<String, i64>> = BTreeMap::new();
         for flow in &mut flows {
-            let mut bytes = 0;
+            let mut most = (0, 0);
             for &capture in self.packets.keys() {
                 let Some((packets, payload)) = self.sums.get(&(flow.flow_id, capture)) else {
                     continue;
                 };
-                bytes = bytes.max(*payload);
+                most = (most.0.max(*packets), most.1.max(*payload));
                 let counts = seen.entry(capture).or_default();
                 *counts.entry(flow.src.clone()).or_default() += packets;
                 *counts.entry(flow.dst.clone()).or_default() += packets;
             }
-            flow.bytes = Some(bytes);
+            (flow.packets, flow.bytes) = (Some(most.0), Some(most.1));
         }
         if self.is_natural {
             self.selection.by = natural_of(&flows);
@@ -91,7 +91,7 @@ impl Growing {
         let errors = errors.iter().filter_map(|host| host.clock_error_ns).max();
         let left_out = std::mem::take(&mut chosen.left_out);
         let run = Run::new(chosen.names, inputs).with_origin(errors, left_out);
-        let run = run.with_aside(aside(&others), 0);
+        let run = run.with_aside(chosen.aside.with(&others).sorted(), 0);
         self.forget(run.span_ns().1);
         Ok(Ok(run))
     }

@@ -10,6 +10,8 @@ use crate::text::units;
 pub struct Aside {
     /// Their protocol, or what else they have in common.
     pub kind: String,
+    /// Whether they are of TCP, and left out for another reason than their protocol.
+    pub is_tcp: bool,
     /// How many, in the whole recording.
     pub flows: u64,
     /// Their packets and payload; `None`: not counted yet.
