@@ -438,6 +438,35 @@ fn an_interface_may_go_down_and_come_back() {
     assert!(ticks < 100, "{ticks} of 200 ticks: {stat}");
 }
 
+/// The capture of an interface that is deleted ends there, and is not said to be whole.
+#[test]
+fn an_interface_that_is_deleted_is_told() {
+    if !need_lab() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = r#"ip link add gone type veth peer name other && ip addr add 10.77.0.1/24 dev gone
+        ip link set gone up && ip link set other up
+        ip neigh add 10.77.0.2 lladdr 02:00:00:00:00:01 dev gone
+        "$0" capture -i gone -o gone.db -- bash -c '
+            echo one > /dev/udp/10.77.0.2/9
+            ip link del gone
+            sleep 1'"#;
+    let output = std::process::Command::new("unshare")
+        .args(["-n", "sh", "-c", script, support::FLOWTRACE])
+        .current_dir(&*scratch)
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{error}");
+    assert!(error.contains("lost: what passed gone after"), "{error}");
+    let trace = scratch.join("gone.db");
+    let lost = "SELECT COALESCE(SUM(value), 0) FROM losses WHERE counter = 'interface_gone'";
+    assert_eq!(number(&trace, lost), 1);
+    let span = "SELECT (to_ns - from_ns) / 1000000 FROM captures";
+    assert!((0..600).contains(&number(&trace, span)), "{error}");
+}
+
 /// Somebody without any right, in a user and network namespace of his own.
 #[test]
 fn nobody_needs_a_right_in_a_namespace_of_his_own() {

@@ -113,6 +113,8 @@ losses! {
         "processes whose costs are at best those of the last look into /proc before they ended",
     NotCaptured "packets" "not_captured" Notice
         "interfaces whose packets could not be captured; run flowtrace doctor",
+    InterfaceGone "packets" "interface_gone" DataLoss
+        "interfaces that were deleted or left the network namespace while they were captured: what passed under their name later is not in the trace",
     PacketsDropped "packets" "kernel_dropped" DataLoss
         "packets that the kernel dropped before they could be captured: what is computed from packets lacks them",
     PacketsUnstored "packets" "unstored" DataLoss

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use flowtrace_profiler::text::units::counted;
+use flowtrace_profiler::text::units::{counted, plain};
 use flowtrace_tracer::session::{self, CaptureOptions, CaptureReport, End};
 
 use super::run::failure;
@@ -138,6 +138,10 @@ fn tell(options: &CaptureOptions, report: &CaptureReport, quiet: bool) {
     for (count, why) in reasons {
         lost.extend((count > 0).then(|| format!("{count} {why}")));
     }
+    lost.extend(live.gone.iter().map(|name| {
+        let name = plain(name);
+        format!("what passed {name} after it was deleted or left the network namespace")
+    }));
     let lost = match lost.as_slice() {
         [] => "none lost".into(),
         all => format!("lost: {}", all.join(", ")),

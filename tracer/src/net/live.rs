@@ -67,7 +67,7 @@ pub struct Refused {
 }
 
 /// What a capture has come to.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct LiveReport {
     /// Packets in the trace.
     pub packets: u64,
@@ -77,6 +77,8 @@ pub struct LiveReport {
     pub dropped: u64,
     /// Packets that were lost because the trace could not be written as fast.
     pub unstored: u64,
+    /// Interfaces that were deleted, or left the network namespace, before the capture ended.
+    pub gone: Vec<String>,
 }
 
 /// What goes to the thread that makes rows.

@@ -64,6 +64,8 @@ pub(super) struct Ring {
     blocks: usize,
     /// Of all interfaces there are and will be.
     is_of_all: bool,
+    /// The interface was down or away since.
+    had_error: bool,
 }
 
 impl Ring {
@@ -119,18 +121,26 @@ impl Ring {
             next: 0,
             blocks,
             is_of_all: interface.is_none(),
+            had_error: false,
         })
     }
 
     /// Waits for a block, or so long. An interface that goes down or away is an error of the socket until
     /// somebody asks for it (`packet_notifier`, net/packet/af_packet.c): unasked, every wait would end at once.
-    pub(super) fn wait(&self, timeout: PollTimeout) {
+    pub(super) fn wait(&mut self, timeout: PollTimeout) {
         let mut waiting = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
         let _ = poll(&mut waiting, timeout);
         let is_error = |found: PollFlags| found.contains(PollFlags::POLLERR);
         if waiting[0].revents().is_some_and(is_error) {
             let _ = getsockopt(&self.socket, SocketError);
+            self.had_error = true;
         }
+    }
+
+    /// Whether its interface is no more: the kernel binds the socket to none then, for good. One that is
+    /// only down comes back.
+    pub(super) fn is_orphan(&self) -> bool {
+        self.had_error && map::bound(self.socket.as_raw_fd()).is_ok_and(|index| index == -1)
     }
 
     /// Whether packets of several interfaces are in it.

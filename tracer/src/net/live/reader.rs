@@ -29,6 +29,8 @@ pub(super) struct Batch {
     pub(super) frames: Vec<Copied>,
     /// Packets that earlier batches should have had.
     pub(super) unstored: u64,
+    /// When the interface was found to be gone.
+    pub(super) gone_ns: Option<i64>,
     pub(super) counts: ring::Counts,
 }
 
@@ -145,14 +147,18 @@ impl Reader {
     }
 
     /// Reads until it is told to stop and everything that was there then has been read; or until
-    /// `is_over` says that nobody is there any more.
+    /// `is_over` says that nobody is there any more, or the interface is gone.
     pub(super) fn run(mut self, is_over: impl Fn() -> bool) {
         // The kernel hands over a block when it is full, or at most so long after its first packet.
         let last = Duration::from_millis(3 * u64::from(ring::RETIRE_MS));
         let mut stop_at = None;
+        let mut gone_ns = None;
         loop {
             let stopping = self.stop.load(Ordering::Acquire);
-            if stop_at.is_none() && (stopping || is_over()) {
+            if gone_ns.is_none() && self.ring.is_orphan() {
+                gone_ns = Some(self.common.clock.now() as i64);
+            }
+            if stop_at.is_none() && (stopping || gone_ns.is_some() || is_over()) {
                 stop_at = Some(Instant::now() + last);
             }
             while self.block() {}
@@ -163,7 +169,10 @@ impl Reader {
             self.ring.wait(PollTimeout::from(look_ms));
         }
         while self.block() {}
-        let batch = self.full();
+        let batch = Batch {
+            gone_ns,
+            ..self.full()
+        };
         let _ = self.common.sender.send(Message::Batch(batch));
     }
 

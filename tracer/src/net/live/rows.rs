@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use flowtrace_schema::{
-    CaptureId, End, Evidence, FlowId, FlowOwner, FlowSample, Record, Recorder, Upid,
+    CaptureId, End, Evidence, FlowId, FlowOwner, FlowSample, Loss, Record, Recorder, Upid,
 };
 
 use super::reader::{Batch, Spares};
@@ -31,6 +31,9 @@ pub(super) struct Rows {
     pub(super) wanted: Arc<AtomicBool>,
     spares: Spares,
     places: BTreeMap<CaptureId, Place>,
+    interfaces: HashMap<CaptureId, String>,
+    /// Interfaces that are no more, and since when.
+    gone: BTreeMap<CaptureId, i64>,
     /// With the number of its namespace.
     waiting: VecDeque<(Observed, u32)>,
     owners: HashMap<(FlowId, End, Upid), Interval>,
@@ -59,6 +62,8 @@ impl Rows {
             wanted,
             spares,
             places: BTreeMap::new(),
+            interfaces: HashMap::new(),
+            gone: BTreeMap::new(),
             waiting: VecDeque::new(),
             owners: HashMap::new(),
         }
@@ -73,6 +78,7 @@ impl Rows {
                 }
                 Ok(Message::Begin(record, scope)) => {
                     let id = record.id;
+                    self.interfaces.insert(id, record.interface.clone());
                     let place = self.sink.begin(*record, scope);
                     self.places.insert(id, place);
                 }
@@ -95,6 +101,7 @@ impl Rows {
             *place.received.get_or_insert(0) += batch.counts.packets;
             *place.dropped.get_or_insert(0) += batch.counts.drops;
         }
+        self.gone.extend(batch.capture.zip(batch.gone_ns));
         let flows = self.sink.flows.len();
         let mut at = 0;
         let mut frames = batch.frames.as_slice();
@@ -205,18 +212,24 @@ impl Rows {
             })));
         }
         let end = self.clock.now() as i64;
-        for place in self.places.values_mut() {
+        for (id, place) in &mut self.places {
+            let end = self.gone.get(id).copied().unwrap_or(end);
             // Those of its ring stand with the first of several interfaces.
             place.received.get_or_insert(0);
             place.dropped.get_or_insert(0);
             place.to_ns = Some(place.to_ns.map_or(end, |to| to.max(end)));
         }
+        self.recorder
+            .lost(Loss::InterfaceGone, self.gone.len() as u64);
+        let gone = self.gone.keys();
+        let gone = gone.filter_map(|id| self.interfaces.remove(id)).collect();
         let places = || self.places.values();
         let report = LiveReport {
             packets: self.sink.packets(),
             flows: self.sink.flows.len(),
             dropped: places().filter_map(|place| place.dropped).sum(),
             unstored: places().map(|place| place.unstored).sum(),
+            gone,
         };
         self.sink.finish(self.places.values());
         report

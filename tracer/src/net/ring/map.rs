@@ -64,6 +64,16 @@ pub(super) fn statistics(fd: RawFd) -> io::Result<libc::tpacket_stats_v3> {
     done(result).map(|()| statistics)
 }
 
+/// The index of the interface that a socket is bound to; 0: all, -1: one that is no more.
+pub(super) fn bound(fd: RawFd) -> io::Result<i32> {
+    // SAFETY: all zeros are a valid address.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes of the address.
+    let result = unsafe { libc::getsockname(fd, (&raw mut address).cast(), &raw mut length) };
+    done(result).map(|()| address.sll_ifindex)
+}
+
 fn done(result: libc::c_int) -> io::Result<()> {
     if result < 0 {
         return Err(io::Error::last_os_error());
