@@ -47,7 +47,8 @@ pub(crate) fn conclude(trace: &Path, print: bool) -> Result<(), Failure> {
             is_coloured: output::takes_colour(&error),
         };
         let text = summary::with_verdict(&workflow, output::shown(trace), style, &verdict);
-        error.lock().write_all(text.as_bytes())?;
+        // Who reads it may be gone; the trace is complete all the same.
+        let _ = error.lock().write_all(text.as_bytes());
     }
     Ok(stored?)
 }

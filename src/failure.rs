@@ -44,6 +44,11 @@ impl Failure {
         self
     }
 
+    /// Whether nothing failed but that nobody reads on.
+    pub(crate) fn is_reader_gone(&self) -> bool {
+        self.quiet
+    }
+
     pub(crate) fn code(&self) -> u8 {
         self.code
     }

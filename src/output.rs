@@ -22,9 +22,7 @@ pub(crate) fn write_to(
     write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let Some(path) = path else {
-        let mut out = BufWriter::new(io::stdout().lock());
-        write(&mut out)?;
-        return Ok(out.flush()?);
+        return print(write);
     };
     if is_trace(path, trace) {
         return Err(Failure::usage(format!(
@@ -62,6 +60,21 @@ pub(crate) fn write_to(
         .inspect_err(|_| {
             let _ = fs::remove_file(&part);
         })
+}
+
+/// Calls `write` with standard output.
+///
+/// A reader that is gone (`| head -1`) ends what is written, and nothing else: the command goes on to
+/// its exit status, which tells what was found.
+pub(crate) fn print(
+    write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let written = write(&mut out).and_then(|()| Ok(out.flush()?));
+    match written {
+        Err(failure) if failure.is_reader_gone() => Ok(()),
+        written => written,
+    }
 }
 
 /// Writes one JSON value, ended by a newline.

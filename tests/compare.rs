@@ -99,3 +99,20 @@ fn equal_runs_have_no_finding_and_changed_ones_exactly_theirs() {
     ));
     assert!(page.starts_with("<!DOCTYPE html>") && page.contains("grind"));
 }
+
+/// `compare … | head -1` in a script that asks for the status of the pipe's first command.
+#[test]
+fn findings_are_told_by_the_exit_status_also_where_nobody_reads() {
+    let directory = tempfile::tempdir().unwrap();
+    run(&directory.path().join("a.db"), 1000, 100_000, false, 0);
+    run(&directory.path().join("slow.db"), 2000, 100_000, false, 0);
+    for (other, code) in [("slow.db", 1), ("a.db", 0)] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowtrace"));
+        command.args(["compare", "a.db", other]).stdout(writer);
+        let output = command.current_dir(directory.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{other}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    }
+}

@@ -474,3 +474,26 @@ fn flows_without_end_take_bounded_memory() {
         4_000_000
     );
 }
+
+#[test]
+fn an_import_whose_report_nobody_reads_is_complete() {
+    let scratch = Scratch::new();
+    let t_ns = 1_700_000_000_000_000_000;
+    fs::write(scratch.join("a.pcap"), pcap(&connection(t_ns, 4000, 100))).unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut import = std::process::Command::new(env!("CARGO_BIN_EXE_flowtrace"));
+    import.args(["import", "a.pcap"]).stdout(writer);
+    let output = import.current_dir(scratch.join(".")).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(0));
+    // A reader of standard error may be gone as well.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut merge = std::process::Command::new(env!("CARGO_BIN_EXE_flowtrace"));
+    merge
+        .args(["merge", "-o", "all.db", "trace.db"])
+        .stderr(writer);
+    let status = merge.current_dir(scratch.join(".")).status().unwrap();
+    assert_eq!(status.code(), Some(0));
+}

@@ -131,7 +131,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         );
     }
     if !args.quiet {
-        eprint!("{}", ending(&report, &options));
+        tell!("{}", ending(&report, &options));
     }
     // What is not in the trace is not exact, whoever sent it.
     let is_exact =
@@ -207,7 +207,7 @@ fn ending(report: &CollectReport, options: &CollectOptions) -> String {
         ));
     }
     text.push_str(&format!(
-        "  trace   {shown} · next: flowtrace query {shown} \"SELECT * FROM nodes\"\n"
+        "  trace   {shown} · next: flowtrace query {shown} \"SELECT * FROM nodes\""
     ));
     text
 }

@@ -1,5 +1,6 @@
 //! `flowtrace import`: packets from captures of other programs.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -76,7 +77,7 @@ pub(crate) fn run(args: Args) -> super::Outcome {
     }
     let clocks = clocks::align(&output)?;
     if !args.quiet {
-        print(&report, &clocks, &trace.to_string());
+        output::print(|out| Ok(print(out, &report, &clocks, &trace.to_string())?))?;
     }
     for file in &report.files {
         complain(file);
@@ -112,14 +113,15 @@ fn complain(file: &Imported) {
     }
 }
 
-fn print(report: &Report, clocks: &Alignment, trace: &str) {
-    println!(
+fn print(out: &mut dyn Write, report: &Report, clocks: &Alignment, trace: &str) -> io::Result<()> {
+    writeln!(
+        out,
         "{}: {} in {}, captured on {}",
         trace,
         counted(report.packets as i64, "packet", "packets"),
         counted(report.flows.into(), "flow", "flows"),
         counted(report.hosts.into(), "host", "hosts"),
-    );
+    )?;
     for file in &report.files {
         let mut line = format!(
             "  {}: host {}, {}",
@@ -132,7 +134,7 @@ fn print(report: &Report, clocks: &Alignment, trace: &str) {
             let others = units::count(others as i64);
             line += &format!(", {others} of them no packets of IP or unreadable");
         }
-        println!("{line}");
+        writeln!(out, "{line}")?;
     }
     for relation in &clocks.related {
         let error = duration(relation.clock.error_ns.unwrap_or(0));
@@ -148,20 +150,23 @@ fn print(report: &Report, clocks: &Alignment, trace: &str) {
             format!("agrees within {error}")
         };
         let matched = counted(relation.matched as i64, "packet", "packets");
-        println!(
+        writeln!(
+            out,
             "  clock of {}: {said} ({matched} seen twice)",
             plain(&relation.name)
-        );
+        )?;
     }
     if !clocks.unrelated.is_empty() {
-        println!(
+        writeln!(
+            out,
             "  clocks of {}: not related, for want of packets that two hosts captured in both directions",
             plain(&clocks.unrelated.join(", "))
-        );
+        )?;
     }
     if let Ok(metadata) = std::fs::metadata(trace) {
-        println!("  {} written", bytes(metadata.len() as i64));
+        writeln!(out, "  {} written", bytes(metadata.len() as i64))?;
     }
+    Ok(())
 }
 
 fn failure(error: Error) -> Failure {

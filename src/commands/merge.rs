@@ -1,6 +1,6 @@
 //! `flowtrace merge`: many traces become one.
 
-use std::io::{IsTerminal, Write};
+use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -69,24 +69,25 @@ pub(crate) fn run(args: Args) -> super::Outcome {
     let shows_progress = !args.quiet && std::io::stderr().is_terminal();
     let mut progress = |table: &str, rows| {
         if shows_progress {
-            eprint!(
+            // Who reads it may be gone: the merge goes on all the same.
+            let _ = write!(
+                std::io::stderr(),
                 "\r\x1b[Kflowtrace: merging {table}: {} rows",
                 units::count(rows as i64)
             );
-            let _ = std::io::stderr().flush();
         }
     };
     options.clocks = clocks::of_traces(&options, &mut progress)?;
     let report = merge::merge(&options, &mut progress);
     if shows_progress {
-        eprint!("\r\x1b[K");
+        let _ = write!(std::io::stderr(), "\r\x1b[K");
     }
     let report = report?;
     // A step has one name over all files.
     let rules = rules::infer(&Trace::open(&options.output)?)?;
     store_rules(&options.output, rules)?;
     if !args.quiet {
-        eprint!("{}", text(&options, &report));
+        tell!("{}", text(&options, &report));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -140,7 +141,7 @@ fn text(options: &MergeOptions, report: &MergeReport) -> String {
     if report.is_resumed {
         text.push_str("  an interrupted merge was taken up where it stopped\n");
     }
-    text.push_str(&format!("  next: flowtrace summary {shown}\n"));
+    text.push_str(&format!("  next: flowtrace summary {shown}"));
     text
 }
 

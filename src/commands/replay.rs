@@ -77,54 +77,63 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         )
     })?;
     let taken_ns = i64::try_from(taken.as_nanos()).unwrap_or(i64::MAX);
-    match args.format {
-        Format::Text => {
-            let share = (taken_ns as f64 / recorded_ns.max(1) as f64 - 1.0) * 100.0;
-            println!(
-                "flowtrace: played in {}, recorded {} ({share:+.0} %)",
-                duration(taken_ns),
-                duration(recorded_ns)
-            );
-            println!("  played      {}", sums(&played));
-            println!("  recorded    {}", sums(&recorded));
-            println!(
-                "  processors  computed {}, recorded {}; waited for one {}, recorded {}",
-                time(used.cpu_ns),
-                duration(held.cpu_ns),
-                time(used.run_queue_ns),
-                duration(held.run_queue_ns)
-            );
-            if held.run_queue_ns + held.tracer_ns > 0 {
-                println!("  not played  {}", not_played(&held));
+    // The exit status tells of failed calls also where nobody reads the rest.
+    output::print(|out| {
+        match args.format {
+            Format::Text => {
+                let share = (taken_ns as f64 / recorded_ns.max(1) as f64 - 1.0) * 100.0;
+                writeln!(
+                    out,
+                    "flowtrace: played in {}, recorded {} ({share:+.0} %)",
+                    duration(taken_ns),
+                    duration(recorded_ns)
+                )?;
+                writeln!(out, "  played      {}", sums(&played))?;
+                writeln!(out, "  recorded    {}", sums(&recorded))?;
+                writeln!(
+                    out,
+                    "  processors  computed {}, recorded {}; waited for one {}, recorded {}",
+                    time(used.cpu_ns),
+                    duration(held.cpu_ns),
+                    time(used.run_queue_ns),
+                    duration(held.run_queue_ns)
+                )?;
+                if held.run_queue_ns + held.tracer_ns > 0 {
+                    writeln!(out, "  not played  {}", not_played(&held))?;
+                }
+                if left_out > 0 {
+                    writeln!(
+                        out,
+                        "  left out    {} that move no data: names looked up, attributes, locks; and on files that cannot be placed",
+                        counted(left_out as i64, "call", "calls")
+                    )?;
+                }
+                if failed.impatient > 0 {
+                    writeln!(
+                        out,
+                        "  order       {} did not wait for what came before: it did not come",
+                        counted(failed.impatient as i64, "call", "calls")
+                    )?;
+                }
+                if let Some(first) = &failed.first {
+                    writeln!(
+                        out,
+                        "  failed      {}; the first: {first}",
+                        counted(failed.calls as i64, "call", "calls")
+                    )?;
+                }
             }
-            if left_out > 0 {
-                println!(
-                    "  left out    {} that move no data: names looked up, attributes, locks; and on files that cannot be placed",
-                    counted(left_out as i64, "call", "calls")
-                );
-            }
-            if failed.impatient > 0 {
-                println!(
-                    "  order       {} did not wait for what came before: it did not come",
-                    counted(failed.impatient as i64, "call", "calls")
-                );
-            }
-            if let Some(first) = &failed.first {
-                println!(
-                    "  failed      {}; the first: {first}",
-                    counted(failed.calls as i64, "call", "calls")
-                );
+            Format::Json => {
+                let report = serde_json::json!({
+                    "played_ns": taken_ns, "recorded_ns": recorded_ns, "played": played, "recorded": recorded,
+                    "left_out": left_out, "recorded_held": held, "played_held": used, "warnings": warnings,
+                    "failed": failed.calls, "first_failure": failed.first, "out_of_order": failed.impatient,
+                });
+                writeln!(out, "{report:#}")?;
             }
         }
-        Format::Json => {
-            let report = serde_json::json!({
-                "played_ns": taken_ns, "recorded_ns": recorded_ns, "played": played, "recorded": recorded,
-                "left_out": left_out, "recorded_held": held, "played_held": used, "warnings": warnings,
-                "failed": failed.calls, "first_failure": failed.first, "out_of_order": failed.impatient,
-            });
-            println!("{report:#}");
-        }
-    }
+        Ok(())
+    })?;
     Ok(ExitCode::from(u8::from(failed.calls > 0)))
 }
 

@@ -111,3 +111,29 @@ fn the_same_bytes_and_calls_in_a_new_directory() {
             .contains("--trace names the new trace")
     );
 }
+
+/// Calls that failed are told by the exit status, also in `flowtrace replay … | head -1`.
+#[test]
+fn a_reader_that_is_gone_changes_no_exit_status() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let recorded = scratch.join("trace.db");
+    let script = "head -c 100000 /dev/zero > out";
+    finish(run_in(&scratch.dir("work"), &recorded).args(["--", "sh", "-c", script])).expect(0);
+    // No file may become larger than some blocks of 512 bytes: the write fails.
+    for (limit, code) in [("ulimit -f 4; trap '' XFSZ;", 1), ("", 0)] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut replay = Command::new("sh");
+        replay.args(["-c", &format!("{limit} exec \"$@\""), "sh", FLOWTRACE]);
+        replay.arg("replay").arg(&recorded);
+        replay
+            .arg("--into")
+            .arg(scratch.join(format!("into{code}")));
+        let output = replay.stdout(writer).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        assert_eq!(output.status.code(), Some(code));
+    }
+}
