@@ -59,6 +59,9 @@ pub struct Plan {
     /// Symbolic links that steps made and that the run left, where it is known to which file they lead, relative to
     /// the root. Their targets are not in the trace: the links were looked at when the plan was made.
     pub last_links: std::collections::BTreeMap<String, String>,
+    /// Directories that steps listed, that were there before the run, and that cannot be read now, with the reason: what
+    /// else they held is not known.
+    pub unreadable: std::collections::BTreeMap<String, String>,
     /// What a reader should know before trusting it.
     pub notes: Vec<String>,
 }

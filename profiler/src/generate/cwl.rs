@@ -27,8 +27,14 @@ const LINKS: &str = concat!(
     "case $t in \"$PWD\" | \"$PWD\"/*) t=r${t#\"$PWD\"} ;; *) t=a$t ;; esac; printf %s \"$t\" > \"$1\"; }; ",
 );
 
-/// Refuses the steps for which CWL has no words: their scripts become errors.
+/// Refuses the steps for which CWL has no words: their scripts become errors. Says where a step may find less than it did.
 pub fn refuse(plan: &mut Plan) {
+    for (directory, reason) in &plan.unreadable {
+        plan.notes.push(format!(
+            "{directory} was listed and cannot be read now ({reason}): steps that list it do not get what else it held; \
+             generate where the inputs of the run are"
+        ));
+    }
     for at in 0..plan.steps.len() {
         let step = &plan.steps[at];
         let mut links = step.links.iter();

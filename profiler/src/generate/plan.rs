@@ -153,6 +153,7 @@ impl Builder<'_> {
             root: self.source.root.clone(),
             command: run.command.clone().unwrap_or_default(),
             last_directories: files.last_directories(),
+            unreadable: files.unreadable().clone(),
             last_links: links::last(self.source, &steps),
             steps,
             notes,

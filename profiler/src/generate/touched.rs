@@ -1,6 +1,6 @@
 //! What each step needs and leaves behind, by the files that it touched.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::effects::{Effects, How, Thing};
 use super::source::Source;
@@ -27,6 +27,8 @@ pub(super) struct Files<'a> {
     by_step: HashMap<usize, Vec<(&'a Thing, How, i64, i64)>>,
     /// By directory that was there before the run and was listed: the names in it that the trace does not have.
     unseen_in: HashMap<String, Vec<(String, listed::Kind)>>,
+    /// Such directories that cannot be read now, with the reason.
+    unreadable: BTreeMap<String, String>,
 }
 
 impl<'a> Files<'a> {
@@ -51,6 +53,7 @@ impl<'a> Files<'a> {
             changed: HashMap::new(),
             by_step: HashMap::new(),
             unseen_in: HashMap::new(),
+            unreadable: BTreeMap::new(),
         };
         for (thing, touches) in &effects.touches {
             for touch in touches {
@@ -74,6 +77,11 @@ impl<'a> Files<'a> {
         }
         files.look();
         files
+    }
+
+    /// Directories that were listed, were there before the run, and cannot be read now, with the reason.
+    pub(super) fn unreadable(&self) -> &BTreeMap<String, String> {
+        &self.unreadable
     }
 
     /// Whether another step changed this after `step` did.

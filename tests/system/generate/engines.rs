@@ -229,3 +229,23 @@ fn links_are_handed_on_in_cwl() {
     };
     by_cwltool(&traced);
 }
+
+/// What a directory held beside the names of the trace is looked at when the document is made: one that is gone is told.
+#[test]
+fn a_listed_directory_that_is_gone_is_told_in_cwl() {
+    let script = "ls d > names; sort in > s";
+    let Some(traced) = traced(script, &[], &["bash", "script"]) else {
+        return;
+    };
+    let (_, errors) = traced.generate("cwl", &[]);
+    assert!(!errors.contains("cannot be read now"), "{errors}");
+    fs::rename(traced.original.join("d"), traced.scratch.join("moved")).unwrap();
+    let (_, errors) = traced.generate("cwl", &[]);
+    assert!(
+        errors.contains("/original/d was listed and cannot be read now (No such file"),
+        "{errors}"
+    );
+    // Where nothing is copied nobody need know.
+    let (_, errors) = traced.generate("make", &[]);
+    assert!(!errors.contains("cannot be read now"), "{errors}");
+}

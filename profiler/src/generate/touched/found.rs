@@ -16,7 +16,9 @@ impl Files<'_> {
     pub(in super::super) fn takes(&self, step: usize, parts: &[&Draft]) -> Vec<Take> {
         let source = self.source;
         let (start, _) = span(parts);
-        let mut paths: HashMap<&str, bool> = HashMap::new();
+        // Every path with whether the step changed it.
+        let seen = self.seen(step, start).into_iter();
+        let mut paths: HashMap<&str, bool> = seen.map(|path| (path, false)).collect();
         for &(thing, how, first, last) in self.by_step.get(&step).into_iter().flatten() {
             let changes = how == How::Write;
             match thing {
@@ -26,12 +28,7 @@ impl Files<'_> {
                         *paths.entry(&name.path).or_default() |= changes;
                     }
                 }
-                Thing::List(directory) if how.may_list() => {
-                    for path in self.listed(directory, step, start) {
-                        paths.entry(path).or_default();
-                    }
-                }
-                _ => {}
+                Thing::List(_) | Thing::Fifo(_) => {}
             }
         }
         let take = |(path, changes): (&str, bool)| {
@@ -107,21 +104,11 @@ impl Files<'_> {
             !path.is_empty() && (source.is_directory_at(&whole, start) || !is_made(&whole))
         };
         let mut found: BTreeSet<&str> = cwds.chain(above).filter(is_old).collect();
-        let mut seen: BTreeSet<&str> = BTreeSet::new();
-        for (thing, how, ..) in self.by_step.get(&step).into_iter().flatten() {
-            match thing {
-                Thing::Name(path) => drop(seen.insert(path)),
-                Thing::List(directory) if how.may_list() => {
-                    seen.extend(self.listed(directory, step, start));
-                }
-                _ => {}
-            }
-        }
         let was_there = |path: &&str| {
             source.is_directory_at(path, start)
                 || !self.is_made_ever(path) && source.is_directory_during(path, start, i64::MAX)
         };
-        let seen = seen.into_iter().filter(was_there);
+        let seen = self.seen(step, start).into_iter().filter(was_there);
         let seen = seen.chain(self.unseen(step, Kind::Directory));
         found.extend(
             seen.filter_map(|path| below(path, &source.root))

@@ -18,16 +18,6 @@ impl Files<'_> {
     /// one is followed.
     pub(in super::super) fn links(&self, step: usize, parts: &[&Draft]) -> Vec<Link> {
         let (start, end) = span(parts);
-        let mut paths: BTreeSet<&str> = BTreeSet::new();
-        for (thing, how, ..) in self.by_step.get(&step).into_iter().flatten() {
-            match thing {
-                Thing::Name(path) => drop(paths.insert(path)),
-                Thing::List(directory) if how.may_list() => {
-                    paths.extend(self.listed(directory, step, start));
-                }
-                _ => {}
-            }
-        }
         let link = |path: &str| {
             let place = below(path, &self.source.root)?;
             let name = Thing::Name(path.into());
@@ -55,7 +45,8 @@ impl Files<'_> {
                 to_directory: fs::metadata(path).ok().map(|data| data.is_dir()),
             })
         });
-        paths.into_iter().filter_map(link).chain(unseen).collect()
+        let seen = self.seen(step, start).into_iter();
+        seen.filter_map(link).chain(unseen).collect()
     }
 
     /// The links that the step made or renamed, and left behind.

@@ -1,7 +1,9 @@
 //! The names in a directory that a step listed. Who lists names need not look at what they belong to, so not all of
 //! them are in the trace: where the directory was there before the run, it is looked at now.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 
 use super::super::effects::Thing;
@@ -34,6 +36,21 @@ impl Files<'_> {
         then.chain(later.filter(is_old))
     }
 
+    /// The names that a step looked at or changed, or saw in a list of names.
+    pub(super) fn seen(&self, step: usize, start: i64) -> BTreeSet<&str> {
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        for (thing, how, ..) in self.by_step.get(&step).into_iter().flatten() {
+            match thing {
+                Thing::Name(path) => drop(seen.insert(path)),
+                Thing::List(directory) if how.may_list() => {
+                    seen.extend(self.listed(directory, step, start));
+                }
+                _ => {}
+            }
+        }
+        seen
+    }
+
     /// What a step saw in lists of names and nobody ever looked at otherwise.
     pub(super) fn unseen(&self, step: usize, kind: Kind) -> impl Iterator<Item = &str> {
         let touched = self.by_step.get(&step).into_iter().flatten();
@@ -45,7 +62,8 @@ impl Files<'_> {
         names.map(|name| name.0.as_str())
     }
 
-    /// Looks at every directory that was listed and was there before the run.
+    /// Looks at every directory that was listed and was there before the run. Of one that cannot be read any more
+    /// it is kept that it could not.
     pub(super) fn look(&mut self) {
         let Some(until) = ended(self.source) else {
             return;
@@ -58,8 +76,15 @@ impl Files<'_> {
             if !is_listed || self.is_made_ever(directory) || !self.source.is_traced(directory) {
                 continue;
             }
-            let unseen = fs::read_dir(directory).into_iter().flatten().flatten();
-            let unseen = unseen.filter_map(|entry| {
+            let entries =
+                match fs::read_dir(directory).and_then(Iterator::collect::<io::Result<Vec<_>>>) {
+                    Ok(entries) => entries,
+                    Err(error) => {
+                        self.unreadable.insert(directory.clone(), error.to_string());
+                        continue;
+                    }
+                };
+            let unseen = entries.into_iter().filter_map(|entry| {
                 let path = entry.path().into_os_string().into_string().ok()?;
                 let data = entry.metadata().ok()?;
                 let changed = data.ctime().saturating_mul(1_000_000_000) + data.ctime_nsec();
