@@ -249,3 +249,28 @@ fn a_listed_directory_that_is_gone_is_told_in_cwl() {
     let (_, errors) = traced.generate("make", &[]);
     assert!(!errors.contains("cannot be read now"), "{errors}");
 }
+
+/// Processes that serve others over a socket belong to the step that started them, which is kept whole.
+#[test]
+fn a_step_with_a_manager_of_multiprocessing_comes_back() {
+    if !has_engine("python3") {
+        return;
+    }
+    let script = r#"
+python3 -c "
+from multiprocessing import Manager, Process
+def work(d, n): d[n] = open('in').read().count(str(n))
+with Manager() as manager:
+    d = manager.dict()
+    processes = [Process(target=work, args=(d, n)) for n in range(3)]
+    [p.start() for p in processes]; [p.join() for p in processes]
+    open('counts', 'w').write(repr(sorted(d.items())))
+"
+sort -r counts in > s
+"#;
+    let Some(traced) = traced(script, &[], &["bash", "script"]) else {
+        return;
+    };
+    assert!(traced.original.join("counts").exists());
+    traced.comes_back();
+}
