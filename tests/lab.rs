@@ -467,6 +467,27 @@ fn an_interface_that_is_deleted_is_told() {
     assert!((0..600).contains(&number(&trace, span)), "{error}");
 }
 
+/// The time ends the command with the capture, not the capture alone.
+#[test]
+fn a_command_is_ended_with_the_time() {
+    if !need_lab() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = r#"ip link set lo up
+        exec "$0" capture -i lo --seconds 1 -o time.db -- sleep 30"#;
+    let begin = std::time::Instant::now();
+    let output = std::process::Command::new("unshare")
+        .args(["-n", "sh", "-c", script, support::FLOWTRACE])
+        .current_dir(&*scratch)
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(143), "{error}");
+    assert!(begin.elapsed().as_secs() < 20);
+    assert!(error.contains("ended after 1 s (--seconds)"), "{error}");
+}
+
 /// Somebody without any right, in a user and network namespace of his own.
 #[test]
 fn nobody_needs_a_right_in_a_namespace_of_his_own() {

@@ -248,6 +248,21 @@ fn what_is_damaged_is_read_as_far_as_possible() {
         "{error}"
     );
     assert!(!scratch.join("other.db").exists());
+    // Beside others it is told, and these are read.
+    fs::write(scratch.join("whole.pcap"), &whole).unwrap();
+    let output = flowtrace(
+        &scratch,
+        &["import", "text", "whole.pcap", "-o", "other.db"],
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        error.contains("text is not read: it is no pcap or pcapng file"),
+        "{error}"
+    );
+    let trace = scratch.join("other.db");
+    assert_eq!(number(&trace, "SELECT COUNT(*) FROM packets"), 25);
+    assert_eq!(number(&trace, loss), 1);
 }
 
 #[test]

@@ -122,7 +122,7 @@ losses! {
     DropsUnknown "packets" "drops_unknown" Info
         "imported captures that do not say whether packets were dropped while they were made",
     CaptureDamaged "packets" "damaged_files" DataLoss
-        "imported captures that end amid a record or are damaged: what is behind that place is missing",
+        "imported captures that end amid a record, are damaged or no captures: what is behind that place is missing",
     FramesBroken "packets" "broken_frames" Notice
         "frames whose headers contradict themselves or their length; they are not in the trace",
     HeadersCut "packets" "headers_cut" Notice

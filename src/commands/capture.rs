@@ -22,7 +22,7 @@ Examples:
   flowtrace capture -i eth0 -o net.db
   flowtrace capture -i lo --port 5432 -- ./query.sh
 
-Exit status: the command's own, as for run; without a command 0.")]
+Exit status: the command's own, as for run (143 when --seconds ended it); without a command 0.")]
 pub(crate) struct Args {
     /// Interface to capture; may be given several times [default: all that are up]
     #[arg(short, long = "interface", value_name = "IF")]
@@ -39,7 +39,8 @@ pub(crate) struct Args {
     /// Bytes of each packet that are looked at
     #[arg(long, value_name = "BYTES", default_value_t = 128, value_parser = clap::value_parser!(u32).range(64..=65535))]
     snap: u32,
-    /// Stop after so many seconds
+    /// Stop after so many seconds; a command is ended then (SIGTERM, 5 s later SIGKILL; what it started
+    /// and does not end itself runs on)
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     seconds: Option<u32>,
     /// Print nothing but errors
@@ -120,6 +121,12 @@ fn tell(options: &CaptureOptions, report: &CaptureReport, quiet: bool) {
     }
     if quiet {
         return;
+    }
+    if let (true, Some(seconds)) = (report.is_over_time, options.limit) {
+        tell!(
+            "flowtrace: the command was ended after {} s (--seconds)",
+            seconds.as_secs()
+        );
     }
     let live = &report.live;
     let mut lost: Vec<String> = Vec::new();

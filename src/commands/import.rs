@@ -15,7 +15,7 @@ use crate::output;
 ///
 /// Headers are kept, payload is not. Each file is the capture of one host, named by --host, by the
 /// file itself when flowtrace wrote it, or else after the file. Exit status 1: a file could be read only
-/// in part, or nothing of it; what could is in the trace.
+/// in part, or nothing of it; what could is in the trace. 2: no file is a capture; there is no trace.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   flowtrace import run.pcapng -o trace.db
@@ -79,11 +79,16 @@ pub(crate) fn run(args: Args) -> super::Outcome {
     if !args.quiet {
         output::print(|out| Ok(print(out, &report, &clocks, &trace.to_string())?))?;
     }
+    for (path, why) in &report.refused {
+        let name = plain(&path.display().to_string());
+        tell!("flowtrace: {name} is not read: {why}; the others are in the trace");
+    }
     for file in &report.files {
         complain(file);
     }
     // A file that was not read to its end, or something of which nothing could be read.
     let is_damaged = report.files.iter().any(|file| file.damage.is_some());
+    let is_damaged = is_damaged || !report.refused.is_empty();
     let frames: u64 = report.files.iter().map(|file| file.frames).sum();
     Ok(match is_damaged || frames > 0 && report.packets == 0 {
         true => ExitCode::from(1),

@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use flowtrace_schema::{FlowMeasure, FlowRow, Result, Trace};
+use flowtrace_schema::{FlowRow, Result, Trace};
 
 use super::page::{Cell, Page};
 use crate::rules::labels;
 use crate::text::units;
+use measured::{Measured, measures};
+
+mod measured;
 
 /// Every flow, the most bytes first; those that have packets within `within_ns`, if that is given.
 ///
@@ -49,11 +52,12 @@ pub fn flows(trace: &Trace, within_ns: Option<(i64, i64)>) -> Result<Page> {
             count(flow.packets),
             bytes(flow.out_bytes),
             bytes(flow.back_bytes),
-            seconds(measured.and_then(|m| m.min_rtt_ns)),
-            count(measured.and_then(|m| m.retransmits)),
+            seconds(measured.and_then(Measured::min_rtt_ns)),
+            count(measured.and_then(|m| m.retransmits_of(flow))),
         ]);
     }
     page.notes.extend(unmeasured(trace, &flows, &measures)?);
+    page.notes.extend(measured::half(&flows, &measures));
     page.notes.extend(ownerless(&flows));
     Ok(page)
 }
@@ -62,7 +66,7 @@ pub fn flows(trace: &Trace, within_ns: Option<(i64, i64)>) -> Result<Page> {
 fn unmeasured(
     trace: &Trace,
     flows: &[FlowRow],
-    measures: &HashMap<i64, FlowMeasure>,
+    measures: &HashMap<i64, Measured>,
 ) -> Result<Option<String>> {
     let tcp = flows.iter().filter(|flow| flow.proto == "tcp");
     let missing = tcp.filter(|flow| !measures.contains_key(&flow.flow_id));
@@ -232,25 +236,6 @@ fn names(trace: &Trace, flows: &[FlowRow]) -> Result<HashMap<i64, String>> {
 
 fn has_owner(flow: &FlowRow) -> bool {
     flow.src_upid.or(flow.dst_upid).is_some()
-}
-
-/// What the kernels said of each flow, of both ends.
-fn measures(trace: &Trace) -> Result<HashMap<i64, FlowMeasure>> {
-    let mut all: HashMap<i64, FlowMeasure> = HashMap::new();
-    for measure in trace.flow_measures()? {
-        match all.get_mut(&measure.flow_id) {
-            Some(known) => {
-                let (a, b) = (known.min_rtt_ns, measure.min_rtt_ns);
-                known.min_rtt_ns = a.into_iter().chain(b).min();
-                let sum = known.retransmits.unwrap_or(0) + measure.retransmits.unwrap_or(0);
-                known.retransmits = known.retransmits.or(measure.retransmits).map(|_| sum);
-            }
-            None => {
-                all.insert(measure.flow_id, measure);
-            }
-        }
-    }
-    Ok(all)
 }
 
 fn endpoint(address: &str, port: Option<i64>) -> String {

@@ -67,6 +67,8 @@ pub struct Imported {
 pub struct Report {
     /// The files, in the order in which they were given.
     pub files: Vec<Imported>,
+    /// Files of which nothing could be read, and why.
+    pub refused: Vec<(PathBuf, FileError)>,
     /// Hosts.
     pub hosts: u32,
     /// Packets in the trace.
@@ -80,13 +82,9 @@ pub struct Report {
 /// Makes a trace at `output` of the packets in `inputs`; an older trace is replaced if `replace`.
 ///
 /// # Errors
-/// When one of the files is no capture, or the trace cannot be made; then nothing is left.
-/// Damage behind the beginning of a file is told by the report.
+/// When none of the files is a capture, one is given twice or is the output, or the trace cannot be made;
+/// then nothing is left. A file that is no capture beside others, and damage behind the beginning of one, is told by the report.
 pub fn import(inputs: &[Input], output: &Path, replace: bool) -> Result<Report, Error> {
-    let mut files = inputs
-        .iter()
-        .map(|input| File::open(input, output))
-        .collect::<Result<Vec<_>, _>>()?;
     for (at, input) in inputs.iter().enumerate() {
         if inputs[..at]
             .iter()
@@ -97,6 +95,23 @@ pub fn import(inputs: &[Input], output: &Path, replace: bool) -> Result<Report, 
                 source: FileError::NotACapture("it is given twice".into()),
             });
         }
+        if is_same(&input.path, output) {
+            return Err(Error::File {
+                path: input.path.clone(),
+                source: FileError::NotACapture("it is the trace that is to be written".into()),
+            });
+        }
+    }
+    let (mut files, mut refused) = (Vec::new(), Vec::new());
+    for input in inputs {
+        match File::open(input) {
+            Ok(file) => files.push(file),
+            Err(source) => refused.push((input.path.clone(), source)),
+        }
+    }
+    if files.is_empty() && !refused.is_empty() {
+        let (path, source) = refused.swap_remove(0);
+        return Err(Error::File { path, source });
     }
     let (writer, recorder) = Writer::create(output, replace)?;
     let epoch_unix_ns = files.iter().filter_map(|f| Some(f.next?.unix_ns)).min();
@@ -108,6 +123,7 @@ pub fn import(inputs: &[Input], output: &Path, replace: bool) -> Result<Report, 
         captures: 0,
         latest_ns: 0,
     };
+    recorder.lost(Loss::CaptureDamaged, refused.len() as u64);
     import.all(&mut files);
     let report = files.iter().map(File::report).collect();
     let (hosts, packets) = (import.hosts.len() as u32, import.sink.packets());
@@ -122,6 +138,7 @@ pub fn import(inputs: &[Input], output: &Path, replace: bool) -> Result<Report, 
     };
     Ok(Report {
         files: report,
+        refused,
         hosts,
         packets,
         flows,
@@ -145,18 +162,9 @@ struct File {
 }
 
 impl File {
-    fn open(input: &Input, output: &Path) -> Result<File, Error> {
-        let fail = |source| Error::File {
-            path: input.path.clone(),
-            source,
-        };
-        if is_same(&input.path, output) {
-            return Err(fail(FileError::NotACapture(
-                "it is the trace that is to be written".into(),
-            )));
-        }
+    fn open(input: &Input) -> Result<File, FileError> {
         let mut file = File {
-            capture: Capture::open(&input.path).map_err(fail)?,
+            capture: Capture::open(&input.path)?,
             host: input.host.clone().unwrap_or_else(|| name_of(&input.path)),
             input: input.clone(),
             unrecorded: Vec::new(),

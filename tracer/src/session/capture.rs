@@ -29,7 +29,7 @@ pub struct CaptureOptions {
     pub replace: bool,
     /// The command around which to capture; empty: until a signal ends it.
     pub command: Vec<OsString>,
-    /// At most so long.
+    /// At most so long; then a command is ended.
     pub limit: Option<Duration>,
 }
 
@@ -40,12 +40,16 @@ pub struct CaptureReport {
     pub live: LiveReport,
     /// How the command ended.
     pub end: Option<End>,
+    /// Whether the command was ended because the time was over.
+    pub is_over_time: bool,
     /// What became of the trace.
     pub trace: Summary,
 }
 
 /// How often to look whether the time is over or the command has ended.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long a command may take to end when the time is over.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Captures packets. `begun` is told what cannot be captured, when all else is. Call it while the
 /// process has one thread.
@@ -90,14 +94,14 @@ pub fn capture(
     recording.recorder.settle();
     begun(refused);
     let ended = match program {
-        None => wait(None, options.limit).map(|_| None),
+        None => wait(None, options.limit),
         Some(program) => {
             start(&program, options, mask).and_then(|child| wait(Some(child), options.limit))
         }
     };
     let live = live.stop();
-    let end = match ended {
-        Ok(end) => end,
+    let (end, is_over_time) = match ended {
+        Ok(ended) => ended,
         Err(source) => {
             recording.discard();
             let program = options.command[0].to_string_lossy().into_owned();
@@ -112,6 +116,7 @@ pub fn capture(
     Ok(CaptureReport {
         live,
         end,
+        is_over_time,
         trace: recording.finish(code, signal),
     })
 }
@@ -129,9 +134,12 @@ fn start(program: &std::path::Path, options: &CaptureOptions, mask: SigSet) -> i
     command.spawn()
 }
 
-/// Waits for the end of the command, of the time, or a signal that ends this process.
-fn wait(mut child: Option<Child>, limit: Option<Duration>) -> io::Result<Option<End>> {
+/// Waits for the end of the command, of the time, or a signal that ends this process. A command is ended with
+/// the time; the second value says whether it was.
+fn wait(mut child: Option<Child>, limit: Option<Duration>) -> io::Result<(Option<End>, bool)> {
     let begin = Instant::now();
+    // When the command was asked to end.
+    let mut asked: Option<Instant> = None;
     let ending = [
         Signal::SIGINT,
         Signal::SIGTERM,
@@ -147,16 +155,26 @@ fn wait(mut child: Option<Child>, limit: Option<Duration>) -> io::Result<Option<
                 (Some(code), _) => End::Exited(code),
                 (None, signal) => End::Killed(signal.unwrap_or(0)),
             };
-            return Ok(Some(end));
+            return Ok((Some(end), asked.is_some()));
         }
         if limit.is_some_and(|limit| begin.elapsed() >= limit) {
-            return Ok(None);
+            let Some(child) = &child else {
+                return Ok((None, false));
+            };
+            let signal = match asked {
+                None => Some(Signal::SIGTERM),
+                Some(at) => (at.elapsed() >= PATIENCE).then_some(Signal::SIGKILL),
+            };
+            if let Some(signal) = signal {
+                asked.get_or_insert_with(Instant::now);
+                let _ = kill(Pid::from_raw(child.id() as i32), signal);
+            }
         }
         let Some((signal, from_kernel)) = signals::wait_at_most(&handled, LOOK) else {
             continue;
         };
         match &child {
-            None if ending.contains(&signal) => return Ok(None),
+            None if ending.contains(&signal) => return Ok((None, false)),
             // The terminal told the command, too.
             Some(child) if !from_kernel => {
                 let _ = kill(Pid::from_raw(child.id() as i32), signal);
