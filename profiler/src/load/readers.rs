@@ -59,6 +59,15 @@ impl Aside {
         aside
     }
 
+    /// Nothing but what each process read from traced files, and wrote to them.
+    #[cfg(test)]
+    pub(super) fn of_files(files: Vec<(i64, i64)>) -> Aside {
+        Aside {
+            files,
+            ..Aside::default()
+        }
+    }
+
     /// What it read from traced files, and wrote to them.
     pub(super) fn files(&self, id: ProcessId) -> (i64, i64) {
         self.files.get(id.0 as usize).copied().unwrap_or_default()

@@ -11,17 +11,18 @@ use crate::model::ProcessId;
 
 /// Takes those out of the writers of pipes
 ///
-/// 1. who wrote as much as went into traced files,
+/// 1. who wrote as much as went into traced files (a program that holds the standard input of its helper),
 /// 2. who could write elsewhere, too, where whoever had no other reader wrote all that this one read.
 pub(super) fn leave_out_silent(channels: &mut [Ends], aside: &Aside) {
     for ends in channels.iter_mut().filter(|ends| !ends.is_socket) {
-        let wrote_files = |id: ProcessId, side: &Held| {
-            side.at_most_bytes
-                .is_some_and(|bytes| bytes == aside.files(id).1)
+        // Who spliced is counted nowhere: of those that wrote nothing at all one may be it.
+        let may_be = |id: ProcessId, side: &Held, least: i64| {
+            let bytes = side.at_most_bytes;
+            side.is_used || bytes.is_none_or(|bytes| bytes < least || bytes != aside.files(id).1)
         };
-        if !ends.writers.iter().all(|(&id, side)| wrote_files(id, side)) {
-            ends.writers
-                .retain(|&id, side| side.is_used || !wrote_files(id, side));
+        ends.writers.retain(|&id, side| may_be(id, side, 1));
+        if ends.writers.iter().any(|(&id, side)| may_be(id, side, 0)) {
+            ends.writers.retain(|&id, side| may_be(id, side, 0));
         }
     }
     let writers = Writers::of(channels);
@@ -128,6 +129,30 @@ mod tests {
     #[test]
     fn who_has_another_reader_sent_nothing_where_the_others_sent_all() {
         assert_eq!(captured(5), [vec![1], vec![2], vec![2]]);
+    }
+
+    #[test]
+    fn who_wrote_but_into_files_sent_nothing_even_alone() {
+        let left = |bytes: i64| {
+            let mut channels = [Ends {
+                writers: sides(&[(0, bytes)]),
+                readers: sides(&[(1, 9000)]),
+                ..Ends::default()
+            }];
+            let aside = Aside::of_files(vec![(0, 257)]);
+            leave_out_silent(&mut channels, &aside);
+            channels[0].writers.len()
+        };
+        assert_eq!(left(257), 0);
+        assert_eq!(left(258), 1);
+        // What is spliced into a pipe is not counted.
+        let mut channels = [Ends {
+            writers: sides(&[(0, 0)]),
+            readers: sides(&[(1, 9000)]),
+            ..Ends::default()
+        }];
+        leave_out_silent(&mut channels, &Aside::default());
+        assert_eq!(channels[0].writers.len(), 1);
     }
 
     #[test]
