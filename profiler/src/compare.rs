@@ -4,13 +4,15 @@
 //! A difference is a finding when it is larger than two runs of the same thing differ. With one run
 //! per side that is a fixed allowance; with several per side it is tested (Welch's t-test,
 //! corrected for the number of values compared).
+//!
+//! A replay is one program that plays all steps: of it and what it played only the files are compared.
 
 mod facts;
 pub mod html;
 mod statistics;
 pub mod text;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -40,6 +42,8 @@ pub struct Comparison {
     pub b: Vec<Run>,
     /// What to know before anything else: a run that failed, rows that were lost.
     pub warnings: Vec<String>,
+    /// What is compared in another way than usual.
+    pub notes: Vec<String>,
     /// What is different, the most telling first.
     pub findings: Vec<Finding>,
     /// How many values were compared.
@@ -145,15 +149,19 @@ pub fn compare(a: &[RunFacts], b: &[RunFacts]) -> Comparison {
                 .map(|w| format!("{}: {w}", facts.trace)),
         );
     }
+    let is_played = replays_on_one_side(a, b, &mut comparison.notes);
     let mut tests = Tests {
         a,
         b,
+        is_played,
         found: Vec::new(),
         compared: 0,
         shortest_ns: shortest(a, b),
         crowd: crowd(a, b),
     };
-    tests.rules(&mut comparison.rules);
+    if !is_played {
+        tests.rules(&mut comparison.rules);
+    }
     tests.files();
     let (mut findings, compared) = (tests.found, tests.compared);
     for finding in &mut findings {
@@ -176,6 +184,21 @@ pub fn compare(a: &[RunFacts], b: &[RunFacts]) -> Comparison {
     comparison.findings = findings;
     comparison.compared = compared;
     comparison
+}
+
+/// Whether some of the runs played the others.
+fn replays_on_one_side(a: &[RunFacts], b: &[RunFacts], notes: &mut Vec<String>) -> bool {
+    let all = || a.iter().chain(b);
+    let is_played = all().any(|run| run.is_replay) && all().any(|run| !run.is_replay);
+    if is_played {
+        for replay in all().filter(|run| run.is_replay) {
+            notes.push(format!(
+                "{} is a replay: its files are compared, not its steps; its length includes making the files that were there before",
+                replay.trace
+            ));
+        }
+    }
+    is_played
 }
 
 fn shortest(a: &[RunFacts], b: &[RunFacts]) -> f64 {
@@ -205,6 +228,8 @@ enum Unit {
 struct Tests<'a> {
     a: &'a [RunFacts],
     b: &'a [RunFacts],
+    /// One side plays the other.
+    is_played: bool,
     found: Vec<Finding>,
     compared: usize,
     shortest_ns: f64,
@@ -283,17 +308,17 @@ impl Tests<'_> {
     fn files(&mut self) {
         let of = |runs: &[RunFacts]| -> BTreeSet<String> {
             runs.iter()
-                .flat_map(|run| run.files.keys().cloned())
+                .flat_map(|run| files_of(run, self.is_played).keys().cloned())
                 .collect()
         };
         let (in_a, in_b) = (of(self.a), of(self.b));
-        let (a_runs, b_runs) = (self.a, self.b);
+        let (a_runs, b_runs, is_played) = (self.a, self.b, self.is_played);
         for name in in_a.union(&in_b) {
             let all = || {
                 a_runs
                     .iter()
                     .chain(b_runs)
-                    .filter_map(|run| run.files.get(name))
+                    .filter_map(|run| files_of(run, is_played).get(name))
             };
             let subject = match all().all(|file| file.is_input) {
                 true => Subject::Input,
@@ -301,10 +326,12 @@ impl Tests<'_> {
             };
             let values = |of: fn(&FileFacts) -> f64, runs: &[RunFacts]| -> Vec<f64> {
                 runs.iter()
-                    .map(|run| run.files.get(name).map_or(0.0, of))
+                    .map(|run| files_of(run, is_played).get(name).map_or(0.0, of))
                     .collect()
             };
             match (in_a.contains(name), in_b.contains(name)) {
+                // A replay makes only files that calls that it plays need.
+                (false, _) | (_, false) if is_played && !all().any(|file| file.is_used) => {}
                 (false, _) => {
                     let count = statistics::mean(&values(|f| f.count, b_runs));
                     self.one_sided(subject, name, Change::New, count, None);
@@ -322,6 +349,10 @@ impl Tests<'_> {
                         ),
                         (Change::Size, Unit::Bytes, |f| f.size_bytes),
                     ] {
+                        // A replay makes what was there before as large as it was read.
+                        if is_played && subject == Subject::Input && change == Change::Size {
+                            continue;
+                        }
                         let (a, b) = (values(of, a_runs), values(of, b_runs));
                         self.value(subject, name, change, unit, &a, &b);
                     }
@@ -346,7 +377,7 @@ impl Tests<'_> {
         };
         let is_in_all = runs.iter().all(|run| match subject {
             Subject::Rule => run.rules.contains_key(name),
-            _ => run.files.contains_key(name),
+            _ => files_of(run, self.is_played).contains_key(name),
         });
         self.compared += 1;
         if is_in_all {
@@ -407,6 +438,11 @@ impl Tests<'_> {
             remark: None,
         });
     }
+}
+
+/// The files of a run under the names under which both sides have them.
+fn files_of(run: &RunFacts, is_played: bool) -> &BTreeMap<String, FileFacts> {
+    if is_played { &run.placed } else { &run.files }
 }
 
 /// A rule that changed, and that holds up the run on one side only.

@@ -253,6 +253,14 @@ impl Workflow {
         &self.processes[id.0 as usize]
     }
 
+    /// Paths of the traced directories.
+    pub(crate) fn roots(&self) -> Vec<&str> {
+        let directories = self.directories.iter();
+        directories
+            .map(|directory| directory.path.as_str())
+            .collect()
+    }
+
     /// A file by its id.
     pub fn file(&self, index: FileIndex) -> &File {
         &self.files[index.0 as usize]

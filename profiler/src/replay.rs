@@ -3,18 +3,22 @@
 //!
 //! [`plan()`] makes a list of what each process did; [`play`] does it, with one thread per process.
 //! A process begins when its parent has come to where it forked it, and a parent goes on after its
-//! children where it went on after them then. A call on a file waits for the changes to that file that were over when it began.
+//! children where it went on after them then. A call waits for what was over when it began, and what it needs (`order`).
 
+mod calls;
+mod order;
+mod plan;
 mod play;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
-use flowtrace_schema::{NameRow, ReplayedCallRow, Result, Trace};
 use serde::Serialize;
 
-use crate::load::load;
+use crate::argv::unquote;
 use crate::model::Workflow;
 
+pub use plan::plan;
 pub use play::{Failed, Played, Used, play};
 
 /// What is to be done, and in what order.
@@ -24,7 +28,7 @@ pub struct Workload {
     pub(crate) files: BTreeMap<String, u64>,
     pub(crate) directories: Vec<String>,
     pub(crate) actors: Vec<Actor>,
-    /// How many files there are in all.
+    /// How many counters the order of calls needs.
     pub(crate) counters: usize,
     /// What the recorded calls sum up to.
     pub recorded: Totals,
@@ -89,10 +93,17 @@ pub(crate) struct Call {
     /// The file, counted over all.
     pub(crate) file: usize,
     pub(crate) path: String,
-    /// Changes to the file that come first.
-    pub(crate) after: u32,
-    /// Whether it is one itself.
-    pub(crate) is_change: bool,
+    /// What comes first.
+    pub(crate) after: Vec<After>,
+    /// Counters that it advances.
+    pub(crate) advances: Vec<usize>,
+}
+
+/// A counter that has to have come so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct After {
+    pub(crate) counter: usize,
+    pub(crate) count: u32,
 }
 
 /// What a call does.
@@ -123,340 +134,77 @@ pub(crate) enum CallKind {
     Stat,
 }
 
-const O_ACCMODE: i64 = 3;
-const O_TRUNC: i64 = 0o1000;
-
-/// Makes a workload of the calls on files in the traced directories.
-///
-/// # Errors
-/// When the file cannot be read.
-pub fn plan(trace: &Trace) -> Result<Workload> {
-    let workflow = load(trace)?;
-    let mut names: HashMap<i64, Vec<NameRow>> = HashMap::new();
-    for name in trace.file_names()? {
-        names.entry(name.file_id).or_default().push(name);
+/// The directory in which a run played another trace, where that is what it ran: `flowtrace replay … --into DIR`.
+pub fn played_into(workflow: &Workflow) -> Option<PathBuf> {
+    let run = workflow.runs.first()?;
+    let mut words = unquote(run.command.as_deref()?).into_iter();
+    let program = words.next()?;
+    if Path::new(&program).file_name()? != "flowtrace" || words.next()? != "replay" {
+        return None;
     }
-    let calls = trace.replayed_calls()?;
-    let roots: Vec<&str> = workflow
-        .directories
-        .iter()
-        .map(|d| d.path.as_str())
-        .collect();
-    let mut planner = Planner {
-        names: &names,
-        roots: &roots,
-        place: HashMap::new(),
-        changes: HashMap::new(),
-        workload: Workload {
-            actors: vec![Actor::default(); workflow.processes.len()],
-            recorded_ns: workflow.duration_ns(),
-            warnings: incomplete(&workflow),
-            ..Workload::default()
-        },
-    };
-    planner.prepare(&calls);
-    let mut of_process: Vec<Vec<(&ReplayedCallRow, Call)>> =
-        vec![Vec::new(); workflow.processes.len()];
-    let process_of = workflow.process_of_images();
-    for row in &calls {
-        let Some(&process) = process_of.get(&row.upid) else {
-            continue;
+    while let Some(word) = words.next() {
+        let into = match word.strip_prefix("--into") {
+            Some("") => words.next(),
+            Some(rest) => rest.strip_prefix('=').map(str::to_owned),
+            None => None,
         };
-        match planner.call(row) {
-            Some(call) => of_process[process.0 as usize].push((row, call)),
-            None => planner.workload.left_out += 1,
+        if let Some(into) = into {
+            return Some(Path::new(&run.cwd).join(into));
         }
     }
-    let children = workflow.children();
-    for id in workflow.process_ids() {
-        let process = workflow.process(id);
-        let images = workflow.images(id);
-        let own = &of_process[id.0 as usize];
-        let end = process.end_ns.unwrap_or(workflow.last_ns);
-        let queued: i64 = images.iter().filter_map(|i| i.run_queue_ns).sum();
-        let traced: i64 = images.iter().filter_map(|i| i.tracer_ns).sum();
-        let cpu_ns = process.cpu_ns.unwrap_or(0);
-        planner.workload.held.run_queue_ns += queued;
-        planner.workload.held.tracer_ns += traced;
-        planner.workload.held.cpu_ns += cpu_ns;
-        let actor = &mut planner.workload.actors[id.0 as usize];
-        actor.parent = process.parent.map(|parent| parent.0 as usize);
-        // Everything that happens to the process, in order: begin, end, what.
-        let mut events: Vec<(i64, i64, Act)> = own
-            .iter()
-            .map(|(row, call)| {
-                (
-                    row.start_ns,
-                    row.start_ns + row.duration_ns,
-                    Act::Call(call.clone()),
-                )
-            })
-            .collect();
-        for &child in &children[id.0 as usize] {
-            let start = workflow.process(child).start_ns;
-            events.push((start, start, Act::Fork(child.0 as usize)));
-            let child_end = workflow.process(child).end_ns.unwrap_or(end);
-            if child_end <= end {
-                events.push((child_end, child_end, Act::Wait(child.0 as usize)));
-            }
-        }
-        events.sort_by_key(|event| event.0);
-        // A parent that does something before its child has ended does not wait for it then.
-        let mut gaps = Vec::new();
-        let mut at = process.start_ns;
-        for (start, over, act) in events {
-            gaps.push((start - at).max(0));
-            at = at.max(over);
-            actor.acts.push(act);
-        }
-        gaps.push((end - at).max(0));
-        spread(&mut actor.acts, &gaps, cpu_ns, queued + traced);
-    }
-    planner.workload.counters = planner.place.len();
-    Ok(planner.workload)
+    None
 }
 
-/// Why a trace is not all of its run.
-fn incomplete(workflow: &Workflow) -> Vec<String> {
-    let mut reasons = Vec::new();
-    if workflow.is_live {
-        reasons.push("it is still being recorded: only what is stored by now is played".to_owned());
-    } else if workflow.is_cut_short() {
-        reasons.push("its recording was cut short: what came last is not played".to_owned());
-    }
-    if workflow.is_incomplete() {
-        reasons.push("rows of it are missing, and the calls in them".to_owned());
-    }
-    reasons
-}
-
-/// Puts thinking between what a process does. Gaps that end with the end of a child were spent
-/// waiting for it. Of the others the time held by the tracer or for want of a processor is not played.
-fn spread(acts: &mut Vec<Act>, gaps: &[i64], cpu_ns: i64, held_ns: i64) {
-    let is_waiting = |at: usize| matches!(acts.get(at), Some(Act::Wait(_)));
-    let own: Vec<i64> = gaps
+/// Where a path is played: below the directory of the replay, several traced directories apart. `None`: it lies in
+/// none of them.
+pub(crate) fn place(roots: &[&str], path: &str) -> Option<String> {
+    let (at, rest) = roots
         .iter()
         .enumerate()
-        .map(|(at, &gap)| if is_waiting(at) { 0 } else { gap })
-        .collect();
-    let sum = own.iter().sum::<i64>().max(1) as f64;
-    let kept = (1.0 - held_ns as f64 / sum).clamp(0.0, 1.0);
-    let computing = cpu_ns as f64 / sum;
-    let mut with_thoughts = Vec::with_capacity(acts.len() * 2 + 1);
-    let mut acts_left = std::mem::take(acts).into_iter();
-    for gap in own {
-        let compute_ns = (gap as f64 * computing) as u64;
-        let gap_ns = (gap as f64 * kept) as u64;
-        if compute_ns + gap_ns > 0 {
-            with_thoughts.push(Act::Think { compute_ns, gap_ns });
-        }
-        with_thoughts.extend(acts_left.next());
+        .find_map(|(at, root)| Some((at, path.strip_prefix(*root)?)))?;
+    if !(rest.is_empty() || rest.starts_with('/') || roots[at] == "/") {
+        return None;
     }
-    *acts = with_thoughts;
+    let rest = rest.trim_start_matches('/');
+    let rest = if rest.is_empty() { "." } else { rest };
+    // A name that leads out of it was never recorded; a damaged trace must not do so either.
+    let is_safe = !rest.split('/').any(|part| part == "..");
+    is_safe.then(|| match roots.len() {
+        1 => rest.to_owned(),
+        _ => format!("{at}/{rest}"),
+    })
 }
 
-struct Planner<'a> {
-    names: &'a HashMap<i64, Vec<NameRow>>,
-    roots: &'a [&'a str],
-    /// Number of each file.
-    place: HashMap<i64, usize>,
-    /// Ends of the changes to each file so far.
-    changes: HashMap<i64, Vec<i64>>,
-    workload: Workload,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Planner<'_> {
-    /// Where a path is played: below the directory of the replay, several traced directories apart.
-    fn below(&self, path: &str) -> Option<String> {
-        let (at, rest) = self
-            .roots
-            .iter()
-            .enumerate()
-            .find_map(|(at, root)| Some((at, path.strip_prefix(*root)?)))?;
-        if !(rest.is_empty() || rest.starts_with('/') || self.roots[at] == "/") {
-            return None;
-        }
-        let rest = rest.trim_start_matches('/');
-        let rest = if rest.is_empty() { "." } else { rest };
-        // A name that leads out of it was never recorded; a damaged trace must not do so either.
-        let is_safe = !rest.split('/').any(|part| part == "..");
-        is_safe.then(|| match self.roots.len() {
-            1 => rest.to_owned(),
-            _ => format!("{at}/{rest}"),
-        })
-    }
-
-    fn name_at(&self, file: i64, at: i64) -> Option<String> {
-        let names = self.names.get(&file)?;
-        let was = |name: &&NameRow| name.from_ns <= at && name.to_ns.is_none_or(|to| to >= at);
-        let name = names.iter().find(was).or(names.last())?;
-        self.below(&name.path)
-    }
-
-    /// What is there before anything is played: files that are used before anybody made them, as large
-    /// as they are read, and directories.
-    fn prepare(&mut self, calls: &[ReplayedCallRow]) {
-        let mut made: std::collections::HashSet<i64> = std::collections::HashSet::new();
-        let mut directories = std::collections::BTreeSet::new();
-        let mut is_directory: std::collections::HashSet<i64> = std::collections::HashSet::new();
-        for row in calls {
-            match row.op.as_str() {
-                "create" | "mkdir" | "mknod" | "symlink" => {
-                    made.insert(row.file_id);
-                }
-                "readdir" | "opendir" | "rmdir" => {
-                    is_directory.insert(row.file_id);
-                }
-                _ => {}
-            }
-        }
-        // By every name that they ever had.
-        let made_directories: std::collections::HashSet<String> = calls
-            .iter()
-            .filter(|row| row.op == "mkdir")
-            .filter_map(|row| self.names.get(&row.file_id))
-            .flatten()
-            .filter_map(|name| self.below(&name.path))
-            .collect();
-        for row in calls {
-            let Some(path) = self.name_at(row.file_id, row.start_ns) else {
-                continue;
+    #[test]
+    fn a_replay_is_known_by_its_command() {
+        let into = |command: &str| {
+            let workflow = Workflow {
+                runs: vec![flowtrace_schema::RunRow {
+                    command: Some(command.into()),
+                    cwd: "/w".into(),
+                    ..Default::default()
+                }],
+                ..Workflow::default()
             };
-            if made.contains(&row.file_id) {
-                // What it lies in may have been there. Later it may lie elsewhere.
-                let is_new = matches!(row.op.as_str(), "create" | "mkdir" | "mknod" | "symlink");
-                let end = row.start_ns + row.duration_ns;
-                let path = self.name_at(row.file_id, end).filter(|_| is_new);
-                if let Some((parent, _)) = path.as_deref().and_then(|path| path.rsplit_once('/'))
-                    && !made_directories.contains(parent)
-                {
-                    directories.insert(parent.to_owned());
-                }
-                continue;
-            }
-            if is_directory.contains(&row.file_id) {
-                directories.insert(path);
-                continue;
-            }
-            let size = self.workload.files.entry(path).or_default();
-            match row.op.as_str() {
-                "read" | "copy_from" => {
-                    let end = row.offset.unwrap_or(0).saturating_add(row.result);
-                    *size = (*size).max(u64::try_from(end).unwrap_or(0));
-                }
-                "open" => {}
-                _ => {}
-            }
-        }
-        // Only those that were opened, renamed or removed are files.
-        let used: std::collections::HashSet<String> = calls
-            .iter()
-            .filter(|row| matches!(row.op.as_str(), "open" | "unlink" | "rename" | "link"))
-            .filter_map(|row| self.name_at(row.file_id, row.start_ns))
-            .collect();
-        self.workload
-            .files
-            .retain(|path, _| used.contains(path) && !directories.contains(path));
-        for path in self.workload.files.keys() {
-            if let Some((parent, _)) = path.rsplit_once('/') {
-                directories.insert(parent.to_owned());
-            }
-        }
-        self.workload.directories = directories.into_iter().collect();
+            played_into(&workflow)
+        };
+        let at = |path: &str| Some(PathBuf::from(path));
+        assert_eq!(into("/bin/flowtrace replay t.db --into /w/x"), at("/w/x"));
+        assert_eq!(into("flowtrace replay --into=x t.db"), at("/w/x"));
+        assert_eq!(into("flowtrace replay t.db"), None);
+        assert_eq!(into("make replay --into x"), None);
     }
 
-    /// A recorded call as one to be played; `None`: it is left out.
-    fn call(&mut self, row: &ReplayedCallRow) -> Option<Call> {
-        let count = |value: Option<i64>| u64::try_from(value.unwrap_or(0)).unwrap_or(0);
-        let moved = usize::try_from(row.result).unwrap_or(0);
-        let after_call = || self.name_at(row.file_id, row.start_ns + row.duration_ns);
-        let new_name = || {
-            let names = self.names.get(&row.file_id)?;
-            let end = row.start_ns + row.duration_ns;
-            let made = names
-                .iter()
-                .rfind(|name| row.start_ns <= name.from_ns && name.from_ns <= end)?;
-            self.below(&made.path)
-        };
-        let path = self.name_at(row.file_id, row.start_ns)?;
-        let (kind, path) = match row.op.as_str() {
-            "open" => {
-                let flags = row.flags.unwrap_or(0);
-                let kind = CallKind::Open {
-                    write: flags & O_ACCMODE != 0,
-                    truncate: flags & O_TRUNC != 0,
-                    create: false,
-                };
-                (kind, path)
-            }
-            "create" => {
-                let kind = CallKind::Open {
-                    write: true,
-                    truncate: false,
-                    create: true,
-                };
-                (kind, after_call()?)
-            }
-            "flush" | "release" => (CallKind::Close, path),
-            "read" | "copy_from" => (
-                CallKind::Read {
-                    offset: count(row.offset),
-                    length: usize::try_from(row.length.unwrap_or(row.result)).unwrap_or(moved),
-                },
-                path,
-            ),
-            "write" | "copy_to" => (
-                CallKind::Write {
-                    offset: count(row.offset),
-                    length: moved,
-                },
-                path,
-            ),
-            "truncate" => (CallKind::Truncate(count(row.length)), path),
-            "fsync" => (CallKind::Sync, path),
-            "mkdir" => (CallKind::MakeDirectory, after_call()?),
-            "rmdir" => (CallKind::RemoveDirectory, path),
-            "unlink" => (CallKind::Remove, path),
-            "rename" => (CallKind::Rename(new_name()?), path),
-            "link" => (CallKind::Link(new_name()?), path),
-            "readdir" => (CallKind::List, path),
-            "getattr" => (CallKind::Stat, path),
-            _ => return None,
-        };
-        let is_change = !matches!(
-            kind,
-            CallKind::Read { .. }
-                | CallKind::List
-                | CallKind::Stat
-                | CallKind::Close
-                | CallKind::Sync
-                | CallKind::Open {
-                    truncate: false,
-                    create: false,
-                    ..
-                }
-        );
-        let next = self.place.len();
-        let file = *self.place.entry(row.file_id).or_insert(next);
-        let changes = self.changes.entry(row.file_id).or_default();
-        // Those that were over; one that was still going on did not come first.
-        let after = changes.iter().filter(|&&end| end <= row.start_ns).count() as u32;
-        if is_change {
-            changes.push(row.start_ns + row.duration_ns);
-        }
-        let totals = &mut self.workload.recorded;
-        totals.calls += 1;
-        match kind {
-            CallKind::Read { .. } => totals.read_bytes += moved as u64,
-            CallKind::Write { .. } => totals.write_bytes += moved as u64,
-            _ => {}
-        }
-        Some(Call {
-            kind,
-            file,
-            path,
-            after,
-            is_change,
-        })
+    #[test]
+    fn several_traced_directories_are_played_apart() {
+        assert_eq!(place(&["/a"], "/a/b/c"), Some("b/c".into()));
+        assert_eq!(place(&["/a", "/b"], "/b/c"), Some("1/c".into()));
+        assert_eq!(place(&["/a"], "/ab/c"), None);
+        assert_eq!(place(&["/a"], "/a/../c"), None);
+        assert_eq!(place(&["/"], "/c"), Some("c".into()));
     }
 }

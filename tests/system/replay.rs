@@ -87,6 +87,13 @@ fn the_same_bytes_and_calls_in_a_new_directory() {
         "the original is as it was"
     );
 
+    // Its files are those of the original, wherever they lie.
+    let mut compare = Command::new(FLOWTRACE);
+    compare.arg("compare").arg(&recorded);
+    let compared = finish(compare.arg(scratch.join("again.db"))).expect(0);
+    let compared = compared.stdout_text();
+    assert!(compared.contains("again.db is a replay"), "{compared}");
+
     // A directory that is there is left alone, and so is a trace.
     let mut again = Command::new(FLOWTRACE);
     again.arg("replay").arg(&recorded).arg("--into").arg(&into);
@@ -110,6 +117,36 @@ fn the_same_bytes_and_calls_in_a_new_directory() {
             .stderr
             .contains("--trace names the new trace")
     );
+}
+
+/// A directory that one process made and another uses is made first, and a name is taken away when nobody needs it
+/// any more, however the threads are scheduled.
+#[test]
+fn names_are_made_and_taken_away_in_order() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let work = scratch.dir("work");
+    let script = "for n in 1 2 3 4 5 6 7 8; do \
+                    (mkdir d$n; touch d$n/ready) & \
+                    (until test -e d$n/ready; do sleep .01; done; mkdir d$n/sub; cp $0 d$n/sub/x; touch d$n/done) & \
+                    (until test -e d$n/done; do sleep .01; done; cat d$n/sub/x; rm d$n/sub/x; rmdir d$n/sub) & \
+                  done; wait; rm -r d*; mkdir d1; touch d1/x";
+    let recorded = scratch.join("trace.db");
+    let mut run = run_in(&work, &recorded);
+    finish(run.args(["--", "bash", "-c", script, "/etc/passwd"])).expect(0);
+    for attempt in 0..3 {
+        let into = scratch.join(format!("again{attempt}"));
+        let mut replay = Command::new(FLOWTRACE);
+        replay.args(["replay", "--json"]).arg(&recorded);
+        let report = finish(replay.arg("--into").arg(&into)).expect(0);
+        let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+        assert_eq!(report["failed"], 0, "{report}");
+        assert_eq!(report["out_of_order"], 0, "{report}");
+        let left = fs::read_dir(&into).unwrap().count();
+        assert_eq!((left, into.join("d1/x").exists()), (1, true));
+    }
 }
 
 /// Calls that failed are told by the exit status, also in `flowtrace replay … | head -1`.

@@ -1,6 +1,7 @@
 //! What is compared of one run.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use flowtrace_schema::{Result, Trace};
@@ -10,6 +11,7 @@ use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::{data, time};
 use crate::load::{load, load_activity};
 use crate::model::{ProcessId, Relation, Workflow};
+use crate::replay::{place, played_into};
 use crate::text::units;
 
 /// Rules that are flowtrace itself, as in a replay.
@@ -34,8 +36,12 @@ pub struct RunFacts {
     pub warnings: Vec<String>,
     /// By rule.
     pub rules: BTreeMap<String, RuleFacts>,
-    /// By pattern of names, runs of digits being `*`.
+    /// By pattern of names, runs of digits being `*`; only files that were read or written.
     pub files: BTreeMap<String, FileFacts>,
+    /// All of them by pattern of where a replay places them, and of a replay, where it placed them.
+    pub placed: BTreeMap<String, FileFacts>,
+    /// Whether it played another trace (`flowtrace replay`).
+    pub is_replay: bool,
 }
 
 /// All processes of a rule.
@@ -65,8 +71,19 @@ pub struct FileFacts {
     pub count: f64,
     /// Their sizes together when last seen, bytes.
     pub size_bytes: f64,
-    /// Whether none of them was written.
+    /// Whether none of them was written. A replay writes them all.
     pub is_input: bool,
+    /// Whether some were read or written, and not merely looked at.
+    pub is_used: bool,
+}
+
+impl FileFacts {
+    fn add(&mut self, size_bytes: i64, is_written: bool, is_used: bool) {
+        self.is_input = !is_written && (self.is_input || self.count == 0.0);
+        self.count += 1.0;
+        self.size_bytes += size_bytes as f64;
+        self.is_used |= is_used;
+    }
 }
 
 impl RuleFacts {
@@ -177,7 +194,17 @@ impl RunFacts {
             .filter(|name| name.to_ns.is_none())
             .map(|name| name.file_id)
             .collect();
-        let root = workflow.runs.first().map_or("", |run| run.cwd.as_str());
+        let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
+        let played_into = played_into(workflow);
+        let roots = workflow.roots();
+        let placed = |path: &str| match &played_into {
+            Some(into) => {
+                let below = Path::new(path).strip_prefix(into).ok()?.to_str()?;
+                (!below.is_empty()).then(|| below.to_owned())
+            }
+            None => place(&roots, path),
+        };
+        self.is_replay = played_into.is_some();
         let written: HashSet<_> = workflow
             .accesses
             .iter()
@@ -193,19 +220,20 @@ impl RunFacts {
             else {
                 continue;
             };
-            if !(used.is_read || used.is_written) {
-                continue;
+            let size_bytes = file.size_bytes.unwrap_or(0);
+            let is_written = written.contains(&used.file);
+            let is_used = used.is_read || used.is_written;
+            if is_used {
+                let shown = path
+                    .strip_prefix(cwd)
+                    .map_or(path, |rest| rest.trim_start_matches('/'));
+                let facts = self.files.entry(pattern(shown)).or_default();
+                facts.add(size_bytes, is_written, is_used);
             }
-            let shown = path
-                .strip_prefix(root)
-                .map_or(path, |rest| rest.trim_start_matches('/'));
-            let facts = self.files.entry(pattern(shown)).or_insert(FileFacts {
-                is_input: true,
-                ..FileFacts::default()
-            });
-            facts.count += 1.0;
-            facts.size_bytes += file.size_bytes.unwrap_or(0) as f64;
-            facts.is_input &= !written.contains(&used.file);
+            if let Some(name) = placed(path) {
+                let facts = self.placed.entry(pattern(&name)).or_default();
+                facts.add(size_bytes, is_written && !self.is_replay, is_used);
+            }
         }
         Ok(())
     }

@@ -32,6 +32,9 @@ pub fn page(comparison: &Comparison) -> String {
     for warning in &comparison.warnings {
         let _ = writeln!(page, "<p class=\"warning\">{}</p>", escape(warning));
     }
+    for note in &comparison.notes {
+        let _ = writeln!(page, "<p>{}</p>", escape(note));
+    }
     for (side, word, runs) in [
         ("a", "before", &comparison.a),
         ("b", "after", &comparison.b),

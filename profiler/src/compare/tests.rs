@@ -115,6 +115,7 @@ fn an_input_that_grew_stands_first_and_bytes_have_little_allowance() {
             count: 1.0,
             size_bytes: size,
             is_input,
+            is_used: true,
         };
         run.files = [
             ("in".to_owned(), file(true)),
@@ -130,6 +131,53 @@ fn an_input_that_grew_stands_first_and_bytes_have_little_allowance() {
         (Subject::File, "out".to_owned(), Change::Size),
     ];
     assert_eq!(found(&[with(1e6)], &[with(2e6)]), expected);
+}
+
+#[test]
+fn of_a_replay_the_files_are_compared_and_not_the_steps() {
+    let file = |count: f64, size_bytes: f64, is_input| FileFacts {
+        count,
+        size_bytes,
+        is_input,
+        is_used: true,
+    };
+    let looked_at = FileFacts {
+        is_used: false,
+        ..file(1.0, 0.0, true)
+    };
+    let mut original = run(1.0, &[("sort", 0.5, 0.5)]);
+    original.files = [("in".to_owned(), file(1.0, 1e6, true))].into();
+    original.placed = [
+        ("in".to_owned(), file(1.0, 1e6, true)),
+        ("part*".to_owned(), file(2.0, 1e6, false)),
+        ("seen".to_owned(), looked_at),
+    ]
+    .into();
+    let mut replay = run(2.0, &[]);
+    replay.is_replay = true;
+    // As large as it was read, which is less than all.
+    replay.placed = [
+        ("in".to_owned(), file(1.0, 1e5, true)),
+        ("part*".to_owned(), file(2.0, 1e6, true)),
+    ]
+    .into();
+    let runs = |replay: &RunFacts| ([original.clone()], [replay.clone()]);
+    let (a, b) = runs(&replay);
+    assert_eq!(found(&a, &b), []);
+    assert_eq!(found(&b, &a), []);
+    let text = text::text(&compare(&a, &b), None);
+    assert!(text.contains("\n  note     t.db is a replay: "), "{text}");
+    assert!(html::page(&compare(&a, &b)).contains("t.db is a replay: "));
+
+    // What was not made there is found.
+    replay.placed.remove("part*");
+    let (a, b) = runs(&replay);
+    assert_eq!(
+        found(&a, &b),
+        [(Subject::File, "part*".to_owned(), Change::Gone)]
+    );
+    // Two replays are compared as any other runs.
+    assert_eq!(compare(&b, &b).notes, [""; 0]);
 }
 
 #[test]

@@ -20,6 +20,9 @@ pub fn text(comparison: &Comparison, width: Option<usize>) -> String {
         let _ = writeln!(text, "flowtrace: warning: {}", plain(warning));
     }
     let _ = writeln!(text, "flowtrace: {}", headline(comparison));
+    for note in &comparison.notes {
+        let _ = writeln!(text, "  note     {}", plain(note));
+    }
     for finding in comparison.findings.iter().take(SHOWN) {
         let line = format!("  {}", sentence(finding));
         let _ = writeln!(

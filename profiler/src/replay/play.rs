@@ -50,7 +50,7 @@ struct Stage {
 
 #[derive(Default)]
 struct State {
-    /// Changes made to each file.
+    /// How far each counter has come.
     done: Vec<u32>,
     ended: Vec<bool>,
     totals: Totals,
@@ -215,13 +215,16 @@ impl Performer<'_> {
     }
 
     fn call(&mut self, call: &Call) {
-        let is_patient =
-            call.after == 0 || self.stage.wait(|state| state.done[call.file] >= call.after);
+        let is_so = |state: &State| {
+            let mut after = call.after.iter();
+            after.all(|after| state.done[after.counter] >= after.count)
+        };
+        let is_patient = call.after.is_empty() || self.stage.wait(is_so);
         let result = self.make(call);
         let mut state = self.stage.lock();
         state.failed.impatient += u64::from(!is_patient);
-        if call.is_change {
-            state.done[call.file] += 1;
+        for &counter in &call.advances {
+            state.done[counter] = state.done[counter].saturating_add(1);
         }
         match result {
             Ok((read, written)) => {
@@ -232,7 +235,7 @@ impl Performer<'_> {
             Err(error) => fail(&mut state, format!("{}: {error}", call.path)),
         }
         drop(state);
-        if call.is_change {
+        if !call.advances.is_empty() {
             self.stage.changed.notify_all();
         }
     }

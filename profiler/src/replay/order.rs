@@ -1,0 +1,268 @@
+//! What has to come before a call of another process when it is played.
+//!
+//! Calls are played as early as the threads get to them, so whatever a call needs is waited for: the changes to its
+//! file, the making of its name and of the directories above it; and who takes a name away waits for those who used it.
+//! Only what was over when the call began is waited for. So nobody waits in a circle: the order in time has none.
+
+use std::collections::HashMap;
+
+use super::{After, CallKind};
+use crate::model::ProcessId;
+
+/// When and by whom a call was made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Recorded {
+    pub(super) process: ProcessId,
+    pub(super) start_ns: i64,
+    pub(super) end_ns: i64,
+}
+
+/// Counters of what happened to files and names.
+#[derive(Default)]
+pub(super) struct Order {
+    counters: Vec<Counter>,
+    of_file: HashMap<usize, usize>,
+    /// The first of the [`Name`]s' counters.
+    of_name: HashMap<String, usize>,
+}
+
+#[derive(Default)]
+struct Counter {
+    /// When the calls that advanced it ended, ns, in order.
+    ends: Vec<i64>,
+    by: By,
+}
+
+/// Who advanced a counter.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum By {
+    #[default]
+    Nobody,
+    One(ProcessId),
+    Several,
+}
+
+/// What is counted of a name.
+#[derive(Clone, Copy)]
+enum Name {
+    /// It came to be, or went away.
+    Changed = 0,
+    /// Somebody used it.
+    Used = 1,
+    /// A name below it changed.
+    Within = 2,
+}
+
+impl Order {
+    /// How many counters there are.
+    pub(super) fn counters(&self) -> usize {
+        self.counters.len()
+    }
+
+    /// What comes before a call, and which counters it advances. Calls have to be given in the order of their begin.
+    pub(super) fn of(
+        &mut self,
+        kind: &CallKind,
+        file: usize,
+        path: &str,
+        at: Recorded,
+    ) -> (Vec<After>, Vec<usize>) {
+        let (after, advances) = self.counters_of(kind, file, path);
+        let after = after
+            .into_iter()
+            .filter_map(|counter| self.counters[counter].after(counter, at))
+            .collect();
+        for &counter in &advances {
+            self.counters[counter].advance(at);
+        }
+        (after, advances)
+    }
+
+    /// Which counters a call waits for, and which it advances.
+    fn counters_of(
+        &mut self,
+        kind: &CallKind,
+        file: usize,
+        path: &str,
+    ) -> (Vec<usize>, Vec<usize>) {
+        use CallKind::{
+            Close, Link, List, MakeDirectory, Open, Read, Remove, RemoveDirectory, Rename, Stat,
+            Sync, Truncate, Write,
+        };
+        let of_file = self.file(file);
+        let mut after = vec![of_file];
+        let mut advances = Vec::new();
+        let is_change = match kind {
+            Open {
+                truncate, create, ..
+            } => *truncate || *create,
+            Close | Read { .. } | Sync | List | Stat => false,
+            _ => true,
+        };
+        if is_change {
+            advances.push(of_file);
+        }
+        match kind {
+            // Through what is open already.
+            Close | Read { .. } | Write { .. } | Truncate(_) | Sync => return (after, advances),
+            Open { create: false, .. } | List | Stat => advances.push(self.name(path, Name::Used)),
+            Open { create: true, .. } | MakeDirectory => self.changes(path, &mut advances),
+            Remove | RemoveDirectory => {
+                after.push(self.name(path, Name::Used));
+                after.push(self.name(path, Name::Within));
+                self.changes(path, &mut advances);
+            }
+            Rename(to) => {
+                after.push(self.name(path, Name::Used));
+                after.push(self.name(path, Name::Within));
+                after.push(self.name(to, Name::Used));
+                self.needs(to, &mut after);
+                self.changes(path, &mut advances);
+                self.changes(to, &mut advances);
+            }
+            Link(to) => {
+                self.needs(to, &mut after);
+                advances.push(self.name(path, Name::Used));
+                self.changes(to, &mut advances);
+            }
+        }
+        self.needs(path, &mut after);
+        (after, advances)
+    }
+
+    /// A name, and the directories above it.
+    fn needs(&mut self, path: &str, after: &mut Vec<usize>) {
+        after.push(self.name(path, Name::Changed));
+        let mut above = path;
+        while let Some((directory, _)) = above.rsplit_once('/') {
+            after.push(self.name(directory, Name::Changed));
+            above = directory;
+        }
+    }
+
+    fn changes(&mut self, path: &str, advances: &mut Vec<usize>) {
+        advances.push(self.name(path, Name::Changed));
+        if let Some((directory, _)) = path.rsplit_once('/') {
+            advances.push(self.name(directory, Name::Within));
+        }
+    }
+
+    fn file(&mut self, file: usize) -> usize {
+        let Order {
+            counters, of_file, ..
+        } = self;
+        *of_file.entry(file).or_insert_with(|| {
+            counters.push(Counter::default());
+            counters.len() - 1
+        })
+    }
+
+    fn name(&mut self, path: &str, what: Name) -> usize {
+        if let Some(first) = self.of_name.get(path) {
+            return first + what as usize;
+        }
+        let first = self.counters.len();
+        self.counters.resize_with(first + 3, Counter::default);
+        self.of_name.insert(path.to_owned(), first);
+        first + what as usize
+    }
+}
+
+impl Counter {
+    /// How far it had come when a call began; `None`: nobody but its own process had advanced it.
+    fn after(&self, counter: usize, at: Recorded) -> Option<After> {
+        let over = self.ends.partition_point(|&end_ns| end_ns <= at.start_ns);
+        let count = u32::try_from(over).unwrap_or(u32::MAX);
+        let is_own = matches!(self.by, By::Nobody) || self.by == By::One(at.process);
+        (count > 0 && !is_own).then_some(After { counter, count })
+    }
+
+    fn advance(&mut self, at: Recorded) {
+        // Calls come in the order of their begin, so those that end later are few.
+        let place = self.ends.partition_point(|&end_ns| end_ns <= at.end_ns);
+        self.ends.insert(place, at.end_ns);
+        self.by = match self.by {
+            By::Nobody => By::One(at.process),
+            By::One(process) if process == at.process => self.by,
+            _ => By::Several,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(process: u32, start_ns: i64, end_ns: i64) -> Recorded {
+        Recorded {
+            process: ProcessId(process),
+            start_ns,
+            end_ns,
+        }
+    }
+
+    #[test]
+    fn a_file_waits_for_the_directories_that_others_made() {
+        let mut order = Order::default();
+        order.of(&CallKind::MakeDirectory, 0, "out", at(0, 0, 10));
+        let make = |order: &mut Order, start| {
+            let (after, _) = order.of(
+                &CallKind::MakeDirectory,
+                1,
+                "out/k",
+                at(1, start, start + 1),
+            );
+            after.len()
+        };
+        assert_eq!(make(&mut order, 20), 1);
+        // It was still being made: this one did not need it.
+        assert_eq!(make(&mut order, 5), 0);
+        let create = CallKind::Open {
+            write: true,
+            truncate: false,
+            create: true,
+        };
+        let (after, _) = order.of(&create, 2, "out/k/x", at(2, 30, 31));
+        assert_eq!(after.len(), 2);
+    }
+
+    #[test]
+    fn whoever_takes_a_name_away_waits_for_its_users() {
+        let open = CallKind::Open {
+            write: false,
+            truncate: false,
+            create: false,
+        };
+        let mut order = Order::default();
+        order.of(&open, 0, "d/x", at(0, 0, 1));
+        let (after, _) = order.of(&CallKind::Remove, 0, "d/x", at(1, 2, 3));
+        assert_eq!(after.len(), 1);
+        let (after, _) = order.of(&CallKind::RemoveDirectory, 1, "d", at(2, 4, 5));
+        assert_eq!(after.len(), 1);
+        // Made anew under the same name, it is another file.
+        let (after, _) = order.of(&CallKind::MakeDirectory, 2, "d", at(0, 6, 7));
+        assert_eq!(after.len(), 1);
+    }
+
+    #[test]
+    fn nobody_waits_for_itself() {
+        let write = CallKind::Write {
+            offset: 0,
+            length: 1,
+        };
+        let mut order = Order::default();
+        for n in 0..3 {
+            let (after, advances) = order.of(&write, 0, "x", at(0, n * 2, n * 2 + 1));
+            assert_eq!((after.len(), advances.len()), (0, 1));
+        }
+        let read = CallKind::Read {
+            offset: 0,
+            length: 1,
+        };
+        let (after, _) = order.of(&read, 0, "x", at(1, 4, 5));
+        assert_eq!(
+            after.iter().map(|after| after.count).collect::<Vec<_>>(),
+            [2]
+        );
+    }
+}
