@@ -169,6 +169,49 @@ fn a_script_that_takes_an_answer_is_two_versions_and_loses_no_lineage() {
     assert!(ids.iter().any(|id| id.ends_with(":3")), "{ids:?}");
 }
 
+/// A program used before and after another: two groups of one rule, each with files that nobody reads, of which
+/// each is told its own.
+#[test]
+fn groups_of_a_rule_count_their_own_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut s = montage::Script::new(&directory.path().join("trace.db"), "t.sh");
+    let shell = s.root(("/bin/dash", &["sh", "t.sh"]), 0);
+    let mut between = None;
+    for (part, begin, count) in [("a", 10, 3), ("b", 60, 2)] {
+        let mut made = Vec::new();
+        for at in begin..begin + count {
+            let tee = s.program(shell, "tee", (at, at + 5), 0);
+            if let Some(before) = between {
+                s.read(tee, before, 1, 10, at + 1);
+            }
+            for name in ["log", "out"] {
+                let path = format!("/w/{part}/{name}.{at}");
+                let file = s.file(&path, flowtrace_schema::FileKind::File, 10, at);
+                s.create(tee, file, 1, 10, at + 2);
+                made.push(file);
+            }
+        }
+        let cat = s.program(shell, "cat", (begin + 20, begin + 30), 0);
+        for outs in made.chunks(2) {
+            s.read(cat, outs[1], 1, 10, begin + 21);
+        }
+        let path = format!("/w/all.{part}");
+        let all = s.file(&path, flowtrace_schema::FileKind::File, 10, begin + 22);
+        s.create(cat, all, 1, 10, begin + 25);
+        between = Some(all);
+    }
+    s.end(shell, 130, Some(0), None, 20);
+    s.finish(131, 0);
+    let text = flowtrace(directory.path(), &["dag", "trace.db", "--format", "text"]).stdout;
+    let text = String::from_utf8(text).unwrap();
+    for line in [
+        "tee ×3: nothing → a/log.* ×3, a/out.* ×3",
+        "tee ×2: all.a → b/log.* ×2, b/out.* ×2",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+}
+
 /// The recording begins before the command; what people read and type counts from the command.
 #[test]
 fn moments_count_from_the_start_of_the_command() {

@@ -1,6 +1,6 @@
 //! The shape of a workflow in a line, and its levels.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use petgraph::Direction;
 use petgraph::algo::toposort;
@@ -9,6 +9,7 @@ use petgraph::visit::EdgeRef;
 
 use crate::graph::groups::{Members, RuleGraph};
 use crate::graph::motifs::flows;
+use crate::graph::pattern;
 use crate::graph::{Dag, Edge, EdgeKind, Node};
 use crate::model::{FileIndex, ProcessId, Workflow};
 use crate::text::units;
@@ -74,12 +75,7 @@ fn times(count: usize, name: &str) -> String {
 
 /// The line, and each step with what it takes and what for.
 pub fn text(shape: Shape<'_>, width: usize) -> String {
-    let Shape {
-        workflow,
-        dag,
-        rules,
-        ..
-    } = shape;
+    let Shape { dag, rules, .. } = shape;
     let steps = steps(shape);
     let files = dag
         .graph
@@ -98,9 +94,9 @@ pub fn text(shape: Shape<'_>, width: usize) -> String {
         units::counted(files as i64, "version of a file", "versions of files"),
         units::counted(dag.graph.edge_count() as i64, "edge", "edges"),
     );
-    let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
+    let uses = uses(dag, rules);
     for step in &steps {
-        let ends = |direction| ends(rules, step.node, direction, cwd);
+        let ends = |direction| ends(shape, &uses, step.node, direction);
         let count = if step.count == 1 {
             String::new()
         } else {
@@ -119,8 +115,31 @@ pub fn text(shape: Shape<'_>, width: usize) -> String {
     text
 }
 
+/// The files that go from one group to another, by the groups at the ends.
+type Uses = BTreeMap<(NodeIndex, NodeIndex), BTreeSet<FileIndex>>;
+
+/// Which files each group used of those in a group of files: where the processes of a rule are several groups,
+/// each has its share of them.
+fn uses(dag: &Dag, rules: &RuleGraph) -> Uses {
+    let mut uses = Uses::new();
+    for edge in dag.graph.edge_references() {
+        let (from, to) = (edge.source(), edge.target());
+        if let (Node::File { file, .. }, Node::Process { .. })
+        | (Node::Process { .. }, Node::File { file, .. }) = (dag.graph[from], dag.graph[to])
+        {
+            let groups = (rules.group_of[from.index()], rules.group_of[to.index()]);
+            uses.entry(groups).or_default().insert(file);
+        }
+    }
+    uses
+}
+
 /// What a step takes or gives: files, the other ends of channels, and where there is none of these what it started.
-fn ends(rules: &RuleGraph, step: NodeIndex, direction: Direction, cwd: &str) -> String {
+fn ends(shape: Shape<'_>, uses: &Uses, step: NodeIndex, direction: Direction) -> String {
+    let Shape {
+        workflow, rules, ..
+    } = shape;
+    let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
     let named = |counts: fn(EdgeKind) -> bool, before: &str| -> Vec<String> {
         let edges = rules.graph.edges_directed(step, direction);
         let mut names: Vec<String> = edges
@@ -134,11 +153,19 @@ fn ends(rules: &RuleGraph, step: NodeIndex, direction: Direction, cwd: &str) -> 
                     Members::Processes { rule, .. } => {
                         format!("{before}{rule}{}", rules.graph[other].mark())
                     }
-                    Members::Files { pattern, files } => {
-                        let name = crate::graph::pattern::relative(pattern, cwd);
-                        match files.len() {
+                    Members::Files { .. } => {
+                        let used = uses.get(&(edge.source(), edge.target()));
+                        let path = |&file: &FileIndex| workflow.file(file).path.as_deref();
+                        let paths: Vec<&str> = used
+                            .into_iter()
+                            .flatten()
+                            .map(|file| path(file).unwrap_or("?"))
+                            .collect();
+                        let of_all = pattern::of_paths(&paths);
+                        let name = pattern::relative(&of_all, cwd);
+                        match paths.len() {
                             1 => name.to_owned(),
-                            n => format!("{name} ×{n}"),
+                            n => format!("{name} ×{}", units::count(n as i64)),
                         }
                     }
                 }
