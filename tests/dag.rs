@@ -212,6 +212,58 @@ fn groups_of_a_rule_count_their_own_files() {
     }
 }
 
+/// Only the newest version of a file is as large as the file was when last seen.
+#[test]
+fn versions_that_were_replaced_have_no_size() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut s = montage::Script::new(&directory.path().join("trace.db"), "t.sh");
+    let shell = s.root(("/bin/dash", &["sh", "t.sh"]), 0);
+    let list = s.file("/w/list", flowtrace_schema::FileKind::File, 5000, 10);
+    let first = s.program(shell, "first", (10, 20), 0);
+    s.create(first, list, 1, 10, 15);
+    let reader = s.program(shell, "reader", (30, 40), 0);
+    s.read(reader, list, 1, 10, 35);
+    let second = s.program(shell, "second", (50, 60), 0);
+    s.call(
+        second,
+        list,
+        flowtrace_schema::Op::Write,
+        None,
+        Some(4990),
+        55,
+    );
+    s.end(shell, 130, Some(0), None, 20);
+    s.finish(131, 0);
+    let sizes = |by: &str| -> Vec<Option<i64>> {
+        let text = export(directory.path(), "cytoscape", &["--by", by]);
+        let graph: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        let nodes = graph["elements"]["nodes"].as_array().unwrap().iter();
+        let files = nodes.filter(|node| !node["data"]["path"].is_null());
+        let mut sizes: Vec<_> = files
+            .map(|node| node["data"]["size_bytes"].as_i64())
+            .collect();
+        sizes.sort_unstable();
+        sizes
+    };
+    for by in ["process", "rule", "twins"] {
+        assert_eq!(sizes(by), [None, Some(5000)], "{by}");
+    }
+    let instance = json(directory.path(), "wfformat");
+    let files = &instance["workflow"]["specification"]["files"];
+    let told: Vec<_> = files
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| {
+            (
+                file["sizeInBytes"].as_i64(),
+                file["flowtrace"]["sizeIsKnown"].as_bool(),
+            )
+        })
+        .collect();
+    assert_eq!(told, [(Some(0), Some(false)), (Some(5000), Some(true))]);
+}
+
 /// The recording begins before the command; what people read and type counts from the command.
 #[test]
 fn moments_count_from_the_start_of_the_command() {

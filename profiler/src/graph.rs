@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 
 use petgraph::graph::{DiGraph, NodeIndex};
 
-use crate::model::{FileIndex, ProcessId};
+use crate::model::{FileIndex, ProcessId, Workflow};
 
 pub use build::build;
 pub use lineage::lineage;
@@ -64,6 +64,19 @@ impl Node {
             id,
             version: 1,
             versions: 1,
+        }
+    }
+
+    /// Bytes of a file as it was when last seen, which are those of its newest version; how large one was that
+    /// another replaced nobody knows.
+    pub fn size_bytes(&self, workflow: &Workflow) -> Option<i64> {
+        match *self {
+            Node::File {
+                file,
+                version,
+                versions,
+            } if version == versions => workflow.file(file).size_bytes,
+            _ => None,
         }
     }
 }

@@ -246,13 +246,13 @@ impl<'a> Tasks<'a> {
                 let Node::File { file, version, .. } = self.dag.graph[node] else {
                     return Value::Null;
                 };
-                let file = workflow.file(file);
-                // The size is not optional here; of one never seen none is known, and it is said so.
-                let size = file.size_bytes.unwrap_or(0);
-                sizes = sizes.saturating_add(size);
-                json!({"id": id, "sizeInBytes": size,
-                    "flowtrace": {"path": file.path.as_deref(), "version": version,
-                        "sizeIsKnown": file.size_bytes.is_some()}})
+                let path = workflow.file(file).path.as_deref();
+                // The size is not optional here; of some none is known, and it is said so.
+                let size = self.dag.graph[node].size_bytes(workflow);
+                sizes = sizes.saturating_add(size.unwrap_or(0));
+                json!({"id": id, "sizeInBytes": size.unwrap_or(0),
+                    "flowtrace": {"path": path, "version": version,
+                        "sizeIsKnown": size.is_some()}})
             })
             .collect();
         let tasks: Vec<Value> = self

@@ -73,6 +73,9 @@ pub enum Members {
         pattern: String,
         /// Each once, in order.
         files: Vec<FileIndex>,
+        /// Bytes of those whose newest version is a member, as far as known; `None`: of none. The size that a
+        /// version had that another replaced nobody knows.
+        size_bytes: Option<i64>,
     },
 }
 
@@ -123,7 +126,7 @@ impl RuleGraph {
         let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
         match &self.graph[group].members {
             Members::Processes { rule, .. } => format!("{rule}{}", self.graph[group].mark()),
-            Members::Files { pattern, files } => {
+            Members::Files { pattern, files, .. } => {
                 let many = if files.len() == 1 { "" } else { "s" };
                 format!("file{many} {}", pattern::relative(pattern, cwd))
             }
@@ -295,6 +298,7 @@ fn contract(
                 Node::File { .. } => Members::Files {
                     pattern: String::new(),
                     files: Vec::new(),
+                    size_bytes: None,
                 },
             };
             let place = parts.iter().take_while(|&&r| r < round).count() as u32 + 1;
@@ -325,16 +329,25 @@ fn contract(
         }
         match (&mut graph[into].members, part[node]) {
             (Members::Processes { processes, .. }, Node::Process { id, .. }) => processes.push(id),
-            (Members::Files { files, .. }, Node::File { file, .. })
-                if files.last() != Some(&file) =>
-            {
-                files.push(file);
+            (
+                Members::Files {
+                    files, size_bytes, ..
+                },
+                Node::File { file, .. },
+            ) => {
+                if files.last() != Some(&file) {
+                    files.push(file);
+                }
+                // The newest version is one node: a file counts once.
+                if let Some(size) = part[node].size_bytes(workflow) {
+                    *size_bytes = Some(size_bytes.unwrap_or(0).saturating_add(size));
+                }
             }
             _ => {}
         }
     }
     for group in graph.node_weights_mut() {
-        if let Members::Files { pattern, files } = &mut group.members {
+        if let Members::Files { pattern, files, .. } = &mut group.members {
             *pattern = file_pattern(workflow, files);
         }
     }

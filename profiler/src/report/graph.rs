@@ -32,10 +32,7 @@ impl Drawn {
                     processes.iter().map(life).fold(0, i64::saturating_add),
                 )
             }
-            Members::Files { files, .. } => {
-                let size = |&file| workflow.file(file).size_bytes.unwrap_or(0);
-                (false, files.iter().map(size).fold(0, i64::saturating_add))
-            }
+            Members::Files { size_bytes, .. } => (false, size_bytes.unwrap_or(0)),
         };
         let mut order: Vec<_> = groups
             .graph
@@ -84,7 +81,7 @@ struct GroupNode {
     cpu_ns: i64,
     life_ns: i64,
     failed: usize,
-    size_bytes: i64,
+    size_bytes: Option<i64>,
     first_ns: Option<i64>,
     last_ns: Option<i64>,
 }
@@ -150,7 +147,7 @@ fn group_node(workflow: &Workflow, group: &Group, numbers: &Numbers) -> GroupNod
         cpu_ns: 0,
         life_ns: 0,
         failed: 0,
-        size_bytes: 0,
+        size_bytes: None,
         first_ns: None,
         last_ns: None,
     };
@@ -175,13 +172,14 @@ fn group_node(workflow: &Workflow, group: &Group, numbers: &Numbers) -> GroupNod
                 )
             }
         }
-        Members::Files { pattern, files } => {
+        Members::Files {
+            pattern,
+            files,
+            size_bytes,
+        } => {
             let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
-            let sizes = files
-                .iter()
-                .filter_map(|&file| workflow.file(file).size_bytes);
             GroupNode {
-                size_bytes: sizes.fold(0, i64::saturating_add),
+                size_bytes: *size_bytes,
                 ..node(None, plain(relative(pattern, cwd)), files.len())
             }
         }
@@ -198,6 +196,8 @@ pub(super) struct MemberEdges {
     member: Vec<Option<i64>>,
     /// Version of a file that was changed after somebody had read it, from 1; 0: there is one only.
     version: Vec<u32>,
+    /// Places of versions that others replaced: how large these were nobody knows.
+    replaced: Vec<u32>,
     from: Vec<u32>,
     to: Vec<u32>,
     /// Place in `kinds`.
@@ -270,6 +270,9 @@ pub(super) fn members(
                 if versions > 1 { version } else { 0 },
             ),
         };
+        if matches!(*what, Node::File { version, versions, .. } if version < versions) {
+            members.replaced.push(members.version.len() as u32);
+        }
         members.member.push(member);
         members.version.push(version);
     }

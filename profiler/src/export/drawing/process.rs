@@ -39,7 +39,10 @@ pub fn of_processes(workflow: &Workflow, dag: &Dag) -> Drawing {
                 file,
                 version,
                 versions,
-            } => self::file(&mut drawing, workflow, file, (version, versions), moved),
+            } => {
+                let bytes = (node.size_bytes(workflow), moved);
+                self::file(&mut drawing, workflow, file, (version, versions), bytes)
+            }
         };
         drawing.nodes.push(drawn);
     }
@@ -230,7 +233,7 @@ fn file(
     workflow: &Workflow,
     index: FileIndex,
     (version, versions): (u32, u32),
-    moved: i64,
+    (size, moved): (Option<i64>, i64),
 ) -> DrawnNode {
     let file = workflow.file(index);
     let path = file.path.as_deref().unwrap_or("?");
@@ -243,10 +246,7 @@ fn file(
         ("path", drawing.text(path)),
         ("version", Value::Integer(i64::from(version))),
     ];
-    attributes.extend(
-        file.size_bytes
-            .map(|size| ("size_bytes", Value::Integer(size))),
-    );
+    attributes.extend(size.map(|size| ("size_bytes", Value::Integer(size))));
     DrawnNode {
         id: match version {
             1 => format!("f{}", file.file_id),
@@ -260,7 +260,7 @@ fn file(
         is_critical: false,
         attributes,
         // A byte weighs as a nanosecond: about a second per gigabyte, what a disk takes.
-        weight: moved.max(file.size_bytes.unwrap_or(0)),
+        weight: moved.max(size.unwrap_or(0)),
     }
 }
 

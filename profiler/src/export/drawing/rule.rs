@@ -120,13 +120,19 @@ fn node(drawing: &mut Drawing, workflow: &Workflow, group: &Group, number: i64) 
                 weight: life_sum,
             }
         }
-        Members::Files { pattern, files } => {
-            let sizes = files
-                .iter()
-                .filter_map(|&file| workflow.file(file).size_bytes);
-            let size = sizes.fold(0, i64::saturating_add);
+        Members::Files {
+            pattern,
+            files,
+            size_bytes,
+        } => {
             let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
             let name = units::shorten_path(&units::plain(relative(pattern, cwd)), NAME);
+            let mut attributes = vec![
+                ("type", Value::Text("files".into())),
+                ("path", drawing.text(pattern)),
+                ("count", Value::Integer(files.len() as i64)),
+            ];
+            attributes.extend(size_bytes.map(|size| ("size_bytes", Value::Integer(size))));
             DrawnNode {
                 id: format!("g{number}"),
                 shape: Shape::File,
@@ -135,13 +141,8 @@ fn node(drawing: &mut Drawing, workflow: &Workflow, group: &Group, number: i64) 
                 processes: Vec::new(),
                 goes_on: Vec::new(),
                 is_critical: false,
-                attributes: vec![
-                    ("type", Value::Text("files".into())),
-                    ("path", drawing.text(pattern)),
-                    ("count", Value::Integer(files.len() as i64)),
-                    ("size_bytes", Value::Integer(size)),
-                ],
-                weight: size,
+                attributes,
+                weight: size_bytes.unwrap_or(0),
             }
         }
     };

@@ -54,10 +54,13 @@ function groupText(node) {
 }
 function openGroup(group, nodes, ofNode) {
   const m = block("members"), isFile = block("graph").nodes[group].rule === null;
+  // Known is how large the newest version of a file is.
+  const replaced = new Set(m.replaced);
+  const size = (node) => replaced.has(node) ? null : block("files").size_bytes[-1 - m.member[node]];
   const weight = (node) => {
     const member = m.member[node];
     if (member === null) return -1;
-    return member >= 0 ? processLife(member) : block("files").size_bytes[-1 - member] || 0;
+    return member >= 0 ? processLife(member) : size(node) || 0;
   };
   const list = groupMembers()[group].slice().sort((a, b) => weight(b) - weight(a) || a - b);
   const shown = list.length > SHOWN + 1 ? SHOWN : list.length, p = block("processes");
@@ -68,7 +71,7 @@ function openGroup(group, nodes, ofNode) {
       text = { label: shorten(processCommand(member).replace(/(^| )\S*\//g, "$1"), 30), failed: hasFailed(member),
         sub: `${p.pid[member]} · ${duration(processLife(member))}` + (hasFailed(member) ? " · " + processEnding(member) : "") };
     } else if (member !== null) {
-      text = { label: shortenPath(block("files").name[-1 - member], 28) + version, sub: bytes(block("files").size_bytes[-1 - member]) };
+      text = { label: shortenPath(block("files").name[-1 - member], 28) + version, sub: bytes(size(node)) };
     }
     ofNode.set(node, nodes.push({ group, node, member, isFile, times: "", rule: block("graph").nodes[group].rule, ...text }) - 1);
   });
