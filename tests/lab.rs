@@ -331,6 +331,59 @@ fn the_kernel_tells_of_short_connections_too() {
     }
 }
 
+/// What the kernel says when a connection ends stands with it, though the next one over the
+/// same ports has begun by then.
+#[test]
+fn connections_over_the_same_ports_have_their_own_samples() {
+    let has_python = std::process::Command::new("python3").arg("-V").output();
+    if !need_lab() || has_python.is_err() {
+        eprintln!("skipped: no lab, or no python3");
+        return;
+    }
+    let scratch = Scratch::new();
+    // Who closes first keeps the address for a while: the server.
+    let script = r#"
+cat > server.py <<'END'
+import socket
+server = socket.create_server(("127.0.0.1", 7001))
+print("ready", flush=True)
+while True:
+    end, _ = server.accept()
+    size, got = int(end.recv(6)), 0
+    while got < size: got += len(end.recv(1 << 16))
+    end.shutdown(socket.SHUT_WR)
+    end.recv(1)
+END
+cat > client.py <<'END'
+import socket
+for size in 50000, 100, 7000, 20:
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    client.bind(("127.0.0.1", 7000))
+    client.connect(("127.0.0.1", 7001))
+    client.sendall(b"%06d" % size + bytes(size))
+    client.recv(1)
+    client.close()
+END
+"$FLOWTRACE" capture -q -i lo -o run.db -- bash -c '
+  python3 server.py > ready & server=$!
+  until grep -q ready ready; do sleep 0.01; done
+  python3 client.py
+  kill $server'
+"#;
+    let output = run(&scratch, 1, script);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{error}");
+    let trace = scratch.join("run.db");
+    let flows = "SELECT COUNT(*) FROM flows WHERE sport = 7000 AND bytes > 0";
+    assert_eq!(number(&trace, flows), 4, "{error}");
+    // SYN and FIN count as one each.
+    let sql = "SELECT COUNT(*) FROM flows JOIN (SELECT flow_id, MAX(bytes_acked) AS acked
+               FROM flow_samples WHERE side = 'src' GROUP BY flow_id) USING (flow_id)
+               WHERE sport = 7000 AND acked BETWEEN out_bytes AND out_bytes + 2";
+    assert_eq!(number(&trace, sql), 4, "{error}");
+}
+
 #[test]
 fn a_capture_alone_names_who_holds_a_connection() {
     if !need_lab() {

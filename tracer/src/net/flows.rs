@@ -19,6 +19,7 @@ mod connection;
 mod lookup;
 
 use connection::Connection;
+pub(crate) use lookup::Met;
 
 /// Address pairs, their connections, and what each capture saw of each, that are followed at once in
 /// each of two generations; a bound for the memory that a capture of nothing but new flows can take

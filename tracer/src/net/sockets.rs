@@ -32,6 +32,8 @@ const SAVED: Duration = Duration::from_millis(250);
 pub(crate) struct Observed {
     pub(crate) t_ns: i64,
     pub(crate) socket: Described,
+    /// Whether it was closed before.
+    pub(crate) is_closed: bool,
     /// Who held it; `None`: nobody looked.
     pub(crate) holders: Option<Vec<Upid>>,
 }
@@ -133,6 +135,7 @@ impl Sockets {
             observed.push(Observed {
                 t_ns,
                 socket,
+                is_closed: true,
                 holders: None,
             });
         });
@@ -149,6 +152,7 @@ impl Sockets {
         observed.extend(sockets.into_iter().map(|socket| {
             Observed {
                 t_ns,
+                is_closed: false,
                 holders: holders
                     .as_ref()
                     .zip(socket.inode)

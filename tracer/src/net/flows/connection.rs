@@ -1,5 +1,7 @@
 //! One connection of TCP, or the one flow that other protocols have over a pair of ports.
 
+use std::num::NonZeroU64;
+
 use flowtrace_schema::{CaptureId, FlowId, FlowSeen};
 
 use super::Seen;
@@ -11,6 +13,8 @@ pub(super) struct Side {
     /// Sequence number of its SYN.
     pub(super) first_seq: Option<u32>,
     pub(super) syn: SynOptions,
+    /// The socket there, by its cookie, once it was met.
+    pub(super) socket: Option<NonZeroU64>,
 }
 
 /// A flow that is followed.

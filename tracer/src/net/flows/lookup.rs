@@ -1,10 +1,15 @@
 //! From a socket to its flow.
+//!
+//! Connections may use the same pair of addresses and ports one after another, and what is said of
+//! a socket may be said when the next one has begun: sockets are told apart by their cookie.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU64;
 
 use flowtrace_schema::{End, FlowId};
 
 use super::{Connection, FlowTable, Pair};
+use crate::net::sockets::diag::{Info, TCP};
 
 /// How much earlier than its first packet a socket may have been asked about: stamps of packets
 /// and the time of a look are not of one moment.
@@ -12,16 +17,26 @@ const SLACK_NS: i64 = 5_000_000;
 /// Among more flows those of a socket without a peer are not looked for.
 const MOST_SEARCHED: usize = 1 << 13;
 
+/// A socket that has a peer, as it was met at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Met {
+    pub(crate) protocol: u8,
+    pub(crate) local: SocketAddr,
+    pub(crate) peer: SocketAddr,
+    /// Number of its network namespace.
+    pub(crate) scope: u32,
+    pub(crate) t_ns: i64,
+    /// The kernel's own number of it.
+    pub(crate) cookie: Option<NonZeroU64>,
+    /// What it had done when it was closed, before that moment; `None`: it was open.
+    pub(crate) closed: Option<Info>,
+}
+
 impl FlowTable {
-    /// The flow of a connected socket at `t_ns`, and the end that the socket is.
-    pub(crate) fn of_socket(
-        &self,
-        protocol: u8,
-        (local, peer): (SocketAddr, SocketAddr),
-        scope: u32,
-        t_ns: i64,
-    ) -> Option<(FlowId, End)> {
-        let (local, peer) = (key(local), key(peer));
+    /// The flow of a connected socket, and the end that the socket is; `None`: there is none, or
+    /// several may be meant.
+    pub(crate) fn of_socket(&mut self, met: &Met) -> Option<(FlowId, End)> {
+        let (local, peer) = (key(met.local), key(met.peer));
         let is_low = local <= peer;
         let (low, high) = if is_low { (local, peer) } else { (peer, local) };
         let is_local = [low.0, high.0]
@@ -30,12 +45,17 @@ impl FlowTable {
         let pair = Pair {
             low,
             high,
-            protocol,
-            scope: if is_local { scope } else { 0 },
+            protocol: met.protocol,
+            scope: if is_local { met.scope } else { 0 },
         };
-        let connections = self.young.get(&pair).or_else(|| self.old.get(&pair))?;
-        let begun = |c: &&Connection| c.first_ns().is_some_and(|first| first <= t_ns + SLACK_NS);
-        let connection = connections.iter().rev().find(begun)?;
+        let connections = match self.young.get_mut(&pair) {
+            Some(connections) => connections,
+            None => self.old.get_mut(&pair)?,
+        };
+        let at = which(connections, met, is_low)?;
+        let connection = &mut connections[at];
+        let at = connection.at(is_low);
+        connection.ends[at].socket = met.cookie;
         Some((connection.flow, connection.end(is_low)))
     }
 
@@ -67,18 +87,72 @@ impl FlowTable {
     }
 }
 
+/// Which of the connections over one pair a socket is an end of.
+fn which(connections: &[Connection], met: &Met, is_low: bool) -> Option<usize> {
+    if met.protocol != TCP {
+        return connections.len().checked_sub(1);
+    }
+    let sockets = |c: &Connection| c.ends[c.at(is_low)].socket;
+    let known = |c: &Connection| met.cookie.is_some() && sockets(c) == met.cookie;
+    // A socket whose connection was refused may ask again.
+    let is_known = |c: &Connection| known(c) && !c.is_refused();
+    if let Some(at) = connections.iter().rposition(is_known) {
+        return Some(at);
+    }
+    // Any other socket at that end is another one's.
+    let may_be = |c: &Connection| {
+        let begun = c
+            .first_ns()
+            .is_some_and(|first| first <= met.t_ns + SLACK_NS);
+        begun && !c.is_refused() && (known(c) || sockets(c).is_none())
+    };
+    let mut all = (0..connections.len()).filter(|at| may_be(&connections[*at]));
+    let Some(info) = met.closed else {
+        // No two that are open have the same addresses: the last one, which must not have begun
+        // while we asked.
+        let (last, others) = (all.next_back()?, all.next_back());
+        let begun_ns = connections[last].first_ns()?;
+        return (others.is_none() || begun_ns <= met.t_ns - SLACK_NS).then_some(last);
+    };
+    let first = all.next()?;
+    if all.next().is_none() {
+        return Some(first);
+    }
+    // They are closed one after another, but of one that nobody answered there is no end.
+    (first..connections.len()).find(|at| {
+        let connection = &connections[*at];
+        may_be(connection) && connection.has_room_for(&info, is_low)
+    })
+}
+
 impl Connection {
+    /// The number of the end that is the first of the pair, or of the other one.
+    fn at(&self, is_low: bool) -> usize {
+        usize::from(is_low != self.src_is_low)
+    }
+
+    /// Whether it was asked for in vain.
+    fn is_refused(&self) -> bool {
+        let [src, dst] = self.ends.map(|end| end.first_seq.is_some());
+        src != dst && self.is_over()
+    }
+
+    /// Whether the socket at an end may have sent and received what it says (a SYN and a FIN count
+    /// as one each).
+    fn has_room_for(&self, info: &Info, is_low: bool) -> bool {
+        let at = self.at(is_low);
+        let bytes = |way: usize| self.seen.iter().map(|seen| seen.bytes[way]).max();
+        let fits = |told: Option<u64>, way| told <= bytes(way).map(|bytes| bytes + 2);
+        fits(info.bytes_acked, at) && fits(info.bytes_received, 1 - at)
+    }
+
     /// The first packet that any capture saw.
     fn first_ns(&self) -> Option<i64> {
         self.seen.iter().map(|seen| seen.first_ns).min()
     }
 
     fn end(&self, is_low: bool) -> End {
-        if is_low == self.src_is_low {
-            End::Src
-        } else {
-            End::Dst
-        }
+        [End::Src, End::Dst][self.at(is_low)]
     }
 }
 
@@ -89,3 +163,6 @@ fn key(address: SocketAddr) -> (Ipv6Addr, u32) {
     };
     (ip, address.port().into())
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,7 @@ use flowtrace_schema::{
 use super::reader::{Batch, Spares};
 use super::{LiveReport, Message};
 use crate::clock::Clock;
+use crate::net::flows::Met;
 use crate::net::sink::{Incoming, Place, Sink};
 use crate::net::sockets::Observed;
 use crate::net::sockets::diag::TCP;
@@ -153,9 +154,16 @@ impl Rows {
             }
             return;
         };
-        let flows = &self.sink.flows;
-        let found = flows.of_socket(protocol, (local, peer), scope, observed.t_ns);
-        let Some((flow, end)) = found else {
+        let met = Met {
+            protocol,
+            local,
+            peer,
+            scope,
+            t_ns: observed.t_ns,
+            cookie: socket.cookie,
+            closed: observed.is_closed.then(|| socket.info.unwrap_or_default()),
+        };
+        let Some((flow, end)) = self.sink.flows.of_socket(&met) else {
             return;
         };
         if let Some(holders) = &observed.holders {

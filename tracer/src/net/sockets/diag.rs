@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::proc::netlink::{self, Received, attributes, messages, u16_at, u32_at, u64_at};
@@ -24,6 +25,7 @@ const STATES: u32 = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 1
 
 /// `struct inet_diag_sockid`, and what is before it in `struct inet_diag_msg`.
 const ID: usize = 4;
+const COOKIE: usize = ID + 40;
 const MESSAGE: usize = 72;
 
 pub(crate) const TCP: u8 = 6;
@@ -36,6 +38,8 @@ pub(crate) struct Described {
     pub(crate) local: SocketAddr,
     /// `None`: any.
     pub(crate) peer: Option<SocketAddr>,
+    /// The kernel's number of it, which no other has before the machine starts again.
+    pub(crate) cookie: Option<NonZeroU64>,
     /// Its inode; `None`: nobody holds it any more.
     pub(crate) inode: Option<u64>,
     pub(crate) info: Option<Info>,
@@ -199,6 +203,7 @@ fn socket(body: &[u8], protocol: u8) -> Option<Described> {
         protocol,
         local,
         peer: (peer.port() != 0).then_some(peer),
+        cookie: u64_at(body, COOKIE).and_then(NonZeroU64::new),
         inode: (inode != 0).then(|| inode.into()),
         info,
         congestion,
@@ -261,6 +266,8 @@ mod tests {
                 std::thread::sleep(std::time::Duration::from_millis(5));
             }
             let end = ended.iter().find(|end| end.local == peer).unwrap();
+            assert_eq!(end.cookie, at_client.cookie);
+            assert!(at_client.cookie.is_some() && at_client.cookie != at_server.cookie);
             // The FIN counts as one.
             assert!(matches!(end.info.unwrap().bytes_acked, Some(5000..=5002)));
         }
