@@ -3,6 +3,7 @@
 pub mod bottlenecks;
 pub mod critical_path;
 pub mod ideal;
+mod names;
 pub mod resources;
 pub mod shape;
 pub mod statistics;

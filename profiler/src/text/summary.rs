@@ -14,7 +14,7 @@ use crate::analysis::findings::Verdict;
 use crate::analysis::time::RuleTime;
 use crate::graph::pattern;
 use crate::model::Workflow;
-use crate::text::units;
+use crate::text::{names, units};
 pub(crate) use head::headline;
 pub use head::not_recorded;
 use head::{incomplete, processes};
@@ -234,12 +234,24 @@ fn data_lines(out: &mut Layout, workflow: &Workflow, facts: &Facts) {
         items.extend(more_items(facts.never_read.len().saturating_sub(3) as i64));
         out.line("unused", &items);
     }
-    let name = |path: &str| units::shorten_path(&units::plain(&in_run(workflow, path)), 40);
-    let hot = |f: &facts::HotFile| format!("{} {}", name(&f.path), units::bytes(f.moved_bytes));
-    let mut items: Vec<String> = facts.hottest_by_bytes.iter().take(3).map(hot).collect();
+    out.line("hottest", &hottest(workflow, facts));
+}
+
+fn hottest(workflow: &Workflow, facts: &Facts) -> Vec<String> {
+    let most_moved = facts.hottest_by_bytes.iter().take(3);
     let most_called = facts.hottest_by_calls.first();
-    items.extend(most_called.map(|f| format!("most calls: {} {}", name(&f.path), calls(f.calls))));
-    out.line("hottest", &items);
+    let shown = most_moved.clone().chain(most_called);
+    let paths: Vec<(i64, String)> = shown
+        .map(|file| (file.file_id, in_run(workflow, &file.path)))
+        .collect();
+    let names = names::of_files(paths.iter().map(|(id, path)| (*id, path.as_str())), 40);
+    let moved =
+        most_moved.map(|f| format!("{} {}", names[&f.file_id], units::bytes(f.moved_bytes)));
+    let called = most_called.map(|f| {
+        let calls = units::short_count(f.calls);
+        format!("most calls: {} {calls}", names[&f.file_id])
+    });
+    moved.chain(called).collect()
 }
 
 /// Why there is nothing to say about files, as far as known.
