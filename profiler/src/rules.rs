@@ -89,12 +89,11 @@ pub fn rule(exe: Option<&str>, command: Option<&str>) -> String {
     let name: String = name
         .chars()
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .take(LONGEST)
         .collect();
     if name.is_empty() {
         UNKNOWN.into()
     } else {
-        name
+        crate::text::units::shorten(&name, LONGEST)
     }
 }
 
@@ -346,6 +345,11 @@ mod tests {
         ] {
             assert_eq!(rule(Some(exe), Some(command)), expected, "{exe} {command}");
         }
+        let long = rule(
+            Some("/bin/bash"),
+            Some(&format!("bash {}.sh", "x".repeat(80))),
+        );
+        assert_eq!(long, "x".repeat(LONGEST - 1) + "…");
         assert_eq!(rule(None, None), UNKNOWN);
         assert_eq!(rule(None, Some("make -j2")), "make");
     }

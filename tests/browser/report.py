@@ -53,6 +53,12 @@ with Browser() as page:
     page.open(path)
     page.settle()
 
+    # What has no room on a canvas ends in "…".
+    fitted = "fitted(document.createElement('canvas').getContext('2d'), 'a long command line', %d)"
+    same("a text with room", page.value(fitted % 900), "a long command line")
+    cut = page.value(fitted % 40)
+    holds(f"a text that is cut: {cut}", cut.endswith("…") and 2 < len(cut) < 12)
+
     # The first screen says how it ended, with the numbers of the trace.
     tiles = dict(reversed(t) for t in page.value("[...document.querySelectorAll('.tile')].map(t => [t.children[0].textContent, t.children[1].textContent])"))
     processes = query("SELECT COUNT(*) AS n FROM processes WHERE prev_upid IS NULL")[0]["n"]

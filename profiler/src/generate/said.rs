@@ -52,11 +52,11 @@ fn incomplete(step: &Step, reason: &str) -> String {
 
 /// Text from the trace fit for one line of a comment.
 pub(super) fn comment(text: &str) -> String {
-    let mut text: String = text
+    let text: String = text
         .chars()
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .take(LONGEST)
         .collect();
+    let mut text = crate::text::units::shorten(&text, LONGEST);
     // A backslash at the end would take the next line along.
     while text.ends_with('\\') {
         text.pop();
@@ -71,6 +71,7 @@ mod tests {
     #[test]
     fn a_comment_stays_on_its_line() {
         assert_eq!(comment("a\nb\\\\"), "a\u{fffd}b");
+        assert!(comment(&"b".repeat(400)).ends_with("b…"));
         let plan = Plan {
             command: "x\ny".into(),
             notes: vec!["n".into()],

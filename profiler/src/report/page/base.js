@@ -97,6 +97,17 @@ function tip(event, title, facts) {
 function noTip() { $("tip").hidden = true; }
 
 function shorten(text, width) { return text.length <= width ? text : text.slice(0, width - 1) + "…"; }
+// As much of a text as has room on a canvas, ended by "…" if that is not all.
+function fitted(ctx, text, room) {
+  if (ctx.measureText(text).width <= room) return text;
+  let fits = 0, over = text.length;
+  while (over - fits > 1) {
+    const middle = (fits + over) >> 1;
+    if (ctx.measureText(text.slice(0, middle) + "…").width <= room) fits = middle;
+    else over = middle;
+  }
+  return fits || ctx.measureText("…").width <= room ? text.slice(0, fits) + "…" : "";
+}
 function shortenPath(path, width) {
   if (path.length <= width) return path;
   const begin = Math.floor((width - 1) / 3);

@@ -68,7 +68,8 @@ function drawLimits(ctx) {
         ctx.save();
         ctx.fillStyle = isDark() ? "#111" : "#fff";
         ctx.font = "10.5px system-ui, sans-serif";
-        ctx.fillText(bar.resource, Math.max(x, T.left) + 4, y + 6);
+        const at = Math.max(x, T.left) + 4;
+        ctx.fillText(fitted(ctx, bar.resource, end - at - 3), at, y + 6);
         ctx.restore();
       }
     }

@@ -210,12 +210,13 @@ function drawRow(ctx, row) {
         ctx.fillRect(Math.max(x, end - 2.5), y, Math.min(2.5, end - x), h);
       }
       if (row.lane >= 12 && end - x > 70) {
+        const at = Math.max(x, T.left) + 4;
         ctx.save();
         ctx.beginPath();
         ctx.rect(x, y, end - x - 3, h);
         ctx.clip();
         ctx.fillStyle = c.text;
-        ctx.fillText(processCommand(i).slice(0, 200), Math.max(x, T.left) + 4, y + h / 2 + 0.5);
+        ctx.fillText(fitted(ctx, shorten(processCommand(i), 200), end - at - 3), at, y + h / 2 + 0.5);
         ctx.restore();
       }
     }
@@ -243,7 +244,8 @@ function drawPath(ctx) {
       ctx.font = "10.5px system-ui, sans-serif";
       ctx.fillStyle = shown && s.kind[i] === 0 && !isDark() ? "#fff" : T.colours.text;
       if (isDark() && shown && s.kind[i] === 0) ctx.fillStyle = "#111";
-      ctx.fillText(name, Math.max(x, T.left) + 4, T.path + 6);
+      const at = Math.max(x, T.left) + 4;
+      ctx.fillText(fitted(ctx, name, end - at - 3), at, T.path + 6);
       ctx.restore();
     }
   }
@@ -270,9 +272,7 @@ function drawLabel(ctx, row) {
   }
   ctx.fillStyle = chosen ? T.colours.accent : one && !isRuleShown(row.rules[0]) ? T.colours.muted : T.colours.text;
   if (chosen) ctx.font = "bold 12px system-ui, sans-serif";
-  let shown = name;
-  while (shown.length > 3 && ctx.measureText(shown).width > right - 8) shown = shown.slice(0, -2).replace(/…$/, "") + "…";
-  ctx.fillText(shown, right, y);
+  ctx.fillText(fitted(ctx, name, right - 8), right, y);
   ctx.font = "12px system-ui, sans-serif";
   ctx.textAlign = "left";
 }
@@ -456,7 +456,7 @@ function hoverTip(event, x, y) {
   }
   if (what && what.row && x < T.left) {
     const rules = block("rules"), rule = what.row.rules[0];
-    if (what.row.rules.length > 1) return tip(event, `${what.row.rules.length} steps`, [["", what.row.rules.slice(0, 12).map(ruleName).join(", ")], ["", "click opens"]]);
+    if (what.row.rules.length > 1) return tip(event, `${what.row.rules.length} steps`, [["", what.row.rules.slice(0, 12).map(ruleName).join(", ") + (what.row.rules.length > 12 ? `, +${what.row.rules.length - 12} more` : "")], ["", "click opens"]]);
     return tip(event, ruleName(rule), [["executions", count(rules.executions[rule])], ["CPU", duration(rules.cpu_ns[rule])],
       ["life, summed", duration(rules.life_ns[rule])], ["at once at most", count(what.row.lanes.length)]]);
   }
