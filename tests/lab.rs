@@ -395,6 +395,32 @@ fn a_capture_alone_names_who_holds_a_connection() {
     assert_eq!(number(&trace, BY_THEIR_RANKS), 1);
 }
 
+/// Whatever ends a capture: who is known to hold a connection is in its trace.
+#[test]
+fn a_capture_that_is_killed_has_named_who_holds_a_connection() {
+    if !need_lab() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = format!(
+        r#"{BOTH_RANKS}
+"$FLOWTRACE" capture -i lo -o run.db 2> log & capture=$!
+until grep -q capturing log; do sleep 0.01; done
+both --bytes 1000 --iterations 100 --compute-us 100000 & ranks=$!
+sleep 4
+kill -KILL $capture; wait $capture || true
+wait $ranks"#
+    );
+    let output = run(&scratch, 1, &script);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{error}");
+    assert_eq!(
+        number(&scratch.join("run.db"), BY_THEIR_RANKS),
+        1,
+        "{error}"
+    );
+}
+
 #[test]
 fn namespaces_that_a_workflow_makes_are_captured_too() {
     if !need_lab() {

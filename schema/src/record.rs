@@ -139,7 +139,7 @@ pub enum Record {
     FlowOptions(FlowOptions),
     /// What a capture saw of a flow, or what it saw more of it.
     FlowSeen(Box<FlowSeen>),
-    /// A process image is at an end of a flow.
+    /// A process image is at an end of a flow, or was.
     FlowOwner(Box<FlowOwner>),
     /// The addresses of an end of a channel are known.
     SocketEnd(Box<SocketEnd>),

@@ -157,6 +157,8 @@ impl Evidence {
 /// A process image at one end of a flow (table `flow_owner`).
 #[derive(Clone, Copy, Debug)]
 pub struct FlowOwner {
+    /// Number of the row; another record with it takes its place.
+    pub row: u32,
     /// The flow.
     pub flow: FlowId,
     /// Which end.

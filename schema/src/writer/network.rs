@@ -81,10 +81,11 @@ pub(super) fn flow_options(db: &Connection, r: &FlowOptions) -> Result<()> {
 
 pub(super) fn flow_owner(db: &Connection, r: &FlowOwner) -> Result<()> {
     db.prepare_cached(
-        "INSERT INTO flow_owner (flow_id, side, upid, from_ns, to_ns, evidence)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        "INSERT OR REPLACE INTO flow_owner (rowid, flow_id, side, upid, from_ns, to_ns, evidence)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     )?
     .execute(params![
+        r.row,
         r.flow.0,
         r.end.name(),
         r.upid.0,

@@ -19,6 +19,7 @@ use super::sockets::{Observed, Sockets};
 use crate::clock::Clock;
 
 mod namespaces;
+mod owners;
 mod reader;
 mod rows;
 

@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use flowtrace_schema::{
-    CaptureId, End, Evidence, FlowId, FlowOwner, FlowSample, Loss, Record, Recorder, Upid,
-};
+use flowtrace_schema::{CaptureId, FlowSample, Loss, Record, Recorder};
 
+use super::owners::Owners;
 use super::reader::{Batch, Spares};
 use super::{LiveReport, Message};
 use crate::clock::Clock;
@@ -37,15 +36,7 @@ pub(super) struct Rows {
     gone: BTreeMap<CaptureId, i64>,
     /// With the number of its namespace.
     waiting: VecDeque<(Observed, u32)>,
-    owners: HashMap<(FlowId, End, Upid), Interval>,
-}
-
-/// When a process was seen to hold a socket: first, last, and whether it was there still when the
-/// socket was looked at last.
-#[derive(Clone, Copy, Debug)]
-struct Interval {
-    from_ns: i64,
-    to_ns: i64,
+    owners: Owners,
 }
 
 impl Rows {
@@ -66,7 +57,7 @@ impl Rows {
             interfaces: HashMap::new(),
             gone: BTreeMap::new(),
             waiting: VecDeque::new(),
-            owners: HashMap::new(),
+            owners: Owners::new(recorder),
         }
     }
 
@@ -149,7 +140,7 @@ impl Rows {
         let Some(peer) = socket.peer else {
             if let Some(holders) = observed.holders.as_ref().filter(|all| !all.is_empty()) {
                 for (flow, end) in self.sink.flows.of_listener(protocol, local, scope) {
-                    self.hold(flow, end, holders, observed.t_ns);
+                    self.owners.hold(flow, end, holders, observed.t_ns);
                 }
             }
             return;
@@ -167,7 +158,10 @@ impl Rows {
             return;
         };
         if let Some(holders) = &observed.holders {
-            self.hold(flow, end, holders, observed.t_ns);
+            self.owners.hold(flow, end, holders, observed.t_ns);
+        }
+        if observed.is_closed {
+            self.owners.closed(flow, end);
         }
         if let (TCP, Some(info)) = (protocol, socket.info) {
             self.recorder
@@ -189,36 +183,8 @@ impl Rows {
         }
     }
 
-    /// These processes hold the socket at one end of a flow now, and no others.
-    fn hold(&mut self, flow: FlowId, end: End, holders: &[Upid], t_ns: i64) {
-        for &upid in holders {
-            let interval = Interval {
-                from_ns: t_ns,
-                to_ns: t_ns,
-            };
-            let known = self.owners.entry((flow, end, upid)).or_insert(interval);
-            known.to_ns = t_ns;
-        }
-    }
-
     fn finish(mut self) -> LiveReport {
-        // Who was there when the end was looked at last, held it to the flow's end.
-        let mut last: HashMap<(FlowId, End), i64> = HashMap::new();
-        for ((flow, end, _), interval) in &self.owners {
-            let last = last.entry((*flow, *end)).or_insert(interval.to_ns);
-            *last = (*last).max(interval.to_ns);
-        }
-        for ((flow, end, upid), interval) in &self.owners {
-            let is_last = last[&(*flow, *end)] == interval.to_ns;
-            self.recorder.record(Record::FlowOwner(Box::new(FlowOwner {
-                flow: *flow,
-                end: *end,
-                upid: *upid,
-                from_ns: Some(interval.from_ns),
-                to_ns: (!is_last).then_some(interval.to_ns),
-                evidence: Evidence::Descriptors,
-            })));
-        }
+        self.owners.finish();
         let end = self.clock.now() as i64;
         for (id, place) in &mut self.places {
             let end = self.gone.get(id).copied().unwrap_or(end);

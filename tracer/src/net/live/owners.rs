@@ -1,0 +1,196 @@
+//! Which processes hold the ends of flows, as looks at their descriptors show it. A row is recorded
+//! when one is found, and again when it has left: what is known is in the trace at any moment.
+
+use std::collections::HashMap;
+
+use flowtrace_schema::{End, Evidence, FlowId, FlowOwner, Record, Recorder, Upid};
+
+/// Who holds which end of which flow.
+#[derive(Debug)]
+pub(super) struct Owners {
+    recorder: Recorder,
+    ends: HashMap<(FlowId, End), Holders>,
+    /// Rows so far.
+    rows: u32,
+}
+
+/// All that were seen to hold one end.
+#[derive(Debug)]
+struct Holders {
+    /// When it was looked at last.
+    looked_ns: i64,
+    all: Vec<Holder>,
+}
+
+/// A process that was seen to hold an end, first and last.
+#[derive(Clone, Copy, Debug)]
+struct Holder {
+    row: u32,
+    upid: Upid,
+    from_ns: i64,
+    to_ns: i64,
+    /// Whether its row says that it holds it no more.
+    has_left: bool,
+}
+
+impl Owners {
+    pub(super) fn new(recorder: &Recorder) -> Owners {
+        Owners {
+            recorder: recorder.clone(),
+            ends: HashMap::new(),
+            rows: 0,
+        }
+    }
+
+    /// These processes hold a socket at one end of a flow at `t_ns`. Several sockets may be there:
+    /// each is told with the time of their common look.
+    pub(super) fn hold(&mut self, flow: FlowId, end: End, holders: &[Upid], t_ns: i64) {
+        // A socket that nobody holds any more was not given to others.
+        if holders.is_empty() {
+            return;
+        }
+        let held = self.ends.entry((flow, end)).or_insert(Holders {
+            looked_ns: t_ns,
+            all: Vec::new(),
+        });
+        if t_ns > held.looked_ns {
+            // All of the look before have been told of.
+            held.settle((flow, end), &self.recorder);
+            held.looked_ns = t_ns;
+        }
+        for &upid in holders {
+            if let Some(known) = held.all.iter_mut().find(|holder| holder.upid == upid) {
+                known.to_ns = t_ns;
+                continue;
+            }
+            self.rows += 1;
+            let holder = Holder {
+                row: self.rows,
+                upid,
+                from_ns: t_ns,
+                to_ns: t_ns,
+                has_left: false,
+            };
+            holder.record((flow, end), &self.recorder);
+            held.all.push(holder);
+        }
+    }
+
+    /// The only socket at this end is closed.
+    pub(super) fn closed(&mut self, flow: FlowId, end: End) {
+        if let Some(mut held) = self.ends.remove(&(flow, end)) {
+            held.settle((flow, end), &self.recorder);
+        }
+    }
+
+    /// Records who has left until the last look.
+    pub(super) fn finish(&mut self) {
+        for (end, mut held) in self.ends.drain() {
+            held.settle(end, &self.recorder);
+        }
+    }
+}
+
+impl Holders {
+    /// Who was there when the end was looked at last holds it to the flow's end.
+    fn settle(&mut self, end: (FlowId, End), recorder: &Recorder) {
+        for holder in &mut self.all {
+            let has_left = holder.to_ns < self.looked_ns;
+            if has_left != holder.has_left {
+                holder.has_left = has_left;
+                holder.record(end, recorder);
+            }
+        }
+    }
+}
+
+impl Holder {
+    fn record(&self, (flow, end): (FlowId, End), recorder: &Recorder) {
+        recorder.record(Record::FlowOwner(Box::new(FlowOwner {
+            row: self.row,
+            flow,
+            end,
+            upid: self.upid,
+            from_ns: Some(self.from_ns),
+            to_ns: self.has_left.then_some(self.to_ns),
+            evidence: Evidence::Descriptors,
+        })));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::mpsc::sync_channel;
+
+    use flowtrace_schema::Writer;
+
+    use super::*;
+
+    const FLOW: FlowId = FlowId(3);
+
+    struct Trace {
+        owners: Owners,
+        recorder: Recorder,
+        _writer: Writer,
+        path: PathBuf,
+        _directory: tempfile::TempDir,
+    }
+
+    impl Trace {
+        fn new() -> Trace {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("trace.db");
+            let (writer, recorder) = Writer::create(&path, false).unwrap();
+            Trace {
+                owners: Owners::new(&recorder),
+                recorder,
+                _writer: writer,
+                path,
+                _directory: directory,
+            }
+        }
+
+        /// Process, first and last look of each row that is in the trace now.
+        fn rows(&self) -> Vec<(u32, i64, Option<i64>)> {
+            let (told, is_told) = sync_channel(1);
+            self.recorder.record(Record::Settle(told));
+            assert!(is_told.recv().unwrap());
+            let db = rusqlite::Connection::open(&self.path).unwrap();
+            let mut rows = db
+                .prepare("SELECT upid, from_ns, to_ns FROM flow_owners ORDER BY upid")
+                .unwrap();
+            let rows = rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+            rows.unwrap().map(Result::unwrap).collect()
+        }
+    }
+
+    #[test]
+    fn owners_are_in_the_trace_from_the_first_look_on() {
+        let mut trace = Trace::new();
+        trace.owners.hold(FLOW, End::Src, &[Upid(1), Upid(2)], 10);
+        assert_eq!(trace.rows(), [(1, 10, None), (2, 10, None)]);
+        trace.owners.hold(FLOW, End::Src, &[Upid(2)], 20);
+        trace.owners.hold(FLOW, End::Src, &[Upid(2), Upid(3)], 30);
+        let rows = [(1, 10, Some(10)), (2, 10, None), (3, 30, None)];
+        assert_eq!(trace.rows(), rows);
+        // Nobody holds what the kernel still sends for those who did.
+        trace.owners.hold(FLOW, End::Src, &[], 40);
+        trace.owners.closed(FLOW, End::Src);
+        assert_eq!(trace.rows(), rows);
+        assert!(trace.owners.ends.is_empty());
+    }
+
+    #[test]
+    fn two_sockets_at_one_end_are_told_of_one_after_the_other() {
+        let mut trace = Trace::new();
+        for t_ns in [10, 20, 30] {
+            trace.owners.hold(FLOW, End::Dst, &[Upid(1)], t_ns);
+            trace.owners.hold(FLOW, End::Dst, &[Upid(2)], t_ns);
+            assert_eq!(trace.rows(), [(1, 10, None), (2, 10, None)]);
+        }
+        trace.owners.hold(FLOW, End::Dst, &[Upid(1)], 40);
+        trace.owners.finish();
+        assert_eq!(trace.rows(), [(1, 10, None), (2, 10, Some(30))]);
+    }
+}
