@@ -21,9 +21,79 @@ pub(crate) fn write_to(
     trace: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let Some(path) = path else {
-        return print(write);
-    };
+    match path {
+        None => print(write),
+        Some(path) => Part::write(path, trace, write)?.publish(),
+    }
+}
+
+/// A file that is written, under a name of its own. Only who publishes it keeps it: so several appear
+/// together or not at all.
+#[derive(Debug)]
+pub(crate) struct Part {
+    path: PathBuf,
+    /// Where it is; `None` for a device or pipe, and when it is published.
+    part: Option<PathBuf>,
+}
+
+impl Part {
+    /// Calls `write` with what is to be the file `path`, which is never `trace`.
+    pub(crate) fn write(
+        path: &Path,
+        trace: &Path,
+        write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
+    ) -> Result<Part, Failure> {
+        refuse_traces(path, trace)?;
+        let cannot = cannot(path);
+        // A device or pipe cannot be renamed over.
+        if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+            let mut out = BufWriter::new(File::options().write(true).open(path).map_err(&cannot)?);
+            write(&mut out)?;
+            out.flush().map_err(&cannot)?;
+            let path = path.to_owned();
+            return Ok(Part { path, part: None });
+        }
+        // A link stays a link: what it points to is replaced.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let part = beside(&path);
+        let mut out = BufWriter::new(File::create_new(&part).map_err(&cannot)?);
+        let part = Some(part);
+        let written = Part { path, part };
+        write(&mut out).and_then(|()| out.flush().map_err(&cannot))?;
+        Ok(written)
+    }
+
+    /// Gives the file its name.
+    pub(crate) fn publish(mut self) -> Result<(), Failure> {
+        let Some(part) = &self.part else {
+            return Ok(());
+        };
+        if let Ok(metadata) = self.path.metadata() {
+            // Best effort: the new file is as readable as the one it replaces.
+            let _ = fs::set_permissions(part, metadata.permissions());
+        }
+        fs::rename(part, &self.path).map_err(cannot(&self.path))?;
+        self.part = None;
+        Ok(())
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if let Some(part) = &self.part {
+            let _ = fs::remove_file(part);
+        }
+    }
+}
+
+/// Not 1, which means that something was found.
+fn cannot(path: &Path) -> impl Fn(io::Error) -> Failure {
+    let path = path.to_owned();
+    move |error| Failure::usage(format!("cannot write {}: {error}", path.display()))
+}
+
+/// Fails where a trace would be replaced.
+fn refuse_traces(path: &Path, trace: &Path) -> Result<(), Failure> {
     if is_trace(path, trace) {
         return Err(Failure::usage(format!(
             "cannot write {}: it is the trace itself",
@@ -37,29 +107,7 @@ pub(crate) fn write_to(
                 .hint("name another file with -o; remove the trace first if it is not needed"),
         );
     }
-    // Not 1, which means that something was found.
-    let cannot =
-        |error: io::Error| Failure::usage(format!("cannot write {}: {error}", path.display()));
-    // A device or pipe cannot be renamed over.
-    if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
-        let mut out = BufWriter::new(File::options().write(true).open(path).map_err(cannot)?);
-        write(&mut out)?;
-        return out.flush().map_err(cannot);
-    }
-    // A link stays a link: what it points to is replaced.
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let part = beside(path);
-    let mut out = BufWriter::new(File::create_new(&part).map_err(cannot)?);
-    let written = write(&mut out).and_then(|()| out.flush().map_err(cannot));
-    if let Ok(metadata) = path.metadata() {
-        // Best effort: the new file is as readable as the one it replaces.
-        let _ = fs::set_permissions(&part, metadata.permissions());
-    }
-    written
-        .and_then(|()| fs::rename(&part, path).map_err(cannot))
-        .inspect_err(|_| {
-            let _ = fs::remove_file(&part);
-        })
+    Ok(())
 }
 
 /// Calls `write` with standard output.

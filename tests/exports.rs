@@ -188,6 +188,26 @@ fn every_view_is_a_csv_file() {
         let columns: Vec<&str> = view.columns.iter().map(|c| c.0.as_str()).collect();
         assert_eq!(header, columns.join(","), "{}", view.name);
     }
+    // Where one cannot be written, none is: what stood there still does.
+    let (old, last) = ("tables/calls.csv", "tables/waits.csv");
+    std::fs::write(directory.path().join(old), "old").unwrap();
+    std::fs::remove_file(directory.path().join(last)).unwrap();
+    std::fs::create_dir(directory.path().join(last)).unwrap();
+    let files = || std::fs::read_dir(directory.path().join("tables")).unwrap();
+    let before = files().count();
+    let refused = flowtrace(
+        directory.path(),
+        &["export", "trace.db", "csv", "-o", "tables"],
+    );
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        said.contains(last) && said.contains("nothing of this export was kept"),
+        "{said}"
+    );
+    assert_eq!(files().count(), before);
+    let stands = std::fs::read_to_string(directory.path().join(old)).unwrap();
+    assert_eq!(stands, "old");
     let nowhere = flowtrace(directory.path(), &["export", "trace.db", "csv"]);
     assert_eq!(nowhere.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&nowhere.stderr).contains("-o DIR"));

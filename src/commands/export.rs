@@ -211,14 +211,34 @@ fn views(trace: &Trace, path: &Path, target: Option<&Path>) -> super::Outcome {
         return Err(Failure::usage("csv writes a file for every view")
             .hint("name a directory with -o DIR, or one view: flowtrace query trace.db --format csv \"SELECT * FROM processes\""));
     };
-    std::fs::create_dir_all(directory).map_err(|error| {
-        Failure::new(1, format!("cannot make {}: {error}", directory.display()))
+    let is_new = |above: &&Path| !above.as_os_str().is_empty() && !above.exists();
+    let made: Vec<&Path> = directory.ancestors().take_while(is_new).collect();
+    let written = std::fs::create_dir_all(directory)
+        .map_err(|error| Failure::new(1, format!("cannot make {}: {error}", directory.display())))
+        .and_then(|()| write_views(trace, path, directory));
+    let (rows, views) = written.map_err(|failure| {
+        for above in made {
+            // Only those that are empty.
+            let _ = std::fs::remove_dir(above);
+        }
+        failure
+            .detail("nothing of this export was kept")
+            .hint("make room there, or name another directory with -o")
     })?;
+    tell!(
+        "flowtrace: {rows} rows of {views} views in {}",
+        directory.display()
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes all views or none; how many rows, and of how many views.
+fn write_views(trace: &Trace, path: &Path, directory: &Path) -> Result<(u64, usize), Failure> {
     let mut rows = 0;
-    let views = doc::views();
-    for view in &views {
+    let mut parts = Vec::new();
+    for view in doc::views() {
         let file = directory.join(format!("{}.csv", view.name));
-        output::write_to(Some(&file), path, |out| {
+        parts.push(output::Part::write(&file, path, |out| {
             let mut counted = Counted {
                 csv: Csv::new(out),
                 rows: 0,
@@ -226,15 +246,11 @@ fn views(trace: &Trace, path: &Path, target: Option<&Path>) -> super::Outcome {
             trace.query(&format!("SELECT * FROM {}", view.name), &mut counted)?;
             rows += counted.rows;
             Ok(())
-        })?;
+        })?);
     }
-    tell!(
-        "flowtrace: {} rows of {} views in {}",
-        rows,
-        views.len(),
-        directory.display()
-    );
-    Ok(ExitCode::SUCCESS)
+    let views = parts.len();
+    parts.into_iter().try_for_each(output::Part::publish)?;
+    Ok((rows, views))
 }
 
 struct Counted<W: Write> {
