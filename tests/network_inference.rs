@@ -388,6 +388,49 @@ fn answers_say_what_they_leave_out() {
     );
 }
 
+/// What could not be captured or stored is said whatever is asked, with `flows` as with the rest.
+#[test]
+fn answers_say_what_was_lost() {
+    let scratch = Scratch::new();
+    let segment = Segment {
+        ports: (4000, 80),
+        seq: 100,
+        ack: 100,
+        flags: 24,
+        payload: 10,
+    };
+    let frame = segment.frame([10, 0, 0, 1], [10, 0, 0, 2]);
+    let timed = [(1_700_000_000_000_000_000, frame)];
+    std::fs::write(scratch.join("x.pcap"), pcap(&timed)).unwrap();
+    succeeds(&scratch, &["import", "-q", "x.pcap"]);
+    let questions = ["flows", "peers", "matrix", "overview"];
+    for question in questions {
+        let said = succeeds(&scratch, &["network", question, "trace.db"]);
+        assert!(!said.contains("lost"), "{said}");
+    }
+    let db = rusqlite::Connection::open(scratch.join("trace.db")).unwrap();
+    db.execute_batch(
+        "INSERT INTO loss (source, counter, value, meaning, severity) VALUES
+           ('store', 'disk_full', 1, 'times the disk of the trace was full', 'error'),
+           ('store', 'rows_dropped', 345, 'rows not stored', 'data_loss'),
+           ('packets', 'kernel_dropped', 7, 'packets that the kernel dropped', 'data_loss'),
+           ('packets', 'not_ip', 8, 'frames of other protocols', 'info'),
+           ('files', 'calls_dropped', 9, 'reads and writes', 'data_loss');",
+    )
+    .unwrap();
+    drop(db);
+    for question in questions {
+        let said = succeeds(&scratch, &["network", question, "trace.db"]);
+        let lost: Vec<&str> = said.lines().filter(|l| l.contains(" × ")).collect();
+        let expected = [
+            "note: lost: 1 × times the disk of the trace was full",
+            "note: lost: 7 × packets that the kernel dropped",
+            "note: lost: 345 × rows not stored",
+        ];
+        assert_eq!(lost, expected, "{said}");
+    }
+}
+
 /// Connections over loopback, of which one has an owner, and one of another program: who is not known is
 /// no row, and is told of with its bytes.
 #[test]

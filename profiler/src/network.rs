@@ -25,6 +25,7 @@ pub mod cycle;
 pub mod decomposition;
 pub mod evidence;
 pub mod load;
+pub mod lost;
 pub mod matrix;
 pub mod messages;
 pub mod page;

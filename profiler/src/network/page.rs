@@ -238,12 +238,6 @@ impl Page {
     fn coverage_notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let coverage = &self.coverage;
-        if let Some(dropped) = coverage.dropped.filter(|dropped| *dropped > 0) {
-            notes.push(format!(
-                "the kernels dropped {}; sums are too small, and iterations may be missed",
-                units::counted(dropped, "packet", "packets")
-            ));
-        }
         if !coverage.without_capture.is_empty() && self.unknown.is_none() {
             notes.push(format!(
                 "without a capture of their own, seen from their partners: {}",

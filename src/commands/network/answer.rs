@@ -4,7 +4,7 @@ use flowtrace_profiler::network::load::{self, By, Growing, Selection};
 use flowtrace_profiler::network::page::Page;
 use flowtrace_profiler::network::replay::Change;
 use flowtrace_profiler::network::run::Unit;
-use flowtrace_profiler::network::{Mode, Run, Unknown, pages, tables};
+use flowtrace_profiler::network::{Mode, Run, Unknown, lost, pages, tables};
 use flowtrace_schema::Trace;
 
 use super::{ModeName, Options, PairArgs, Question, UnitName, Unity};
@@ -40,6 +40,17 @@ fn selection(options: &Options, by: By, within_ns: Option<(i64, i64)>) -> Select
 
 /// Answers one question about a trace.
 pub(super) fn ask(
+    question: &Question,
+    trace: &Trace,
+    options: &Options,
+    growing: Option<&mut Growing>,
+) -> Result<Page, Failure> {
+    let mut page = asked(question, trace, options, growing)?;
+    page.notes.extend(lost::notes(trace)?);
+    Ok(page)
+}
+
+fn asked(
     question: &Question,
     trace: &Trace,
     options: &Options,
