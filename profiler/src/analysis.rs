@@ -3,6 +3,7 @@
 
 pub mod advice;
 pub mod bottlenecks;
+mod bound;
 pub mod critical_path;
 pub mod data;
 pub mod findings;

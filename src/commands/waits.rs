@@ -45,7 +45,8 @@ enum Format {
 pub(crate) fn run(args: &Args) -> super::Outcome {
     let read = explained::read(&args.trace, "waits")?;
     let found = waits(&read.workflow, &read.timeline);
-    let stretches = serial(&read.workflow, &read.timeline);
+    let path = explained::critical_path(&read.trace, &read.workflow)?;
+    let stretches = serial(&read.workflow, &read.timeline, &path);
     output::write_to(args.output.as_deref(), &args.trace, |out| {
         match args.format {
             Format::Text => {

@@ -1,7 +1,6 @@
 //! The one verdict: what could make a run shorter, over all analyses, by the time it could save.
 //! No finding is better than a wrong one: each needs evidence and a saving worth a word.
 
-mod bound;
 mod stragglers;
 
 use std::collections::HashMap;
@@ -11,6 +10,7 @@ use serde::Serialize;
 use crate::analysis::bottlenecks::{
     self, Bottlenecks, Cause, Confidence, Options, Resource, union,
 };
+use crate::analysis::bound::Bound;
 use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::serial::{Serial, serial};
 use crate::graph::Dag;
@@ -19,7 +19,6 @@ use crate::text::bottlenecks::{looks, percent, want, who};
 use crate::text::units;
 use crate::text::waits::serial_line;
 use crate::timeline::{State, Timeline, sum_of};
-use bound::Bound;
 
 /// Most findings.
 const MOST: usize = 5;
@@ -84,7 +83,7 @@ pub fn of_bottlenecks(
     if timeline.length() <= 0 || workflow.is_incomplete() {
         return Verdict::default();
     }
-    let stretches = serial(workflow, timeline);
+    let stretches = serial(workflow, timeline, path);
     let bound = Bound {
         workflow,
         timeline,
@@ -135,9 +134,7 @@ fn findings(bound: &Bound<'_>, result: &Bottlenecks, stretches: &[Serial]) -> Ve
     let mut explained: Vec<(i64, i64)> = Vec::new();
     for one in stretches.iter().take(MOST) {
         explained.push((one.from, one.to));
-        let mut finding = of_serial(one);
-        finding.saving_ns = finding.saving_ns.min(bound.side_by_side(one));
-        found.push(finding);
+        found.push(of_serial(one));
     }
     for one in stragglers::stragglers(result, timeline) {
         explained.push((one.from, one.to));

@@ -8,6 +8,8 @@
 mod order;
 mod steps;
 
+use crate::analysis::bound::Bound;
+use crate::analysis::critical_path::CriticalPath;
 use crate::managers::{Runner, runner_of};
 use crate::model::{ProcessId, Workflow};
 use crate::timeline::Timeline;
@@ -16,6 +18,8 @@ use steps::{Step, steps};
 
 /// Less than this share of the run is not worth a word.
 const LEAST: f64 = 0.03;
+/// Nor is less than this time, ns.
+const LEAST_NS: f64 = 20e6;
 /// Two steps overlap when they share more than this part of the shorter one.
 const OVERLAP: f64 = 0.1;
 
@@ -36,7 +40,7 @@ pub struct Serial {
     pub took_ns: i64,
     /// How long they would take side by side, ns.
     pub could_ns: i64,
-    /// What the run could save, ns.
+    /// What the run could save, ns: no more than the critical path allows.
     pub saving_ns: i64,
     /// Processors that the schedule used: those of the machine.
     pub cores: f64,
@@ -47,8 +51,8 @@ pub struct Serial {
 }
 
 /// Finds the stretches, those that could save most first. Nothing is found where files were not
-/// seen: then nothing is known of what depends on what.
-pub fn serial(workflow: &Workflow, timeline: &Timeline) -> Vec<Serial> {
+/// seen: then nothing is known of what depends on what. `path` bounds what they may save.
+pub fn serial(workflow: &Workflow, timeline: &Timeline, path: &CriticalPath) -> Vec<Serial> {
     let is_seen = workflow.runs.iter().any(|run| run.file_layer != "none");
     let (Some(cpus), true) = (timeline.cpus(), is_seen) else {
         return Vec::new();
@@ -80,6 +84,15 @@ pub fn serial(workflow: &Workflow, timeline: &Timeline) -> Vec<Serial> {
             ));
         }
     }
+    let bound = Bound {
+        workflow,
+        timeline,
+        path,
+    };
+    for one in &mut found {
+        one.saving_ns = one.saving_ns.min(bound.side_by_side(one));
+    }
+    found.retain(|one| is_worth_a_word(one.saving_ns as f64, timeline));
     found.sort_by_key(|one| (-one.saving_ns, one.from));
     found
 }
@@ -148,7 +161,7 @@ fn judge(
     let slower = took as f64 / running.max(1) as f64;
     let could_ns = (could_ns as f64 * slower) as i64;
     let saving = (took - could_ns) as f64 * alone(timeline, steps, from, to);
-    if saving < LEAST * length || saving < 20e6 {
+    if !is_worth_a_word(saving, timeline) {
         return None;
     }
     // What stands where it stood is no part of what is wrong.
@@ -182,6 +195,10 @@ fn judge(
         dependencies: dependencies.pairs,
         is_make,
     })
+}
+
+fn is_worth_a_word(saving: f64, timeline: &Timeline) -> bool {
+    saving >= LEAST * timeline.length() as f64 && saving >= LEAST_NS
 }
 
 /// Processor time of the steps, ns.

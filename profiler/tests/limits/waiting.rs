@@ -3,6 +3,7 @@
 use flowtrace_profiler::analysis::findings::verdict;
 use flowtrace_profiler::analysis::serial::serial;
 use flowtrace_profiler::analysis::waits::{Kind, Root, waits};
+use flowtrace_profiler::text::waits::serial_line;
 use flowtrace_profiler::timeline::State;
 use flowtrace_schema::ChannelKind;
 
@@ -124,7 +125,7 @@ fn steps_that_nothing_connects_could_run_side_by_side() {
             play.create(step, file, at as u64 * 1000 + 900);
         }
     });
-    let found = serial(&run.workflow, &run.timeline);
+    let found = serial(&run.workflow, &run.timeline, &run.path);
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].steps, [("step".to_owned(), 4, 4_000_000_000)]);
     assert!(
@@ -142,6 +143,28 @@ fn steps_that_nothing_connects_could_run_side_by_side() {
     );
 }
 
+/// Beside the script another program waits for three seconds: then no more than the fourth can be saved.
+#[test]
+fn steps_side_by_side_save_no_more_than_the_run_has() {
+    let run = run(|mut play| {
+        let root = play.process("both", None, 0, &[(4000, Child)]);
+        let shell = play.process("bash run.sh", Some(root), 0, &[(4000, Child)]);
+        play.process("nap", Some(root), 0, &[(3000, Sleep)]);
+        for at in 0..4 {
+            let step = play.process("step", Some(shell), at * 1000, &[(at * 1000 + 1000, Cpu)]);
+            let file = play.file(&format!("out{at}"), at * 1000);
+            play.create(step, file, at * 1000 + 900);
+        }
+        play.busy(2, 50, 4000);
+        play.finish(4000);
+    });
+    let found = serial(&run.workflow, &run.timeline, &run.path);
+    assert_eq!(found.len(), 1);
+    let (saving, title) = (found[0].saving_ns, serial_line(&found[0]));
+    assert!((saving - 1_000_000_000).abs() < 10_000_000, "{saving}");
+    assert!(title.ends_with("they could save 1.0 s"), "{title}");
+}
+
 #[test]
 fn steps_that_hand_on_a_file_could_not() {
     let run = script(|play, steps| {
@@ -151,7 +174,7 @@ fn steps_that_hand_on_a_file_could_not() {
             play.read(steps[at + 1], file, at as u64 * 1000 + 1010);
         }
     });
-    assert_eq!(serial(&run.workflow, &run.timeline), []);
+    assert_eq!(serial(&run.workflow, &run.timeline, &run.path), []);
 }
 
 #[test]
@@ -164,7 +187,7 @@ fn two_chains_in_one_script_could_run_beside_each_other() {
             play.read(steps[at + 1], file, at as u64 * 1000 + 1010);
         }
     });
-    let found = serial(&run.workflow, &run.timeline);
+    let found = serial(&run.workflow, &run.timeline, &run.path);
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].dependencies, 2);
     assert!((found[0].saving_ns - 2_000_000_000).abs() < 10_000_000);
@@ -179,7 +202,7 @@ fn a_step_that_others_wrote_to_before_is_a_dependency_too() {
             play.create(step, file, at as u64 * 1000 + 900);
         }
     });
-    assert_eq!(serial(&run.workflow, &run.timeline), []);
+    assert_eq!(serial(&run.workflow, &run.timeline, &run.path), []);
 }
 
 #[test]
@@ -190,7 +213,7 @@ fn a_pause_is_no_step_to_move() {
         play.process("sleep 2", Some(shell), 2000, &[(4000, Sleep)]);
         play.finish(4000);
     });
-    assert_eq!(serial(&run.workflow, &run.timeline), []);
+    assert_eq!(serial(&run.workflow, &run.timeline, &run.path), []);
 }
 
 #[test]

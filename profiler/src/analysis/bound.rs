@@ -1,4 +1,4 @@
-//! No finding promises more than the critical path allows: what is mended beside the path, or where another way is nearly as
+//! Nothing promises to save more than the critical path allows: what is mended beside the path, or where another way is nearly as
 //! long, saves little, however long it took.
 
 use std::collections::HashMap;
@@ -9,15 +9,15 @@ use crate::model::{ProcessId, Workflow};
 use crate::timeline::{State, Timeline};
 
 /// Replays a run with less work in some of its processes.
-pub(super) struct Bound<'a> {
-    pub(super) workflow: &'a Workflow,
-    pub(super) timeline: &'a Timeline,
-    pub(super) path: &'a CriticalPath,
+pub(crate) struct Bound<'a> {
+    pub(crate) workflow: &'a Workflow,
+    pub(crate) timeline: &'a Timeline,
+    pub(crate) path: &'a CriticalPath,
 }
 
 impl Bound<'_> {
     /// What the run saves if of the work of some processes such a share goes, ns. Without a path there is no bound.
-    pub(super) fn without(&self, share: &HashMap<ProcessId, f64>) -> i64 {
+    pub(crate) fn without(&self, share: &HashMap<ProcessId, f64>) -> i64 {
         let length = self.path.length_ns();
         if length <= 0 {
             return i64::MAX;
@@ -27,7 +27,7 @@ impl Bound<'_> {
     }
 
     /// The same if processes are never in some states. Waits for channels and children are no work.
-    pub(super) fn without_states(&self, members: &[ProcessId], of: impl Fn(State) -> bool) -> i64 {
+    pub(crate) fn without_states(&self, members: &[ProcessId], of: impl Fn(State) -> bool) -> i64 {
         let share = members.iter().map(|&id| {
             let totals = &self.timeline.instance(id).totals;
             let sum = |counts: &dyn Fn(State) -> bool| -> f64 {
@@ -41,7 +41,7 @@ impl Bound<'_> {
     }
 
     /// The same if the steps of a stretch run side by side: each as much shorter as the stretch.
-    pub(super) fn side_by_side(&self, one: &Serial) -> i64 {
+    pub(crate) fn side_by_side(&self, one: &Serial) -> i64 {
         let share = 1.0 - one.could_ns as f64 / one.took_ns.max(1) as f64;
         let is_step = |id: &ProcessId| {
             let start = self.workflow.process(*id).start_ns;
