@@ -388,6 +388,64 @@ fn answers_say_what_they_leave_out() {
     );
 }
 
+/// Two hosts that talk over IPv4 and IPv6, each captured: what was received is known of all four
+/// directions.
+#[test]
+fn hosts_with_two_kinds_of_addresses_have_captures_of_their_own() {
+    let scratch = Scratch::new();
+    let v6 = |from: u8, to: u8, body: &[u8]| {
+        let mut packet = vec![0x60, 0, 0, 0];
+        packet.extend((body.len() as u16).to_be_bytes());
+        packet.extend([6, 64]);
+        for host in [from, to] {
+            packet.extend([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]);
+        }
+        ethernet(&[&packet, body].concat())
+    };
+    let mut captures = [Vec::new(), Vec::new()];
+    for i in 0..40_u32 {
+        let from = (i / 2 % 2) as usize;
+        let (src, dst) = (1 + from as u8, 2 - from as u8);
+        let bytes = 100 + 100 * from;
+        let segment = Segment {
+            ports: [(4000, 80), (80, 4000)][from],
+            seq: 1000 + i / 4 * bytes as u32,
+            ack: 5000,
+            flags: 24,
+            payload: bytes,
+        };
+        let frame = match i % 2 {
+            0 => segment.frame([10, 0, 0, src], [10, 0, 0, dst]),
+            _ => v6(src, dst, &segment.bytes()),
+        };
+        let t_ns = 1_700_000_000_000_000_000 + u64::from(i) * 1_000_000;
+        captures[from].push((t_ns, frame.clone()));
+        captures[1 - from].push((t_ns + 100_000, frame));
+    }
+    for (name, frames) in ["a.pcap", "b.pcap"].iter().zip(&mut captures) {
+        frames.sort_by_key(|(t_ns, _)| *t_ns);
+        std::fs::write(scratch.join(name), pcap(frames)).unwrap();
+    }
+    let files = ["--host", "a=a.pcap", "--host", "b=b.pcap"];
+    succeeds(&scratch, &[&["import", "-q"][..], &files].concat());
+    let matrix = ["network", "matrix", "trace.db", "--format", "json"];
+    let json: serde_json::Value = serde_json::from_str(&succeeds(&scratch, &matrix)).unwrap();
+    let row = |row: &serde_json::Value| {
+        let name = |what: &str| row[what].as_str().unwrap().to_owned();
+        (name("src"), name("dst"), row["received_bytes"].as_i64())
+    };
+    let mut rows: Vec<_> = json["rows"].as_array().unwrap().iter().map(row).collect();
+    rows.sort();
+    let row = |src: &str, dst: &str, bytes| (src.to_owned(), dst.to_owned(), Some(bytes));
+    let expected = [
+        row("10.0.0.1", "10.0.0.2", 1000),
+        row("10.0.0.2", "10.0.0.1", 2000),
+        row("fd00::1", "fd00::2", 1000),
+        row("fd00::2", "fd00::1", 2000),
+    ];
+    assert_eq!(rows, expected);
+}
+
 /// What could not be captured or stored is said whatever is asked, with `flows` as with the rest.
 #[test]
 fn answers_say_what_was_lost() {

@@ -236,27 +236,30 @@ impl Chosen {
         captures: &[CaptureRow],
         labels: &HashMap<i64, String>,
     ) -> std::result::Result<Chosen, Unknown> {
-        let own = own_addresses(seen);
+        let own = by_kind(seen).map(|seen| own_addresses(&seen));
         let addresses: BTreeSet<&str> = flows
             .iter()
             .flat_map(|flow| [flow.src.as_str(), flow.dst.as_str()])
             .collect();
-        // A host's name stands for its address.
-        let mut named: BTreeMap<String, String> = BTreeMap::new();
-        for capture in captures {
+        // A host's name stands for its address, or one of each kind.
+        let mut named: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (capture, own) in captures
+            .iter()
+            .flat_map(|c| own.iter().map(move |o| (c, o)))
+        {
             let addresses = own.get(&capture.capture_id).filter(|all| all.len() == 1);
-            if let (Some(host), Some(address)) =
-                (&capture.host, addresses.and_then(BTreeSet::first))
-            {
-                named.insert(host.clone(), address.clone());
+            if let (Some(host), Some(addresses)) = (&capture.host, addresses) {
+                let all = named.entry(host).or_default();
+                all.extend(addresses.iter().map(String::as_str));
             }
         }
         let mut asked: BTreeSet<String> = BTreeSet::new();
         for host in &selection.hosts {
-            let address = named.get(host).unwrap_or(host);
-            if !addresses.contains(address.as_str()) {
+            let own = || BTreeSet::from([host.as_str()]);
+            let wanted = named.get(host.as_str()).cloned().unwrap_or_else(own);
+            if !wanted.is_subset(&addresses) {
                 let mut known: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-                known.extend(named.keys().cloned());
+                known.extend(named.keys().map(ToString::to_string));
                 let more = known.len().saturating_sub(20);
                 known.truncate(20);
                 let more = if more > 0 {
@@ -273,14 +276,15 @@ impl Chosen {
                     }
                 )));
             }
-            asked.insert(address.clone());
+            asked.extend(wanted.into_iter().map(str::to_owned));
         }
-        let captured = own.values().filter(|addresses| !addresses.is_empty());
-        let captured = captured.count();
-        let with_capture: BTreeSet<String> = own.values().flatten().cloned().collect();
+        let captured = own.iter().flatten().filter(|(_, own)| !own.is_empty());
+        let captured: BTreeSet<i64> = captured.map(|(capture, _)| *capture).collect();
+        let own = own.iter().flat_map(BTreeMap::values);
+        let with_capture: BTreeSet<String> = own.flatten().cloned().collect();
         let members: BTreeSet<String> = if !asked.is_empty() {
             asked
-        } else if captured > 1 && with_capture.len() > 1 {
+        } else if captured.len() > 1 && with_capture.len() > 1 {
             with_capture
         } else {
             addresses.iter().map(ToString::to_string).collect()
@@ -351,6 +355,20 @@ impl Chosen {
             aside,
         })
     }
+}
+
+/// Counts by capture and address, of IPv4 and of IPv6: a host with both has an address of each.
+fn by_kind(
+    seen: &BTreeMap<i64, BTreeMap<String, i64>>,
+) -> [BTreeMap<i64, BTreeMap<String, i64>>; 2] {
+    [false, true].map(|is_v6| {
+        let of_kind = |counts: &BTreeMap<String, i64>| {
+            let counts = counts.iter().filter(|(a, _)| a.contains(':') == is_v6);
+            counts.map(|(a, n)| (a.clone(), *n)).collect()
+        };
+        let counts = seen.iter().map(|(capture, all)| (*capture, of_kind(all)));
+        counts.collect()
+    })
 }
 
 /// The addresses that are in (nearly) all packets of a capture: its host's, and that of the partner

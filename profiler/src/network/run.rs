@@ -9,6 +9,7 @@ use super::rtt;
 mod books;
 mod build;
 mod coverage;
+mod nearest;
 
 pub use books::Books;
 pub use build::{CaptureInput, PacketInput};

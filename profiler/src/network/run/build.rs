@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use super::nearest::nearest;
 use super::{Capture, Data, Node, Packet, SYN, Stream};
 
 /// A packet as a reader gives it.
@@ -53,7 +54,7 @@ pub(super) fn data(nodes: Vec<String>, captures: Vec<CaptureInput>) -> Data {
         capture.packets.sort_by_key(|packet| packet.t_ns);
         mark_repetitions(&mut capture.packets);
     }
-    let nearest = nearest_captures(nodes.len(), &captures, &given);
+    let nearest = nearest(nodes.len(), &captures, &given);
     let is_own = nearest.iter().map(|(_, is_own)| *is_own).collect();
     let mut streams: Vec<Stream> = nearest
         .iter()
@@ -162,88 +163,4 @@ fn mark_repetitions(packets: &mut [Packet]) {
         });
         packet.is_again = before.repeats(packet.seq, packet.seq.wrapping_add(packet.payload));
     }
-}
-
-/// For each process the capture that is nearest to it, and whether that is its own.
-///
-/// A capture at a host holds nothing but that host's packets, so the share of a process in a
-/// capture tells; two hosts alone share both captures, and then the capture in which a packet
-/// appears earlier, relative to the packets of the other direction, is the nearer one.
-fn nearest_captures(
-    nodes: usize,
-    captures: &[Capture],
-    given: &[Option<Node>],
-) -> Vec<(usize, bool)> {
-    let mut counts = vec![vec![0u64; nodes]; captures.len()];
-    for (count, capture) in counts.iter_mut().zip(captures) {
-        for packet in &capture.packets {
-            for node in [packet.src, packet.dst] {
-                if let Some(count) = count.get_mut(usize::from(node)) {
-                    *count += 1;
-                }
-            }
-        }
-    }
-    let mut owner: Vec<Option<usize>> = given.iter().map(|n| n.map(usize::from)).collect();
-    for (at, capture) in captures.iter().enumerate() {
-        let whole = capture.packets.len() as u64;
-        let all_of = |node: &usize| whole > 0 && counts[at][*node] * 100 >= whole * 98;
-        if owner[at].is_none() {
-            let mut candidates = (0..nodes).filter(all_of);
-            owner[at] = match (candidates.next(), candidates.next()) {
-                (Some(only), None) => Some(only),
-                (Some(a), Some(b)) => nearer(captures, at, a as Node, b as Node),
-                _ => None,
-            };
-        }
-    }
-    (0..nodes)
-        .map(|node| {
-            let most = |at: &usize| counts[*at][node];
-            let own = (0..captures.len())
-                .filter(|&at| owner[at] == Some(node))
-                .max_by_key(most);
-            // A capture between hosts, at a switch or a bridge, serves all of them as well.
-            let between = (0..captures.len())
-                .filter(|&at| owner[at].is_none())
-                .max_by_key(most)
-                .filter(|at| counts[*at][node] > 0);
-            let other = (0..captures.len()).max_by_key(most);
-            match (own, between, other) {
-                (Some(own), ..) => (own, true),
-                (None, Some(between), _) => (between, true),
-                (None, None, other) => (other.unwrap_or(usize::MAX), false),
-            }
-        })
-        .collect()
-}
-
-/// Which of two processes is nearer to a capture in which both have every packet. Needs another
-/// capture of the same packets; alone it is a capture between them.
-fn nearer(captures: &[Capture], at: usize, a: Node, b: Node) -> Option<usize> {
-    let key = |p: &Packet| (p.flow, p.src, p.dst, p.seq, p.ack, p.payload, p.flags);
-    let here: HashMap<_, i64> = captures[at]
-        .packets
-        .iter()
-        .map(|p| (key(p), p.t_ns))
-        .collect();
-    for (other, capture) in captures.iter().enumerate() {
-        if other == at {
-            continue;
-        }
-        // Least of (there - here) by direction; the difference is free of the clocks' offset.
-        let mut least: HashMap<(Node, Node), i64> = HashMap::new();
-        for packet in &capture.packets {
-            if let Some(t) = here.get(&key(packet)) {
-                let delay = least.entry((packet.src, packet.dst)).or_insert(i64::MAX);
-                *delay = (*delay).min(packet.t_ns - t);
-            }
-        }
-        if let (Some(ab), Some(ba)) = (least.get(&(a, b)), least.get(&(b, a)))
-            && ab != ba
-        {
-            return Some(usize::from(if ab > ba { a } else { b }));
-        }
-    }
-    None
 }
