@@ -1,6 +1,7 @@
 //! The commands that explain a trace, on a hand-made one. `FLOWTRACE_BLESS=1` rewrites the files
 //! in `tests/golden/`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -166,6 +167,31 @@ fn every_table_has_every_format() {
         let status = flowtrace(directory.path(), wrong).status;
         assert_eq!(status.code(), Some(2), "{wrong:?}");
     }
+}
+
+/// The processor time of a rule is one number, and the sum of all is told from them.
+#[test]
+fn rules_have_the_same_cpu_everywhere() {
+    let directory = sample();
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        let output = flowtrace(directory.path(), arguments);
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let by_name = |rows: &serde_json::Value, name: &str| -> BTreeMap<String, i64> {
+        let rows = rows.as_array().unwrap().iter();
+        let cpu = rows.map(|row| (row[name].as_str().unwrap().into(), row["cpu_ns"].as_i64()));
+        cpu.filter_map(|(name, ns)| Some((name, ns.filter(|&ns| ns > 0)?)))
+            .collect()
+    };
+    let summary = json(&["summary", "trace.db", "--format", "json"]);
+    let summary = by_name(&summary["rules"], "rule");
+    let mut stats = json(&["stats", "trace.db", "rules", "--format", "json"]);
+    let rows = stats.as_array_mut().unwrap();
+    let total = rows.pop().unwrap();
+    assert_eq!(total["is_total"], 1);
+    assert!(rows.iter().all(|row| row["is_total"] == 0), "{rows:?}");
+    assert_eq!(total["cpu_ns"].as_i64(), Some(summary.values().sum()));
+    assert_eq!(by_name(&stats, "phase"), summary);
 }
 
 /// What `stats unread` lists is what `summary` counts.

@@ -109,7 +109,7 @@ fn measure(what: &str, path: &Path) {
         }
         "stats" => {
             let (workflow, calls) = load_and_gather(&trace, 20).expect("the trace");
-            calls.ops.len() + phases::by_rule(&workflow).len()
+            calls.ops.len() + phases::by_rule(&workflow).rows.len()
         }
         "critical-path" => {
             let workflow = read();

@@ -16,6 +16,9 @@ pub struct Sheet {
     pub columns: Vec<Column>,
     /// The rows, a cell for each column.
     pub rows: Vec<Vec<Cell>>,
+    /// Their sum, where that is told. People see it below the rows; programs get it last, and with it a column
+    /// `is_total`, which is 1 for it alone.
+    pub total: Option<Vec<Cell>>,
     /// Remarks below the table, for people.
     pub notes: Vec<String>,
 }
@@ -138,11 +141,13 @@ impl Sheet {
             let cell = |&i: &usize| self.shown(&row[i], self.columns[i].unit);
             columns.iter().map(cell).collect()
         };
-        let shown: Vec<Vec<String>> = self.rows.iter().take(most).map(cells).collect();
+        let rows: Vec<Vec<String>> = self.rows.iter().take(most).map(cells).collect();
+        let total: Option<Vec<String>> = self.total.as_ref().map(cells);
         let columns: Vec<Column> = columns.iter().map(|&i| self.columns[i]).collect();
         let widths: Vec<usize> = (0..=last)
             .map(|i| {
-                let cells = shown.iter().map(|row| row[i].chars().count()).max();
+                let cells = rows.iter().chain(&total);
+                let cells = cells.map(|row| row[i].chars().count()).max();
                 let widest = if i == last { usize::MAX } else { WIDEST };
                 cells
                     .unwrap_or(0)
@@ -152,12 +157,15 @@ impl Sheet {
             .collect();
         let labels: Vec<String> = columns.iter().map(|c| c.label.to_string()).collect();
         let mut text = line(&columns, &labels, &widths, width);
-        for row in &shown {
+        for row in &rows {
             text += &line(&columns, row, &widths, width);
         }
-        let left = self.rows.len() - shown.len();
+        let left = self.rows.len() - rows.len();
         if left > 0 {
             text += &format!("  +{} more\n", units::count(left as i64));
+        }
+        if let Some(total) = &total {
+            text += &line(&columns, total, &widths, width);
         }
         text
     }
@@ -185,16 +193,20 @@ impl Sheet {
     /// # Errors
     /// When `table` refuses.
     pub fn write(&self, table: &mut dyn Table) -> io::Result<()> {
-        let names: Vec<String> = self.columns.iter().map(|c| c.name.into()).collect();
+        let mark = self.total.as_ref().map(|_| "is_total");
+        let names = self.columns.iter().map(|c| c.name).chain(mark);
+        let names: Vec<String> = names.map(String::from).collect();
         table.columns(&names)?;
-        for row in &self.rows {
+        for (at, row) in self.rows.iter().chain(&self.total).enumerate() {
+            let is_total = Value::Integer(i64::from(at == self.rows.len()));
             let value = |cell: &Cell| match cell {
                 Cell::Null => Value::Null,
                 Cell::Text(text) => Value::Text(text.clone()),
                 Cell::Integer(n) => Value::Integer(*n),
                 Cell::Real(x) => Value::Real(*x),
             };
-            table.row(row.iter().map(value).collect())?;
+            let row = row.iter().map(value);
+            table.row(row.chain(mark.map(|_| is_total)).collect())?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ pub use files::{could_be_pipes, rereads, sequentiality, unread};
 
 use crate::analysis::statistics::calls::CallStatistics;
 use crate::analysis::statistics::distribution::Distribution;
-use crate::analysis::statistics::phases::Phase;
+use crate::analysis::statistics::phases::{Phase, Phases};
 use crate::export::sheet::{Cell, Sheet, Unit};
 use crate::model::{Process, Workflow};
 use crate::text::units;
@@ -184,7 +184,7 @@ pub fn calls(calls: &CallStatistics) -> Sheet {
 }
 
 /// Table 5: what each phase did with files.
-pub fn phases(phases: &[Phase], title: &str, name: &'static str) -> Sheet {
+pub fn phases(phases: &Phases, title: &str, name: &'static str) -> Sheet {
     let mut sheet = Sheet::new(
         title,
         &[
@@ -208,7 +208,7 @@ pub fn phases(phases: &[Phase], title: &str, name: &'static str) -> Sheet {
             ),
         ],
     );
-    for phase in phases {
+    let row = |phase: &Phase| {
         let mut row: Vec<Cell> = vec![
             phase.name.as_ref().into(),
             phase.processes.into(),
@@ -221,12 +221,19 @@ pub fn phases(phases: &[Phase], title: &str, name: &'static str) -> Sheet {
         }
         row.push(phase.cpu_ns.into());
         row.push(phase.life_ns.into());
-        sheet.push(row);
-    }
+        row
+    };
+    sheet.rows = phases.rows.iter().map(row).collect();
+    sheet.total = Some(row(&phases.total));
     sheet.notes.push(
         "ro: read only, wo: changed only, rw: both, none: only opened or looked at; regular files"
             .into(),
     );
+    if name == "rule" {
+        sheet.notes.push(
+            "cpu: by the program that used it, as in the summary; the rest by what a process was last".into(),
+        );
+    }
     sheet
 }
 

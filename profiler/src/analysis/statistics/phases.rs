@@ -56,25 +56,53 @@ pub struct Phase {
     pub by_process: Uses,
 }
 
-/// The phases by rule in the order of their first process, and their sum as the last row.
-pub fn by_rule(workflow: &Workflow) -> Vec<Phase> {
-    let mut order: Vec<ProcessId> = workflow.process_ids().collect();
-    order.sort_by_key(|&id| (workflow.process(id).start_ns, id));
-    let mut numbers: HashMap<&str, usize> = HashMap::new();
-    let mut names = Vec::new();
-    let mut phase_of = vec![0; workflow.processes.len()];
-    for id in order {
-        let rule = workflow.rule(id);
-        phase_of[id.0 as usize] = *numbers.entry(rule).or_insert_with(|| {
-            names.push(Arc::clone(rule));
-            names.len() - 1
-        });
-    }
-    table(workflow, &phase_of, names)
+/// The table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Phases {
+    /// The phases in order.
+    pub rows: Vec<Phase>,
+    /// Their sum, in which each file counts once.
+    pub total: Phase,
 }
 
-/// The phases by level, and their sum as the last row.
-pub fn by_level(workflow: &Workflow, dag: &Dag) -> Vec<Phase> {
+/// The phases by rule in the order of their first process. A process belongs to the rule of its last program, but
+/// the CPU time of each program to the rule of that one: what the copy of a shell used before it became the program is
+/// the shell's. Programs that all became others come last, without a process.
+pub fn by_rule(workflow: &Workflow) -> Phases {
+    let mut order: Vec<ProcessId> = workflow.process_ids().collect();
+    order.sort_by_key(|&id| (workflow.process(id).start_ns, id));
+    let mut names = Names::default();
+    let mut phase_of = vec![0; workflow.processes.len()];
+    for &id in &order {
+        phase_of[id.0 as usize] = names.number(workflow.rule(id));
+    }
+    let mut cpu = Vec::new();
+    for image in order.iter().flat_map(|&id| workflow.images(id)) {
+        if let Some(ns) = image.cpu_ns {
+            cpu.push((names.number(&image.rule), ns));
+        }
+    }
+    table(workflow, &phase_of, names.names, cpu.into_iter())
+}
+
+/// The numbers of names, in the order in which they were first asked for.
+#[derive(Default)]
+struct Names {
+    names: Vec<Arc<str>>,
+    numbers: HashMap<Arc<str>, usize>,
+}
+
+impl Names {
+    fn number(&mut self, name: &Arc<str>) -> usize {
+        *self.numbers.entry(Arc::clone(name)).or_insert_with(|| {
+            self.names.push(Arc::clone(name));
+            self.names.len() - 1
+        })
+    }
+}
+
+/// The phases by level.
+pub fn by_level(workflow: &Workflow, dag: &Dag) -> Phases {
     let levels = levels(workflow, dag);
     let count = levels.iter().max().map_or(0, |&last| last + 1);
     let mut rules: Vec<Vec<(&str, i64)>> = vec![Vec::new(); count];
@@ -103,7 +131,10 @@ pub fn by_level(workflow: &Workflow, dag: &Dag) -> Vec<Phase> {
             format!("{level}: {}{more}", shown.join(", ")).into()
         })
         .collect();
-    table(workflow, &levels, names)
+    let cpu = workflow
+        .process_ids()
+        .filter_map(|id| Some((levels[id.0 as usize], workflow.process(id).cpu_ns?)));
+    table(workflow, &levels, names, cpu)
 }
 
 /// The level of every process: how many processes lie before it on the longest path of data.
@@ -122,7 +153,13 @@ pub fn levels(workflow: &Workflow, dag: &Dag) -> Vec<usize> {
     level
 }
 
-fn table(workflow: &Workflow, phase_of: &[usize], names: Vec<Arc<str>>) -> Vec<Phase> {
+/// The table of phases with these names. `cpu` has the CPU time of parts of phases.
+fn table(
+    workflow: &Workflow,
+    phase_of: &[usize],
+    names: Vec<Arc<str>>,
+    cpu: impl Iterator<Item = (usize, i64)>,
+) -> Phases {
     let mut phases: Vec<Phase> = names
         .into_iter()
         .map(|name| Phase {
@@ -135,9 +172,10 @@ fn table(workflow: &Workflow, phase_of: &[usize], names: Vec<Arc<str>>) -> Vec<P
         let phase = &mut phases[phase_of[id.0 as usize]];
         phase.processes += 1;
         phase.life_ns += process.duration_ns().unwrap_or(0);
-        if let Some(cpu) = process.cpu_ns {
-            phase.cpu_ns = Some(phase.cpu_ns.unwrap_or(0).saturating_add(cpu));
-        }
+    }
+    for (phase, ns) in cpu {
+        let sum = &mut phases[phase].cpu_ns;
+        *sum = Some(sum.unwrap_or(0).saturating_add(ns));
     }
     let does = |access: &Access| (reads(access), writes(access));
     // A process stands with all its accesses in a row.
@@ -194,8 +232,10 @@ fn table(workflow: &Workflow, phase_of: &[usize], names: Vec<Arc<str>>) -> Vec<P
         total.by_process.both += phase.by_process.both;
         total.by_process.none += phase.by_process.none;
     }
-    phases.push(total);
-    phases
+    Phases {
+        rows: phases,
+        total,
+    }
 }
 
 /// Whether it read; one that opened for reading only may have read through a mapping.
