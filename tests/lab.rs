@@ -546,6 +546,52 @@ fn an_interface_that_is_deleted_is_told() {
     assert!((0..600).contains(&number(&trace, span)), "{error}");
 }
 
+/// In a namespace that a workflow makes, one ring serves all interfaces: the capture of one that is
+/// deleted ends there, too, and another one under its name is another capture.
+#[test]
+fn an_interface_that_is_deleted_in_a_namespace_is_told() {
+    if !need_lab() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = r#"
+cat > inside <<'END'
+make() {
+  ip link add gone type veth peer name other && ip addr add 10.77.0.1/24 dev gone
+  ip link set gone up && ip link set other up
+  ip neigh add 10.77.0.2 lladdr 02:00:00:00:00:01 dev gone
+}
+make; echo one > /dev/udp/10.77.0.2/9; ip link del gone
+sleep 1
+make; echo three > /dev/udp/10.77.0.2/10; sleep 0.5
+END
+mkdir w
+(cd w && "$FLOWTRACE" run -q --net -o ../run.db -- unshare -n bash ../inside)
+"$FLOWTRACE" summary run.db > summary
+"#;
+    let output = run(&scratch, 1, script);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{error}");
+    let trace = scratch.join("run.db");
+    for (port, bytes) in [(9, 4), (10, 6)] {
+        let sql = format!("SELECT SUM(out_bytes) FROM flows WHERE dport = {port}");
+        assert_eq!(number(&trace, &sql), bytes, "{error}");
+    }
+    let first = "SELECT COUNT(*) FROM captures WHERE interface = 'gone' AND to_ns <
+        (SELECT first_ns FROM flows WHERE dport = 10)";
+    assert_eq!(number(&trace, first), 1, "{error}");
+    let all = "SELECT COUNT(*) FROM captures WHERE interface = 'gone'";
+    assert_eq!(number(&trace, all), 2, "{error}");
+    // The two ends of the first pair.
+    let told = "SELECT value FROM losses WHERE counter = 'interface_ended' AND severity = 'info'";
+    assert_eq!(number(&trace, told), 2, "{error}");
+    let summary = std::fs::read_to_string(scratch.join("summary")).unwrap();
+    assert!(
+        summary.contains("2 × interfaces that were deleted"),
+        "{summary}"
+    );
+}
+
 /// The time ends the command with the capture, not the capture alone.
 #[test]
 fn a_command_is_ended_with_the_time() {

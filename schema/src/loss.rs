@@ -115,6 +115,8 @@ losses! {
         "interfaces whose packets could not be captured; run flowtrace doctor",
     InterfaceGone "packets" "interface_gone" DataLoss
         "interfaces that were deleted or left the network namespace while they were captured: what passed under their name later is not in the trace",
+    InterfaceEnded "packets" "interface_ended" Info
+        "interfaces that were deleted, or left a network namespace that the workflow made, while they were captured: their captures end there, one that comes under the same name has its own",
     PacketsDropped "packets" "kernel_dropped" DataLoss
         "packets that the kernel dropped before they could be captured: what is computed from packets lacks them",
     PacketsUnstored "packets" "unstored" DataLoss

@@ -5,6 +5,8 @@ use std::io;
 
 use super::packet::Link;
 
+pub(super) mod deleted;
+
 /// An interface that can be captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
@@ -56,10 +58,14 @@ impl Interface {
         })
     }
 
-    /// The one with this index in the network namespace of this thread, as a packet tells of it.
-    pub(super) fn of_packet(index: u32, kind: u16) -> Interface {
+    /// The one with this index in the network namespace of this thread, as a packet tells of it, or
+    /// the one that was there under that name.
+    pub(super) fn of_packet(index: u32, kind: u16, before: Option<&str>) -> Interface {
         let name = nix::net::if_::if_indextoname(index).ok();
+        // Where there is none the name may be empty, in place of an error.
         let name = name.and_then(|name| name.into_string().ok());
+        let name = name.filter(|name| !name.is_empty());
+        let name = name.or_else(|| before.map(str::to_owned));
         Interface {
             name: name.unwrap_or_else(|| format!("if{index}")),
             index,

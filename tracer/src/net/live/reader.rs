@@ -13,6 +13,7 @@ use nix::poll::PollTimeout;
 use super::Message;
 use crate::clock::{Clock, WallOffset};
 use crate::net::interfaces::Interface;
+use crate::net::interfaces::deleted::Deleted;
 use crate::net::ring::{self, Ring, RingFrame};
 
 /// A batch is handed on when it has so many bytes, or when its block has been read.
@@ -31,6 +32,8 @@ pub(super) struct Batch {
     pub(super) unstored: u64,
     /// When the interface was found to be gone.
     pub(super) gone_ns: Option<i64>,
+    /// Captures that ended because their interface is gone, while those of others went on, and when.
+    pub(super) ended: Vec<(CaptureId, i64)>,
     pub(super) counts: ring::Counts,
 }
 
@@ -99,6 +102,8 @@ pub(super) struct Reader {
     last: Option<(u32, CaptureId)>,
     /// The first of them, which has the counters of the ring.
     first: Option<CaptureId>,
+    /// Interfaces that are no more, where the ring is not that of one alone.
+    deleted: Option<Deleted>,
     batch: Batch,
     /// How the wall clock, by which the kernel stamps packets, went when it was looked at last.
     wall: Option<WallOffset>,
@@ -111,9 +116,11 @@ impl Reader {
         stop: Arc<AtomicBool>,
         namespace: (Option<u64>, u32),
     ) -> Self {
+        let deleted = ring.is_of_all().then(Deleted::open);
         Reader {
             common,
             ring,
+            deleted: deleted.and_then(Result::ok),
             stop,
             namespace,
             known: HashMap::new(),
@@ -158,6 +165,9 @@ impl Reader {
             if gone_ns.is_none() && self.ring.is_orphan() {
                 gone_ns = Some(self.common.clock.now() as i64);
             }
+            if let Some(deleted) = &mut self.deleted {
+                deleted.look(self.common.clock.now() as i64);
+            }
             if stop_at.is_none() && (stopping || gone_ns.is_some() || is_over()) {
                 stop_at = Some(Instant::now() + last);
             }
@@ -171,9 +181,20 @@ impl Reader {
         while self.block() {}
         let batch = Batch {
             gone_ns,
+            ended: self.ended(),
             ..self.full()
         };
         let _ = self.common.sender.send(Message::Batch(batch));
+    }
+
+    /// The captures of interfaces that are no more. Their last packets came after the news.
+    fn ended(&self) -> Vec<(CaptureId, i64)> {
+        let deleted = self.deleted.iter().flat_map(Deleted::all);
+        let ended = deleted.filter_map(|(index, deletion)| {
+            let capture = self.known.get(index)?;
+            Some((*capture, deletion.t_ns))
+        });
+        ended.collect()
     }
 
     /// Takes one block out of the ring.
@@ -220,7 +241,9 @@ impl Reader {
             .ring
             .interfaces(|index| self.known.contains_key(&index))
         {
-            self.begin(&Interface::of_packet(index, kind));
+            let deleted = self.deleted.as_ref().and_then(|all| all.all().get(&index));
+            let before = deleted.and_then(|deletion| deletion.name.as_deref());
+            self.begin(&Interface::of_packet(index, kind, before));
         }
     }
 

@@ -34,6 +34,8 @@ pub(super) struct Rows {
     interfaces: HashMap<CaptureId, String>,
     /// Interfaces that are no more, and since when.
     gone: BTreeMap<CaptureId, i64>,
+    /// The same of those after whose end others are captured still.
+    ended: BTreeMap<CaptureId, i64>,
     /// With the number of its namespace.
     waiting: VecDeque<(Observed, u32)>,
     owners: Owners,
@@ -56,6 +58,7 @@ impl Rows {
             places: BTreeMap::new(),
             interfaces: HashMap::new(),
             gone: BTreeMap::new(),
+            ended: BTreeMap::new(),
             waiting: VecDeque::new(),
             owners: Owners::new(recorder),
         }
@@ -94,6 +97,7 @@ impl Rows {
             *place.dropped.get_or_insert(0) += batch.counts.drops;
         }
         self.gone.extend(batch.capture.zip(batch.gone_ns));
+        self.ended.extend(batch.ended.iter().copied());
         let flows = self.sink.flows.len();
         let mut at = 0;
         let mut frames = batch.frames.as_slice();
@@ -187,7 +191,8 @@ impl Rows {
         self.owners.finish();
         let end = self.clock.now() as i64;
         for (id, place) in &mut self.places {
-            let end = self.gone.get(id).copied().unwrap_or(end);
+            let gone = self.gone.get(id).or_else(|| self.ended.get(id));
+            let end = gone.copied().unwrap_or(end);
             // Those of its ring stand with the first of several interfaces.
             place.received.get_or_insert(0);
             place.dropped.get_or_insert(0);
@@ -195,6 +200,8 @@ impl Rows {
         }
         self.recorder
             .lost(Loss::InterfaceGone, self.gone.len() as u64);
+        self.recorder
+            .lost(Loss::InterfaceEnded, self.ended.len() as u64);
         let gone = self.gone.keys();
         let gone = gone.filter_map(|id| self.interfaces.remove(id)).collect();
         let places = || self.places.values();
