@@ -1,5 +1,7 @@
 //! One name for many files.
 
+use crate::text::units;
+
 /// The directory of a path, without the slash at its end; `/` for the root.
 pub(crate) fn directory(path: &str) -> &str {
     match path.rfind('/') {
@@ -105,6 +107,21 @@ pub(crate) fn of_paths(paths: &[&str]) -> String {
     format!("{above}{{{}}}", shown.join(","))
 }
 
+/// Files by their common form and how many they are: `out/t*.fits ×18`; where their names have nothing in common
+/// `18 files in out`.
+pub(crate) fn counted(form: &str, files: usize) -> String {
+    let many = units::count(files as i64);
+    match form.strip_suffix('*') {
+        _ if files == 1 => form.into(),
+        Some("") => format!("{many} files in ."),
+        Some("/") => format!("{many} files in /"),
+        Some(above) if above.ends_with('/') => {
+            format!("{many} files in {}", above.trim_end_matches('/'))
+        }
+        _ => format!("{form} ×{many}"),
+    }
+}
+
 fn form_of_paths(paths: &[&str]) -> String {
     let depth = |path: &str| path.split('/').count();
     let Some(first) = paths.first() else {
@@ -176,6 +193,16 @@ mod tests {
         assert_eq!(of_paths(&["/o/b.txt", "/o/a"]), "/o/{a,b.txt}");
         assert_eq!(of_paths(&["/o/a", "/o/b", "/o/q"]), "/o/{a,b,…}");
         assert_eq!(of_paths(&["/o/a", "/o/d/b"]), "/o/**/{a,b}");
+    }
+
+    #[test]
+    fn files_are_counted_in_words_where_their_names_say_nothing() {
+        assert_eq!(counted("out/t*.f", 2), "out/t*.f ×2");
+        assert_eq!(counted("out/*", 1), "out/*");
+        assert_eq!(counted("out/*", 2), "2 files in out");
+        assert_eq!(counted("a/*/*", 2), "2 files in a/*");
+        assert_eq!(counted("*", 2), "2 files in .");
+        assert_eq!(counted("/*", 2), "2 files in /");
     }
 
     #[test]

@@ -163,10 +163,7 @@ fn ends(shape: Shape<'_>, uses: &Uses, step: NodeIndex, direction: Direction) ->
                             .collect();
                         let of_all = pattern::of_paths(&paths);
                         let name = pattern::relative(&of_all, cwd);
-                        match paths.len() {
-                            1 => name.to_owned(),
-                            n => format!("{name} ×{}", units::count(n as i64)),
-                        }
+                        pattern::counted(name, paths.len())
                     }
                 }
             })

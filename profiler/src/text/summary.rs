@@ -225,10 +225,8 @@ fn data_lines(out: &mut Layout, workflow: &Workflow, facts: &Facts) {
         let item = |kind: &facts::FileKind| {
             let path = units::plain(&in_run(workflow, &kind.pattern));
             let name = units::shorten_path(&path, 48);
-            match kind.files {
-                1 => format!("{name} {}", units::bytes(kind.bytes)),
-                n => format!("{name} ×{} {}", units::count(n), units::bytes(kind.bytes)),
-            }
+            let files = pattern::counted(&name, kind.files as usize);
+            format!("{files} {}", units::bytes(kind.bytes))
         };
         items.extend(facts.never_read.iter().take(3).map(item));
         items.extend(more_items(facts.never_read.len().saturating_sub(3) as i64));

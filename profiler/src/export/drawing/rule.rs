@@ -7,7 +7,7 @@ use petgraph::visit::{EdgeRef, IntoNodeReferences};
 use super::process::{bytes_label, finish, rate, title};
 use super::{Drawing, DrawnEdge, DrawnNode, Shape, Value, hue};
 use crate::graph::groups::{Group, Members, RuleGraph};
-use crate::graph::pattern::relative;
+use crate::graph::pattern::{counted, relative};
 use crate::graph::{Dag, EdgeKind};
 use crate::model::{Process, ProcessId, Workflow};
 use crate::text::units;
@@ -136,7 +136,7 @@ fn node(drawing: &mut Drawing, workflow: &Workflow, group: &Group, number: i64) 
             DrawnNode {
                 id: format!("g{number}"),
                 shape: Shape::File,
-                label: vec![with_count(&name, files.len())],
+                label: vec![counted(&name, files.len())],
                 hue: None,
                 processes: Vec::new(),
                 goes_on: Vec::new(),

@@ -71,6 +71,12 @@ function inRun(path) {
   const cwd = block("head").cwd.replace(/\/$/, "") + "/";
   return cwd !== "/" && path.startsWith(cwd) ? path.slice(cwd.length) : path;
 }
+// Files by the common form of their names; one of "*" alone says nothing.
+function countedFiles(form, files) {
+  if (files === 1) return form;
+  const above = form === "*" ? "." : form === "/*" ? "/" : form.endsWith("/*") ? form.slice(0, -2) : null;
+  return above === null ? `${form} ×${count(files)}` : `${count(files)} files in ${above}`;
+}
 function fileFacts(i) {
   const f = block("files");
   return [

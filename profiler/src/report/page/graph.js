@@ -48,7 +48,7 @@ const strength = { fork: 0, update: 1, exec: 2, socket: 3, pipe: 4, read: 5, wri
 
 function groupText(node) {
   const times = node.count > 1 ? ` ×${count(node.count)}` : "", part = node.parts > 1 ? ` · group ${node.part} of ${node.parts}` : "";
-  if (node.rule === null) return { label: shortenPath(node.name, 30), times, sub: bytes(node.size_bytes) + part, isFile: true, rule: null };
+  if (node.rule === null) return { label: countedFiles(shortenPath(node.name, 30), node.count), times: "", sub: bytes(node.size_bytes) + part, isFile: true, rule: null };
   return { label: shorten(node.name, 26), times, sub: duration(node.cpu_ns) + " cpu" + (node.failed ? ` · ${count(node.failed)} failed` : "") + part,
     isFile: false, rule: node.rule, failed: node.failed > 0 };
 }

@@ -54,7 +54,7 @@ function verdict() {
     lines.push(["waiting", waits.map((w) => `${ruleName(w.rule)} waited ${duration(w.ns)} for ${ruleName(w.counterpart)}`).join(" · ")]);
   }
   if (f.never_read_bytes > 0) {
-    const kinds = f.never_read.slice(0, 3).map((k) => `${inRun(k.pattern)}${k.files > 1 ? " ×" + count(k.files) : ""} ${bytes(k.bytes)}`);
+    const kinds = f.never_read.slice(0, 3).map((k) => `${countedFiles(inRun(k.pattern), k.files)} ${bytes(k.bytes)}`);
     lines.push(["unused", `${bytes(f.never_read_bytes)} in ${many(f.never_read_files, "file", "files")} written and never read: ` +
       kinds.join(" · ") + (f.never_read.length > 3 ? ` · +${f.never_read.length - 3} more` : "")]);
   }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::analysis::data::{FileUse, file_uses, hottest, never_read, totals};
 use crate::analysis::time::{RuleTime, by_rule, failures, has_failed, signal_name};
-use crate::graph::pattern::{base, common, directory, ending};
+use crate::graph::pattern::{directory, ending, of_paths};
 use crate::model::Workflow;
 
 /// Hottest files kept.
@@ -332,15 +332,11 @@ fn kinds(workflow: &Workflow, unread: &[FileUse]) -> Vec<FileKind> {
             .push(used);
     }
     let mut kinds: Vec<FileKind> = by_kind
-        .into_iter()
-        .map(|((above, _), members)| {
-            let name = common(members.iter().map(|used| base(path(workflow, used))));
+        .into_values()
+        .map(|members| {
+            let paths: Vec<&str> = members.iter().map(|used| path(workflow, used)).collect();
             FileKind {
-                pattern: if above == "/" {
-                    format!("/{name}")
-                } else {
-                    format!("{above}/{name}")
-                },
+                pattern: of_paths(&paths),
                 files: members.len() as i64,
                 bytes: members.iter().map(|used| used.write_bytes).sum(),
             }
