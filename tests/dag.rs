@@ -264,6 +264,52 @@ fn versions_that_were_replaced_have_no_size() {
     assert_eq!(told, [(Some(0), Some(false)), (Some(5000), Some(true))]);
 }
 
+/// `mv x.tmp x` changes nothing about where a file comes from, by whichever name it is asked for.
+#[test]
+fn a_renamed_file_has_its_ancestors() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut s = montage::Script::new(&directory.path().join("trace.db"), "t.sh");
+    let shell = s.root(("/bin/dash", &["sh", "t.sh"]), 0);
+    let mut file = |name: &str, at| {
+        s.file(
+            &format!("/w/{name}"),
+            flowtrace_schema::FileKind::File,
+            10,
+            at,
+        )
+    };
+    let (made, copy, other) = (file("x.tmp", 10), file("y", 50), file("d/x", 70));
+    let seq = s.program(shell, "seq", (10, 20), 0);
+    s.create(seq, made, 1, 10, 15);
+    s.name_end(made, "/w/x.tmp", 30);
+    s.name(made, "/w/x", 30);
+    let cat = s.program(shell, "cat", (40, 60), 0);
+    s.read(cat, made, 1, 10, 45);
+    s.create(cat, copy, 1, 10, 50);
+    let tee = s.program(shell, "tee", (65, 80), 0);
+    s.create(tee, other, 1, 10, 70);
+    s.end(shell, 130, Some(0), None, 20);
+    s.finish(131, 0);
+    let above = |name: &str| -> Vec<String> {
+        let ask = ["--by", "process", "--ancestors-of", name];
+        let text = export(directory.path(), "cytoscape", &ask);
+        let graph: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        let nodes = graph["elements"]["nodes"].as_array().unwrap().iter();
+        let label = |node: &serde_json::Value| node["data"]["label"].as_str().map(String::from);
+        let mut labels: Vec<String> = nodes.filter_map(label).collect();
+        labels
+            .iter_mut()
+            .for_each(|label| label.truncate(label.find(['\n', ' ']).unwrap_or(label.len())));
+        labels.sort();
+        labels
+    };
+    assert_eq!(above("y"), ["cat", "seq", "x", "y"]);
+    for name in ["x.tmp", "/w/x.tmp", "./x", "./x.tmp"] {
+        assert_eq!(above(name), ["seq", "x"], "{name}");
+    }
+    assert_eq!(above("x"), ["seq", "tee", "x", "x"]);
+}
+
 /// The recording begins before the command; what people read and type counts from the command.
 #[test]
 fn moments_count_from_the_start_of_the_command() {

@@ -193,7 +193,8 @@ impl Selection {
         })
     }
 
-    /// Whether a file has a name that fits: its path, the path from the run's directory, or its last part.
+    /// Whether a file has a name that fits: its path, the path from the run's directory, or its last part; `./x`
+    /// is the `x` in the run's directory alone.
     fn is_named(&self, workflow: &Workflow, dag: &Dag, node: NodeIndex, pattern: &str) -> bool {
         let Node::File { file, .. } = dag.graph[node] else {
             return false;
@@ -207,8 +208,13 @@ impl Selection {
             .into_iter()
             .chain(others.map(String::as_str));
         names.any(|path| {
-            let forms = [path, relative(path, cwd), base(path)];
-            forms.into_iter().any(|name| glob(pattern, name))
+            let here = relative(path, cwd);
+            match pattern.strip_prefix("./") {
+                Some(pattern) => glob(pattern, here),
+                None => [path, here, base(path)]
+                    .into_iter()
+                    .any(|name| glob(pattern, name)),
+            }
         })
     }
 }
