@@ -1,10 +1,21 @@
 //! Hosts as network namespaces on one bridge, without root where user namespaces are allowed.
 
-use std::fs;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
 
 use crate::support::{FLOWTRACE, missing, need_program, succeeds};
+
+/// How long a script may take.
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// Builds the hosts and runs `$1` in the namespace that has the bridge.
 const SETUP: &str = r#"
@@ -44,24 +55,116 @@ fn flags() -> &'static str {
     }
 }
 
-/// Runs a shell script with `hosts` hosts h1…, 10.9.0.1…; FLOWTRACE and PATTERNS are programs.
+/// Runs a shell script with `hosts` hosts h1…, 10.9.0.1…; FLOWTRACE and PATTERNS are programs. Nothing
+/// of it is left when this returns, also when the script failed or took two minutes.
 pub(crate) fn run(directory: &Path, hosts: usize, script: &str) -> Output {
     let file = directory.join("lab.sh");
     fs::write(&file, format!("{SETUP}\n{script}")).unwrap();
-    Command::new("timeout")
-        .args(["--kill-after=10", "120", "unshare", flags(), "bash"])
+    // Files, for the end of a pipe is not there before that of all who hold it.
+    let [stdout, stderr] = ["lab.stdout", "lab.stderr"].map(|name| directory.join(name));
+    let mut command = Command::new("unshare");
+    command
+        .args([flags(), "bash"])
         .arg(&file)
         .current_dir(directory)
         .env("HOSTS", hosts.to_string())
         .env("FLOWTRACE", FLOWTRACE)
-        .env("PATTERNS", patterns())
-        .output()
-        .unwrap()
+        .stdin(Stdio::null())
+        .stdout(File::create(&stdout).unwrap())
+        .stderr(File::create(&stderr).unwrap())
+        .process_group(0);
+    if script.contains("$PATTERNS") {
+        command.env("PATTERNS", patterns());
+    }
+    let group = Group(command.spawn().unwrap());
+    let is_over = group.ends_within(LIMIT);
+    let status = group.end();
+    let read = |path| fs::read(path).unwrap();
+    let mut stderr = read(stderr);
+    if !is_over {
+        stderr.extend(format!("\nstill running after {LIMIT:?}\n").bytes());
+    }
+    Output {
+        status,
+        stdout: read(stdout),
+        stderr,
+    }
 }
 
-/// The example `patterns`, which cargo builds with the tests.
-pub(crate) fn patterns() -> PathBuf {
-    let own = std::env::current_exe().unwrap();
-    let target = own.ancestors().nth(2).unwrap();
-    target.join("examples/patterns")
+/// A process and all that it has started, which end with this value: a capture that goes on in the
+/// background keeps its network namespace alive.
+struct Group(Child);
+
+impl Group {
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.0.id().cast_signed())
+    }
+
+    /// Whether the first process ends in time. Its number stays its own until [`Group::end`].
+    fn ends_within(&self, limit: Duration) -> bool {
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT | WaitPidFlag::WNOHANG;
+        let deadline = Instant::now() + limit;
+        while matches!(
+            waitid(Id::Pid(self.pid()), flags),
+            Ok(WaitStatus::StillAlive)
+        ) {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        true
+    }
+
+    /// Ends whatever is left; how the first process ended.
+    fn end(mut self) -> ExitStatus {
+        self.kill();
+        self.0.wait().unwrap()
+    }
+
+    fn kill(&self) {
+        let _ = kill(Pid::from_raw(-self.pid().as_raw()), Signal::SIGKILL);
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // After its end was taken note of the number may be another's.
+        if let Ok(None) = self.0.try_wait() {
+            self.kill();
+            let _ = self.0.wait();
+        }
+    }
+}
+
+/// The example `patterns`, built as the tests are: cargo does so by itself only when it builds all of them.
+fn patterns() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let own = std::env::current_exe().unwrap();
+        let target = own.ancestors().nth(2).unwrap();
+        let mut build = Command::new(env!("CARGO"));
+        build
+            .args(["build", "--quiet", "--offline", "--example", "patterns"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"));
+        match target.file_name().and_then(OsStr::to_str) {
+            Some("debug") | None => {}
+            Some(profile) => {
+                build.args(["--profile", profile]);
+            }
+        }
+        let output = build.output();
+        let built = target.join("examples/patterns");
+        let said = match &output {
+            Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
+            Err(error) => error.to_string(),
+        };
+        let is_built = output.is_ok_and(|output| output.status.success());
+        assert!(
+            is_built && built.is_file(),
+            "no {}, which the tests need; {build:?} says: {said}",
+            built.display()
+        );
+        built
+    })
 }

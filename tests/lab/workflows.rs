@@ -1,0 +1,121 @@
+//! Workflows on several hosts, or that make network namespaces themselves.
+
+use crate::lab_of_hosts::need_lab;
+use crate::support::Scratch;
+use crate::{number, succeeds};
+
+/// Two hosts, each with a recording of its own; both are then one trace.
+#[test]
+fn after_a_merge_waits_name_the_process_on_the_other_host() {
+    if !need_lab() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = r#"
+A=10.9.0.1,10.9.0.2
+# The second computes long, so that the first waits for it.
+for i in 1 2; do
+  mkdir w$i
+  (cd w$i; ip netns exec h$i unshare --uts sh -c 'hostname "$0"; exec "$@"' host$i \
+    "$FLOWTRACE" run -q --net --sample 200 -o ../h$i.db -- "$PATTERNS" --rank $((i - 1)) --hosts $A \
+    --bytes 20000 --iterations 10 --compute-us 30000 --slow 1:3 > out) & eval "run$i=$!"
+done
+wait $run1; wait $run2
+"$FLOWTRACE" merge -o all.db h1.db h2.db
+"$FLOWTRACE" dag all.db --format graphml > dag.graphml
+"$FLOWTRACE" summary all.db > summary
+"$FLOWTRACE" network flows all.db > flows
+"$FLOWTRACE" network peers all.db --format json > peers
+"#;
+    let error = succeeds(&scratch, 2, script);
+    let trace = scratch.join("all.db");
+    let sql = "SELECT COUNT(*) FROM flows JOIN processes AS a ON a.upid = src_upid
+               JOIN processes AS b ON b.upid = dst_upid
+               WHERE bytes > 0 AND proto = 'tcp' AND a.host <> b.host AND captures = 2";
+    assert_eq!(number(&trace, sql), 1, "{error}");
+    let sql = "SELECT COUNT(*) FROM waits JOIN processes AS a USING (upid)
+               JOIN processes AS b ON b.upid = counterpart_upid
+               JOIN channels USING (channel_id)
+               WHERE a.host <> b.host AND kind = 'tcp'";
+    assert!(number(&trace, sql) > 0, "{error}");
+    let read = |name: &str| std::fs::read_to_string(scratch.join(name)).unwrap();
+    let dag = read("dag.graphml");
+    assert!(dag.contains("socket"), "{dag}");
+    let summary = read("summary");
+    let line = summary
+        .lines()
+        .find(|line| line.trim_start().starts_with("network"));
+    assert!(line.is_some_and(|line| line.contains(" flow")), "{summary}");
+    let flows = read("flows");
+    assert!(
+        flows.contains("patterns (pid ") && flows.contains(" on host2)"),
+        "{flows}"
+    );
+    let peers: serde_json::Value = serde_json::from_str(&read("peers")).unwrap();
+    let rows = peers["rows"].as_array().unwrap();
+    let sum = |row: &serde_json::Value| {
+        row["a_to_b_bytes"].as_i64().unwrap() + row["b_to_a_bytes"].as_i64().unwrap()
+    };
+    // Ten messages each way, and the rank that asked.
+    let between = rows.iter().filter(|row| sum(row) >= 400_001);
+    assert_eq!(between.count(), 1, "{peers}");
+}
+
+#[test]
+fn namespaces_that_a_workflow_makes_are_captured_too() {
+    if !need_lab() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = r#"
+mkdir w
+cat > w/workflow <<'END'
+set -e
+for i in 1 2; do ip netns add w$i; done
+ip link add eth0 netns w1 type veth peer name eth0 netns w2
+for i in 1 2; do
+  ip -n w$i addr add 10.8.0.$i/24 dev eth0
+  ip -n w$i link set eth0 up
+done
+for i in 1 2; do
+  ip netns exec w$i "$PATTERNS" --rank $((i - 1)) --hosts 10.8.0.1,10.8.0.2 \
+    --bytes 3000 --iterations 20 --compute-us 10 > w$i.out & eval "rank$i=$!"
+done
+wait $rank1; wait $rank2
+unshare -n sh -c 'ip link set lo up
+  "$PATTERNS" --rank 0 --hosts 127.0.0.1,127.0.0.1 --bytes 1000 --iterations 5 > lo.out &
+  "$PATTERNS" --rank 1 --hosts 127.0.0.1,127.0.0.1 --bytes 1000 --iterations 5 > lo.out
+  wait'
+END
+cd w; "$FLOWTRACE" run -q --net -o ../run.db -- bash workflow"#;
+    let error = succeeds(&scratch, 1, script);
+    let trace = scratch.join("run.db");
+    let flows = |condition: &str, what: &str| {
+        number(
+            &trace,
+            &format!("SELECT {what} FROM flows WHERE proto = 'tcp' AND bytes > 0 AND {condition}"),
+        )
+    };
+    // Between two namespaces: both ends captured it, alike, and both processes are known.
+    let between = "src = '10.8.0.2' AND dst = '10.8.0.1'";
+    assert_eq!(flows(between, "COUNT(*)"), 1, "{error}");
+    assert_eq!(flows(between, "captures"), 2);
+    assert_eq!(
+        flows(between, "src_upid IS NOT NULL AND dst_upid IS NOT NULL"),
+        1
+    );
+    let sql = "SELECT COUNT(DISTINCT out_packets || ' ' || out_bytes || ' ' || back_packets || ' ' || back_bytes)
+               FROM flow_captures JOIN (SELECT flow_id FROM flows
+                 WHERE captures = 2 AND bytes > 0 AND proto = 'tcp') USING (flow_id)";
+    assert_eq!(number(&trace, sql), 1);
+    assert_eq!(
+        flows(between, "out_bytes >= 60001 AND back_bytes >= 60000"),
+        1
+    );
+    // And inside one.
+    let inside = "src = '127.0.0.1'";
+    assert_eq!(flows(inside, "out_bytes"), 5001);
+    assert_eq!(flows(inside, "back_bytes"), 5000);
+    let sql = "SELECT COUNT(DISTINCT namespace) FROM captures WHERE namespace IS NOT NULL";
+    assert!(number(&trace, sql) >= 3);
+}
