@@ -1,7 +1,7 @@
 //! Workflows on several hosts, or that make network namespaces themselves.
 
 use crate::lab_of_hosts::need_lab;
-use crate::support::Scratch;
+use crate::support::{Scratch, need_program};
 use crate::{number, succeeds};
 
 /// Two hosts, each with a recording of its own; both are then one trace.
@@ -59,6 +59,59 @@ wait $run1; wait $run2
     // Ten messages each way, and the rank that asked.
     let between = rows.iter().filter(|row| sum(row) >= 400_001);
     assert_eq!(between.count(), 1, "{peers}");
+}
+
+/// Datagrams of a socket without an address, and connections that nobody takes: who makes them is known,
+/// in whatever namespace and however short they live.
+#[test]
+fn senders_without_an_address_are_named() {
+    if !need_lab() || !need_program("python3") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = r#"
+mkdir w
+cat > w/once.py <<'END'
+import socket, sys
+port = int(sys.argv[1])
+for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+    socket.socket(family, socket.SOCK_DGRAM).sendto(b"x" * 100, (address, port))
+    try: socket.create_connection((address, port + 1))
+    except ConnectionRefusedError: pass
+END
+cat > w/again.py <<'END'
+import socket, time
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for port in 7100, 7200:
+    sender.sendto(b"x" * 100, ("127.0.0.1", port))
+    time.sleep(1.5)
+END
+cd w
+"$FLOWTRACE" run -q --net -o ../run.db -- sh -c '
+  python3 once.py 7000
+  unshare -n sh -c "ip link set lo up; python3 once.py 7010"
+  exec python3 again.py'
+"#;
+    let error = succeeds(&scratch, 1, script);
+    let trace = scratch.join("run.db");
+    for (port, flows, by) in [
+        (7000, 2, "once.py 7000"),
+        (7001, 2, "once.py 7000"),
+        (7010, 2, "once.py 7010"),
+        (7011, 2, "once.py 7010"),
+        (7100, 1, "again.py"),
+        (7200, 1, "again.py"),
+    ] {
+        let sql = format!(
+            "SELECT COUNT(DISTINCT flow_id) FROM flows JOIN flow_owners USING (flow_id)
+             JOIN processes USING (upid) WHERE dport = {port} AND side = 'src'
+             AND evidence = 'calls' AND command LIKE '%{by}'"
+        );
+        assert_eq!(number(&trace, &sql), flows, "{port}: {error}");
+    }
+    let sql = "SELECT COUNT(*) FROM flow_owners JOIN flows USING (flow_id)
+               WHERE dport BETWEEN 7000 AND 7200";
+    assert_eq!(number(&trace, sql), 10, "{error}");
 }
 
 #[test]

@@ -118,12 +118,19 @@ impl Group {
 
     /// Ends whatever is left; how the first process ended.
     fn end(mut self) -> ExitStatus {
-        self.kill();
-        self.0.wait().unwrap()
+        self.signal(Some(Signal::SIGKILL));
+        let status = self.0.wait().unwrap();
+        // They die in their own time. Where nobody takes note of the end of orphans, they never go.
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while self.signal(None) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        status
     }
 
-    fn kill(&self) {
-        let _ = kill(Pid::from_raw(-self.pid().as_raw()), Signal::SIGKILL);
+    /// Sends a signal to all; whether there are any.
+    fn signal(&self, signal: Option<Signal>) -> bool {
+        kill(Pid::from_raw(-self.pid().as_raw()), signal).is_ok()
     }
 }
 
@@ -131,7 +138,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         // After its end was taken note of the number may be another's.
         if let Ok(None) = self.0.try_wait() {
-            self.kill();
+            self.signal(Some(Signal::SIGKILL));
             let _ = self.0.wait();
         }
     }

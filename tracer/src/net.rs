@@ -14,5 +14,6 @@ pub mod interfaces;
 pub mod live;
 mod packet;
 mod ring;
+pub(crate) mod senders;
 mod sink;
 mod sockets;

@@ -97,9 +97,8 @@ fn ownerless(flows: &[FlowRow]) -> Option<String> {
     let without = flows.iter().filter(|flow| !has_owner(flow)).count();
     (known && without > 0).then(|| {
         format!(
-            "{} with no known process at either end: of programs that were not traced, refused \
-             connections, datagrams of sockets that no call bound or connected, or shorter than \
-             a look at descriptors",
+            "{} with no known process at either end: of programs that were not traced, or, where \
+             only packets were recorded, over before anybody looked at descriptors",
             units::counted(without as i64, "flow", "flows")
         )
     })

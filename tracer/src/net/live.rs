@@ -13,6 +13,7 @@ use flowtrace_schema::{CaptureRecord, HostId, Recorder};
 use super::filter::Filter;
 use super::interfaces::Interface;
 use super::ring::{self, Ring};
+use super::senders::Senders;
 use super::sink::Sink;
 use super::sockets::holders::Holders;
 use super::sockets::{Observed, Sockets};
@@ -118,7 +119,9 @@ impl Live {
         let (sender, messages) = sync_channel(BATCHES);
         let wanted = Arc::<AtomicBool>::default();
         let spares = Spares::default();
-        let rows = Rows::new(sink, clock, recorder, Arc::clone(&wanted), spares.clone());
+        let senders = (!options.owners).then(Arc::<Senders>::default);
+        let wants = (Arc::clone(&wanted), senders.clone());
+        let rows = Rows::new(sink, clock, recorder, wants, spares.clone());
         let rows = thread::Builder::new()
             .name(ROWS.into())
             .spawn(move || rows.run(&messages));
@@ -130,6 +133,7 @@ impl Live {
             sender: sender.clone(),
             spares,
             captures: Arc::new(AtomicU32::new(0)),
+            senders: senders.clone(),
         };
         let (mut readers, mut refused) = (Vec::new(), Vec::new());
         for interface in &options.interfaces {
@@ -144,7 +148,7 @@ impl Live {
         // A capture goes on without.
         let sockets = || {
             let holders = options.owners.then(|| Holders::new(host, clock, recorder));
-            let sockets = Sockets::open(clock, holders, wanted)?;
+            let sockets = Sockets::open(clock, holders, senders, wanted)?;
             let (sender, stop) = (sender.clone(), Arc::clone(&stop));
             let tell = move |observed| {
                 let _ = sender.send(Message::Sockets(observed, host.0));

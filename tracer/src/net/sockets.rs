@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use flowtrace_schema::Upid;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::senders::Senders;
 use crate::clock::Clock;
 
 pub(crate) mod diag;
@@ -44,6 +45,7 @@ pub(crate) struct Sockets {
     diag: Diag,
     clock: Clock,
     holders: Option<Holders>,
+    senders: Option<Arc<Senders>>,
     /// Set when there is a flow whose owner is not known.
     wanted: Arc<AtomicBool>,
     asked: Option<Instant>,
@@ -84,16 +86,18 @@ impl Allowance {
 }
 
 impl Sockets {
-    /// Looks for holders too, if `holders` is given.
+    /// Looks for holders too, if `holders` is given; for datagram sockets, if any are known to `senders`.
     pub(crate) fn open(
         clock: Clock,
         holders: Option<Holders>,
+        senders: Option<Arc<Senders>>,
         wanted: Arc<AtomicBool>,
     ) -> io::Result<Sockets> {
         Ok(Sockets {
-            diag: Diag::open()?,
+            diag: Diag::open(senders.is_some())?,
             clock,
             holders,
+            senders,
             wanted,
             asked: None,
             allowance: Allowance::new(Instant::now()),
@@ -145,7 +149,8 @@ impl Sockets {
         let t_ns = self.clock.now() as i64;
         let mut sockets = Vec::new();
         let _ = self.diag.all(TCP, &mut |socket| sockets.push(socket));
-        if self.holders.is_some() {
+        let senders = self.senders.as_ref();
+        if self.holders.is_some() || senders.is_some_and(|senders| senders.has_makers()) {
             let _ = self.diag.all(UDP, &mut |socket| sockets.push(socket));
         }
         let holders = self.look(&sockets);

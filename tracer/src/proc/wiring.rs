@@ -109,8 +109,8 @@ impl Wiring {
                 Some(Pending::Connect(fd(a), address))
             }
             CallKind::Accept => Some(Pending::Accept),
-            // Kept with the process ([`super::lifetimes`]).
-            CallKind::Umask => None,
+            // Kept with the process ([`super::lifetimes`]), and by who looks for flows.
+            CallKind::Umask | CallKind::Socket => None,
             CallKind::Splice => {
                 self.channels.splices(tracee.pid);
                 None

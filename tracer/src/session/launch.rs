@@ -54,8 +54,9 @@ pub(super) struct Plan {
 /// What happens to the system calls of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Calls {
-    /// The filter picks some, which a tracer must be there for: without one they fail.
-    Picked,
+    /// The filter picks some, which a tracer must be there for: without one they fail. Those that
+    /// make sockets for datagrams are of interest where packets are captured.
+    Picked { datagrams: bool },
     /// None is stopped.
     Free,
 }
@@ -201,7 +202,8 @@ impl Child {
     /// Has the child run the command.
     pub(super) fn go(&mut self, calls: Calls) -> io::Result<()> {
         self.socket.write_all(match calls {
-            Calls::Picked => b"p",
+            Calls::Picked { datagrams: false } => b"p",
+            Calls::Picked { datagrams: true } => b"d",
             Calls::Free => b"f",
         })
     }
@@ -293,9 +295,9 @@ fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
     socket.read_exact(&mut calls)?;
     signals::restore(&plan.signal_mask)?;
     origin::restore();
-    if calls == *b"p" {
+    if matches!(&calls, b"p" | b"d") {
         // Without it less is seen, which the tracer notices at the exec and counts.
-        let _ = topology::install();
+        let _ = topology::install(calls == *b"d");
     }
     execute(&plan.program, &plan.arguments)
 }

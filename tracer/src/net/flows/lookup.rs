@@ -9,6 +9,7 @@ use std::num::NonZeroU64;
 use flowtrace_schema::{End, FlowId};
 
 use super::{Connection, FlowTable, Pair};
+use crate::net::senders::Unanswered;
 use crate::net::sockets::diag::{Info, TCP};
 
 /// How much earlier than its first packet a socket may have been asked about: stamps of packets
@@ -59,12 +60,44 @@ impl FlowTable {
         Some((connection.flow, connection.end(is_low)))
     }
 
-    /// The flows of a socket that takes what anybody sends to it.
+    /// The flow of a connection that was asked for in vain; `None`: there is none, or several may be.
+    pub(crate) fn of_unanswered(&self, one: &Unanswered) -> Option<(FlowId, End)> {
+        if self.young.len() + self.old.len() > MOST_SEARCHED {
+            return None;
+        }
+        let (peer, port) = (key(one.to), u32::from(one.port));
+        let is_any = one.to.ip().is_unspecified();
+        let is_to = |end: (Ipv6Addr, u32)| end.1 == peer.1 && (is_any || end.0 == peer.0);
+        let called = one.from_ns - SLACK_NS..=one.to_ns + SLACK_NS;
+        let mut found = Vec::new();
+        for (pair, connections) in self.young.iter().chain(&self.old) {
+            for (from, to, is_low) in [(pair.low, pair.high, true), (pair.high, pair.low, false)] {
+                if pair.protocol != TCP || from.1 != port || !is_to(to) {
+                    continue;
+                }
+                let asked = connections.iter().filter(|c| {
+                    let at = c.at(is_low);
+                    let has_asked = [at, 1 - at].map(|at| c.ends[at].first_seq.is_some());
+                    let begun = c.first_ns().is_some_and(|first| called.contains(&first));
+                    has_asked == [true, false] && begun
+                });
+                found.extend(asked.map(|c| (c.flow, c.end(is_low))));
+            }
+        }
+        match found[..] {
+            [one] => Some(one),
+            _ => None,
+        }
+    }
+
+    /// The flows of a socket that takes what anybody sends to it, or sends to anybody, as far as they
+    /// went on after `since_ns`.
     pub(crate) fn of_listener(
         &self,
         protocol: u8,
         local: SocketAddr,
         scope: u32,
+        since_ns: i64,
     ) -> Vec<(FlowId, End)> {
         if self.young.len() + self.old.len() > MOST_SEARCHED {
             return Vec::new();
@@ -80,7 +113,10 @@ impl FlowTable {
             // With both ends at this port, which is meant cannot be told.
             let (low, high) = (is_at(pair.low), is_at(pair.high));
             if low != high {
-                found.extend(connections.iter().map(|c| (c.flow, c.end(low))));
+                let later = connections
+                    .iter()
+                    .filter(|c| c.last_ns() >= Some(since_ns.saturating_sub(SLACK_NS)));
+                found.extend(later.map(|c| (c.flow, c.end(low))));
             }
         }
         found
@@ -149,6 +185,11 @@ impl Connection {
     /// The first packet that any capture saw.
     fn first_ns(&self) -> Option<i64> {
         self.seen.iter().map(|seen| seen.first_ns).min()
+    }
+
+    /// The last packet.
+    fn last_ns(&self) -> Option<i64> {
+        self.seen.iter().map(|seen| seen.last_ns).max()
     }
 
     fn end(&self, is_low: bool) -> End {

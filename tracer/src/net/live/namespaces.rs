@@ -19,6 +19,7 @@ use super::Message;
 use super::reader::{Common, Reader};
 use crate::net::filter::Filter;
 use crate::net::ring::Ring;
+use crate::net::senders::Senders;
 use crate::net::sockets::Sockets;
 use crate::proc::Living;
 
@@ -72,6 +73,11 @@ impl Namespaces {
             state: Mutex::default(),
             over: AtomicBool::new(false),
         })
+    }
+
+    /// Sockets whose owners only the process tracer knows, for which it tells.
+    pub(crate) fn senders(&self) -> Option<Arc<Senders>> {
+        self.common.senders.clone()
     }
 
     /// Process `pid` may be in another namespace than before.
@@ -171,7 +177,9 @@ impl Namespaces {
                     inside.and_then(|()| Ring::open_all(this.common.snap_length, &this.filter));
                 drop(file);
                 let opened = ring.is_ok();
-                let sockets = Sockets::open(this.common.clock, None, Arc::default());
+                let senders = this.common.senders.clone();
+                let clock = this.common.clock;
+                let sockets = Sockets::open(clock, None, senders, Arc::default());
                 let _ = ready.send(opened);
                 let Ok(ring) = ring else { return };
                 let name = (Some(inode), scope);

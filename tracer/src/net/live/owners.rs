@@ -1,5 +1,6 @@
-//! Which processes hold the ends of flows, as looks at their descriptors show it. A row is recorded
-//! when one is found, and again when it has left: what is known is in the trace at any moment.
+//! Which processes hold the ends of flows, as looks at their descriptors show it, or calls that do not
+//! tell of addresses. A row is recorded when one is found, and again when it has left: what is known
+//! is in the trace at any moment.
 
 use std::collections::HashMap;
 
@@ -31,6 +32,7 @@ struct Holder {
     to_ns: i64,
     /// Whether its row says that it holds it no more.
     has_left: bool,
+    evidence: Evidence,
 }
 
 impl Owners {
@@ -70,10 +72,33 @@ impl Owners {
                 from_ns: t_ns,
                 to_ns: t_ns,
                 has_left: false,
+                evidence: Evidence::Descriptors,
             };
             holder.record((flow, end), &self.recorder);
             held.all.push(holder);
         }
+    }
+
+    /// This process made a socket at one end of a flow.
+    pub(super) fn made(&mut self, flow: FlowId, end: End, upid: Upid, t_ns: i64) {
+        let held = self.ends.entry((flow, end)).or_insert(Holders {
+            looked_ns: t_ns,
+            all: Vec::new(),
+        });
+        if held.all.iter().any(|holder| holder.upid == upid) {
+            return;
+        }
+        self.rows += 1;
+        let holder = Holder {
+            row: self.rows,
+            upid,
+            from_ns: t_ns,
+            to_ns: i64::MAX,
+            has_left: false,
+            evidence: Evidence::Calls,
+        };
+        holder.record((flow, end), &self.recorder);
+        held.all.push(holder);
     }
 
     /// The only socket at this end is closed.
@@ -113,7 +138,7 @@ impl Holder {
             upid: self.upid,
             from_ns: Some(self.from_ns),
             to_ns: self.has_left.then_some(self.to_ns),
-            evidence: Evidence::Descriptors,
+            evidence: self.evidence,
         })));
     }
 }
@@ -179,6 +204,18 @@ mod tests {
         trace.owners.closed(FLOW, End::Src);
         assert_eq!(trace.rows(), rows);
         assert!(trace.owners.ends.is_empty());
+    }
+
+    #[test]
+    fn who_made_a_socket_holds_it_to_the_end() {
+        let mut trace = Trace::new();
+        for upid in [1, 1, 2] {
+            trace
+                .owners
+                .made(FLOW, End::Src, Upid(upid), 10 * i64::from(upid));
+        }
+        trace.owners.finish();
+        assert_eq!(trace.rows(), [(1, 10, None), (2, 20, None)]);
     }
 
     #[test]

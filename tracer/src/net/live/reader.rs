@@ -15,6 +15,7 @@ use crate::clock::{Clock, WallOffset};
 use crate::net::interfaces::Interface;
 use crate::net::interfaces::deleted::Deleted;
 use crate::net::ring::{self, Ring, RingFrame};
+use crate::net::senders::Senders;
 
 /// A batch is handed on when it has so many bytes, or when its block has been read.
 const BATCH_BYTES: usize = 1 << 20;
@@ -87,6 +88,8 @@ pub(super) struct Common {
     pub(super) spares: Spares,
     /// Captures so far.
     pub(super) captures: Arc<AtomicU32>,
+    /// Sockets whose owners only the process tracer knows, where there is one.
+    pub(super) senders: Option<Arc<Senders>>,
 }
 
 /// Takes packets out of a ring.

@@ -6,16 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use flowtrace_schema::{CaptureId, FlowSample, Loss, Record, Recorder};
+use flowtrace_schema::{CaptureId, End, FlowSample, Loss, Record, Recorder};
 
 use super::owners::Owners;
 use super::reader::{Batch, Spares};
 use super::{LiveReport, Message};
 use crate::clock::Clock;
 use crate::net::flows::Met;
+use crate::net::senders::Senders;
 use crate::net::sink::{Incoming, Place, Sink};
 use crate::net::sockets::Observed;
-use crate::net::sockets::diag::TCP;
+use crate::net::sockets::diag::{TCP, UDP};
 
 /// Packets reach us so much later than what is said of their socket, at most.
 const LATE_NS: i64 = 200_000_000;
@@ -29,6 +30,8 @@ pub(super) struct Rows {
     pub(super) recorder: Recorder,
     /// Set for who looks for the owners of flows.
     pub(super) wanted: Arc<AtomicBool>,
+    /// Sockets whose owners the process tracer knows.
+    senders: Option<Arc<Senders>>,
     spares: Spares,
     places: BTreeMap<CaptureId, Place>,
     interfaces: HashMap<CaptureId, String>,
@@ -46,7 +49,7 @@ impl Rows {
         sink: Sink,
         clock: Clock,
         recorder: &Recorder,
-        wanted: Arc<AtomicBool>,
+        (wanted, senders): (Arc<AtomicBool>, Option<Arc<Senders>>),
         spares: Spares,
     ) -> Self {
         Rows {
@@ -54,6 +57,7 @@ impl Rows {
             clock,
             recorder: recorder.clone(),
             wanted,
+            senders,
             spares,
             places: BTreeMap::new(),
             interfaces: HashMap::new(),
@@ -130,20 +134,49 @@ impl Rows {
     fn resolve(&mut self, until: i64) {
         while let Some((observed, _)) = self.waiting.front() {
             if observed.t_ns > until && self.waiting.len() < MOST_WAITING {
-                return;
+                break;
             }
             if let Some((observed, scope)) = self.waiting.pop_front() {
                 self.socket(&observed, scope);
             }
+        }
+        let senders = self.senders.iter();
+        for one in senders.flat_map(|senders| senders.unanswered(until)) {
+            if let Some((flow, end)) = self.sink.flows.of_unanswered(&one) {
+                self.owners.made(flow, end, one.upid, one.from_ns);
+            }
+        }
+    }
+
+    /// The flows of a datagram socket that only its maker is known of.
+    fn datagrams(&mut self, observed: &Observed, scope: u32) {
+        let socket = &observed.socket;
+        let Some((senders, cookie)) = self.senders.as_ref().zip(socket.cookie) else {
+            return;
+        };
+        if let Some(maker) = senders.maker(cookie) {
+            let (flows, local) = (&self.sink.flows, socket.local);
+            let found = flows.of_listener(socket.protocol, local, scope, maker.t_ns);
+            // It has its port since it sent something itself.
+            for (flow, end) in found.into_iter().filter(|(_, end)| *end == End::Src) {
+                self.owners.made(flow, end, maker.upid, maker.t_ns);
+            }
+        }
+        if observed.is_closed {
+            senders.forget(cookie);
         }
     }
 
     fn socket(&mut self, observed: &Observed, scope: u32) {
         let socket = &observed.socket;
         let (protocol, local) = (socket.protocol, socket.local);
+        if protocol == UDP {
+            self.datagrams(observed, scope);
+        }
         let Some(peer) = socket.peer else {
             if let Some(holders) = observed.holders.as_ref().filter(|all| !all.is_empty()) {
-                for (flow, end) in self.sink.flows.of_listener(protocol, local, scope) {
+                let flows = &self.sink.flows;
+                for (flow, end) in flows.of_listener(protocol, local, scope, i64::MIN) {
                     self.owners.hold(flow, end, holders, observed.t_ns);
                 }
             }
@@ -164,7 +197,7 @@ impl Rows {
         if let Some(holders) = &observed.holders {
             self.owners.hold(flow, end, holders, observed.t_ns);
         }
-        if observed.is_closed {
+        if observed.is_closed && protocol == TCP {
             self.owners.closed(flow, end);
         }
         if let (TCP, Some(info)) = (protocol, socket.info) {

@@ -12,12 +12,15 @@ const SOCK_DIAG_BY_FAMILY: u16 = 20;
 /// `NLM_F_DUMP`: of all sockets.
 const DUMP: u16 = 0x300;
 const DONE: u16 = 3;
-/// The groups that are told of the end of TCP connections (`SKNLGRP_INET_TCP_DESTROY`, of IPv6).
-const ENDS: u32 = 1 << 0 | 1 << 2;
+/// The groups that are told of the end of TCP connections (`SKNLGRP_INET_TCP_DESTROY`, of IPv6), and
+/// of that of UDP sockets.
+const TCP_ENDS: u32 = 1 << 0 | 1 << 2;
+const UDP_ENDS: u32 = 1 << 1 | 1 << 3;
 
-/// `INET_DIAG_INFO`, `INET_DIAG_CONG`.
+/// `INET_DIAG_INFO`, `INET_DIAG_CONG`, `INET_DIAG_PROTOCOL`.
 const INFO: u16 = 2;
 const CONGESTION: u16 = 4;
+const PROTOCOL: u16 = 10;
 
 /// Connections with a state of their own: not those that listen, and not what is kept of closed
 /// ones (`TCP_TIME_WAIT`), of which nothing is counted.
@@ -89,10 +92,16 @@ pub(crate) struct Diag {
 }
 
 impl Diag {
-    pub(crate) fn open() -> io::Result<Diag> {
+    /// Of datagram sockets the ends are told only where they are wanted.
+    pub(crate) fn open(wants_udp: bool) -> io::Result<Diag> {
+        let groups = if wants_udp {
+            TCP_ENDS | UDP_ENDS
+        } else {
+            TCP_ENDS
+        };
         Ok(Diag {
             asking: netlink::Socket::open(libc::NETLINK_SOCK_DIAG, 0)?,
-            ends: netlink::Socket::open(libc::NETLINK_SOCK_DIAG, ENDS).ok(),
+            ends: netlink::Socket::open(libc::NETLINK_SOCK_DIAG, groups).ok(),
             buffer: vec![0; 64 << 10],
         })
     }
@@ -126,7 +135,7 @@ impl Diag {
         }
     }
 
-    /// Connections that have ended since the last time.
+    /// Connections that have ended since the last time, and datagram sockets if these are wanted.
     pub(crate) fn ended(&mut self, each: &mut dyn FnMut(Described)) -> io::Result<()> {
         let Some(ends) = &self.ends else {
             return Ok(());
@@ -171,7 +180,7 @@ pub(crate) fn describe(answer: &[u8], protocol: u8, each: &mut dyn FnMut(Describ
     false
 }
 
-fn socket(body: &[u8], protocol: u8) -> Option<Described> {
+fn socket(body: &[u8], mut protocol: u8) -> Option<Described> {
     let family = *body.first()?;
     let port = |at: usize| u16_at(body, at).map(u16::from_be);
     let address = |at: usize| -> Option<IpAddr> {
@@ -191,6 +200,8 @@ fn socket(body: &[u8], protocol: u8) -> Option<Described> {
     let (mut info, mut congestion) = (None, None);
     for (kind, value) in attributes(body.get(MESSAGE..)?) {
         match kind {
+            // Of an end it is told, before the rest.
+            PROTOCOL => protocol = *value.first()?,
             INFO if protocol == TCP => info = Some(Info::parse(value)),
             CONGESTION => {
                 let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -229,7 +240,7 @@ mod tests {
             let Ok(listener) = TcpListener::bind(address) else {
                 continue;
             };
-            let mut diag = Diag::open().unwrap();
+            let mut diag = Diag::open(true).unwrap();
             let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (mut server, peer) = listener.accept().unwrap();
             client.write_all(&[1; 5000]).unwrap();
@@ -277,10 +288,23 @@ mod tests {
     fn sockets_of_datagrams_have_inodes() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let mut found = Vec::new();
-        let mut diag = Diag::open().unwrap();
+        let mut diag = Diag::open(true).unwrap();
         diag.all(UDP, &mut |socket| found.push(socket)).unwrap();
         let ours = found.iter().find(|s| s.inode == Some(inode(&socket)));
         assert_eq!(ours.unwrap().local, socket.local_addr().unwrap());
         assert_eq!(ours.unwrap().peer, None);
+        let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (cookie, local) = (ours.unwrap().cookie, socket.local_addr().unwrap());
+        socket.send_to(&[1], other.local_addr().unwrap()).unwrap();
+        drop(socket);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let mut ended = Vec::new();
+        while !ended.iter().any(|end: &Described| end.cookie == cookie) {
+            diag.ended(&mut |socket| ended.push(socket)).unwrap();
+            assert!(std::time::Instant::now() < deadline, "nobody told");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let end = ended.iter().find(|end| end.cookie == cookie).unwrap();
+        assert_eq!((end.protocol, end.local.port()), (UDP, local.port()));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
@@ -106,6 +107,26 @@ pub(crate) fn local_address(pid: u32, fd: i32) -> Option<SocketAddr> {
     let duplicate = duplicate(pid, fd)?;
     let local: SockaddrStorage = getsockname(duplicate.as_raw_fd()).ok()?;
     internet(&local).filter(|local| local.port() != 0)
+}
+
+/// The kernel's own number of the socket that is descriptor `fd` of process `pid` (`SO_COOKIE`), by
+/// which sock_diag(7) names it, too.
+pub(crate) fn cookie(pid: u32, fd: i32) -> Option<NonZeroU64> {
+    let duplicate = duplicate(pid, fd)?;
+    let mut cookie = 0_u64;
+    let mut length = size_of_val(&cookie) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to `cookie`.
+    #[expect(unsafe_code)]
+    let result = unsafe {
+        libc::getsockopt(
+            duplicate.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut length,
+        )
+    };
+    NonZeroU64::new(cookie).filter(|_| result == 0)
 }
 
 /// Size of the buffer of the pipe that is descriptor `fd` of process `pid`.

@@ -47,14 +47,16 @@ pub(crate) enum CallKind {
     AsyncIo,
     /// umask(mask).
     Umask,
+    /// socket(domain, type, protocol), for datagrams of IP alone.
+    Socket,
 }
 
 use CallKind::*;
 
 impl CallKind {
-    const ALL: [CallKind; 17] = [
+    const ALL: [CallKind; 18] = [
         Open, OpenAt, OpenAt2, Creat, Rename, RenameAt, Unlink, UnlinkAt, Pipe, SocketPair, Bind,
-        Connect, Accept, Splice, ChangeView, AsyncIo, Umask,
+        Connect, Accept, Splice, ChangeView, AsyncIo, Umask, Socket,
     ];
 }
 
@@ -106,6 +108,7 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (263, UnlinkAt),
             (22, Pipe),
             (293, Pipe),
+            (41, Socket),
             (53, SocketPair),
             (49, Bind),
             (42, Connect),
@@ -138,6 +141,7 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (301, UnlinkAt),
             (42, Pipe),
             (331, Pipe),
+            (359, Socket),
             (360, SocketPair),
             (361, Bind),
             (362, Connect),
@@ -164,6 +168,7 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (276, RenameAt),
             (35, UnlinkAt),
             (59, Pipe),
+            (198, Socket),
             (199, SocketPair),
             (200, Bind),
             (203, Connect),
@@ -217,5 +222,6 @@ mod tests {
         assert_eq!(number(ChangeView), libc::SYS_chroot);
         assert_eq!(number(AsyncIo), libc::SYS_io_uring_setup);
         assert_eq!(number(Umask), libc::SYS_umask);
+        assert_eq!(number(Socket), libc::SYS_socket);
     }
 }

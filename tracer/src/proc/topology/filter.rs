@@ -45,6 +45,9 @@ const RETURN: u16 = 0x06;
 /// Open flags that let a file be changed or made: of the library's own opens none has them.
 const CHANGES: u32 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u32;
 
+/// What of a socket's type is no flag (`SOCK_TYPE_MASK`).
+const TYPE: u32 = 0xf;
+
 /// A jump spans at most 255 statements.
 const MOST_OWN_OPENS: usize = 16;
 
@@ -61,10 +64,10 @@ fn jump(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }
 
-fn program(own_opens: &[u32]) -> Vec<sock_filter> {
+fn program(own_opens: &[u32], datagrams: bool) -> Vec<sock_filter> {
     let mut program = vec![statement(LOAD, ARCHITECTURE)];
     for numbers in &ARCHITECTURES {
-        let section = section(numbers, own_opens);
+        let section = section(numbers, own_opens, datagrams);
         let length = section.len() as u8;
         program.push(jump(JUMP_IF_EQUAL, numbers.architecture, 0, length));
         program.extend(section);
@@ -73,12 +76,13 @@ fn program(own_opens: &[u32]) -> Vec<sock_filter> {
     program
 }
 
-fn section(numbers: &Numbers, own_opens: &[u32]) -> Vec<sock_filter> {
+fn section(numbers: &Numbers, own_opens: &[u32], datagrams: bool) -> Vec<sock_filter> {
     let mut section = vec![statement(LOAD, NUMBER)];
     if numbers.mask != !0 {
         section.push(statement(AND, numbers.mask));
     }
-    for &(number, kind) in numbers.calls {
+    let wanted = |kind| datagrams || kind != CallKind::Socket;
+    for &(number, kind) in numbers.calls.iter().filter(|(_, kind)| wanted(*kind)) {
         let verdict = verdict(kind, numbers.architecture, own_opens);
         section.push(jump(JUMP_IF_EQUAL, number, 0, verdict.len() as u8));
         section.extend(verdict);
@@ -94,6 +98,9 @@ fn verdict(kind: CallKind, architecture: u32, own_opens: &[u32]) -> Vec<sock_fil
         _ => None,
     };
     let trace = statement(RETURN, TRACE | u32::from(kind.code()));
+    if kind == CallKind::Socket {
+        return datagrams_of_ip(trace);
+    }
     let Some(argument) = flags else {
         return vec![trace];
     };
@@ -121,19 +128,36 @@ fn verdict(kind: CallKind, architecture: u32, own_opens: &[u32]) -> Vec<sock_fil
     verdict
 }
 
+/// The verdict on socket(domain, type, protocol): any other one has an address, or none at all, when
+/// the next call tells of it.
+fn datagrams_of_ip(trace: sock_filter) -> Vec<sock_filter> {
+    let domain = |domain: i32| domain as u32;
+    vec![
+        statement(LOAD, FIRST_ARGUMENT),
+        jump(JUMP_IF_EQUAL, domain(libc::AF_INET), 1, 0),
+        jump(JUMP_IF_EQUAL, domain(libc::AF_INET6), 0, 3),
+        statement(LOAD, FIRST_ARGUMENT + 8),
+        statement(AND, TYPE),
+        jump(JUMP_IF_EQUAL, libc::SOCK_DGRAM as u32, 1, 0),
+        statement(RETURN, ALLOW),
+        trace,
+    ]
+}
+
 /// Installs the filter in this thread and all that it will start. Without privilege they gain
-/// none from set-user-id programs any more, which a tracer without privilege prevents, too.
+/// none from set-user-id programs any more, which a tracer without privilege prevents, too. Of
+/// `socket` only `datagrams` are picked, if at all.
 ///
 /// # Errors
 /// When the kernel has no seccomp filters, or another filter forbids to add one.
 #[expect(unsafe_code)]
-pub(crate) fn install() -> io::Result<()> {
+pub(crate) fn install(datagrams: bool) -> io::Result<()> {
     const SET_MODE_FILTER: libc::c_uint = 1;
     /// The filter is no sandbox, so nothing must be slowed down against speculation.
     const SPEC_ALLOW: libc::c_uint = 1 << 2;
     let mut own_opens = library::own_opens();
     own_opens.truncate(MOST_OWN_OPENS);
-    let mut program = program(&own_opens);
+    let mut program = program(&own_opens, datagrams);
     let program = sock_fprog {
         len: program.len() as u16,
         filter: program.as_mut_ptr(),
@@ -181,7 +205,7 @@ mod tests {
         data.extend(architecture.to_ne_bytes());
         data.extend(ip.to_ne_bytes());
         data.extend(arguments.iter().flat_map(|a| a.to_ne_bytes()));
-        let program = program(&[0xb1d, 0x001]);
+        let program = program(&[0xb1d, 0x001], true);
         let (mut at, mut value) = (0, 0);
         loop {
             let step = program[at];
@@ -207,14 +231,41 @@ mod tests {
             for number in 0..600 {
                 let picked = numbers.calls.iter().find(|(n, _)| *n == number);
                 let expected = picked.map_or(ALLOW, |(_, kind)| TRACE | u32::from(kind.code()));
+                let arguments = match picked {
+                    Some((_, CallKind::Socket)) => DATAGRAMS,
+                    _ => [0; 6],
+                };
                 assert_eq!(
-                    verdict_on(numbers.architecture, number, [0; 6]),
+                    verdict_on(numbers.architecture, number, arguments),
                     expected,
                     "{number} of {:#x}",
                     numbers.architecture
                 );
             }
         }
+    }
+
+    const DATAGRAMS: [u64; 6] = [libc::AF_INET as u64, libc::SOCK_DGRAM as u64, 0, 0, 0, 0];
+
+    #[test]
+    fn of_sockets_those_for_datagrams_of_ip_are_traced() {
+        let made = |domain: i32, kind: i32| {
+            verdict_on(X86_64, 41, [domain as u64, kind as u64, 0, 0, 0, 0])
+        };
+        let traced = TRACE | u32::from(CallKind::Socket.code());
+        let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        for domain in [libc::AF_INET, libc::AF_INET6] {
+            assert_eq!(made(domain, libc::SOCK_DGRAM), traced);
+            assert_eq!(made(domain, libc::SOCK_DGRAM | flags), traced);
+            assert_eq!(made(domain, libc::SOCK_STREAM | flags), ALLOW);
+            assert_eq!(made(domain, libc::SOCK_RAW), ALLOW);
+        }
+        assert_eq!(made(libc::AF_UNIX, libc::SOCK_DGRAM), ALLOW);
+        assert_eq!(made(libc::AF_NETLINK, libc::SOCK_DGRAM), ALLOW);
+        // Without a capture nobody wants them.
+        let code = TRACE | u32::from(CallKind::Socket.code());
+        let picks = |program: &[sock_filter]| program.iter().any(|step| step.k == code);
+        assert!(picks(&program(&[], true)) && !picks(&program(&[], false)));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::callers::TaskTable;
 use crate::fs::Opens;
 use crate::kernel::{KernelLayer, Watched};
 use crate::net::follow::Follow;
+use crate::net::senders::Watch;
 use crate::proc::Upids;
 use crate::proc::channels::Registry;
 use crate::proc::lifetimes::{End, Lifetimes};
@@ -66,7 +67,18 @@ impl Run<'_> {
         if let Some(kernel) = &kernel {
             lifetimes.observe(Box::new(kernel.feed()));
         }
-        if let Some(namespaces) = started.namespaces.take() {
+        let namespaces = started.namespaces.take();
+        let senders = namespaces.as_ref().and_then(|all| all.senders());
+        let calls = match topology {
+            true => Calls::Picked {
+                datagrams: senders.is_some(),
+            },
+            false => Calls::Free,
+        };
+        if let Some(senders) = senders {
+            lifetimes.observe(Box::new(Watch::new(senders)));
+        }
+        if let Some(namespaces) = namespaces {
             namespaces.follow(lifetimes.living());
             lifetimes.observe(Box::new(Follow(namespaces)));
         }
@@ -79,10 +91,6 @@ impl Run<'_> {
         }
         let sampler_ns = sampler.as_ref().map(Sampler::used_ns);
         let host_sampler = recording.host_sampler(self.options.host_hertz, sampler_ns);
-        let calls = match topology {
-            true => Calls::Picked,
-            false => Calls::Free,
-        };
         self.go_on(&mut started, &start, lifetimes.living(), calls)?;
         let end = lifetimes.follow(&mut started.job);
         drop(kernel);

@@ -1,4 +1,4 @@
-use flowtrace_schema::{CaptureId, Recorder, Way};
+use flowtrace_schema::{CaptureId, Recorder, Upid, Way};
 
 use super::super::Seen;
 use super::*;
@@ -61,6 +61,20 @@ impl Table {
     fn close(&mut self) {
         self.packet((CLIENT, SERVER), tcp::FIN | tcp::ACK, 0);
         self.packet((SERVER, CLIENT), tcp::FIN | tcp::ACK, 0);
+    }
+
+    /// The flow of a call that took 2 ms until now.
+    fn of_unanswered(&self, port: u16, to: &str) -> Option<FlowId> {
+        let one = Unanswered {
+            upid: Upid(1),
+            port,
+            to: to.parse().unwrap(),
+            from_ns: self.t_ns - 2 * MS,
+            to_ns: self.t_ns,
+        };
+        let (flow, end) = self.flows.of_unanswered(&one)?;
+        assert_eq!(end, End::Src);
+        Some(flow)
     }
 
     fn refused(&mut self) -> FlowId {
@@ -165,4 +179,30 @@ fn a_socket_that_was_refused_may_ask_again() {
     let ends = (SERVER.parse().unwrap(), CLIENT.parse().unwrap());
     let met = table.met(ends, 9, 20 * MS, Some(0));
     assert_eq!(table.flows.of_socket(&met), Some((flow, End::Dst)));
+}
+
+#[test]
+fn a_call_in_vain_has_the_connection_that_began_then() {
+    let mut table = Table::new();
+    let first = table.refused();
+    assert_eq!(table.of_unanswered(1000, SERVER), Some(first));
+    assert_eq!(table.of_unanswered(1000, "0.0.0.0:80"), Some(first));
+    assert_eq!(table.of_unanswered(1001, SERVER), None);
+    assert_eq!(table.of_unanswered(1000, "10.0.0.3:80"), None);
+    let second = table.refused();
+    assert_eq!(table.of_unanswered(1000, SERVER), Some(second));
+    // One that was answered is another one's.
+    table.open(10);
+    assert_eq!(table.of_unanswered(1000, SERVER), None);
+}
+
+#[test]
+fn a_socket_without_a_peer_has_the_flows_that_went_on_since() {
+    let mut table = Table::new();
+    let flow = table.open(10);
+    let local = "0.0.0.0:1000".parse().unwrap();
+    let of = |since_ns| table.flows.of_listener(TCP, local, 1, since_ns);
+    assert_eq!(of(i64::MIN), [(flow, End::Src)]);
+    assert_eq!(of(table.t_ns), [(flow, End::Src)]);
+    assert_eq!(of(table.t_ns + 10 * MS), []);
 }

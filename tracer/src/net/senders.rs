@@ -1,0 +1,195 @@
+//! Sockets of a workflow that have no address yet, or none any more, when a call tells of them: the
+//! kernel gives a datagram socket that is neither bound nor connected its port with the first
+//! datagram, and takes that of a connection back that nobody answered.
+//!
+//! The first are known by their cookie from the call that makes them; what the kernel says of all
+//! sockets, and of the end of each, has their ports. The others are asked when the call returns.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::num::NonZeroU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use flowtrace_schema::Upid;
+
+use crate::proc::channels::sockets;
+use crate::proc::observer::{Observer, Tracee};
+use crate::proc::topology::{Call, CallKind, some_at};
+
+/// Connections that wait for somebody to look for their flow; of more nobody is told.
+const MOST_UNANSWERED: usize = 1 << 14;
+
+/// What is known of such sockets, for who looks for their flows.
+#[derive(Debug, Default)]
+pub(crate) struct Senders(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    makers: HashMap<NonZeroU64, Maker>,
+    unanswered: Vec<Unanswered>,
+}
+
+/// Who made a socket, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Maker {
+    pub(crate) upid: Upid,
+    pub(crate) t_ns: i64,
+}
+
+/// A connection that was asked for in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unanswered {
+    pub(crate) upid: Upid,
+    /// The port that it came from.
+    pub(crate) port: u16,
+    pub(crate) to: SocketAddr,
+    /// When the call began, and returned.
+    pub(crate) from_ns: i64,
+    pub(crate) to_ns: i64,
+}
+
+impl Senders {
+    /// Whether there are sockets of which the maker is known.
+    pub(crate) fn has_makers(&self) -> bool {
+        !self.known().makers.is_empty()
+    }
+
+    /// Who made the socket with this cookie.
+    pub(crate) fn maker(&self, cookie: NonZeroU64) -> Option<Maker> {
+        self.known().makers.get(&cookie).copied()
+    }
+
+    /// The socket is closed, or known otherwise.
+    pub(crate) fn forget(&self, cookie: NonZeroU64) {
+        self.known().makers.remove(&cookie);
+    }
+
+    /// The connections in vain since the last time, of calls that returned before `until_ns`.
+    pub(crate) fn unanswered(&self, until_ns: i64) -> Vec<Unanswered> {
+        let all = &mut self.known().unanswered;
+        let due = all.partition_point(|one| one.to_ns < until_ns);
+        all.drain(..due).collect()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sees the calls, in stops that are made anyway but for one: `socket` for datagrams.
+pub(crate) struct Watch {
+    senders: Arc<Senders>,
+    /// Calls whose return is waited for, by thread.
+    pending: HashMap<u32, Pending>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Pending {
+    Made,
+    Bind(i32),
+    Connect {
+        fd: i32,
+        to: Option<SocketAddr>,
+        from_ns: i64,
+    },
+}
+
+impl Watch {
+    pub(crate) fn new(senders: Arc<Senders>) -> Watch {
+        Watch {
+            senders,
+            pending: HashMap::new(),
+        }
+    }
+
+    /// The socket has an address now, by which it is known as a channel.
+    fn named(&self, tracee: Tracee, fd: i32) {
+        if self.senders.has_makers()
+            && let Some(cookie) = sockets::cookie(tracee.pid, fd)
+        {
+            self.senders.forget(cookie);
+        }
+    }
+
+    fn failed(&self, tracee: Tracee, fd: i32, to: SocketAddr, (from_ns, to_ns): (i64, i64)) {
+        let Some(local) = sockets::local_address(tracee.pid, fd) else {
+            return;
+        };
+        let mut known = self.senders.known();
+        if known.unanswered.len() < MOST_UNANSWERED {
+            known.unanswered.push(Unanswered {
+                upid: tracee.upid,
+                port: local.port(),
+                to,
+                from_ns,
+                to_ns,
+            });
+        }
+    }
+}
+
+impl Observer for Watch {
+    fn called(&mut self, tracee: Tracee, call: Call, now: u64) -> bool {
+        let [fd, address, length, ..] = call.arguments;
+        let fd = fd as i32;
+        let pending = match call.kind {
+            CallKind::Socket => Pending::Made,
+            CallKind::Bind => Pending::Bind(fd),
+            CallKind::Connect => {
+                let length = (length as usize).min(size_of::<libc::sockaddr_storage>());
+                let to = some_at(tracee.tid, address, length);
+                Pending::Connect {
+                    fd,
+                    to: to.and_then(|to| sockets::address_in(&to)),
+                    from_ns: now as i64,
+                }
+            }
+            _ => return false,
+        };
+        self.pending.insert(tracee.tid, pending);
+        true
+    }
+
+    fn returned(&mut self, tracee: Tracee, result: i64, now: u64) {
+        let Some(pending) = self.pending.remove(&tracee.tid) else {
+            return;
+        };
+        match pending {
+            Pending::Made if result >= 0 => {
+                if let Some(cookie) = sockets::cookie(tracee.pid, result as i32) {
+                    let maker = Maker {
+                        upid: tracee.upid,
+                        t_ns: now as i64,
+                    };
+                    self.senders.known().makers.insert(cookie, maker);
+                }
+            }
+            Pending::Bind(fd) | Pending::Connect { fd, .. } if result >= 0 => {
+                self.named(tracee, fd);
+            }
+            Pending::Connect {
+                fd,
+                to: Some(to),
+                from_ns,
+            } if is_in_vain(result) => self.failed(tracee, fd, to, (from_ns, now as i64)),
+            _ => {}
+        }
+    }
+
+    fn ended(&mut self, tracee: Tracee, _now: u64) {
+        self.pending.remove(&tracee.tid);
+    }
+}
+
+/// Whether a connection was asked for and refused or not answered. One that is still being made is a
+/// channel.
+fn is_in_vain(result: i64) -> bool {
+    let errors = [
+        libc::ECONNREFUSED,
+        libc::ETIMEDOUT,
+        libc::ECONNRESET,
+        libc::EHOSTUNREACH,
+        libc::ENETUNREACH,
+    ];
+    errors.iter().any(|error| result == -i64::from(*error))
+}
