@@ -609,22 +609,39 @@ CREATE VIEW flow_owners (
   to_ns,   -- until when, at the earliest; NULL: to its end
   evidence -- calls: its system calls; descriptors: a look at its descriptors
 ) AS
+WITH same AS (
+  SELECT *, LAG(first_ns) OVER ports AS previous_ns, LEAD(first_ns) OVER ports AS next_ns FROM flow
+  WINDOW ports AS (PARTITION BY capture_id, proto, src, sport, dst, dport ORDER BY first_ns, flow_id)
+), ends AS (
+  SELECT flow_id, 'src' AS side, proto, src AS address, sport AS port, dst AS peer,
+    dport AS peer_port, capture_id, first_ns, previous_ns, next_ns FROM same
+  UNION ALL
+  SELECT flow_id, 'dst', proto, dst, dport, src, sport, capture_id, first_ns, previous_ns, next_ns
+  FROM same
+), sockets AS (
+  SELECT s.*, e.upid, e.from_ns, e.to_ns, p.end_ns, p.host_id
+  FROM socket_end AS s JOIN channel_end AS e USING (end_id) JOIN process AS p USING (upid)
+), met AS (
+  SELECT f.*, s.address AS own, s.upid, s.from_ns, s.to_ns, s.end_ns, s.host_id
+  FROM sockets AS s JOIN ends AS f ON f.proto = s.proto AND f.port = s.port
+    AND f.peer = s.peer AND f.peer_port = s.peer_port
+  UNION ALL
+  SELECT f.*, s.address, s.upid, s.from_ns, s.to_ns, s.end_ns, s.host_id
+  FROM sockets AS s JOIN ends AS f ON f.proto = s.proto AND f.port = s.port WHERE s.peer IS NULL
+)
 SELECT flow_id, side, upid, from_ns, to_ns, evidence FROM flow_owner
 UNION ALL
 -- A socket may be bound to no address of its own and to no peer; a loopback address is that of its host.
-SELECT f.flow_id, v.side, e.upid, e.from_ns, e.to_ns, 'calls'
-FROM socket_end AS s JOIN channel_end AS e USING (end_id) JOIN process AS p USING (upid)
-CROSS JOIN (SELECT 'src' AS side UNION ALL SELECT 'dst') AS v
-JOIN flow AS f ON f.proto = s.proto
-  AND s.port = CASE v.side WHEN 'src' THEN f.sport ELSE f.dport END
-  AND s.address IN (CASE v.side WHEN 'src' THEN f.src ELSE f.dst END, '0.0.0.0', '::')
-  AND (s.peer IS NULL OR s.peer = CASE v.side WHEN 'src' THEN f.dst ELSE f.src END
-    AND s.peer_port = CASE v.side WHEN 'src' THEN f.dport ELSE f.sport END)
-JOIN capture AS c ON c.capture_id = f.capture_id
-  AND (c.host_id = p.host_id OR f.src NOT LIKE '127.%' AND f.src <> '::1')
-WHERE f.first_ns <= COALESCE(e.to_ns, p.end_ns, f.first_ns)
-  AND e.from_ns <= COALESCE((SELECT MAX(last_ns) FROM flow_capture AS x
-    WHERE x.flow_id = f.flow_id) + 1000000000, e.from_ns);
+SELECT m.flow_id, m.side, m.upid, m.from_ns, m.to_ns, 'calls'
+FROM met AS m JOIN capture AS c ON c.capture_id = m.capture_id AND (c.host_id = m.host_id
+  OR m.address NOT LIKE '127.%' AND m.peer NOT LIKE '127.%' AND m.address <> '::1' AND m.peer <> '::1')
+WHERE m.own IN (m.address, '0.0.0.0', '::')
+  AND m.first_ns <= COALESCE(m.to_ns, m.end_ns, m.first_ns)
+  AND m.from_ns <= COALESCE((SELECT MAX(last_ns) FROM flow_capture AS x
+    WHERE x.flow_id = m.flow_id) + 1000000000, m.from_ns)
+  -- Of connections over the same ports the one that had begun last when the end was met.
+  AND (m.proto <> 'tcp' OR (m.previous_ns IS NULL OR m.from_ns >= m.first_ns)
+    AND (m.next_ns IS NULL OR m.from_ns < m.next_ns));
 
 -- What the kernel says of the TCP connections of this machine, about once a second.
 CREATE VIEW flow_samples (
