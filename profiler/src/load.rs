@@ -11,6 +11,7 @@ use crate::rules;
 mod accesses;
 mod activity;
 mod bounds;
+mod grants;
 mod places;
 mod readers;
 mod redirections;
@@ -19,6 +20,7 @@ mod writers;
 
 use accesses::add_accesses;
 pub use activity::load_activity;
+pub(crate) use grants::Grants;
 pub(crate) use places::Places;
 pub(crate) use streams::channel_ends;
 use streams::{add_flows, add_streams};

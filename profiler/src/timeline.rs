@@ -191,6 +191,8 @@ pub struct Books {
     pub max_rss_bytes: i64,
     /// Thread time sampled in locks, ns.
     pub lock_ns: i64,
+    /// Of that in locks in the memory of an image of several threads, which only these share as a rule, ns.
+    pub thread_lock_ns: i64,
     /// Thread time sampled in all, ns.
     pub sampled_ns: i64,
 }

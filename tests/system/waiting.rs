@@ -4,6 +4,7 @@ mod books;
 mod counterparts;
 mod kinds;
 mod pipeline;
+mod released;
 mod threads;
 
 use std::path::Path;

@@ -163,7 +163,7 @@ fn of_serial(one: &Serial) -> Finding {
         title: format!("{}{remedy}", serial_line(one)),
         saving_ns: one.saving_ns,
         evidence: format!(
-            "no file, directory or pipe connects them, {} do depend; on {:.0} cores {} instead of {}",
+            "{} of them keep their order for a file, directory or pipe, nothing seen connects the others; on {:.0} cores {} instead of {}",
             units::counted(one.dependencies as i64, "pair", "pairs"),
             one.cores,
             units::duration(one.could_ns),
@@ -200,7 +200,11 @@ fn of_cause(
     explained: &[(i64, i64)],
 ) -> Option<Finding> {
     let timeline = bound.timeline;
-    let intervals = minus(&cause.intervals, explained);
+    let intervals = match cause.resource {
+        // Who sleeps is explained by that, whatever else ran or could have run.
+        Resource::Sleep => cause.intervals.clone(),
+        _ => minus(&cause.intervals, explained),
+    };
     let ns: i64 = intervals.iter().map(|&(from, to)| to - from).sum();
     if (ns as f64) < LEAST * timeline.length() as f64 {
         return None;
@@ -269,7 +273,10 @@ fn of_cause(
         )),
         Resource::Lock => Some(finding(
             "lock",
-            format!("instances of {name} wait for each other's locks"),
+            match is_between_threads(timeline, &processes) {
+                true => format!("threads of {name} wait for each other"),
+                false => format!("instances of {name} wait for each other's locks"),
+            },
             part(|state| state == State::Lock),
             evidence,
             "waits",
@@ -296,6 +303,13 @@ fn of_cause(
             "waits",
         )),
     }
+}
+
+/// Whether most of the waiting for locks is that of threads for others of their own process.
+fn is_between_threads(timeline: &Timeline, processes: &[ProcessId]) -> bool {
+    let books = || processes.iter().map(|&id| &timeline.instance(id).books);
+    let all: i64 = books().map(|books| books.lock_ns).sum();
+    books().map(|books| books.thread_lock_ns).sum::<i64>() * 2 > all
 }
 
 fn faults(timeline: &Timeline, result: &Bottlenecks, members: &[usize]) -> String {

@@ -4,11 +4,14 @@
 //! for a *late reader*, a parent for its child. Where the culprit waited itself at that time, its
 //! own culprit is charged, and so on: nobody is ever charged with more than the waiter waited.
 
+mod search;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::analysis::bottlenecks::union;
 use crate::model::{ProcessId, Workflow};
-use crate::timeline::{Piece, State, Timeline};
+use crate::timeline::{State, Timeline};
+use search::Search;
 
 /// Why something waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -156,26 +159,9 @@ impl Waits {
     }
 }
 
-/// Shorter parts than this are charged where they are, ns: to follow them tells nothing.
-const LEAST: f64 = 100_000.0;
-/// Longest chain of culprits followed.
-const DEEPEST: usize = 24;
-
-struct Search<'a> {
-    workflow: &'a Workflow,
-    timeline: &'a Timeline,
-    children: Vec<Vec<ProcessId>>,
-    causes: BTreeMap<(Option<String>, Root), BTreeMap<String, f64>>,
-}
-
 /// Works out all waits of a run.
 pub fn waits(workflow: &Workflow, timeline: &Timeline) -> Waits {
-    let mut search = Search {
-        workflow,
-        timeline,
-        children: workflow.children(),
-        causes: BTreeMap::new(),
-    };
+    let mut search = Search::new(workflow, timeline);
     let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
     let mut life = 0.0;
     for instance in &timeline.instances {
@@ -198,6 +184,9 @@ pub fn waits(workflow: &Workflow, timeline: &Timeline) -> Waits {
                     && matches!(state, State::In | State::Out);
                 let kind = if is_place { Kind::Place } else { kind };
                 let channel = channel.map(|channel| channel.kind.to_string());
+                // `flock FILE COMMAND` only runs another, but its wait for the lock is no part of that.
+                let is_held = *state == State::Lock && piece.waker.is_some();
+                let is_orchestrator = instance.is_orchestrator && !is_held;
                 let counterparts = search.counterparts(instance.process, piece, *state);
                 let mut charged = 0.0;
                 for &(culprit, part) in &counterparts {
@@ -207,29 +196,23 @@ pub fn waits(workflow: &Workflow, timeline: &Timeline) -> Waits {
                         kind,
                         Some(search.name(culprit)),
                         channel.clone(),
-                        instance.is_orchestrator,
+                        is_orchestrator,
                     );
                     sums.entry(key)
                         .or_default()
                         .add(ns * part, instance.process);
-                    if !instance.is_orchestrator {
+                    if !is_orchestrator {
                         let mut path = vec![instance.process];
                         let time = (piece.from, piece.to);
                         search.charge(&waiter, culprit, time, ns * part, &mut path);
                     }
                 }
                 if ns - charged > 1.0 {
-                    let key = (
-                        waiter.clone(),
-                        kind,
-                        None,
-                        channel.clone(),
-                        instance.is_orchestrator,
-                    );
+                    let key = (waiter.clone(), kind, None, channel.clone(), is_orchestrator);
                     sums.entry(key)
                         .or_default()
                         .add(ns - charged, instance.process);
-                    if state.is_waiting() && !instance.is_orchestrator {
+                    if state.is_waiting() && !is_orchestrator {
                         let root = match &channel {
                             _ if is_place => Root::NoPlace,
                             Some(_) => Root::Outside,
@@ -265,9 +248,6 @@ pub fn waits(workflow: &Workflow, timeline: &Timeline) -> Waits {
     }
 }
 
-/// Who held an end of a channel, from when to when.
-type Side = (ProcessId, i64, i64);
-
 /// Waiter, kind, culprit, kind of the channel, and whether the waiter only runs others.
 type Key = (String, Kind, Option<String>, Option<String>, bool);
 
@@ -283,165 +263,6 @@ impl Sum {
         self.ns += ns;
         self.waits += 1;
         self.processes.insert(process);
-    }
-}
-
-impl Search<'_> {
-    fn name(&self, process: ProcessId) -> String {
-        self.workflow.rule(process).to_string()
-    }
-
-    /// Whom a piece waited for, with the part of it that each is charged with; at most 1 in all.
-    fn counterparts(
-        &self,
-        waiter: ProcessId,
-        piece: &Piece,
-        state: State,
-    ) -> Vec<(ProcessId, f64)> {
-        let overlap = |from: i64, to: i64| (to.min(piece.to) - from.max(piece.from)).max(0);
-        // Who ended the wait is who was waited for; within a process it says nothing of others.
-        let ends = matches!(
-            state,
-            State::In | State::Out | State::Child | State::Lock | State::Other
-        );
-        if let Some(waker) = piece.waker.filter(|&waker| waker != waiter)
-            && ends
-            && state == piece.state
-        {
-            return vec![(waker, 1.0)];
-        }
-        // The first of these that held the other end throughout is charged with all.
-        let mut tiers: Vec<BTreeMap<ProcessId, i64>> = Vec::new();
-        match state {
-            State::In | State::Out => {
-                let Some(channel) = piece.channel else {
-                    return Vec::new();
-                };
-                let channel = &self.timeline.channels[channel as usize];
-                let (sides, keepers) = match state {
-                    State::In => (&channel.writers, channel.keepers.as_slice()),
-                    _ => (&channel.readers, [].as_slice()),
-                };
-                // A shell that merely keeps an end open is not who is waited for, as long as there is another.
-                let is_shell = |id: ProcessId| self.timeline.instance(id).is_orchestrator;
-                let steps = |side: &&Side| !is_shell(side.0);
-                let shells = |side: &&Side| is_shell(side.0);
-                let held = |tier: &mut dyn Iterator<Item = &Side>| {
-                    let mut held: BTreeMap<ProcessId, i64> = BTreeMap::new();
-                    for &(process, from, to) in tier.filter(|side| side.0 != waiter) {
-                        let kept = held.entry(process).or_insert(0);
-                        *kept = overlap(from, to).max(*kept);
-                    }
-                    held
-                };
-                tiers.push(held(&mut sides.iter().filter(steps)));
-                tiers.push(held(&mut keepers.iter().filter(steps)));
-                tiers.push(held(&mut sides.iter().chain(keepers).filter(shells)));
-            }
-            State::Child => {
-                let children = self.children[waiter.0 as usize].iter().copied();
-                let named = children.filter(|&child| {
-                    let pid = self.workflow.process(child).pid;
-                    piece.child_pid.is_none_or(|waited| waited == pid)
-                });
-                let lived = named.map(|child| {
-                    let instance = self.timeline.instance(child);
-                    (child, overlap(instance.from, instance.to))
-                });
-                tiers.push(lived.collect());
-            }
-            _ => {}
-        }
-        let length = (piece.to - piece.from) as f64;
-        let mut left = 1.0;
-        let mut found: BTreeMap<ProcessId, f64> = BTreeMap::new();
-        for tier in tiers {
-            let sum: i64 = tier.values().sum();
-            let whole = (sum as f64).max(length * left);
-            let before = left;
-            for (id, held) in tier.into_iter().filter(|(_, held)| *held > 0) {
-                let share = before * held as f64 / whole;
-                *found.entry(id).or_default() += share;
-                left -= share;
-            }
-            if left * length < 1.0 {
-                break;
-            }
-        }
-        found.into_iter().collect()
-    }
-
-    /// Charges `ns` of waiting within a time to a culprit, or to whom that waited for itself.
-    fn charge(
-        &mut self,
-        waiter: &str,
-        culprit: ProcessId,
-        (from, to): (i64, i64),
-        ns: f64,
-        path: &mut Vec<ProcessId>,
-    ) {
-        let timeline = self.timeline;
-        let instance = timeline.instance(culprit);
-        let (begin, end) = (instance.from.max(from), instance.to.min(to));
-        if end <= begin {
-            return self.add(None, Root::Outside, waiter, ns);
-        }
-        let whole = (end - begin) as f64;
-        for piece in timeline.pieces_within(culprit, begin, end) {
-            let length = piece.overlap(begin, end) as f64;
-            for (state, share) in State::ALL.iter().zip(timeline.shares(piece)) {
-                let part = ns * share * length / whole;
-                if part <= 0.0 {
-                    continue;
-                }
-                if !state.is_waiting() || part < LEAST || path.len() >= DEEPEST {
-                    let name = self.name(culprit);
-                    self.add(Some(name), Root::Doing(*state), waiter, part);
-                    continue;
-                }
-                let mut clipped = *piece;
-                clipped.from = piece.from.max(begin);
-                clipped.to = piece.to.min(end);
-                let mut rest = part;
-                for (next, of) in self.counterparts(culprit, &clipped, *state) {
-                    rest -= part * of;
-                    if path.contains(&next) || next == culprit {
-                        self.add(Some(self.name(next)), Root::EachOther, waiter, part * of);
-                        continue;
-                    }
-                    path.push(culprit);
-                    self.charge(waiter, next, (clipped.from, clipped.to), part * of, path);
-                    path.pop();
-                }
-                if rest > 1.0 {
-                    let name = self.name(culprit);
-                    self.add(Some(name), Root::Doing(*state), waiter, rest);
-                }
-            }
-        }
-    }
-
-    fn add(&mut self, culprit: Option<String>, root: Root, waiter: &str, ns: f64) {
-        let waiters = self.causes.entry((culprit, root)).or_default();
-        *waiters.entry(waiter.to_owned()).or_default() += ns;
-    }
-
-    fn ranked(&mut self) -> Vec<Cause> {
-        let mut causes: Vec<Cause> = std::mem::take(&mut self.causes)
-            .into_iter()
-            .map(|((culprit, root), waiters)| {
-                let mut waiters: Vec<(String, f64)> = waiters.into_iter().collect();
-                waiters.sort_by(|a, b| b.1.total_cmp(&a.1));
-                Cause {
-                    culprit,
-                    root,
-                    ns: waiters.iter().map(|(_, ns)| ns).sum(),
-                    waiters,
-                }
-            })
-            .collect();
-        causes.sort_by(|a, b| b.ns.total_cmp(&a.ns));
-        causes
     }
 }
 

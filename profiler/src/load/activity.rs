@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use flowtrace_schema::{ActivityRow, ChannelEndRow, Result, Trace};
 
+use super::grants::Grants;
 use super::streams::channel_ends;
 use crate::model::{Activity, Doing, HeldEnd, ProcessId, Side, Span, Workflow};
 
@@ -20,6 +21,7 @@ pub fn load_activity(trace: &Trace, workflow: &Workflow) -> Result<Activity> {
             &trace.unused_writing_ends()?,
         ),
         &trace.token_pipes()?,
+        &Grants::read(trace)?,
     ))
 }
 
@@ -29,6 +31,7 @@ fn activity(
     rows: &[ActivityRow],
     (ends, idle): (&[ChannelEndRow], &[ChannelEndRow]),
     tokens: &[i64],
+    grants: &Grants,
 ) -> Activity {
     let images = workflow.image_places();
     let process_of = |upid: i64| images.get(&upid).map(|&at| workflow.images[at].process);
@@ -38,11 +41,25 @@ fn activity(
     let mut intervals: Vec<Span> = Vec::with_capacity(rows.len());
     for chunk in rows.chunk_by(|a, b| a.sample_id == b.sample_id) {
         if let Some(process) = process_of(chunk[0].upid) {
-            let waker = chunk[0].waker_upid.and_then(process_of);
-            intervals.push(Span {
-                waker: waker.filter(|&waker| waker != process),
-                ..interval(process, chunk, tokens, &mut found.channels)
-            });
+            let mut span = interval(process, chunk, tokens, &mut found.channels);
+            let mut waker = chunk[0].waker_upid;
+            let upid = chunk[0].upid;
+            let grant = match span.doing {
+                Doing::Lock => grants.lock_within(upid, span.from_ns, span.to_ns),
+                // The channel of an open is known when it has ended.
+                Doing::Other if chunk[0].activity == flowtrace_schema::Activity::Channel as i64 => {
+                    grants.open_after(upid, span.from_ns, span.to_ns)
+                }
+                _ => None,
+            };
+            if let Some(grant) = grant {
+                // The call is exact, and what holds the locks of a traced file is no process of the run.
+                waker = Some(grant.by_upid);
+                (span.from_ns, span.to_ns, span.error_ns) = (grant.from_ns, grant.to_ns, 0);
+            }
+            let waker = waker.and_then(process_of);
+            span.waker = waker.filter(|&waker| waker != process);
+            intervals.push(span);
         }
     }
     // Images of a process follow each other in time, but rows come by image.
@@ -125,6 +142,8 @@ fn interval(
         .any(is)
     {
         Doing::Busy
+    } else if is(A::Lock) {
+        Doing::Lock
     } else {
         Doing::Other
     };
@@ -151,11 +170,14 @@ fn put_together(threads: &[Span], spans: &mut Vec<Span>) {
         moments.push((span.to_ns, false, i));
     }
     moments.sort_unstable();
-    // The busiest first; of equals the thread that began first.
+    // The busiest first; of equals the thread that began first. Who waits for a lock that no other process frees
+    // waits for another of the threads, and what that one does tells more.
     let rank = |i: usize| match threads[i].doing {
         Doing::Busy => 0,
         Doing::Channels(..) | Doing::Child(_) | Doing::Place => 1,
+        Doing::Lock if threads[i].waker.is_some() => 1,
         Doing::Other => 2,
+        Doing::Lock => 3,
     };
     let mut live: BTreeSet<(u8, usize)> = BTreeSet::new();
     let first = spans.len();
@@ -223,6 +245,21 @@ mod tests {
                 span(0, 20, child),
                 span(20, 40, Doing::Busy),
                 span(40, 110, child)
+            ]
+        );
+    }
+
+    #[test]
+    fn who_joins_a_thread_does_what_that_one_does() {
+        let threads = [span(0, 100, Doing::Lock), span(10, 90, Doing::Other)];
+        let mut spans = Vec::new();
+        put_together(&threads, &mut spans);
+        assert_eq!(
+            spans,
+            [
+                span(0, 10, Doing::Lock),
+                span(10, 90, Doing::Other),
+                span(90, 100, Doing::Lock)
             ]
         );
     }

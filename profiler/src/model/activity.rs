@@ -35,7 +35,7 @@ pub struct Span {
     pub doing: Doing,
     /// How far the ends may be off, ns: half the time between two looks.
     pub error_ns: i64,
-    /// Another process that ended the wait, where the scheduler told.
+    /// Another process that ended the wait, where the scheduler told, or who freed the lock of a traced file.
     pub waker: Option<ProcessId>,
 }
 
@@ -50,7 +50,9 @@ pub enum Doing {
     Child(Option<i64>),
     /// Waited for a place to run, that a token pipe hands out: the jobserver of make.
     Place,
-    /// Waited for a lock, a signal, time, a terminal or something unknown.
+    /// Waited for a lock.
+    Lock,
+    /// Waited for a signal, time, a terminal or something unknown.
     Other,
 }
 

@@ -31,7 +31,7 @@ pub fn serial_line(serial: &Serial) -> String {
         n => format!(" · +{n} more"),
     };
     format!(
-        "{} runs steps one after another that nothing seen connects: {}{more}; side by side they could save {}",
+        "{} runs steps one after another that could run side by side: {}{more}; that could save {}",
         units::plain(&serial.name),
         steps.join(" · "),
         units::duration(serial.saving_ns)

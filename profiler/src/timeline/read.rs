@@ -11,7 +11,7 @@ use super::books::mixes;
 use super::machine::Counters;
 use super::threads::{Seen, state, together};
 use super::{Books, Channel, Instance, Piece, STATES, Shares, State, Timeline};
-use crate::load;
+use crate::load::{self, Grants};
 use crate::managers::{Runner, runner_of};
 use crate::model::{Image, ProcessId, Workflow};
 
@@ -39,6 +39,8 @@ pub struct Parts {
     pub counters: Vec<CounterRow>,
     /// By id.
     pub hosts: Vec<HostRow>,
+    /// Who ended waits for locks and FIFOs.
+    pub grants: Grants,
 }
 
 /// Reads the timeline of a trace.
@@ -58,6 +60,7 @@ pub fn read(trace: &Trace, workflow: &Workflow) -> Result<Timeline> {
             tokens: trace.token_pipes()?,
             counters: trace.host_counters()?,
             hosts: trace.hosts()?,
+            grants: Grants::read(trace)?,
         },
     );
     timeline.exact = trace.is_exact();
@@ -141,7 +144,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
             add_books(&mut instance.books, row, rows);
             instance.host = intern(&row.host).or(instance.host);
             instance.cwd = intern(&row.cwd).or(instance.cwd);
-            let seen = seen(rows, &polled, &parts.tokens, has_children);
+            let seen = seen(rows, &polled, &parts.grants, &parts.tokens, has_children);
             add_image(
                 &mut timeline,
                 &mut instance,
@@ -248,11 +251,15 @@ fn add_books(books: &mut Books, row: &TimesRow, samples: &[SampleRow]) {
     books.voluntary_switches += row.voluntary_switches.unwrap_or(0);
     books.threads = books.threads.max(row.threads.unwrap_or(1));
     books.max_rss_bytes = books.max_rss_bytes.max(row.max_rss_bytes.unwrap_or(0));
+    let is_single = is_single(samples);
     for sample in samples {
         let length = sample.end_ns - sample.t_ns;
         books.sampled_ns += length;
         if sample.activity == flowtrace_schema::Activity::Lock as i64 {
             books.lock_ns += length;
+            if sample.is_futex && !is_single {
+                books.thread_lock_ns += length;
+            }
         }
     }
 }
@@ -261,6 +268,7 @@ fn add_books(books: &mut Books, row: &TimesRow, samples: &[SampleRow]) {
 fn seen(
     rows: &[SampleRow],
     polled: &HashMap<i64, &[PolledRow]>,
+    grants: &Grants,
     tokens: &[i64],
     has_children: bool,
 ) -> Vec<Seen> {
@@ -279,18 +287,30 @@ fn seen(
             State::In if has_children && is_token(&channel_id) => State::Child,
             state => state,
         };
+        let granted = match state {
+            State::Lock => grants.lock_within(row.upid, row.t_ns, row.end_ns),
+            State::In | State::Out if channel_id.is_none() => {
+                grants.open_after(row.upid, row.t_ns, row.end_ns)
+            }
+            _ => None,
+        };
         Seen {
             from: row.t_ns,
             to: row.end_ns,
             state,
+            is_futex: row.is_futex,
             channel_id,
             child_pid: row.child_pid,
-            waker: row.waker_upid,
+            waker: granted.map_or(row.waker_upid, |grant| Some(grant.by_upid)),
             samples: u32::try_from(row.samples).unwrap_or(u32::MAX),
         }
     };
-    let is_single = rows.windows(2).all(|pair| pair[0].tid == pair[1].tid);
-    together(rows.iter().map(of).collect(), is_single)
+    together(rows.iter().map(of).collect(), is_single(rows))
+}
+
+/// Whether all samples of an image, which come by thread, are of one thread.
+fn is_single(rows: &[SampleRow]) -> bool {
+    rows.windows(2).all(|pair| pair[0].tid == pair[1].tid)
 }
 
 #[expect(clippy::too_many_arguments, reason = "one call, in a loop over images")]

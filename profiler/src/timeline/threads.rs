@@ -10,6 +10,8 @@ pub(super) struct Seen {
     pub(super) from: i64,
     pub(super) to: i64,
     pub(super) state: State,
+    /// Of a lock: it lies in the memory of the process.
+    pub(super) is_futex: bool,
     pub(super) channel_id: Option<i64>,
     pub(super) child_pid: Option<i64>,
     pub(super) waker: Option<i64>,
@@ -44,7 +46,14 @@ pub(super) fn state(row: &SampleRow, side: Option<&str>, has_children: bool) -> 
     }
 }
 
-/// What the threads of one image did together: at every moment the strongest state. `seen` has the
+/// How much a state tells of what an image of several threads did, the most first. Who waits for a lock in the memory
+/// of the process waits for another of its threads (`join`, a condition, an idle pool): what that one does tells why.
+fn strength(one: &Seen) -> (bool, State) {
+    let waits_for_thread = one.state == State::Lock && one.is_futex;
+    (waits_for_thread, one.state)
+}
+
+/// What the threads of one image did together: at every moment the state that tells most. `seen` has the
 /// intervals of all threads; those of one thread do not overlap.
 pub(super) fn together(mut seen: Vec<Seen>, is_single: bool) -> Vec<Seen> {
     seen.retain(|one| one.to > one.from);
@@ -69,7 +78,7 @@ pub(super) fn together(mut seen: Vec<Seen>, is_single: bool) -> Vec<Seen> {
             next += 1;
         }
         alive.retain(|&at| seen[at].to > from);
-        let Some(&strongest) = alive.iter().min_by_key(|&&at| (seen[at].state, at)) else {
+        let Some(&strongest) = alive.iter().min_by_key(|&&at| (strength(&seen[at]), at)) else {
             continue;
         };
         let one = seen[strongest];
@@ -105,6 +114,7 @@ mod tests {
             from,
             to,
             state,
+            is_futex: false,
             channel_id: None,
             child_pid: None,
             waker: None,
@@ -132,6 +142,30 @@ mod tests {
                 (100, 120, State::Lock)
             ]
         );
+    }
+
+    #[test]
+    fn who_joins_a_thread_that_sleeps_waits_for_no_lock() {
+        let joins = Seen {
+            is_futex: true,
+            ..seen(0, 120, State::Lock)
+        };
+        let merged = together(vec![joins, seen(20, 80, State::Sleep)], false);
+        let found: Vec<_> = merged.iter().map(|s| (s.from, s.to, s.state)).collect();
+        assert_eq!(
+            found,
+            [
+                (0, 20, State::Lock),
+                (20, 80, State::Sleep),
+                (80, 120, State::Lock)
+            ]
+        );
+        // The lock of a file is another process's.
+        let locked = together(
+            vec![seen(0, 10, State::Lock), seen(0, 10, State::Sleep)],
+            false,
+        );
+        assert_eq!(locked[0].state, State::Lock);
     }
 
     #[test]

@@ -180,6 +180,8 @@ rows! {
         tid: i64,
         /// Number of the activity: place in `Activity::ALL`.
         activity: i64,
+        /// Whether it was blocked in `futex(2)`: on a lock in its own memory.
+        is_futex: bool,
         /// Side of a channel it waited at.
         side: Option<String>,
         /// Looks.
@@ -281,6 +283,38 @@ rows! {
         upid: i64,
         umask: Option<i64>,
         environment: Option<i64>,
+    }
+
+    /// A call that took or freed locks of a file for which somebody waited, or that closed it.
+    LockCallRow {
+        /// Begin.
+        start_ns: i64,
+        /// End: of a call that takes a lock when it had it.
+        end_ns: i64,
+        /// Process image.
+        upid: i64,
+        /// Number of the operation: `Flock`, `Setlk`, `Flush` or `Release` of [`crate::Op`].
+        op: i64,
+        /// Kind of lock as `fcntl(2)` numbers it.
+        kind: Option<i64>,
+        /// File.
+        file_id: i64,
+        /// Begin of the range, bytes.
+        offset: Option<i64>,
+        /// Length of the range, bytes; 0: to the end of the file.
+        length: Option<i64>,
+    }
+
+    /// An end of a FIFO that a process image opened.
+    FifoEndRow {
+        /// Channel.
+        channel_id: i64,
+        /// Process image.
+        upid: i64,
+        /// When it had opened it.
+        from_ns: i64,
+        /// `read`, `write` or `both`.
+        direction: String,
     }
 
     /// What a process image did to a file or name, of which the generator of specifications makes

@@ -2,9 +2,11 @@
 
 use super::Trace;
 use super::rows::{
-    CounterRow, PolledRow, SampleRow, SequenceRow, StorageRow, TimesRow, VariableRow,
+    CounterRow, FifoEndRow, LockCallRow, PolledRow, SampleRow, SequenceRow, StorageRow, TimesRow,
+    VariableRow,
 };
-use crate::Result;
+use crate::op::FLAGS_MASK;
+use crate::{Activity, Op, Result};
 
 impl Trace {
     /// What threads were doing, by thread and time. `channel_id` of one that waited for several
@@ -15,11 +17,53 @@ impl Trace {
     pub fn samples(&self) -> Result<Vec<SampleRow>> {
         self.rows(
             "SELECT sample_id, t_ns, end_ns, upid, tid, activity, side, samples,
+               COALESCE(op = 'futex', 0) AS is_futex,
                COALESCE(channel_id, CASE activity WHEN 2 THEN
                  (SELECT c.channel_id FROM channel AS c WHERE c.inode = object LIMIT 1) END)
                  AS channel_id,
                CASE activity WHEN 6 THEN object END AS child_pid, waker_upid
              FROM sample ORDER BY upid, tid, t_ns, sample_id",
+        )
+    }
+
+    /// The calls that took or freed the locks of files for which a thread was seen to wait, in the order of time.
+    /// Most traces have none, and then no call is read.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn lock_calls(&self) -> Result<Vec<LockCallRow>> {
+        let waited: bool = self.value(&format!(
+            "SELECT EXISTS (SELECT 1 FROM sample
+               WHERE activity = {} AND op IN ('flock', 'fcntl'))",
+            Activity::Lock as i64
+        ))?;
+        if !waited {
+            return Ok(Vec::new());
+        }
+        let (flock, setlk) = (Op::Flock as i64, Op::Setlk as i64);
+        self.rows(&format!(
+            "SELECT start_ns, start_ns + duration_ns AS end_ns, upid, what & 63 AS op,
+               (what >> 8 & {FLAGS_MASK}) - 1 AS kind, file_id, offset, length
+             FROM call
+             WHERE what & 63 IN ({flock}, {setlk}, {}, {}) AND upid IS NOT NULL
+               AND COALESCE(result, 0) >= 0 AND file_id IN
+                 (SELECT file_id FROM call
+                  WHERE what & 63 IN ({flock}, {setlk}) AND duration_ns > 1000000)
+             ORDER BY start_ns",
+            Op::Flush as i64,
+            Op::Release as i64,
+        ))
+    }
+
+    /// Who opened the ends of FIFOs, in the order of FIFOs and time: an open waits for the other end.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn fifo_ends(&self) -> Result<Vec<FifoEndRow>> {
+        self.rows(
+            "SELECT channel_id, upid, from_ns, direction
+             FROM channel_ends JOIN channels USING (channel_id)
+             WHERE kind = 'fifo' ORDER BY channel_id, from_ns",
         )
     }
 

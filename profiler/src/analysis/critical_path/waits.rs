@@ -108,7 +108,9 @@ impl<'a> Waits<'a> {
         let wait = |span: &Span| {
             let on = match span.doing {
                 // The scheduler told who ended it; of a child its end is known better.
-                Doing::Channels(..) | Doing::Place | Doing::Other if span.waker.is_some() => {
+                Doing::Channels(..) | Doing::Place | Doing::Lock | Doing::Other
+                    if span.waker.is_some() =>
+                {
                     SeenOn::Channel(span.waker?)
                 }
                 Doing::Child(pid) => SeenOn::Child(self.child(process, pid, span)),
@@ -121,11 +123,13 @@ impl<'a> Waits<'a> {
                 }
                 // Who starts others may learn of their end by a signal, a pipe to itself or a look
                 // now and then.
-                Doing::Other if has_children => SeenOn::Child(None),
+                Doing::Lock | Doing::Other if self.has_child_then(process, span) => {
+                    SeenOn::Child(None)
+                }
                 // Who has jobs running waits for one of them to give its place back.
                 Doing::Place if self.has_child_then(process, span) => SeenOn::Child(None),
                 Doing::Place => SeenOn::Place,
-                Doing::Busy | Doing::Other => return None,
+                Doing::Busy | Doing::Lock | Doing::Other => return None,
             };
             Some(SeenWait {
                 from_ns: span.from_ns,

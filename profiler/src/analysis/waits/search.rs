@@ -1,0 +1,231 @@
+//! Whom a wait is charged to, and whom that one waited for.
+
+use std::collections::BTreeMap;
+
+use super::{Cause, Root};
+use crate::model::{ProcessId, Workflow};
+use crate::timeline::{Piece, State, Timeline};
+
+/// Who held an end of a channel, from when to when.
+type Side = (ProcessId, i64, i64);
+
+/// Shorter parts than this are charged where they are, ns: to follow them tells nothing.
+const LEAST: f64 = 100_000.0;
+/// Longest chain of culprits followed.
+const DEEPEST: usize = 24;
+
+pub(super) struct Search<'a> {
+    workflow: &'a Workflow,
+    timeline: &'a Timeline,
+    children: Vec<Vec<ProcessId>>,
+    causes: BTreeMap<(Option<String>, Root), BTreeMap<String, f64>>,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(workflow: &'a Workflow, timeline: &'a Timeline) -> Self {
+        Search {
+            workflow,
+            timeline,
+            children: workflow.children(),
+            causes: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn name(&self, process: ProcessId) -> String {
+        self.workflow.rule(process).to_string()
+    }
+
+    /// Whom a piece waited for, with the part of it that each is charged with; at most 1 in all.
+    pub(super) fn counterparts(
+        &self,
+        waiter: ProcessId,
+        piece: &Piece,
+        state: State,
+    ) -> Vec<(ProcessId, f64)> {
+        let overlap = |from: i64, to: i64| (to.min(piece.to) - from.max(piece.from)).max(0);
+        // Who ended the wait is who was waited for; within a process it says nothing of others.
+        let ends = matches!(
+            state,
+            State::In | State::Out | State::Child | State::Lock | State::Other
+        );
+        if let Some(waker) = piece.waker.filter(|&waker| waker != waiter)
+            && ends
+            && state == piece.state
+        {
+            return self.wakers(waiter, waker, piece);
+        }
+        // The first of these that held the other end throughout is charged with all.
+        let mut tiers: Vec<BTreeMap<ProcessId, i64>> = Vec::new();
+        match state {
+            State::In | State::Out => {
+                let Some(channel) = piece.channel else {
+                    return Vec::new();
+                };
+                let channel = &self.timeline.channels[channel as usize];
+                let (sides, keepers) = match state {
+                    State::In => (&channel.writers, channel.keepers.as_slice()),
+                    _ => (&channel.readers, [].as_slice()),
+                };
+                // A shell that merely keeps an end open is not who is waited for, as long as there is another.
+                let is_shell = |id: ProcessId| self.timeline.instance(id).is_orchestrator;
+                let steps = |side: &&Side| !is_shell(side.0);
+                let shells = |side: &&Side| is_shell(side.0);
+                let held = |tier: &mut dyn Iterator<Item = &Side>| {
+                    let mut held: BTreeMap<ProcessId, i64> = BTreeMap::new();
+                    for &(process, from, to) in tier.filter(|side| side.0 != waiter) {
+                        let kept = held.entry(process).or_insert(0);
+                        *kept = overlap(from, to).max(*kept);
+                    }
+                    held
+                };
+                tiers.push(held(&mut sides.iter().filter(steps)));
+                tiers.push(held(&mut keepers.iter().filter(steps)));
+                tiers.push(held(&mut sides.iter().chain(keepers).filter(shells)));
+            }
+            State::Child => {
+                let children = self.children[waiter.0 as usize].iter().copied();
+                let named = children.filter(|&child| {
+                    let pid = self.workflow.process(child).pid;
+                    piece.child_pid.is_none_or(|waited| waited == pid)
+                });
+                let lived = named.map(|child| {
+                    let instance = self.timeline.instance(child);
+                    (child, overlap(instance.from, instance.to))
+                });
+                tiers.push(lived.collect());
+            }
+            _ => {}
+        }
+        let length = (piece.to - piece.from) as f64;
+        let mut left = 1.0;
+        let mut found: BTreeMap<ProcessId, f64> = BTreeMap::new();
+        for tier in tiers {
+            let sum: i64 = tier.values().sum();
+            let whole = (sum as f64).max(length * left);
+            let before = left;
+            for (id, held) in tier.into_iter().filter(|(_, held)| *held > 0) {
+                let share = before * held as f64 / whole;
+                *found.entry(id).or_default() += share;
+                left -= share;
+            }
+            if left * length < 1.0 {
+                break;
+            }
+        }
+        found.into_iter().collect()
+    }
+
+    /// Who ended a wait, and for the part of it before that one was born, who started it: the unlocking program of a
+    /// script frees what the script held.
+    fn wakers(&self, waiter: ProcessId, waker: ProcessId, piece: &Piece) -> Vec<(ProcessId, f64)> {
+        let length = (piece.to - piece.from).max(1) as f64;
+        let mut found = Vec::new();
+        let mut until = piece.to;
+        let mut next = Some(waker);
+        while let Some(id) = next.filter(|&id| id != waiter && until > piece.from) {
+            let from = self.timeline.instance(id).from.max(piece.from);
+            if from < until {
+                found.push((id, (until - from) as f64 / length));
+                until = from;
+            }
+            next = self.workflow.process(id).parent;
+        }
+        found
+    }
+
+    /// Charges `ns` of waiting within a time to a culprit, or to whom that waited for itself.
+    pub(super) fn charge(
+        &mut self,
+        waiter: &str,
+        culprit: ProcessId,
+        (from, to): (i64, i64),
+        ns: f64,
+        path: &mut Vec<ProcessId>,
+    ) {
+        let timeline = self.timeline;
+        let instance = timeline.instance(culprit);
+        let (begin, end) = (instance.from.max(from), instance.to.min(to));
+        if end <= begin {
+            return self.add(None, Root::Outside, waiter, ns);
+        }
+        let whole = (end - begin) as f64;
+        for piece in timeline.pieces_within(culprit, begin, end) {
+            let length = piece.overlap(begin, end) as f64;
+            for (state, share) in State::ALL.iter().zip(timeline.shares(piece)) {
+                let part = ns * share * length / whole;
+                if part <= 0.0 {
+                    continue;
+                }
+                if !state.is_waiting() || part < LEAST || path.len() >= DEEPEST {
+                    let name = self.name(culprit);
+                    self.add(Some(name), Root::Doing(*state), waiter, part);
+                    continue;
+                }
+                let mut clipped = *piece;
+                clipped.from = piece.from.max(begin);
+                clipped.to = piece.to.min(end);
+                let mut rest = part;
+                let mut counterparts = self.counterparts(culprit, &clipped, *state);
+                self.drop_cycles(&mut counterparts, path);
+                for (next, of) in counterparts {
+                    rest -= part * of;
+                    if path.contains(&next) || next == culprit {
+                        self.add(Some(self.name(next)), Root::EachOther, waiter, part * of);
+                        continue;
+                    }
+                    path.push(culprit);
+                    self.charge(waiter, next, (clipped.from, clipped.to), part * of, path);
+                    path.pop();
+                }
+                if rest > 1.0 {
+                    let name = self.name(culprit);
+                    self.add(Some(name), Root::Doing(*state), waiter, rest);
+                }
+            }
+        }
+    }
+
+    /// Nobody waits for the end of a child in which somebody waits for him: where there are other children, they
+    /// were waited for.
+    fn drop_cycles(&self, counterparts: &mut Vec<(ProcessId, f64)>, path: &[ProcessId]) {
+        let ancestors = |&id: &ProcessId| {
+            std::iter::successors(Some(id), |&id| self.workflow.process(id).parent)
+        };
+        let waits_here = |id: ProcessId| path.iter().flat_map(ancestors).any(|own| own == id);
+        let sum = |all: &[(ProcessId, f64)]| all.iter().map(|(_, part)| part).sum::<f64>();
+        let before = sum(counterparts);
+        let (cyclic, mut free): (Vec<_>, Vec<_>) =
+            counterparts.iter().partition(|(id, _)| waits_here(*id));
+        if cyclic.is_empty() || free.is_empty() {
+            return;
+        }
+        let scale = before / sum(&free);
+        for (_, part) in &mut free {
+            *part *= scale;
+        }
+        *counterparts = free;
+    }
+
+    pub(super) fn add(&mut self, culprit: Option<String>, root: Root, waiter: &str, ns: f64) {
+        let waiters = self.causes.entry((culprit, root)).or_default();
+        *waiters.entry(waiter.to_owned()).or_default() += ns;
+    }
+
+    pub(super) fn ranked(&mut self) -> Vec<Cause> {
+        let mut causes: Vec<Cause> = std::mem::take(&mut self.causes)
+            .into_iter()
+            .map(|((culprit, root), waiters)| {
+                let mut waiters: Vec<(String, f64)> = waiters.into_iter().collect();
+                waiters.sort_by(|a, b| b.1.total_cmp(&a.1));
+                Cause {
+                    culprit,
+                    root,
+                    ns: waiters.iter().map(|(_, ns)| ns).sum(),
+                    waiters,
+                }
+            })
+            .collect();
+        causes.sort_by(|a, b| b.ns.total_cmp(&a.ns));
+        causes
+    }
+}

@@ -1,0 +1,70 @@
+//! Who ended a wait of which the other side is no data: a lock that was freed, a FIFO that was opened.
+
+use super::traced;
+use crate::support::{Scratch, flowtrace, need_fuse, need_program};
+
+/// What a script waits for, by `critical-path` and `waits`: both must blame its only `sleep`.
+fn is_sleep(script: &str, waiter: &str) {
+    let scratch = Scratch::new();
+    let path = scratch.join("trace.db");
+    let (_, trace) = traced(&scratch.dir("job"), &path, |command| {
+        command.args(["bash", "-c", script])
+    });
+    let ask = |subcommand: &str| -> serde_json::Value {
+        let arguments = [subcommand, "--format", "json", path.to_str().unwrap()];
+        serde_json::from_slice(&flowtrace(&scratch, &arguments).stdout).unwrap()
+    };
+    let (critical, waits) = (ask("critical-path"), ask("waits"));
+    let length = critical["length_ns"].as_i64().unwrap();
+    let rules = critical["rules"].as_array().unwrap();
+    let sleep = rules.iter().find(|rule| rule["rule"] == "sleep").unwrap();
+    assert!(
+        sleep["ns"].as_i64().unwrap() * 10 > length * 7,
+        "{critical:#}"
+    );
+    let first = &waits["root_causes"][0];
+    assert_eq!(
+        (first["culprit"].as_str(), first["it"].as_str()),
+        (Some("sleep"), Some("slept")),
+        "{waits:#}\n{}",
+        trace.all_samples()
+    );
+    let waiters = first["waiters"].as_array().unwrap();
+    let waited = waiters.iter().find(|one| one["rule"] == waiter).unwrap();
+    assert!(waited["ns"].as_i64().unwrap() > 400_000_000, "{waits:#}");
+}
+
+/// The script holds the lock while it sleeps; a program that it starts then frees it.
+#[test]
+fn a_lock_is_waited_for_by_who_wants_it() {
+    if need_fuse() && need_program("flock") {
+        is_sleep(
+            "exec 9>lock; flock 9; (flock 8; echo second >locked) 8>lock &
+             sleep 1; flock -u 9; wait",
+            "flock",
+        );
+    }
+}
+
+/// The end of who holds it frees a lock, too.
+#[test]
+fn the_end_of_its_holder_frees_a_lock() {
+    if need_fuse() && need_program("flock") {
+        is_sleep(
+            "flock lock sleep 1 & while flock -n lock true; do :; done
+             flock lock true; wait",
+            "flock",
+        );
+    }
+}
+
+/// Who opens a FIFO waits in the call until somebody opens the other end.
+#[test]
+fn the_open_of_a_fifo_waits_for_the_other_end() {
+    if need_fuse() {
+        is_sleep(
+            "mkfifo f; (sleep 1; head -c 300000 /dev/zero >f) & gzip -c <f >f.gz; wait",
+            "gzip",
+        );
+    }
+}
