@@ -66,12 +66,24 @@ impl Grants {
 fn opens(ends: &[FifoEndRow]) -> HashMap<i64, Vec<(i64, i64)>> {
     let mut found: HashMap<i64, Vec<(i64, i64)>> = HashMap::new();
     for ends in ends.chunk_by(|a, b| a.channel_id == b.channel_id) {
-        for (at, end) in ends.iter().enumerate() {
-            let is_other =
-                |other: &&FifoEndRow| other.upid != end.upid && (other.direction != end.direction);
+        let but = |direction: &str| -> Vec<&FifoEndRow> {
+            ends.iter()
+                .filter(|end| end.direction != direction)
+                .collect()
+        };
+        let (readers, writers) = (but("write"), but("read"));
+        for end in ends {
+            // Who opens both ends waits for nobody.
+            let others = match end.direction.as_str() {
+                "read" => &writers,
+                "write" => &readers,
+                _ => continue,
+            };
             // Both are seen within a moment, in any order.
-            let before = ends[..at].iter().rev().find(is_other);
-            let after = ends[at..].iter().find(is_other);
+            let place = others.partition_point(|other| other.from_ns < end.from_ns);
+            let other = |other: &&&FifoEndRow| other.upid != end.upid;
+            let before = others[..place].iter().rev().find(other);
+            let after = others[place..].iter().find(other);
             let nearest = before.into_iter().chain(after);
             let nearest = nearest.min_by_key(|other| (other.from_ns - end.from_ns).abs());
             if let Some(other) = nearest {
@@ -198,7 +210,7 @@ mod tests {
 
     #[test]
     fn an_open_of_a_fifo_waits_for_who_opens_the_other_end() {
-        let end = |upid, from_ns, direction: &str| FifoEndRow {
+        let end = |upid, from_ns: i64, direction: &str| FifoEndRow {
             channel_id: 1,
             upid,
             from_ns: from_ns * 1_000_000,

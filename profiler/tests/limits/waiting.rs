@@ -162,7 +162,7 @@ fn steps_side_by_side_save_no_more_than_the_run_has() {
     assert_eq!(found.len(), 1);
     let (saving, title) = (found[0].saving_ns, serial_line(&found[0]));
     assert!((saving - 1_000_000_000).abs() < 10_000_000, "{saving}");
-    assert!(title.ends_with("they could save 1.0 s"), "{title}");
+    assert!(title.ends_with("that could save 1.0 s"), "{title}");
 }
 
 #[test]
