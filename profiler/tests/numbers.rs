@@ -182,6 +182,31 @@ fn an_incomplete_trace_is_said_to_be_before_anything_else() {
 }
 
 #[test]
+fn files_that_no_call_moved_are_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.db");
+    let mut script = montage::Script::new(&path, "work");
+    let image = script.root(("/bin/work", &["work"]), 0);
+    let mut file = |name: &str, size| {
+        script.file(
+            &format!("/w/{name}"),
+            flowtrace_schema::FileKind::File,
+            size,
+            0,
+        )
+    };
+    let (mapped, read, empty) = (file("mapped", 1000), file("read", 500), file("empty", 0));
+    let _looked_at = file("looked_at", 70);
+    script.read(image, mapped, 0, 0, 1);
+    script.read(image, read, 1, 500, 2);
+    script.read(image, empty, 0, 0, 3);
+    script.end(image, 9, Some(0), None, 1);
+    script.finish(10, 0);
+    let data = summary::facts(&load(&Trace::open(&path).unwrap()).unwrap()).data;
+    assert_eq!((data.files_not_moved, data.not_moved_bytes), (1, 1000));
+}
+
+#[test]
 fn patterns_that_leave_out_everything_are_named() {
     let text = summary_of(&[(Loss::Excluded, 1200)]);
     assert!(

@@ -24,6 +24,11 @@ pub struct Totals {
     pub files_created: i64,
     /// Regular files of which no more than their being opened was seen, without system files.
     pub files_by_open: i64,
+    /// Regular files with something in them that were opened on the traced view, and of which no call moved a byte: mapped into memory
+    /// where that is not seen, or not used.
+    pub files_not_moved: i64,
+    /// Their sizes, bytes.
+    pub not_moved_bytes: i64,
 }
 
 /// What was done to one file by all processes.
@@ -88,6 +93,10 @@ pub fn totals(workflow: &Workflow, uses: &[FileUse]) -> Totals {
         totals.files_read += i64::from(used.is_read);
         totals.files_written += i64::from(used.is_written);
         totals.files_created += i64::from(used.is_created);
+        if let Some(size) = not_moved(workflow, used) {
+            totals.files_not_moved += 1;
+            totals.not_moved_bytes = totals.not_moved_bytes.saturating_add(size);
+        }
     }
     // The kernel layer sees the data of what is outside of the traced directories.
     let moved = |access: &&Access| access.reads + access.writes > 0;
@@ -105,6 +114,14 @@ pub fn totals(workflow: &Workflow, uses: &[FileUse]) -> Totals {
         })
         .count() as i64;
     totals
+}
+
+/// The size of a file that was opened for its data, which no call moved, bytes.
+fn not_moved(workflow: &Workflow, used: &FileUse) -> Option<i64> {
+    let file = workflow.file(used.file);
+    let is_opened = used.is_read || used.is_written;
+    let is_mapped = is_opened && used.moved() == 0 && !file.only_opens;
+    file.size_bytes.filter(|&size| is_mapped && size > 0)
 }
 
 /// Files written during the run that nobody read before it ended, the most bytes first. Final

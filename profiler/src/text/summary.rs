@@ -325,5 +325,13 @@ pub(crate) fn seen(facts: &Facts) -> Vec<String> {
         let files = units::counted(facts.data.files_by_open, "file", "files");
         items.push(format!("{files} by open only"));
     }
+    // What the cache answered explains it already.
+    if facts.data.files_not_moved > 0 && !traced.iter().copied().any(|d| is_cached(&d)) {
+        items.push(format!(
+            "{} of {} opened, but read and written by no call: mapped into memory, or not used",
+            units::counted(facts.data.files_not_moved, "file", "files"),
+            units::bytes(facts.data.not_moved_bytes)
+        ));
+    }
     items
 }

@@ -103,6 +103,8 @@ pub struct Data {
     pub files_written: i64,
     pub files_created: i64,
     pub files_by_open: i64,
+    pub files_not_moved: i64,
+    pub not_moved_bytes: i64,
 }
 
 /// Files of one directory and ending.
@@ -267,6 +269,8 @@ pub fn facts(workflow: &Workflow) -> Facts {
             files_written: sums.files_written,
             files_created: sums.files_created,
             files_by_open: sums.files_by_open,
+            files_not_moved: sums.files_not_moved,
+            not_moved_bytes: sums.not_moved_bytes,
         },
         never_read_bytes: unread.iter().map(|used| used.write_bytes).sum(),
         never_read_files: unread.len() as i64,
