@@ -14,7 +14,9 @@
 //!    (who asked; the others answer) the edges on the cycle are *narrowed*: one in counts when it ended,
 //!    one out when it began, and a version begins wherever one in follows one out. If a cycle is left,
 //!    the next one. Where all are narrowed time goes forward along every way of data, so that ends.
-//! 3. Whoever had started a child before what came in was there is cut between both ([`past`]).
+//! 3. What leads off the cycle, as the file that one who asked wrote meanwhile, comes after every answer that had
+//!    begun before it ended: no dependency is lost, and none leads back.
+//! 4. Whoever had started a child before what came in was there is cut between both ([`past`]).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -46,7 +48,7 @@ pub fn lineage(workflow: &Workflow) -> Dag {
             }
         }
     }
-    let mut split = cuts.applied(workflow, &graph);
+    let mut split = cuts.applied(workflow, &graph, &in_cycle);
     for round in 0.. {
         if !is_cyclic {
             break;
@@ -57,10 +59,10 @@ pub fn lineage(workflow: &Workflow) -> Dag {
         {
             break;
         }
-        split = cuts.applied(workflow, &graph);
+        split = cuts.applied(workflow, &graph, &in_cycle);
     }
     if cuts.by_forks(workflow, (&graph, &split), &in_cycle) {
-        split = cuts.applied(workflow, &graph);
+        split = cuts.applied(workflow, &graph, &in_cycle);
     }
     let ranks = process_ranks(&split, &ranks);
     sound(workflow, split, &ranks, cuts.of)
@@ -139,8 +141,28 @@ impl Cuts {
         is_any
     }
 
-    /// The graph with its processes cut.
-    fn applied(&self, workflow: &Workflow, whole: &Graph) -> Graph {
+    /// The least version from which what a process gives off its cycle can come, by when it gave it last: what came in
+    /// before, as far as it counts only when it ended. Sorted; the later the moment, the later the version.
+    fn answered(&self, graph: &Graph, node: NodeIndex, id: ProcessId) -> Vec<(i64, usize)> {
+        let mut answers: Vec<(i64, usize)> = graph
+            .edges_directed(node, petgraph::Direction::Incoming)
+            .filter(|edge| edge.weight().kind.is_data() && self.is_narrowed(edge.id(), true))
+            .map(|edge| {
+                let version = self.version(id, edge.weight(), true, true);
+                (edge.weight().first_ns, version)
+            })
+            .collect();
+        answers.sort_unstable();
+        let mut latest = 0;
+        for (_, version) in &mut answers {
+            latest = latest.max(*version);
+            *version = latest;
+        }
+        answers
+    }
+
+    /// The graph with its processes cut. `cycle` says of every node of the whole graph which cycle it lies on.
+    fn applied(&self, workflow: &Workflow, whole: &Graph, cycle: &[u32]) -> Graph {
         let mut graph = whole.map(|_, node| *node, |_, edge| *edge);
         graph.clear_edges();
         let mut nodes: HashMap<ProcessId, Vec<NodeIndex>> = HashMap::new();
@@ -156,6 +178,17 @@ impl Cuts {
             let later = (2..=versions).map(|version| graph.add_node(node(version)));
             nodes.insert(id, std::iter::once(first).chain(later).collect());
         }
+        let answered: HashMap<ProcessId, Vec<(i64, usize)>> = self
+            .of
+            .keys()
+            .map(|&id| (id, self.answered(whole, NodeIndex::new(id.0 as usize), id)))
+            .collect();
+        // What leads off the cycle closes none, however late it comes.
+        let leads_off = |edge: EdgeIndex| {
+            whole.edge_endpoints(edge).is_some_and(|(from, to)| {
+                whole[edge].kind.is_data() && cycle[from.index()] != cycle[to.index()]
+            })
+        };
         let end = |node: NodeIndex, edge: EdgeIndex, is_in: bool| {
             let Node::Process { id, .. } = whole[node] else {
                 return (node, false);
@@ -165,7 +198,12 @@ impl Cuts {
             };
             let version = |narrowed| self.version(id, &whole[edge], is_in, narrowed);
             let is_narrowed = self.is_narrowed(edge, is_in);
-            let at = version(is_narrowed);
+            let mut at = version(is_narrowed);
+            if !is_in && leads_off(edge) {
+                let answers = &answered[&id];
+                let before = answers.partition_point(|&(from, _)| from < whole[edge].last_ns);
+                at = at.max(before.checked_sub(1).map_or(0, |last| answers[last].1));
+            }
             (versions[at], is_narrowed && at != version(false))
         };
         for edge in whole.edge_references() {

@@ -244,6 +244,28 @@ fn what_was_written_later_by_a_sibling_is_not_before_a_child() {
     assert!(dag.cuts.is_empty() && dag.dropped.is_empty());
 }
 
+#[test]
+fn what_a_dialog_wrote_meanwhile_comes_after_its_answers() {
+    // coproc bc; for i in 1 2 3; do echo $i >&bc; read r <&bc; echo $r; done > out
+    let accesses = vec![access(0, 0, None, Some((20, 60)))];
+    let mut script = workflow(&[(None, 0), (Some(0), 10)], 1, accesses);
+    script.streams = vec![pipe(0, 1, (10, 70)), pipe(1, 0, (10, 80))];
+    let dag = lineage(&script);
+    assert_eq!(
+        edges(&dag),
+        [
+            "p0 1/2 > p0 2/2 update",
+            "p0 1/2 > p1 fork",
+            "p0 1/2 > p1 pipe",
+            "p0 2/2 > f0 v1 write",
+            "p1 > p0 2/2 pipe"
+        ]
+    );
+    // What was written before any answer depends on none.
+    script.accesses = vec![access(0, 0, None, Some((2, 9)))];
+    assert_eq!(ancestors(&lineage(&script), "f0 v1"), ["p0 1/3"]);
+}
+
 /// `for i in …; do x=$(perl …); mkdir $x; done`.
 fn loop_of(rounds: u32) -> Workflow {
     let mut processes = vec![(None, 0)];
@@ -307,8 +329,14 @@ proptest! {
                 (at(version.checked_sub(2)), at(Some(version - 1)))
             };
             if let Node::Process { id, version, .. } = dag.graph[edge.source()] {
-                // What it gave, it gave after it had begun.
-                prop_assert!(cut(id, version).0.is_none_or(|begin| begin <= e.last_ns));
+                // What it gave, it gave after it had begun; or while it got what it is the version of.
+                let is_got = |got: petgraph::graph::EdgeReference<'_, Edge>| {
+                    got.weight().kind.is_data() && got.weight().first_ns < e.last_ns
+                };
+                let mut got = dag.graph.edges_directed(edge.source(), Direction::Incoming);
+                prop_assert!(
+                    cut(id, version).0.is_none_or(|begin| begin <= e.last_ns) || got.any(is_got)
+                );
             }
             if let Node::Process { id, version, .. } = dag.graph[edge.target()] {
                 prop_assert!(cut(id, version).1.is_none_or(|end| e.first_ns < end));
