@@ -181,10 +181,10 @@ WHERE (d.to_ns IS NULL OR n.from_ns < d.to_ns)
 UNION ALL
 SELECT file_id, name, from_ns, to_ns, name_raw FROM file_name WHERE directory_id = 0;
 
--- Every file seen: an inode, shown under the last name it had.
+-- Every file seen: an inode, shown under its name at the end; of several (hard links) the first.
 CREATE VIEW files (
   file_id,    -- own id, never reused in this file
-  path,       -- last name it had; all its names are in file_names
+  path,       -- name at the end, of several the first; without any, the last it had; all are in file_names
   kind,       -- file, directory, symlink, fifo, socket, char, block; absent: looked for and not found
   size_bytes, -- size when last seen
   first_ns,   -- first sight
@@ -193,7 +193,7 @@ CREATE VIEW files (
 ) AS
 SELECT file_id,
   (SELECT path FROM file_names AS n WHERE n.file_id = file.file_id
-   ORDER BY n.to_ns IS NULL DESC, n.from_ns DESC LIMIT 1),
+   ORDER BY n.to_ns IS NULL DESC, IIF(n.to_ns IS NULL, n.from_ns, -n.from_ns) LIMIT 1),
   k.name, size_bytes, first_ns, NULLIF(last_ns, first_ns), f.name
 FROM file JOIN file_kind AS k ON k.kind = file.kind
 JOIN fidelity AS f ON f.fidelity = file.coverage;
@@ -207,7 +207,7 @@ CREATE VIEW calls (
   tid,         -- thread
   op,          -- operation, see operations
   file_id,     -- file
-  path,        -- last name of the file; its name at the time is in file_names
+  path,        -- name of the file, as in files; that at the time is in file_names
   offset,      -- position of data calls
   length,      -- bytes asked for, or the value set
   result,      -- bytes or value; negative errno on failure
@@ -216,7 +216,7 @@ CREATE VIEW calls (
 ) AS
 SELECT c.start_ns, c.start_ns, c.duration_ns, c.upid, COALESCE(c.tid, p.pid), o.name, c.file_id,
   (SELECT path FROM file_names AS n WHERE n.file_id = c.file_id
-   ORDER BY n.to_ns IS NULL DESC, n.from_ns DESC LIMIT 1),
+   ORDER BY n.to_ns IS NULL DESC, IIF(n.to_ns IS NULL, n.from_ns, -n.from_ns) LIMIT 1),
   c.offset, c.length, COALESCE(c.result, c.length, 0), f.name, NULLIF(c.what >> 8 & 8589934591, 0) - 1
 FROM call AS c
 JOIN operation AS o ON o.op = c.what & 63

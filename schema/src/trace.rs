@@ -158,7 +158,7 @@ impl Trace {
         self.rows("SELECT * FROM file_names ORDER BY file_id, from_ns")
     }
 
-    /// The last names of those files of which it is no UTF-8, byte for byte, in the order of files.
+    /// The names of those files of which it is no UTF-8, as the view `files` has them, byte for byte, in the order of files.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -166,7 +166,8 @@ impl Trace {
         self.rows(
             "SELECT file_id, path_raw FROM (
                SELECT file_id, path_raw, ROW_NUMBER() OVER (
-                 PARTITION BY file_id ORDER BY to_ns IS NULL DESC, from_ns DESC) AS place
+                 PARTITION BY file_id
+                 ORDER BY to_ns IS NULL DESC, IIF(to_ns IS NULL, from_ns, -from_ns)) AS place
                FROM file_names)
              WHERE place = 1 AND path_raw IS NOT NULL ORDER BY file_id",
         )

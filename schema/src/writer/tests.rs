@@ -282,6 +282,46 @@ fn names_follow_the_renaming_of_their_directory() {
 }
 
 #[test]
+fn a_file_of_several_names_has_the_first_that_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.db");
+    let (writer, recorder) = Writer::create(&path, false).unwrap();
+    begin(&recorder);
+    let (dir, file) = (FileId(1), FileId(2));
+    recorder.record(Record::DirectoryPath {
+        directory: dir,
+        path: "/w".into(),
+        from_ns: 0,
+    });
+    recorder.record(Record::File(FileRecord {
+        id: file,
+        host: HostId(1),
+        inode: Some((1, 2)),
+        kind: FileKind::File,
+        size_bytes: Some(0),
+        first_ns: 10,
+        coverage: crate::Coverage::Exact,
+    }));
+    for (name, at_ns) in [("x.tmp", 10), ("x", 20), ("y", 30)] {
+        recorder.record(Record::Name(Box::new(NameRecord {
+            file,
+            directory: Some(dir),
+            name: name.as_bytes().into(),
+            from_ns: at_ns,
+        })));
+    }
+    recorder.record(Record::NameEnd {
+        file,
+        directory: dir,
+        name: (&b"x.tmp"[..]).into(),
+        at_ns: 20,
+    });
+    writer.finish(&recorder, END);
+    let trace = Trace::open(&path).unwrap();
+    assert_eq!(trace.files().unwrap()[0].path.as_deref(), Some("/w/x"));
+}
+
+#[test]
 fn a_run_that_was_cut_short_can_be_read() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.db");

@@ -220,22 +220,23 @@ impl<'a> Encoder<'a> {
     }
 }
 
-/// The last name of each file.
+/// The name of each file, as the view `files` has it.
 struct Names {
     files: AHashMap<i64, String>,
 }
 
 impl Names {
     fn of(trace: &Trace) -> Result<Names, Error> {
-        let mut last = AHashMap::new();
+        let mut found = AHashMap::new();
         for name in trace.file_names()? {
-            let rank = (name.to_ns.is_none(), name.from_ns);
-            let best = last.entry(name.file_id).or_insert((rank, String::new()));
+            let stays = name.to_ns.is_none();
+            let rank = (stays, if stays { -name.from_ns } else { name.from_ns });
+            let best = found.entry(name.file_id).or_insert((rank, String::new()));
             if rank >= best.0 {
                 *best = (rank, name.path);
             }
         }
-        let files = last.into_iter().map(|(file, (_, path))| (file, path));
+        let files = found.into_iter().map(|(file, (_, path))| (file, path));
         Ok(Names {
             files: files.collect(),
         })
