@@ -231,7 +231,7 @@ fn of_a_pipe_that_is_kept_open() {
 
 /// `for …; do make; echo; done | while read …; do take; done`: looks see the first loop in one wait for its children,
 /// and the waits of the second end some milliseconds before they did or after.
-fn loops(s: &mut Script, change: Change) -> u64 {
+fn loops(s: &mut Script, change: Change, (make_ms, take_ms): (u64, u64), rounds: usize) -> u64 {
     const BASH: (&str, &[&str]) = ("/bin/bash", &["bash", "-c", "for …; done | while …"]);
     const LOOKS_OFF: [i64; 4] = [-9, 7, -4, 12];
     let shell = s.root(BASH, 0);
@@ -239,9 +239,9 @@ fn loops(s: &mut Script, change: Change) -> u64 {
     let makes = s.fork(shell, BASH, 5);
     let takes = s.fork(shell, BASH, 6);
     let (mut made, mut taken, mut until) = (10, 10, 10);
-    for off in LOOKS_OFF {
+    for off in LOOKS_OFF.into_iter().cycle().take(rounds) {
         let began = made;
-        made += change.of("make", 400);
+        made += change.of("make", make_ms);
         s.program(makes, "make", (began, made), 0);
         made += 2;
         if made > taken {
@@ -255,7 +255,7 @@ fn loops(s: &mut Script, change: Change) -> u64 {
             until = seen;
         }
         let began = made.max(taken) + 1;
-        taken = began + change.of("take", 200);
+        taken = began + change.of("take", take_ms);
         s.program(takes, "take", (began, taken), 0);
         s.sample(takes, (until.max(began), taken), Activity::Child, None);
         (taken, until) = (taken + 1, taken);
@@ -273,5 +273,15 @@ fn loops(s: &mut Script, change: Change) -> u64 {
 
 #[test]
 fn of_a_loop_that_feeds_a_loop() {
-    agree(loops, &["make", "take"]);
+    let build = |s: &mut Script, change: Change| loops(s, change, (400, 200), 4);
+    agree(build, &["make", "take"]);
+}
+
+/// What the second loop takes lies in the pipe already, but for a slower first one it would not.
+#[test]
+fn of_a_loop_that_is_behind() {
+    let build = |s: &mut Script, change: Change| loops(s, change, (100, 200), 8);
+    agree(build, &["make", "take"]);
+    let build = |s: &mut Script, change: Change| loops(s, change, (120, 500), 30);
+    agree(build, &["make", "take"]);
 }

@@ -30,6 +30,11 @@ if __name__ == "__main__":
     with {pool} as pool:
         list(pool.map(work, ["a", "b", "b"]))
 """
+STAGE = """import os, sys, time
+for item in (range(8) if "{step}" == "a" else sys.stdin):
+    time.sleep(float(os.environ["{step}"]))
+    print(item, flush=True)
+"""
 MAKEFILE = """all: d
 d: a1 b1 c1
 	./d $${d}; touch $@
@@ -50,6 +55,10 @@ CASES = {
     "pipeline": ("{ ./a $a; echo x; } | { cat; ./b $b; } | { cat; ./c $c; } > out", {"a": 0.8, "b": 0.7, "c": 0.5}),
     "loop": ("for i in 1 2 3 4 5; do ./a $a; echo $i; done | cat > out", {"a": 0.4}),
     "loops": ("for i in 1 2 3 4; do ./a $a; echo $i; done | while read -r i; do ./b $b; done", {"a": 0.4, "b": 0.2}),
+    "backlog": ("for i in 1 2 3 4 5 6 7 8; do ./a $a; echo $i; done | while read -r i; do ./b $b; done | cat > out", {"a": 0.1, "b": 0.2}),
+    "backlog of three": ("for i in 1 2 3 4 5 6 7 8; do ./a $a; echo $i; done | while read -r i; do ./b $b; echo $i; done"
+                         " | while read -r i; do ./c $c; done", {"a": 0.1, "b": 0.15, "c": 0.3}),
+    "backlog of programs": (f"a=$a {sys.executable} a.py | b=$b {sys.executable} b.py | sort > out", {"a": 0.1, "b": 0.2}),
     "threads": (f"{sys.executable} threads.py", {"a": 1.6, "b": 0.6}),
     "processes": (f"{sys.executable} processes.py", {"a": 1.6, "b": 0.6}),
     "pool": (f"{sys.executable} pool.py", {"a": 1.6, "b": 0.6}),
@@ -65,6 +74,7 @@ def write(path, text, mode=0o644):
 
 def prepare(directory, name):
     for step in CASES[name][1]:
+        write(f"{directory}/{step}.py", STAGE.format(step=step))
         if name == "computing":
             write(f"{directory}/{step}", BURN, 0o755)
         else:
@@ -90,6 +100,10 @@ def path(flowtrace, trace, *options):
     return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
 
 
+def rule(name, step):
+    return f"{step}.py" if name == "backlog of programs" else step
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--flowtrace", default=f"{HERE}/../../target/release/flowtrace")
@@ -98,7 +112,7 @@ def main():
     options = parser.parse_args()
     flowtrace = os.path.abspath(options.flowtrace)
     worst, wrong = 0.0, 0
-    print(f"{'case':>14} {'slowed':>8} {'before':>8} {'predicted':>9} {'truth':>8}  error")
+    print(f"{'case':>19} {'slowed':>8} {'before':>8} {'predicted':>9} {'truth':>8}  error")
     for name in options.cases or CASES:
         times = CASES[name][1]
         for _ in range(options.repeat):
@@ -110,14 +124,14 @@ def main():
                     for factor in (2, 0.5):
                         where = f"{scratch}/{step}-{factor}"
                         os.mkdir(where)
-                        predicted = path(flowtrace, base, "--what-if", f"{step}={factor}")["what_if_ns"] / 1e9
+                        predicted = path(flowtrace, base, "--what-if", f"{rule(name, step)}={factor}")["what_if_ns"] / 1e9
                         slowed = record(flowtrace, name, {**times, step: times[step] * factor}, where)
                         truth = path(flowtrace, slowed)["length_ns"] / 1e9
                         error = predicted / truth - 1
                         worst = max(worst, abs(error))
                         wrong += abs(error) > LIMIT
                         mark = "" if abs(error) <= LIMIT else "  WRONG"
-                        print(f"{name:>14} {step + ' ×' + str(factor):>8} {before:7.2f}s {predicted:8.2f}s {truth:7.2f}s "
+                        print(f"{name:>19} {step + ' ×' + str(factor):>8} {before:7.2f}s {predicted:8.2f}s {truth:7.2f}s "
                               f"{error:+6.1%}{mark}", flush=True)
     print(f"worst error {worst:.1%}; {wrong} over {LIMIT:.0%}")
     sys.exit(wrong > 0)

@@ -10,6 +10,7 @@
 //! This joins ParaTrac's makespan by the longest path (sections 5.2 and 5.3) with the waits of
 //! the samples: a file makes nobody wait, whoever starts the reader does.
 
+mod backlog;
 mod line;
 mod network;
 mod solve;

@@ -78,8 +78,9 @@ impl Line<'_> {
             let is_second = before == (to, true);
             segment.is_released = match cut {
                 Cut::Release(place) => {
-                    // A pipe is read to its end: that binds even who did not wait for it.
-                    let binds = matches!(self.releases[place].cause, Cause::Closed(_));
+                    // A pipe is read to its end: that binds even who did not wait for it, as does what lay in it.
+                    let cause = self.releases[place].cause;
+                    let binds = matches!(cause, Cause::Closed(_) | Cause::Fed(..));
                     waited || is_second || binds
                 }
                 _ => false,
@@ -150,6 +151,7 @@ impl Line<'_> {
     /// Time of an interval that samples say it waited for what then let it go, ns.
     fn waited(&self, from: i64, to: i64, release: Release) -> i64 {
         let fits = |wait: &SeenWait| match (wait.on, release.cause) {
+            (_, Cause::Fed(..)) => false,
             (SeenOn::Child(_) | SeenOn::Channel(_), _) if self.is_threaded => true,
             (SeenOn::Child(child), Cause::Child(by)) => child.is_none_or(|child| child == by),
             (SeenOn::Channel(other), Cause::Child(by) | Cause::Channel(by) | Cause::Closed(by)) => {

@@ -93,8 +93,13 @@ impl Network {
         for (id, release) in found {
             let place = releases.len();
             cuts[id.0 as usize].push((release.at_ns, Cut::Release(place)));
-            if let Cause::Channel(other) = release.cause {
-                cuts[other.0 as usize].push((release.at_ns, Cut::LetGo(place)));
+            let let_go = match release.cause {
+                Cause::Channel(other) => Some((other, release.at_ns)),
+                Cause::Fed(other, written_ns) => Some((other, written_ns)),
+                Cause::Child(_) | Cause::Closed(_) => None,
+            };
+            if let Some((other, at_ns)) = let_go {
+                cuts[other.0 as usize].push((at_ns, Cut::LetGo(place)));
             }
             releases.push(release);
         }
@@ -138,7 +143,7 @@ impl Network {
         }
         for (moment, place) in released {
             network.moments[moment as usize].cross = match releases[place].cause {
-                Cause::Channel(_) => let_go_at[place],
+                Cause::Channel(_) | Cause::Fed(..) => let_go_at[place],
                 Cause::Child(id) | Cause::Closed(id) => network.ends[id.0 as usize].1,
             };
         }

@@ -16,6 +16,17 @@ pub(super) enum Cause {
     Channel(ProcessId),
     /// The end of all who wrote into a pipe.
     Closed(ProcessId),
+    /// What it found in a pipe was there, written at that moment, ns ([`super::backlog`]).
+    Fed(ProcessId, i64),
+}
+
+impl Cause {
+    /// Who let it go.
+    pub(super) fn process(self) -> ProcessId {
+        match self {
+            Cause::Child(id) | Cause::Channel(id) | Cause::Closed(id) | Cause::Fed(id, _) => id,
+        }
+    }
 }
 
 /// A moment at which a wait may have ended.
@@ -61,7 +72,7 @@ pub(super) fn lives(workflow: &Workflow) -> Vec<(i64, i64)> {
 /// What each process waited for; answers come from the samples and the holders of channels.
 pub(super) struct Waits<'a> {
     workflow: &'a Workflow,
-    activity: &'a Activity,
+    pub(super) activity: &'a Activity,
     lives: &'a [(i64, i64)],
     children: &'a [Vec<ProcessId>],
     /// Of every process when it started its children, and when they ended, in order, ns.
@@ -151,9 +162,20 @@ impl<'a> Waits<'a> {
                 cause: Cause::Child(child),
             });
         }
-        for &writer in self.writers.get(&process).into_iter().flatten() {
+        let backlog = self.backlog(process);
+        for item in &backlog {
             found.push(Release {
-                at_ns: self.lives[writer.0 as usize].1,
+                at_ns: item.read_ns,
+                cause: Cause::Fed(item.writer, item.written_ns),
+            });
+        }
+        for &writer in self.writers(process) {
+            found.push(Release {
+                // Who is behind reads the end of the pipe last.
+                at_ns: match backlog.is_empty() {
+                    true => self.lives[writer.0 as usize].1,
+                    false => end,
+                },
                 cause: Cause::Closed(writer),
             });
         }
@@ -186,10 +208,7 @@ impl<'a> Waits<'a> {
             });
         }
         found.retain(|release| {
-            let other = match release.cause {
-                Cause::Child(id) | Cause::Channel(id) | Cause::Closed(id) => id,
-            };
-            let born = self.lives[other.0 as usize].0;
+            let born = self.life(release.cause.process()).0;
             release.at_ns > start && release.at_ns <= end && release.at_ns >= born
         });
         found.sort_unstable();
@@ -201,6 +220,26 @@ impl<'a> Waits<'a> {
                 || a == b
         });
         found
+    }
+
+    /// Begin and end of a process, ns.
+    pub(super) fn life(&self, id: ProcessId) -> (i64, i64) {
+        self.lives[id.0 as usize]
+    }
+
+    /// Who writes into a pipe that it reads.
+    pub(super) fn writers(&self, reader: ProcessId) -> &[ProcessId] {
+        self.writers.get(&reader).map_or(&[], Vec::as_slice)
+    }
+
+    /// When it started its children, in order, ns.
+    pub(super) fn births(&self, id: ProcessId) -> &[i64] {
+        &self.births[id.0 as usize]
+    }
+
+    /// When its children ended, in order, ns.
+    pub(super) fn deaths(&self, id: ProcessId) -> &[i64] {
+        &self.deaths[id.0 as usize]
     }
 
     /// When the process started a child after a wait, or never, ns: it had been let go before, however late the look
