@@ -30,9 +30,7 @@ fn schedule(run: &Run) -> Result<Schedule, Unknown> {
 /// The part of a run in which it iterates, where the messages show it: start-up and the end have
 /// waits of their own.
 pub fn iterating(run: &Run) -> Run {
-    let found = messages::messages(run)
-        .ok()
-        .and_then(|m| repeat::iterations(&m));
+    let found = repeat::of_run(run).ok().flatten();
     // Where messages are all alike, a cut would put the counts of both directions out of step.
     let Some(found) = found.filter(|found| !found.is_by_order) else {
         return run.clone();

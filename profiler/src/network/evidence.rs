@@ -103,6 +103,13 @@ pub struct Evidence {
 /// # Errors
 /// When fewer than two processes sent packets.
 pub fn weigh(run: &Run) -> Result<Evidence, Unknown> {
+    match run.memo() {
+        Some(memo) => memo.evidence.get_or_init(|| weighed(run)).clone(),
+        None => weighed(run),
+    }
+}
+
+fn weighed(run: &Run) -> Result<Evidence, Unknown> {
     let found = messages::messages(run)?;
     let (mut evidence, schedule) = of_packets(run, &found)?;
     if let (Some(schedule), Verdict::Unsure(_)) = (schedule, &evidence.verdict) {
@@ -113,8 +120,8 @@ pub fn weigh(run: &Run) -> Result<Evidence, Unknown> {
 
 /// What the packets alone say, and how the messages hang together where that was worked out.
 fn of_packets(run: &Run, found: &[Message]) -> Result<(Evidence, Option<Schedule>), Unknown> {
-    let iterations = repeat::iterations(found);
-    let (cuts, are_iterations) = cuts(found, iterations.as_ref(), run);
+    let iterations = repeat::of_run(run)?;
+    let (cuts, are_iterations) = cuts(found, iterations.as_deref(), run);
     let parts = delays(run, &cuts);
     let delays_s = sums(&parts, run.nodes().len());
     let none = || Unknown::new("fewer than two processes sent packets in this interval");

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
-use flowtrace_schema::{CaptureRow, FlowRow, PacketRow, Result, Trace, marks};
+use flowtrace_schema::{CaptureRow, FlowCaptureRow, FlowRow, PacketRow, Result, Trace, marks};
 
 use super::run::{Books, CaptureInput, Node, Packet, Run, Unknown};
 use crate::rules::labels;
@@ -69,11 +69,11 @@ fn is_of_program(flow: &FlowRow) -> bool {
 /// # Errors
 /// When the file cannot be read; the inner one when a host is asked for that is not there.
 pub fn load(trace: &Trace, selection: &Selection) -> Result<std::result::Result<Run, Unknown>> {
-    let (flows, others): (Vec<FlowRow>, Vec<FlowRow>) =
-        trace.flows()?.into_iter().partition(is_of_program);
+    let mut flows = trace.flow_ends()?;
+    let seen = sums_of_captures(trace, &mut flows)?;
+    let (flows, others): (Vec<FlowRow>, Vec<FlowRow>) = flows.into_iter().partition(is_of_program);
     let hosts = trace.hosts()?;
     let captures = trace.captures()?;
-    let seen = addresses_of_captures(trace, &flows)?;
     let mut chosen = match Chosen::new(
         &flows,
         selection,
@@ -84,16 +84,24 @@ pub fn load(trace: &Trace, selection: &Selection) -> Result<std::result::Result<
         Ok(chosen) => chosen,
         Err(unknown) => return Ok(Err(unknown)),
     };
+    let errors = hosts.iter().filter_map(|host| host.clock_error_ns).max();
+    let left_out = std::mem::take(&mut chosen.left_out);
+    let aside = std::mem::take(&mut chosen.aside).with(&others).sorted();
+    let books = match selection.within_ns {
+        // The kernel's totals are of whole lives.
+        Some(_) => Vec::new(),
+        None => books(trace, &flows, &chosen)?,
+    };
+    // There may be a million, and the packets need room.
+    drop((flows, others, seen));
     let (mut inputs, at) = inputs(&captures);
     let mut without_header = 0;
-    trace.packets(|row| {
-        if let Some((t0, t1)) = selection.within_ns
-            && (row.t_ns < t0 || row.t_ns > t1)
-        {
-            return if row.t_ns > t1 {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
+    let (from_ns, to_ns) = selection.within_ns.unwrap_or((i64::MIN, i64::MAX));
+    trace.packets_since(from_ns, |row| {
+        if row.t_ns < from_ns || row.t_ns > to_ns {
+            return match row.t_ns > to_ns {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
             };
         }
         let ends = chosen.ends.get(&row.flow_id).copied();
@@ -109,16 +117,8 @@ pub fn load(trace: &Trace, selection: &Selection) -> Result<std::result::Result<
     })?;
     // One machine with several interfaces has several captures: each process is served by the one
     // that has most of its packets.
-    let errors = hosts.iter().filter_map(|host| host.clock_error_ns).max();
-    let left_out = std::mem::take(&mut chosen.left_out);
-    let books = match selection.within_ns {
-        // The kernel's totals are of whole lives.
-        Some(_) => Vec::new(),
-        None => books(trace, &flows, &chosen)?,
-    };
     let run = Run::new(chosen.names, inputs).with_origin(errors, left_out);
-    let run = run.with_aside(chosen.aside.with(&others).sorted(), without_header);
-    Ok(Ok(run.with_books(books)))
+    Ok(Ok(run.with_aside(aside, without_header).with_books(books)))
 }
 
 /// The names of processes, where these are what counts.
@@ -201,19 +201,33 @@ fn books(trace: &Trace, flows: &[FlowRow], chosen: &Chosen) -> Result<Vec<Option
     Ok(owners.into_iter().map(of).collect())
 }
 
-/// Which addresses the hosts of the captures sent from, by capture.
-fn addresses_of_captures(
+/// Packets of the program by capture and address. Packets and payload of all flows, which come in the
+/// order of their ids, are added to them as the view `flows` has them: of each direction what the
+/// capture that saw most of it counted.
+fn sums_of_captures(
     trace: &Trace,
-    flows: &[FlowRow],
+    flows: &mut [FlowRow],
 ) -> Result<BTreeMap<i64, BTreeMap<String, i64>>> {
-    let by_id: HashMap<i64, &FlowRow> = flows.iter().map(|flow| (flow.flow_id, flow)).collect();
     let mut seen: BTreeMap<i64, BTreeMap<String, i64>> = BTreeMap::new();
-    for row in trace.flow_captures()? {
-        if let Some(flow) = by_id.get(&row.flow_id) {
+    let rows = trace.flow_captures()?;
+    for of_flow in rows.chunk_by(|a, b| a.flow_id == b.flow_id) {
+        let id = of_flow[0].flow_id;
+        let Ok(at) = flows.binary_search_by_key(&id, |flow| flow.flow_id) else {
+            continue;
+        };
+        let flow = &mut flows[at];
+        let most = |of: fn(&FlowCaptureRow) -> i64| of_flow.iter().map(of).max().unwrap_or(0);
+        flow.packets = Some(most(|row| row.out_packets) + most(|row| row.back_packets));
+        flow.bytes = Some(most(|row| row.out_bytes) + most(|row| row.back_bytes));
+        for row in of_flow.iter().filter(|_| is_of_program(flow)) {
             let counts = seen.entry(row.capture_id).or_default();
-            let packets = row.out_packets + row.back_packets;
-            *counts.entry(flow.src.clone()).or_default() += packets;
-            *counts.entry(flow.dst.clone()).or_default() += packets;
+            for address in [&flow.src, &flow.dst] {
+                let packets = row.out_packets + row.back_packets;
+                match counts.get_mut(address) {
+                    Some(count) => *count += packets,
+                    None => drop(counts.insert(address.clone(), packets)),
+                }
+            }
         }
     }
     Ok(seen)

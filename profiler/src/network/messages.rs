@@ -1,6 +1,7 @@
 //! What the segments of a connection were as messages (5.4.1).
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use super::plain;
 use super::run::{FIN, Mode, Node, PSH, Packet, Run, Unknown};
@@ -146,13 +147,13 @@ fn whole(done: Vec<Message>) -> Vec<Message> {
 ///
 /// # Errors
 /// When the interval holds no packet.
-pub fn messages(run: &Run) -> Result<Vec<Message>, Unknown> {
+pub fn messages(run: &Run) -> Result<Arc<[Message]>, Unknown> {
     run.need_packets()?;
     // Most questions begin with them.
-    if run.settings.mode == Mode::Default && run.is_whole() {
-        return Ok(run.data.messages.get_or_init(|| cut(run)).clone());
-    }
-    Ok(cut(run))
+    Ok(match run.memo() {
+        Some(memo) => Arc::clone(memo.messages.get_or_init(|| cut(run).into())),
+        None => cut(run).into(),
+    })
 }
 
 fn cut(run: &Run) -> Vec<Message> {

@@ -216,10 +216,11 @@ impl Page {
             let mut cells = self.rows.iter().filter_map(|row| row.get(column));
             cells.any(|cell| cell.is_number() && *cell != Cell::Unknown)
         };
+        let are_right: Vec<bool> = (0..headers.len()).map(is_right).collect();
         let line = |cells: &[String]| {
             let padded = cells.iter().enumerate().map(|(column, cell)| {
                 let width = widths[column];
-                if is_right(column) {
+                if are_right[column] {
                     format!("{cell:>width$}")
                 } else {
                     format!("{cell:<width$}")

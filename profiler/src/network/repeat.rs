@@ -7,13 +7,14 @@
 //! one iteration to the next (an integer sort) are allowed for; a stream of equal messages has no
 //! distance of its own: there the order of the receivers repeats ([`super::cycle`]).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use super::chance::Chance;
 use super::cycle;
-use super::messages::Message;
+use super::messages::{self, Message};
 use super::quantile;
-use super::run::Node;
+use super::run::{Node, Run, Unknown};
 
 /// Messages in which the distance is looked for; the chain is then followed through all.
 const SAMPLE: usize = 4000;
@@ -104,6 +105,19 @@ impl Iterations {
     }
 }
 
+/// The iterations of a run.
+///
+/// # Errors
+/// When the interval holds no packet.
+pub fn of_run(run: &Run) -> Result<Option<Arc<Iterations>>, Unknown> {
+    let found = messages::messages(run)?;
+    let look = || iterations(&found).map(Arc::new);
+    Ok(match run.memo() {
+        Some(memo) => memo.iterations.get_or_init(look).clone(),
+        None => look(),
+    })
+}
+
 /// Looks for iterations in the messages of a run: by their sizes, or where these are all alike by
 /// the order of their receivers. `None`: nothing repeats itself.
 pub fn iterations(messages: &[Message]) -> Option<Iterations> {
@@ -141,10 +155,8 @@ fn by_size(messages: &[Message]) -> Option<Iterations> {
     let mut full: Vec<(f64, &Repetition)> = all;
     // A pair of a few messages at start-up and end is no witness.
     full.retain(|(length, pair)| agree(best, *length) && weight(pair) >= 0.1 * heaviest);
-    let carried = |message: &&Message| {
-        let is_of = |pair: &Repetition| (pair.src, pair.dst) == (message.src, message.dst);
-        full.iter().any(|(_, pair)| is_of(pair))
-    };
+    let repeating: HashSet<(Node, Node)> = full.iter().map(|(_, p)| (p.src, p.dst)).collect();
+    let carried = |message: &&Message| repeating.contains(&(message.src, message.dst));
     let payload: u64 = messages.iter().map(|message| message.bytes).sum();
     let of_these: u64 = messages.iter().filter(carried).map(|m| m.bytes).sum();
     if (of_these as f64) < LEAST_SHARE * payload as f64 {
@@ -203,15 +215,14 @@ fn tolerance(distance: u64) -> u64 {
     (distance * 3 / 1000).min(48)
 }
 
-/// Sizes and ends of messages in the stream of bytes, and where each size occurs.
+/// Ends of messages in the stream of bytes, and where each size occurs.
 struct Stream {
-    sizes: Vec<u64>,
     ends: Vec<u64>,
     classes: Vec<Vec<usize>>,
 }
 
 impl Stream {
-    fn new(sizes: Vec<u64>) -> Stream {
+    fn new(sizes: &[u64]) -> Stream {
         let ends = sizes
             .iter()
             .scan(0, |sum, size| {
@@ -227,32 +238,35 @@ impl Stream {
         classes.retain(|class| class.len() >= LEAST_COUNT);
         // Rare sizes say the most; the first one for equal counts, so that the order is fixed.
         classes.sort_by_key(|class| (class.len(), class[0]));
-        Stream {
-            sizes,
-            ends,
-            classes,
-        }
+        Stream { ends, classes }
     }
 
-    /// The message of the same size whose end is `distance` after that of message `i`.
-    fn next(&self, i: usize, distance: u64) -> Option<usize> {
+    /// For each message of a class the place in it of the one whose end is `distance` after its own.
+    fn links<'a>(
+        &'a self,
+        class: &'a [usize],
+        distance: u64,
+    ) -> impl Iterator<Item = Option<usize>> + 'a {
         let slack = tolerance(distance);
-        let (from, to) = (
-            self.ends[i] + distance - slack,
-            self.ends[i] + distance + slack,
-        );
-        let first = self.ends.partition_point(|end| *end < from);
-        (first..self.ends.len())
-            .take_while(|&j| self.ends[j] <= to)
-            .find(|&j| j > i && self.sizes[j] == self.sizes[i])
+        let end = |at: usize| class.get(at).map(|&i| self.ends[i]);
+        // Ends only grow: the search goes on from where the one before ended.
+        let mut at = 0;
+        class.iter().map(move |&i| {
+            let from = self.ends[i] + distance - slack;
+            while end(at).is_some_and(|end| end < from) {
+                at += 1;
+            }
+            end(at)
+                .is_some_and(|end| end <= from + 2 * slack)
+                .then_some(at)
+        })
     }
 
     fn score(&self, distance: u64) -> f64 {
         let last = self.ends.last().copied().unwrap_or(0);
         let shares = self.classes.iter().filter_map(|class| {
-            let open = class.iter().filter(|&&i| self.ends[i] + distance <= last);
-            let count = open.clone().count();
-            let found = open.filter(|&&i| self.next(i, distance).is_some()).count();
+            let count = class.partition_point(|&i| self.ends[i] + distance <= last);
+            let found = self.links(class, distance).take(count).flatten().count();
             (count > 0).then(|| found as f64 / count as f64)
         });
         let shares: Vec<f64> = shares.collect();
@@ -297,22 +311,18 @@ impl Stream {
     /// The longest chain of equal messages at this distance.
     fn chain(&self, distance: u64) -> Vec<usize> {
         let mut best = Vec::new();
-        let mut is_used = vec![false; self.sizes.len()];
         for class in &self.classes {
-            for &first in class {
-                if is_used[first] {
-                    continue;
-                }
-                let mut chain = vec![first];
-                let mut at = first;
-                while let Some(next) = self.next(at, distance) {
-                    is_used[next] = true;
-                    chain.push(next);
-                    at = next;
-                }
-                if chain.len() > best.len() {
-                    best = chain;
-                }
+            let links: Vec<Option<usize>> = self.links(class, distance).collect();
+            // A link leads forward: behind each message its chain is known before its own.
+            let mut lengths = vec![1_usize; class.len()];
+            for at in (0..class.len()).rev() {
+                lengths[at] += links[at].map_or(0, |next| lengths[next]);
+            }
+            let longest = lengths.iter().copied().max().unwrap_or(0);
+            if longest > best.len() {
+                let first = lengths.iter().position(|length| *length == longest);
+                let chain = std::iter::successors(first, |&at| links[at]);
+                best = chain.map(|at| class[at]).collect();
             }
         }
         best
@@ -325,7 +335,7 @@ fn repetition(messages: &[&Message]) -> Option<Repetition> {
     // From the middle: start-up and the end repeat nothing.
     let from = sizes.len().saturating_sub(SAMPLE) / 2;
     let sample = &sizes[from..sizes.len().min(from + SAMPLE)];
-    let stream = Stream::new(sample.to_vec());
+    let stream = Stream::new(sample);
     let (score, distance) = stream.best()?;
     if score < LEAST_SCORE {
         return None;
@@ -337,12 +347,12 @@ fn repetition(messages: &[&Message]) -> Option<Repetition> {
         ORDERS.1
     };
     for order in 0..orders {
-        let other = Stream::new(shuffled(sample, order)).best();
+        let other = Stream::new(&shuffled(sample, order)).best();
         if score < other.map_or(0.0, |best| best.0) + LEAST_LEAD {
             return None;
         }
     }
-    let chain = Stream::new(sizes).chain(distance);
+    let chain = Stream::new(&sizes).chain(distance);
     if chain.len() <= LEAST_COUNT {
         return None;
     }

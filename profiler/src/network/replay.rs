@@ -74,12 +74,12 @@ pub fn replay(schedule: &Schedule, change: &Change, reading: Reading) -> Option<
             consider(end[before], Cause::Own(before));
         }
         let (may_need, may_hold) = match reading {
-            Reading::Waiting => (step.may_need.as_slice(), step.may_hold.as_slice()),
+            Reading::Waiting => (schedule.may_need(step), schedule.may_hold(step)),
             Reading::Working => (&[][..], &[][..]),
         };
-        let waits = step.needs.iter().chain(may_need).chain(may_hold);
+        let waits = schedule.needs(step).iter().chain(may_need).chain(may_hold);
         for &needed in waits {
-            consider(arrival[needed], Cause::Message(needed));
+            consider(arrival[needed as usize], Cause::Message(needed as usize));
         }
         let message = &messages[i];
         work[i] = own_work as f64 / 1e9 * factor;

@@ -72,7 +72,35 @@ pub fn threshold_ns(run: &Run, me: Node, peer: Node) -> Option<i64> {
 pub fn events(run: &Run) -> Result<Vec<Events>, Unknown> {
     run.need_packets()?;
     let mut all = Vec::new();
-    for me in run.all() {
+    for (me, peer, packets) in by_pair(run) {
+        // Without a clean sample the second condition decides alone.
+        let threshold_ns = threshold_ns(run, me, peer).unwrap_or(0);
+        let times_ns = iterations(packets, threshold_ns);
+        all.push(Events {
+            me,
+            peer,
+            threshold_ns,
+            times_ns,
+        });
+    }
+    Ok(all)
+}
+
+/// Numbers of iterations of the same pairs, in the same order, with other thresholds.
+pub fn counts<const N: usize>(
+    run: &Run,
+    thresholds_ns: impl Fn(Node, Node) -> [Option<i64>; N],
+) -> Vec<[Option<usize>; N]> {
+    let of_pair = |(me, peer, packets): (Node, Node, Vec<(i64, Seen)>)| {
+        let count = |threshold| iterations(packets.iter().copied(), threshold).len();
+        thresholds_ns(me, peer).map(|threshold| threshold.map(count))
+    };
+    by_pair(run).map(of_pair).collect()
+}
+
+/// What each process sent to each of its peers and received of it, as far as iterations need that.
+fn by_pair(run: &Run) -> impl Iterator<Item = (Node, Node, Vec<(i64, Seen)>)> {
+    run.all().flat_map(|me| {
         let mut pairs: BTreeMap<Node, Vec<(i64, Seen)>> = BTreeMap::new();
         for packet in run.stream(me).filter(|p| p.is_data() && p.src != p.dst) {
             let (peer, seen) = if packet.src == me {
@@ -86,34 +114,9 @@ pub fn events(run: &Run) -> Result<Vec<Events>, Unknown> {
                 pair.push((packet.t_ns, seen));
             }
         }
-        for (peer, packets) in pairs {
-            // Without a clean sample the second condition decides alone.
-            let threshold_ns = threshold_ns(run, me, peer).unwrap_or(0);
-            let times_ns = iterations(packets, threshold_ns);
-            all.push(Events {
-                me,
-                peer,
-                threshold_ns,
-                times_ns,
-            });
-        }
-    }
-    Ok(all)
-}
-
-/// The iterations of one ordered pair under a given threshold.
-pub fn pair_events(run: &Run, me: Node, peer: Node, threshold_ns: i64) -> Vec<i64> {
-    let packets = run.stream(me).filter(|p| p.is_data()).filter_map(|packet| {
-        match (
-            packet.src == me && packet.dst == peer,
-            packet.src == peer && packet.dst == me,
-        ) {
-            (true, false) => Some((packet.t_ns, Seen::Sent)),
-            (false, true) => Some((packet.t_ns, Seen::Received)),
-            _ => None,
-        }
-    });
-    iterations(packets, threshold_ns)
+        let of_pair = move |(peer, packets)| (me, peer, packets);
+        pairs.into_iter().map(of_pair)
+    })
 }
 
 /// Counts per sliding window (3.4.2): `y(k)` events in `[t0 + k step, t0 + k step + window)`,

@@ -3,17 +3,18 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use super::messages::Message;
 use super::rtt;
 
 mod books;
 mod build;
 mod coverage;
+mod memo;
 mod nearest;
 
 pub use books::Books;
 pub use build::{CaptureInput, PacketInput};
 pub use coverage::{Aside, Coverage};
+use memo::Memo;
 
 /// TCP flag FIN.
 pub const FIN: u8 = 0x01;
@@ -105,8 +106,6 @@ pub struct Data {
     /// What the process tracer knows of each node; empty or `None`: nothing.
     pub(super) books: Vec<Option<Books>>,
     pub(super) rtt: OnceLock<rtt::Table>,
-    /// The messages of the whole of it, by the default rule.
-    pub(super) messages: OnceLock<Vec<Message>>,
 }
 
 /// Which text the numbers follow.
@@ -177,6 +176,7 @@ pub struct Run {
     pub(super) data: Arc<Data>,
     t0_ns: i64,
     t1_ns: i64,
+    memo: Arc<Memo>,
     /// The options.
     pub settings: Settings,
 }
@@ -235,6 +235,7 @@ impl Run {
         data.left_out = left_out;
         Run {
             data: Arc::new(data),
+            memo: Arc::default(),
             ..self
         }
     }
@@ -248,6 +249,7 @@ impl Run {
         data.without_header = without_header;
         Run {
             data: Arc::new(data),
+            memo: Arc::default(),
             ..self
         }
     }
@@ -257,6 +259,7 @@ impl Run {
             t0_ns: data.first_ns,
             t1_ns: data.last_ns,
             data: Arc::new(data),
+            memo: Arc::default(),
             settings: Settings::default(),
         }
     }
@@ -285,6 +288,9 @@ impl Run {
         let mut run = self.clone();
         run.t0_ns = t0_ns.max(self.t0_ns);
         run.t1_ns = t1_ns.min(self.t1_ns);
+        if run.span_ns() != self.span_ns() {
+            run.memo = Arc::default();
+        }
         run
     }
 
@@ -397,14 +403,15 @@ impl Run {
 impl Run {
     /// All that was loaded, whatever interval this is.
     pub(super) fn whole(&self) -> Run {
+        if self.is_whole() {
+            return self.clone();
+        }
         Run {
+            t0_ns: self.data.first_ns,
+            t1_ns: self.data.last_ns,
+            data: Arc::clone(&self.data),
+            memo: Arc::default(),
             settings: self.settings.clone(),
-            ..Run {
-                t0_ns: self.data.first_ns,
-                t1_ns: self.data.last_ns,
-                data: Arc::clone(&self.data),
-                settings: Settings::default(),
-            }
         }
     }
 }

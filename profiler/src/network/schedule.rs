@@ -15,6 +15,7 @@ use super::run::Node;
 
 mod context;
 mod slope;
+mod steps;
 mod symmetry;
 
 use context::Context;
@@ -30,13 +31,10 @@ pub struct Step {
     pub t_ns: i64,
     /// The send of the same process before it.
     pub before: Option<usize>,
-    /// Messages that it needs in any case.
-    pub needs: Vec<usize>,
-    /// Messages that it may need, or may only have seen.
-    pub may_need: Vec<usize>,
-    /// Messages that came before the send before, and may be needed: that shows only when others
-    /// become faster.
-    pub may_hold: Vec<usize>,
+    /// Where its messages begin in the schedule's list.
+    first: usize,
+    /// Numbers of those that it needs, may need, and may be held by.
+    counts: [u32; 3],
 }
 
 /// How certain the dependencies are.
@@ -57,6 +55,8 @@ pub struct Schedule {
     pub messages: Vec<Message>,
     /// A step per message, in the same order.
     pub steps: Vec<Step>,
+    /// The messages that the steps wait for.
+    links: Vec<u32>,
     /// How much was decided.
     pub certainty: Certainty,
     /// Number of processes.
@@ -85,11 +85,10 @@ enum Need {
     /// The same, but the last of them nearly always came before the own send before: whether it is
     /// needed does not change the work.
     Hidden(i64),
-    /// Not in step: what had arrived last.
-    Last,
 }
 
-/// What the sends of each slot need: sender, receiver, source.
+/// What the sends of each slot need: sender, receiver, source. A slot that is not in step has none: what
+/// had arrived last is all that is known of it.
 type Needs = BTreeMap<(Node, Node, Node), Need>;
 
 /// Without what a pair whose messages are alike sent before the first of them: a greeting would
@@ -107,7 +106,7 @@ fn without_greetings(messages: &[Message]) -> Vec<Message> {
 
 /// Works out what every send waited for. Messages must be in the order of sending.
 pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
-    let messages = &without_greetings(messages);
+    let messages = without_greetings(messages);
     let mut sent: BTreeMap<(Node, Node), Vec<usize>> = BTreeMap::new();
     for (i, message) in messages.iter().enumerate() {
         sent.entry((message.src, message.dst)).or_default().push(i);
@@ -134,22 +133,29 @@ pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
         }
     }
     let context = Context {
-        messages,
+        messages: &messages,
         sent: &sent,
         arrivals: &arrivals,
         before: &before,
     };
+    let mut sources: BTreeMap<Node, Vec<Node>> = BTreeMap::new();
+    for &(from, to) in sent.keys() {
+        sources.entry(to).or_default().push(from);
+    }
     let mut needs = Needs::new();
+    let mut loose = 0;
     for &(me, to) in sent.keys() {
-        let begins = context.begins(me, to);
-        for &(from, receiver) in sent.keys() {
-            if receiver == me {
-                needs.insert((me, to, from), context.need(me, to, from, &begins));
-            }
+        let sources = sources.get(&me).map_or(&[][..], Vec::as_slice);
+        let in_step = context.in_step(me, to, sources);
+        loose += sources.len() - in_step.len();
+        let begins = context.begins(me, to, &in_step);
+        for &(from, floor) in &in_step {
+            let need = context.need(me, to, from, floor, &begins);
+            needs.extend(need.map(|need| ((me, to, from), need)));
         }
     }
     let takes_turns = symmetry::takes_turns(&context);
-    let are_alike = symmetry::are_alike(messages, &sent);
+    let are_alike = symmetry::are_alike(&messages, &sent);
     let answering = symmetry::answering(&context, &needs, nodes);
     let all_exchange = symmetry::decide_by_symmetry(&mut needs, |(me, to, from), offset| {
         let lists = sent.get(&(me, to)).zip(arrivals.get(&(from, me)));
@@ -157,62 +163,71 @@ pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
             context.delay_ns(sends, arrivals, offset)
         })
     });
-    let mut certainty = Certainty::default();
+    let mut certainty = Certainty {
+        loose,
+        ..Certainty::default()
+    };
     for need in needs.values() {
         match need {
             Need::Offset { .. } | Need::Hidden(_) => certainty.decided += 1,
             Need::Either(_) => certainty.open += 1,
-            Need::Last => certainty.loose += 1,
         }
     }
-    let mut schedule = Schedule {
-        messages: messages.to_vec(),
-        steps: Vec::with_capacity(messages.len()),
+    let (steps, links) = steps::steps(&context, &needs);
+    Schedule {
+        steps,
+        links,
         certainty,
         nodes,
         is_exchange: all_exchange && !takes_turns && certainty.loose == 0 && are_alike,
         takes_turns,
         are_alike,
         answering,
-    };
-    let mut number: BTreeMap<(Node, Node), i64> = BTreeMap::new();
-    for (i, message) in messages.iter().enumerate() {
-        let n = number.entry((message.src, message.dst)).or_default();
-        let (needed, maybe, hidden) =
-            context.of_send(message.src, message.dst, *n, message.sent_ns.0, &needs);
-        *n += 1;
-        schedule.steps.push(Step {
-            message: i,
-            process: message.src,
-            t_ns: message.sent_ns.0,
-            before: before[i],
-            needs: needed,
-            may_need: maybe,
-            may_hold: hidden
-                .into_iter()
-                .filter(|&m| {
-                    let own = before[i].map(|b| messages[b].sent_ns.1);
-                    own.is_some_and(|own| messages[m].received_ns.1 <= own)
-                })
-                .collect(),
-        });
+        messages,
     }
-    schedule
 }
 
 impl Schedule {
+    /// Messages that a step needs in any case. What an earlier step of the process waited for is left out.
+    pub fn needs(&self, step: &Step) -> &[u32] {
+        self.list(step, 0)
+    }
+
+    /// Messages that it may need, or may only have seen.
+    pub fn may_need(&self, step: &Step) -> &[u32] {
+        self.list(step, 1)
+    }
+
+    /// Messages that came before the send before, and may be needed: that shows only when others
+    /// become faster.
+    pub fn may_hold(&self, step: &Step) -> &[u32] {
+        self.list(step, 2)
+    }
+
+    fn list(&self, step: &Step, which: usize) -> &[u32] {
+        let length = |count: &u32| *count as usize;
+        let before: usize = step.counts[..which].iter().map(length).sum();
+        &self.links[step.first + before..][..length(&step.counts[which])]
+    }
+
     /// Time that each step worked, ns: from the moment at which all it needs was there; the least
     /// (everything it may need was needed) and the most (nothing of that was).
     pub fn work_ns(&self, step: &Step) -> (i64, i64) {
-        let arrival = |list: &[usize]| list.iter().map(|&i| self.messages[i].received_ns.1).max();
+        let arrival = |list: &[u32]| {
+            let times = list
+                .iter()
+                .map(|&i| self.messages[i as usize].received_ns.1);
+            times.max()
+        };
         let own = step.before.map(|b| self.messages[b].sent_ns.1);
-        let from = own.into_iter().chain(arrival(&step.needs)).max();
-        let Some(from) = from.or_else(|| arrival(&step.may_need)) else {
+        let from = own.into_iter().chain(arrival(self.needs(step))).max();
+        let Some(from) = from.or_else(|| arrival(self.may_need(step))) else {
             // Its first send: work before the first packet is not seen.
             return (0, 0);
         };
         let most = (step.t_ns - from).max(0);
-        let least = arrival(&step.may_need).map_or(most, |at| (step.t_ns - at.max(from)).max(0));
+        let least =
+            arrival(self.may_need(step)).map_or(most, |at| (step.t_ns - at.max(from)).max(0));
         (least, most)
     }
 

@@ -3,7 +3,7 @@
 use crate::network::messages;
 use crate::network::plain;
 use crate::network::quantile;
-use crate::network::rir::{self, Distribution, Events, SlowdownTable};
+use crate::network::rir::{self, Distribution, SlowdownTable};
 use crate::network::run::{Answer, Mode, Node, Run, Unknown};
 use crate::network::stationary;
 
@@ -43,17 +43,15 @@ pub struct Rates {
 /// When the interval holds no packet, or no pair iterates.
 pub fn rir_rate(run: &Run, last: Option<f64>) -> Answer<Rates> {
     let run = run.last(last);
-    let at = |factor: f64| {
-        let least = |e: &Events| crate::network::rtt::least_ns(&run, e.me, e.peer);
-        let change = |e: &Events| least(e).map(|ns| (ns as f64 * factor) as i64);
-        counts_at(&run, change)
-    };
-    let (once, four) = (at(1.0)?, at(4.0)?);
     let events = rir::events(&run)?;
+    let counts = rir::counts(&run, |me, peer| {
+        let least = crate::network::rtt::least_ns(&run, me, peer);
+        [1.0, 4.0].map(|factor| least.map(|ns| (ns as f64 * factor) as i64))
+    });
     let mut pairs: Vec<PairRate> = events
         .iter()
-        .zip(once.into_iter().zip(four))
-        .map(|(events, (once, four))| PairRate {
+        .zip(counts)
+        .map(|(events, [once, four])| PairRate {
             src: events.me,
             dst: events.peer,
             rate: rir::rate(&run, events).ok(),
@@ -121,18 +119,6 @@ fn count_messages(run: &Run, pairs: &mut [PairRate]) -> Result<(), Unknown> {
         }
     }
     Ok(())
-}
-
-fn counts_at(
-    run: &Run,
-    threshold: impl Fn(&Events) -> Option<i64>,
-) -> Result<Vec<Option<usize>>, Unknown> {
-    let base = rir::events(run)?;
-    let count = |events: &Events| {
-        let threshold = threshold(events)?;
-        Some(rir::pair_events(run, events.me, events.peer, threshold).len())
-    };
-    Ok(base.iter().map(count).collect())
 }
 
 /// The series of the whole program, per second: windows that overlap in thesis mode, windows side

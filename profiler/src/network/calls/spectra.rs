@@ -1,7 +1,8 @@
 //! Calls 8 to 11: power spectra and the super-phase.
 
+use std::sync::Arc;
+
 use super::rates;
-use crate::network::messages;
 use crate::network::period::{self, Background, Verdict};
 use crate::network::repeat::{self, Iterations};
 use crate::network::rir;
@@ -167,7 +168,7 @@ pub fn super_phase(run: &Run) -> Answer<SuperPhase> {
     if run.settings.mode == Mode::Thesis {
         return thesis(run);
     }
-    let iterations = repeat::iterations(&messages::messages(run)?);
+    let iterations = repeat::of_run(run)?.map(Arc::unwrap_or_clone);
     let estimate = estimate(run);
     let spectral = estimate.as_ref().ok();
     let resolution_hz = spectral.map_or(0.0, |e| e.resolution_hz);

@@ -33,7 +33,6 @@ impl Data {
             aside: self.aside.clone(),
             books: self.books.clone(),
             rtt: OnceLock::new(),
-            messages: OnceLock::new(),
             ..*self
         }
     }
@@ -101,7 +100,6 @@ pub(super) fn data(nodes: Vec<String>, captures: Vec<CaptureInput>) -> Data {
         without_header: 0,
         books: Vec::new(),
         rtt: OnceLock::new(),
-        messages: OnceLock::new(),
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::super::messages::Message;
 use super::super::run::Node;
+use super::Need;
 use super::slope::{LEAST_SAMPLES, Slope, slope_of};
-use super::{Need, Needs};
 
 /// Repetitions that a slope is worked out from at most, evenly spread: all pairs of them are looked at.
 const MOST_SAMPLES: usize = 300;
@@ -39,26 +39,43 @@ impl Context<'_> {
         if sends.len() < LEAST_SAMPLES || (own - theirs).abs() > IN_STEP * own.max(theirs) + 2.0 {
             return None;
         }
-        let time = |n: usize| self.messages[sends[n]].sent_ns.0;
-        let seen = |n: usize| arrivals.partition_point(|&t| t < time(n)) as i64 - n as i64;
+        let mut arrived = 0;
+        let seen = |(n, &i): (usize, &usize)| {
+            let t = self.messages[i].sent_ns.0;
+            while arrivals.get(arrived).is_some_and(|&at| at < t) {
+                arrived += 1;
+            }
+            arrived as i64 - n as i64
+        };
         // What nearly every send had seen: a stray one at start-up is no rule.
-        let mut surplus: Vec<i64> = (0..sends.len()).map(seen).collect();
-        surplus.sort_unstable();
-        Some(surplus[surplus.len() / 50])
+        let mut surplus: Vec<i64> = sends.iter().enumerate().map(seen).collect();
+        let rank = surplus.len() / 50;
+        Some(*surplus.select_nth_unstable(rank).1)
+    }
+
+    /// Of these sources those that are in step with the sends from `me` to `to`, with their surplus.
+    pub(super) fn in_step(&self, me: Node, to: Node, sources: &[Node]) -> Vec<(Node, i64)> {
+        // Most slots of many processes have too few to say anything.
+        if self
+            .sent
+            .get(&(me, to))
+            .is_none_or(|sends| sends.len() < LEAST_SAMPLES)
+        {
+            return Vec::new();
+        }
+        let of_source = |&from: &Node| Some((from, self.surplus(me, to, from)?));
+        sources.iter().filter_map(of_source).collect()
     }
 
     /// When the work before each send from `me` to `to` began at the latest, if none of the
     /// messages in doubt is needed: after the own send before and all that is needed for certain.
     /// `None`: it is the first send.
-    pub(super) fn begins(&self, me: Node, to: Node) -> Vec<Option<i64>> {
+    pub(super) fn begins(&self, me: Node, to: Node, in_step: &[(Node, i64)]) -> Vec<Option<i64>> {
         let sends = self.sent.get(&(me, to)).map_or(&[][..], Vec::as_slice);
         let own = |&i: &usize| Some(self.messages[self.before[i]?].sent_ns.1);
         let mut begins: Vec<Option<i64>> = sends.iter().map(own).collect();
-        for (&(from, receiver), arrivals) in self.arrivals {
-            let Some(floor) = (receiver == me)
-                .then(|| self.surplus(me, to, from))
-                .flatten()
-            else {
+        for &(from, floor) in in_step {
+            let Some(arrivals) = self.arrivals.get(&(from, me)) else {
                 continue;
             };
             let offset = if floor > 0 { floor - 1 } else { floor };
@@ -74,25 +91,27 @@ impl Context<'_> {
         begins
     }
 
-    /// What the sends from `me` to `to` need of `from`.
-    pub(super) fn need(&self, me: Node, to: Node, from: Node, begins: &[Option<i64>]) -> Need {
-        let (Some(sends), Some(arrivals), Some(floor)) = (
-            self.sent.get(&(me, to)),
-            self.arrivals.get(&(from, me)),
-            self.surplus(me, to, from),
-        ) else {
-            return Need::Last;
-        };
+    /// What the sends from `me` to `to` need of `from`, which has this surplus.
+    pub(super) fn need(
+        &self,
+        me: Node,
+        to: Node,
+        from: Node,
+        floor: i64,
+        begins: &[Option<i64>],
+    ) -> Option<Need> {
+        let sends = self.sent.get(&(me, to))?;
+        let arrivals = self.arrivals.get(&(from, me))?;
         let of_offset = |offset: i64| Need::Offset {
             offset,
             delay_ns: self.delay_ns(sends, arrivals, offset),
         };
         // At most 0: the partner's message of this round is not needed, for some sends came first.
         if floor <= 0 {
-            return of_offset(floor);
+            return Some(of_offset(floor));
         }
         // Always early: needed, or only always faster?
-        match self.slope(sends, arrivals, floor, begins) {
+        Some(match self.slope(sends, arrivals, floor, begins) {
             Slope::Within(low, high) => match (low <= APART, high >= 1.0 - APART) {
                 (true, false) => of_offset(floor - 1),
                 (false, true) => of_offset(floor),
@@ -106,7 +125,7 @@ impl Context<'_> {
             Slope::NeverLast if to == from => of_offset(floor - 1),
             Slope::NeverLast => Need::Hidden(floor),
             Slope::TooFew => Need::Either(floor),
-        }
+        })
     }
 
     /// Send, arrival of the last message it needs, and the own send before it.
@@ -233,54 +252,5 @@ impl Context<'_> {
         };
         let step = points.len().div_ceil(most).max(1);
         slope_of(&points.into_iter().step_by(step).collect::<Vec<_>>())
-    }
-
-    /// The messages that a send needs, those that it may need, and those whose need does not show.
-    pub(super) fn of_send(
-        &self,
-        me: Node,
-        to: Node,
-        n: i64,
-        t: i64,
-        needs: &Needs,
-    ) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
-        let (mut needed, mut maybe, mut hidden) = (Vec::new(), Vec::new(), Vec::new());
-        let of_me = needs.range((me, to, 0)..=(me, to, Node::MAX));
-        for (&(_, _, from), need) in of_me {
-            let Some(list) = self.sent.get(&(from, me)) else {
-                continue;
-            };
-            let nth = |count: i64| {
-                let at = usize::try_from(count.checked_sub(1)?).ok()?;
-                let &i = list.get(at)?;
-                // Whatever the rule says, nobody waits for what comes later.
-                (self.messages[i].received_ns.1 <= t).then_some(i)
-            };
-            match *need {
-                Need::Offset { offset, delay_ns } => {
-                    if let Some(i) = nth(n + offset) {
-                        let has_waited = t - self.messages[i].received_ns.1 <= delay_ns;
-                        if has_waited {
-                            needed.push(i);
-                        } else {
-                            maybe.push(i);
-                        }
-                    }
-                }
-                Need::Either(offset) => {
-                    needed.extend(nth(n + offset - 1));
-                    maybe.extend(nth(n + offset));
-                }
-                Need::Hidden(offset) => {
-                    needed.extend(nth(n + offset - 1));
-                    hidden.extend(nth(n + offset));
-                }
-                Need::Last => {
-                    let times = &self.arrivals[&(from, me)];
-                    maybe.extend(nth(times.partition_point(|&at| at < t) as i64));
-                }
-            }
-        }
-        (needed, maybe, hidden)
     }
 }

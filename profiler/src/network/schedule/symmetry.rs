@@ -52,11 +52,15 @@ pub(super) fn takes_turns(context: &Context<'_>) -> bool {
 /// before the others' say is heard ([`decide_by_symmetry`]) does that show.
 pub(super) fn answering(context: &Context<'_>, needs: &Needs, nodes: usize) -> Vec<Node> {
     let answers_all = |&me: &Node| {
-        let own = needs.range((me, 0, 0)..=(me, Node::MAX, Node::MAX));
-        let mut direct = own.filter(|((_, to, from), _)| to == from).peekable();
-        direct.peek().is_some()
-            && direct.all(|(&(_, to, _), need)| {
-                matches!(need, Need::Offset { offset: 1, .. }) && context.follows(me, to)
+        let own = context.sent.range((me, 0)..=(me, Node::MAX));
+        let own = own.map(|(&(_, to), _)| to);
+        let mut partners = own
+            .filter(|&to| context.sent.contains_key(&(to, me)))
+            .peekable();
+        partners.peek().is_some()
+            && partners.all(|to| {
+                let need = needs.get(&(me, to, to));
+                matches!(need, Some(Need::Offset { offset: 1, .. })) && context.follows(me, to)
             })
     };
     (0..nodes as Node).filter(answers_all).collect()

@@ -85,3 +85,36 @@ fn nothing_has_no_schedule() {
     let schedule = schedule(&[], 3);
     assert_eq!(schedule.work_s(), [(0.0, 0.0); 3]);
 }
+
+/// A server answers each of many clients in turn: what it waited for before an earlier answer is not
+/// held again by all later ones.
+#[test]
+fn what_an_earlier_send_waited_for_is_held_once() {
+    let clients = 40;
+    let mut packets = Vec::new();
+    for request in 0..2000i64 {
+        let client = (request * 7 % clients + 1) as Node;
+        packets.push(data(request * 1000, client, 0, 100));
+        packets.push(data(request * 1000 + 300, 0, client, 500));
+    }
+    let schedule = of(&run_of(clients as usize + 1, &packets));
+    let waits = |step: &Step| {
+        let lists = [
+            schedule.needs(step),
+            schedule.may_need(step),
+            schedule.may_hold(step),
+        ];
+        lists.concat()
+    };
+    let mut all: Vec<u32> = schedule.steps.iter().flat_map(waits).collect();
+    let count = all.len();
+    all.sort_unstable();
+    all.dedup();
+    // A message may be needed at last that may have been needed before.
+    assert!(count <= 2 * all.len(), "{count} of {}", all.len());
+    assert!(all.len() <= schedule.messages.len());
+    // Every answer waits for its request.
+    let answers = schedule.steps.iter().filter(|step| step.process == 0);
+    let is_waiting = |step: &Step| !waits(step).is_empty();
+    assert!(answers.clone().count() == 2000 && answers.clone().all(is_waiting));
+}

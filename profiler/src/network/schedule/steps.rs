@@ -1,0 +1,213 @@
+//! What each single send waited for, by what its slot needs.
+
+use std::collections::BTreeMap;
+
+use super::super::messages::Message;
+use super::super::run::Node;
+use super::context::Context;
+use super::{Need, Needs, Step};
+
+/// What an earlier send of the receiver has waited for already: a later one waits for that send, and need
+/// not hold it again. Of hundreds of partners each send would repeat hundreds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Held {
+    No,
+    Maybe,
+    Needed,
+}
+
+/// The steps of all messages, and what they wait for, one list behind the other.
+pub(super) fn steps(context: &Context<'_>, needs: &Needs) -> (Vec<Step>, Vec<u32>) {
+    let messages = context.messages;
+    let mut inboxes = inboxes(context);
+    let mut slots = slots(context, needs, &inboxes);
+    let mut held = vec![Held::No; messages.len()];
+    let mut steps = Vec::with_capacity(messages.len());
+    let mut links = Vec::new();
+    let (mut needed, mut maybe, mut hidden) = (Vec::new(), Vec::new(), Vec::new());
+    for (i, message) in messages.iter().enumerate() {
+        let (me, to, t) = (message.src, message.dst, message.sent_ns.0);
+        let (Some(slot), Some(inbox)) = (slots.get_mut(&(me, to)), inboxes.get_mut(&me)) else {
+            continue;
+        };
+        for (list, need) in &slot.needs {
+            let nth = |count: i64| nth(messages, list, slot.number + count, t);
+            match *need {
+                Need::Offset { offset, delay_ns } => {
+                    if let Some(m) = nth(offset) {
+                        let has_waited = t - messages[m].received_ns.1 <= delay_ns;
+                        if has_waited {
+                            needed.push(m);
+                        } else {
+                            maybe.push(m);
+                        }
+                    }
+                }
+                Need::Either(offset) => {
+                    needed.extend(nth(offset - 1));
+                    maybe.extend(nth(offset));
+                }
+                Need::Hidden(offset) => {
+                    needed.extend(nth(offset - 1));
+                    hidden.extend(nth(offset));
+                }
+            }
+        }
+        slot.number += 1;
+        if !slot.is_in_step.iter().all(|is_in_step| *is_in_step) {
+            inbox.waited_for(t, messages, &slot.is_in_step, &mut maybe);
+        }
+        maybe.sort_by_key(|&m| messages[m].src);
+        let own = context.before[i].map(|b| messages[b].sent_ns.1);
+        hidden.retain(|&m| own.is_some_and(|own| messages[m].received_ns.1 <= own));
+        let first = links.len();
+        let mut take = |list: &mut Vec<usize>, as_what: Held| {
+            let before = links.len();
+            for m in list.drain(..) {
+                let is_new = match as_what {
+                    Held::Needed => held[m] != Held::Needed,
+                    Held::Maybe | Held::No => held[m] == Held::No,
+                };
+                if is_new {
+                    held[m] = as_what;
+                    links.push(m as u32);
+                }
+            }
+            (links.len() - before) as u32
+        };
+        steps.push(Step {
+            message: i,
+            process: me,
+            t_ns: t,
+            before: context.before[i],
+            first,
+            counts: [
+                take(&mut needed, Held::Needed),
+                take(&mut maybe, Held::Maybe),
+                take(&mut hidden, Held::Maybe),
+            ],
+        });
+    }
+    (steps, links)
+}
+
+/// The message of this number in a list, from 1; whatever the rule says, nobody waits for what comes later.
+fn nth(messages: &[Message], list: &[usize], count: i64, t: i64) -> Option<usize> {
+    let at = usize::try_from(count.checked_sub(1)?).ok()?;
+    let &m = list.get(at)?;
+    (messages[m].received_ns.1 <= t).then_some(m)
+}
+
+/// The sends of one process to another.
+struct Slot<'a> {
+    /// Messages of each source that is in step, and what the sends need of them.
+    needs: Vec<(&'a [usize], Need)>,
+    /// Whether each source of the inbox is in step.
+    is_in_step: Vec<bool>,
+    /// Sends so far.
+    number: i64,
+}
+
+fn slots<'a>(
+    context: &Context<'a>,
+    needs: &Needs,
+    inboxes: &BTreeMap<Node, Inbox<'a>>,
+) -> BTreeMap<(Node, Node), Slot<'a>> {
+    let slot = |&(me, to): &(Node, Node)| {
+        let sources = inboxes.get(&me).map_or(&[][..], |inbox| &inbox.sources);
+        let need = |from: Node| needs.get(&(me, to, from)).copied();
+        let of_source = |source: &Source<'a>| Some((source.messages, need(source.from)?));
+        let slot = Slot {
+            needs: sources.iter().filter_map(of_source).collect(),
+            is_in_step: sources
+                .iter()
+                .map(|source| need(source.from).is_some())
+                .collect(),
+            number: 0,
+        };
+        ((me, to), slot)
+    };
+    context.sent.keys().map(slot).collect()
+}
+
+/// Who sends to a process.
+struct Source<'a> {
+    from: Node,
+    messages: &'a [usize],
+    /// How many of them were there at the last send that was looked at.
+    arrived: i64,
+    /// Whether one came that no send has waited for yet.
+    is_open: bool,
+}
+
+/// What comes to a process. Of sources that are not in step the last arrival is all that is known.
+#[derive(Default)]
+struct Inbox<'a> {
+    sources: Vec<Source<'a>>,
+    /// When something came, of which source, in the order of time.
+    arrivals: Vec<(i64, u32)>,
+    /// How many of these were there at the last send that was looked at.
+    seen: usize,
+    /// Sources that are open.
+    open: Vec<u32>,
+}
+
+fn inboxes<'a>(context: &Context<'a>) -> BTreeMap<Node, Inbox<'a>> {
+    let mut inboxes: BTreeMap<Node, Inbox<'a>> = BTreeMap::new();
+    for &me in context.sent.keys().map(|(me, _)| me) {
+        inboxes.entry(me).or_default();
+    }
+    for (&(from, me), messages) in context.sent {
+        // Who never sends waits for nothing that shows.
+        let Some(inbox) = inboxes.get_mut(&me) else {
+            continue;
+        };
+        let source = inbox.sources.len() as u32;
+        inbox.sources.push(Source {
+            from,
+            messages,
+            arrived: 0,
+            is_open: false,
+        });
+        let times = context.arrivals.get(&(from, me)).into_iter().flatten();
+        inbox.arrivals.extend(times.map(|&t| (t, source)));
+    }
+    for inbox in inboxes.values_mut() {
+        inbox.arrivals.sort_unstable();
+    }
+    inboxes
+}
+
+impl Inbox<'_> {
+    /// Adds what a send may have waited for of the sources that are not in step.
+    fn waited_for(
+        &mut self,
+        t: i64,
+        messages: &[Message],
+        is_in_step: &[bool],
+        maybe: &mut Vec<usize>,
+    ) {
+        while let Some(&(at, number)) = self.arrivals.get(self.seen)
+            && at < t
+        {
+            self.seen += 1;
+            let source = &mut self.sources[number as usize];
+            source.arrived += 1;
+            if !source.is_open {
+                source.is_open = true;
+                self.open.push(number);
+            }
+        }
+        let sources = &mut self.sources;
+        self.open.retain(|&number| {
+            let source = &mut sources[number as usize];
+            if is_in_step[number as usize] {
+                return true;
+            }
+            let last = nth(messages, source.messages, source.arrived, t);
+            maybe.extend(last);
+            source.is_open = last.is_none();
+            source.is_open
+        });
+    }
+}
