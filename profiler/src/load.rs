@@ -13,6 +13,7 @@ mod activity;
 mod bounds;
 mod grants;
 mod places;
+mod polls;
 mod readers;
 mod redirections;
 mod streams;
@@ -56,7 +57,8 @@ pub fn load_and<S>(
     add_files(&mut workflow, trace.files()?);
     workflow.last_ns = last_moment(&workflow, trace)?;
     let mut other = begin(&workflow);
-    add_accesses(&mut workflow, trace, |call| each(&mut other, call))?;
+    let looks = add_accesses(&mut workflow, trace, |call| each(&mut other, call))?;
+    workflow.polls = looks.polls(&workflow, trace)?;
     redirections::hand_on(&mut workflow);
     add_streams(&mut workflow, &trace.channel_ends()?);
     workflow.network = trace.network_totals()?;

@@ -47,6 +47,8 @@ pub struct Workflow {
     pub streams: Vec<Stream>,
     /// Who held a side of a pipe (its id in the database) and moved nothing there, as far as bytes tell.
     pub bystanders: HashSet<(i64, ProcessId, Side)>,
+    /// Who waited for files by looking for them; in order.
+    pub polls: Vec<Poll>,
     /// What was captured of the network; `None`: nothing.
     pub network: Option<NetworkTotals>,
     /// Programs that were executed and are files of the trace, each pair once, in order.
@@ -158,6 +160,19 @@ pub struct Stream {
     pub first_ns: i64,
     /// When the last of them gave it up, ns.
     pub last_ns: i64,
+}
+
+/// A wait for a file by looking for it now and then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Poll {
+    /// Who looked, or had it looked for by those that it started.
+    pub poller: ProcessId,
+    /// The first look, ns.
+    pub from_ns: i64,
+    /// When the file was there, ns.
+    pub made_ns: i64,
+    /// Who made it, or moved it there.
+    pub by: ProcessId,
 }
 
 /// What one process did to one file.

@@ -48,10 +48,10 @@ pub use text::{Text, quote_argv};
 pub use trace::{AccessRow, CallRow, Kind};
 // For reports.
 pub use trace::{
-    ActionRow, ActivityRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow, FileRow,
-    LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow, RawNameRow, ReplayedCallRow,
-    RunRow, SampleRow, SequenceRow, SettingRow, StorageRow, Table, TimesRow, Trace,
-    TracedDirectoryRow, Value, VariableRow,
+    ActionRow, ActivityRow, AppearedRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow,
+    FileRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow, RawNameRow,
+    ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow, StorageRow, Table, TimesRow,
+    Trace, TracedDirectoryRow, Value, VariableRow,
 };
 pub use trace::{
     CallCost, CaptureRow, ChannelRow, CostRow, EndRow, FlowBetween, FlowCaptureRow, FlowMeasure,

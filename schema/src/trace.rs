@@ -22,10 +22,10 @@ pub use network::PacketRow;
 pub use report::CallCost;
 use rows::FromRow;
 pub use rows::{
-    ActionRow, ActivityRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow, FileRow,
-    LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow, RawNameRow, ReplayedCallRow,
-    RunRow, SampleRow, SequenceRow, SettingRow, StorageRow, TimesRow, TracedDirectoryRow,
-    VariableRow,
+    ActionRow, ActivityRow, AppearedRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow,
+    FileRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow, RawNameRow,
+    ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow, StorageRow, TimesRow,
+    TracedDirectoryRow, VariableRow,
 };
 pub use rows::{
     CaptureRow, ChannelRow, CostRow, EndRow, FlowBetween, FlowCaptureRow, FlowMeasure,

@@ -59,6 +59,7 @@ CASES = {
     "backlog of three": ("for i in 1 2 3 4 5 6 7 8; do ./a $a; echo $i; done | while read -r i; do ./b $b; echo $i; done"
                          " | while read -r i; do ./c $c; done", {"a": 0.1, "b": 0.15, "c": 0.3}),
     "backlog of programs": (f"a=$a {sys.executable} a.py | b=$b {sys.executable} b.py | sort > out", {"a": 0.1, "b": 0.2}),
+    "polling": ("(./a $a; ./b $b; touch done) & until [ -e done ]; do sleep 0.05; done; ./c $c; wait", {"a": 0.6, "b": 0.5, "c": 0.4}),
     "threads": (f"{sys.executable} threads.py", {"a": 1.6, "b": 0.6}),
     "processes": (f"{sys.executable} processes.py", {"a": 1.6, "b": 0.6}),
     "pool": (f"{sys.executable} pool.py", {"a": 1.6, "b": 0.6}),

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use flowtrace_schema::{CallRow, Class, Op, Result, Trace};
 
 use super::Places;
+use super::polls::Looks;
 use crate::model::{Access, FileIndex, ProcessId, Workflow};
 
 const O_ACCMODE: i64 = 3;
@@ -14,21 +15,22 @@ const O_RDWR: i64 = 2;
 const O_TRUNC: i64 = 0o1000;
 
 /// Adds the accesses, ordered by process, then file; system files are left out. Every call is shown to
-/// `each`, too.
+/// `each`, too. The looks for what was not there come back.
 pub(super) fn add_accesses(
     workflow: &mut Workflow,
     trace: &Trace,
     mut each: impl FnMut(&CallRow),
-) -> Result<()> {
+) -> Result<Looks> {
     let places = Places::of(workflow);
     let is_system: Vec<bool> = workflow.files.iter().map(|file| file.is_system).collect();
+    let mut looks = Looks::default();
     let mut found: Vec<Access> = Vec::new();
     let mut place_of: HashMap<(ProcessId, FileIndex), u32> = HashMap::new();
     // Most calls are of the process and file of the one before.
     let mut last = (ProcessId::default(), FileIndex::default(), 0);
     trace.for_each_call(|call| {
         each(call);
-        if call.result < 0 {
+        if call.result < 0 && call.op != Some(Op::Lookup) {
             return;
         }
         let process = call.upid.and_then(|upid| places.process(upid));
@@ -36,6 +38,9 @@ pub(super) fn add_accesses(
         let (Some(process), Some(file)) = (process, file) else {
             return;
         };
+        if call.result < 0 {
+            return looks.add(process, file, call);
+        }
         if is_system[file.0 as usize] {
             return;
         }
@@ -57,7 +62,7 @@ pub(super) fn add_accesses(
     found.sort_unstable_by_key(|access| (access.process, access.file));
     found.shrink_to_fit();
     workflow.accesses = found;
-    Ok(())
+    Ok(looks)
 }
 
 /// Adds one successful call.

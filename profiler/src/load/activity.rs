@@ -21,7 +21,7 @@ pub fn load_activity(trace: &Trace, workflow: &Workflow) -> Result<Activity> {
             &trace.unused_writing_ends()?,
         ),
         &trace.token_pipes()?,
-        &Grants::read(trace)?,
+        &Grants::read(trace, workflow)?,
     ))
 }
 
@@ -59,7 +59,31 @@ fn activity(
             }
             let waker = waker.and_then(process_of);
             span.waker = waker.filter(|&waker| waker != process);
-            intervals.push(span);
+            let sleep = match chunk[0].activity == flowtrace_schema::Activity::Sleep as i64 {
+                true => grants.sleep_within(upid, span.from_ns, span.to_ns),
+                false => None,
+            };
+            let Some((sleep, made_ns)) = sleep else {
+                intervals.push(span);
+                continue;
+            };
+            // Before the first look, until the file was there, and until the next look.
+            let poll = process_of(sleep.by_upid).map(|by| Doing::Poll(by, made_ns));
+            let parts = [
+                (sleep.from_ns, span.doing),
+                (sleep.to_ns, poll.unwrap_or(span.doing)),
+                (span.to_ns, span.doing),
+            ];
+            for (to_ns, doing) in parts {
+                if to_ns > span.from_ns {
+                    intervals.push(Span {
+                        to_ns,
+                        doing,
+                        ..span
+                    });
+                    span.from_ns = to_ns;
+                }
+            }
         }
     }
     // Images of a process follow each other in time, but rows come by image.
@@ -174,7 +198,7 @@ fn put_together(threads: &[Span], spans: &mut Vec<Span>) {
     // waits for another of the threads, and what that one does tells more.
     let rank = |i: usize| match threads[i].doing {
         Doing::Busy => 0,
-        Doing::Channels(..) | Doing::Child(_) | Doing::Place => 1,
+        Doing::Channels(..) | Doing::Child(_) | Doing::Place | Doing::Poll(..) => 1,
         Doing::Lock if threads[i].waker.is_some() => 1,
         Doing::Other => 2,
         Doing::Lock => 3,

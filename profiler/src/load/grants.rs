@@ -1,8 +1,11 @@
-//! Who ended a wait that began with a call of the waiter's own: freed the lock of a file, opened the other end of a FIFO.
+//! Who ended a wait that began with a call of the waiter's own: freed the lock of a file, opened the other end of a FIFO,
+//! made the file that it looked for.
 
 use std::collections::HashMap;
 
 use flowtrace_schema::{FifoEndRow, LockCallRow, Op, Result, Trace};
+
+use crate::model::Workflow;
 
 /// `F_UNLCK` of `fcntl(2)`.
 const UNLOCK: i64 = 2;
@@ -27,11 +30,16 @@ pub struct Grants {
     locks: HashMap<i64, Vec<Grant>>,
     /// When an image had opened one end of a FIFO, and the image that had opened the other last.
     opens: HashMap<i64, Vec<(i64, i64)>>,
+    /// When who looks for a file, or what it started for that, slept until the next look; in the order of time.
+    sleeps: HashMap<i64, Vec<Grant>>,
 }
 
 impl Grants {
-    pub(crate) fn read(trace: &Trace) -> Result<Self> {
-        Ok(Grants::new(&trace.lock_calls()?, &trace.fifo_ends()?))
+    pub(crate) fn read(trace: &Trace, workflow: &Workflow) -> Result<Self> {
+        Ok(Grants {
+            sleeps: sleeps(workflow),
+            ..Grants::new(&trace.lock_calls()?, &trace.fifo_ends()?)
+        })
     }
 
     /// From the calls on files with locks, in the order of time, and the ends of FIFOs, in the order of FIFOs and time.
@@ -39,6 +47,7 @@ impl Grants {
         Grants {
             locks: locks(calls),
             opens: opens(ends),
+            sleeps: HashMap::new(),
         }
     }
 
@@ -61,6 +70,57 @@ impl Grants {
             by_upid,
         })
     }
+}
+
+impl Grants {
+    /// The part of an interval in which an image slept while a file that it, or its parent, looked for was not there, and
+    /// when that was there, ns.
+    pub(crate) fn sleep_within(&self, upid: i64, from_ns: i64, to_ns: i64) -> Option<(Grant, i64)> {
+        let mut grants = self.sleeps.get(&upid)?.iter();
+        let grant = grants.find(|grant| grant.from_ns < to_ns && grant.to_ns > from_ns)?;
+        let part = Grant {
+            from_ns: grant.from_ns.max(from_ns),
+            to_ns: grant.to_ns.min(to_ns),
+            ..*grant
+        };
+        Some((part, grant.to_ns))
+    }
+}
+
+fn sleeps(workflow: &Workflow) -> HashMap<i64, Vec<Grant>> {
+    let mut found: HashMap<i64, Vec<Grant>> = HashMap::new();
+    if workflow.polls.is_empty() {
+        return found;
+    }
+    let children = workflow.children();
+    for poll in &workflow.polls {
+        let images = workflow.images(poll.by).iter();
+        let by = images.rev().find(|image| image.start_ns <= poll.made_ns);
+        let Some(by_upid) = by.map(|image| image.upid) else {
+            continue;
+        };
+        // Who ran before the first look does something else.
+        let started = children[poll.poller.0 as usize]
+            .iter()
+            .copied()
+            .filter(|&id| {
+                let start_ns = workflow.process(id).start_ns;
+                id != poll.by && (poll.from_ns..poll.made_ns).contains(&start_ns)
+            });
+        for id in std::iter::once(poll.poller).chain(started) {
+            for image in workflow.images(id) {
+                found.entry(image.upid).or_default().push(Grant {
+                    from_ns: poll.from_ns,
+                    to_ns: poll.made_ns,
+                    by_upid,
+                });
+            }
+        }
+    }
+    for grants in found.values_mut() {
+        grants.sort_unstable_by_key(|grant| (grant.from_ns, grant.to_ns));
+    }
+    found
 }
 
 fn opens(ends: &[FifoEndRow]) -> HashMap<i64, Vec<(i64, i64)>> {

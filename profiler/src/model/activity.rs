@@ -52,6 +52,8 @@ pub enum Doing {
     Place,
     /// Waited for a lock.
     Lock,
+    /// Slept before it looked again for a file that this process made then, ns.
+    Poll(ProcessId, i64),
     /// Waited for a signal, time, a terminal or something unknown.
     Other,
 }

@@ -60,7 +60,7 @@ pub fn read(trace: &Trace, workflow: &Workflow) -> Result<Timeline> {
             tokens: trace.token_pipes()?,
             counters: trace.host_counters()?,
             hosts: trace.hosts()?,
-            grants: Grants::read(trace)?,
+            grants: Grants::read(trace, workflow)?,
         },
     );
     timeline.exact = trace.is_exact();
@@ -305,7 +305,40 @@ fn seen(
             samples: u32::try_from(row.samples).unwrap_or(u32::MAX),
         }
     };
-    together(rows.iter().map(of).collect(), is_single(rows))
+    // Who sleeps until the next look for a file waits for who makes it.
+    let parts = |row: &SampleRow| {
+        let one = of(row);
+        let sleep = match one.state {
+            State::Sleep => grants.sleep_within(row.upid, row.t_ns, row.end_ns),
+            _ => None,
+        };
+        let Some((sleep, _)) = sleep else {
+            return [Some(one), None, None];
+        };
+        let part = |from: i64, to: i64| {
+            let share = (to - from) as f64 / (one.to - one.from).max(1) as f64;
+            (to > from).then_some(Seen {
+                from,
+                to,
+                samples: (f64::from(one.samples) * share).round() as u32,
+                ..one
+            })
+        };
+        let waits = part(sleep.from_ns, sleep.to_ns).map(|part| Seen {
+            state: State::In,
+            waker: Some(sleep.by_upid),
+            ..part
+        });
+        [
+            part(one.from, sleep.from_ns),
+            waits,
+            part(sleep.to_ns, one.to),
+        ]
+    };
+    together(
+        rows.iter().flat_map(parts).flatten().collect(),
+        is_single(rows),
+    )
 }
 
 /// Whether all samples of an image, which come by thread, are of one thread.

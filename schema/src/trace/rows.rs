@@ -305,6 +305,16 @@ rows! {
         length: Option<i64>,
     }
 
+    /// A name under which nothing had been found, and what then had that name.
+    AppearedRow {
+        /// The file that was not there.
+        absent_id: i64,
+        /// The file that came.
+        file_id: i64,
+        /// When.
+        from_ns: i64,
+    }
+
     /// An end of a FIFO that a process image opened.
     FifoEndRow {
         /// Channel.

@@ -2,11 +2,11 @@
 
 use super::Trace;
 use super::rows::{
-    CounterRow, FifoEndRow, LockCallRow, PolledRow, SampleRow, SequenceRow, StorageRow, TimesRow,
-    VariableRow,
+    AppearedRow, CounterRow, FifoEndRow, LockCallRow, PolledRow, SampleRow, SequenceRow,
+    StorageRow, TimesRow, VariableRow,
 };
 use crate::op::FLAGS_MASK;
-use crate::{Activity, Op, Result};
+use crate::{Activity, FileKind, Op, Result};
 
 impl Trace {
     /// What threads were doing, by thread and time. `channel_id` of one that waited for several
@@ -52,6 +52,21 @@ impl Trace {
              ORDER BY start_ns",
             Op::Flush as i64,
             Op::Release as i64,
+        ))
+    }
+
+    /// Names that were looked for before they were there, in the order of time.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn appeared(&self) -> Result<Vec<AppearedRow>> {
+        self.rows(&format!(
+            "SELECT a.file_id AS absent_id, n.file_id, n.from_ns
+             FROM file_name AS a JOIN file AS f ON f.file_id = a.file_id AND f.kind = {}
+             JOIN file_name AS n ON n.directory_id = a.directory_id AND n.name = a.name
+               AND n.from_ns = a.to_ns AND n.file_id <> a.file_id
+             ORDER BY n.from_ns",
+            FileKind::Absent as i64
         ))
     }
 

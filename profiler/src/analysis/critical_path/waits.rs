@@ -118,6 +118,11 @@ impl<'a> Waits<'a> {
         let has_children = !self.children[process.0 as usize].is_empty();
         let wait = |span: &Span| {
             let on = match span.doing {
+                Doing::Poll(by, made_ns) if span.to_ns == made_ns => SeenOn::Channel(by),
+                // A look in vain.
+                Doing::Poll(by, made_ns) => {
+                    SeenOn::Channel(self.at_work((by, made_ns), process, span.to_ns)?)
+                }
                 // The scheduler told who ended it; of a child its end is known better.
                 Doing::Channels(..) | Doing::Place | Doing::Lock | Doing::Other
                     if span.waker.is_some() =>
@@ -304,6 +309,33 @@ impl<'a> Waits<'a> {
             let (start, end) = self.lives[child.0 as usize];
             start < span.to_ns && end > span.from_ns
         })
+    }
+
+    /// Who worked at a moment so that later a process could do something: itself, or else of it, or of who started it, the
+    /// child that ended last before, if that was at work then, and so on. `but` waits for all that.
+    fn at_work(
+        &self,
+        (by, does_ns): (ProcessId, i64),
+        but: ProcessId,
+        at_ns: i64,
+    ) -> Option<ProcessId> {
+        let (mut id, mut until) = (by, does_ns);
+        while self.life(id).0 > at_ns {
+            until = self.life(id).0;
+            id = self.workflow.process(id).parent?;
+        }
+        loop {
+            let lives = |child: &&ProcessId| {
+                let (start, end) = self.life(**child);
+                **child != but && start <= at_ns && end > at_ns && end <= until
+            };
+            let children = self.children[id.0 as usize].iter().filter(lives);
+            let Some(&child) = children.max_by_key(|child| self.life(**child).1) else {
+                break;
+            };
+            (id, until) = (child, self.life(child).1);
+        }
+        (id != but && Some(id) != self.workflow.process(but).parent).then_some(id)
     }
 
     /// The child of that pid that lived during the wait.

@@ -1,0 +1,90 @@
+//! `while [ ! -e done ]; do sleep .2; done`: who looks for a file now and then waits for who makes it. Times are
+//! milliseconds.
+
+use flowtrace_profiler::analysis::critical_path::CriticalPath;
+use flowtrace_profiler::analysis::waits::{Root, waits};
+use flowtrace_profiler::load::{load, load_activity};
+use flowtrace_profiler::timeline::{self, State};
+use flowtrace_schema::{Activity, Call, Fidelity, FileId, FileKind, Op, Trace, Upid};
+
+#[path = "support/script.rs"]
+mod script;
+
+use script::Script;
+
+fn look(s: &mut Script, image: u32, file: u32, result: i64, at: u64) {
+    s.call_of(Call {
+        start_ns: at * 1_000_000,
+        duration_ns: 50_000,
+        upid: Some(Upid(image)),
+        tid: None,
+        op: Op::Lookup,
+        file: Some(FileId(file)),
+        offset: None,
+        length: None,
+        flags: None,
+        result,
+        fidelity: Fidelity::Exact,
+    });
+}
+
+/// A worker that makes the file at 900, and a script that looks for it every 200 ms; `is_found`: and finds it.
+fn polling(is_found: bool) -> (CriticalPath, f64, Vec<(Option<String>, Root)>) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.db");
+    let mut script = Script::new(&path, "bash s.sh");
+    let s = &mut script;
+    let shell = s.root(("/bin/bash", &["bash", "s.sh"]), 0);
+    let work = s.program(shell, "work", (5, 910), 5);
+    s.sample(work, (8, 900), Activity::Running, None);
+    let absent = s.file("/w/done", FileKind::Absent, 0, 20);
+    for at in [20, 220, 420, 620, 820] {
+        look(s, shell, absent, -2, at);
+        let sleep = s.program(shell, "sleep", (at + 5, at + 195), 1);
+        s.sample(sleep, (at + 8, at + 195), Activity::Sleep, None);
+    }
+    s.name_end(absent, "/w/done", 900);
+    let done = s.file("/w/done", FileKind::File, 1, 900);
+    s.call(work, done, Op::Create, Some(1), None, 899);
+    if is_found {
+        look(s, shell, done, 0, 1020);
+    }
+    let next = s.program(shell, "next", (1030, 1330), 2);
+    s.sample(next, (1033, 1330), Activity::Running, None);
+    s.sample(shell, (25, 1330), Activity::Child, None);
+    s.end(shell, 1335, Some(0), None, 10);
+    script.finish(1336, 0);
+    let trace = Trace::open(&path).unwrap();
+    let workflow = load(&trace).unwrap();
+    let activity = load_activity(&trace, &workflow).unwrap();
+    let critical = CriticalPath::of(&workflow, &activity);
+    let rules = critical.by_rule(&workflow);
+    let of_work = rules.iter().find(|one| *one.rule == *"work");
+    let of_work = of_work.map_or(0.0, |one| one.ns as f64 / 1e6);
+    let found = waits(&workflow, &timeline::read(&trace, &workflow).unwrap());
+    let causes = found.causes.into_iter();
+    let causes = causes.map(|cause| (cause.culprit, cause.root)).collect();
+    (critical, of_work, causes)
+}
+
+#[test]
+fn who_makes_the_file_is_waited_for() {
+    let (critical, of_work, causes) = polling(true);
+    assert!((of_work - 890.0).abs() < 30.0, "{of_work} {critical:#?}");
+    assert_eq!(
+        causes[0],
+        (Some("work".into()), Root::Doing(State::Cpu)),
+        "{causes:?}"
+    );
+}
+
+#[test]
+fn a_file_that_nobody_looked_for_again_was_not_waited_for() {
+    let (_, of_work, causes) = polling(false);
+    assert!(of_work < 100.0, "{of_work}");
+    assert!(
+        causes
+            .iter()
+            .all(|(culprit, _)| culprit.as_deref() != Some("work"))
+    );
+}
