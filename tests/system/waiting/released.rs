@@ -68,3 +68,14 @@ fn the_open_of_a_fifo_waits_for_the_other_end() {
         );
     }
 }
+
+/// Who waits behind others that wait for the same lock waits for who has it.
+#[test]
+fn a_queue_at_a_lock_waits_for_who_has_it() {
+    if need_fuse() && need_program("flock") {
+        is_sleep(
+            "for i in 1 2 3; do flock lock sleep 0.5 & done; wait",
+            "flock",
+        );
+    }
+}

@@ -156,7 +156,9 @@ impl<'a> Search<'a> {
                 if part <= 0.0 {
                     continue;
                 }
-                if !state.is_waiting() || part < LEAST || path.len() >= DEEPEST {
+                // Who waited for the lock as well waited for those before it.
+                let waits = state.is_waiting() || *state == State::Lock && piece.waker.is_some();
+                if !waits || part < LEAST || path.len() >= DEEPEST {
                     let name = self.name(culprit);
                     self.add(Some(name), Root::Doing(*state), waiter, part);
                     continue;
