@@ -29,8 +29,8 @@ pub enum By {
 /// What to load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
-    /// What counts as one process.
-    pub by: By,
+    /// What counts as one process; `None`: an address, unless all connections are within one (loopback).
+    pub by: Option<By>,
     /// Names of the processes, hosts or addresses that belong to the program; empty: those with a
     /// capture of their own, or all when no more than one has.
     pub hosts: Vec<String>,
@@ -45,17 +45,9 @@ const MOST: usize = 512;
 /// Port of secure shell: how runs are watched, not what they do.
 const SSH: i64 = 22;
 
-/// What counts as one process unless asked otherwise: an address, unless all connections are within
-/// one (loopback).
-///
-/// # Errors
-/// When the file cannot be read.
-pub fn natural(trace: &Trace) -> Result<By> {
-    Ok(natural_of(&trace.flow_ends()?))
-}
-
-fn natural_of(flows: &[FlowRow]) -> By {
-    let mut used = flows.iter().filter(|flow| is_of_program(flow)).peekable();
+/// What counts as one process unless asked otherwise, by the program's flows.
+fn natural(flows: &[FlowRow]) -> By {
+    let mut used = flows.iter().peekable();
     let is_within_one = used.peek().is_some() && used.all(|flow| flow.src == flow.dst);
     if is_within_one { By::Process } else { By::Host }
 }
@@ -74,13 +66,9 @@ pub fn load(trace: &Trace, selection: &Selection) -> Result<std::result::Result<
     let (flows, others): (Vec<FlowRow>, Vec<FlowRow>) = flows.into_iter().partition(is_of_program);
     let hosts = trace.hosts()?;
     let captures = trace.captures()?;
-    let mut chosen = match Chosen::new(
-        &flows,
-        selection,
-        &seen,
-        &captures,
-        &named(trace, selection)?,
-    ) {
+    let by = selection.by.unwrap_or_else(|| natural(&flows));
+    let labels = named(trace, by)?;
+    let mut chosen = match Chosen::new(&flows, selection, by, &seen, &captures, &labels) {
         Ok(chosen) => chosen,
         Err(unknown) => return Ok(Err(unknown)),
     };
@@ -122,8 +110,8 @@ pub fn load(trace: &Trace, selection: &Selection) -> Result<std::result::Result<
 }
 
 /// The names of processes, where these are what counts.
-fn named(trace: &Trace, selection: &Selection) -> Result<HashMap<i64, String>> {
-    match selection.by {
+fn named(trace: &Trace, by: By) -> Result<HashMap<i64, String>> {
+    match by {
         By::Process => labels(trace),
         By::Host | By::Endpoint => Ok(HashMap::new()),
     }
@@ -209,7 +197,8 @@ fn sums_of_captures(
     flows: &mut [FlowRow],
 ) -> Result<BTreeMap<i64, BTreeMap<String, i64>>> {
     let mut seen: BTreeMap<i64, BTreeMap<String, i64>> = BTreeMap::new();
-    let rows = trace.flow_captures()?;
+    let mut rows = trace.flow_captures_unordered()?;
+    rows.sort_unstable_by_key(|row| row.flow_id);
     for of_flow in rows.chunk_by(|a, b| a.flow_id == b.flow_id) {
         let id = of_flow[0].flow_id;
         let Ok(at) = flows.binary_search_by_key(&id, |flow| flow.flow_id) else {
@@ -246,6 +235,7 @@ impl Chosen {
     fn new(
         flows: &[FlowRow],
         selection: &Selection,
+        by: By,
         seen: &BTreeMap<i64, BTreeMap<String, i64>>,
         captures: &[CaptureRow],
         labels: &HashMap<i64, String>,
@@ -315,7 +305,7 @@ impl Chosen {
                 aside.outside(flow);
                 continue;
             }
-            let name = |address: &str, port: Option<i64>, upid: Option<i64>| match selection.by {
+            let name = |address: &str, port: Option<i64>, upid: Option<i64>| match by {
                 By::Host => address.to_owned(),
                 By::Process => match upid.and_then(|upid| labels.get(&upid)) {
                     Some(label) => label.clone(),
@@ -333,7 +323,7 @@ impl Chosen {
                 *bytes.entry(end.clone()).or_default() += flow.bytes.unwrap_or(0);
             }
             if a == b {
-                aside.within_one(flow, selection.by);
+                aside.within_one(flow, by);
             }
             joined.push((flow, a, b));
         }

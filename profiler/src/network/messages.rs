@@ -1,6 +1,6 @@
 //! What the segments of a connection were as messages (5.4.1).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::plain;
@@ -86,15 +86,16 @@ impl Cutter {
     }
 }
 
-/// The messages that one process sent, by the mode's rule, in the order of their first segment.
-/// Messages to oneself are none.
-fn sent_by(run: &Run, me: Node, stream: Node) -> Vec<Message> {
+/// The messages of the wanted directions (sender, receiver) in the stream of a process, by the mode's
+/// rule. Messages to oneself are none.
+fn sent_in(run: &Run, stream: Node, is_wanted: impl Fn(Node, Node) -> bool) -> Vec<Message> {
+    let is_wanted = |src: Node, dst: Node| src != dst && is_wanted(src, dst);
     let mut done = Vec::new();
     match run.settings.mode {
         Mode::Default => {
             let mut cutters: HashMap<(u32, Node), Cutter> = HashMap::new();
             for packet in run.stream(stream) {
-                if packet.src == me && packet.dst != me && !packet.is_again {
+                if is_wanted(packet.src, packet.dst) && !packet.is_again {
                     let cutter = cutters.entry((packet.flow, packet.dst)).or_default();
                     cutter.segment(packet, &mut done);
                 }
@@ -103,12 +104,13 @@ fn sent_by(run: &Run, me: Node, stream: Node) -> Vec<Message> {
             done = whole(done);
         }
         Mode::Thesis => {
-            let mut open: HashMap<Node, Message> = HashMap::new();
-            for packet in run.stream(stream).filter(|p| p.is_data() && p.src != p.dst) {
-                if packet.src == me {
-                    let message = open.entry(packet.dst).or_insert_with(|| Message {
-                        src: me,
-                        dst: packet.dst,
+            let mut open: HashMap<(Node, Node), Message> = HashMap::new();
+            for packet in run.stream(stream).filter(|p| p.is_data()) {
+                let (src, dst) = (packet.src, packet.dst);
+                if is_wanted(src, dst) {
+                    let message = open.entry((src, dst)).or_insert_with(|| Message {
+                        src,
+                        dst,
                         flow: packet.flow,
                         sent_ns: (packet.t_ns, packet.t_ns),
                         first_bytes: u64::from(packet.payload),
@@ -118,9 +120,8 @@ fn sent_by(run: &Run, me: Node, stream: Node) -> Vec<Message> {
                     message.sent_ns.1 = packet.t_ns;
                     message.bytes += u64::from(packet.payload);
                     message.segments += 1;
-                } else if packet.dst == me {
-                    done.extend(open.remove(&packet.src));
                 }
+                done.extend(open.remove(&(dst, src)).filter(|_| src != dst));
             }
             done.extend(open.into_values());
         }
@@ -128,18 +129,16 @@ fn sent_by(run: &Run, me: Node, stream: Node) -> Vec<Message> {
     for message in &mut done {
         message.received_ns = message.sent_ns;
     }
-    done.sort_by_key(|message| (message.sent_ns, message.dst, message.flow, message.seq));
     done
 }
 
 /// Messages of each direction of each connection, with pieces put together.
-fn whole(done: Vec<Message>) -> Vec<Message> {
-    let mut streams: BTreeMap<(u32, Node), Vec<Message>> = BTreeMap::new();
-    for message in done {
-        let key = (message.flow, message.dst);
-        streams.entry(key).or_default().push(message);
-    }
-    streams.into_values().flat_map(plain::joined).collect()
+fn whole(mut done: Vec<Message>) -> Vec<Message> {
+    let stream = |message: &Message| (message.flow, message.dst);
+    // Within a stream they stay in the order of their bytes.
+    done.sort_by_key(stream);
+    let streams = done.chunk_by(|a, b| stream(a) == stream(b));
+    streams.flat_map(plain::joined).collect()
 }
 
 /// All messages of the interval in the order of sending, with their times at both ends where both
@@ -158,17 +157,10 @@ pub fn messages(run: &Run) -> Result<Arc<[Message]>, Unknown> {
 
 fn cut(run: &Run) -> Vec<Message> {
     let mut all = Vec::new();
-    for me in run.all() {
-        if run.is_own(me) {
-            all.extend(sent_by(run, me, me));
-            continue;
-        }
-        // Its partners' captures hold what it sent them.
-        for peer in run.all().filter(|&peer| peer != me && run.is_own(peer)) {
-            let mut theirs = sent_by(run, me, peer);
-            theirs.retain(|message| message.dst == peer);
-            all.extend(theirs);
-        }
+    for me in run.all().filter(|&me| run.is_own(me)) {
+        // Of who has no capture the partners' captures hold what they were sent.
+        let is_known_here = |src: Node, dst: Node| src == me || dst == me && !run.is_own(src);
+        all.extend(sent_in(run, me, is_known_here));
     }
     add_arrivals(run, &mut all);
     all.sort_by_key(|message| {

@@ -72,18 +72,21 @@ pub fn are_in_step(a: usize, b: usize) -> bool {
 /// full buffer, a lack of window) cuts it, and messages that wait for the one before leave together.
 /// Pieces next to each other that make the usual size, or a multiple of it, exactly are as many
 /// messages. The messages are of one direction of one connection, in the order of their bytes.
-pub(super) fn joined(pieces: Vec<Message>) -> Vec<Message> {
+pub(super) fn joined(pieces: &[Message]) -> Vec<Message> {
+    if pieces.len() < LEAST {
+        return pieces.to_vec();
+    }
     let Some((bytes, n)) = usual(pieces.iter().map(|piece| piece.bytes)) else {
-        return pieces;
+        return pieces.to_vec();
     };
     if bytes == 0 || n == pieces.len() || n < LEAST || n * 100 < pieces.len() * PIECES_PERCENT {
-        return pieces;
+        return pieces.to_vec();
     }
     let mut whole: Vec<Message> = Vec::with_capacity(pieces.len());
     // The pieces since the last whole message, and their bytes.
     let mut open: Vec<Message> = Vec::new();
     let mut sum = 0;
-    for piece in pieces {
+    for &piece in pieces {
         // Segments of the usual size each are one long message.
         let is_long = piece.bytes == bytes * u64::from(piece.segments);
         if is_long {
@@ -145,27 +148,27 @@ mod tests {
     #[test]
     fn pieces_that_make_the_usual_size_are_one_message() {
         let sizes = [1, 20, 20, 9, 11, 20, 20, 20, 20, 4, 20, 20, 20, 20, 20, 20];
-        let whole = joined(messages(&sizes));
+        let whole = joined(&messages(&sizes));
         let bytes: Vec<u64> = whole.iter().map(|m| m.bytes).collect();
         assert_eq!(bytes[..9], [1, 20, 20, 20, 20, 20, 20, 20, 4]);
         assert_eq!(bytes[9..], [20; 6]);
         assert_eq!((whole[3].sent_ns, whole[3].segments), ((3, 4), 2));
         // Without a usual size nothing is put together.
         let mixed = messages(&[5, 15, 20, 7, 13, 20]);
-        assert_eq!(joined(mixed.clone()), mixed);
-        assert_eq!(joined(Vec::new()), []);
+        assert_eq!(joined(&mixed), mixed);
+        assert_eq!(joined(&[]), []);
     }
 
     #[test]
     fn messages_that_left_together_are_counted_apart() {
         // The third is cut where the buffer was full.
         let mut made = messages(&[20, 20, 20, 40, 20, 20, 45, 15, 20, 20, 20, 20, 20, 20]);
-        let whole = joined(made.clone());
+        let whole = joined(&made);
         assert_eq!(whole.iter().map(|m| m.bytes).collect::<Vec<_>>(), [20; 16]);
         assert_eq!((whole[7].sent_ns, whole[9].sent_ns), ((6, 6), (6, 7)));
         // Two full segments are one message of twice the size.
         made[3].segments = 2;
-        assert_eq!(joined(made)[3].bytes, 40);
+        assert_eq!(joined(&made)[3].bytes, 40);
     }
 
     #[test]

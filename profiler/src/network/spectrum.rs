@@ -1,6 +1,13 @@
 //! Power spectra of iteration-rate series (3.10.1) and what they advise (3.7.1).
 
+use std::cell::RefCell;
+
 use realfft::RealFftPlanner;
+
+thread_local! {
+    /// Spectra come by the hundred and of one length: its twiddle factors are made once.
+    static PLANNER: RefCell<RealFftPlanner<f64>> = RefCell::new(RealFftPlanner::new());
+}
 
 /// A one-sided power spectrum.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -110,7 +117,7 @@ pub fn raw(series: &[f64], sample_hz: f64) -> Spectrum {
 
 fn density(x: &mut [f64], sample_hz: f64, weight: f64) -> Spectrum {
     let n = x.len();
-    let fft = RealFftPlanner::<f64>::new().plan_fft_forward(n);
+    let fft = PLANNER.with_borrow_mut(|planner| planner.plan_fft_forward(n));
     let mut out = fft.make_output_vec();
     if fft.process(x, &mut out).is_err() {
         return Spectrum::default();

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use flowtrace_schema::{Result, Trace};
 use serde::Serialize;
 
-use crate::network::load::{self, Selection};
+use crate::network::load::{self, By, Selection};
 use crate::network::run::{Run, Unit};
 use crate::network::{calls, matrix, page, pages, topology};
 use crate::text::units::plain;
@@ -81,7 +81,11 @@ pub(super) fn of(trace: &Trace) -> Result<Network> {
     if trace.captures()?.is_empty() {
         return Ok(Network::default());
     }
-    match load::load(trace, &Selection::default())? {
+    let selection = Selection {
+        by: Some(By::Host),
+        ..Selection::default()
+    };
+    match load::load(trace, &selection)? {
         Ok(run) if !run.nodes().is_empty() => Ok(of_run(&run)),
         _ => Ok(Network::default()),
     }

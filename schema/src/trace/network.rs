@@ -154,6 +154,14 @@ impl Trace {
         self.rows("SELECT * FROM flow_captures ORDER BY flow_id, capture_id")
     }
 
+    /// The same in any order: of millions SQLite need not sort them.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn flow_captures_unordered(&self) -> Result<Vec<FlowCaptureRow>> {
+        self.rows("SELECT * FROM flow_captures")
+    }
+
     /// The processes at the ends of flows.
     ///
     /// # Errors

@@ -14,11 +14,7 @@ use crate::failure::Failure;
 pub(super) fn growing(options: &Options) -> Option<Growing> {
     // An interval that is given does not move with the trace.
     let moves = options.watch.is_some() && options.within.is_none();
-    moves.then(|| {
-        let by = options.by.map_or(By::Host, by);
-        let selection = selection(options, by, None);
-        Growing::new(selection, options.by.is_none(), options.last)
-    })
+    moves.then(|| Growing::new(selection(options, None), options.last))
 }
 
 fn by(unity: Unity) -> By {
@@ -29,9 +25,9 @@ fn by(unity: Unity) -> By {
     }
 }
 
-fn selection(options: &Options, by: By, within_ns: Option<(i64, i64)>) -> Selection {
+fn selection(options: &Options, within_ns: Option<(i64, i64)>) -> Selection {
     Selection {
-        by,
+        by: options.by.map(by),
         hosts: options.host.clone(),
         within_ns,
         most: None,
@@ -65,12 +61,7 @@ fn asked(
     }
     let run = match growing {
         Some(growing) => growing.read(trace)?,
-        None => {
-            let by = options
-                .by
-                .map_or_else(|| load::natural(trace), |u| Ok(by(u)))?;
-            load::load(trace, &selection(options, by, within_ns))?
-        }
+        None => load::load(trace, &selection(options, within_ns))?,
     };
     let run = run.map_err(usage)?;
     let run = run.last(options.last).with(|settings| {

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use flowtrace_schema::{FlowRow, Result, Trace, marks};
 
-use super::{Chosen, Selection, inputs, is_of_program, named, natural_of, packet};
+use super::{Chosen, Selection, inputs, is_of_program, named, natural, packet};
 use crate::network::run::{Packet, Run, Unknown};
 
 /// Packets are stored a little out of order where several places are captured: so much of the end is
@@ -16,7 +16,6 @@ const AGAIN_NS: i64 = 1_000_000_000;
 #[derive(Debug)]
 pub struct Growing {
     selection: Selection,
-    is_natural: bool,
     keep_ns: Option<i64>,
     /// Packets of each capture in the order of time; source and destination are still those of the
     /// flow, 0 and 1, for who is who may change when more is known.
@@ -27,12 +26,11 @@ pub struct Growing {
 }
 
 impl Growing {
-    /// Of a selection (its interval is not looked at); processes are what is natural for the trace
-    /// unless `is_natural` is false. No more than is needed for the last `last_s` is kept.
-    pub fn new(selection: Selection, is_natural: bool, last_s: Option<f64>) -> Growing {
+    /// Of a selection (its interval is not looked at). No more than is needed for the last `last_s` is
+    /// kept.
+    pub fn new(selection: Selection, last_s: Option<f64>) -> Growing {
         Growing {
             selection,
-            is_natural,
             keep_ns: last_s.map(|seconds| (seconds.max(0.0) * 1e9).min(9e18) as i64),
             packets: BTreeMap::new(),
             sums: HashMap::new(),
@@ -62,12 +60,10 @@ impl Growing {
             }
             (flow.packets, flow.bytes) = (Some(most.0), Some(most.1));
         }
-        if self.is_natural {
-            self.selection.by = natural_of(&flows);
-        }
+        let by = self.selection.by.unwrap_or_else(|| natural(&flows));
         let captures = trace.captures()?;
-        let labels = named(trace, &self.selection)?;
-        let mut chosen = match Chosen::new(&flows, &self.selection, &seen, &captures, &labels) {
+        let labels = named(trace, by)?;
+        let mut chosen = match Chosen::new(&flows, &self.selection, by, &seen, &captures, &labels) {
             Ok(chosen) => chosen,
             Err(unknown) => return Ok(Err(unknown)),
         };
