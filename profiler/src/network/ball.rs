@@ -19,6 +19,9 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// In the order of their declaration.
+    const ALL: [Kind; 4] = [Kind::RA, Kind::RP, Kind::SA, Kind::SP];
+
     /// Whether the process sent it.
     pub fn is_send(self) -> bool {
         matches!(self, Kind::SA | Kind::SP)
@@ -113,18 +116,23 @@ pub fn records(run: &Run, me: Node) -> impl Iterator<Item = Record> {
 /// send: the ball was in its court.
 pub fn delays(records: impl IntoIterator<Item = Record>) -> Delays {
     let mut delays = Delays::default();
+    // By the kinds of both records: all gaps, and those that end with a send by its receiver.
+    let mut pairs = Pairs::default();
+    let mut sends: Vec<Pairs> = Vec::new();
     let mut last: Option<Record> = None;
     let mut last_data: Option<i64> = None;
     for record in records {
         if let Some(before) = last {
             let gap = record.t_ns - before.t_ns;
-            let pair = (before.kind, record.kind);
-            delays.by_pair.entry(pair).or_default().add(gap);
+            let (from, to) = (before.kind as usize, record.kind as usize);
+            pairs[from][to].add(gap);
             if record.kind.is_send() {
                 delays.total.add(gap);
-                delays.by_peer.entry(record.peer).or_default().add(gap);
-                let both = (pair.0, pair.1, record.peer);
-                delays.by_both.entry(both).or_default().add(gap);
+                let peer = usize::from(record.peer);
+                if sends.len() <= peer {
+                    sends.resize(peer + 1, Pairs::default());
+                }
+                sends[peer][from][to].add(gap);
             }
         } else {
             delays.span_ns.0 = record.t_ns;
@@ -138,7 +146,28 @@ pub fn delays(records: impl IntoIterator<Item = Record>) -> Delays {
         delays.span_ns.1 = record.t_ns;
         last = Some(record);
     }
+    delays.by_pair.extend(seen(&pairs));
+    for (peer, pairs) in sends.iter().enumerate() {
+        let peer = peer as Node;
+        for ((from, to), total) in seen(pairs) {
+            delays.by_both.insert((from, to, peer), total);
+            let of_peer = delays.by_peer.entry(peer).or_default();
+            of_peer.ns += total.ns;
+            of_peer.gaps += total.gaps;
+        }
+    }
     delays
+}
+
+/// Totals by two kinds of records, one after the other.
+type Pairs = [[Total; Kind::ALL.len()]; Kind::ALL.len()];
+
+/// Those that occur.
+fn seen(pairs: &Pairs) -> impl Iterator<Item = ((Kind, Kind), Total)> {
+    let all = Kind::ALL.into_iter();
+    let all = all.flat_map(|from| Kind::ALL.into_iter().map(move |to| (from, to)));
+    all.map(|(from, to)| ((from, to), pairs[from as usize][to as usize]))
+        .filter(|(_, total)| total.gaps > 0)
 }
 
 /// The delays of every process.

@@ -7,7 +7,7 @@
 //! one iteration to the next (an integer sort) are allowed for; a stream of equal messages has no
 //! distance of its own: there the order of the receivers repeats ([`super::cycle`]).
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::chance::Chance;
@@ -126,12 +126,15 @@ pub fn iterations(messages: &[Message]) -> Option<Iterations> {
 }
 
 fn by_size(messages: &[Message]) -> Option<Iterations> {
-    let mut streams: BTreeMap<(Node, Node, u32), Vec<&Message>> = BTreeMap::new();
-    for message in messages {
-        let key = (message.src, message.dst, message.flow);
-        streams.entry(key).or_default().push(message);
-    }
-    let pairs: Vec<Repetition> = streams.values().filter_map(|s| repetition(s)).collect();
+    let key = |message: &Message| (message.src, message.dst, message.flow);
+    let mut sorted: Vec<&Message> = messages.iter().collect();
+    sorted.sort_by_key(|message| key(message));
+    let streams = sorted.chunk_by(|a, b| key(a) == key(b));
+    // Most of a million connections carry one message.
+    let pairs: Vec<Repetition> = streams
+        .filter(|stream| stream.len() > LEAST_COUNT)
+        .filter_map(repetition)
+        .collect();
     // The length that most pairs agree on, each with the weight of the messages it explains.
     let all: Vec<(f64, &Repetition)> = pairs
         .iter()
