@@ -172,6 +172,11 @@ impl Lifetimes {
                     watcher.stopped(signal);
                     continue;
                 }
+                (false, Event::Stopped(Stop::Group(signal))) if self.holds_root(tid) => {
+                    self.handle(report, arrived);
+                    watcher.stopped(signal);
+                    continue;
+                }
                 _ => None,
             };
             self.handle(report, arrived);
@@ -190,6 +195,16 @@ impl Lifetimes {
     /// The processes that live, from the first one's start on.
     pub(crate) fn living(&self) -> Arc<Living> {
         Arc::clone(&self.living)
+    }
+
+    /// Whether a stopped task is a child that the root made by vfork(2), which cannot stop until it has executed something.
+    fn holds_root(&self, tid: u32) -> bool {
+        let process = |pid: u32| self.processes.get(&pid);
+        let child = self.tasks.get(&tid).and_then(|task| process(task.process));
+        let parent = child.and_then(|child| child.parent);
+        parent.is_some()
+            && parent == process(self.root).map(|root| root.upid)
+            && reading::is_in_vfork(self.root)
     }
 
     fn left_behind(&self) -> Vec<LeftBehind> {

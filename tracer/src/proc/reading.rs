@@ -185,6 +185,23 @@ fn fields(stat: &[u8]) -> Option<impl Iterator<Item = &str>> {
     Some(rest.split_ascii_whitespace())
 }
 
+/// Whether a process is held in vfork(2), or its kin, by a child that has neither executed anything nor ended: it cannot
+/// be stopped then.
+pub(super) fn is_in_vfork(pid: u32) -> bool {
+    let is_held = |stat: Vec<u8>| fields(&stat)?.next().map(|state| state == "D");
+    let is_fork = |call: String| {
+        let number = call.split(' ').next().and_then(|word| word.parse().ok());
+        #[cfg(target_arch = "x86_64")]
+        if number == Some(libc::SYS_vfork) {
+            return true;
+        }
+        matches!(number, Some(libc::SYS_clone | libc::SYS_clone3))
+    };
+    let stat = contents(&format!("/proc/{pid}/stat"));
+    stat.ok().and_then(is_held) == Some(true)
+        && fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok_and(is_fork)
+}
+
 /// What /proc counts CPU times and starts in, ns.
 pub(crate) fn tick_ns() -> u64 {
     1_000_000_000 / procfs::ticks_per_second()
