@@ -76,9 +76,10 @@ fn the_same_bytes_and_calls_in_a_new_directory() {
         fs::metadata(into.join("d/fin")).unwrap().len(),
         before.len() as u64
     );
+    // Two that write at one position, one of them by copy_file_range(2), may lose something; then so does the replay.
     assert_eq!(
         fs::metadata(into.join("linked")).unwrap().len(),
-        numbers.len() as u64 + 1000
+        fs::metadata(work.join("linked")).unwrap().len()
     );
     assert!(!into.join("both").exists() && into.join("empty").exists());
     assert_eq!(
