@@ -165,7 +165,7 @@ pub struct Stream {
 /// A wait for a file by looking for it now and then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll {
-    /// Who looked, or had it looked for by those that it started.
+    /// Who looked.
     pub poller: ProcessId,
     /// The first look, ns.
     pub from_ns: i64,

@@ -16,8 +16,9 @@ fn the_same_bytes_and_calls_in_a_new_directory() {
     let work = scratch.dir("work");
     let numbers: String = (1..=20_000).map(|n| format!("{n}\n")).collect();
     fs::write(work.join("in"), &numbers).unwrap();
+    // Two write at one position: not `cat`, whose copy_file_range(2) does not hold it, so that bytes may get lost.
     let script = "sort -r in > t; mkdir d; mv t d/fin; cat d/fin in > both; head -c 1000 both > d/part; \
-                  rm both; mkdir -p e/f; cp in e/f/g; mv e e2; mv e2 d/e3; (sort in & cat d/part & wait) > mixed; ln mixed linked; : > empty";
+                  rm both; mkdir -p e/f; cp in e/f/g; mv e e2; mv e2 d/e3; (sort in & head -c 1000 d/part & wait) > mixed; ln mixed linked; : > empty";
     let recorded = scratch.join("trace.db");
     finish(run_in(&work, &recorded).args(["--", "sh", "-c", script])).expect(0);
     let before = fs::read(work.join("d/fin")).unwrap();
@@ -76,10 +77,9 @@ fn the_same_bytes_and_calls_in_a_new_directory() {
         fs::metadata(into.join("d/fin")).unwrap().len(),
         before.len() as u64
     );
-    // Two that write at one position, one of them by copy_file_range(2), may lose something; then so does the replay.
     assert_eq!(
         fs::metadata(into.join("linked")).unwrap().len(),
-        fs::metadata(work.join("linked")).unwrap().len()
+        numbers.len() as u64 + 1000
     );
     assert!(!into.join("both").exists() && into.join("empty").exists());
     assert_eq!(

@@ -30,7 +30,7 @@ pub(super) fn add_accesses(
     let mut last = (ProcessId::default(), FileIndex::default(), 0);
     trace.for_each_call(|call| {
         each(call);
-        if call.result < 0 && call.op != Some(Op::Lookup) {
+        if call.result < 0 && !Looks::is_one(call) {
             return;
         }
         let process = call.upid.and_then(|upid| places.process(upid));
@@ -39,7 +39,7 @@ pub(super) fn add_accesses(
             return;
         };
         if call.result < 0 {
-            return looks.add(process, file, call);
+            return looks.add(process, file, call.start_ns);
         }
         if is_system[file.0 as usize] {
             return;

@@ -41,49 +41,9 @@ fn activity(
     let mut intervals: Vec<Span> = Vec::with_capacity(rows.len());
     for chunk in rows.chunk_by(|a, b| a.sample_id == b.sample_id) {
         if let Some(process) = process_of(chunk[0].upid) {
-            let mut span = interval(process, chunk, tokens, &mut found.channels);
-            let mut waker = chunk[0].waker_upid;
-            let upid = chunk[0].upid;
-            let grant = match span.doing {
-                Doing::Lock => grants.lock_within(upid, span.from_ns, span.to_ns),
-                // The channel of an open is known when it has ended.
-                Doing::Other if chunk[0].activity == flowtrace_schema::Activity::Channel as i64 => {
-                    grants.open_after(upid, span.from_ns, span.to_ns)
-                }
-                _ => None,
-            };
-            if let Some(grant) = grant {
-                // The call is exact, and what holds the locks of a traced file is no process of the run.
-                waker = Some(grant.by_upid);
-                (span.from_ns, span.to_ns, span.error_ns) = (grant.from_ns, grant.to_ns, 0);
-            }
-            let waker = waker.and_then(process_of);
-            span.waker = waker.filter(|&waker| waker != process);
-            let sleep = match chunk[0].activity == flowtrace_schema::Activity::Sleep as i64 {
-                true => grants.sleep_within(upid, span.from_ns, span.to_ns),
-                false => None,
-            };
-            let Some((sleep, made_ns)) = sleep else {
-                intervals.push(span);
-                continue;
-            };
-            // Before the first look, until the file was there, and until the next look.
-            let poll = process_of(sleep.by_upid).map(|by| Doing::Poll(by, made_ns));
-            let parts = [
-                (sleep.from_ns, span.doing),
-                (sleep.to_ns, poll.unwrap_or(span.doing)),
-                (span.to_ns, span.doing),
-            ];
-            for (to_ns, doing) in parts {
-                if to_ns > span.from_ns {
-                    intervals.push(Span {
-                        to_ns,
-                        doing,
-                        ..span
-                    });
-                    span.from_ns = to_ns;
-                }
-            }
+            let span = interval(process, chunk, tokens, &mut found.channels);
+            let span = released(span, &chunk[0], grants, process_of);
+            intervals.extend(polled(span, &chunk[0], grants, process_of));
         }
     }
     // Images of a process follow each other in time, but rows come by image.
@@ -126,6 +86,58 @@ fn activity(
     found.ends = held(ends);
     found.idle_ends = held(idle);
     found
+}
+
+/// Adds who ended the wait: as the scheduler told, or by a call, which is exact.
+fn released(
+    mut span: Span,
+    row: &ActivityRow,
+    grants: &Grants,
+    process_of: impl Fn(i64) -> Option<ProcessId>,
+) -> Span {
+    let grant = match span.doing {
+        Doing::Lock => grants.lock_within(row.upid, span.from_ns, span.to_ns),
+        // The channel of an open is known when it has ended.
+        Doing::Other if row.activity == flowtrace_schema::Activity::Channel as i64 => {
+            grants.open_after(row.upid, span.from_ns, span.to_ns)
+        }
+        _ => None,
+    };
+    if let Some(grant) = grant {
+        (span.from_ns, span.to_ns, span.error_ns) = (grant.from_ns, grant.to_ns, 0);
+    }
+    // What holds the locks of a traced file, for the scheduler, is no process of the run.
+    let waker = grant.map_or(row.waker_upid, |grant| Some(grant.by_upid));
+    let waker = waker.and_then(process_of);
+    span.waker = waker.filter(|&waker| waker != span.process);
+    span
+}
+
+/// Cuts a sleep into what lies before the first look for a file, until it was there, and until the next look.
+fn polled(
+    span: Span,
+    row: &ActivityRow,
+    grants: &Grants,
+    process_of: impl Fn(i64) -> Option<ProcessId>,
+) -> Vec<Span> {
+    let sleep = match row.activity == flowtrace_schema::Activity::Sleep as i64 {
+        true => grants.sleep_within(row.upid, span.from_ns, span.to_ns),
+        false => None,
+    };
+    let Some((sleep, by)) = sleep.and_then(|sleep| Some((sleep, process_of(sleep.by_upid)?)))
+    else {
+        return vec![span];
+    };
+    let part = |((from_ns, to_ns), waits)| Span {
+        from_ns,
+        to_ns,
+        doing: match waits {
+            true => Doing::Poll(by, sleep.to_ns),
+            false => span.doing,
+        },
+        ..span
+    };
+    sleep.cut(span.from_ns, span.to_ns).map(part).collect()
 }
 
 fn interval(

@@ -70,20 +70,24 @@ impl Grants {
             by_upid,
         })
     }
+
+    /// The wait of an image, or of its parent, for a file that is not there, in which some of an interval lies, ns.
+    pub(crate) fn sleep_within(&self, upid: i64, from_ns: i64, to_ns: i64) -> Option<Grant> {
+        let mut grants = self.sleeps.get(&upid)?.iter().copied();
+        grants.find(|grant| grant.from_ns < to_ns && grant.to_ns > from_ns)
+    }
 }
 
-impl Grants {
-    /// The part of an interval in which an image slept while a file that it, or its parent, looked for was not there, and
-    /// when that was there, ns.
-    pub(crate) fn sleep_within(&self, upid: i64, from_ns: i64, to_ns: i64) -> Option<(Grant, i64)> {
-        let mut grants = self.sleeps.get(&upid)?.iter();
-        let grant = grants.find(|grant| grant.from_ns < to_ns && grant.to_ns > from_ns)?;
-        let part = Grant {
-            from_ns: grant.from_ns.max(from_ns),
-            to_ns: grant.to_ns.min(to_ns),
-            ..*grant
-        };
-        Some((part, grant.to_ns))
+impl Grant {
+    /// An interval cut where the wait begins and ends: the parts, and whether each belongs to the wait.
+    pub(crate) fn cut(self, from_ns: i64, to_ns: i64) -> impl Iterator<Item = ((i64, i64), bool)> {
+        let inner = (self.from_ns.max(from_ns), self.to_ns.min(to_ns));
+        let parts = [
+            ((from_ns, inner.0), false),
+            (inner, true),
+            ((inner.1, to_ns), false),
+        ];
+        parts.into_iter().filter(|((from, to), _)| from < to)
     }
 }
 

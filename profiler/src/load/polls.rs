@@ -27,7 +27,7 @@ struct Look {
 impl Look {
     /// Whether a moment is that of the next look, by the distance of those before, or soon after.
     fn is_next(&self, at_ns: i64) -> bool {
-        let between = (self.last_ns - self.first_ns) / i64::from(self.count - 1).max(1);
+        let between = (self.last_ns - self.first_ns) / i64::from(self.count - 1);
         at_ns > self.last_ns && at_ns - self.last_ns <= between * 2 + SLACK
     }
 }
@@ -37,11 +37,12 @@ impl Look {
 pub(super) struct Looks(HashMap<(ProcessId, FileIndex), Look>);
 
 impl Looks {
-    pub(super) fn add(&mut self, process: ProcessId, file: FileIndex, call: &CallRow) {
-        if call.result != ABSENT || call.op != Some(Op::Lookup) {
-            return;
-        }
-        let at_ns = call.start_ns;
+    /// Whether a call is one.
+    pub(super) fn is_one(call: &CallRow) -> bool {
+        call.result == ABSENT && call.op == Some(Op::Lookup)
+    }
+
+    pub(super) fn add(&mut self, process: ProcessId, file: FileIndex, at_ns: i64) {
         let look = self.0.entry((process, file)).or_insert(Look {
             count: 0,
             first_ns: at_ns,

@@ -312,33 +312,28 @@ fn seen(
             State::Sleep => grants.sleep_within(row.upid, row.t_ns, row.end_ns),
             _ => None,
         };
-        let Some((sleep, _)) = sleep else {
-            return [Some(one), None, None];
+        let Some(sleep) = sleep else {
+            return vec![one];
         };
-        let part = |from: i64, to: i64| {
-            let share = (to - from) as f64 / (one.to - one.from).max(1) as f64;
-            (to > from).then_some(Seen {
+        let part = |((from, to), waits): ((i64, i64), bool)| {
+            let share = (to - from) as f64 / (one.to - one.from) as f64;
+            let samples = (f64::from(one.samples) * share).round() as u32;
+            let (state, waker) = match waits {
+                true => (State::In, Some(sleep.by_upid)),
+                false => (one.state, one.waker),
+            };
+            Seen {
                 from,
                 to,
-                samples: (f64::from(one.samples) * share).round() as u32,
+                state,
+                waker,
+                samples,
                 ..one
-            })
+            }
         };
-        let waits = part(sleep.from_ns, sleep.to_ns).map(|part| Seen {
-            state: State::In,
-            waker: Some(sleep.by_upid),
-            ..part
-        });
-        [
-            part(one.from, sleep.from_ns),
-            waits,
-            part(sleep.to_ns, one.to),
-        ]
+        sleep.cut(one.from, one.to).map(part).collect()
     };
-    together(
-        rows.iter().flat_map(parts).flatten().collect(),
-        is_single(rows),
-    )
+    together(rows.iter().flat_map(parts).collect(), is_single(rows))
 }
 
 /// Whether all samples of an image, which come by thread, are of one thread.

@@ -208,6 +208,18 @@ fn files_end_with_the_last_call_on_them() {
     assert_eq!((&*files[0].kind, &*files[0].coverage), ("fifo", "open"));
 }
 
+fn empty_file(id: FileId) -> Record {
+    Record::File(FileRecord {
+        id,
+        host: HostId(1),
+        inode: Some((1, 2)),
+        kind: FileKind::File,
+        size_bytes: Some(0),
+        first_ns: 10,
+        coverage: crate::Coverage::Exact,
+    })
+}
+
 #[test]
 fn names_follow_the_renaming_of_their_directory() {
     let directory = tempfile::tempdir().unwrap();
@@ -222,15 +234,7 @@ fn names_follow_the_renaming_of_their_directory() {
         from_ns: 10,
     }));
     for record in [
-        Record::File(FileRecord {
-            id: file,
-            host: HostId(1),
-            inode: Some((1, 2)),
-            kind: FileKind::File,
-            size_bytes: Some(0),
-            first_ns: 10,
-            coverage: crate::Coverage::Exact,
-        }),
+        empty_file(file),
         Record::DirectoryPath {
             directory: dir,
             path: "/old".into(),
@@ -293,15 +297,7 @@ fn a_file_of_several_names_has_the_first_that_stays() {
         path: "/w".into(),
         from_ns: 0,
     });
-    recorder.record(Record::File(FileRecord {
-        id: file,
-        host: HostId(1),
-        inode: Some((1, 2)),
-        kind: FileKind::File,
-        size_bytes: Some(0),
-        first_ns: 10,
-        coverage: crate::Coverage::Exact,
-    }));
+    recorder.record(empty_file(file));
     for (name, at_ns) in [("x.tmp", 10), ("x", 20), ("y", 30)] {
         recorder.record(Record::Name(Box::new(NameRecord {
             file,

@@ -167,12 +167,9 @@ impl Lifetimes {
             let root_end = match (tid == self.root, event) {
                 (true, Event::Exited(code)) => Some(End::Exited(code)),
                 (true, Event::Killed(signal)) => Some(End::Killed(signal)),
-                (true, Event::Stopped(Stop::Group(signal))) => {
-                    self.handle(report, arrived);
-                    watcher.stopped(signal);
-                    continue;
-                }
-                (false, Event::Stopped(Stop::Group(signal))) if self.holds_root(tid) => {
+                (is_root, Event::Stopped(Stop::Group(signal)))
+                    if is_root || self.holds_root(tid) =>
+                {
                     self.handle(report, arrived);
                     watcher.stopped(signal);
                     continue;

@@ -38,7 +38,7 @@ impl Waits<'_> {
         if !is_behind(start) || self.is_threaded(reader) {
             return Vec::new();
         }
-        let is_wait = |span: &&Span, side: Side| match span.doing {
+        let is_wait = |span: &Span, side: Side| match span.doing {
             Doing::Channels(at, count) => {
                 let mut waited = self.activity.channels(at, count).iter();
                 waited.any(|one| one.1 == side)
@@ -50,11 +50,10 @@ impl Waits<'_> {
         let empty = last.map_or(start, |span| span.to_ns).max(start);
         // Who waited for room in the pipe was not ahead as it liked.
         let had_no_room = |writer: &ProcessId| {
-            let spans = self.activity.of(*writer).iter();
-            let later = spans.filter(|span| span.to_ns > empty);
-            later.into_iter().any(|span| is_wait(&span, Side::Write))
+            let mut spans = self.activity.of(*writer).iter();
+            spans.any(|span| span.to_ns > empty && is_wait(span, Side::Write))
         };
-        let is_held_up = last.is_some_and(|span| is_wait(&span, Side::Write));
+        let is_held_up = last.is_some_and(|span| is_wait(span, Side::Write));
         // Whom no look saw may have waited all the time.
         let seen = self.activity.of(reader).iter();
         let seen = seen.map(|span| (span.to_ns.min(written) - span.from_ns.max(empty)).max(0));
@@ -83,12 +82,8 @@ impl Waits<'_> {
     fn given(&self, writers: &[ProcessId], (from, to): (i64, i64)) -> Vec<(i64, ProcessId)> {
         let is_within = |at: &i64| (from + 1..=to).contains(at);
         if let &[writer] = writers {
-            let deaths = self.deaths(writer).iter().copied();
-            let deaths: Vec<i64> = deaths.filter(is_within).collect();
-            let moments = match deaths.len() {
-                0..3 => evenly(from, to),
-                _ => deaths,
-            };
+            let deaths = self.deaths(writer).iter().copied().filter(is_within);
+            let moments = or_evenly(deaths.collect(), (from, to));
             return moments.into_iter().map(|at| (at, writer)).collect();
         }
         let ends = writers.iter().map(|&writer| (self.life(writer).1, writer));
@@ -99,17 +94,19 @@ impl Waits<'_> {
 
     /// When a reader began with items: where it started somebody for each, at the begins of those; else evenly.
     fn taken(&self, reader: ProcessId, (from, to): (i64, i64)) -> Vec<i64> {
-        let births = self.births(reader).iter().copied();
-        let births: Vec<i64> = births.filter(|at| (from..to).contains(at)).collect();
-        match births.len() {
-            0..3 => evenly(from, to).into_iter().filter(|&at| at < to).collect(),
-            _ => births,
-        }
+        let is_within = |at: &i64| (from..to).contains(at);
+        let births = self.births(reader).iter().copied().filter(is_within);
+        let mut moments = or_evenly(births.collect(), (from, to));
+        moments.retain(is_within);
+        moments
     }
 }
 
-/// The ends of equal parts.
-fn evenly(from: i64, to: i64) -> Vec<i64> {
+/// These moments, or where they are too few for a habit the ends of equal parts.
+fn or_evenly(moments: Vec<i64>, (from, to): (i64, i64)) -> Vec<i64> {
+    if moments.len() >= 3 {
+        return moments;
+    }
     let part = |n: usize| from + (i128::from(to - from) * n as i128 / EVEN as i128) as i64;
     (1..=EVEN).map(part).collect()
 }

@@ -178,7 +178,7 @@ impl<'a> Waits<'a> {
             found.push(Release {
                 // Who is behind reads the end of the pipe last.
                 at_ns: match backlog.is_empty() {
-                    true => self.lives[writer.0 as usize].1,
+                    true => self.life(writer).1,
                     false => end,
                 },
                 cause: Cause::Closed(writer),

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use ahash::AHashMap;
-use flowtrace_schema::{CallRow, Fidelity, Op, Trace};
+use flowtrace_schema::{CallRow, Fidelity, FileRow, Op, Trace};
 use parquet::data_type::ByteArray;
 
 use super::accesses::Accesses;
@@ -227,18 +227,9 @@ struct Names {
 
 impl Names {
     fn of(trace: &Trace) -> Result<Names, Error> {
-        let mut found = AHashMap::new();
-        for name in trace.file_names()? {
-            let stays = name.to_ns.is_none();
-            let rank = (stays, if stays { -name.from_ns } else { name.from_ns });
-            let best = found.entry(name.file_id).or_insert((rank, String::new()));
-            if rank >= best.0 {
-                *best = (rank, name.path);
-            }
-        }
-        let files = found.into_iter().map(|(file, (_, path))| (file, path));
+        let named = |file: FileRow| Some((file.file_id, file.path?));
         Ok(Names {
-            files: files.collect(),
+            files: trace.files()?.into_iter().filter_map(named).collect(),
         })
     }
 
