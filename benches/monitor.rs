@@ -10,8 +10,10 @@
 //!
 //! *agent*: a job that computes, as much work each time, with a real `flowtrace agent` beside it and without, in turns; which of
 //! a pair comes first alternates. The slowdown is the median over pairs of the ratio of their processor times (of the job and of
-//! all that the agent used: on a machine with a processor to spare its time is not the job's, on a full one it is). And a job that sends over
-//! one connection, with the agent and with the agent stopped, in turns: the median of what the rate loses. The bar: 0.5 % of either.
+//! all that the agent used: on a machine with a processor to spare its time is not the job's, on a full one it is). And a job that is
+//! bound by the network: it sends over one connection through a link of 1 Gbit/s that the agent's datagrams share, with the agent and with
+//! the agent stopped, in turns: the median of what the rate loses. The link is the loopback of a network namespace of the bench's own, held
+//! to that rate by the kernel (tc-tbf(8)); this part needs root, ip and tc. The bar: 0.5 % of either.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -29,6 +31,8 @@ use rusqlite::Connection;
 const FLOWTRACE: &str = env!("CARGO_BIN_EXE_flowtrace");
 const COLLECTOR_BAR_PERCENT: f64 = 20.0;
 const AGENT_BAR_PERCENT: f64 = 0.5;
+/// Bytes of one write of the job that sends.
+const BLOCK: usize = 1 << 16;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args()
@@ -46,7 +50,12 @@ fn main() -> ExitCode {
     }
     if matches!(what, "both" | "agent") {
         let numbers = if what == "agent" { (1, 2) } else { (9, 9) };
-        done.push(agent(number(numbers.0, 20), number(numbers.1, 2)));
+        let (pairs, seconds) = (number(numbers.0, 20), number(numbers.1, 2));
+        done.push(beside_computing(pairs, seconds));
+        done.push(behind_a_link(pairs, seconds));
+    }
+    if what == BEHIND {
+        done.push(beside_sending(number(1, 20), number(2, 2)));
     }
     let mut code = ExitCode::SUCCESS;
     for one in done {
@@ -67,6 +76,13 @@ struct Collecting {
     child: Child,
     said: BufReader<std::process::ChildStderr>,
     address: SocketAddr,
+}
+
+impl Collecting {
+    fn ended(mut self) {
+        let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM);
+        let _ = self.child.wait();
+    }
 }
 
 fn collecting(directory: &Path, until: usize) -> Result<Collecting, String> {
@@ -239,7 +255,12 @@ fn processor_seconds(pid: u32) -> Result<f64, String> {
 /// A job: how long it took, and its processor time, seconds.
 type Cost = (f64, f64);
 
-fn agent(pairs: u64, seconds: u64) -> Result<bool, String> {
+/// The word by which the bench calls itself in a namespace of its own.
+const BEHIND: &str = "behind-a-link";
+const LINK: &str =
+    "ip link set lo mtu 1500 up && tc qdisc add dev lo root tbf rate 1gbit burst 64kb latency 5ms";
+
+fn beside_computing(pairs: u64, seconds: u64) -> Result<bool, String> {
     let scratch = tempfile::tempdir().map_err(|e| e.to_string())?;
     let collecting = collecting(scratch.path(), 0)?;
     let watched_at = (collecting.address, scratch.path());
@@ -257,15 +278,31 @@ fn agent(pairs: u64, seconds: u64) -> Result<bool, String> {
         cpus.push(watched.1 / plain.1 - 1.0);
     }
     let time = median(&mut times) * 100.0;
-    let computing = told("computing, processor time", pairs, seconds, &mut cpus);
+    let is_good = told("computing, processor time", pairs, seconds, &mut cpus);
     println!("  its duration {time:+.2} %");
-    // A rate is noisier than processor time: more pairs.
-    let pairs = pairs * 4;
-    let mut lost = sending(pairs, seconds, watched_at)?;
-    let is_good = told("sending, rate", pairs, seconds, &mut lost) && computing;
-    let mut child = collecting.child;
-    let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
-    let _ = child.wait();
+    collecting.ended();
+    Ok(is_good)
+}
+
+/// [`beside_sending`] in a network namespace whose one link has a rate.
+fn behind_a_link(pairs: u64, seconds: u64) -> Result<bool, String> {
+    let bench = std::env::current_exe().map_err(|e| e.to_string())?;
+    let status = Command::new("unshare")
+        .args(["--net", "sh", "-c", &format!("{LINK} && exec \"$@\""), "sh"])
+        .arg(bench)
+        .args([BEHIND, &pairs.to_string(), &seconds.to_string()])
+        .status()
+        .map_err(|e| format!("cannot run unshare: {e}"))?;
+    Ok(status.success())
+}
+
+fn beside_sending(pairs: u64, seconds: u64) -> Result<bool, String> {
+    let scratch = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let collecting = collecting(scratch.path(), 0)?;
+    let (mut lost, rate) = sending(pairs, seconds, (collecting.address, scratch.path()))?;
+    let is_good = told("sending, rate", pairs, seconds, &mut lost);
+    println!("  {:.1} MB/s through the link", rate / 1e6);
+    collecting.ended();
     Ok(is_good)
 }
 
@@ -359,38 +396,36 @@ fn compute(amount: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Sends over one connection of the loopback, its ends on different processors, in turns with the agent and with it stopped.
-/// What the rates lose by it, of every pair.
+/// Sends over one connection, in turns with the agent and with it stopped. What the rates lose by it, of every pair, and the median
+/// rate with it, bytes a second.
 fn sending(
     pairs: u64,
     seconds: u64,
     (address, directory): (SocketAddr, &Path),
-) -> Result<Vec<f64>, String> {
+) -> Result<(Vec<f64>, f64), String> {
     let error = |e: std::io::Error| e.to_string();
     let listener = TcpListener::bind("127.0.0.1:0").map_err(error)?;
     let to = listener.local_addr().map_err(error)?;
     let receiver = std::thread::spawn(move || -> std::io::Result<()> {
         let (mut stream, _) = listener.accept()?;
-        stay_on(1);
-        let mut buffer = vec![0; 1 << 18];
+        let mut buffer = vec![0; BLOCK];
         while stream.read(&mut buffer)? > 0 {}
         Ok(())
     });
     let mut stream = TcpStream::connect(to).map_err(error)?;
-    stay_on(0);
-    let block = vec![0u8; 1 << 18];
+    let block = vec![0u8; BLOCK];
     let mut rate = |seconds: u64| -> Result<f64, String> {
         let (began, mut sent) = (Instant::now(), 0.0);
         while began.elapsed() < Duration::from_secs(seconds) {
             stream.write_all(&block).map_err(error)?;
-            sent += 1.0;
+            sent += BLOCK as f64;
         }
         Ok(sent / began.elapsed().as_secs_f64())
     };
     let mut child = watching(address, directory)?;
     let pid = Pid::from_raw(child.id() as i32);
     rate(seconds)?;
-    let mut lost = Vec::new();
+    let (mut lost, mut watched) = (Vec::new(), Vec::new());
     for pair in 0..pairs {
         let mut rates = [0.0; 2];
         for turn in 0..2 {
@@ -403,19 +438,12 @@ fn sending(
             rates[usize::from(is_watched)] = rate(seconds)?;
         }
         lost.push(rates[0] / rates[1] - 1.0);
+        watched.push(rates[1]);
     }
     let _ = kill(pid, Signal::SIGCONT);
     let _ = kill(pid, Signal::SIGTERM);
     let _ = child.wait();
     drop(stream);
     let _ = receiver.join();
-    Ok(lost)
-}
-
-/// Keeps this thread on one processor, where there are several.
-fn stay_on(processor: usize) {
-    let mut set = nix::sched::CpuSet::new();
-    if set.set(processor).is_ok() {
-        let _ = nix::sched::sched_setaffinity(Pid::from_raw(0), &set);
-    }
+    Ok((lost, median(&mut watched)))
 }
