@@ -155,10 +155,11 @@ impl Lifetimes {
         self.tasks.contains_key(&tid)
     }
 
+    /// Recognises those that reported early. What one of them reported may be its exit, at which the others are recognised.
     fn recognise_early(&mut self, now: u64) {
         let early: Vec<u32> = self.births.early.keys().copied().collect();
         for tid in early {
-            if self.recognise(tid, now) {
+            if self.births.early.contains_key(&tid) && self.recognise(tid, now) {
                 self.catch_up(tid, now);
             }
         }
@@ -194,9 +195,11 @@ impl Lifetimes {
             }));
         }
         for child in lost {
-            self.births.orphans.remove(&child);
-            self.begin_process(child, maker, now);
-            self.catch_up(child, now);
+            let is_lost = self.births.orphans.remove(&child).is_some();
+            if is_lost || self.births.early.contains_key(&child) {
+                self.begin_process(child, maker, now);
+                self.catch_up(child, now);
+            }
         }
     }
 }
