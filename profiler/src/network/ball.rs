@@ -170,6 +170,16 @@ fn seen(pairs: &Pairs) -> impl Iterator<Item = ((Kind, Kind), Total)> {
         .filter(|(_, total)| total.gaps > 0)
 }
 
+/// Whether a process answers for any gap.
+pub fn is_waited_for(run: &Run, me: Node) -> bool {
+    let mut before = i64::MAX;
+    records(run, me).any(|record| {
+        let gap_ends = record.t_ns > before;
+        before = record.t_ns;
+        gap_ends && record.kind.is_send()
+    })
+}
+
 /// The delays of every process.
 ///
 /// # Errors

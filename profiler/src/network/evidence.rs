@@ -204,8 +204,11 @@ fn delays(run: &Run, cuts: &[i64]) -> Vec<Vec<f64>> {
     let mut parts = vec![vec![0.0; run.nodes().len()]; cuts.len() - 1];
     for me in run.all() {
         let mut before: Option<i64> = None;
+        let mut at = 0;
         for record in ball::records(run, me) {
-            let at = cuts.partition_point(|cut| *cut <= record.t_ns);
+            while cuts.get(at).is_some_and(|cut| *cut <= record.t_ns) {
+                at += 1;
+            }
             if let (Some(before), true) = (before, record.kind.is_send())
                 && let Some(part) = at.checked_sub(1).and_then(|at| parts.get_mut(at))
             {

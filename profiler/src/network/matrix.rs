@@ -1,5 +1,7 @@
 //! Traffic matrix: who sent how much to whom (2.1, 2.4.5).
 
+use std::sync::Arc;
+
 use super::run::{Run, Unit, Unknown};
 
 /// What one process sent to another, as the sender's capture saw it.
@@ -83,8 +85,15 @@ impl<T> Matrix<T> {
 ///
 /// # Errors
 /// When the interval holds no packet.
-pub fn traffic(run: &Run) -> Result<Matrix<Traffic>, Unknown> {
+pub fn traffic(run: &Run) -> Result<Arc<Matrix<Traffic>>, Unknown> {
     run.need_packets()?;
+    Ok(match run.memo() {
+        Some(memo) => Arc::clone(memo.traffic.get_or_init(|| Arc::new(counted(run)))),
+        None => Arc::new(counted(run)),
+    })
+}
+
+fn counted(run: &Run) -> Matrix<Traffic> {
     let mut matrix: Matrix<Traffic> = Matrix::new(run.nodes().len());
     for me in run.all() {
         for packet in run.stream(me) {
@@ -101,7 +110,7 @@ pub fn traffic(run: &Run) -> Result<Matrix<Traffic>, Unknown> {
             }
         }
     }
-    Ok(matrix)
+    matrix
 }
 
 /// The same as the receivers saw it: the cross-check. `None` where the receiver has no capture.

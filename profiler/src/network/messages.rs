@@ -1,7 +1,9 @@
 //! What the segments of a connection were as messages (5.4.1).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+
+use ahash::AHashMap;
 
 use super::plain;
 use super::run::{FIN, Mode, Node, PSH, Packet, Run, Unknown};
@@ -93,11 +95,18 @@ fn sent_in(run: &Run, stream: Node, is_wanted: impl Fn(Node, Node) -> bool) -> V
     let mut done = Vec::new();
     match run.settings.mode {
         Mode::Default => {
-            let mut cutters: HashMap<(u32, Node), Cutter> = HashMap::new();
+            let mut cutters: AHashMap<(u32, Node), Cutter> = AHashMap::new();
             for packet in run.stream(stream) {
-                if is_wanted(packet.src, packet.dst) && !packet.is_again {
-                    let cutter = cutters.entry((packet.flow, packet.dst)).or_default();
-                    cutter.segment(packet, &mut done);
+                let says_something = packet.payload > 0 || packet.flags & (PSH | FIN) != 0;
+                if !says_something || packet.is_again || !is_wanted(packet.src, packet.dst) {
+                    continue;
+                }
+                let key = (packet.flow, packet.dst);
+                let cutter = cutters.entry(key).or_default();
+                cutter.segment(packet, &mut done);
+                // There may be a million connections, one after the other.
+                if packet.flags & FIN != 0 {
+                    cutters.remove(&key);
                 }
             }
             done.extend(cutters.into_values().filter_map(|cutter| cutter.open));
@@ -177,24 +186,23 @@ fn cut(run: &Run) -> Vec<Message> {
 
 /// Finds the first and last segment of each message in the receiver's capture, by sequence number.
 fn add_arrivals(run: &Run, messages: &mut [Message]) {
-    let mut by_direction: HashMap<(u32, Node, Node), Vec<&mut Message>> = HashMap::new();
+    // With the place of the message that was found last.
+    let mut by_direction: AHashMap<(u32, Node, Node), (usize, Vec<&mut Message>)> = AHashMap::new();
     for message in messages.iter_mut() {
         if run.has_both_ends(message.src, message.dst) {
             let key = (message.flow, message.src, message.dst);
-            by_direction.entry(key).or_default().push(message);
+            by_direction.entry(key).or_default().1.push(message);
         }
     }
-    let mut at: HashMap<(u32, Node, Node), usize> = HashMap::new();
     for receiver in run.all() {
         for packet in run.stream(receiver) {
             if packet.dst != receiver || !packet.is_data() {
                 continue;
             }
             let key = (packet.flow, packet.src, packet.dst);
-            let Some(list) = by_direction.get_mut(&key) else {
+            let Some((at, list)) = by_direction.get_mut(&key) else {
                 continue;
             };
-            let at = at.entry(key).or_insert(0);
             // Segments come nearly in order; the search goes on from the message before.
             let holds =
                 |message: &Message| u64::from(packet.seq.wrapping_sub(message.seq)) < message.bytes;
@@ -222,6 +230,15 @@ fn add_arrivals(run: &Run, messages: &mut [Message]) {
             message.received_ns.1 = message.received_ns.0;
         }
     }
+}
+
+/// The places of the messages of each ordered pair.
+pub(super) fn by_pair(messages: &[Message]) -> BTreeMap<(Node, Node), Vec<usize>> {
+    let mut lists: AHashMap<(Node, Node), Vec<usize>> = AHashMap::new();
+    for (i, message) in messages.iter().enumerate() {
+        lists.entry((message.src, message.dst)).or_default().push(i);
+    }
+    lists.into_iter().collect()
 }
 
 /// Messages by ordered pair, the most first.

@@ -56,8 +56,6 @@ pub struct Estimate {
     pub bin_ns: i64,
     /// Least difference between two frequencies that can be told apart, Hz.
     pub resolution_hz: f64,
-    /// The sum of the pairs' spectra, each of sum 1.
-    pub spectrum: Spectrum,
     /// Raw periodogram of all events and the fitted background at its bins.
     pub periodogram: Spectrum,
     /// The background.
@@ -79,7 +77,6 @@ pub fn estimate(pairs: &[Vec<i64>], span_ns: (i64, i64)) -> Estimate {
         span_ns,
         bin_ns,
         resolution_hz: if seconds > 0.0 { 1.0 / seconds } else { 0.0 },
-        spectrum: Spectrum::default(),
         periodogram,
         background,
     };
@@ -89,12 +86,11 @@ pub fn estimate(pairs: &[Vec<i64>], span_ns: (i64, i64)) -> Estimate {
         estimate.verdict = Verdict::Unknown(reason);
         return estimate;
     }
-    estimate.spectrum = summed(pairs, span_ns, bin_ns, all.len());
     if p_value >= SIGNIFICANT {
         return estimate;
     }
-    let Some((hz, mut alternatives)) = harmonic_product(&estimate.spectrum, seconds, sample_hz)
-    else {
+    let spectrum = summed(pairs, span_ns, bin_ns, all.len());
+    let Some((hz, mut alternatives)) = harmonic_product(&spectrum, seconds, sample_hz) else {
         return estimate;
     };
     let count = seconds * hz;

@@ -1,9 +1,11 @@
 //! Pairs whose messages are all of one size: there a message is a repetition by itself, and the
 //! sizes say nothing of where an iteration begins.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use super::messages::Message;
+use ahash::AHashMap;
+
+use super::messages::{self, Message};
 use super::run::Node;
 
 /// Share of a pair's messages that have the usual size, percent.
@@ -30,7 +32,7 @@ pub struct Plain {
 
 /// The size that most messages have, with how many have it.
 fn usual(sizes: impl IntoIterator<Item = u64>) -> Option<(u64, usize)> {
-    let mut counts: HashMap<u64, usize> = HashMap::new();
+    let mut counts: AHashMap<u64, usize> = AHashMap::new();
     for size in sizes {
         *counts.entry(size).or_default() += 1;
     }
@@ -40,12 +42,8 @@ fn usual(sizes: impl IntoIterator<Item = u64>) -> Option<(u64, usize)> {
 
 /// The ordered pairs whose messages are alike. A greeting or a farewell of another size is left out.
 pub fn pairs(messages: &[Message]) -> BTreeMap<(Node, Node), Plain> {
-    let mut lists: BTreeMap<(Node, Node), Vec<usize>> = BTreeMap::new();
-    for (i, message) in messages.iter().enumerate() {
-        lists.entry((message.src, message.dst)).or_default().push(i);
-    }
     let mut found = BTreeMap::new();
-    for (pair, mut list) in lists {
+    for (pair, mut list) in messages::by_pair(messages) {
         let Some((bytes, n)) = usual(list.iter().map(|&i| messages[i].bytes)) else {
             continue;
         };

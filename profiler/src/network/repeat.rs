@@ -7,8 +7,10 @@
 //! one iteration to the next (an integer sort) are allowed for; a stream of equal messages has no
 //! distance of its own: there the order of the receivers repeats ([`super::cycle`]).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
+
+use ahash::AHashMap;
 
 use super::chance::Chance;
 use super::cycle;
@@ -126,14 +128,17 @@ pub fn iterations(messages: &[Message]) -> Option<Iterations> {
 }
 
 fn by_size(messages: &[Message]) -> Option<Iterations> {
-    let key = |message: &Message| (message.src, message.dst, message.flow);
-    let mut sorted: Vec<&Message> = messages.iter().collect();
-    sorted.sort_by_key(|message| key(message));
-    let streams = sorted.chunk_by(|a, b| key(a) == key(b));
+    // By pair and connection, in their order within each.
+    let key = |m: &Message| u64::from(m.src) << 48 | u64::from(m.dst) << 32 | u64::from(m.flow);
+    let keys = messages.iter().enumerate().map(|(i, m)| (key(m), i));
+    let mut sorted: Vec<(u64, usize)> = keys.collect();
+    sorted.sort_unstable();
+    let streams = sorted.chunk_by(|a, b| a.0 == b.0);
     // Most of a million connections carry one message.
     let pairs: Vec<Repetition> = streams
         .filter(|stream| stream.len() > LEAST_COUNT)
-        .filter_map(repetition)
+        .map(|stream| stream.iter().map(|&(_, i)| &messages[i]).collect())
+        .filter_map(|stream: Vec<&Message>| repetition(&stream))
         .collect();
     // The length that most pairs agree on, each with the weight of the messages it explains.
     let all: Vec<(f64, &Repetition)> = pairs
@@ -233,7 +238,7 @@ impl Stream {
                 Some(*sum)
             })
             .collect();
-        let mut by_size: HashMap<u64, Vec<usize>> = HashMap::new();
+        let mut by_size: AHashMap<u64, Vec<usize>> = AHashMap::new();
         for (i, &size) in sizes.iter().enumerate() {
             by_size.entry(size).or_default().push(i);
         }

@@ -1,7 +1,5 @@
 //! Round-trip iteration rate (chapter 3): how often a process hears from a peer before it sends on.
 
-use std::collections::BTreeMap;
-
 use super::quantile;
 use super::rtt;
 use super::run::{Mode, Node, Run, Unknown};
@@ -18,6 +16,9 @@ pub struct Events {
     /// The sends that began one, ns.
     pub times_ns: Vec<i64>,
 }
+
+/// The iterations of a pair, and how many it has with each of other thresholds that are known.
+pub type WithCounts<const N: usize> = (Events, [Option<usize>; N]);
 
 /// What the rule sees of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,52 +71,54 @@ pub fn threshold_ns(run: &Run, me: Node, peer: Node) -> Option<i64> {
 /// # Errors
 /// When the interval holds no packet.
 pub fn events(run: &Run) -> Result<Vec<Events>, Unknown> {
+    let all = events_and_counts(run, |_, _| [])?;
+    Ok(all.into_iter().map(|(events, [])| events).collect())
+}
+
+/// The same with the numbers of iterations that each pair has with other thresholds.
+///
+/// # Errors
+/// When the interval holds no packet.
+pub fn events_and_counts<const N: usize>(
+    run: &Run,
+    thresholds_ns: impl Fn(Node, Node) -> [Option<i64>; N],
+) -> Result<Vec<WithCounts<N>>, Unknown> {
     run.need_packets()?;
-    let mut all = Vec::new();
-    for (me, peer, packets) in by_pair(run) {
+    let of_pair = |(me, peer, packets): (Node, Node, Vec<(i64, Seen)>)| {
+        let times = |threshold| iterations(packets.iter().copied(), threshold);
         // Without a clean sample the second condition decides alone.
         let threshold_ns = threshold_ns(run, me, peer).unwrap_or(0);
-        let times_ns = iterations(packets, threshold_ns);
-        all.push(Events {
+        let events = Events {
             me,
             peer,
             threshold_ns,
-            times_ns,
-        });
-    }
-    Ok(all)
-}
-
-/// Numbers of iterations of the same pairs, in the same order, with other thresholds.
-pub fn counts<const N: usize>(
-    run: &Run,
-    thresholds_ns: impl Fn(Node, Node) -> [Option<i64>; N],
-) -> Vec<[Option<usize>; N]> {
-    let of_pair = |(me, peer, packets): (Node, Node, Vec<(i64, Seen)>)| {
-        let count = |threshold| iterations(packets.iter().copied(), threshold).len();
-        thresholds_ns(me, peer).map(|threshold| threshold.map(count))
+            times_ns: times(threshold_ns),
+        };
+        let others = thresholds_ns(me, peer);
+        (events, others.map(|other| other.map(|ns| times(ns).len())))
     };
-    by_pair(run).map(of_pair).collect()
+    Ok(by_pair(run).map(of_pair).collect())
 }
 
 /// What each process sent to each of its peers and received of it, as far as iterations need that.
 fn by_pair(run: &Run) -> impl Iterator<Item = (Node, Node, Vec<(i64, Seen)>)> {
     run.all().flat_map(|me| {
-        let mut pairs: BTreeMap<Node, Vec<(i64, Seen)>> = BTreeMap::new();
+        let mut pairs: Vec<Vec<(i64, Seen)>> = vec![Vec::new(); run.nodes().len()];
         for packet in run.stream(me).filter(|p| p.is_data() && p.src != p.dst) {
             let (peer, seen) = if packet.src == me {
                 (packet.dst, Seen::Sent)
             } else {
                 (packet.src, Seen::Received)
             };
-            let pair = pairs.entry(peer).or_default();
+            let pair = &mut pairs[usize::from(peer)];
             // Only changes of direction and gaps matter; runs of arrivals need one entry.
             if seen == Seen::Sent || pair.last().is_none_or(|last| last.1 == Seen::Sent) {
                 pair.push((packet.t_ns, seen));
             }
         }
-        let of_pair = move |(peer, packets)| (me, peer, packets);
-        pairs.into_iter().map(of_pair)
+        let of_pair = move |(peer, packets)| (me, peer as Node, packets);
+        let pairs = pairs.into_iter().enumerate().map(of_pair);
+        pairs.filter(|(.., packets)| !packets.is_empty())
     })
 }
 

@@ -1,8 +1,10 @@
 //! Passive round-trip times: an own segment to the first acknowledgement that covers it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
-use super::run::{ACK, Node, PSH, Packet, Run, SYN};
+use ahash::AHashMap;
+
+use super::run::{ACK, FIN, Node, PSH, Packet, RST, Run, SYN};
 
 /// A segment on its way: end of its payload, time, whether it was pushed, whether it is counted.
 struct Sent {
@@ -20,16 +22,19 @@ pub(super) type Table = Vec<Vec<Option<i64>>>;
 /// Clean: not of a repeated segment (Karn), and the acknowledgement was not held back: it covers
 /// two segments or a pushed one, carries data, or answers a SYN.
 pub fn samples(run: &Run, me: Node) -> Vec<(Node, i64, i64)> {
-    let mut on_way: HashMap<u32, VecDeque<Sent>> = HashMap::new();
+    let mut on_way: AHashMap<u32, VecDeque<Sent>> = AHashMap::new();
     let mut samples = Vec::new();
     for packet in run.stream(me) {
         if packet.src == packet.dst {
             continue;
         }
-        let queue = on_way.entry(packet.flow).or_default();
         if packet.src == me {
-            push(queue, packet);
-        } else if packet.flags & ACK != 0 {
+            if packet.payload > 0 || packet.flags & SYN != 0 {
+                push(on_way.entry(packet.flow).or_default(), packet);
+            }
+        } else if packet.flags & ACK != 0
+            && let Some(queue) = on_way.get_mut(&packet.flow)
+        {
             let mut covered = 0;
             let mut newest: Option<Sent> = None;
             while let Some(sent) = queue.front() {
@@ -46,16 +51,17 @@ pub fn samples(run: &Run, me: Node) -> Vec<(Node, i64, i64)> {
             {
                 samples.push((packet.src, packet.t_ns, packet.t_ns - sent.t_ns));
             }
+            // There may be a million connections, one after the other.
+            if queue.is_empty() && packet.flags & (FIN | RST) != 0 {
+                on_way.remove(&packet.flow);
+            }
         }
     }
     samples
 }
 
+/// Adds an own segment that has sequence numbers.
 fn push(queue: &mut VecDeque<Sent>, packet: &Packet) {
-    let occupies = packet.payload > 0 || packet.flags & SYN != 0;
-    if !occupies {
-        return;
-    }
     if packet.is_again {
         for sent in queue.iter_mut() {
             if sent.end.wrapping_sub(packet.seq) as i32 > 0 {

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use super::messages::Message;
+use super::messages::{self, Message};
 use super::plain;
 use super::run::Node;
 
@@ -18,7 +18,7 @@ mod slope;
 mod steps;
 mod symmetry;
 
-use context::Context;
+use context::{Context, Sends};
 
 /// One send with what it waited for.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,38 +104,27 @@ fn without_greetings(messages: &[Message]) -> Vec<Message> {
     rest.map(|(_, message)| *message).collect()
 }
 
+/// The send of the same process before each.
+fn before(messages: &[Message], nodes: usize) -> Vec<Option<usize>> {
+    let mut last = vec![None; nodes];
+    let of = |(i, message): (usize, &Message)| {
+        let last = last.get_mut(usize::from(message.src))?;
+        last.replace(i)
+    };
+    messages.iter().enumerate().map(of).collect()
+}
+
 /// Works out what every send waited for. Messages must be in the order of sending.
 pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
     let messages = without_greetings(messages);
-    let mut sent: BTreeMap<(Node, Node), Vec<usize>> = BTreeMap::new();
-    for (i, message) in messages.iter().enumerate() {
-        sent.entry((message.src, message.dst)).or_default().push(i);
-    }
-    let arrivals: BTreeMap<(Node, Node), Vec<i64>> = sent
-        .iter()
-        .map(|(&pair, list)| {
-            let mut times: Vec<i64> = list.iter().map(|&i| messages[i].received_ns.1).collect();
-            // In order within a connection; two connections of one pair may differ.
-            times.sort_unstable();
-            (pair, times)
-        })
-        .collect();
-    let mut own: Vec<Vec<usize>> = vec![Vec::new(); nodes];
-    for (i, message) in messages.iter().enumerate() {
-        if let Some(list) = own.get_mut(usize::from(message.src)) {
-            list.push(i);
-        }
-    }
-    let mut before = vec![None; messages.len()];
-    for list in &own {
-        for pair in list.windows(2) {
-            before[pair[1]] = Some(pair[0]);
-        }
-    }
+    let before = before(&messages, nodes);
+    let sent = messages::by_pair(&messages).into_iter();
+    let sends = |list: Vec<usize>| Sends::new(list, &messages, &before);
+    let sent: BTreeMap<(Node, Node), Sends> =
+        sent.map(|(pair, list)| (pair, sends(list))).collect();
     let context = Context {
         messages: &messages,
         sent: &sent,
-        arrivals: &arrivals,
         before: &before,
     };
     let mut sources: BTreeMap<Node, Vec<Node>> = BTreeMap::new();
@@ -158,9 +147,9 @@ pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
     let are_alike = symmetry::are_alike(&messages, &sent);
     let answering = symmetry::answering(&context, &needs, nodes);
     let all_exchange = symmetry::decide_by_symmetry(&mut needs, |(me, to, from), offset| {
-        let lists = sent.get(&(me, to)).zip(arrivals.get(&(from, me)));
-        lists.map_or(0, |(sends, arrivals)| {
-            context.delay_ns(sends, arrivals, offset)
+        let lists = sent.get(&(me, to)).zip(sent.get(&(from, me)));
+        lists.map_or(0, |(sends, theirs)| {
+            context::delay_ns(sends, theirs, offset)
         })
     });
     let mut certainty = Certainty {

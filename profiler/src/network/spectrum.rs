@@ -98,9 +98,14 @@ pub fn padded(series: &[f64], sample_hz: f64, length: usize) -> Spectrum {
     }
     let mean = series.iter().sum::<f64>() / n as f64;
     let hann = |k: usize| 0.5 - 0.5 * (std::f64::consts::TAU * k as f64 / n as f64).cos();
-    let mut x: Vec<f64> = (0..n).map(|k| (series[k] - mean) * hann(k)).collect();
+    let mut weight = 0.0;
+    let weighted = |(k, value): (usize, &f64)| {
+        let hann = hann(k);
+        weight += hann.powi(2);
+        (value - mean) * hann
+    };
+    let mut x: Vec<f64> = series.iter().enumerate().map(weighted).collect();
     x.resize(length, 0.0);
-    let weight: f64 = (0..n).map(|k| hann(k).powi(2)).sum();
     density(&mut x, sample_hz, weight)
 }
 

@@ -86,17 +86,25 @@ pub fn bic_pair(run: &Run, process: Node, peer: Node, last: Option<f64>) -> Answ
 
 /// The table of delays, s; the interval must hold at least two processes that answer for some.
 fn table(run: &Run) -> Result<Matrix<f64>, Unknown> {
-    let table = ball::table(&ball::all(run)?);
-    let busy = balance::sums(&table)
-        .into_iter()
-        .filter(|sum| *sum > 0.0)
-        .count();
-    if busy < 2 {
+    need_two(run)?;
+    Ok(ball::table(&ball::all(run)?))
+}
+
+/// The reason why delays cannot be compared, if there is one.
+fn need_two(run: &Run) -> Result<(), Unknown> {
+    run.need_packets()?;
+    if run
+        .all()
+        .filter(|&me| ball::is_waited_for(run, me))
+        .take(2)
+        .count()
+        < 2
+    {
         return Err(Unknown::new(
             "fewer than two processes sent packets in this interval",
         ));
     }
-    Ok(table)
+    Ok(())
 }
 
 /// Balance by the global delays.
@@ -122,10 +130,10 @@ pub struct GlobalImbalance {
 pub fn imbalance_global(run: &Run, last: Option<f64>) -> Answer<GlobalImbalance> {
     let run = run.last(last);
     let none = || Unknown::new("no process kept another waiting");
-    let whole = table(&run)?;
     let (delays_s, evidence) = match run.settings.mode {
-        Mode::Thesis => (balance::sums(&whole), None),
+        Mode::Thesis => (balance::sums(&table(&run)?), None),
         Mode::Default => {
+            need_two(&run)?;
             let found = evidence::weigh(&run)?;
             (found.delays_s.clone(), Some(found))
         }

@@ -43,14 +43,12 @@ pub struct Rates {
 /// When the interval holds no packet, or no pair iterates.
 pub fn rir_rate(run: &Run, last: Option<f64>) -> Answer<Rates> {
     let run = run.last(last);
-    let events = rir::events(&run)?;
-    let counts = rir::counts(&run, |me, peer| {
+    let events = rir::events_and_counts(&run, |me, peer| {
         let least = crate::network::rtt::least_ns(&run, me, peer);
         [1.0, 4.0].map(|factor| least.map(|ns| (ns as f64 * factor) as i64))
-    });
+    })?;
     let mut pairs: Vec<PairRate> = events
         .iter()
-        .zip(counts)
         .map(|(events, [once, four])| PairRate {
             src: events.me,
             dst: events.peer,
@@ -58,7 +56,7 @@ pub fn rir_rate(run: &Run, last: Option<f64>) -> Answer<Rates> {
             events: events.times_ns.len(),
             threshold_ns: events.threshold_ns,
             is_by_messages: false,
-            sensitivity: once.zip(four),
+            sensitivity: once.zip(*four),
         })
         .collect();
     if run.settings.mode == Mode::Default && run.settings.rtt_threshold_ns.is_none() {

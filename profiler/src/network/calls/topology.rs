@@ -1,6 +1,7 @@
 //! Calls 1 to 3: traffic and topology.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::network::matrix::{self, Matrix, Traffic};
 use crate::network::run::{Answer, Run, Unit, Unknown};
@@ -16,7 +17,7 @@ const MOST_UPDATES: i64 = 200_000;
 ///
 /// # Errors
 /// When the interval holds no packet.
-pub fn traffic_matrix(run: &Run, last: Option<f64>) -> Answer<Matrix<Traffic>> {
+pub fn traffic_matrix(run: &Run, last: Option<f64>) -> Answer<Arc<Matrix<Traffic>>> {
     let run = run.last(last);
     Ok(run.known(matrix::traffic(&run)?))
 }
@@ -38,7 +39,8 @@ pub fn smoothed_topology(run: &Run) -> Answer<SmoothedTopology> {
     run.need_packets()?;
     let settings = &run.settings;
     let recent = run.last(Some(settings.window_s));
-    let bytes = matrix::bytes(&matrix::traffic(&recent)?, settings.unit);
+    let traffic = matrix::traffic(&recent)?;
+    let bytes = matrix::bytes(&traffic, settings.unit);
     let value = SmoothedTopology {
         topology: topology::infer(&bytes, settings.b_min),
         changes: changes(run),

@@ -1,7 +1,8 @@
 //! From captures in any order to one stream per process.
 
-use std::collections::HashMap;
 use std::sync::OnceLock;
+
+use ahash::AHashMap;
 
 use super::nearest::nearest;
 use super::{Capture, Data, Node, Packet, SYN, Stream};
@@ -142,7 +143,7 @@ impl Seen {
 }
 
 fn mark_repetitions(packets: &mut [Packet]) {
-    let mut seen: HashMap<(u32, Node, Node), Seen> = HashMap::new();
+    let mut seen: AHashMap<(u32, Node, Node), Seen> = AHashMap::new();
     for packet in packets {
         let key = (packet.flow, packet.src, packet.dst);
         let end = packet.end_seq();

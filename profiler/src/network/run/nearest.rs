@@ -8,6 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use ahash::AHashMap;
+
 use super::{Capture, Node, Packet};
 
 /// Least share of the packets that a host's own capture may show of it, percent.
@@ -108,7 +110,7 @@ impl Group {
 }
 
 fn groups(nodes: usize, capture: &Capture) -> Vec<Group> {
-    let mut pairs: HashMap<Pair, u64> = HashMap::new();
+    let mut pairs: AHashMap<Pair, u64> = AHashMap::new();
     for packet in &capture.packets {
         *pairs.entry(pair(packet)).or_default() += 1;
     }

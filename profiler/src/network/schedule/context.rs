@@ -22,10 +22,37 @@ const SLACK_NS: i64 = 20_000;
 /// Numbers of messages in both directions may differ by this share and still be in step.
 const IN_STEP: f64 = 0.05;
 
+/// What one process sent to another.
+pub(super) struct Sends {
+    /// The messages.
+    pub(super) messages: Vec<usize>,
+    /// When each was sent, ns.
+    times: Vec<i64>,
+    /// When the process' own send before each was over, ns; `None`: it is the first.
+    own: Vec<Option<i64>>,
+    /// When they arrived, ns, in the order of time.
+    pub(super) arrivals: Vec<i64>,
+}
+
+impl Sends {
+    /// Of those of all messages that this list has; `before` has the own send before each.
+    pub(super) fn new(list: Vec<usize>, messages: &[Message], before: &[Option<usize>]) -> Sends {
+        let mut arrivals: Vec<i64> = list.iter().map(|&i| messages[i].received_ns.1).collect();
+        // In order within a connection; two connections of one pair may differ.
+        arrivals.sort_unstable();
+        let own = |&i: &usize| Some(messages[before[i]?].sent_ns.1);
+        Sends {
+            times: list.iter().map(|&i| messages[i].sent_ns.0).collect(),
+            own: list.iter().map(own).collect(),
+            messages: list,
+            arrivals,
+        }
+    }
+}
+
 pub(super) struct Context<'a> {
     pub(super) messages: &'a [Message],
-    pub(super) sent: &'a BTreeMap<(Node, Node), Vec<usize>>,
-    pub(super) arrivals: &'a BTreeMap<(Node, Node), Vec<i64>>,
+    pub(super) sent: &'a BTreeMap<(Node, Node), Sends>,
     pub(super) before: &'a [Option<usize>],
 }
 
@@ -34,21 +61,26 @@ impl Context<'_> {
     /// had seen of `from`. `None`: the two are not in step.
     pub(super) fn surplus(&self, me: Node, to: Node, from: Node) -> Option<i64> {
         let sends = self.sent.get(&(me, to))?;
-        let arrivals = self.arrivals.get(&(from, me))?;
-        let (own, theirs) = (sends.len() as f64, arrivals.len() as f64);
-        if sends.len() < LEAST_SAMPLES || (own - theirs).abs() > IN_STEP * own.max(theirs) + 2.0 {
+        let arrivals = &self.sent.get(&(from, me))?.arrivals;
+        let (own, theirs) = (sends.times.len() as f64, arrivals.len() as f64);
+        if sends.times.len() < LEAST_SAMPLES
+            || (own - theirs).abs() > IN_STEP * own.max(theirs) + 2.0
+        {
             return None;
         }
-        let mut arrived = 0;
-        let seen = |(n, &i): (usize, &usize)| {
-            let t = self.messages[i].sent_ns.0;
-            while arrivals.get(arrived).is_some_and(|&at| at < t) {
-                arrived += 1;
-            }
-            arrived as i64 - n as i64
-        };
+        // What comes first cannot be foreseen: no branch hangs on it.
+        let mut surplus = vec![0; sends.times.len()];
+        let (mut n, mut arrived) = (0, 0);
+        while let (Some(t), Some(at)) = (sends.times.get(n), arrivals.get(arrived)) {
+            surplus[n] = arrived as i64 - n as i64;
+            let is_there = at < t;
+            arrived += usize::from(is_there);
+            n += usize::from(!is_there);
+        }
+        for (n, surplus) in surplus.iter_mut().enumerate().skip(n) {
+            *surplus = arrived as i64 - n as i64;
+        }
         // What nearly every send had seen: a stray one at start-up is no rule.
-        let mut surplus: Vec<i64> = sends.iter().enumerate().map(seen).collect();
         let rank = surplus.len() / 50;
         Some(*surplus.select_nth_unstable(rank).1)
     }
@@ -59,7 +91,7 @@ impl Context<'_> {
         if self
             .sent
             .get(&(me, to))
-            .is_none_or(|sends| sends.len() < LEAST_SAMPLES)
+            .is_none_or(|sends| sends.messages.len() < LEAST_SAMPLES)
         {
             return Vec::new();
         }
@@ -71,18 +103,20 @@ impl Context<'_> {
     /// messages in doubt is needed: after the own send before and all that is needed for certain.
     /// `None`: it is the first send.
     pub(super) fn begins(&self, me: Node, to: Node, in_step: &[(Node, i64)]) -> Vec<Option<i64>> {
-        let sends = self.sent.get(&(me, to)).map_or(&[][..], Vec::as_slice);
-        let own = |&i: &usize| Some(self.messages[self.before[i]?].sent_ns.1);
-        let mut begins: Vec<Option<i64>> = sends.iter().map(own).collect();
+        let Some(sends) = self.sent.get(&(me, to)) else {
+            return Vec::new();
+        };
+        let mut begins = sends.own.clone();
         for &(from, floor) in in_step {
-            let Some(arrivals) = self.arrivals.get(&(from, me)) else {
+            let Some(theirs) = self.sent.get(&(from, me)) else {
                 continue;
             };
             let offset = if floor > 0 { floor - 1 } else { floor };
             for (n, begin) in begins.iter_mut().enumerate() {
                 let at = usize::try_from(n as i64 + offset - 1).ok();
-                if let (Some(begin), Some(&arrival)) = (begin, at.and_then(|at| arrivals.get(at)))
-                    && arrival < self.messages[sends[n]].sent_ns.0
+                if let (Some(begin), Some(&arrival)) =
+                    (begin, at.and_then(|at| theirs.arrivals.get(at)))
+                    && arrival < sends.times[n]
                 {
                     *begin = arrival.max(*begin);
                 }
@@ -101,17 +135,17 @@ impl Context<'_> {
         begins: &[Option<i64>],
     ) -> Option<Need> {
         let sends = self.sent.get(&(me, to))?;
-        let arrivals = self.arrivals.get(&(from, me))?;
+        let theirs = self.sent.get(&(from, me))?;
         let of_offset = |offset: i64| Need::Offset {
             offset,
-            delay_ns: self.delay_ns(sends, arrivals, offset),
+            delay_ns: delay_ns(sends, theirs, offset),
         };
         // At most 0: the partner's message of this round is not needed, for some sends came first.
         if floor <= 0 {
             return Some(of_offset(floor));
         }
         // Always early: needed, or only always faster?
-        Some(match self.slope(sends, arrivals, floor, begins) {
+        Some(match self.slope(sends, theirs, floor, begins) {
             Slope::Within(low, high) => match (low <= APART, high >= 1.0 - APART) {
                 (true, false) => of_offset(floor - 1),
                 (false, true) => of_offset(floor),
@@ -128,25 +162,11 @@ impl Context<'_> {
         })
     }
 
-    /// Send, arrival of the last message it needs, and the own send before it.
-    fn moments<'b>(
-        &'b self,
-        sends: &'b [usize],
-        arrivals: &'b [i64],
-        offset: i64,
-    ) -> impl Iterator<Item = (i64, i64, i64)> + 'b {
-        sends.iter().enumerate().filter_map(move |(n, &i)| {
-            let at = usize::try_from((n as i64 + offset).checked_sub(1)?).ok()?;
-            let own = self.messages[self.before[i]?].sent_ns.1;
-            Some((self.messages[i].sent_ns.0, *arrivals.get(at)?, own))
-        })
-    }
-
     /// The moments of the sends to a partner that had a message of it to answer; `None`: the two do not talk.
     fn exchanged(&self, me: Node, to: Node) -> Option<impl Iterator<Item = (i64, i64, i64)>> {
-        let (sends, arrivals) = (self.sent.get(&(me, to))?, self.arrivals.get(&(to, me))?);
+        let (sends, theirs) = (self.sent.get(&(me, to))?, self.sent.get(&(to, me))?);
         let floor = self.surplus(me, to, to)?;
-        Some(self.moments(sends, arrivals, floor))
+        Some(moments(sends, theirs, floor))
     }
 
     /// Whether sends to a partner follow its message at once whenever that comes: many within a short
@@ -199,8 +219,7 @@ impl Context<'_> {
             .filter(|(t, arrival, _)| t >= arrival)
             .map(|(t, arrival, _)| t - arrival)
             .collect();
-        let time = |i: usize| self.messages[i].sent_ns.0;
-        let mut rounds: Vec<i64> = sends.windows(2).map(|w| time(w[1]) - time(w[0])).collect();
+        let mut rounds: Vec<i64> = sends.times.windows(2).map(|w| w[1] - w[0]).collect();
         delays.sort_unstable();
         rounds.sort_unstable();
         let (Some(&late), Some(&round)) = (
@@ -212,37 +231,17 @@ impl Context<'_> {
         delays.len() >= LEAST_SAMPLES && late as f64 <= AT_ONCE * round as f64
     }
 
-    /// How soon after the last arrival it needs a process sends when it had waited: twice what
-    /// nine of ten exceed.
-    pub(super) fn delay_ns(&self, sends: &[usize], arrivals: &[i64], offset: i64) -> i64 {
-        let moments = self.moments(sends, arrivals, offset);
-        let mut delays: Vec<i64> = moments
-            .filter(|(t, arrival, own)| arrival > own && t >= arrival)
-            .map(|(t, arrival, _)| t - arrival)
-            .collect();
-        delays.sort_unstable();
-        delays
-            .get(delays.len() / 10)
-            .map_or(0, |delay| 2 * delay + SLACK_NS)
-    }
-
     /// Slope of the send on the arrival it may need, both from the begin of the work if it is not
     /// needed. (Both from the own send before, they would move together with that.)
-    fn slope(
-        &self,
-        sends: &[usize],
-        arrivals: &[i64],
-        floor: i64,
-        begins: &[Option<i64>],
-    ) -> Slope {
-        let point = |(n, &i): (usize, &usize)| {
+    fn slope(&self, sends: &Sends, theirs: &Sends, floor: i64, begins: &[Option<i64>]) -> Slope {
+        let point = |(n, &t): (usize, &i64)| {
             let at = usize::try_from((n as i64 + floor).checked_sub(1)?).ok()?;
-            let (t, arrival, begin) = (self.messages[i].sent_ns.0, *arrivals.get(at)?, begins[n]?);
+            let (arrival, begin) = (*theirs.arrivals.get(at)?, begins[n]?);
             (arrival > begin && t > arrival)
                 .then_some(((arrival - begin) as f64, (t - begin) as f64))
         };
-        let points: Vec<(f64, f64)> = sends.iter().enumerate().filter_map(point).collect();
-        if points.len() * 10 < sends.len() {
+        let points: Vec<(f64, f64)> = sends.times.iter().enumerate().filter_map(point).collect();
+        if points.len() * 10 < sends.times.len() {
             return Slope::NeverLast;
         }
         let most = if self.sent.len() > MANY_PAIRS {
@@ -253,4 +252,36 @@ impl Context<'_> {
         let step = points.len().div_ceil(most).max(1);
         slope_of(&points.into_iter().step_by(step).collect::<Vec<_>>())
     }
+}
+
+/// Send, arrival of the last message it needs, and the own send before it.
+fn moments<'a>(
+    sends: &'a Sends,
+    theirs: &'a Sends,
+    offset: i64,
+) -> impl Iterator<Item = (i64, i64, i64)> + use<'a> {
+    let of_send = move |(n, (&t, &own)): (usize, (&i64, &Option<i64>))| {
+        let at = usize::try_from((n as i64 + offset).checked_sub(1)?).ok()?;
+        Some((t, *theirs.arrivals.get(at)?, own?))
+    };
+    sends
+        .times
+        .iter()
+        .zip(&sends.own)
+        .enumerate()
+        .filter_map(of_send)
+}
+
+/// How soon after the last arrival it needs a process sends when it had waited: twice what nine of
+/// ten exceed.
+pub(super) fn delay_ns(sends: &Sends, theirs: &Sends, offset: i64) -> i64 {
+    let mut delays: Vec<i64> = moments(sends, theirs, offset)
+        .filter(|(t, arrival, own)| arrival > own && t >= arrival)
+        .map(|(t, arrival, _)| t - arrival)
+        .collect();
+    if delays.is_empty() {
+        return 0;
+    }
+    let rank = delays.len() / 10;
+    2 * *delays.select_nth_unstable(rank).1 + SLACK_NS
 }

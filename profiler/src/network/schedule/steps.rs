@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::super::messages::Message;
 use super::super::run::Node;
 use super::context::Context;
 use super::{Need, Needs, Step};
 
 /// What an earlier send of the receiver has waited for already: a later one waits for that send, and need
 /// not hold it again. Of hundreds of partners each send would repeat hundreds.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Held {
     No,
     Maybe,
@@ -21,6 +20,8 @@ pub(super) fn steps(context: &Context<'_>, needs: &Needs) -> (Vec<Step>, Vec<u32
     let messages = context.messages;
     let mut inboxes = inboxes(context);
     let mut slots = slots(context, needs, &inboxes);
+    // Looked at for every source of every send: nothing else shall be in the way.
+    let received: Vec<i64> = messages.iter().map(|m| m.received_ns.1).collect();
     let mut held = vec![Held::No; messages.len()];
     let mut steps = Vec::with_capacity(messages.len());
     let mut links = Vec::new();
@@ -30,45 +31,40 @@ pub(super) fn steps(context: &Context<'_>, needs: &Needs) -> (Vec<Step>, Vec<u32
         let (Some(slot), Some(inbox)) = (slots.get_mut(&(me, to)), inboxes.get_mut(&me)) else {
             continue;
         };
+        // Whatever the rule says, nobody waits for what comes later.
         for (list, need) in &slot.needs {
-            let nth = |count: i64| nth(messages, list, slot.number + count, t);
+            // Nothing that is held as that already.
+            let nth = |count: i64, as_what: Held| {
+                let m = nth(list, slot.number + count).filter(|&m| held[m] < as_what)?;
+                (received[m] <= t).then_some(m)
+            };
             match *need {
-                Need::Offset { offset, delay_ns } => {
-                    if let Some(m) = nth(offset) {
-                        let has_waited = t - messages[m].received_ns.1 <= delay_ns;
-                        if has_waited {
-                            needed.push(m);
-                        } else {
-                            maybe.push(m);
-                        }
-                    }
-                }
+                Need::Offset { offset, delay_ns } => match nth(offset, Held::Needed) {
+                    Some(m) if t - received[m] <= delay_ns => needed.push(m),
+                    other => maybe.extend(other.filter(|&m| held[m] < Held::Maybe)),
+                },
                 Need::Either(offset) => {
-                    needed.extend(nth(offset - 1));
-                    maybe.extend(nth(offset));
+                    needed.extend(nth(offset - 1, Held::Needed));
+                    maybe.extend(nth(offset, Held::Maybe));
                 }
                 Need::Hidden(offset) => {
-                    needed.extend(nth(offset - 1));
-                    hidden.extend(nth(offset));
+                    needed.extend(nth(offset - 1, Held::Needed));
+                    hidden.extend(nth(offset, Held::Maybe));
                 }
             }
         }
         slot.number += 1;
         if !slot.is_in_step.iter().all(|is_in_step| *is_in_step) {
-            inbox.waited_for(t, messages, &slot.is_in_step, &mut maybe);
+            inbox.waited_for(t, &received, &slot.is_in_step, &mut maybe);
         }
         maybe.sort_by_key(|&m| messages[m].src);
         let own = context.before[i].map(|b| messages[b].sent_ns.1);
-        hidden.retain(|&m| own.is_some_and(|own| messages[m].received_ns.1 <= own));
+        hidden.retain(|&m| own.is_some_and(|own| received[m] <= own));
         let first = links.len();
         let mut take = |list: &mut Vec<usize>, as_what: Held| {
             let before = links.len();
             for m in list.drain(..) {
-                let is_new = match as_what {
-                    Held::Needed => held[m] != Held::Needed,
-                    Held::Maybe | Held::No => held[m] == Held::No,
-                };
-                if is_new {
+                if held[m] < as_what {
                     held[m] = as_what;
                     links.push(m as u32);
                 }
@@ -91,11 +87,10 @@ pub(super) fn steps(context: &Context<'_>, needs: &Needs) -> (Vec<Step>, Vec<u32
     (steps, links)
 }
 
-/// The message of this number in a list, from 1; whatever the rule says, nobody waits for what comes later.
-fn nth(messages: &[Message], list: &[usize], count: i64, t: i64) -> Option<usize> {
+/// The message of this number in a list, from 1.
+fn nth(list: &[usize], count: i64) -> Option<usize> {
     let at = usize::try_from(count.checked_sub(1)?).ok()?;
-    let &m = list.get(at)?;
-    (messages[m].received_ns.1 <= t).then_some(m)
+    list.get(at).copied()
 }
 
 /// The sends of one process to another.
@@ -157,7 +152,7 @@ fn inboxes<'a>(context: &Context<'a>) -> BTreeMap<Node, Inbox<'a>> {
     for &me in context.sent.keys().map(|(me, _)| me) {
         inboxes.entry(me).or_default();
     }
-    for (&(from, me), messages) in context.sent {
+    for (&(from, me), sends) in context.sent {
         // Who never sends waits for nothing that shows.
         let Some(inbox) = inboxes.get_mut(&me) else {
             continue;
@@ -165,12 +160,13 @@ fn inboxes<'a>(context: &Context<'a>) -> BTreeMap<Node, Inbox<'a>> {
         let source = inbox.sources.len() as u32;
         inbox.sources.push(Source {
             from,
-            messages,
+            messages: &sends.messages,
             arrived: 0,
             is_open: false,
         });
-        let times = context.arrivals.get(&(from, me)).into_iter().flatten();
-        inbox.arrivals.extend(times.map(|&t| (t, source)));
+        inbox
+            .arrivals
+            .extend(sends.arrivals.iter().map(|&t| (t, source)));
     }
     for inbox in inboxes.values_mut() {
         inbox.arrivals.sort_unstable();
@@ -183,7 +179,7 @@ impl Inbox<'_> {
     fn waited_for(
         &mut self,
         t: i64,
-        messages: &[Message],
+        received: &[i64],
         is_in_step: &[bool],
         maybe: &mut Vec<usize>,
     ) {
@@ -204,7 +200,7 @@ impl Inbox<'_> {
             if is_in_step[number as usize] {
                 return true;
             }
-            let last = nth(messages, source.messages, source.arrived, t);
+            let last = nth(source.messages, source.arrived).filter(|&m| received[m] <= t);
             maybe.extend(last);
             source.is_open = last.is_none();
             source.is_open

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::messages::Message;
 use super::super::run::Node;
-use super::context::Context;
+use super::context::{Context, Sends};
 use super::{Need, Needs};
 
 /// Whether nearly all messages of each pair have one size.
-pub(super) fn are_alike(messages: &[Message], sent: &BTreeMap<(Node, Node), Vec<usize>>) -> bool {
-    sent.values().all(|list| {
-        let mut sizes: Vec<u64> = list.iter().map(|&i| messages[i].bytes).collect();
+pub(super) fn are_alike(messages: &[Message], sent: &BTreeMap<(Node, Node), Sends>) -> bool {
+    sent.values().all(|sends| {
+        let mut sizes: Vec<u64> = sends.messages.iter().map(|&i| messages[i].bytes).collect();
         sizes.sort_unstable();
         let usual = sizes.get(sizes.len() / 2);
         let same = sizes.iter().filter(|size| Some(*size) == usual).count();
