@@ -389,6 +389,8 @@ CREATE TABLE flow_capture (
   out_bytes INTEGER NOT NULL,       -- their payload
   back_packets INTEGER NOT NULL,    -- packets from dst to src
   back_bytes INTEGER NOT NULL,      -- their payload
+  src_local INTEGER CHECK (src_local = 1), -- 1: packets show that src is on the capture's host; NULL: not known
+  dst_local INTEGER CHECK (dst_local = 1), -- 1: they show that dst is
   PRIMARY KEY (flow_id, capture_id)
 ) STRICT, WITHOUT ROWID;
 

@@ -636,7 +636,12 @@ UNION ALL
 SELECT m.flow_id, m.side, m.upid, m.from_ns, m.to_ns, 'calls'
 FROM met AS m JOIN capture AS c ON c.capture_id = m.capture_id AND (c.host_id = m.host_id
   OR m.address NOT LIKE '127.%' AND m.peer NOT LIKE '127.%' AND m.address <> '::1' AND m.peer <> '::1')
-WHERE m.own IN (m.address, '0.0.0.0', '::')
+WHERE (m.own = m.address OR m.own IN ('0.0.0.0', '::') AND (
+  -- Bound to no address it is at an end that is on its own host; where the packets do not tell which that is, at any.
+  SELECT COALESCE(MAX(x.is_here), MAX(x.is_other) IS NULL) FROM (
+    SELECT CASE WHEN CASE m.side WHEN 'src' THEN src_local ELSE dst_local END THEN h.host_id = m.host_id END AS is_here,
+      CASE WHEN h.host_id = m.host_id THEN COALESCE(src_local, dst_local) END AS is_other
+    FROM flow_capture AS s JOIN capture AS h USING (capture_id) WHERE s.flow_id = m.flow_id) AS x))
   AND m.first_ns <= COALESCE(m.to_ns, m.end_ns, m.first_ns)
   AND m.from_ns <= COALESCE((SELECT MAX(last_ns) FROM flow_capture AS x
     WHERE x.flow_id = m.flow_id) + 1000000000, m.from_ns)

@@ -114,6 +114,55 @@ cd w
     assert_eq!(number(&trace, sql), 10, "{error}");
 }
 
+/// Hosts whose programs all have the same port, bound to no address: each has its own end, not that of who it talks to.
+#[test]
+fn datagrams_between_equal_ports_have_the_owner_of_each_host() {
+    if !need_lab() || !need_program("python3") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = r#"
+cat > peer.py <<'END'
+import socket, sys, time
+mine = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+mine.bind(("0.0.0.0", 5000))
+mine.settimeout(20)
+first = sys.argv[2] == "first"
+for n in range(10):
+    if first: mine.sendto(b"x" * 100, (sys.argv[1], 5000))
+    mine.recvfrom(2000)
+    if not first: mine.sendto(b"y" * 100, (sys.argv[1], 5000))
+END
+on() { # on HOST PEER WHICH
+  mkdir w$1
+  cd w$1
+  exec ip netns exec h$1 unshare --uts sh -c 'hostname "$0"; exec "$@"' host$1 \
+    "$FLOWTRACE" run -q --net -o ../h$1.db -- python3 ../peer.py 10.9.0.$2 $3
+}
+(on 2 1 second) & second=$!
+until ip netns exec h2 ss -Hlun 'sport = 5000' | grep -q .; do sleep 0.05; done
+(on 1 2 first)
+wait $second
+"$FLOWTRACE" merge -q -o all.db h1.db h2.db
+"#;
+    let error = succeeds(&scratch, 2, script);
+    for (host, side) in [(1, "src"), (2, "dst")] {
+        let trace = scratch.join(format!("h{host}.db"));
+        let owned = |side: &str| {
+            let sql = format!(
+                "SELECT COUNT(*) FROM flow_owners JOIN flows USING (flow_id)
+                 WHERE proto = 'udp' AND dport = 5000 AND side LIKE '{side}'"
+            );
+            number(&trace, &sql)
+        };
+        assert_eq!((owned(side), owned("%")), (1, 1), "host {host}: {error}");
+    }
+    let sql = "SELECT COUNT(*) FROM flows JOIN processes AS a ON a.upid = src_upid
+               JOIN processes AS b ON b.upid = dst_upid
+               WHERE dport = 5000 AND a.host = 'host1' AND b.host = 'host2' AND packets = 20";
+    assert_eq!(number(&scratch.join("all.db"), sql), 1, "{error}");
+}
+
 #[test]
 fn namespaces_that_a_workflow_makes_are_captured_too() {
     if !need_lab() {

@@ -133,6 +133,8 @@ pub struct FlowSeen {
     pub packets: [u64; 2],
     /// Their payload.
     pub bytes: [u64; 2],
+    /// Whether src, and dst, are known to be on the capture's host.
+    pub local: [bool; 2],
 }
 
 /// How a flow's owner is known.

@@ -105,15 +105,17 @@ impl<'db> PacketTable<'db> {
     pub(super) fn seen(db: &Connection, seen: &FlowSeen) -> Result<()> {
         db.prepare_cached(
             "INSERT INTO flow_capture (flow_id, capture_id, first_ns, last_ns, out_packets,
-               out_bytes, back_packets, back_bytes)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+               out_bytes, back_packets, back_bytes, src_local, dst_local)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
              ON CONFLICT (flow_id, capture_id) DO UPDATE SET
                first_ns = MIN(first_ns, excluded.first_ns),
                last_ns = MAX(last_ns, excluded.last_ns),
                out_packets = out_packets + excluded.out_packets,
                out_bytes = out_bytes + excluded.out_bytes,
                back_packets = back_packets + excluded.back_packets,
-               back_bytes = back_bytes + excluded.back_bytes",
+               back_bytes = back_bytes + excluded.back_bytes,
+               src_local = COALESCE(src_local, excluded.src_local),
+               dst_local = COALESCE(dst_local, excluded.dst_local)",
         )?
         .execute(rusqlite::params![
             seen.flow.0,
@@ -123,7 +125,9 @@ impl<'db> PacketTable<'db> {
             seen.packets[0] as i64,
             seen.bytes[0] as i64,
             seen.packets[1] as i64,
-            seen.bytes[1] as i64
+            seen.bytes[1] as i64,
+            seen.local[0].then_some(1),
+            seen.local[1].then_some(1)
         ])?;
         Ok(())
     }

@@ -126,7 +126,7 @@ impl FlowTable {
             note(connection, tcp, is_back, recorder);
         }
         let before = connection.weight();
-        connection.count(seen, is_back, parsed.payload_bytes);
+        connection.count(seen, is_back, parsed);
         self.weight += connection.weight() - before;
         packet(connection, parsed, seen, is_back)
     }

@@ -128,8 +128,8 @@ fn a_connection_between_two_machines_is_one_channel_and_one_flow() {
              VALUES (1, 1, {ends}, 'tcp', 10);
              INSERT INTO flow_owner (flow_id, side, upid, evidence) VALUES (1, 'src', 1, 'calls');
              INSERT INTO flow_capture (flow_id, capture_id, first_ns, last_ns, out_packets,
-               out_bytes, back_packets, back_bytes)
-             VALUES (1, 1, 10, 20, {counts});
+               out_bytes, back_packets, back_bytes, src_local)
+             VALUES (1, 1, 10, 20, {counts}, 1);
              INSERT INTO packet (at, what, flow_id, payload_bytes, header_bytes)
              VALUES (12 * 64, 8 + {dir}, 1, 5, 55);"
         ))
@@ -168,4 +168,7 @@ fn a_connection_between_two_machines_is_one_channel_and_one_flow() {
         ),
         ["1 1 0", "2 1 0"]
     );
+    let local =
+        "SELECT capture_id, COALESCE(src_local, 0), COALESCE(dst_local, 0) FROM flow_capture";
+    assert_eq!(rows(&db, local), ["1 1 0", "2 0 1"]);
 }

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use flowtrace_schema::{CaptureId, FlowId, FlowSeen};
+use flowtrace_schema::{CaptureId, FlowId, FlowSeen, Way};
 
 use super::Seen;
 use crate::net::packet::{Parsed, SynOptions, Tcp, tcp};
@@ -51,7 +51,7 @@ impl Connection {
         self.ended == [true; 2]
     }
 
-    pub(super) fn count(&mut self, seen: Seen, is_back: bool, payload_bytes: u32) {
+    pub(super) fn count(&mut self, seen: Seen, is_back: bool, parsed: &Parsed) {
         let at = self.seen.iter().position(|s| s.capture == seen.capture);
         let at = at.unwrap_or_else(|| {
             self.seen.push(FlowSeen {
@@ -68,7 +68,15 @@ impl Connection {
         sum.first_ns = sum.first_ns.min(seen.t_ns);
         sum.last_ns = sum.last_ns.max(seen.t_ns);
         sum.packets[usize::from(is_back)] += 1;
-        sum.bytes[usize::from(is_back)] += u64::from(payload_bytes);
+        sum.bytes[usize::from(is_back)] += u64::from(parsed.payload_bytes);
+        let (sender, receiver) = (usize::from(is_back), usize::from(!is_back));
+        match parsed.way {
+            // What is sent to a group reaches the members on its own host, too.
+            Way::Out if parsed.dst.to_canonical().is_multicast() => sum.local = [true; 2],
+            Way::Out => sum.local[sender] = true,
+            Way::In => sum.local[receiver] = true,
+            Way::Other | Way::Unknown => {}
+        }
     }
 
     /// By how much the window of a segment is to be shifted: not at all in a SYN, nor unless both

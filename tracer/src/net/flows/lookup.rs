@@ -110,13 +110,17 @@ impl FlowTable {
             if pair.protocol != protocol || ![0, scope].contains(&pair.scope) {
                 continue;
             }
-            // With both ends at this port, which is meant cannot be told.
-            let (low, high) = (is_at(pair.low), is_at(pair.high));
-            if low != high {
-                let later = connections
-                    .iter()
-                    .filter(|c| c.last_ns() >= Some(since_ns.saturating_sub(SLACK_NS)));
-                found.extend(later.map(|c| (c.flow, c.end(low))));
+            let since_ns = since_ns.saturating_sub(SLACK_NS);
+            for connection in connections {
+                let is_it = |is_low: bool| {
+                    let end = if is_low { pair.low } else { pair.high };
+                    is_at(end) && (!is_any || connection.may_be_here(is_low))
+                };
+                // With both ends at this port, and both on this host, which is meant cannot be told.
+                let (low, high) = (is_it(true), is_it(false));
+                if low != high && connection.last_ns() >= Some(since_ns) {
+                    found.push((connection.flow, connection.end(low)));
+                }
             }
         }
         found
@@ -190,6 +194,13 @@ impl Connection {
     /// The last packet.
     fn last_ns(&self) -> Option<i64> {
         self.seen.iter().map(|seen| seen.last_ns).max()
+    }
+
+    /// Whether that end is on the host of the captures; where their packets do not tell which is, either may be.
+    fn may_be_here(&self, is_low: bool) -> bool {
+        let is_local = |at: usize| self.seen.iter().any(|seen| seen.local[at]);
+        let at = self.at(is_low);
+        is_local(at) || !is_local(1 - at)
     }
 
     fn end(&self, is_low: bool) -> End {

@@ -24,7 +24,17 @@ impl Table {
         }
     }
 
-    fn packet(&mut self, (from, to): (&str, &str), flags: u8, payload_bytes: u32) -> FlowId {
+    fn packet(&mut self, ends: (&str, &str), flags: u8, payload_bytes: u32) -> FlowId {
+        self.packet_by(Way::Unknown, ends, flags, payload_bytes)
+    }
+
+    fn packet_by(
+        &mut self,
+        way: Way,
+        (from, to): (&str, &str),
+        flags: u8,
+        payload_bytes: u32,
+    ) -> FlowId {
         let (from, to): (SocketAddr, SocketAddr) = (from.parse().unwrap(), to.parse().unwrap());
         let parsed = Parsed {
             src: key(from).0,
@@ -33,7 +43,7 @@ impl Table {
             protocol: TCP,
             payload_bytes,
             marks: 0,
-            way: Way::Unknown,
+            way,
             tcp: Some(Tcp {
                 seq: self.seq,
                 flags,
@@ -205,4 +215,28 @@ fn a_socket_without_a_peer_has_the_flows_that_went_on_since() {
     assert_eq!(of(i64::MIN), [(flow, End::Src)]);
     assert_eq!(of(table.t_ns), [(flow, End::Src)]);
     assert_eq!(of(table.t_ns + 10 * MS), []);
+}
+
+#[test]
+fn a_socket_bound_to_no_address_is_at_the_end_that_is_on_this_host() {
+    let local = "0.0.0.0:5000".parse().unwrap();
+    let (here, there) = ("10.0.0.1:5000", "10.0.0.2:5000");
+    let found = |ways: &[(Way, (&str, &str))]| {
+        let mut table = Table::new();
+        for &(way, ends) in ways {
+            table.packet_by(way, ends, tcp::ACK, 10);
+        }
+        table.flows.of_listener(TCP, local, 1, i64::MIN)
+    };
+    let ends =
+        |found: Vec<(FlowId, End)>| found.into_iter().map(|(_, end)| end).collect::<Vec<_>>();
+    assert_eq!(ends(found(&[(Way::Out, (here, there))])), [End::Src]);
+    assert_eq!(ends(found(&[(Way::In, (there, here))])), [End::Dst]);
+    // Nothing tells which of them it is.
+    assert!(found(&[(Way::Unknown, (here, there))]).is_empty());
+    // The port of another host that this one asks.
+    assert!(found(&[(Way::Out, ("10.0.0.1:999", there))]).is_empty());
+    // A group has its members on this host, too.
+    let group = ("10.0.0.1:999", "224.0.0.9:5000");
+    assert_eq!(ends(found(&[(Way::Out, group)])), [End::Dst]);
 }
