@@ -47,7 +47,7 @@ case("rate-limited-middle", pipeline(3, 1, "-s 10000 -c 100"), step="s2", resour
 case("rate-limited-sink", pipeline(3, 2, "-s 10000 -c 100"), step="s3", resource=["sleep"])
 case("slow-branch", "mkfifo f; ./s2 -c 10000 -o < f & ./s1 -n 200 -c 100 | tee f | ./s3 -c 200 -o; wait", step="s2", resource=["CPU"])
 case("slow-source-of-two", "mkfifo a b; ./s1 -n 200 -c 10000 > a & ./s2 -n 200 -c 100 > b & cat a b | ./s3 -c 100 -o; wait", step="s1", resource=["CPU"])
-case("synced-writes", "./s1 -n 400 -c 50 | ./s2 -c 50 -o -b 262144 -f data", step="s2", resource=["disk"])
+case("synced-writes", "./s1 -n 3000 -c 20 | ./s2 -c 20 -o -f data", step="s2", resource=["disk"])
 case("lock-convoy", "for i in 1 2 3 4; do ./s1 -n 60 -c 10000 -o -l lock & done; wait", step="s1", resource=["lock"])
 case("too-many-at-once", "for i in 1 2 3 4 5 6 7 8; do ./s1 -n 60 -c 10000 -o & done; wait", step="s1", resource=["processors"])
 case("straggler", "for i in 40 40 40 200; do ./s1 -n $i -c 10000 -o & done; wait", finding="straggler")
