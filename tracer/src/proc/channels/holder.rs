@@ -45,6 +45,10 @@ pub(super) struct End {
     pub(super) looks: u8,
     /// The program that inherited it was not told of it: a descriptor leaked.
     pub(super) leaked: bool,
+    /// What lay in the pipe when the image began, bytes; `None`: others could add to it.
+    pub(super) left: Option<u32>,
+    /// All of that still lay there at the image's end.
+    pub(super) is_unread: bool,
 }
 
 /// What is known of an end that was given up.
@@ -53,6 +57,15 @@ pub(super) struct Outcome {
     pub(super) used: Option<bool>,
     pub(super) bytes: Option<u64>,
     pub(super) at_most_bytes: Option<u64>,
+}
+
+impl Outcome {
+    /// No data moved.
+    pub(super) const NOTHING: Outcome = Outcome {
+        used: Some(false),
+        bytes: Some(0),
+        at_most_bytes: Some(0),
+    };
 }
 
 impl Holder {
@@ -80,6 +93,8 @@ impl Holder {
                 // A new process has moved nothing yet.
                 since: Some(Traffic::default()),
                 looks: 0,
+                left: None,
+                is_unread: false,
                 ..*end
             };
             (key, end)
@@ -211,11 +226,7 @@ pub(super) fn outcome(
         Direction::Both => None,
     };
     if at_most_bytes == Some(0) {
-        return Outcome {
-            used: Some(false),
-            bytes: Some(0),
-            at_most_bytes,
-        };
+        return Outcome::NOTHING;
     }
     Outcome {
         used: no_need.then_some(false),
@@ -269,6 +280,8 @@ mod tests {
             since: None,
             looks: 3,
             leaked: false,
+            left: None,
+            is_unread: false,
         };
         let key = (ChannelId(1), Direction::Read);
         parent.ends.insert(key, end);

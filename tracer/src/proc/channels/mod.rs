@@ -17,6 +17,7 @@ mod looks;
 mod registry;
 mod rows;
 pub(crate) mod sockets;
+mod unread;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -27,7 +28,7 @@ use flowtrace_schema::{ChannelEndClosed, ChannelId, Direction, Record, Recorder,
 use super::descriptors::{self, Object};
 use super::observer::Tracee;
 use super::reading::Traffic;
-use holder::{End, Holder, Moved, outcome};
+use holder::{End, Holder, Moved, Outcome, outcome};
 pub(crate) use registry::Registry;
 
 /// A process with more ends than these is not looked at for each that it makes.
@@ -88,6 +89,7 @@ impl Channels {
         if !(holds_none && self.calls_seen) {
             self.look(pid, now);
             self.find_leaked(pid);
+            self.find_left(pid);
             self.write_rows(pid);
         }
         self.tell_parent(pid);
@@ -103,6 +105,12 @@ impl Channels {
             return;
         }
         // At an exec the process is still there.
+        if by_exec {
+            self.find_unread(tracee.pid);
+        }
+        let Some(holder) = self.holders.get_mut(&tracee.pid) else {
+            return;
+        };
         let last = holder.last.or_else(|| {
             if holder.has_made() && !holder.threaded {
                 Traffic::of(tracee.pid)
@@ -136,6 +144,7 @@ impl Channels {
 
     /// The last thread of a process is about to exit; its descriptors are still there.
     pub(crate) fn exiting(&mut self, pid: u32, now: u64) {
+        self.find_unread(pid);
         let Some(holder) = self.holders.get(&pid) else {
             return;
         };
@@ -237,6 +246,8 @@ impl Channels {
                 since,
                 looks: 0,
                 leaked: false,
+                left: None,
+                is_unread: false,
             });
             // Opened once more by itself, it is used on purpose.
             end.made |= made;
@@ -264,7 +275,10 @@ impl Channels {
             return;
         };
         let no_need = !is_socket && holder.has_no_need(key, at.is_none(), by_exec);
-        let found = outcome(key.1, moved, holder.splices, no_need);
+        let found = match end.is_unread || end.left == Some(0) {
+            true => Outcome::NOTHING,
+            false => outcome(key.1, moved, holder.splices, no_need),
+        };
         let (upid, forked) = (holder.upid, holder.forked);
         if at.is_some() {
             holder.ends.remove(&key);

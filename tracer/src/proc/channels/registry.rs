@@ -105,6 +105,11 @@ impl Registry {
         self.of_sockets.contains(&channel)
     }
 
+    /// Whether a channel is a pipe with a name, by which it can be opened again.
+    pub(crate) fn is_fifo(&self, channel: ChannelId) -> bool {
+        self.fifos.values().any(|(known, _)| *known == channel)
+    }
+
     /// A connection that is still being made, from where if the kernel has decided that: where it
     /// will end is known from the call.
     pub(crate) fn connecting(
