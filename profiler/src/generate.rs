@@ -7,7 +7,7 @@
 //! - `order` puts a step before another wherever both touched the same thing and one changed it;
 //! - [`make`], [`shell`] and the other writers turn the [`Plan`] into text.
 //!
-//! What cannot be known from the trace (what a builtin of the shell printed, a here-document) makes
+//! What cannot be known from the trace (what a builtin of the shell printed into a pipe) makes
 //! a step [`Step::script`] an error, which every writer shows; nothing is made up.
 
 mod command;

@@ -134,6 +134,16 @@ CREATE TABLE descriptor (
   PRIMARY KEY (upid, fd)
 ) STRICT, WITHOUT ROWID;
 
+-- A program that began with a pipe in which lay what a shell had written before it started it: a here-document.
+CREATE TABLE here_document (
+  upid INTEGER NOT NULL,            -- process image that began by an exec
+  fd INTEGER NOT NULL,              -- its descriptor
+  channel_id INTEGER NOT NULL,      -- the pipe
+  bytes INTEGER NOT NULL,           -- what nobody had read by then
+  content BLOB,                     -- that, in UTF-8, in the first row of each pipe; NULL: the end of that
+  PRIMARY KEY (upid, fd)
+) STRICT, WITHOUT ROWID;
+
 -- What else a program began with, for the first program of the run and for each that began with something else.
 CREATE TABLE setting (
   upid INTEGER PRIMARY KEY,         -- process image that began by an exec

@@ -148,6 +148,15 @@ CREATE VIEW descriptors (
 ) AS
 SELECT upid, fd, target, flags, position FROM descriptor;
 
+-- Programs that began with a here-document of a shell, kept where the shell wrote it into a pipe, and no other process did.
+CREATE VIEW here_documents (
+  upid,    -- process image that began by an exec
+  fd,      -- its descriptor, mostly 0
+  content  -- what lay there to be read
+) AS
+SELECT h.upid, h.fd, CAST(substr(kept.content, -h.bytes) AS TEXT)
+FROM here_document AS h JOIN here_document AS kept ON kept.channel_id = h.channel_id AND kept.content IS NOT NULL;
+
 -- What else a program began with, for the first program of the run and for each that began with something else.
 CREATE VIEW settings (
   upid,        -- process image that began by an exec

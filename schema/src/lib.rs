@@ -49,9 +49,9 @@ pub use trace::{AccessRow, CallRow, Kind};
 // For reports.
 pub use trace::{
     ActionRow, ActivityRow, AppearedRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow,
-    FileRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow, RawNameRow,
-    ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow, StorageRow, Table, TimesRow,
-    Trace, TracedDirectoryRow, Value, VariableRow,
+    FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow,
+    RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow, StorageRow, Table,
+    TimesRow, Trace, TracedDirectoryRow, Value, VariableRow,
 };
 pub use trace::{
     CallCost, CaptureRow, ChannelRow, CostRow, EndRow, FlowBetween, FlowCaptureRow, FlowMeasure,

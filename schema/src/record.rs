@@ -4,7 +4,7 @@
 
 use std::sync::mpsc::SyncSender;
 
-use crate::{FileId, Loss, Text, Upid};
+use crate::{ChannelId, FileId, Loss, Text, Upid};
 
 mod channel;
 mod file;
@@ -74,6 +74,19 @@ pub enum Record {
     },
     /// What a program began with as one of its descriptors.
     Descriptor(Box<DescriptorRecord>),
+    /// A program began with a here-document of a shell.
+    HereDocument {
+        /// Process image that began by an exec.
+        upid: Upid,
+        /// Its descriptor.
+        fd: i32,
+        /// The pipe.
+        channel: ChannelId,
+        /// What nobody had read by then.
+        bytes: u32,
+        /// That itself; `None`: it is the end of what was recorded for that pipe before.
+        content: Option<String>,
+    },
     /// What else a program began with.
     Setting {
         /// Process image that began by an exec.

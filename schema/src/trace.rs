@@ -23,8 +23,8 @@ pub use report::CallCost;
 use rows::FromRow;
 pub use rows::{
     ActionRow, ActivityRow, AppearedRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow,
-    FileRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow, RawNameRow,
-    ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow, StorageRow, TimesRow,
+    FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow,
+    RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow, StorageRow, TimesRow,
     TracedDirectoryRow, VariableRow,
 };
 pub use rows::{
@@ -245,6 +245,14 @@ impl Trace {
     /// When the file cannot be read.
     pub fn descriptors(&self) -> Result<Vec<DescriptorRow>> {
         self.rows("SELECT * FROM descriptors ORDER BY upid, fd")
+    }
+
+    /// The here-documents that programs began with, in the order of images.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn here_documents(&self) -> Result<Vec<HereDocumentRow>> {
+        self.rows("SELECT * FROM here_documents ORDER BY upid, fd")
     }
 
     /// What else programs began with, in the order of images.

@@ -1,7 +1,7 @@
-//! What the script did to files by itself, without starting a command: `: > f`, `echo x > f`, and
-//! what make removes.
+//! What the script did by itself, without starting a command: `: > f`, `echo x > f`, what subshells wrote into
+//! pipes, and what make removes.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
@@ -247,4 +247,59 @@ fn unchanged(path: &str, until_unix_ns: Option<i64>) -> Result<String, String> {
     file.read_to_string(&mut text)
         .map_err(|_| "it is not text".to_owned())?;
     Ok(text)
+}
+
+/// `command`, unless the subshell that started it did something itself, without a program.
+pub(super) fn by_itself(source: &Source, upid: i64, command: Command) -> Command {
+    let row = source.rows.get(&upid);
+    // Of what it wrote into pipes for these programs to read.
+    let documents = source.here_documents.iter();
+    let documents = documents.filter(|((of, _), _)| command.programs().contains(of));
+    let here: i64 = documents.map(|(_, content)| content.len() as i64).sum();
+    match row.and_then(|row| row.write_bytes) {
+        Some(bytes) if bytes == 0 || bytes == here || is_answer(source, upid) => {}
+        Some(bytes) => {
+            return Command::Unknown(format!(
+                "the shell itself wrote {bytes} bytes there (a builtin such as echo or printf), which are not recorded"
+            ));
+        }
+        None => return Command::Unknown("what the shell itself wrote there is not known".into()),
+    }
+    let mut redirected: HashSet<&str> = HashSet::new();
+    for program in command.programs() {
+        let rows = source.descriptors.get(&program).into_iter().flatten();
+        redirected.extend(rows.map(|row| row.target.as_str()));
+    }
+    for &at in source.changes.get(&upid).into_iter().flatten() {
+        let action = &source.actions[at];
+        let names = || source.names_during(action.file_id, action.first_ns, action.last_ns);
+        // The same file may have other names.
+        if names().any(|name| redirected.contains(name.path.as_str())) {
+            continue;
+        }
+        if let Some(name) = names().next() {
+            return Command::Unknown(format!(
+                "the shell itself made or emptied {} there (a redirection without a program)",
+                name.path
+            ));
+        }
+    }
+    command
+}
+
+/// Whether what an image wrote into a pipe was for the shell that started it, as in `$(echo x)`: what came of it stands in
+/// arguments and here-documents. Other pipes it has from that shell, which has them to write into itself.
+fn is_answer(source: &Source, upid: i64) -> bool {
+    let parent = source.rows.get(&upid).and_then(|row| row.parent_upid);
+    let of_parent = |sides: &HashMap<i64, HashSet<i64>>, pipe: &i64| {
+        let held = parent.and_then(|parent| sides.get(&parent));
+        held.is_some_and(|held| held.contains(pipe))
+    };
+    let mut written = source.pipe_writes.get(&upid).into_iter().flatten();
+    let mut is_read = false;
+    written.all(|pipe| {
+        let is_for_it = of_parent(&source.pipe_reads, pipe);
+        is_read |= is_for_it;
+        is_for_it || of_parent(&source.pipe_writes, pipe)
+    }) && is_read
 }

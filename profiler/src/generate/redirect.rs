@@ -3,7 +3,7 @@
 use super::command::{Command, Ends, Writer};
 use super::source::Source;
 use super::substituted::{Given, written};
-use super::words::{below, quote, relative};
+use super::words::{below, quote, quote_rooted, relative};
 
 const ACCESS: i64 = 3;
 const READ_ONLY: i64 = 0;
@@ -98,12 +98,23 @@ impl Writer<'_> {
                 continue;
             }
             if target.starts_with("pipe:[") {
+                let here = source.here_documents.get(&(upid, fd));
+                let here = here.filter(|_| source.may_read_pipe(upid, target));
+                if let Some(text_of_it) = here.and_then(|text| text.strip_suffix('\n')) {
+                    // bash ends it by a newline.
+                    let (word, _) = quote_rooted(text_of_it, &source.root);
+                    text += &format!(" {number}<<< {word}");
+                    continue;
+                }
+                let is_unread =
+                    fd == 0 && access == READ_ONLY && !source.may_read_pipe(upid, target);
                 match (fd, access) {
+                    _ if is_unread => text += " < /dev/null",
                     // make gives all but one of its jobs a pipe that is closed.
                     (0, _) if !source.is_written(target) => text += " < /dev/null",
                     (0, _) => {
                         return Err(format!(
-                            "{name} read what the script itself wrote (a here-document or a builtin such as echo), which is not recorded"
+                            "{name} read what the script itself wrote (a builtin such as echo, or a here-document for several commands), which is not recorded"
                         ));
                     }
                     // The script read it, as in $(…).
@@ -127,7 +138,7 @@ impl Writer<'_> {
                     continue;
                 }
                 return Err(format!(
-                    "descriptor {fd} of {name} was a file without a name (a here-document)"
+                    "descriptor {fd} of {name} was a file without a name (a long here-document)"
                 ));
             }
             let path = match below(target, &source.root) {

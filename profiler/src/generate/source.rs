@@ -33,6 +33,8 @@ pub(super) struct Source {
     pub(super) process_of: HashMap<i64, ProcessId>,
     pub(super) children: Vec<Vec<ProcessId>>,
     pub(super) descriptors: HashMap<i64, Vec<DescriptorRow>>,
+    /// What a shell wrote for an image to read from a descriptor.
+    pub(super) here_documents: HashMap<(i64, i64), String>,
     /// Of each image that has another one than the first: its umask.
     pub(super) umask: HashMap<i64, Option<i64>>,
     /// Of each image that has another one than the first: its environment.
@@ -92,6 +94,10 @@ impl Source {
         }
         for row in trace.descriptors()? {
             source.descriptors.entry(row.upid).or_default().push(row);
+        }
+        for row in trace.here_documents()? {
+            let key = (row.upid, row.fd);
+            source.here_documents.insert(key, row.content);
         }
         for row in trace.settings()? {
             source.umask.insert(row.upid, row.umask);
@@ -233,15 +239,32 @@ impl Source {
 
     /// Whether anything may have been written into a pipe, which is named as in /proc.
     pub(super) fn is_written(&self, pipe: &str) -> bool {
-        let inode = pipe
-            .strip_prefix("pipe:[")
-            .and_then(|rest| rest.strip_suffix(']'));
-        let Some(inode) = inode.and_then(|inode| inode.parse::<i64>().ok()) else {
+        let mut written = self.pipe_writes.values();
+        inode_of_pipe(pipe).is_none_or(|inode| written.any(|inodes| inodes.contains(&inode)))
+    }
+
+    /// Whether a program, what it executed later, or anybody that it started may have read from a pipe, which is named so.
+    pub(super) fn may_read_pipe(&self, upid: i64, pipe: &str) -> bool {
+        let (Some(inode), Some(&process)) = (inode_of_pipe(pipe), self.process_of.get(&upid))
+        else {
             return true;
         };
-        self.pipe_writes
-            .values()
-            .any(|inodes| inodes.contains(&inode))
+        let reads = |image: &i64| {
+            let read = self.pipe_reads.get(image);
+            read.is_some_and(|inodes| inodes.contains(&inode))
+        };
+        let mut waiting = vec![process];
+        while let Some(one) = waiting.pop() {
+            let images = self.workflow.images(one).iter().map(|image| image.upid);
+            if images
+                .filter(|&image| image >= upid)
+                .any(|image| reads(&image))
+            {
+                return true;
+            }
+            waiting.extend(&self.children[one.0 as usize]);
+        }
+        false
     }
 
     /// The regular file that had this name first between two moments.
@@ -415,4 +438,9 @@ fn unfit(workflow: &Workflow) -> Option<Unfit> {
             again,
         )
     })
+}
+
+/// The inode in the kernel's text for a pipe.
+fn inode_of_pipe(pipe: &str) -> Option<i64> {
+    pipe.strip_prefix("pipe:[")?.strip_suffix(']')?.parse().ok()
 }

@@ -8,6 +8,7 @@ use crate::argv::unquote;
 use crate::model::{Image, ProcessId};
 
 use super::command::Command;
+use super::own::by_itself;
 use super::source::Source;
 use super::substituted::Given;
 
@@ -348,40 +349,6 @@ fn program(source: &Source, upid: i64) -> Command {
         ),
     });
     Command::Given(upid, given.collect())
-}
-
-/// `command`, unless the subshell that started it did something itself, without a program.
-fn by_itself(source: &Source, upid: i64, command: Command) -> Command {
-    let row = source.rows.get(&upid);
-    match row.and_then(|row| row.write_bytes) {
-        Some(0) => {}
-        Some(bytes) => {
-            return Command::Unknown(format!(
-                "the shell itself wrote {bytes} bytes there (a builtin such as echo or printf), which are not recorded"
-            ));
-        }
-        None => return Command::Unknown("what the shell itself wrote there is not known".into()),
-    }
-    let mut redirected: HashSet<&str> = HashSet::new();
-    for program in command.programs() {
-        let rows = source.descriptors.get(&program).into_iter().flatten();
-        redirected.extend(rows.map(|row| row.target.as_str()));
-    }
-    for &at in source.changes.get(&upid).into_iter().flatten() {
-        let action = &source.actions[at];
-        let names = || source.names_during(action.file_id, action.first_ns, action.last_ns);
-        // The same file may have other names.
-        if names().any(|name| redirected.contains(name.path.as_str())) {
-            continue;
-        }
-        if let Some(name) = names().next() {
-            return Command::Unknown(format!(
-                "the shell itself made or emptied {} there (a redirection without a program)",
-                name.path
-            ));
-        }
-    }
-    command
 }
 
 /// Commands after each other; those that overlap, at once.

@@ -278,6 +278,13 @@ rows! {
         position: i64,
     }
 
+    /// A row of the view `here_documents`.
+    HereDocumentRow {
+        upid: i64,
+        fd: i64,
+        content: String,
+    }
+
     /// A row of the view `settings`.
     SettingRow {
         upid: i64,

@@ -257,6 +257,25 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
                 r.position as i64
             ])?;
         }
+        Record::HereDocument {
+            upid,
+            fd,
+            channel,
+            bytes,
+            content,
+        } => {
+            db.prepare_cached(
+                "INSERT OR IGNORE INTO here_document (upid, fd, channel_id, bytes, content)
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![
+                upid.0,
+                fd,
+                channel.0,
+                bytes,
+                content.as_ref().map(|content| content.as_bytes())
+            ])?;
+        }
         Record::Setting {
             upid,
             umask,

@@ -10,12 +10,13 @@ use super::Channels;
 use super::holder::{LOOKS, Moved};
 
 impl Channels {
-    /// What a program holds its parent has passed on to it.
+    /// What a program holds its parent has passed on to it, unless it leaked.
     pub(super) fn tell_parent(&mut self, pid: u32) {
         let Some(holder) = self.holders.get(&pid) else {
             return;
         };
-        let keys: Vec<_> = holder.ends.keys().copied().collect();
+        let told = holder.ends.iter().filter(|(_, end)| !end.leaked);
+        let keys: Vec<_> = told.map(|(&key, _)| key).collect();
         let parent = holder
             .parent
             .and_then(|parent| self.holders.get_mut(&parent));

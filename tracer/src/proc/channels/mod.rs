@@ -40,6 +40,8 @@ pub(crate) struct Channels {
     registry: Arc<Mutex<Registry>>,
     recorder: Recorder,
     holders: HashMap<u32, Holder>,
+    /// Pipes into which nobody but their maker has written, and whether what it wrote was recorded.
+    unshared: HashMap<ChannelId, bool>,
     last_row: u32,
     /// Calls that make channels are seen, so that who holds none cannot come by one unseen.
     calls_seen: bool,
@@ -51,6 +53,7 @@ impl Channels {
             registry,
             recorder,
             holders: HashMap::new(),
+            unshared: HashMap::new(),
             last_row: 0,
             calls_seen: false,
         }
@@ -89,7 +92,7 @@ impl Channels {
         if !(holds_none && self.calls_seen) {
             self.look(pid, now);
             self.find_leaked(pid);
-            self.find_left(pid);
+            self.find_left(tracee);
             self.write_rows(pid);
         }
         self.tell_parent(pid);
@@ -182,6 +185,9 @@ impl Channels {
             let channel = self.registry().identify(pid, &descriptor);
             if let Some(channel) = channel {
                 let key = (channel, descriptor.direction);
+                if key.1 == Direction::Write {
+                    self.unshared.insert(channel, false);
+                }
                 let other = self.other_end(pid, key, fd);
                 self.hold(pid, key, fd, true, since, now);
                 if let Some(row) = other {
@@ -280,6 +286,9 @@ impl Channels {
             false => outcome(key.1, moved, holder.splices, no_need),
         };
         let (upid, forked) = (holder.upid, holder.forked);
+        if key.1 == Direction::Write && !end.made && found.used != Some(false) {
+            self.unshared.remove(&key.0);
+        }
         if at.is_some() {
             holder.ends.remove(&key);
         }

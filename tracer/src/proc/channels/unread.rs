@@ -3,19 +3,28 @@
 //! All that a program starts has its standard input, and mostly does not read it: `… | while read k; do expr $k; done`. A pipe that
 //! nobody can write to any more only gets emptier. So an image that began with such a pipe empty, or left as much in it as there was,
 //! read nothing from it.
+//!
+//! And what lies in a pipe into which nobody but its maker has written was written by a shell before it started the program: a
+//! here-document. That is a part of its script as arguments are, and kept as these are.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use flowtrace_schema::Direction;
+use flowtrace_schema::{Direction, Record};
+use nix::fcntl::{SpliceFFlags, tee};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::super::observer::Tracee;
 use super::super::pidfd::PidFd;
 use super::Channels;
 
+/// The longest here-document, bytes: what a pipe holds, unless it is enlarged.
+const LONGEST: u32 = 1 << 16;
+
 impl Channels {
     /// Takes note of what lies in the pipes that a stopped process has inherited, where nobody can add to it.
-    pub(super) fn find_left(&mut self, pid: u32) {
-        let Some(holder) = self.holders.get(&pid) else {
+    pub(super) fn find_left(&mut self, tracee: Tracee) {
+        let Some(holder) = self.holders.get(&tracee.pid) else {
             return;
         };
         let registry = self.registry();
@@ -27,17 +36,30 @@ impl Channels {
         if inherited.is_empty() {
             return;
         }
-        let Some(process) = PidFd::open(pid) else {
+        let Some(process) = PidFd::open(tracee.pid) else {
             return;
         };
-        let left = inherited.iter().map(|&(_, fd)| left(&process, fd));
-        let left: Vec<_> = left.collect();
-        let holder = self.holders.get_mut(&pid);
-        let ends = holder.map(|holder| &mut holder.ends);
-        let Some(ends) = ends else { return };
-        for ((key, _), left) in inherited.iter().zip(left) {
-            if let Some(end) = ends.get_mut(key) {
-                end.left = left;
+        for (key, fd) in inherited {
+            let Some((pipe, left)) = left(&process, fd) else {
+                continue;
+            };
+            if let Some(is_kept) = self.unshared.get_mut(&key.0)
+                && (1..=LONGEST).contains(&left)
+            {
+                let is_new = !*is_kept;
+                let content = content(&pipe, left).filter(|_| is_new);
+                *is_kept |= content.is_some();
+                self.recorder.record(Record::HereDocument {
+                    upid: tracee.upid,
+                    fd,
+                    channel: key.0,
+                    bytes: left,
+                    content,
+                });
+            }
+            let holder = self.holders.get_mut(&tracee.pid);
+            if let Some(end) = holder.and_then(|holder| holder.ends.get_mut(&key)) {
+                end.left = Some(left);
             }
         }
     }
@@ -55,14 +77,15 @@ impl Channels {
             return;
         };
         for end in std::iter::once(first).chain(ends) {
-            end.is_unread = end.left > Some(0) && left(&process, end.fd) == end.left;
+            let left = left(&process, end.fd).map(|(_, left)| left);
+            end.is_unread = end.left > Some(0) && left == end.left;
         }
     }
 }
 
-/// Bytes in the pipe that a stopped process has open as `fd`; `None`: there may come more. That this process has it
+/// The pipe that a stopped process has open as `fd`, and the bytes in it; `None`: there may come more. That this process has it
 /// open, too, for a moment makes no difference to others, because the stopped one has.
-fn left(process: &PidFd, fd: i32) -> Option<u32> {
+fn left(process: &PidFd, fd: i32) -> Option<(OwnedFd, u32)> {
     let own = process.duplicate(fd)?;
     let mut events = [PollFd::new(own.as_fd(), PollFlags::POLLIN)];
     poll(&mut events, PollTimeout::ZERO).ok()?;
@@ -74,7 +97,24 @@ fn left(process: &PidFd, fd: i32) -> Option<u32> {
     // SAFETY: the call writes one int, which outlives it.
     #[expect(unsafe_code)]
     let result = unsafe { libc::ioctl(own.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
-    (result == 0).then(|| u32::try_from(bytes).ok()).flatten()
+    let bytes = u32::try_from(bytes).ok().filter(|_| result == 0)?;
+    Some((own, bytes))
+}
+
+/// What is in a pipe, which stays there; `None`: it is no text.
+fn content(pipe: &OwnedFd, bytes: u32) -> Option<String> {
+    let (copy, filled) = std::io::pipe().ok()?;
+    let copied = tee(
+        pipe,
+        &filled,
+        bytes as usize,
+        SpliceFFlags::SPLICE_F_NONBLOCK,
+    )
+    .ok()?;
+    drop(filled);
+    let mut content = String::with_capacity(copied);
+    copy.take(bytes.into()).read_to_string(&mut content).ok()?;
+    (content.len() == bytes as usize).then_some(content)
 }
 
 #[cfg(test)]
@@ -87,12 +127,20 @@ mod tests {
     fn what_is_left_is_known_once_nobody_can_add_to_it() {
         let (mut reader, mut writer) = std::io::pipe().unwrap();
         let own = PidFd::open(std::process::id()).unwrap();
-        let of = |reader: &std::io::PipeReader| left(&own, reader.as_raw_fd());
+        let of = |reader: &std::io::PipeReader| {
+            let (pipe, left) = left(&own, reader.as_raw_fd())?;
+            Some((content(&pipe, left), left))
+        };
         writer.write_all(b"1\n2\n").unwrap();
         assert_eq!(of(&reader), None);
         drop(writer);
-        assert_eq!(of(&reader), Some(4));
-        reader.read_exact(&mut [0; 4]).unwrap();
-        assert_eq!(of(&reader), Some(0));
+        assert_eq!(of(&reader), Some((Some("1\n2\n".into()), 4)));
+        let mut read = [0; 4];
+        reader.read_exact(&mut read).unwrap();
+        assert_eq!(&read, b"1\n2\n");
+        assert_eq!(
+            left(&own, reader.as_raw_fd()).map(|(_, left)| left),
+            Some(0)
+        );
     }
 }
