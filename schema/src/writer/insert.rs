@@ -273,7 +273,7 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
                 fd,
                 channel.0,
                 bytes,
-                content.as_ref().map(|content| content.as_bytes())
+                content.as_deref().map(str::as_bytes)
             ])?;
         }
         Record::Setting {
