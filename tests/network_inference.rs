@@ -1,6 +1,9 @@
 //! `flowtrace network` on the reference captures and on small ones made here.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 #[path = "support/frames.rs"]
 mod frames;
@@ -244,6 +247,42 @@ fn watching_says_what_asking_once_says() {
     assert!(
         watched.contains(once.lines().next().unwrap()),
         "{watched}\n{once}"
+    );
+}
+
+/// Whoever looks on has the last answer when the recording ends, however long the pause would have been.
+#[test]
+fn the_last_answer_comes_when_the_recording_ends() {
+    let scratch = Scratch::new();
+    if !imported(&scratch, "is.S") {
+        return;
+    }
+    // Who records holds the trace.
+    let trace = std::fs::File::open(scratch.join("trace.db")).unwrap();
+    trace.lock().unwrap();
+    let mut watching = Command::new(env!("CARGO_BIN_EXE_flowtrace"))
+        .args(["network", "matrix", "trace.db", "--watch", "600"])
+        .current_dir(&*scratch)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut answers = BufReader::new(watching.stdout.take().unwrap()).lines();
+    answers
+        .find(|line| line.as_ref().unwrap() == "---")
+        .unwrap()
+        .unwrap();
+    assert!(watching.try_wait().unwrap().is_none());
+    trace.unlock().unwrap();
+    let ended = Instant::now();
+    let last = answers
+        .filter(|line| line.as_ref().unwrap() == "---")
+        .count();
+    assert!(watching.wait().unwrap().success());
+    assert_eq!(last, 1);
+    assert!(
+        ended.elapsed() < Duration::from_secs(60),
+        "{:?}",
+        ended.elapsed()
     );
 }
 

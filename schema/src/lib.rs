@@ -54,7 +54,8 @@ pub use trace::{
     TimesRow, Trace, TracedDirectoryRow, Value, VariableRow,
 };
 pub use trace::{
-    CallCost, CaptureRow, ChannelRow, CostRow, EndRow, FlowBetween, FlowCaptureRow, FlowMeasure,
-    FlowOwnerRow, FlowRow, HostRow, HostSampleRow, NetworkTotals, PacketRow, StateRow, WaitSumRow,
+    CallCost, CaptureRow, ChannelRow, CostRow, EndRow, FlowBetween, FlowCaptureRow, FlowEnds,
+    FlowMeasure, FlowOwnerRow, FlowRow, HostRow, HostSampleRow, NetworkTotals, PacketRow, StateRow,
+    WaitSumRow,
 };
 pub use writer::{CallRing, ChannelCallRing, Displaced, PacketRing, Recorder, Summary, Writer};

@@ -28,7 +28,7 @@ pub use rows::{
     TracedDirectoryRow, VariableRow,
 };
 pub use rows::{
-    CaptureRow, ChannelRow, CostRow, EndRow, FlowBetween, FlowCaptureRow, FlowMeasure,
+    CaptureRow, ChannelRow, CostRow, EndRow, FlowBetween, FlowCaptureRow, FlowEnds, FlowMeasure,
     FlowOwnerRow, FlowRow, HostRow, HostSampleRow, NetworkTotals, StateRow, WaitSumRow,
 };
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::{Subcommand, ValueEnum};
 use flowtrace_schema::Trace;
@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::output;
 
 mod answer;
+mod watch;
 mod write;
 
 /// What a parallel program does, from its packets alone
@@ -93,8 +94,8 @@ struct Options {
     /// round trip of the pair]
     #[arg(long, value_name = "MICROSECONDS", value_parser = positive)]
     threshold: Option<f64>,
-    /// Answer again every SECONDS while the trace grows; less often where answers take so long that
-    /// this would need more than a twentieth of a processor
+    /// Answer again every SECONDS while the trace grows, and when it is complete; less often where
+    /// answers take so long that this would need more than a fortieth of a processor
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = positive)]
     watch: Option<f64>,
     /// Write to FILE instead of standard output
@@ -330,30 +331,24 @@ pub(crate) fn run(args: Args) -> super::Outcome {
     let options = &common.options;
     check_format(&question, options.format)?;
     let mut growing = answer::growing(options);
+    let pace = options.watch.map(watch::Pace::new);
     loop {
-        let started = Instant::now();
+        let begun = Instant::now();
         let trace = Trace::open(&common.trace)?;
         let is_growing = trace.is_being_recorded();
         let page = answer::ask(&question, &trace, options, growing.as_mut())?;
-        if options.watch.is_some() && options.output.is_none() {
+        if pace.is_some() && options.output.is_none() {
             write::separator(options.format)?;
         }
         output::write_to(options.output.as_deref(), &common.trace, |out| {
             write::page(&page, options.format, out)
         })?;
-        let Some(every) = options.watch.filter(|_| is_growing) else {
+        let Some(pace) = pace.as_ref().filter(|_| is_growing) else {
             return Ok(ExitCode::SUCCESS);
         };
         std::io::stdout().flush()?;
-        drop(trace);
-        std::thread::sleep(pause(every, started.elapsed()));
+        pace.wait(begun, &trace);
     }
-}
-
-/// How long to wait before the next answer, when `every` seconds are wished for and the last one took
-/// so long: nobody who only looks on takes more than a twentieth of a processor.
-fn pause(every: f64, took: Duration) -> Duration {
-    Duration::from_secs_f64(every.min(86_400.0)).max(took.saturating_mul(19))
 }
 
 fn check_format(question: &Question, format: Format) -> Result<(), Failure> {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use ahash::AHashMap;
 
-use super::run::{ACK, FIN, Node, PSH, Packet, RST, Run, SYN};
+use super::run::{ACK, Data, FIN, Node, PSH, Packet, RST, Run, SYN};
 
 /// A segment on its way: end of its payload, time, whether it was pushed, whether it is counted.
 struct Sent {
@@ -17,48 +17,8 @@ struct Sent {
 /// Least round-trip time by ordered pair, ns: `[me][peer]`.
 pub(super) type Table = Vec<Vec<Option<i64>>>;
 
-/// All clean samples of a process in the order of time: peer, time of the acknowledgement, ns.
-///
-/// Clean: not of a repeated segment (Karn), and the acknowledgement was not held back: it covers
-/// two segments or a pushed one, carries data, or answers a SYN.
-pub fn samples(run: &Run, me: Node) -> Vec<(Node, i64, i64)> {
-    let mut on_way: AHashMap<u32, VecDeque<Sent>> = AHashMap::new();
-    let mut samples = Vec::new();
-    for packet in run.stream(me) {
-        if packet.src == packet.dst {
-            continue;
-        }
-        if packet.src == me {
-            if packet.payload > 0 || packet.flags & SYN != 0 {
-                push(on_way.entry(packet.flow).or_default(), packet);
-            }
-        } else if packet.flags & ACK != 0
-            && let Some(queue) = on_way.get_mut(&packet.flow)
-        {
-            let mut covered = 0;
-            let mut newest: Option<Sent> = None;
-            while let Some(sent) = queue.front() {
-                if packet.ack.wrapping_sub(sent.end) as i32 >= 0 {
-                    covered += 1;
-                    newest = queue.pop_front();
-                } else {
-                    break;
-                }
-            }
-            if let Some(sent) = newest
-                && sent.is_clean
-                && (covered >= 2 || sent.is_pushed || packet.payload > 0)
-            {
-                samples.push((packet.src, packet.t_ns, packet.t_ns - sent.t_ns));
-            }
-            // There may be a million connections, one after the other.
-            if queue.is_empty() && packet.flags & (FIN | RST) != 0 {
-                on_way.remove(&packet.flow);
-            }
-        }
-    }
-    samples
-}
+/// What is on its way in a capture, by connection and sender.
+type OnWay = AHashMap<(u32, Node), VecDeque<Sent>>;
 
 /// Adds an own segment that has sequence numbers.
 fn push(queue: &mut VecDeque<Sent>, packet: &Packet) {
@@ -80,21 +40,57 @@ fn push(queue: &mut VecDeque<Sent>, packet: &Packet) {
     }
 }
 
+/// The sample that an acknowledgement gives, ns, if it is a clean one: not of a repeated segment (Karn),
+/// and not held back: it covers two segments or a pushed one, carries data, or answers a SYN.
+fn acknowledged(on_way: &mut OnWay, packet: &Packet) -> Option<i64> {
+    let key = (packet.flow, packet.dst);
+    let queue = on_way.get_mut(&key)?;
+    let mut covered = 0;
+    let mut newest: Option<Sent> = None;
+    while let Some(sent) = queue.front() {
+        if packet.ack.wrapping_sub(sent.end) as i32 >= 0 {
+            covered += 1;
+            newest = queue.pop_front();
+        } else {
+            break;
+        }
+    }
+    // There may be a million connections, one after the other.
+    if queue.is_empty() && packet.flags & (FIN | RST) != 0 {
+        on_way.remove(&key);
+    }
+    let sent = newest.filter(|sent| sent.is_clean)?;
+    let is_prompt = covered >= 2 || sent.is_pushed || packet.payload > 0;
+    is_prompt.then_some(packet.t_ns - sent.t_ns)
+}
+
+/// The least of the samples of all processes, each in the capture nearest to it.
+fn table(data: &Data) -> Table {
+    let nodes = data.nodes.len();
+    let mut least: Table = vec![vec![None; nodes]; nodes];
+    for (at, capture) in data.captures.iter().enumerate() {
+        let is_nearest = |node: Node| data.streams[usize::from(node)].capture == at;
+        let mut on_way = OnWay::new();
+        for packet in capture.packets.iter().filter(|p| p.src != p.dst) {
+            let (src, dst) = (packet.src, packet.dst);
+            if (packet.payload > 0 || packet.flags & SYN != 0) && is_nearest(src) {
+                push(on_way.entry((packet.flow, src)).or_default(), packet);
+            }
+            if packet.flags & ACK != 0
+                && is_nearest(dst)
+                && let Some(rtt) = acknowledged(&mut on_way, packet)
+            {
+                let best = &mut least[usize::from(dst)][usize::from(src)];
+                *best = Some(best.map_or(rtt, |b| b.min(rtt)));
+            }
+        }
+    }
+    least
+}
+
 /// Least clean round-trip time from `me` to `peer` over the whole run, ns. A minimum, for delayed
 /// acknowledgements and busy hosts only ever add.
 pub fn least_ns(run: &Run, me: Node, peer: Node) -> Option<i64> {
-    let table = run.data.rtt.get_or_init(|| {
-        let whole = run.whole();
-        let nodes = run.nodes().len();
-        let row = |node: Node| {
-            let mut least = vec![None; nodes];
-            for (peer, _, rtt) in samples(&whole, node) {
-                let best: &mut Option<i64> = &mut least[usize::from(peer)];
-                *best = Some(best.map_or(rtt, |b| b.min(rtt)));
-            }
-            least
-        };
-        run.all().map(row).collect()
-    });
+    let table = run.data.rtt.get_or_init(|| table(&run.data));
     table[usize::from(me)][usize::from(peer)]
 }

@@ -399,19 +399,3 @@ impl Run {
         Ok(())
     }
 }
-
-impl Run {
-    /// All that was loaded, whatever interval this is.
-    pub(super) fn whole(&self) -> Run {
-        if self.is_whole() {
-            return self.clone();
-        }
-        Run {
-            t0_ns: self.data.first_ns,
-            t1_ns: self.data.last_ns,
-            data: Arc::clone(&self.data),
-            memo: Arc::default(),
-            settings: self.settings.clone(),
-        }
-    }
-}

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::rows::{
-    CaptureRow, FlowBetween, FlowCaptureRow, FlowMeasure, FlowOwnerRow, FlowRow, HostRow,
+    CaptureRow, FlowBetween, FlowCaptureRow, FlowEnds, FlowMeasure, FlowOwnerRow, FlowRow, HostRow,
     NetworkTotals,
 };
 use crate::{Result, Trace, marks};
@@ -50,14 +50,14 @@ impl PacketRow {
 
 /// The packets of hosts with one clock.
 const IN_ORDER: &str = "
-  SELECT at >> 6, what, flow_id, flags, payload_bytes, header_bytes, seq, ack, window, tsval, tsecr
+  SELECT at >> 6, what, flow_id, flags, payload_bytes, header_bytes, seq, ack, window{timestamps}
   FROM packet WHERE at >= ?1 ORDER BY at";
 
 /// The packets of hosts whose clocks are corrected as the views do it.
 const CORRECTED: &str = "
   SELECT (p.at >> 6) + h.clock_offset_ns
       - CAST((p.at >> 6) * (h.clock_drift_ppb / 1e9) AS INTEGER) AS t_ns,
-    what, flow_id, flags, payload_bytes, header_bytes, seq, ack, window, tsval, tsecr
+    what, flow_id, flags, payload_bytes, header_bytes, seq, ack, window{timestamps}
   FROM packet AS p CROSS JOIN capture AS c ON c.capture_id = p.what >> 3
   CROSS JOIN host AS h ON h.host_id = c.host_id
   WHERE t_ns >= ?1 >> 6
@@ -89,22 +89,21 @@ impl Trace {
     }
 
     /// The flows without their sums, which for a trace that is being recorded are made of all its
-    /// packets each time.
+    /// packets each time: those with ids above this one, in the order of ids. While a trace grows
+    /// nothing of a flow changes here but its owners.
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn flow_ends(&self) -> Result<Vec<FlowRow>> {
-        self.rows(
-            "SELECT f.flow_id, src, sport, dst, dport, proto, o.src_upid, o.dst_upid, first_ns,
-               NULL AS last_ns, NULL AS packets, NULL AS bytes, NULL AS out_packets,
-               NULL AS out_bytes, NULL AS back_packets, NULL AS back_bytes, NULL AS captures,
-               src_wscale, dst_wscale, src_mss, dst_mss, src_sack, dst_sack
+    pub fn flow_ends(&self, above: i64) -> Result<Vec<FlowEnds>> {
+        self.rows(&format!(
+            "SELECT f.flow_id, src, sport, dst, dport, proto, o.src_upid, o.dst_upid,
+               NULL AS packets, NULL AS bytes
              FROM flow AS f LEFT JOIN (
                SELECT flow_id, MIN(CASE side WHEN 'src' THEN upid END) AS src_upid,
                  MIN(CASE side WHEN 'dst' THEN upid END) AS dst_upid
                FROM flow_owners GROUP BY flow_id) AS o ON o.flow_id = f.flow_id
-             ORDER BY f.flow_id",
-        )
+             WHERE f.flow_id > {above} ORDER BY f.flow_id",
+        ))
     }
 
     /// The flows with payload between two processes that are known.
@@ -176,16 +175,26 @@ impl Trace {
     /// # Errors
     /// When the file cannot be read.
     pub fn packets(&self, each: impl FnMut(&PacketRow) -> ControlFlow<()>) -> Result<()> {
-        self.packets_since(i64::MIN, each)
+        self.stream(i64::MIN, true, each)
     }
 
-    /// The same from a moment on, ns. Where all hosts have one clock the others are not read.
+    /// The same from a moment on, ns, without the timestamps of TCP. Where all hosts have one clock the
+    /// others are not read.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub fn packets_since(
         &self,
         from_ns: i64,
+        each: impl FnMut(&PacketRow) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.stream(from_ns, false, each)
+    }
+
+    fn stream(
+        &self,
+        from_ns: i64,
+        has_timestamps: bool,
         mut each: impl FnMut(&PacketRow) -> ControlFlow<()>,
     ) -> Result<()> {
         let mut stream = || -> rusqlite::Result<()> {
@@ -197,13 +206,18 @@ impl Trace {
                 [],
                 |row| row.get(0),
             )?;
-            let mut statement = self.db.prepare(match is_one_scale {
-                true => IN_ORDER,
-                false => CORRECTED,
-            })?;
+            let select = if is_one_scale { IN_ORDER } else { CORRECTED };
+            let timestamps = if has_timestamps { ", tsval, tsecr" } else { "" };
+            let mut statement = self
+                .db
+                .prepare(&select.replace("{timestamps}", timestamps))?;
             let mut rows = statement.query([from_ns.saturating_mul(64)])?;
             while let Some(row) = rows.next()? {
-                if each(&packet(row)?).is_break() {
+                let mut packet = packet(row)?;
+                if has_timestamps {
+                    (packet.tsval, packet.tsecr) = (unsigned(row.get(9)?), unsigned(row.get(10)?));
+                }
+                if each(&packet).is_break() {
                     break;
                 }
             }
@@ -213,10 +227,14 @@ impl Trace {
     }
 }
 
+fn unsigned(value: Option<i64>) -> Option<u32> {
+    value.map(|value| value as u32)
+}
+
+/// A packet but for its timestamps.
 fn packet(row: &rusqlite::Row<'_>) -> rusqlite::Result<PacketRow> {
     let what: i64 = row.get(1)?;
     let flags: Option<i64> = row.get(3)?;
-    let unsigned = |value: Option<i64>| value.map(|value| value as u32);
     let seq = unsigned(row.get(6)?);
     let payload_bytes: u32 = row.get(4)?;
     Ok(PacketRow {
@@ -232,7 +250,7 @@ fn packet(row: &rusqlite::Row<'_>) -> rusqlite::Result<PacketRow> {
         ack: unsigned(row.get(7)?),
         flags: seq.and(flags).map(|flags| flags as u8),
         window: unsigned(row.get(8)?),
-        tsval: unsigned(row.get(9)?),
-        tsecr: unsigned(row.get(10)?),
+        tsval: None,
+        tsecr: None,
     })
 }

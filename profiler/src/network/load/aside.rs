@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use flowtrace_schema::FlowRow;
+use flowtrace_schema::FlowEnds;
 
 use super::{By, SSH};
 use crate::network::run::Aside;
@@ -13,7 +13,7 @@ pub(super) struct Asides(BTreeMap<String, Aside>);
 
 impl Asides {
     /// The same with flows that the methods are not for.
-    pub(super) fn with(mut self, flows: &[FlowRow]) -> Asides {
+    pub(super) fn with(mut self, flows: &[FlowEnds]) -> Asides {
         for flow in flows {
             match flow.proto.as_str() {
                 "tcp" => self.add(flow, format!("TCP port {SSH}")),
@@ -24,7 +24,7 @@ impl Asides {
     }
 
     /// A flow of which an end is no part of the program.
-    pub(super) fn outside(&mut self, flow: &FlowRow) {
+    pub(super) fn outside(&mut self, flow: &FlowEnds) {
         self.add(
             flow,
             "TCP with hosts that are no part of the program".into(),
@@ -32,7 +32,7 @@ impl Asides {
     }
 
     /// A flow of which both ends are one process for the answers: nothing goes from one to another.
-    pub(super) fn within_one(&mut self, flow: &FlowRow, by: By) {
+    pub(super) fn within_one(&mut self, flow: &FlowEnds, by: By) {
         let is_owned = flow.src_upid.or(flow.dst_upid).is_some();
         let kind = match by {
             By::Process if is_owned => "TCP from a process to itself (--by endpoint shows them)",
@@ -46,7 +46,7 @@ impl Asides {
     }
 
     /// A flow of processes beyond the largest number of them.
-    pub(super) fn beyond(&mut self, flow: &FlowRow, most: usize) {
+    pub(super) fn beyond(&mut self, flow: &FlowEnds, most: usize) {
         let kind = format!("TCP beyond the {most} processes with the most bytes");
         self.add(flow, kind);
     }
@@ -58,7 +58,7 @@ impl Asides {
         kinds
     }
 
-    fn add(&mut self, flow: &FlowRow, kind: String) {
+    fn add(&mut self, flow: &FlowEnds, kind: String) {
         let sum = self.0.entry(kind).or_insert_with_key(|kind| Aside {
             kind: kind.clone(),
             is_tcp: flow.proto == "tcp",

@@ -1,11 +1,12 @@
 //! A trace that is asked again and again while it grows: each time only what is new is read.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use flowtrace_schema::{FlowRow, Result, Trace, marks};
+use ahash::AHashMap;
+use flowtrace_schema::{FlowEnds, Result, Trace, marks};
 
-use super::{Chosen, Selection, inputs, is_of_program, named, natural, packet};
+use super::{By, Chosen, Selection, chosen, inputs, is_of_program, named, natural, packet};
 use crate::network::run::{Packet, Run, Unknown};
 
 /// Packets are stored a little out of order where several places are captured: so much of the end is
@@ -21,8 +22,11 @@ pub struct Growing {
     /// flow, 0 and 1, for who is who may change when more is known.
     packets: BTreeMap<i64, Vec<Packet>>,
     /// Packets and bytes of payload by flow and capture, also of what was forgotten.
-    sums: HashMap<(i64, i64), (i64, i64)>,
+    sums: AHashMap<(i64, i64), (i64, i64)>,
     newest_ns: Option<i64>,
+    /// Flows of the program and others, in the order of their ids.
+    flows: [Vec<FlowEnds>; 2],
+    newest_flow: i64,
 }
 
 impl Growing {
@@ -33,8 +37,10 @@ impl Growing {
             selection,
             keep_ns: last_s.map(|seconds| (seconds.max(0.0) * 1e9).min(9e18) as i64),
             packets: BTreeMap::new(),
-            sums: HashMap::new(),
+            sums: AHashMap::new(),
             newest_ns: None,
+            flows: Default::default(),
+            newest_flow: i64::MIN,
         }
     }
 
@@ -44,26 +50,19 @@ impl Growing {
     /// When the file cannot be read; the inner one when a host is asked for that is not there.
     pub fn read(&mut self, trace: &Trace) -> Result<std::result::Result<Run, Unknown>> {
         self.read_new(trace)?;
-        let (mut flows, others): (Vec<FlowRow>, Vec<FlowRow>) =
-            trace.flow_ends()?.into_iter().partition(is_of_program);
-        let mut seen: BTreeMap<i64, BTreeMap<String, i64>> = BTreeMap::new();
-        for flow in &mut flows {
-            let mut most = (0, 0);
-            for &capture in self.packets.keys() {
-                let Some((packets, payload)) = self.sums.get(&(flow.flow_id, capture)) else {
-                    continue;
-                };
-                most = (most.0.max(*packets), most.1.max(*payload));
-                let counts = seen.entry(capture).or_default();
-                *counts.entry(flow.src.clone()).or_default() += packets;
-                *counts.entry(flow.dst.clone()).or_default() += packets;
-            }
-            (flow.packets, flow.bytes) = (Some(most.0), Some(most.1));
-        }
-        let by = self.selection.by.unwrap_or_else(|| natural(&flows));
+        let by = self.read_flows(trace)?;
+        let [flows, others] = &self.flows;
         let captures = trace.captures()?;
         let labels = named(trace, by)?;
-        let mut chosen = match Chosen::new(&flows, &self.selection, by, &seen, &captures, &labels) {
+        let (packets, sums) = (&self.packets, &self.sums);
+        let seen = chosen::seen(flows.iter().flat_map(|flow| {
+            let of_capture = move |&capture: &i64| {
+                let (packets, _) = sums.get(&(flow.flow_id, capture))?;
+                Some((capture, flow, *packets))
+            };
+            packets.keys().filter_map(of_capture)
+        }));
+        let mut chosen = match Chosen::new(flows, &self.selection, by, &seen, &captures, &labels) {
             Ok(chosen) => chosen,
             Err(unknown) => return Ok(Err(unknown)),
         };
@@ -87,9 +86,36 @@ impl Growing {
         let errors = errors.iter().filter_map(|host| host.clock_error_ns).max();
         let left_out = std::mem::take(&mut chosen.left_out);
         let run = Run::new(chosen.names, inputs).with_origin(errors, left_out);
-        let run = run.with_aside(chosen.aside.with(&others).sorted(), 0);
+        let run = run.with_aside(chosen.aside.with(others).sorted(), 0);
         self.forget(run.span_ns().1);
         Ok(Ok(run))
+    }
+
+    /// Reads new flows, and sums up all; what counts as a process.
+    fn read_flows(&mut self, trace: &Trace) -> Result<By> {
+        self.read_flows_since(trace, self.newest_flow)?;
+        let by = self.selection.by;
+        let by = by.unwrap_or_else(|| natural(&self.flows[0]));
+        if by == By::Process {
+            // Whose they are shows later.
+            self.flows = Default::default();
+            self.read_flows_since(trace, i64::MIN)?;
+        }
+        for flow in &mut self.flows[0] {
+            let captures = self.packets.keys();
+            let sums = captures.filter_map(|&capture| self.sums.get(&(flow.flow_id, capture)));
+            let most = sums.fold((0, 0), |a, b| (a.0.max(b.0), a.1.max(b.1)));
+            (flow.packets, flow.bytes) = (Some(most.0), Some(most.1));
+        }
+        Ok(by)
+    }
+
+    fn read_flows_since(&mut self, trace: &Trace, above: i64) -> Result<()> {
+        for flow in trace.flow_ends(above)? {
+            self.newest_flow = flow.flow_id;
+            self.flows[usize::from(!is_of_program(&flow))].push(flow);
+        }
+        Ok(())
     }
 
     /// Drops what is too old to be asked for, seen from the program's newest packet.
