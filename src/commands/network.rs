@@ -95,7 +95,7 @@ struct Options {
     #[arg(long, value_name = "MICROSECONDS", value_parser = positive)]
     threshold: Option<f64>,
     /// Answer again every SECONDS while the trace grows, and when it is complete; less often where
-    /// answers take so long that this would need more than a fortieth of a processor
+    /// answers take so long that this would need more than a sixtieth of a processor
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = positive)]
     watch: Option<f64>,
     /// Write to FILE instead of standard output

@@ -152,6 +152,17 @@ fn of_packets(run: &Run, found: &[Message]) -> Result<(Evidence, Option<Schedule
         Some(iterations) if iterations.is_by_order => &found[..found.len().min(MOST_MESSAGES)],
         _ => within(found, evidence.span_ns),
     };
+    let unequal = unequal(part, run.nodes().len());
+    if let Some(reason) = &unequal
+        && run.all().any(|node| run.books(node).is_none())
+        && schedule::shows_nothing(part)
+    {
+        // Of many processes the schedule takes longer than all the rest.
+        of_delays(&mut evidence, &parts, &gate);
+        evidence.verdict = Verdict::Unsure(reason.clone());
+        evidence.slowdown_s = None;
+        return Ok((evidence, None));
+    }
     let schedule = schedule::schedule(part, run.nodes().len());
     if let Some(found) = slowdown::slowdown(&schedule) {
         of_work(&mut evidence, &schedule, &found, &work(&schedule, &cuts));
@@ -163,7 +174,7 @@ fn of_packets(run: &Run, found: &[Message]) -> Result<(Evidence, Option<Schedule
         return Ok((evidence, Some(schedule)));
     }
     of_delays(&mut evidence, &parts, &gate);
-    if let Some(reason) = not_alike(part, &schedule, run.nodes().len()) {
+    if let Some(reason) = unequal.or(schedule.takes_turns.then(|| HIDDEN.into())) {
         evidence.verdict = Verdict::Unsure(reason);
         evidence.slowdown_s = None;
     } else if matches!(evidence.verdict, Verdict::Loaded(_)) {
@@ -252,19 +263,18 @@ fn too_few(evidence: &Evidence, messages: usize) -> Option<String> {
     None
 }
 
-/// Why the delays of the processes cannot be compared, if so.
-fn not_alike(part: &[Message], schedule: &Schedule, nodes: usize) -> Option<String> {
+/// Why the delays of the processes cannot be compared, if they do not do alike.
+fn unequal(part: &[Message], nodes: usize) -> Option<String> {
     let mut sent = vec![0usize; nodes];
     for message in part {
         sent[usize::from(message.src)] += 1;
     }
     let (least, most) = (sent.iter().min()?, sent.iter().max()?);
-    if least * ALIKE < *most {
-        return Some(format!(
+    (least * ALIKE < *most).then(|| {
+        format!(
             "the processes do not do alike (one sent {least} messages, another {most}), so that their delays do not compare"
-        ));
-    }
-    schedule.takes_turns.then(|| HIDDEN.into())
+        )
+    })
 }
 
 /// The work of each process in each part, s: the middle of what it may have been.

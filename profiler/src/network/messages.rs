@@ -147,7 +147,11 @@ fn whole(mut done: Vec<Message>) -> Vec<Message> {
     // Within a stream they stay in the order of their bytes.
     done.sort_by_key(stream);
     let streams = done.chunk_by(|a, b| stream(a) == stream(b));
-    streams.flat_map(plain::joined).collect()
+    let mut whole = Vec::with_capacity(done.len());
+    for stream in streams {
+        whole.extend_from_slice(&plain::joined(stream));
+    }
+    whole
 }
 
 /// All messages of the interval in the order of sending, with their times at both ends where both

@@ -1,6 +1,7 @@
 //! Pairs whose messages are all of one size: there a message is a repetition by itself, and the
 //! sizes say nothing of where an iteration begins.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use ahash::AHashMap;
@@ -70,15 +71,15 @@ pub fn are_in_step(a: usize, b: usize) -> bool {
 /// full buffer, a lack of window) cuts it, and messages that wait for the one before leave together.
 /// Pieces next to each other that make the usual size, or a multiple of it, exactly are as many
 /// messages. The messages are of one direction of one connection, in the order of their bytes.
-pub(super) fn joined(pieces: &[Message]) -> Vec<Message> {
+pub(super) fn joined(pieces: &[Message]) -> Cow<'_, [Message]> {
     if pieces.len() < LEAST {
-        return pieces.to_vec();
+        return pieces.into();
     }
     let Some((bytes, n)) = usual(pieces.iter().map(|piece| piece.bytes)) else {
-        return pieces.to_vec();
+        return pieces.into();
     };
     if bytes == 0 || n == pieces.len() || n < LEAST || n * 100 < pieces.len() * PIECES_PERCENT {
-        return pieces.to_vec();
+        return pieces.into();
     }
     let mut whole: Vec<Message> = Vec::with_capacity(pieces.len());
     // The pieces since the last whole message, and their bytes.
@@ -102,7 +103,7 @@ pub(super) fn joined(pieces: &[Message]) -> Vec<Message> {
         }
     }
     whole.append(&mut open);
-    whole
+    whole.into()
 }
 
 /// The message of so many bytes from an offset on in pieces next to each other.
@@ -146,7 +147,8 @@ mod tests {
     #[test]
     fn pieces_that_make_the_usual_size_are_one_message() {
         let sizes = [1, 20, 20, 9, 11, 20, 20, 20, 20, 4, 20, 20, 20, 20, 20, 20];
-        let whole = joined(&messages(&sizes));
+        let pieces = messages(&sizes);
+        let whole = joined(&pieces);
         let bytes: Vec<u64> = whole.iter().map(|m| m.bytes).collect();
         assert_eq!(bytes[..9], [1, 20, 20, 20, 20, 20, 20, 20, 4]);
         assert_eq!(bytes[9..], [20; 6]);
@@ -154,7 +156,7 @@ mod tests {
         // Without a usual size nothing is put together.
         let mixed = messages(&[5, 15, 20, 7, 13, 20]);
         assert_eq!(joined(&mixed), mixed);
-        assert_eq!(joined(&[]), []);
+        assert!(joined(&[]).is_empty());
     }
 
     #[test]

@@ -30,6 +30,10 @@ const LEAST_LEAD: f64 = 0.1;
 /// Pairs that repeat say something of the program when they carry this share of its payload: a
 /// launcher repeats itself as well.
 const LEAST_SHARE: f64 = 0.1;
+/// Scores that are less apart are equal.
+const AS_WELL: f64 = 0.05;
+/// What arithmetic may be off.
+const ROUNDING: f64 = 1e-9;
 /// Other orders of the messages that a repetition must stand out of: of few messages, of many.
 const ORDERS: (u64, u64) = (19, 2);
 /// Messages from which a stream has many.
@@ -270,15 +274,29 @@ impl Stream {
         })
     }
 
-    fn score(&self, distance: u64) -> f64 {
+    /// The mean of the shares of each size that come again at this distance; `None`: it is below `least`,
+    /// which mostly shows soon.
+    fn score(&self, distance: u64, least: f64) -> Option<f64> {
         let last = self.ends.last().copied().unwrap_or(0);
-        let shares = self.classes.iter().filter_map(|class| {
-            let count = class.partition_point(|&i| self.ends[i] + distance <= last);
-            let found = self.links(class, distance).take(count).flatten().count();
-            (count > 0).then(|| found as f64 / count as f64)
-        });
-        let shares: Vec<f64> = shares.collect();
-        quantile::mean(&shares).unwrap_or(0.0)
+        let within =
+            |class: &Vec<usize>| class.partition_point(|&i| self.ends[i] + distance <= last);
+        let classes = self.classes.iter().map(|class| (class, within(class)));
+        let classes: Vec<(&Vec<usize>, usize)> = classes.filter(|(_, count)| *count > 0).collect();
+        // What the rest of them may miss together.
+        let mut spare = (1.0 - least) * classes.len() as f64 + ROUNDING;
+        let mut shares = Vec::with_capacity(classes.len());
+        for (class, count) in classes {
+            let mut missed = 0;
+            for link in self.links(class, distance).take(count) {
+                missed += usize::from(link.is_none());
+                if missed as f64 > spare * count as f64 {
+                    return None;
+                }
+            }
+            spare -= missed as f64 / count as f64;
+            shares.push((count - missed) as f64 / count as f64);
+        }
+        Some(quantile::mean(&shares).unwrap_or(0.0))
     }
 
     fn candidates(&self) -> Vec<u64> {
@@ -305,15 +323,19 @@ impl Stream {
         found.into_iter().collect()
     }
 
-    /// The shortest of the distances that score as well as the best.
-    fn best(&self) -> Option<(f64, u64)> {
-        let scored: Vec<(f64, u64)> = self
-            .candidates()
+    /// The shortest of the distances that score as well as the best, if that is `least` or more.
+    fn best(&self, least: f64) -> Option<(f64, u64)> {
+        let mut best = least;
+        let mut scored = Vec::new();
+        for distance in self.candidates() {
+            if let Some(score) = self.score(distance, best - AS_WELL) {
+                best = best.max(score);
+                scored.push((score, distance));
+            }
+        }
+        scored
             .into_iter()
-            .map(|distance| (self.score(distance), distance))
-            .collect();
-        let best = scored.iter().map(|(score, _)| *score).fold(0.0, f64::max);
-        scored.into_iter().find(|(score, _)| *score >= best - 0.05)
+            .find(|(score, _)| *score >= best - AS_WELL)
     }
 
     /// The longest chain of equal messages at this distance.
@@ -344,7 +366,7 @@ fn repetition(messages: &[&Message]) -> Option<Repetition> {
     let from = sizes.len().saturating_sub(SAMPLE) / 2;
     let sample = &sizes[from..sizes.len().min(from + SAMPLE)];
     let stream = Stream::new(sample);
-    let (score, distance) = stream.best()?;
+    let (score, distance) = stream.best(LEAST_SCORE)?;
     if score < LEAST_SCORE {
         return None;
     }
@@ -355,7 +377,7 @@ fn repetition(messages: &[&Message]) -> Option<Repetition> {
         ORDERS.1
     };
     for order in 0..orders {
-        let other = Stream::new(&shuffled(sample, order)).best();
+        let other = Stream::new(&shuffled(sample, order)).best(score - LEAST_LEAD - ROUNDING);
         if score < other.map_or(0.0, |best| best.0) + LEAST_LEAD {
             return None;
         }

@@ -104,6 +104,22 @@ fn without_greetings(messages: &[Message]) -> Vec<Message> {
     rest.map(|(_, message)| *message).collect()
 }
 
+/// Whether the numbers and sizes of messages alone say that their schedule would show nobody's work: some
+/// slots are not in step, or a pair has messages of many sizes.
+pub(super) fn shows_nothing(messages: &[Message]) -> bool {
+    let messages = without_greetings(messages);
+    let sent = messages::by_pair(&messages);
+    let mut sources: BTreeMap<Node, Vec<usize>> = BTreeMap::new();
+    for (&(_, to), list) in &sent {
+        sources.entry(to).or_default().push(list.len());
+    }
+    let is_in_step = |(&(me, _), list): (&(Node, Node), &Vec<usize>)| {
+        let mut sources = sources.get(&me).into_iter().flatten();
+        sources.all(|&source| context::may_be_in_step(list.len(), source))
+    };
+    !sent.iter().all(is_in_step) || !symmetry::are_alike(&messages, sent.values())
+}
+
 /// The send of the same process before each.
 fn before(messages: &[Message], nodes: usize) -> Vec<Option<usize>> {
     let mut last = vec![None; nodes];
@@ -144,7 +160,7 @@ pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
         }
     }
     let takes_turns = symmetry::takes_turns(&context);
-    let are_alike = symmetry::are_alike(&messages, &sent);
+    let are_alike = symmetry::are_alike(&messages, sent.values().map(|sends| &sends.messages));
     let answering = symmetry::answering(&context, &needs, nodes);
     let all_exchange = symmetry::decide_by_symmetry(&mut needs, |(me, to, from), offset| {
         let lists = sent.get(&(me, to)).zip(sent.get(&(from, me)));

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use flowtrace_schema::Trace;
 use nix::time::{ClockId, clock_gettime};
 
-/// One in so many parts of a processor is for answers while the recording goes on: half of a twentieth.
-/// The other half is for the last answer, which is about all of it.
-const PART: u32 = 40;
+/// One in so many parts of a processor is for answers while the recording goes on: a third of a twentieth.
+/// The rest is for the last answer, which is about all of it.
+const PART: u32 = 60;
 /// So soon it is seen that the recording has ended.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -56,6 +56,6 @@ mod tests {
     fn answers_that_take_long_come_less_often() {
         let s = Duration::from_secs;
         assert_eq!(due(s(2), s(10), s(0)), s(12));
-        assert_eq!(due(s(2), s(10), s(1)), s(40));
+        assert_eq!(due(s(2), s(10), s(1)), s(60));
     }
 }

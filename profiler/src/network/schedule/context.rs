@@ -62,10 +62,7 @@ impl Context<'_> {
     pub(super) fn surplus(&self, me: Node, to: Node, from: Node) -> Option<i64> {
         let sends = self.sent.get(&(me, to))?;
         let arrivals = &self.sent.get(&(from, me))?.arrivals;
-        let (own, theirs) = (sends.times.len() as f64, arrivals.len() as f64);
-        if sends.times.len() < LEAST_SAMPLES
-            || (own - theirs).abs() > IN_STEP * own.max(theirs) + 2.0
-        {
+        if !may_be_in_step(sends.times.len(), arrivals.len()) {
             return None;
         }
         // What comes first cannot be foreseen: no branch hangs on it.
@@ -252,6 +249,12 @@ impl Context<'_> {
         let step = points.len().div_ceil(most).max(1);
         slope_of(&points.into_iter().step_by(step).collect::<Vec<_>>())
     }
+}
+
+/// Whether so many sends are in step with so many messages of a source, as far as numbers tell.
+pub(super) fn may_be_in_step(sends: usize, arrivals: usize) -> bool {
+    let (own, theirs) = (sends as f64, arrivals as f64);
+    sends >= LEAST_SAMPLES && (own - theirs).abs() <= IN_STEP * own.max(theirs) + 2.0
 }
 
 /// Send, arrival of the last message it needs, and the own send before it.

@@ -1,16 +1,19 @@
 //! What one pair says of the others: all processes run the same program.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::super::messages::Message;
 use super::super::run::Node;
-use super::context::{Context, Sends};
+use super::context::Context;
 use super::{Need, Needs};
 
 /// Whether nearly all messages of each pair have one size.
-pub(super) fn are_alike(messages: &[Message], sent: &BTreeMap<(Node, Node), Sends>) -> bool {
-    sent.values().all(|sends| {
-        let mut sizes: Vec<u64> = sends.messages.iter().map(|&i| messages[i].bytes).collect();
+pub(super) fn are_alike<'a>(
+    messages: &[Message],
+    mut pairs: impl Iterator<Item = &'a Vec<usize>>,
+) -> bool {
+    pairs.all(|list| {
+        let mut sizes: Vec<u64> = list.iter().map(|&i| messages[i].bytes).collect();
         sizes.sort_unstable();
         let usual = sizes.get(sizes.len() / 2);
         let same = sizes.iter().filter(|size| Some(*size) == usual).count();

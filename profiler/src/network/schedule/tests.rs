@@ -118,3 +118,30 @@ fn what_an_earlier_send_waited_for_is_held_once() {
     let is_waiting = |step: &Step| !waits(step).is_empty();
     assert!(answers.clone().count() == 2000 && answers.clone().all(is_waiting));
 }
+
+/// What numbers and sizes say before a schedule is made is what the schedule says.
+#[test]
+fn a_schedule_that_would_show_nothing_is_known_before() {
+    let packets = |sends: [usize; 2], odd: u32| {
+        let of = |me: usize, i: usize| {
+            let bytes = if i.is_multiple_of(3) { 100 + odd } else { 100 };
+            let t = (i * 2 + me) as i64 * 1_000_000;
+            data(t, me as u16, 1 - me as u16, bytes)
+        };
+        let all = (0..2).flat_map(|me| (0..sends[me]).map(move |i| of(me, i)));
+        run_of(2, &all.collect::<Vec<_>>())
+    };
+    for (sends, odd, expected) in [
+        ([100, 100], 0, false),
+        ([100, 60], 0, true),
+        ([100, 100], 7, true),
+        ([8, 8], 0, true),
+    ] {
+        let run = packets(sends, odd);
+        let found = messages::messages(&run).unwrap();
+        let schedule = of(&run);
+        let shows = schedule.certainty.loose == 0 && schedule.are_alike;
+        assert_eq!(shows_nothing(&found), expected, "{sends:?} {odd}");
+        assert_eq!(shows, !expected, "{sends:?} {odd}");
+    }
+}
