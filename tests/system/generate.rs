@@ -388,6 +388,10 @@ A=1 sort < in > variable
 printf 'p\nq\n' | xargs -n1 touch
 (echo header; cat in) > header
 (: > emptied; cat in) > beside
+(echo 12345; tr a-z A-Z <<END
+abcde
+END
+) > both
 "#;
     let Some(traced) = traced(script, &[], &["bash", "script"]) else {
         return;
@@ -399,6 +403,7 @@ printf 'p\nq\n' | xargs -n1 touch
         "xargs_1 cannot be generated: the shell itself wrote 4 bytes there",
         "cat_1 cannot be generated: the shell itself wrote 7 bytes there",
         "cat_2 cannot be generated: the shell itself made or emptied ",
+        "script_1 cannot be generated: the shell itself wrote 6 bytes there",
     ] {
         assert!(errors.contains(reason), "{reason}\n{errors}");
     }

@@ -253,9 +253,15 @@ fn unchanged(path: &str, until_unix_ns: Option<i64>) -> Result<String, String> {
 pub(super) fn by_itself(source: &Source, upid: i64, command: Command) -> Command {
     let row = source.rows.get(&upid);
     // Of what it wrote into pipes for these programs to read.
-    let documents = source.here_documents.iter();
-    let documents = documents.filter(|((of, _), _)| command.programs().contains(of));
-    let here: i64 = documents.map(|(_, content)| content.len() as i64).sum();
+    let here: i64 = command
+        .programs()
+        .iter()
+        .filter_map(|program| source.descriptors.get(program))
+        .flatten()
+        .filter(|row| source.may_write_pipe(upid, &row.target))
+        .filter_map(|row| source.here_documents.get(&(row.upid, row.fd)))
+        .map(|content| content.len() as i64)
+        .sum();
     match row.and_then(|row| row.write_bytes) {
         Some(bytes) if bytes == 0 || bytes == here || is_answer(source, upid) => {}
         Some(bytes) => {

@@ -243,6 +243,14 @@ impl Source {
         inode_of_pipe(pipe).is_none_or(|inode| written.any(|inodes| inodes.contains(&inode)))
     }
 
+    /// Whether an image may have written into a pipe, which is named so.
+    pub(super) fn may_write_pipe(&self, upid: i64, pipe: &str) -> bool {
+        let written = self.pipe_writes.get(&upid);
+        inode_of_pipe(pipe)
+            .zip(written)
+            .is_some_and(|(inode, written)| written.contains(&inode))
+    }
+
     /// Whether a program, what it executed later, or anybody that it started may have read from a pipe, which is named so.
     pub(super) fn may_read_pipe(&self, upid: i64, pipe: &str) -> bool {
         let (Some(inode), Some(&process)) = (inode_of_pipe(pipe), self.process_of.get(&upid))

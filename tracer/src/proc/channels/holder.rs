@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use flowtrace_schema::{ChannelId, Direction, Upid, Usage};
 
 use super::super::reading::Traffic;
+use super::unread::Left;
 
 /// How often a process is looked at again for an end that it made and has not given up.
 pub(super) const LOOKS: u8 = 8;
@@ -45,8 +46,8 @@ pub(super) struct End {
     pub(super) looks: u8,
     /// The program that inherited it was not told of it: a descriptor leaked.
     pub(super) leaked: bool,
-    /// What lay in the pipe when the image began, bytes; `None`: others could add to it.
-    pub(super) left: Option<u32>,
+    /// What lay in the pipe when the image began; `None`: others could add to it.
+    pub(super) left: Option<Left>,
     /// All of that still lay there at the image's end.
     pub(super) is_unread: bool,
 }

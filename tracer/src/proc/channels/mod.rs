@@ -30,6 +30,7 @@ use super::observer::Tracee;
 use super::reading::Traffic;
 use holder::{End, Holder, Moved, Outcome, outcome};
 pub(crate) use registry::Registry;
+use unread::Left;
 
 /// A process with more ends than these is not looked at for each that it makes.
 const MOST_LOOKED_AT: usize = 64;
@@ -281,7 +282,7 @@ impl Channels {
             return;
         };
         let no_need = !is_socket && holder.has_no_need(key, at.is_none(), by_exec);
-        let found = match end.is_unread || end.left == Some(0) {
+        let found = match end.is_unread || end.left.is_some_and(Left::is_nothing) {
             true => Outcome::NOTHING,
             false => outcome(key.1, moved, holder.splices, no_need),
         };

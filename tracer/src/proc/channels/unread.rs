@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use flowtrace_schema::{Direction, Record};
 use nix::fcntl::{SpliceFFlags, tee};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::fstat;
 
 use super::super::observer::Tracee;
 use super::super::pidfd::PidFd;
@@ -44,16 +45,18 @@ impl Channels {
                 continue;
             };
             if let Some(is_kept) = self.unshared.get_mut(&key.0)
-                && (1..=LONGEST).contains(&left)
+                && (1..=LONGEST).contains(&left.bytes)
             {
-                let is_new = !*is_kept;
-                let content = content(&pipe, left).filter(|_| is_new);
+                let content = match *is_kept {
+                    true => None,
+                    false => content(&pipe, left.bytes),
+                };
                 *is_kept |= content.is_some();
                 self.recorder.record(Record::HereDocument {
                     upid: tracee.upid,
                     fd,
                     channel: key.0,
-                    bytes: left,
+                    bytes: left.bytes,
                     content,
                 });
             }
@@ -70,22 +73,40 @@ impl Channels {
             return;
         };
         let mut ends = holder.ends.values_mut();
-        let Some(first) = ends.find(|end| end.left > Some(0)) else {
+        let Some(first) = ends.find(|end| end.left.is_some_and(Left::is_some)) else {
             return;
         };
         let Some(process) = PidFd::open(pid) else {
             return;
         };
         for end in std::iter::once(first).chain(ends) {
-            let left = left(&process, end.fd).map(|(_, left)| left);
-            end.is_unread = end.left > Some(0) && left == end.left;
+            let now = || left(&process, end.fd).map(|(_, left)| left);
+            end.is_unread = end.left.is_some_and(Left::is_some) && end.left == now();
         }
     }
 }
 
-/// The pipe that a stopped process has open as `fd`, and the bytes in it; `None`: there may come more. That this process has it
+/// What lies in a pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Left {
+    /// Of the pipe: by the end of a program its descriptor may be another one's.
+    inode: u64,
+    bytes: u32,
+}
+
+impl Left {
+    pub(super) fn is_nothing(self) -> bool {
+        self.bytes == 0
+    }
+
+    fn is_some(self) -> bool {
+        self.bytes > 0
+    }
+}
+
+/// The pipe that a stopped process has open as `fd`, and what lies in it; `None`: there may come more. That this process has it
 /// open, too, for a moment makes no difference to others, because the stopped one has.
-fn left(process: &PidFd, fd: i32) -> Option<(OwnedFd, u32)> {
+fn left(process: &PidFd, fd: i32) -> Option<(OwnedFd, Left)> {
     let own = process.duplicate(fd)?;
     let mut events = [PollFd::new(own.as_fd(), PollFlags::POLLIN)];
     poll(&mut events, PollTimeout::ZERO).ok()?;
@@ -98,7 +119,8 @@ fn left(process: &PidFd, fd: i32) -> Option<(OwnedFd, u32)> {
     #[expect(unsafe_code)]
     let result = unsafe { libc::ioctl(own.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
     let bytes = u32::try_from(bytes).ok().filter(|_| result == 0)?;
-    Some((own, bytes))
+    let inode = fstat(&own).ok()?.st_ino;
+    Some((own, Left { inode, bytes }))
 }
 
 /// What is in a pipe, which stays there; `None`: it is no text.
@@ -129,7 +151,7 @@ mod tests {
         let own = PidFd::open(std::process::id()).unwrap();
         let of = |reader: &std::io::PipeReader| {
             let (pipe, left) = left(&own, reader.as_raw_fd())?;
-            Some((content(&pipe, left), left))
+            Some((content(&pipe, left.bytes), left.bytes))
         };
         writer.write_all(b"1\n2\n").unwrap();
         assert_eq!(of(&reader), None);
@@ -138,9 +160,7 @@ mod tests {
         let mut read = [0; 4];
         reader.read_exact(&mut read).unwrap();
         assert_eq!(&read, b"1\n2\n");
-        assert_eq!(
-            left(&own, reader.as_raw_fd()).map(|(_, left)| left),
-            Some(0)
-        );
+        let left = left(&own, reader.as_raw_fd()).map(|(_, left)| left);
+        assert!(left.is_some_and(Left::is_nothing));
     }
 }
