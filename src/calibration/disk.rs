@@ -79,26 +79,25 @@ pub(super) fn measure(plan: &Plan<'_>) -> Result<Rounds, Failure> {
         )
         .hint("name a directory on another disk with --dir"));
     };
-    let (file, is_direct) =
-        nameless(plan.directory).map_err(|error| cannot("make a file", error))?;
-    let mut rounds = Rounds {
-        is_direct,
-        ..Rounds::default()
-    };
+    let mut rounds = Rounds::default();
     let mut buffer = Aligned::new(PIECE);
     fill(buffer.bytes());
     for _ in 0..plan.rounds {
         let error = |error| cannot("measure the disk", error);
+        // A new one each time, as workflows write: to write over what a file has already is faster on some filesystems.
+        let (file, is_direct) =
+            nameless(plan.directory).map_err(|error| cannot("make a file", error))?;
+        rounds.is_direct = is_direct;
         let (written, rate) = write(&file, &mut buffer, size).map_err(error)?;
         rounds.write.push(rate);
         forget(&file);
-        rounds
-            .read
-            .push(read(&file, &mut buffer, written).map_err(error)?);
-        forget(&file);
+        // Read in sequence later: a disk that has taken data faster than it keeps them is busy for a while.
         rounds
             .random_read
             .push(random(&file, written, false).map_err(error)?);
+        rounds
+            .read
+            .push(read(&file, &mut buffer, written).map_err(error)?);
         rounds
             .random_write
             .push(random(&file, written, true).map_err(error)?);
