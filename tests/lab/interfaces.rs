@@ -1,4 +1,5 @@
-//! Interfaces that go down, or away.
+//! Interfaces that go down, or away. One that was just set up is waited for: until the kernel has
+//! noticed its carrier it drops what is sent, before any capture could see it.
 
 use crate::lab_of_hosts::need_lab;
 use crate::support::Scratch;
@@ -43,6 +44,7 @@ fn an_interface_that_is_deleted_is_told() {
     let script = r#"ip link add gone type veth peer name other && ip addr add 10.77.0.1/24 dev gone
         ip link set gone up && ip link set other up
         ip neigh add 10.77.0.2 lladdr 02:00:00:00:00:01 dev gone
+        until ip link show gone | grep -q "state UP"; do sleep 0.01; done
         "$FLOWTRACE" capture -i gone -o gone.db -- bash -c '
             echo one > /dev/udp/10.77.0.2/9
             ip link del gone
@@ -70,6 +72,7 @@ make() {
   ip link add gone type veth peer name other && ip addr add 10.77.0.1/24 dev gone
   ip link set gone up && ip link set other up
   ip neigh add 10.77.0.2 lladdr 02:00:00:00:00:01 dev gone
+  until ip link show gone | grep -q "state UP"; do sleep 0.01; done
 }
 make; echo one > /dev/udp/10.77.0.2/9; ip link del gone
 sleep 1
