@@ -576,7 +576,7 @@ CREATE VIEW flows (
   dst,        -- address of the other side
   dport,      -- its port
   proto,      -- tcp, udp, icmp, icmpv6, sctp; ip-N for protocol number N
-  src_upid,   -- process at src, when local; the first of several: all are in flow_owners
+  src_upid,   -- process at src, when local; of several that of flow_main_owners
   dst_upid,   -- process at dst, when local
   first_ns,   -- first packet
   last_ns,    -- last packet
@@ -604,10 +604,27 @@ FROM flow AS f LEFT JOIN (
     MAX(out_packets) AS out_packets, MAX(out_bytes) AS out_bytes,
     MAX(back_packets) AS back_packets, MAX(back_bytes) AS back_bytes, COUNT(*) AS captures
   FROM flow_captures GROUP BY flow_id) AS s ON s.flow_id = f.flow_id
-LEFT JOIN (
-  SELECT flow_id, MIN(CASE side WHEN 'src' THEN upid END) AS src_upid,
-    MIN(CASE side WHEN 'dst' THEN upid END) AS dst_upid
-  FROM flow_owners GROUP BY flow_id) AS o ON o.flow_id = f.flow_id;
+LEFT JOIN flow_main_owners AS o ON o.flow_id = f.flow_id;
+
+-- The process at each end of a flow. Of several that held the socket one after another or side by side it is a program that has it as
+-- a standard descriptor, as servers hand it on; else the one that held it longest, as who is forked for a connection.
+-- What was forked by the one that connected counts last: it inherited the socket, and rarely uses it.
+CREATE VIEW flow_main_owners (
+  flow_id,   -- the flow
+  src_upid,  -- process image at src; NULL: not known
+  dst_upid   -- process image at dst
+) AS
+WITH held AS (
+  SELECT o.*, p.origin, COALESCE(o.to_ns, p.end_ns, 9223372036854775807) - MAX(COALESCE(o.from_ns, 0), f.first_ns, 0) AS held_ns,
+    MIN(o.from_ns) OVER (PARTITION BY o.flow_id, o.side) AS made_ns
+  FROM flow_owners AS o JOIN flow AS f USING (flow_id) LEFT JOIN process AS p USING (upid)
+), ranked AS (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY flow_id, side
+    ORDER BY COALESCE(origin = 'exec' AND fd <= 2, 0) DESC, side = 'src' AND origin = 'fork' AND from_ns > made_ns, held_ns DESC, upid) AS place
+  FROM held
+)
+SELECT flow_id, MAX(CASE side WHEN 'src' THEN upid END), MAX(CASE side WHEN 'dst' THEN upid END)
+FROM ranked WHERE place = 1 GROUP BY flow_id;
 
 -- The processes at the ends of flows, and when.
 CREATE VIEW flow_owners (
@@ -616,6 +633,7 @@ CREATE VIEW flow_owners (
   upid,    -- process image
   from_ns, -- since when, at the latest; NULL: not known
   to_ns,   -- until when, at the earliest; NULL: to its end
+  fd,      -- its descriptor, the lowest of several; NULL: not known
   evidence -- calls: its system calls; descriptors: a look at its descriptors
 ) AS
 WITH same AS (
@@ -629,20 +647,20 @@ WITH same AS (
   SELECT flow_id, 'dst', proto, dst, dport, src, sport, capture_id, first_ns, previous_ns, next_ns
   FROM same
 ), sockets AS (
-  SELECT s.*, e.upid, e.from_ns, e.to_ns, p.end_ns, p.host_id
+  SELECT s.*, e.upid, e.from_ns, e.to_ns, e.fd, p.end_ns, p.host_id
   FROM socket_end AS s JOIN channel_end AS e USING (end_id) JOIN process AS p USING (upid)
 ), met AS (
-  SELECT f.*, s.address AS own, s.upid, s.from_ns, s.to_ns, s.end_ns, s.host_id
+  SELECT f.*, s.address AS own, s.upid, s.from_ns, s.to_ns, s.fd, s.end_ns, s.host_id
   FROM sockets AS s JOIN ends AS f ON f.proto = s.proto AND f.port = s.port
     AND f.peer = s.peer AND f.peer_port = s.peer_port
   UNION ALL
-  SELECT f.*, s.address, s.upid, s.from_ns, s.to_ns, s.end_ns, s.host_id
+  SELECT f.*, s.address, s.upid, s.from_ns, s.to_ns, s.fd, s.end_ns, s.host_id
   FROM sockets AS s JOIN ends AS f ON f.proto = s.proto AND f.port = s.port WHERE s.peer IS NULL
 )
-SELECT flow_id, side, upid, from_ns, to_ns, evidence FROM flow_owner
+SELECT flow_id, side, upid, from_ns, to_ns, NULL, evidence FROM flow_owner
 UNION ALL
 -- A socket may be bound to no address of its own and to no peer; a loopback address is that of its host.
-SELECT m.flow_id, m.side, m.upid, m.from_ns, m.to_ns, 'calls'
+SELECT m.flow_id, m.side, m.upid, m.from_ns, m.to_ns, m.fd, 'calls'
 FROM met AS m JOIN capture AS c ON c.capture_id = m.capture_id AND (c.host_id = m.host_id
   OR m.address NOT LIKE '127.%' AND m.peer NOT LIKE '127.%' AND m.address <> '::1' AND m.peer <> '::1')
 WHERE (m.own = m.address OR m.own IN ('0.0.0.0', '::') AND (

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::lab_of_hosts::need_lab;
-use crate::support::{Scratch, need_program};
+use crate::support::Scratch;
 use crate::{number, succeeds};
 
 /// Both ends of a connection of 100 000 bytes each way, on the loopback of the namespace.
@@ -53,29 +53,6 @@ fn loopback_is_captured_once_and_a_run_names_the_processes() {
     let sql = "SELECT SUM(back_bytes) FROM flows WHERE proto = 'tcp' AND bytes > 0";
     assert_eq!(number(&trace, sql), 5000);
     assert_eq!(number(&trace, BY_THEIR_RANKS), 1);
-}
-
-/// A program that connects to itself has both ends.
-#[test]
-fn a_program_that_talks_to_itself_is_at_both_ends() {
-    let has_python = std::process::Command::new("python3").arg("-V").output();
-    if !need_lab() || has_python.is_err() {
-        eprintln!("skipped: no lab, or no python3");
-        return;
-    }
-    let scratch = Scratch::new();
-    let script = r#"
-"$FLOWTRACE" run -q --net --interface lo -o run.db -- python3 -c '
-import socket
-server = socket.create_server(("127.0.0.1", 0))
-client = socket.create_connection(server.getsockname())
-end, _ = server.accept()
-client.sendall(b"x" * 1000)
-while len(end.recv(1000, socket.MSG_PEEK)) < 1000: pass
-'"#;
-    let error = succeeds(&scratch, 1, script);
-    let sql = "SELECT COUNT(*) FROM flows WHERE bytes = 1000 AND src_upid = dst_upid";
-    assert_eq!(number(&scratch.join("run.db"), sql), 1, "{error}");
 }
 
 #[test]
@@ -154,53 +131,6 @@ END
                FROM flow_samples WHERE side = 'src' GROUP BY flow_id) USING (flow_id)
                WHERE sport = 7000 AND acked BETWEEN out_bytes AND out_bytes + 2";
     assert_eq!(number(&trace, sql), 4, "{error}");
-}
-
-/// One after the other uses the same ports: each connection is that of its own process, and of no other.
-#[test]
-fn processes_that_use_the_same_ports_are_told_apart() {
-    if !need_lab() || !need_program("python3") {
-        return;
-    }
-    let scratch = Scratch::new();
-    let script = r#"
-mkdir w; cd w
-cat > server.py <<'END'
-import socket
-server = socket.create_server(("127.0.0.1", 7001))
-print("ready", flush=True)
-for _ in range(3):
-    end, _ = server.accept()
-    end.recv(10)
-    end.shutdown(socket.SHUT_WR)
-    end.recv(1)
-END
-cat > client.py <<'END'
-import socket, sys
-client = socket.socket()
-client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-client.bind(("127.0.0.1", 7000))
-client.connect(("127.0.0.1", 7001))
-client.sendall(b"x" * int(sys.argv[1]))
-client.recv(1)
-END
-"$FLOWTRACE" run -q --net --interface lo -o ../run.db -- sh -c '
-  python3 server.py > ready &
-  until grep -q ready ready; do sleep 0.01; done
-  for size in 1 2 3; do python3 client.py $size; done
-  wait'
-"#;
-    let error = succeeds(&scratch, 1, script);
-    let trace = scratch.join("run.db");
-    // Each end of each once.
-    let sql = "SELECT COUNT(*) FROM flow_owners JOIN flows USING (flow_id) WHERE sport = 7000";
-    assert_eq!(number(&trace, sql), 6, "{error}");
-    let sql = "SELECT COUNT(*) FROM flows JOIN processes ON upid = src_upid
-               WHERE sport = 7000 AND command LIKE '%client.py ' || out_bytes";
-    assert_eq!(number(&trace, sql), 3, "{error}");
-    let sql = "SELECT COUNT(*) FROM flows JOIN processes ON upid = dst_upid
-               WHERE sport = 7000 AND command LIKE '%server.py'";
-    assert_eq!(number(&trace, sql), 3, "{error}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod support;
 mod conserved;
 mod interfaces;
 mod loopback;
+mod owners;
 mod rights;
 mod workflows;
 

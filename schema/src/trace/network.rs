@@ -98,10 +98,7 @@ impl Trace {
         self.rows(&format!(
             "SELECT f.flow_id, src, sport, dst, dport, proto, o.src_upid, o.dst_upid,
                NULL AS packets, NULL AS bytes
-             FROM flow AS f LEFT JOIN (
-               SELECT flow_id, MIN(CASE side WHEN 'src' THEN upid END) AS src_upid,
-                 MIN(CASE side WHEN 'dst' THEN upid END) AS dst_upid
-               FROM flow_owners GROUP BY flow_id) AS o ON o.flow_id = f.flow_id
+             FROM flow AS f LEFT JOIN flow_main_owners AS o ON o.flow_id = f.flow_id
              WHERE f.flow_id > {above} ORDER BY f.flow_id",
         ))
     }

@@ -126,6 +126,7 @@ rows! {
         upid: i64,
         from_ns: Option<i64>,
         to_ns: Option<i64>,
+        fd: Option<i64>,
         evidence: String,
     }
 }

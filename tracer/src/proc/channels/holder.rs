@@ -33,6 +33,8 @@ pub(super) struct End {
     /// Row in the trace; `None`: not written yet.
     pub(super) row: Option<u32>,
     pub(super) fd: i32,
+    /// Inodes of the sockets, of which a process that talks to itself has both.
+    pub(super) sockets: [Option<u64>; 2],
     pub(super) from_ns: u64,
     /// It was made, connected, accepted or opened by this image, not inherited by it.
     pub(super) made: bool,
@@ -58,6 +60,19 @@ pub(super) struct Outcome {
     pub(super) used: Option<bool>,
     pub(super) bytes: Option<u64>,
     pub(super) at_most_bytes: Option<u64>,
+}
+
+impl End {
+    /// Takes note of a socket, and says whether it is new.
+    pub(super) fn add_socket(&mut self, inode: u64) -> bool {
+        let is_new = !self.sockets.contains(&Some(inode));
+        let room = self.sockets.iter_mut().find(|socket| socket.is_none());
+        match room.filter(|_| is_new) {
+            Some(room) => *room = Some(inode),
+            None => return false,
+        }
+        true
+    }
 }
 
 impl Outcome {
@@ -274,6 +289,7 @@ mod tests {
         let end = End {
             row: Some(4),
             fd: 5,
+            sockets: [None; 2],
             from_ns: 1,
             made: true,
             passed: false,
@@ -287,10 +303,14 @@ mod tests {
         let key = (ChannelId(1), Direction::Read);
         parent.ends.insert(key, end);
         assert!(parent.has_made() && !parent.holds_both(key.0, key.1));
+        let end = parent.ends.get_mut(&key).unwrap();
+        assert!(end.add_socket(70) && !end.add_socket(70) && end.add_socket(71));
+        assert!(!end.add_socket(72), "a connection has two sockets");
         let child = parent.fork(Upid(2), 77, 9);
         assert!(!child.has_made() && child.forked);
         assert!(child.ends[&key].given);
         assert_eq!(child.ends[&key].row, None);
         assert_eq!((child.ends[&key].fd, child.ends[&key].from_ns), (5, 9));
+        assert_eq!(child.ends[&key].sockets, [Some(70), Some(71)]);
     }
 }

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 
 use flowtrace_schema::{ChannelId, Direction, Loss};
 
-use super::super::descriptors;
+use super::super::descriptors::{self, Descriptor};
 use super::super::reading::{self, Traffic};
 use super::Channels;
 use super::holder::{LOOKS, Moved};
+
+/// The descriptors of each end that a process holds.
+type Held = BTreeMap<(ChannelId, Direction), Vec<Descriptor>>;
 
 impl Channels {
     /// What a program holds its parent has passed on to it, unless it leaked.
@@ -74,8 +77,10 @@ impl Channels {
             return;
         };
         self.give_up_all_but(pid, &held, true, now);
-        for (key, fd) in held {
-            self.hold(pid, key, fd, false, None, now);
+        for (key, descriptors) in held {
+            for descriptor in descriptors {
+                self.hold(pid, key, &descriptor, false, None, now);
+            }
         }
     }
 
@@ -87,29 +92,23 @@ impl Channels {
         }
     }
 
-    fn held_now(&self, pid: u32) -> Option<BTreeMap<(ChannelId, Direction), i32>> {
+    fn held_now(&self, pid: u32) -> Option<Held> {
         let Some(descriptors) = descriptors::of(pid) else {
             self.recorder.lost(Loss::DescriptorsUnreadable, 1);
             return None;
         };
         let mut registry = self.registry();
-        let mut held = BTreeMap::new();
+        let mut held = Held::new();
         for descriptor in descriptors {
             if let Some(channel) = registry.identify(pid, &descriptor) {
                 let key = (channel, descriptor.direction);
-                held.entry(key).or_insert(descriptor.fd);
+                held.entry(key).or_default().push(descriptor);
             }
         }
         Some(held)
     }
 
-    fn give_up_all_but(
-        &mut self,
-        pid: u32,
-        held: &BTreeMap<(ChannelId, Direction), i32>,
-        is_stopped: bool,
-        now: u64,
-    ) {
+    fn give_up_all_but(&mut self, pid: u32, held: &Held, is_stopped: bool, now: u64) {
         let Some(holder) = self.holders.get(&pid) else {
             return;
         };

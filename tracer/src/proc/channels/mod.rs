@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flowtrace_schema::{ChannelEndClosed, ChannelId, Direction, Record, Recorder, Usage};
 
-use super::descriptors::{self, Object};
+use super::descriptors::{self, Descriptor, Object};
 use super::observer::Tracee;
 use super::reading::Traffic;
 use holder::{End, Holder, Moved, Outcome, outcome};
@@ -189,21 +189,10 @@ impl Channels {
                 if key.1 == Direction::Write {
                     self.unshared.insert(channel, false);
                 }
-                let other = self.other_end(pid, key, fd);
-                self.hold(pid, key, fd, true, since, now);
-                if let Some(row) = other {
-                    self.note_addresses(pid, key, fd, row);
-                }
+                self.hold(pid, key, &descriptor, true, since, now);
             }
         }
         self.write_rows(pid);
-    }
-
-    /// The row of a connection of which process `pid` holds an end already, by another descriptor
-    /// than `fd`: it talks to itself, and both addresses are its own.
-    fn other_end(&self, pid: u32, key: (ChannelId, Direction), fd: i32) -> Option<u32> {
-        let end = self.holders.get(&pid)?.ends.get(&key)?;
-        end.row.filter(|_| end.fd != fd)
     }
 
     /// Its socket `fd` is on the way to `to`.
@@ -213,7 +202,8 @@ impl Channels {
         {
             let local = sockets::local_address(tracee.pid, fd);
             let channel = self.registry().connecting(inode, local, to);
-            self.hold(tracee.pid, (channel, Direction::Both), fd, true, None, now);
+            let key = (channel, Direction::Both);
+            self.hold(tracee.pid, key, &descriptor, true, None, now);
             self.write_rows(tracee.pid);
         }
     }
@@ -237,28 +227,37 @@ impl Channels {
         &mut self,
         pid: u32,
         key: (ChannelId, Direction),
-        fd: i32,
+        descriptor: &Descriptor,
         made: bool,
         since: Option<Traffic>,
         now: u64,
     ) {
-        if let Some(holder) = self.holders.get_mut(&pid) {
-            let end = holder.ends.entry(key).or_insert(End {
-                row: None,
-                fd,
-                from_ns: now,
-                made,
-                passed: false,
-                given: false,
-                since,
-                looks: 0,
-                leaked: false,
-                left: None,
-                is_unread: false,
-            });
-            // Opened once more by itself, it is used on purpose.
-            end.made |= made;
-            end.leaked &= !made && fd > 2;
+        let Some(holder) = self.holders.get_mut(&pid) else {
+            return;
+        };
+        let fd = descriptor.fd;
+        let end = holder.ends.entry(key).or_insert(End {
+            row: None,
+            fd,
+            sockets: [None; 2],
+            from_ns: now,
+            made,
+            passed: false,
+            given: false,
+            since,
+            looks: 0,
+            leaked: false,
+            left: None,
+            is_unread: false,
+        });
+        // Opened once more by itself, it is used on purpose.
+        end.made |= made;
+        end.leaked &= !made && fd > 2;
+        if let Object::Socket { inode } = descriptor.object
+            && end.add_socket(inode)
+            && let Some(row) = end.row
+        {
+            self.note_address(inode, row);
         }
     }
 
@@ -296,11 +295,7 @@ impl Channels {
         if forked && end.row.is_none() && found.used == Some(false) {
             return;
         }
-        let row = end.row.unwrap_or_else(|| {
-            let row = self.write_row(upid, key, &end);
-            self.note_addresses(pid, key, end.fd, row);
-            row
-        });
+        let row = end.row.unwrap_or_else(|| self.write_row(upid, key, &end));
         self.recorder
             .record(Record::ChannelEndClosed(ChannelEndClosed {
                 id: row,

@@ -2,7 +2,6 @@
 
 use flowtrace_schema::{ChannelEndRecord, ChannelId, Direction, Record, SocketEnd, Upid};
 
-use super::super::descriptors::{self, Object};
 use super::holder::End;
 use super::{Channels, sockets};
 
@@ -16,7 +15,6 @@ impl Channels {
         let unwritten: Vec<_> = unwritten.map(|(key, end)| (*key, *end)).collect();
         for (key, end) in unwritten {
             let row = self.write_row(upid, key, &end);
-            self.note_addresses(pid, key, end.fd, row);
             let holder = self.holders.get_mut(&pid);
             if let Some(end) = holder.and_then(|holder| holder.ends.get_mut(&key)) {
                 end.row = Some(row);
@@ -34,18 +32,14 @@ impl Channels {
             direction: key.1,
             from_ns: end.from_ns,
         }));
+        for inode in end.sockets.into_iter().flatten() {
+            self.note_address(inode, self.last_row);
+        }
         self.last_row
     }
 
-    /// Records the addresses of the socket behind a row, by which its packets are found.
-    pub(super) fn note_addresses(&self, pid: u32, key: (ChannelId, Direction), fd: i32, row: u32) {
-        if key.1 != Direction::Both || !self.registry_has_socket(key.0) {
-            return;
-        }
-        let descriptor = descriptors::one(pid, fd).map(|descriptor| descriptor.object);
-        let Some(Object::Socket { inode }) = descriptor else {
-            return;
-        };
+    /// Records the addresses of a socket of the end in a row, by which its packets are found.
+    pub(super) fn note_address(&self, inode: u64, row: u32) {
         if let Some(known) = self.registry().addresses(inode) {
             self.recorder.record(Record::SocketEnd(Box::new(SocketEnd {
                 end: row,

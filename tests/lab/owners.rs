@@ -1,0 +1,140 @@
+//! Whose the ends of connections are where programs connect to themselves, follow each other, or fork.
+
+use crate::lab_of_hosts::need_lab;
+use crate::support::{Scratch, need_program};
+use crate::{number, succeeds};
+
+/// A program that connects to itself has both ends.
+#[test]
+fn a_program_that_talks_to_itself_is_at_both_ends() {
+    if !need_lab() || !need_program("python3") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = r#"
+"$FLOWTRACE" run -q --net --interface lo -o run.db -- python3 -c '
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(server.getsockname())
+end, _ = server.accept()
+client.sendall(b"x" * 1000)
+while len(end.recv(1000, socket.MSG_PEEK)) < 1000: pass
+'"#;
+    let error = succeeds(&scratch, 1, script);
+    let sql = "SELECT COUNT(*) FROM flows WHERE bytes = 1000 AND src_upid = dst_upid";
+    assert_eq!(number(&scratch.join("run.db"), sql), 1, "{error}");
+}
+
+/// One after the other uses the same ports: each connection is that of its own process, and of no other.
+#[test]
+fn processes_that_use_the_same_ports_are_told_apart() {
+    if !need_lab() || !need_program("python3") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = r#"
+mkdir w; cd w
+cat > server.py <<'END'
+import socket
+server = socket.create_server(("127.0.0.1", 7001))
+print("ready", flush=True)
+for _ in range(3):
+    end, _ = server.accept()
+    end.recv(10)
+    end.shutdown(socket.SHUT_WR)
+    end.recv(1)
+END
+cat > client.py <<'END'
+import socket, sys
+client = socket.socket()
+client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+client.bind(("127.0.0.1", 7000))
+client.connect(("127.0.0.1", 7001))
+client.sendall(b"x" * int(sys.argv[1]))
+client.recv(1)
+END
+"$FLOWTRACE" run -q --net --interface lo -o ../run.db -- sh -c '
+  python3 server.py > ready &
+  until grep -q ready ready; do sleep 0.01; done
+  for size in 1 2 3; do python3 client.py $size; done
+  wait'
+"#;
+    let error = succeeds(&scratch, 1, script);
+    let trace = scratch.join("run.db");
+    // Each end of each once.
+    let sql = "SELECT COUNT(*) FROM flow_owners JOIN flows USING (flow_id) WHERE sport = 7000";
+    assert_eq!(number(&trace, sql), 6, "{error}");
+    let sql = "SELECT COUNT(*) FROM flows JOIN processes ON upid = src_upid
+               WHERE sport = 7000 AND command LIKE '%client.py ' || out_bytes";
+    assert_eq!(number(&trace, sql), 3, "{error}");
+    let sql = "SELECT COUNT(*) FROM flows JOIN processes ON upid = dst_upid
+               WHERE sport = 7000 AND command LIKE '%server.py'";
+    assert_eq!(number(&trace, sql), 3, "{error}");
+}
+
+/// A server forks for each connection, or has a program talk: these are at its end. What a client forks
+/// inherits its connection and does not use it.
+#[test]
+fn who_was_forked_for_a_connection_is_at_its_end() {
+    if !need_lab() || !need_program("python3") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = r#"
+mkdir w; cd w
+cat > server.py <<'END'
+import os, socket, subprocess
+server = socket.create_server(("127.0.0.1", 7001))
+print("ready", flush=True)
+for turn in range(4):
+    end, _ = server.accept()
+    if turn % 2:
+        subprocess.Popen(["head", "-c", "3"], stdin=end, stdout=end).wait()
+    elif os.fork() == 0:
+        end.sendall(end.recv(3))
+        end.close()
+        with open("forked", "a") as file: print(os.getpid(), file=file)
+        os._exit(0)
+    end.close()
+END
+cat > client.py <<'END'
+import os, socket, time
+for turn in range(4):
+    client = socket.create_connection(("127.0.0.1", 7001))
+    child = os.fork()
+    if child == 0:
+        time.sleep(0.2)
+        os._exit(0)
+    client.sendall(b"two")
+    client.recv(3)
+    client.close()
+    os.waitpid(child, 0)
+END
+"$FLOWTRACE" run -q --net --interface lo -o ../run.db -- sh -c '
+  python3 server.py > ready &
+  until grep -q ready ready; do sleep 0.01; done
+  python3 client.py
+  wait'
+"#;
+    let error = succeeds(&scratch, 1, script);
+    let trace = scratch.join("run.db");
+    let by = |end: &str, owner: &str| {
+        number(
+            &trace,
+            &format!(
+                "SELECT COUNT(*) FROM flows JOIN processes ON upid = {end}_upid
+                 WHERE dport = 7001 AND bytes = 6 AND {owner}"
+            ),
+        )
+    };
+    assert_eq!(
+        by("src", "command LIKE '%client.py' AND origin = 'exec'"),
+        4,
+        "{error}"
+    );
+    assert_eq!(by("dst", "command = 'head -c 3'"), 2, "{error}");
+    let forked = std::fs::read_to_string(scratch.join("w/forked")).unwrap();
+    let forked: Vec<_> = forked.split_whitespace().collect();
+    let owner = format!("origin = 'fork' AND pid IN ({})", forked.join(","));
+    assert_eq!(by("dst", &owner), 2, "{error}");
+}
