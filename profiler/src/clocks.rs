@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use flowtrace_schema::{ClockCorrection, HostId, Trace, store_clocks};
+use flowtrace_schema::{ClockCorrection, HostId, HostRow, Trace, store_clocks};
 
 mod hull;
 mod matching;
@@ -32,6 +32,8 @@ pub struct Relation {
     pub name: String,
     /// How its clock relates to the common scale, which is that of the first host.
     pub clock: ClockCorrection,
+    /// What is added to its time at the first packet that shows it, ns.
+    pub at_start_ns: i64,
     /// Packets of it that were found in a capture of another host.
     pub matched: u64,
     /// Whether the correction was needed: otherwise the clocks agree within the error.
@@ -103,19 +105,15 @@ pub fn relate(trace: &Trace) -> flowtrace_schema::Result<Alignment> {
             drift: host.clock_drift_ppb as f64 / 1e9,
         });
         let is_corrected = !path.agrees();
-        let scale = if is_corrected {
-            before.then(path.scale)
-        } else {
-            before
+        let (clock, at_start_ns) = match is_corrected {
+            true => path.correction(before),
+            false => (unchanged(host, path.error_ns), 0),
         };
         alignment.related.push(Relation {
             host: HostId(u32::try_from(id).unwrap_or(0)),
             name,
-            clock: ClockCorrection {
-                offset_ns: scale.offset_ns.round() as i64,
-                drift_ppb: (scale.drift * 1e9).round() as i64,
-                error_ns: Some(path.error_ns.ceil() as i64),
-            },
+            clock,
+            at_start_ns,
             matched: path.matched,
             is_corrected,
         });
@@ -168,15 +166,44 @@ struct Related {
     scale: Scale,
     error_ns: f64,
     matched: u64,
-    /// The times for which packets show it.
+    /// Its own times for which packets show it.
     span: (f64, f64),
 }
 
 impl Related {
+    /// What is to be stored, when its times have been brought to the scale by `before` so far, and what that adds
+    /// at the first packet that shows it. The drift is stored in whole parts per billion: exact in the middle of the packets,
+    /// however far from them time 0 is.
+    fn correction(&self, before: Scale) -> (ClockCorrection, i64) {
+        let scale = before.then(self.scale);
+        let own = |t_ns: f64| before.inverse().apply(t_ns);
+        let (from, to) = (own(self.span.0), own(self.span.1));
+        let drift_ppb = (scale.drift * 1e9).round();
+        let rounded = drift_ppb / 1e9 - scale.drift;
+        let offset_ns = scale.offset_ns + rounded * (from + to) / 2.0;
+        let error_ns = self.error_ns + (rounded * (to - from) / 2.0).abs();
+        let clock = ClockCorrection {
+            offset_ns: offset_ns.round() as i64,
+            drift_ppb: drift_ppb as i64,
+            error_ns: Some(error_ns.ceil() as i64),
+        };
+        let at_start_ns = offset_ns - drift_ppb / 1e9 * from;
+        (clock, at_start_ns.round() as i64)
+    }
+
     /// Whether no correction at all is within the error.
     fn agrees(&self) -> bool {
         let off = |t: f64| (self.scale.apply(t) - t).abs();
         off(self.span.0).max(off(self.span.1)) <= self.error_ns
+    }
+}
+
+/// What a host has already, where packets do not contradict it.
+fn unchanged(host: Option<&HostRow>, error_ns: f64) -> ClockCorrection {
+    ClockCorrection {
+        offset_ns: host.map_or(0, |host| host.clock_offset_ns),
+        drift_ppb: host.map_or(0, |host| host.clock_drift_ppb),
+        error_ns: Some(error_ns.ceil() as i64),
     }
 }
 
@@ -198,10 +225,12 @@ fn shortest(first: i64, fits: &[((i64, i64), Fit)]) -> HashMap<i64, Related> {
         found.insert(host, here);
         for ((a, b), fit) in fits {
             // A fit brings times of b to those of a.
-            let (next, scale) = if *a == host {
-                (*b, fit.scale)
+            let (next, scale, span) = if *a == host {
+                let own = fit.scale.inverse();
+                let (from, to) = fit.span;
+                (*b, fit.scale, (own.apply(from), own.apply(to)))
             } else if *b == host {
-                (*a, fit.scale.inverse())
+                (*a, fit.scale.inverse(), fit.span)
             } else {
                 continue;
             };
@@ -209,7 +238,7 @@ fn shortest(first: i64, fits: &[((i64, i64), Fit)]) -> HashMap<i64, Related> {
                 scale: scale.then(here.scale),
                 error_ns: here.error_ns + fit.error_ns,
                 matched: fit.matched,
-                span: fit.span,
+                span,
             };
             let known = open
                 .get(&next)

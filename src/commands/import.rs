@@ -129,9 +129,14 @@ fn print(out: &mut dyn Write, report: &Report, clocks: &Alignment, trace: &str) 
     )?;
     for file in &report.files {
         let mut line = format!(
-            "  {}: host {}, {}",
+            "  {}: {} {}, {}",
             plain(&file.path.display().to_string()),
-            plain(&file.host),
+            if file.hosts.len() == 1 {
+                "host"
+            } else {
+                "hosts"
+            },
+            plain(&file.hosts.join(", ")),
             counted(file.frames as i64, "frame", "frames")
         );
         let others = file.ignored - file.out_of_time - file.foreign;
@@ -144,9 +149,9 @@ fn print(out: &mut dyn Write, report: &Report, clocks: &Alignment, trace: &str) 
     for relation in &clocks.related {
         let error = duration(relation.clock.error_ns.unwrap_or(0));
         let said = if relation.is_corrected {
-            let offset = relation.clock.offset_ns;
+            let offset = relation.at_start_ns;
             format!(
-                "{} {} at the start, {:+.2} ppm, within {error}; corrected",
+                "{} {} at its first packet, {:+.2} ppm, within {error}; corrected",
                 duration(offset.abs()),
                 if offset > 0 { "behind" } else { "ahead" },
                 relation.clock.drift_ppb as f64 / 1000.0

@@ -18,7 +18,7 @@ pub struct Fit {
     pub error_ns: f64,
     /// Packets found at both.
     pub matched: u64,
-    /// The times for which there are packets.
+    /// The times of A for which there are packets.
     pub span: (f64, f64),
 }
 

@@ -131,3 +131,59 @@ fn relations_go_over_several_hosts() {
     assert!((found[&3].scale.apply(t) - there.scale.apply(once)).abs() < 0.01);
     assert!((there.scale.inverse().apply(once) - t).abs() < 0.01);
 }
+
+/// What is stored is exact where the packets are, however far from time 0: a host may have been an hour behind.
+#[test]
+fn a_stored_drift_is_exact_where_the_packets_are() {
+    let start = 2.9e15;
+    let related = Related {
+        scale: Scale {
+            offset_ns: -12.5e9,
+            drift: 143.4e-9,
+        },
+        error_ns: 320.0,
+        matched: 10,
+        span: (start, start + 4e9),
+    };
+    let before = Scale {
+        offset_ns: 7.5e9,
+        drift: 1e-8,
+    };
+    for before in [Scale::SAME, before] {
+        let (stored, at_start_ns) = related.correction(before);
+        assert_eq!(
+            stored.drift_ppb,
+            ((before.drift + 143.4e-9) * 1e9).round() as i64
+        );
+        assert_eq!(stored.error_ns, Some(321));
+        for t in [start, start + 2e9, start + 4e9] {
+            let own = before.inverse().apply(t);
+            let truth = before.then(related.scale);
+            // As far as floating point goes at such times.
+            let true_offset = truth.offset_ns - truth.drift * own;
+            let offset = stored.offset_ns as f64 - stored.drift_ppb as f64 / 1e9 * own;
+            assert!((offset - true_offset).abs() < 2.0, "{offset} {true_offset}");
+        }
+        let own = before.inverse().apply(start);
+        let added = stored.offset_ns as f64 - stored.drift_ppb as f64 / 1e9 * own;
+        assert!((at_start_ns as f64 - added).abs() <= 1.0);
+    }
+}
+
+/// Hosts that agree are not corrected because the one between them is far off.
+#[test]
+fn the_times_of_a_relation_are_those_of_its_host() {
+    let fit = |offset_ns, from: f64| Fit {
+        scale: Scale {
+            offset_ns,
+            drift: if offset_ns < 0.0 { 1.5e-7 } else { -1.5e-7 },
+        },
+        error_ns: 300.0,
+        matched: 10,
+        span: (from, from + 1e9),
+    };
+    // The clock of 2 is 100 s ahead of both others.
+    let found = shortest(1, &[((1, 2), fit(-1e11, 0.0)), ((2, 3), fit(1e11, 1e11))]);
+    assert!((found[&2].span.0 - 1e11).abs() < 2e4, "{:?}", found[&2]);
+    assert!(found[&3].span.0.abs() < 4e4, "{:?}", found[&3]);
+}

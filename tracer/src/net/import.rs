@@ -46,8 +46,8 @@ pub enum Error {
 pub struct Imported {
     /// Which.
     pub path: PathBuf,
-    /// Its host, of several the last.
-    pub host: String,
+    /// Its hosts: one, or those that its interfaces say.
+    pub hosts: Vec<String>,
     /// Frames in it, as far as it could be read.
     pub frames: u64,
     /// Of these, no packets of IP, or unreadable.
@@ -154,7 +154,10 @@ struct File {
     unrecorded: Vec<Interface>,
     /// Its captures, by the number of the interface.
     places: Vec<Place>,
+    /// The host of the interface that was read last.
     host: String,
+    /// The hosts of all interfaces, in their order.
+    hosts: Vec<String>,
     /// The frame that comes next.
     next: Option<Frame>,
     damage: Option<String>,
@@ -167,6 +170,7 @@ impl File {
             capture: Capture::open(&input.path)?,
             host: input.host.clone().unwrap_or_else(|| name_of(&input.path)),
             input: input.clone(),
+            hosts: Vec::new(),
             unrecorded: Vec::new(),
             places: Vec::new(),
             next: None,
@@ -213,7 +217,10 @@ impl File {
         foreign_links.dedup();
         Imported {
             path: self.input.path.clone(),
-            host: self.host.clone(),
+            hosts: match self.hosts.is_empty() {
+                true => vec![self.host.clone()],
+                false => self.hosts.clone(),
+            },
             frames: sum(|place| place.frames) + self.broken,
             ignored: sum(|place| place.ignored) + self.broken,
             out_of_time: sum(|place| place.out_of_time),
@@ -286,6 +293,9 @@ impl Import {
                 file.host.clone_from(host);
             }
             let host = self.host(&file.host.clone());
+            if !file.hosts.contains(&file.host) {
+                file.hosts.push(file.host.clone());
+            }
             self.captures += 1;
             let record = CaptureRecord {
                 id: CaptureId(self.captures),

@@ -1,0 +1,222 @@
+//! What answers leave out or lack is said.
+
+use crate::frames::{Segment, ethernet, ipv4, pcap};
+use crate::succeeds;
+use crate::support::{Scratch, flowtrace};
+
+/// Three hosts, of which two exchange nearly everything, and datagrams beside: what is no pattern has no
+/// name, and what is not looked at is said.
+#[test]
+fn answers_say_what_they_leave_out() {
+    let scratch = Scratch::new();
+    let (a, b, c) = ([10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 3]);
+    let datagram = |src, dst, payload: usize| {
+        let mut body = [40000_u16.to_be_bytes(), 53_u16.to_be_bytes()].concat();
+        body.extend((8 + payload as u16).to_be_bytes());
+        body.resize(8 + payload, 0);
+        ethernet(&ipv4(src, dst, 17, &body))
+    };
+    let segment = |src, dst, ports, payload| {
+        let (seq, ack, flags) = (100, 100, 24);
+        Segment {
+            ports,
+            seq,
+            ack,
+            flags,
+            payload,
+        }
+        .frame(src, dst)
+    };
+    let frames = [
+        segment(a, b, (4000, 80), 1400),
+        segment(b, a, (80, 4000), 1400),
+        segment(c, a, (4001, 80), 10),
+        datagram(a, c, 100),
+        datagram(a, c, 50),
+    ];
+    let timed = frames.into_iter().enumerate();
+    let timed: Vec<_> = timed
+        .map(|(at, frame)| (1_700_000_000_000_000_000 + at as u64 * 1000, frame))
+        .collect();
+    std::fs::write(scratch.join("x.pcap"), pcap(&timed)).unwrap();
+    succeeds(&scratch, &["import", "-q", "x.pcap"]);
+    let said = succeeds(&scratch, &["network", "topology", "trace.db"]);
+    assert!(
+        said.starts_with("no pattern that has a name: 1 edge between 3 processes"),
+        "{said}"
+    );
+    let left_out = "left out, for these methods are of TCP: 1 flow of UDP, 2 packets, 150 B";
+    for question in ["matrix", "topology"] {
+        let said = succeeds(&scratch, &["network", question, "trace.db"]);
+        assert!(said.contains(left_out), "{said}");
+    }
+    let json = succeeds(
+        &scratch,
+        &["network", "matrix", "trace.db", "--format", "json"],
+    );
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let other = &json["coverage"]["other_flows"][0];
+    assert_eq!(
+        (&other["kind"], &other["packets"]),
+        (&"UDP".into(), &2.into())
+    );
+    let said = succeeds(&scratch, &["network", "flows", "trace.db"]);
+    assert!(
+        said.contains("2 flows of TCP without least round trip and retransmissions: they are what the kernel says"),
+        "{said}"
+    );
+    // Nothing else at all.
+    std::fs::write(scratch.join("udp.pcap"), pcap(&timed[3..])).unwrap();
+    succeeds(&scratch, &["import", "-q", "udp.pcap", "-o", "udp.db"]);
+    let said = flowtrace(&scratch, &["network", "matrix", "udp.db"]);
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(
+        said.contains("it holds 1 flow of UDP, 2 packets, 150 B"),
+        "{said}"
+    );
+}
+
+/// Two hosts that talk over IPv4 and IPv6, each captured: what was received is known of all four
+/// directions.
+#[test]
+fn hosts_with_two_kinds_of_addresses_have_captures_of_their_own() {
+    let scratch = Scratch::new();
+    let v6 = |from: u8, to: u8, body: &[u8]| {
+        let mut packet = vec![0x60, 0, 0, 0];
+        packet.extend((body.len() as u16).to_be_bytes());
+        packet.extend([6, 64]);
+        for host in [from, to] {
+            packet.extend([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]);
+        }
+        ethernet(&[&packet, body].concat())
+    };
+    let mut captures = [Vec::new(), Vec::new()];
+    for i in 0..40_u32 {
+        let from = (i / 2 % 2) as usize;
+        let (src, dst) = (1 + from as u8, 2 - from as u8);
+        let bytes = 100 + 100 * from;
+        let segment = Segment {
+            ports: [(4000, 80), (80, 4000)][from],
+            seq: 1000 + i / 4 * bytes as u32,
+            ack: 5000,
+            flags: 24,
+            payload: bytes,
+        };
+        let frame = match i % 2 {
+            0 => segment.frame([10, 0, 0, src], [10, 0, 0, dst]),
+            _ => v6(src, dst, &segment.bytes()),
+        };
+        let t_ns = 1_700_000_000_000_000_000 + u64::from(i) * 1_000_000;
+        captures[from].push((t_ns, frame.clone()));
+        captures[1 - from].push((t_ns + 100_000, frame));
+    }
+    for (name, frames) in ["a.pcap", "b.pcap"].iter().zip(&mut captures) {
+        frames.sort_by_key(|(t_ns, _)| *t_ns);
+        std::fs::write(scratch.join(name), pcap(frames)).unwrap();
+    }
+    let files = ["--host", "a=a.pcap", "--host", "b=b.pcap"];
+    succeeds(&scratch, &[&["import", "-q"][..], &files].concat());
+    let matrix = ["network", "matrix", "trace.db", "--format", "json"];
+    let json: serde_json::Value = serde_json::from_str(&succeeds(&scratch, &matrix)).unwrap();
+    let row = |row: &serde_json::Value| {
+        let name = |what: &str| row[what].as_str().unwrap().to_owned();
+        (name("src"), name("dst"), row["received_bytes"].as_i64())
+    };
+    let mut rows: Vec<_> = json["rows"].as_array().unwrap().iter().map(row).collect();
+    rows.sort();
+    let row = |src: &str, dst: &str, bytes| (src.to_owned(), dst.to_owned(), Some(bytes));
+    let expected = [
+        row("10.0.0.1", "10.0.0.2", 1000),
+        row("10.0.0.2", "10.0.0.1", 2000),
+        row("fd00::1", "fd00::2", 1000),
+        row("fd00::2", "fd00::1", 2000),
+    ];
+    assert_eq!(rows, expected);
+}
+
+/// What could not be captured or stored is said whatever is asked, with `flows` as with the rest.
+#[test]
+fn answers_say_what_was_lost() {
+    let scratch = Scratch::new();
+    let segment = Segment {
+        ports: (4000, 80),
+        seq: 100,
+        ack: 100,
+        flags: 24,
+        payload: 10,
+    };
+    let frame = segment.frame([10, 0, 0, 1], [10, 0, 0, 2]);
+    let timed = [(1_700_000_000_000_000_000, frame)];
+    std::fs::write(scratch.join("x.pcap"), pcap(&timed)).unwrap();
+    succeeds(&scratch, &["import", "-q", "x.pcap"]);
+    let questions = ["flows", "peers", "matrix", "overview"];
+    for question in questions {
+        let said = succeeds(&scratch, &["network", question, "trace.db"]);
+        assert!(!said.contains("lost"), "{said}");
+    }
+    let db = rusqlite::Connection::open(scratch.join("trace.db")).unwrap();
+    db.execute_batch(
+        "INSERT INTO loss (source, counter, value, meaning, severity) VALUES
+           ('store', 'disk_full', 1, 'times the disk of the trace was full', 'error'),
+           ('store', 'rows_dropped', 345, 'rows not stored', 'data_loss'),
+           ('packets', 'kernel_dropped', 7, 'packets that the kernel dropped', 'data_loss'),
+           ('packets', 'not_ip', 8, 'frames of other protocols', 'info'),
+           ('files', 'calls_dropped', 9, 'reads and writes', 'data_loss');",
+    )
+    .unwrap();
+    drop(db);
+    for question in questions {
+        let said = succeeds(&scratch, &["network", question, "trace.db"]);
+        let lost: Vec<&str> = said.lines().filter(|l| l.contains(" × ")).collect();
+        let expected = [
+            "note: lost: 1 × times the disk of the trace was full",
+            "note: lost: 7 × packets that the kernel dropped",
+            "note: lost: 345 × rows not stored",
+        ];
+        assert_eq!(lost, expected, "{said}");
+    }
+}
+
+/// Connections over loopback, of which one has an owner, and one of another program: who is not known is
+/// no row, and is told of with its bytes.
+#[test]
+fn connections_without_an_owner_are_said_to_be_left_out() {
+    let scratch = Scratch::new();
+    let lo = [127, 0, 0, 1];
+    let frames = [(4000, 100), (4001, 1200), (4002, 1300)].map(|(port, payload)| {
+        let (seq, ack, flags) = (100, 100, 24);
+        let ports = (port, 80);
+        Segment {
+            ports,
+            seq,
+            ack,
+            flags,
+            payload,
+        }
+        .frame(lo, lo)
+    });
+    let timed: Vec<_> = frames
+        .into_iter()
+        .map(|frame| (1_700_000_000_000_000_000, frame))
+        .collect();
+    std::fs::write(scratch.join("x.pcap"), pcap(&timed)).unwrap();
+    succeeds(&scratch, &["import", "-q", "x.pcap"]);
+    let db = rusqlite::Connection::open(scratch.join("trace.db")).unwrap();
+    db.execute_batch(
+        "INSERT INTO process (upid, host_id, pid, origin, exe, command, start_ns) VALUES
+           (1, 1, 70, 'seen', '/usr/bin/server', 'server', 0),
+           (2, 1, 71, 'seen', '/usr/bin/client', 'client', 0);
+         INSERT INTO flow_owner (flow_id, side, upid, evidence) VALUES
+           (1, 'dst', 1, 'descriptors'), (1, 'src', 2, 'descriptors');",
+    )
+    .unwrap();
+    drop(db);
+    let left_out = "left out: 2 flows of TCP within one address without a known owner \
+                    (--by endpoint shows them), 2 packets, 2.5 kB of payload";
+    for question in ["overview", "matrix", "topology"] {
+        let said = succeeds(&scratch, &["network", question, "trace.db"]);
+        assert!(said.contains(left_out), "{said}");
+    }
+    let by = ["network", "matrix", "trace.db", "--by", "endpoint"];
+    assert!(!succeeds(&scratch, &by).contains("left out"));
+}

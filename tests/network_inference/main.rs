@@ -1,0 +1,293 @@
+//! `flowtrace network` on the reference captures and on small ones made here.
+
+use std::path::Path;
+
+#[path = "../support/frames.rs"]
+mod frames;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod left_out;
+mod watching;
+
+use frames::{Segment, pcap};
+use support::{Scratch, flowtrace, shared};
+
+fn succeeds(directory: &Path, arguments: &[&str]) -> String {
+    let output = flowtrace(directory, arguments);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A trace of a reference capture, one host per file.
+fn imported(scratch: &Scratch, name: &str) -> bool {
+    let mut arguments = vec![
+        "import".to_owned(),
+        "-o".into(),
+        "trace.db".into(),
+        "--quiet".into(),
+    ];
+    for host in 1..=4 {
+        let Some(file) = shared(&format!("captures/{name}/ns{host}.pcap.gz")) else {
+            return false;
+        };
+        arguments.extend(["--host".into(), format!("h{host}={}", file.display())]);
+    }
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    succeeds(scratch, &arguments);
+    true
+}
+
+const QUESTIONS: [&str; 23] = [
+    "overview",
+    "matrix",
+    "topology",
+    "changes",
+    "iterations",
+    "stationary",
+    "cdf",
+    "spectrum",
+    "peaks",
+    "period",
+    "court",
+    "balance",
+    "bias",
+    "multiload",
+    "imbalance",
+    "messages",
+    "decomposition",
+    "component",
+    "slowdown",
+    "pop",
+    "critical-path",
+    "state",
+    "components",
+];
+
+#[test]
+fn every_question_is_answered_on_a_capture() {
+    let scratch = Scratch::new();
+    if !imported(&scratch, "lu.S") {
+        return;
+    }
+    for (i, question) in QUESTIONS.into_iter().enumerate() {
+        // Each in one format, in turn: all of them go through the same writer.
+        let format = ["table", "json", "csv"][i % 3];
+        let text = succeeds(
+            &scratch,
+            &["network", question, "trace.db", "--format", format],
+        );
+        assert!(text.lines().count() >= 1 || format == "csv", "{question}");
+        if format == "json" {
+            let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+            assert!(
+                json["t1_ns"].as_i64() > json["t0_ns"].as_i64(),
+                "{question}"
+            );
+        }
+    }
+    for question in ["latency", "bandwidth"] {
+        let ends = ["--from", "10.77.0.1", "--to", "10.77.0.2"];
+        let arguments = [&["network", question, "trace.db"][..], &ends].concat();
+        assert!(!succeeds(&scratch, &arguments).is_empty());
+    }
+    let faster = ["--scale", "10.77.0.4=0.5", "--no-latency"];
+    let arguments = [&["network", "what-if", "trace.db"][..], &faster].concat();
+    assert!(succeeds(&scratch, &arguments).contains("instead of"));
+    let output = flowtrace(&scratch, &["network", "what-if", "trace.db"]);
+    assert_eq!(output.status.code(), Some(2));
+    let placed = succeeds(
+        &scratch,
+        &["network", "placement", "trace.db", "--capacity", "a,b=1e6"],
+    );
+    assert!(placed.starts_with("unknown:"), "{placed}");
+    // The launcher's connections are no part of the program.
+    let overview = succeeds(&scratch, &["network", "trace.db"]);
+    assert!(overview.contains("4 processes"), "{overview}");
+    assert!(overview.contains("left out: 10.77.0.254"), "{overview}");
+    // Payload as counted at the sender's port, 426 476, less a repeated segment of 222.
+    let matrix = succeeds(
+        &scratch,
+        &["network", "matrix", "trace.db", "--format", "json"],
+    );
+    let matrix: serde_json::Value = serde_json::from_str(&matrix).unwrap();
+    let payload = |src: &str, dst: &str| {
+        let rows = matrix["rows"].as_array().unwrap().iter();
+        let mut rows = rows.filter(|row| row["src"] == src && row["dst"] == dst);
+        rows.next()
+            .map(|row| row["payload_bytes"].as_i64().unwrap())
+    };
+    assert_eq!(payload("10.77.0.1", "10.77.0.2"), Some(426_254));
+    assert_eq!(payload("10.77.0.2", "10.77.0.3"), None);
+    let period = succeeds(
+        &scratch,
+        &["network", "period", "trace.db", "--format", "json"],
+    );
+    let period: serde_json::Value = serde_json::from_str(&period).unwrap();
+    let seconds = period["rows"][0]["period_s"].as_f64().unwrap();
+    assert!((seconds / 0.001638 - 1.0).abs() < 0.02, "{seconds}");
+    // The same answer each time.
+    let again = succeeds(&scratch, &["network", "trace.db"]);
+    assert_eq!(overview, again);
+    let dot = succeeds(
+        &scratch,
+        &["network", "topology", "trace.db", "--format", "dot"],
+    );
+    assert_eq!(dot.matches(" -> ").count(), 8, "{dot}");
+}
+
+#[test]
+fn wrong_uses_say_what_is_there() {
+    let scratch = Scratch::new();
+    if !imported(&scratch, "is.S") {
+        return;
+    }
+    let output = flowtrace(&scratch, &["network", "trace.db", "--host", "nosuch"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        error.contains("no host \"nosuch\"") && error.contains("10.77.0.1") && error.contains("h1"),
+        "{error}"
+    );
+    let ends = ["--from", "10.77.0.1", "--to", "elsewhere"];
+    let output = flowtrace(
+        &scratch,
+        &[&["network", "latency", "trace.db"][..], &ends].concat(),
+    );
+    assert_eq!(output.status.code(), Some(2));
+    let output = flowtrace(
+        &scratch,
+        &["network", "balance", "trace.db", "--format", "dot"],
+    );
+    assert_eq!(output.status.code(), Some(2));
+    for value in ["nan", "-1", "0", "x"] {
+        let output = flowtrace(&scratch, &["network", "trace.db", "--last", value]);
+        assert_eq!(output.status.code(), Some(2), "{value}");
+    }
+    // A host can be named by its name or its address.
+    let some = succeeds(
+        &scratch,
+        &[
+            "network",
+            "matrix",
+            "trace.db",
+            "--host",
+            "h1",
+            "--host",
+            "10.77.0.2",
+        ],
+    );
+    assert!(some.contains("2 directions"), "{some}");
+    let nothing = succeeds(
+        &scratch,
+        &["network", "trace.db", "--within", "90000..90001"],
+    );
+    assert!(nothing.starts_with("unknown:"), "{nothing}");
+}
+
+/// The page of the run shows the same numbers.
+#[test]
+fn a_report_shows_the_traffic_and_the_spectrum() {
+    let scratch = Scratch::new();
+    if !imported(&scratch, "lu.S") {
+        return;
+    }
+    let of = |arguments: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&succeeds(&scratch, arguments)).unwrap()
+    };
+    let network = &of(&["report", "trace.db", "--format", "json"])["network"];
+    let matrix = of(&["network", "matrix", "trace.db", "--format", "json"]);
+    let rows = matrix["rows"].as_array().unwrap();
+    let traffic = network["traffic"].as_array().unwrap();
+    assert_eq!(traffic.len(), rows.len());
+    for row in rows {
+        let is_same = |cell: &&serde_json::Value| {
+            let name = |side: &str| &network["nodes"][cell[side].as_u64().unwrap() as usize];
+            name("src") == &row["src"] && name("dst") == &row["dst"]
+        };
+        let cell = traffic.iter().find(is_same).unwrap();
+        for column in ["payload_bytes", "wire_bytes", "packets"] {
+            assert_eq!(cell[column], row[column], "{column} of {row}");
+        }
+    }
+    let topology = of(&["network", "topology", "trace.db", "--format", "json"]);
+    let edges = topology["rows"].as_array().unwrap().len();
+    assert_eq!(network["edges"].as_array().unwrap().len(), edges);
+    let rate = network["rate"]["per_s"].as_array().unwrap();
+    assert!(rate.len() > 1 && rate.len() <= 1500);
+    let spectrum = &network["spectrum"];
+    assert_eq!(
+        spectrum["hz"].as_array().unwrap().len(),
+        spectrum["power"].as_array().unwrap().len()
+    );
+}
+
+/// A trace of packets alone: of what ran nothing is known, and of one address not who talks to whom.
+#[test]
+fn packets_alone_are_no_workflow() {
+    let scratch = Scratch::new();
+    let local = [127, 0, 0, 1];
+    let frame = |t: u64, ports, seq, ack, flags, payload| {
+        let segment = Segment {
+            ports,
+            seq,
+            ack,
+            flags,
+            payload,
+        };
+        (1_700_000_000_000_000_000 + t, segment.frame(local, local))
+    };
+    let frames = [
+        frame(0, (4000, 80), 100, 0, 2, 0),
+        frame(1000, (80, 4000), 500, 101, 18, 0),
+        frame(2000, (4000, 80), 101, 501, 24, 1000),
+        frame(3000, (80, 4000), 501, 1101, 24, 300),
+    ];
+    std::fs::write(scratch.join("lo.pcap"), pcap(&frames)).unwrap();
+    succeeds(&scratch, &["import", "-q", "lo.pcap"]);
+    let said = succeeds(&scratch, &["summary", "trace.db"]);
+    assert!(
+        said.contains("what ran is not known: only packets were recorded"),
+        "{said}"
+    );
+    assert!(
+        !said.contains("critical path") && !said.contains("execs"),
+        "{said}"
+    );
+    for question in ["critical-path", "bottlenecks", "waits", "resources"] {
+        let refused = flowtrace(&scratch, &[question, "trace.db"]);
+        let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{question}: {why}");
+        assert!(why.contains("only packets were recorded"), "{why}");
+    }
+    let said = succeeds(&scratch, &["network", "trace.db"]);
+    assert!(said.contains("--by endpoint"), "{said}");
+    let said = succeeds(
+        &scratch,
+        &["network", "matrix", "trace.db", "--by", "endpoint"],
+    );
+    assert!(said.contains("127.0.0.1:4000"), "{said}");
+    // With the two programs known, they are called as everywhere.
+    let db = rusqlite::Connection::open(scratch.join("trace.db")).unwrap();
+    db.execute_batch(
+        "INSERT INTO process (upid, host_id, pid, origin, exe, command, start_ns) VALUES
+           (1, 1, 70, 'seen', '/usr/bin/python3.11', 'python3 srv.py', 0),
+           (2, 1, 71, 'seen', '/usr/bin/curl', 'curl localhost', 0);
+         INSERT INTO flow_owner (flow_id, side, upid, evidence) VALUES
+           (1, 'dst', 1, 'descriptors'), (1, 'src', 2, 'descriptors');",
+    )
+    .unwrap();
+    drop(db);
+    for question in ["flows", "peers", "matrix"] {
+        let said = succeeds(&scratch, &["network", question, "trace.db"]);
+        assert!(
+            said.contains("srv.py (pid 70)") && said.contains("curl (pid 71)"),
+            "{said}"
+        );
+    }
+    let arguments = [
+        "network", "latency", "trace.db", "--from", "curl", "--to", "srv.py",
+    ];
+    succeeds(&scratch, &arguments);
+}

@@ -1,0 +1,72 @@
+//! Answers while a recording grows.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::Scratch;
+use crate::{imported, succeeds};
+
+/// What is read bit by bit while a trace grows gives the same answers, here of one that has ended.
+#[test]
+fn watching_says_what_asking_once_says() {
+    let scratch = Scratch::new();
+    if !imported(&scratch, "lu.S") {
+        return;
+    }
+    for question in ["matrix", "iterations", "period", "balance"] {
+        let asked = ["network", question, "trace.db", "--format", "csv"];
+        let once = succeeds(&scratch, &asked);
+        let watched = succeeds(&scratch, &[&asked[..], &["--watch", "1"]].concat());
+        let rows = |text: &str| -> Vec<String> {
+            let lines = text.lines().filter(|line| !line.is_empty());
+            lines.map(str::to_owned).collect()
+        };
+        assert!(!rows(&once).is_empty(), "{question}");
+        assert_eq!(rows(&watched), rows(&once), "{question}");
+    }
+    // Only the end of it is read.
+    let asked = ["network", "matrix", "trace.db", "--last", "0.05"];
+    let once = succeeds(&scratch, &asked);
+    let watched = succeeds(&scratch, &[&asked[..], &["--watch", "1"]].concat());
+    assert!(
+        watched.contains(once.lines().next().unwrap()),
+        "{watched}\n{once}"
+    );
+}
+
+/// Whoever looks on has the last answer when the recording ends, however long the pause would have been.
+#[test]
+fn the_last_answer_comes_when_the_recording_ends() {
+    let scratch = Scratch::new();
+    if !imported(&scratch, "is.S") {
+        return;
+    }
+    // Who records holds the trace.
+    let trace = std::fs::File::open(scratch.join("trace.db")).unwrap();
+    trace.lock().unwrap();
+    let mut watching = Command::new(env!("CARGO_BIN_EXE_flowtrace"))
+        .args(["network", "matrix", "trace.db", "--watch", "600"])
+        .current_dir(&*scratch)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut answers = BufReader::new(watching.stdout.take().unwrap()).lines();
+    answers
+        .find(|line| line.as_ref().unwrap() == "---")
+        .unwrap()
+        .unwrap();
+    assert!(watching.try_wait().unwrap().is_none());
+    trace.unlock().unwrap();
+    let ended = Instant::now();
+    let last = answers
+        .filter(|line| line.as_ref().unwrap() == "---")
+        .count();
+    assert!(watching.wait().unwrap().success());
+    assert_eq!(last, 1);
+    assert!(
+        ended.elapsed() < Duration::from_secs(60),
+        "{:?}",
+        ended.elapsed()
+    );
+}
