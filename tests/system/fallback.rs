@@ -85,6 +85,9 @@ fn without_fuse_processes_are_still_traced() {
         "{}",
         run.stderr
     );
+    // The opens were seen, no byte.
+    let data = "how much was read and written was not seen";
+    assert!(run.stderr.contains(data), "{}", run.stderr);
     let trace = Trace::open(&user.home.join("trace.db"));
     let (processes, layer): (i64, String) = (
         trace.one("SELECT COUNT(*) FROM processes WHERE origin = 'exec' AND exit_code = 4"),

@@ -197,17 +197,23 @@ fn data_lines(out: &mut Layout, workflow: &Workflow, facts: &Facts) {
         return out.line("data", &no_file_call(facts));
     }
     let calls = |n| units::short_count(n);
+    // Where only opens were seen, no bytes were.
+    let is_moved = t.reads + t.writes > 0 || facts.directories.iter().any(is_traced);
+    let moved = match is_moved {
+        true => format!(
+            "read {} in {} {}, wrote {} in {}",
+            units::bytes(t.read_bytes),
+            calls(t.reads),
+            if t.reads == 1 { "call" } else { "calls" },
+            units::bytes(t.write_bytes),
+            calls(t.writes)
+        ),
+        false => "how much was read and written was not seen".into(),
+    };
     out.line(
         "data",
         &[
-            format!(
-                "read {} in {} {}, wrote {} in {}",
-                units::bytes(t.read_bytes),
-                calls(t.reads),
-                if t.reads == 1 { "call" } else { "calls" },
-                units::bytes(t.write_bytes),
-                calls(t.writes)
-            ),
+            moved,
             format!(
                 "{} read, {} written, {} created",
                 units::counted(t.files_read, "file", "files"),
@@ -277,12 +283,17 @@ fn in_run(workflow: &Workflow, path: &str) -> String {
     pattern::relative(path, cwd).into()
 }
 
+/// Whether the calls on its files were seen.
+fn is_traced(directory: &facts::Directory) -> bool {
+    directory.file_layer != "none"
+}
+
 /// What was seen of the run, and what of it was not.
 pub(crate) fn seen(facts: &Facts) -> Vec<String> {
     let traced: Vec<_> = facts
         .directories
         .iter()
-        .filter(|d| d.file_layer != "none")
+        .filter(|d| is_traced(d))
         .collect();
     let is_cached = |d: &&facts::Directory| d.file_layer == "cached";
     let is_part = facts.is_incomplete || facts.excluded_calls() > 0;
