@@ -41,6 +41,7 @@ fn path_of(build: impl Fn(&mut Script, Change) -> u64, change: Change) -> (Workf
 #[track_caller]
 fn agree(build: impl Fn(&mut Script, Change) -> u64 + Copy, rules: &[&'static str]) {
     let (workflow, base) = path_of(build, Change("", 1.0));
+    assert_eq!(base.what_if(|_| 1.0), base.length_ns(), "nothing changes");
     for &rule in rules {
         for factor in [2.0, 0.5] {
             let predicted = base.what_if(|id| match **workflow.rule(id) == *rule {
@@ -284,4 +285,34 @@ fn of_a_loop_that_is_behind() {
     agree(build, &["make", "take"]);
     let build = |s: &mut Script, change: Change| loops(s, change, (120, 500), 30);
     agree(build, &["make", "take"]);
+}
+
+/// A make that has worked for long asks a shell for `printf | sort`, whose output it reads: nobody wrote into that pipe before
+/// it began.
+fn late_writer(s: &mut Script, change: Change) -> u64 {
+    let make = s.root(("/usr/bin/make", &["make"]), 0);
+    let began = change.of("make", 3_600);
+    let shell = s.fork(make, ("/bin/sh", &["sh", "-c", "printf | sort"]), began);
+    let (unsorted, pipe) = (s.pipe(), s.pipe());
+    let printed = began + change.of("printf", 60);
+    let written = printed + change.of("sort", 40);
+    let printf = s.program(shell, "printf", (began, printed), 0);
+    let sort = s.program(shell, "sort", (began, written), printed - began);
+    s.holds(printf, unsorted, Direction::Write, (began, printed), None);
+    s.holds(sort, unsorted, Direction::Read, (began, written), None);
+    s.sample(shell, (began, written), Activity::Child, None);
+    s.end(shell, written, Some(0), None, 1);
+    let end = written + change.of("make", 300);
+    s.sample(make, (0, began), Activity::Running, None);
+    s.sample(make, (began, written), Activity::Child, None);
+    s.sample(make, (written, end), Activity::Running, None);
+    s.holds(sort, pipe, Direction::Write, (began, written), None);
+    s.holds(make, pipe, Direction::Read, (5, end), None);
+    s.end(make, end, Some(0), None, end - written + began);
+    end
+}
+
+#[test]
+fn of_what_a_late_writer_leaves_in_the_pipe() {
+    agree(late_writer, &["make"]);
 }

@@ -290,11 +290,7 @@ fn is_traced(directory: &facts::Directory) -> bool {
 
 /// What was seen of the run, and what of it was not.
 pub(crate) fn seen(facts: &Facts) -> Vec<String> {
-    let traced: Vec<_> = facts
-        .directories
-        .iter()
-        .filter(|d| is_traced(d))
-        .collect();
+    let traced: Vec<_> = facts.directories.iter().filter(|d| is_traced(d)).collect();
     let is_cached = |d: &&facts::Directory| d.file_layer == "cached";
     let is_part = facts.is_incomplete || facts.excluded_calls() > 0;
     let calls = if is_part || traced.first().is_some_and(is_cached) {

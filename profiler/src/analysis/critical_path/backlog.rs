@@ -34,6 +34,9 @@ impl Waits<'_> {
             return Vec::new();
         };
         let (start, end) = self.life(reader);
+        // Before the first of them began the pipe was empty.
+        let born = writers.iter().map(|&writer| self.life(writer).0).min();
+        let start = born.map_or(start, |born| born.max(start));
         let is_behind = |empty: i64| written - empty >= LEAST && end - written >= LEAST;
         if !is_behind(start) || self.is_threaded(reader) {
             return Vec::new();

@@ -235,16 +235,23 @@ impl Network {
         }
     }
 
-    /// What the moments before do not explain, so that the network gives the measured times.
+    /// What the moments before do not explain, so that the network gives the measured times. What came later than its
+    /// effect did not cause it, and no work is longer than the time it took, whatever a damaged trace says.
     fn fix_lateness(&mut self, m: u32) {
-        let own = self
-            .before(m)
-            .map(|b| self.moments[b as usize].at_ns + self.moments[m as usize].own_ns);
-        let moment = self.moments[m as usize];
-        let cross = (moment.cross != NONE).then(|| self.moments[moment.cross as usize].at_ns);
-        let earliest = own.max(cross).unwrap_or(0);
-        // A damaged trace may have causes after their effects.
-        self.moments[m as usize].late_ns = (moment.at_ns - earliest).max(0);
+        let before = self.before(m).map(|b| self.moments[b as usize].at_ns);
+        let Moment { at_ns, cross, .. } = self.moments[m as usize];
+        let cross_ns = (cross != NONE).then(|| self.moments[cross as usize].at_ns);
+        let is_cause = cross_ns.is_none_or(|cross_ns| cross_ns <= at_ns);
+        let moment = &mut self.moments[m as usize];
+        if !is_cause {
+            moment.cross = NONE;
+        }
+        if let Some(before) = before {
+            moment.own_ns = moment.own_ns.clamp(0, (at_ns - before).max(0));
+        }
+        let own = before.map(|before| before + moment.own_ns);
+        let earliest = own.max(cross_ns.filter(|_| is_cause)).unwrap_or(0);
+        moment.late_ns = at_ns - earliest;
     }
 }
 
