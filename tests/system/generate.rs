@@ -136,6 +136,26 @@ fn make_again_gives_what_the_script_would() {
     );
 }
 
+/// A writer whose reader needs no more has not failed, also where the input had been so short that it came to its end.
+#[test]
+fn a_writer_may_be_ended_by_its_reader() {
+    let script = "cat in | head -n 3 > first\n{ cat in2; false; } | cat > all || true\n";
+    let Some(traced) = traced(script, &[], &["bash", "script"]) else {
+        return;
+    };
+    for (format, program) in [("make", &["make", "-f"][..]), ("shell", &["bash"])] {
+        let (code, errors) = traced.generate(format, &[]);
+        assert_eq!(code, 0, "{errors}");
+        let copy = traced.copy(&format!("copy-{format}"));
+        fs::write(copy.join("in"), "y\n".repeat(1 << 20)).unwrap();
+        let mut again = Command::new(program[0]);
+        again.args(&program[1..]).arg(traced.scratch.join(format));
+        finish(again.current_dir(&copy)).expect(0);
+        let first = fs::read_to_string(copy.join("first")).unwrap();
+        assert_eq!(first, "y\ny\ny\n");
+    }
+}
+
 /// What is replaced is made anew, although it is there. A listing holds what was there at that moment, also where it is put into the directory that is listed; and what
 /// mktemp made has the name that the steps after it were given.
 #[test]

@@ -181,8 +181,9 @@ impl Writer<'_> {
             return Ok(":".into());
         }
         let mut line = String::new();
-        if matches!(command, Command::Pipeline(stages) if stages.iter().all(|s| self.status(s) == 0))
-        {
+        let are_good = |stages: &[Command]| stages.iter().all(|stage| self.status(stage) == 0);
+        let is_checked = matches!(command, Command::Pipeline(stages) if are_good(stages));
+        if is_checked {
             line += "set -o pipefail; ";
         }
         if home != self.source.root {
@@ -195,6 +196,10 @@ impl Writer<'_> {
             line += &format!("umask {mask:04o} && ");
         }
         line += &text;
+        if is_checked {
+            // Who writes to one that needs no more, as head does, may be ended by SIGPIPE this time.
+            line += " || [ $? -eq 141 ]";
+        }
         match self.status(command) {
             0 => {}
             _ if is_end => {}
