@@ -607,21 +607,23 @@ FROM flow AS f LEFT JOIN (
 LEFT JOIN flow_main_owners AS o ON o.flow_id = f.flow_id;
 
 -- The process at each end of a flow. Of several that held the socket one after another or side by side it is a program that has it as
--- a standard descriptor, as servers hand it on; else the one that held it longest, as who is forked for a connection.
--- What was forked by the one that connected counts last: it inherited the socket, and rarely uses it.
+-- a standard descriptor, as servers hand it on; else the only one that a server forked while it held the connection, and that executed nothing; else
+-- the one that held it longest, and rather none that was forked by the one that connected: it inherited the socket, and rarely uses it.
 CREATE VIEW flow_main_owners (
   flow_id,   -- the flow
   src_upid,  -- process image at src; NULL: not known
   dst_upid   -- process image at dst
 ) AS
 WITH held AS (
-  SELECT o.*, p.origin, COALESCE(o.to_ns, p.end_ns, 9223372036854775807) - MAX(COALESCE(o.from_ns, 0), f.first_ns, 0) AS held_ns,
-    MIN(o.from_ns) OVER (PARTITION BY o.flow_id, o.side) AS made_ns
+  SELECT o.*, COALESCE(p.origin = 'exec' AND o.fd <= 2, 0) AS is_standard,
+    COALESCE(o.to_ns, p.end_ns, 9223372036854775807) - MAX(COALESCE(o.from_ns, 0), f.first_ns, 0) AS held_ns,
+    COALESCE(p.origin = 'fork' AND o.from_ns > MIN(o.from_ns) OVER (PARTITION BY o.flow_id, o.side)
+      AND o.upid NOT IN (SELECT prev_upid FROM process WHERE prev_upid IS NOT NULL), 0) AS is_forked
   FROM flow_owners AS o JOIN flow AS f USING (flow_id) LEFT JOIN process AS p USING (upid)
 ), ranked AS (
-  SELECT *, ROW_NUMBER() OVER (PARTITION BY flow_id, side
-    ORDER BY COALESCE(origin = 'exec' AND fd <= 2, 0) DESC, side = 'src' AND origin = 'fork' AND from_ns > made_ns, held_ns DESC, upid) AS place
-  FROM held
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY flow_id, side ORDER BY is_standard DESC, CASE
+    WHEN is_forked = 0 THEN 1 WHEN side = 'src' THEN 2 ELSE forked <> 1 END, held_ns DESC, upid) AS place
+  FROM (SELECT *, SUM(is_forked) OVER (PARTITION BY flow_id, side) AS forked FROM held)
 )
 SELECT flow_id, MAX(CASE side WHEN 'src' THEN upid END), MAX(CASE side WHEN 'dst' THEN upid END)
 FROM ranked WHERE place = 1 GROUP BY flow_id;

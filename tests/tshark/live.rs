@@ -23,9 +23,10 @@ cat ours.log theirs.log >&2
 "#;
 
 /// What both must have seen alike: all but the time of the stamp, the way that only one of them
-/// tells, and what the system sends by itself.
+/// tells, and what the system sends by itself when an interface comes up (neighbours, groups): one may have begun before.
 fn alike(mut packets: Vec<Fields>) -> Vec<Fields> {
-    packets.retain(|fields| fields.proto != "icmpv6");
+    const IGMP: &str = "ip-2";
+    packets.retain(|fields| fields.proto != "icmpv6" && fields.proto != IGMP);
     for fields in &mut packets {
         fields.t_ns = 0;
         fields.way = 0;
