@@ -1,8 +1,30 @@
 //! Whose the ends of connections are where programs connect to themselves, follow each other, or fork.
 
+use std::fs;
+use std::path::PathBuf;
+
 use crate::lab_of_hosts::need_lab;
 use crate::support::{Scratch, need_program};
 use crate::{number, succeeds};
+
+/// The trace of a server in Python, which says when it is ready, and of `clients`, a line of shell that runs `client.py`; and what was
+/// said meanwhile. They run in the directory `w`.
+fn served(scratch: &Scratch, server: &str, client: &str, clients: &str) -> (PathBuf, String) {
+    let directory = scratch.dir("w");
+    fs::write(directory.join("server.py"), server).unwrap();
+    fs::write(directory.join("client.py"), client).unwrap();
+    let script = format!(
+        r#"cd w
+"$FLOWTRACE" run -q --net --interface lo -o ../run.db -- sh -c '
+  python3 server.py > ready &
+  until grep -q ready ready; do sleep 0.01; done
+  {clients}
+  wait'
+"#
+    );
+    let error = succeeds(scratch, 1, &script);
+    (scratch.join("run.db"), error)
+}
 
 /// A program that connects to itself has both ends.
 #[test]
@@ -32,9 +54,7 @@ fn processes_that_use_the_same_ports_are_told_apart() {
         return;
     }
     let scratch = Scratch::new();
-    let script = r#"
-mkdir w; cd w
-cat > server.py <<'END'
+    let server = r#"
 import socket
 server = socket.create_server(("127.0.0.1", 7001))
 print("ready", flush=True)
@@ -43,8 +63,8 @@ for _ in range(3):
     end.recv(10)
     end.shutdown(socket.SHUT_WR)
     end.recv(1)
-END
-cat > client.py <<'END'
+"#;
+    let client = r#"
 import socket, sys
 client = socket.socket()
 client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -52,15 +72,9 @@ client.bind(("127.0.0.1", 7000))
 client.connect(("127.0.0.1", 7001))
 client.sendall(b"x" * int(sys.argv[1]))
 client.recv(1)
-END
-"$FLOWTRACE" run -q --net --interface lo -o ../run.db -- sh -c '
-  python3 server.py > ready &
-  until grep -q ready ready; do sleep 0.01; done
-  for size in 1 2 3; do python3 client.py $size; done
-  wait'
 "#;
-    let error = succeeds(&scratch, 1, script);
-    let trace = scratch.join("run.db");
+    let clients = "for size in 1 2 3; do python3 client.py $size; done";
+    let (trace, error) = served(&scratch, server, client, clients);
     // Each end of each once.
     let sql = "SELECT COUNT(*) FROM flow_owners JOIN flows USING (flow_id) WHERE sport = 7000";
     assert_eq!(number(&trace, sql), 6, "{error}");
@@ -80,9 +94,7 @@ fn who_was_forked_for_a_connection_is_at_its_end() {
         return;
     }
     let scratch = Scratch::new();
-    let script = r#"
-mkdir w; cd w
-cat > server.py <<'END'
+    let server = r#"
 import os, socket, subprocess
 server = socket.create_server(("127.0.0.1", 7001))
 print("ready", flush=True)
@@ -96,8 +108,8 @@ for turn in range(4):
         with open("forked", "a") as file: print(os.getpid(), file=file)
         os._exit(0)
     end.close()
-END
-cat > client.py <<'END'
+"#;
+    let client = r#"
 import os, socket, time
 for turn in range(4):
     client = socket.create_connection(("127.0.0.1", 7001))
@@ -109,15 +121,8 @@ for turn in range(4):
     client.recv(3)
     client.close()
     os.waitpid(child, 0)
-END
-"$FLOWTRACE" run -q --net --interface lo -o ../run.db -- sh -c '
-  python3 server.py > ready &
-  until grep -q ready ready; do sleep 0.01; done
-  python3 client.py
-  wait'
 "#;
-    let error = succeeds(&scratch, 1, script);
-    let trace = scratch.join("run.db");
+    let (trace, error) = served(&scratch, server, client, "python3 client.py");
     let by = |end: &str, owner: &str| {
         number(
             &trace,
@@ -133,7 +138,7 @@ END
         "{error}"
     );
     assert_eq!(by("dst", "command = 'head -c 3'"), 2, "{error}");
-    let forked = std::fs::read_to_string(scratch.join("w/forked")).unwrap();
+    let forked = fs::read_to_string(scratch.join("w/forked")).unwrap();
     let forked: Vec<_> = forked.split_whitespace().collect();
     let owner = format!("origin = 'fork' AND pid IN ({})", forked.join(","));
     assert_eq!(by("dst", &owner), 2, "{error}");

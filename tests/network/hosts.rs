@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::frames::pcap;
-use crate::support::{Scratch, flowtrace, shared};
-use crate::{A, connection, number, succeeds};
+use crate::support::{Scratch, flowtrace, prints, shared};
+use crate::{A, connection, number};
 
 #[test]
 fn two_captures_of_a_flow_are_one_flow() {
@@ -15,7 +15,7 @@ fn two_captures_of_a_flow_are_one_flow() {
     let mut later = connection(t_ns + 300, 4000, 100);
     later.pop();
     fs::write(scratch.join("b.pcap"), pcap(&later)).unwrap();
-    succeeds(
+    prints(
         &scratch,
         &["import", "--host", "one=a.pcap", "--host", "two=b.pcap"],
     );
@@ -32,11 +32,11 @@ fn two_captures_of_a_flow_are_one_flow() {
         2
     );
     // Taken out and in again, it is known of which hosts it is.
-    succeeds(
+    prints(
         &scratch,
         &["export", "trace.db", "pcapng", "-o", "out.pcapng"],
     );
-    let said = succeeds(&scratch, &["import", "out.pcapng", "-o", "again.db"]);
+    let said = prints(&scratch, &["import", "out.pcapng", "-o", "again.db"]);
     assert!(
         said.contains("out.pcapng: hosts one, two, 49 frames"),
         "{said}"
@@ -73,11 +73,11 @@ fn a_merge_relates_clocks_by_packets() {
     });
     fs::write(scratch.join("b.pcap"), pcap(&arrived.collect::<Vec<_>>())).unwrap();
     fs::write(scratch.join("a.pcap"), pcap(&sent)).unwrap();
-    succeeds(
+    prints(
         &scratch,
         &["import", "--host", "one=a.pcap", "-o", "one.db"],
     );
-    succeeds(
+    prints(
         &scratch,
         &["import", "--host", "two=b.pcap", "-o", "two.db"],
     );
@@ -163,7 +163,7 @@ fn captures_of_mpi_programs_agree_with_what_is_known_of_them() {
             .collect();
         let mut arguments = vec!["import", "-o", trace.to_str().unwrap()];
         arguments.extend(files.iter().map(|file| file.to_str().unwrap()));
-        succeeds(&scratch, &arguments);
+        prints(&scratch, &arguments);
         // Those of the launcher are not counted there.
         let sql = "SELECT COUNT(*) FROM packets JOIN flows USING (flow_id)
                    WHERE '10.77.0.254' NOT IN (src, dst)";

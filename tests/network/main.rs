@@ -12,17 +12,10 @@ mod hostile;
 mod hosts;
 
 use frames::{Segment, pcap};
-use support::{Scratch, flowtrace};
+use support::{Scratch, flowtrace, prints};
 
 const A: [u8; 4] = [10, 0, 0, 1];
 const B: [u8; 4] = [10, 0, 0, 2];
-
-fn succeeds(directory: &Path, arguments: &[&str]) -> String {
-    let output = flowtrace(directory, arguments);
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {error}");
-    String::from_utf8(output.stdout).unwrap()
-}
 
 fn rows(trace: &Path, sql: &str) -> Vec<Vec<rusqlite::types::Value>> {
     let db = rusqlite::Connection::open(trace).unwrap();
@@ -85,9 +78,9 @@ fn a_capture_becomes_flows_and_packets() {
     // The same ports again: another connection, so another flow.
     frames.extend(connection(1_700_000_001_000_000_000, 4000, 900_000));
     fs::write(scratch.join("eth0.pcap"), pcap(&frames)).unwrap();
-    let said = succeeds(&scratch, &["import", "eth0.pcap"]);
+    let said = prints(&scratch, &["import", "eth0.pcap"]);
     let dataset = ["export", "trace.db", "parquet", "-o", "dataset"];
-    succeeds(&scratch, &dataset);
+    prints(&scratch, &dataset);
     assert!(scratch.join("dataset/packets").is_dir());
     assert!(
         said.contains("50 packets in 2 flows, captured on 1 host"),
@@ -126,7 +119,7 @@ fn a_capture_becomes_flows_and_packets() {
         &["import", "eth0.pcap", "-o", "eth0.pcap", "--force"],
     );
     assert_eq!(refused.status.code(), Some(2));
-    succeeds(&scratch, &["import", "eth0.pcap", "--force", "-q"]);
+    prints(&scratch, &["import", "eth0.pcap", "--force", "-q"]);
 }
 
 #[test]

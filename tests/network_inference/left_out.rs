@@ -1,8 +1,20 @@
 //! What answers leave out or lack is said.
 
 use crate::frames::{Segment, ethernet, ipv4, pcap};
-use crate::succeeds;
-use crate::support::{Scratch, flowtrace};
+use crate::own_first_flow;
+use crate::support::{Scratch, flowtrace, prints};
+
+/// A segment amid a connection, with so much payload that is to be handed on.
+fn data(ports: (u16, u16), payload: usize) -> Segment {
+    const PSH_ACK: u8 = 24;
+    Segment {
+        ports,
+        seq: 100,
+        ack: 100,
+        flags: PSH_ACK,
+        payload,
+    }
+}
 
 /// Three hosts, of which two exchange nearly everything, and datagrams beside: what is no pattern has no
 /// name, and what is not looked at is said.
@@ -16,17 +28,7 @@ fn answers_say_what_they_leave_out() {
         body.resize(8 + payload, 0);
         ethernet(&ipv4(src, dst, 17, &body))
     };
-    let segment = |src, dst, ports, payload| {
-        let (seq, ack, flags) = (100, 100, 24);
-        Segment {
-            ports,
-            seq,
-            ack,
-            flags,
-            payload,
-        }
-        .frame(src, dst)
-    };
+    let segment = |src, dst, ports, payload| data(ports, payload).frame(src, dst);
     let frames = [
         segment(a, b, (4000, 80), 1400),
         segment(b, a, (80, 4000), 1400),
@@ -39,18 +41,18 @@ fn answers_say_what_they_leave_out() {
         .map(|(at, frame)| (1_700_000_000_000_000_000 + at as u64 * 1000, frame))
         .collect();
     std::fs::write(scratch.join("x.pcap"), pcap(&timed)).unwrap();
-    succeeds(&scratch, &["import", "-q", "x.pcap"]);
-    let said = succeeds(&scratch, &["network", "topology", "trace.db"]);
+    prints(&scratch, &["import", "-q", "x.pcap"]);
+    let said = prints(&scratch, &["network", "topology", "trace.db"]);
     assert!(
         said.starts_with("no pattern that has a name: 1 edge between 3 processes"),
         "{said}"
     );
     let left_out = "left out, for these methods are of TCP: 1 flow of UDP, 2 packets, 150 B";
     for question in ["matrix", "topology"] {
-        let said = succeeds(&scratch, &["network", question, "trace.db"]);
+        let said = prints(&scratch, &["network", question, "trace.db"]);
         assert!(said.contains(left_out), "{said}");
     }
-    let json = succeeds(
+    let json = prints(
         &scratch,
         &["network", "matrix", "trace.db", "--format", "json"],
     );
@@ -60,14 +62,14 @@ fn answers_say_what_they_leave_out() {
         (&other["kind"], &other["packets"]),
         (&"UDP".into(), &2.into())
     );
-    let said = succeeds(&scratch, &["network", "flows", "trace.db"]);
+    let said = prints(&scratch, &["network", "flows", "trace.db"]);
     assert!(
         said.contains("2 flows of TCP without least round trip and retransmissions: they are what the kernel says"),
         "{said}"
     );
     // Nothing else at all.
     std::fs::write(scratch.join("udp.pcap"), pcap(&timed[3..])).unwrap();
-    succeeds(&scratch, &["import", "-q", "udp.pcap", "-o", "udp.db"]);
+    prints(&scratch, &["import", "-q", "udp.pcap", "-o", "udp.db"]);
     let said = flowtrace(&scratch, &["network", "matrix", "udp.db"]);
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     assert!(
@@ -115,9 +117,9 @@ fn hosts_with_two_kinds_of_addresses_have_captures_of_their_own() {
         std::fs::write(scratch.join(name), pcap(frames)).unwrap();
     }
     let files = ["--host", "a=a.pcap", "--host", "b=b.pcap"];
-    succeeds(&scratch, &[&["import", "-q"][..], &files].concat());
+    prints(&scratch, &[&["import", "-q"][..], &files].concat());
     let matrix = ["network", "matrix", "trace.db", "--format", "json"];
-    let json: serde_json::Value = serde_json::from_str(&succeeds(&scratch, &matrix)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&prints(&scratch, &matrix)).unwrap();
     let row = |row: &serde_json::Value| {
         let name = |what: &str| row[what].as_str().unwrap().to_owned();
         (name("src"), name("dst"), row["received_bytes"].as_i64())
@@ -138,20 +140,13 @@ fn hosts_with_two_kinds_of_addresses_have_captures_of_their_own() {
 #[test]
 fn answers_say_what_was_lost() {
     let scratch = Scratch::new();
-    let segment = Segment {
-        ports: (4000, 80),
-        seq: 100,
-        ack: 100,
-        flags: 24,
-        payload: 10,
-    };
-    let frame = segment.frame([10, 0, 0, 1], [10, 0, 0, 2]);
+    let frame = data((4000, 80), 10).frame([10, 0, 0, 1], [10, 0, 0, 2]);
     let timed = [(1_700_000_000_000_000_000, frame)];
     std::fs::write(scratch.join("x.pcap"), pcap(&timed)).unwrap();
-    succeeds(&scratch, &["import", "-q", "x.pcap"]);
+    prints(&scratch, &["import", "-q", "x.pcap"]);
     let questions = ["flows", "peers", "matrix", "overview"];
     for question in questions {
-        let said = succeeds(&scratch, &["network", question, "trace.db"]);
+        let said = prints(&scratch, &["network", question, "trace.db"]);
         assert!(!said.contains("lost"), "{said}");
     }
     let db = rusqlite::Connection::open(scratch.join("trace.db")).unwrap();
@@ -166,7 +161,7 @@ fn answers_say_what_was_lost() {
     .unwrap();
     drop(db);
     for question in questions {
-        let said = succeeds(&scratch, &["network", question, "trace.db"]);
+        let said = prints(&scratch, &["network", question, "trace.db"]);
         let lost: Vec<&str> = said.lines().filter(|l| l.contains(" × ")).collect();
         let expected = [
             "note: lost: 1 × times the disk of the trace was full",
@@ -183,40 +178,25 @@ fn answers_say_what_was_lost() {
 fn connections_without_an_owner_are_said_to_be_left_out() {
     let scratch = Scratch::new();
     let lo = [127, 0, 0, 1];
-    let frames = [(4000, 100), (4001, 1200), (4002, 1300)].map(|(port, payload)| {
-        let (seq, ack, flags) = (100, 100, 24);
-        let ports = (port, 80);
-        Segment {
-            ports,
-            seq,
-            ack,
-            flags,
-            payload,
-        }
-        .frame(lo, lo)
-    });
+    let frames = [(4000, 100), (4001, 1200), (4002, 1300)]
+        .map(|(port, payload)| data((port, 80), payload).frame(lo, lo));
     let timed: Vec<_> = frames
         .into_iter()
         .map(|frame| (1_700_000_000_000_000_000, frame))
         .collect();
     std::fs::write(scratch.join("x.pcap"), pcap(&timed)).unwrap();
-    succeeds(&scratch, &["import", "-q", "x.pcap"]);
-    let db = rusqlite::Connection::open(scratch.join("trace.db")).unwrap();
-    db.execute_batch(
-        "INSERT INTO process (upid, host_id, pid, origin, exe, command, start_ns) VALUES
-           (1, 1, 70, 'seen', '/usr/bin/server', 'server', 0),
-           (2, 1, 71, 'seen', '/usr/bin/client', 'client', 0);
-         INSERT INTO flow_owner (flow_id, side, upid, evidence) VALUES
-           (1, 'dst', 1, 'descriptors'), (1, 'src', 2, 'descriptors');",
-    )
-    .unwrap();
-    drop(db);
+    prints(&scratch, &["import", "-q", "x.pcap"]);
+    own_first_flow(
+        &scratch,
+        ("/usr/bin/client", "client"),
+        ("/usr/bin/server", "server"),
+    );
     let left_out = "left out: 2 flows of TCP within one address without a known owner \
                     (--by endpoint shows them), 2 packets, 2.5 kB of payload";
     for question in ["overview", "matrix", "topology"] {
-        let said = succeeds(&scratch, &["network", question, "trace.db"]);
+        let said = prints(&scratch, &["network", question, "trace.db"]);
         assert!(said.contains(left_out), "{said}");
     }
     let by = ["network", "matrix", "trace.db", "--by", "endpoint"];
-    assert!(!succeeds(&scratch, &by).contains("left out"));
+    assert!(!prints(&scratch, &by).contains("left out"));
 }

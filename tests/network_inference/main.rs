@@ -11,14 +11,7 @@ mod left_out;
 mod watching;
 
 use frames::{Segment, pcap};
-use support::{Scratch, flowtrace, shared};
-
-fn succeeds(directory: &Path, arguments: &[&str]) -> String {
-    let output = flowtrace(directory, arguments);
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {error}");
-    String::from_utf8(output.stdout).unwrap()
-}
+use support::{Scratch, flowtrace, prints, shared};
 
 /// A trace of a reference capture, one host per file.
 fn imported(scratch: &Scratch, name: &str) -> bool {
@@ -35,7 +28,7 @@ fn imported(scratch: &Scratch, name: &str) -> bool {
         arguments.extend(["--host".into(), format!("h{host}={}", file.display())]);
     }
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    succeeds(scratch, &arguments);
+    prints(scratch, &arguments);
     true
 }
 
@@ -74,7 +67,7 @@ fn every_question_is_answered_on_a_capture() {
     for (i, question) in QUESTIONS.into_iter().enumerate() {
         // Each in one format, in turn: all of them go through the same writer.
         let format = ["table", "json", "csv"][i % 3];
-        let text = succeeds(
+        let text = prints(
             &scratch,
             &["network", question, "trace.db", "--format", format],
         );
@@ -90,24 +83,24 @@ fn every_question_is_answered_on_a_capture() {
     for question in ["latency", "bandwidth"] {
         let ends = ["--from", "10.77.0.1", "--to", "10.77.0.2"];
         let arguments = [&["network", question, "trace.db"][..], &ends].concat();
-        assert!(!succeeds(&scratch, &arguments).is_empty());
+        assert!(!prints(&scratch, &arguments).is_empty());
     }
     let faster = ["--scale", "10.77.0.4=0.5", "--no-latency"];
     let arguments = [&["network", "what-if", "trace.db"][..], &faster].concat();
-    assert!(succeeds(&scratch, &arguments).contains("instead of"));
+    assert!(prints(&scratch, &arguments).contains("instead of"));
     let output = flowtrace(&scratch, &["network", "what-if", "trace.db"]);
     assert_eq!(output.status.code(), Some(2));
-    let placed = succeeds(
+    let placed = prints(
         &scratch,
         &["network", "placement", "trace.db", "--capacity", "a,b=1e6"],
     );
     assert!(placed.starts_with("unknown:"), "{placed}");
     // The launcher's connections are no part of the program.
-    let overview = succeeds(&scratch, &["network", "trace.db"]);
+    let overview = prints(&scratch, &["network", "trace.db"]);
     assert!(overview.contains("4 processes"), "{overview}");
     assert!(overview.contains("left out: 10.77.0.254"), "{overview}");
     // Payload as counted at the sender's port, 426 476, less a repeated segment of 222.
-    let matrix = succeeds(
+    let matrix = prints(
         &scratch,
         &["network", "matrix", "trace.db", "--format", "json"],
     );
@@ -120,7 +113,7 @@ fn every_question_is_answered_on_a_capture() {
     };
     assert_eq!(payload("10.77.0.1", "10.77.0.2"), Some(426_254));
     assert_eq!(payload("10.77.0.2", "10.77.0.3"), None);
-    let period = succeeds(
+    let period = prints(
         &scratch,
         &["network", "period", "trace.db", "--format", "json"],
     );
@@ -128,9 +121,9 @@ fn every_question_is_answered_on_a_capture() {
     let seconds = period["rows"][0]["period_s"].as_f64().unwrap();
     assert!((seconds / 0.001638 - 1.0).abs() < 0.02, "{seconds}");
     // The same answer each time.
-    let again = succeeds(&scratch, &["network", "trace.db"]);
+    let again = prints(&scratch, &["network", "trace.db"]);
     assert_eq!(overview, again);
-    let dot = succeeds(
+    let dot = prints(
         &scratch,
         &["network", "topology", "trace.db", "--format", "dot"],
     );
@@ -166,7 +159,7 @@ fn wrong_uses_say_what_is_there() {
         assert_eq!(output.status.code(), Some(2), "{value}");
     }
     // A host can be named by its name or its address.
-    let some = succeeds(
+    let some = prints(
         &scratch,
         &[
             "network",
@@ -179,7 +172,7 @@ fn wrong_uses_say_what_is_there() {
         ],
     );
     assert!(some.contains("2 directions"), "{some}");
-    let nothing = succeeds(
+    let nothing = prints(
         &scratch,
         &["network", "trace.db", "--within", "90000..90001"],
     );
@@ -194,7 +187,7 @@ fn a_report_shows_the_traffic_and_the_spectrum() {
         return;
     }
     let of = |arguments: &[&str]| -> serde_json::Value {
-        serde_json::from_str(&succeeds(&scratch, arguments)).unwrap()
+        serde_json::from_str(&prints(&scratch, arguments)).unwrap()
     };
     let network = &of(&["report", "trace.db", "--format", "json"])["network"];
     let matrix = of(&["network", "matrix", "trace.db", "--format", "json"]);
@@ -223,6 +216,24 @@ fn a_report_shows_the_traffic_and_the_spectrum() {
     );
 }
 
+/// Makes two programs, by path and command line, the owners of the first flow of `trace.db`: processes 71 and 70.
+fn own_first_flow(directory: &Path, src: (&str, &str), dst: (&str, &str)) {
+    let db = rusqlite::Connection::open(directory.join("trace.db")).unwrap();
+    for (upid, pid, side, (exe, command)) in [(1, 70, "dst", dst), (2, 71, "src", src)] {
+        db.execute(
+            "INSERT INTO process (upid, host_id, pid, origin, exe, command, start_ns)
+             VALUES (?1, 1, ?2, 'seen', ?3, ?4, 0)",
+            (upid, pid, exe, command),
+        )
+        .unwrap();
+        db.execute(
+            "INSERT INTO flow_owner (flow_id, side, upid, evidence) VALUES (1, ?1, ?2, 'descriptors')",
+            (side, upid),
+        )
+        .unwrap();
+    }
+}
+
 /// A trace of packets alone: of what ran nothing is known, and of one address not who talks to whom.
 #[test]
 fn packets_alone_are_no_workflow() {
@@ -245,8 +256,8 @@ fn packets_alone_are_no_workflow() {
         frame(3000, (80, 4000), 501, 1101, 24, 300),
     ];
     std::fs::write(scratch.join("lo.pcap"), pcap(&frames)).unwrap();
-    succeeds(&scratch, &["import", "-q", "lo.pcap"]);
-    let said = succeeds(&scratch, &["summary", "trace.db"]);
+    prints(&scratch, &["import", "-q", "lo.pcap"]);
+    let said = prints(&scratch, &["summary", "trace.db"]);
     assert!(
         said.contains("what ran is not known: only packets were recorded"),
         "{said}"
@@ -261,26 +272,21 @@ fn packets_alone_are_no_workflow() {
         assert_eq!(refused.status.code(), Some(2), "{question}: {why}");
         assert!(why.contains("only packets were recorded"), "{why}");
     }
-    let said = succeeds(&scratch, &["network", "trace.db"]);
+    let said = prints(&scratch, &["network", "trace.db"]);
     assert!(said.contains("--by endpoint"), "{said}");
-    let said = succeeds(
+    let said = prints(
         &scratch,
         &["network", "matrix", "trace.db", "--by", "endpoint"],
     );
     assert!(said.contains("127.0.0.1:4000"), "{said}");
     // With the two programs known, they are called as everywhere.
-    let db = rusqlite::Connection::open(scratch.join("trace.db")).unwrap();
-    db.execute_batch(
-        "INSERT INTO process (upid, host_id, pid, origin, exe, command, start_ns) VALUES
-           (1, 1, 70, 'seen', '/usr/bin/python3.11', 'python3 srv.py', 0),
-           (2, 1, 71, 'seen', '/usr/bin/curl', 'curl localhost', 0);
-         INSERT INTO flow_owner (flow_id, side, upid, evidence) VALUES
-           (1, 'dst', 1, 'descriptors'), (1, 'src', 2, 'descriptors');",
-    )
-    .unwrap();
-    drop(db);
+    own_first_flow(
+        &scratch,
+        ("/usr/bin/curl", "curl localhost"),
+        ("/usr/bin/python3.11", "python3 srv.py"),
+    );
     for question in ["flows", "peers", "matrix"] {
-        let said = succeeds(&scratch, &["network", question, "trace.db"]);
+        let said = prints(&scratch, &["network", question, "trace.db"]);
         assert!(
             said.contains("srv.py (pid 70)") && said.contains("curl (pid 71)"),
             "{said}"
@@ -289,5 +295,5 @@ fn packets_alone_are_no_workflow() {
     let arguments = [
         "network", "latency", "trace.db", "--from", "curl", "--to", "srv.py",
     ];
-    succeeds(&scratch, &arguments);
+    prints(&scratch, &arguments);
 }

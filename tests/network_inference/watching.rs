@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::Scratch;
-use crate::{imported, succeeds};
+use crate::imported;
+use crate::support::{Scratch, prints};
 
 /// What is read bit by bit while a trace grows gives the same answers, here of one that has ended.
 #[test]
@@ -16,8 +16,8 @@ fn watching_says_what_asking_once_says() {
     }
     for question in ["matrix", "iterations", "period", "balance"] {
         let asked = ["network", question, "trace.db", "--format", "csv"];
-        let once = succeeds(&scratch, &asked);
-        let watched = succeeds(&scratch, &[&asked[..], &["--watch", "1"]].concat());
+        let once = prints(&scratch, &asked);
+        let watched = prints(&scratch, &[&asked[..], &["--watch", "1"]].concat());
         let rows = |text: &str| -> Vec<String> {
             let lines = text.lines().filter(|line| !line.is_empty());
             lines.map(str::to_owned).collect()
@@ -27,8 +27,8 @@ fn watching_says_what_asking_once_says() {
     }
     // Only the end of it is read.
     let asked = ["network", "matrix", "trace.db", "--last", "0.05"];
-    let once = succeeds(&scratch, &asked);
-    let watched = succeeds(&scratch, &[&asked[..], &["--watch", "1"]].concat());
+    let once = prints(&scratch, &asked);
+    let watched = prints(&scratch, &[&asked[..], &["--watch", "1"]].concat());
     assert!(
         watched.contains(once.lines().next().unwrap()),
         "{watched}\n{once}"

@@ -35,6 +35,14 @@ pub(crate) fn flowtrace(directory: &Path, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
+/// What flowtrace, run in `directory`, prints; it must succeed.
+pub(crate) fn prints(directory: &Path, arguments: &[&str]) -> String {
+    let output = flowtrace(directory, arguments);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
 /// `flowtrace run --quiet --no-summary -o TRACE`, to be started in `cwd`; the caller adds more
 /// options, `--` and the command.
 pub(crate) fn run_in(cwd: &Path, trace: &Path) -> Command {

@@ -29,7 +29,7 @@ class Script:
         self.dice, self.count = random.Random(seed), itertools.count(1)
         self.files, self.directories, self.lines = list(INPUTS), [], []
         for _ in range(self.dice.randint(4, 12)):
-            self.lines += self.step()
+            self.lines.append(self.step())
         gone = self.dice.choice(self.files)
         if gone not in INPUTS and self.dice.random() < 0.4:
             self.lines.append(f"rm {gone}")
@@ -40,7 +40,7 @@ class Script:
     def old(self):
         return self.dice.choice(self.files)
 
-    def filter(self):
+    def filtered(self):
         return self.dice.choice(FILTERS)
 
     def new(self):
@@ -50,16 +50,16 @@ class Script:
         return name
 
     def step(self):
-        old, new, filter, number = self.old, self.new(), self.filter, self.dice.randrange(99)
+        old, new, filtered, number = self.old, self.new(), self.filtered, self.dice.randrange(99)
         beside, directory = self.new(), f"d{next(self.count)}"
         made = {
-            f"{filter()} < {old()} > {new}": [new],
+            f"{filtered()} < {old()} > {new}": [new],
             f"cat {old()} {old()} > {new}": [new],
-            f"cat {old()} | {filter()} | {filter()} > {new}": [new],
+            f"cat {old()} | {filtered()} | {filtered()} > {new}": [new],
             f"sed -i 's/2/{number}/' {old()}": [],
-            f"{filter()} < {old()} > {new}.tmp; mv {new}.tmp {new}": [new],
-            f"{filter()} < {old()} | head -n 20 >> {old()}": [],
-            f"{filter()} < {old()} | tee {new} | {filter()} > {beside}": [new, beside],
+            f"{filtered()} < {old()} > {new}.tmp; mv {new}.tmp {new}": [new],
+            f"{filtered()} < {old()} | head -n 20 >> {old()}": [],
+            f"{filtered()} < {old()} | tee {new} | {filtered()} > {beside}": [new, beside],
             f"cp {old()} {new}": [new],
             f"mkdir -p {directory}": [],
             f"for i in 1 2 3; do head -n $i {old()}; done > {new}": [new],
@@ -75,14 +75,14 @@ class Script:
             f"paste {old()} {old()} | head -n 30 > {new}": [new],
             f"cat > {new} << END\na {number}\n$(head -n 2 {old()})\nEND": [new],
             f"while read l; do /bin/echo \"<$l>\"; done < {old()} > {new}": [new],
-            f"{filter()} < {old()} > {new} & {filter()} < {old()} > {beside} & wait; cat {new} {beside} > {new}.both": [new, beside],
+            f"{filtered()} < {old()} > {new} & {filtered()} < {old()} > {beside} & wait; cat {new} {beside} > {new}.both": [new, beside],
             f"comm <(sort {old()}) <(sort {old()}) > {new}": [new],
         }
         line = self.dice.choice(list(made))
         self.files += made[line]
         if line.startswith("mkdir"):
             self.directories.append(directory)
-        return [line]
+        return line
 
 
 def inputs(directory):
@@ -116,7 +116,7 @@ def comes_back(script, form, scratch):
         file.write(DELAYED)
     os.chmod(path("delayed"), 0o755)
     run = lambda *words: subprocess.run(words, cwd=path("work"), capture_output=True, text=True)
-    run(FLOWTRACE, "run", "-q", "--no-summary", "-o", path("trace.db"), "--", "bash", path("script"))
+    traced = run(FLOWTRACE, "run", "-q", "--no-summary", "-o", path("trace.db"), "--", "bash", path("script"))
     before = contents(path("work"))
     made = run(FLOWTRACE, "generate", path("trace.db"), "--format", form, "-o", path("made"))
     if made.returncode != 0:
@@ -125,8 +125,8 @@ def comes_back(script, form, scratch):
     inputs(path("work"))
     again = run("bash", path("made")) if form == "shell" else run("make", "-s", "-j8", f"SHELL={path('delayed')}", "-f", path("made"))
     after = contents(path("work"))
-    other = sorted(name for name in before.keys() | after.keys() if before.get(name, 0) != after.get(name, 0))
-    if other or again.returncode != 0:
+    other = sorted({name for name, _ in before.items() ^ after.items()})
+    if other or (again.returncode == 0) != (traced.returncode == 0):
         return f"exit {again.returncode}, other: {' '.join(other)}\n{again.stderr}", True
     return None
 

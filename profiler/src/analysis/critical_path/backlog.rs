@@ -30,13 +30,13 @@ impl Waits<'_> {
     /// writers, or they waited for it.
     pub(super) fn backlog(&self, reader: ProcessId) -> Vec<Item> {
         let writers = self.writers(reader);
-        let Some(written) = writers.iter().map(|&writer| self.life(writer).1).max() else {
+        let lives = writers.iter().map(|&writer| self.life(writer));
+        let Some((born, written)) = lives.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) else {
             return Vec::new();
         };
         let (start, end) = self.life(reader);
         // Before the first of them began the pipe was empty.
-        let born = writers.iter().map(|&writer| self.life(writer).0).min();
-        let start = born.map_or(start, |born| born.max(start));
+        let start = start.max(born);
         let is_behind = |empty: i64| written - empty >= LEAST && end - written >= LEAST;
         if !is_behind(start) || self.is_threaded(reader) {
             return Vec::new();
