@@ -18,6 +18,7 @@ mod slope;
 mod steps;
 mod symmetry;
 
+pub(super) use context::may_be_in_step;
 use context::{Context, Sends};
 
 /// One send with what it waited for.
@@ -153,21 +154,13 @@ pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
         let sources = sources.get(&me).map_or(&[][..], Vec::as_slice);
         let in_step = context.in_step(me, to, sources);
         loose += sources.len() - in_step.len();
-        let begins = context.begins(me, to, &in_step);
-        for &(from, floor) in &in_step {
-            let need = context.need(me, to, from, floor, &begins);
-            needs.extend(need.map(|need| ((me, to, from), need)));
-        }
+        let found = context.needs(me, to, &in_step).into_iter();
+        needs.extend(found.map(|(from, need)| ((me, to, from), need)));
     }
     let takes_turns = symmetry::takes_turns(&context);
     let are_alike = symmetry::are_alike(&messages, sent.values().map(|sends| &sends.messages));
     let answering = symmetry::answering(&context, &needs, nodes);
-    let all_exchange = symmetry::decide_by_symmetry(&mut needs, |(me, to, from), offset| {
-        let lists = sent.get(&(me, to)).zip(sent.get(&(from, me)));
-        lists.map_or(0, |(sends, theirs)| {
-            context::delay_ns(sends, theirs, offset)
-        })
-    });
+    let all_exchange = symmetry::decide_by_symmetry(&context, &mut needs);
     let mut certainty = Certainty {
         loose,
         ..Certainty::default()
@@ -234,6 +227,14 @@ impl Schedule {
         let least =
             arrival(self.may_need(step)).map_or(most, |at| (step.t_ns - at.max(from)).max(0));
         (least, most)
+    }
+
+    /// Length between the first and the last send, s.
+    pub fn run_s(&self) -> f64 {
+        let ends = self.messages.first().zip(self.messages.last());
+        ends.map_or(0.0, |(first, last)| {
+            (last.sent_ns.1 - first.sent_ns.0) as f64 / 1e9
+        })
     }
 
     /// The sums of that by process, s.

@@ -15,6 +15,12 @@ use super::schedule::Schedule;
 
 /// With several loaded processes, their least work must be this many times the others' largest.
 const GATE_SEVERAL: f64 = 1.5;
+/// Share of the rounds that are quiet.
+const QUIET: f64 = 0.1;
+/// Two runs of one program differ by this share of their length on a quiet machine, and by this much more at most
+/// for what their rounds show of other work.
+const RUN_TO_RUN: f64 = 0.02;
+const MOST_HELD_UP: f64 = 0.04;
 
 /// The loaded processes and what they cost.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +36,8 @@ pub struct Slowdown {
     pub ratio: f64,
     /// Length of the run between its first and last message, s.
     pub run_s: f64,
+    /// How many times as much as in quiet rounds processes work on average.
+    pub noise: f64,
     /// What the load cost, s; zero without a loaded process.
     pub slowdown_s: Range,
 }
@@ -70,7 +78,9 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
         .iter()
         .map(|(least, most)| (least + most) / 2.0)
         .collect();
-    let (mut loaded, mut ratio) = self::loaded(&middle)?;
+    let noise = noise(schedule);
+    let gate = shown_at(noise);
+    let (mut loaded, mut ratio) = self::loaded(&middle, gate)?;
     let mut hidden: Vec<Node> = Vec::new();
     if !loaded.is_empty() {
         let is_hidden = |node: &&Node| schedule.answering.contains(*node);
@@ -83,7 +93,7 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
                 middle[usize::from(node)] = 0.0;
                 hidden.push(node);
             }
-            (loaded, ratio) = self::loaded(&middle).unwrap_or_default();
+            (loaded, ratio) = self::loaded(&middle, gate).unwrap_or_default();
         }
     }
     let base = [Reading::Waiting, Reading::Working].map(|reading| {
@@ -105,7 +115,8 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
             .filter(|work| *work > 0.0)
             .collect();
         let sorted = quantile::sorted(others);
-        // The others do not work exactly alike: their quartiles bound what the loaded would need.
+        // The others do not work exactly alike: their quartiles bound what the loaded would need. What looks like
+        // work of those that answer at once is waiting for the loaded.
         for q in [0.25, 0.75] {
             let Some(reference) = quantile::quantile(&sorted, q) else {
                 continue;
@@ -122,7 +133,11 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
                 )
             };
             let change = Change {
-                work: loaded.iter().map(factor).collect::<BTreeMap<_, _>>(),
+                work: loaded
+                    .iter()
+                    .chain(&hidden)
+                    .map(factor)
+                    .collect::<BTreeMap<_, _>>(),
                 ..Change::default()
             };
             costs.push((whole - replay(schedule, &change, reading)?.seconds).max(0.0));
@@ -132,7 +147,8 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
         Range::default()
     } else {
         // No run takes as long as the next one: neither this one nor the one without load would.
-        let chance = 2.0 * std::f64::consts::SQRT_2 * deviation(schedule, &loaded);
+        let chance = 2.0 * std::f64::consts::SQRT_2 * deviation(schedule, &loaded)
+            + between_runs(schedule) * run_s;
         Range {
             low: (costs.iter().copied().reduce(f64::min)? - chance).max(0.0),
             high: costs.iter().copied().reduce(f64::max)? + chance,
@@ -144,8 +160,56 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
         hidden,
         ratio,
         run_s,
+        noise,
         slowdown_s,
     })
+}
+
+/// Work of the rounds of each process, s, in the order of size. A round is from a send to the first partner to the
+/// next (processes are not in the same at the same time).
+fn rounds(schedule: &Schedule) -> Vec<Vec<f64>> {
+    let mut rounds: BTreeMap<Node, (Node, Vec<f64>)> = BTreeMap::new();
+    for step in &schedule.steps {
+        let to = schedule.messages[step.message].dst;
+        let (first, works) = rounds.entry(step.process).or_insert((to, Vec::new()));
+        let (_, most) = schedule.work_ns(step);
+        match works.last_mut() {
+            Some(work) if to != *first => *work += most as f64 / 1e9,
+            _ => works.push(most as f64 / 1e9),
+        }
+    }
+    let works = rounds.into_values().map(|(_, works)| works);
+    works.map(quantile::sorted).collect()
+}
+
+/// Mean work of a round over that of one at a quantile, all processes together.
+fn mean_above(rounds: &[Vec<f64>], q: f64) -> f64 {
+    let (mut mean, mut at) = (0.0, 0.0);
+    for works in rounds {
+        mean += quantile::mean(works).unwrap_or(0.0);
+        at += quantile::quantile(works, q).unwrap_or(0.0);
+    }
+    if at > 0.0 { mean / at } else { 1.0 }
+}
+
+/// How many times as much as in the quietest tenth of its rounds a process works on average, all processes
+/// together: where processors are shared, a round waits for one now and then.
+fn noise(schedule: &Schedule) -> f64 {
+    mean_above(&rounds(schedule), QUIET)
+}
+
+/// The factor at which a load of [`GATE`] shows where rounds take `noise` times the work of quiet ones:
+/// what they take above these is no work, and makes the factor smaller.
+pub(super) fn shown_at(noise: f64) -> f64 {
+    1.0 + (GATE - 1.0) / noise.max(1.0)
+}
+
+/// By which share of its length a run would differ from one without a load beside that. Processes that share
+/// processors, or a network, hold each other up differently once one of them is faster; some of that shows in rounds
+/// that take longer than the middle ones, as those of unsteady work do not.
+pub(super) fn between_runs(schedule: &Schedule) -> f64 {
+    let held_up = mean_above(&rounds(schedule), 0.5) - 1.0;
+    RUN_TO_RUN + (2.0 * held_up).clamp(0.0, MOST_HELD_UP)
 }
 
 /// By how much the whole work of the loaded processes would differ from run to run, s: standard
@@ -170,9 +234,9 @@ fn deviation(schedule: &Schedule, loaded: &[Node]) -> f64 {
     kinds.values().map(variance).sum::<f64>().sqrt()
 }
 
-/// Which processes work so much more than the others that they are called loaded: one by the gate
-/// of the balance; several, at most half of them, only by a wider one.
-pub(super) fn loaded(work: &[f64]) -> Option<(Vec<Node>, f64)> {
+/// Which processes work so much more than the others that they are called loaded: one from `gate` on; several,
+/// at most half of them, only by a wider one.
+pub(super) fn loaded(work: &[f64], gate: f64) -> Option<(Vec<Node>, f64)> {
     let mut order: Vec<usize> = (0..work.len()).filter(|&node| work[node] > 0.0).collect();
     order.sort_by(|&a, &b| work[b].total_cmp(&work[a]));
     if order.len() < 2 {
@@ -186,7 +250,7 @@ pub(super) fn loaded(work: &[f64]) -> Option<(Vec<Node>, f64)> {
     {
         return Some((nodes(k), ratio(k)));
     }
-    Some(if ratio(1) >= GATE {
+    Some(if ratio(1) >= gate {
         (nodes(1), ratio(1))
     } else {
         (Vec::new(), ratio(1))
@@ -291,6 +355,6 @@ mod tests {
     #[test]
     fn one_process_alone_is_no_comparison() {
         assert_eq!(slowdown(&schedule::schedule(&[], 3)), None);
-        assert_eq!(loaded(&[1.0]), None);
+        assert_eq!(loaded(&[1.0], GATE), None);
     }
 }

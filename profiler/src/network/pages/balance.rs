@@ -154,14 +154,8 @@ fn weighed(run: &Run, found: &GlobalImbalance, evidence: &Evidence, page: &mut P
     let part_s = (to - from) as f64 / 1e9;
     match (&evidence.verdict, evidence.slowdown_s) {
         (Verdict::Loaded(_), Some(cost)) => {
-            let at_most = match evidence.basis {
-                Basis::Rounds => {
-                    " (at most: how much of it the others would have waited for anyway does not show)"
-                }
-                _ => "",
-            };
             page.lines.push(format!(
-                "that cost {} of {}{at_most}; without it the run would have taken {}",
+                "that cost {} of {}; without it the run would have taken {}",
                 page::range(found.range.low, found.range.high),
                 page::seconds(part_s),
                 page::range(found.predicted_s.low, found.predicted_s.high),

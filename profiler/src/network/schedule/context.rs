@@ -16,7 +16,7 @@ const MANY_PAIRS: usize = 500;
 /// A slope of 1 is excluded below 1 less this, one of 0 above this.
 const APART: f64 = 0.2;
 /// A send follows at once when no more than this share of the wait has passed since the arrival.
-const AT_ONCE: f64 = 0.1;
+pub(super) const AT_ONCE: f64 = 0.1;
 /// Slack of a send after the arrival that it waited for, ns.
 const SLACK_NS: i64 = 20_000;
 /// Numbers of messages in both directions may differ by this share and still be in step.
@@ -96,34 +96,72 @@ impl Context<'_> {
         sources.iter().filter_map(of_source).collect()
     }
 
+    /// What the sends from `me` to `to` need of these sources, which have these surpluses, in the same order.
+    ///
+    /// Arrivals that follow from one cause move together, and each alone would seem to move the send. So the one
+    /// that a send follows soonest is believed first, and is what the work of the others' comparison begins with.
+    pub(super) fn needs(&self, me: Node, to: Node, in_step: &[(Node, i64)]) -> Vec<(Node, Need)> {
+        let mut begins = self.begins(me, to, in_step);
+        let mut open = in_step.to_vec();
+        let mut found = Vec::new();
+        loop {
+            let of = |&(from, floor): &(Node, i64)| {
+                Some((from, self.need(me, to, from, floor, &begins)?))
+            };
+            let now: Vec<(Node, Need)> = open.iter().filter_map(of).collect();
+            let soonest = now.iter().filter_map(|&(from, need)| match need {
+                Need::Offset { offset, delay_ns } if offset > 0 => Some((delay_ns, from, offset)),
+                _ => None,
+            });
+            let soonest = soonest.min();
+            match soonest {
+                Some((_, from, offset)) if open.len() > 1 => {
+                    found.extend(now.into_iter().find(|(source, _)| *source == from));
+                    open.retain(|(source, _)| *source != from);
+                    self.begin_after(me, to, from, offset, &mut begins);
+                }
+                _ => {
+                    found.extend(now);
+                    return found;
+                }
+            }
+        }
+    }
+
     /// When the work before each send from `me` to `to` began at the latest, if none of the
     /// messages in doubt is needed: after the own send before and all that is needed for certain.
     /// `None`: it is the first send.
-    pub(super) fn begins(&self, me: Node, to: Node, in_step: &[(Node, i64)]) -> Vec<Option<i64>> {
+    fn begins(&self, me: Node, to: Node, in_step: &[(Node, i64)]) -> Vec<Option<i64>> {
         let Some(sends) = self.sent.get(&(me, to)) else {
             return Vec::new();
         };
         let mut begins = sends.own.clone();
         for &(from, floor) in in_step {
-            let Some(theirs) = self.sent.get(&(from, me)) else {
-                continue;
-            };
             let offset = if floor > 0 { floor - 1 } else { floor };
-            for (n, begin) in begins.iter_mut().enumerate() {
-                let at = usize::try_from(n as i64 + offset - 1).ok();
-                if let (Some(begin), Some(&arrival)) =
-                    (begin, at.and_then(|at| theirs.arrivals.get(at)))
-                    && arrival < sends.times[n]
-                {
-                    *begin = arrival.max(*begin);
-                }
-            }
+            self.begin_after(me, to, from, offset, &mut begins);
         }
         begins
     }
 
+    /// No work before a send from `me` to `to` begins before the first `n + offset` messages of `from` are there.
+    fn begin_after(&self, me: Node, to: Node, from: Node, offset: i64, begins: &mut [Option<i64>]) {
+        let (Some(sends), Some(theirs)) = (self.sent.get(&(me, to)), self.sent.get(&(from, me)))
+        else {
+            return;
+        };
+        for (n, begin) in begins.iter_mut().enumerate() {
+            let at = usize::try_from(n as i64 + offset - 1).ok();
+            if let (Some(begin), Some(&arrival)) =
+                (begin, at.and_then(|at| theirs.arrivals.get(at)))
+                && arrival < sends.times[n]
+            {
+                *begin = arrival.max(*begin);
+            }
+        }
+    }
+
     /// What the sends from `me` to `to` need of `from`, which has this surplus.
-    pub(super) fn need(
+    fn need(
         &self,
         me: Node,
         to: Node,
@@ -157,6 +195,51 @@ impl Context<'_> {
             Slope::NeverLast => Need::Hidden(floor),
             Slope::TooFew => Need::Either(floor),
         })
+    }
+
+    /// [`delay_ns`] of a slot (sender, receiver, source).
+    pub(super) fn delay_ns(&self, (me, to, from): (Node, Node, Node), offset: i64) -> i64 {
+        let lists = self.sent.get(&(me, to)).zip(self.sent.get(&(from, me)));
+        lists.map_or(0, |(sends, theirs)| delay_ns(sends, theirs, offset))
+    }
+
+    /// A small part of a round, ns, if three in four sends of a slot that had waited come within it after the
+    /// arrival they need: what is later then was held up by something else.
+    pub(super) fn soon_ns(&self, (me, to, from): (Node, Node, Node), offset: i64) -> Option<i64> {
+        let (sends, theirs) = (self.sent.get(&(me, to))?, self.sent.get(&(from, me))?);
+        let mut delays: Vec<i64> = moments(sends, theirs, offset)
+            .filter(|(t, arrival, own)| arrival > own && t >= arrival)
+            .map(|(t, arrival, _)| t - arrival)
+            .collect();
+        let mut rounds: Vec<i64> = sends.times.windows(2).map(|w| w[1] - w[0]).collect();
+        if delays.len() < LEAST_SAMPLES || rounds.is_empty() {
+            return None;
+        }
+        let (late, middle) = (delays.len() * 3 / 4, rounds.len() / 2);
+        let late = *delays.select_nth_unstable(late).1;
+        let part = (AT_ONCE * *rounds.select_nth_unstable(middle).1 as f64) as i64;
+        (late <= part).then_some(part)
+    }
+
+    /// Whether nearly every send from `me` to `to` comes before the own message to `from` that goes the other way
+    /// of the message in doubt: the one of the same number. Only where the two are known to be in step, neither a
+    /// message ahead.
+    pub(super) fn meets_later(&self, (me, to, from): (Node, Node, Node), floor: i64) -> bool {
+        let is_level = |a: Node, b: Node| self.surplus(a, b, b).is_some_and(|surplus| surplus >= 0);
+        let (Some(sends), Some(own)) = (self.sent.get(&(me, to)), self.sent.get(&(me, from)))
+        else {
+            return false;
+        };
+        if !is_level(me, from) || !is_level(from, me) {
+            return false;
+        }
+        let later = |(n, t): &(usize, &i64)| {
+            let at = usize::try_from(*n as i64 + floor - 1).ok();
+            at.and_then(|at| own.times.get(at))
+                .is_none_or(|own| own > *t)
+        };
+        let count = sends.times.iter().enumerate().filter(later).count();
+        count * 10 >= sends.times.len() * 9
     }
 
     /// The moments of the sends to a partner that had a message of it to answer; `None`: the two do not talk.
@@ -252,7 +335,7 @@ impl Context<'_> {
 }
 
 /// Whether so many sends are in step with so many messages of a source, as far as numbers tell.
-pub(super) fn may_be_in_step(sends: usize, arrivals: usize) -> bool {
+pub(in super::super) fn may_be_in_step(sends: usize, arrivals: usize) -> bool {
     let (own, theirs) = (sends as f64, arrivals as f64);
     sends >= LEAST_SAMPLES && (own - theirs).abs() <= IN_STEP * own.max(theirs) + 2.0
 }
@@ -277,7 +360,7 @@ fn moments<'a>(
 
 /// How soon after the last arrival it needs a process sends when it had waited: twice what nine of
 /// ten exceed.
-pub(super) fn delay_ns(sends: &Sends, theirs: &Sends, offset: i64) -> i64 {
+fn delay_ns(sends: &Sends, theirs: &Sends, offset: i64) -> i64 {
     let mut delays: Vec<i64> = moments(sends, theirs, offset)
         .filter(|(t, arrival, own)| arrival > own && t >= arrival)
         .map(|(t, arrival, _)| t - arrival)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::run::Node;
-use super::context::Context;
+use super::context::{AT_ONCE, Context};
 use super::{Need, Needs, Step};
 
 /// What an earlier send of the receiver has waited for already: a later one waits for that send, and need
@@ -31,6 +31,12 @@ pub(super) fn steps(context: &Context<'_>, needs: &Needs) -> (Vec<Step>, Vec<u32
         let (Some(slot), Some(inbox)) = (slots.get_mut(&(me, to)), inboxes.get_mut(&me)) else {
             continue;
         };
+        let own = context.before[i].map(|b| messages[b].sent_ns.1);
+        // Who sends soon after a message, beside how long it took to come, had hardly worked until just then.
+        let is_soon = |m: usize, delay_ns: i64| {
+            let wait = own.map_or(0, |own| received[m] - own);
+            t - received[m] <= delay_ns.max((AT_ONCE * wait as f64) as i64)
+        };
         // Whatever the rule says, nobody waits for what comes later.
         for (list, need) in &slot.needs {
             // Nothing that is held as that already.
@@ -40,7 +46,7 @@ pub(super) fn steps(context: &Context<'_>, needs: &Needs) -> (Vec<Step>, Vec<u32
             };
             match *need {
                 Need::Offset { offset, delay_ns } => match nth(offset, Held::Needed) {
-                    Some(m) if t - received[m] <= delay_ns => needed.push(m),
+                    Some(m) if is_soon(m, delay_ns) => needed.push(m),
                     other => maybe.extend(other.filter(|&m| held[m] < Held::Maybe)),
                 },
                 Need::Either(offset) => {
@@ -58,7 +64,6 @@ pub(super) fn steps(context: &Context<'_>, needs: &Needs) -> (Vec<Step>, Vec<u32
             inbox.waited_for(t, &received, &slot.is_in_step, &mut maybe);
         }
         maybe.sort_by_key(|&m| messages[m].src);
-        let own = context.before[i].map(|b| messages[b].sent_ns.1);
         hidden.retain(|&m| own.is_some_and(|own| received[m] <= own));
         let first = links.len();
         let mut take = |list: &mut Vec<usize>, as_what: Held| {

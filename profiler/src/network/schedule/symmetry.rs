@@ -71,10 +71,7 @@ pub(super) fn answering(context: &Context<'_>, needs: &Needs, nodes: usize) -> V
 
 /// All processes run the same program: where pairs are known to exchange (each sends without the
 /// other's message) the open ones do so too, and where pairs are known to take turns, they do.
-pub(super) fn decide_by_symmetry(
-    needs: &mut Needs,
-    delay: impl Fn((Node, Node, Node), i64) -> i64,
-) -> bool {
+pub(super) fn decide_by_symmetry(context: &Context<'_>, needs: &mut Needs) -> bool {
     let (mut exchanging, mut taking_turns) = (0, 0);
     let known = |a: Node, b: Node| match needs.get(&(a, b, b)) {
         Some(Need::Offset { offset, .. }) => Some(*offset),
@@ -95,27 +92,30 @@ pub(super) fn decide_by_symmetry(
     }
     let is_exchange = exchanging > taking_turns;
     for (&slot, need) in needs.iter_mut() {
-        if let Need::Offset {
-            offset: offset @ 1,
-            delay_ns,
-        } = need
-            && slot.1 == slot.2
-            && is_exchange
-        {
-            *offset = 0;
-            *delay_ns = delay(slot, 0);
-        }
-        // Of the direct partner only: edge by edge, a send needs what came over the edge before.
-        if let Need::Either(floor) = *need
-            && slot.1 == slot.2
-        {
-            // In an exchange nobody needs this round's message of the one it sends to.
-            let offset = if is_exchange { floor - 1 } else { floor };
-            *need = Need::Offset {
-                offset,
-                delay_ns: delay(slot, offset),
-            };
-        }
+        // Edge by edge, a send needs what came over the edge before: of the direct partner nothing of this round.
+        let is_direct = slot.1 == slot.2;
+        let offset = match *need {
+            Need::Offset { offset: 1, .. } if is_direct && is_exchange => 0,
+            Need::Either(floor) if is_direct && is_exchange => floor - 1,
+            Need::Either(floor) if is_direct => floor,
+            // Whoever exchanges sends to a partner before it waits for that one: what it has not sent to yet in
+            // this round it has not waited for.
+            Need::Either(floor) | Need::Hidden(floor)
+                if is_exchange && context.meets_later(slot, floor) =>
+            {
+                floor - 1
+            }
+            Need::Offset { offset, delay_ns } => {
+                if offset > 0 && is_exchange {
+                    let delay_ns = delay_ns.max(context.soon_ns(slot, offset).unwrap_or(0));
+                    *need = Need::Offset { offset, delay_ns };
+                }
+                continue;
+            }
+            Need::Either(_) | Need::Hidden(_) => continue,
+        };
+        let delay_ns = context.delay_ns(slot, offset);
+        *need = Need::Offset { offset, delay_ns };
     }
     is_exchange
 }
