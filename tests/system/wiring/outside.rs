@@ -98,6 +98,34 @@ fn a_link_out_of_the_view_leads_to_the_real_file() {
 }
 
 #[test]
+fn links_on_the_way_out_of_a_view_are_followed() {
+    // A directory that is a link, a link to nothing yet, and dots: `there` is a link, so that `there/..` is outside.
+    let script = "mkdir $O/d inner; ln -s $O/d there; echo x > there/new; ln -s $O/late to; echo y > to; \
+        echo z > inner/../there/../up; cat inner/../there/new > inner/../copy";
+    let Some((run, _guard, path)) = outside(&[], script) else {
+        return;
+    };
+    let opened = calls(&run, &path);
+    let ops: Vec<_> = opened
+        .iter()
+        .map(|row| (&*row[1], &row[2][path.len()..]))
+        .collect();
+    let expected = [
+        ("create", "/d/new"),
+        ("create", "/late"),
+        ("create", "/up"),
+        ("open", "/d/new"),
+    ];
+    assert_eq!(ops, expected);
+    let copy = "SELECT COUNT(*) FROM calls WHERE path LIKE '%/copy' AND op IN ('open', 'create')";
+    assert_eq!(
+        run.trace.one::<i64>(copy),
+        1,
+        "what a view sees is seen once"
+    );
+}
+
+#[test]
 fn system_files_are_known_and_devices_are_not() {
     let Some((run, _guard, _)) = outside(&[], "cat /etc/passwd /etc/none /dev/null > copy || true")
     else {

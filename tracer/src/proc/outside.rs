@@ -18,6 +18,7 @@ use flowtrace_schema::{
 
 use super::descriptors;
 use super::observer::Tracee;
+use super::views::Views;
 use crate::fs::{Attributes, FileTable, NameIn, stat};
 use crate::kernel::Descriptions;
 
@@ -31,8 +32,7 @@ pub(crate) struct Outside {
     ring: CallRing,
     /// Whoever wants to know what descriptors stand for.
     told: Option<Descriptions>,
-    /// Where the workflow sees the traced directories.
-    views: Vec<PathBuf>,
+    views: Views,
     /// System files by their path; `None`: there is none.
     system: HashMap<OsString, Option<FileId>>,
     /// Other files by theirs, to keep the names right.
@@ -64,7 +64,7 @@ impl Outside {
         host: HostId,
         files: Arc<FileTable>,
         recorder: &Recorder,
-        views: Vec<PathBuf>,
+        views: Views,
         told: Option<Descriptions>,
     ) -> Outside {
         Outside {
@@ -98,11 +98,7 @@ impl Outside {
         if has_dots(bytes) {
             return false;
         }
-        if self
-            .views
-            .iter()
-            .any(|view| Path::new(path).starts_with(view))
-        {
+        if self.views.cover(Path::new(path)) {
             return true;
         }
         let file = match self.system.get(path) {
@@ -131,13 +127,15 @@ impl Outside {
         file
     }
 
-    /// Whether an open that may make the file finds none, so that it will make it. Only asked
-    /// where no view answers for the file.
+    /// Whether this open is for a view to tell of, so that its result is not looked at either.
+    pub(crate) fn is_in_view(&self, tracee: Tracee, directory: Option<i32>, path: &OsStr) -> bool {
+        named(tracee, directory, path).is_some_and(|path| self.views.settle(&path))
+    }
+
+    /// Whether an open that may make the file finds none, so that it will make it.
     pub(crate) fn is_absent(&self, tracee: Tracee, directory: Option<i32>, path: &OsStr) -> bool {
-        let Some(path) = full_path(tracee, directory, path) else {
-            return false;
-        };
-        !self.is_seen(&path) && !path.exists()
+        let real = named(tracee, directory, path).and_then(|path| self.views.real(path));
+        real.is_some_and(|path| !path.exists())
     }
 
     /// An open succeeded, and this is what it gave.
@@ -152,7 +150,7 @@ impl Outside {
     ) {
         if !attributes.is_regular()
             || !descriptors::is_path(path.as_os_str())
-            || self.is_seen(path)
+            || self.views.cover(path)
             || is_kernels(path.as_os_str().as_bytes())
         {
             return;
@@ -193,7 +191,7 @@ impl Outside {
     ) -> Option<NameChange> {
         let from = full_path(tracee, from.0, from.1)?;
         let to = full_path(tracee, to.0, to.1)?;
-        if self.is_seen(&from) {
+        if self.views.cover(&from) {
             return None;
         }
         let (from, to) = (real(&from).unwrap_or(from), real(&to).unwrap_or(to));
@@ -262,7 +260,7 @@ impl Outside {
 
     /// The path under which a name was recorded: as it is, or with its links followed.
     fn recorded(&self, path: PathBuf) -> Option<PathBuf> {
-        if self.is_seen(&path) {
+        if self.views.cover(&path) {
             return None;
         }
         let is_recorded = |path: &Path| {
@@ -272,11 +270,6 @@ impl Outside {
             return Some(path);
         }
         real(&path).filter(|path| is_recorded(path))
-    }
-
-    /// Whether a view sees what is done to a file.
-    fn is_seen(&self, path: &Path) -> bool {
-        self.views.iter().any(|view| path.starts_with(view))
     }
 }
 
@@ -288,9 +281,14 @@ fn real(path: &Path) -> Option<PathBuf> {
 
 /// The absolute path that a call means, links not followed.
 fn full_path(tracee: Tracee, directory: Option<i32>, path: &OsStr) -> Option<PathBuf> {
+    named(tracee, directory, path).map(|path| without_dots(&path))
+}
+
+/// The same with the dots that the call has in it.
+fn named(tracee: Tracee, directory: Option<i32>, path: &OsStr) -> Option<PathBuf> {
     let path = Path::new(path);
     if path.is_absolute() {
-        return Some(without_dots(path));
+        return Some(path.to_owned());
     }
     let directory = match directory {
         None | Some(libc::AT_FDCWD) => {
@@ -298,9 +296,7 @@ fn full_path(tracee: Tracee, directory: Option<i32>, path: &OsStr) -> Option<Pat
         }
         Some(fd) => descriptors::target(tracee.pid, fd)?,
     };
-    directory
-        .is_absolute()
-        .then(|| without_dots(&directory.join(path)))
+    directory.is_absolute().then(|| directory.join(path))
 }
 
 fn without_dots(path: &Path) -> PathBuf {
@@ -345,6 +341,8 @@ fn stands_for_descriptor(path: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
+
     use super::*;
 
     #[test]
@@ -380,7 +378,8 @@ mod tests {
     fn renaming_a_directory_renames_what_is_known_below() {
         let recorder = Recorder::nowhere();
         let files = Arc::new(FileTable::new(recorder.clone()));
-        let mut outside = Outside::new(HostId(1), files, &recorder, vec!["/view".into()], None);
+        let mut outside =
+            Outside::new(HostId(1), files, &recorder, Views::new(iter::empty()), None);
         outside.names.insert("/a/b/c".into(), FileId(1));
         outside.names.insert("/ab".into(), FileId(2));
         let change = NameChange::Renamed {
@@ -392,6 +391,5 @@ mod tests {
         assert_eq!(outside.names.get(Path::new("/z/b/c")), Some(&FileId(1)));
         assert_eq!(outside.names.get(Path::new("/ab")), Some(&FileId(2)));
         assert_eq!(outside.names.len(), 2);
-        assert!(outside.is_seen(Path::new("/view/x")) && !outside.is_seen(Path::new("/viewer")));
     }
 }

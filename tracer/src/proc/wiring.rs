@@ -3,7 +3,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use flowtrace_schema::{HostId, Loss, Recorder, Upid, Usage};
@@ -14,6 +13,7 @@ use super::observer::{Observer, Tracee};
 use super::outside::{NameChange, Open, Outside};
 use super::reading;
 use super::topology::{Call, CallKind, bytes_at, path_at, some_at};
+use super::views::Views;
 use crate::fs::FileTable;
 use crate::kernel::Descriptions;
 
@@ -51,7 +51,7 @@ impl Wiring {
         recorder: Recorder,
         registry: Arc<Mutex<Registry>>,
         files: Arc<FileTable>,
-        views: Vec<PathBuf>,
+        views: Views,
         wants_calls: bool,
         told: Option<Descriptions>,
     ) -> Wiring {
@@ -133,7 +133,10 @@ impl Wiring {
     ) -> Option<Pending> {
         let elsewhere = self.elsewhere.contains(&tracee.pid);
         let path = path_at(tracee.tid, path)?;
-        if !elsewhere && self.outside.is_settled(tracee, &path, flags, now) {
+        if !elsewhere
+            && (self.outside.is_settled(tracee, &path, flags, now)
+                || self.outside.is_in_view(tracee, directory, &path))
+        {
             return None;
         }
         let has = |flag: i32| flags & flag as u32 == flag as u32;

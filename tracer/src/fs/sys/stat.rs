@@ -22,10 +22,10 @@ pub(crate) fn at(directory: BorrowedFd<'_>, name: &CStr) -> Result<Attributes> {
     statx(directory, name, libc::AT_SYMLINK_NOFOLLOW)
 }
 
-/// Attributes of what a name leads to, as the kernel knows them: a filesystem that is far away,
-/// or our own, is not asked.
-pub(crate) fn known(path: &CStr) -> Result<Attributes> {
-    statx(nix::fcntl::AT_FDCWD, path, AT_STATX_DONT_SYNC)
+/// Attributes of what a name in a directory leads to, as the kernel knows them: a filesystem that is
+/// far away, or our own, is not asked.
+pub(crate) fn known(directory: BorrowedFd<'_>, name: &CStr) -> Result<Attributes> {
+    statx(directory, name, AT_STATX_DONT_SYNC)
 }
 
 /// Attributes of what a name leads to.

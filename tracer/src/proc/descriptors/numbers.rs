@@ -19,8 +19,8 @@ const NAME: usize = 19;
 #[repr(align(8))]
 struct Entries([u8; ROOM]);
 
-/// Descriptors of process `pid`. `None`: they cannot be looked at.
-pub(super) fn numbers(pid: u32) -> Option<Vec<i32>> {
+/// Descriptors of process `pid`, with the directory of them. `None`: they cannot be looked at.
+pub(super) fn numbers(pid: u32) -> Option<(File, Vec<i32>)> {
     let directory = File::options()
         .read(true)
         .custom_flags(libc::O_DIRECTORY)
@@ -47,7 +47,7 @@ pub(super) fn numbers(pid: u32) -> Option<Vec<i32>> {
         found.extend(entries_in(&entries.0[..read.min(ROOM)]));
         // procfs tells as many as there is room for.
         if read + LONGEST <= ROOM {
-            return Some(found);
+            return Some((directory, found));
         }
     }
 }
@@ -73,9 +73,9 @@ mod tests {
         let files: Vec<File> = (0..900)
             .map_while(|_| File::open("/dev/null").ok())
             .collect();
-        let found = numbers(std::process::id()).unwrap();
+        let (_, found) = numbers(std::process::id()).unwrap();
         assert!(files.iter().all(|file| found.contains(&file.as_raw_fd())));
-        assert_eq!(numbers(u32::MAX), None);
+        assert!(numbers(u32::MAX).is_none());
     }
 
     #[test]

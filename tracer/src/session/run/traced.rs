@@ -19,6 +19,7 @@ use crate::proc::channels::Registry;
 use crate::proc::lifetimes::{End, Lifetimes};
 use crate::proc::observer::ChannelLookup;
 use crate::proc::sampler::Sampler;
+use crate::proc::views::Views;
 use crate::proc::wiring::Wiring;
 
 impl Run<'_> {
@@ -60,7 +61,7 @@ impl Run<'_> {
             recording.recorder.clone(),
             channels.clone(),
             served.files(),
-            served.views().iter().map(|view| view.at.clone()).collect(),
+            Views::new(served.views().iter().map(|view| (&*view.at, &*view.source))),
             topology,
             kernel.as_ref().map(KernelLayer::descriptions),
         )));

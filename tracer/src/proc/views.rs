@@ -1,0 +1,156 @@
+//! The traced directories, as the workflow names what is in them.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::sys::stat::Mode;
+use nix::sys::statfs::fstatfs;
+
+use crate::fs::stat;
+
+/// Filesystems that look a name up without waiting for another machine or program (statfs(2)):
+/// ext2 to ext4, XFS, Btrfs, F2FS, ZFS, tmpfs, overlayfs.
+const LOCAL: [i64; 7] = [
+    0xef53,
+    0x5846_5342,
+    0x9123_683e,
+    0xf2f5_2010,
+    0x2fc1_2fc1,
+    0x0102_1994,
+    0x794c_7630,
+];
+
+/// A traced directory.
+#[derive(Debug)]
+struct View {
+    /// Where the workflow sees it.
+    at: PathBuf,
+    /// Where it really is.
+    source: PathBuf,
+    /// The real directory; `None`: it cannot be reached.
+    directory: Option<OwnedFd>,
+    /// Names are looked up in it without waiting for another machine or program.
+    is_local: bool,
+}
+
+/// The traced directories of a run.
+#[derive(Debug)]
+pub(crate) struct Views(Vec<View>);
+
+impl Views {
+    /// Of each directory where the workflow sees it, and where it really is.
+    pub(crate) fn new<'paths>(places: impl Iterator<Item = (&'paths Path, &'paths Path)>) -> Views {
+        Views(places.map(|(at, source)| View::new(at, source)).collect())
+    }
+
+    /// Whether a view sees what is done to a file.
+    pub(crate) fn cover(&self, path: &Path) -> bool {
+        self.0.iter().any(|view| path.starts_with(&view.at))
+    }
+
+    /// Where `path`, of a view or not, really is. `None`: to look there could take long.
+    pub(crate) fn real(&self, path: PathBuf) -> Option<PathBuf> {
+        let view = self.0.iter().find(|view| path.starts_with(&view.at));
+        match view.map(|view| (view, path.strip_prefix(&view.at))) {
+            Some((view, Ok(below))) => view.is_local.then(|| view.source.join(below)),
+            _ => Some(path),
+        }
+    }
+
+    /// Whether an open of `path` is for a view to tell of, whatever comes of it: it leads out of
+    /// there by no link, and to no FIFO. Where finding out could take long, or something stands in
+    /// the way, it may be so all the same.
+    pub(crate) fn settle(&self, path: &Path) -> bool {
+        self.0.iter().any(|view| view.settles(path))
+    }
+}
+
+impl View {
+    fn new(at: &Path, source: &Path) -> View {
+        let directory = open(source, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).ok();
+        let kind = directory.as_ref().and_then(|fd| fstatfs(fd).ok());
+        View {
+            at: at.to_owned(),
+            source: source.to_owned(),
+            directory,
+            is_local: kind.is_some_and(|kind| LOCAL.contains(&i64::from(kind.filesystem_type().0))),
+        }
+    }
+
+    fn settles(&self, path: &Path) -> bool {
+        let (Some(directory), Ok(below)) = (&self.directory, path.strip_prefix(&self.at)) else {
+            return false;
+        };
+        if below.as_os_str().is_empty() {
+            return true;
+        }
+        let mut resolve = ResolveFlag::RESOLVE_BENEATH
+            | ResolveFlag::RESOLVE_NO_SYMLINKS
+            | ResolveFlag::RESOLVE_NO_XDEV;
+        if !self.is_local {
+            resolve |= ResolveFlag::from_bits_retain(libc::RESOLVE_CACHED);
+        }
+        let how = OpenHow::new()
+            .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
+            .resolve(resolve);
+        match openat2(directory, below, how) {
+            Ok(file) => {
+                stat::of(file.as_fd()).is_ok_and(|found| found.mode & libc::S_IFMT != libc::S_IFIFO)
+            }
+            Err(error) => error == Errno::ENOENT,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_stays_in_a_view_is_settled() {
+        let scratch = tempfile::tempdir().unwrap();
+        let source = scratch.path().canonicalize().unwrap();
+        fs::create_dir(source.join("d")).unwrap();
+        fs::write(source.join("d/file"), "").unwrap();
+        symlink("file", source.join("d/link")).unwrap();
+        symlink("/nowhere", source.join("away")).unwrap();
+        symlink("d", source.join("link")).unwrap();
+        nix::unistd::mkfifo(&source.join("fifo"), Mode::S_IRWXU).unwrap();
+        let at = Path::new("/view");
+        let views = Views::new([(at, &*source)].into_iter());
+        for (path, is_settled) in [
+            ("/view", true),
+            ("/view/d/file", true),
+            ("/view/./d//file", true),
+            ("/view/d/new", true),
+            ("/view/none/new", true),
+            ("/view/d/link", false),
+            ("/view/away", false),
+            ("/view/away/x", false),
+            ("/view/d/../d/file", true),
+            ("/view/../view/d/file", false),
+            ("/view/link/../d/file", false),
+            ("/view/fifo", false),
+            ("/viewer/x", false),
+        ] {
+            assert_eq!(views.settle(Path::new(path)), is_settled, "{path}");
+        }
+        assert!(views.cover(Path::new("/view/x")) && !views.cover(Path::new("/viewer")));
+        assert_eq!(views.real("/view/x".into()), Some(source.join("x")));
+        assert_eq!(views.real("/viewer/x".into()), Some("/viewer/x".into()));
+    }
+
+    #[test]
+    fn nothing_is_settled_where_a_look_could_take_long() {
+        let views = Views::new([(Path::new("/view"), Path::new("/proc"))].into_iter());
+        assert!(!views.settle(Path::new("/view/not-there")));
+        assert_eq!(views.real("/view/self".into()), None);
+        let gone = Views::new([(Path::new("/view"), Path::new("/not/there"))].into_iter());
+        assert!(!gone.settle(Path::new("/view/x")));
+    }
+}
