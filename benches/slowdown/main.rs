@@ -21,10 +21,13 @@
 //! - `kernel-perf`: the same with the tracepoints read from perf's rings, not by programs in the kernel;
 //! - `cached`: `flowtrace run --fidelity cached --stat cached`, what the kernel answers by itself
 //!   is not seen;
+//! - `stops`: a tracer that stops every process where flowtrace does, but for system calls, and does
+//!   nothing there: what following processes by ptrace costs at least;
 //! - `no-ptrace`: `flowtrace run --no-ptrace`, processes known from the kernel's announcements;
 //! - `bindfs`: Debian's bindfs, multithreaded, mounted over the same directory in a private
 //!   namespace: a plain passthrough that people use;
-//! - `strace`: `strace -f -o /dev/null`, what people trace with today.
+//! - `strace`: `strace -f -o /dev/null`, what people trace with today; `strace-processes` the same of
+//!   nothing but calls that make and end processes, by a filter in the kernel; `perf-trace`: perf's.
 //!
 //! Machines get faster and slower while one measures. So the ways follow each other immediately,
 //! the order rotates from round to round, ratios are taken within a round, and the table shows
@@ -44,6 +47,7 @@ mod fio;
 mod measure;
 mod options;
 mod statistics;
+mod stops;
 mod storm;
 mod table;
 mod ways;
@@ -60,6 +64,9 @@ use workloads::{Places, Workload};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(command) = stops::asked_for(&arguments) {
+        return stops::run(command);
+    }
     if let Some(files) = storm::asked_for(&arguments) {
         storm::run(files);
         return ExitCode::SUCCESS;
@@ -143,7 +150,7 @@ fn in_path(program: &str) -> bool {
 type LeftOut = Vec<(String, String)>;
 
 /// Every way there is, in the order of the table's columns.
-const WAYS: [Way; 11] = [
+const WAYS: [Way; 14] = [
     Way::Native,
     Way::Bare,
     Way::Processes,
@@ -152,7 +159,10 @@ const WAYS: [Way; 11] = [
     Way::Kernel,
     Way::KernelPerf,
     Way::Cached,
+    Way::Stops,
     Way::NoPtrace,
     Way::Bindfs,
     Way::Strace,
+    Way::StraceProcesses,
+    Way::PerfTrace,
 ];

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::str::FromStr;
 
-use crate::{LeftOut, WAYS, in_path};
+use crate::{LeftOut, WAYS, in_path, stops};
 
 /// A directory beside the trace in which no workload works: traced instead of its own, it leaves
 /// nothing but the processes to see.
@@ -33,9 +33,12 @@ pub(crate) enum Way {
     Kernel,
     KernelPerf,
     Cached,
+    Stops,
     NoPtrace,
     Bindfs,
     Strace,
+    StraceProcesses,
+    PerfTrace,
 }
 
 impl Way {
@@ -49,9 +52,12 @@ impl Way {
             Way::Kernel => "kernel",
             Way::KernelPerf => "kernel-perf",
             Way::Cached => "cached",
+            Way::Stops => "stops",
             Way::NoPtrace => "no-ptrace",
             Way::Bindfs => "bindfs",
             Way::Strace => "strace",
+            Way::StraceProcesses => "strace-processes",
+            Way::PerfTrace => "perf-trace",
         }
     }
 
@@ -94,9 +100,12 @@ impl Way {
                 line.push(text(directory));
                 line
             }
-            Way::Strace => ["strace", "-f", "-o", "/dev/null", "--"]
-                .map(str::to_owned)
-                .to_vec(),
+            Way::Stops => stops::argv(&own()),
+            Way::Strace => words("strace -f -o /dev/null --"),
+            Way::StraceProcesses => {
+                words("strace -f --seccomp-bpf -e trace=process -o /dev/null --")
+            }
+            Way::PerfTrace => words("perf trace -o /dev/null --"),
         }
     }
 
@@ -109,6 +118,7 @@ impl Way {
             | Way::Processes
             | Way::Unlogged
             | Way::Flowtrace
+            | Way::Stops
             | Way::NoPtrace => None,
             Way::Kernel | Way::KernelPerf => {
                 let doctor = Command::new(FLOWTRACE).arg("doctor").output();
@@ -127,10 +137,23 @@ impl Way {
             }
             Way::Bindfs if !in_path("bindfs") => no("bindfs (package bindfs)"),
             Way::Bindfs if !in_path("unshare") => no("unshare (package util-linux)"),
-            Way::Strace if !in_path("strace") => no("strace (package strace)"),
-            Way::Bindfs | Way::Strace => None,
+            Way::Strace | Way::StraceProcesses if !in_path("strace") => {
+                no("strace (package strace)")
+            }
+            Way::PerfTrace if !in_path("perf") => no("perf (package linux-perf)"),
+            Way::Bindfs | Way::Strace | Way::StraceProcesses | Way::PerfTrace => None,
         }
     }
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
+}
+
+/// This program, which is a way by itself.
+fn own() -> String {
+    let own = std::env::current_exe().unwrap_or_default();
+    own.to_string_lossy().into_owned()
 }
 
 impl FromStr for Way {

@@ -6,20 +6,19 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::Mode;
-use nix::sys::statfs::fstatfs;
+use nix::sys::statfs::{self, FsType, fstatfs};
 
 use crate::fs::stat;
 
-/// Filesystems that look a name up without waiting for another machine or program (statfs(2)):
-/// ext2 to ext4, XFS, Btrfs, F2FS, ZFS, tmpfs, overlayfs.
-const LOCAL: [i64; 7] = [
-    0xef53,
-    0x5846_5342,
-    0x9123_683e,
-    0xf2f5_2010,
-    0x2fc1_2fc1,
-    0x0102_1994,
-    0x794c_7630,
+/// Filesystems that look a name up without waiting for another machine or program.
+const LOCAL: [FsType; 7] = [
+    statfs::EXT4_SUPER_MAGIC,
+    FsType(0x5846_5342), // XFS: not in every C library
+    statfs::BTRFS_SUPER_MAGIC,
+    statfs::F2FS_SUPER_MAGIC,
+    statfs::TMPFS_MAGIC,
+    statfs::OVERLAYFS_SUPER_MAGIC,
+    FsType(0x2fc1_2fc1), // ZFS
 ];
 
 /// A traced directory.
@@ -75,7 +74,7 @@ impl View {
             at: at.to_owned(),
             source: source.to_owned(),
             directory,
-            is_local: kind.is_some_and(|kind| LOCAL.contains(&i64::from(kind.filesystem_type().0))),
+            is_local: kind.is_some_and(|kind| LOCAL.contains(&kind.filesystem_type())),
         }
     }
 
