@@ -61,6 +61,8 @@ losses! {
         "open files that the command inherited from outside of the views: what it does with them is not seen",
     PathNotSeen "files" "own_path_not_seen" Notice
         "directories mounted at another path: calls that use the usual absolute path are not seen",
+    MountsInside "files" "mounts_inside" Notice
+        "mounts that the workflow made below a traced directory: of files there only opens are seen",
     UnknownCaller "files" "unknown_caller" Notice
         "file calls whose process could not be identified",
     OutOfDescriptors "files" "out_of_descriptors" Error

@@ -159,6 +159,8 @@ pub struct Mount {
     pub id: u32,
     /// Number of the mount that it is mounted on.
     pub parent: u32,
+    /// Its device, as `st_dev` of the files in it tells it.
+    pub device: u64,
     /// Mount point.
     pub point: PathBuf,
     /// Type of filesystem.
@@ -179,13 +181,24 @@ pub fn mounts() -> io::Result<Vec<Mount>> {
 /// Whether something is mounted on a view, as far as thread `tid` sees; also if that cannot be
 /// told.
 pub(crate) fn is_mounted_on(tid: u32) -> bool {
-    let Ok(text) = fs::read(format!("/proc/{tid}/mountinfo")) else {
+    let Some(mounts) = seen_by(tid) else {
         return true;
     };
-    let lines = text.split(|&b| b == b'\n');
-    let mounts: Vec<_> = lines.filter_map(parse_mount).collect();
     let mut views = mounts.iter().filter(|mount| mount.kind == FILESYSTEM_TYPE);
     views.any(|view| mounts.iter().any(|mount| mount.parent == view.id))
+}
+
+/// The devices of the views that thread `tid` sees.
+pub(crate) fn view_devices(tid: u32) -> Vec<u64> {
+    let mounts = seen_by(tid).unwrap_or_default().into_iter();
+    let views = mounts.filter(|mount| mount.kind == FILESYSTEM_TYPE);
+    views.map(|view| view.device).collect()
+}
+
+fn seen_by(tid: u32) -> Option<Vec<Mount>> {
+    let text = fs::read(format!("/proc/{tid}/mountinfo")).ok()?;
+    let lines = text.split(|&b| b == b'\n');
+    Some(lines.filter_map(parse_mount).collect())
 }
 
 /// The topmost mount that holds `path`, which must be absolute and without symbolic links.
@@ -202,13 +215,16 @@ fn parse_mount(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&b| b == b' ');
     let mut number = || str::from_utf8(fields.next()?).ok()?.parse().ok();
     let (id, parent) = (number()?, number()?);
-    let point = unescape(fields.nth(2)?);
+    let (major, minor) = str::from_utf8(fields.next()?).ok()?.split_once(':')?;
+    let device = libc::makedev(major.parse().ok()?, minor.parse().ok()?);
+    let point = unescape(fields.nth(1)?);
     fields.find(|&field| field == b"-")?;
     let kind = String::from_utf8_lossy(fields.next()?).into_owned();
     let source = unescape(fields.next()?).to_string_lossy().into_owned();
     Some(Mount {
         id,
         parent,
+        device,
         point: PathBuf::from(point),
         kind,
         source,

@@ -21,6 +21,8 @@ pub(crate) struct Log {
     filtered: bool,
     /// Tells the rings of this log from those of another in the same thread.
     number: u64,
+    /// Our first thread. What it does with files that the command inherited is no call of the workflow.
+    own: u32,
     unknown_callers: AtomicU64,
     out_of_descriptors: AtomicU64,
     writeback: AtomicU64,
@@ -101,6 +103,7 @@ impl Log {
             enabled,
             filtered,
             number: LOGS.fetch_add(1, Ordering::Relaxed),
+            own: std::process::id(),
             unknown_callers: AtomicU64::new(0),
             out_of_descriptors: AtomicU64::new(0),
             writeback: AtomicU64::new(0),
@@ -135,7 +138,7 @@ impl Log {
     /// A call is about to be answered.
     #[inline]
     pub(crate) fn end(&self, started: Started, event: Event, result: i64) {
-        if self.records(&event) {
+        if self.records(&started, &event) {
             self.push(self.call(started, event, result));
         }
     }
@@ -150,7 +153,7 @@ impl Log {
         split: &Split,
         cutting: Cutting,
     ) {
-        if self.records(&event) {
+        if self.records(&started, &event) {
             let served = Served {
                 call: self.call(started, event, result),
                 tid: started.tid,
@@ -171,7 +174,10 @@ impl Log {
         split.finish(|call| self.push(call));
     }
 
-    fn records(&self, event: &Event) -> bool {
+    fn records(&self, started: &Started, event: &Event) -> bool {
+        if started.caller.is_none() && started.tid == self.own {
+            return false;
+        }
         let excluded = self.filtered && event.file.is_none();
         if excluded {
             self.excluded.fetch_add(1, Ordering::Relaxed);

@@ -114,6 +114,22 @@ impl Outside {
         true
     }
 
+    /// The first process begins, which sees the views.
+    pub(crate) fn begun(&mut self, pid: u32) {
+        self.views.seen_by(pid);
+    }
+
+    /// Something is going to be mounted here: whether that hides a part of a view.
+    pub(crate) fn mounting(
+        &mut self,
+        tracee: Tracee,
+        directory: Option<i32>,
+        path: &OsStr,
+    ) -> bool {
+        self.views.alter();
+        full_path(tracee, directory, path).is_some_and(|path| self.views.cover(&path))
+    }
+
     fn system_file(&mut self, path: &OsStr, now: u64) -> Option<FileId> {
         if self.system.len() >= REMEMBERED {
             self.system.clear();
@@ -150,7 +166,7 @@ impl Outside {
     ) {
         if !attributes.is_regular()
             || !descriptors::is_path(path.as_os_str())
-            || self.views.cover(path)
+            || self.views.see(path, attributes)
             || is_kernels(path.as_os_str().as_bytes())
         {
             return;

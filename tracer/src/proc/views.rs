@@ -8,7 +8,8 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::Mode;
 use nix::sys::statfs::{self, FsType, fstatfs};
 
-use crate::fs::stat;
+use crate::fs::{Attributes, stat};
+use crate::mounting;
 
 /// Filesystems that look a name up without waiting for another machine or program.
 const LOCAL: [FsType; 7] = [
@@ -36,22 +37,50 @@ struct View {
 
 /// The traced directories of a run.
 #[derive(Debug)]
-pub(crate) struct Views(Vec<View>);
+pub(crate) struct Views {
+    all: Vec<View>,
+    /// What files in them have as their device; empty as long as that is not known.
+    devices: Vec<u64>,
+    /// The workflow mounts something itself, so that its paths may lead elsewhere than ours.
+    is_altered: bool,
+}
 
 impl Views {
     /// Of each directory where the workflow sees it, and where it really is.
     pub(crate) fn new<'paths>(places: impl Iterator<Item = (&'paths Path, &'paths Path)>) -> Views {
-        Views(places.map(|(at, source)| View::new(at, source)).collect())
+        Views {
+            all: places.map(|(at, source)| View::new(at, source)).collect(),
+            devices: Vec::new(),
+            is_altered: false,
+        }
     }
 
-    /// Whether a view sees what is done to a file.
+    /// A process that sees them begins.
+    pub(crate) fn seen_by(&mut self, pid: u32) {
+        self.devices = mounting::view_devices(pid);
+    }
+
+    /// The workflow mounts something.
+    pub(crate) fn alter(&mut self) {
+        self.is_altered = true;
+    }
+
+    /// Whether a view sees what is done to an open file: it does not if something else is mounted below it.
+    pub(crate) fn see(&self, path: &Path, attributes: &Attributes) -> bool {
+        match self.devices.is_empty() {
+            true => self.cover(path),
+            false => self.devices.contains(&attributes.dev),
+        }
+    }
+
+    /// Whether a path is below a traced directory.
     pub(crate) fn cover(&self, path: &Path) -> bool {
-        self.0.iter().any(|view| path.starts_with(&view.at))
+        self.all.iter().any(|view| path.starts_with(&view.at))
     }
 
     /// Where `path`, of a view or not, really is. `None`: to look there could take long.
     pub(crate) fn real(&self, path: PathBuf) -> Option<PathBuf> {
-        let view = self.0.iter().find(|view| path.starts_with(&view.at));
+        let view = self.all.iter().find(|view| path.starts_with(&view.at));
         match view.map(|view| (view, path.strip_prefix(&view.at))) {
             Some((view, Ok(below))) => view.is_local.then(|| view.source.join(below)),
             _ => Some(path),
@@ -62,7 +91,7 @@ impl Views {
     /// there by no link, and to no FIFO. Where finding out could take long, or something stands in
     /// the way, it may be so all the same.
     pub(crate) fn settle(&self, path: &Path) -> bool {
-        self.0.iter().any(|view| view.settles(path))
+        !self.is_altered && self.all.iter().any(|view| view.settles(path))
     }
 }
 
@@ -121,7 +150,7 @@ mod tests {
         symlink("d", source.join("link")).unwrap();
         nix::unistd::mkfifo(&source.join("fifo"), Mode::S_IRWXU).unwrap();
         let at = Path::new("/view");
-        let views = Views::new([(at, &*source)].into_iter());
+        let mut views = Views::new([(at, &*source)].into_iter());
         for (path, is_settled) in [
             ("/view", true),
             ("/view/d/file", true),
@@ -142,6 +171,8 @@ mod tests {
         assert!(views.cover(Path::new("/view/x")) && !views.cover(Path::new("/viewer")));
         assert_eq!(views.real("/view/x".into()), Some(source.join("x")));
         assert_eq!(views.real("/viewer/x".into()), Some("/viewer/x".into()));
+        views.alter();
+        assert!(!views.settle(Path::new("/view/d/file")));
     }
 
     #[test]

@@ -17,6 +17,10 @@ use super::views::Views;
 use crate::fs::FileTable;
 use crate::kernel::Descriptions;
 
+/// Flags of mount(2) that mount nothing.
+const CHANGES_MOUNT: u64 =
+    libc::MS_REMOUNT | libc::MS_PRIVATE | libc::MS_SLAVE | libc::MS_SHARED | libc::MS_UNBINDABLE;
+
 /// Sees descriptors and calls.
 pub(crate) struct Wiring {
     recorder: Recorder,
@@ -42,6 +46,8 @@ enum Pending {
     Connect(i32, Option<SocketAddr>),
     Open(Open),
     Names(NameChange),
+    /// Something is mounted over a part of a view.
+    Mount,
 }
 
 impl Wiring {
@@ -120,6 +126,15 @@ impl Wiring {
                 None
             }
             CallKind::AsyncIo => None,
+            CallKind::Mount if d & CHANGES_MOUNT != 0 => None,
+            CallKind::Mount => {
+                let hides = self.outside.mounting(tracee, None, &path(b)?);
+                hides.then_some(Pending::Mount)
+            }
+            CallKind::MoveMount => {
+                let hides = self.outside.mounting(tracee, Some(fd(c)), &path(d)?);
+                hides.then_some(Pending::Mount)
+            }
         }
     }
 
@@ -192,6 +207,9 @@ impl Observer for Wiring {
     }
 
     fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, now: u64) {
+        if prev.is_none() {
+            self.outside.begun(tracee.pid);
+        }
         if prev.is_none() && self.wants_calls {
             let filters = |pid| reading::filters_of(pid).unwrap_or(0);
             if filters(tracee.pid) > filters(std::process::id()) {
@@ -249,6 +267,7 @@ impl Observer for Wiring {
             }
             Pending::Open(open) => self.opened(tracee, result as i32, &open, now),
             Pending::Names(change) => self.outside.changed(change, now),
+            Pending::Mount => self.recorder.lost(Loss::MountsInside, 1),
         }
     }
 

@@ -49,14 +49,18 @@ pub(crate) enum CallKind {
     Umask,
     /// socket(domain, type, protocol), for datagrams of IP alone.
     Socket,
+    /// mount(source, target, type, flags, …).
+    Mount,
+    /// move_mount(directory, from, directory, to, flags).
+    MoveMount,
 }
 
 use CallKind::*;
 
 impl CallKind {
-    const ALL: [CallKind; 18] = [
+    const ALL: [CallKind; 20] = [
         Open, OpenAt, OpenAt2, Creat, Rename, RenameAt, Unlink, UnlinkAt, Pipe, SocketPair, Bind,
-        Connect, Accept, Splice, ChangeView, AsyncIo, Umask, Socket,
+        Connect, Accept, Splice, ChangeView, AsyncIo, Umask, Socket, Mount, MoveMount,
     ];
 }
 
@@ -124,6 +128,8 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (425, AsyncIo),
             (206, AsyncIo),
             (95, Umask),
+            (165, Mount),
+            (429, MoveMount),
         ],
     },
     Numbers {
@@ -156,6 +162,8 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (425, AsyncIo),
             (245, AsyncIo),
             (60, Umask),
+            (21, Mount),
+            (429, MoveMount),
         ],
     },
     Numbers {
@@ -184,6 +192,8 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (425, AsyncIo),
             (0, AsyncIo),
             (166, Umask),
+            (40, Mount),
+            (429, MoveMount),
         ],
     },
 ];
@@ -223,5 +233,7 @@ mod tests {
         assert_eq!(number(AsyncIo), libc::SYS_io_uring_setup);
         assert_eq!(number(Umask), libc::SYS_umask);
         assert_eq!(number(Socket), libc::SYS_socket);
+        assert_eq!(number(Mount), libc::SYS_mount);
+        assert_eq!(number(MoveMount), libc::SYS_move_mount);
     }
 }
