@@ -89,7 +89,7 @@ pub(super) fn joined(pieces: &[Message]) -> Cow<'_, [Message]> {
         // Segments of the usual size each are one long message.
         let is_long = piece.bytes == bytes * u64::from(piece.segments);
         if is_long {
-            whole.append(&mut open);
+            close(&mut open, bytes, &mut whole);
             whole.push(piece);
             sum = 0;
             continue;
@@ -104,6 +104,22 @@ pub(super) fn joined(pieces: &[Message]) -> Cow<'_, [Message]> {
     }
     whole.append(&mut open);
     whole.into()
+}
+
+/// Ends the open pieces where a message of the usual size begins: as many of the last of them as make whole
+/// messages are these. A greeting before them, or what was left of one, is by itself.
+fn close(open: &mut Vec<Message>, bytes: u64, whole: &mut Vec<Message>) {
+    let mut rest: u64 = open.iter().map(|piece| piece.bytes).sum();
+    for first in 0..open.len() {
+        if rest % bytes == 0 && rest / bytes <= MOST_TOGETHER {
+            whole.extend_from_slice(&open[..first]);
+            whole.extend((0..rest / bytes).filter_map(|k| cut(&open[first..], k * bytes, bytes)));
+            open.clear();
+            return;
+        }
+        rest -= open[first].bytes;
+    }
+    whole.append(open);
 }
 
 /// The message of so many bytes from an offset on in pieces next to each other.
@@ -157,6 +173,16 @@ mod tests {
         let mixed = messages(&[5, 15, 20, 7, 13, 20]);
         assert_eq!(joined(&mixed), mixed);
         assert!(joined(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_greeting_does_not_keep_the_pieces_behind_it_apart() {
+        // The first messages outgrow the window of a young connection.
+        let sizes = [1, 14, 6, 15, 5, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20];
+        let whole = joined(&messages(&sizes)).into_owned();
+        assert_eq!(whole.len(), 15);
+        assert_eq!((whole[0].bytes, whole[1].bytes, whole[2].bytes), (1, 20, 20));
+        assert_eq!((whole[1].sent_ns, whole[2].sent_ns), ((1, 2), (3, 4)));
     }
 
     #[test]
