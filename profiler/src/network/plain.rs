@@ -15,6 +15,8 @@ const USUAL_PERCENT: usize = 90;
 const PIECES_PERCENT: usize = 75;
 /// Messages that leave together at most.
 const MOST_TOGETHER: u64 = 10_000;
+/// Pieces of one message at most.
+const MOST_PIECES: usize = 256;
 /// Fewer messages have no usual size.
 const LEAST: usize = 3;
 /// Numbers of messages in both directions that are in step differ by no more, per cent and one.
@@ -87,12 +89,15 @@ pub(super) fn joined(pieces: &[Message]) -> Cow<'_, [Message]> {
     let mut sum = 0;
     for &piece in pieces {
         // Segments of the usual size each are one long message.
-        let is_long = piece.bytes == bytes * u64::from(piece.segments);
-        if is_long {
+        if piece.bytes == bytes * u64::from(piece.segments) {
             close(&mut open, bytes, &mut whole);
             whole.push(piece);
             sum = 0;
             continue;
+        }
+        if piece.bytes == bytes && sum > 0 && begins_here(&open, bytes, whole.is_empty()) {
+            close(&mut open, bytes, &mut whole);
+            sum = 0;
         }
         sum += piece.bytes;
         open.push(piece);
@@ -104,6 +109,17 @@ pub(super) fn joined(pieces: &[Message]) -> Cow<'_, [Message]> {
     }
     whole.append(&mut open);
     whole.into()
+}
+
+/// Whether a message of the usual size that comes whole begins behind the open pieces: the last of them make
+/// whole messages, or there is but a greeting so far.
+fn begins_here(open: &[Message], bytes: u64, is_young: bool) -> bool {
+    let mut sum = 0;
+    let mut makes_whole = |piece: &Message| {
+        sum += piece.bytes;
+        sum % bytes == 0
+    };
+    is_young && open.len() == 1 || open.iter().rev().take(MOST_PIECES).any(&mut makes_whole)
 }
 
 /// Ends the open pieces where a message of the usual size begins: as many of the last of them as make whole
@@ -183,6 +199,19 @@ mod tests {
         assert_eq!(whole.len(), 15);
         assert_eq!((whole[0].bytes, whole[1].bytes, whole[2].bytes), (1, 20, 20));
         assert_eq!((whole[1].sent_ns, whole[2].sent_ns), ((1, 2), (3, 4)));
+        // The same where every message takes several segments.
+        let mut made = messages(&sizes);
+        for message in &mut made {
+            message.segments = 3;
+        }
+        assert_eq!(joined(&made).len(), 15);
+        let sizes = [1, 20, 14, 6, 15, 5, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20];
+        made.iter_mut().zip(sizes).for_each(|(m, bytes)| m.bytes = bytes);
+        assert_eq!(joined(&made).len(), 15);
+        // In the middle of a stream a message may begin and end within its pieces.
+        let sizes = [20, 20, 10, 20, 10, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20];
+        made.iter_mut().zip(sizes).for_each(|(m, bytes)| m.bytes = bytes);
+        assert_eq!(joined(&made).len(), 16);
     }
 
     #[test]

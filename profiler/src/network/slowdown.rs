@@ -19,7 +19,7 @@ const GATE_SEVERAL: f64 = 1.5;
 const QUIET: f64 = 0.1;
 /// Two runs of one program differ by this share of their length on a quiet machine, and by this much more at most
 /// for what their rounds show of other work.
-const RUN_TO_RUN: f64 = 0.02;
+pub(super) const RUN_TO_RUN: f64 = 0.02;
 const MOST_HELD_UP: f64 = 0.04;
 
 /// The loaded processes and what they cost.
