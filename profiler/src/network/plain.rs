@@ -194,24 +194,25 @@ mod tests {
     #[test]
     fn a_greeting_does_not_keep_the_pieces_behind_it_apart() {
         // The first messages outgrow the window of a young connection.
-        let sizes = [1, 14, 6, 15, 5, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20];
-        let whole = joined(&messages(&sizes)).into_owned();
-        assert_eq!(whole.len(), 15);
-        assert_eq!((whole[0].bytes, whole[1].bytes, whole[2].bytes), (1, 20, 20));
-        assert_eq!((whole[1].sent_ns, whole[2].sent_ns), ((1, 2), (3, 4)));
-        // The same where every message takes several segments.
-        let mut made = messages(&sizes);
-        for message in &mut made {
-            message.segments = 3;
+        let made = |head: &[u64], segments: u32| {
+            let mut made = messages(&[head, &[20; 20]].concat());
+            for message in &mut made {
+                message.segments = segments;
+            }
+            made
+        };
+        for segments in [1, 3] {
+            let whole = joined(&made(&[1, 14, 6, 15, 5], segments)).into_owned();
+            assert_eq!(whole.len(), 23);
+            assert_eq!(
+                (whole[0].bytes, whole[1].bytes, whole[2].bytes),
+                (1, 20, 20)
+            );
+            assert_eq!((whole[1].sent_ns, whole[2].sent_ns), ((1, 2), (3, 4)));
+            assert_eq!(joined(&made(&[1, 20, 14, 6, 15, 5], segments)).len(), 24);
         }
-        assert_eq!(joined(&made).len(), 15);
-        let sizes = [1, 20, 14, 6, 15, 5, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20];
-        made.iter_mut().zip(sizes).for_each(|(m, bytes)| m.bytes = bytes);
-        assert_eq!(joined(&made).len(), 15);
-        // In the middle of a stream a message may begin and end within its pieces.
-        let sizes = [20, 20, 10, 20, 10, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20];
-        made.iter_mut().zip(sizes).for_each(|(m, bytes)| m.bytes = bytes);
-        assert_eq!(joined(&made).len(), 16);
+        // In the middle of a stream a whole message's worth may lie across two.
+        assert_eq!(joined(&made(&[20, 20, 10, 20, 10], 3)).len(), 24);
     }
 
     #[test]
