@@ -127,7 +127,7 @@ fn begins_here(open: &[Message], bytes: u64, is_young: bool) -> bool {
 fn close(open: &mut Vec<Message>, bytes: u64, whole: &mut Vec<Message>) {
     let mut rest: u64 = open.iter().map(|piece| piece.bytes).sum();
     for first in 0..open.len() {
-        if rest % bytes == 0 && rest / bytes <= MOST_TOGETHER {
+        if rest.is_multiple_of(bytes) && rest / bytes <= MOST_TOGETHER {
             whole.extend_from_slice(&open[..first]);
             whole.extend((0..rest / bytes).filter_map(|k| cut(&open[first..], k * bytes, bytes)));
             open.clear();
