@@ -2,13 +2,15 @@
 """Holds what `flowtrace network` says of real runs against what these print: the example `patterns` on network
 namespaces as hosts, every topology, by turns and by exchange, with and without a loaded rank.
 
-    tests/truth/inference.py [--flowtrace BIN] [--patterns BIN] [--hosts 4,8] [--iterations N] [--loads N] [--only-loads] [--busy] [--keep DIR]
+    tests/truth/inference.py [--flowtrace BIN] [--patterns BIN] [--hosts 4,8] [--iterations N] [--bytes N] [--loads N] [--only-loads] [--busy]
+                             [--keep DIR]
 
 Passes when every topology is named right, iteration rates are within 2 %, periods within 5 %, message counts within 1 %,
 no unloaded run is accused and no wrong rank named. In a tree messages go one way, so that ranks run ahead of each other as far as
 buffers reach, and what a rank wrote leaves when the receiver takes it: rates and periods must lie within what the ranks say there. How many loaded ranks were named, and of these how often the range
 held the slowdown against the run before without the load, is printed. In runs with loads ranks compute asleep, as with
-processors of their own; with --busy in busy loops, which on fewer processors than hosts take turns.
+processors of their own; with --busy in busy loops, which on fewer processors than hosts take turns. Two runs of a pair differ by what
+else the machine does: where that is not idle, `chrt -r 1 tests/truth/inference.py --only-loads` keeps it out of the ranks' way.
 """
 import argparse
 import json

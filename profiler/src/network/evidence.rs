@@ -46,6 +46,10 @@ const HIDDEN: &str = "the processes take turns: whoever is first in the order an
 /// Why equal delays alone do not make a balance.
 const EQUAL_DELAYS: &str = "what the sends waited for is not known, and where messages come while the others still work, delays are alike though the work is not";
 
+/// Why the longest delays alone are no load: where a message comes while its receiver still works, it cuts the
+/// delay of the slower one, and the faster one has the longer delays.
+const CONTRADICTED: &str = "the process with the longest delays works no longer than the others when the messages are replayed, so that the two contradict each other";
+
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
@@ -180,6 +184,12 @@ fn of_packets(run: &Run, found: &[Message]) -> Result<(Evidence, Option<Schedule
         evidence.slowdown_s = None;
     } else if matches!(evidence.verdict, Verdict::Loaded(_)) {
         evidence.replayed_s = replayed(&schedule, evidence.first);
+        let (from, to) = evidence.span_ns;
+        let least = slowdown::RUN_TO_RUN * (to - from) as f64 / 1e9;
+        if evidence.replayed_s.is_none_or(|gain| gain.low < least) {
+            evidence.verdict = Verdict::Unsure(CONTRADICTED.into());
+            (evidence.slowdown_s, evidence.replayed_s) = (None, None);
+        }
     } else if evidence.verdict == Verdict::Balanced {
         evidence.verdict = Verdict::Unsure(EQUAL_DELAYS.into());
     }
@@ -273,8 +283,8 @@ fn unequal(part: &[Message], nodes: usize) -> Option<String> {
         sent[usize::from(message.src)] += 1;
     }
     let (least, most) = (*sent.iter().min()?, *sent.iter().max()?);
-    // The end of a chain has one partner, all others have two; greetings and a cut in a round add some.
-    let is_unequal = least * ALIKE < most && !schedule::may_be_in_step(least * ALIKE, most);
+    // The end of a chain has one partner, all others have two: what each waits for is not alike.
+    let is_unequal = least * ALIKE < most || schedule::may_be_in_step(least * ALIKE, most);
     is_unequal.then(|| {
         format!(
             "the processes do not do alike (one sent {least} messages, another {most}), so that their delays do not compare"

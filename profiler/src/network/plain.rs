@@ -15,6 +15,8 @@ const USUAL_PERCENT: usize = 90;
 const PIECES_PERCENT: usize = 75;
 /// Messages that leave together at most.
 const MOST_TOGETHER: u64 = 10_000;
+/// Pieces of one message at most.
+const MOST_PIECES: usize = 256;
 /// Fewer messages have no usual size.
 const LEAST: usize = 3;
 /// Numbers of messages in both directions that are in step differ by no more, per cent and one.
@@ -87,12 +89,15 @@ pub(super) fn joined(pieces: &[Message]) -> Cow<'_, [Message]> {
     let mut sum = 0;
     for &piece in pieces {
         // Segments of the usual size each are one long message.
-        let is_long = piece.bytes == bytes * u64::from(piece.segments);
-        if is_long {
-            whole.append(&mut open);
+        if piece.bytes == bytes * u64::from(piece.segments) {
+            close(&mut open, bytes, &mut whole);
             whole.push(piece);
             sum = 0;
             continue;
+        }
+        if piece.bytes == bytes && sum > 0 && begins_here(&open, bytes, whole.is_empty()) {
+            close(&mut open, bytes, &mut whole);
+            sum = 0;
         }
         sum += piece.bytes;
         open.push(piece);
@@ -104,6 +109,33 @@ pub(super) fn joined(pieces: &[Message]) -> Cow<'_, [Message]> {
     }
     whole.append(&mut open);
     whole.into()
+}
+
+/// Whether a message of the usual size that comes whole begins behind the open pieces: the last of them make
+/// whole messages, or there is but a greeting so far.
+fn begins_here(open: &[Message], bytes: u64, is_young: bool) -> bool {
+    let mut sum = 0;
+    let mut makes_whole = |piece: &Message| {
+        sum += piece.bytes;
+        sum % bytes == 0
+    };
+    is_young && open.len() == 1 || open.iter().rev().take(MOST_PIECES).any(&mut makes_whole)
+}
+
+/// Ends the open pieces where a message of the usual size begins: as many of the last of them as make whole
+/// messages are these. A greeting before them, or what was left of one, is by itself.
+fn close(open: &mut Vec<Message>, bytes: u64, whole: &mut Vec<Message>) {
+    let mut rest: u64 = open.iter().map(|piece| piece.bytes).sum();
+    for first in 0..open.len() {
+        if rest.is_multiple_of(bytes) && rest / bytes <= MOST_TOGETHER {
+            whole.extend_from_slice(&open[..first]);
+            whole.extend((0..rest / bytes).filter_map(|k| cut(&open[first..], k * bytes, bytes)));
+            open.clear();
+            return;
+        }
+        rest -= open[first].bytes;
+    }
+    whole.append(open);
 }
 
 /// The message of so many bytes from an offset on in pieces next to each other.
@@ -157,6 +189,30 @@ mod tests {
         let mixed = messages(&[5, 15, 20, 7, 13, 20]);
         assert_eq!(joined(&mixed), mixed);
         assert!(joined(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_greeting_does_not_keep_the_pieces_behind_it_apart() {
+        // The first messages outgrow the window of a young connection.
+        let made = |head: &[u64], segments: u32| {
+            let mut made = messages(&[head, &[20; 20]].concat());
+            for message in &mut made {
+                message.segments = segments;
+            }
+            made
+        };
+        for segments in [1, 3] {
+            let whole = joined(&made(&[1, 14, 6, 15, 5], segments)).into_owned();
+            assert_eq!(whole.len(), 23);
+            assert_eq!(
+                (whole[0].bytes, whole[1].bytes, whole[2].bytes),
+                (1, 20, 20)
+            );
+            assert_eq!((whole[1].sent_ns, whole[2].sent_ns), ((1, 2), (3, 4)));
+            assert_eq!(joined(&made(&[1, 20, 14, 6, 15, 5], segments)).len(), 24);
+        }
+        // In the middle of a stream a whole message's worth may lie across two.
+        assert_eq!(joined(&made(&[20, 20, 10, 20, 10], 3)).len(), 24);
     }
 
     #[test]

@@ -19,7 +19,7 @@ const GATE_SEVERAL: f64 = 1.5;
 const QUIET: f64 = 0.1;
 /// Two runs of one program differ by this share of their length on a quiet machine, and by this much more at most
 /// for what their rounds show of other work.
-const RUN_TO_RUN: f64 = 0.02;
+pub(super) const RUN_TO_RUN: f64 = 0.02;
 const MOST_HELD_UP: f64 = 0.04;
 
 /// The loaded processes and what they cost.
@@ -80,22 +80,14 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
         .collect();
     let noise = noise(schedule);
     let gate = shown_at(noise);
-    let (mut loaded, mut ratio) = self::loaded(&middle, gate)?;
-    let mut hidden: Vec<Node> = Vec::new();
-    if !loaded.is_empty() {
-        let is_hidden = |node: &&Node| schedule.answering.contains(*node);
-        loop {
-            let found: Vec<Node> = loaded.iter().filter(is_hidden).copied().collect();
-            if found.is_empty() {
-                break;
-            }
-            for node in found {
-                middle[usize::from(node)] = 0.0;
-                hidden.push(node);
-            }
-            (loaded, ratio) = self::loaded(&middle, gate).unwrap_or_default();
-        }
+    let hidden = hidden(schedule, &middle, gate);
+    for &node in &hidden {
+        middle[usize::from(node)] = 0.0;
     }
+    let (loaded, ratio) = match hidden.is_empty() {
+        true => self::loaded(&middle, gate)?,
+        false => self::loaded(&middle, gate).unwrap_or_default(),
+    };
     let base = [Reading::Waiting, Reading::Working].map(|reading| {
         Some((
             reading,
@@ -163,6 +155,20 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
         noise,
         slowdown_s,
     })
+}
+
+/// Those of the processes that answer at once that would stand out of the others: what looks like their work is
+/// waiting for a loaded one as much as work.
+fn hidden(schedule: &Schedule, work: &[f64], gate: f64) -> Vec<Node> {
+    let is_answering = |node: &usize| schedule.answering.contains(&(*node as Node));
+    let shown = (0..work.len()).filter(|node| !is_answering(node) && work[*node] > 0.0);
+    let Some(usual) = quantile::median(shown.map(|node| work[node])) else {
+        return schedule.answering.clone();
+    };
+    let answering = schedule.answering.iter().copied();
+    answering
+        .filter(|&node| work[usize::from(node)] >= gate * usual)
+        .collect()
 }
 
 /// Work of the rounds of each process, s, in the order of size. A round is from a send to the first partner to the
@@ -350,6 +356,16 @@ mod tests {
         });
         let found = messages::messages(&made.run).unwrap();
         assert_eq!(slowdown(&schedule::schedule(&found, 4)), None);
+    }
+
+    #[test]
+    fn who_answers_a_loaded_process_at_once_does_not_hide_it() {
+        let mut schedule = schedule::schedule(&[], 4);
+        schedule.answering = vec![3];
+        assert_eq!(hidden(&schedule, &[1.0, 1.0, 1.5, 1.51], GATE), [3]);
+        // It does as the others, and is compared with.
+        assert!(hidden(&schedule, &[1.0, 1.0, 1.0, 1.1], GATE).is_empty());
+        assert_eq!(hidden(&schedule, &[0.0, 0.0, 0.0, 1.0], GATE), [3]);
     }
 
     #[test]

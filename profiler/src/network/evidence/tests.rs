@@ -49,6 +49,24 @@ fn a_handful_of_packets_is_no_evidence() {
     );
 }
 
+/// The ends of a chain have one partner, all others two.
+#[test]
+fn the_delays_of_the_ends_of_a_chain_do_not_compare() {
+    let counted = |counts: [usize; 4]| -> Vec<Message> {
+        let of = |(src, n): (usize, usize)| {
+            let message = Message {
+                src: src as Node,
+                ..Message::default()
+            };
+            std::iter::repeat_n(message, n)
+        };
+        counts.into_iter().enumerate().flat_map(of).collect()
+    };
+    assert!(unequal(&counted([200, 400, 400, 200]), 4).is_some());
+    assert!(unequal(&counted([200, 403, 402, 201]), 4).is_some());
+    assert_eq!(unequal(&counted([200, 300, 300, 200]), 4), None);
+}
+
 /// A server and its clients do different things: whose delays are longest says nothing.
 #[test]
 fn a_server_is_no_loaded_process() {
