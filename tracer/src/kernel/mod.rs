@@ -15,6 +15,7 @@
 mod block;
 mod bpf;
 mod channel_rows;
+mod dropped;
 mod feed;
 mod follow;
 mod merge;
