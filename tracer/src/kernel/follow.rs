@@ -5,13 +5,14 @@
 //! from its beginning on, for its number may be given again before it returns.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use flowtrace_schema::{Call, Fidelity, Op, Record, Tid, Upid};
 
+use super::by_id::ById;
 use super::channel_rows::{ChannelRows, Sink};
 use super::feed::Change;
 use super::opens::{Note, Noted, OpenedFile};
@@ -40,11 +41,11 @@ pub(super) type SharedTable = Rc<RefCell<Table>>;
 /// What is known of the tree.
 pub(super) struct Follower {
     numbers: Numbers,
-    threads: HashMap<u32, Thread>,
-    processes: HashMap<u32, Process>,
+    threads: ById<Thread>,
+    processes: ById<Process>,
     changes: VecDeque<(u64, Change)>,
     /// What FUSE did for calls that have not returned yet.
-    notes: HashMap<u32, Vec<Note>>,
+    notes: ById<Vec<Note>>,
     /// Records that the kernel dropped.
     dropped: u64,
     /// Calls of which the return was among those, and the entry was not.
@@ -118,10 +119,10 @@ impl Follower {
     ) -> Follower {
         Follower {
             numbers: Numbers::new(),
-            threads: HashMap::new(),
-            processes: HashMap::new(),
+            threads: ById::default(),
+            processes: ById::default(),
             changes: VecDeque::new(),
-            notes: HashMap::new(),
+            notes: ById::default(),
             dropped: 0,
             halves: 0,
             unplaced: 0,

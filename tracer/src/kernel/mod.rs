@@ -14,6 +14,7 @@
 
 mod block;
 mod bpf;
+mod by_id;
 mod channel_rows;
 mod dropped;
 mod feed;
