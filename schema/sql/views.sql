@@ -342,7 +342,7 @@ CREATE VIEW channel_calls (
   channel_id,  -- channel; NULL: a socket that is none
   inode,       -- inode of a socket that is no channel; NULL: it is one
   side,        -- read, write; of a socket received and sent
-  length,      -- bytes asked for; NULL: only the memory of the program tells (readv, recvmsg and their kin)
+  length,      -- bytes asked for; NULL: only the memory of the program tells (recvmmsg and sendmmsg; see docs/kernel-layer.md)
   result,      -- what it returned: bytes, or messages of recvmmsg and sendmmsg; negative errno on failure, that of EINTR where a signal cut it off, after which it may have been made again
   bytes,       -- bytes that it moved, none where it only looked (MSG_PEEK); NULL: not told by its result (tee, vmsplice, recvmmsg, sendmmsg)
   fidelity     -- exact; lossy: records were dropped while the image lived, it may be another channel's

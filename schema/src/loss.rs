@@ -74,7 +74,9 @@ losses! {
     Excluded "files" "excluded_calls" Info
         "calls on files that --include or --exclude leave out of the trace",
     CallsDropped "files" "calls_dropped" DataLoss
-        "reads and writes that tracepoints told of and the kernel dropped because flowtrace was behind; offsets that follow from them are unknown",
+        "reads and writes that have no row because the kernel dropped their records, or those of their descriptors, when flowtrace was behind; offsets that follow from them are unknown",
+    OtherCallsDropped "files" "other_calls_dropped" DataLoss
+        "calls that open, duplicate or close descriptors, or wait, of which the kernel dropped the records because flowtrace was behind: rows of what was open then may name the wrong file",
     DescriptorsNotFollowed "files" "descriptors_not_followed" Notice
         "descriptors that a process was sent over a socket or took from another one, of traced files or unknown: what it read and wrote through them is not told",
     CallsUnreconciled "files" "calls_unreconciled" Notice

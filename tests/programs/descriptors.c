@@ -58,11 +58,23 @@ static void *own_file(void *number) {
   return NULL;
 }
 
-/* Nothing but so many reads of a byte each. */
-static int storm(long reads) {
-  int fd = open("storm", O_RDWR | O_CREAT, 0666);
-  CHECK(fd >= 0 && pwrite(fd, buffer, 4096, 0) == 4096);
-  for (long i = 0; i < reads; i++) CHECK(pread(fd, buffer, 1, i % 4096) == 1);
+/* Nothing but so many reads of a byte each, in each of so many processes. */
+static int storm(long reads, long processes) {
+  for (long i = 0; i < processes; i++) {
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid > 0) continue;
+    char name[32];
+    snprintf(name, 32, "storm%ld", i);
+    int fd = open(name, O_RDWR | O_CREAT, 0666);
+    CHECK(fd >= 0 && pwrite(fd, buffer, 4096, 0) == 4096);
+    for (long n = 0; n < reads; n++) CHECK(pread(fd, buffer, 1, n % 4096) == 1);
+    _exit(0);
+  }
+  for (long i = 0; i < processes; i++) {
+    int status;
+    CHECK(wait(&status) > 0 && status == 0);
+  }
   return 0;
 }
 
@@ -94,7 +106,7 @@ static int send_file(void) {
 }
 
 int main(int argc, char **argv) {
-  if (argc > 2 && !strcmp(argv[1], "storm")) return storm(atol(argv[2]));
+  if (argc > 3 && !strcmp(argv[1], "storm")) return storm(atol(argv[2]), atol(argv[3]));
   if (argc > 1 && !strcmp(argv[1], "send")) return send_file();
   if (argc > 1 && !strcmp(argv[1], "child")) return child(argv + 2);
   int status;
@@ -111,6 +123,10 @@ int main(int argc, char **argv) {
   CHECK(lseek(a, 0, SEEK_SET) == 0 && readv(a, two, 2) == 70 && writev(a, two, 2) == 70);
   CHECK(preadv(a, two, 2, 1000) == 70 && preadv2(a, two, 2, 2000, 0) == 70);
   CHECK(preadv2(a, two, 1, -1, 0) == 30 && pwritev(a, two, 2, 3000) == 70 && read(a, buffer, 1) == 1);
+  struct iovec many[100];
+  for (int i = 0; i < 100; i++) many[i] = (struct iovec){buffer + i, 1 + i % 30};
+  CHECK(preadv(a, many, 100, 40) == 1450 && pwritev2(a, many, 20, 80000, 0) == 210 && readv(a, many, 0) == 0);
+  CHECK(syscall(SYS_readv, a, many, 1025) < 0 && syscall(SYS_preadv, a, 8, 1, 0, 0) < 0);
   CHECK(read(a, NULL, 0) == 0 && read(a, (void *)8, 10) < 0 && pread(a, buffer, 1, -1) < 0);
 
   /* One open file under several numbers, in several processes. */

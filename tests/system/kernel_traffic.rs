@@ -55,7 +55,7 @@ assert subprocess.run(['cat', outside + '/b'], stdout=subprocess.PIPE, check=Tru
 
 /// Kind of a channel, side, calls and bytes of each process, in order.
 type Sums = Vec<(String, String, u64, u64)>;
-/// Length (where the call itself tells it), result and bytes of each call, in order.
+/// Length, result and bytes of each call, in order.
 type List = Vec<(Option<u64>, i64, u64)>;
 /// Kind of a channel, side and calls that a process made on it.
 type Calls = Vec<(String, String, List)>;
@@ -126,6 +126,18 @@ fn target(arguments: &str, place: usize) -> Option<&str> {
     one.split_once('<')?.1.strip_suffix('>')
 }
 
+/// The sum of the lengths of the pieces of a call.
+fn in_pieces(arguments: &str) -> u64 {
+    let digits = |text: &str| {
+        text.split(|c: char| !c.is_ascii_digit())
+            .next()?
+            .parse::<u64>()
+            .ok()
+    };
+    let pieces = arguments.split("iov_len=").skip(1);
+    pieces.map(|text| digits(text).expect("a length")).sum()
+}
+
 fn in_log(log: &str, outside: &Path) -> (Sums, Calls, Rows) {
     let mut calls: BTreeMap<(u32, String, &str), List> = BTreeMap::new();
     let mut files = Rows::new();
@@ -178,6 +190,7 @@ fn in_log(log: &str, outside: &Path) -> (Sums, Calls, Rows) {
                         .parse()
                         .unwrap_or_else(|_| panic!("a length: {text}"))
                 });
+                let length = length.or_else(|| Some(in_pieces(arguments)));
                 let of = calls.entry((pid, target.to_owned(), side)).or_default();
                 of.push((length, result, moved.unsigned_abs()));
             } else if let Ok(name) = Path::new(target).strip_prefix(outside) {
@@ -220,7 +233,7 @@ fn channels_and_files_outside_are_what_strace_sees() {
     std::fs::remove_file(outside.join("b")).unwrap();
     let log = scratch.join("strace.log");
     let mut strace = Command::new("strace");
-    strace.args(["-f", "-q", "-y", "-s", "0", "-e", "signal=none", "-e"]);
+    strace.args(["-f", "-q", "-y", "-v", "-s", "0", "-e", "signal=none", "-e"]);
     strace.arg("trace=read,pread64,write,writev,recvfrom,recvmsg,sendto,sendmsg,sendfile,splice");
     strace
         .arg("-o")

@@ -5,17 +5,17 @@
 //! from its beginning on, for its number may be given again before it returns.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use flowtrace_schema::{Call, Fidelity, Loss, Op, Record, Tid, Upid};
+use flowtrace_schema::{Call, Fidelity, Op, Record, Tid, Upid};
 
+use super::by_id::ById;
 use super::channel_rows::{ChannelRows, Sink};
 use super::feed::Change;
 use super::opens::{Note, Noted, OpenedFile};
-use super::reader::Counted;
 use super::sample::{Sample, What};
 use super::strangers::Strangers;
 use super::syscalls::{Does, Numbers};
@@ -27,6 +27,7 @@ use crate::proc::sampler::objects::Target;
 
 mod channels;
 mod data;
+mod losses;
 mod meeting;
 mod notes;
 mod tree;
@@ -40,15 +41,17 @@ pub(super) type SharedTable = Rc<RefCell<Table>>;
 /// What is known of the tree.
 pub(super) struct Follower {
     numbers: Numbers,
-    threads: HashMap<u32, Thread>,
-    processes: HashMap<u32, Process>,
+    threads: ById<Thread>,
+    processes: ById<Process>,
     changes: VecDeque<(u64, Change)>,
     /// What FUSE did for calls that have not returned yet.
-    notes: HashMap<u32, Vec<Note>>,
+    notes: ById<Vec<Note>>,
     /// Records that the kernel dropped.
     dropped: u64,
     /// Calls of which the return was among those, and the entry was not.
     halves: u64,
+    /// Calls on descriptors of which records were dropped, and nobody knows any more what they were.
+    unplaced: u64,
     excluded: u64,
     strangers: Strangers,
     accounts: Accounts,
@@ -103,6 +106,8 @@ struct UnderWay {
     channels: [Option<u64>; 2],
     /// The file outside that an open was told to give.
     outside: Option<OpenedFile>,
+    /// It moves data, and what its descriptor was is lost.
+    unplaced: bool,
 }
 
 impl Follower {
@@ -114,12 +119,13 @@ impl Follower {
     ) -> Follower {
         Follower {
             numbers: Numbers::new(),
-            threads: HashMap::new(),
-            processes: HashMap::new(),
+            threads: ById::default(),
+            processes: ById::default(),
             changes: VecDeque::new(),
-            notes: HashMap::new(),
+            notes: ById::default(),
             dropped: 0,
             halves: 0,
+            unplaced: 0,
             excluded: 0,
             strangers: Strangers::new(clock, views),
             channel_rows: ChannelRows::new(Arc::clone(&channels), channel_calls),
@@ -141,35 +147,6 @@ impl Follower {
     /// The tree changed, or will have at the time that is told with each change.
     pub(super) fn announce(&mut self, changes: Vec<(u64, Change)>) {
         self.changes.extend(changes);
-    }
-
-    /// The kernel dropped records of whoever: where the next read or write of any open file begins is not
-    /// known any more, nor quite which file it is.
-    pub(super) fn lost(&mut self, records: u64) {
-        self.dropped += records;
-        for process in self.processes.values() {
-            process.counts.sums.borrow_mut().lossy = true;
-            for open in process.table.borrow().open_files() {
-                open.position.set(None);
-                open.lossy.set(true);
-            }
-        }
-    }
-
-    /// What was not seen, where the kernel dropped `entries` of calls: those calls, and the ones of
-    /// which only the return was dropped.
-    pub(super) fn losses(&mut self, entries: u64) -> [Counted; 4] {
-        // Without a loss a call that never returned was cut off, and with one they cannot agree.
-        let (halves, unreconciled) = match self.dropped + entries {
-            0 => (0, self.unreconciled),
-            _ => (self.halves, 0),
-        };
-        [
-            (Loss::CallsDropped, entries + halves),
-            (Loss::Excluded, self.excluded),
-            (Loss::CallsUnreconciled, unreconciled),
-            (Loss::DescriptorsNotFollowed, self.strangers.not_followed()),
-        ]
     }
 
     /// What went through pipes and sockets, of the images that are over since the last call.
@@ -226,16 +203,21 @@ impl Follower {
         let find = |argument: usize| table.get(arguments[argument]).map(Rc::clone);
         let channel = |argument: usize| table.channel(arguments[argument]);
         let (mut open, mut to, mut outside) = (None, None, None);
+        let mut unplaced = false;
         let mut channels = [None; 2];
         match does {
             Does::Data(_) | Does::Duplicates(_) | Does::Controls => {
                 open = find(0);
                 channels[0] = channel(0);
+                unplaced = matches!(does, Does::Data(_)) && table.is_lost(arguments[0]);
             }
             Does::Seeks => open = find(0),
             Does::Moves(moves) => {
                 (open, to) = (find(moves.from), find(moves.to));
                 channels = [moves.from, moves.to].map(channel);
+                unplaced = [moves.from, moves.to]
+                    .iter()
+                    .any(|at| table.is_lost(arguments[*at]));
             }
             Does::Obscures(descriptors) => {
                 for (place, &argument) in channels.iter_mut().zip(descriptors) {
@@ -272,6 +254,7 @@ impl Follower {
             to,
             channels,
             outside,
+            unplaced,
         };
         call.enter();
         thread.under_way = Some(call);
@@ -287,14 +270,16 @@ impl Follower {
         let mut call = match thread.under_way.take() {
             Some(call) if call.number == sample.number => call,
             other => {
-                // Its entry was lost, and is counted as that.
+                // Its entry was lost, and is counted as that; of the one before it the return was.
                 if let Some(other) = other {
+                    self.halves += u64::from(other.moves_data());
                     other.give_up();
                 }
                 return;
             }
         };
         thread.counts.add(call.does, result);
+        self.unplaced += u64::from(call.unplaced);
         self.meet_returned(sample.tid, &mut call, result);
         let Some(thread) = self.threads.get_mut(&sample.tid) else {
             return;

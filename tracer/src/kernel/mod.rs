@@ -14,7 +14,9 @@
 
 mod block;
 mod bpf;
+mod by_id;
 mod channel_rows;
+mod dropped;
 mod feed;
 mod follow;
 mod merge;

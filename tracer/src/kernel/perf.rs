@@ -10,13 +10,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use super::dropped::Dropped;
 use super::sample::{Decode, Decoder};
 use super::tracefs::TraceFs;
 use super::{block, sched, syscalls};
 
 /// Bytes of a ring: the smallest that is of use, and the usual one.
 pub(super) const SMALLEST: usize = 64 << 10;
-pub(super) const USUAL: usize = 16 << 20;
+const USUAL: usize = 16 << 20;
+/// Environment variable: KiB of each ring of calls.
+const SIZE: &str = "FLOWTRACE_CALL_RING";
 /// Of the scheduler, which tells of fewer things.
 pub(super) const SCHEDULER: usize = 4 << 20;
 
@@ -179,8 +182,11 @@ impl Rings {
     }
 
     /// How many records of the first events, entries of calls for one, the kernel dropped so far.
-    pub(super) fn lost_entries(&self) -> u64 {
-        self.rings.iter().map(Ring::lost).sum()
+    pub(super) fn lost_entries(&self) -> Dropped {
+        Dropped {
+            data: self.rings.iter().map(Ring::lost).sum(),
+            others: 0,
+        }
     }
 }
 
@@ -359,6 +365,25 @@ fn named(error: &io::Error, what: &str) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
+/// Bytes of a ring of calls, a power of 2 of pages.
+///
+/// # Errors
+/// When the environment asks for something that is no size.
+pub(super) fn size_of_rings() -> io::Result<usize> {
+    ring_size(std::env::var(SIZE).ok().as_deref())
+}
+
+fn ring_size(asked: Option<&str>) -> io::Result<usize> {
+    let Some(asked) = asked.filter(|asked| !asked.is_empty()) else {
+        return Ok(USUAL);
+    };
+    let size = asked.parse::<usize>().ok().filter(|kib| *kib <= 1 << 20);
+    let size = size.map(|kib| (kib << 10).next_power_of_two().max(SMALLEST));
+    size.ok_or_else(|| {
+        io::Error::other(format!("{SIZE}: {asked} is no number of KiB up to 1048576"))
+    })
+}
+
 /// The processors that are on.
 pub(super) fn processors() -> io::Result<Vec<u32>> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
@@ -390,5 +415,16 @@ mod tests {
     #[test]
     fn attributes_have_the_size_of_their_version() {
         assert_eq!(size_of::<Attributes>(), 112);
+    }
+
+    #[test]
+    fn rings_have_the_size_that_is_asked_for() {
+        assert_eq!(ring_size(None).unwrap(), USUAL);
+        assert_eq!(ring_size(Some("")).unwrap(), USUAL);
+        assert_eq!(ring_size(Some("0")).unwrap(), SMALLEST);
+        assert_eq!(ring_size(Some("65")).unwrap(), 128 << 10);
+        for wrong in ["-1", "x", "1048577"] {
+            assert!(ring_size(Some(wrong)).is_err(), "{wrong}");
+        }
     }
 }

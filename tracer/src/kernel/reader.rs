@@ -15,6 +15,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::bpf::{Processes, Programs};
 use super::channel_rows::Sink;
+use super::dropped::Dropped;
 use super::feed::{Descriptions, Feed, Inbox};
 use super::follow::Follower;
 use super::merge::Merge;
@@ -174,7 +175,7 @@ struct Batch {
     /// And those of the scheduler.
     lost_switches: u64,
     /// Of the last batch: entries of calls that were dropped in all.
-    end: Option<u64>,
+    end: Option<Dropped>,
 }
 
 /// Who tells of calls.
@@ -187,10 +188,11 @@ impl Calls {
     /// By programs in the kernel; by perf's rings where they are refused, or that is asked for.
     fn open(pid: u32, blocking: bool) -> io::Result<Calls> {
         let by_perf = std::env::var_os(BY_PERF).is_some_and(|value| !value.is_empty());
-        if !by_perf && let Ok(programs) = Programs::open(pid, perf::USUAL, blocking) {
+        let size = perf::size_of_rings()?;
+        if !by_perf && let Ok(programs) = Programs::open(pid, size, blocking) {
             return Ok(Calls::Programs(programs));
         }
-        let rings = Rings::open(pid, perf::USUAL, blocking)?;
+        let rings = Rings::open(pid, size, blocking)?;
         Ok(Calls::Perf(Box::new(rings)))
     }
 
@@ -208,7 +210,7 @@ impl Calls {
         }
     }
 
-    fn lost_entries(&self) -> u64 {
+    fn lost_entries(&self) -> Dropped {
         match self {
             Calls::Perf(rings) => rings.lost_entries(),
             Calls::Programs(programs) => programs.lost_entries(),
@@ -473,6 +475,3 @@ fn come_first() {
         libc::setpriority(libc::PRIO_PROCESS, 0, NICE)
     };
 }
-
-/// A counter and what it counted.
-pub(super) type Counted = (Loss, u64);

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::block::{self, Stage};
+use super::syscalls::Numbers;
 use super::tracefs::{Field, Format};
 
 /// The entry or the return of a system call, or a decision of the scheduler.
@@ -18,7 +19,7 @@ pub(super) struct Sample {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// With its arguments.
+    /// With its arguments; for addresses of lengths and offsets see [`told`](super::syscalls::told).
     Enters([u64; 6]),
     /// A value, or a negative errno.
     Returns(i64),
@@ -65,6 +66,7 @@ pub(super) struct Decoder {
     arguments: Field,
     exit_number: Field,
     result: Field,
+    numbers: Numbers,
 }
 
 /// Process and thread, time, and the length of what follows.
@@ -93,6 +95,7 @@ impl Decoder {
             arguments: enter.field("args", 48)?,
             exit_number: exit.field("id", 8)?,
             result: exit.field("ret", 8)?,
+            numbers: Numbers::new(),
         })
     }
 
@@ -106,7 +109,10 @@ impl Decoder {
             for (index, argument) in arguments.iter_mut().enumerate() {
                 *argument = word(self.arguments.offset + 8 * index)?;
             }
-            (word(self.enter_number.offset)?, What::Enters(arguments))
+            let number = word(self.enter_number.offset)?;
+            self.numbers
+                .forget_addresses(u32::try_from(number).ok()?, &mut arguments);
+            (number, What::Enters(arguments))
         } else if kind == self.exit {
             let result = word(self.result.offset)?.cast_signed();
             (word(self.exit_number.offset)?, What::Returns(result))

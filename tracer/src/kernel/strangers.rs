@@ -46,6 +46,8 @@ pub(super) struct Strangers {
     /// In the order of time.
     suspects: VecDeque<Suspect>,
     not_followed: u64,
+    /// Rows of those of which it turned out that they may have been something else.
+    rows_dropped: u64,
 }
 
 /// What was opened under a number.
@@ -77,6 +79,7 @@ impl Strangers {
             opened: HashMap::new(),
             suspects: VecDeque::new(),
             not_followed: 0,
+            rows_dropped: 0,
         }
     }
 
@@ -178,6 +181,7 @@ impl Strangers {
                 Some(same) if Rc::ptr_eq(same, &open) => rows.into_iter().for_each(&mut *emit),
                 _ => {
                     self.not_followed += 1;
+                    self.rows_dropped += rows.len() as u64;
                     open.seek(None);
                 }
             }
@@ -187,6 +191,11 @@ impl Strangers {
     /// How many were not followed.
     pub(super) fn not_followed(&self) -> u64 {
         self.not_followed
+    }
+
+    /// Rows of those that were not followed.
+    pub(super) fn rows_dropped(&self) -> u64 {
+        self.rows_dropped
     }
 }
 

@@ -43,8 +43,7 @@ pub(super) enum Does {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Data {
     pub(super) writes: bool,
-    /// Argument of the length; `None` where it is in memory.
-    pub(super) length: Option<usize>,
+    pub(super) length: Length,
     pub(super) at: At,
     /// Argument of flags (preadv2).
     pub(super) flags: Option<usize>,
@@ -52,10 +51,67 @@ pub(super) struct Data {
     pub(super) socket: Option<Socket>,
 }
 
+/// How much a call is asked to move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Length {
+    /// What this argument says.
+    Argument(usize),
+    /// The sum of the lengths that argument 1 points at, as many as argument 2 says (readv).
+    Vector,
+    /// The sum of the lengths of the message that argument 1 points at (recvmsg).
+    Message,
+    /// Of several messages: not told.
+    Unknown,
+}
+
 impl Data {
     /// Whether descriptors may come with the data (`SCM_RIGHTS`).
     pub(super) fn receives_descriptors(self) -> bool {
-        !self.writes && self.length.is_none() && self.socket.is_some()
+        let in_message = matches!(self.length, Length::Message | Length::Unknown);
+        !self.writes && in_message && self.socket.is_some()
+    }
+
+    /// How much a call with these arguments was asked to move, if that is known.
+    pub(super) fn length(self, arguments: &[u64; 6]) -> Option<u64> {
+        match self.length {
+            Length::Argument(at) => Some(arguments[at]),
+            Length::Vector | Length::Message => told(arguments[1]),
+            Length::Unknown => None,
+        }
+    }
+
+    /// Whether it names more pieces than any call may have, so that nothing is moved.
+    pub(super) fn is_refused(self, arguments: &[u64; 6]) -> bool {
+        self.length == Length::Vector && arguments[2] > PIECES
+    }
+}
+
+/// `UIO_MAXIOV` of include/uapi/linux/uio.h.
+const PIECES: u64 = 1024;
+/// In place of an address: what is there is not known.
+const UNKNOWN: u64 = u64::MAX;
+
+/// What a sample says of a number in the program's memory, in place of the address ([`Does::addresses`]): one more
+/// than the number, [`UNKNOWN`], or 0 if there was no address.
+pub(super) fn told(argument: u64) -> Option<u64> {
+    match argument {
+        0 | UNKNOWN => None,
+        more => Some(more - 1),
+    }
+}
+
+impl Does {
+    /// Arguments that are addresses of lengths or offsets.
+    fn addresses(self) -> impl Iterator<Item = usize> {
+        let places = match self {
+            Does::Data(Data {
+                length: Length::Vector | Length::Message,
+                ..
+            }) => [Some(1), None],
+            Does::Moves(moves) => [moves.from_offset, moves.to_offset],
+            _ => [None, None],
+        };
+        places.into_iter().flatten()
     }
 }
 
@@ -92,7 +148,7 @@ pub(super) struct Moves {
     pub(super) counted: bool,
 }
 
-const fn data(writes: bool, length: Option<usize>, at: At, flags: Option<usize>) -> Does {
+const fn data(writes: bool, length: Length, at: At, flags: Option<usize>) -> Does {
     Does::Data(Data {
         writes,
         length,
@@ -103,7 +159,7 @@ const fn data(writes: bool, length: Option<usize>, at: At, flags: Option<usize>)
 }
 
 /// A call on a socket; `messages`: of several messages at once.
-const fn socket(writes: bool, length: Option<usize>, flags: usize, messages: bool) -> Does {
+const fn socket(writes: bool, length: Length, flags: usize, messages: bool) -> Does {
     Does::Data(Data {
         writes,
         length,
@@ -115,27 +171,45 @@ const fn socket(writes: bool, length: Option<usize>, flags: usize, messages: boo
 
 /// The calls, by their number.
 const CALLS: &[(libc::c_long, Does)] = &[
-    (libc::SYS_read, data(false, Some(2), At::Position, None)),
-    (libc::SYS_write, data(true, Some(2), At::Position, None)),
+    (
+        libc::SYS_read,
+        data(false, Length::Argument(2), At::Position, None),
+    ),
+    (
+        libc::SYS_write,
+        data(true, Length::Argument(2), At::Position, None),
+    ),
     (
         libc::SYS_pread64,
-        data(false, Some(2), At::Argument(3), None),
+        data(false, Length::Argument(2), At::Argument(3), None),
     ),
     (
         libc::SYS_pwrite64,
-        data(true, Some(2), At::Argument(3), None),
+        data(true, Length::Argument(2), At::Argument(3), None),
     ),
-    (libc::SYS_readv, data(false, None, At::Position, None)),
-    (libc::SYS_writev, data(true, None, At::Position, None)),
-    (libc::SYS_preadv, data(false, None, At::Argument(3), None)),
-    (libc::SYS_pwritev, data(true, None, At::Argument(3), None)),
+    (
+        libc::SYS_readv,
+        data(false, Length::Vector, At::Position, None),
+    ),
+    (
+        libc::SYS_writev,
+        data(true, Length::Vector, At::Position, None),
+    ),
+    (
+        libc::SYS_preadv,
+        data(false, Length::Vector, At::Argument(3), None),
+    ),
+    (
+        libc::SYS_pwritev,
+        data(true, Length::Vector, At::Argument(3), None),
+    ),
     (
         libc::SYS_preadv2,
-        data(false, None, At::ArgumentOrPosition(3), Some(5)),
+        data(false, Length::Vector, At::ArgumentOrPosition(3), Some(5)),
     ),
     (
         libc::SYS_pwritev2,
-        data(true, None, At::ArgumentOrPosition(3), Some(5)),
+        data(true, Length::Vector, At::ArgumentOrPosition(3), Some(5)),
     ),
     (
         libc::SYS_sendfile,
@@ -173,12 +247,18 @@ const CALLS: &[(libc::c_long, Does)] = &[
             counted: true,
         }),
     ),
-    (libc::SYS_sendto, socket(true, Some(2), 3, false)),
-    (libc::SYS_recvfrom, socket(false, Some(2), 3, false)),
-    (libc::SYS_sendmsg, socket(true, None, 2, false)),
-    (libc::SYS_recvmsg, socket(false, None, 2, false)),
-    (libc::SYS_sendmmsg, socket(true, None, 3, true)),
-    (libc::SYS_recvmmsg, socket(false, None, 3, true)),
+    (
+        libc::SYS_sendto,
+        socket(true, Length::Argument(2), 3, false),
+    ),
+    (
+        libc::SYS_recvfrom,
+        socket(false, Length::Argument(2), 3, false),
+    ),
+    (libc::SYS_sendmsg, socket(true, Length::Message, 2, false)),
+    (libc::SYS_recvmsg, socket(false, Length::Message, 2, false)),
+    (libc::SYS_sendmmsg, socket(true, Length::Unknown, 3, true)),
+    (libc::SYS_recvmmsg, socket(false, Length::Unknown, 3, true)),
     (libc::SYS_tee, Does::Obscures(&[0, 1])),
     (libc::SYS_vmsplice, Does::Obscures(&[0])),
     (libc::SYS_socket, Does::Makes),
@@ -225,8 +305,6 @@ const ON_MEMORY: &[libc::c_long] = &[
 const OF_THREE_ARGUMENTS: &[libc::c_long] = &[
     libc::SYS_read,
     libc::SYS_write,
-    libc::SYS_readv,
-    libc::SYS_writev,
     libc::SYS_lseek,
     libc::SYS_close,
     libc::SYS_dup,
@@ -236,7 +314,7 @@ const OF_THREE_ARGUMENTS: &[libc::c_long] = &[
 ];
 
 /// Looks calls up by their number.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Numbers(Vec<Option<Does>>);
 
 impl Numbers {
@@ -253,6 +331,20 @@ impl Numbers {
     pub(super) fn does(&self, number: u32) -> Option<Does> {
         *self.0.get(number as usize)?
     }
+
+    /// Takes the addresses out of the arguments of a call of which nobody has read what is there.
+    pub(super) fn forget_addresses(&self, number: u32, arguments: &mut [u64; 6]) {
+        for address in self.does(number).into_iter().flat_map(Does::addresses) {
+            if arguments[address] != 0 {
+                arguments[address] = UNKNOWN;
+            }
+        }
+    }
+}
+
+/// The calls that move data or descriptors, by their number.
+pub(super) fn all() -> impl Iterator<Item = (libc::c_long, Does)> {
+    CALLS.iter().copied()
 }
 
 /// Numbers of the calls whose entries matter: all of them, and with `blocking` the others that a

@@ -150,6 +150,8 @@ enum Slot {
     Known(Target, Kept),
     /// It was a file of a view when somebody looked, and may have been another thing before.
     Suspect,
+    /// Records were dropped that told of it, and nobody can be asked any more.
+    Lost,
     /// A file of a view.
     Open(Entry),
 }
@@ -188,7 +190,7 @@ impl Table {
         // The kernel looks at the low half only.
         match self.slots.get(fd as u32 as usize) {
             None | Some(Slot::Unknown) => Found::Unknown,
-            Some(Slot::Elsewhere | Slot::Suspect) => Found::Elsewhere,
+            Some(Slot::Elsewhere | Slot::Suspect | Slot::Lost) => Found::Elsewhere,
             Some(Slot::Known(target, _)) => Found::Known(*target),
             Some(Slot::Open(entry)) => Found::Open(&entry.open),
         }
@@ -204,6 +206,25 @@ impl Table {
     /// Descriptor `fd` came by in an unknown way, and was a file of a view when somebody looked.
     pub(super) fn suspect(&mut self, fd: u64) {
         self.put(fd, Slot::Suspect);
+    }
+
+    /// What descriptor `fd` was nobody will know.
+    pub(super) fn lose(&mut self, fd: u64) {
+        self.put(fd, Slot::Lost);
+    }
+
+    pub(super) fn is_lost(&self, fd: u64) -> bool {
+        matches!(self.slots.get(fd as u32 as usize), Some(Slot::Lost))
+    }
+
+    /// Records were dropped: what is no file of a view may be one by now, and is looked at when it is next used.
+    /// The standard streams are served by FUSE, which tells of them.
+    pub(super) fn doubt(&mut self) {
+        for slot in self.slots.iter_mut().skip(3) {
+            if let Slot::Elsewhere | Slot::Lost = slot {
+                *slot = Slot::Unknown;
+            }
+        }
     }
 
     /// Whether nothing has become of it since.
@@ -306,7 +327,7 @@ impl Table {
         let slots = self.slots.iter().enumerate();
         slots.filter_map(|(fd, slot)| match slot {
             Slot::Open(entry) => Some((fd, &entry.open)),
-            Slot::Unknown | Slot::Elsewhere | Slot::Known(..) | Slot::Suspect => None,
+            Slot::Unknown | Slot::Elsewhere | Slot::Known(..) | Slot::Suspect | Slot::Lost => None,
         })
     }
 }
@@ -339,6 +360,20 @@ mod tests {
         assert_eq!(files(&table), [3]);
         table.close_range(0, 3, false);
         assert!(table.get(3).is_none() && table.get(77).is_none());
+    }
+
+    #[test]
+    fn after_a_loss_it_is_looked_at_again() {
+        let mut table = Table::inherited();
+        table.set(3, None, false);
+        table.set(4, open(1), false);
+        table.lose(5);
+        assert!(table.is_lost(5) && matches!(table.look(5), Found::Elsewhere));
+        table.doubt();
+        assert!(matches!(table.look(2), Found::Elsewhere));
+        assert!(matches!(table.look(3), Found::Unknown));
+        assert!(matches!(table.look(5), Found::Unknown));
+        assert_eq!(files(&table), [1]);
     }
 
     #[test]

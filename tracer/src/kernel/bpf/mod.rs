@@ -9,14 +9,19 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
+use super::dropped::Dropped;
 use super::perf;
 use super::sample::{Sample, What, bytes};
-use super::{sched, syscalls};
+use super::sched;
 
+mod code;
+mod memory;
 mod program;
 mod ring;
+mod wanted;
 
-use program::{ENTERS, Instruction, Maps, NUMBERS, RETURNS, Rings, SHORT, Which};
+use code::Instruction;
+use program::{Maps, NUMBERS, Rings, Which};
 use ring::Ring;
 
 /// Rings that the programs name one by one; with more processors they are in an array.
@@ -122,8 +127,8 @@ pub(super) struct Programs {
     rings: Vec<Ring>,
     processes: Arc<Processes>,
     lost: OwnedFd,
-    /// What was lost up to the last look.
-    known: [u64; 2],
+    /// What was lost up to the last look: entries of calls that move data, returns, other entries.
+    known: [u64; 3],
     /// Held open: the programs and what they use live as long.
     _held: Vec<OwnedFd>,
 }
@@ -146,10 +151,10 @@ impl Programs {
         }
         sched::in_first_pid_namespace()?;
         let wanted = map(MAP_ARRAY, NUMBERS, 1, 0, None)?;
-        let mut numbers = wanted_numbers(blocking);
+        let mut numbers = wanted::numbers(blocking);
         element(MAP_UPDATE, &wanted, &0u32, &mut numbers)?;
         let processes = map(MAP_HASH, 4, PROCESSES, NO_PREALLOCATION, None)?;
-        let lost = map(MAP_ARRAY, 16, 1, 0, None)?;
+        let lost = map(MAP_ARRAY, size_of::<[u64; 3]>(), 1, 0, None)?;
         let count = perf::processors()?.last().map_or(1, |last| last + 1);
         let recent = map(MAP_ARRAY, count as usize * program::STRIDE, 1, 0, None)?;
         let ring = || map(MAP_RING, 0, size as u32, 0, None);
@@ -191,7 +196,7 @@ impl Programs {
             rings: all.collect::<io::Result<_>>()?,
             processes,
             lost,
-            known: [0; 2],
+            known: [0; 3],
             _held: held,
         })
     }
@@ -220,9 +225,10 @@ impl Programs {
         }
     }
 
-    /// How many entries of calls found no room so far, as of the last look.
-    pub(super) fn lost_entries(&self) -> u64 {
-        self.known[0]
+    /// How many entries of calls found no room so far, as of the last look: of those that move data, and of others.
+    pub(super) fn lost_entries(&self) -> Dropped {
+        let [data, _, others] = self.known;
+        Dropped { data, others }
     }
 }
 
@@ -254,22 +260,6 @@ fn decode(record: &[u8]) -> Option<Sample> {
         number: half(program::NUMBER)?,
         what,
     })
-}
-
-fn wanted_numbers(blocking: bool) -> [u8; NUMBERS] {
-    let mut wanted = [0; NUMBERS];
-    let mut mark = |number: libc::c_long, bit: u8| {
-        let place = usize::try_from(number)
-            .ok()
-            .and_then(|at| wanted.get_mut(at));
-        if let Some(place) = place {
-            *place |= bit;
-        }
-    };
-    syscalls::entries(blocking).for_each(|number| mark(number, ENTERS));
-    syscalls::returns(blocking).for_each(|number| mark(number, RETURNS));
-    syscalls::of_three_arguments().for_each(|number| mark(number, SHORT));
-    wanted
 }
 
 /// Makes an array of these rings.
@@ -366,115 +356,4 @@ fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_int> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::{Read, Write};
-    use std::os::unix::fs::FileExt;
-
-    /// `None`, and says so: this process may not.
-    fn opened(pid: u32) -> Option<Programs> {
-        match Programs::open(pid, perf::SMALLEST, false) {
-            Ok(programs) => Some(programs),
-            Err(error) => {
-                eprintln!("skipped: programs in the kernel: {error}");
-                None
-            }
-        }
-    }
-
-    #[test]
-    fn own_calls_are_told_with_their_arguments_and_results() {
-        if let Some(programs) = opened(std::process::id()) {
-            tells_own_calls(programs);
-        }
-    }
-
-    #[test]
-    fn rings_in_an_array_are_found_as_well() {
-        if opened(std::process::id()).is_some() {
-            let own = std::process::id();
-            tells_own_calls(Programs::open_with(own, perf::SMALLEST, false, 0).unwrap());
-        }
-    }
-
-    fn tells_own_calls(mut programs: Programs) {
-        let (mut reader, mut writer) = std::io::pipe().unwrap();
-        let (from, to) = (reader.as_raw_fd() as u64, writer.as_raw_fd() as u64);
-        let own = nix::unistd::gettid().as_raw().unsigned_abs();
-        let zeros = std::fs::File::open("/dev/zero").unwrap();
-        let zeros_fd = zeros.as_raw_fd() as u64;
-        let mut few = [1; 30];
-        // This one has a record with all its arguments, the others have short ones.
-        assert_eq!(zeros.read_at(&mut few, 4_000).unwrap(), 30);
-        writer.write_all(&[7; 300]).unwrap();
-        let mut got = [0; 512];
-        assert_eq!(reader.read(&mut got).unwrap(), 300);
-        let mut samples = Vec::new();
-        programs.drain(|sample| samples.push(sample));
-        samples.retain(|sample| sample.tid == own);
-        samples.sort_by_key(|sample| sample.at);
-        let call = |number: libc::c_long, fd: u64, length: u64| {
-            let enters = |sample: &Sample| {
-                sample.number == number as u32
-                    && matches!(sample.what, What::Enters([f, _, l, ..]) if (f, l) == (fd, length))
-            };
-            let place = samples.iter().position(enters).expect("the entry");
-            let mut after = samples[place + 1..].iter();
-            after.find(|s| s.number == number as u32).map(|s| s.what)
-        };
-        assert_eq!(call(libc::SYS_write, to, 300), Some(What::Returns(300)));
-        assert_eq!(call(libc::SYS_read, from, 512), Some(What::Returns(300)));
-        assert_eq!(
-            call(libc::SYS_pread64, zeros_fd, 30),
-            Some(What::Returns(30))
-        );
-        let mut offsets = samples.iter().filter_map(|sample| match sample.what {
-            What::Enters([fd, _, _, offset, ..]) if sample.number == libc::SYS_pread64 as u32 => {
-                (fd == zeros_fd).then_some(offset)
-            }
-            _ => None,
-        });
-        assert_eq!(offsets.next_back(), Some(4_000));
-    }
-
-    #[test]
-    fn what_finds_no_room_is_counted_and_strangers_are_not_told() {
-        let Some(mut programs) = opened(std::process::id()) else {
-            return;
-        };
-        let own = nix::unistd::gettid().as_raw().unsigned_abs();
-        let (reader, _writer) = std::io::pipe().unwrap();
-        let calls = 5_000;
-        for _ in 0..calls {
-            // Far more than the rings hold.
-            nix::unistd::lseek(&reader, 0, nix::unistd::Whence::SeekCur).unwrap_err();
-        }
-        let mut seen = 0;
-        let lost = programs.drain(|sample| {
-            let enters = matches!(sample.what, What::Enters(_));
-            seen +=
-                u64::from(enters && sample.tid == own && sample.number == libc::SYS_lseek as u32);
-        });
-        assert!(lost > 0 && programs.lost_entries() > 0);
-        // Other threads of the tests make calls, too.
-        assert!(seen < calls && seen + programs.lost_entries() >= calls);
-        programs.processes().forget(std::process::id());
-        programs.drain(|_| {});
-        nix::unistd::lseek(&reader, 0, nix::unistd::Whence::SeekCur).unwrap_err();
-        let mut after = Vec::new();
-        programs.drain(|sample| after.push(sample));
-        after.retain(|sample| sample.tid == own);
-        assert_eq!(after, []);
-    }
-
-    #[test]
-    fn records_of_another_length_are_none() {
-        let mut record = vec![0; program::ENTRY];
-        record[program::TID] = 5;
-        assert_eq!(decode(&record).unwrap().tid, 5);
-        assert_eq!(decode(&record[..program::ENTRY - 1]), None);
-        assert_eq!(decode(&[]), None);
-        let short = vec![0; program::SHORT_ENTRY];
-        assert_eq!(decode(&short).unwrap().what, What::Enters([0; 6]));
-    }
-}
+mod tests;

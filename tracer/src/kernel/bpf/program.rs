@@ -1,17 +1,12 @@
 //! The two programs, in the machine language of the kernel (Documentation/bpf/standardization).
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
-/// An instruction (`struct bpf_insn`).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Instruction {
-    code: u8,
-    /// The destination in the low half, the source in the high one.
-    registers: u8,
-    offset: i16,
-    immediate: i32,
-}
+use super::code::{
+    ADD, AND_NUMBER, ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_SAME, Instruction, JUMP, LOAD_8,
+    LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, NO_WAKEUP, PROCESSOR, R0, R1, R2, R3,
+    READ_KERNEL, RESERVE, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_32, STORE_64, SUBMIT, TIME, WHO,
+};
 
 /// What the programs use.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +20,7 @@ pub(super) struct Maps<'a> {
     /// How many processors there are.
     pub(super) processors: u32,
     pub(super) rings: Rings<'a>,
-    /// Entries and returns that found no room.
+    /// Words at [`LOST_DATA`], [`LOST_RETURNS`] and [`LOST_OTHERS`].
     pub(super) lost: BorrowedFd<'a>,
 }
 
@@ -53,9 +48,22 @@ pub(super) const ENTERS: u8 = 1;
 pub(super) const RETURNS: u8 = 2;
 /// Beside [`ENTERS`]: its first three arguments are all that matters.
 pub(super) const SHORT: u8 = 4;
+/// Its second argument is the address of lengths, as many as the third says; or of a message with such.
+pub(super) const VECTOR: u8 = 8;
+pub(super) const MESSAGE: u8 = 16;
+/// The second and fourth arguments, or the third, are addresses of offsets.
+pub(super) const OFFSETS: u8 = 32;
+pub(super) const OFFSET: u8 = 64;
+/// It moves data.
+pub(super) const DATA: u8 = 128;
 /// Bytes between the words of [`Maps::recent`]: no processor writes to the lines of another.
 pub(super) const STRIDE: usize = 64;
 const STRIDE_BITS: i32 = 6;
+
+/// Places in [`Maps::lost`]: of entries of calls that move data, of returns, and of other entries that found no room.
+const LOST_DATA: i16 = 0;
+const LOST_RETURNS: i16 = 8;
+const LOST_OTHERS: i16 = 16;
 
 /// A record: time, id of the thread, number of the call, and either registers or the result.
 pub(super) const AT: usize = 0;
@@ -63,7 +71,7 @@ pub(super) const TID: usize = 8;
 pub(super) const NUMBER: usize = 12;
 pub(super) const REST: usize = 16;
 /// Bytes of the registers that hold the arguments, and of a record with them.
-const REGISTERS: usize = 64;
+pub(super) const REGISTERS: usize = 64;
 pub(super) const ENTRY: usize = REST + REGISTERS;
 /// The same with the registers of the first three alone.
 const FEW_REGISTERS: usize = 24;
@@ -73,20 +81,20 @@ pub(super) const RETURN: usize = REST + 8;
 /// Where the kernel keeps the registers of the calling thread (`struct pt_regs`, which begins as what ptrace
 /// tells of them): those with the arguments, and the number of the call with its size.
 #[cfg(target_arch = "x86_64")]
-mod registers {
+pub(super) mod registers {
     use std::mem::offset_of;
 
     use libc::user_regs_struct as Registers;
 
     /// r10, r9, r8, rax, rcx, rdx, rsi and rdi are there, in this order.
-    pub(super) const ARGUMENTS: i32 = offset_of!(Registers, r10) as i32;
+    pub(in super::super) const ARGUMENTS: i32 = offset_of!(Registers, r10) as i32;
     pub(super) const NUMBER: (i32, i32) = (offset_of!(Registers, orig_rax) as i32, 8);
     pub(in super::super) const ORDER: [usize; 6] = [7, 6, 5, 0, 2, 1];
     /// Of the first three arguments, the one that comes first.
     pub(in super::super) const FEW: usize = 5;
 }
 #[cfg(not(target_arch = "x86_64"))]
-mod registers {
+pub(super) mod registers {
     // Those of aarch64, where nobody has tried them yet, so that `Programs::open` refuses.
     pub(super) const ARGUMENTS: i32 = 0;
     pub(super) const NUMBER: (i32, i32) = (280, 4);
@@ -96,119 +104,21 @@ mod registers {
 pub(super) use registers::FEW;
 pub(super) use registers::ORDER;
 
-// Opcodes: class, operation and source in one.
-const LOAD_64: u8 = 0x79;
-const LOAD_8: u8 = 0x71;
-const STORE_64: u8 = 0x7b;
-const STORE_32: u8 = 0x63;
-const ATOMIC_64: u8 = 0xdb;
-const LOAD_WIDE: u8 = 0x18;
-const MOVE: u8 = 0xbf;
-const MOVE_NUMBER: u8 = 0xb7;
-const ADD: u8 = 0x0f;
-const ADD_NUMBER: u8 = 0x07;
-const AND_NUMBER: u8 = 0x57;
-const SHIFT_RIGHT: u8 = 0x77;
-const SHIFT_LEFT: u8 = 0x67;
-const JUMP: u8 = 0x05;
-const IF_SAME: u8 = 0x1d;
-const LOAD_32: u8 = 0x61;
-const IF_EQUAL: u8 = 0x15;
-const IF_NOT_EQUAL: u8 = 0x55;
-const IF_GREATER: u8 = 0x25;
-const CALL: u8 = 0x85;
-const EXIT: u8 = 0x95;
-
-/// `src_reg` of a wide load: a map, and the memory of an array.
-const MAP: u8 = 1;
-const MEMORY_OF_MAP: u8 = 2;
-
-/// Helpers by their number (include/uapi/linux/bpf.h).
-const LOOK_UP: i32 = 1;
-const TIME: i32 = 5;
-const PROCESSOR: i32 = 8;
-const WHO: i32 = 14;
-const READ_KERNEL: i32 = 113;
-const RESERVE: i32 = 131;
-const SUBMIT: i32 = 132;
-/// Whoever reads looks by itself.
-const NO_WAKEUP: i32 = 1;
-
-/// Registers: results, arguments, and those that calls keep.
-const R0: u8 = 0;
-const R1: u8 = 1;
-const R2: u8 = 2;
-const R3: u8 = 3;
-const CONTEXT: u8 = 6;
+/// Registers that calls of helpers keep.
+pub(super) const CONTEXT: u8 = 6;
 const NUMBER_OF_CALL: u8 = 7;
 const CALLER: u8 = 8;
 /// Until there is a record.
-const CPU: u8 = 9;
+pub(super) const CPU: u8 = 9;
 const RECORD: u8 = 9;
-const STACK: u8 = 10;
 /// Places on the stack.
 const KEY: i16 = -4;
-const WORD: i16 = -16;
-const WANTED: i16 = -24;
-
-#[derive(Default)]
-struct Code {
-    all: Vec<Instruction>,
-    /// Jumps to the end.
-    leaves: Vec<usize>,
-}
+pub(super) const WORD: i16 = -16;
+pub(super) const WANTED: i16 = -24;
+/// The caller's registers, where some hold addresses of what is told in their place.
+pub(super) const COPIES: i16 = WANTED - REGISTERS as i16;
 
 impl Code {
-    fn put(&mut self, code: u8, to: u8, from: u8, offset: i16, immediate: i32) {
-        self.all.push(Instruction {
-            code,
-            registers: to | from << 4,
-            offset,
-            immediate,
-        });
-    }
-
-    fn copy(&mut self, to: u8, from: u8) {
-        self.put(MOVE, to, from, 0, 0);
-    }
-
-    fn set(&mut self, to: u8, number: i32) {
-        self.put(MOVE_NUMBER, to, 0, 0, number);
-    }
-
-    fn add(&mut self, to: u8, number: i32) {
-        self.put(ADD_NUMBER, to, 0, 0, number);
-    }
-
-    fn load(&mut self, to: u8, from: u8, at: usize) {
-        self.put(LOAD_64, to, from, at as i16, 0);
-    }
-
-    fn call(&mut self, helper: i32) {
-        self.put(CALL, 0, 0, 0, helper);
-    }
-
-    fn map(&mut self, to: u8, kind: u8, map: BorrowedFd<'_>) {
-        self.put(LOAD_WIDE, to, kind, 0, map.as_raw_fd());
-        self.put(0, 0, 0, 0, 0);
-    }
-
-    fn leave_if(&mut self, code: u8, register: u8, number: i32) {
-        self.leaves.push(self.all.len());
-        self.put(code, register, 0, 0, number);
-    }
-
-    /// `jump` leads here.
-    fn land(&mut self, jump: usize) {
-        self.all[jump].offset = (self.all.len() - jump - 1) as i16;
-    }
-
-    /// A jump, to where [`Code::land`] will say.
-    fn jump(&mut self, code: u8, register: u8, other: u8, number: i32) -> usize {
-        self.put(code, register, other, 0, number);
-        self.all.len() - 1
-    }
-
     /// Looks up the 32-bit number at [`KEY`]; what is found is in R0. Leaves if there is nothing.
     fn look_up(&mut self, map: BorrowedFd<'_>) {
         self.map(R1, MAP, map);
@@ -300,6 +210,21 @@ impl Code {
         self.call(READ_KERNEL);
     }
 
+    /// Jumps unless the call has one of these bits.
+    pub(super) fn unless(&mut self, bits: u8) -> usize {
+        self.put(LOAD_64, R2, STACK, WANTED, 0);
+        self.put(AND_NUMBER, R2, 0, 0, i32::from(bits));
+        self.jump(IF_EQUAL, R2, 0, 0)
+    }
+
+    /// Adds one to a counter, and leaves.
+    fn count(&mut self, counters: BorrowedFd<'_>, at: i16) {
+        self.map(R1, MEMORY_OF_MAP, counters);
+        self.set(R2, 1);
+        self.put(ATOMIC_64, R1, R2, at, 0);
+        self.leave();
+    }
+
     /// Leaves unless the call is wanted.
     fn only_wanted(&mut self, maps: &Maps<'_>, bit: u8) {
         self.leave_if(IF_GREATER, NUMBER_OF_CALL, NUMBERS as i32 - 1);
@@ -309,16 +234,6 @@ impl Code {
         self.put(STORE_64, STACK, R0, WANTED, 0);
         self.put(AND_NUMBER, R0, 0, 0, i32::from(bit));
         self.leave_if(IF_EQUAL, R0, 0);
-    }
-
-    /// Jumps of `leaves` end here.
-    fn leave(&mut self) {
-        let end = self.all.len();
-        for place in std::mem::take(&mut self.leaves) {
-            self.all[place].offset = (end - place - 1) as i16;
-        }
-        self.set(R0, 0);
-        self.put(EXIT, 0, 0, 0, 0);
     }
 }
 
@@ -350,32 +265,48 @@ pub(super) fn assemble(which: Which, maps: &Maps<'_>) -> Vec<Instruction> {
             code.only_wanted(maps, RETURNS);
         }
     }
-    code.ring(maps.rings);
-    let (full, counter) = match which {
-        Which::Entries => {
-            code.put(LOAD_64, R2, STACK, WANTED, 0);
-            code.put(AND_NUMBER, R2, 0, 0, i32::from(SHORT));
-            let short = code.jump(IF_NOT_EQUAL, R2, 0, 0);
-            let full = code.record(ENTRY, |code| code.registers(0, REGISTERS));
-            code.land(short);
-            let registers = |code: &mut Code| code.registers(FEW, FEW_REGISTERS);
-            (vec![full, code.record(SHORT_ENTRY, registers)], 0)
-        }
+    let full = match which {
+        Which::Entries => entry(&mut code, maps.rings),
         Which::Returns => {
-            let full = code.record(RETURN, |code| {
+            code.ring(maps.rings);
+            vec![code.record(RETURN, |code| {
                 code.load(R1, CONTEXT, 8);
                 code.put(STORE_64, RECORD, R1, REST as i16, 0);
-            });
-            (vec![full], 8)
+            })]
         }
     };
     // No room: it is counted.
     for jump in full {
         code.land(jump);
     }
-    code.map(R1, MEMORY_OF_MAP, maps.lost);
-    code.set(R2, 1);
-    code.put(ATOMIC_64, R1, R2, counter, 0);
-    code.leave();
+    match which {
+        Which::Entries => {
+            let others = code.unless(DATA);
+            code.count(maps.lost, LOST_DATA);
+            code.land(others);
+            code.count(maps.lost, LOST_OTHERS);
+        }
+        Which::Returns => code.count(maps.lost, LOST_RETURNS),
+    }
     code.all
+}
+
+/// Writes a record of an entry. Returns the jumps for what finds no room.
+fn entry(code: &mut Code, rings: Rings<'_>) -> Vec<usize> {
+    let plain = code.unless(VECTOR | MESSAGE | OFFSETS | OFFSET);
+    code.copy_told();
+    code.ring(rings);
+    let told = code.record(ENTRY, |code| {
+        for at in (0..REGISTERS as i16).step_by(8) {
+            code.put(LOAD_64, R1, STACK, COPIES + at, 0);
+            code.put(STORE_64, RECORD, R1, REST as i16 + at, 0);
+        }
+    });
+    code.land(plain);
+    code.ring(rings);
+    let long = code.unless(SHORT);
+    let short = code.record(SHORT_ENTRY, |code| code.registers(FEW, FEW_REGISTERS));
+    code.land(long);
+    let long = code.record(ENTRY, |code| code.registers(0, REGISTERS));
+    vec![told, short, long]
 }

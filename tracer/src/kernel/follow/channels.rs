@@ -30,7 +30,7 @@ impl Thread {
             _ if flags & libc::MSG_PEEK as u64 != 0 => Some(0),
             _ => Some(result.max(0).cast_unsigned()),
         };
-        let length = data.length.map(|at| call.arguments[at]);
+        let length = data.length(&call.arguments);
         self.count(&mut done, call.channels[0], side, length, bytes);
     }
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use flowtrace_schema::{Call, Fidelity, Op};
 
-use super::super::syscalls::{At, Data, Moves};
+use super::super::syscalls::{At, Data, Moves, told};
 use super::super::table::OpenFile;
 use super::UnderWay;
 
@@ -37,7 +37,10 @@ pub(super) fn transferred(
             _ => None,
         }
     };
-    let length = data.length.map(|at| call.arguments[at]);
+    if data.is_refused(&call.arguments) {
+        return 0;
+    }
+    let length = data.length(&call.arguments);
     let op = if data.writes { Op::Write } else { Op::Read };
     put(row, open, op, offset, length, emit)
 }
@@ -57,8 +60,7 @@ pub(super) fn moved(
         };
         let appends = op == moves.ops.1 && open.appends.get();
         let offset = match offset {
-            // It is in memory.
-            Some(at) if call.arguments[at] != 0 => None,
+            Some(at) if call.arguments[at] != 0 => told(call.arguments[at]).filter(|_| !appends),
             _ => at_position(open, row.result, appends),
         };
         match by_fuse {

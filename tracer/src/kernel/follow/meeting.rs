@@ -65,6 +65,9 @@ impl Follower {
             Stranger::File(met) => {
                 let open = Rc::new(self.open_file(met, &table, (pid, fd)));
                 open.appends.set(open.appends.get() || met.appends);
+                if self.dropped > 0 {
+                    open.lossy.set(true);
+                }
                 let close_on_exec = met.close_on_exec;
                 table
                     .borrow_mut()
@@ -82,7 +85,10 @@ impl Follower {
                 if table.borrow().receives {
                     self.strangers.missed();
                 }
-                table.borrow_mut().set(fd, None, false);
+                match self.dropped {
+                    0 => table.borrow_mut().set(fd, None, false),
+                    _ => table.borrow_mut().lose(fd),
+                }
             }
         }
     }

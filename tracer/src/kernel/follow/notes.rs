@@ -1,16 +1,10 @@
 //! Finds what FUSE or the tracer said of a call.
 
-use std::collections::HashMap;
-
+use super::super::by_id::ById;
 use super::super::opens::{Note, Noted, OpenedFile};
 
 /// Takes out what was noted for thread `tid` between two moments, and what was before.
-pub(super) fn take_note(
-    notes: &mut HashMap<u32, Vec<Note>>,
-    tid: u32,
-    from: u64,
-    to: u64,
-) -> Option<Note> {
+pub(super) fn take_note(notes: &mut ById<Vec<Note>>, tid: u32, from: u64, to: u64) -> Option<Note> {
     let own = notes.get_mut(&tid)?;
     let during = |note: &&Note| (from..=to).contains(&note.at);
     let found = own.iter().rfind(during).copied();
@@ -20,7 +14,7 @@ pub(super) fn take_note(
 
 /// Takes out what was told of the open that a thread is about to make: nothing else of its came since.
 pub(super) fn take_announced(
-    notes: &mut HashMap<u32, Vec<Note>>,
+    notes: &mut ById<Vec<Note>>,
     tid: u32,
     until: u64,
 ) -> Option<OpenedFile> {

@@ -1,7 +1,8 @@
-use flowtrace_schema::{ChannelCall, ChannelId, FileId, Side};
+use flowtrace_schema::{ChannelCall, ChannelId, FileId, Loss, Side};
 
 use super::*;
 use crate::kernel::OpenedFile;
+use crate::kernel::dropped::Dropped;
 use crate::proc::observer::Tracee;
 
 mod channels;
@@ -258,6 +259,7 @@ fn what_moves_between_descriptors_is_a_read_and_a_write() {
     stage.open(ROOT, 6, 4, libc::O_WRONLY);
     stage.call(ROOT, libc::SYS_sendfile, &[4, 3, 0, 500], 300);
     stage.call(ROOT, libc::SYS_splice, &[3, 0xff, 9, 0, 50, 0], 50);
+    stage.call(ROOT, libc::SYS_splice, &[3, u64::MAX, 9, 0, 60, 0], 60);
     let copy = [3, 0, 4, 0, 80, 0];
     stage.enter(ROOT, libc::SYS_copy_file_range, copy);
     stage.at += 1;
@@ -277,7 +279,8 @@ fn what_moves_between_descriptors_is_a_read_and_a_write() {
         [
             (1, Op::Read, 5, Some(0), 300),
             (1, Op::Write, 6, Some(0), 300),
-            (1, Op::Read, 5, None, 50),
+            (1, Op::Read, 5, Some(254), 50),
+            (1, Op::Read, 5, None, 60),
             (1, Op::CopyFrom, 5, Some(380), 20),
             (1, Op::CopyTo, 6, Some(380), 20),
             (1, Op::Write, 6, Some(400), 1),
@@ -304,7 +307,45 @@ fn after_a_loss_positions_are_unknown_until_a_seek() {
     let (exact, lossy) = (Fidelity::Exact, Fidelity::Lossy);
     assert_eq!(labels, [exact, lossy, lossy, exact]);
     // Two calls of which nothing is left, and one of which the return was missed.
-    assert_eq!(stage.follower.losses(2)[0], (Loss::CallsDropped, 3));
+    assert_eq!(
+        stage.follower.losses(Dropped { data: 2, others: 9 })[0],
+        (Loss::CallsDropped, 3)
+    );
+}
+
+#[test]
+fn after_a_loss_every_call_is_a_row_or_counted() {
+    let mut stage = Stage::new();
+    stage.follower.lost(3);
+    // Its open is among what was dropped, and nobody has that descriptor when it is looked at.
+    let missing = 900_001;
+    stage.read(ROOT, missing, 10);
+    stage.call(ROOT, libc::SYS_sendfile, &[missing, missing, 0, 500], 300);
+    stage.open(ROOT, 5, missing as i64, libc::O_RDONLY);
+    stage.read(ROOT, missing, 10);
+    assert_eq!(stage.rows(), [(1, Op::Read, 5, Some(0), 10)]);
+    // The return of one and the entry of the next are missing.
+    stage.enter(ROOT, libc::SYS_pwrite64, [missing, 0, 100, 0, 0, 0]);
+    stage.exit(ROOT, libc::SYS_pread64, 1);
+    // Also a call that a signal ends returns.
+    stage.enter(ROOT, libc::SYS_read, [missing, 0, 100, 0, 0, 0]);
+    stage.change(Change::Over(ROOT));
+    stage.call(ROOT, libc::SYS_close, &[9], 0);
+    let dropped = Dropped { data: 1, others: 2 };
+    let losses = &stage.follower.losses(dropped)[..2];
+    let expected = [(Loss::CallsDropped, 5), (Loss::OtherCallsDropped, 2)];
+    assert_eq!(losses, expected);
+}
+
+#[test]
+fn lengths_are_told_of_what_is_in_pieces() {
+    let mut stage = Stage::new();
+    stage.open(ROOT, 5, 3, libc::O_RDWR);
+    for (told, count) in [(71, 2), (u64::MAX, 2), (1, 0), (u64::MAX, 1025)] {
+        stage.call(ROOT, libc::SYS_preadv, &[3, told, count, 9], 7);
+    }
+    let lengths: Vec<_> = stage.calls.iter().map(|call| call.length).collect();
+    assert_eq!(lengths, [Some(70), None]);
 }
 
 #[test]
@@ -313,7 +354,7 @@ fn what_the_kernel_counted_must_agree() {
     for _ in 0..30 {
         stage.read(ROOT, 0, 5);
     }
-    let unreconciled = |stage: &mut Stage| stage.follower.losses(0)[2].1;
+    let unreconciled = |stage: &mut Stage| stage.follower.losses(Dropped::default())[3].1;
     for (reads, writes, found) in [(33, 0, 0), (50, 0, 1), (30, 20, 2)] {
         stage.change(Change::Told {
             pid: ROOT,

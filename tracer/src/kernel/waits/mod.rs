@@ -9,11 +9,11 @@
 //! The states of all threads of the machine are kept: one that is made has had some by the time
 //! that the tracer hears of it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use flowtrace_schema::{Activity, FileId, Record, SampleRecord, SampledTotals, Tid, Upid, Waker};
 
+use super::by_id::ById;
 use super::feed::Change;
 use super::sample::{Sample, What};
 use super::sched::state;
@@ -42,10 +42,10 @@ pub(super) trait Descriptors {
 
 /// Follows the threads of the tree.
 pub(super) struct Waits {
-    threads: HashMap<u32, Thread>,
-    processes: HashMap<u32, Process>,
+    threads: ById<Thread>,
+    processes: ById<Process>,
     /// Threads that are not of the tree, or not yet.
-    others: HashMap<u32, Phase>,
+    others: ById<Phase>,
     channels: Arc<dyn ChannelLookup>,
     /// The thread that reaps processes: it wakes their parents in their stead.
     tracer: u32,
@@ -108,9 +108,9 @@ impl Waits {
     /// `tracer` is the thread that reaps the tree; `requests`: those to devices are told.
     pub(super) fn new(channels: Arc<dyn ChannelLookup>, tracer: u32, requests: bool) -> Waits {
         Waits {
-            threads: HashMap::new(),
-            processes: HashMap::new(),
-            others: HashMap::new(),
+            threads: ById::default(),
+            processes: ById::default(),
+            others: ById::default(),
             channels,
             tracer,
             requests: requests.then(Requests::default),

@@ -45,7 +45,7 @@ fn one_that_was_sent_shares_the_position_of_the_one_that_was_opened() {
     stage.at = u64::MAX - 10;
     stage.read(own, sent, 3);
     assert_eq!(stage.rows(), [row(10, 20), row(35, 3)]);
-    assert_eq!(stage.follower.losses(0)[3].1, 0);
+    assert_eq!(stage.follower.losses(Dropped::default())[4].1, 0);
 }
 
 #[test]
@@ -73,12 +73,12 @@ fn one_that_became_another_is_counted_and_not_told() {
     stage.at = u64::MAX - 10;
     stage.call(own, libc::SYS_close, &[999], 0);
     assert_eq!(stage.rows(), []);
-    assert_eq!(stage.follower.losses(0)[3].1, 1);
+    assert_eq!(stage.follower.losses(Dropped::default())[4].1, 1);
     // Gone when it was looked at: counted where descriptors may have been sent.
     stage.read(own, 100_001, 5);
     stage.call(own, libc::SYS_recvmsg, &[100_002, 0, 0], 1);
     stage.read(own, 100_003, 5);
-    assert_eq!(stage.follower.losses(0)[3].1, 2);
+    assert_eq!(stage.follower.losses(Dropped::default())[4].1, 2);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn what_did_not_exist_was_not_met() {
     stage.at = u64::MAX - 10;
     stage.call(own, libc::SYS_close, &[999], 0);
     assert_eq!(stage.rows(), [(1, Op::Read, 7, Some(0), 8)]);
-    assert_eq!(stage.follower.losses(0)[3].1, 0);
+    assert_eq!(stage.follower.losses(Dropped::default())[4].1, 0);
 }
 
 #[test]

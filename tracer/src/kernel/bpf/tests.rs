@@ -1,0 +1,195 @@
+use super::*;
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+
+/// `None`, and says so: this process may not.
+fn opened(pid: u32) -> Option<Programs> {
+    match Programs::open(pid, perf::SMALLEST, false) {
+        Ok(programs) => Some(programs),
+        Err(error) => {
+            eprintln!("skipped: programs in the kernel: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn own_calls_are_told_with_their_arguments_and_results() {
+    if let Some(programs) = opened(std::process::id()) {
+        tells_own_calls(programs);
+    }
+}
+
+#[test]
+fn rings_in_an_array_are_found_as_well() {
+    if opened(std::process::id()).is_some() {
+        let own = std::process::id();
+        tells_own_calls(Programs::open_with(own, perf::SMALLEST, false, 0).unwrap());
+    }
+}
+
+fn tells_own_calls(mut programs: Programs) {
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
+    let (from, to) = (reader.as_raw_fd() as u64, writer.as_raw_fd() as u64);
+    let own = nix::unistd::gettid().as_raw().unsigned_abs();
+    let zeros = std::fs::File::open("/dev/zero").unwrap();
+    let zeros_fd = zeros.as_raw_fd() as u64;
+    let mut few = [1; 30];
+    // This one has a record with all its arguments, the others have short ones.
+    assert_eq!(zeros.read_at(&mut few, 4_000).unwrap(), 30);
+    writer.write_all(&[7; 300]).unwrap();
+    let mut got = [0; 512];
+    assert_eq!(reader.read(&mut got).unwrap(), 300);
+    let mut samples = Vec::new();
+    programs.drain(|sample| samples.push(sample));
+    samples.retain(|sample| sample.tid == own);
+    samples.sort_by_key(|sample| sample.at);
+    let call = |number: libc::c_long, fd: u64, length: u64| {
+        let enters = |sample: &Sample| {
+            sample.number == number as u32
+                && matches!(sample.what, What::Enters([f, _, l, ..]) if (f, l) == (fd, length))
+        };
+        let place = samples.iter().position(enters).expect("the entry");
+        let mut after = samples[place + 1..].iter();
+        after.find(|s| s.number == number as u32).map(|s| s.what)
+    };
+    assert_eq!(call(libc::SYS_write, to, 300), Some(What::Returns(300)));
+    assert_eq!(call(libc::SYS_read, from, 512), Some(What::Returns(300)));
+    assert_eq!(
+        call(libc::SYS_pread64, zeros_fd, 30),
+        Some(What::Returns(30))
+    );
+    let mut offsets = samples.iter().filter_map(|sample| match sample.what {
+        What::Enters([fd, _, _, offset, ..]) if sample.number == libc::SYS_pread64 as u32 => {
+            (fd == zeros_fd).then_some(offset)
+        }
+        _ => None,
+    });
+    assert_eq!(offsets.next_back(), Some(4_000));
+}
+
+/// The argument of the last call of this thread that says what was in its memory.
+fn told(programs: &mut Programs, number: libc::c_long, argument: usize) -> u64 {
+    let own = nix::unistd::gettid().as_raw().unsigned_abs();
+    let mut last = None;
+    programs.drain(|sample| match sample.what {
+        What::Enters(arguments) if (sample.tid, sample.number) == (own, number as u32) => {
+            last = Some(arguments[argument]);
+        }
+        _ => {}
+    });
+    last.expect("the call")
+}
+
+#[test]
+fn lengths_in_memory_are_told() {
+    let Some(mut programs) = opened(std::process::id()) else {
+        return;
+    };
+    let zeros = std::fs::File::open("/dev/zero").unwrap();
+    let fd = zeros.as_raw_fd();
+    let mut buffer = [0u8; 4096];
+    let start = buffer.as_mut_ptr().cast();
+    for count in [0, 1, 2, 15, 16, 33, 1023, 1024] {
+        let pieces: Vec<libc::iovec> = (0..count)
+            .map(|at| libc::iovec {
+                iov_base: start,
+                iov_len: 1 + at % 4000,
+            })
+            .collect();
+        let sum: usize = pieces.iter().map(|piece| piece.iov_len).sum();
+        // SAFETY: every piece is within the buffer, which nobody else uses.
+        let read = unsafe { libc::readv(fd, pieces.as_ptr(), count as i32) };
+        assert_eq!(read, sum as isize);
+        assert_eq!(told(&mut programs, libc::SYS_readv, 1), sum as u64 + 1);
+        // SAFETY: likewise.
+        let read = unsafe { libc::preadv(fd, pieces.as_ptr(), count as i32, 5) };
+        assert_eq!(read, sum as isize);
+        assert_eq!(told(&mut programs, libc::SYS_preadv, 1), sum as u64 + 1);
+    }
+    for (pieces, count) in [(8, 1), (start as usize, 1025)] {
+        // SAFETY: the kernel refuses to read what it is told there.
+        let failed = unsafe { libc::readv(fd, pieces as *const libc::iovec, count) };
+        assert_eq!(failed, -1);
+        assert_eq!(told(&mut programs, libc::SYS_readv, 1), u64::MAX);
+    }
+    let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+    let mut pieces = [10, 20, 30].map(|iov_len| libc::iovec {
+        iov_base: start,
+        iov_len,
+    });
+    // SAFETY: of all zeros a message is empty.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (pieces.as_mut_ptr(), 3);
+    // SAFETY: the pieces are within the buffer.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, 0) };
+    assert_eq!(sent, 60);
+    assert_eq!(told(&mut programs, libc::SYS_sendmsg, 1), 61);
+}
+
+#[test]
+fn offsets_in_memory_are_told() {
+    let Some(mut programs) = opened(std::process::id()) else {
+        return;
+    };
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&[7; 9_000]).unwrap();
+    let (_reader, writer) = std::io::pipe().unwrap();
+    let (from, to) = (file.as_raw_fd(), writer.as_raw_fd());
+    let mut offset = 4_000i64;
+    // SAFETY: writes the offset alone.
+    let sent = unsafe { libc::sendfile(to, from, &raw mut offset, 100) };
+    assert_eq!((sent, offset), (100, 4_100));
+    assert_eq!(told(&mut programs, libc::SYS_sendfile, 2), 4_001);
+    let none = std::ptr::null_mut();
+    // SAFETY: likewise.
+    let moved = unsafe { libc::splice(from, &raw mut offset, to, none, 50, 0) };
+    assert_eq!((moved, offset), (50, 4_150));
+    assert_eq!(told(&mut programs, libc::SYS_splice, 1), 4_101);
+    // SAFETY: likewise.
+    unsafe { libc::splice(from, &raw mut offset, to, none, 50, 0) };
+    assert_eq!(told(&mut programs, libc::SYS_splice, 3), 0);
+    // SAFETY: the kernel refuses to read the offset.
+    unsafe { libc::sendfile(to, from, std::ptr::dangling_mut(), 100) };
+    assert_eq!(told(&mut programs, libc::SYS_sendfile, 2), u64::MAX);
+}
+
+#[test]
+fn what_finds_no_room_is_counted_and_strangers_are_not_told() {
+    let Some(mut programs) = opened(std::process::id()) else {
+        return;
+    };
+    let own = nix::unistd::gettid().as_raw().unsigned_abs();
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let calls = 5_000;
+    for _ in 0..calls {
+        // Far more than the rings hold.
+        nix::unistd::lseek(&reader, 0, nix::unistd::Whence::SeekCur).unwrap_err();
+    }
+    let mut seen = 0;
+    let lost = programs.drain(|sample| {
+        let enters = matches!(sample.what, What::Enters(_));
+        seen += u64::from(enters && sample.tid == own && sample.number == libc::SYS_lseek as u32);
+    });
+    assert!(lost > 0 && programs.lost_entries().others > 0);
+    // Other threads of the tests make calls, too.
+    assert!(seen < calls && seen + programs.lost_entries().others >= calls);
+    programs.processes().forget(std::process::id());
+    programs.drain(|_| {});
+    nix::unistd::lseek(&reader, 0, nix::unistd::Whence::SeekCur).unwrap_err();
+    let mut after = Vec::new();
+    programs.drain(|sample| after.push(sample));
+    after.retain(|sample| sample.tid == own);
+    assert_eq!(after, []);
+}
+
+#[test]
+fn records_of_another_length_are_none() {
+    let mut record = vec![0; program::ENTRY];
+    record[program::TID] = 5;
+    assert_eq!(decode(&record).unwrap().tid, 5);
+    assert_eq!(decode(&record[..program::ENTRY - 1]), None);
+    assert_eq!(decode(&[]), None);
+    let short = vec![0; program::SHORT_ENTRY];
+    assert_eq!(decode(&short).unwrap().what, What::Enters([0; 6]));
+}

@@ -1,0 +1,42 @@
+//! Which calls the programs tell of, and what of them.
+
+use super::super::syscalls::{self, Does, Length};
+use super::program::{DATA, ENTERS, MESSAGE, NUMBERS, OFFSET, OFFSETS, RETURNS, SHORT, VECTOR};
+
+/// Bits for each number of a call; with `blocking` also of calls that may block.
+pub(super) fn numbers(blocking: bool) -> [u8; NUMBERS] {
+    let mut wanted = [0; NUMBERS];
+    let mut mark = |number: libc::c_long, bit: u8| {
+        let place = usize::try_from(number)
+            .ok()
+            .and_then(|at| wanted.get_mut(at));
+        if let Some(place) = place {
+            *place |= bit;
+        }
+    };
+    syscalls::entries(blocking).for_each(|number| mark(number, ENTERS));
+    syscalls::returns(blocking).for_each(|number| mark(number, RETURNS));
+    syscalls::of_three_arguments().for_each(|number| mark(number, SHORT));
+    for (number, does) in syscalls::all() {
+        match does {
+            Does::Data(data) => mark(
+                number,
+                DATA | match data.length {
+                    Length::Vector => VECTOR,
+                    Length::Message => MESSAGE,
+                    Length::Argument(_) | Length::Unknown => 0,
+                },
+            ),
+            Does::Moves(moves) => mark(
+                number,
+                DATA | match (moves.from_offset, moves.to_offset) {
+                    (Some(1), Some(3)) => OFFSETS,
+                    (Some(2), None) => OFFSET,
+                    _ => 0,
+                },
+            ),
+            _ => {}
+        }
+    }
+    wanted
+}
