@@ -1,6 +1,7 @@
 //! Files outside the traced directories: known by their being opened.
 
 use super::traced;
+use crate::support::need_root;
 
 /// Runs `script`, in which `$O` is a directory outside.
 fn outside(options: &[&str], script: &str) -> Option<(super::Traced, tempfile::TempDir, String)> {
@@ -53,6 +54,17 @@ fn opens_are_recorded_with_who_and_how() {
         .trace
         .one("SELECT COUNT(*) FROM calls WHERE path LIKE '%/job/inside' AND fidelity = 'open'");
     assert_eq!(inside, 0, "what a view sees is seen once");
+}
+
+#[test]
+fn sizes_are_those_at_the_end() {
+    let script = "seq 1000 > $O/grown; seq 1000 >> $O/grown; cat $O/grown > inside; seq 10 > $O/gone; \
+        cat $O/gone > inside; rm $O/gone";
+    let Some((run, _guard, path)) = outside(&[], script) else {
+        return;
+    };
+    let sizes = format!("SELECT size_bytes FROM files WHERE path LIKE '{path}/%' ORDER BY file_id");
+    assert_eq!(run.trace.rows(&sizes), [["7786"], ["21"]]);
 }
 
 #[test]
@@ -123,6 +135,29 @@ fn links_on_the_way_out_of_a_view_are_followed() {
         1,
         "what a view sees is seen once"
     );
+}
+
+#[test]
+fn what_the_workflow_mounts_is_seen_by_its_opens() {
+    if !need_root() {
+        return;
+    }
+    // With namespaces of its own, and in that of the run.
+    for script in [
+        "mkdir m; unshare -m sh -ec 'mount -t tmpfs t m; echo x > m/in; cat m/in > copy'",
+        "mkdir m; mount -t tmpfs t m; echo x > m/in; cat m/in > copy; mount -o remount,ro m; umount m",
+    ] {
+        let Some(run) = traced(&[], &["sh", "-ec", script]) else {
+            return;
+        };
+        let opened =
+            "SELECT op FROM calls WHERE path LIKE '%/job/m/in' AND fidelity = 'open' ORDER BY 1";
+        assert_eq!(run.trace.rows(opened).len(), 2, "{script}");
+        let copies = "SELECT fidelity FROM calls WHERE path LIKE '%/job/copy' AND op = 'create'";
+        assert_eq!(run.trace.rows(copies), [["exact"]]);
+        let losses = "SELECT counter, value FROM losses WHERE source = 'files'";
+        assert_eq!(run.trace.rows(losses), [["mounts_inside", "1"]], "{script}");
+    }
 }
 
 #[test]

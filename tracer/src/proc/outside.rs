@@ -15,6 +15,7 @@ use std::sync::Arc;
 use flowtrace_schema::{
     Call as CallRow, CallRing, Fidelity, FileId, HostId, Op, Recorder, Tid, is_system_path,
 };
+use nix::fcntl::AT_FDCWD;
 
 use super::descriptors;
 use super::observer::Tracee;
@@ -37,6 +38,8 @@ pub(crate) struct Outside {
     system: HashMap<OsString, Option<FileId>>,
     /// Other files by theirs, to keep the names right.
     names: HashMap<PathBuf, FileId>,
+    /// What these are in their filesystem (device, inode), and how large they were when last seen.
+    sizes: HashMap<FileId, ((u64, u64), u64)>,
 }
 
 /// An open at its entry.
@@ -75,6 +78,7 @@ impl Outside {
             views,
             system: HashMap::new(),
             names: HashMap::new(),
+            sizes: HashMap::new(),
         }
     }
 
@@ -177,6 +181,7 @@ impl Outside {
         if let Some(told) = &self.told {
             told.opened(tracee.tid, fd, file, open.flags, now);
         }
+        self.seen(file, attributes);
         let op = if open.creates { Op::Create } else { Op::Open };
         if is_system_path(path.as_os_str().as_bytes()) {
             self.system.insert(path.as_os_str().to_owned(), Some(file));
@@ -184,6 +189,14 @@ impl Outside {
             self.names.insert(path.to_owned(), file);
         }
         self.record(tracee, op, file, open.flags, (open.start_ns, now));
+    }
+
+    /// A file has these attributes now.
+    fn seen(&mut self, file: FileId, attributes: &Attributes) {
+        let now = ((attributes.dev, attributes.ino), attributes.size);
+        if self.sizes.insert(file, now).is_some_and(|then| then != now) {
+            self.files.size(file, attributes.size);
+        }
     }
 
     /// The change that a call is going to make, if it concerns a name that was recorded.
@@ -286,6 +299,23 @@ impl Outside {
             return Some(path);
         }
         real(&path).filter(|path| is_recorded(path))
+    }
+}
+
+/// Files have grown since they were opened.
+impl Drop for Outside {
+    fn drop(&mut self) {
+        for (path, file) in std::mem::take(&mut self.names) {
+            let name = CString::new(path.into_os_string().into_vec()).ok();
+            let found = name.and_then(|name| stat::known(AT_FDCWD, &name).ok());
+            let same = |found: &Attributes| {
+                let then = self.sizes.get(&file);
+                then.is_some_and(|(inode, _)| *inode == (found.dev, found.ino))
+            };
+            if let Some(found) = found.filter(same) {
+                self.seen(file, &found);
+            }
+        }
     }
 }
 
