@@ -7,7 +7,7 @@ use flowtrace_profiler::analysis::statistics::phases;
 use flowtrace_profiler::analysis::waits::waits;
 use flowtrace_profiler::graph::{self, Dag};
 use flowtrace_profiler::load::{load, load_activity};
-use flowtrace_profiler::model::Workflow;
+use flowtrace_profiler::model::{Process, Workflow};
 use flowtrace_profiler::timeline::{self, Timeline};
 use flowtrace_schema::{Activity, Trace};
 
@@ -151,6 +151,6 @@ fn each_program_is_a_job_with_the_time_that_it_ran() {
         [("sh -c", 1, 655), ("w.sh", 1, 601), ("sleep", 1, 50)]
     );
     let lives = run.workflow.processes.iter();
-    let lives: i64 = lives.filter_map(|process| process.duration_ns()).sum();
+    let lives: i64 = lives.filter_map(Process::duration_ns).sum();
     assert_eq!((found.total.processes, found.total.life_ns), (3, lives));
 }
