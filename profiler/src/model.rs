@@ -14,8 +14,10 @@ use flowtrace_schema::{LossRow, NetworkTotals, RunRow, TracedDirectoryRow};
 const SIGPIPE: i64 = 13;
 
 mod activity;
+mod programs;
 
 pub use activity::{Activity, Doing, HeldEnd, Side, Span};
+pub use programs::{Programs, Stint};
 
 /// A process: place in [`Workflow::processes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use flowtrace_schema::{HostRow, StorageRow};
 
-use crate::model::ProcessId;
+use crate::model::{ProcessId, Programs};
 use machine::Counters;
 pub use read::{Parts, from_parts, read};
 
@@ -152,7 +152,7 @@ pub struct Instance {
     pub pieces: Vec<Piece>,
     /// Time in each state, ns; sums to its life.
     pub totals: Shares,
-    /// Whether it only runs others: it takes no part in the search for bottlenecks.
+    /// Whether what it ran longest only runs others.
     pub is_orchestrator: bool,
     /// Looks at it.
     pub samples: u64,
@@ -162,6 +162,19 @@ pub struct Instance {
     pub cwd: Option<Arc<str>>,
     /// Books of its images, summed.
     pub books: Books,
+}
+
+/// A process over the time of one of its programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Which.
+    pub process: ProcessId,
+    /// Place in [`Programs::stints`].
+    pub program: usize,
+    /// Begin, ns.
+    pub from: i64,
+    /// End, ns.
+    pub to: i64,
 }
 
 /// Sums of what the kernel counted for the images of a process; thread time, ns.
@@ -234,6 +247,11 @@ pub struct Timeline {
     pub begins_ns: i64,
     /// One for each process of the workflow, in the same order.
     pub instances: Vec<Instance>,
+    /// What the processes ran when.
+    pub programs: Programs,
+    /// Of each of them, in their order, whether it only runs others: such take no part in the search for
+    /// bottlenecks.
+    pub only_runs: Vec<bool>,
     /// Waits for storage by step, split by what became of their requests; empty: not told.
     pub storage: Vec<StorageRow>,
     /// Pipes and sockets.
@@ -251,6 +269,19 @@ impl Timeline {
     /// A process over time.
     pub fn instance(&self, process: ProcessId) -> &Instance {
         &self.instances[process.0 as usize]
+    }
+
+    /// The part of a process's life in which it ran a program: a place in [`Programs::stints`].
+    pub fn part(&self, program: usize) -> Part {
+        let stint = &self.programs.stints[program];
+        let instance = self.instance(stint.process);
+        let from = stint.from_ns.clamp(instance.from, instance.to);
+        Part {
+            process: stint.process,
+            program,
+            from,
+            to: stint.to_ns.clamp(from, instance.to),
+        }
     }
 
     /// What a stretch was, in shares.

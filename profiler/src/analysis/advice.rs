@@ -78,7 +78,7 @@ pub fn advice(
         let lives: Vec<(i64, i64)> = one
             .members
             .iter()
-            .map(|&id| (timeline.instance(id).from, timeline.instance(id).to))
+            .map(|part| (part.from, part.to))
             .filter(|life| life.0 < span.1 && life.1 > span.0)
             .collect();
         // A step that is not there for most of the phase is no stage of it.
@@ -89,8 +89,11 @@ pub fn advice(
         if lives.is_empty() || (alive as f64) < 0.2 * now_ns && task != binding_task {
             continue;
         }
-        let read_bytes = one.members.iter().try_fold(0_i64, |sum, &id| {
-            Some(sum + workflow.process(id).read_bytes?)
+        // Bytes are counted for whole processes.
+        let is_alone = |id| timeline.programs.of_process(id).len() == 1;
+        let read_bytes = one.members.iter().try_fold(0_i64, |sum, part| {
+            let process = Some(part.process).filter(|&id| is_alone(id))?;
+            Some(sum + workflow.process(process).read_bytes?)
         });
         demands.push(Demand {
             task,

@@ -12,7 +12,7 @@ pub mod tasks;
 pub mod windows;
 
 use crate::graph::Dag;
-use crate::model::Workflow;
+use crate::model::{Programs, Workflow};
 use crate::timeline::Timeline;
 pub use cause::{Confidence, Resource};
 use tasks::Tasks;
@@ -162,7 +162,7 @@ impl Without {
     }
 }
 
-/// Finds the bottlenecks of a run. `names` groups the processes, one name for each; `split` lets a
+/// Finds the bottlenecks of a run. `names` groups the programs of the processes, one name for each; `split` lets a
 /// group become several tasks where it stands at several places.
 pub fn analyse(
     workflow: &Workflow,
@@ -210,15 +210,16 @@ pub fn analyse(
         });
     }
     result.found = merge(&result, timeline);
-    result.without = without(&result, timeline);
+    result.without = without(&result);
     result.causes = cause::causes(&result, timeline);
     result
 }
 
 /// The default grouping: by rule.
 pub fn by_rule(workflow: &Workflow) -> Vec<String> {
-    let rule = |id| workflow.rule(id).to_string();
-    workflow.process_ids().map(rule).collect()
+    let programs = Programs::of(workflow);
+    let rule = |stint| workflow.program(stint).rule.to_string();
+    programs.stints.iter().map(rule).collect()
 }
 
 /// Joins windows in which the same was found, cut to the time in which it was alive.
@@ -233,7 +234,7 @@ fn merge(result: &Bottlenecks, timeline: &Timeline) -> Vec<Bottleneck> {
             continue;
         }
         let members = &result.graph.members[vertex];
-        let lives = lives(result, timeline, members);
+        let lives = lives(result, members);
         let mean = mean(result, &flagged, |window| window.pt[vertex]);
         let intervals = intervals(result, &flagged, &lives);
         all.push(cause::of_tasks(
@@ -254,7 +255,7 @@ fn merge(result: &Bottlenecks, timeline: &Timeline) -> Vec<Bottleneck> {
             .iter()
             .map(|&e| result.tasks.edges[e].from)
             .collect();
-        let lives = lives(result, timeline, &writers);
+        let lives = lives(result, &writers);
         let mean = mean(result, &flagged, |window| window.st[edge]);
         let intervals = intervals(result, &flagged, &lives);
         all.push(cause::of_edges(
@@ -266,11 +267,11 @@ fn merge(result: &Bottlenecks, timeline: &Timeline) -> Vec<Bottleneck> {
 }
 
 /// When any instance of these tasks lived: hulls of overlapping lives, in order.
-fn lives(result: &Bottlenecks, timeline: &Timeline, members: &[usize]) -> Vec<(i64, i64)> {
+fn lives(result: &Bottlenecks, members: &[usize]) -> Vec<(i64, i64)> {
     let mut lives: Vec<(i64, i64)> = members
         .iter()
         .flat_map(|&task| &result.tasks.tasks[task].members)
-        .map(|&id| (timeline.instance(id).from, timeline.instance(id).to))
+        .map(|part| (part.from, part.to))
         .collect();
     lives.sort_unstable();
     union(lives)
@@ -313,7 +314,7 @@ fn mean(result: &Bottlenecks, flagged: &[usize], of: impl Fn(&Window) -> Option<
     if weight > 0.0 { sum / weight } else { 0.0 }
 }
 
-fn without(result: &Bottlenecks, timeline: &Timeline) -> Vec<(Without, i64)> {
+fn without(result: &Bottlenecks) -> Vec<(Without, i64)> {
     let mut found: Vec<(i64, i64)> = result
         .found
         .iter()
@@ -330,10 +331,10 @@ fn without(result: &Bottlenecks, timeline: &Timeline) -> Vec<(Without, i64)> {
             .map(|&(from, to)| to.min(window.to) - from.max(window.from))
             .sum();
         let rest = window.to - window.from - covered;
-        let is_alive = result.tasks.of.iter().enumerate().any(|(process, task)| {
-            let instance = &timeline.instances[process];
-            task.is_some() && instance.from < window.to && instance.to > window.from
-        });
+        let is_alive =
+            result.tasks.parts.iter().any(|(part, task)| {
+                task.is_some() && part.from < window.to && part.to > window.from
+            });
         let why = match window.pt.iter().any(Option::is_some) {
             _ if covered > 0 => Without::Nothing,
             true => Without::Balanced,

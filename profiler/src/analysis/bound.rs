@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::serial::Serial;
 use crate::model::{ProcessId, Workflow};
-use crate::timeline::{State, Timeline};
+use crate::timeline::{Part, State, Timeline};
 
 /// Replays a run with less work in some of its processes.
 pub(crate) struct Bound<'a> {
@@ -16,28 +16,40 @@ pub(crate) struct Bound<'a> {
 }
 
 impl Bound<'_> {
-    /// What the run saves if of the work of some processes such a share goes, ns. Without a path there is no bound.
-    pub(crate) fn without(&self, share: &HashMap<ProcessId, f64>) -> i64 {
+    /// What the run saves if of the work of some programs, by their places in [`Programs::stints`], such a share goes,
+    /// ns. Without a path there is no bound.
+    pub(crate) fn without_programs(&self, share: &HashMap<usize, f64>) -> i64 {
         let length = self.path.length_ns();
         if length <= 0 {
             return i64::MAX;
         }
-        let factor = |id| 1.0 - share.get(&id).copied().unwrap_or(0.0).clamp(0.0, 1.0);
-        (length - self.path.what_if(factor)).max(0)
+        let factor = |program| 1.0 - share.get(&program).copied().unwrap_or(0.0).clamp(0.0, 1.0);
+        (length - self.path.what_if_programs(factor)).max(0)
     }
 
-    /// The same if processes are never in some states. Waits for channels and children are no work.
-    pub(crate) fn without_states(&self, members: &[ProcessId], of: impl Fn(State) -> bool) -> i64 {
-        let share = members.iter().map(|&id| {
-            let totals = &self.timeline.instance(id).totals;
+    /// The same by processes.
+    fn without(&self, share: impl Iterator<Item = (ProcessId, f64)>) -> i64 {
+        let programs = &self.timeline.programs;
+        let of_programs = share.flat_map(|(id, share)| {
+            let places = programs.of_process(id);
+            places.map(move |program| (program, share))
+        });
+        self.without_programs(&of_programs.collect())
+    }
+
+    /// The same if programs are never in some states. Waits for channels and children are no work.
+    pub(crate) fn without_states(&self, members: &[Part], of: impl Fn(State) -> bool) -> i64 {
+        let share = members.iter().map(|part| {
+            let totals = self.timeline.within(part.process, part.from, part.to);
             let sum = |counts: &dyn Fn(State) -> bool| -> f64 {
                 let states = State::ALL.into_iter().filter(|&state| counts(state));
                 states.map(|state| totals[state as usize]).sum()
             };
             let work = sum(&|state| !matches!(state, State::In | State::Out | State::Child));
-            (id, if work > 0.0 { sum(&of) / work } else { 0.0 })
+            let share = if work > 0.0 { sum(&of) / work } else { 0.0 };
+            (part.program, share)
         });
-        self.without(&share.collect())
+        self.without_programs(&share.collect())
     }
 
     /// The same if the steps of a stretch run side by side: each as much shorter as the stretch.
@@ -50,6 +62,6 @@ impl Bound<'_> {
                 && std::iter::successors(parent(id), parent).any(|above| above == one.runner)
         };
         let steps = self.workflow.process_ids().filter(is_step);
-        self.without(&steps.map(|id| (id, share)).collect())
+        self.without(steps.map(|id| (id, share)))
     }
 }

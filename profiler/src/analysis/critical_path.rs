@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::graph::Dag;
-use crate::model::{Activity, ProcessId, Workflow};
+use crate::model::{Activity, ProcessId, Programs, Stint, Workflow};
 
 use network::Network;
 
@@ -46,14 +46,17 @@ pub struct CriticalPath {
     pub own_ns: Vec<i64>,
     /// How the waits are known.
     pub evidence: Evidence,
+    programs: Programs,
     network: Network,
 }
 
-/// A stretch of the path spent in one process.
+/// A stretch of the path spent in one program of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The process.
     pub process: ProcessId,
+    /// What it ran then.
+    pub program: Stint,
     /// Begin, ns.
     pub from_ns: i64,
     /// End, ns.
@@ -112,15 +115,27 @@ impl CriticalPath {
     /// How long the run would have taken with the work of every process scaled by a factor, ns.
     /// Who waits for whom stays as it was; see `docs/critical-path.md` for what that leaves out.
     pub fn what_if(&self, factor: impl Fn(ProcessId) -> f64) -> i64 {
+        self.what_if_programs(|program| factor(self.programs.stints[program].process))
+    }
+
+    /// The same with the work of every program, a place in [`Programs::stints`], scaled by a factor, ns.
+    pub fn what_if_programs(&self, factor: impl Fn(usize) -> f64) -> i64 {
         let Some(last) = self.last else { return 0 };
-        solve::end_of(&self.network, last, factor).saturating_sub(self.start_ns)
+        solve::end_of(&self.network, &self.programs, last, factor).saturating_sub(self.start_ns)
+    }
+
+    /// The rule of a program: a place in [`Programs::stints`].
+    pub fn rule<'a>(&self, workflow: &'a Workflow, program: usize) -> &'a Arc<str> {
+        &workflow.program(&self.programs.stints[program]).rule
     }
 
     /// The rules on the path, the largest contribution first.
     pub fn by_rule(&self, workflow: &Workflow) -> Vec<Contribution> {
         let mut found: HashMap<&Arc<str>, (Vec<ProcessId>, i64)> = HashMap::new();
         for step in &self.steps {
-            let entry = found.entry(workflow.rule(step.process)).or_default();
+            let entry = found
+                .entry(&workflow.program(&step.program).rule)
+                .or_default();
             entry.0.push(step.process);
             entry.1 += step.to_ns - step.from_ns;
         }
@@ -141,8 +156,8 @@ impl CriticalPath {
         // Each costs a pass over the network; nobody reads of the hundredth rule.
         for (place, rule) in rules.iter_mut().enumerate() {
             rule.halved_ns = if place < 20 {
-                self.what_if(|id| {
-                    if *workflow.rule(id) == rule.rule {
+                self.what_if_programs(|program| {
+                    if *self.rule(workflow, program) == rule.rule {
                         0.5
                     } else {
                         1.0

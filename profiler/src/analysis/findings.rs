@@ -14,11 +14,11 @@ use crate::analysis::bound::Bound;
 use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::serial::{Serial, serial};
 use crate::graph::Dag;
-use crate::model::{ProcessId, Workflow};
+use crate::model::Workflow;
 use crate::text::bottlenecks::{looks, percent, want, who};
 use crate::text::units;
 use crate::text::waits::serial_line;
-use crate::timeline::{State, Timeline, sum_of};
+use crate::timeline::{Part, State, Timeline, sum_of};
 
 /// Most findings.
 const MOST: usize = 5;
@@ -139,7 +139,7 @@ fn findings(bound: &Bound<'_>, result: &Bottlenecks, stretches: &[Serial]) -> Ve
     for one in stragglers::stragglers(result, timeline) {
         explained.push((one.from, one.to));
         let mut finding = one.finding;
-        let most = bound.without(&HashMap::from([(one.process, one.excess)]));
+        let most = bound.without_programs(&HashMap::from([(one.program, one.excess)]));
         finding.saving_ns = finding.saving_ns.min(most);
         found.push(finding);
     }
@@ -230,13 +230,13 @@ fn of_cause(
     };
     let (sums, _) = bottlenecks::cause::states(result, timeline, &members, &intervals);
     let life: f64 = sums.iter().sum::<f64>().max(1.0);
-    let processes: Vec<ProcessId> = members
+    let parts: Vec<Part> = members
         .iter()
         .flat_map(|&task| result.tasks.tasks[task].members.iter().copied())
         .collect();
     let part = |of: fn(State) -> bool| {
         let seen = (sum_of(&sums, of) / life * ns as f64) as i64;
-        seen.min(bound.without_states(&processes, of))
+        seen.min(bound.without_states(&parts, of))
     };
     let evidence = format!("the bottleneck for {share} of the run, {looks}");
     match cause.resource {
@@ -247,7 +247,7 @@ fn of_cause(
                 format!(
                     "{name} computes while others wait for it or processors idle: one more of it, or faster code"
                 ),
-                saving.min(bound.without_states(&processes, State::is_processing)),
+                saving.min(bound.without_states(&parts, State::is_processing)),
                 format!("{evidence}; the run had no work for {free:.1} cores meanwhile"),
                 "bottlenecks",
             ))
@@ -273,7 +273,7 @@ fn of_cause(
         )),
         Resource::Lock => Some(finding(
             "lock",
-            match is_between_threads(timeline, &processes) {
+            match is_between_threads(timeline, &parts) {
                 true => format!("threads of {name} wait for each other"),
                 false => format!("instances of {name} wait for each other's locks"),
             },
@@ -306,8 +306,12 @@ fn of_cause(
 }
 
 /// Whether most of the waiting for locks is that of threads for others of their own process.
-fn is_between_threads(timeline: &Timeline, processes: &[ProcessId]) -> bool {
-    let books = || processes.iter().map(|&id| &timeline.instance(id).books);
+fn is_between_threads(timeline: &Timeline, parts: &[Part]) -> bool {
+    let books = || {
+        parts
+            .iter()
+            .map(|part| &timeline.instance(part.process).books)
+    };
     let all: i64 = books().map(|books| books.lock_ns).sum();
     books().map(|books| books.thread_lock_ns).sum::<i64>() * 2 > all
 }
@@ -317,7 +321,7 @@ fn faults(timeline: &Timeline, result: &Bottlenecks, members: &[usize]) -> Strin
         .iter()
         .flat_map(|&task| &result.tasks.tasks[task].members);
     units::short_count(
-        ids.map(|&id| timeline.instance(id).books.major_faults)
+        ids.map(|part| timeline.instance(part.process).books.major_faults)
             .sum(),
     )
 }
@@ -343,11 +347,9 @@ fn by_one_more(
     let alive: i64 = result.tasks.tasks[task]
         .members
         .iter()
-        .map(|&id| {
-            let instance = timeline.instance(id);
-            let part =
-                |&(from, to): &(i64, i64)| (instance.to.min(to) - instance.from.max(from)).max(0);
-            intervals.iter().map(part).sum::<i64>()
+        .map(|part| {
+            let within = |&(from, to): &(i64, i64)| (part.to.min(to) - part.from.max(from)).max(0);
+            intervals.iter().map(within).sum::<i64>()
         })
         .sum();
     let degree = (alive as f64 / ns.max(1) as f64).max(1.0);

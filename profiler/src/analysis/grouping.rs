@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use flowtrace_schema::{Result, Trace};
 use regex::Regex;
 
-use crate::model::{ProcessId, Workflow};
+use crate::model::{Stint, Workflow};
 use crate::timeline::Timeline;
 
 /// A way to group processes.
@@ -63,7 +63,7 @@ impl By {
         matches!(self, By::Rule | By::Exe | By::Command)
     }
 
-    /// The name of the group of every process; `?` where it has none.
+    /// The name of the group of every program of every process; `?` where it has none.
     ///
     /// # Errors
     /// When the trace cannot be read.
@@ -77,9 +77,9 @@ impl By {
             By::Environment(name) => trace.environment(name)?.into_iter().collect(),
             _ => HashMap::new(),
         };
-        let name = |id: ProcessId| {
-            let image = workflow.last_image(id);
-            let instance = timeline.instance(id);
+        let name = |stint: &Stint| {
+            let image = workflow.program(stint);
+            let instance = timeline.instance(stint.process);
             let found = match self {
                 By::Rule => Some(image.rule.to_string()),
                 By::Exe => image.exe.as_deref().map(str::to_owned),
@@ -100,7 +100,7 @@ impl By {
             };
             found.unwrap_or_else(|| "?".into())
         };
-        Ok(workflow.process_ids().map(name).collect())
+        Ok(timeline.programs.stints.iter().map(name).collect())
     }
 }
 

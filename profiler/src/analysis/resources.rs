@@ -7,7 +7,7 @@ use flowtrace_schema::{SequenceRow, StorageRow};
 use serde::Serialize;
 
 use crate::model::Workflow;
-use crate::timeline::{Instance, State, Timeline};
+use crate::timeline::{Part, State, Timeline};
 
 /// Names of the parts, in the order of [`Parts`].
 pub const PARTS: [&str; 7] = [
@@ -208,19 +208,20 @@ fn machines(result: &mut Resources, timeline: &Timeline, sequential: f64, capaci
 }
 
 /// The time of a process by resource: its states, its storage split as its own calls moved.
-fn parts(timeline: &Timeline, instance: &Instance, sequential: f64) -> Parts {
-    let of = |state: State| instance.totals[state as usize];
+fn parts(timeline: &Timeline, part: Part, sequential: f64) -> Parts {
+    let totals = timeline.within(part.process, part.from, part.to);
+    let of = |state: State| totals[state as usize];
     let storage = of(State::File);
     let mut network = 0.0;
-    for piece in &instance.pieces {
+    for piece in timeline.pieces_within(part.process, part.from, part.to) {
         if let (true, Some(channel)) = (piece.state.is_waiting(), piece.channel)
             && timeline.channels[channel as usize].is_network()
         {
             let share = timeline.shares(piece)[piece.state as usize];
-            network += share * (piece.to - piece.from) as f64;
+            network += share * piece.overlap(part.from, part.to) as f64;
         }
     }
-    let life: f64 = instance.totals.iter().sum();
+    let life: f64 = totals.iter().sum();
     let mut parts = [
         of(State::Cpu),
         of(State::Queue),
@@ -245,24 +246,23 @@ fn processes(
         rows.entry(row.upid).or_default().push(row);
     }
     let mut rules: BTreeMap<&str, Spent> = BTreeMap::new();
-    for instance in timeline
-        .instances
-        .iter()
-        .filter(|instance| !instance.is_orchestrator)
-    {
-        let id = instance.process;
-        let images = workflow.images(id);
-        let own = images
+    for (program, stint) in timeline.programs.stints.iter().enumerate() {
+        if timeline.only_runs[program] {
+            continue;
+        }
+        let part = timeline.part(program);
+        let image = workflow.program(stint);
+        let own = workflow.images[stint.first..=stint.image]
             .iter()
             .flat_map(|image| rows.get(&image.upid))
             .flatten()
             .copied();
         let sequential = sequential(own).unwrap_or(1.0);
-        let parts = parts(timeline, instance, sequential);
+        let parts = parts(timeline, part, sequential);
         let life: f64 = parts.iter().sum();
-        let unknown = instance.totals[State::Unknown as usize];
-        let rule = rules.entry(workflow.rule(id)).or_insert_with(|| Spent {
-            name: workflow.rule(id).to_string(),
+        let unknown = timeline.within(part.process, part.from, part.to)[State::Unknown as usize];
+        let rule = rules.entry(&image.rule).or_insert_with(|| Spent {
+            name: image.rule.to_string(),
             processes: 0,
             life_ns: 0.0,
             parts: [0.0; 7],
@@ -274,9 +274,9 @@ fn processes(
         for (sum, part) in rule.parts.iter_mut().zip(parts) {
             *sum += part;
         }
-        let command = workflow.last_image(id).command.as_deref();
+        let command = image.command.as_deref();
         result.processes.push(Spent {
-            name: command.unwrap_or(workflow.rule(id)).to_owned(),
+            name: command.unwrap_or(&image.rule).to_owned(),
             processes: 1,
             life_ns: life,
             parts,

@@ -66,7 +66,8 @@ pub fn serial(workflow: &Workflow, timeline: &Timeline, path: &CriticalPath) -> 
         if children[id.0 as usize].len() < 2 {
             continue;
         }
-        let image = workflow.last_image(id);
+        let program = timeline.programs.longest(workflow, id);
+        let image = workflow.program(&timeline.programs.stints[program]);
         let is_make = matches!(image.rule.as_ref(), "make" | "gmake");
         let runner = runner_of(image.exe.as_deref(), &image.rule);
         if runner != Some(Runner::Shell) && !is_make {
@@ -184,7 +185,7 @@ fn judge(
     names.sort_by_key(|(_, _, ns)| -ns);
     Some(Serial {
         runner,
-        name: workflow.rule(runner).to_string(),
+        name: rule_at(workflow, timeline, runner, from),
         from: moved.iter().map(|step| step.from).min().unwrap_or(from),
         to: moved.iter().map(|step| step.to).max().unwrap_or(to),
         steps: names,
@@ -195,6 +196,12 @@ fn judge(
         dependencies: dependencies.pairs,
         is_make,
     })
+}
+
+fn rule_at(workflow: &Workflow, timeline: &Timeline, id: ProcessId, ns: i64) -> String {
+    let programs = &timeline.programs;
+    let program = &programs.stints[programs.at(id, ns)];
+    workflow.program(program).rule.to_string()
 }
 
 fn is_worth_a_word(saving: f64, timeline: &Timeline) -> bool {

@@ -164,12 +164,13 @@ pub fn waits(workflow: &Workflow, timeline: &Timeline) -> Waits {
     let mut search = Search::new(workflow, timeline);
     let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
     let mut life = 0.0;
-    for instance in &timeline.instances {
-        let waiter = search.name(instance.process);
-        if !instance.is_orchestrator {
-            life += (instance.to - instance.from) as f64;
+    for (program, &only_runs) in timeline.only_runs.iter().enumerate() {
+        let part = timeline.part(program);
+        let waiter = search.name(part.process, part.from);
+        if !only_runs {
+            life += (part.to - part.from) as f64;
         }
-        for piece in &instance.pieces {
+        for piece in timeline.pieces_within(part.process, part.from, part.to) {
             let length = (piece.to - piece.from) as f64;
             for (state, share) in State::ALL.iter().zip(timeline.shares(piece)) {
                 let Some(kind) = Kind::of(*state).filter(|_| *share > 0.0) else {
@@ -186,32 +187,32 @@ pub fn waits(workflow: &Workflow, timeline: &Timeline) -> Waits {
                 let channel = channel.map(|channel| channel.kind.to_string());
                 // `flock FILE COMMAND` only runs another, but its wait for the lock is no part of that.
                 let is_held = *state == State::Lock && piece.waker.is_some();
-                let is_orchestrator = instance.is_orchestrator && !is_held;
-                let counterparts = search.counterparts(instance.process, piece, *state);
+                let is_orchestrator = only_runs && !is_held;
+                let counterparts = search.counterparts(part.process, piece, *state);
                 let mut charged = 0.0;
-                for &(culprit, part) in &counterparts {
-                    charged += ns * part;
-                    let key = (
-                        waiter.clone(),
-                        kind,
-                        Some(search.name(culprit)),
-                        channel.clone(),
-                        is_orchestrator,
-                    );
-                    sums.entry(key)
-                        .or_default()
-                        .add(ns * part, instance.process);
+                for &(culprit, share) in &counterparts {
+                    charged += ns * share;
+                    for (name, of_it) in search.names(culprit, piece.from, piece.to) {
+                        let key = (
+                            waiter.clone(),
+                            kind,
+                            Some(name),
+                            channel.clone(),
+                            is_orchestrator,
+                        );
+                        sums.entry(key)
+                            .or_default()
+                            .add(ns * share * of_it, part.process);
+                    }
                     if !is_orchestrator {
-                        let mut path = vec![instance.process];
+                        let mut path = vec![part.process];
                         let time = (piece.from, piece.to);
-                        search.charge(&waiter, culprit, time, ns * part, &mut path);
+                        search.charge(&waiter, culprit, time, ns * share, &mut path);
                     }
                 }
                 if ns - charged > 1.0 {
                     let key = (waiter.clone(), kind, None, channel.clone(), is_orchestrator);
-                    sums.entry(key)
-                        .or_default()
-                        .add(ns - charged, instance.process);
+                    sums.entry(key).or_default().add(ns - charged, part.process);
                     if state.is_waiting() && !is_orchestrator {
                         let root = match &channel {
                             _ if is_place => Root::NoPlace,

@@ -177,7 +177,7 @@ impl RunFacts {
             }
         }
         for step in &path.steps {
-            if let Some(rule) = facts.rules.get_mut(&**workflow.rule(step.process)) {
+            if let Some(rule) = facts.rules.get_mut(&*workflow.program(&step.program).rule) {
                 rule.path_ns += (step.to_ns - step.from_ns) as f64;
             }
         }

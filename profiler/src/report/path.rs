@@ -67,7 +67,9 @@ pub(super) fn of(
     };
     for step in longest {
         steps.process.push(kept.place(step.process));
-        steps.rule.push(numbers.of_process(workflow, step.process));
+        steps
+            .rule
+            .push(numbers.of_image(workflow.program(&step.program)));
         steps.from_ns.push(step.from_ns);
         steps.to_ns.push(step.to_ns);
         steps.kind.push(match step.kind {

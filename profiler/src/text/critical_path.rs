@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::analysis::critical_path::{CriticalPath, StepKind};
-use crate::model::{ProcessId, Workflow};
+use crate::model::{ProcessId, Programs, Workflow};
 use crate::text::units;
 
 /// Steps and rules shown unless all are asked for.
@@ -80,11 +80,11 @@ pub struct RuleFacts<'a> {
 /// A step of the path.
 #[derive(Clone, Debug, Serialize)]
 pub struct StepFacts<'a> {
-    /// Upid of the process's first image.
+    /// Upid of the program's image, or of what the process was on the way to it.
     pub upid: i64,
-    /// Rule of the process.
+    /// Rule of the program that ran then.
     pub rule: &'a str,
-    /// Arguments of its last image.
+    /// Its arguments.
     pub command: Option<&'a str>,
     /// Begin.
     pub from_ns: i64,
@@ -101,7 +101,7 @@ pub struct StepFacts<'a> {
 pub struct SlackFacts<'a> {
     /// Upid of its first image.
     pub upid: i64,
-    /// Its rule.
+    /// Rule of the program that it ran longest.
     pub rule: &'a str,
     /// Time that it worked, waits for children and channels left out.
     pub own_ns: i64,
@@ -125,7 +125,11 @@ pub fn facts<'a>(
     what_if: &[WhatIf],
 ) -> Facts<'a> {
     let upid = |id: ProcessId| workflow.images(id)[0].upid;
-    let rule = |id: ProcessId| workflow.rule(id).as_ref();
+    let programs = Programs::of(workflow);
+    let rule = |id: ProcessId| {
+        let longest = programs.longest(workflow, id);
+        workflow.program(&programs.stints[longest]).rule.as_ref()
+    };
     let rule_of = |name: &str| workflow.images.iter().find(|i| *i.rule == *name);
     Facts {
         length_ns: path.length_ns(),
@@ -153,9 +157,9 @@ pub fn facts<'a>(
             .steps
             .iter()
             .map(|step| StepFacts {
-                upid: upid(step.process),
-                rule: rule(step.process),
-                command: workflow.last_image(step.process).command.as_deref(),
+                upid: workflow.images[step.program.first].upid,
+                rule: workflow.program(&step.program).rule.as_ref(),
+                command: workflow.program(&step.program).command.as_deref(),
                 from_ns: step.from_ns,
                 to_ns: step.to_ns,
                 ns: step.to_ns - step.from_ns,
@@ -176,8 +180,8 @@ pub fn facts<'a>(
 
 /// The length of the path with the work of some rules scaled, ns.
 pub fn changed(workflow: &Workflow, path: &CriticalPath, what_if: &[WhatIf]) -> i64 {
-    path.what_if(|id| {
-        let rule = workflow.rule(id).as_ref();
+    path.what_if_programs(|program| {
+        let rule = path.rule(workflow, program).as_ref();
         let fitting = what_if
             .iter()
             .filter(|change| crate::graph::select::glob(&change.rule, rule));

@@ -231,7 +231,7 @@ pub fn phases(phases: &Phases, title: &str, name: &'static str) -> Sheet {
     );
     if name == "rule" {
         sheet.notes.push(
-            "cpu: by the program that used it, as in the summary; the rest by what a process was last".into(),
+            "cpu: by the program that used it, as in the summary; the rest by the program that ran then".into(),
         );
     }
     sheet

@@ -13,7 +13,7 @@ use super::threads::{Seen, state, together};
 use super::{Books, Channel, Instance, Piece, STATES, Shares, State, Timeline};
 use crate::load::{self, Grants};
 use crate::managers::{Runner, runner_of};
-use crate::model::{Image, ProcessId, Workflow};
+use crate::model::{Image, ProcessId, Programs, Workflow};
 
 /// A hole between samples up to this long belongs to the sample before it, ns.
 const HOLE: i64 = 100_000_000;
@@ -78,6 +78,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
     let begin = workflow.images.iter().map(|image| image.start_ns).min();
     let mut timeline = Timeline {
         begins_ns: workflow.begins_ns(),
+        programs: Programs::of(workflow),
         span: (begin.unwrap_or(0).min(end), end),
         ..Timeline::default()
     };
@@ -164,9 +165,15 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
                 *sum += share * length;
             }
         }
-        instance.is_orchestrator =
-            is_orchestrator(workflow, id, &instance, &children[id.0 as usize]);
         timeline.instances.push(instance);
+    }
+    for program in 0..timeline.programs.stints.len() {
+        let of_program = orchestrates(workflow, &timeline, program, &children);
+        timeline.only_runs.push(of_program);
+    }
+    for id in workflow.process_ids() {
+        let longest = timeline.programs.longest(workflow, id);
+        timeline.instances[id.0 as usize].is_orchestrator = timeline.only_runs[longest];
     }
     timeline
 }
@@ -411,28 +418,35 @@ fn add_image(
     instance.pieces.extend(pieces);
 }
 
-/// Whether a process only runs others. A manager always does; anything else that has children and
+/// Whether a program only runs others. A manager always does; anything else that has children and
 /// does next to nothing itself while they live does, and a shell even if it is busy for a while.
-fn is_orchestrator(
+fn orchestrates(
     workflow: &Workflow,
-    id: ProcessId,
-    instance: &Instance,
-    children: &[ProcessId],
+    timeline: &Timeline,
+    program: usize,
+    children: &[Vec<ProcessId>],
 ) -> bool {
-    let image = workflow.last_image(id);
+    let part = timeline.part(program);
+    let image = workflow.program(&timeline.programs.stints[program]);
     let runner = runner_of(image.exe.as_deref(), &image.rule);
     if runner == Some(Runner::Manager) {
         return true;
     }
-    if children.is_empty() {
+    let started = |child: &&ProcessId| {
+        let at = workflow.process(**child).start_ns;
+        timeline.programs.at(part.process, at) == program
+    };
+    let mut children = children[part.process.0 as usize]
+        .iter()
+        .filter(started)
+        .peekable();
+    if children.peek().is_none() {
         return false;
     }
-    let life: f64 = instance.totals.iter().sum();
+    let totals = timeline.within(part.process, part.from, part.to);
+    let life: f64 = totals.iter().sum();
     let own = |states: &[State]| -> f64 {
-        let sum: f64 = states
-            .iter()
-            .map(|&state| instance.totals[state as usize])
-            .sum();
+        let sum: f64 = states.iter().map(|&state| totals[state as usize]).sum();
         sum / life.max(1.0)
     };
     let busy = own(&[State::Cpu, State::Queue, State::File, State::Fault]);
@@ -442,10 +456,10 @@ fn is_orchestrator(
         _ => {
             let waits = own(&[State::Child, State::In, State::Other, State::Unknown]);
             let mut covered = 0;
-            let mut at = instance.from;
+            let mut at = part.from;
             for &child in children {
                 let process = workflow.process(child);
-                let end = process.end_ns.unwrap_or(instance.to).min(instance.to);
+                let end = process.end_ns.unwrap_or(part.to).min(part.to);
                 covered += (end - process.start_ns.max(at)).max(0);
                 at = at.max(end);
             }

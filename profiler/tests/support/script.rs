@@ -123,7 +123,19 @@ impl Script {
         program: (&str, &[&str]),
         at: u64,
     ) -> u32 {
-        self.end(image, at, None, None, 1);
+        self.exec_after(image, pid, parent, program, (at, 1))
+    }
+
+    /// The same at a moment, with the CPU time that `image` had until then.
+    pub(crate) fn exec_after(
+        &mut self,
+        image: u32,
+        pid: u32,
+        parent: Option<u32>,
+        program: (&str, &[&str]),
+        (at, cpu): (u64, u64),
+    ) -> u32 {
+        self.end(image, at, None, None, cpu);
         self.image(pid, parent, Some(image), Origin::Exec, program, at)
     }
 

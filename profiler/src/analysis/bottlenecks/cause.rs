@@ -74,17 +74,14 @@ pub fn states(
 ) -> (Shares, u64) {
     let mut sums = [0.0; STATES];
     let mut samples = 0.0;
-    for &id in members
+    for part in members
         .iter()
         .flat_map(|&task| &result.tasks.tasks[task].members)
     {
-        let instance = timeline.instance(id);
-        let first = intervals.partition_point(|&(_, to)| to <= instance.from);
-        for &(from, to) in intervals[first..]
-            .iter()
-            .take_while(|one| one.0 < instance.to)
-        {
-            for piece in timeline.pieces_within(id, from, to) {
+        let first = intervals.partition_point(|&(_, to)| to <= part.from);
+        for &(from, to) in intervals[first..].iter().take_while(|one| one.0 < part.to) {
+            let (from, to) = (from.max(part.from), to.min(part.to));
+            for piece in timeline.pieces_within(part.process, from, to) {
                 let length = piece.overlap(from, to) as f64;
                 samples += f64::from(piece.samples) * length / (piece.to - piece.from) as f64;
                 for (sum, share) in sums.iter_mut().zip(timeline.shares(piece)) {

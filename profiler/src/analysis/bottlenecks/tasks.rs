@@ -11,12 +11,12 @@ use petgraph::visit::EdgeRef;
 use crate::graph::rounds::rounds;
 use crate::graph::{Dag, Edge, EdgeKind, Node};
 use crate::model::{FileIndex, ProcessId, Workflow};
-use crate::timeline::Timeline;
+use crate::timeline::{Part, Timeline};
 
 /// Files named for an edge; more are only counted.
 const NAMED: usize = 3;
 
-/// The processes that count as instances of one task.
+/// The processes, each while it ran one program, that count as instances of one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     /// Name of the group.
@@ -27,7 +27,7 @@ pub struct Task {
     /// How many parts the group has.
     pub parts: usize,
     /// Its instances in the order of discovery.
-    pub members: Vec<ProcessId>,
+    pub members: Vec<Part>,
 }
 
 impl Task {
@@ -60,13 +60,15 @@ pub struct TaskEdge {
 pub struct Tasks {
     /// The tasks.
     pub tasks: Vec<Task>,
-    /// Task of each process; `None`: it only runs others.
+    /// Every program of every process and its task; `None`: it only runs others.
+    pub parts: Vec<(Part, Option<usize>)>,
+    /// Task of each process that its data counts for; `None`: it only runs others.
     pub of: Vec<Option<usize>>,
     /// The edges, by their ends.
     pub edges: Vec<TaskEdge>,
 }
 
-/// Groups the processes by `names`, one for each. With `split`, a group that stands at several
+/// Groups the programs of processes by `names`, one for each. With `split`, a group that stands at several
 /// places of the graph becomes several tasks, so that hardly anything has to be contracted.
 pub fn tasks(
     workflow: &Workflow,
@@ -76,38 +78,67 @@ pub fn tasks(
     split: bool,
 ) -> Tasks {
     let part = data_part(dag);
+    let moves = with_data(workflow, timeline);
+    let of_process: Vec<&str> = moves
+        .iter()
+        .map(|&program| names[program].as_str())
+        .collect();
     let place = if split {
-        places(&part, names)
+        places(&part, &of_process)
     } else {
-        vec![(0, 0); names.len()]
+        vec![(0, 0); of_process.len()]
     };
     let mut tasks = Tasks {
-        of: vec![None; names.len()],
+        of: vec![None; of_process.len()],
         ..Tasks::default()
     };
     let mut at: HashMap<(&str, (u32, u32)), usize> = HashMap::new();
-    for id in workflow.process_ids() {
-        let process = id.0 as usize;
-        if timeline.instance(id).is_orchestrator {
+    for (program, name) in names.iter().enumerate() {
+        let part = timeline.part(program);
+        if timeline.only_runs[program] {
+            tasks.parts.push((part, None));
             continue;
         }
-        let task = *at
-            .entry((names[process].as_str(), place[process]))
-            .or_insert_with(|| {
-                tasks.tasks.push(Task {
-                    group: names[process].clone(),
-                    part: 1,
-                    parts: 1,
-                    members: Vec::new(),
-                });
-                tasks.tasks.len() - 1
+        let process = part.process.0 as usize;
+        let is_place = moves[process] == program;
+        let place = if is_place { place[process] } else { (0, 0) };
+        let task = *at.entry((name.as_str(), place)).or_insert_with(|| {
+            tasks.tasks.push(Task {
+                group: name.clone(),
+                part: 1,
+                parts: 1,
+                members: Vec::new(),
             });
-        tasks.tasks[task].members.push(id);
-        tasks.of[process] = Some(task);
+            tasks.tasks.len() - 1
+        });
+        tasks.tasks[task].members.push(part);
+        tasks.parts.push((part, Some(task)));
+        if is_place {
+            tasks.of[process] = Some(task);
+        }
     }
     number_parts(&mut tasks.tasks, &at);
     tasks.edges = edges(workflow, &part, timeline, &tasks.of);
     tasks
+}
+
+/// Of each process the program that its data counts for: the graph has one node for all of them. The one that
+/// most of its files were used in first; else the last that did not only run others.
+fn with_data(workflow: &Workflow, timeline: &Timeline) -> Vec<usize> {
+    let programs = &timeline.programs;
+    let mut uses = vec![0_usize; programs.stints.len()];
+    for access in &workflow.accesses {
+        uses[programs.at(access.process, access.span_ns.0)] += 1;
+    }
+    let of_process = |id| {
+        let places = programs.of_process(id);
+        let last = places.end - 1;
+        let steps = places.filter(|&place| !timeline.only_runs[place]);
+        steps
+            .max_by_key(|&place| (uses[place], place))
+            .unwrap_or(last)
+    };
+    workflow.process_ids().map(of_process).collect()
 }
 
 /// The edges along which data moves.
@@ -120,7 +151,7 @@ fn data_part(dag: &Dag) -> DiGraph<Node, Edge> {
 
 /// For each process which of the places of its group in the graph it stands at: how many of the
 /// same name come before it in its pipeline, and how often a path through files comes back.
-fn places(part: &DiGraph<Node, Edge>, names: &[String]) -> Vec<(u32, u32)> {
+fn places(part: &DiGraph<Node, Edge>, names: &[&str]) -> Vec<(u32, u32)> {
     let mut numbers: HashMap<&str, u32> = HashMap::new();
     let name: Vec<u32> = names
         .iter()

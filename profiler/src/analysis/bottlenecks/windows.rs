@@ -26,11 +26,11 @@ pub fn boundaries(timeline: &Timeline, tasks: &Tasks, window: i64) -> Vec<i64> {
     let (from, to) = timeline.span;
     let window = window.max(1).max((to - from) / MOST);
     let apart = (window / 10).max(1);
-    let mut lives: Vec<(i64, i64, i64)> = timeline
-        .instances
+    let mut lives: Vec<(i64, i64, i64)> = tasks
+        .parts
         .iter()
-        .filter(|instance| tasks.of[instance.process.0 as usize].is_some())
-        .map(|instance| (instance.to - instance.from, instance.from, instance.to))
+        .filter(|(_, task)| task.is_some())
+        .map(|(part, _)| (part.to - part.from, part.from, part.to))
         .filter(|&(life, _, _)| life >= window / 2)
         .collect();
     lives.sort_unstable_by_key(|&(life, begin, _)| (-life, begin));
@@ -91,29 +91,23 @@ pub fn measure(
     // Saturated time by channel and window, storage time by task and window.
     let mut saturated: HashMap<(u32, usize), f64> = HashMap::new();
     let mut storage: HashMap<(usize, usize), Load> = HashMap::new();
-    for instance in &timeline.instances {
-        let task = tasks.of[instance.process.0 as usize];
+    for &(part, task) in &tasks.parts {
+        let pieces = timeline.pieces_within(part.process, part.from, part.to);
         let mut at = 0;
         let first = boundaries
-            .partition_point(|&b| b <= instance.from)
+            .partition_point(|&b| b <= part.from)
             .saturating_sub(1);
         for (w, window) in windows.iter_mut().enumerate().skip(first) {
-            if window.from >= instance.to {
+            if window.from >= part.to {
                 break;
             }
             let mut sums = [0.0; crate::timeline::STATES];
-            while instance
-                .pieces
-                .get(at)
-                .is_some_and(|piece| piece.to <= window.from)
-            {
+            while pieces.get(at).is_some_and(|piece| piece.to <= window.from) {
                 at += 1;
             }
-            for piece in instance.pieces[at..]
-                .iter()
-                .take_while(|piece| piece.from < window.to)
-            {
-                let length = piece.overlap(window.from, window.to) as f64;
+            let (from, to) = (window.from.max(part.from), window.to.min(part.to));
+            for piece in pieces[at..].iter().take_while(|piece| piece.from < to) {
+                let length = piece.overlap(from, to) as f64;
                 let shares = timeline.shares(piece);
                 for (sum, share) in sums.iter_mut().zip(shares) {
                     *sum += share * length;

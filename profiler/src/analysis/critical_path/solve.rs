@@ -7,7 +7,7 @@ use petgraph::visit::EdgeRef;
 use super::network::{NONE, Network};
 use super::{CriticalPath, Step, StepKind};
 use crate::graph::{Dag, EdgeKind, Node};
-use crate::model::{ProcessId, Workflow};
+use crate::model::{ProcessId, Programs, Workflow};
 
 /// A moment that nothing depends on.
 const NEVER: i64 = i64::MAX;
@@ -28,12 +28,13 @@ pub(super) fn solve(workflow: &Workflow, network: Network) -> CriticalPath {
         slack_ns: vec![None; workflow.processes.len()],
         own_ns,
         evidence: network.evidence,
+        programs: Programs::of(workflow),
         network: Network::default(),
     };
     if let Some(last) = last {
         let sink = network.ends[last.0 as usize].1;
         path.slack_ns = slack(&network, sink);
-        path.steps = walk(&network, sink);
+        path.steps = walk(&network, &path.programs, sink);
         path.end_ns = network.moments[sink as usize].at_ns;
         path.start_ns = path.steps.first().map_or(path.end_ns, |step| step.from_ns);
         count_equal(&network, sink, &mut path);
@@ -72,22 +73,28 @@ fn binding(network: &Network, m: u32) -> (Option<u32>, Option<u32>) {
 }
 
 /// Back from the sink along the moments that decided.
-fn walk(network: &Network, sink: u32) -> Vec<Step> {
+fn walk(network: &Network, programs: &Programs, sink: u32) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut push = |process, from_ns, to_ns, kind| {
         if from_ns == to_ns {
             return;
         }
-        match steps.last_mut() {
-            Some(next) if (next.process, next.kind) == (process, kind) && next.from_ns == to_ns => {
-                next.from_ns = from_ns;
+        for (place, from_ns, to_ns) in programs.within(process, from_ns, to_ns).rev() {
+            let program = programs.stints[place];
+            match steps.last_mut() {
+                Some(next)
+                    if (next.program, next.kind) == (program, kind) && next.from_ns == to_ns =>
+                {
+                    next.from_ns = from_ns;
+                }
+                _ => steps.push(Step {
+                    process,
+                    program,
+                    from_ns,
+                    to_ns,
+                    kind,
+                }),
             }
-            _ => steps.push(Step {
-                process,
-                from_ns,
-                to_ns,
-                kind,
-            }),
         }
     };
     let mut m = sink;
@@ -190,19 +197,28 @@ fn count_equal(network: &Network, sink: u32, path: &mut CriticalPath) {
 }
 
 /// When a process would end with all work scaled, ns.
-pub(super) fn end_of(network: &Network, last: ProcessId, factor: impl Fn(ProcessId) -> f64) -> i64 {
-    let factors: Vec<f64> = (0..network.ends.len() as u32)
-        .map(|id| factor(ProcessId(id)))
-        .collect();
+pub(super) fn end_of(
+    network: &Network,
+    programs: &Programs,
+    last: ProcessId,
+    factor: impl Fn(usize) -> f64,
+) -> i64 {
+    let factors: Vec<f64> = (0..programs.stints.len()).map(factor).collect();
     let mut at = vec![0_i64; network.moments.len()];
     for &m in &network.order {
         let moment = &network.moments[m as usize];
-        let factor = factors[moment.process.0 as usize];
-        let own_ns = if factor == 1.0 {
-            moment.own_ns
-        } else {
-            (moment.own_ns as f64 * factor).round() as i64
+        let scaled = |own_ns: i64, factor: f64| match factor {
+            1.0 => own_ns,
+            factor => (own_ns as f64 * factor).round() as i64,
         };
+        // The work of a stretch comes before what it waited for, as on the path.
+        let from = network
+            .before(m)
+            .map_or(moment.at_ns, |b| network.moments[b as usize].at_ns);
+        let own_ns: i64 = programs
+            .within(moment.process, from, from + moment.own_ns)
+            .map(|(place, from, to)| scaled(to - from, factors[place]))
+            .sum();
         let own = network
             .before(m)
             .map(|b| at[b as usize].saturating_add(own_ns));

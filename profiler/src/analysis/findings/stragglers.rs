@@ -2,7 +2,6 @@
 
 use super::Finding;
 use crate::analysis::bottlenecks::{Bottlenecks, Confidence};
-use crate::model::ProcessId;
 use crate::text::units;
 use crate::timeline::{State, Timeline, sum_of};
 
@@ -10,14 +9,14 @@ use crate::timeline::{State, Timeline, sum_of};
 pub(super) struct Straggler {
     pub(super) from: i64,
     pub(super) to: i64,
-    pub(super) process: ProcessId,
+    pub(super) program: usize,
     /// Which share of its time it took beyond an even share of the work.
     pub(super) excess: f64,
     pub(super) finding: Finding,
 }
 
-/// Begin and end of an instance.
-type Life = (i64, i64, ProcessId);
+/// Begin and end of an instance, and its program: a place in [`crate::model::Programs::stints`].
+type Life = (i64, i64, usize);
 
 /// It must take this many times as long as the median of its task.
 const LONGER: f64 = 1.5;
@@ -29,7 +28,7 @@ pub(super) fn stragglers(result: &Bottlenecks, timeline: &Timeline) -> Vec<Strag
         let mut lives: Vec<Life> = task
             .members
             .iter()
-            .map(|&id| (timeline.instance(id).from, timeline.instance(id).to, id))
+            .map(|part| (part.from, part.to, part.program))
             .filter(|life| life.1 > life.0)
             .collect();
         if lives.len() < 3 {
@@ -73,15 +72,13 @@ fn of_round(
         return None;
     }
     // Where other steps have work meanwhile, nobody waits for it.
-    let others: f64 = timeline
-        .instances
+    let others: f64 = result
+        .tasks
+        .parts
         .iter()
-        .filter(|instance| {
-            let of = result.tasks.of[instance.process.0 as usize];
-            of.is_some() && of != Some(task)
-        })
-        .map(|instance| {
-            let sums = timeline.within(instance.process, from, to);
+        .filter(|(part, of)| of.is_some_and(|of| of != task) && part.from < to && part.to > from)
+        .map(|(part, _)| {
+            let sums = timeline.within(part.process, from.max(part.from), to.min(part.to));
             sum_of(&sums, |state| state.is_active() || state.is_storage())
         })
         .sum();
@@ -100,7 +97,7 @@ fn of_round(
     Some(Straggler {
         from,
         to,
-        process: last.2,
+        program: last.2,
         excess: saving / length.max(1) as f64,
         finding: Finding {
             kind: "straggler",
@@ -138,8 +135,9 @@ fn timeline_share(
 ) -> f64 {
     let mut sums = 0.0;
     let mut all = 0.0;
-    for &id in &result.tasks.tasks[task].members {
-        let within = timeline.within(id, from, to);
+    let parts = result.tasks.tasks[task].members.iter();
+    for part in parts.filter(|part| part.from < to && part.to > from) {
+        let within = timeline.within(part.process, from.max(part.from), to.min(part.to));
         sums += within[state as usize];
         all += within.iter().sum::<f64>();
     }

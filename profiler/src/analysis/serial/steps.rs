@@ -158,7 +158,9 @@ fn fill(workflow: &Workflow, timeline: &Timeline, step: &mut Step) {
             1.0 + cpu
         };
         if weight > most.0 {
-            most = (weight, workflow.rule(id).to_string());
+            let longest = timeline.programs.longest(workflow, id);
+            let program = &timeline.programs.stints[longest];
+            most = (weight, workflow.program(program).rule.to_string());
         }
         for access in accesses(workflow, id) {
             let file = workflow.file(access.file);

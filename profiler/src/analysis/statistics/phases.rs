@@ -1,7 +1,7 @@
 //! What each phase of a workflow did with files (ParaTrac, table 5). A phase is a rule, or a level
 //! of the graph of data.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use petgraph::Direction;
@@ -9,7 +9,7 @@ use petgraph::algo::toposort;
 use petgraph::visit::EdgeRef;
 
 use crate::graph::{Dag, Node};
-use crate::model::{Access, ProcessId, Workflow};
+use crate::model::{Access, ProcessId, Programs, Workflow};
 
 /// How many did what: read only, wrote only, both, neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Uses {
 pub struct Phase {
     /// Name of the rule, or number of the level with its rules.
     pub name: Arc<str>,
-    /// Processes.
+    /// Processes; of rules the programs that they ran one after another.
     pub processes: i64,
     /// CPU time, ns; `None`: known of none.
     pub cpu_ns: Option<i64>,
@@ -65,16 +65,18 @@ pub struct Phases {
     pub total: Phase,
 }
 
-/// The phases by rule in the order of their first process. A process belongs to the rule of its last program, but
-/// the CPU time of each program to the rule of that one: what the copy of a shell used before it became the program is
-/// the shell's. Programs that all became others come last, without a process.
+/// The phases by rule in the order of their first process. What a process did belongs to the rule of the program that it
+/// ran then; a file to the one that used it first. The CPU time of each image belongs to the rule of that one: what the
+/// copy of a shell used before it became the program is the shell's. Images that all became others at once come last,
+/// without a process.
 pub fn by_rule(workflow: &Workflow) -> Phases {
     let mut order: Vec<ProcessId> = workflow.process_ids().collect();
     order.sort_by_key(|&id| (workflow.process(id).start_ns, id));
     let mut names = Names::default();
-    let mut phase_of = vec![0; workflow.processes.len()];
-    for &id in &order {
-        phase_of[id.0 as usize] = names.number(workflow.rule(id));
+    let programs = Programs::of(workflow);
+    let mut phase_of = vec![0; programs.stints.len()];
+    for place in order.iter().flat_map(|&id| programs.of_process(id)) {
+        phase_of[place] = names.number(&workflow.program(&programs.stints[place]).rule);
     }
     let mut cpu = Vec::new();
     for image in order.iter().flat_map(|&id| workflow.images(id)) {
@@ -82,7 +84,7 @@ pub fn by_rule(workflow: &Workflow) -> Phases {
             cpu.push((names.number(&image.rule), ns));
         }
     }
-    table(workflow, &phase_of, names.names, cpu.into_iter())
+    table(workflow, &programs, &phase_of, names.names, cpu.into_iter())
 }
 
 /// The numbers of names, in the order in which they were first asked for.
@@ -134,7 +136,13 @@ pub fn by_level(workflow: &Workflow, dag: &Dag) -> Phases {
     let cpu = workflow
         .process_ids()
         .filter_map(|id| Some((levels[id.0 as usize], workflow.process(id).cpu_ns?)));
-    table(workflow, &levels, names, cpu)
+    table(
+        workflow,
+        &Programs::undivided(workflow),
+        &levels,
+        names,
+        cpu,
+    )
 }
 
 /// The level of every process: how many processes lie before it on the longest path of data.
@@ -153,9 +161,10 @@ pub fn levels(workflow: &Workflow, dag: &Dag) -> Vec<usize> {
     level
 }
 
-/// The table of phases with these names. `cpu` has the CPU time of parts of phases.
+/// The table of phases with these names, which programs belong to. `cpu` has the CPU time of parts of phases.
 fn table(
     workflow: &Workflow,
+    programs: &Programs,
     phase_of: &[usize],
     names: Vec<Arc<str>>,
     cpu: impl Iterator<Item = (usize, i64)>,
@@ -167,11 +176,13 @@ fn table(
             ..Phase::default()
         })
         .collect();
-    for id in workflow.process_ids() {
-        let process = workflow.process(id);
-        let phase = &mut phases[phase_of[id.0 as usize]];
-        phase.processes += 1;
-        phase.life_ns += process.duration_ns().unwrap_or(0);
+    for (stint, &phase) in programs.stints.iter().zip(phase_of) {
+        let process = workflow.process(stint.process);
+        let end = process.end_ns.map(|end| stint.to_ns.min(end));
+        let end = end.or_else(|| (stint.to_ns != i64::MAX).then_some(stint.to_ns));
+        let begin = stint.from_ns.max(process.start_ns);
+        phases[phase].processes += 1;
+        phases[phase].life_ns += end.map_or(0, |end| end.saturating_sub(begin));
     }
     for (phase, ns) in cpu {
         let sum = &mut phases[phase].cpu_ns;
@@ -179,28 +190,32 @@ fn table(
     }
     let does = |access: &Access| (reads(access), writes(access));
     // A process stands with all its accesses in a row.
-    let mut did_files = vec![false; workflow.processes.len()];
+    let mut did_files = vec![false; programs.stints.len()];
     let mut files: Vec<(usize, u32, bool, bool)> = Vec::with_capacity(workflow.accesses.len());
     for accesses in workflow.accesses.chunk_by(|a, b| a.process == b.process) {
-        let id = accesses[0].process.0 as usize;
-        let phase = &mut phases[phase_of[id]];
-        let (mut any_read, mut any_write) = (false, false);
+        let mut did: BTreeMap<usize, (bool, bool)> = BTreeMap::new();
         for access in accesses {
+            let program = programs.at(access.process, access.span_ns.0);
+            let any = did.entry(program).or_default();
+            let phase = &mut phases[phase_of[program]];
             phase.read_bytes = phase.read_bytes.saturating_add(access.read_bytes);
             phase.write_bytes = phase.write_bytes.saturating_add(access.write_bytes);
             if !workflow.file(access.file).is_regular {
                 continue;
             }
             let (read, wrote) = does(access);
-            any_read |= read;
-            any_write |= wrote;
-            files.push((phase_of[id], access.file.0, read, wrote));
+            any.0 |= read;
+            any.1 |= wrote;
+            files.push((phase_of[program], access.file.0, read, wrote));
         }
-        did_files[id] = true;
-        phase.by_process.count(any_read, any_write);
+        for (program, (any_read, any_write)) in did {
+            did_files[program] = true;
+            let phase = &mut phases[phase_of[program]];
+            phase.by_process.count(any_read, any_write);
+        }
     }
-    for (id, _) in did_files.iter().enumerate().filter(|(_, did)| !**did) {
-        phases[phase_of[id]].by_process.none += 1;
+    for (program, _) in did_files.iter().enumerate().filter(|(_, did)| !**did) {
+        phases[phase_of[program]].by_process.none += 1;
     }
     let mut total = Phase {
         name: "total".into(),

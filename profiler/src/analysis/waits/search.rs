@@ -31,8 +31,25 @@ impl<'a> Search<'a> {
         }
     }
 
-    pub(super) fn name(&self, process: ProcessId) -> String {
-        self.workflow.rule(process).to_string()
+    /// What a process was at a moment.
+    pub(super) fn name(&self, process: ProcessId, ns: i64) -> String {
+        let programs = &self.timeline.programs;
+        let stint = &programs.stints[programs.at(process, ns)];
+        self.workflow.program(stint).rule.to_string()
+    }
+
+    /// What a process was over a stretch of time, with the part of it that each was.
+    pub(super) fn names(&self, process: ProcessId, from: i64, to: i64) -> Vec<(String, f64)> {
+        let instance = self.timeline.instance(process);
+        let (from, to) = (from.max(instance.from), to.min(instance.to));
+        if to <= from {
+            return vec![(self.name(process, from), 1.0)];
+        }
+        let parts = self.timeline.programs.within(process, from, to);
+        let length = (to - from) as f64;
+        parts
+            .map(|(_, begin, end)| (self.name(process, begin), (end - begin) as f64 / length))
+            .collect()
     }
 
     /// Whom a piece waited for, with the part of it that each is charged with; at most 1 in all.
@@ -159,7 +176,7 @@ impl<'a> Search<'a> {
                 // Who waited for the lock as well waited for those before it.
                 let waits = state.is_waiting() || *state == State::Lock && piece.waker.is_some();
                 if !waits || part < LEAST || path.len() >= DEEPEST {
-                    let name = self.name(culprit);
+                    let name = self.name(culprit, begin.max(piece.from));
                     self.add(Some(name), Root::Doing(*state), waiter, part);
                     continue;
                 }
@@ -172,7 +189,8 @@ impl<'a> Search<'a> {
                 for (next, of) in counterparts {
                     rest -= part * of;
                     if path.contains(&next) || next == culprit {
-                        self.add(Some(self.name(next)), Root::EachOther, waiter, part * of);
+                        let name = self.name(next, clipped.from);
+                        self.add(Some(name), Root::EachOther, waiter, part * of);
                         continue;
                     }
                     path.push(culprit);
@@ -180,7 +198,7 @@ impl<'a> Search<'a> {
                     path.pop();
                 }
                 if rest > 1.0 {
-                    let name = self.name(culprit);
+                    let name = self.name(culprit, clipped.from);
                     self.add(Some(name), Root::Doing(*state), waiter, rest);
                 }
             }

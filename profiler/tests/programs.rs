@@ -1,0 +1,156 @@
+//! What a process did before an exec belongs to the program that it ran then. Times are milliseconds.
+
+use flowtrace_profiler::analysis::bottlenecks::{self, Options};
+use flowtrace_profiler::analysis::critical_path::CriticalPath;
+use flowtrace_profiler::analysis::findings;
+use flowtrace_profiler::analysis::statistics::phases;
+use flowtrace_profiler::analysis::waits::waits;
+use flowtrace_profiler::graph::{self, Dag};
+use flowtrace_profiler::load::{load, load_activity};
+use flowtrace_profiler::model::{Process, Workflow};
+use flowtrace_profiler::timeline::{self, Timeline};
+use flowtrace_schema::{Activity, Trace};
+
+#[path = "support/script.rs"]
+mod script;
+
+use script::Script;
+
+const MS: i64 = 1_000_000;
+
+struct Run {
+    workflow: Workflow,
+    dag: Dag,
+    timeline: Timeline,
+    path: CriticalPath,
+}
+
+/// `sh -c './w.sh; echo done'`, of which w.sh computes for 600 ms and becomes `sleep 0.05`.
+fn run() -> Run {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("t.db");
+    let mut s = Script::new(&file, "sh -c ./w.sh");
+    let shell = s.root(("/usr/bin/dash", &["sh", "-c", "./w.sh; echo done"]), 0);
+    let copy = s.fork(
+        shell,
+        ("/usr/bin/dash", &["sh", "-c", "./w.sh; echo done"]),
+        1,
+    );
+    let pid = 100 + copy;
+    let work = ("/usr/bin/bash", &["/bin/bash", "./w.sh"][..]);
+    let work = s.exec(copy, pid, Some(shell), work, 2);
+    let sleep = ("/usr/bin/sleep", &["sleep", "0.05"][..]);
+    let sleep = s.exec_after(work, pid, Some(shell), sleep, (602, 598));
+    s.sample(shell, (20, 640), Activity::Child, None);
+    s.sample(work, (10, 600), Activity::Running, None);
+    s.sample(sleep, (610, 650), Activity::Sleep, None);
+    s.end(sleep, 652, Some(0), None, 1);
+    s.end(shell, 655, Some(0), None, 2);
+    s.finish(655, 0);
+    let trace = Trace::open(&file).unwrap();
+    let workflow = load(&trace).unwrap();
+    let path = CriticalPath::of(&workflow, &load_activity(&trace, &workflow).unwrap());
+    Run {
+        dag: graph::build(&workflow),
+        timeline: timeline::read(&trace, &workflow).unwrap(),
+        workflow,
+        path,
+    }
+}
+
+#[test]
+fn the_path_goes_through_both_programs_of_a_process() {
+    let run = run();
+    let mut steps: Vec<(&str, i64, i64)> = Vec::new();
+    for step in &run.path.steps {
+        let rule = run.workflow.program(&step.program).rule.as_ref();
+        match steps.last_mut() {
+            Some(last) if last.0 == rule && last.2 == step.from_ns => last.2 = step.to_ns,
+            _ => steps.push((rule, step.from_ns, step.to_ns)),
+        }
+    }
+    assert_eq!(
+        steps,
+        [
+            ("sh -c", 0, MS),
+            ("w.sh", MS, 602 * MS),
+            ("sleep", 602 * MS, 652 * MS),
+            ("sh -c", 652 * MS, 655 * MS)
+        ]
+    );
+    let rules = run.path.by_rule(&run.workflow);
+    let rules: Vec<(&str, i64, i64, i64)> = rules
+        .iter()
+        .map(|c| (c.rule.as_ref(), c.processes, c.ns / MS, c.halved_ns))
+        .collect();
+    assert_eq!(rules[0], ("w.sh", 1, 601, 655 * MS - 601 * MS / 2));
+    assert_eq!(rules[1], ("sleep", 1, 50, 630 * MS));
+    let sum: i64 = run.path.steps.iter().map(|s| s.to_ns - s.from_ns).sum();
+    assert_eq!(sum, run.path.length_ns());
+    assert_eq!(run.path.what_if_programs(|_| 1.0), run.path.length_ns());
+}
+
+#[test]
+fn who_limits_the_run_is_the_program_that_ran_then() {
+    let run = run();
+    let names = bottlenecks::by_rule(&run.workflow);
+    assert_eq!(names, ["sh -c", "w.sh", "sleep"]);
+    let options = Options::default();
+    let result = bottlenecks::analyse(
+        &run.workflow,
+        &run.dag,
+        &run.timeline,
+        &names,
+        true,
+        options,
+    );
+    let first = &result.causes[0];
+    let task = &result.tasks.tasks[first.task.unwrap()];
+    assert_eq!(
+        (task.name().as_str(), first.resource.name()),
+        ("w.sh", "CPU")
+    );
+    assert!(first.ns >= 500 * MS && first.ns <= 610 * MS, "{first:?}");
+
+    let verdict = findings::verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    assert_eq!(verdict.step.as_deref(), Some("w.sh"));
+    let about = |step: &str| {
+        let found = verdict.findings.iter();
+        let found = found.filter(|one| one.step.as_deref() == Some(step));
+        found.map(|one| one.saving_ns).sum::<i64>()
+    };
+    assert!(about("w.sh") > 200 * MS, "{:#?}", verdict.findings);
+    assert!(about("sleep") <= 50 * MS, "{:#?}", verdict.findings);
+}
+
+#[test]
+fn who_waits_for_a_process_waits_for_what_it_ran() {
+    let run = run();
+    let found = waits(&run.workflow, &run.timeline);
+    let of = |culprit: &str| {
+        let all = found.waits.iter();
+        let all = all.filter(|wait| wait.culprit.as_deref() == Some(culprit));
+        all.map(|wait| wait.ns / MS as f64).sum::<f64>()
+    };
+    let (work, sleep) = (of("w.sh"), of("sleep"));
+    assert!((550.0..=615.0).contains(&work), "{work} {:#?}", found.waits);
+    assert!((35.0..=60.0).contains(&sleep), "{sleep}");
+}
+
+#[test]
+fn each_program_is_a_job_with_the_time_that_it_ran() {
+    let run = run();
+    let found = phases::by_rule(&run.workflow);
+    let rows: Vec<(&str, i64, i64)> = found
+        .rows
+        .iter()
+        .map(|row| (row.name.as_ref(), row.processes, row.life_ns / MS))
+        .collect();
+    assert_eq!(
+        rows,
+        [("sh -c", 1, 655), ("w.sh", 1, 601), ("sleep", 1, 50)]
+    );
+    let lives = run.workflow.processes.iter();
+    let lives: i64 = lives.filter_map(Process::duration_ns).sum();
+    assert_eq!((found.total.processes, found.total.life_ns), (3, lives));
+}
