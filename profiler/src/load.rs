@@ -16,6 +16,7 @@ mod places;
 mod polls;
 mod readers;
 mod redirections;
+mod returns;
 mod streams;
 mod writers;
 
@@ -60,6 +61,7 @@ pub fn load_and<S>(
     let looks = add_accesses(&mut workflow, trace, |call| each(&mut other, call))?;
     workflow.polls = looks.polls(&workflow, trace)?;
     redirections::hand_on(&mut workflow);
+    returns::settle(&mut workflow);
     add_streams(&mut workflow, &trace.channel_ends()?);
     workflow.network = trace.network_totals()?;
     if workflow.network.is_some() {

@@ -45,6 +45,9 @@ pub struct Workflow {
     /// What each process did to each file: successful calls, summed over its images; ordered by
     /// process, then file.
     pub accesses: Vec<Access>,
+    /// What processes did to files in which they found what others had written after them; ordered by
+    /// process, then file.
+    pub returns: Vec<Return>,
     /// What went through pipes and sockets, summed for each pair of processes; in order.
     pub streams: Vec<Stream>,
     /// Who held a side of a pipe (its id in the database) and moved nothing there, as far as bytes tell.
@@ -206,6 +209,11 @@ pub struct Access {
     pub read_opens: i64,
     /// Opens that allowed writing.
     pub write_opens: i64,
+    /// Opens after which it may have changed the file without a call that is seen: through a mapping, which
+    /// needs an open for both, or where nothing but opens is known.
+    pub blind_opens: i64,
+    /// Whether the last open is one of them so far.
+    pub is_blind: bool,
     /// Calls of any kind.
     pub calls: i64,
     /// First and last moment of reading by calls, ns.
@@ -218,6 +226,36 @@ pub struct Access {
     pub span_ns: (i64, i64),
 }
 
+/// What one process did to one file from when it read there what others had written after its own first
+/// change. [`Access`] has all of it, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Return {
+    /// The process.
+    pub process: ProcessId,
+    /// The file.
+    pub file: FileIndex,
+    /// When it had changed the file last before, ns.
+    pub wrote_until_ns: i64,
+    /// First and last moment of reading what others wrote, ns.
+    pub read_ns: (i64, i64),
+    /// Read calls; 0: opened for reading only.
+    pub reads: i64,
+    /// Bytes read.
+    pub read_bytes: i64,
+    /// Time in read calls, ns.
+    pub read_time_ns: i64,
+    /// First and last moment of changing the file afterwards, ns.
+    pub write_ns: Option<(i64, i64)>,
+    /// Write calls afterwards.
+    pub writes: i64,
+    /// Bytes written afterwards.
+    pub write_bytes: i64,
+    /// Time in calls that changed data afterwards, ns.
+    pub write_time_ns: i64,
+    /// Truncations to nothing afterwards.
+    pub truncates: i64,
+}
+
 /// What decides the direction of the edge between a process and a file (ParaTrac, equations
 /// 1 to 5): the strongest that applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -226,7 +264,7 @@ pub enum Relation {
     None,
     /// Read, or opened for reading.
     Read,
-    /// Changed, or opened for writing.
+    /// Changed, or perhaps changed unseen.
     Write,
     /// Created.
     Create,
@@ -249,12 +287,26 @@ impl Access {
     pub fn relation(&self) -> Relation {
         if self.creates > 0 {
             Relation::Create
-        } else if self.changes > 0 || self.write_opens > 0 {
+        } else if self.changes > 0 || self.truncates > 0 || self.blind_opens > 0 {
             Relation::Write
         } else if self.is_reader() {
             Relation::Read
         } else {
             Relation::None
+        }
+    }
+
+    /// Whether nothing but its open tells that it may have changed the file, and read it.
+    pub fn is_update_unseen(&self) -> bool {
+        let has_changed = self.creates > 0 || self.changes > 0 || self.truncates > 0;
+        !has_changed && self.blind_opens > 0 && self.is_reader()
+    }
+
+    /// When it began to change the file; an open for writing stands in where no change was seen.
+    pub fn write_start(&self) -> i64 {
+        match self.write_ns {
+            Some((first, _)) => first,
+            None => self.first_open_ns.unwrap_or(self.span_ns.0),
         }
     }
 

@@ -31,6 +31,7 @@ mod mount;
 mod own_behaviour;
 mod redirections;
 mod replay;
+mod returns;
 mod seeing;
 mod spawn_storm;
 mod user;

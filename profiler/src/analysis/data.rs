@@ -18,7 +18,7 @@ pub struct Totals {
     pub writes: i64,
     /// Regular files that somebody read, or opened for reading only.
     pub files_read: i64,
-    /// Regular files that somebody changed or opened for writing, created ones included.
+    /// Regular files that somebody changed, or perhaps changed unseen, created ones included.
     pub files_written: i64,
     /// Regular files that somebody created.
     pub files_created: i64,

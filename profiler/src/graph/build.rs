@@ -6,9 +6,9 @@ use petgraph::Direction;
 use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
 
-use super::versions::versions;
+use super::versions::{Use, versions};
 use super::{Dag, Edge, EdgeKind, Node, acyclic, past};
-use crate::model::{Access, FileIndex, ProcessId, Relation, Workflow};
+use crate::model::{Access, FileIndex, ProcessId, Relation, Return, Workflow};
 
 /// Builds the workflow graph: a node for every process and every version of a regular file that
 /// a process read or wrote. What closes a cycle is left out, and forks that lead back in time;
@@ -46,7 +46,7 @@ pub(super) fn raw(workflow: &Workflow) -> (DiGraph<Node, Edge>, Vec<u32>) {
         .iter()
         .filter(|accesses| !accesses.is_empty())
     {
-        add_file(&mut graph, &mut ranks, accesses);
+        add_file(&mut graph, &mut ranks, accesses, &workflow.returns);
     }
     add_executions(&mut graph, &mut ranks, workflow);
     add_streams(&mut graph, workflow);
@@ -101,8 +101,19 @@ fn by_file(workflow: &Workflow) -> Vec<Vec<&Access>> {
     by_file
 }
 
-fn add_file(graph: &mut DiGraph<Node, Edge>, ranks: &mut Vec<u32>, accesses: &[&Access]) {
-    let found = versions(accesses);
+fn add_file(
+    graph: &mut DiGraph<Node, Edge>,
+    ranks: &mut Vec<u32>,
+    accesses: &[&Access],
+    returns: &[Return],
+) {
+    let returned = |access: &&Access| {
+        let key = (access.process, access.file);
+        let at = returns.binary_search_by_key(&key, |found| (found.process, found.file));
+        at.ok().map(|at| returns[at])
+    };
+    let returns: Vec<Option<Return>> = accesses.iter().map(returned).collect();
+    let found = versions(accesses, &returns);
     let count = found.builds_on_previous.len() as u32;
     let file = accesses[0].file;
     let nodes: Vec<NodeIndex> = (1..=count)
@@ -115,18 +126,28 @@ fn add_file(graph: &mut DiGraph<Node, Edge>, ranks: &mut Vec<u32>, accesses: &[&
         })
         .collect();
     let mut rank = vec![0; nodes.len()];
-    for (access, used) in accesses.iter().zip(&found.uses) {
+    for ((access, used), returned) in accesses.iter().zip(&found.uses).zip(&returns) {
         let process = node_of(access.process);
-        if let Some(wrote) = used.wrote {
-            rank[wrote] = rank[wrote].max(ranks[process.index()]);
-            graph.add_edge(
-                process,
-                nodes[wrote],
-                write_edge(access, used.read.is_none()),
-            );
+        let again = returned.filter(|_| used.reread.is_some() || used.rewrote.is_some());
+        let (first, again) = Part::of(access, again.as_ref(), used);
+        let is_held = used.read.is_none();
+        let kind = match access.relation() {
+            Relation::Create => EdgeKind::Create,
+            _ => EdgeKind::Write,
+        };
+        for (version, kind, part, holds_reads) in [
+            (used.wrote, kind, &first, is_held),
+            (used.rewrote, EdgeKind::Write, &again, false),
+        ] {
+            if let Some(wrote) = version {
+                rank[wrote] = rank[wrote].max(ranks[process.index()]);
+                graph.add_edge(process, nodes[wrote], write_edge(kind, part, holds_reads));
+            }
         }
-        if let Some(read) = used.read {
-            graph.add_edge(nodes[read], process, read_edge(access));
+        for (version, part) in [(used.read, &first), (used.reread, &again)] {
+            if let Some(read) = version {
+                graph.add_edge(nodes[read], process, read_edge(part));
+            }
         }
     }
     for (next, &builds) in found.builds_on_previous.iter().enumerate() {
@@ -138,35 +159,89 @@ fn add_file(graph: &mut DiGraph<Node, Edge>, ranks: &mut Vec<u32>, accesses: &[&
     ranks.extend(rank);
 }
 
-fn write_edge(access: &Access, holds_reads: bool) -> Edge {
-    let (first_ns, last_ns) = access.write_ns.unwrap_or(access.span_ns);
+/// What a process did to a file before it came back to it, or after.
+struct Part {
+    read_ns: (i64, i64),
+    reads: i64,
+    read_bytes: i64,
+    read_time_ns: i64,
+    write_ns: (i64, i64),
+    writes: i64,
+    write_bytes: i64,
+    write_time_ns: i64,
+}
+
+impl Part {
+    /// Both; without a return the first has all.
+    fn of(access: &Access, returned: Option<&Return>, used: &Use) -> (Part, Part) {
+        let all = Part {
+            read_ns: access.read_ns.unwrap_or(access.span_ns),
+            reads: access.reads,
+            read_bytes: access.read_bytes,
+            read_time_ns: access.read_time_ns,
+            write_ns: access.write_ns.unwrap_or(access.span_ns),
+            writes: access.writes,
+            write_bytes: access.write_bytes,
+            write_time_ns: access.write_time_ns,
+        };
+        let none = Return::default();
+        let Some(back) = returned else {
+            return (all, Part::after(&none, false));
+        };
+        // What has no edge of its own stays with the first.
+        let again = Part::after(back, used.reread.is_some());
+        let first = Part {
+            read_ns: (all.read_ns.0, all.read_ns.1.min(back.read_ns.0)),
+            reads: all.reads - again.reads,
+            read_bytes: all.read_bytes - again.read_bytes,
+            read_time_ns: all.read_time_ns - again.read_time_ns,
+            write_ns: (access.write_start(), back.wrote_until_ns),
+            writes: all.writes - again.writes,
+            write_bytes: all.write_bytes - again.write_bytes,
+            write_time_ns: all.write_time_ns - again.write_time_ns,
+        };
+        (first, again)
+    }
+
+    fn after(back: &Return, has_read: bool) -> Part {
+        let of_reads = |value: i64| if has_read { value } else { 0 };
+        Part {
+            read_ns: back.read_ns,
+            reads: of_reads(back.reads),
+            read_bytes: of_reads(back.read_bytes),
+            read_time_ns: of_reads(back.read_time_ns),
+            write_ns: back.write_ns.unwrap_or(back.read_ns),
+            writes: back.writes,
+            write_bytes: back.write_bytes,
+            write_time_ns: back.write_time_ns,
+        }
+    }
+}
+
+fn write_edge(kind: EdgeKind, part: &Part, holds_reads: bool) -> Edge {
     Edge {
-        kind: match access.relation() {
-            Relation::Create => EdgeKind::Create,
-            _ => EdgeKind::Write,
-        },
-        write_bytes: access.write_bytes,
-        writes: access.writes,
-        read_bytes: if holds_reads { access.read_bytes } else { 0 },
-        reads: if holds_reads { access.reads } else { 0 },
-        latency_ns: access.write_time_ns,
-        first_ns,
-        last_ns,
+        kind,
+        write_bytes: part.write_bytes,
+        writes: part.writes,
+        read_bytes: if holds_reads { part.read_bytes } else { 0 },
+        reads: if holds_reads { part.reads } else { 0 },
+        latency_ns: part.write_time_ns,
+        first_ns: part.write_ns.0,
+        last_ns: part.write_ns.1,
         is_narrowed: false,
     }
 }
 
-fn read_edge(access: &Access) -> Edge {
-    let (first_ns, last_ns) = access.read_ns.unwrap_or(access.span_ns);
+fn read_edge(part: &Part) -> Edge {
     Edge {
         kind: EdgeKind::Read,
         write_bytes: 0,
         writes: 0,
-        read_bytes: access.read_bytes,
-        reads: access.reads,
-        latency_ns: access.read_time_ns,
-        first_ns,
-        last_ns,
+        read_bytes: part.read_bytes,
+        reads: part.reads,
+        latency_ns: part.read_time_ns,
+        first_ns: part.read_ns.0,
+        last_ns: part.read_ns.1,
         is_narrowed: false,
     }
 }

@@ -9,6 +9,7 @@ use crate::{load, montage};
 
 mod forks;
 mod lineage;
+mod returns;
 
 /// A process for each (parent, start), `files` files, and the accesses.
 fn workflow(processes: &[(Option<u32>, i64)], files: u32, mut accesses: Vec<Access>) -> Workflow {

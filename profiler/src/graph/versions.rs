@@ -3,7 +3,7 @@
 //! Only the first and last moments of reading and writing are known per process, so a version
 //! begins where a process starts to change a file after somebody has begun to read it.
 
-use crate::model::{Access, Relation};
+use crate::model::{Access, Relation, Return};
 
 /// The versions of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,87 +22,151 @@ pub struct Use {
     pub wrote: Option<usize>,
     /// The version that it read, where that is another one.
     pub read: Option<usize>,
+    /// The version that it read when others had changed the file after it had, where that is none of the above.
+    pub reread: Option<usize>,
+    /// The version that it wrote afterwards.
+    pub rewrote: Option<usize>,
 }
 
 /// Begin of a version.
 struct Version {
     start_ns: i64,
     builds_on_previous: bool,
+    /// Until when its writers read what others wrote after them.
+    reread_until_ns: i64,
 }
 
-/// Divides the history of one file into versions.
-pub fn versions(accesses: &[&Access]) -> Versions {
-    let mut writers: Vec<usize> = (0..accesses.len())
-        .filter(|&i| accesses[i].relation() >= Relation::Write)
-        .collect();
-    writers.sort_by_key(|&i| (write_start(accesses[i]), accesses[i].process));
+impl Version {
+    /// What was there before the run.
+    const FOUND: Version = Version {
+        start_ns: i64::MIN,
+        builds_on_previous: false,
+        reread_until_ns: i64::MIN,
+    };
+}
+
+/// Begin of what a process wrote: `rewrites` after it had read what others wrote.
+struct Writing {
+    start_ns: i64,
+    access: usize,
+    rewrites: bool,
+}
+
+/// Who changed the file, in the order of time.
+fn writings(accesses: &[&Access], returns: &[Option<Return>]) -> Vec<Writing> {
+    let mut writings = Vec::new();
+    for (i, access) in accesses.iter().enumerate() {
+        if access.relation() < Relation::Write {
+            continue;
+        }
+        let rewritten = returns[i].and_then(|found| found.write_ns);
+        let first = Some((access.write_start(), false));
+        for (start_ns, rewrites) in first
+            .into_iter()
+            .chain(rewritten.map(|(start, _)| (start, true)))
+        {
+            writings.push(Writing {
+                start_ns,
+                access: i,
+                rewrites,
+            });
+        }
+    }
+    writings.sort_by_key(|w| (w.start_ns, accesses[w.access].process, w.rewrites));
+    writings
+}
+
+/// Divides the history of one file into versions. `returns` has for every access what its process did after it
+/// had read what others wrote later than it.
+pub fn versions(accesses: &[&Access], returns: &[Option<Return>]) -> Versions {
     // The last moments, too: who had read all before a writer began has nothing of it.
-    let mut reads: Vec<i64> = accesses
+    let reading = accesses
         .iter()
-        .filter_map(|access| Some([first_read(access)?, last_read(access)]))
+        .filter_map(|access| Some([first_read(access)?, last_read(access)]));
+    let rereading = returns
+        .iter()
         .flatten()
-        .collect();
+        .map(|found| [found.read_ns.0, found.read_ns.1]);
+    let mut reads: Vec<i64> = reading.chain(rereading).flatten().collect();
     reads.sort_unstable();
 
     let mut uses = vec![Use::default(); accesses.len()];
     let mut versions: Vec<Version> = Vec::new();
     let mut next_read = 0;
     let mut is_read = false;
-    for writer in writers {
-        let start = write_start(accesses[writer]);
+    for writing in writings(accesses, returns) {
+        let access = accesses[writing.access];
+        let returned = returns[writing.access];
+        let start = writing.start_ns;
+        // Whoever stores through a mapping had the contents before it.
+        let is_update = access.is_update_unseen();
         while reads.get(next_read).is_some_and(|&at| at < start) {
-            if versions.is_empty() {
-                // Read before anybody wrote: it was there before the run.
-                versions.push(Version {
-                    start_ns: i64::MIN,
-                    builds_on_previous: false,
-                });
-            }
             is_read = true;
             next_read += 1;
         }
+        is_read |= is_update;
+        if is_read && versions.is_empty() {
+            // Read before anybody wrote: it was there before the run.
+            versions.push(Version::FOUND);
+        }
         let current = versions.len().checked_sub(1);
-        if versions.is_empty() || is_read {
+        // Who reads what others wrote after it shares no version with them.
+        let is_reread = versions
+            .last()
+            .is_some_and(|version| returned.is_some() || version.reread_until_ns > start);
+        if versions.is_empty() || is_read || is_reread {
+            let later = returned.map_or(0, |found| found.truncates);
+            let truncates = match writing.rewrites {
+                true => later,
+                false => access.truncates - later,
+            };
             versions.push(Version {
                 start_ns: start,
-                builds_on_previous: current.is_some() && accesses[writer].truncates == 0,
+                builds_on_previous: current.is_some() && truncates <= 0,
+                reread_until_ns: i64::MIN,
             });
+            let own_read = first_read(access).is_some_and(|at| at < start || is_update);
+            if is_read && own_read && !writing.rewrites {
+                // What was there when it read last, at most what was there before it wrote.
+                let last = last_read(access);
+                let seen = versions.partition_point(|version| version.start_ns <= last);
+                uses[writing.access].read = current.map(|current| current.min(seen.max(1) - 1));
+            }
             is_read = false;
-            let own_read = first_read(accesses[writer]).is_some_and(|at| at < start);
-            // What was there when it read last, at most what was there before it wrote.
-            let last = last_read(accesses[writer]);
-            let seen = versions.partition_point(|version| version.start_ns <= last);
-            uses[writer].read =
-                current.and_then(|current| own_read.then(|| current.min(seen.max(1) - 1)));
         }
-        uses[writer].wrote = Some(versions.len() - 1);
+        if let (Some(version), Some(found)) = (versions.last_mut(), returned) {
+            version.reread_until_ns = version.reread_until_ns.max(found.read_ns.1);
+        }
+        let at = Some(versions.len() - 1);
+        match writing.rewrites {
+            true => uses[writing.access].rewrote = at,
+            false => uses[writing.access].wrote = at,
+        }
     }
+    // The newest version that it can have seen: what it read last decides what it knew.
+    let seen = |last: i64| versions.partition_point(|version| version.start_ns <= last);
     for (i, access) in accesses.iter().enumerate() {
-        if access.relation() != Relation::Read {
-            continue;
+        match (access.relation(), returns[i]) {
+            (Relation::Read, _) => uses[i].read = Some(seen(last_read(access)).max(1) - 1),
+            (Relation::Write | Relation::Create, Some(found)) => {
+                let used = uses[i];
+                let own = [used.wrote, used.rewrote];
+                let newest = (0..seen(found.read_ns.1)).rev().map(Some);
+                uses[i].reread = newest
+                    .into_iter()
+                    .find(|version| !own.contains(version))
+                    .flatten()
+                    .filter(|&version| used.read != Some(version));
+            }
+            _ => {}
         }
-        if versions.is_empty() {
-            versions.push(Version {
-                start_ns: i64::MIN,
-                builds_on_previous: false,
-            });
-        }
-        // The newest version that it can have seen: what it read last decides what it knew.
-        let last = last_read(access);
-        let seen = versions.partition_point(|version| version.start_ns <= last);
-        uses[i].read = Some(seen.max(1) - 1);
+    }
+    if versions.is_empty() {
+        versions.push(Version::FOUND);
     }
     Versions {
         builds_on_previous: versions.iter().map(|v| v.builds_on_previous).collect(),
         uses,
-    }
-}
-
-/// When it began to change the file; an open for writing stands in where no change was seen.
-pub(super) fn write_start(access: &Access) -> i64 {
-    match access.write_ns {
-        Some((first, _)) => first,
-        None => access.first_open_ns.unwrap_or(access.span_ns.0),
     }
 }
 
@@ -111,7 +175,7 @@ pub(super) fn write_start(access: &Access) -> i64 {
 fn first_read(access: &Access) -> Option<i64> {
     match access.read_ns {
         Some((first, _)) => Some(first),
-        None if access.relation() == Relation::Read => {
+        None if access.relation() == Relation::Read || access.is_update_unseen() => {
             Some(access.first_open_ns.unwrap_or(access.span_ns.0))
         }
         None => None,
@@ -140,20 +204,23 @@ mod tests {
     }
 
     fn of(accesses: &[Access]) -> Versions {
-        versions(&accesses.iter().collect::<Vec<_>>())
+        versions(
+            &accesses.iter().collect::<Vec<_>>(),
+            &vec![None; accesses.len()],
+        )
     }
 
     fn wrote(version: usize) -> Use {
         Use {
             wrote: Some(version),
-            read: None,
+            ..Use::default()
         }
     }
 
     fn read(version: usize) -> Use {
         Use {
-            wrote: None,
             read: Some(version),
+            ..Use::default()
         }
     }
 
@@ -192,7 +259,8 @@ mod tests {
             found.uses[0],
             Use {
                 wrote: Some(1),
-                read: Some(0)
+                read: Some(0),
+                ..Use::default()
             }
         );
         assert_eq!(found.uses[1], read(1));

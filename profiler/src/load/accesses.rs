@@ -6,13 +6,14 @@ use flowtrace_schema::{CallRow, Class, Op, Result, Trace};
 
 use super::Places;
 use super::polls::Looks;
+use super::returns::Returns;
 use crate::model::{Access, FileIndex, ProcessId, Workflow};
 
-const O_ACCMODE: i64 = 3;
-const O_RDONLY: i64 = 0;
+pub(super) const O_ACCMODE: i64 = 3;
+pub(super) const O_RDONLY: i64 = 0;
 const O_WRONLY: i64 = 1;
 const O_RDWR: i64 = 2;
-const O_TRUNC: i64 = 0o1000;
+pub(super) const O_TRUNC: i64 = 0o1000;
 
 /// Adds the accesses, ordered by process, then file; system files are left out. Every call is shown to
 /// `each`, too. The looks for what was not there come back.
@@ -24,11 +25,13 @@ pub(super) fn add_accesses(
     let places = Places::of(workflow);
     let is_system: Vec<bool> = workflow.files.iter().map(|file| file.is_system).collect();
     let mut looks = Looks::default();
+    let mut returns = Returns::of(workflow.files.len());
+    let files = std::mem::take(&mut workflow.files);
     let mut found: Vec<Access> = Vec::new();
     let mut place_of: HashMap<(ProcessId, FileIndex), u32> = HashMap::new();
     // Most calls are of the process and file of the one before.
     let mut last = (ProcessId::default(), FileIndex::default(), 0);
-    trace.for_each_call(|call| {
+    let calls = trace.for_each_call(|call| {
         each(call);
         if call.result < 0 && !Looks::is_one(call) {
             return;
@@ -56,13 +59,29 @@ pub(super) fn add_accesses(
             });
             last = (process, file, place as usize);
         }
-        add(&mut found[last.2], call);
-    })?;
+        let access = &mut found[last.2];
+        returns.add(access, call);
+        add(access, call);
+        if call.op.is_some_and(|op| op.class() == Class::Open) {
+            let known = &files[file.0 as usize];
+            add_blind(access, call, known.only_opens, known.size_bytes != Some(0));
+        }
+    });
+    workflow.files = files;
+    calls?;
     drop(place_of);
     found.sort_unstable_by_key(|access| (access.process, access.file));
     found.shrink_to_fit();
     workflow.accesses = found;
+    workflow.returns = returns.found();
     Ok(looks)
+}
+
+/// Notes an open after which changes may go unseen. An empty file has nothing to map.
+fn add_blind(access: &mut Access, call: &CallRow, only_opens: bool, has_data: bool) {
+    let mode = call.flags.map_or(O_RDONLY, |flags| flags & O_ACCMODE);
+    access.is_blind = mode == O_RDWR && has_data || mode == O_WRONLY && only_opens;
+    access.blind_opens += i64::from(access.is_blind);
 }
 
 /// Adds one successful call.
@@ -87,6 +106,8 @@ fn add(access: &mut Access, call: &CallRow) {
         }
         Class::Read => {
             access.reads += 1;
+            // Who moves data by calls through what it opened has no use for a mapping.
+            access.blind_opens -= i64::from(std::mem::take(&mut access.is_blind));
             access.read_bytes = access.read_bytes.saturating_add(call.result);
             access.read_time_ns = access.read_time_ns.saturating_add(call.duration_ns);
             widen(&mut access.read_ns, call.start_ns, end);
@@ -105,6 +126,6 @@ fn add(access: &mut Access, call: &CallRow) {
     }
 }
 
-fn widen(span: &mut Option<(i64, i64)>, from: i64, to: i64) {
+pub(super) fn widen(span: &mut Option<(i64, i64)>, from: i64, to: i64) {
     *span = Some(span.map_or((from, to), |(first, last)| (first.min(from), last.max(to))));
 }

@@ -55,7 +55,7 @@ fn inherits(access: &Access, opened: &Access) -> bool {
     !is_own && (writes || reads) && access.span_ns.1 >= opened.span_ns.0
 }
 
-fn descends(workflow: &Workflow, mut id: ProcessId, from: ProcessId) -> bool {
+pub(super) fn descends(workflow: &Workflow, mut id: ProcessId, from: ProcessId) -> bool {
     // Parents form no cycle, but a damaged trace may have long lines of them.
     for _ in 0..1000 {
         match workflow.process(id).parent {
@@ -74,6 +74,8 @@ fn give(workflow: &mut Workflow, opener: usize, heir: usize) {
     access.truncates += opened.truncates;
     access.read_opens = opened.read_opens;
     access.write_opens = opened.write_opens;
+    // The bytes that it moved are known.
+    access.blind_opens = 0;
     access.first_open_ns = opened.first_open_ns;
     workflow.accesses[opener] = Access {
         creates: 0,
@@ -81,6 +83,7 @@ fn give(workflow: &mut Workflow, opener: usize, heir: usize) {
         truncates: 0,
         read_opens: 0,
         write_opens: 0,
+        blind_opens: 0,
         write_ns: None,
         first_open_ns: None,
         ..opened

@@ -32,7 +32,7 @@ fn name(dag: &Dag, node: NodeIndex) -> String {
     }
 }
 
-fn edges(dag: &Dag) -> Vec<String> {
+pub(super) fn edges(dag: &Dag) -> Vec<String> {
     let edge = |e: petgraph::graph::EdgeReference<'_, Edge>| {
         let (from, to) = (name(dag, e.source()), name(dag, e.target()));
         format!("{from} > {to} {}", e.weight().kind.name())
@@ -43,7 +43,7 @@ fn edges(dag: &Dag) -> Vec<String> {
 }
 
 /// What data a node depends on.
-fn ancestors(dag: &Dag, of: &str) -> Vec<String> {
+pub(super) fn ancestors(dag: &Dag, of: &str) -> Vec<String> {
     let start = dag.graph.node_indices().find(|&n| name(dag, n) == of);
     let mut found = vec![start.expect("a node of that name")];
     for at in 0.. {

@@ -1,0 +1,195 @@
+//! Who read in a file what others had written there after its own first change: a script that makes a file,
+//! lets a child fill it, and reads what the child wrote.
+
+use std::collections::{BTreeMap, HashMap};
+
+use flowtrace_schema::{CallRow, Class, Op};
+
+use super::accesses::{O_ACCMODE, O_RDONLY, O_TRUNC, widen};
+use super::redirections::descends;
+use crate::model::{Access, FileIndex, ProcessId, Relation, Return, Workflow};
+
+/// Nobody yet.
+const NOBODY: (ProcessId, i64) = (ProcessId(u32::MAX), i64::MIN);
+
+/// Who changed a file last, and who else did before: when each changed it last, ns.
+#[derive(Clone, Copy)]
+struct Changers {
+    last: (ProcessId, i64),
+    other: (ProcessId, i64),
+}
+
+impl Changers {
+    fn add(&mut self, process: ProcessId, at_ns: i64, is_emptied: bool) {
+        if is_emptied {
+            self.other = NOBODY;
+        } else if self.last.0 != process {
+            self.other = self.last;
+        }
+        self.last = (process, at_ns);
+    }
+
+    /// When somebody else than this process changed last what is in the file.
+    fn others_ns(&self, process: ProcessId) -> i64 {
+        let by_other = if self.last.0 == process {
+            self.other
+        } else {
+            self.last
+        };
+        by_other.1
+    }
+}
+
+/// Finds them while the calls go by.
+pub(super) struct Returns {
+    changers: Vec<Changers>,
+    found: BTreeMap<(ProcessId, FileIndex), Return>,
+}
+
+impl Returns {
+    pub(super) fn of(files: usize) -> Returns {
+        let nobody = Changers {
+            last: NOBODY,
+            other: NOBODY,
+        };
+        Returns {
+            changers: vec![nobody; files],
+            found: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a successful call; `access` has what its process did to the file before.
+    pub(super) fn add(&mut self, access: &Access, call: &CallRow) {
+        let Some(op) = call.op else { return };
+        let flags = call.flags.unwrap_or(-1);
+        let is_emptied = match op {
+            Op::Create | Op::Mknod => true,
+            Op::Truncate => call.length.unwrap_or(0) == 0,
+            _ => op.class() == Class::Open && flags >= 0 && flags & O_TRUNC != 0,
+        };
+        if is_emptied || op.class() == Class::Write {
+            return self.change(access, call, is_emptied);
+        }
+        let is_read = op.class() == Class::Read;
+        // What is mapped is read without calls.
+        if is_read || op.class() == Class::Open && flags & O_ACCMODE == O_RDONLY {
+            self.read(access, call, is_read);
+        }
+    }
+
+    fn change(&mut self, access: &Access, call: &CallRow, is_emptied: bool) {
+        let end = call.start_ns.saturating_add(call.duration_ns);
+        self.changers[access.file.0 as usize].add(access.process, end, is_emptied);
+        if self.found.is_empty() {
+            return;
+        }
+        if let Some(found) = self.found.get_mut(&(access.process, access.file)) {
+            widen(&mut found.write_ns, call.start_ns, end);
+            found.truncates += i64::from(is_emptied);
+            if call.op.is_some_and(|op| op.class() == Class::Write) {
+                found.write_time_ns = found.write_time_ns.saturating_add(call.duration_ns);
+            }
+            if matches!(call.op, Some(Op::Write | Op::CopyTo)) {
+                found.writes += 1;
+                found.write_bytes = found.write_bytes.saturating_add(call.result);
+            }
+        }
+    }
+
+    fn read(&mut self, access: &Access, call: &CallRow, is_by_call: bool) {
+        if access.write_ns.is_none() && access.truncates == 0 {
+            return;
+        }
+        let others_ns = self.changers[access.file.0 as usize].others_ns(access.process);
+        if others_ns <= access.write_start() {
+            return;
+        }
+        let end = call.start_ns.saturating_add(call.duration_ns);
+        let key = (access.process, access.file);
+        let found = self.found.entry(key).or_insert_with(|| Return {
+            process: access.process,
+            file: access.file,
+            wrote_until_ns: access
+                .write_ns
+                .map_or(access.write_start(), |(_, last)| last),
+            read_ns: (call.start_ns, end),
+            ..Return::default()
+        });
+        found.read_ns.1 = found.read_ns.1.max(end);
+        if is_by_call {
+            found.reads += 1;
+            found.read_bytes = found.read_bytes.saturating_add(call.result);
+            found.read_time_ns = found.read_time_ns.saturating_add(call.duration_ns);
+        }
+    }
+
+    pub(super) fn found(self) -> Vec<Return> {
+        self.found.into_values().collect()
+    }
+}
+
+/// Takes out what turned out to be somebody else's when redirections were handed on, and adds those who
+/// read what may have been stored through a mapping.
+pub(super) fn settle(workflow: &mut Workflow) {
+    let mut of_file: HashMap<FileIndex, Vec<&Access>> = HashMap::new();
+    for found in &workflow.returns {
+        of_file.entry(found.file).or_default();
+    }
+    for access in workflow.accesses.iter().filter(|a| a.is_update_unseen()) {
+        of_file.entry(access.file).or_default();
+    }
+    if of_file.is_empty() {
+        return;
+    }
+    for access in &workflow.accesses {
+        if let Some(of_file) = of_file.get_mut(&access.file) {
+            of_file.push(access);
+        }
+    }
+    let mut returns = std::mem::take(&mut workflow.returns);
+    returns.retain(|found| {
+        let of_file = &of_file[&found.file];
+        let is_writer = of_file
+            .iter()
+            .any(|a| a.process == found.process && a.relation() >= Relation::Write);
+        // A shell that opens `< file` for the program that it starts reads nothing.
+        let has_heir = found.reads == 0
+            && of_file.iter().any(|a| {
+                a.reads > 0 && a.read_opens == 0 && descends(workflow, a.process, found.process)
+            });
+        is_writer && !has_heir
+    });
+    for (&file, of_file) in &of_file {
+        for stored in of_file.iter().filter(|a| a.is_update_unseen()) {
+            let at = stored.write_start();
+            for access in of_file.iter().filter(|a| reads_after(a, at)) {
+                let is_known = returns
+                    .iter()
+                    .any(|found| found.file == file && found.process == access.process);
+                if let (Some((first, last)), false) = (access.read_ns, is_known) {
+                    returns.push(Return {
+                        process: access.process,
+                        file,
+                        wrote_until_ns: access.write_ns.map_or(at, |(_, last)| last),
+                        read_ns: (first.max(at), last),
+                        reads: access.reads,
+                        read_bytes: access.read_bytes,
+                        read_time_ns: access.read_time_ns,
+                        ..Return::default()
+                    });
+                }
+            }
+        }
+    }
+    returns.sort_unstable_by_key(|found| (found.process, found.file));
+    workflow.returns = returns;
+}
+
+/// Whether it had changed the file for the last time before that moment, and read it after.
+fn reads_after(access: &Access, at_ns: i64) -> bool {
+    let has_changed = access.write_ns.is_some_and(|(_, last)| last < at_ns);
+    has_changed && access.read_ns.is_some_and(|(_, last)| last > at_ns)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! Files that are opened for change by one and filled by another: what `dag` says a result depends on.
+
+use std::collections::BTreeSet;
+
+use crate::support::{PYTHON, Scratch, need_fuse, need_program, need_python, prints, run_in};
+
+/// Traces `script` in a directory that has a file `in`, and returns the first words of the labels above
+/// `result`.
+fn above(scratch: &Scratch, name: &str, script: &str, result: &str) -> BTreeSet<String> {
+    let directory = scratch.dir(name);
+    std::fs::write(directory.join("in"), "2\n1\n").unwrap();
+    let trace = scratch.join(format!("{name}.db"));
+    let mut run = run_in(&directory, &trace);
+    run.args(["--", "sh", "-c", script]);
+    crate::support::process::finish(&mut run).expect(0);
+    let graph = prints(
+        &directory,
+        &[
+            "dag",
+            trace.to_str().unwrap(),
+            "--ancestors-of",
+            result,
+            "--by",
+            "process",
+            "--format",
+            "cytoscape",
+        ],
+    );
+    let graph: serde_json::Value = serde_json::from_str(&graph).unwrap();
+    let label = |node: &serde_json::Value| {
+        let label = node["data"]["label"].as_str().unwrap();
+        label.split(['\n', ' ']).next().unwrap().to_owned()
+    };
+    let nodes = graph["elements"]["nodes"].as_array().unwrap();
+    nodes.iter().map(label).collect()
+}
+
+fn has(found: &BTreeSet<String>, names: &[&str], script: &str) {
+    for name in names {
+        assert!(
+            found.contains(*name),
+            "{name} is missing in {found:?}: {script}"
+        );
+    }
+}
+
+#[test]
+fn what_a_child_filled_is_read_back() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let scripts = [
+        ": > t; sort in >> t; read x < t; echo $x > out",
+        "echo header > t; sort in >> t; while read l; do echo $l; done < t > out",
+        "bash -c 'echo header > t; sort in >> t; while read l; do echo $l; done < t > out'",
+        "sort in > t; : > t; sort in >> t; read x < t; echo $x > out",
+    ];
+    for (i, script) in scripts.iter().enumerate() {
+        let found = above(&scratch, &format!("shell{i}"), script, "out");
+        has(&found, &["in", "sort", "t"], script);
+    }
+    // What only its own bytes come back from depends on nobody.
+    let own = "sort in > t; echo x > u; read x < u; echo $x > out";
+    assert!(!above(&scratch, "own", own, "out").contains("sort"));
+    if !need_python("subprocess") {
+        return;
+    }
+    let programs = [
+        "import subprocess, tempfile
+f = tempfile.NamedTemporaryFile(dir='.')
+subprocess.run(['sort', 'in', '-o', f.name])
+open('out', 'w').write(open(f.name).read())",
+        "import subprocess
+f = open('t', 'w+b')
+subprocess.run(['sort', 'in'], stdout=f)
+f.seek(0)
+open('out', 'wb').write(f.read())",
+        "import subprocess
+open('t', 'w').close()
+subprocess.run('sort in > t', shell=True)
+open('out', 'w').write(open('t').read())",
+    ];
+    for (i, program) in programs.iter().enumerate() {
+        let script = format!("{PYTHON} -c \"{program}\"");
+        let found = above(&scratch, &format!("python{i}"), &script, "out");
+        has(&found, &["in", "sort"], program);
+    }
+}
+
+#[test]
+fn who_opens_for_change_and_only_reads_is_a_reader() {
+    if !need_fuse() || !need_python("mmap") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let python = |program: &str| format!("sort in > t; {PYTHON} -c \"{program}\"");
+    let programs = [
+        "open('out', 'wb').write(open('t', 'r+b').read())",
+        "open('t', 'rb').read(); open('out', 'wb').write(open('t', 'r+b').read())",
+        // Nobody sees whether it stored there.
+        "import mmap; open('out', 'wb').write(mmap.mmap(open('t', 'r+b').fileno(), 0)[:])",
+    ];
+    for (i, program) in programs.iter().enumerate() {
+        let script = python(program);
+        let found = above(&scratch, &format!("reads{i}"), &script, "out");
+        has(&found, &["in", "sort", "t", "python3"], program);
+    }
+    let stored = python("import mmap; mmap.mmap(open('t', 'r+b').fileno(), 0)[0:1] = b'9'");
+    let found = above(&scratch, "stores", &format!("{stored}; cat t > out"), "out");
+    has(&found, &["in", "sort", "t", "python3", "cat"], &stored);
+    let touched = python("open('t', 'r+b').read()") + "; touch t; cat t > out";
+    let found = above(&scratch, "touched", &touched, "out");
+    has(&found, &["in", "sort", "t", "cat"], &touched);
+    assert!(
+        !found.contains("touch") && !found.contains("python3"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_query_depends_on_what_filled_the_database() {
+    if !need_fuse() || !need_program("sqlite3") {
+        return;
+    }
+    let script = "sqlite3 db.sq 'create table t(a);' '.import in t'
+        sqlite3 db.sq 'select * from t' > out";
+    let found = above(&Scratch::new(), "query", script, "out");
+    has(&found, &["in", "db.sq", "sqlite3"], script);
+}
