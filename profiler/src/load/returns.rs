@@ -1,7 +1,7 @@
 //! Who read in a file what others had written there after its own first change: a script that makes a file,
 //! lets a child fill it, and reads what the child wrote.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use flowtrace_schema::{CallRow, Class, Op};
 
@@ -128,56 +128,64 @@ impl Returns {
     }
 }
 
+/// What is known of one file that matters here.
+#[derive(Default)]
+struct OfFile<'a> {
+    /// Who changed it.
+    writers: HashSet<ProcessId>,
+    /// Who reads by a descriptor that another process has opened.
+    heirs: Vec<&'a Access>,
+    /// Who changed it and read it.
+    readers: Vec<&'a Access>,
+    /// When something may have been stored through mappings, in order, ns.
+    stored_ns: Vec<i64>,
+}
+
 /// Takes out what turned out to be somebody else's when redirections were handed on, and adds those who
 /// read what may have been stored through a mapping.
 pub(super) fn settle(workflow: &mut Workflow) {
-    let mut of_file: HashMap<FileIndex, Vec<&Access>> = HashMap::new();
+    let mut files: HashMap<FileIndex, OfFile<'_>> = HashMap::new();
     for found in &workflow.returns {
-        of_file.entry(found.file).or_default();
+        files.entry(found.file).or_default();
     }
     for access in workflow.accesses.iter().filter(|a| a.is_update_unseen()) {
-        of_file.entry(access.file).or_default();
+        let file = files.entry(access.file).or_default();
+        file.stored_ns.push(access.write_start());
     }
-    if of_file.is_empty() {
+    if files.is_empty() {
         return;
     }
     for access in &workflow.accesses {
-        if let Some(of_file) = of_file.get_mut(&access.file) {
-            of_file.push(access);
+        let Some(file) = files.get_mut(&access.file) else {
+            continue;
+        };
+        if access.relation() >= Relation::Write {
+            file.writers.insert(access.process);
+        }
+        if access.reads > 0 && access.read_opens == 0 {
+            file.heirs.push(access);
+        }
+        if access.write_ns.is_some() && access.read_ns.is_some() {
+            file.readers.push(access);
         }
     }
     let mut returns = std::mem::take(&mut workflow.returns);
     returns.retain(|found| {
-        let of_file = &of_file[&found.file];
-        let is_writer = of_file
-            .iter()
-            .any(|a| a.process == found.process && a.relation() >= Relation::Write);
+        let file = &files[&found.file];
         // A shell that opens `< file` for the program that it starts reads nothing.
-        let has_heir = found.reads == 0
-            && of_file.iter().any(|a| {
-                a.reads > 0 && a.read_opens == 0 && descends(workflow, a.process, found.process)
-            });
-        is_writer && !has_heir
+        let is_heir = |heir: &&Access| descends(workflow, heir.process, found.process);
+        file.writers.contains(&found.process)
+            && (found.reads > 0 || !file.heirs.iter().any(is_heir))
     });
-    for (&file, of_file) in &of_file {
-        for stored in of_file.iter().filter(|a| a.is_update_unseen()) {
-            let at = stored.write_start();
-            for access in of_file.iter().filter(|a| reads_after(a, at)) {
-                let is_known = returns
-                    .iter()
-                    .any(|found| found.file == file && found.process == access.process);
-                if let (Some((first, last)), false) = (access.read_ns, is_known) {
-                    returns.push(Return {
-                        process: access.process,
-                        file,
-                        wrote_until_ns: access.write_ns.map_or(at, |(_, last)| last),
-                        read_ns: (first.max(at), last),
-                        reads: access.reads,
-                        read_bytes: access.read_bytes,
-                        read_time_ns: access.read_time_ns,
-                        ..Return::default()
-                    });
-                }
+    let known: HashSet<_> = returns
+        .iter()
+        .map(|found| (found.process, found.file))
+        .collect();
+    for (index, file) in &mut files {
+        file.stored_ns.sort_unstable();
+        for reader in &file.readers {
+            if !known.contains(&(reader.process, *index)) {
+                returns.extend(after_a_store(reader, &file.stored_ns));
             }
         }
     }
@@ -185,10 +193,21 @@ pub(super) fn settle(workflow: &mut Workflow) {
     workflow.returns = returns;
 }
 
-/// Whether it had changed the file for the last time before that moment, and read it after.
-fn reads_after(access: &Access, at_ns: i64) -> bool {
-    let has_changed = access.write_ns.is_some_and(|(_, last)| last < at_ns);
-    has_changed && access.read_ns.is_some_and(|(_, last)| last > at_ns)
+/// What it read after the first of these moments behind its own last change.
+fn after_a_store(access: &Access, stored_ns: &[i64]) -> Option<Return> {
+    let ((_, changed), (first, last)) = (access.write_ns?, access.read_ns?);
+    let next = stored_ns.partition_point(|&at| at <= changed);
+    let at = stored_ns.get(next).copied().filter(|&at| at < last)?;
+    Some(Return {
+        process: access.process,
+        file: access.file,
+        wrote_until_ns: changed,
+        read_ns: (first.max(at), last),
+        reads: access.reads,
+        read_bytes: access.read_bytes,
+        read_time_ns: access.read_time_ns,
+        ..Return::default()
+    })
 }
 
 #[cfg(test)]
