@@ -286,6 +286,7 @@ mod tests {
         let expected = Mount {
             id: 36,
             parent: 35,
+            device: libc::makedev(98, 0),
             point: "/mnt 2\\x".into(),
             kind: "ext3".into(),
             source: "/dev/root".into(),
