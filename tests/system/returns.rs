@@ -99,14 +99,14 @@ fn who_opens_for_change_and_only_reads_is_a_reader() {
         "open('out', 'wb').write(open('t', 'r+b').read())",
         "open('t', 'rb').read(); open('out', 'wb').write(open('t', 'r+b').read())",
         // Nobody sees whether it stored there.
-        "import mmap; open('out', 'wb').write(mmap.mmap(open('t', 'r+b').fileno(), 0)[:])",
+        "import mmap; f = open('t', 'r+b'); open('out', 'wb').write(mmap.mmap(f.fileno(), 0)[:])",
     ];
     for (i, program) in programs.iter().enumerate() {
         let script = python(program);
         let found = above(&scratch, &format!("reads{i}"), &script, "out");
         has(&found, &["in", "sort", "t", "python3"], program);
     }
-    let stored = python("import mmap; mmap.mmap(open('t', 'r+b').fileno(), 0)[0:1] = b'9'");
+    let stored = python("import mmap; f = open('t', 'r+b'); mmap.mmap(f.fileno(), 0)[0:1] = b'9'");
     let found = above(&scratch, "stores", &format!("{stored}; cat t > out"), "out");
     has(&found, &["in", "sort", "t", "python3", "cat"], &stored);
     let touched = python("open('t', 'r+b').read()") + "; touch t; cat t > out";
