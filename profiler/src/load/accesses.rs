@@ -64,7 +64,7 @@ pub(super) fn add_accesses(
         add(access, call);
         if call.op.is_some_and(|op| op.class() == Class::Open) {
             let known = &files[file.0 as usize];
-            add_blind(access, call, known.only_opens, known.size_bytes != Some(0));
+            add_unseen(access, call, known.only_opens, known.size_bytes != Some(0));
         }
     });
     workflow.files = files;
@@ -77,9 +77,10 @@ pub(super) fn add_accesses(
     Ok(looks)
 }
 
-/// Notes an open after which changes may go unseen. An empty file has nothing to map.
-fn add_blind(access: &mut Access, call: &CallRow, only_opens: bool, has_data: bool) {
+/// Notes an open after which reads or changes may go unseen. An empty file, such as a lock, has nothing to map.
+fn add_unseen(access: &mut Access, call: &CallRow, only_opens: bool, has_data: bool) {
     let mode = call.flags.map_or(O_RDONLY, |flags| flags & O_ACCMODE);
+    access.read_opens += i64::from(mode == O_RDWR && has_data);
     access.is_blind = mode == O_RDWR && has_data || mode == O_WRONLY && only_opens;
     access.blind_opens += i64::from(access.is_blind);
 }
@@ -100,7 +101,7 @@ fn add(access: &mut Access, call: &CallRow) {
         Class::Open => {
             access.first_open_ns.get_or_insert(call.start_ns);
             let flags = call.flags.unwrap_or(-1);
-            access.read_opens += i64::from(matches!(flags & O_ACCMODE, O_RDONLY | O_RDWR));
+            access.read_opens += i64::from(flags & O_ACCMODE == O_RDONLY);
             access.write_opens += i64::from(matches!(flags & O_ACCMODE, O_WRONLY | O_RDWR));
             access.truncates += i64::from(flags >= 0 && flags & O_TRUNC != 0);
         }
