@@ -171,11 +171,7 @@ pub struct Mount {
 
 /// The mounts that this process sees, oldest first.
 pub fn mounts() -> io::Result<Vec<Mount>> {
-    let text = fs::read("/proc/self/mountinfo")?;
-    Ok(text
-        .split(|&b| b == b'\n')
-        .filter_map(parse_mount)
-        .collect())
+    fs::read("/proc/self/mountinfo").map(|text| parse_mounts(&text))
 }
 
 /// Whether something is mounted on a view, as far as thread `tid` sees; also if that cannot be
@@ -197,8 +193,12 @@ pub(crate) fn view_devices(tid: u32) -> Vec<u64> {
 
 fn seen_by(tid: u32) -> Option<Vec<Mount>> {
     let text = fs::read(format!("/proc/{tid}/mountinfo")).ok()?;
+    Some(parse_mounts(&text))
+}
+
+fn parse_mounts(text: &[u8]) -> Vec<Mount> {
     let lines = text.split(|&b| b == b'\n');
-    Some(lines.filter_map(parse_mount).collect())
+    lines.filter_map(parse_mount).collect()
 }
 
 /// The topmost mount that holds `path`, which must be absolute and without symbolic links.
