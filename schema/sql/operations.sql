@@ -45,7 +45,7 @@ INSERT INTO fidelity (fidelity, name, meaning) VALUES
   (0, 'exact', 'the call as the application made it'),
   (1, 'cached', 'the page cache filling itself: sizes and moments are the kernel''s, not the application''s'),
   (2, 'writeback', 'the kernel writing pages that some process changed earlier, through a mapping or the cache'),
-  (3, 'open', 'known only because the file was opened'),
+  (3, 'open', 'known only because the file was open: that it was opened, and all that a program moved through a descriptor it began with, as one call'),
   (4, 'lossy', 'a call as it was made, on a handle of which something before was lost (see losses): offset and file may be wrong');
 INSERT INTO file_kind (kind, name) VALUES
   (0, 'file'), (1, 'absent'), (2, 'directory'), (3, 'symlink'), (4, 'fifo'), (5, 'socket'),

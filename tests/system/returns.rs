@@ -89,6 +89,49 @@ open('out', 'w').write(open('t').read())",
 }
 
 #[test]
+fn files_outside_are_made_by_whom_they_were_opened_for() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let outside = scratch.dir("outside").display().to_string();
+    let mut scripts = vec![
+        "{ sort in; } > $O/t; cat $O/t > out".to_owned(),
+        "exec 3> $O/t; sort in >&3; cat $O/t > out".to_owned(),
+        "{ sort in; } > $O/t; { uniq; } < $O/t > out".to_owned(),
+        "{ sh -c 'sort in'; echo x; } > $O/t; { env cat; } < $O/t > out".to_owned(),
+    ];
+    if need_python("subprocess") {
+        scripts.extend(
+            [
+                "with open('$O/t', 'w') as f: subprocess.run(['sort', 'in'], stdout=f)
+open('out', 'w').write(open('$O/t').read())",
+                "f = open('$O/t', 'w+'); subprocess.run(['sort', 'in'], stdout=f); f.seek(0)
+open('out', 'w').write(f.read())",
+                "import tempfile
+f = tempfile.TemporaryFile(dir='$O'); subprocess.run(['sort', 'in'], stdout=f); f.seek(0)
+open('out', 'wb').write(f.read())",
+            ]
+            .map(|program| format!("{PYTHON} -c \"import subprocess\n{program}\"")),
+        );
+    }
+    for (i, script) in scripts.iter().enumerate() {
+        let script = script.replace("$O", &outside);
+        let found = above(&scratch, &format!("outside{i}"), &script, "out");
+        has(&found, &["in", "sort"], &script);
+    }
+    if !need_program("parallel") {
+        return;
+    }
+    let script = format!("TMPDIR={outside} parallel --will-cite sort ::: in > out");
+    has(
+        &above(&scratch, "parallel", &script, "out"),
+        &["in", "sort"],
+        &script,
+    );
+}
+
+#[test]
 fn who_opens_for_change_and_only_reads_is_a_reader() {
     if !need_fuse() || !need_python("mmap") {
         return;

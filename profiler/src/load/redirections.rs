@@ -7,12 +7,16 @@ use std::collections::HashMap;
 
 use crate::model::{Access, FileIndex, ProcessId, Workflow};
 
-/// Gives what a process opened, and neither read nor wrote itself, to the descendant that read or wrote
-/// it without opening it: of several the one that began first.
+/// Gives what a process opened, and did not read or write itself, to the descendant that read or wrote it
+/// without opening it: of several the one that began first.
 pub(super) fn hand_on(workflow: &mut Workflow) {
     let mut by_file: HashMap<FileIndex, Vec<usize>> = HashMap::new();
-    for access in workflow.accesses.iter().filter(|a| opens_for_others(a)) {
-        by_file.entry(access.file).or_default();
+    for access in &workflow.accesses {
+        if opens_to_write(access) && access.writes == 0
+            || opens_to_read(access) && access.reads == 0
+        {
+            by_file.entry(access.file).or_default();
+        }
     }
     if by_file.is_empty() {
         return;
@@ -25,34 +29,62 @@ pub(super) fn hand_on(workflow: &mut Workflow) {
     for of_file in by_file.into_values() {
         for &opener in &of_file {
             let opened = workflow.accesses[opener];
-            if !opens_for_others(&opened) {
-                continue;
+            let writes = opens_to_write(&opened) && opened.writes == 0;
+            let reads = opens_to_read(&opened) && opened.reads == 0;
+            let has_written = |access: &Access| access.writes > 0 && !opens_to_write(access);
+            let has_read = |access: &Access| access.reads > 0 && !opens_to_read(access);
+            let writer = writes.then(|| first_heir(workflow, &of_file, &opened, has_written));
+            let reader = reads.then(|| first_heir(workflow, &of_file, &opened, has_read));
+            if let Some(heir) = writer.flatten()
+                && !has_part(workflow, &of_file, &opened)
+            {
+                give_writing(workflow, opener, heir);
             }
-            let heir = of_file
-                .iter()
-                .copied()
-                .filter(|&at| inherits(&workflow.accesses[at], &opened))
-                .filter(|&at| descends(workflow, workflow.accesses[at].process, opened.process))
-                .min_by_key(|&at| (workflow.accesses[at].span_ns.0, at));
-            if let Some(heir) = heir {
-                give(workflow, opener, heir);
+            if let Some(heir) = reader.flatten() {
+                give_reading(workflow, opener, heir);
             }
         }
     }
 }
 
-/// Whether a process opened a file and moved no byte.
-fn opens_for_others(access: &Access) -> bool {
-    let has_opened = access.creates > 0 || access.write_opens > 0 || access.read_opens > 0;
-    has_opened && access.reads == 0 && access.writes == 0
+fn opens_to_write(access: &Access) -> bool {
+    access.creates > 0 || access.write_opens > 0
 }
 
-/// Whether a process used a file in a way in which the other had opened it, and never opened it itself.
-fn inherits(access: &Access, opened: &Access) -> bool {
-    let is_own = access.creates > 0 || access.write_opens > 0 || access.read_opens > 0;
-    let writes = access.writes > 0 && (opened.creates > 0 || opened.write_opens > 0);
-    let reads = access.reads > 0 && opened.read_opens > 0;
-    !is_own && (writes || reads) && access.span_ns.1 >= opened.span_ns.0
+fn opens_to_read(access: &Access) -> bool {
+    access.read_opens > 0
+}
+
+/// The descendant of an opener that used the file first.
+fn first_heir(
+    workflow: &Workflow,
+    of_file: &[usize],
+    opened: &Access,
+    has_used: impl Fn(&Access) -> bool,
+) -> Option<usize> {
+    let access = |at: usize| &workflow.accesses[at];
+    let heirs = of_file.iter().copied().filter(|&at| {
+        has_used(access(at))
+            && access(at).span_ns.1 >= opened.span_ns.0
+            && descends(workflow, access(at).process, opened.process)
+    });
+    heirs.min_by_key(|&at| (access(at).span_ns.0, at))
+}
+
+/// Whether a process that made a file, of which only its open is seen, wrote a part of it: what is
+/// there is more than others are known to have written, none of whom opened it.
+fn has_part(workflow: &Workflow, of_file: &[usize], opened: &Access) -> bool {
+    let file = workflow.file(opened.file);
+    let others = || {
+        let others = of_file.iter().map(|&at| &workflow.accesses[at]);
+        others.filter(|access| access.process != opened.process)
+    };
+    let is_new = opened.creates > 0 || opened.truncates > 0;
+    let written = others().fold(0, |sum: i64, access| sum.saturating_add(access.write_bytes));
+    file.only_opens
+        && is_new
+        && file.size_bytes.is_some_and(|size| size > written)
+        && !others().any(opens_to_write)
 }
 
 pub(super) fn descends(workflow: &Workflow, mut id: ProcessId, from: ProcessId) -> bool {
@@ -67,33 +99,63 @@ pub(super) fn descends(workflow: &Workflow, mut id: ProcessId, from: ProcessId) 
     false
 }
 
-fn give(workflow: &mut Workflow, opener: usize, heir: usize) {
+/// The bytes that the heir moved are known, so that it has changed nothing unseen.
+fn give_writing(workflow: &mut Workflow, opener: usize, heir: usize) {
     let opened = workflow.accesses[opener];
+    let only_opens = workflow.file(opened.file).only_opens;
+    let heirs_end = workflow.process(workflow.accesses[heir].process).end_ns;
     let access = &mut workflow.accesses[heir];
     access.creates = opened.creates;
     access.truncates += opened.truncates;
-    access.read_opens = opened.read_opens;
     access.write_opens = opened.write_opens;
-    // The bytes that it moved are known.
     access.blind_opens = 0;
-    access.first_open_ns = opened.first_open_ns;
+    access.first_open_ns = access.first_open_ns.or(opened.first_open_ns);
+    // What it opened for both, and did not read by calls, it opened for the heir, unless calls are not seen.
+    let read_opens = match only_opens || opened.reads > 0 {
+        true => opened.read_opens,
+        false => (opened.read_opens - opened.blind_opens).max(0),
+    };
+    let is_new = opened.creates > 0 || opened.truncates > 0;
+    // In a file that it made itself it can only have read what the heir wrote.
+    let read_ns = match (opened.read_ns, heirs_end) {
+        (None, Some(end)) if only_opens && is_new && read_opens > 0 => {
+            let at = end.max(opened.span_ns.1);
+            Some((at, at))
+        }
+        (known, _) => known,
+    };
     workflow.accesses[opener] = Access {
         creates: 0,
         changes: 0,
         truncates: 0,
-        read_opens: 0,
         write_opens: 0,
         blind_opens: 0,
+        read_opens,
+        read_ns,
         write_ns: None,
-        first_open_ns: None,
+        first_open_ns: opened.first_open_ns.filter(|_| read_opens > 0),
         ..opened
     };
+}
+
+fn give_reading(workflow: &mut Workflow, opener: usize, heir: usize) {
+    let opened = workflow.accesses[opener];
+    let access = &mut workflow.accesses[heir];
+    access.read_opens = opened.read_opens;
+    access.blind_opens = 0;
+    access.first_open_ns = access.first_open_ns.or(opened.first_open_ns);
+    let opener = &mut workflow.accesses[opener];
+    opener.read_opens = 0;
+    if !opens_to_write(opener) {
+        opener.blind_opens = 0;
+        opener.first_open_ns = None;
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Process;
+    use crate::model::{File, Process, Relation};
 
     fn access(process: u32, file: u32, (opens, moves): (bool, bool)) -> Access {
         Access {
@@ -123,6 +185,7 @@ mod tests {
                 process(None),
             ],
             accesses,
+            files: vec![File::default()],
             ..Workflow::default()
         };
         hand_on(&mut workflow);
@@ -154,8 +217,68 @@ mod tests {
             [(0, 0)]
         );
         assert_eq!(creators(vec![access(0, 0, opened)]), [(0, 0)]);
+        // What it made and read is made by who wrote it, too.
+        let reads = Access {
+            reads: 1,
+            ..access(0, 0, opened)
+        };
+        assert_eq!(creators(vec![reads, access(1, 0, wrote)]), [(1, 0)]);
         // Who opened it again needs no descriptor of another's.
         let again = vec![access(0, 0, opened), access(1, 0, both)];
         assert_eq!(creators(again), [(0, 0), (1, 0)]);
+    }
+
+    /// A file outside, of whose opener only the open is seen.
+    fn outside(size_bytes: i64, opener: Access) -> Vec<Access> {
+        let program = Access {
+            write_bytes: 10,
+            ..access(1, 0, (false, true))
+        };
+        let mut workflow = Workflow {
+            processes: vec![
+                Process::default(),
+                Process {
+                    parent: Some(ProcessId(0)),
+                    end_ns: Some(70),
+                    ..Process::default()
+                },
+            ],
+            files: vec![File {
+                only_opens: true,
+                size_bytes: Some(size_bytes),
+                ..File::default()
+            }],
+            accesses: vec![opener, program],
+            ..Workflow::default()
+        };
+        hand_on(&mut workflow);
+        workflow.accesses
+    }
+
+    #[test]
+    fn who_made_a_file_outside_wrote_what_nobody_else_did() {
+        let made = access(0, 0, (true, false));
+        let relations = |size| {
+            outside(size, made)
+                .iter()
+                .map(Access::relation)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(relations(10), [Relation::None, Relation::Create]);
+        assert_eq!(relations(13), [Relation::Create, Relation::Write]);
+    }
+
+    #[test]
+    fn who_made_a_file_outside_for_others_reads_what_they_wrote() {
+        let made = Access {
+            read_opens: 1,
+            ..access(0, 0, (true, false))
+        };
+        let [opener, program] = outside(10, made)[..] else {
+            panic!();
+        };
+        assert_eq!(opener.relation(), Relation::Read);
+        assert_eq!(opener.read_ns, Some((70, 70)));
+        assert_eq!(program.relation(), Relation::Create);
     }
 }

@@ -35,6 +35,7 @@ fn opens_are_recorded_with_who_and_how() {
         row("sh", "create", "in"),
         row("cat", "open", "in"),
         row("sh", "create", "out"),
+        row("cat", "write", "out"),
     ];
     assert_eq!(calls(&run, &path), expected);
     let relations = run.trace.rows(&format!(
@@ -48,12 +49,40 @@ fn opens_are_recorded_with_who_and_how() {
         relation("in", "create"),
         relation("in", "read"),
         relation("out", "create"),
+        relation("out", "write"),
     ];
     assert_eq!(relations, expected);
     let inside: i64 = run
         .trace
         .one("SELECT COUNT(*) FROM calls WHERE path LIKE '%/job/inside' AND fidelity = 'open'");
     assert_eq!(inside, 0, "what a view sees is seen once");
+}
+
+#[test]
+fn what_goes_through_an_inherited_descriptor_is_that_of_who_moves_it() {
+    // Wrappers, a program that moves nothing, and the shell's own writes between.
+    let script = "seq 100 > in; { sort in; } > $O/q; { echo hi; sh -c 'sort in; true'; } > $O/r; \
+        { sh -c 'read line'; wc -l; } < $O/q > o; { env sleep 0; } > $O/empty; \
+        { sed -n 1p in; echo a; sed -n 2p in; } >> $O/q; { cat in; rm $O/gone; } > $O/gone";
+    let Some((run, _guard, path)) = outside(&[], script) else {
+        return;
+    };
+    let moved = run.trace.rows(&format!(
+        "SELECT substr(command, 1, instr(command || ' ', ' ') - 1), op, substr(path, {}), offset, result
+         FROM calls JOIN processes USING (upid)
+         WHERE path LIKE '{path}/%' AND op IN ('read', 'write') ORDER BY call_id",
+        path.len() + 2
+    ));
+    let expected = [
+        ["sort", "write", "q", "0", "292"],
+        ["sort", "write", "r", "3", "292"],
+        ["sh", "read", "q", "0", "2"],
+        ["wc", "read", "q", "2", "290"],
+        ["sed", "write", "q", "292", "2"],
+        ["sed", "write", "q", "296", "2"],
+        ["cat", "write", "gone", "0", "292"],
+    ];
+    assert_eq!(moved, expected);
 }
 
 #[test]

@@ -182,6 +182,17 @@ impl FileTable {
         file
     }
 
+    /// A file outside of all views is made that has no name.
+    pub(crate) fn opened_unnamed(&self, attributes: &Attributes, host: HostId, now: u64) -> FileId {
+        self.identify_as(&mut self.known(), attributes, Coverage::Open, host, now)
+    }
+
+    /// The file that an inode is, as far as it was seen before.
+    pub(crate) fn known_inode(&self, attributes: &Attributes) -> Option<FileId> {
+        let hash = self.hash_inode(attributes);
+        self.known().files.get(&hash).copied()
+    }
+
     /// A known file is seen under a name, maybe a new one.
     pub(crate) fn named(&self, file: FileId, kind: FileKind, name: NameIn<'_>, now: u64) {
         self.name(&mut self.known(), file, kind, name, now);

@@ -62,7 +62,8 @@ impl Inherited {
     }
 
     /// Records what process `pid`, stopped at its exec, began with as image `upid`: all of the first
-    /// program, of later ones what is different. `umask`: `None` for that of the first program.
+    /// program, of later ones what is different. `umask`: `None` for that of the first program. Returns
+    /// the descriptors that were looked at and what is open as each.
     pub(super) fn record(
         &mut self,
         recorder: &Recorder,
@@ -70,7 +71,7 @@ impl Inherited {
         upid: Upid,
         umask: Option<u32>,
         environment: Option<u64>,
-    ) {
+    ) -> BTreeMap<i32, OsString> {
         let umask = match &self.first {
             Some(first) => umask.or(first.umask),
             None => umask_of(pid),
@@ -110,11 +111,12 @@ impl Inherited {
                 environment,
             });
         }
-        self.first.get_or_insert(First {
-            descriptors: targets,
+        self.first.get_or_insert_with(|| First {
+            descriptors: targets.clone(),
             umask,
             environment,
         });
+        targets
     }
 }
 
@@ -132,8 +134,8 @@ fn target(pid: u32, fd: i32) -> Option<OsString> {
 }
 
 /// Open flags and position of a descriptor (proc_pid_fdinfo(5)), of the flags those that matter to
-/// who inherits it.
-fn state(pid: u32, fd: i32) -> Option<(u32, u64)> {
+/// who inherits it: access mode and `O_APPEND`.
+pub(super) fn state(pid: u32, fd: i32) -> Option<(u32, u64)> {
     let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
     parse(&info)
 }

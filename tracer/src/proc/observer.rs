@@ -1,5 +1,8 @@
 //! How other parts of the tracer learn of the tree that [`super::lifetimes`] follows.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
 use flowtrace_schema::{ChannelId, Upid, Usage};
 
 use super::topology::Call;
@@ -44,6 +47,12 @@ pub(crate) trait Observer {
     /// before it, `prev`, are over. `None`: the command itself begins.
     fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, now: u64) {
         let _ = (tracee, prev, now);
+    }
+
+    /// What is open as each of the first descriptors of the program of which [`Observer::executed`] just told: a path,
+    /// or text such as `pipe:[7]`.
+    fn began_with(&mut self, tracee: Tracee, descriptors: &BTreeMap<i32, OsString>, now: u64) {
+        let _ = (tracee, descriptors, now);
     }
 
     /// Image `tracee.upid` is over, by an exec or with its process, and used this. Told before

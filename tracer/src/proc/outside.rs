@@ -3,11 +3,11 @@
 //! An open is resolved after it succeeded, from the descriptor that it gave: then inode and path
 //! are exact, whatever links and namespaces the name went through. A system file that is only
 //! read is taken at its word instead and the program goes on at once, for programs open
-//! such files by the hundred.
+//! such files by the hundred. What a program moves through a file that it got as an open descriptor
+//! ([`handed`]) is one row of its own.
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr, OsString};
-use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,9 +19,16 @@ use nix::fcntl::AT_FDCWD;
 
 use super::descriptors;
 use super::observer::Tracee;
+use super::topology::UNNAMED;
 use super::views::Views;
 use crate::fs::{Attributes, FileTable, NameIn, stat};
 use crate::kernel::Descriptions;
+
+mod handed;
+mod paths;
+
+use handed::Handed;
+use paths::{full_path, has_dots, is_kernels, is_plain_read, named, real, stands_for_descriptor};
 
 /// System files that are remembered; then the memory starts anew.
 const REMEMBERED: usize = 1 << 16;
@@ -40,6 +47,8 @@ pub(crate) struct Outside {
     names: HashMap<PathBuf, FileId>,
     /// What these are in their filesystem (device, inode), and how large they were when last seen.
     sizes: HashMap<FileId, ((u64, u64), u64)>,
+    /// What programs got as open descriptors, where nobody else sees what they move.
+    handed: Option<Handed>,
 }
 
 /// An open at its entry.
@@ -69,11 +78,13 @@ impl Outside {
         recorder: &Recorder,
         views: Views,
         told: Option<Descriptions>,
+        sees_calls: bool,
     ) -> Outside {
         Outside {
             host,
             files,
             ring: recorder.call_ring(),
+            handed: (sees_calls && told.is_none()).then(Handed::default),
             told,
             views,
             system: HashMap::new(),
@@ -168,27 +179,46 @@ impl Outside {
         attributes: &Attributes,
         now: u64,
     ) {
+        let is_unnamed = open.flags & UNNAMED != 0;
+        if let Some(file) = self.found(path, attributes, is_unnamed, now) {
+            if let Some(told) = &self.told {
+                told.opened(tracee.tid, fd, file, open.flags, now);
+            }
+            let op = if open.creates { Op::Create } else { Op::Open };
+            self.record(tracee, op, file, open.flags, (open.start_ns, now));
+        }
+    }
+
+    /// The file that is open under this path, if it is one of those outside; one that was removed, if it was
+    /// seen before or is made without a name.
+    fn found(
+        &mut self,
+        path: &Path,
+        attributes: &Attributes,
+        is_unnamed: bool,
+        now: u64,
+    ) -> Option<FileId> {
+        let name = path.as_os_str();
         if !attributes.is_regular()
-            || !descriptors::is_path(path.as_os_str())
             || self.views.see(path, attributes)
-            || is_kernels(path.as_os_str().as_bytes())
+            || is_kernels(name.as_bytes())
         {
-            return;
+            return None;
         }
-        let file = self
-            .files
-            .opened(attributes, path.as_os_str(), self.host, now);
-        if let Some(told) = &self.told {
-            told.opened(tracee.tid, fd, file, open.flags, now);
+        if is_unnamed {
+            return Some(self.files.opened_unnamed(attributes, self.host, now));
         }
+        if !descriptors::is_path(name) {
+            return self.files.known_inode(attributes);
+        }
+        let file = self.files.opened(attributes, name, self.host, now);
         self.seen(file, attributes);
-        let op = if open.creates { Op::Create } else { Op::Open };
-        if is_system_path(path.as_os_str().as_bytes()) {
-            self.system.insert(path.as_os_str().to_owned(), Some(file));
+        if is_system_path(name.as_bytes()) {
+            self.system.insert(name.to_owned(), Some(file));
         } else if self.names.get(path) != Some(&file) {
             self.names.insert(path.to_owned(), file);
         }
-        self.record(tracee, op, file, open.flags, (open.start_ns, now));
+        Some(file)
     }
 
     /// A file has these attributes now.
@@ -319,72 +349,6 @@ impl Drop for Outside {
     }
 }
 
-/// The path with the links of its directory followed.
-fn real(path: &Path) -> Option<PathBuf> {
-    let directory = fs::canonicalize(path.parent()?).ok()?;
-    Some(directory.join(path.file_name()?))
-}
-
-/// The absolute path that a call means, links not followed.
-fn full_path(tracee: Tracee, directory: Option<i32>, path: &OsStr) -> Option<PathBuf> {
-    named(tracee, directory, path).map(|path| without_dots(&path))
-}
-
-/// The same with the dots that the call has in it.
-fn named(tracee: Tracee, directory: Option<i32>, path: &OsStr) -> Option<PathBuf> {
-    let path = Path::new(path);
-    if path.is_absolute() {
-        return Some(path.to_owned());
-    }
-    let directory = match directory {
-        None | Some(libc::AT_FDCWD) => {
-            fs::read_link(format!("/proc/{}/task/{}/cwd", tracee.pid, tracee.tid)).ok()?
-        }
-        Some(fd) => descriptors::target(tracee.pid, fd)?,
-    };
-    directory.is_absolute().then(|| directory.join(path))
-}
-
-fn without_dots(path: &Path) -> PathBuf {
-    let mut parts: Vec<&[u8]> = Vec::new();
-    for part in path.as_os_str().as_bytes().split(|byte| *byte == b'/') {
-        match part {
-            b"" | b"." => {}
-            b".." => {
-                parts.pop();
-            }
-            part => parts.push(part),
-        }
-    }
-    let mut plain = vec![b'/'];
-    plain.extend(parts.join(&b'/'));
-    PathBuf::from(OsString::from_vec(plain))
-}
-
-fn is_plain_read(flags: u32) -> bool {
-    let changes = libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC;
-    flags & changes as u32 == 0
-}
-
-fn has_dots(path: &[u8]) -> bool {
-    path.windows(2).any(|part| part == b"/." || part == b"//")
-}
-
-/// What the kernel makes up.
-fn is_kernels(path: &[u8]) -> bool {
-    [&b"/proc/"[..], b"/sys/", b"/dev/"]
-        .iter()
-        .any(|directory| path.starts_with(directory))
-        && is_system_path(path)
-}
-
-/// `/dev/fd/3`, `/dev/stdin`, `/proc/self/fd/3`.
-fn stands_for_descriptor(path: &[u8]) -> bool {
-    path.starts_with(b"/dev/fd/")
-        || path.starts_with(b"/dev/std")
-        || path.starts_with(b"/proc/") && path.windows(4).any(|part| part == b"/fd/")
-}
-
 #[cfg(test)]
 mod tests {
     use std::iter;
@@ -392,40 +356,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dots_are_taken_out_of_paths() {
-        for (path, plain) in [
-            ("/a/./b//c", "/a/b/c"),
-            ("/a/../../b/", "/b"),
-            ("/", "/"),
-            ("/a/b/..", "/a"),
-        ] {
-            assert_eq!(without_dots(Path::new(path)), Path::new(plain));
-        }
-        assert!(has_dots(b"/usr/../x") && has_dots(b"/usr//x") && !has_dots(b"/usr/x.c"));
-    }
-
-    #[test]
-    fn names_of_descriptors() {
-        for path in [
-            "/dev/fd/63",
-            "/dev/stdin",
-            "/proc/self/fd/4",
-            "/proc/7/task/8/fd/4",
-        ] {
-            assert!(stands_for_descriptor(path.as_bytes()), "{path}");
-        }
-        for path in ["/dev/null", "/proc/self/maps", "/tmp/fd/3"] {
-            assert!(!stands_for_descriptor(path.as_bytes()), "{path}");
-        }
-        assert!(is_kernels(b"/dev/tty") && !is_kernels(b"/dev/shm/x"));
-    }
-
-    #[test]
     fn renaming_a_directory_renames_what_is_known_below() {
         let recorder = Recorder::nowhere();
         let files = Arc::new(FileTable::new(recorder.clone()));
-        let mut outside =
-            Outside::new(HostId(1), files, &recorder, Views::new(iter::empty()), None);
+        let mut outside = Outside::new(
+            HostId(1),
+            files,
+            &recorder,
+            Views::new(iter::empty()),
+            None,
+            true,
+        );
         outside.names.insert("/a/b/c".into(), FileId(1));
         outside.names.insert("/ab".into(), FileId(2));
         let change = NameChange::Renamed {

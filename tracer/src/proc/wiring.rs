@@ -1,7 +1,8 @@
 //! From the events of the tree to what it is wired with: channels ([`super::channels`]) and files
 //! outside the traced directories ([`super::outside`]).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +13,7 @@ use super::descriptors;
 use super::observer::{Observer, Tracee};
 use super::outside::{NameChange, Open, Outside};
 use super::reading;
-use super::topology::{Call, CallKind, bytes_at, path_at, some_at};
+use super::topology::{Call, CallKind, UNNAMED, bytes_at, path_at, some_at};
 use super::views::Views;
 use crate::fs::FileTable;
 use crate::kernel::Descriptions;
@@ -63,7 +64,7 @@ impl Wiring {
     ) -> Wiring {
         Wiring {
             channels: Channels::new(registry, recorder.clone()),
-            outside: Outside::new(host, files, &recorder, views, told.clone()),
+            outside: Outside::new(host, files, &recorder, views, told.clone(), wants_calls),
             told,
             recorder,
             wants_calls,
@@ -155,9 +156,9 @@ impl Wiring {
             return None;
         }
         let has = |flag: i32| flags & flag as u32 == flag as u32;
-        let creates = has(libc::O_CREAT)
-            && (has(libc::O_EXCL)
-                || !elsewhere && self.outside.is_absent(tracee, directory, &path));
+        let makes =
+            || has(libc::O_EXCL) || !elsewhere && self.outside.is_absent(tracee, directory, &path);
+        let creates = flags & UNNAMED != 0 || has(libc::O_CREAT) && makes();
         Some(Pending::Open(Open {
             flags,
             creates,
@@ -197,6 +198,7 @@ impl Wiring {
 impl Observer for Wiring {
     fn forked(&mut self, parent: Tracee, child: Tracee, now: u64) {
         self.channels.forked(parent, child, now);
+        self.outside.forked(parent, child);
         if self.elsewhere.contains(&parent.pid) {
             self.elsewhere.insert(child.pid);
         }
@@ -221,8 +223,13 @@ impl Observer for Wiring {
         self.channels.executed(tracee, now);
     }
 
-    fn image_over(&mut self, tracee: Tracee, usage: &Usage, by_exec: bool, _now: u64) {
+    fn began_with(&mut self, tracee: Tracee, descriptors: &BTreeMap<i32, OsString>, now: u64) {
+        self.outside.began_with(tracee, descriptors, now);
+    }
+
+    fn image_over(&mut self, tracee: Tracee, usage: &Usage, by_exec: bool, now: u64) {
         self.channels.image_over(tracee, usage, by_exec);
+        self.outside.image_over(tracee, usage, now);
     }
 
     fn called(&mut self, tracee: Tracee, call: Call, now: u64) -> bool {
@@ -274,6 +281,7 @@ impl Observer for Wiring {
     fn exiting(&mut self, tracee: Tracee, last: bool, now: u64) {
         if last {
             self.channels.exiting(tracee.pid, now);
+            self.outside.exiting(tracee);
         }
     }
 
@@ -281,6 +289,7 @@ impl Observer for Wiring {
         self.pending.remove(&tracee.tid);
         if tracee.tid == tracee.pid {
             self.channels.ended(tracee.pid);
+            self.outside.ended(tracee);
             self.elsewhere.remove(&tracee.pid);
         }
     }

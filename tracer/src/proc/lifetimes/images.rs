@@ -139,7 +139,8 @@ impl Lifetimes {
         }
         let umask = self.processes.get(&pid).and_then(|process| process.umask);
         let environ = environ.map(|environ| self.inherited.digest(&environ, &self.wanted));
-        self.inherited
+        let began_with = self
+            .inherited
             .record(&self.recorder, pid, upid, umask, environ);
         if self.unprivileged && wants_privilege(&image) {
             self.recorder.lost(Loss::SetuidExec, 1);
@@ -149,6 +150,7 @@ impl Lifetimes {
             self.tell(|observer| observer.image_over(before, &usage, true, now));
         }
         self.tell(|observer| observer.executed(tracee, prev, now));
+        self.tell(|observer| observer.began_with(tracee, &began_with, now));
     }
 
     fn record_variables(&self, upid: Upid, image: &Image) {

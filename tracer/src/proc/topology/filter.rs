@@ -26,7 +26,8 @@ const ARM64: u32 = 0xc000_00b7;
 
 /// An open with one of these flags is not of interest: `O_DIRECTORY` (of arm64 and of all others)
 /// and `O_PATH` move no data, and `O_NOCTTY` is how GCC opens sources and headers, thousands of
-/// them, most at places where they are not.
+/// them, most at places where they are not. A file without a name is made by opening a directory,
+/// which is of interest: [`UNNAMED`].
 const fn left_out(architecture: u32) -> u32 {
     let directory = if architecture == ARM64 {
         0o40_000
@@ -35,6 +36,9 @@ const fn left_out(architecture: u32) -> u32 {
     };
     directory | 0o10_000_000 | libc::O_NOCTTY as u32
 }
+
+/// `__O_TMPFILE` of include/uapi/asm-generic/fcntl.h.
+pub(crate) const UNNAMED: u32 = 0o20_000_000;
 
 const LOAD: u16 = 0x20;
 const AND: u16 = 0x54;
@@ -111,6 +115,7 @@ fn verdict(kind: CallKind, architecture: u32, own_opens: &[u32]) -> Vec<sock_fil
     // The flags are the low half of the argument on these little-endian machines.
     let mut verdict = vec![
         statement(LOAD, FIRST_ARGUMENT + 8 * argument),
+        jump(JUMP_IF_SET, UNNAMED, 2, 0),
         jump(JUMP_IF_SET, left_out(architecture), 0, 1),
         statement(RETURN, ALLOW),
     ];
@@ -290,6 +295,7 @@ mod tests {
         let traced = TRACE | u32::from(CallKind::OpenAt.code());
         assert_eq!(open(0o200_000 | libc::O_CLOEXEC), ALLOW);
         assert_eq!(open(libc::O_PATH), ALLOW);
+        assert_eq!(open(libc::O_TMPFILE | libc::O_RDWR), traced);
         assert_eq!(open(libc::O_WRONLY | libc::O_CREAT), traced);
         assert_eq!(open(libc::O_CLOEXEC), traced);
         assert_eq!(open(libc::O_NOCTTY), ALLOW);

@@ -1,0 +1,311 @@
+//! Files outside that a program got as open descriptors: what it moved through them.
+//!
+//! Whoever opens a file need not be who uses it: a shell opens `{ sort in; } > out`, Python opens what
+//! it hands to `subprocess.run(…, stdout=file)`. Position and size of the file when the program begins and when it ends tell whether
+//! something was moved meanwhile; the process's own counts, which never are its children's, tell
+//! whether it may have been the one, and what its children moved is taken off.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{CString, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use flowtrace_schema::{Call as CallRow, Fidelity, FileId, Op, Usage};
+use nix::fcntl::AT_FDCWD;
+
+use super::super::descriptors;
+use super::super::inherited::state;
+use super::paths::is_kernels;
+use super::{Outside, Tracee};
+use crate::fs::{Attributes, stat};
+
+/// What processes were handed.
+#[derive(Debug, Default)]
+pub(super) struct Handed {
+    held: HashMap<u32, Vec<Held>>,
+    /// Of each process that was forked, by whom.
+    parents: HashMap<u32, u32>,
+}
+
+/// A file that a program has open from its begin on.
+#[derive(Debug)]
+struct Held {
+    fd: i32,
+    file: FileId,
+    path: PathBuf,
+    /// Device and inode.
+    inode: (u64, u64),
+    /// Access mode and whether it appends.
+    flags: i32,
+    since_ns: u64,
+    then: Extent,
+    /// How it is at the end; `None`: not looked at, or not to be seen.
+    now: Option<Extent>,
+    /// What its children moved.
+    by_children: u64,
+}
+
+/// How far an open file has come, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Extent {
+    position: u64,
+    size: u64,
+}
+
+/// What a program moved through a file, as one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Moved {
+    file: FileId,
+    /// Read or write.
+    op: Op,
+    /// Begin of the program.
+    since_ns: u64,
+    /// Position then.
+    offset: u64,
+    bytes: u64,
+    /// Size of the file at the end of the program, bytes.
+    size: u64,
+}
+
+impl Outside {
+    /// A process was forked.
+    pub(crate) fn forked(&mut self, parent: Tracee, child: Tracee) {
+        if let Some(handed) = &mut self.handed {
+            handed.forked(parent.pid, child.pid);
+        }
+    }
+
+    /// A program begins with these descriptors.
+    pub(crate) fn began_with(
+        &mut self,
+        tracee: Tracee,
+        descriptors: &BTreeMap<i32, OsString>,
+        now: u64,
+    ) {
+        if self.handed.is_none() {
+            return;
+        }
+        for (&fd, target) in descriptors {
+            let path = Path::new(target);
+            if !path.is_absolute() || self.views.cover(path) || is_kernels(target.as_bytes()) {
+                continue;
+            }
+            let Some(attributes) = descriptors::attributes(tracee.pid, fd) else {
+                continue;
+            };
+            if let Some(file) = self.found(path, &attributes, false, now)
+                && let Some(handed) = &mut self.handed
+            {
+                handed.begins(tracee.pid, fd, (file, path, &attributes), now);
+            }
+        }
+    }
+
+    /// A process is about to end.
+    pub(crate) fn exiting(&mut self, tracee: Tracee) {
+        if let Some(handed) = &mut self.handed {
+            handed.look(tracee.pid);
+        }
+    }
+
+    /// A program is over and used this. What it wrote is put at its end, behind all that it read, and what it read
+    /// at its begin.
+    pub(crate) fn image_over(&mut self, tracee: Tracee, usage: &Usage, now: u64) {
+        let Some(handed) = &mut self.handed else {
+            return;
+        };
+        for moved in handed.over(tracee.pid, usage) {
+            if moved.op == Op::Write {
+                self.files.size(moved.file, moved.size);
+            }
+            self.ring.push(CallRow {
+                start_ns: match moved.op {
+                    Op::Write => now,
+                    _ => moved.since_ns,
+                },
+                duration_ns: 0,
+                upid: Some(tracee.upid),
+                tid: None,
+                op: moved.op,
+                file: Some(moved.file),
+                offset: Some(moved.offset),
+                length: Some(moved.bytes),
+                flags: None,
+                result: moved.bytes as i64,
+                fidelity: Fidelity::Open,
+            });
+        }
+    }
+
+    /// A process is over.
+    pub(crate) fn ended(&mut self, tracee: Tracee) {
+        if let Some(handed) = &mut self.handed {
+            handed.ended(tracee.pid);
+        }
+    }
+}
+
+impl Handed {
+    /// A process was forked.
+    fn forked(&mut self, parent: u32, child: u32) {
+        self.parents.insert(child, parent);
+    }
+
+    /// A program begins with a file as descriptor `fd`.
+    fn begins(
+        &mut self,
+        pid: u32,
+        fd: i32,
+        (file, path, attributes): (FileId, &Path, &Attributes),
+        now: u64,
+    ) {
+        let Some((flags, position)) = state(pid, fd) else {
+            return;
+        };
+        let (flags, inode) = (flags as i32, (attributes.dev, attributes.ino));
+        let held = self.held.entry(pid).or_default();
+        // `> out 2>&1` is one open file.
+        if held
+            .iter()
+            .any(|held| (held.inode, held.flags) == (inode, flags))
+        {
+            return;
+        }
+        held.push(Held {
+            fd,
+            file,
+            path: path.to_owned(),
+            inode,
+            flags,
+            since_ns: now,
+            then: Extent::of(flags, position, attributes.size),
+            now: None,
+            by_children: 0,
+        });
+    }
+
+    /// A program is about to end: its descriptors are still there, unless it closed them.
+    fn look(&mut self, pid: u32) {
+        let parent = self.parents.get(&pid).copied();
+        for held in self.held.get_mut(&pid).into_iter().flatten() {
+            held.look(pid, parent);
+        }
+    }
+
+    /// A program is over and used this: what it moved.
+    fn over(&mut self, pid: u32, usage: &Usage) -> Vec<Moved> {
+        let mut found = Vec::new();
+        let parent = self.parents.get(&pid).copied();
+        for mut held in self.held.remove(&pid).unwrap_or_default() {
+            held.look(pid, parent);
+            if let Some(moved) = held.moved(usage) {
+                self.moved_below(pid, held.inode, moved.bytes);
+                found.push(moved);
+            }
+        }
+        found
+    }
+
+    /// A process is over.
+    fn ended(&mut self, pid: u32) {
+        self.held.remove(&pid);
+        self.parents.remove(&pid);
+    }
+
+    /// Tells all above `pid` that have the same file what it moved.
+    fn moved_below(&mut self, pid: u32, inode: (u64, u64), bytes: u64) {
+        let mut at = pid;
+        // Each has an older parent, but ids are used again.
+        for _ in 0..self.parents.len() {
+            let Some(&parent) = self.parents.get(&at) else {
+                return;
+            };
+            for held in self.held.get_mut(&parent).into_iter().flatten() {
+                if held.inode == inode {
+                    held.by_children = held.by_children.saturating_add(bytes);
+                }
+            }
+            at = parent;
+        }
+    }
+}
+
+impl Extent {
+    /// What is appended goes to the end, wherever the position is.
+    fn of(flags: i32, position: u64, size: u64) -> Extent {
+        let appends = flags & libc::O_APPEND != 0;
+        Extent {
+            position: if appends { size } else { position },
+            size,
+        }
+    }
+}
+
+impl Held {
+    /// Takes note of how the file is now, once: by the descriptor of process `pid`, by one of its
+    /// parent, who mostly waits with it open, or by its name.
+    fn look(&mut self, pid: u32, parent: Option<u32>) {
+        if self.now.is_none() {
+            let own = self.seen_at(pid, self.fd);
+            let of_parent = || self.seen_in(parent?);
+            self.now = own.or_else(of_parent).or_else(|| self.seen_by_name());
+        }
+    }
+
+    /// How the file is, if descriptor `fd` of process `pid` is it.
+    fn seen_at(&self, pid: u32, fd: i32) -> Option<Extent> {
+        let found = descriptors::attributes(pid, fd).filter(|found| self.is(found))?;
+        let (flags, position) = state(pid, fd)?;
+        (flags as i32 == self.flags).then(|| Extent::of(self.flags, position, found.size))
+    }
+
+    fn seen_in(&self, pid: u32) -> Option<Extent> {
+        let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+        let mut numbers = entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        numbers.find_map(|fd| self.seen_at(pid, fd))
+    }
+
+    /// A name tells of a size alone, and so of what was written at the end.
+    fn seen_by_name(&self) -> Option<Extent> {
+        let name = CString::new(self.path.as_os_str().as_bytes()).ok()?;
+        let found = stat::known(AT_FDCWD, &name).ok();
+        let size = found.filter(|found| self.is(found))?.size;
+        let position = match self.flags & libc::O_ACCMODE {
+            libc::O_WRONLY => size.max(self.then.position),
+            _ => self.then.position,
+        };
+        Some(Extent { position, size })
+    }
+
+    fn is(&self, found: &Attributes) -> bool {
+        (found.dev, found.ino) == self.inode
+    }
+
+    fn moved(&self, usage: &Usage) -> Option<Moved> {
+        let now = self.now?;
+        let writes = match self.flags & libc::O_ACCMODE {
+            libc::O_RDONLY => false,
+            libc::O_WRONLY => true,
+            _ => now.size > self.then.size,
+        };
+        let (op, own) = match writes {
+            true => (Op::Write, usage.write_bytes),
+            false => (Op::Read, usage.read_bytes),
+        };
+        let moved = now.position.saturating_sub(self.then.position);
+        let bytes = moved
+            .saturating_sub(self.by_children)
+            .min(own.unwrap_or(u64::MAX));
+        (bytes > 0).then_some(Moved {
+            file: self.file,
+            op,
+            since_ns: self.since_ns,
+            offset: self.then.position,
+            bytes,
+            size: now.size,
+        })
+    }
+}

@@ -1,0 +1,111 @@
+//! Which file a call means, and which paths need no look.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use flowtrace_schema::is_system_path;
+
+use super::super::descriptors;
+use super::Tracee;
+
+/// The path with the links of its directory followed.
+pub(super) fn real(path: &Path) -> Option<PathBuf> {
+    let directory = fs::canonicalize(path.parent()?).ok()?;
+    Some(directory.join(path.file_name()?))
+}
+
+/// The absolute path that a call means, links not followed.
+pub(super) fn full_path(tracee: Tracee, directory: Option<i32>, path: &OsStr) -> Option<PathBuf> {
+    named(tracee, directory, path).map(|path| without_dots(&path))
+}
+
+/// The same with the dots that the call has in it.
+pub(super) fn named(tracee: Tracee, directory: Option<i32>, path: &OsStr) -> Option<PathBuf> {
+    let path = Path::new(path);
+    if path.is_absolute() {
+        return Some(path.to_owned());
+    }
+    let directory = match directory {
+        None | Some(libc::AT_FDCWD) => {
+            fs::read_link(format!("/proc/{}/task/{}/cwd", tracee.pid, tracee.tid)).ok()?
+        }
+        Some(fd) => descriptors::target(tracee.pid, fd)?,
+    };
+    directory.is_absolute().then(|| directory.join(path))
+}
+
+fn without_dots(path: &Path) -> PathBuf {
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in path.as_os_str().as_bytes().split(|byte| *byte == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    let mut plain = vec![b'/'];
+    plain.extend(parts.join(&b'/'));
+    PathBuf::from(OsString::from_vec(plain))
+}
+
+pub(super) fn is_plain_read(flags: u32) -> bool {
+    let changes = libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC;
+    flags & changes as u32 == 0
+}
+
+pub(super) fn has_dots(path: &[u8]) -> bool {
+    path.windows(2).any(|part| part == b"/." || part == b"//")
+}
+
+/// What the kernel makes up.
+pub(super) fn is_kernels(path: &[u8]) -> bool {
+    [&b"/proc/"[..], b"/sys/", b"/dev/"]
+        .iter()
+        .any(|directory| path.starts_with(directory))
+        && is_system_path(path)
+}
+
+/// `/dev/fd/3`, `/dev/stdin`, `/proc/self/fd/3`.
+pub(super) fn stands_for_descriptor(path: &[u8]) -> bool {
+    path.starts_with(b"/dev/fd/")
+        || path.starts_with(b"/dev/std")
+        || path.starts_with(b"/proc/") && path.windows(4).any(|part| part == b"/fd/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dots_are_taken_out_of_paths() {
+        for (path, plain) in [
+            ("/a/./b//c", "/a/b/c"),
+            ("/a/../../b/", "/b"),
+            ("/", "/"),
+            ("/a/b/..", "/a"),
+        ] {
+            assert_eq!(without_dots(Path::new(path)), Path::new(plain));
+        }
+        assert!(has_dots(b"/usr/../x") && has_dots(b"/usr//x") && !has_dots(b"/usr/x.c"));
+    }
+
+    #[test]
+    fn names_of_descriptors() {
+        for path in [
+            "/dev/fd/63",
+            "/dev/stdin",
+            "/proc/self/fd/4",
+            "/proc/7/task/8/fd/4",
+        ] {
+            assert!(stands_for_descriptor(path.as_bytes()), "{path}");
+        }
+        for path in ["/dev/null", "/proc/self/maps", "/tmp/fd/3"] {
+            assert!(!stands_for_descriptor(path.as_bytes()), "{path}");
+        }
+        assert!(is_kernels(b"/dev/tty") && !is_kernels(b"/dev/shm/x"));
+    }
+}
