@@ -207,6 +207,38 @@ fn what_leaves_files_above_the_root_is_refused() {
     assert!(!refused.contains("wc_1 cannot"), "{refused}");
 }
 
+/// All that wrote into one file outside are; where the output of the run itself went does not matter.
+#[test]
+fn what_writes_outside_through_an_inherited_descriptor_is_refused() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (directory, outside) = (scratch.dir("job"), scratch.dir("outside"));
+    inputs(&directory);
+    let script = format!(
+        "{{ sort in; cat in2; }} > {}; wc -l in; sort in > out",
+        outside.join("x").display()
+    );
+    fs::write(directory.join("script"), script).unwrap();
+    let mut run = run_in(&directory, &scratch.join("trace.db"));
+    run.args(["--", "bash", "script"]);
+    run.stdout(fs::File::create(outside.join("log")).unwrap());
+    assert!(run.status().unwrap().success());
+    let mut generate = Command::new(FLOWTRACE);
+    generate.arg("generate").arg(scratch.join("trace.db"));
+    let refused = finish(&mut generate).expect(1).stderr;
+    let steps: Vec<_> = refused
+        .lines()
+        .filter_map(|line| {
+            line.strip_prefix("flowtrace: ")?
+                .split_once(" cannot be generated")
+        })
+        .map(|(step, _)| step)
+        .collect();
+    assert_eq!(steps, ["sort_1", "cat_1"], "{refused}");
+}
+
 /// The command with which a run ended fails again.
 #[test]
 fn a_run_that_failed_fails() {

@@ -221,7 +221,7 @@ impl Effects {
         let names: Vec<&NameRow> = source.names_during(action.file_id, first, last).collect();
         let changed = |moment: i64| first <= moment && moment <= last;
         if names.iter().all(|name| !source.is_traced(&name.path)) {
-            self.add_outside(step, action, &names);
+            self.add_outside(source, step, action, &names);
             return;
         }
         for name in &names {
@@ -317,16 +317,27 @@ impl Effects {
         found.map(|(path, _)| path)
     }
 
-    fn add_outside(&mut self, step: usize, action: &ActionRow, names: &[&NameRow]) {
-        if action.failed || action.class != "open" {
+    fn add_outside(
+        &mut self,
+        source: &Source,
+        step: usize,
+        action: &ActionRow,
+        names: &[&NameRow],
+    ) {
+        if action.failed || !matches!(&*action.class, "open" | "read" | "write") {
             return;
         }
+        // Where the output of the whole run went, that of the generated one does not.
+        let of_run = source.descriptors.get(&source.first_upid);
+        let is_of_run = |path: &str| of_run.into_iter().flatten().any(|d| d.target == path);
         for name in names {
-            if is_system_path(name.path.as_bytes()) {
+            if is_system_path(name.path.as_bytes())
+                || action.class != "open" && is_of_run(&name.path)
+            {
                 continue;
             }
             let path = name.path.clone();
-            if changes(action) {
+            if action.class == "write" || changes(action) {
                 let written = self.outside.entry(step).or_default();
                 written.insert(path, name.to_ns.is_some());
             } else {
