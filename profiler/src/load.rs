@@ -18,6 +18,7 @@ mod readers;
 mod redirections;
 mod returns;
 mod streams;
+mod unseen;
 mod writers;
 
 use accesses::add_accesses;
@@ -61,6 +62,7 @@ pub fn load_and<S>(
     let looks = add_accesses(&mut workflow, trace, |call| each(&mut other, call))?;
     workflow.polls = looks.polls(&workflow, trace)?;
     redirections::hand_on(&mut workflow);
+    unseen::settle(&mut workflow);
     returns::settle(&mut workflow);
     add_streams(&mut workflow, &trace.channel_ends()?);
     workflow.network = trace.network_totals()?;

@@ -27,7 +27,8 @@ pub(super) fn hand_on(workflow: &mut Workflow) {
         }
     }
     for of_file in by_file.into_values() {
-        for &opener in &of_file {
+        // Children come after their parents: who opened it nearest to the heir comes first.
+        for &opener in of_file.iter().rev() {
             let opened = workflow.accesses[opener];
             let writes = opens_to_write(&opened) && opened.writes == 0;
             let reads = opens_to_read(&opened) && opened.reads == 0;
@@ -176,13 +177,14 @@ mod tests {
             parent: parent.map(ProcessId),
             ..Process::default()
         };
-        // A shell with two children, and a stranger.
+        // A shell with two children, a stranger, and a child of the first child.
         let mut workflow = Workflow {
             processes: vec![
                 process(None),
                 process(Some(0)),
                 process(Some(0)),
                 process(None),
+                process(Some(1)),
             ],
             accesses,
             files: vec![File::default()],
@@ -223,6 +225,13 @@ mod tests {
             ..access(0, 0, opened)
         };
         assert_eq!(creators(vec![reads, access(1, 0, wrote)]), [(1, 0)]);
+        // Of two above the nearer one opened it for the program.
+        let far = vec![
+            access(0, 0, opened),
+            access(1, 0, opened),
+            access(4, 0, wrote),
+        ];
+        assert_eq!(creators(far), [(0, 0), (4, 0)]);
         // Who opened it again needs no descriptor of another's.
         let again = vec![access(0, 0, opened), access(1, 0, both)];
         assert_eq!(creators(again), [(0, 0), (1, 0)]);
