@@ -34,15 +34,15 @@ pub(super) fn hand_on(workflow: &mut Workflow) {
             let reads = opens_to_read(&opened) && opened.reads == 0;
             let has_written = |access: &Access| access.writes > 0 && !opens_to_write(access);
             let has_read = |access: &Access| access.reads > 0 && !opens_to_read(access);
-            let writer = writes.then(|| first_heir(workflow, &of_file, &opened, has_written));
-            let reader = reads.then(|| first_heir(workflow, &of_file, &opened, has_read));
-            if let Some(heir) = writer.flatten()
-                && !has_part(workflow, &of_file, &opened)
+            let writer = writes.then(|| heirs(workflow, &of_file, &opened, has_written));
+            let reader = reads.then(|| heirs(workflow, &of_file, &opened, has_read));
+            if let Some((heir, count)) = writer.flatten()
+                && !has_part(workflow, &of_file, &opened, count)
             {
                 give_writing(workflow, opener, heir);
             }
-            if let Some(heir) = reader.flatten() {
-                give_reading(workflow, opener, heir);
+            if let Some((heir, count)) = reader.flatten() {
+                give_reading(workflow, opener, heir, count);
             }
         }
     }
@@ -56,25 +56,33 @@ fn opens_to_read(access: &Access) -> bool {
     access.read_opens > 0
 }
 
-/// The descendant of an opener that used the file first.
-fn first_heir(
+/// The descendant of an opener that used the file first, and how many did.
+fn heirs(
     workflow: &Workflow,
     of_file: &[usize],
     opened: &Access,
     has_used: impl Fn(&Access) -> bool,
-) -> Option<usize> {
+) -> Option<(usize, i64)> {
     let access = |at: usize| &workflow.accesses[at];
     let heirs = of_file.iter().copied().filter(|&at| {
         has_used(access(at))
             && access(at).span_ns.1 >= opened.span_ns.0
             && descends(workflow, access(at).process, opened.process)
     });
-    heirs.min_by_key(|&at| (access(at).span_ns.0, at))
+    let (first, count) = heirs.fold((None, 0), |(first, count), at| {
+        let began = Some((access(at).span_ns.0, at));
+        (
+            first.map_or(began, |known| began.min(Some(known))),
+            count + 1,
+        )
+    });
+    first.map(|(_, at)| (at, count))
 }
 
-/// Whether a process that made a file, of which only its open is seen, wrote a part of it: what is
-/// there is more than others are known to have written, none of whom opened it.
-fn has_part(workflow: &Workflow, of_file: &[usize], opened: &Access) -> bool {
+/// Whether a process wrote a part of a file, of which only its opens are seen: it opened it more often than
+/// for these heirs, or what is there in a file that it made is more than others are known to have written, none
+/// of whom opened it.
+fn has_part(workflow: &Workflow, of_file: &[usize], opened: &Access, heirs: i64) -> bool {
     let file = workflow.file(opened.file);
     let others = || {
         let others = of_file.iter().map(|&at| &workflow.accesses[at]);
@@ -82,10 +90,9 @@ fn has_part(workflow: &Workflow, of_file: &[usize], opened: &Access) -> bool {
     };
     let is_new = opened.creates > 0 || opened.truncates > 0;
     let written = others().fold(0, |sum: i64, access| sum.saturating_add(access.write_bytes));
-    file.only_opens
-        && is_new
-        && file.size_bytes.is_some_and(|size| size > written)
-        && !others().any(opens_to_write)
+    let is_more =
+        || file.size_bytes.is_some_and(|size| size > written) && !others().any(opens_to_write);
+    file.only_opens && (opened.write_opens > heirs || is_new && is_more())
 }
 
 pub(super) fn descends(workflow: &Workflow, mut id: ProcessId, from: ProcessId) -> bool {
@@ -139,15 +146,20 @@ fn give_writing(workflow: &mut Workflow, opener: usize, heir: usize) {
     };
 }
 
-fn give_reading(workflow: &mut Workflow, opener: usize, heir: usize) {
+/// Where only opens are seen, those that were for none of so many `heirs` stay the opener's.
+fn give_reading(workflow: &mut Workflow, opener: usize, heir: usize, heirs: i64) {
     let opened = workflow.accesses[opener];
+    let kept = match workflow.file(opened.file).only_opens {
+        true => (opened.read_opens - heirs).max(0),
+        false => 0,
+    };
     let access = &mut workflow.accesses[heir];
-    access.read_opens = opened.read_opens;
+    access.read_opens = opened.read_opens - kept;
     access.blind_opens = 0;
     access.first_open_ns = access.first_open_ns.or(opened.first_open_ns);
     let opener = &mut workflow.accesses[opener];
-    opener.read_opens = 0;
-    if !opens_to_write(opener) {
+    opener.read_opens = kept;
+    if kept == 0 && !opens_to_write(opener) {
         opener.blind_opens = 0;
         opener.first_open_ns = None;
     }
@@ -243,6 +255,10 @@ mod tests {
             write_bytes: 10,
             ..access(1, 0, (false, true))
         };
+        outside_of(size_bytes, vec![opener, program])
+    }
+
+    fn outside_of(size_bytes: i64, accesses: Vec<Access>) -> Vec<Access> {
         let mut workflow = Workflow {
             processes: vec![
                 Process::default(),
@@ -257,7 +273,7 @@ mod tests {
                 size_bytes: Some(size_bytes),
                 ..File::default()
             }],
-            accesses: vec![opener, program],
+            accesses,
             ..Workflow::default()
         };
         hand_on(&mut workflow);
@@ -275,6 +291,30 @@ mod tests {
         };
         assert_eq!(relations(10), [Relation::None, Relation::Create]);
         assert_eq!(relations(13), [Relation::Create, Relation::Write]);
+    }
+
+    #[test]
+    fn opens_of_files_outside_that_nobody_inherits_are_the_openers() {
+        let opened = |read_opens| Access {
+            read_opens,
+            span_ns: (0, 10),
+            ..Access::default()
+        };
+        let reads = |opens: i64| {
+            let program = Access {
+                reads: 1,
+                ..access(1, 0, (false, false))
+            };
+            let opener = Access {
+                process: ProcessId(0),
+                file: FileIndex(0),
+                ..opened(opens)
+            };
+            let found = outside_of(10, vec![opener, program]);
+            found.iter().map(Access::is_reader).collect::<Vec<_>>()
+        };
+        assert_eq!(reads(1), [false, true]);
+        assert_eq!(reads(2), [true, true]);
     }
 
     #[test]
