@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use flowtrace_profiler::export::rows::Csv;
 use flowtrace_profiler::graph;
 use flowtrace_profiler::graph::select::glob;
-use flowtrace_profiler::model::Workflow;
+use flowtrace_profiler::model::{Programs, Workflow};
 use flowtrace_profiler::text::critical_path::{self, Facts, Style, WhatIf};
 use flowtrace_schema::{Table, Value};
 
@@ -109,9 +109,10 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
 }
 
 fn known_rule(workflow: &Workflow, rule: &str) -> Result<(), Failure> {
-    let mut rules: Vec<&str> = workflow
-        .process_ids()
-        .map(|id| workflow.rule(id).as_ref())
+    let programs = Programs::of(workflow);
+    let stints = programs.stints.iter();
+    let mut rules: Vec<&str> = stints
+        .map(|stint| workflow.program(stint).rule.as_ref())
         .collect();
     if rules.iter().any(|name| glob(rule, name)) {
         return Ok(());

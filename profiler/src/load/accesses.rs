@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use flowtrace_schema::{CallRow, Class, Op, Result, Trace};
 
 use super::Places;
+use super::parts::Parts;
 use super::polls::Looks;
 use super::returns::Returns;
 use crate::model::{Access, FileIndex, ProcessId, Workflow};
@@ -16,15 +17,16 @@ const O_RDWR: i64 = 2;
 pub(super) const O_TRUNC: i64 = 0o1000;
 
 /// Adds the accesses, ordered by process, then file; system files are left out. Every call is shown to
-/// `each`, too. The looks for what was not there come back.
+/// `each`, too. The looks for what was not there come back, and what was done before an exec.
 pub(super) fn add_accesses(
     workflow: &mut Workflow,
     trace: &Trace,
     mut each: impl FnMut(&CallRow),
-) -> Result<Looks> {
+) -> Result<(Looks, Parts)> {
     let places = Places::of(workflow);
     let is_system: Vec<bool> = workflow.files.iter().map(|file| file.is_system).collect();
     let mut looks = Looks::default();
+    let mut parts = Parts::of(workflow);
     let mut returns = Returns::of(workflow.files.len());
     let files = std::mem::take(&mut workflow.files);
     let mut found: Vec<Access> = Vec::new();
@@ -62,6 +64,7 @@ pub(super) fn add_accesses(
         let access = &mut found[last.2];
         returns.add(access, call);
         add(access, call);
+        parts.add(call, &places, (process, file));
         if call.op.is_some_and(|op| op.class() == Class::Open) {
             let known = &files[file.0 as usize];
             add_unseen(access, call, known.only_opens, known.size_bytes != Some(0));
@@ -74,7 +77,7 @@ pub(super) fn add_accesses(
     found.shrink_to_fit();
     workflow.accesses = found;
     workflow.returns = returns.found();
-    Ok(looks)
+    Ok((looks, parts))
 }
 
 /// Notes an open after which reads or changes may go unseen. An empty file, such as a lock, has nothing to map.
@@ -86,7 +89,7 @@ fn add_unseen(access: &mut Access, call: &CallRow, only_opens: bool, has_data: b
 }
 
 /// Adds one successful call.
-fn add(access: &mut Access, call: &CallRow) {
+pub(super) fn add(access: &mut Access, call: &CallRow) {
     let end = call.start_ns.saturating_add(call.duration_ns);
     access.calls += 1;
     access.span_ns.1 = access.span_ns.1.max(end);

@@ -2,7 +2,7 @@
 //!
 //! What a process did before an exec is the doing of the program that it ran then, whatever it
 //! became. A moment on the way to a program is part of that: a shell's copy that opens a
-//! redirection, a `sh -c` that replaces itself at once.
+//! redirection, a `sh -c` that replaces itself at once, unless it moved data itself.
 
 use std::ops::Range;
 
@@ -153,6 +153,9 @@ fn has_started(workflow: &Workflow) -> Vec<bool> {
 }
 
 fn is_brief(image: &Image, next: &Image, has_started: bool) -> bool {
+    if image.has_worked {
+        return false;
+    }
     let is_idle_copy =
         image.is_fork && !has_started && image.cpu_ns.is_none_or(|cpu_ns| cpu_ns < BRIEF_CPU_NS);
     is_idle_copy || next.start_ns - image.start_ns < BRIEF_NS

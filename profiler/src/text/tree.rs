@@ -164,7 +164,7 @@ fn folded(workflow: &Workflow, members: &[ProcessId]) -> String {
         .all(|&id| workflow.last_image(id).command == first.command);
     let name = match &first.command {
         Some(command) if is_one_command => command,
-        _ => &first.rule,
+        _ => workflow.rule(members[0]),
     };
     let failure = ending(workflow.process(members[0])).map(|e| format!(" [{e}]"));
     let lives: Vec<i64> = members

@@ -8,7 +8,7 @@ use crate::analysis::statistics::calls::CallStatistics;
 use crate::analysis::statistics::findings::{self, CouldBePipe, Reread};
 use crate::analysis::statistics::patterns::{Order, Pattern};
 use crate::export::sheet::{Cell, Sheet, Unit};
-use crate::model::{FileIndex, Workflow};
+use crate::model::{FileIndex, Programs, Workflow};
 use crate::text::units;
 
 fn path(workflow: &Workflow, file: FileIndex) -> Cell {
@@ -21,8 +21,11 @@ pub fn unread(workflow: &Workflow) -> Sheet {
     let files = never_read(&file_uses(workflow));
     let bytes: i64 = files.iter().map(|f: &FileUse| f.write_bytes).sum();
     let mut writers: BTreeMap<FileIndex, &str> = BTreeMap::new();
-    for access in workflow.accesses.iter().filter(|a| a.write_bytes > 0) {
-        writers.insert(access.file, workflow.rule(access.process));
+    let programs = Programs::of(workflow);
+    let accesses = workflow.accesses_by_program(&programs);
+    for (program, access) in accesses.filter(|(_, access)| access.write_bytes > 0) {
+        let rule = &workflow.program(&programs.stints[program]).rule;
+        writers.insert(access.file, rule);
     }
     let mut sheet = Sheet::new(
         format!(
