@@ -85,7 +85,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
             .hint("--format json has the prediction as what_if_ns"));
     }
     let path = explained::critical_path(&trace, &workflow)?;
-    let by_data_alone = path.by_data_alone_ns(&graph::build(&workflow));
+    let by_data_alone = path.by_data_alone_ns(&workflow, &graph::lineage(&workflow));
     let facts = critical_path::facts(&workflow, &path, by_data_alone, &args.what_if);
     let target = args.output.as_deref();
     output::write_to(target, &args.trace, |out| {
