@@ -153,8 +153,8 @@ pub struct File {
     pub size_bytes: Option<i64>,
     /// Whether only its being opened was seen.
     pub only_opens: bool,
-    /// Whether that is so and it belongs to the machine, not to the workflow: what was done to it
-    /// is left out.
+    /// Whether that is so and it belongs to the machine, not to the workflow, which has not made it: what was
+    /// done to it is left out.
     pub is_system: bool,
 }
 

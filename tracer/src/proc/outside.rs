@@ -183,9 +183,13 @@ impl Outside {
         }
         self.seen(file, attributes);
         let op = if open.creates { Op::Create } else { Op::Open };
-        if is_system_path(path.as_os_str().as_bytes()) {
+        let is_system = is_system_path(path.as_os_str().as_bytes());
+        if is_system {
             self.system.insert(path.as_os_str().to_owned(), Some(file));
-        } else if self.names.get(path) != Some(&file) {
+        }
+        // What is made where the machine has its files may be a result, and grows.
+        let is_named = !is_system || !is_plain_read(open.flags);
+        if is_named && self.names.get(path) != Some(&file) {
             self.names.insert(path.to_owned(), file);
         }
         self.record(tracee, op, file, open.flags, (open.start_ns, now));
