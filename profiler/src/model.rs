@@ -217,6 +217,8 @@ pub struct Access {
     pub truncates: i64,
     /// Opens that allowed reading.
     pub read_opens: i64,
+    /// Of them those for reading alone.
+    pub plain_read_opens: i64,
     /// Opens that allowed writing.
     pub write_opens: i64,
     /// Opens after which it may have changed the file without a call that is seen: through a mapping, which

@@ -58,7 +58,7 @@ pub fn may_be_made(path: &[u8]) -> bool {
     let is_kernels = [&b"/proc/"[..], b"/sys/", b"/dev/"]
         .iter()
         .any(|directory| path.starts_with(directory));
-    !(is_kernels && is_system_path(path)) && !contains(path, b"/__pycache__/")
+    !(is_kernels && is_system_path(path) || contains(path, b"/__pycache__/"))
 }
 
 /// `libx.so`, `libx.so.1.2`.

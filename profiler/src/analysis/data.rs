@@ -58,13 +58,15 @@ impl FileUse {
         self.read_bytes.saturating_add(self.write_bytes)
     }
 
-    fn add(&mut self, access: &Access) {
+    fn add(&mut self, access: &Access, only_opens: bool) {
         self.read_bytes = self.read_bytes.saturating_add(access.read_bytes);
         self.write_bytes = self.write_bytes.saturating_add(access.write_bytes);
         self.calls += access.calls;
         let relation = access.relation();
         // Opened for both and never read: a linker does so with what it writes.
         self.is_read |= access.reads > 0 || relation == Relation::Read;
+        // Who made a file and opened it again to read it read it, though no call tells.
+        self.is_read |= only_opens && access.plain_read_opens > 0;
         self.is_open_to_read |= access.is_reader();
         self.is_written |= relation >= Relation::Write;
         self.is_created |= relation == Relation::Create;
@@ -77,7 +79,7 @@ pub fn file_uses(workflow: &Workflow) -> Vec<FileUse> {
     for access in &workflow.accesses {
         let used = &mut uses[access.file.0 as usize];
         used.file = access.file;
-        used.add(access);
+        used.add(access, workflow.file(access.file).only_opens);
     }
     uses.retain(|used| used.calls > 0 && workflow.file(used.file).is_regular);
     uses

@@ -125,7 +125,9 @@ pub(super) fn add(access: &mut Access, call: &CallRow) {
         Class::Open => {
             access.first_open_ns.get_or_insert(call.start_ns);
             let flags = call.flags.unwrap_or(-1);
-            access.read_opens += i64::from(flags & O_ACCMODE == O_RDONLY);
+            let is_plain = flags & O_ACCMODE == O_RDONLY;
+            access.read_opens += i64::from(is_plain);
+            access.plain_read_opens += i64::from(is_plain);
             access.write_opens += i64::from(matches!(flags & O_ACCMODE, O_WRONLY | O_RDWR));
             access.truncates += i64::from(flags >= 0 && flags & O_TRUNC != 0);
         }

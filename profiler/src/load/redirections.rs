@@ -73,6 +73,7 @@ fn give(workflow: &mut Workflow, opener: usize, heir: usize) {
     access.creates = opened.creates;
     access.truncates += opened.truncates;
     access.read_opens = opened.read_opens;
+    access.plain_read_opens = opened.plain_read_opens;
     access.write_opens = opened.write_opens;
     // The bytes that it moved are known.
     access.blind_opens = 0;
@@ -82,6 +83,7 @@ fn give(workflow: &mut Workflow, opener: usize, heir: usize) {
         changes: 0,
         truncates: 0,
         read_opens: 0,
+        plain_read_opens: 0,
         write_opens: 0,
         blind_opens: 0,
         write_ns: None,

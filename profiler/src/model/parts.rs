@@ -70,7 +70,7 @@ impl Access {
     }
 
     /// All that is summed up over calls, but for what tells of changes unseen.
-    fn sums(&mut self) -> [&mut i64; 12] {
+    fn sums(&mut self) -> [&mut i64; 13] {
         [
             &mut self.calls,
             &mut self.creates,
@@ -83,6 +83,7 @@ impl Access {
             &mut self.changes,
             &mut self.truncates,
             &mut self.read_opens,
+            &mut self.plain_read_opens,
             &mut self.write_opens,
         ]
     }

@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use crate::analysis::data::{FileUse, Unread, file_uses, hottest, never_read, totals};
 use crate::analysis::time::{RuleTime, by_rule, failures, has_failed, signal_name};
-use crate::graph::pattern::{directory, ending, of_paths};
+use crate::graph::endings::Endings;
+use crate::graph::pattern::{directory, of_paths};
 use crate::model::{FileIndex, Workflow};
 
 /// Hottest files kept.
@@ -327,11 +328,12 @@ fn path(workflow: &Workflow, file: FileIndex) -> &str {
 }
 
 fn kinds(workflow: &Workflow, unread: &[Unread]) -> Vec<FileKind> {
+    let endings = Endings::of(workflow);
     let mut by_kind = std::collections::BTreeMap::<(&str, &str), Vec<&Unread>>::new();
     for used in unread {
         let path = path(workflow, used.file);
         by_kind
-            .entry((directory(path), ending(path)))
+            .entry((directory(path), endings.get(path)))
             .or_default()
             .push(used);
     }
