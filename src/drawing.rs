@@ -357,7 +357,11 @@ fn labels(
         workflow.process_ids().map(label).collect::<Vec<_>>()
     };
     Ok(match by {
-        By::Exe => of_image(&|image| image.exe.clone()),
+        By::Exe => {
+            let exe = |id| workflow.joint_name(id, |image| image.exe.clone());
+            let label = |id| exe(id).unwrap_or_else(|| Arc::clone(&unknown));
+            workflow.process_ids().map(label).collect()
+        }
         By::Host => of_image(&|image| image.host.clone()),
         By::Directory => of_image(&|image| image.cwd.clone()),
         By::Variable(name) => {

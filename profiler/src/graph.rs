@@ -9,6 +9,7 @@
 
 mod acyclic;
 mod build;
+pub(crate) mod endings;
 pub mod groups;
 mod lineage;
 pub mod motifs;

@@ -90,9 +90,14 @@ fn of_arguments(argv: &[String]) -> Option<String> {
     rules.all(|rule| rule == first).then(|| first.to_owned())
 }
 
-/// The program of the first command in a line that a shell was given.
+/// The program of the command in a line that a shell was given. A line of several is none of them: the shell
+/// starts them.
 fn of_line(argv: &[String]) -> Option<String> {
-    let words = unquote(shell_line(argv)?);
+    let line = shell_line(argv)?;
+    if line.contains([';', '|', '&', '\n']) {
+        return None;
+    }
+    let words = unquote(line);
     let is_assignment = |word: &&String| {
         let name = word.split_once('=').map(|(name, _)| name);
         name.is_some_and(|n| {
@@ -208,10 +213,11 @@ mod tests {
             row(2, Some(1), None, "/bin/bash -c 'LC_ALL=C sort a > b'", "/w"),
             row(3, Some(1), None, "/bin/bash -c '{ a; }'", "/w"),
             row(4, Some(2), None, "/bin/bash -c 'x a'", "/w"),
+            row(5, Some(1), None, "/bin/bash -c 'gzip a; x a.gz'", "/w"),
         ];
         assert_eq!(
             named(&rows, None),
-            ["parallel", "sort", "bash -c", "bash -c"]
+            ["parallel", "sort", "bash -c", "bash -c", "bash -c"]
         );
     }
 

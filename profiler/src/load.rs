@@ -12,6 +12,7 @@ mod accesses;
 mod activity;
 mod bounds;
 mod grants;
+mod parts;
 mod places;
 mod polls;
 mod readers;
@@ -59,7 +60,7 @@ pub fn load_and<S>(
     add_files(&mut workflow, trace.files()?);
     workflow.last_ns = last_moment(&workflow, trace)?;
     let mut other = begin(&workflow);
-    let looks = add_accesses(&mut workflow, trace, |call| each(&mut other, call))?;
+    let (looks, parts) = add_accesses(&mut workflow, trace, |call| each(&mut other, call))?;
     workflow.polls = looks.polls(&workflow, trace)?;
     redirections::hand_on(&mut workflow);
     unseen::settle(&mut workflow);
@@ -70,6 +71,7 @@ pub fn load_and<S>(
         add_flows(&mut workflow, &trace.flows_between()?);
     }
     add_executions(&mut workflow, trace)?;
+    parts.settle(&mut workflow);
     Ok((workflow, other))
 }
 
@@ -179,6 +181,7 @@ fn add_processes(workflow: &mut Workflow, rows: Vec<ProcessRow>) {
             cwd: row.cwd.map(|text| texts.intern(text)),
             host: row.host.map(|text| texts.intern(text)),
             tracer_ns: row.tracer_ns,
+            has_worked: false,
         });
     }
     for (i, parent) in parents.into_iter().enumerate() {

@@ -14,9 +14,12 @@ use flowtrace_schema::{LossRow, NetworkTotals, RunRow, TracedDirectoryRow};
 const SIGPIPE: i64 = 13;
 
 mod activity;
+mod naming;
+mod parts;
 mod programs;
 
 pub use activity::{Activity, Doing, HeldEnd, Side, Span};
+pub use parts::Part;
 pub use programs::{Programs, Stint};
 
 /// A process: place in [`Workflow::processes`].
@@ -45,6 +48,11 @@ pub struct Workflow {
     /// What each process did to each file: successful calls, summed over its images; ordered by
     /// process, then file.
     pub accesses: Vec<Access>,
+    /// Of them, what programs did that were not the last of their process; ordered by process, then file,
+    /// then program.
+    pub parts: Vec<Part>,
+    /// The names of processes in which several programs worked.
+    pub joint_rules: HashMap<ProcessId, Arc<str>>,
     /// What processes did to files in which they found what others had written after them; ordered by
     /// process, then file.
     pub returns: Vec<Return>,
@@ -103,6 +111,8 @@ pub struct Image {
     pub host: Option<Arc<str>>,
     /// Time its threads were held by the tracer, ns.
     pub tracer_ns: Option<i64>,
+    /// Whether it moved data or computed before it became another by an exec.
+    pub has_worked: bool,
 }
 
 /// A process: the images of one pid from fork to exit.
@@ -143,8 +153,8 @@ pub struct File {
     pub size_bytes: Option<i64>,
     /// Whether only its being opened was seen.
     pub only_opens: bool,
-    /// Whether that is so and it belongs to the machine, not to the workflow: what was done to it
-    /// is left out.
+    /// Whether that is so and it belongs to the machine, not to the workflow, which has not made it: what was
+    /// done to it is left out.
     pub is_system: bool,
 }
 
@@ -207,6 +217,8 @@ pub struct Access {
     pub truncates: i64,
     /// Opens that allowed reading.
     pub read_opens: i64,
+    /// Of them those for reading alone.
+    pub plain_read_opens: i64,
     /// Opens that allowed writing.
     pub write_opens: i64,
     /// Opens after which it may have changed the file without a call that is seen: through a mapping, which
@@ -352,14 +364,9 @@ impl Workflow {
         images.map(|image| (image.upid, image.process)).collect()
     }
 
-    /// The image that gives a process its name: the last.
+    /// What a process was in the end.
     pub fn last_image(&self, id: ProcessId) -> &Image {
         &self.images[self.process(id).images.end - 1]
-    }
-
-    /// The rule of a process: that of its last image.
-    pub fn rule(&self, id: ProcessId) -> &Arc<str> {
-        &self.last_image(id).rule
     }
 
     /// The ids of all processes.

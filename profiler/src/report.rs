@@ -102,7 +102,7 @@ pub fn gather(workflow: &Workflow, trace: &Trace, limits: Limits) -> Result<Repo
         head: head::of(workflow, trace)?,
         rules: rules::of(workflow, &numbers, &costs),
         bottlenecks: bottlenecks::of(workflow, (&dag, &critical), &numbers, trace)?,
-        path: path::of(workflow, &critical, &dag, &numbers, &kept, limits.steps),
+        path: path::of(workflow, &critical, &numbers, &kept, limits.steps),
         processes: processes::of(workflow, &numbers, &kept, &costs, &mut texts),
         machine: machine::of(workflow, trace)?,
         graph: graph::of(workflow, &dag, &groups, &drawn, &numbers),

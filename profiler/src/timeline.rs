@@ -208,6 +208,8 @@ pub struct Books {
     pub thread_lock_ns: i64,
     /// Thread time sampled in all, ns.
     pub sampled_ns: i64,
+    /// Calls on files of traced views that flowtrace answered, where the kernel does not.
+    pub view_calls: i64,
 }
 
 /// A pipe or socket and who held its ends.

@@ -3,13 +3,15 @@
 use flowtrace_profiler::analysis::bottlenecks::{self, Options};
 use flowtrace_profiler::analysis::critical_path::CriticalPath;
 use flowtrace_profiler::analysis::findings;
-use flowtrace_profiler::analysis::statistics::phases;
+use flowtrace_profiler::analysis::statistics::{calls, phases};
 use flowtrace_profiler::analysis::waits::waits;
+use flowtrace_profiler::export::{drawing, wfformat};
 use flowtrace_profiler::graph::{self, Dag};
 use flowtrace_profiler::load::{load, load_activity};
 use flowtrace_profiler::model::{Process, Workflow};
+use flowtrace_profiler::text::statistics::{Of, distributions};
 use flowtrace_profiler::timeline::{self, Timeline};
-use flowtrace_schema::{Activity, Trace};
+use flowtrace_schema::{Activity, FileKind, Trace};
 
 #[path = "support/script.rs"]
 mod script;
@@ -153,4 +155,147 @@ fn each_program_is_a_job_with_the_time_that_it_ran() {
     let lives = run.workflow.processes.iter();
     let lives: i64 = lives.filter_map(Process::duration_ns).sum();
     assert_eq!((found.total.processes, found.total.life_ns), (3, lives));
+}
+
+/// `all.sh`, which starts a script that reads a file for a moment and becomes `sleep 0.3`, and one that only
+/// becomes `env`, `nice` and at last `sort`.
+fn scripts(file: &std::path::Path) -> Trace {
+    let mut s = Script::new(file, "./all.sh");
+    let all = ("/usr/bin/bash", &["/bin/bash", "./all.sh"][..]);
+    let shell = s.root(all, 0);
+    let data = s.file("/w/in.txt", FileKind::File, 80, 0);
+    let made = s.file("/w/out.txt", FileKind::File, 80, 0);
+    let texts = ["v.sh", "nice.sh"].map(|name| s.file(&format!("/w/{name}"), FileKind::File, 9, 0));
+
+    let copy = s.fork(shell, all, 10);
+    let pid = 100 + copy;
+    s.read(copy, texts[0], 1, 9, 11);
+    let script = ("/usr/bin/bash", &["/bin/bash", "./v.sh"][..]);
+    let script = s.exec(copy, pid, Some(shell), script, 12);
+    s.read(script, texts[0], 2, 18, 12);
+    s.read(script, data, 3, 30, 13);
+    let sleep = ("/usr/bin/sleep", &["sleep", "0.3"][..]);
+    let sleep = s.exec(script, pid, Some(shell), sleep, 15);
+    s.read(sleep, data, 1, 5, 20);
+    s.end(sleep, 315, Some(0), None, 1);
+
+    let copy = s.fork(shell, all, 320);
+    let pid = 100 + copy;
+    s.create(copy, made, 0, 0, 321);
+    s.read(copy, texts[1], 1, 9, 321);
+    let mut image = copy;
+    for program in [&["/bin/bash", "./nice.sh"][..], &["env", "A=b"], &["nice"]] {
+        image = s.exec(image, pid, Some(shell), (program[0], program), 322);
+    }
+    s.read(image, texts[1], 1, 9, 322);
+    let sort = s.exec(
+        image,
+        pid,
+        Some(shell),
+        ("/usr/bin/sort", &["sort", "in.txt"]),
+        323,
+    );
+    s.read(sort, data, 2, 80, 330);
+    s.create(sort, made, 1, 80, 340);
+    s.end(sort, 400, Some(0), None, 70);
+    s.end(shell, 405, Some(0), None, 2);
+    s.finish(405, 0);
+    Trace::open(file).unwrap()
+}
+
+#[test]
+fn a_process_is_named_by_the_programs_that_did_work() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = scripts(&directory.path().join("t.db"));
+    let workflow = load(&trace).unwrap();
+    let names: Vec<&str> = workflow
+        .process_ids()
+        .map(|id| &**workflow.rule(id))
+        .collect();
+    assert_eq!(names, ["all.sh", "v.sh → sleep", "sort"]);
+
+    let dag = graph::lineage(&workflow);
+    let drawn = drawing::of_processes(&workflow, &dag);
+    let labels: Vec<&str> = drawn.nodes.iter().map(|node| &*node.label[0]).collect();
+    assert_eq!(
+        labels[..3],
+        ["bash ./all.sh", "v.sh → sleep 0.3", "sort in.txt"]
+    );
+    let grouped = graph::groups::by_rule(&workflow, &dag);
+    let groups: Vec<&str> = grouped
+        .graph
+        .node_indices()
+        .map(|n| grouped.name(n))
+        .collect();
+    assert!(groups.contains(&"v.sh → sleep"), "{groups:?}");
+
+    let mut bytes = Vec::new();
+    wfformat::write(&workflow, &dag, &Default::default(), &mut bytes).unwrap();
+    let instance: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    let tasks = instance["workflow"]["specification"]["tasks"]
+        .as_array()
+        .unwrap();
+    let task = tasks
+        .iter()
+        .find(|task| task["name"] == "v.sh → sleep")
+        .unwrap();
+    assert_eq!(
+        task["inputFiles"],
+        serde_json::json!(["/w/in.txt", "/w/v.sh"])
+    );
+    assert!(
+        task["id"].as_str().unwrap().starts_with("v.sh-sleep_"),
+        "{task}"
+    );
+}
+
+#[test]
+fn bytes_are_those_of_the_program_that_moved_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = scripts(&directory.path().join("t.db"));
+    let (workflow, calls) = calls::load_and_gather(&trace, 1).unwrap();
+    let found = phases::by_rule(&workflow);
+    let rows: Vec<(&str, i64, i64, i64)> = found
+        .rows
+        .iter()
+        .filter(|row| row.processes > 0)
+        .map(|row| {
+            (
+                row.name.as_ref(),
+                row.processes,
+                row.read_bytes,
+                row.write_bytes,
+            )
+        })
+        .collect();
+    // What the kernel reads of a script before the exec is part of it.
+    assert_eq!(
+        rows,
+        [
+            ("all.sh", 1, 0, 0),
+            ("v.sh", 1, 57, 0),
+            ("sleep", 1, 5, 0),
+            ("sort", 1, 98, 80)
+        ]
+    );
+    let read: i64 = workflow
+        .accesses
+        .iter()
+        .map(|access| access.read_bytes)
+        .sum();
+    assert_eq!(found.total.read_bytes, read);
+    let series = distributions(&workflow, &calls, Of::ProcessBytes);
+    let sums: Vec<(&str, i64)> = series
+        .iter()
+        .map(|(name, of)| (name.as_str(), of.sum))
+        .collect();
+    assert_eq!(
+        sums,
+        [
+            ("sleep read", 5),
+            ("sort read", 98),
+            ("sort wrote", 80),
+            ("v.sh read", 57)
+        ]
+    );
 }

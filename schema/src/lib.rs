@@ -42,7 +42,7 @@ pub use record::{
     FlowSample, FlowSeen, Packet, SocketEnd, TcpFields, Way, marks,
 };
 pub use store::{APPLICATION_ID, ClockCorrection, SCHEMA_VERSION, store_clocks, store_rules};
-pub use system::is_system_path;
+pub use system::{is_system_path, may_be_made};
 pub use text::{Text, quote_argv};
 // One pass over all calls.
 pub use trace::{AccessRow, CallRow, Kind};

@@ -51,6 +51,16 @@ pub fn is_system_path(path: &[u8]) -> bool {
         || is_shared_library(path)
 }
 
+/// Whether a file is the workflow's own if it made or wrote it, though its path is one of the machine: a
+/// result in `/opt`, an installed program. The kernel's files are not, nor what Python keeps of modules
+/// that it has read.
+pub fn may_be_made(path: &[u8]) -> bool {
+    let is_kernels = [&b"/proc/"[..], b"/sys/", b"/dev/"]
+        .iter()
+        .any(|directory| path.starts_with(directory));
+    !(is_kernels && is_system_path(path) || contains(path, b"/__pycache__/"))
+}
+
 /// `libx.so`, `libx.so.1.2`.
 fn is_shared_library(path: &[u8]) -> bool {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
@@ -69,6 +79,20 @@ fn contains(path: &[u8], part: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_workflow_makes_is_its_own() {
+        for path in ["/opt/out/x.csv", "/usr/local/lib/libx.so", "/dev/shm/job"] {
+            assert!(may_be_made(path.as_bytes()), "{path}");
+        }
+        for path in [
+            "/dev/null",
+            "/proc/self/x",
+            "/usr/lib/python3/__pycache__/a.pyc",
+        ] {
+            assert!(!may_be_made(path.as_bytes()), "{path}");
+        }
+    }
 
     #[test]
     fn the_machine_and_the_workflow() {

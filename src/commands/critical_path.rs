@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use flowtrace_profiler::export::rows::Csv;
 use flowtrace_profiler::graph;
 use flowtrace_profiler::graph::select::glob;
-use flowtrace_profiler::model::Workflow;
+use flowtrace_profiler::model::{Programs, Workflow};
 use flowtrace_profiler::text::critical_path::{self, Facts, Style, WhatIf};
 use flowtrace_schema::{Table, Value};
 
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
             .hint("--format json has the prediction as what_if_ns"));
     }
     let path = explained::critical_path(&trace, &workflow)?;
-    let by_data_alone = path.by_data_alone_ns(&graph::build(&workflow));
+    let by_data_alone = path.by_data_alone_ns(&workflow, &graph::lineage(&workflow));
     let facts = critical_path::facts(&workflow, &path, by_data_alone, &args.what_if);
     let target = args.output.as_deref();
     output::write_to(target, &args.trace, |out| {
@@ -109,9 +109,10 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
 }
 
 fn known_rule(workflow: &Workflow, rule: &str) -> Result<(), Failure> {
-    let mut rules: Vec<&str> = workflow
-        .process_ids()
-        .map(|id| workflow.rule(id).as_ref())
+    let programs = Programs::of(workflow);
+    let stints = programs.stints.iter();
+    let mut rules: Vec<&str> = stints
+        .map(|stint| workflow.program(stint).rule.as_ref())
         .collect();
     if rules.iter().any(|name| glob(rule, name)) {
         return Ok(());

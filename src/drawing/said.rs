@@ -34,7 +34,8 @@ fn named_edges(workflow: &Workflow, dag: &Dag, dropped: &[Dropped]) -> String {
     let name = |node| match dag.graph[node] {
         Node::Process { id, .. } => {
             let upid = workflow.images(id)[0].upid;
-            format!("{} (p{upid})", units::plain(workflow.rule(id)))
+            let name = units::between_arrows(&units::plain(workflow.rule(id)));
+            format!("{name} (p{upid})")
         }
         Node::File { file, .. } => {
             let path = workflow.file(file).path.as_deref().unwrap_or("?");

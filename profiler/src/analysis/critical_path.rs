@@ -179,13 +179,22 @@ impl CriticalPath {
 
     /// The longest path through the dependencies of data alone, ns: how long the run would take
     /// at least with as many processors as it can use. ParaTrac's estimate of the makespan (5.3)
-    /// with the work of processes as weights; who outlives the run, as a daemon does, has none.
-    pub fn by_data_alone_ns(&self, dag: &Dag) -> i64 {
+    /// with the work of processes as weights; who outlives the run, as a daemon does, has none. Of a
+    /// graph whose processes are cut into versions ([`crate::graph::lineage()`]) each has the work of its time.
+    pub fn by_data_alone_ns(&self, workflow: &Workflow, dag: &Dag) -> i64 {
         let network = &self.network;
-        let is_within =
-            |&(_, last): &(u32, u32)| network.moments[last as usize].at_ns <= self.end_ns;
-        let own = self.own_ns.iter().zip(&network.ends);
-        let weights = own.map(|(&own_ns, ends)| if is_within(ends) { own_ns } else { 0 });
-        solve::by_data_alone(dag, &weights.collect::<Vec<_>>())
+        solve::by_data_alone(dag, |id, version, versions| {
+            let last = network.ends[id.0 as usize].1;
+            if network.moments[last as usize].at_ns > self.end_ns {
+                return 0;
+            }
+            if versions == 1 {
+                return self.own_ns[id.0 as usize];
+            }
+            let (from, to) = dag.version_ns(workflow, id, version);
+            let from = if version == 1 { i64::MIN } else { from };
+            let to = to.filter(|_| version < versions).unwrap_or(i64::MAX);
+            network.own_within(id, from, to)
+        })
     }
 }

@@ -44,6 +44,8 @@ pub struct FileUse {
     pub calls: i64,
     /// Whether somebody read it.
     pub is_read: bool,
+    /// Whether somebody opened it so that it could be read.
+    pub is_open_to_read: bool,
     /// Whether somebody changed it.
     pub is_written: bool,
     /// Whether somebody created it.
@@ -56,13 +58,16 @@ impl FileUse {
         self.read_bytes.saturating_add(self.write_bytes)
     }
 
-    fn add(&mut self, access: &Access) {
+    fn add(&mut self, access: &Access, only_opens: bool) {
         self.read_bytes = self.read_bytes.saturating_add(access.read_bytes);
         self.write_bytes = self.write_bytes.saturating_add(access.write_bytes);
         self.calls += access.calls;
         let relation = access.relation();
         // Opened for both and never read: a linker does so with what it writes.
         self.is_read |= access.reads > 0 || relation == Relation::Read;
+        // Who made a file and opened it again to read it read it, though no call tells.
+        self.is_read |= only_opens && access.plain_read_opens > 0;
+        self.is_open_to_read |= access.is_reader();
         self.is_written |= relation >= Relation::Write;
         self.is_created |= relation == Relation::Create;
     }
@@ -74,7 +79,7 @@ pub fn file_uses(workflow: &Workflow) -> Vec<FileUse> {
     for access in &workflow.accesses {
         let used = &mut uses[access.file.0 as usize];
         used.file = access.file;
-        used.add(access);
+        used.add(access, workflow.file(access.file).only_opens);
     }
     uses.retain(|used| used.calls > 0 && workflow.file(used.file).is_regular);
     uses
@@ -124,15 +129,29 @@ fn not_moved(workflow: &Workflow, used: &FileUse) -> Option<i64> {
     file.size_bytes.filter(|&size| is_mapped && size > 0)
 }
 
+/// A file that was written and never read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// The file.
+    pub file: FileIndex,
+    /// Bytes written; where only opens were seen its size at the end.
+    pub bytes: i64,
+}
+
 /// Files written during the run that nobody read before it ended, the most bytes first. Final
-/// results are among them.
-pub fn never_read(uses: &[FileUse]) -> Vec<FileUse> {
-    let mut found: Vec<FileUse> = uses
-        .iter()
-        .filter(|used| used.write_bytes > 0 && !used.is_read)
-        .copied()
-        .collect();
-    found.sort_by_key(|used| (-used.write_bytes, used.file));
+/// results are among them. Where only opens were seen, what was opened for both may have been read.
+pub fn never_read(workflow: &Workflow, uses: &[FileUse]) -> Vec<Unread> {
+    let unread = |used: &FileUse| {
+        let file = workflow.file(used.file);
+        let (bytes, is_read) = match file.only_opens && used.moved() == 0 {
+            true if used.is_written => (file.size_bytes.unwrap_or(0), used.is_open_to_read),
+            _ => (used.write_bytes, used.is_read),
+        };
+        let file = used.file;
+        (bytes > 0 && !is_read).then_some(Unread { file, bytes })
+    };
+    let mut found: Vec<Unread> = uses.iter().filter_map(unread).collect();
+    found.sort_by_key(|used| (-used.bytes, used.file));
     found
 }
 

@@ -253,7 +253,8 @@ fn of_cause(
             ))
         }
         // All processors are taken: only more of them, or less work, would help.
-        Resource::Processors | Resource::Other => None,
+        // Without tracing the calls would not wait.
+        Resource::Processors | Resource::View | Resource::Other => None,
         Resource::Disk => Some(finding(
             "disk",
             format!("{name} waits for storage"),

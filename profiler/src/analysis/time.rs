@@ -96,7 +96,8 @@ pub fn failures(workflow: &Workflow) -> Vec<Failures> {
             (Some(signal), _) => Ending::Signal(signal),
             (None, code) => Ending::Code(code.unwrap_or(0)),
         };
-        *found.entry((workflow.rule(id), ending)).or_default() += 1;
+        let rule = &workflow.last_image(id).rule;
+        *found.entry((rule, ending)).or_default() += 1;
     }
     let mut found: Vec<Failures> = found
         .into_iter()

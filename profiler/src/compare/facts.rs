@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::{data, time};
 use crate::load::{load, load_activity};
-use crate::model::{ProcessId, Relation, Workflow};
+use crate::model::{ProcessId, Programs, Relation, Workflow};
 use crate::replay::{place, played_into};
 use crate::text::units;
 
@@ -170,8 +170,10 @@ impl RunFacts {
                 },
             );
         }
-        for access in &workflow.accesses {
-            if let Some(rule) = facts.rules.get_mut(&**workflow.rule(access.process)) {
+        let programs = Programs::of(&workflow);
+        for (program, access) in workflow.accesses_by_program(&programs) {
+            let rule = &workflow.program(&programs.stints[program]).rule;
+            if let Some(rule) = facts.rules.get_mut(&**rule) {
                 rule.read_bytes += access.read_bytes as f64;
                 rule.write_bytes += access.write_bytes as f64;
             }
@@ -239,7 +241,7 @@ impl RunFacts {
     }
 }
 
-/// How often each rule was what a process was in the end, or started others.
+/// How often each rule was what a process was in the end, or worked, or started others.
 fn executions(workflow: &Workflow) -> HashMap<Arc<str>, u32> {
     let mut counts: HashMap<Arc<str>, u32> = HashMap::new();
     let children = workflow.children();
@@ -252,7 +254,7 @@ fn executions(workflow: &Workflow) -> HashMap<Arc<str>, u32> {
             let starts = children[id.0 as usize]
                 .iter()
                 .any(|child| image.start_ns <= began(child) && began(child) < until);
-            if !image.is_fork && (is_last || starts) {
+            if !image.is_fork && (is_last || image.has_worked || starts) {
                 *counts.entry(Arc::clone(&image.rule)).or_default() += 1;
             }
         }

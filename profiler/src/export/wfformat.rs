@@ -89,7 +89,8 @@ impl Task {
         version: (u32, u32),
     ) -> Task {
         let upid = workflow.images(process)[0].upid;
-        let mut id = format!("{}_{upid}", escaped(workflow.rule(process), "_-."));
+        let name = workflow.rule(process).replace(" → ", "-");
+        let mut id = format!("{}_{upid}", escaped(&name, "_-."));
         if version.0 > 1 {
             id += &format!(":{}", version.0);
         }
@@ -380,7 +381,11 @@ fn execution(workflow: &Workflow, of: &Task, started: i64, hosts: &mut BTreeSet<
         hosts.insert(host);
     }
     let upids: Vec<i64> = workflow.images(id).iter().map(|image| image.upid).collect();
-    let extra = json!({"upids": upids, "command": image.command.as_deref(),
+    let commands: Vec<_> = workflow
+        .named_images(id)
+        .map(|i| i.command.as_deref())
+        .collect();
+    let extra = json!({"upids": upids, "command": image.command.as_deref(), "commands": commands,
         "version": of.version.0, "versions": of.version.1,
         "exitCode": process.exit_code, "endIsKnown": process.end_ns.is_some()});
     task.insert("flowtrace".into(), extra);

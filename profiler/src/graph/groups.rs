@@ -8,7 +8,8 @@ use petgraph::Direction;
 use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
 
-use super::pattern::{self, ending};
+use super::endings::Endings;
+use super::pattern;
 use super::rounds::{Rounds, by_neighbours, rounds};
 use super::workers::workers;
 use super::{Dag, EdgeKind, Node};
@@ -229,6 +230,7 @@ fn group_numbers(
             .collect();
         rules.into_iter().collect()
     };
+    let endings = Endings::of(workflow);
     let key = |node: NodeIndex| match part[node] {
         Node::Process { id, .. } => {
             Key::Label(label_of[id.0 as usize], super::part_of_life(&part[node]))
@@ -238,7 +240,7 @@ fn group_numbers(
             Key::Files {
                 producers: rules_at(node, Direction::Incoming),
                 consumers: rules_at(node, Direction::Outgoing),
-                kind: Some((path.split('/').count(), ending(path).into())),
+                kind: Some((path.split('/').count(), endings.get(path).into())),
             }
         }
     };

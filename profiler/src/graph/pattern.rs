@@ -16,17 +16,6 @@ pub(crate) fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// What tells kinds of files apart within a directory: the part after the last dot, if it looks
-/// like an ending. Numbers (`part.0`, `part.1`) count files of one kind: their ending is the dot.
-pub(crate) fn ending(path: &str) -> &str {
-    let name = base(path);
-    match name.rfind('.') {
-        Some(at) if at > 0 && name[at + 1..].bytes().all(|b| b.is_ascii_digit()) => &name[at..=at],
-        Some(at) if at > 0 && name.len() - at <= 10 => &name[at..],
-        _ => "",
-    }
-}
-
 /// A path as seen from a directory; itself where it lies elsewhere.
 pub(crate) fn relative<'a>(path: &'a str, directory: &str) -> &'a str {
     match path
@@ -216,10 +205,7 @@ mod tests {
 
     #[test]
     fn paths_come_apart() {
-        assert_eq!(
-            (directory("/a/b.c"), base("/a/b.c"), ending("/a/b.c")),
-            ("/a", "b.c", ".c")
-        );
-        assert_eq!((directory("/a"), ending("/.rc")), ("/", ""));
+        assert_eq!((directory("/a/b.c"), base("/a/b.c")), ("/a", "b.c"));
+        assert_eq!(directory("/a"), "/");
     }
 }

@@ -66,7 +66,10 @@ impl Selection {
         }
         if !self.rules.is_empty() {
             let fits = |node: NodeIndex| match dag.graph[node] {
-                Node::Process { id, .. } => self.rules.iter().any(|r| glob(r, workflow.rule(id))),
+                Node::Process { id, .. } => {
+                    let fits = |rule: &str| self.rules.iter().any(|r| glob(r, rule));
+                    workflow.is_of_rule(id, fits)
+                }
                 Node::File { .. } => false,
             };
             only(&with_neighbours(dag, found(dag, fits, &self.rules)?));
@@ -186,7 +189,7 @@ impl Selection {
         let fits = |node: NodeIndex| self.is_named(workflow, dag, node, name);
         found(dag, fits, &names).or_else(|error| {
             let fits = |node: NodeIndex| match dag.graph[node] {
-                Node::Process { id, .. } => glob(name, workflow.rule(id)),
+                Node::Process { id, .. } => workflow.is_of_rule(id, |rule| glob(name, rule)),
                 Node::File { .. } => false,
             };
             found(dag, fits, &names).map_err(|_| error)

@@ -15,7 +15,9 @@ pub(super) fn workers(workflow: &Workflow, dag: &Dag) -> Vec<bool> {
             .images(id)
             .iter()
             .all(|image: &Image| image.is_fork)
-            && parent.is_some_and(|parent| workflow.rule(parent) == workflow.rule(id))
+            && parent.is_some_and(|parent| {
+                workflow.is_of_rule(parent, |rule| *rule == **workflow.rule(id))
+            })
     };
     let mut found = vec![false; workflow.processes.len()];
     for node in dag.graph.node_indices() {

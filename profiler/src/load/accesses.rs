@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
-use flowtrace_schema::{CallRow, Class, Op, Result, Trace};
+use flowtrace_schema::{CallRow, Class, Op, Result, Trace, may_be_made};
 
 use super::Places;
+use super::parts::Parts;
 use super::polls::Looks;
 use super::returns::Returns;
-use crate::model::{Access, FileIndex, ProcessId, Workflow};
+use crate::model::{Access, File, FileIndex, ProcessId, Workflow};
 
 pub(super) const O_ACCMODE: i64 = 3;
 pub(super) const O_RDONLY: i64 = 0;
@@ -15,18 +16,19 @@ const O_WRONLY: i64 = 1;
 const O_RDWR: i64 = 2;
 pub(super) const O_TRUNC: i64 = 0o1000;
 
-/// Adds the accesses, ordered by process, then file; system files are left out. Every call is shown to
-/// `each`, too. The looks for what was not there come back.
+/// Adds the accesses, ordered by process, then file; system files are left out until the workflow makes or
+/// overwrites them: then they are its own. Every call is shown to
+/// `each`, too. The looks for what was not there come back, and what was done before an exec.
 pub(super) fn add_accesses(
     workflow: &mut Workflow,
     trace: &Trace,
     mut each: impl FnMut(&CallRow),
-) -> Result<Looks> {
+) -> Result<(Looks, Parts)> {
     let places = Places::of(workflow);
-    let is_system: Vec<bool> = workflow.files.iter().map(|file| file.is_system).collect();
     let mut looks = Looks::default();
+    let mut parts = Parts::of(workflow);
     let mut returns = Returns::of(workflow.files.len());
-    let files = std::mem::take(&mut workflow.files);
+    let mut files = std::mem::take(&mut workflow.files);
     let mut found: Vec<Access> = Vec::new();
     let mut place_of: HashMap<(ProcessId, FileIndex), u32> = HashMap::new();
     // Most calls are of the process and file of the one before.
@@ -44,8 +46,11 @@ pub(super) fn add_accesses(
         if call.result < 0 {
             return looks.add(process, file, call.start_ns);
         }
-        if is_system[file.0 as usize] {
-            return;
+        if files[file.0 as usize].is_system {
+            if !makes(call, &files[file.0 as usize]) {
+                return;
+            }
+            files[file.0 as usize].is_system = false;
         }
         if (last.0, last.1) != (process, file) {
             let place = *place_of.entry((process, file)).or_insert_with(|| {
@@ -62,6 +67,7 @@ pub(super) fn add_accesses(
         let access = &mut found[last.2];
         returns.add(access, call);
         add(access, call);
+        parts.add(call, &places, (process, file));
         if call.op.is_some_and(|op| op.class() == Class::Open) {
             let known = &files[file.0 as usize];
             add_unseen(access, call, known.only_opens, known.size_bytes != Some(0));
@@ -74,7 +80,25 @@ pub(super) fn add_accesses(
     found.shrink_to_fit();
     workflow.accesses = found;
     workflow.returns = returns.found();
-    Ok(looks)
+    Ok((looks, parts))
+}
+
+/// Whether a successful call makes a file, or overwrites it. An open for both may only read.
+fn makes(call: &CallRow, file: &File) -> bool {
+    let flags = call.flags.unwrap_or(0);
+    let is_change = match call.op {
+        Some(Op::Create) => true,
+        Some(op) if op.class() == Class::Open => {
+            flags & O_ACCMODE == O_WRONLY || flags & O_TRUNC != 0
+        }
+        Some(op) => op.class() == Class::Write,
+        None => false,
+    };
+    is_change
+        && file
+            .path
+            .as_deref()
+            .is_some_and(|path| may_be_made(path.as_bytes()))
 }
 
 /// Notes an open after which reads or changes may go unseen. An empty file, such as a lock, has nothing to map.
@@ -86,7 +110,7 @@ fn add_unseen(access: &mut Access, call: &CallRow, only_opens: bool, has_data: b
 }
 
 /// Adds one successful call.
-fn add(access: &mut Access, call: &CallRow) {
+pub(super) fn add(access: &mut Access, call: &CallRow) {
     let end = call.start_ns.saturating_add(call.duration_ns);
     access.calls += 1;
     access.span_ns.1 = access.span_ns.1.max(end);
@@ -101,7 +125,9 @@ fn add(access: &mut Access, call: &CallRow) {
         Class::Open => {
             access.first_open_ns.get_or_insert(call.start_ns);
             let flags = call.flags.unwrap_or(-1);
-            access.read_opens += i64::from(flags & O_ACCMODE == O_RDONLY);
+            let is_plain = flags & O_ACCMODE == O_RDONLY;
+            access.read_opens += i64::from(is_plain);
+            access.plain_read_opens += i64::from(is_plain);
             access.write_opens += i64::from(matches!(flags & O_ACCMODE, O_WRONLY | O_RDWR));
             access.truncates += i64::from(flags >= 0 && flags & O_TRUNC != 0);
         }

@@ -40,6 +40,7 @@ impl Map {
 /// The places of the processes and files of a workflow.
 #[derive(Debug)]
 pub(crate) struct Places {
+    images: Map,
     processes: Map,
     files: Map,
 }
@@ -47,11 +48,18 @@ pub(crate) struct Places {
 impl Places {
     pub(crate) fn of(workflow: &Workflow) -> Places {
         let images = workflow.images.iter();
+        let places = images.clone().enumerate();
         let files = workflow.files.iter().enumerate();
         Places {
+            images: Map::of(places.map(|(place, image)| (image.upid, place as u32))),
             processes: Map::of(images.map(|image| (image.upid, image.process.0))),
             files: Map::of(files.map(|(place, file)| (file.file_id, place as u32))),
         }
+    }
+
+    /// Where an image stands in [`Workflow::images`].
+    pub(crate) fn image(&self, upid: i64) -> Option<usize> {
+        self.images.get(upid).map(|place| place as usize)
     }
 
     /// The process of an image.

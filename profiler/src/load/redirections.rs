@@ -121,7 +121,7 @@ fn give_writing(workflow: &mut Workflow, opener: usize, heir: usize) {
     // What it opened for both, and did not read by calls, it opened for the heir, unless calls are not seen.
     let read_opens = match only_opens || opened.reads > 0 {
         true => opened.read_opens,
-        false => (opened.read_opens - opened.blind_opens).max(0),
+        false => opened.plain_read_opens,
     };
     let is_new = opened.creates > 0 || opened.truncates > 0;
     // In a file that it made itself it can only have read what the heir wrote.
@@ -154,11 +154,13 @@ fn give_reading(workflow: &mut Workflow, opener: usize, heir: usize, heirs: i64)
         false => 0,
     };
     let access = &mut workflow.accesses[heir];
+    let kept_plain = kept.min(opened.plain_read_opens);
     access.read_opens = opened.read_opens - kept;
+    access.plain_read_opens = opened.plain_read_opens - kept_plain;
     access.blind_opens = 0;
     access.first_open_ns = access.first_open_ns.or(opened.first_open_ns);
     let opener = &mut workflow.accesses[opener];
-    opener.read_opens = kept;
+    (opener.read_opens, opener.plain_read_opens) = (kept, kept_plain);
     if kept == 0 && !opens_to_write(opener) {
         opener.blind_opens = 0;
         opener.first_open_ns = None;

@@ -2,16 +2,16 @@
 //!
 //! What a process did before an exec is the doing of the program that it ran then, whatever it
 //! became. A moment on the way to a program is part of that: a shell's copy that opens a
-//! redirection, a `sh -c` that replaces itself at once.
+//! redirection, a `sh -c` that replaces itself at once, unless it moved data itself.
 
 use std::ops::Range;
 
 use super::{Image, ProcessId, Workflow};
 
-/// An image that ended so soon by an exec did nothing but begin the next, ns.
+/// An image that ended so soon by an exec did nothing but begin the next, ns: of its own time, without that for
+/// which it waited for a processor, for storage or for the tracer. A copy that used no more processor time waited to
+/// become its program, however long that took.
 const BRIEF_NS: i64 = 10_000_000;
-/// A copy that used no more processor time waited to become its program, however long that took, ns.
-const BRIEF_CPU_NS: i64 = 2_000_000;
 
 /// A stretch of the life of a process that belongs to one program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,9 +153,14 @@ fn has_started(workflow: &Workflow) -> Vec<bool> {
 }
 
 fn is_brief(image: &Image, next: &Image, has_started: bool) -> bool {
+    if image.has_worked {
+        return false;
+    }
     let is_idle_copy =
-        image.is_fork && !has_started && image.cpu_ns.is_none_or(|cpu_ns| cpu_ns < BRIEF_CPU_NS);
-    is_idle_copy || next.start_ns - image.start_ns < BRIEF_NS
+        image.is_fork && !has_started && image.cpu_ns.is_none_or(|cpu_ns| cpu_ns < BRIEF_NS);
+    let held = [image.run_queue_ns, image.storage_ns, image.tracer_ns];
+    let held_ns: i64 = held.into_iter().flatten().sum();
+    is_idle_copy || next.start_ns - image.start_ns - held_ns < BRIEF_NS
 }
 
 #[cfg(test)]
@@ -207,6 +212,15 @@ mod tests {
         assert_eq!(images(&workflow(&[&late])), [(0, 1)]);
         let wrapped = [(true, 0, 0), (false, 1, 1), (false, 3, 1), (false, 5, 50)];
         assert_eq!(images(&workflow(&[&wrapped])), [(0, 3)]);
+    }
+
+    #[test]
+    fn a_busy_machine_makes_no_programs_of_moments() {
+        let shell = [(true, 0, 0), (false, 1, 1), (false, 40, 50)];
+        let mut held = workflow(&[&shell]);
+        assert_eq!(images(&held), [(0, 1), (2, 2)]);
+        held.images[1].run_queue_ns = Some(33 * MS);
+        assert_eq!(images(&held), [(0, 2)]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::processes::Kept;
 use super::rules::Numbers;
 use crate::analysis::critical_path::{CriticalPath, StepKind};
-use crate::graph::Dag;
+use crate::graph::lineage;
 use crate::model::{ProcessId, Workflow};
 
 #[derive(Debug, Serialize)]
@@ -50,7 +50,6 @@ struct Steps {
 pub(super) fn of(
     workflow: &Workflow,
     path: &CriticalPath,
-    dag: &Dag,
     numbers: &Numbers,
     kept: &Kept,
     most: usize,
@@ -83,7 +82,7 @@ pub(super) fn of(
         length_ns: path.length_ns(),
         start_ns: path.start_ns,
         end_ns: path.end_ns,
-        by_data_alone_ns: path.by_data_alone_ns(dag),
+        by_data_alone_ns: path.by_data_alone_ns(workflow, &lineage(workflow)),
         equal_paths: path.equal_paths,
         rules: path
             .by_rule(workflow)

@@ -58,9 +58,9 @@ impl Numbers {
         self.get(&image.rule)
     }
 
-    /// The number of a process's rule.
+    /// The number of the rule that a process had in the end.
     pub(super) fn of_process(&self, workflow: &Workflow, id: ProcessId) -> usize {
-        self.get(workflow.rule(id))
+        self.of_image(workflow.last_image(id))
     }
 
     pub(super) fn len(&self) -> usize {

@@ -89,6 +89,7 @@ impl Names {
                 image.rule = Arc::clone(name);
             }
         }
+        workflow.name_processes();
     }
 }
 

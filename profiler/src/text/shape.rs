@@ -200,7 +200,8 @@ fn patterns(dag: &Dag, rules: &RuleGraph, steps: &[Step], width: usize) -> Strin
     let mut text = String::new();
     for flows in flows.chunk_by(|a, b| a.motif == b.motif) {
         let name = |node: NodeIndex, count: usize| {
-            let name = units::plain(rules.name(node)) + &rules.graph[node].mark();
+            let name = units::between_arrows(&units::plain(rules.name(node)));
+            let name = name + &rules.graph[node].mark();
             match count {
                 1 => name,
                 n => format!("{} × {name}", units::count(n as i64)),
@@ -294,8 +295,8 @@ fn steps(shape: Shape<'_>) -> Vec<Step> {
             Members::Processes { rule, processes } => Some(Step {
                 node,
                 level: level[node.index()],
-                name: units::plain(rule) + &graph[node].mark(),
-                whole: units::plain(rule) + graph[node].fork_mark(),
+                name: units::between_arrows(&units::plain(rule)) + &graph[node].mark(),
+                whole: units::between_arrows(&units::plain(rule)) + graph[node].fork_mark(),
                 count: processes.len(),
             }),
             Members::Files { .. } => None,

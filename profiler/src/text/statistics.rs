@@ -10,7 +10,7 @@ use crate::analysis::statistics::calls::CallStatistics;
 use crate::analysis::statistics::distribution::Distribution;
 use crate::analysis::statistics::phases::{Phase, Phases};
 use crate::export::sheet::{Cell, Sheet, Unit};
-use crate::model::{Process, Workflow};
+use crate::model::{Process, Programs, Workflow};
 use crate::text::units;
 
 /// What a distribution is of.
@@ -90,7 +90,8 @@ fn by_rule(
     let mut found: std::collections::BTreeMap<&str, Distribution> = Default::default();
     for id in workflow.process_ids() {
         if let Some(value) = of(workflow.process(id)) {
-            found.entry(workflow.rule(id)).or_default().add(value);
+            let rule = workflow.rule(id).as_ref();
+            found.entry(rule).or_default().add(value);
         }
     }
     found
@@ -99,18 +100,20 @@ fn by_rule(
         .collect()
 }
 
-/// Bytes of files by process: those that only looked at files count as none.
+/// Bytes of files by process, and of each the programs that it ran one after another: those that only looked
+/// at files count as none.
 fn process_bytes(workflow: &Workflow) -> Vec<(String, Distribution)> {
     let mut found: std::collections::BTreeMap<String, Distribution> = Default::default();
-    for accesses in workflow.accesses.chunk_by(|a, b| a.process == b.process) {
-        let rule = workflow.rule(accesses[0].process);
-        let sum = |of: fn(&crate::model::Access) -> i64| {
-            accesses.iter().map(of).fold(0, i64::saturating_add)
-        };
-        for (bytes, what) in [
-            (sum(|a| a.read_bytes), "read"),
-            (sum(|a| a.write_bytes), "wrote"),
-        ] {
+    let programs = Programs::of(workflow);
+    let mut moved = vec![(0_i64, 0_i64); programs.stints.len()];
+    for (program, access) in workflow.accesses_by_program(&programs) {
+        let (read, wrote) = &mut moved[program];
+        *read = read.saturating_add(access.read_bytes);
+        *wrote = wrote.saturating_add(access.write_bytes);
+    }
+    for (stint, (read, wrote)) in programs.stints.iter().zip(moved) {
+        let rule = &workflow.program(stint).rule;
+        for (bytes, what) in [(read, "read"), (wrote, "wrote")] {
             if bytes > 0 {
                 found
                     .entry(format!("{rule} {what}"))

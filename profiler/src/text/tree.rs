@@ -57,7 +57,7 @@ fn chain_line(workflow: &Workflow, chain: &[ProcessId], width: usize) -> String 
         .iter()
         .take(CHAIN)
         .map(|&id| {
-            let rule = units::plain(workflow.rule(id));
+            let rule = units::between_arrows(&units::plain(workflow.rule(id)));
             format!("{rule} {}", units::duration(life_ns(workflow, id)))
         })
         .collect();
@@ -163,8 +163,10 @@ fn folded(workflow: &Workflow, members: &[ProcessId]) -> String {
         .iter()
         .all(|&id| workflow.last_image(id).command == first.command);
     let name = match &first.command {
-        Some(command) if is_one_command => command,
-        _ => &first.rule,
+        Some(command) if is_one_command => {
+            format!("{}{command}", workflow.rules_before(members[0]))
+        }
+        _ => workflow.rule(members[0]).to_string(),
     };
     let failure = ending(workflow.process(members[0])).map(|e| format!(" [{e}]"));
     let lives: Vec<i64> = members
@@ -201,9 +203,14 @@ fn ending(process: &Process) -> Option<String> {
 fn chain(workflow: &Workflow, id: ProcessId, is_full: bool) -> Vec<&str> {
     let images = workflow.images(id);
     let before = &images[..images.len() - 1];
-    before
+    let mut rules: Vec<&str> = before
         .iter()
         .filter(|image| is_full || (!image.is_fork && !image.rule.ends_with(" -c")))
         .map(|image| image.rule.as_ref())
-        .collect()
+        .collect();
+    if !is_full {
+        // `env` stands for what it starts.
+        rules.dedup();
+    }
+    rules
 }

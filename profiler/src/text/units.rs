@@ -105,6 +105,14 @@ pub fn plain(text: &str) -> String {
         .collect()
 }
 
+/// A name to stand between arrows: in brackets where it has one of its own, as `(w.sh → sleep)`.
+pub fn between_arrows(name: &str) -> String {
+    match name.contains(" → ") {
+        true => format!("({name})"),
+        false => name.into(),
+    }
+}
+
 /// Columns that a terminal needs for a text: two for each wide character of East Asia and for pictures,
 /// none for marks that combine with the one before.
 pub fn columns(text: &str) -> usize {

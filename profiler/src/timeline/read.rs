@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use flowtrace_schema::{
-    ChannelEndRow, ChannelRow, CounterRow, HostRow, PolledRow, Result, SampleRow, TimesRow, Trace,
+    ChannelEndRow, ChannelRow, CounterRow, FileLayer, HostRow, PolledRow, Result, SampleRow,
+    TimesRow, Trace,
 };
 
 use super::books::mixes;
@@ -109,6 +110,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
             .or_insert_with(|| text.as_str().into());
         Some(Arc::clone(shared))
     };
+    let view_calls = view_calls(workflow);
     for id in workflow.process_ids() {
         let process = workflow.process(id);
         let has_children = !children[id.0 as usize].is_empty();
@@ -130,6 +132,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
             cwd: None,
             books: Books {
                 is_complete: true,
+                view_calls: view_calls[id.0 as usize],
                 ..Books::default()
             },
         };
@@ -346,6 +349,21 @@ fn seen(
 /// Whether all samples of an image, which come by thread, are of one thread.
 fn is_single(rows: &[SampleRow]) -> bool {
     rows.windows(2).all(|pair| pair[0].tid == pair[1].tid)
+}
+
+/// Of every process how many of its calls flowtrace answered itself.
+fn view_calls(workflow: &Workflow) -> Vec<i64> {
+    let mut calls = vec![0; workflow.processes.len()];
+    let mut directories = workflow.directories.iter();
+    if directories.any(|directory| directory.file_layer == FileLayer::Kernel.name()) {
+        return calls;
+    }
+    for access in &workflow.accesses {
+        if !workflow.file(access.file).only_opens {
+            calls[access.process.0 as usize] += access.calls;
+        }
+    }
+    calls
 }
 
 #[expect(clippy::too_many_arguments, reason = "one call, in a loop over images")]

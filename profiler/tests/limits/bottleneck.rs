@@ -75,6 +75,22 @@ fn what_lacks_what_is_told_apart() {
 }
 
 #[test]
+fn waits_for_the_answers_to_very_many_calls_are_none_for_storage() {
+    for (calls, name) in [(500, "disk"), (30_000, "traced view")] {
+        let run = run(|mut play| {
+            let file = play.file("data", 0);
+            let step = play.process("step", None, 0, &[(50, Cpu), (450, File)]);
+            play.busy(2, 50, 500);
+            for at in 0..calls {
+                play.write_at(step, file, at, 1, 50);
+            }
+            play.finish(500);
+        });
+        assert_eq!(run.cause().unwrap().1, name);
+    }
+}
+
+#[test]
 fn who_only_runs_others_never_counts() {
     let run = run(|mut play| {
         let make = play.process("make", None, 0, &[(3000, Cpu)]);
@@ -168,8 +184,8 @@ fn the_same_program_twice_in_a_pipeline_is_two_steps() {
     });
     let result = run.bottlenecks();
     let names: Vec<_> = result.tasks.tasks.iter().map(Task::name).collect();
-    assert_eq!(names, ["sort [1/2]", "uniq", "sort [2/2]"]);
-    assert_eq!(run.cause().unwrap().0.as_deref(), Some("sort [1/2]"));
+    assert_eq!(names, ["sort (1 of 2)", "uniq", "sort (2 of 2)"]);
+    assert_eq!(run.cause().unwrap().0.as_deref(), Some("sort (1 of 2)"));
 }
 
 #[test]

@@ -179,8 +179,7 @@ impl Outside {
         attributes: &Attributes,
         now: u64,
     ) {
-        let is_unnamed = open.flags & UNNAMED != 0;
-        if let Some(file) = self.found(path, attributes, is_unnamed, now) {
+        if let Some(file) = self.found(path, attributes, open.flags, now) {
             if let Some(told) = &self.told {
                 told.opened(tracee.tid, fd, file, open.flags, now);
             }
@@ -195,7 +194,7 @@ impl Outside {
         &mut self,
         path: &Path,
         attributes: &Attributes,
-        is_unnamed: bool,
+        flags: u32,
         now: u64,
     ) -> Option<FileId> {
         let name = path.as_os_str();
@@ -205,7 +204,7 @@ impl Outside {
         {
             return None;
         }
-        if is_unnamed {
+        if flags & UNNAMED != 0 {
             return Some(self.files.opened_unnamed(attributes, self.host, now));
         }
         if !descriptors::is_path(name) {
@@ -213,9 +212,13 @@ impl Outside {
         }
         let file = self.files.opened(attributes, name, self.host, now);
         self.seen(file, attributes);
-        if is_system_path(name.as_bytes()) {
+        let is_system = is_system_path(name.as_bytes());
+        if is_system {
             self.system.insert(name.to_owned(), Some(file));
-        } else if self.names.get(path) != Some(&file) {
+        }
+        // What is made where the machine has its files may be a result, and grows.
+        let is_named = !is_system || !is_plain_read(flags);
+        if is_named && self.names.get(path) != Some(&file) {
             self.names.insert(path.to_owned(), file);
         }
         Some(file)

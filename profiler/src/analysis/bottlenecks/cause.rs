@@ -1,7 +1,13 @@
 //! What a bottleneck lacks, who is to blame for it, and how sure that is.
 
+use std::collections::HashSet;
+
 use super::{Bottleneck, Bottlenecks, Cause, Subject, union};
+use crate::model::ProcessId;
 use crate::timeline::{STATES, Shares, State, Timeline, sum_of};
+
+/// What a call takes on its way through a traced view and back, ns.
+const VIEW_CALL_NS: f64 = 10_000.0;
 
 /// What a step lacked while it limited the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -12,6 +18,9 @@ pub enum Resource {
     Processors,
     /// It waited for storage.
     Disk,
+    /// It waited for the answers to its file calls, which are so many that their way through the traced view
+    /// explains it: a cost of tracing.
+    View,
     /// It waited for pages of memory.
     Memory,
     /// It waited for locks.
@@ -33,6 +42,7 @@ impl Resource {
             Resource::Cpu => "CPU",
             Resource::Processors => "processors",
             Resource::Disk => "disk",
+            Resource::View => "traced view",
             Resource::Memory => "memory",
             Resource::Lock => "lock",
             Resource::Sleep => "sleep",
@@ -113,7 +123,7 @@ pub(super) fn of_tasks(
         ns,
         share: ns as f64 / length,
         culprit: busiest,
-        resource: resource(timeline, &sums, &intervals),
+        resource: lacking(result, timeline, members, &sums, &intervals),
         mean,
         samples,
         confidence: confidence(&sums, samples, mean, result.options.alpha),
@@ -158,7 +168,10 @@ pub(super) fn of_edges(
         _ if is_file => (edges().next().map(|edge| edge.from), Resource::Disk),
         Some((task, _)) => {
             let (sums, _) = states(result, timeline, &[task], &intervals);
-            (Some(task), resource(timeline, &sums, &intervals))
+            (
+                Some(task),
+                lacking(result, timeline, &[task], &sums, &intervals),
+            )
         }
         None if is_network => (None, Resource::Network),
         None => (None, Resource::HandOver),
@@ -277,6 +290,36 @@ fn processing(
     } else {
         0.0
     }
+}
+
+/// What tasks lacked: what most of their processing was, and if that was storage, whether it was.
+fn lacking(
+    result: &Bottlenecks,
+    timeline: &Timeline,
+    members: &[usize],
+    sums: &Shares,
+    intervals: &[(i64, i64)],
+) -> Resource {
+    match resource(timeline, sums, intervals) {
+        Resource::Disk if is_of_view(result, timeline, members) => Resource::View,
+        other => other,
+    }
+}
+
+/// Whether the calls of tasks on traced views are so many that most of what they waited for storage may be their way
+/// to flowtrace and back.
+fn is_of_view(result: &Bottlenecks, timeline: &Timeline, members: &[usize]) -> bool {
+    let parts = members
+        .iter()
+        .flat_map(|&task| &result.tasks.tasks[task].members);
+    let processes: HashSet<ProcessId> = parts.map(|part| part.process).collect();
+    let (mut calls, mut waited_ns) = (0, 0.0);
+    for &process in &processes {
+        let instance = timeline.instance(process);
+        calls += instance.books.view_calls;
+        waited_ns += sum_of(&instance.totals, State::is_storage);
+    }
+    2.0 * calls as f64 * VIEW_CALL_NS > waited_ns
 }
 
 /// What most of the processing was.

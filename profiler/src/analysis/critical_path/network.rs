@@ -172,6 +172,17 @@ impl Network {
         (self.ends[process.0 as usize].0 != moment).then(|| moment - 1)
     }
 
+    /// Time that a process worked between two moments, ns. The work of a stretch comes before what it waited for.
+    pub(super) fn own_within(&self, id: ProcessId, from_ns: i64, to_ns: i64) -> i64 {
+        let (first, last) = self.ends[id.0 as usize];
+        let stretches = (first..last).map(|before| {
+            let begin = self.moments[before as usize].at_ns;
+            let end = begin + self.moments[before as usize + 1].own_ns;
+            (end.min(to_ns) - begin.max(from_ns)).max(0)
+        });
+        stretches.sum()
+    }
+
     /// Finds the order. Two that let each other go at the same moment would wait for ever: of
     /// such a knot the earliest moment is taken to depend on its own process alone.
     fn put_in_order(&mut self) {

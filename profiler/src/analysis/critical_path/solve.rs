@@ -228,8 +228,9 @@ pub(super) fn end_of(
     at[network.ends[last.0 as usize].1 as usize]
 }
 
-/// Longest path through the graph of data with the work of processes as weights.
-pub(super) fn by_data_alone(dag: &Dag, own_ns: &[i64]) -> i64 {
+/// Longest path through the graph of data with the work of processes, or of their versions, as weights: `own_ns`
+/// is given the process, the version and how many there are.
+pub(super) fn by_data_alone(dag: &Dag, own_ns: impl Fn(ProcessId, u32, u32) -> i64) -> i64 {
     let Ok(order) = toposort(&dag.graph, None) else {
         return 0;
     };
@@ -251,7 +252,11 @@ pub(super) fn by_data_alone(dag: &Dag, own_ns: &[i64]) -> i64 {
             }
         }
         let own = match dag.graph[node] {
-            Node::Process { id, .. } => own_ns.get(id.0 as usize).copied().unwrap_or(0),
+            Node::Process {
+                id,
+                version,
+                versions,
+            } => own_ns(id, version, versions),
             Node::File { .. } => 0,
         };
         times[node.index()] = (begin, end.max(begin + own));

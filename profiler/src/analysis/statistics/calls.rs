@@ -77,7 +77,7 @@ pub struct Failed {
     pub op: Op,
     /// Error number.
     pub errno: i64,
-    /// Rule of the process; `None`: not known.
+    /// Rule of the program; `None`: not known.
     pub rule: Option<Arc<str>>,
     /// How many.
     pub count: i64,
@@ -114,7 +114,7 @@ pub fn load_and_gather(trace: &Trace, bins: usize) -> Result<(Workflow, CallStat
 
 struct Pass {
     places: Places,
-    /// Number of the rule of every process.
+    /// Number of the rule of every image.
     rule_of: Vec<u32>,
     rules: Vec<Arc<str>>,
     ops: Vec<OpStatistics>,
@@ -136,9 +136,10 @@ impl Pass {
         let mut numbers: HashMap<Arc<str>, u32> = HashMap::new();
         let mut rules = Vec::new();
         let rule_of = workflow
-            .process_ids()
-            .map(|id| {
-                let rule = workflow.rule(id);
+            .images
+            .iter()
+            .map(|image| {
+                let rule = &image.rule;
                 *numbers.entry(Arc::clone(rule)).or_insert_with(|| {
                     rules.push(Arc::clone(rule));
                     rules.len() as u32 - 1
@@ -185,7 +186,8 @@ impl Pass {
         let of_op = &mut self.ops[op as usize - 1];
         of_op.latency.add(call.duration_ns);
         let process = call.upid.and_then(|upid| self.places.process(upid));
-        let rule = process.map_or(UNKNOWN, |id| self.rule_of[id.0 as usize]);
+        let image = call.upid.and_then(|upid| self.places.image(upid));
+        let rule = image.map_or(UNKNOWN, |image| self.rule_of[image]);
         let file = call.file_id.and_then(|id| self.places.file(id));
         if call.result < 0 {
             of_op.failed += 1;

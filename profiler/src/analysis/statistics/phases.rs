@@ -1,7 +1,7 @@
 //! What each phase of a workflow did with files (ParaTrac, table 5). A phase is a rule, or a level
 //! of the graph of data.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use petgraph::Direction;
@@ -84,7 +84,14 @@ pub fn by_rule(workflow: &Workflow) -> Phases {
             cpu.push((names.number(&image.rule), ns));
         }
     }
-    table(workflow, &programs, &phase_of, names.names, cpu.into_iter())
+    let accesses = workflow.accesses_by_program(&programs);
+    table(
+        workflow,
+        (&programs, &phase_of),
+        accesses,
+        names.names,
+        cpu.into_iter(),
+    )
 }
 
 /// The numbers of names, in the order in which they were first asked for.
@@ -136,13 +143,10 @@ pub fn by_level(workflow: &Workflow, dag: &Dag) -> Phases {
     let cpu = workflow
         .process_ids()
         .filter_map(|id| Some((levels[id.0 as usize], workflow.process(id).cpu_ns?)));
-    table(
-        workflow,
-        &Programs::undivided(workflow),
-        &levels,
-        names,
-        cpu,
-    )
+    let whole = Programs::undivided(workflow);
+    let accesses = workflow.accesses.iter();
+    let accesses = accesses.map(|access| (access.process.0 as usize, *access));
+    table(workflow, (&whole, &levels), accesses, names, cpu)
 }
 
 /// The level of every process: how many processes lie before it on the longest path of data.
@@ -161,11 +165,12 @@ pub fn levels(workflow: &Workflow, dag: &Dag) -> Vec<usize> {
     level
 }
 
-/// The table of phases with these names, which programs belong to. `cpu` has the CPU time of parts of phases.
+/// The table of phases with these names, which programs belong to. `accesses` are those of programs, `cpu` has the
+/// CPU time of parts of phases.
 fn table(
     workflow: &Workflow,
-    programs: &Programs,
-    phase_of: &[usize],
+    (programs, phase_of): (&Programs, &[usize]),
+    accesses: impl Iterator<Item = (usize, Access)>,
     names: Vec<Arc<str>>,
     cpu: impl Iterator<Item = (usize, i64)>,
 ) -> Phases {
@@ -188,34 +193,23 @@ fn table(
         let sum = &mut phases[phase].cpu_ns;
         *sum = Some(sum.unwrap_or(0).saturating_add(ns));
     }
-    let does = |access: &Access| (reads(access), writes(access));
-    // A process stands with all its accesses in a row.
-    let mut did_files = vec![false; programs.stints.len()];
+    let mut did = vec![(false, false); programs.stints.len()];
     let mut files: Vec<(usize, u32, bool, bool)> = Vec::with_capacity(workflow.accesses.len());
-    for accesses in workflow.accesses.chunk_by(|a, b| a.process == b.process) {
-        let mut did: BTreeMap<usize, (bool, bool)> = BTreeMap::new();
-        for access in accesses {
-            let program = programs.at(access.process, access.span_ns.0);
-            let any = did.entry(program).or_default();
-            let phase = &mut phases[phase_of[program]];
-            phase.read_bytes = phase.read_bytes.saturating_add(access.read_bytes);
-            phase.write_bytes = phase.write_bytes.saturating_add(access.write_bytes);
-            if !workflow.file(access.file).is_regular {
-                continue;
-            }
-            let (read, wrote) = does(access);
-            any.0 |= read;
-            any.1 |= wrote;
-            files.push((phase_of[program], access.file.0, read, wrote));
+    for (program, access) in accesses {
+        let phase = &mut phases[phase_of[program]];
+        phase.read_bytes = phase.read_bytes.saturating_add(access.read_bytes);
+        phase.write_bytes = phase.write_bytes.saturating_add(access.write_bytes);
+        if !workflow.file(access.file).is_regular {
+            continue;
         }
-        for (program, (any_read, any_write)) in did {
-            did_files[program] = true;
-            let phase = &mut phases[phase_of[program]];
-            phase.by_process.count(any_read, any_write);
-        }
+        let (read, wrote) = (reads(&access), writes(&access));
+        did[program].0 |= read;
+        did[program].1 |= wrote;
+        files.push((phase_of[program], access.file.0, read, wrote));
     }
-    for (program, _) in did_files.iter().enumerate().filter(|(_, did)| !**did) {
-        phases[phase_of[program]].by_process.none += 1;
+    for (program, (any_read, any_write)) in did.into_iter().enumerate() {
+        let phase = &mut phases[phase_of[program]];
+        phase.by_process.count(any_read, any_write);
     }
     let mut total = Phase {
         name: "total".into(),

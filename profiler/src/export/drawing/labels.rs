@@ -25,7 +25,7 @@ impl<'a> Labels<'a> {
     pub(super) fn of(workflow: &'a Workflow) -> Labels<'a> {
         let mut rules: HashMap<&str, Rule> = HashMap::new();
         for id in workflow.process_ids() {
-            let rule = rules.entry(workflow.rule(id)).or_default();
+            let rule = rules.entry(workflow.rule(id).as_ref()).or_default();
             rule.processes += 1;
             let mut arguments = arguments(workflow, id);
             arguments.sort_unstable();
@@ -37,16 +37,19 @@ impl<'a> Labels<'a> {
         Labels { rules }
     }
 
-    /// A short name: of one alone of its rule the command line without the directory of the program; of
-    /// one of many the rule and what few others have, which as a rule names its input.
+    /// A short name: of one alone of its rule the command line without the directory of the program, behind
+    /// the programs before it that worked; of one of many the rule and what few others have, which as a rule
+    /// names its input.
     pub(super) fn short(&self, workflow: &Workflow, id: ProcessId) -> String {
         let last = workflow.last_image(id);
         let command = last.command.as_deref().unwrap_or(&last.rule);
+        let name = workflow.rule(id);
+        let before = workflow.rules_before(id);
         let whole = || match command.split_once(' ') {
-            Some((program, rest)) => format!("{} {rest}", base(program)),
-            None => base(command).into(),
+            Some((program, rest)) => format!("{before}{} {rest}", base(program)),
+            None => format!("{before}{}", base(command)),
         };
-        let Some(rule) = self.rules.get(last.rule.as_ref()) else {
+        let Some(rule) = self.rules.get(name.as_ref()) else {
             return whole();
         };
         if rule.processes == 1 {
@@ -77,7 +80,7 @@ impl<'a> Labels<'a> {
         if telling.is_empty() {
             return whole();
         }
-        let mut label = last.rule.to_string();
+        let mut label = name.to_string();
         for (_, _, at) in telling {
             label.push(' ');
             label += base(arguments[at].trim_end_matches('/'));

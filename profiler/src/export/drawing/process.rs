@@ -1,10 +1,12 @@
 //! The workflow graph as a drawing: every process, every file version (ParaTrac, figure 13).
 
+use std::sync::Arc;
+
 use petgraph::visit::{EdgeRef, IntoNodeReferences};
 
 use super::{Drawing, DrawnEdge, DrawnNode, Shape, Value, hue};
 use crate::graph::{Dag, EdgeKind, Node};
-use crate::model::{FileIndex, ProcessId, Workflow};
+use crate::model::{FileIndex, Image, ProcessId, Workflow};
 use crate::text::units;
 
 use super::labels::Labels;
@@ -165,8 +167,8 @@ fn process(
     let p = workflow.process(id);
     let is_last = version == versions;
     let images = workflow.images(id);
-    let last = workflow.last_image(id);
-    let command = last.command.as_deref().unwrap_or(&last.rule);
+    let command = |image: &Image| image.command.clone().or(Some(Arc::clone(&image.rule)));
+    let command = workflow.joint_name(id, command).unwrap_or_default();
     let life = to_ns.map_or_else(|| "?".into(), |to| units::duration(to - from_ns));
     let short = labels.short(workflow, id);
     let mark = match versions {
@@ -184,8 +186,8 @@ fn process(
     let upids: Vec<_> = images.iter().map(|image| image.upid.to_string()).collect();
     let mut attributes = vec![
         ("type", Value::Text("process".into())),
-        ("rule", drawing.text(&last.rule)),
-        ("command", drawing.text(command)),
+        ("rule", drawing.text(workflow.rule(id))),
+        ("command", drawing.text(&command)),
         ("pid", Value::Integer(p.pid)),
         ("upids", drawing.text(&upids.join(" "))),
         ("start_ns", Value::Integer(from_ns)),
@@ -219,7 +221,7 @@ fn process(
         },
         shape: Shape::Process,
         label,
-        hue: Some(hue(&last.rule)),
+        hue: Some(hue(workflow.rule(id))),
         processes: vec![id],
         goes_on: if is_last { Vec::new() } else { vec![id] },
         is_critical: false,

@@ -6,7 +6,7 @@ use petgraph::Direction;
 use petgraph::graph::{DiGraph, NodeIndex};
 
 use super::Kind;
-use crate::graph::pattern::ending;
+use crate::graph::endings::Endings;
 use crate::graph::{Edge, Node, part_of_life};
 use crate::model::Workflow;
 
@@ -18,6 +18,7 @@ pub(super) fn numbers(
     label_of: &[u32],
 ) -> Vec<u32> {
     type Key = (Option<(u32, u32)>, Option<Kind>);
+    let endings = Endings::of(workflow);
     let mut begin: HashMap<Key, u32> = HashMap::new();
     let mut number: Vec<u32> = part
         .node_indices()
@@ -29,7 +30,10 @@ pub(super) fn numbers(
                 ),
                 Node::File { file, .. } => {
                     let path = workflow.file(file).path.as_deref().unwrap_or("");
-                    (None, Some((path.split('/').count(), ending(path).into())))
+                    (
+                        None,
+                        Some((path.split('/').count(), endings.get(path).into())),
+                    )
                 }
             };
             let next = begin.len() as u32;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::shown_path;
-use crate::analysis::data::{FileUse, file_uses, never_read};
+use crate::analysis::data::{Unread, file_uses, never_read};
 use crate::analysis::statistics::calls::CallStatistics;
 use crate::analysis::statistics::findings::{self, CouldBePipe, Reread};
 use crate::analysis::statistics::patterns::{Order, Pattern};
 use crate::export::sheet::{Cell, Sheet, Unit};
-use crate::model::{FileIndex, Workflow};
+use crate::model::{FileIndex, Programs, Relation, Workflow};
 use crate::text::units;
 
 fn path(workflow: &Workflow, file: FileIndex) -> Cell {
@@ -18,11 +18,14 @@ fn path(workflow: &Workflow, file: FileIndex) -> Cell {
 
 /// Files written and never read, as `summary` counts them.
 pub fn unread(workflow: &Workflow) -> Sheet {
-    let files = never_read(&file_uses(workflow));
-    let bytes: i64 = files.iter().map(|f: &FileUse| f.write_bytes).sum();
+    let files = never_read(workflow, &file_uses(workflow));
+    let bytes: i64 = files.iter().map(|f: &Unread| f.bytes).sum();
     let mut writers: BTreeMap<FileIndex, &str> = BTreeMap::new();
-    for access in workflow.accesses.iter().filter(|a| a.write_bytes > 0) {
-        writers.insert(access.file, workflow.rule(access.process));
+    let programs = Programs::of(workflow);
+    let accesses = workflow.accesses_by_program(&programs);
+    for (program, access) in accesses.filter(|(_, access)| access.relation() >= Relation::Write) {
+        let rule = &workflow.program(&programs.stints[program]).rule;
+        writers.insert(access.file, rule);
     }
     let mut sheet = Sheet::new(
         format!(
@@ -38,7 +41,7 @@ pub fn unread(workflow: &Workflow) -> Sheet {
     );
     for used in &files {
         sheet.push(vec![
-            used.write_bytes.into(),
+            used.bytes.into(),
             writers.get(&used.file).copied().into(),
             path(workflow, used.file),
         ]);

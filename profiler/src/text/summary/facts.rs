@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use flowtrace_schema::RunRow;
 use serde::Serialize;
 
-use crate::analysis::data::{FileUse, file_uses, hottest, never_read, totals};
+use crate::analysis::data::{FileUse, Unread, file_uses, hottest, never_read, totals};
 use crate::analysis::time::{RuleTime, by_rule, failures, has_failed, signal_name};
-use crate::graph::pattern::{directory, ending, of_paths};
-use crate::model::Workflow;
+use crate::graph::endings::Endings;
+use crate::graph::pattern::{directory, of_paths};
+use crate::model::{FileIndex, Workflow};
 
 /// Hottest files kept.
 const HOTTEST: usize = 10;
@@ -234,7 +235,7 @@ pub fn facts(workflow: &Workflow) -> Facts {
     let hosts: BTreeSet<_> = workflow.runs.iter().map(|run| &run.host).collect();
     let uses = file_uses(workflow);
     let sums = totals(workflow, &uses);
-    let unread = never_read(&uses);
+    let unread = never_read(workflow, &uses);
     Facts {
         command: run.and_then(|run| run.command.clone()),
         is_cut_short: workflow.is_cut_short(),
@@ -272,7 +273,7 @@ pub fn facts(workflow: &Workflow) -> Facts {
             files_not_moved: sums.files_not_moved,
             not_moved_bytes: sums.not_moved_bytes,
         },
-        never_read_bytes: unread.iter().map(|used| used.write_bytes).sum(),
+        never_read_bytes: unread.iter().map(|used| used.bytes).sum(),
         never_read_files: unread.len() as i64,
         never_read: kinds(workflow, &unread),
         hottest_by_bytes: hot(workflow, &hottest(&uses, HOTTEST, FileUse::moved)),
@@ -322,27 +323,31 @@ impl Facts {
     }
 }
 
-fn path<'a>(workflow: &'a Workflow, used: &FileUse) -> &'a str {
-    workflow.file(used.file).path.as_deref().unwrap_or("?")
+fn path(workflow: &Workflow, file: FileIndex) -> &str {
+    workflow.file(file).path.as_deref().unwrap_or("?")
 }
 
-fn kinds(workflow: &Workflow, unread: &[FileUse]) -> Vec<FileKind> {
-    let mut by_kind = std::collections::BTreeMap::<(&str, &str), Vec<&FileUse>>::new();
+fn kinds(workflow: &Workflow, unread: &[Unread]) -> Vec<FileKind> {
+    let endings = Endings::of(workflow);
+    let mut by_kind = std::collections::BTreeMap::<(&str, &str), Vec<&Unread>>::new();
     for used in unread {
-        let path = path(workflow, used);
+        let path = path(workflow, used.file);
         by_kind
-            .entry((directory(path), ending(path)))
+            .entry((directory(path), endings.get(path)))
             .or_default()
             .push(used);
     }
     let mut kinds: Vec<FileKind> = by_kind
         .into_values()
         .map(|members| {
-            let paths: Vec<&str> = members.iter().map(|used| path(workflow, used)).collect();
+            let paths: Vec<&str> = members
+                .iter()
+                .map(|used| path(workflow, used.file))
+                .collect();
             FileKind {
                 pattern: of_paths(&paths),
                 files: members.len() as i64,
-                bytes: members.iter().map(|used| used.write_bytes).sum(),
+                bytes: members.iter().map(|used| used.bytes).sum(),
             }
         })
         .collect();
@@ -353,7 +358,7 @@ fn kinds(workflow: &Workflow, unread: &[FileUse]) -> Vec<FileKind> {
 fn hot(workflow: &Workflow, uses: &[FileUse]) -> Vec<HotFile> {
     let file = |used: &FileUse| HotFile {
         file_id: workflow.file(used.file).file_id,
-        path: path(workflow, used).into(),
+        path: path(workflow, used.file).into(),
         moved_bytes: used.moved(),
         calls: used.calls,
     };

@@ -73,12 +73,13 @@ fn write_node(workflow: &Workflow, branch: &Branch, out: &mut dyn Write) -> io::
         1 => {
             let command = last.command.as_deref().unwrap_or(&last.rule);
             format!(
-                "{} {}",
+                "{} {}{}",
                 workflow.process(first).pid,
+                workflow.rules_before(first),
                 without_directory(command)
             )
         }
-        n => format!("{} × {}", units::count(n as i64), last.rule),
+        n => format!("{} × {}", units::count(n as i64), workflow.rule(first)),
     };
     let mean = life / branch.members.len() as i64;
     let mut label = vec![units::shorten(&units::plain(&title), LABEL)];
@@ -100,7 +101,7 @@ fn write_node(workflow: &Workflow, branch: &Branch, out: &mut dyn Write) -> io::
     };
     let mut facts = format!(
         ", ft_rule={}, ft_count={}, ft_life_ns={life}, ft_longest_chain={}",
-        quoted(&last.rule),
+        quoted(workflow.rule(first)),
         branch.members.len(),
         u8::from(branch.is_on_chain)
     );
@@ -117,7 +118,7 @@ fn write_node(workflow: &Workflow, branch: &Branch, out: &mut dyn Write) -> io::
         out,
         "  {} [shape=ellipse, fillcolor=\"{}\"{border}, label={}{facts}];",
         name(workflow, branch),
-        fill(&last.rule),
+        fill(workflow.rule(first)),
         quoted(&label.join("\n")),
     )
 }

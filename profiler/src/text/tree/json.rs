@@ -101,7 +101,7 @@ fn row(workflow: &Workflow, id: ProcessId, depth: usize) -> Row<'_> {
         on_longest_chain: false,
         host: last.host.as_deref(),
         pid: process.pid,
-        rule: &last.rule,
+        rule: workflow.rule(id),
         command: last.command.as_deref(),
         images: workflow
             .images(id)

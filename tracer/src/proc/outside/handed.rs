@@ -94,7 +94,7 @@ impl Outside {
             let Some(attributes) = descriptors::attributes(tracee.pid, fd) else {
                 continue;
             };
-            if let Some(file) = self.found(path, &attributes, false, now)
+            if let Some(file) = self.found(path, &attributes, libc::O_RDONLY as u32, now)
                 && let Some(handed) = &mut self.handed
             {
                 handed.begins(tracee.pid, fd, (file, path, &attributes), now);

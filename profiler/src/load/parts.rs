@@ -1,0 +1,118 @@
+//! What the programs of a process before its last did to files, and whether that was work.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use flowtrace_schema::{CallRow, is_system_path};
+
+use super::Places;
+use super::accesses::add;
+use crate::graph::pattern::base;
+use crate::model::{Access, FileIndex, Part, ProcessId, Programs, Workflow};
+
+/// Less processor time than this is the start of a program, and no work, ns.
+const LEAST_WORK_NS: i64 = 10_000_000;
+/// Nor is less than this share of the processor time of its process: one in so many.
+const LEAST_SHARE: i64 = 20;
+
+/// Accesses of images that became others by an exec, summed up while the calls go by.
+pub(super) struct Parts {
+    becomes_another: Vec<bool>,
+    found: HashMap<(usize, FileIndex), Access>,
+}
+
+impl Parts {
+    pub(super) fn of(workflow: &Workflow) -> Parts {
+        let mut becomes_another = vec![true; workflow.images.len()];
+        for process in &workflow.processes {
+            becomes_another[process.images.end - 1] = false;
+        }
+        Parts {
+            becomes_another,
+            found: HashMap::new(),
+        }
+    }
+
+    /// Adds a successful call of a known process and file.
+    pub(super) fn add(
+        &mut self,
+        call: &CallRow,
+        places: &Places,
+        (process, file): (ProcessId, FileIndex),
+    ) {
+        let Some(image) = call.upid.and_then(|upid| places.image(upid)) else {
+            return;
+        };
+        if !self.becomes_another[image] {
+            return;
+        }
+        let access = self.found.entry((image, file)).or_insert_with(|| Access {
+            process,
+            file,
+            span_ns: (call.start_ns, call.start_ns),
+            ..Access::default()
+        });
+        add(access, call);
+    }
+
+    /// Notes which images worked before they became others, names the processes by that, and keeps what
+    /// the programs before the last of each did.
+    pub(super) fn settle(self, workflow: &mut Workflow) {
+        let executed: HashSet<(ProcessId, FileIndex)> =
+            workflow.executions.iter().copied().collect();
+        let mut has_worked: Vec<bool> = (0..workflow.images.len())
+            .map(|image| self.becomes_another[image] && has_computed(workflow, image))
+            .collect();
+        for (&(image, _), access) in &self.found {
+            let is_program = executed.contains(&(access.process, access.file));
+            has_worked[image] |= !is_program && is_work(workflow, access);
+        }
+        for (image, has_worked) in workflow.images.iter_mut().zip(has_worked) {
+            image.has_worked = has_worked;
+        }
+        workflow.name_processes();
+
+        let programs = Programs::of(workflow);
+        let mut parts: BTreeMap<(ProcessId, FileIndex, usize), Access> = BTreeMap::new();
+        for ((image, file), access) in self.found {
+            let range = programs.of_process(access.process);
+            let stints = &programs.stints[range.start..range.end - 1];
+            let Some(stint) = stints.iter().find(|stint| image <= stint.image) else {
+                continue;
+            };
+            let key = (access.process, file, stint.image);
+            let sum = parts.entry(key).or_insert(Access {
+                process: access.process,
+                file,
+                span_ns: access.span_ns,
+                ..Access::default()
+            });
+            sum.join(&access);
+        }
+        let part = |((_, _, image), access)| Part { image, access };
+        workflow.parts = parts.into_iter().map(part).collect();
+    }
+}
+
+/// Whether an image used a processor for longer than it takes to begin, and for more than a trifle of what
+/// its process did.
+fn has_computed(workflow: &Workflow, image: usize) -> bool {
+    let image = &workflow.images[image];
+    let of_process = workflow.process(image.process).cpu_ns.unwrap_or(0);
+    let cpu_ns = image.cpu_ns.unwrap_or(0);
+    cpu_ns >= LEAST_WORK_NS && cpu_ns.saturating_mul(LEAST_SHARE) >= of_process
+}
+
+/// Whether it moved data: bytes of a file that is neither a library nor the script of one of the images
+/// of the process, which the kernel and the interpreter read to begin.
+fn is_work(workflow: &Workflow, access: &Access) -> bool {
+    let file = workflow.file(access.file);
+    if !file.is_regular || access.read_bytes + access.write_bytes == 0 {
+        return false;
+    }
+    let path = file.path.as_deref().unwrap_or_default();
+    let is_script = || {
+        let mut images = workflow.images(access.process).iter();
+        images.any(|image| *image.rule == *base(path))
+    };
+    access.write_bytes > 0 || !is_system_path(path.as_bytes()) && !is_script()
+}
