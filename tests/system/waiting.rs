@@ -12,13 +12,21 @@ use std::process::Command;
 
 use crate::support::process::{Finished, finish};
 use crate::support::trace::Trace;
-use crate::support::{PYTHON, Scratch, run_in};
+use crate::support::{PYTHON, Scratch, need_kernel_layer, run_in};
 
 /// A command under trace in a directory of its own.
 struct Traced {
     _scratch: Scratch,
     finished: Finished,
     trace: Trace,
+}
+
+/// The layers that tell of waits here, each in its own way.
+fn layers() -> &'static [&'static str] {
+    match need_kernel_layer() {
+        true => &["fuse", "kernel"],
+        false => &["fuse"],
+    }
 }
 
 impl Traced {
@@ -31,11 +39,17 @@ impl Traced {
     }
 
     fn command(program: &str, arguments: &[&str]) -> Traced {
+        Traced::by("auto", program, arguments)
+    }
+
+    fn by(layer: &str, program: &str, arguments: &[&str]) -> Traced {
         let scratch = Scratch::new();
         let directory = scratch.dir("job");
-        let (finished, trace) = traced(&directory, &scratch.join("trace.db"), |command| {
-            command.arg(program).args(arguments)
-        });
+        let path = scratch.join("trace.db");
+        let mut command = run_in(&directory, &path);
+        command.args(["--layer", layer, "--", program]);
+        let finished = finish(command.args(arguments)).expect(0);
+        let trace = Trace::open_complete(&path);
         Traced {
             _scratch: scratch,
             finished,

@@ -1,7 +1,7 @@
 //! Waits name whom they wait for.
 
-use super::{Traced, inodes};
-use crate::support::need_fuse;
+use super::{Traced, inodes, layers};
+use crate::support::{PYTHON, need_fuse};
 
 /// A reader of an empty pipe waits for its late writer.
 #[test]
@@ -104,8 +104,12 @@ CALL
             "p = select.epoll()\nfor r, _ in pipes: p.register(r, select.EPOLLIN)\np.poll()",
         ),
     ];
-    for (op, call) in calls {
-        let run = Traced::python(&script.replace("CALL", call));
+    let all = layers()
+        .iter()
+        .flat_map(|layer| calls.map(|(op, call)| (layer, op, call)));
+    for (layer, op, call) in all {
+        let script = script.replace("CALL", call);
+        let run = Traced::by(layer, PYTHON, &["-c", &script]);
         let mut expected = inodes(&run.finished.stdout_text());
         expected.sort_unstable();
         let found = run.trace.rows(

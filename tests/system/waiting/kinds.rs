@@ -1,6 +1,6 @@
 //! The kinds of waits that have no other end.
 
-use super::Traced;
+use super::{Traced, layers};
 use crate::support::{need_fuse, need_program};
 
 #[test]
@@ -117,7 +117,12 @@ fn job_control() {
     }
     let script =
         "sleep 2 & sleep 0.3; kill -STOP $!; sleep 1; kill -CONT $!; sleep 0.3; kill $!; true";
-    let run = Traced::shell(script);
+    for layer in layers() {
+        stops_and_goes_on(&Traced::by(layer, "bash", &["-c", script]));
+    }
+}
+
+fn stops_and_goes_on(run: &Traced) {
     run.trace
         .assert_sampled("sleep 2", "s.state = 'stopped'", 300);
     let after: i64 = run.trace.one(
@@ -205,10 +210,14 @@ fn a_program_of_32_bits() {
         .status()
         .is_ok_and(|s| s.code() == Some(7))
     {
-        let mut command = crate::support::run_in(&scratch.join("job"), &scratch.join("trace.db"));
-        crate::support::process::finish(command.args(["--", "./sleeper"])).expect(7);
-        let trace = crate::support::trace::Trace::open_complete(&scratch.join("trace.db"));
-        trace.assert_sampled("./sleeper", "reason = 'sleep' AND op = 'nanosleep'", 300);
+        for layer in layers() {
+            let path = scratch.join(format!("{layer}.db"));
+            let mut command = crate::support::run_in(&scratch.join("job"), &path);
+            command.args(["--layer", layer, "--", "./sleeper"]);
+            crate::support::process::finish(&mut command).expect(7);
+            let trace = crate::support::trace::Trace::open_complete(&path);
+            trace.assert_sampled("./sleeper", "reason = 'sleep' AND op = 'nanosleep'", 300);
+        }
     } else {
         crate::support::skip("this kernel does not run programs of 32 bits");
     }

@@ -1,6 +1,7 @@
 //! From the tracer's thread to the reader's: what becomes of the tree. Told while the task concerned
 //! is held, so that all that it does later has a later time.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flowtrace_schema::{FileId, Loss, Recorder, Upid, Usage};
@@ -31,7 +32,10 @@ pub(super) enum Change {
     /// A process runs another program; all its threads but the first are over.
     Executed(Tracee, bool),
     /// What the standard descriptors of a program that begins stand for.
-    Streams { pid: u32, targets: Streams },
+    Streams {
+        pid: u32,
+        targets: Streams,
+    },
     /// A descriptor of thread `tid` stands for this from now on.
     Holds {
         tid: u32,
@@ -47,7 +51,14 @@ pub(super) enum Change {
         flags: u32,
     },
     /// The image that a process runs is over, and /proc said of it how many calls read and wrote.
-    Told { pid: u32, reads: u64, writes: u64 },
+    Told {
+        pid: u32,
+        reads: u64,
+        writes: u64,
+    },
+    /// Job control stopped a thread; or let it go on.
+    Stopped(u32),
+    Continued(u32),
     /// A thread does not run any more.
     Ended(u32),
     /// Nor does any other of its process.
@@ -128,6 +139,8 @@ pub(crate) struct Feed {
     pub(super) recorder: Recorder,
     /// Who asks by process, where that is needed.
     pub(super) processes: Option<Arc<Processes>>,
+    /// Processes whose calls have the numbers of another architecture.
+    pub(super) foreign: HashSet<u32>,
 }
 
 impl Feed {
@@ -142,8 +155,12 @@ impl Feed {
 impl Observer for Feed {
     fn forked(&mut self, parent: Tracee, child: Tracee, now: u64) {
         self.inherit(parent.upid, child.upid);
+        let foreign = self.foreign.contains(&parent.pid);
+        if foreign {
+            self.foreign.insert(child.pid);
+        }
         if let Some(processes) = &self.processes {
-            processes.follow(child.pid);
+            processes.follow(child.pid, foreign);
         }
         let flags = clone_flags(parent.tid).unwrap_or(0);
         self.inbox.tell(
@@ -164,6 +181,13 @@ impl Observer for Feed {
         let native = is_native(tracee.tid);
         if !native {
             self.opens.serve_by_fuse(tracee.upid);
+        }
+        let changes = match native {
+            true => self.foreign.remove(&tracee.pid),
+            false => self.foreign.insert(tracee.pid),
+        };
+        if let Some(processes) = self.processes.as_ref().filter(|_| changes) {
+            processes.executed(tracee.pid, !native);
         }
         self.inbox.tell(
             now,
@@ -197,13 +221,24 @@ impl Observer for Feed {
         false
     }
 
+    fn stopped(&mut self, thread: Tracee, now: u64) {
+        self.inbox.tell(now, Change::Stopped(thread.tid));
+    }
+
+    fn continued(&mut self, thread: Tracee, now: u64) {
+        self.inbox.tell(now, Change::Continued(thread.tid));
+    }
+
     fn exiting(&mut self, tracee: Tracee, _last: bool, now: u64) {
         self.inbox.tell(now, Change::Ended(tracee.tid));
     }
 
     fn ended(&mut self, tracee: Tracee, now: u64) {
-        if let Some(processes) = self.processes.as_ref().filter(|_| tracee.tid == tracee.pid) {
-            processes.forget(tracee.pid);
+        if tracee.tid == tracee.pid {
+            self.foreign.remove(&tracee.pid);
+            if let Some(processes) = &self.processes {
+                processes.forget(tracee.pid);
+            }
         }
         self.inbox.tell(
             now,

@@ -1,5 +1,6 @@
 //! The thread that empties the rings, and the one that makes rows of what was in them.
 
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -137,6 +138,7 @@ impl KernelLayer {
             opens: Arc::clone(&self.opens),
             recorder: self.recorder.clone(),
             processes: self.processes.clone(),
+            foreign: HashSet::new(),
         }
     }
 
