@@ -352,3 +352,27 @@ fn a_daemon_left_behind_does_not_lengthen_the_run() {
     let at_best = path.by_data_alone_ns(&workflow, &graph::build(&workflow)) / MS;
     assert!((20..=60).contains(&at_best), "{at_best}");
 }
+
+#[test]
+fn at_best_is_told_of_the_graph_whose_processes_are_cut() {
+    let build = |s: &mut Script| {
+        let main = s.root(("/usr/bin/main", &["main"]), 0);
+        let made = s.file("/w/made", FileKind::File, 9, 0);
+        let answer = s.file("/w/answer", FileKind::File, 9, 0);
+        s.create(main, made, 1, 9, 90);
+        let asked = s.program(main, "asked", (100, 150), 0);
+        let beside = s.program(main, "beside", (100, 200), 0);
+        s.read(asked, made, 1, 9, 110);
+        s.read(beside, made, 1, 9, 120);
+        s.create(asked, answer, 1, 9, 140);
+        s.sample(main, (100, 150), Activity::Child, None);
+        s.read(main, answer, 1, 9, 151);
+        s.end(main, 300, Some(0), None, 250);
+    };
+    let (workflow, path) = path_of(build, 300);
+    let at_best = |dag| path.by_data_alone_ns(&workflow, &dag) / MS;
+    // made, asked, answered and went on: 100, 50 and 150 ms. As one, main comes before what it had started beside.
+    let cut = at_best(graph::lineage(&workflow));
+    assert!((290..=300).contains(&cut), "{cut}");
+    assert!(at_best(graph::build(&workflow)) >= 340);
+}

@@ -273,9 +273,9 @@ fn bytes_are_those_of_the_program_that_moved_them() {
         rows,
         [
             ("all.sh", 1, 0, 0),
-            ("v.sh", 1, 57, 0),
+            ("v.sh", 1, 135, 0),
             ("sleep", 1, 5, 0),
-            ("sort", 1, 98, 80)
+            ("sort", 1, 178, 80)
         ]
     );
     let read: i64 = workflow
@@ -293,9 +293,9 @@ fn bytes_are_those_of_the_program_that_moved_them() {
         sums,
         [
             ("sleep read", 5),
-            ("sort read", 98),
+            ("sort read", 178),
             ("sort wrote", 80),
-            ("v.sh read", 57)
+            ("v.sh read", 135)
         ]
     );
 }

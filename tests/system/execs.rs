@@ -57,6 +57,8 @@ fn a_script_that_ends_with_an_exec_is_to_blame_for_its_work() {
     let summary = prints(&scratch, &["summary", "trace.db"]);
     assert!(summary.contains("w.sh limited the run"), "{summary}");
     assert!(!summary.contains("sleep computes"), "{summary}");
+    let graph = prints(&scratch, &["dag", "trace.db", "--by", "process"]);
+    assert!(graph.contains("label=\"w.sh → sleep 0.05\\n"), "{graph}");
     let rules = prints(&scratch, &["stats", "trace.db", "rules"]);
     let row = |name: &str| {
         rules

@@ -59,6 +59,12 @@ impl Workflow {
         }
     }
 
+    /// The command lines of the programs that worked in a process; the rule where one is not known.
+    pub fn joint_command(&self, id: ProcessId) -> Arc<str> {
+        let command = |image: &Image| image.command.clone().or(Some(Arc::clone(&image.rule)));
+        self.joint_name(id, command).unwrap_or_default()
+    }
+
     /// Settles the names of processes, when it is known which images worked, and by what rules.
     pub(crate) fn name_processes(&mut self) {
         let mut joint = HashMap::new();

@@ -166,7 +166,9 @@ fn group_node(workflow: &Workflow, group: &Group, numbers: &Numbers) -> GroupNod
                 first_ns: members().map(|p| p.start_ns).min(),
                 last_ns: members().map(end).max(),
                 ..node(
-                    Some(numbers.get(rule)),
+                    processes
+                        .first()
+                        .map(|&id| numbers.of_process(workflow, id)),
                     plain(rule) + &group.mark(),
                     processes.len(),
                 )

@@ -180,8 +180,7 @@ pub(super) fn of(
         p.pid.push(process.pid);
         p.parent.push(kept.ancestor(workflow, process.parent));
         p.rule.push(numbers.get(&last.rule));
-        p.command
-            .push(texts.place(last.command.as_ref().unwrap_or(&last.rule)));
+        p.command.push(texts.place(&workflow.joint_command(id)));
         p.start_ns.push(process.start_ns);
         p.end_ns.push(process.end_ns);
         p.cpu_ns.push(process.cpu_ns);

@@ -1,7 +1,7 @@
 //! Files outside the traced directories: known by their being opened.
 
 use super::traced;
-use crate::support::need_root;
+use crate::support::{need_root, prints};
 
 /// Runs `script`, in which `$O` is a directory outside.
 fn outside(options: &[&str], script: &str) -> Option<(super::Traced, tempfile::TempDir, String)> {
@@ -198,6 +198,32 @@ fn system_files_are_known_and_devices_are_not() {
     let opened = "SELECT path FROM calls WHERE fidelity = 'open' AND path IN
         ('/etc/passwd', '/etc/none', '/dev/null')";
     assert_eq!(run.trace.rows(opened), [["/etc/passwd"]]);
+}
+
+/// Installed packages are the machine's, but what the workflow makes among them is its own; gzip opens its input
+/// without a terminal, as GCC does headers.
+#[test]
+fn what_the_workflow_makes_among_system_files_is_its_own() {
+    let script = "d=$O/node_modules; mkdir $d; seq 9 > $d/made; gzip -c $d/made > $O/out.gz; echo x > $d/left";
+    let Some((run, _guard, path)) = outside(&[], script) else {
+        return;
+    };
+    let table = ["stats", "trace.db", "unread", "--format", "json"];
+    let unread: Vec<serde_json::Value> =
+        serde_json::from_str(&prints(&run.scratch, &table)).unwrap();
+    let size = |name: &str| std::fs::metadata(format!("{path}/{name}")).unwrap().len();
+    let found: Vec<(&str, u64)> = unread
+        .iter()
+        .map(|row| {
+            (
+                row["path"].as_str().unwrap(),
+                row["write_bytes"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    let [packed, left] = ["out.gz", "node_modules/left"].map(|name| format!("{path}/{name}"));
+    let expected = [(packed.as_str(), size("out.gz")), (left.as_str(), 2)];
+    assert_eq!(found, expected);
 }
 
 #[test]

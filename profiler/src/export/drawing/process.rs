@@ -1,12 +1,10 @@
 //! The workflow graph as a drawing: every process, every file version (ParaTrac, figure 13).
 
-use std::sync::Arc;
-
 use petgraph::visit::{EdgeRef, IntoNodeReferences};
 
 use super::{Drawing, DrawnEdge, DrawnNode, Shape, Value, hue};
 use crate::graph::{Dag, EdgeKind, Node};
-use crate::model::{FileIndex, Image, ProcessId, Workflow};
+use crate::model::{FileIndex, ProcessId, Workflow};
 use crate::text::units;
 
 use super::labels::Labels;
@@ -167,8 +165,7 @@ fn process(
     let p = workflow.process(id);
     let is_last = version == versions;
     let images = workflow.images(id);
-    let command = |image: &Image| image.command.clone().or(Some(Arc::clone(&image.rule)));
-    let command = workflow.joint_name(id, command).unwrap_or_default();
+    let command = workflow.joint_command(id);
     let life = to_ns.map_or_else(|| "?".into(), |to| units::duration(to - from_ns));
     let short = labels.short(workflow, id);
     let mark = match versions {
