@@ -1,12 +1,14 @@
 //! From the tracer's thread to the reader's: what becomes of the tree. Told while the task concerned
 //! is held, so that all that it does later has a later time.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flowtrace_schema::{FileId, Loss, Recorder, Upid, Usage};
 
 use super::bpf::Processes;
 use super::opens::{Note, Noted, OpenedFile, Opens};
+use super::room::Room;
 use crate::proc::observer::{Observer, Tracee};
 use crate::proc::sampler::objects::{Holder, Target};
 use crate::proc::topology::{Call, CallKind};
@@ -48,6 +50,9 @@ pub(super) enum Change {
     },
     /// The image that a process runs is over, and /proc said of it how many calls read and wrote.
     Told { pid: u32, reads: u64, writes: u64 },
+    /// Job control stopped a thread; or let it go on.
+    Stopped(u32),
+    Continued(u32),
     /// A thread does not run any more.
     Ended(u32),
     /// Nor does any other of its process.
@@ -128,6 +133,10 @@ pub(crate) struct Feed {
     pub(super) recorder: Recorder,
     /// Who asks by process, where that is needed.
     pub(super) processes: Option<Arc<Processes>>,
+    /// Processes whose calls have the numbers of another architecture.
+    pub(super) foreign: HashSet<u32>,
+    /// Where too much waits to be read.
+    pub(super) room: Arc<Room>,
 }
 
 impl Feed {
@@ -142,8 +151,12 @@ impl Feed {
 impl Observer for Feed {
     fn forked(&mut self, parent: Tracee, child: Tracee, now: u64) {
         self.inherit(parent.upid, child.upid);
+        let foreign = self.foreign.contains(&parent.pid);
+        if foreign {
+            self.foreign.insert(child.pid);
+        }
         if let Some(processes) = &self.processes {
-            processes.follow(child.pid);
+            processes.follow(child.pid, foreign);
         }
         let flags = clone_flags(parent.tid).unwrap_or(0);
         self.inbox.tell(
@@ -164,6 +177,13 @@ impl Observer for Feed {
         let native = is_native(tracee.tid);
         if !native {
             self.opens.serve_by_fuse(tracee.upid);
+        }
+        let changes = match native {
+            true => self.foreign.remove(&tracee.pid),
+            false => self.foreign.insert(tracee.pid),
+        };
+        if let Some(processes) = self.processes.as_ref().filter(|_| changes) {
+            processes.executed(tracee.pid, !native);
         }
         self.inbox.tell(
             now,
@@ -197,13 +217,28 @@ impl Observer for Feed {
         false
     }
 
+    fn held(&mut self) {
+        self.room.wait();
+    }
+
+    fn stopped(&mut self, thread: Tracee, now: u64) {
+        self.inbox.tell(now, Change::Stopped(thread.tid));
+    }
+
+    fn continued(&mut self, thread: Tracee, now: u64) {
+        self.inbox.tell(now, Change::Continued(thread.tid));
+    }
+
     fn exiting(&mut self, tracee: Tracee, _last: bool, now: u64) {
         self.inbox.tell(now, Change::Ended(tracee.tid));
     }
 
     fn ended(&mut self, tracee: Tracee, now: u64) {
-        if let Some(processes) = self.processes.as_ref().filter(|_| tracee.tid == tracee.pid) {
-            processes.forget(tracee.pid);
+        if tracee.tid == tracee.pid {
+            self.foreign.remove(&tracee.pid);
+            if let Some(processes) = &self.processes {
+                processes.forget(tracee.pid);
+            }
         }
         self.inbox.tell(
             now,

@@ -338,7 +338,8 @@ impl Follower {
                 let close_on_exec = opened
                     .is_some_and(|opened| opened.flags & libc::O_CLOEXEC as u32 != 0)
                     || call.flags_say_close();
-                thread.table.borrow_mut().set(fd, open, close_on_exec);
+                let mut table = thread.table.borrow_mut();
+                table.opened(fd, open, close_on_exec);
             }
             Does::Duplicates(flags) => {
                 if first as u32 != fd as u32 {

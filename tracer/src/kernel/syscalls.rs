@@ -1,15 +1,15 @@
 //! The system calls that move data or descriptors, by what they do. Numbers are those of the
 //! architecture that this is built for; programs of another one are served by FUSE
-//! ([`super::opens`]).
+//! ([`super::opens`]), and only what they wait in is told, by numbers from [`FOREIGN`] on.
 
 use std::ffi::CString;
 
-use crate::proc::sampler::calls::{Abi, Waits};
-
-/// Numbers of calls are below.
-const OTHERS: libc::c_long = 512;
+use crate::proc::sampler::calls::{Abi, Call, Waits};
 
 use flowtrace_schema::Op;
+
+/// Numbers of calls are below; those of programs of another architecture are told as so many more.
+const FOREIGN: u32 = 512;
 
 /// What a call does, as far as descriptors and file data are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -350,9 +350,28 @@ pub(super) fn all() -> impl Iterator<Item = (libc::c_long, Does)> {
 /// Numbers of the calls whose entries matter: all of them, and with `blocking` the others that a
 /// thread may be blocked in.
 pub(super) fn entries(blocking: bool) -> impl Iterator<Item = libc::c_long> {
-    let others = 0..OTHERS * libc::c_long::from(blocking);
+    let others = 0..libc::c_long::from(FOREIGN) * libc::c_long::from(blocking);
     let others = others.filter(|&number| Abi::Native.call(number).waits != Waits::Unknown);
     CALLS.iter().map(|(number, _)| *number).chain(others)
+}
+
+/// Numbers of the calls of the other architecture that a thread may be blocked in.
+pub(super) fn foreign() -> impl Iterator<Item = libc::c_long> {
+    let all = 0..libc::c_long::from(FOREIGN);
+    all.filter(|&number| Abi::OTHER.call(number).waits != Waits::Unknown)
+}
+
+/// Whether a number, as it is told, is one of the other architecture.
+pub(super) fn is_foreign(told: u32) -> bool {
+    told >= FOREIGN
+}
+
+/// The call of a number, as it is told.
+pub(super) fn waited_in(told: u32) -> Call {
+    match told.checked_sub(FOREIGN) {
+        Some(number) => Abi::OTHER.call(number.into()),
+        None => Abi::Native.call(told.into()),
+    }
 }
 
 /// Of those whose returns do: where the result matters, and with `blocking` those after which it

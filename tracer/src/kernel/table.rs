@@ -146,6 +146,9 @@ enum Slot {
     Unknown,
     /// It is no file of a view, or one whose data FUSE records.
     Elsewhere,
+    /// Likewise, and was opened by a name: a directory, a device, a file that the kernel makes up. No pipe or
+    /// socket, for FIFOs are told of.
+    Named,
     /// Likewise, and this; whether a new program keeps it.
     Known(Target, Kept),
     /// It was a file of a view when somebody looked, and may have been another thing before.
@@ -163,6 +166,8 @@ pub(super) enum Found<'table> {
     Unknown,
     /// Nothing of a view.
     Elsewhere,
+    /// Nothing of a view, but something that has a name.
+    Named,
     /// Nothing of a view, but this.
     Known(Target),
     /// This.
@@ -190,6 +195,7 @@ impl Table {
         // The kernel looks at the low half only.
         match self.slots.get(fd as u32 as usize) {
             None | Some(Slot::Unknown) => Found::Unknown,
+            Some(Slot::Named) => Found::Named,
             Some(Slot::Elsewhere | Slot::Suspect | Slot::Lost) => Found::Elsewhere,
             Some(Slot::Known(target, _)) => Found::Known(*target),
             Some(Slot::Open(entry)) => Found::Open(&entry.open),
@@ -199,7 +205,7 @@ impl Table {
     pub(super) fn get(&self, fd: u64) -> Option<&Rc<OpenFile>> {
         match self.look(fd) {
             Found::Open(open) => Some(open),
-            Found::Unknown | Found::Elsewhere | Found::Known(_) => None,
+            Found::Unknown | Found::Elsewhere | Found::Named | Found::Known(_) => None,
         }
     }
 
@@ -221,7 +227,7 @@ impl Table {
     /// The standard streams are served by FUSE, which tells of them.
     pub(super) fn doubt(&mut self) {
         for slot in self.slots.iter_mut().skip(3) {
-            if let Slot::Elsewhere | Slot::Lost = slot {
+            if let Slot::Elsewhere | Slot::Named | Slot::Lost = slot {
                 *slot = Slot::Unknown;
             }
         }
@@ -262,6 +268,14 @@ impl Table {
             None => Slot::Elsewhere,
         };
         self.put(fd, slot);
+    }
+
+    /// Descriptor `fd` was opened by a name, and is this open file or nothing of a view.
+    pub(super) fn opened(&mut self, fd: u64, open: Option<Rc<OpenFile>>, close_on_exec: bool) {
+        match open {
+            Some(open) => self.set(fd, Some(open), close_on_exec),
+            None => self.put(fd, Slot::Named),
+        }
     }
 
     pub(super) fn close(&mut self, fd: u64) {
@@ -327,7 +341,12 @@ impl Table {
         let slots = self.slots.iter().enumerate();
         slots.filter_map(|(fd, slot)| match slot {
             Slot::Open(entry) => Some((fd, &entry.open)),
-            Slot::Unknown | Slot::Elsewhere | Slot::Known(..) | Slot::Suspect | Slot::Lost => None,
+            Slot::Unknown
+            | Slot::Elsewhere
+            | Slot::Named
+            | Slot::Known(..)
+            | Slot::Suspect
+            | Slot::Lost => None,
         })
     }
 }
@@ -368,11 +387,14 @@ mod tests {
         table.set(3, None, false);
         table.set(4, open(1), false);
         table.lose(5);
+        table.opened(6, None, false);
+        assert!(matches!(table.look(6), Found::Named));
         assert!(table.is_lost(5) && matches!(table.look(5), Found::Elsewhere));
         table.doubt();
         assert!(matches!(table.look(2), Found::Elsewhere));
         assert!(matches!(table.look(3), Found::Unknown));
         assert!(matches!(table.look(5), Found::Unknown));
+        assert!(matches!(table.look(6), Found::Unknown));
         assert_eq!(files(&table), [1]);
     }
 

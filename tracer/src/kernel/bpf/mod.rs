@@ -95,10 +95,16 @@ pub(super) struct Processes {
 }
 
 impl Processes {
-    /// Tells of the calls of process `pid`, which does not run now, from now on. What finds no
-    /// room is not seen, which the books of its image will show.
-    pub(super) fn follow(&self, pid: u32) {
-        let _ = element(MAP_UPDATE, &self.all, &pid, &mut 0u32);
+    /// Tells of the calls of process `pid`, which does not run now, from now on; `foreign`: they have the
+    /// numbers of another architecture. What finds no room is not seen, which the books of its image will show.
+    pub(super) fn follow(&self, pid: u32, foreign: bool) {
+        let _ = element(MAP_UPDATE, &self.all, &pid, &mut u32::from(foreign));
+    }
+
+    /// Process `pid`, which does not run now, runs another program.
+    pub(super) fn executed(&self, pid: u32, foreign: bool) {
+        self.follow(pid, foreign);
+        self.look_up_again();
     }
 
     /// Process `pid` is over.
@@ -109,7 +115,12 @@ impl Processes {
             ..Element::default()
         };
         let _ = bpf(MAP_DELETE, &attributes);
-        // Its id may be given to somebody else: whoever comes next is looked up again.
+        // Its id may be given to somebody else.
+        self.look_up_again();
+    }
+
+    /// Whoever comes next on each processor is looked up.
+    fn look_up_again(&self) {
         let none = vec![0u8; self.processors as usize * program::STRIDE];
         let attributes = Element {
             map: self.recent.as_raw_fd() as u32,
@@ -119,6 +130,18 @@ impl Processes {
         };
         let _ = bpf(MAP_UPDATE, &attributes);
     }
+}
+
+/// What the programs are to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wishes {
+    /// Bytes of each ring, a power of 2 of pages.
+    pub(super) size: usize,
+    /// Tell also of entries of calls that may block.
+    pub(super) blocking: bool,
+    /// Stop threads that make calls while a ring is half full, by a SIGSTOP of the kernel: their tracer is to take it
+    /// away when there is room again.
+    pub(super) holds: bool,
 }
 
 /// The programs at work.
@@ -134,23 +157,27 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Begins to tell of the calls of process `pid`, and of those that will be named, through rings of
-    /// `size` bytes, a power of 2 of pages; with `blocking` also entries of calls that may block.
+    /// Begins to tell of the calls of process `pid`, and of those that will be named, as `wishes` say.
     ///
     /// # Errors
     /// When the kernel refuses such programs, or counts processes otherwise than we do.
-    pub(super) fn open(pid: u32, size: usize, blocking: bool) -> io::Result<Programs> {
-        Self::open_with(pid, size, blocking, NAMED)
+    pub(super) fn open(pid: u32, wishes: Wishes) -> io::Result<Programs> {
+        Self::open_with(pid, wishes, NAMED)
     }
 
     /// Up to `named` rings are named one by one.
-    fn open_with(pid: u32, size: usize, blocking: bool, named: usize) -> io::Result<Programs> {
+    fn open_with(pid: u32, wishes: Wishes, named: usize) -> io::Result<Programs> {
+        let Wishes {
+            size,
+            blocking,
+            holds,
+        } = wishes;
         // Elsewhere nobody has seen yet that they read the right registers; perf's rings do.
         if !cfg!(target_arch = "x86_64") {
             return Err(io::Error::other("no programs for this processor"));
         }
         sched::in_first_pid_namespace()?;
-        let wanted = map(MAP_ARRAY, NUMBERS, 1, 0, None)?;
+        let wanted = map(MAP_ARRAY, 2 * NUMBERS, 1, 0, None)?;
         let mut numbers = wanted::numbers(blocking);
         element(MAP_UPDATE, &wanted, &0u32, &mut numbers)?;
         let processes = map(MAP_HASH, 4, PROCESSES, NO_PREALLOCATION, None)?;
@@ -174,6 +201,7 @@ impl Programs {
                 None => Rings::Each(&each),
             },
             lost: lost.as_fd(),
+            hold_above: holds.then_some(size as u32 / 2),
         };
         let entries = load(&program::assemble(Which::Entries, &maps))?;
         let returns = load(&program::assemble(Which::Returns, &maps))?;
@@ -182,7 +210,7 @@ impl Programs {
             recent,
             processors: count,
         });
-        processes.follow(pid);
+        processes.follow(pid, false);
         let mut held = vec![
             attach(c"sys_enter", &entries)?,
             attach(c"sys_exit", &returns)?,
@@ -248,6 +276,14 @@ fn decode(record: &[u8]) -> Option<Sample> {
             let mut arguments = [0; 6];
             for (argument, place) in arguments.iter_mut().zip(&program::ORDER[..3]) {
                 *argument = word(program::REST + 8 * (place - program::FEW))?;
+            }
+            What::Enters(arguments)
+        }
+        program::FOREIGN_ENTRY => {
+            let mut arguments = [0; 6];
+            for (argument, place) in arguments.iter_mut().zip(program::FOREIGN_ORDER) {
+                // Registers of 32 bits.
+                *argument = word(program::REST + 8 * place)? & u64::from(u32::MAX);
             }
             What::Enters(arguments)
         }

@@ -3,17 +3,19 @@
 use std::os::fd::BorrowedFd;
 
 use super::code::{
-    ADD, AND_NUMBER, ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_SAME, Instruction, JUMP, LOAD_8,
-    LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, NO_WAKEUP, PROCESSOR, R0, R1, R2, R3,
-    READ_KERNEL, RESERVE, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_32, STORE_64, SUBMIT, TIME, WHO,
+    ADD, AND_NUMBER, ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_SAME, Instruction,
+    JUMP, LOAD_8, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, NO_WAKEUP, OR, PROCESSOR, QUERY,
+    R0, R1, R2, R3, READ_KERNEL, RESERVE, SHIFT_LEFT, SHIFT_RIGHT, SIGNAL_THREAD, STACK, STORE_32,
+    STORE_64, SUBMIT, TIME, WHO,
 };
 
 /// What the programs use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Maps<'a> {
-    /// One byte for each number of a call: [`ENTERS`], [`RETURNS`].
+    /// One byte for each number of a call: [`ENTERS`], [`RETURNS`]; first those of this architecture, then
+    /// those of the other.
     pub(super) wanted: BorrowedFd<'a>,
-    /// Ids of the processes that are followed.
+    /// Ids of the processes that are followed, with 1 where calls have the numbers of the other architecture.
     pub(super) processes: BorrowedFd<'a>,
     /// One word of [`STRIDE`] bytes for each processor: the followed process that made the last call there.
     pub(super) recent: BorrowedFd<'a>,
@@ -22,6 +24,8 @@ pub(super) struct Maps<'a> {
     pub(super) rings: Rings<'a>,
     /// Words at [`LOST_DATA`], [`LOST_RETURNS`] and [`LOST_OTHERS`].
     pub(super) lost: BorrowedFd<'a>,
+    /// Bytes of records in a ring above which whoever makes a call there is stopped; `None`: nobody is.
+    pub(super) hold_above: Option<u32>,
 }
 
 /// A ring for each processor.
@@ -41,7 +45,7 @@ pub(super) enum Which {
     Returns,
 }
 
-/// Numbers of calls are below.
+/// Numbers of calls are below; those of the other architecture are told as so many more.
 pub(super) const NUMBERS: usize = 512;
 /// Bits of [`Maps::wanted`].
 pub(super) const ENTERS: u8 = 1;
@@ -77,6 +81,9 @@ pub(super) const ENTRY: usize = REST + REGISTERS;
 const FEW_REGISTERS: usize = 24;
 pub(super) const SHORT_ENTRY: usize = REST + FEW_REGISTERS;
 pub(super) const RETURN: usize = REST + 8;
+/// A call of the other architecture, with all registers that may hold its arguments.
+const FOREIGN_REGISTERS: usize = 88;
+pub(super) const FOREIGN_ENTRY: usize = REST + FOREIGN_REGISTERS;
 
 /// Where the kernel keeps the registers of the calling thread (`struct pt_regs`, which begins as what ptrace
 /// tells of them): those with the arguments, and the number of the call with its size.
@@ -92,6 +99,9 @@ pub(super) mod registers {
     pub(in super::super) const ORDER: [usize; 6] = [7, 6, 5, 0, 2, 1];
     /// Of the first three arguments, the one that comes first.
     pub(in super::super) const FEW: usize = 5;
+    /// From here on a 32-bit program has its arguments: ebx, ecx, edx, esi, edi and ebp.
+    pub(super) const FOREIGN_ARGUMENTS: i32 = offset_of!(Registers, rbp) as i32;
+    pub(in super::super) const FOREIGN_ORDER: [usize; 6] = [1, 7, 8, 9, 10, 0];
 }
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) mod registers {
@@ -100,9 +110,10 @@ pub(super) mod registers {
     pub(super) const NUMBER: (i32, i32) = (280, 4);
     pub(in super::super) const ORDER: [usize; 6] = [0, 1, 2, 3, 4, 5];
     pub(in super::super) const FEW: usize = 0;
+    pub(super) const FOREIGN_ARGUMENTS: i32 = 0;
+    pub(in super::super) const FOREIGN_ORDER: [usize; 6] = [0, 1, 2, 3, 4, 5];
 }
-pub(super) use registers::FEW;
-pub(super) use registers::ORDER;
+pub(super) use registers::{FEW, FOREIGN_ORDER, ORDER};
 
 /// Registers that calls of helpers keep.
 pub(super) const CONTEXT: u8 = 6;
@@ -116,7 +127,11 @@ const KEY: i16 = -4;
 pub(super) const WORD: i16 = -16;
 pub(super) const WANTED: i16 = -24;
 /// The caller's registers, where some hold addresses of what is told in their place.
-pub(super) const COPIES: i16 = WANTED - REGISTERS as i16;
+pub(super) const COPIES: i16 = FOREIGN - REGISTERS as i16;
+/// [`NUMBERS`] if the caller's calls have the numbers of the other architecture, else 0.
+const FOREIGN: i16 = WANTED - 8;
+/// The ring, of a return, which has no copies.
+const RING: i16 = COPIES;
 
 impl Code {
     /// Looks up the 32-bit number at [`KEY`]; what is found is in R0. Leaves if there is nothing.
@@ -137,8 +152,10 @@ impl Code {
     }
 
     /// Leaves unless the caller's process is followed. Mostly it is the one that made the last call on
-    /// its processor, which takes no look-up.
+    /// its processor, which takes no look-up; those of the other architecture are always looked up.
     fn only_followed(&mut self, maps: &Maps<'_>) {
+        self.set(R1, 0);
+        self.put(STORE_64, STACK, R1, FOREIGN, 0);
         self.call(WHO);
         self.copy(CALLER, R0);
         self.put(SHIFT_RIGHT, R0, 0, 0, 32);
@@ -151,10 +168,17 @@ impl Code {
         self.put(LOAD_32, R3, STACK, KEY, 0);
         let known = self.jump(IF_SAME, R2, R3, 0);
         self.look_up(maps.processes);
+        self.put(LOAD_32, R2, R0, 0, 0);
+        let native = self.jump(IF_EQUAL, R2, 0, 0);
+        self.set(R1, NUMBERS as i32);
+        self.put(STORE_64, STACK, R1, FOREIGN, 0);
+        let foreign = self.jump(JUMP, 0, 0, 0);
+        self.land(native);
         self.recent(maps);
         self.put(LOAD_32, R3, STACK, KEY, 0);
         self.put(STORE_32, R1, R3, 0, 0);
         self.land(known);
+        self.land(foreign);
     }
 
     /// Puts this processor's ring into R1.
@@ -196,18 +220,30 @@ impl Code {
         self.copy(R1, RECORD);
         self.set(R2, NO_WAKEUP);
         self.call(SUBMIT);
-        self.leave();
         full
     }
 
-    /// Copies registers of the caller into the record.
-    fn registers(&mut self, from: usize, size: usize) {
+    /// Copies registers of the caller into the record, from that at offset `from` on.
+    fn registers(&mut self, from: i32, size: usize) {
         self.copy(R1, RECORD);
         self.add(R1, REST as i32);
         self.set(R2, size as i32);
         self.load(R3, CONTEXT, 0);
-        self.add(R3, registers::ARGUMENTS + 8 * from as i32);
+        self.add(R3, from);
         self.call(READ_KERNEL);
+    }
+
+    /// Stops the caller, whose call is done, if there is more in the ring than this. Its tracer takes the signal
+    /// away again, when there is room: the caller never sees it.
+    fn hold(&mut self, above: u32) {
+        const AVAILABLE: i32 = 0;
+        self.put(LOAD_64, R1, STACK, RING, 0);
+        self.set(R2, AVAILABLE);
+        self.call(QUERY);
+        let room = self.jump(IF_LESS, R0, 0, above.cast_signed());
+        self.set(R1, libc::SIGSTOP);
+        self.call(SIGNAL_THREAD);
+        self.land(room);
     }
 
     /// Jumps unless the call has one of these bits.
@@ -217,22 +253,36 @@ impl Code {
         self.jump(IF_EQUAL, R2, 0, 0)
     }
 
-    /// Adds one to a counter, and leaves.
+    /// Adds one to a counter.
     fn count(&mut self, counters: BorrowedFd<'_>, at: i16) {
         self.map(R1, MEMORY_OF_MAP, counters);
         self.set(R2, 1);
         self.put(ATOMIC_64, R1, R2, at, 0);
-        self.leave();
     }
 
-    /// Leaves unless the call is wanted.
-    fn only_wanted(&mut self, maps: &Maps<'_>, bit: u8) {
+    /// Leaves unless entries of calls with this number are wanted of either architecture.
+    fn only_wanted_of_any(&mut self, maps: &Maps<'_>) {
         self.leave_if(IF_GREATER, NUMBER_OF_CALL, NUMBERS as i32 - 1);
         self.map(R1, MEMORY_OF_MAP, maps.wanted);
         self.put(ADD, R1, NUMBER_OF_CALL, 0, 0);
         self.put(LOAD_8, R0, R1, 0, 0);
+        self.put(LOAD_8, R2, R1, NUMBERS as i16, 0);
+        self.put(OR, R0, R2, 0, 0);
+        self.put(AND_NUMBER, R0, 0, 0, i32::from(ENTERS));
+        self.leave_if(IF_EQUAL, R0, 0);
+    }
+
+    /// Leaves unless entries of the caller's call are wanted. Its number is told of its architecture from here on.
+    fn only_wanted(&mut self, maps: &Maps<'_>) {
+        self.leave_if(IF_GREATER, NUMBER_OF_CALL, NUMBERS as i32 - 1);
+        self.put(LOAD_64, R1, STACK, FOREIGN, 0);
+        self.put(ADD, NUMBER_OF_CALL, R1, 0, 0);
+        self.leave_if(IF_GREATER, NUMBER_OF_CALL, 2 * NUMBERS as i32 - 1);
+        self.map(R1, MEMORY_OF_MAP, maps.wanted);
+        self.put(ADD, R1, NUMBER_OF_CALL, 0, 0);
+        self.put(LOAD_8, R0, R1, 0, 0);
         self.put(STORE_64, STACK, R0, WANTED, 0);
-        self.put(AND_NUMBER, R0, 0, 0, i32::from(bit));
+        self.put(AND_NUMBER, R0, 0, 0, i32::from(ENTERS));
         self.leave_if(IF_EQUAL, R0, 0);
     }
 }
@@ -245,68 +295,85 @@ pub(super) fn assemble(which: Which, maps: &Maps<'_>) -> Vec<Instruction> {
     let mut code = Code::default();
     code.copy(CONTEXT, R1);
     match which {
-        Which::Entries => {
-            code.load(NUMBER_OF_CALL, CONTEXT, 8);
-            code.only_wanted(maps, ENTERS);
-            code.only_followed(maps);
-        }
-        Which::Returns => {
-            code.only_followed(maps);
-            let (at, size) = registers::NUMBER;
-            code.set(R1, 0);
-            code.put(STORE_64, STACK, R1, WORD, 0);
-            code.copy(R1, STACK);
-            code.add(R1, i32::from(WORD));
-            code.set(R2, size);
-            code.load(R3, CONTEXT, 0);
-            code.add(R3, at);
-            code.call(READ_KERNEL);
-            code.put(LOAD_64, NUMBER_OF_CALL, STACK, WORD, 0);
-            code.only_wanted(maps, RETURNS);
-        }
-    }
-    let full = match which {
-        Which::Entries => entry(&mut code, maps.rings),
-        Which::Returns => {
-            code.ring(maps.rings);
-            vec![code.record(RETURN, |code| {
-                code.load(R1, CONTEXT, 8);
-                code.put(STORE_64, RECORD, R1, REST as i16, 0);
-            })]
-        }
-    };
-    // No room: it is counted.
-    for jump in full {
-        code.land(jump);
-    }
-    match which {
-        Which::Entries => {
-            let others = code.unless(DATA);
-            code.count(maps.lost, LOST_DATA);
-            code.land(others);
-            code.count(maps.lost, LOST_OTHERS);
-        }
-        Which::Returns => code.count(maps.lost, LOST_RETURNS),
+        Which::Entries => entry(&mut code, maps),
+        Which::Returns => returning(&mut code, maps),
     }
     code.all
 }
 
-/// Writes a record of an entry. Returns the jumps for what finds no room.
-fn entry(code: &mut Code, rings: Rings<'_>) -> Vec<usize> {
+fn entry(code: &mut Code, maps: &Maps<'_>) {
+    code.load(NUMBER_OF_CALL, CONTEXT, 8);
+    code.only_wanted_of_any(maps);
+    code.only_followed(maps);
+    code.only_wanted(maps);
+    code.put(LOAD_64, R1, STACK, FOREIGN, 0);
+    let foreign = code.jump(IF_NOT_EQUAL, R1, 0, 0);
     let plain = code.unless(VECTOR | MESSAGE | OFFSETS | OFFSET);
     code.copy_told();
-    code.ring(rings);
+    code.ring(maps.rings);
     let told = code.record(ENTRY, |code| {
         for at in (0..REGISTERS as i16).step_by(8) {
             code.put(LOAD_64, R1, STACK, COPIES + at, 0);
             code.put(STORE_64, RECORD, R1, REST as i16 + at, 0);
         }
     });
+    code.leave();
     code.land(plain);
-    code.ring(rings);
+    code.ring(maps.rings);
     let long = code.unless(SHORT);
-    let short = code.record(SHORT_ENTRY, |code| code.registers(FEW, FEW_REGISTERS));
+    let few = registers::ARGUMENTS + 8 * FEW as i32;
+    let short = code.record(SHORT_ENTRY, |code| code.registers(few, FEW_REGISTERS));
+    code.leave();
     code.land(long);
-    let long = code.record(ENTRY, |code| code.registers(0, REGISTERS));
-    vec![told, short, long]
+    let long = code.record(ENTRY, |code| code.registers(registers::ARGUMENTS, REGISTERS));
+    code.leave();
+    code.land(foreign);
+    code.ring(maps.rings);
+    let foreign = code.record(FOREIGN_ENTRY, |code| {
+        code.registers(registers::FOREIGN_ARGUMENTS, FOREIGN_REGISTERS);
+    });
+    code.leave();
+    // No room: it is counted.
+    for jump in [told, short, long, foreign] {
+        code.land(jump);
+    }
+    let others = code.unless(DATA);
+    code.count(maps.lost, LOST_DATA);
+    code.leave();
+    code.land(others);
+    code.count(maps.lost, LOST_OTHERS);
+    code.leave();
+}
+
+/// A call returned: of some that is told, and of all whether the ring is filling up.
+fn returning(code: &mut Code, maps: &Maps<'_>) {
+    code.only_followed(maps);
+    let (at, size) = registers::NUMBER;
+    code.set(R1, 0);
+    code.put(STORE_64, STACK, R1, WORD, 0);
+    code.copy(R1, STACK);
+    code.add(R1, i32::from(WORD));
+    code.set(R2, size);
+    code.load(R3, CONTEXT, 0);
+    code.add(R3, at);
+    code.call(READ_KERNEL);
+    code.put(LOAD_64, NUMBER_OF_CALL, STACK, WORD, 0);
+    code.only_wanted(maps);
+    code.ring(maps.rings);
+    code.put(STORE_64, STACK, R1, RING, 0);
+    let untold = code.unless(RETURNS);
+    let full = code.record(RETURN, |code| {
+        code.load(R1, CONTEXT, 8);
+        code.put(STORE_64, RECORD, R1, REST as i16, 0);
+    });
+    let told = code.jump(JUMP, 0, 0, 0);
+    // No room: it is counted.
+    code.land(full);
+    code.count(maps.lost, LOST_RETURNS);
+    code.land(told);
+    code.land(untold);
+    if let Some(above) = maps.hold_above {
+        code.hold(above);
+    }
+    code.leave();
 }

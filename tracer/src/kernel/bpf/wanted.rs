@@ -3,9 +3,10 @@
 use super::super::syscalls::{self, Does, Length};
 use super::program::{DATA, ENTERS, MESSAGE, NUMBERS, OFFSET, OFFSETS, RETURNS, SHORT, VECTOR};
 
-/// Bits for each number of a call; with `blocking` also of calls that may block.
-pub(super) fn numbers(blocking: bool) -> [u8; NUMBERS] {
-    let mut wanted = [0; NUMBERS];
+/// Bits for each number of a call, first of this architecture and then of the other; with `blocking` also of
+/// calls that may block, which are all that is told of the other.
+pub(super) fn numbers(blocking: bool) -> [u8; 2 * NUMBERS] {
+    let mut wanted = [0; 2 * NUMBERS];
     let mut mark = |number: libc::c_long, bit: u8| {
         let place = usize::try_from(number)
             .ok()
@@ -17,6 +18,11 @@ pub(super) fn numbers(blocking: bool) -> [u8; NUMBERS] {
     syscalls::entries(blocking).for_each(|number| mark(number, ENTERS));
     syscalls::returns(blocking).for_each(|number| mark(number, RETURNS));
     syscalls::of_three_arguments().for_each(|number| mark(number, SHORT));
+    if blocking {
+        for number in syscalls::foreign() {
+            mark(NUMBERS as libc::c_long + number, ENTERS | RETURNS);
+        }
+    }
     for (number, does) in syscalls::all() {
         match does {
             Does::Data(data) => mark(

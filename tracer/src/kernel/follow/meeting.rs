@@ -114,16 +114,27 @@ impl Follower {
 impl Descriptors for Follower {
     fn stands_for(&self, tid: u32, fd: i32) -> Option<(Target, Option<FileId>)> {
         let thread = self.threads.get(&tid)?;
+        let pid = thread.pid;
+        let look = || Holder { pid, tid }.target(fd);
+        if thread.foreign {
+            // Of its calls nothing is followed.
+            return look().map(|target| (target, None));
+        }
         let mut table = thread.table.borrow_mut();
         let number = fd as u64;
-        let is_new = match table.look(number) {
+        let found = table.look(number);
+        let (is_new, is_named) = match found {
             Found::Open(open) => return Some((Target::File, open.file)),
             Found::Known(target) => return Some((target, None)),
-            Found::Elsewhere => false,
-            Found::Unknown => true,
+            Found::Elsewhere => (false, false),
+            Found::Named => (false, true),
+            Found::Unknown => (true, false),
         };
-        let pid = thread.pid;
-        let target = Holder { pid, tid }.target(fd)?;
+        let target = match look() {
+            // That is what has its number by now.
+            Some(Target::Channel(_)) | None if is_named => return Some((Target::File, None)),
+            target => target?,
+        };
         // Of a file that came by in an unknown way it is yet to be found out whether it is one of a view.
         if !(is_new && target == Target::File) {
             table.know(number, target);

@@ -83,6 +83,7 @@ impl Follower {
                     table.set(fd as u64, Some(open), close_on_exec);
                 }
             }
+            Change::Stopped(_) | Change::Continued(_) => {}
             Change::Told { pid, reads, writes } => self.reconcile(pid, reads, writes),
             Change::Over(pid) => {
                 self.forget_notes(pid, at);

@@ -17,6 +17,7 @@ use super::by_id::ById;
 use super::feed::Change;
 use super::sample::{Sample, What};
 use super::sched::state;
+use super::syscalls::is_foreign;
 use crate::proc::observer::ChannelLookup;
 use crate::proc::sampler::objects::Target;
 
@@ -96,6 +97,8 @@ struct Thread {
     /// Row of the interval that goes on, and up to when it is recorded.
     recorded: Option<(u64, u64)>,
     announced: bool,
+    /// Job control keeps it from running, which for the scheduler is a stop for its tracer.
+    stopped: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -148,6 +151,8 @@ impl Waits {
             | Change::Streams { .. }
             | Change::Holds { .. }
             | Change::Opened { .. } => {}
+            Change::Stopped(tid) => self.job_control(tid, true),
+            Change::Continued(tid) => self.job_control(tid, false),
             Change::Ended(tid) => self.ended(tid, at, descriptors),
             Change::Over(pid) => self.over(pid, at, descriptors),
         }
@@ -427,11 +432,16 @@ impl Waits {
             return reason.clone().with_waker(has_waker);
         }
         let foreign = self.processes.get(&thread.pid).is_some_and(|p| p.foreign);
+        // Perf's rings tell of all calls as if they were of this architecture.
+        let is_known = |&(number, _): &(u32, _)| is_foreign(number) == foreign;
         let blocked = Blocked {
             pid: thread.pid,
             tid,
-            state: bits,
-            call: thread.call.filter(|_| !foreign),
+            state: match thread.stopped && bits & state::TRACED != 0 {
+                true => state::STOPPED,
+                false => bits,
+            },
+            call: thread.call.filter(is_known),
             fresh,
             polled: thread.polled.as_ref(),
         };

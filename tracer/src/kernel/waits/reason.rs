@@ -3,9 +3,10 @@
 use flowtrace_schema::{Activity, FileId};
 
 use super::super::sched::state;
+use super::super::syscalls::waited_in;
 use super::Descriptors;
 use crate::proc::observer::ChannelLookup;
-use crate::proc::sampler::calls::{Abi, Waits};
+use crate::proc::sampler::calls::Waits;
 use crate::proc::sampler::doing::{Doing, in_call};
 use crate::proc::sampler::objects::Holder;
 
@@ -75,8 +76,8 @@ impl Blocked<'_> {
         let Some((number, arguments)) = self.call else {
             return outside.into();
         };
-        let call = Abi::Native.call(i64::from(number));
-        let is_futex = i64::from(number) == libc::SYS_futex;
+        let call = waited_in(number);
+        let is_futex = call.name == "futex";
         let mut file = None;
         let mut doing = match call.waits {
             Waits::Unknown => return outside.into(),

@@ -38,6 +38,7 @@ impl Waits {
             rows: Rows::new(at),
             recorded: None,
             announced: false,
+            stopped: false,
         };
         self.threads.insert(tracee.tid, thread);
     }
@@ -81,6 +82,17 @@ impl Waits {
             }
         }
         self.total(before);
+    }
+
+    /// Job control stopped a thread, or let it go on.
+    pub(super) fn job_control(&mut self, tid: u32, stopped: bool) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.stopped = stopped;
+            if stopped {
+                // As long as this was not told it seemed to wait for its tracer.
+                thread.reason = None;
+            }
+        }
     }
 
     /// A thread announced its end, or is over: told twice of most.

@@ -75,16 +75,17 @@ impl Abi {
     pub(crate) fn of_auxv(auxv: &[u8]) -> Abi {
         match auxv {
             [_, _, _, _, 0, 0, 0, 0, ..] => Abi::Native,
-            [_, _, _, _, _, _, _, _, ..] => Abi::NARROW,
+            [_, _, _, _, _, _, _, _, ..] => Abi::OTHER,
             // A thread of the kernel, or one that is about to be gone.
             _ => Abi::Native,
         }
     }
 
+    /// That of programs which do not number them as this one does.
     #[cfg(target_arch = "x86_64")]
-    const NARROW: Abi = Abi::I386;
+    pub(crate) const OTHER: Abi = Abi::I386;
     #[cfg(not(target_arch = "x86_64"))]
-    const NARROW: Abi = Abi::Foreign;
+    pub(crate) const OTHER: Abi = Abi::Foreign;
 
     /// The call of that number.
     pub(crate) fn call(self, number: i64) -> Call {
