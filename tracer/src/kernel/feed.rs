@@ -8,6 +8,7 @@ use flowtrace_schema::{FileId, Loss, Recorder, Upid, Usage};
 
 use super::bpf::Processes;
 use super::opens::{Note, Noted, OpenedFile, Opens};
+use super::room::Room;
 use crate::proc::observer::{Observer, Tracee};
 use crate::proc::sampler::objects::{Holder, Target};
 use crate::proc::topology::{Call, CallKind};
@@ -141,6 +142,8 @@ pub(crate) struct Feed {
     pub(super) processes: Option<Arc<Processes>>,
     /// Processes whose calls have the numbers of another architecture.
     pub(super) foreign: HashSet<u32>,
+    /// Where too much waits to be read.
+    pub(super) room: Arc<Room>,
 }
 
 impl Feed {
@@ -219,6 +222,10 @@ impl Observer for Feed {
             self.recorder.lost(Loss::AsyncIo, 1);
         }
         false
+    }
+
+    fn held(&mut self) {
+        self.room.wait();
     }
 
     fn stopped(&mut self, thread: Tracee, now: u64) {

@@ -24,6 +24,7 @@ mod opens;
 mod parting;
 mod perf;
 mod reader;
+mod room;
 mod sample;
 mod sched;
 mod strangers;
@@ -46,7 +47,12 @@ use std::io;
 /// Why it may not.
 pub(crate) fn try_tracepoints() -> io::Result<&'static str> {
     let own = std::process::id();
-    if bpf::Programs::open(own, perf::SMALLEST, false).is_ok() {
+    let wishes = bpf::Wishes {
+        size: perf::SMALLEST,
+        blocking: false,
+        holds: false,
+    };
+    if bpf::Programs::open(own, wishes).is_ok() {
         return Ok("tracepoints, read by programs in the kernel");
     }
     perf::Rings::open(own, perf::SMALLEST, false)?;

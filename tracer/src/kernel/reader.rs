@@ -2,19 +2,17 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use flowtrace_schema::{CallRing, Loss, Recorder};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::bpf::{Processes, Programs};
+use super::bpf::{Processes, Programs, Wishes};
 use super::channel_rows::Sink;
 use super::dropped::Dropped;
 use super::feed::{Descriptions, Feed, Inbox};
@@ -23,6 +21,7 @@ use super::merge::Merge;
 use super::opens::Opens;
 use super::parting;
 use super::perf::{self, Ring, Rings};
+use super::room::{Reading, Room};
 use super::sample::{Sample, What};
 use super::waits::Waits;
 use crate::clock::Clock;
@@ -32,8 +31,10 @@ use crate::proc::observer::ChannelLookup;
 const PERIOD_MS: u16 = 25;
 /// Environment variable: set, calls are told by perf's rings though programs could.
 const BY_PERF: &str = "FLOWTRACE_CALLS_BY_PERF";
-/// Samples that may wait in memory, some 200 MB, while the writer is busy.
-const BACKLOG: usize = 2 << 20;
+/// Environment variable: set, nobody is held back when rings fill up.
+const MAY_DROP: &str = "FLOWTRACE_CALLS_MAY_DROP";
+/// Samples that may wait in memory, some 100 MB, to be joined.
+const BACKLOG: usize = 1 << 20;
 
 /// What is to be recorded.
 pub(crate) struct Watched {
@@ -51,16 +52,11 @@ pub(crate) struct Watched {
 pub(crate) struct KernelLayer {
     inbox: Arc<Inbox>,
     opens: Arc<Opens>,
-    end: Arc<End>,
+    room: Arc<Room>,
     recorder: Recorder,
     threads: Vec<JoinHandle<()>>,
     processes: Option<Arc<Processes>>,
     tells_waits: bool,
-}
-
-struct End {
-    is_near: AtomicBool,
-    wake: EventFd,
 }
 
 impl KernelLayer {
@@ -93,10 +89,7 @@ impl KernelLayer {
         let calls = Calls::open(pid, tells_waits)?;
         let processes = calls.processes();
         let inbox = Arc::<Inbox>::default();
-        let end = Arc::new(End {
-            is_near: AtomicBool::new(false),
-            wake: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
-        });
+        let room = Arc::new(Room::new()?);
         let backlog = Arc::<AtomicUsize>::default();
         let (batches, waiting) = channel();
         let reader = Reader {
@@ -105,12 +98,13 @@ impl KernelLayer {
             clock,
             batches,
             expected: 0,
+            calls_read_ns: 0,
             backlog: Arc::clone(&backlog),
         };
         let mut layer = KernelLayer {
             inbox: Arc::clone(&inbox),
             opens: Arc::clone(&opens),
-            end: Arc::clone(&end),
+            room: Arc::clone(&room),
             recorder: recorder.clone(),
             threads: Vec::new(),
             processes,
@@ -127,7 +121,7 @@ impl KernelLayer {
         };
         layer.threads.push(thread.spawn(join)?);
         let thread = std::thread::Builder::new().name("kernel-layer".into());
-        layer.threads.push(thread.spawn(move || reader.run(&end))?);
+        layer.threads.push(thread.spawn(move || reader.run(&room))?);
         Ok(layer)
     }
 
@@ -139,6 +133,7 @@ impl KernelLayer {
             recorder: self.recorder.clone(),
             processes: self.processes.clone(),
             foreign: HashSet::new(),
+            room: Arc::clone(&self.room),
         }
     }
 
@@ -159,8 +154,7 @@ impl KernelLayer {
 impl Drop for KernelLayer {
     /// Records what is left.
     fn drop(&mut self) {
-        self.end.is_near.store(true, Ordering::Release);
-        let _ = self.end.wake.write(1);
+        self.room.end();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -189,9 +183,16 @@ enum Calls {
 impl Calls {
     /// By programs in the kernel; by perf's rings where they are refused, or that is asked for.
     fn open(pid: u32, blocking: bool) -> io::Result<Calls> {
-        let by_perf = std::env::var_os(BY_PERF).is_some_and(|value| !value.is_empty());
+        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let size = perf::size_of_rings()?;
-        if !by_perf && let Ok(programs) = Programs::open(pid, size, blocking) {
+        let wishes = Wishes {
+            size,
+            blocking,
+            holds: !is_set(MAY_DROP),
+        };
+        if !is_set(BY_PERF)
+            && let Ok(programs) = Programs::open(pid, wishes)
+        {
             return Ok(Calls::Programs(programs));
         }
         let rings = Rings::open(pid, size, blocking)?;
@@ -228,30 +229,32 @@ struct Reader {
     batches: Sender<Batch>,
     /// Samples of the last time.
     expected: usize,
+    /// Before the rings of calls were last emptied.
+    calls_read_ns: u64,
     /// Samples that are still to be joined.
     backlog: Arc<AtomicUsize>,
 }
 
 impl Reader {
-    fn run(mut self, end: &End) {
+    fn run(mut self, room: &Room) {
+        let reading = Reading(room);
         come_first();
         let mut ends = vec![false; self.all_rings().count()];
         loop {
-            let last = end.is_near.load(Ordering::Acquire);
-            // What finds no room here stays in the rings, and what finds none there is lost.
-            if last || self.backlog.load(Ordering::Relaxed) < BACKLOG {
-                let batch = self.read(last);
-                self.backlog
-                    .fetch_add(batch.samples.len(), Ordering::Relaxed);
-                if self.batches.send(batch).is_err() {
-                    break;
-                }
-            }
-            if last {
+            let last = room.ends();
+            // What finds no room here stays in the rings, and who fills those is held back.
+            let has_room = self.backlog.load(Ordering::Relaxed) < BACKLOG;
+            let batch = self.read(last || has_room, last);
+            let waiting = self
+                .backlog
+                .fetch_add(batch.samples.len(), Ordering::Relaxed);
+            if self.batches.send(batch).is_err() || last {
                 break;
             }
-            self.wait(&end.wake, &mut ends);
+            room.looked(has_room, waiting < BACKLOG / 2);
+            self.wait(room, &mut ends);
         }
+        drop(reading);
         self.close();
     }
 
@@ -271,11 +274,16 @@ impl Reader {
         let _ = is_slow.then(parting::leave_to_another);
     }
 
-    fn read(&mut self, last: bool) -> Batch {
-        let (clock, read_ns) = (self.clock, self.clock.now());
+    /// Empties the rings of the scheduler, which nobody else would hold back, and with `calls` those of calls.
+    fn read(&mut self, calls: bool, last: bool) -> Batch {
+        let clock = self.clock;
         let mut samples = Vec::with_capacity(self.expected);
         let mut lost = 0;
+        if calls {
+            self.calls_read_ns = clock.now();
+        }
         match &mut self.calls {
+            _ if !calls => {}
             Calls::Perf(rings) => drain(rings, clock, &mut samples, &mut lost),
             Calls::Programs(programs) => {
                 lost = programs.drain(|sample| samples.push(timed(sample, clock)));
@@ -288,7 +296,7 @@ impl Reader {
         self.expected = samples.len();
         Batch {
             samples,
-            read_ns,
+            read_ns: self.calls_read_ns,
             lost,
             lost_switches,
             end: last.then(|| self.calls.lost_entries()),
@@ -302,10 +310,10 @@ impl Reader {
 
     /// Sleeps until there is something to do. `ended`: rings that tell no more when they fill, since
     /// the first process is over.
-    fn wait(&self, wake: &EventFd, ended: &mut [bool]) {
+    fn wait(&self, room: &Room, ended: &mut [bool]) {
         let rings = self.all_rings().zip(&*ended);
         let mut places: Vec<usize> = Vec::new();
-        let mut sources = vec![PollFd::new(wake.as_fd(), PollFlags::POLLIN)];
+        let mut sources = vec![room.wakes()];
         for (place, (ring, ended)) in rings.enumerate() {
             if !ended {
                 places.push(place);
@@ -316,6 +324,7 @@ impl Reader {
             std::thread::sleep(Duration::from_millis(PERIOD_MS.into()));
             return;
         }
+        room.woken();
         for (source, place) in sources[1..].iter().zip(places) {
             let gone = PollFlags::POLLHUP | PollFlags::POLLERR;
             ended[place] = source

@@ -224,6 +224,9 @@ impl Lifetimes {
                 self.job_control(tid, matches!(stop, Stop::Group(_)), arrived);
                 let mut to_return = false;
                 match stop {
+                    Stop::Signal(libc::SIGSTOP) if ptrace::is_from_kernel(tid) => {
+                        self.tell(|observer| observer.held());
+                    }
                     Stop::Signal(delivered) => signal = delivered,
                     Stop::Group(_) => {
                         // Fails only when the task is gone, which the next event will tell.

@@ -84,6 +84,10 @@ pub(crate) trait Observer {
         let _ = (tracee, now);
     }
 
+    /// The kernel layer had the kernel stop a thread between two of its calls, because too much waits to be read
+    /// of what it tells: it goes on when this returns.
+    fn held(&mut self) {}
+
     /// Job control stopped a thread; it does not run until it is told of by
     /// [`Observer::continued`], or is over.
     fn stopped(&mut self, thread: Tracee, now: u64) {

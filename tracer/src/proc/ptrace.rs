@@ -253,13 +253,22 @@ pub(super) fn event_message(tid: u32, stop: Stop) -> Option<u32> {
 /// Whether task `tid` is in that event stop. A SIGKILL may have taken it on to the next one, which
 /// would be lost if the task were resumed.
 pub(super) fn is_in(tid: u32, stop: Stop) -> bool {
+    signal_code(tid).is_some_and(|code| event_of(code >> 8, libc::SIGTRAP) == stop)
+}
+
+/// Whether the kernel made the signal that task `tid` is about to receive. A SIGSTOP that is so was sent by a
+/// program of the kernel layer: of its own accord the kernel sends none.
+pub(super) fn is_from_kernel(tid: u32) -> bool {
+    const BY_KERNEL: i32 = 0x80;
+    signal_code(tid) == Some(BY_KERNEL)
+}
+
+/// `si_code` of the signal that task `tid` is stopped with. `None`: it is not, or it is gone.
+fn signal_code(tid: u32) -> Option<i32> {
     let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
-    if request(libc::PTRACE_GETSIGINFO, tid, info.as_mut_ptr() as usize).is_err() {
-        return false;
-    }
+    request(libc::PTRACE_GETSIGINFO, tid, info.as_mut_ptr() as usize).ok()?;
     // SAFETY: all zero is a valid siginfo_t, and the kernel has filled it.
-    let code = unsafe { info.assume_init() }.si_code;
-    event_of(code >> 8, libc::SIGTRAP) == stop
+    Some(unsafe { info.assume_init() }.si_code)
 }
 
 /// Waits for any child or tracee. `None`: there is none left.

@@ -48,9 +48,11 @@ pub(super) const TIME: i32 = 5;
 pub(super) const PROCESSOR: i32 = 8;
 pub(super) const WHO: i32 = 14;
 pub(super) const READ_USER: i32 = 112;
+pub(super) const SIGNAL_THREAD: i32 = 117;
 pub(super) const READ_KERNEL: i32 = 113;
 pub(super) const RESERVE: i32 = 131;
 pub(super) const SUBMIT: i32 = 132;
+pub(super) const QUERY: i32 = 134;
 /// Whoever reads looks by itself.
 pub(super) const NO_WAKEUP: i32 = 1;
 

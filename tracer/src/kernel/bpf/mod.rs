@@ -132,6 +132,18 @@ impl Processes {
     }
 }
 
+/// What the programs are to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wishes {
+    /// Bytes of each ring, a power of 2 of pages.
+    pub(super) size: usize,
+    /// Tell also of entries of calls that may block.
+    pub(super) blocking: bool,
+    /// Stop threads that make calls while a ring is half full, by a SIGSTOP of the kernel: their tracer is to take it
+    /// away when there is room again.
+    pub(super) holds: bool,
+}
+
 /// The programs at work.
 #[derive(Debug)]
 pub(super) struct Programs {
@@ -145,17 +157,21 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Begins to tell of the calls of process `pid`, and of those that will be named, through rings of
-    /// `size` bytes, a power of 2 of pages; with `blocking` also entries of calls that may block.
+    /// Begins to tell of the calls of process `pid`, and of those that will be named, as `wishes` say.
     ///
     /// # Errors
     /// When the kernel refuses such programs, or counts processes otherwise than we do.
-    pub(super) fn open(pid: u32, size: usize, blocking: bool) -> io::Result<Programs> {
-        Self::open_with(pid, size, blocking, NAMED)
+    pub(super) fn open(pid: u32, wishes: Wishes) -> io::Result<Programs> {
+        Self::open_with(pid, wishes, NAMED)
     }
 
     /// Up to `named` rings are named one by one.
-    fn open_with(pid: u32, size: usize, blocking: bool, named: usize) -> io::Result<Programs> {
+    fn open_with(pid: u32, wishes: Wishes, named: usize) -> io::Result<Programs> {
+        let Wishes {
+            size,
+            blocking,
+            holds,
+        } = wishes;
         // Elsewhere nobody has seen yet that they read the right registers; perf's rings do.
         if !cfg!(target_arch = "x86_64") {
             return Err(io::Error::other("no programs for this processor"));
@@ -185,6 +201,7 @@ impl Programs {
                 None => Rings::Each(&each),
             },
             lost: lost.as_fd(),
+            hold_above: holds.then_some(size as u32 / 2),
         };
         let entries = load(&program::assemble(Which::Entries, &maps))?;
         let returns = load(&program::assemble(Which::Returns, &maps))?;

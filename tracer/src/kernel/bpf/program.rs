@@ -3,10 +3,10 @@
 use std::os::fd::BorrowedFd;
 
 use super::code::{
-    ADD, AND_NUMBER, ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_NOT_EQUAL, IF_SAME, Instruction,
-    JUMP, LOAD_8, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, NO_WAKEUP, OR, PROCESSOR, R0, R1,
-    R2, R3, READ_KERNEL, RESERVE, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_32, STORE_64, SUBMIT, TIME,
-    WHO,
+    ADD, AND_NUMBER, ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_SAME,
+    Instruction, JUMP, LOAD_8, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, NO_WAKEUP, OR,
+    PROCESSOR, QUERY, R0, R1, R2, R3, READ_KERNEL, RESERVE, SHIFT_LEFT, SHIFT_RIGHT, SIGNAL_THREAD,
+    STACK, STORE_32, STORE_64, SUBMIT, TIME, WHO,
 };
 
 /// What the programs use.
@@ -24,6 +24,8 @@ pub(super) struct Maps<'a> {
     pub(super) rings: Rings<'a>,
     /// Words at [`LOST_DATA`], [`LOST_RETURNS`] and [`LOST_OTHERS`].
     pub(super) lost: BorrowedFd<'a>,
+    /// Bytes of records in a ring above which whoever makes a call there is stopped; `None`: nobody is.
+    pub(super) hold_above: Option<u32>,
 }
 
 /// A ring for each processor.
@@ -128,6 +130,8 @@ pub(super) const WANTED: i16 = -24;
 pub(super) const COPIES: i16 = FOREIGN - REGISTERS as i16;
 /// [`NUMBERS`] if the caller's calls have the numbers of the other architecture, else 0.
 const FOREIGN: i16 = WANTED - 8;
+/// The ring, of a return, which has no copies.
+const RING: i16 = COPIES;
 
 impl Code {
     /// Looks up the 32-bit number at [`KEY`]; what is found is in R0. Leaves if there is nothing.
@@ -229,6 +233,19 @@ impl Code {
         self.call(READ_KERNEL);
     }
 
+    /// Stops the caller, whose call is done, if there is more in the ring than this. Its tracer takes the signal
+    /// away again, when there is room: the caller never sees it.
+    fn hold(&mut self, above: u32) {
+        const AVAILABLE: i32 = 0;
+        self.put(LOAD_64, R1, STACK, RING, 0);
+        self.set(R2, AVAILABLE);
+        self.call(QUERY);
+        let room = self.jump(IF_LESS, R0, 0, above.cast_signed());
+        self.set(R1, libc::SIGSTOP);
+        self.call(SIGNAL_THREAD);
+        self.land(room);
+    }
+
     /// Jumps unless the call has one of these bits.
     pub(super) fn unless(&mut self, bits: u8) -> usize {
         self.put(LOAD_64, R2, STACK, WANTED, 0);
@@ -255,8 +272,8 @@ impl Code {
         self.leave_if(IF_EQUAL, R0, 0);
     }
 
-    /// Leaves unless the caller's call has this bit. Its number is told of its architecture from here on.
-    fn only_wanted(&mut self, maps: &Maps<'_>, bit: u8) {
+    /// Leaves unless entries of the caller's call are wanted. Its number is told of its architecture from here on.
+    fn only_wanted(&mut self, maps: &Maps<'_>) {
         self.leave_if(IF_GREATER, NUMBER_OF_CALL, NUMBERS as i32 - 1);
         self.put(LOAD_64, R1, STACK, FOREIGN, 0);
         self.put(ADD, NUMBER_OF_CALL, R1, 0, 0);
@@ -265,7 +282,7 @@ impl Code {
         self.put(ADD, R1, NUMBER_OF_CALL, 0, 0);
         self.put(LOAD_8, R0, R1, 0, 0);
         self.put(STORE_64, STACK, R0, WANTED, 0);
-        self.put(AND_NUMBER, R0, 0, 0, i32::from(bit));
+        self.put(AND_NUMBER, R0, 0, 0, i32::from(ENTERS));
         self.leave_if(IF_EQUAL, R0, 0);
     }
 }
@@ -288,7 +305,7 @@ fn entry(code: &mut Code, maps: &Maps<'_>) {
     code.load(NUMBER_OF_CALL, CONTEXT, 8);
     code.only_wanted_of_any(maps);
     code.only_followed(maps);
-    code.only_wanted(maps, ENTERS);
+    code.only_wanted(maps);
     code.put(LOAD_64, R1, STACK, FOREIGN, 0);
     let foreign = code.jump(IF_NOT_EQUAL, R1, 0, 0);
     let plain = code.unless(VECTOR | MESSAGE | OFFSETS | OFFSET);
@@ -309,7 +326,7 @@ fn entry(code: &mut Code, maps: &Maps<'_>) {
     code.leave();
     code.land(long);
     let long = code.record(ENTRY, |code| {
-        code.registers(registers::ARGUMENTS, REGISTERS);
+        code.registers(registers::ARGUMENTS, REGISTERS)
     });
     code.leave();
     code.land(foreign);
@@ -330,6 +347,7 @@ fn entry(code: &mut Code, maps: &Maps<'_>) {
     code.leave();
 }
 
+/// A call returned: of some that is told, and of all whether the ring is filling up.
 fn returning(code: &mut Code, maps: &Maps<'_>) {
     code.only_followed(maps);
     let (at, size) = registers::NUMBER;
@@ -342,15 +360,22 @@ fn returning(code: &mut Code, maps: &Maps<'_>) {
     code.add(R3, at);
     code.call(READ_KERNEL);
     code.put(LOAD_64, NUMBER_OF_CALL, STACK, WORD, 0);
-    code.only_wanted(maps, RETURNS);
+    code.only_wanted(maps);
     code.ring(maps.rings);
+    code.put(STORE_64, STACK, R1, RING, 0);
+    let untold = code.unless(RETURNS);
     let full = code.record(RETURN, |code| {
         code.load(R1, CONTEXT, 8);
         code.put(STORE_64, RECORD, R1, REST as i16, 0);
     });
-    code.leave();
+    let told = code.jump(JUMP, 0, 0, 0);
     // No room: it is counted.
     code.land(full);
     code.count(maps.lost, LOST_RETURNS);
+    code.land(told);
+    code.land(untold);
+    if let Some(above) = maps.hold_above {
+        code.hold(above);
+    }
     code.leave();
 }

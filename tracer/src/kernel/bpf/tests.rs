@@ -2,9 +2,15 @@ use super::*;
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 
+const WISHES: Wishes = Wishes {
+    size: perf::SMALLEST,
+    blocking: false,
+    holds: false,
+};
+
 /// `None`, and says so: this process may not.
 fn opened(pid: u32) -> Option<Programs> {
-    match Programs::open(pid, perf::SMALLEST, false) {
+    match Programs::open(pid, WISHES) {
         Ok(programs) => Some(programs),
         Err(error) => {
             eprintln!("skipped: programs in the kernel: {error}");
@@ -24,7 +30,7 @@ fn own_calls_are_told_with_their_arguments_and_results() {
 fn rings_in_an_array_are_found_as_well() {
     if opened(std::process::id()).is_some() {
         let own = std::process::id();
-        tells_own_calls(Programs::open_with(own, perf::SMALLEST, false, 0).unwrap());
+        tells_own_calls(Programs::open_with(own, WISHES, 0).unwrap());
     }
 }
 

@@ -1,0 +1,149 @@
+//! Between the thread that empties the rings and those that want something of it: an end, or room in the rings.
+//!
+//! What a program in the kernel finds no room for would be lost. So it stops whoever makes calls while a ring is half
+//! full ([`super::bpf`]), after the call, and the tracer keeps the thread until the ring was emptied and not too much of
+//! what was in it is still to be joined. The slowest of all then sets the pace, and nothing is lost.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::poll::PollFd;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+/// Longest time that a thread is kept. Whatever keeps the reader that long is better met by losses, which are
+/// counted, than by a command that hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Room {
+    wake: EventFd,
+    ends: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// How often the rings were emptied.
+    emptied: u64,
+    /// Little of what was in them is still to be joined.
+    keeps_up: bool,
+    /// Nobody empties them any more.
+    over: bool,
+}
+
+impl Room {
+    /// # Errors
+    /// When there are no descriptors left.
+    pub(super) fn new() -> io::Result<Room> {
+        Ok(Room {
+            wake: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
+            ends: AtomicBool::new(false),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// Waits until the rings have room.
+    pub(super) fn wait(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        let mut state = self.state();
+        let before = state.emptied;
+        let _ = self.wake.write(1);
+        while !(state.over || state.emptied > before && state.keeps_up) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// The reader has looked: whether it emptied the rings, and whether what it read is joined about as fast.
+    pub(super) fn looked(&self, emptied: bool, keeps_up: bool) {
+        let mut state = self.state();
+        state.emptied += u64::from(emptied);
+        state.keeps_up = keeps_up;
+        self.changed.notify_all();
+    }
+
+    /// The reader is to look for the last time.
+    pub(super) fn end(&self) {
+        self.ends.store(true, Ordering::Release);
+        let _ = self.wake.write(1);
+    }
+
+    /// Whether it is.
+    pub(super) fn ends(&self) -> bool {
+        self.ends.load(Ordering::Acquire)
+    }
+
+    /// What becomes readable when the reader is to look at once.
+    pub(super) fn wakes(&self) -> PollFd<'_> {
+        PollFd::new(self.wake.as_fd(), nix::poll::PollFlags::POLLIN)
+    }
+
+    /// It is about to.
+    pub(super) fn woken(&self) {
+        let _ = self.wake.read();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Held by the reader: whatever ends it, nobody waits for it any more.
+pub(super) struct Reading<'a>(pub(super) &'a Room);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.state().over = true;
+        self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn whoever_waits_goes_on_when_the_rings_are_empty_and_the_rest_is_joined() {
+        let room = Arc::new(Room::new().unwrap());
+        room.looked(true, true);
+        let (tell, told) = channel();
+        let waiting = {
+            let room = Arc::clone(&room);
+            std::thread::spawn(move || {
+                room.wait();
+                tell.send(()).unwrap();
+            })
+        };
+        // It asks to be looked for.
+        while room.wake.read().is_err() {
+            std::thread::yield_now();
+        }
+        room.looked(true, false);
+        room.looked(false, false);
+        assert!(told.recv_timeout(Duration::from_millis(50)).is_err());
+        room.looked(false, true);
+        told.recv_timeout(Duration::from_secs(60)).unwrap();
+        waiting.join().unwrap();
+    }
+
+    #[test]
+    fn nobody_waits_for_a_reader_that_is_gone() {
+        let room = Room::new().unwrap();
+        drop(Reading(&room));
+        room.wait();
+        room.end();
+        assert!(room.ends());
+    }
+}
