@@ -326,7 +326,7 @@ fn entry(code: &mut Code, maps: &Maps<'_>) {
     code.leave();
     code.land(long);
     let long = code.record(ENTRY, |code| {
-        code.registers(registers::ARGUMENTS, REGISTERS)
+        code.registers(registers::ARGUMENTS, REGISTERS);
     });
     code.leave();
     code.land(foreign);
