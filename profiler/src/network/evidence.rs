@@ -60,7 +60,7 @@ pub enum Basis {
 pub enum Verdict {
     /// These processes hold the others up, the most loaded first.
     Loaded(Vec<Node>),
-    /// None does: a load from [`GATE`] upwards would have shown.
+    /// None does: a load from [`GATE`](super::balance::GATE) upwards would have shown.
     Balanced,
     /// The evidence is too small or of the wrong kind; why.
     Unsure(String),
