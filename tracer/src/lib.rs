@@ -20,5 +20,6 @@ mod kernel;
 pub mod monitor;
 pub mod mounting;
 pub mod net;
+mod priority;
 mod proc;
 pub mod session;

@@ -25,6 +25,7 @@ use super::room::{Reading, Room};
 use super::sample::{Sample, What};
 use super::waits::Waits;
 use crate::clock::Clock;
+use crate::priority::Ahead;
 use crate::proc::observer::ChannelLookup;
 
 /// Longest time between two looks. The kernel wakes the reader when a ring is a quarter full.
@@ -238,7 +239,8 @@ struct Reader {
 impl Reader {
     fn run(mut self, room: &Room) {
         let reading = Reading(room);
-        come_first();
+        // What is not read in time is lost, or holds the command up.
+        let _ahead = Ahead::of_the_command();
         let mut ends = vec![false; self.all_rings().count()];
         loop {
             let last = room.ends();
@@ -474,15 +476,4 @@ impl Joiner {
             self.recorder.record(record);
         }
     }
-}
-
-/// Has this thread run before those of the command: what is not read in time is lost. Whoever may use
-/// tracepoints may mostly do that; without it more is lost on a busy machine.
-fn come_first() {
-    const NICE: libc::c_int = -15;
-    // SAFETY: takes numbers only; 0 is the calling thread.
-    #[expect(unsafe_code)]
-    unsafe {
-        libc::setpriority(libc::PRIO_PROCESS, 0, NICE)
-    };
 }

@@ -35,6 +35,7 @@ use super::reading::{self, Account, Image, ProcessStat, ThreadCost};
 use super::{Living, Upids};
 use crate::callers::TaskTable;
 use crate::clock::Clock;
+use crate::priority::Ahead;
 
 /// How the first process of the tree ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,6 +154,8 @@ impl Lifetimes {
     /// # Errors
     /// When waiting itself fails, which it does only if this process has no children at all.
     pub(crate) fn follow(mut self, watcher: &mut dyn Watcher) -> io::Result<Option<End>> {
+        // A stopped program waits for us: on a busy machine behind all the others.
+        let _ahead = Ahead::of_the_command();
         let mut end = None;
         while let Some(report) = ptrace::wait()? {
             let arrived = self.clock.now();

@@ -1,0 +1,59 @@
+//! Threads of ours that must not wait for a processor behind the threads of the command.
+#![expect(unsafe_code)]
+
+use std::marker::PhantomData;
+
+/// Above all but what somebody has put above everything (`sched_prio_to_weight` of the kernel: 28 times
+/// the share of an ordinary thread, and it goes on a processor as soon as it is woken).
+const NICE: libc::c_int = -15;
+
+/// The calling thread, and those that it begins, run before those of the command until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    before: libc::c_int,
+    /// The priority is that of one thread.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Ahead {
+    /// Where that is not allowed (setpriority(2) wants `CAP_SYS_NICE`), everything stays as it is.
+    pub(crate) fn of_the_command() -> Ahead {
+        // SAFETY: takes numbers only; 0 is the calling thread.
+        let before = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+        set(NICE.min(before));
+        Ahead {
+            before,
+            _thread: PhantomData,
+        }
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        set(self.before);
+    }
+}
+
+fn set(nice: libc::c_int) {
+    // SAFETY: takes numbers only; 0 is the calling thread.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> libc::c_int {
+        // SAFETY: takes numbers only; 0 is the calling thread.
+        unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
+    }
+
+    #[test]
+    fn it_is_this_thread_alone_and_for_a_while() {
+        let before = now();
+        let ahead = Ahead::of_the_command();
+        assert!(now() == NICE.min(before) || now() == before);
+        drop(ahead);
+        assert_eq!(now(), before);
+    }
+}
