@@ -23,6 +23,10 @@ use holders::Holders;
 const EVERY: Duration = Duration::from_secs(1);
 /// How often to look whether the capture has ended, or there is a new flow whose owner is wanted.
 const LOOK_MS: u8 = 20;
+/// The kernel tells of an end when a worker of its own comes to that, which on a busy machine is after the capture was
+/// asked to stop. That it was silent for so long means that there is no more to come, and so often is the most to wait.
+const SILENT_MS: u8 = 30;
+const MOST_SILENCES: u32 = 5;
 /// Looking for holders may take one part in so many of a processor, and when it took nothing for a
 /// while, so much at once: a new flow must not wait, and may be a short one.
 const SHARE: u32 = 20;
@@ -110,6 +114,9 @@ impl Sockets {
             let stopping = stop.load(Ordering::Acquire);
             let mut observed = Vec::new();
             self.ends(&mut observed);
+            if stopping {
+                self.last_ends(&mut observed);
+            }
             let is_due = self.asked.is_none_or(|at| at.elapsed() >= EVERY);
             if is_due || stopping || self.may_look() && self.wanted.load(Ordering::Relaxed) {
                 self.asked = Some(Instant::now());
@@ -143,6 +150,20 @@ impl Sockets {
                 holders: None,
             });
         });
+    }
+
+    /// What comes late of connections that ended before the capture does.
+    fn last_ends(&mut self, observed: &mut Vec<Observed>) {
+        for _ in 0..MOST_SILENCES {
+            let Some(ends) = self.diag.ends() else {
+                return;
+            };
+            let mut waiting = [PollFd::new(ends, PollFlags::POLLIN)];
+            if poll(&mut waiting, PollTimeout::from(SILENT_MS)) != Ok(1) {
+                return;
+            }
+            self.ends(observed);
+        }
     }
 
     fn all(&mut self, observed: &mut Vec<Observed>) {
