@@ -10,6 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 use flowtrace_schema::{DescriptorRecord, Record, Recorder, Text, Upid};
 
 use super::environment::Wanted;
+use super::reading;
 
 /// The descriptors that every program has.
 const STANDARD: i32 = 3;
@@ -136,8 +137,8 @@ fn target(pid: u32, fd: i32) -> Option<OsString> {
 /// Open flags and position of a descriptor (proc_pid_fdinfo(5)), of the flags those that matter to
 /// who inherits it: access mode and `O_APPEND`.
 pub(super) fn state(pid: u32, fd: i32) -> Option<(u32, u64)> {
-    let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
-    parse(&info)
+    let info = reading::contents(&format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
+    parse(str::from_utf8(&info).ok()?)
 }
 
 fn parse(info: &str) -> Option<(u32, u64)> {

@@ -75,7 +75,7 @@ pub(super) fn arguments(pid: u32) -> Option<Vec<u8>> {
 
 /// What a file of `/proc` holds. Nearly all fit in one page, and then one read gives all: the kernel
 /// makes it up anew for each file that is opened, and does not say how long it will be.
-fn contents(path: &str) -> io::Result<Vec<u8>> {
+pub(super) fn contents(path: &str) -> io::Result<Vec<u8>> {
     const PAGE: usize = 4096;
     let mut file = File::open(path)?;
     let mut page = [0; PAGE];
