@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use ahash::AHashMap;
 
-use super::plain;
-use super::run::{FIN, Mode, Node, PSH, Packet, Run, Unknown};
+use super::run::{Mode, Node, Run, Unknown};
 
-/// A run of pushed segments of at least this many bytes may be one message: Linux pushes every
-/// full send buffer (65 160 bytes).
-const FULL_BUFFER: u64 = 64_000;
+mod arrivals;
+mod cut;
+mod spells;
 
 /// One message of an ordered pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,107 +52,6 @@ impl Message {
     }
 }
 
-/// Cuts the data segments of one direction of a connection where the library's writes ended: at a
-/// push or FIN, which belongs to the message that it ends. A pushed run of a full buffer goes on.
-#[derive(Clone, Debug, Default)]
-struct Cutter {
-    open: Option<Message>,
-    run_bytes: u64,
-}
-
-impl Cutter {
-    fn segment(&mut self, packet: &Packet, done: &mut Vec<Message>) {
-        if packet.payload > 0 {
-            let message = self.open.get_or_insert_with(|| Message {
-                src: packet.src,
-                dst: packet.dst,
-                flow: packet.flow,
-                sent_ns: (packet.t_ns, packet.t_ns),
-                first_bytes: u64::from(packet.payload),
-                seq: packet.seq,
-                ..Message::default()
-            });
-            message.sent_ns.1 = packet.t_ns;
-            message.bytes += u64::from(packet.payload);
-            message.segments += 1;
-            self.run_bytes += u64::from(packet.payload);
-        }
-        if packet.flags & (PSH | FIN) != 0 {
-            let is_full = self.run_bytes >= FULL_BUFFER && packet.flags & FIN == 0;
-            self.run_bytes = 0;
-            if !is_full {
-                done.extend(self.open.take());
-            }
-        }
-    }
-}
-
-/// The messages of the wanted directions (sender, receiver) in the stream of a process, by the mode's
-/// rule. Messages to oneself are none.
-fn sent_in(run: &Run, stream: Node, is_wanted: impl Fn(Node, Node) -> bool) -> Vec<Message> {
-    let is_wanted = |src: Node, dst: Node| src != dst && is_wanted(src, dst);
-    let mut done = Vec::new();
-    match run.settings.mode {
-        Mode::Default => {
-            let mut cutters: AHashMap<(u32, Node), Cutter> = AHashMap::new();
-            for packet in run.stream(stream) {
-                let says_something = packet.payload > 0 || packet.flags & (PSH | FIN) != 0;
-                if !says_something || packet.is_again || !is_wanted(packet.src, packet.dst) {
-                    continue;
-                }
-                let key = (packet.flow, packet.dst);
-                let cutter = cutters.entry(key).or_default();
-                cutter.segment(packet, &mut done);
-                // There may be a million connections, one after the other.
-                if packet.flags & FIN != 0 {
-                    cutters.remove(&key);
-                }
-            }
-            done.extend(cutters.into_values().filter_map(|cutter| cutter.open));
-            done = whole(done);
-        }
-        Mode::Thesis => {
-            let mut open: HashMap<(Node, Node), Message> = HashMap::new();
-            for packet in run.stream(stream).filter(|p| p.is_data()) {
-                let (src, dst) = (packet.src, packet.dst);
-                if is_wanted(src, dst) {
-                    let message = open.entry((src, dst)).or_insert_with(|| Message {
-                        src,
-                        dst,
-                        flow: packet.flow,
-                        sent_ns: (packet.t_ns, packet.t_ns),
-                        first_bytes: u64::from(packet.payload),
-                        seq: packet.seq,
-                        ..Message::default()
-                    });
-                    message.sent_ns.1 = packet.t_ns;
-                    message.bytes += u64::from(packet.payload);
-                    message.segments += 1;
-                }
-                done.extend(open.remove(&(dst, src)).filter(|_| src != dst));
-            }
-            done.extend(open.into_values());
-        }
-    }
-    for message in &mut done {
-        message.received_ns = message.sent_ns;
-    }
-    done
-}
-
-/// Messages of each direction of each connection, with pieces put together.
-fn whole(mut done: Vec<Message>) -> Vec<Message> {
-    let stream = |message: &Message| (message.flow, message.dst);
-    // Within a stream they stay in the order of their bytes.
-    done.sort_by_key(stream);
-    let streams = done.chunk_by(|a, b| stream(a) == stream(b));
-    let mut whole = Vec::with_capacity(done.len());
-    for stream in streams {
-        whole.extend_from_slice(&plain::joined(stream));
-    }
-    whole
-}
-
 /// All messages of the interval in the order of sending, with their times at both ends where both
 /// were captured.
 ///
@@ -173,9 +71,9 @@ fn cut(run: &Run) -> Vec<Message> {
     for me in run.all().filter(|&me| run.is_own(me)) {
         // Of who has no capture the partners' captures hold what they were sent.
         let is_known_here = |src: Node, dst: Node| src == me || dst == me && !run.is_own(src);
-        all.extend(sent_in(run, me, is_known_here));
+        all.extend(cut::sent_in(run, me, is_known_here));
     }
-    add_arrivals(run, &mut all);
+    arrivals::add(run, &mut all);
     all.sort_by_key(|message| {
         (
             message.sent_ns,
@@ -186,54 +84,6 @@ fn cut(run: &Run) -> Vec<Message> {
         )
     });
     all
-}
-
-/// Finds the first and last segment of each message in the receiver's capture, by sequence number.
-fn add_arrivals(run: &Run, messages: &mut [Message]) {
-    // With the place of the message that was found last.
-    let mut by_direction: AHashMap<(u32, Node, Node), (usize, Vec<&mut Message>)> = AHashMap::new();
-    for message in messages.iter_mut() {
-        if run.has_both_ends(message.src, message.dst) {
-            let key = (message.flow, message.src, message.dst);
-            by_direction.entry(key).or_default().1.push(message);
-        }
-    }
-    for receiver in run.all() {
-        for packet in run.stream(receiver) {
-            if packet.dst != receiver || !packet.is_data() {
-                continue;
-            }
-            let key = (packet.flow, packet.src, packet.dst);
-            let Some((at, list)) = by_direction.get_mut(&key) else {
-                continue;
-            };
-            // Segments come nearly in order; the search goes on from the message before.
-            let holds =
-                |message: &Message| u64::from(packet.seq.wrapping_sub(message.seq)) < message.bytes;
-            let near = (*at..list.len()).take(64).find(|&i| holds(list[i]));
-            let Some(i) = near.or_else(|| (0..*at).rev().take(64).find(|&i| holds(list[i]))) else {
-                continue;
-            };
-            *at = i;
-            let message = &mut list[i];
-            if packet.seq == message.seq {
-                message.received_ns.0 = packet.t_ns;
-            }
-            let end = packet
-                .seq
-                .wrapping_add(packet.payload)
-                .wrapping_sub(message.seq);
-            if u64::from(end) == message.bytes {
-                message.received_ns.1 = packet.t_ns;
-            }
-        }
-    }
-    for message in messages {
-        // Seen in part: the interval ends between the two captures.
-        if message.received_ns.1 < message.received_ns.0 {
-            message.received_ns.1 = message.received_ns.0;
-        }
-    }
 }
 
 /// The places of the messages of each ordered pair.
@@ -262,7 +112,7 @@ pub fn counts(messages: &[Message]) -> Vec<(Node, Node, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::run::ACK;
+    use crate::network::run::{ACK, Packet};
     use crate::network::testing::{data, delayed_run_of, run_of};
 
     #[test]

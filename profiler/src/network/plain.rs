@@ -34,7 +34,7 @@ pub struct Plain {
 }
 
 /// The size that most messages have, with how many have it.
-fn usual(sizes: impl IntoIterator<Item = u64>) -> Option<(u64, usize)> {
+pub(super) fn usual(sizes: impl IntoIterator<Item = u64>) -> Option<(u64, usize)> {
     let mut counts: AHashMap<u64, usize> = AHashMap::new();
     for size in sizes {
         *counts.entry(size).or_default() += 1;

@@ -111,6 +111,24 @@ fn messages_are_the_librarys() {
     assert!((200..=260).contains(&of_rank_0), "{of_rank_0}");
 }
 
+/// Messages of several sizes are cut at their pushes alone.
+#[test]
+fn messages_of_mixed_programs_are_those_of_their_pushes() {
+    for (name, count) in [
+        ("is.S", 411),
+        ("mg.S", 1955),
+        ("lu.S", 4695),
+        ("mg.W-quota-none", 3390),
+        ("mg.W-quota-full", 3380),
+    ] {
+        let Some(run) = reference(name) else {
+            return;
+        };
+        let found = messages::messages(&run).unwrap();
+        assert_eq!(found.len(), count, "{name}");
+    }
+}
+
 /// Kernels of mixed messages: useful time was 9 to 60 % of the run, which packets do not show.
 #[test]
 fn efficiencies_and_slowdown_claim_nothing_of_mixed_programs() {
