@@ -76,8 +76,16 @@ pub fn slowdown(run: &Run) -> Answer<Slowdown> {
 pub fn pop_metrics(run: &Run) -> Answer<Pop> {
     let part = iterating(run);
     let schedule = schedule(&part)?;
-    let found = pop::efficiencies(&schedule, part.seconds());
-    Ok(part.known(found.ok_or_else(|| no_exchange("when each process worked"))?))
+    let exact = pop::efficiencies(&schedule, part.span_ns());
+    let found = exact.map_or_else(
+        || {
+            let iterations = repeat::of_run(run)?;
+            let messages = messages::messages(run)?;
+            pop::bounded(run, &messages, iterations.as_deref(), part.span_ns())
+        },
+        Ok,
+    );
+    Ok(part.known(found?))
 }
 
 /// Longest path through sends and arrivals, for both readings of what is open.

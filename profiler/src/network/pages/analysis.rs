@@ -7,10 +7,14 @@ use super::{called, cell, name, page};
 use crate::network::analysis;
 use crate::network::evidence::{self, Verdict};
 use crate::network::page::{self, Cell, Page};
+use crate::network::pop::Basis;
 use crate::network::replay::Change;
 use crate::network::run::{Node, Run};
 use crate::network::{Answer, state};
 use crate::text::units;
+
+/// Parallel efficiency from which the POP centre calls it good.
+const GOOD: f64 = 0.8;
 
 /// `network slowdown`: who is slower than the others, and what that cost.
 pub fn slowdown(run: &Run) -> Page {
@@ -69,18 +73,18 @@ pub fn pop(run: &Run) -> Page {
         let found = &known.value;
         let mut page = Page::new(run, &["efficiency", "least", "most", "value"]);
         let rows = [
-            ("parallel", found.parallel),
-            ("load balance", found.load_balance),
-            ("communication", found.communication),
+            ("parallel", Some(found.parallel)),
+            ("load balance", Some(found.load_balance)),
+            ("communication", Some(found.communication)),
             ("serialisation", found.serialisation),
             ("transfer", found.transfer),
         ];
         for (title, share) in rows {
             page.rows.push(vec![
                 Cell::Text(title.into()),
-                Cell::Share(share.low),
-                Cell::Share(share.high),
-                cell(share.point(), Cell::Share),
+                cell(share.map(|share| share.low), Cell::Share),
+                cell(share.map(|share| share.high), Cell::Share),
+                cell(share.and_then(|share| share.point()), Cell::Share),
             ]);
         }
         let percent = |share: f64| Cell::Share(share).shown();
@@ -92,12 +96,20 @@ pub fn pop(run: &Run) -> Page {
                 percent(found.parallel.high)
             ),
             None => format!(
-                "parallel efficiency unknown: between {} and {}",
+                "parallel efficiency between {} and {}{}",
                 percent(found.parallel.low),
-                percent(found.parallel.high)
+                percent(found.parallel.high),
+                if found.parallel.high < GOOD {
+                    ", below the 80 % that are good"
+                } else {
+                    ""
+                }
             ),
         });
-        page.notes.push("work is what lies between a message and what it waited for, time without a CPU and in the library included".into());
+        page.notes.push(match found.basis {
+            Basis::Work => "work is what lies between a message and what it waited for, time without a CPU and in the library included".into(),
+            Basis::Bounds => "bounds: no more than the quickest repetition of each step took (longer only behind the last sign of the library), no less than what lies behind that sign in the quickest; time without a CPU included".into(),
+        });
         page
     })
 }

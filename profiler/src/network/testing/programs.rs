@@ -72,6 +72,19 @@ pub(in crate::network) struct Made {
     pub(in crate::network) seconds: f64,
     /// Whole computing time by process, s.
     pub(in crate::network) work_s: Vec<f64>,
+    /// When each process computed, s.
+    pub(in crate::network) computing_s: Vec<Vec<(f64, f64)>>,
+}
+
+impl Made {
+    /// Time that each process computed while packets went, s.
+    pub(in crate::network) fn computed_s(&self) -> Vec<f64> {
+        let (from, to) = self.run.span_ns();
+        let (from, to) = (from as f64 / 1e9, to as f64 / 1e9);
+        let within = |&(a, b): &(f64, f64)| (b.min(to) - a.max(from)).max(0.0);
+        let sum = |spans: &Vec<(f64, f64)>| spans.iter().map(within).sum();
+        self.computing_s.iter().map(sum).collect()
+    }
 }
 
 /// Runs a program.
@@ -80,6 +93,7 @@ pub(in crate::network) fn bsp(program: &Bsp) -> Made {
     let mut noise = Noise(program.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut clock = vec![0.0f64; n];
     let mut work = vec![0.0f64; n];
+    let mut computing = vec![Vec::new(); n];
     let mut packets: Vec<Packet> = Vec::new();
     const SEND_S: f64 = 5e-6;
     let mut edges = program.edges.clone();
@@ -87,6 +101,7 @@ pub(in crate::network) fn bsp(program: &Bsp) -> Made {
     for _ in 0..program.rounds {
         for (node, mean) in program.work_s.iter().enumerate() {
             let took = mean * (1.0 + program.jitter * noise.normal()).max(0.1);
+            computing[node].push((clock[node], clock[node] + took));
             clock[node] += took;
             work[node] += took;
         }
@@ -139,5 +154,6 @@ pub(in crate::network) fn bsp(program: &Bsp) -> Made {
         run: delayed_run_of(n, &packets, (program.latency_s * 1e9) as i64),
         seconds: clock.iter().copied().fold(0.0, f64::max),
         work_s: work,
+        computing_s: computing,
     }
 }
