@@ -18,8 +18,7 @@ pub(crate) struct Ahead {
 impl Ahead {
     /// Where that is not allowed (setpriority(2) wants `CAP_SYS_NICE`), everything stays as it is.
     pub(crate) fn of_the_command() -> Ahead {
-        // SAFETY: takes numbers only; 0 is the calling thread.
-        let before = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+        let before = nice();
         set(NICE.min(before));
         Ahead {
             before,
@@ -34,6 +33,11 @@ impl Drop for Ahead {
     }
 }
 
+fn nice() -> libc::c_int {
+    // SAFETY: takes numbers only; 0 is the calling thread.
+    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
+}
+
 fn set(nice: libc::c_int) {
     // SAFETY: takes numbers only; 0 is the calling thread.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
@@ -43,17 +47,12 @@ fn set(nice: libc::c_int) {
 mod tests {
     use super::*;
 
-    fn now() -> libc::c_int {
-        // SAFETY: takes numbers only; 0 is the calling thread.
-        unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
-    }
-
     #[test]
     fn it_is_this_thread_alone_and_for_a_while() {
-        let before = now();
+        let before = nice();
         let ahead = Ahead::of_the_command();
-        assert!(now() == NICE.min(before) || now() == before);
+        assert!(nice() == NICE.min(before) || nice() == before);
         drop(ahead);
-        assert_eq!(now(), before);
+        assert_eq!(nice(), before);
     }
 }
