@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use flowtrace_schema::{FileId, Loss, Recorder, Upid, Usage};
 
-use super::bpf::Processes;
+use super::programs::Processes;
 use super::opens::{Note, Noted, OpenedFile, Opens};
 use super::room::Room;
 use crate::proc::observer::{Observer, Tracee};

@@ -7,13 +7,12 @@
 //! FUSE opens (opens) -------------------- notes ----+           +-> waits: running, runnable, blocked
 //! ```
 //!
-//! [`bpf`], or where that is refused [`perf`] and [`tracefs`], talk to the kernel, [`merge`] puts the processors' samples in the order of
+//! [`programs`], or where that is refused [`perf`] and [`tracefs`], talk to the kernel, [`merge`] puts the processors' samples in the order of
 //! time, [`follow`] joins calls to files by the descriptors of each process ([`table`]), [`waits`] tells what
 //! each thread did at every moment, by the records of the scheduler ([`sched`]). Opens,
 //! closes and everything about names are still seen by FUSE.
 
 mod block;
-mod bpf;
 mod by_id;
 mod channel_rows;
 mod dropped;
@@ -23,6 +22,7 @@ mod merge;
 mod opens;
 mod parting;
 mod perf;
+mod programs;
 mod reader;
 mod room;
 mod sample;
@@ -38,8 +38,17 @@ pub(crate) use feed::Descriptions;
 pub use opens::Opens;
 pub(crate) use opens::{Note, Noted, OpenedFile};
 pub(crate) use reader::{KernelLayer, Watched};
+pub(crate) use sched::in_first_pid_namespace;
 
 use std::io;
+
+/// One more than the highest number of a processor that may be there.
+///
+/// # Errors
+/// When the kernel does not tell.
+pub(crate) fn processors() -> io::Result<u32> {
+    Ok(perf::processors()?.last().map_or(1, |last| last + 1))
+}
 
 /// How this process may see calls by tracepoints here, by trying it on itself.
 ///
@@ -47,12 +56,12 @@ use std::io;
 /// Why it may not.
 pub(crate) fn try_tracepoints() -> io::Result<&'static str> {
     let own = std::process::id();
-    let wishes = bpf::Wishes {
+    let wishes = programs::Wishes {
         size: perf::SMALLEST,
         blocking: false,
         holds: false,
     };
-    if bpf::Programs::open(own, wishes).is_ok() {
+    if programs::Programs::open(own, wishes).is_ok() {
         return Ok("tracepoints, read by programs in the kernel");
     }
     perf::Rings::open(own, perf::SMALLEST, false)?;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use flowtrace_schema::{CallRing, Loss, Recorder};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::bpf::{Processes, Programs, Wishes};
+use super::programs::{Processes, Programs, Wishes};
 use super::channel_rows::Sink;
 use super::dropped::Dropped;
 use super::feed::{Descriptions, Feed, Inbox};

@@ -1,7 +1,7 @@
 //! Between the thread that empties the rings and those that want something of it: an end, or room in the rings.
 //!
 //! What a program in the kernel finds no room for would be lost. So it stops whoever makes calls while a ring is half
-//! full ([`super::bpf`]), after the call, and the tracer keeps the thread until the ring was emptied and not too much of
+//! full ([`super::programs`]), after the call, and the tracer keeps the thread until the ring was emptied and not too much of
 //! what was in it is still to be joined. The slowest of all then sets the pace, and nothing is lost.
 
 use std::io;

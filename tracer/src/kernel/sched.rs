@@ -9,7 +9,7 @@ use super::tracefs::{Field, Format};
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 /// An error unless the kernel's own ids of threads are those that we see.
-pub(super) fn in_first_pid_namespace() -> io::Result<()> {
+pub(crate) fn in_first_pid_namespace() -> io::Result<()> {
     let namespace = std::fs::read_link("/proc/self/ns/pid")?;
     match namespace.as_os_str() == FIRST_PID_NAMESPACE {
         true => Ok(()),

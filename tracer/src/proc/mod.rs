@@ -23,6 +23,7 @@ pub(crate) mod reading;
 pub(crate) mod sampler;
 mod taskstats;
 pub(crate) mod topology;
+mod tracepoints;
 pub(crate) mod views;
 pub(crate) mod watched;
 pub(crate) mod wiring;

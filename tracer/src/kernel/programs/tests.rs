@@ -1,5 +1,8 @@
+#![expect(unsafe_code)]
+
 use super::*;
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 const WISHES: Wishes = Wishes {

@@ -2,9 +2,11 @@
 #![expect(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::Map;
 
 /// Bits in the first word of a record: still being written, and given up.
 const BUSY: u32 = 1 << 31;
@@ -14,14 +16,14 @@ const PAGE: usize = 4096;
 
 /// One ring.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(crate) struct Ring {
     /// Page with the place up to which we have read.
     consumer: NonNull<u8>,
     /// Page with the place up to which there are records, and behind it the records, mapped twice in a row so
     /// that none is cut.
     producer: NonNull<u8>,
     size: usize,
-    _map: OwnedFd,
+    map: Map,
 }
 
 // SAFETY: a ring is reached through this value alone, wherever it is; the kernel, which writes to
@@ -30,7 +32,7 @@ unsafe impl Send for Ring {}
 
 impl Ring {
     /// Maps a ring of `size` bytes.
-    pub(super) fn map(map: OwnedFd, size: usize) -> io::Result<Ring> {
+    pub(crate) fn map(map: Map, size: usize) -> io::Result<Ring> {
         let part = |length: usize, protection: libc::c_int, offset: usize| {
             // SAFETY: a new mapping at a place that the kernel chooses.
             let start = unsafe {
@@ -39,7 +41,7 @@ impl Ring {
                     length,
                     protection,
                     libc::MAP_SHARED,
-                    map.as_raw_fd(),
+                    map.as_fd().as_raw_fd(),
                     offset as libc::off_t,
                 )
             };
@@ -61,12 +63,12 @@ impl Ring {
             consumer,
             producer,
             size,
-            _map: map,
+            map,
         })
     }
 
     /// Hands over the records that wait.
-    pub(super) fn drain(&mut self, mut record: impl FnMut(&[u8])) {
+    pub(crate) fn drain(&mut self, mut record: impl FnMut(&[u8])) {
         // SAFETY: both are aligned words at the begin of pages that are mapped as long as `self`
         // lives, and that both sides only access so.
         let (consumed, produced) = unsafe {
@@ -102,6 +104,13 @@ impl Ring {
             at += (HEADER + length).next_multiple_of(8) as u64;
         }
         consumed.store(at, Ordering::Release);
+    }
+}
+
+/// Readable when a program woke whoever waits.
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
     }
 }
 

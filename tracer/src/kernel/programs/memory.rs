@@ -1,7 +1,7 @@
 //! What a call has in its program's memory, of which its arguments tell addresses alone: lengths of pieces, offsets.
 //! It is read when the call begins, if it is in memory then: a program at a tracepoint may not wait for a page.
 
-use super::code::{
+use crate::bpf::code::{
     ADD, AND_NUMBER, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, JUMP, LOAD_64, OR, R0, R1,
     R2, R3, READ_KERNEL, READ_USER, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_64,
 };
@@ -152,12 +152,6 @@ impl Code {
         }
         self.put(STORE_64, STACK, R1, SUM, 0);
         self.put(STORE_64, STACK, R2, BITS, 0);
-    }
-
-    /// The address of a place on the stack.
-    fn stack(&mut self, to: u8, at: i16) {
-        self.copy(to, STACK);
-        self.add(to, at.into());
     }
 }
 

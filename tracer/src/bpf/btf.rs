@@ -1,0 +1,304 @@
+//! Where the running kernel has the members of its structures, by its own description of its types
+//! (Documentation/bpf/btf.rst).
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+
+const KERNEL: &str = "/sys/kernel/btf/vmlinux";
+const MAGIC: u16 = 0xeb9f;
+
+/// Bytes of a type before what depends on its kind (`struct btf_type`).
+const COMMON: usize = 12;
+/// Bytes of a member of a structure (`struct btf_member`).
+const MEMBER: usize = 12;
+/// Structures within structures are followed so deep.
+const DEPTH: usize = 16;
+
+const STRUCTURE: u32 = 4;
+const UNION: u32 = 5;
+const FUNCTION: u32 = 13;
+/// Kinds that stand for another type: typedef, volatile, const, restrict, type tag.
+const STANDS_FOR: [u32; 5] = [8, 9, 10, 11, 18];
+const TYPEDEF: u32 = 8;
+const POINTER: u32 = 2;
+
+/// The types of a kernel.
+#[derive(Debug)]
+pub(crate) struct Types {
+    bytes: Vec<u8>,
+    strings: usize,
+    /// Where each type begins, from number 1 on.
+    places: Vec<usize>,
+    /// Structures and typedefs by name.
+    names: HashMap<(bool, Vec<u8>), u32>,
+}
+
+/// A type as all have it.
+#[derive(Clone, Copy)]
+struct Type {
+    kind: u32,
+    /// Members, or parameters.
+    count: usize,
+    /// Members have bits and offset in one number.
+    has_bits: bool,
+    /// The type that it stands for.
+    other: u32,
+    /// Where its members are.
+    rest: usize,
+}
+
+impl Types {
+    /// Those of the running kernel.
+    ///
+    /// # Errors
+    /// When it does not tell (`CONFIG_DEBUG_INFO_BTF`), or in a form that is not known here.
+    pub(crate) fn of_kernel() -> io::Result<Types> {
+        Self::parse(fs::read(KERNEL)?)
+            .ok_or_else(|| io::Error::other(format!("{KERNEL} has a form that is not known here")))
+    }
+
+    /// Takes apart a description. `None`: it is cut short, or of kinds that are not known here.
+    pub(crate) fn parse(bytes: Vec<u8>) -> Option<Types> {
+        if half(&bytes, 0)? != MAGIC {
+            return None;
+        }
+        let header = word(&bytes, 4)? as usize;
+        let part = |at: usize| header.checked_add(word(&bytes, at)? as usize);
+        let (begin, strings) = (part(8)?, part(16)?);
+        let end = begin.checked_add(word(&bytes, 12)? as usize)?;
+        bytes.get(..end)?;
+        bytes.get(strings..)?;
+        let mut types = Types {
+            strings,
+            places: vec![0],
+            names: HashMap::new(),
+            bytes: Vec::new(),
+        };
+        let (mut places, mut names) = (vec![0], HashMap::new());
+        types.bytes = bytes;
+        let mut at = begin;
+        while at < end {
+            let read = types.read(at)?;
+            let number = u32::try_from(places.len()).ok()?;
+            if matches!((read.kind, read.count), (STRUCTURE, 1..) | (TYPEDEF, _)) {
+                let name = types.string(word(&types.bytes, at)?)?;
+                names
+                    .entry((read.kind == STRUCTURE, name.to_owned()))
+                    .or_insert(number);
+            }
+            places.push(at);
+            at = read.rest.checked_add(rest_of(read)?)?;
+        }
+        (types.places, types.names) = (places, names);
+        Some(types)
+    }
+
+    /// Offset in bytes of a member, as in C: `se.sum_exec_runtime` of `task_struct`. Structures and
+    /// unions without a name are looked into.
+    pub(crate) fn offset(&self, structure: &str, member: &str) -> Option<usize> {
+        let key = (true, structure.as_bytes().to_owned());
+        let mut number = *self.names.get(&key)?;
+        let mut bits = 0usize;
+        for name in member.split('.') {
+            let (of_it, other) = self.member(number, name.as_bytes(), DEPTH)?;
+            bits = bits.checked_add(of_it)?;
+            number = other;
+        }
+        Some(bits / 8)
+    }
+
+    /// How many parameters the functions have to which typedef `name` is a pointer.
+    pub(crate) fn parameters(&self, name: &str) -> Option<usize> {
+        let number = *self.names.get(&(false, name.as_bytes().to_owned()))?;
+        let pointer = self.plain(number)?;
+        let function = self.plain((pointer.kind == POINTER).then_some(pointer.other)?)?;
+        (function.kind == FUNCTION).then_some(function.count)
+    }
+
+    /// Offset in bits and type of a member.
+    fn member(&self, number: u32, name: &[u8], depth: usize) -> Option<(usize, u32)> {
+        let structure = self.plain(number)?;
+        if !matches!(structure.kind, STRUCTURE | UNION) || depth == 0 {
+            return None;
+        }
+        for index in 0..structure.count {
+            let at = structure.rest + index * MEMBER;
+            let (own, other) = (word(&self.bytes, at)?, word(&self.bytes, at + 4)?);
+            let offset = word(&self.bytes, at + 8)?;
+            let bits = match structure.has_bits {
+                true => offset & 0x00ff_ffff,
+                false => offset,
+            } as usize;
+            let own = self.string(own)?;
+            if own == name {
+                return Some((bits, other));
+            }
+            if own.is_empty()
+                && let Some((within, found)) = self.member(other, name, depth - 1)
+            {
+                return Some((bits.checked_add(within)?, found));
+            }
+        }
+        None
+    }
+
+    /// A type without what only stands for it.
+    fn plain(&self, mut number: u32) -> Option<Type> {
+        for _ in 0..DEPTH {
+            let found = self.read(*self.places.get(number as usize).filter(|at| **at > 0)?)?;
+            if !STANDS_FOR.contains(&found.kind) {
+                return Some(found);
+            }
+            number = found.other;
+        }
+        None
+    }
+
+    fn read(&self, at: usize) -> Option<Type> {
+        let info = word(&self.bytes, at.checked_add(4)?)?;
+        Some(Type {
+            kind: info >> 24 & 0x1f,
+            count: (info & 0xffff) as usize,
+            has_bits: info >> 31 != 0,
+            other: word(&self.bytes, at.checked_add(8)?)?,
+            rest: at + COMMON,
+        })
+    }
+
+    fn string(&self, at: u32) -> Option<&[u8]> {
+        let start = self.strings.checked_add(at as usize)?;
+        let rest = self.bytes.get(start..)?;
+        let length = rest.iter().position(|&byte| byte == 0)?;
+        rest.get(..length)
+    }
+}
+
+/// Bytes of what follows the common part.
+fn rest_of(read: Type) -> Option<usize> {
+    Some(match read.kind {
+        // Numbers, variables, tags.
+        1 | 14 | 17 => 4,
+        // Arrays.
+        3 => 12,
+        STRUCTURE | UNION => MEMBER * read.count,
+        // Enumerations of 32 bits, functions.
+        6 | FUNCTION => 8 * read.count,
+        // Sections, enumerations of 64 bits.
+        15 | 19 => 12 * read.count,
+        POINTER | 7..=12 | 16 | 18 => 0,
+        _ => return None,
+    })
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..at.checked_add(4)?)?;
+    bytes.try_into().ok().map(u32::from_ne_bytes)
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    let bytes = bytes.get(at..at.checked_add(2)?)?;
+    bytes.try_into().ok().map(u16::from_ne_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A description in the making.
+    #[derive(Default)]
+    struct Made {
+        types: Vec<u8>,
+        strings: Vec<u8>,
+    }
+
+    impl Made {
+        fn name(&mut self, name: &str) -> u32 {
+            if self.strings.is_empty() {
+                self.strings.push(0);
+            }
+            if name.is_empty() {
+                return 0;
+            }
+            let at = self.strings.len() as u32;
+            self.strings.extend(name.bytes().chain([0]));
+            at
+        }
+
+        fn add(&mut self, name: &str, kind: u32, count: u32, other: u32, rest: &[u32]) {
+            let name = self.name(name);
+            let words = [name, kind << 24 | count, other];
+            let words = words.iter().chain(rest);
+            self.types.extend(words.flat_map(|word| word.to_ne_bytes()));
+        }
+
+        fn bytes(&self) -> Vec<u8> {
+            let mut all = Vec::new();
+            all.extend(MAGIC.to_ne_bytes());
+            all.extend([1, 0]);
+            let types = self.types.len() as u32;
+            for word in [24, 0, types, types, self.strings.len() as u32] {
+                all.extend(u32::to_ne_bytes(word));
+            }
+            all.extend(&self.types);
+            all.extend(&self.strings);
+            all
+        }
+    }
+
+    fn example() -> Vec<u8> {
+        let mut made = Made::default();
+        made.add("int", 1, 0, 4, &[32]);
+        let (x, y) = (made.name("x"), made.name("y"));
+        made.add("inner", STRUCTURE, 2, 8, &[x, 1, 0, y, 1, 32]);
+        made.add("", 10, 0, 2, &[]);
+        let own = made.name("own");
+        made.add("", UNION, 1, 8, &[own, 3, 0]);
+        let first = made.name("first");
+        made.add("outer", STRUCTURE, 2, 16, &[first, 1, 0, 0, 4, 64]);
+        made.add("", FUNCTION, 2, 0, &[0, 1, 0, 1]);
+        made.add("", POINTER, 0, 6, &[]);
+        made.add("called", TYPEDEF, 0, 7, &[]);
+        made.bytes()
+    }
+
+    #[test]
+    fn members_are_found_behind_names_and_without() {
+        let types = Types::parse(example()).unwrap();
+        assert_eq!(types.offset("outer", "first"), Some(0));
+        assert_eq!(types.offset("outer", "own.y"), Some(12));
+        assert_eq!(types.offset("inner", "y"), Some(4));
+        assert_eq!(types.offset("outer", "none"), None);
+        assert_eq!(types.offset("inner", "x.y"), None);
+        assert_eq!(types.offset("none", "x"), None);
+        assert_eq!(types.parameters("called"), Some(2));
+        assert_eq!(types.parameters("int"), None);
+    }
+
+    #[test]
+    fn what_is_cut_short_or_changed_is_no_reason_to_panic() {
+        let whole = example();
+        for length in 0..whole.len() {
+            let _ = Types::parse(whole[..length].to_vec());
+        }
+        for at in 0..whole.len() {
+            let mut changed = whole.clone();
+            changed[at] ^= 0xff;
+            if let Some(types) = Types::parse(changed) {
+                let _ = types.offset("outer", "own.y");
+                let _ = types.parameters("called");
+            }
+        }
+    }
+
+    #[test]
+    fn of_the_running_kernel() {
+        match Types::of_kernel() {
+            Ok(types) => {
+                assert!(types.offset("task_struct", "se.sum_exec_runtime").is_some());
+                assert_eq!(types.offset("path", "mnt"), Some(0));
+            }
+            Err(error) => eprintln!("skipped: types of the kernel: {error}"),
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Programs of ours in the kernel (Documentation/bpf): how they are written ([`code`]), loaded and put at
+//! tracepoints, what they keep ([`Map`]), how their records are read ([`ring`]), and where the
+//! kernel has what they read ([`btf`]). All of it ends with the descriptors that are held here.
+//!
+//! What the programs do is with who needs them: `kernel::programs` for calls, `proc::tracepoints` for processes.
+#![expect(unsafe_code)]
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+pub(crate) mod btf;
+pub(crate) mod code;
+pub(crate) mod ring;
+
+use code::Instruction;
+
+const MAP_CREATE: libc::c_int = 0;
+const MAP_LOOK_UP: libc::c_int = 1;
+const MAP_UPDATE: libc::c_int = 2;
+const MAP_DELETE: libc::c_int = 3;
+const PROGRAM_LOAD: libc::c_int = 5;
+const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
+
+const PROGRAM_RAW_TRACEPOINT: u32 = 17;
+const NO_PREALLOCATION: u32 = 1;
+
+/// Kinds of maps (`enum bpf_map_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// From 32-bit numbers to values, allocated as they come.
+    Hash = 1,
+    /// Values by index.
+    Array = 2,
+    /// Maps by index.
+    ArrayOfMaps = 12,
+    /// A ring of records.
+    Ring = 27,
+}
+
+/// What programs keep: held as long as this or a program that uses it.
+#[derive(Debug)]
+pub(crate) struct Map(OwnedFd);
+
+/// Members of `union bpf_attr` up to those that are used; the kernel takes the rest as 0.
+#[repr(C)]
+#[derive(Default)]
+struct NewMap {
+    kind: u32,
+    key: u32,
+    value: u32,
+    entries: u32,
+    flags: u32,
+    inner: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Element {
+    map: u32,
+    padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct NewProgram {
+    kind: u32,
+    length: u32,
+    instructions: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Attach {
+    name: u64,
+    program: u32,
+    padding: u32,
+}
+
+impl Map {
+    /// A map of `entries` values of `value` bytes; of a ring `entries` are its bytes.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub(crate) fn new(kind: Kind, value: usize, entries: u32) -> io::Result<Map> {
+        Self::with(kind, value, entries, None)
+    }
+
+    /// An array of these maps, which are alike.
+    ///
+    /// # Errors
+    /// When there are none, or the kernel refuses.
+    pub(crate) fn array_of(maps: &[Map]) -> io::Result<Map> {
+        let first = maps
+            .first()
+            .ok_or_else(|| io::Error::other("no processor"))?;
+        let array = Self::with(Kind::ArrayOfMaps, 4, maps.len() as u32, Some(first))?;
+        for (index, map) in (0..).zip(maps) {
+            array.put(index, &(map.0.as_raw_fd() as u32))?;
+        }
+        Ok(array)
+    }
+
+    fn with(kind: Kind, value: usize, entries: u32, inner: Option<&Map>) -> io::Result<Map> {
+        let attributes = NewMap {
+            kind: kind as u32,
+            key: if kind == Kind::Ring { 0 } else { 4 },
+            value: value as u32,
+            entries,
+            flags: if kind == Kind::Hash {
+                NO_PREALLOCATION
+            } else {
+                0
+            },
+            inner: inner.map_or(0, |map| map.0.as_raw_fd() as u32),
+        };
+        descriptor(MAP_CREATE, &attributes).map(Map)
+    }
+
+    /// Sets the value at `key`, which has the size of the map's values.
+    ///
+    /// # Errors
+    /// When there is no room.
+    pub(crate) fn put<T: ?Sized>(&self, key: u32, value: &T) -> io::Result<()> {
+        let value = std::ptr::from_ref(value).cast::<u8>();
+        bpf(MAP_UPDATE, &self.element(&key, value as u64)).map(drop)
+    }
+
+    /// Reads the value at `key`, which has the size of the map's values and is plain numbers.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn get<const N: usize>(&self, key: u32) -> io::Result<[u64; N]> {
+        let mut value = [0u64; N];
+        bpf(
+            MAP_LOOK_UP,
+            &self.element(&key, value.as_mut_ptr() as u64),
+        )?;
+        Ok(value)
+    }
+
+    /// Removes the value at `key`, if there is one.
+    pub(crate) fn remove(&self, key: u32) {
+        let _ = bpf(MAP_DELETE, &self.element(&key, 0));
+    }
+
+    fn element(&self, key: &u32, value: u64) -> Element {
+        Element {
+            map: self.0.as_raw_fd() as u32,
+            key: std::ptr::from_ref(key) as u64,
+            value,
+            ..Element::default()
+        }
+    }
+}
+
+impl AsFd for Map {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Has the kernel check and take a program for a tracepoint.
+///
+/// # Errors
+/// When the kernel refuses it.
+pub(crate) fn load(instructions: &[Instruction]) -> io::Result<OwnedFd> {
+    // What the kernel's helpers ask of whoever uses them; these lines of ours are under both.
+    const LICENSE: &CStr = c"Dual MIT/GPL";
+    let attributes = NewProgram {
+        kind: PROGRAM_RAW_TRACEPOINT,
+        length: instructions.len() as u32,
+        instructions: instructions.as_ptr() as u64,
+        license: LICENSE.as_ptr() as u64,
+        ..NewProgram::default()
+    };
+    descriptor(PROGRAM_LOAD, &attributes)
+}
+
+/// Runs a program at a tracepoint as long as the result is held.
+///
+/// # Errors
+/// When there is no such tracepoint.
+pub(crate) fn attach(tracepoint: &CStr, program: &OwnedFd) -> io::Result<OwnedFd> {
+    let attributes = Attach {
+        name: tracepoint.as_ptr() as u64,
+        program: program.as_raw_fd() as u32,
+        padding: 0,
+    };
+    descriptor(RAW_TRACEPOINT_OPEN, &attributes)
+}
+
+fn descriptor<T>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
+    let made = bpf(command, attributes)?;
+    // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(made) })
+}
+
+fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_int> {
+    // SAFETY: the kernel reads the attributes for as long as told, and what they point at outlives the
+    // call; it writes to the value of a look-up alone, which `Map::get` owns.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            std::ptr::from_ref(attributes),
+            size_of::<T>(),
+        )
+    };
+    match result {
+        0.. => Ok(result as libc::c_int),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,131 @@
+//! Processes as programs of ours in the kernel tell of them ([`crate::bpf`]), at the scheduler's tracepoints: every fork, every
+//! exec with what it runs, every end with what was used, in the order in which it happened, and nobody
+//! waits for us. For root, on kernels that describe their types.
+//!
+//! A record is in the ring before what it tells of goes on: a new process's fork before it runs, an exec before the
+//! program's first instruction. Only ends may come late: they are told when a thread leaves its processor
+//! for the last time, a moment after its parent may have heard of it.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::bpf::ring::Ring;
+use crate::bpf::{Kind, Map, attach, load};
+use crate::kernel::in_first_pid_namespace;
+
+mod layout;
+mod program;
+mod record;
+
+use layout::Layout;
+use program::{Maps, SCRATCH, executed, ended, forked};
+use record::Parts;
+pub(super) use record::{Ended, Event, Executed, Used, What};
+
+/// Bytes of the ring: 10 000 processes with a kilobyte of arguments each.
+const SIZE: u32 = 16 << 20;
+/// Processes that may be told of at a time.
+const PROCESSES: u32 = 1 << 18;
+
+/// Whose processes are told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// This one, and all that it forks, and these.
+    Below(u32),
+    /// All of the machine.
+    All,
+}
+
+/// The programs at work.
+#[derive(Debug)]
+pub(super) struct Tracepoints {
+    ring: Ring,
+    /// `None`: all are told of.
+    processes: Option<Map>,
+    lost: Map,
+    parts: Parts,
+    /// Held open: the programs and what they use live as long.
+    _held: (Vec<OwnedFd>, Map),
+}
+
+impl Tracepoints {
+    /// Begins to tell.
+    ///
+    /// # Errors
+    /// When the kernel refuses such programs, does not say where it keeps what they read, or counts processes
+    /// otherwise than we do.
+    pub(super) fn open(whose: Whose) -> io::Result<Tracepoints> {
+        in_first_pid_namespace()?;
+        let layout = Layout::of_kernel()?;
+        let processors = crate::kernel::processors()?;
+        let ring = Map::new(Kind::Ring, 0, SIZE)?;
+        let lost = Map::new(Kind::Array, size_of::<u64>(), 1)?;
+        let scratch = Map::new(Kind::Array, processors as usize * SCRATCH, 1)?;
+        let processes = match whose {
+            Whose::All => None,
+            Whose::Below(root) => {
+                let processes = Map::new(Kind::Hash, size_of::<u64>(), PROCESSES)?;
+                processes.put(root, &0u64)?;
+                Some(processes)
+            }
+        };
+        let maps = Maps {
+            processes: processes.as_ref().map(AsFd::as_fd),
+            ring: ring.as_fd(),
+            size: SIZE,
+            lost: lost.as_fd(),
+            scratch: scratch.as_fd(),
+            processors,
+        };
+        let mut held = Vec::new();
+        for (tracepoint, program) in [
+            (c"sched_process_fork", forked(&layout, &maps)),
+            (c"sched_process_exec", executed(&layout, &maps)),
+            (c"sched_switch", ended(&layout, &maps)),
+        ] as [(&CStr, _); 3]
+        {
+            let program = load(&program)?;
+            held.push(attach(tracepoint, &program)?);
+            held.push(program);
+        }
+        Ok(Tracepoints {
+            ring: Ring::map(ring, SIZE as usize)?,
+            processes,
+            lost,
+            parts: Parts::default(),
+            _held: (held, scratch),
+        })
+    }
+
+    /// Hands over what was told and not read yet, in its order.
+    pub(super) fn receive(&mut self, mut each: impl FnMut(Event)) {
+        let parts = &mut self.parts;
+        self.ring.drain(|record| {
+            if let Some(event) = parts.take(record) {
+                each(event);
+            }
+        });
+    }
+
+    /// Process `pid` is over: its id may become another one's.
+    pub(super) fn forget(&self, pid: u32) {
+        if let Some(processes) = &self.processes {
+            processes.remove(pid);
+        }
+    }
+
+    /// Records that found no room so far.
+    pub(super) fn dropped(&self) -> u64 {
+        self.lost.get(0).map_or(0, |[lost]| lost)
+    }
+}
+
+impl AsFd for Tracepoints {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ring.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,445 @@
+//! The three programs, in the machine language of the kernel (Documentation/bpf/standardization). The context of each
+//! is that of a raw tracepoint: an array of words, which are the arguments that the kernel gives to it.
+
+use std::os::fd::BorrowedFd;
+
+use super::layout::Layout;
+use crate::bpf::code::{
+    ADD, AND_NUMBER, ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_NOT_SAME,
+    IF_SAME, IF_SIGNED_LESS, Instruction, JUMP, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP,
+    NO_WAKEUP, OR_NUMBER, OUTPUT, PROCESSOR, QUERY, R0, R1, R2, R3, R4, READ_KERNEL,
+    READ_KERNEL_TEXT, READ_USER, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_32, STORE_64, SUBTRACT,
+    TIME, UPDATE, WAKEUP, WHO,
+};
+
+/// What the programs use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Maps<'a> {
+    /// Ids of the processes that are told of; `None`: all are.
+    pub(super) processes: Option<BorrowedFd<'a>>,
+    pub(super) ring: BorrowedFd<'a>,
+    /// Bytes of the ring.
+    pub(super) size: u32,
+    /// A word: how many records found no room.
+    pub(super) lost: BorrowedFd<'a>,
+    /// [`SCRATCH`] bytes for each processor.
+    pub(super) scratch: BorrowedFd<'a>,
+    /// How many processors there are.
+    pub(super) processors: u32,
+}
+
+/// What a record tells.
+pub(super) const FORKED: u32 = 1;
+pub(super) const EXECUTED: u32 = 2;
+pub(super) const ENDED: u32 = 3;
+/// Parts of an exec, which come before it. Each may come in several records.
+pub(super) const EXECUTABLE: u32 = 4;
+pub(super) const DIRECTORY: u32 = 5;
+pub(super) const ARGUMENTS: u32 = 6;
+pub(super) const ENVIRONMENT: u32 = 7;
+
+/// A record: time, thread, process, what it is, and a number; then what is not common to all.
+pub(super) const AT: usize = 0;
+pub(super) const TID: usize = 8;
+pub(super) const PID: usize = 12;
+pub(super) const WHAT: usize = 16;
+pub(super) const NUMBER: usize = 20;
+pub(super) const REST: usize = 24;
+
+/// Of a fork: ids of the new thread and its process, and the process that has it as a child.
+pub(super) const CHILD_TID: usize = REST;
+pub(super) const CHILD_PID: usize = REST + 4;
+pub(super) const PARENT: usize = REST + 8;
+pub(super) const FORK: usize = REST + 16;
+/// Of an exec and an end: what the thread used, and the most memory of its process, pages.
+pub(super) const COSTS: usize = REST;
+pub(super) const PEAK: usize = COSTS + 8 * 12;
+/// Of an exec also the id that the thread had before.
+pub(super) const FORMER: usize = PEAK + 8;
+pub(super) const EXEC: usize = FORMER + 8;
+/// Of an end when it was made, the name, the process that has it as a child, and the wait status as the process's and its own.
+pub(super) const START: usize = PEAK + 8;
+pub(super) const NAME: usize = START + 8;
+pub(super) const NAME_LENGTH: usize = 16;
+pub(super) const END_PARENT: usize = NAME + NAME_LENGTH;
+pub(super) const LEADER_CODE: usize = END_PARENT + 4;
+pub(super) const GROUP_CODE: usize = LEADER_CODE + 4;
+pub(super) const GROUP_FLAGS: usize = GROUP_CODE + 4;
+pub(super) const END: usize = GROUP_FLAGS + 4;
+/// In [`NUMBER`] of a path: the file has no name any more.
+pub(super) const UNNAMED: u32 = 1;
+/// In [`NUMBER`] of an exec: one bit for each part that could not be told.
+pub(super) fn missing(part: u32) -> u32 {
+    1 << part
+}
+
+/// Bytes of scratch memory, as a power of 2, and what of it a part takes after its header.
+const SCRATCH_BITS: i32 = 13;
+pub(super) const SCRATCH: usize = 1 << SCRATCH_BITS;
+const PART: i32 = 4096;
+/// The most records that a part may take.
+const RECORDS: i32 = 64;
+/// Bytes of a name with its end.
+const LONGEST_NAME: i32 = 256;
+/// How far up directories and mounts are followed.
+const STEPS: i32 = 128;
+
+/// Bit of a thread's state that says it is over (`TASK_DEAD`).
+const DEAD: i32 = 0x80;
+
+// Registers that calls of helpers keep.
+const CONTEXT: u8 = 6;
+const TASK: u8 = 7;
+const STEP: u8 = 8;
+const SCRATCH_MEMORY: u8 = 9;
+
+/// Places on the stack: the record, and what is kept while one is made.
+const RECORD: i16 = -256;
+const KEY: i16 = RECORD - 8;
+const WORD: i16 = KEY - 8;
+const OTHER: i16 = WORD - 8;
+/// A path as the kernel has it (`struct path`): a mount, and an entry in it.
+const MOUNT: i16 = OTHER - 16;
+const ENTRY: i16 = MOUNT + 8;
+const MISSING: i16 = MOUNT - 8;
+const SPACE: i16 = MISSING - 8;
+const POSITION: i16 = SPACE - 8;
+const LIMIT: i16 = POSITION - 8;
+const PIECE: i16 = LIMIT - 8;
+
+fn field(at: usize) -> i16 {
+    RECORD + at as i16
+}
+
+/// A thread made another one (`sched_process_fork`: its maker, and itself).
+pub(super) fn forked(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
+    let mut code = begin(maps);
+    code.load(TASK, CONTEXT, 8);
+    code.header(FORKED);
+    code.read(field(CHILD_TID), 4, TASK, layout.tid);
+    code.read(field(CHILD_PID), 4, TASK, layout.pid);
+    code.clear(field(PARENT));
+    code.follow(TASK, layout.parent);
+    code.read(field(PARENT), 4, R3, layout.pid);
+    if let Some(processes) = maps.processes {
+        code.put(LOAD_32, R1, STACK, field(CHILD_TID), 0);
+        code.put(LOAD_32, R2, STACK, field(CHILD_PID), 0);
+        let thread = code.jump(IF_NOT_SAME, R1, R2, 0);
+        code.put(STORE_32, STACK, R1, KEY, 0);
+        code.clear(WORD);
+        code.map(R1, MAP, processes);
+        code.stack(R2, KEY);
+        code.stack(R3, WORD);
+        code.set(R4, 0);
+        code.call(UPDATE);
+        code.land(thread);
+    }
+    code.emit(maps, FORK);
+    code.leave();
+    code.all
+}
+
+/// A process runs a new program (`sched_process_exec`: its only thread, and the id that this had before).
+pub(super) fn executed(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
+    let mut code = begin(maps);
+    code.scratch(maps);
+    code.load(TASK, CONTEXT, 0);
+    code.clear(MISSING);
+    code.read(SPACE, 8, TASK, layout.memory);
+    for (part, (from, to)) in [
+        (ARGUMENTS, layout.arguments),
+        (ENVIRONMENT, layout.environment),
+    ] {
+        code.put(LOAD_64, R3, STACK, SPACE, 0);
+        code.read(POSITION, 8, R3, from);
+        code.put(LOAD_64, R3, STACK, SPACE, 0);
+        code.read(LIMIT, 8, R3, to);
+        code.memory(part, maps);
+    }
+    code.put(LOAD_64, R3, STACK, SPACE, 0);
+    code.read(WORD, 8, R3, layout.executable);
+    code.put(LOAD_64, R3, STACK, WORD, 0);
+    code.read(MOUNT, 16, R3, layout.path_of_file);
+    code.path(EXECUTABLE, layout, maps);
+    code.follow(TASK, layout.filesystem);
+    code.read(MOUNT, 16, R3, layout.working_directory);
+    code.path(DIRECTORY, layout, maps);
+    code.header(EXECUTED);
+    code.put(LOAD_64, R1, STACK, MISSING, 0);
+    code.put(STORE_32, STACK, R1, field(NUMBER), 0);
+    code.costs(layout);
+    code.load(R1, CONTEXT, 8);
+    code.put(STORE_64, STACK, R1, field(FORMER), 0);
+    code.emit(maps, EXEC);
+    code.leave();
+    code.all
+}
+
+/// A thread leaves its processor for the last time (`sched_switch`: whether another one took it, the thread,
+/// the next one, its state): whatever it used is counted by now.
+pub(super) fn ended(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
+    let mut code = Code::default();
+    code.load(R2, R1, 24);
+    code.put(AND_NUMBER, R2, 0, 0, DEAD);
+    code.leave_if(IF_EQUAL, R2, 0);
+    code.copy(CONTEXT, R1);
+    code.only_told(maps);
+    code.load(TASK, CONTEXT, 8);
+    code.header(ENDED);
+    code.costs(layout);
+    code.read(field(START), 8, TASK, layout.start);
+    code.read(field(NAME), NAME_LENGTH as i32, TASK, layout.name);
+    code.follow(TASK, layout.parent);
+    code.read(field(END_PARENT), 4, R3, layout.pid);
+    code.follow(TASK, layout.leader);
+    code.read(field(LEADER_CODE), 4, R3, layout.exit_code);
+    code.follow(TASK, layout.signal);
+    code.read(field(GROUP_CODE), 4, R3, layout.group_exit_code);
+    code.follow(TASK, layout.signal);
+    code.read(field(GROUP_FLAGS), 4, R3, layout.group_flags);
+    code.emit(maps, END);
+    code.leave();
+    code.all
+}
+
+fn begin(maps: &Maps<'_>) -> Code {
+    let mut code = Code::default();
+    code.copy(CONTEXT, R1);
+    code.only_told(maps);
+    code
+}
+
+impl Code {
+    /// Leaves unless the thread's process is told of. Its ids are in the record from here on.
+    fn only_told(&mut self, maps: &Maps<'_>) {
+        self.call(WHO);
+        self.put(STORE_32, STACK, R0, field(TID), 0);
+        self.put(SHIFT_RIGHT, R0, 0, 0, 32);
+        self.put(STORE_32, STACK, R0, field(PID), 0);
+        let Some(processes) = maps.processes else {
+            return;
+        };
+        self.put(STORE_32, STACK, R0, KEY, 0);
+        self.map(R1, MAP, processes);
+        self.stack(R2, KEY);
+        self.call(LOOK_UP);
+        self.leave_if(IF_EQUAL, R0, 0);
+    }
+
+    /// Puts the rest of what is common to all into the record.
+    fn header(&mut self, what: u32) {
+        self.call(TIME);
+        self.put(STORE_64, STACK, R0, field(AT), 0);
+        self.set(R1, what as i32);
+        self.put(STORE_64, STACK, R1, field(WHAT), 0);
+    }
+
+    /// Reads `size` bytes at an offset from an address in the kernel; zeros where there is nothing.
+    fn read(&mut self, to: i16, size: i32, address: u8, offset: i32) {
+        if address != R3 {
+            self.copy(R3, address);
+        }
+        self.add(R3, offset);
+        self.stack(R1, to);
+        self.set(R2, size);
+        self.call(READ_KERNEL);
+    }
+
+    /// Reads an address there into R3.
+    fn follow(&mut self, address: u8, offset: i32) {
+        self.read(WORD, 8, address, offset);
+        self.put(LOAD_64, R3, STACK, WORD, 0);
+    }
+
+    fn clear(&mut self, at: i16) {
+        self.set(R1, 0);
+        self.put(STORE_64, STACK, R1, at, 0);
+    }
+
+    /// Hands over the record.
+    fn emit(&mut self, maps: &Maps<'_>, size: usize) {
+        self.stack(R2, RECORD);
+        self.set(R3, size as i32);
+        self.output(maps);
+    }
+
+    /// Hands over R3 bytes from R2 on; whoever waits is woken when a quarter of the ring is full. R0 is 0 unless
+    /// there was no room, which is counted.
+    fn output(&mut self, maps: &Maps<'_>) {
+        const AVAILABLE: i32 = 0;
+        self.put(STORE_64, STACK, R2, WORD, 0);
+        self.put(STORE_64, STACK, R3, KEY, 0);
+        self.map(R1, MAP, maps.ring);
+        self.set(R2, AVAILABLE);
+        self.call(QUERY);
+        self.set(R4, NO_WAKEUP);
+        let quiet = self.jump(IF_LESS, R0, 0, (maps.size / 4) as i32);
+        self.set(R4, WAKEUP);
+        self.land(quiet);
+        self.put(LOAD_64, R2, STACK, WORD, 0);
+        self.put(LOAD_64, R3, STACK, KEY, 0);
+        self.map(R1, MAP, maps.ring);
+        self.call(OUTPUT);
+        let told = self.jump(IF_EQUAL, R0, 0, 0);
+        self.map(R1, MEMORY_OF_MAP, maps.lost);
+        self.set(R2, 1);
+        self.put(ATOMIC_64, R1, R2, 0, 0);
+        self.land(told);
+    }
+
+    /// What the task used so far.
+    fn costs(&mut self, layout: &Layout) {
+        for (index, place) in layout.costs.iter().enumerate() {
+            let to = field(COSTS + 8 * index);
+            match place {
+                Some(place) => self.read(to, 8, TASK, *place),
+                None => self.clear(to),
+            }
+        }
+        self.follow(TASK, layout.signal);
+        self.read(field(PEAK), 8, R3, layout.peak_memory);
+    }
+
+    /// Points [`SCRATCH_MEMORY`] at this processor's.
+    fn scratch(&mut self, maps: &Maps<'_>) {
+        self.call(PROCESSOR);
+        self.leave_if(IF_GREATER, R0, maps.processors.cast_signed() - 1);
+        self.put(SHIFT_LEFT, R0, 0, 0, SCRATCH_BITS);
+        self.map(SCRATCH_MEMORY, MEMORY_OF_MAP, maps.scratch);
+        self.put(ADD, SCRATCH_MEMORY, R0, 0, 0);
+    }
+
+    /// Begins a part in scratch memory, whose length so far is where records have their time.
+    fn part(&mut self, part: u32) {
+        self.set(R1, 0);
+        self.put(STORE_64, SCRATCH_MEMORY, R1, AT as i16, 0);
+        self.put(LOAD_64, R1, STACK, field(TID), 0);
+        self.put(STORE_64, SCRATCH_MEMORY, R1, TID as i16, 0);
+        self.set(R1, part as i32);
+        self.put(STORE_64, SCRATCH_MEMORY, R1, WHAT as i16, 0);
+    }
+
+    /// Marks a part as one that could not be told.
+    fn mark(&mut self, part: u32) {
+        self.put(LOAD_64, R1, STACK, MISSING, 0);
+        self.put(OR_NUMBER, R1, 0, 0, missing(part) as i32);
+        self.put(STORE_64, STACK, R1, MISSING, 0);
+    }
+
+    /// Tells what the program has in its memory from [`POSITION`] to [`LIMIT`].
+    fn memory(&mut self, part: u32, maps: &Maps<'_>) {
+        self.part(part);
+        self.set(STEP, 0);
+        let next = self.all.len();
+        self.put(LOAD_64, R3, STACK, POSITION, 0);
+        self.put(LOAD_64, R2, STACK, LIMIT, 0);
+        self.put(SUBTRACT, R2, R3, 0, 0);
+        let all = self.jump(IF_SIGNED_LESS, R2, 0, 1);
+        let few = self.jump(IF_LESS, R2, 0, PART);
+        self.set(R2, PART);
+        self.land(few);
+        self.put(STORE_64, STACK, R2, PIECE, 0);
+        self.copy(R1, SCRATCH_MEMORY);
+        self.add(R1, REST as i32);
+        self.call(READ_USER);
+        let unread = self.jump(IF_NOT_EQUAL, R0, 0, 0);
+        self.copy(R2, SCRATCH_MEMORY);
+        self.put(LOAD_64, R3, STACK, PIECE, 0);
+        self.add(R3, REST as i32);
+        self.output(maps);
+        let full = self.jump(IF_NOT_EQUAL, R0, 0, 0);
+        self.put(LOAD_64, R1, STACK, POSITION, 0);
+        self.put(LOAD_64, R2, STACK, PIECE, 0);
+        self.put(ADD, R1, R2, 0, 0);
+        self.put(STORE_64, STACK, R1, POSITION, 0);
+        self.add(STEP, 1);
+        self.jump_back(IF_LESS, STEP, RECORDS, next);
+        // More than is told.
+        self.land(unread);
+        self.land(full);
+        self.mark(part);
+        self.land(all);
+    }
+
+    /// Tells the path that [`MOUNT`] and [`ENTRY`] lead to: its names, the last one first, each with its end.
+    fn path(&mut self, part: u32, layout: &Layout, maps: &Maps<'_>) {
+        self.part(part);
+        self.put(LOAD_64, R3, STACK, ENTRY, 0);
+        self.follow(R3, layout.hashed);
+        let named = self.jump(IF_NOT_EQUAL, R3, 0, 0);
+        self.set(R1, UNNAMED.cast_signed());
+        self.put(STORE_32, SCRATCH_MEMORY, R1, NUMBER as i16, 0);
+        self.land(named);
+        self.set(STEP, 0);
+        let next = self.all.len();
+        self.put(LOAD_64, R3, STACK, MOUNT, 0);
+        self.read(OTHER, 8, R3, layout.mount_root);
+        self.put(LOAD_64, R1, STACK, OTHER, 0);
+        self.put(LOAD_64, R2, STACK, ENTRY, 0);
+        let within = self.jump(IF_NOT_SAME, R1, R2, 0);
+        let (top, on) = self.above_mount(layout);
+        self.land(within);
+        self.put(LOAD_64, R3, STACK, ENTRY, 0);
+        self.read(OTHER, 8, R3, layout.parent_directory);
+        self.put(LOAD_64, R1, STACK, OTHER, 0);
+        self.put(LOAD_64, R2, STACK, ENTRY, 0);
+        // In no directory.
+        let detached = self.jump(IF_SAME, R1, R2, 0);
+        let unread = self.name(layout);
+        self.put(LOAD_64, R1, STACK, OTHER, 0);
+        self.put(STORE_64, STACK, R1, ENTRY, 0);
+        self.land(on);
+        self.add(STEP, 1);
+        self.jump_back(IF_LESS, STEP, STEPS, next);
+        let deep = self.jump(JUMP, 0, 0, 0);
+        self.land(top);
+        self.put(LOAD_64, R3, SCRATCH_MEMORY, AT as i16, 0);
+        self.put(AND_NUMBER, R3, 0, 0, PART - 1);
+        self.add(R3, REST as i32);
+        self.copy(R2, SCRATCH_MEMORY);
+        self.output(maps);
+        let told = self.jump(IF_EQUAL, R0, 0, 0);
+        for jump in unread.into_iter().chain([detached, deep]) {
+            self.land(jump);
+        }
+        self.mark(part);
+        self.land(told);
+    }
+
+    /// From the root of a mount to where that is mounted. Returns the jumps for when it is the uppermost, and to go on.
+    fn above_mount(&mut self, layout: &Layout) -> (usize, usize) {
+        self.put(LOAD_64, R3, STACK, MOUNT, 0);
+        self.read(OTHER, 8, R3, layout.parent_mount - layout.mount);
+        self.put(LOAD_64, R1, STACK, OTHER, 0);
+        self.add(R1, layout.mount);
+        self.put(LOAD_64, R2, STACK, MOUNT, 0);
+        let top = self.jump(IF_SAME, R1, R2, 0);
+        self.put(LOAD_64, R3, STACK, MOUNT, 0);
+        self.read(ENTRY, 8, R3, layout.mount_point - layout.mount);
+        self.put(LOAD_64, R1, STACK, OTHER, 0);
+        self.add(R1, layout.mount);
+        self.put(STORE_64, STACK, R1, MOUNT, 0);
+        let on = self.jump(JUMP, 0, 0, 0);
+        (top, on)
+    }
+
+    /// Adds the name of [`ENTRY`] to the part. Returns the jumps for when it cannot be read, or there is no room for more.
+    /// The length is kept in memory: so the kernel, when it checks the loop, takes all steps for alike.
+    fn name(&mut self, layout: &Layout) -> [usize; 2] {
+        self.put(LOAD_64, R3, STACK, ENTRY, 0);
+        self.follow(R3, layout.name_of_entry);
+        self.put(LOAD_64, R2, SCRATCH_MEMORY, AT as i16, 0);
+        self.put(AND_NUMBER, R2, 0, 0, PART - 1);
+        let long = self.jump(IF_GREATER, R2, 0, PART - LONGEST_NAME - 1);
+        self.copy(R1, SCRATCH_MEMORY);
+        self.add(R1, REST as i32);
+        self.put(ADD, R1, R2, 0, 0);
+        self.set(R2, LONGEST_NAME);
+        self.call(READ_KERNEL_TEXT);
+        let unread = self.jump(IF_SIGNED_LESS, R0, 0, 1);
+        self.put(LOAD_64, R1, SCRATCH_MEMORY, AT as i16, 0);
+        self.put(ADD, R1, R0, 0, 0);
+        self.put(STORE_64, SCRATCH_MEMORY, R1, AT as i16, 0);
+        [long, unread]
+    }
+}

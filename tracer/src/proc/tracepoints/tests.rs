@@ -1,0 +1,142 @@
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// `None`, and says so: this process may not.
+fn opened(whose: Whose) -> Option<Tracepoints> {
+    match Tracepoints::open(whose) {
+        Ok(tracepoints) => Some(tracepoints),
+        Err(error) => {
+            eprintln!("skipped: programs at the scheduler's tracepoints: {error}");
+            None
+        }
+    }
+}
+
+/// Collects events until `enough` says so.
+fn events(tracepoints: &mut Tracepoints, enough: impl Fn(&[Event]) -> bool) -> Vec<Event> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let mut all = Vec::new();
+    while !enough(&all) {
+        assert!(Instant::now() < deadline, "{all:#?}");
+        tracepoints.receive(|event| all.push(event));
+    }
+    all
+}
+
+fn end_of(pid: u32) -> impl Fn(&[Event]) -> bool {
+    move |events| {
+        let mut events = events.iter();
+        events.any(|event| matches!(&event.what, What::Ended(end) if end.tid == pid))
+    }
+}
+
+#[test]
+fn a_program_is_told_with_what_it_runs_and_used() {
+    let Some(mut tracepoints) = opened(Whose::Below(std::process::id())) else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path().canonicalize().unwrap();
+    let long = "x".repeat(9_000);
+    let script = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; echo $i; exit 7";
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", script, &long]).current_dir(&directory);
+    command.env_clear().env("A", "1").env("B", "2");
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+    let pid = child.id();
+    child.wait().unwrap();
+    let events = events(&mut tracepoints, end_of(pid));
+    let own = std::process::id();
+    let forked = |event: &Event| matches!(event.what, What::Forked { parent, child } if (parent, child) == (own, pid));
+    assert!(events.iter().any(forked));
+    let executed = events.iter().find_map(|event| match &event.what {
+        What::Executed(executed) if executed.pid == pid => Some(executed),
+        _ => None,
+    });
+    let executed = executed.expect("the exec");
+    let exe = std::fs::canonicalize("/bin/sh").unwrap();
+    assert_eq!(executed.exe.as_ref().unwrap().as_os_str(), exe.as_os_str());
+    let cwd = executed.cwd.as_ref().unwrap();
+    assert_eq!(cwd.as_os_str(), directory.as_os_str());
+    let argv = ["/bin/sh", "-c", script, &long].map(|argument| [argument.as_bytes(), b"\0"].concat());
+    assert_eq!(executed.argv, Some(argv.concat()));
+    assert_eq!(executed.environ.as_deref(), Some(&b"A=1\0B=2\0"[..]));
+    assert_eq!(executed.former, pid);
+    let end = events.iter().find_map(|event| match &event.what {
+        What::Ended(end) if end.tid == pid => Some(end),
+        _ => None,
+    });
+    let end = end.expect("the end");
+    assert_eq!(end.wait_status >> 8, 7);
+    assert_eq!((end.pid, end.parent, &*end.name), (pid, own, &b"sh"[..]));
+    let used = end.used;
+    assert!(used.on_cpu_ns > executed.used.on_cpu_ns);
+    assert!(used.minor_faults > 0 && used.voluntary_switches > 0 && used.peak_pages > 0);
+    assert_eq!(used.write_bytes - executed.used.write_bytes, 6);
+}
+
+#[test]
+fn a_signal_and_a_removed_program_are_told() {
+    let Some(mut tracepoints) = opened(Whose::Below(std::process::id())) else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path().canonicalize().unwrap();
+    let program = directory.join("program");
+    std::fs::copy("/bin/sleep", &program).unwrap();
+    let mut child = Command::new(&program).arg0("odd name").arg("60").spawn().unwrap();
+    std::fs::remove_file(&program).unwrap();
+    child.kill().unwrap();
+    let pid = child.id();
+    let status = child.wait().unwrap();
+    let events = events(&mut tracepoints, end_of(pid));
+    for event in &events {
+        match &event.what {
+            What::Executed(executed) if executed.pid == pid => {
+                let exe = executed.exe.as_ref().unwrap().as_os_str().as_bytes();
+                assert!(exe.starts_with(program.as_os_str().as_bytes()));
+                assert_eq!(executed.argv.as_deref(), Some(&b"odd name\x0060\0"[..]));
+            }
+            What::Ended(end) if end.pid == pid => {
+                assert_eq!(end.wait_status & 0x7f, status.signal().unwrap());
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn threads_are_told_each() {
+    let Some(mut tracepoints) = opened(Whose::Below(std::process::id())) else {
+        return;
+    };
+    let tid = std::thread::spawn(|| nix::unistd::gettid().as_raw() as u32);
+    let tid = tid.join().unwrap();
+    let events = events(&mut tracepoints, end_of(tid));
+    let pid = std::process::id();
+    let began = Event {
+        at_ns: 0,
+        what: What::ThreadBegan { pid, tid },
+    };
+    assert!(events.iter().any(|event| event.what == began.what));
+    assert_eq!(tracepoints.dropped(), 0);
+}
+
+#[test]
+fn strangers_are_not_told_unless_all_are() {
+    let Some(mut none) = opened(Whose::Below(1)) else {
+        return;
+    };
+    let mut all = Tracepoints::open(Whose::All).unwrap();
+    let mut child = Command::new("/bin/true").spawn().unwrap();
+    let pid = child.id();
+    child.wait().unwrap();
+    events(&mut all, end_of(pid));
+    let mut told = Vec::new();
+    none.receive(|event| told.push(event));
+    assert!(!end_of(pid)(&told), "{told:?}");
+}
