@@ -340,6 +340,9 @@ fn not_traced(refused: Option<&str>, layer: ProcessLayer, has_costs: bool) -> St
         None => String::new(),
     };
     let how = match layer {
+        ProcessLayer::Tracepoints => {
+            "programs in the kernel tell of every process; what finds no room is counted"
+        }
         ProcessLayer::Connector => {
             "processes are known from the kernel's announcements; what is dropped is counted"
         }
@@ -351,7 +354,7 @@ fn not_traced(refused: Option<&str>, layer: ProcessLayer, has_costs: bool) -> St
         "; their costs are those of the last look"
     };
     let hint = match (layer, has_costs) {
-        (ProcessLayer::Connector, true) => "",
+        (ProcessLayer::Tracepoints | ProcessLayer::Connector, true) => "",
         _ => "\n  hint: flowtrace doctor says what is missing",
     };
     format!("{why}{how}{costs}{hint}")

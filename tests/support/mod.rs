@@ -166,6 +166,15 @@ pub(crate) fn need_announcements() -> bool {
         || missing("no proc connector or no taskstats")
 }
 
+/// Whether programs in the kernel can tell of processes, as flowtrace itself finds; skips the test when they cannot.
+pub(crate) fn need_process_tracepoints() -> bool {
+    let doctor = Command::new(FLOWTRACE).arg("doctor").output();
+    let found = String::from_utf8_lossy(&doctor.expect("can run").stdout).into_owned();
+    let mut lines = found.lines();
+    let works = lines.any(|line| line.starts_with("ok") && line.contains("ptrace (tracepoints)"));
+    works || missing("no programs at the scheduler's tracepoints")
+}
+
 /// Whether reads and writes can be seen by tracepoints, as flowtrace itself finds; skips the test when
 /// they cannot. Not every system that has all else has those.
 pub(crate) fn need_kernel_layer() -> bool {

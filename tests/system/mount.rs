@@ -31,6 +31,11 @@ pub(crate) struct View {
 impl View {
     /// None, with the reason said, where mounting in the namespace of everybody is not possible.
     pub(crate) fn open() -> Option<Self> {
+        Self::open_with(&[])
+    }
+
+    /// The same with these environment variables.
+    pub(crate) fn open_with(variables: &[(&str, &str)]) -> Option<Self> {
         if !(need_fuse()
             && (nix::unistd::geteuid().is_root() || crate::support::need_program("fusermount3")))
         {
@@ -44,6 +49,7 @@ impl View {
         // Relative paths: the daemon leaves the directory in which they mean something.
         mount
             .args(["mount", "source", "point", "-o", "trace.db"])
+            .envs(variables.iter().copied())
             .current_dir(scratch.join(""));
         let server = start(&mut mount);
         wait_for("the mount", PATIENCE, || is_mounted(&point).then_some(()));

@@ -11,8 +11,12 @@ use crate::support::process::{finish, start};
 use crate::support::trace::Trace;
 use crate::support::user::User;
 use crate::support::{
-    FLOWTRACE, Scratch, need_announcements, need_fuse, need_program, need_root, run_in,
+    FLOWTRACE, Scratch, need_announcements, need_fuse, need_process_tracepoints, need_program,
+    need_root, run_in,
 };
+
+/// Has flowtrace do without programs in the kernel.
+const BY_CONNECTOR: (&str, &str) = ("FLOWTRACE_PROCESSES_BY_CONNECTOR", "1");
 
 const PROCESSES: usize = 10_000;
 
@@ -74,33 +78,58 @@ fn check_storm(trace: &Trace, spawned: usize) {
     }
     assert_eq!(codes, [spawned * 3 / 4, spawned / 4], "exit codes");
     assert_eq!(by_id.len(), images.len());
-    eprintln!("{named} of {spawned} with all arguments");
+    let layer: String = trace.one("SELECT process_layer FROM runs");
+    eprintln!("{layer}: {named} of {spawned} with all arguments");
+    assert!(named == spawned || layer != "tracepoints");
+}
+
+#[test]
+fn a_storm_is_told_without_ptrace() {
+    if need_fuse() && need_process_tracepoints() {
+        storm_without_ptrace(&[], "tracepoints");
+    }
 }
 
 #[test]
 fn a_storm_is_counted_without_ptrace() {
-    if !(need_fuse() && need_announcements()) {
-        return;
+    if need_fuse() && need_announcements() {
+        storm_without_ptrace(&[BY_CONNECTOR], "connector");
     }
+}
+
+fn storm_without_ptrace(variables: &[(&str, &str)], expected: &str) {
     let scratch = Scratch::new();
     let path = scratch.join("trace.db");
     let mut command = run_in(&scratch.dir("job"), &path);
+    command.envs(variables.iter().copied());
     let running = start(command.args(["--no-ptrace", "--", "sh", "-c", &storm(PROCESSES)]));
     let finished = running.wait(Duration::from_secs(300)).expect(0);
     let trace = Trace::open(&path);
     let layer: String = trace.one("SELECT process_layer FROM runs");
-    assert_eq!(layer, "connector");
+    assert_eq!(layer, expected);
     check_storm(&trace, finished.stdout_text().trim().parse().unwrap());
     let open: i64 = trace.one("SELECT COUNT(*) FROM processes WHERE end_ns IS NULL");
     assert_eq!(open, 0, "processes without an end");
 }
 
 #[test]
-fn a_storm_is_counted_in_a_view() {
-    if !need_announcements() {
-        return;
+fn a_storm_is_told_in_a_view() {
+    if need_process_tracepoints() {
+        storm_in_a_view(&[], "tracepoints");
     }
-    let Some(mut view) = View::open() else { return };
+}
+
+#[test]
+fn a_storm_is_counted_in_a_view() {
+    if need_announcements() {
+        storm_in_a_view(&[BY_CONNECTOR], "connector");
+    }
+}
+
+fn storm_in_a_view(variables: &[(&str, &str)], expected: &str) {
+    let Some(mut view) = View::open_with(variables) else {
+        return;
+    };
     let mut command = Command::new("sh");
     let running = start(
         command
@@ -112,17 +141,31 @@ fn a_storm_is_counted_in_a_view() {
     finish(&mut view.unmount()).expect(0);
     let trace = view.complete_trace();
     let layer: String = trace.one("SELECT process_layer FROM runs");
-    assert_eq!(layer, "connector");
+    assert_eq!(layer, expected);
     check_storm(&trace, finished.stdout_text().trim().parse().unwrap());
 }
 
 /// Who is not listening for a while hears it all later, but finds nobody there any more.
 #[test]
 fn a_stopped_daemon_catches_up() {
-    if !need_announcements() {
-        return;
+    if need_announcements() {
+        let names = "command IN ('true', 'false')";
+        catches_up(&[BY_CONNECTOR], names);
     }
-    let Some(mut view) = View::open() else { return };
+}
+
+/// What programs in the kernel told is all there.
+#[test]
+fn a_stopped_daemon_misses_nothing_that_was_told() {
+    if need_process_tracepoints() {
+        catches_up(&[], "command IN ('/bin/true', '/bin/false')");
+    }
+}
+
+fn catches_up(variables: &[(&str, &str)], are_of_storm: &str) {
+    let Some(mut view) = View::open_with(variables) else {
+        return;
+    };
     let go = view.scratch.join("go");
     let script = format!(
         "cat before; echo and closed; until [ -e {} ]; do sleep 0.02; done; {}",
@@ -139,13 +182,13 @@ fn a_stopped_daemon_catches_up() {
     view.signal_daemon(Signal::SIGCONT);
     finish(&mut view.unmount()).expect(0);
     let trace = view.complete_trace();
-    let names: i64 = trace.one(
-        "SELECT COUNT(*) FROM processes WHERE command IN ('true', 'false') AND exit_code IS NOT NULL",
-    );
-    assert_eq!(names, 1000, "known by the names that the kernel told");
-    let costs: i64 = trace
-        .one("SELECT COUNT(*) FROM processes WHERE command IN ('true', 'false') AND max_rss_bytes > 4096");
-    assert_eq!(costs, 1000);
+    let count = |more: &str| -> i64 {
+        let sql = format!("SELECT COUNT(*) FROM processes WHERE {are_of_storm} AND {more}");
+        trace.one(&sql)
+    };
+    let ended = count("exit_code IS NOT NULL");
+    assert_eq!(ended, 1000, "known by the names that the kernel told");
+    assert_eq!(count("max_rss_bytes > 4096"), 1000);
 }
 
 /// What a process forks and what it waits for, its costs, and who its ancestors are.
@@ -237,12 +280,12 @@ fn under_another_tracer_the_next_way_is_taken() {
         .args(["--", "sh", "-c", "/bin/true; exit 4"])
         .current_dir(scratch.dir("job"));
     let finished = finish(&mut command).expect(4);
-    for needle in ["cannot be followed by ptrace", "strace", "announcements"] {
+    for needle in ["cannot be followed by ptrace", "strace"] {
         assert!(finished.stderr.contains(needle), "{}", finished.stderr);
     }
     let trace = Trace::open_complete(&scratch.join("trace.db"));
     let layer: String = trace.one("SELECT process_layer FROM runs");
-    assert_eq!(layer, "connector");
+    assert!(["tracepoints", "connector"].contains(&&*layer), "{layer}");
 }
 
 /// In a network namespace of its own the kernel announces nothing.
@@ -254,6 +297,7 @@ fn without_announcements_proc_is_looked_at() {
     let scratch = Scratch::new();
     let mut command = Command::new("unshare");
     command
+        .envs([BY_CONNECTOR])
         .args([
             "-n",
             FLOWTRACE,

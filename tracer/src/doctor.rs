@@ -43,6 +43,7 @@ pub fn examine() -> Vec<Check> {
         namespace(),
         helper(),
         processes(),
+        told_processes(),
         announcements(),
         costs(),
         exact_mappings(),
@@ -177,6 +178,28 @@ fn processes() -> Check {
             };
             check(WHAT, Verdict::Missing, error.to_string(), Some(remedy))
         }
+    }
+}
+
+/// All of every process, without ptrace.
+fn told_processes() -> Check {
+    const WHAT: &str = "processes without ptrace (tracepoints)";
+    match proc::try_tracepoints() {
+        Ok(()) => check(
+            WHAT,
+            Verdict::Works,
+            "programs in the kernel tell of every process, nobody waits",
+            None,
+        ),
+        Err(error) => check(
+            WHAT,
+            Verdict::Limited,
+            format!("{error}: flowtrace mount and run --no-ptrace miss what short processes were"),
+            Some(
+                "root or CAP_BPF and CAP_PERFMON, outside of containers; a kernel with \
+                 CONFIG_DEBUG_INFO_BTF, 5.18 or newer",
+            ),
+        ),
     }
 }
 

@@ -81,6 +81,8 @@ impl FileLayer {
 pub enum ProcessLayer {
     /// By ptrace events: every process, however short.
     Ptrace,
+    /// By programs in the kernel at the scheduler's tracepoints: every process, however short, and nobody waits.
+    Tracepoints,
     /// By the kernel's announcements of forks, execs and exits, which may be dropped.
     Connector,
     /// By looks into /proc: only those that live long enough.
@@ -96,6 +98,7 @@ impl ProcessLayer {
     pub const fn name(self) -> &'static str {
         match self {
             ProcessLayer::Ptrace => "ptrace",
+            ProcessLayer::Tracepoints => "tracepoints",
             ProcessLayer::Connector => "connector",
             ProcessLayer::Scan => "scan",
             ProcessLayer::Requests => "requests",

@@ -139,10 +139,7 @@ impl Map {
     /// When there is none.
     pub(crate) fn get<const N: usize>(&self, key: u32) -> io::Result<[u64; N]> {
         let mut value = [0u64; N];
-        bpf(
-            MAP_LOOK_UP,
-            &self.element(&key, value.as_mut_ptr() as u64),
-        )?;
+        bpf(MAP_LOOK_UP, &self.element(&key, value.as_mut_ptr() as u64))?;
         Ok(value)
     }
 

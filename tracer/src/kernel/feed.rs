@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use flowtrace_schema::{FileId, Loss, Recorder, Upid, Usage};
 
-use super::programs::Processes;
 use super::opens::{Note, Noted, OpenedFile, Opens};
+use super::programs::Processes;
 use super::room::Room;
 use crate::proc::observer::{Observer, Tracee};
 use crate::proc::sampler::objects::{Holder, Target};

@@ -12,7 +12,6 @@ use std::time::Duration;
 use flowtrace_schema::{CallRing, Loss, Recorder};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::programs::{Processes, Programs, Wishes};
 use super::channel_rows::Sink;
 use super::dropped::Dropped;
 use super::feed::{Descriptions, Feed, Inbox};
@@ -21,6 +20,7 @@ use super::merge::Merge;
 use super::opens::Opens;
 use super::parting;
 use super::perf::{self, Ring, Rings};
+use super::programs::{Processes, Programs, Wishes};
 use super::room::{Reading, Room};
 use super::sample::{Sample, What};
 use super::waits::Waits;

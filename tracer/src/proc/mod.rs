@@ -1,8 +1,8 @@
 //! Processes: who ran, when, and at what cost.
 //!
 //! Two ways of knowing: [`lifetimes`] follows a tree of processes by ptrace events and misses
-//! none; [`watched`] puts together what can be known without, from the kernel's announcements
-//! ([`connector`], [`taskstats`]), from /proc, and from the file requests that processes make.
+//! none; [`watched`] puts together what can be known without, from programs of ours in the kernel
+//! ([`tracepoints`]) or the kernel's announcements ([`connector`], [`taskstats`]), from /proc, and from the file requests that processes make.
 
 pub(crate) mod channels;
 pub(crate) mod children;
@@ -37,6 +37,14 @@ pub(crate) use living::Living;
 pub(crate) use pidfd::PidFd;
 pub(crate) use ptrace::{clone_flags, is_native, seize};
 pub(crate) use reading::{numbers_agree, tracer_of};
+
+/// Whether programs of ours in the kernel may tell of processes here.
+///
+/// # Errors
+/// Why they may not.
+pub(crate) fn try_tracepoints() -> io::Result<()> {
+    tracepoints::Tracepoints::open(tracepoints::Whose::Below(std::process::id())).map(drop)
+}
 
 /// Whether the kernel announces processes here.
 ///

@@ -22,6 +22,7 @@ mod process;
 mod rows;
 mod scan;
 mod table;
+mod told;
 mod unread;
 
 use std::collections::HashMap;
@@ -36,6 +37,7 @@ use flowtrace_schema::{HostId, ProcessLayer, Recorder};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::Living;
+use super::environment::Wanted;
 use super::lifetimes::LeftBehind;
 use super::reading::{self, Image, ProcessStat};
 use crate::callers::{Caller, Callers, Effort};
@@ -57,10 +59,19 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// Whose processes are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// Of a command that we run: all that it starts.
-    Ours,
+    /// Of a command that we run, as process `root`: all that it starts.
+    Ours {
+        /// A child of ours, which waits.
+        root: u32,
+    },
     /// Of anybody who uses a view.
     Anybodys,
+}
+
+impl Whose {
+    fn are_ours(self) -> bool {
+        self != Whose::Anybodys
+    }
 }
 
 /// Follows processes without stopping any.
@@ -83,23 +94,25 @@ struct State {
 }
 
 impl Watched {
-    /// Begins to listen, where that can be done, and takes stock of the processes that live.
+    /// Begins to listen, where that can be done, and takes stock of the processes that live. Of environments is
+    /// recorded what is `wanted`.
     pub(crate) fn start(
         whose: Whose,
         host: HostId,
         clock: Clock,
         recorder: Recorder,
+        wanted: Wanted,
     ) -> Arc<Watched> {
-        let feed = Feed::open().ok();
-        let mut table = Table::new(host, clock, recorder);
-        if feed.is_some() || whose == Whose::Ours {
+        let feed = Feed::open(whose).ok();
+        let mut table = Table::new(host, clock, recorder, wanted);
+        if feed.is_some() || whose.are_ours() {
             table.scan(&Snapshot::of_all(HashMap::new()), false);
         }
         Arc::new(Watched {
             whose,
             layer: match (&feed, whose) {
-                (Some(_), _) => ProcessLayer::Connector,
-                (None, Whose::Ours) => ProcessLayer::Scan,
+                (Some(feed), _) => feed.layer(),
+                (None, Whose::Ours { .. }) => ProcessLayer::Scan,
                 (None, Whose::Anybodys) => ProcessLayer::Requests,
             },
             has_costs: feed.as_ref().is_some_and(Feed::has_costs),
@@ -264,7 +277,7 @@ impl Watched {
                     feed.sweep(table);
                     (has_losses, !self.has_costs)
                 }
-                None => (self.whose == Whose::Ours, self.whose != Whose::Ours),
+                None => (self.whose.are_ours(), !self.whose.are_ours()),
             }
         };
         if all {

@@ -15,6 +15,7 @@ use super::views::MountedView;
 use super::{Error, Result, limits, signals};
 use crate::host::HostSampler;
 use crate::mounting;
+use crate::proc::environment::Wanted;
 use crate::proc::watched::{Watched, Whose};
 
 /// What to mount, and where the trace goes.
@@ -110,7 +111,7 @@ impl Attach {
             },
         };
         let (clock, recorder) = (recording.clock, recording.recorder.clone());
-        let callers = Watched::start(Whose::Anybodys, HOST, clock, recorder);
+        let callers = Watched::start(Whose::Anybodys, HOST, clock, recorder, Wanted::default());
         let directories = [source];
         let serving = Serving {
             directories: &directories,

@@ -8,7 +8,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use super::dropped::Dropped;
-use super::perf;
 use super::sample::{Sample, What, bytes};
 use super::sched;
 use crate::bpf::ring::Ring;

@@ -1,5 +1,6 @@
 #![expect(unsafe_code)]
 
+use super::super::perf;
 use super::*;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;

@@ -42,8 +42,9 @@ pub(super) struct Layout {
 }
 
 /// Members of a task that say what it used.
-const COSTS: [&str; 12] = [
+pub(super) const COSTS: [&str; 13] = [
     "se.sum_exec_runtime",
+    "se.exec_start",
     "utime",
     "stime",
     "sched_info.run_delay",
@@ -57,7 +58,7 @@ const COSTS: [&str; 12] = [
     "ioac.wchar",
 ];
 /// The first of them that the kernel may leave out.
-const OPTIONAL: usize = 3;
+const OPTIONAL: usize = 4;
 
 impl Layout {
     /// That of the running kernel.

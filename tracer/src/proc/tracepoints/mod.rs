@@ -19,7 +19,7 @@ mod program;
 mod record;
 
 use layout::Layout;
-use program::{Maps, SCRATCH, executed, ended, forked};
+use program::{Maps, SCRATCH, ended, executed, forked};
 use record::Parts;
 pub(super) use record::{Ended, Event, Executed, Used, What};
 
@@ -108,7 +108,15 @@ impl Tracepoints {
         });
     }
 
-    /// Process `pid` is over: its id may become another one's.
+    /// Tells of process `pid`, too.
+    pub(super) fn follow(&self, pid: u32) {
+        if let Some(processes) = &self.processes {
+            // What finds no room is seen by whoever looks for it in /proc.
+            let _ = processes.put(pid, &0u64);
+        }
+    }
+
+    /// Process `pid` is over, or of no interest any more: its id may become another one's.
     pub(super) fn forget(&self, pid: u32) {
         if let Some(processes) = &self.processes {
             processes.remove(pid);

@@ -3,7 +3,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use super::layout::Layout;
+use super::layout::{self, Layout};
 use crate::bpf::code::{
     ADD, AND_NUMBER, ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_NOT_SAME,
     IF_SAME, IF_SIGNED_LESS, Instruction, JUMP, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP,
@@ -53,12 +53,14 @@ pub(super) const PARENT: usize = REST + 8;
 pub(super) const FORK: usize = REST + 16;
 /// Of an exec and an end: what the thread used, and the most memory of its process, pages.
 pub(super) const COSTS: usize = REST;
-pub(super) const PEAK: usize = COSTS + 8 * 12;
+pub(super) const PEAK: usize = COSTS + 8 * layout::COSTS.len();
+/// The processor that it is on.
+pub(super) const PROCESSOR_AT: usize = PEAK + 8;
 /// Of an exec also the id that the thread had before.
-pub(super) const FORMER: usize = PEAK + 8;
+pub(super) const FORMER: usize = PROCESSOR_AT + 8;
 pub(super) const EXEC: usize = FORMER + 8;
 /// Of an end when it was made, the name, the process that has it as a child, and the wait status as the process's and its own.
-pub(super) const START: usize = PEAK + 8;
+pub(super) const START: usize = PROCESSOR_AT + 8;
 pub(super) const NAME: usize = START + 8;
 pub(super) const NAME_LENGTH: usize = 16;
 pub(super) const END_PARENT: usize = NAME + NAME_LENGTH;
@@ -298,6 +300,8 @@ impl Code {
         }
         self.follow(TASK, layout.signal);
         self.read(field(PEAK), 8, R3, layout.peak_memory);
+        self.call(PROCESSOR);
+        self.put(STORE_64, STACK, R0, field(PROCESSOR_AT), 0);
     }
 
     /// Points [`SCRATCH_MEMORY`] at this processor's.
@@ -367,9 +371,15 @@ impl Code {
         self.put(LOAD_64, R3, STACK, ENTRY, 0);
         self.follow(R3, layout.hashed);
         let named = self.jump(IF_NOT_EQUAL, R3, 0, 0);
+        // The root of a filesystem is in no list of names, either.
+        self.put(LOAD_64, R3, STACK, ENTRY, 0);
+        self.follow(R3, layout.parent_directory);
+        self.put(LOAD_64, R1, STACK, ENTRY, 0);
+        let root = self.jump(IF_SAME, R1, R3, 0);
         self.set(R1, UNNAMED.cast_signed());
         self.put(STORE_32, SCRATCH_MEMORY, R1, NUMBER as i16, 0);
         self.land(named);
+        self.land(root);
         self.set(STEP, 0);
         let next = self.all.len();
         self.put(LOAD_64, R3, STACK, MOUNT, 0);

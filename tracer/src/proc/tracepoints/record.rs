@@ -9,7 +9,7 @@ use flowtrace_schema::Text;
 use super::program::{
     ARGUMENTS, AT, CHILD_PID, CHILD_TID, COSTS, DIRECTORY, END, END_PARENT, ENDED, ENVIRONMENT,
     EXEC, EXECUTABLE, EXECUTED, FORK, FORKED, FORMER, GROUP_CODE, GROUP_FLAGS, LEADER_CODE, NAME,
-    NAME_LENGTH, NUMBER, PARENT, PEAK, PID, REST, START, TID, UNNAMED, WHAT, missing,
+    NAME_LENGTH, NUMBER, PARENT, PEAK, PID, PROCESSOR_AT, REST, START, TID, UNNAMED, WHAT, missing,
 };
 
 /// What happened.
@@ -67,7 +67,12 @@ pub(in super::super) struct Ended {
 /// What a thread used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Used {
+    /// Up to the last time that the kernel brought it up to date: up to a tick ago, unless it ended.
     pub(in super::super) on_cpu_ns: u64,
+    /// When that was, on the scheduler's clock, ns.
+    pub(in super::super) counted_at: u64,
+    /// The processor that it is on.
+    pub(in super::super) processor: u32,
     /// As the ticks of the clock found it.
     pub(in super::super) user_ns: u64,
     pub(in super::super) sys_ns: u64,
@@ -108,7 +113,9 @@ impl Parts {
                     What::ThreadBegan { pid: child, tid }
                 }
             }
-            EXECUTED if record.len() >= EXEC => What::Executed(Box::new(self.executed(pid, record)?)),
+            EXECUTED if record.len() >= EXEC => {
+                What::Executed(Box::new(self.executed(pid, record)?))
+            }
             ENDED if record.len() >= END => What::Ended(Box::new(ended(pid, record)?)),
             part @ (EXECUTABLE | DIRECTORY | ARGUMENTS | ENVIRONMENT) => {
                 let kept = self.0.entry(pid).or_default().entry(part).or_default();
@@ -181,17 +188,19 @@ fn used(record: &[u8]) -> Option<Used> {
     let cost = |index: usize| word(record, COSTS + 8 * index);
     Some(Used {
         on_cpu_ns: cost(0)?,
-        user_ns: cost(1)?,
-        sys_ns: cost(2)?,
-        run_queue_ns: cost(3)?,
-        minor_faults: cost(4)?,
-        major_faults: cost(5)?,
-        voluntary_switches: cost(6)?,
-        involuntary_switches: cost(7)?,
-        read_calls: cost(8)?,
-        write_calls: cost(9)?,
-        read_bytes: cost(10)?,
-        write_bytes: cost(11)?,
+        counted_at: cost(1)?,
+        processor: half(record, PROCESSOR_AT)?,
+        user_ns: cost(2)?,
+        sys_ns: cost(3)?,
+        run_queue_ns: cost(4)?,
+        minor_faults: cost(5)?,
+        major_faults: cost(6)?,
+        voluntary_switches: cost(7)?,
+        involuntary_switches: cost(8)?,
+        read_calls: cost(9)?,
+        write_calls: cost(10)?,
+        read_bytes: cost(11)?,
+        write_bytes: cost(12)?,
         peak_pages: word(record, PEAK)?,
     })
 }

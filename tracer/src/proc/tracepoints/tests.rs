@@ -62,7 +62,8 @@ fn a_program_is_told_with_what_it_runs_and_used() {
     assert_eq!(executed.exe.as_ref().unwrap().as_os_str(), exe.as_os_str());
     let cwd = executed.cwd.as_ref().unwrap();
     assert_eq!(cwd.as_os_str(), directory.as_os_str());
-    let argv = ["/bin/sh", "-c", script, &long].map(|argument| [argument.as_bytes(), b"\0"].concat());
+    let argv =
+        ["/bin/sh", "-c", script, &long].map(|argument| [argument.as_bytes(), b"\0"].concat());
     assert_eq!(executed.argv, Some(argv.concat()));
     assert_eq!(executed.environ.as_deref(), Some(&b"A=1\0B=2\0"[..]));
     assert_eq!(executed.former, pid);
@@ -88,7 +89,11 @@ fn a_signal_and_a_removed_program_are_told() {
     let directory = directory.path().canonicalize().unwrap();
     let program = directory.join("program");
     std::fs::copy("/bin/sleep", &program).unwrap();
-    let mut child = Command::new(&program).arg0("odd name").arg("60").spawn().unwrap();
+    let mut child = Command::new(&program)
+        .arg0("odd name")
+        .arg("60")
+        .spawn()
+        .unwrap();
     std::fs::remove_file(&program).unwrap();
     child.kill().unwrap();
     let pid = child.id();

@@ -6,7 +6,7 @@ use flowtrace_schema::{Origin, Upid, Usage};
 
 use super::super::pidfd::PidFd;
 use super::super::reading::{Image, ProcessCost, ProcessStat, ThreadCost};
-use super::super::taskstats::Costs;
+use super::super::taskstats::{Costs, Io};
 
 /// A live process of the machine, be it recorded or not.
 pub(super) struct Process {
@@ -22,6 +22,8 @@ pub(super) struct Process {
     pub(super) start_code: u64,
     /// Whether what it forks is recorded.
     pub(super) followed: bool,
+    /// What it runs, if that was told.
+    pub(super) image: Option<Arc<Image>>,
     /// What is recorded of it.
     pub(super) row: Option<Row>,
     pub(super) live_threads: u32,
@@ -33,6 +35,8 @@ pub(super) struct Process {
     pub(super) reaped: Option<i32>,
     /// What it had used before its row began.
     pub(super) before: Costs,
+    /// How long those threads of the image lived that are over, as part of it.
+    pub(super) lived_ns: u64,
     /// What /proc said last that it used.
     pub(super) sampled: Option<ProcessCost>,
 }
@@ -43,6 +47,8 @@ pub(super) struct Row {
     pub(super) parent: Option<Upid>,
     pub(super) prev: Option<Upid>,
     pub(super) image: Arc<Image>,
+    /// Image that stands for this one in the record of environment variables.
+    pub(super) environment: Option<Upid>,
     /// The row whose image is this one's, too, and is still to be read: what is recorded of both
     /// is held until then.
     pub(super) awaits: Option<Upid>,
@@ -59,14 +65,22 @@ impl Process {
             start_ns,
             start_code: 0,
             followed: false,
+            image: None,
             row: None,
             live_threads: 1,
             unlisted_threads: 0,
             wait_status: None,
             reaped: None,
             before: Costs::default(),
+            lived_ns: 0,
             sampled: None,
         }
+    }
+
+    /// A thread of it, which began then or with the process, is over, or over with the image.
+    pub(super) fn lived(&mut self, since: Option<u64>, at: u64) {
+        let since = since.unwrap_or(0).max(self.start_ns);
+        self.lived_ns = self.lived_ns.saturating_add(at.saturating_sub(since));
     }
 
     /// Whether a process of the same pid that started at `ticks` is this one. Announced times are
@@ -81,6 +95,10 @@ impl Process {
         let before = &self.before;
         if let Some(total) = total {
             let since = |now: u64, then: u64| Some(now.saturating_sub(then));
+            let io = |field: fn(&Io) -> u64| {
+                let then = before.io.as_ref().map_or(0, field);
+                Some(field(total.io.as_ref()?).saturating_sub(then))
+            };
             return Usage {
                 user_ns: since(total.user_ns, before.user_ns),
                 sys_ns: since(total.sys_ns, before.sys_ns),
@@ -93,8 +111,18 @@ impl Process {
                     total.involuntary_switches,
                     before.involuntary_switches,
                 ),
-                max_rss_bytes: Some(total.max_rss_bytes),
+                read_calls: io(|io| io.read_calls),
+                write_calls: io(|io| io.write_calls),
+                read_bytes: io(|io| io.read_bytes),
+                write_bytes: io(|io| io.write_bytes),
+                max_rss_bytes: Some(total.max_rss_bytes).filter(|&peak| peak > 0),
                 threads: Some(total.threads.saturating_sub(before.threads)),
+                // Where all is told, the books can be closed.
+                thread_ns: total.io.map(|_| {
+                    let had = total.on_cpu_ns.saturating_add(total.run_queue_ns);
+                    let had = had.saturating_sub(before.on_cpu_ns + before.run_queue_ns);
+                    self.lived_ns.max(had)
+                }),
                 ..Usage::default()
             };
         }
@@ -131,6 +159,7 @@ pub(super) fn costs_so_far(pid: u32, ended: &Costs) -> Option<Costs> {
         involuntary_switches: ended
             .involuntary_switches
             .saturating_add(thread.involuntary_switches),
+        io: None,
         max_rss_bytes: 0,
         threads: ended.threads,
     })

@@ -84,10 +84,7 @@ impl Table {
             inner_pid: None,
             usage,
         };
-        self.record_of(awaits, Record::ProcessEnd(Box::new(end)));
-        if awaits == Some(upid) {
-            self.over(upid);
-        }
+        self.close(upid, awaits, end);
     }
 
     pub(super) fn begin(&mut self, process: &Process, pid: u32) {
@@ -104,7 +101,7 @@ impl Table {
             exe: row.image.exe.clone(),
             argv: row.image.argv.clone(),
             cwd: row.image.cwd.clone(),
-            environment: None,
+            environment: row.environment,
             start_ns: process.start_ns,
         };
         self.record_of(row.awaits, Record::ProcessStart(Box::new(start)));

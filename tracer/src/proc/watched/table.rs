@@ -14,6 +14,7 @@ use super::rows::End;
 use super::unread::{Unread, end_without_costs};
 use crate::callers::Caller;
 use crate::clock::Clock;
+use crate::proc::environment::Wanted;
 use crate::proc::reading::{Image, ProcessStat, tick_ns};
 use crate::proc::taskstats::{Costs, ThreadRecord as ThreadEnd};
 use crate::proc::{Living, PidFd, Upids};
@@ -31,7 +32,8 @@ pub(super) struct Table {
     pub(super) host: HostId,
     pub(super) clock: Clock,
     pub(super) recorder: Recorder,
-    upids: Upids,
+    pub(super) wanted: Wanted,
+    pub(super) upids: Upids,
     pub(super) living: Arc<Living>,
     pub(super) processes: HashMap<u32, Process>,
     /// Threads beside the first of their process, by id.
@@ -46,7 +48,7 @@ pub(super) struct Table {
 
 pub(super) struct Launching {
     pub(super) root: u32,
-    image: Arc<Image>,
+    pub(super) image: Arc<Image>,
     /// Whether its row began with it already.
     pub(super) begun: bool,
 }
@@ -57,8 +59,10 @@ pub(super) struct Thread {
 }
 
 impl Table {
-    pub(super) fn new(host: HostId, clock: Clock, recorder: Recorder) -> Table {
+    /// Of the environments of programs, `wanted` says what is recorded.
+    pub(super) fn new(host: HostId, clock: Clock, recorder: Recorder, wanted: Wanted) -> Table {
         Table {
+            wanted,
             host,
             clock,
             recorder,
@@ -93,6 +97,7 @@ impl Table {
             parent: None,
             prev: None,
             image: Arc::clone(&image),
+            environment: None,
             awaits: None,
             pidfd: PidFd::open(root),
         });
@@ -181,7 +186,9 @@ impl Table {
         let ticks = Clock::boot_of(monotonic_ns) / tick_ns();
         let mut process = Process::new(parent, ticks, Origin::Fork, at);
         process.followed = parent != INIT && self.is_followed(parent);
-        let creator = self.processes.get(&parent).and_then(|p| p.row.as_ref());
+        let creator = self.processes.get(&parent);
+        process.image = creator.and_then(|creator| creator.image.clone());
+        let creator = creator.and_then(|creator| creator.row.as_ref());
         if process.followed
             && let Some(creator) = creator
         {
@@ -191,6 +198,7 @@ impl Table {
                 parent: Some(creator.upid),
                 prev: None,
                 image: Arc::clone(&creator.image),
+                environment: creator.environment,
                 awaits,
                 pidfd: None,
             });
@@ -254,6 +262,7 @@ impl Table {
                 prev: Some(row.upid),
                 awaits: Some(upid),
                 image: Arc::default(),
+                environment: None,
                 pidfd: row.pidfd.take(),
             };
             self.await_image(upid, pid, Image::default());
@@ -274,9 +283,11 @@ impl Table {
         total: Option<&Costs>,
     ) {
         let at = self.clock.at(monotonic_ns);
+        let mut since = None;
         let known = if tid == pid {
             true
         } else if let Some(thread) = self.threads.remove(&tid) {
+            since = Some(thread.start_ns);
             let upid = self.processes.get(&pid).and_then(|p| p.row.as_ref());
             if let Some(upid) = upid.map(|row| row.upid) {
                 self.thread_row(upid, tid, thread.start_ns, at);
@@ -295,6 +306,7 @@ impl Table {
             }
             process.unlisted_threads -= 1;
         }
+        process.lived(since, at);
         process.wait_status = Some(wait_status);
         process.live_threads = process.live_threads.saturating_sub(1);
         if process.live_threads == 0 {
@@ -352,11 +364,15 @@ impl Table {
         } else {
             None
         };
-        self.await_image(upid, pid, Image::default());
+        let mut process = self.processes.remove(&pid)?;
+        let image = process.image.clone().filter(|_| !is_unknown);
+        let awaits = image.is_none().then_some(upid);
+        if awaits.is_some() {
+            self.await_image(upid, pid, Image::default());
+        }
         if is_unknown {
             self.await_ancestors(upid, parent_pid);
         }
-        let mut process = self.processes.remove(&pid)?;
         process.start_ns = start_ns;
         if process.origin == Origin::Seen {
             self.recorder.lost(Loss::SeenLate, 1);
@@ -368,8 +384,9 @@ impl Table {
             upid,
             parent,
             prev: None,
-            image: Arc::default(),
-            awaits: Some(upid),
+            image: image.unwrap_or_default(),
+            environment: None,
+            awaits,
             pidfd: PidFd::open(pid),
         });
         self.living.begins(pid);
@@ -409,6 +426,7 @@ impl Table {
                 parent,
                 prev: None,
                 image: Arc::default(),
+                environment: None,
                 awaits: Some(upid),
                 pidfd: None,
             });

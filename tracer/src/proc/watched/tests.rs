@@ -40,7 +40,7 @@ impl Case {
         let (writer, recorder) = Writer::create(&path, false).unwrap();
         let (clock, _) = Clock::start();
         let mut case = Case {
-            table: Table::new(HostId(1), clock, recorder),
+            table: Table::new(HostId(1), clock, recorder, Wanted::default()),
             writer,
             path,
             _directory: directory,

@@ -27,7 +27,13 @@ impl Run<'_> {
         children::adopt_orphans().map_err(Error::system("become the parent of orphans"))?;
         let recording = started.recording;
         let recorder = recording.recorder.clone();
-        let watched = Watched::start(Whose::Ours, HOST, recording.clock, recorder);
+        let watched = Watched::start(
+            Whose::Ours { root },
+            HOST,
+            recording.clock,
+            recorder,
+            self.options.environment.clone(),
+        );
         (started.job.notify)(Notice::NotTraced {
             refused,
             layer: watched.layer(),

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use flowtrace_schema::Loss;
 
-use super::table::Table;
+use super::super::table::Table;
 use crate::proc::connector::{Connector, Event, What};
 use crate::proc::taskstats::{Costs, Taskstats, ThreadRecord};
 
@@ -14,7 +14,7 @@ use crate::proc::taskstats::{Costs, Taskstats, ThreadRecord};
 const TURN: usize = 16;
 
 /// What was announced and not handled yet.
-pub(super) struct Feed {
+pub(in super::super) struct Announced {
     connector: Connector,
     /// Only with privileges.
     taskstats: Option<Taskstats>,
@@ -34,13 +34,13 @@ struct Pending {
     last: Option<(ThreadRecord, u64)>,
 }
 
-impl Feed {
+impl Announced {
     /// Listens from now on.
     ///
     /// # Errors
     /// When the proc connector cannot be had.
-    pub(super) fn open() -> io::Result<Feed> {
-        Ok(Feed {
+    pub(super) fn open() -> io::Result<Announced> {
+        Ok(Announced {
             connector: Connector::open()?,
             taskstats: Taskstats::open().ok(),
             events: VecDeque::new(),
@@ -137,7 +137,7 @@ impl Feed {
     }
 
     /// Looks for what only the records of costs know, because the event was dropped. To be called
-    /// after [`Feed::pump`], now and then.
+    /// after [`Announced::pump`], now and then.
     pub(super) fn sweep(&mut self, table: &mut Table) {
         self.sweeps += 1;
         let sweeps = self.sweeps;

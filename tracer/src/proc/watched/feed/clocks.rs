@@ -1,0 +1,80 @@
+//! The scheduler's clock beside the monotonic one. The time that a thread had its processor is brought up to date when it leaves it, and
+//! at every tick; of one that executes a program some of it is not counted yet.
+
+use std::collections::HashMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::proc::tracepoints::{Tracepoints, Used, What};
+
+/// More than lies between two ticks.
+const LONGEST_NS: u64 = 20_000_000;
+/// How long is waited for the end of a thread, which shows how far the clocks are apart.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// How far the two are apart on each processor, as of the last look, ns.
+#[derive(Debug, Default)]
+pub(super) struct Clocks {
+    apart: HashMap<u32, u64>,
+    /// Where there was none: the last one of all.
+    any: Option<u64>,
+}
+
+impl Clocks {
+    /// By the end of a thread of ours.
+    pub(super) fn of(tracepoints: &mut Tracepoints) -> Clocks {
+        let mut clocks = Clocks::default();
+        let own = std::process::id();
+        tracepoints.follow(own);
+        let began = Instant::now();
+        let ended = thread::spawn(|| {}).join();
+        while ended.is_ok() && clocks.any.is_none() && began.elapsed() < PATIENCE {
+            tracepoints.receive(|event| {
+                if let What::Ended(end) = &event.what {
+                    clocks.counted(&end.used, event.at_ns);
+                }
+            });
+        }
+        tracepoints.forget(own);
+        clocks
+    }
+
+    /// What this thread used was brought up to date at this moment.
+    pub(super) fn counted(&mut self, used: &Used, at_ns: u64) {
+        let apart = at_ns.wrapping_sub(used.counted_at);
+        self.apart.insert(used.processor, apart);
+        self.any = Some(apart);
+    }
+
+    /// How long ago it was at this moment for a thread that runs, ns.
+    pub(super) fn since_counted(&self, used: &Used, at_ns: u64) -> u64 {
+        let apart = self.apart.get(&used.processor).copied().or(self.any);
+        let since = |apart| at_ns.wrapping_sub(apart).wrapping_sub(used.counted_at);
+        apart.map(since).filter(|&ns| ns < LONGEST_NS).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_counted_yet_is_told_by_the_clock_of_the_processor() {
+        let used = |processor, counted_at| Used {
+            processor,
+            counted_at,
+            ..Used::default()
+        };
+        let mut clocks = Clocks::default();
+        assert_eq!(clocks.since_counted(&used(0, 900), 1_000), 0);
+        clocks.counted(&used(0, 2_000), 1_000);
+        assert_eq!(clocks.since_counted(&used(0, 2_500), 1_700), 200);
+        assert_eq!(clocks.since_counted(&used(1, 2_500), 1_700), 200);
+        clocks.counted(&used(1, 5_000), 1_000);
+        assert_eq!(clocks.since_counted(&used(1, 5_500), 1_700), 200);
+        assert_eq!(clocks.since_counted(&used(0, 2_500), 1_700), 200);
+        // The clock went back a little.
+        assert_eq!(clocks.since_counted(&used(0, 2_800), 1_700), 0);
+        assert_eq!(clocks.since_counted(&used(0, 0), 1 << 40), 0);
+    }
+}

@@ -1,0 +1,93 @@
+//! What the kernel tells of processes, on its way to the table, in the order in which it happened.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use flowtrace_schema::ProcessLayer;
+
+use super::Whose;
+use super::table::Table;
+use crate::proc::tracepoints::{self, Tracepoints};
+
+mod announced;
+mod clocks;
+mod told;
+
+use announced::Announced;
+use told::Told;
+
+/// Environment variable: set, programs are not asked though they could tell.
+const BY_CONNECTOR: &str = "FLOWTRACE_PROCESSES_BY_CONNECTOR";
+
+/// What was told and not handled yet.
+pub(super) enum Feed {
+    /// By programs of ours, with all that can be known.
+    Told(Told),
+    /// By the proc connector, and taskstats where that may be had.
+    Announced(Announced),
+}
+
+impl Feed {
+    /// Listens from now on, in the best way that there is.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(super) fn open(whose: Whose) -> io::Result<Feed> {
+        let of_whom = match whose {
+            Whose::Ours { root } => tracepoints::Whose::Below(root),
+            Whose::Anybodys => tracepoints::Whose::All,
+        };
+        if std::env::var_os(BY_CONNECTOR).is_none()
+            && let Ok(tracepoints) = Tracepoints::open(of_whom)
+        {
+            return Ok(Feed::Told(Told::new(tracepoints)));
+        }
+        Announced::open().map(Feed::Announced)
+    }
+
+    pub(super) fn layer(&self) -> ProcessLayer {
+        match self {
+            Feed::Told(_) => ProcessLayer::Tracepoints,
+            Feed::Announced(_) => ProcessLayer::Connector,
+        }
+    }
+
+    /// Whether the kernel tells what each process used.
+    pub(super) fn has_costs(&self) -> bool {
+        match self {
+            Feed::Told(_) => true,
+            Feed::Announced(announced) => announced.has_costs(),
+        }
+    }
+
+    /// A descriptor that is readable when something was told, or when there is much of it.
+    pub(super) fn signal(&self) -> io::Result<OwnedFd> {
+        match self {
+            Feed::Told(told) => told.signal(),
+            Feed::Announced(announced) => announced.signal(),
+        }
+    }
+
+    /// Tells `table` all that was told until now.
+    pub(super) fn pump(&mut self, table: &mut Table) {
+        match self {
+            Feed::Told(told) => told.pump(table),
+            Feed::Announced(announced) => announced.pump(table),
+        }
+    }
+
+    /// Counts what was dropped. True: there was something, and the table may be wrong.
+    pub(super) fn count_losses(&mut self, table: &Table) -> bool {
+        match self {
+            Feed::Told(told) => told.count_losses(table),
+            Feed::Announced(announced) => announced.count_losses(table),
+        }
+    }
+
+    /// Looks for what only one of several sources knows. To be called after [`Feed::pump`], now and then.
+    pub(super) fn sweep(&mut self, table: &mut Table) {
+        if let Feed::Announced(announced) = self {
+            announced.sweep(table);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What programs of ours in the kernel tell.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use flowtrace_schema::Loss;
+
+use super::super::table::Table;
+use super::clocks::Clocks;
+use crate::proc::reading::Image;
+use crate::proc::taskstats::{Costs, Io, Taskstats};
+use crate::proc::tracepoints::{Ended, Event, Executed, Tracepoints, Used, What};
+
+/// Bytes of a page, in which the kernel counts memory.
+const PAGE: u64 = 4096;
+
+pub(in super::super) struct Told {
+    tracepoints: Tracepoints,
+    events: Vec<Event>,
+    clocks: Clocks,
+    /// Of processes that live.
+    known: HashMap<u32, Known>,
+    /// Where they are to be had, records of ended threads: the peak of memory of a program alone.
+    taskstats: Option<Taskstats>,
+    peaks: HashMap<u32, u64>,
+    dropped: u64,
+}
+
+/// What is kept of a process.
+#[derive(Default)]
+struct Known {
+    /// What its ended threads used.
+    ended: Costs,
+    /// The most memory of all its programs before this one, bytes.
+    peak_before: u64,
+}
+
+impl Told {
+    pub(super) fn new(mut tracepoints: Tracepoints) -> Told {
+        Told {
+            clocks: Clocks::of(&mut tracepoints),
+            tracepoints,
+            events: Vec::new(),
+            known: HashMap::new(),
+            taskstats: Taskstats::open().ok(),
+            peaks: HashMap::new(),
+            dropped: 0,
+        }
+    }
+
+    pub(super) fn signal(&self) -> io::Result<OwnedFd> {
+        self.tracepoints.as_fd().try_clone_to_owned()
+    }
+
+    pub(super) fn pump(&mut self, table: &mut Table) {
+        let mut events = std::mem::take(&mut self.events);
+        self.tracepoints.receive(|event| events.push(event));
+        // Of what has ended by then, the records are there already.
+        self.receive_peaks();
+        for Event { at_ns, what } in events.drain(..) {
+            match what {
+                What::Forked { parent, child } => table.forked(parent, child, at_ns),
+                What::ThreadBegan { pid, tid } => table.thread_began(pid, tid, at_ns),
+                What::Executed(executed) => self.executed(*executed, at_ns, table),
+                What::Ended(end) => self.ended(&end, at_ns, table),
+            }
+        }
+        self.events = events;
+    }
+
+    fn receive_peaks(&mut self) {
+        let peaks = &mut self.peaks;
+        if let Some(taskstats) = &mut self.taskstats {
+            let _ = taskstats.receive(|record| {
+                if record.last {
+                    peaks.insert(record.pid, record.costs.max_rss_bytes);
+                }
+            });
+        }
+    }
+
+    fn executed(&mut self, executed: Executed, at_ns: u64, table: &mut Table) {
+        let Executed { pid, former, .. } = executed;
+        let known = self.known.entry(pid).or_default();
+        let mut used = executed.used;
+        used.on_cpu_ns += self.clocks.since_counted(&used, at_ns);
+        let mut so_far = known.ended;
+        so_far += costs(&used);
+        so_far.threads -= 1;
+        let peak = so_far.max_rss_bytes;
+        so_far.max_rss_bytes = known.own_peak(peak);
+        known.peak_before = peak;
+        if former != pid {
+            table.took_over(pid, former, at_ns);
+        }
+        let image = Image {
+            exe: executed.exe,
+            argv: executed.argv,
+            cwd: executed.cwd,
+            ..Image::default()
+        };
+        table.executed_as(pid, at_ns, image, executed.environ.as_deref(), &so_far);
+    }
+
+    fn ended(&mut self, end: &Ended, at_ns: u64, table: &mut Table) {
+        let Ended { pid, tid, .. } = *end;
+        self.clocks.counted(&end.used, at_ns);
+        if !table.may_be(pid, end.start_ns) {
+            return;
+        }
+        let known = self.known.entry(pid).or_default();
+        known.ended += costs(&end.used);
+        let mut total = known.ended;
+        let own_peak = || known.own_peak(total.max_rss_bytes);
+        total.max_rss_bytes = self.peaks.get(&pid).copied().unwrap_or_else(own_peak);
+        table.thread_ended((pid, tid), at_ns, end.wait_status, Some(&total));
+        if !table.processes.contains_key(&pid) {
+            self.known.remove(&pid);
+            self.peaks.remove(&pid);
+            self.tracepoints.forget(pid);
+        }
+    }
+
+    pub(super) fn count_losses(&mut self, table: &Table) -> bool {
+        let dropped = self.tracepoints.dropped();
+        let new = dropped - std::mem::replace(&mut self.dropped, dropped);
+        table.recorder.lost(Loss::EventsDropped, new);
+        new > 0
+    }
+}
+
+impl Known {
+    /// The peak of the present program, where that of all is `peak`; 0: it may be one before it that had this.
+    fn own_peak(&self, peak: u64) -> u64 {
+        if peak > self.peak_before { peak } else { 0 }
+    }
+}
+
+/// The time that was counted in whole ticks as user and system time, made up to the exact sum, as
+/// the kernel does it for `getrusage` (`cputime_adjust` of kernel/sched/cputime.c).
+fn costs(used: &Used) -> Costs {
+    let ticks = u128::from(used.user_ns) + u128::from(used.sys_ns);
+    let sys_ns = match used.user_ns {
+        0 if ticks > 0 => used.on_cpu_ns,
+        _ if ticks == 0 => 0,
+        _ => (u128::from(used.on_cpu_ns) * u128::from(used.sys_ns) / ticks) as u64,
+    };
+    Costs {
+        user_ns: used.on_cpu_ns - sys_ns,
+        sys_ns,
+        on_cpu_ns: used.on_cpu_ns,
+        run_queue_ns: used.run_queue_ns,
+        minor_faults: used.minor_faults,
+        major_faults: used.major_faults,
+        voluntary_switches: used.voluntary_switches,
+        involuntary_switches: used.involuntary_switches,
+        io: Some(Io {
+            read_calls: used.read_calls,
+            write_calls: used.write_calls,
+            read_bytes: used.read_bytes,
+            write_bytes: used.write_bytes,
+        }),
+        max_rss_bytes: used.peak_pages.saturating_mul(PAGE),
+        threads: 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_made_up_to_the_exact_time() {
+        let of = |on_cpu_ns, user_ns, sys_ns| {
+            let found = costs(&Used {
+                on_cpu_ns,
+                user_ns,
+                sys_ns,
+                ..Used::default()
+            });
+            assert_eq!(found.user_ns + found.sys_ns, found.on_cpu_ns);
+            (found.user_ns, found.sys_ns)
+        };
+        assert_eq!(of(700, 0, 0), (700, 0));
+        assert_eq!(of(700, 0, 4_000), (0, 700));
+        assert_eq!(of(700, 4_000, 0), (700, 0));
+        assert_eq!(of(9_000, 8_000, 4_000), (6_000, 3_000));
+        assert_eq!(of(u64::MAX, u64::MAX, 0), (u64::MAX, 0));
+    }
+}

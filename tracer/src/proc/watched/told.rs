@@ -1,0 +1,115 @@
+//! What the table makes of events that tell all: execs with what is run, ends with what was used.
+
+use std::sync::Arc;
+
+use flowtrace_schema::{Origin, ProcessEnd, Record, Upid, Usage};
+
+use super::process::Row;
+use super::table::Table;
+use crate::clock::Clock;
+use crate::proc::reading::{Image, tick_ns};
+use crate::proc::taskstats::Costs;
+
+impl Table {
+    /// Whether a thread that began then may be one of process `pid` as it is in the table: its id may be
+    /// another one's by now.
+    pub(super) fn may_be(&self, pid: u32, monotonic_ns: u64) -> bool {
+        /// Both are cut off to ticks, at moments that differ a little.
+        const SLACK: u64 = 3;
+        let ticks = Clock::boot_of(monotonic_ns) / tick_ns();
+        let process = self.processes.get(&pid);
+        process.is_some_and(|process| ticks + SLACK >= process.start_ticks)
+    }
+
+    /// Thread `former` of process `pid` executes a program, and has the id of the first one from then on.
+    pub(super) fn took_over(&mut self, pid: u32, former: u32, monotonic_ns: u64) {
+        let at = self.clock.at(monotonic_ns);
+        let upid = self.processes.get(&pid).and_then(|p| p.row.as_ref());
+        if let Some(thread) = self.threads.remove(&former)
+            && let Some(upid) = upid.map(|row| row.upid)
+        {
+            self.thread_row(upid, former, thread.start_ns, at);
+        }
+    }
+
+    /// Process `pid` runs a new program, with this environment. `so_far` is what it used before.
+    pub(super) fn executed_as(
+        &mut self,
+        pid: u32,
+        monotonic_ns: u64,
+        mut image: Image,
+        environ: Option<&[u8]>,
+        so_far: &Costs,
+    ) {
+        let at = self.clock.at(monotonic_ns);
+        let is_first = self.launching.take_if(|of| of.root == pid).is_some();
+        let Some(mut process) = self.processes.remove(&pid) else {
+            return;
+        };
+        process.lived(None, at);
+        let before = process.row.take();
+        if let Some(row) = before.as_ref().filter(|_| !is_first) {
+            let usage = Usage {
+                // The one that executes is none of those that ended.
+                threads: Some(so_far.threads.saturating_sub(process.before.threads) + 1),
+                ..process.usage(Some(so_far))
+            };
+            let end = ProcessEnd {
+                upid: row.upid,
+                end_ns: Some(at.max(process.start_ns)),
+                exit_code: None,
+                exit_signal: None,
+                inner_pid: None,
+                usage,
+            };
+            self.close(row.upid, row.awaits, end);
+        }
+        (process.origin, process.start_ns, process.start_code) = (Origin::Exec, at, 0);
+        (process.live_threads, process.unlisted_threads) = (1, 0);
+        (process.before, process.lived_ns) = (*so_far, 0);
+        image.environment = self.wanted.of(environ.unwrap_or_default());
+        let is_complete = image.is_complete();
+        let image = Arc::new(image);
+        process.image = Some(Arc::clone(&image)).filter(|_| is_complete);
+        if let Some(before) = before {
+            let upid = match is_first {
+                true => before.upid,
+                false => self.upids.next(),
+            };
+            let (environment, are_new) = match &image.environment {
+                none if none.is_empty() => (None, false),
+                same if *same == before.image.environment => (before.environment, false),
+                _ => (Some(upid), true),
+            };
+            if !is_complete {
+                self.await_image(upid, pid, Image::clone(&image));
+            }
+            process.row = Some(Row {
+                upid,
+                parent: before.parent,
+                prev: (!is_first).then_some(before.upid),
+                awaits: (!is_complete).then_some(upid),
+                image: Arc::clone(&image),
+                environment,
+                pidfd: before.pidfd,
+            });
+            self.begin(&process, pid);
+            let variables = image.environment.iter().filter(|_| are_new);
+            for (name, value) in variables.cloned() {
+                self.record_of(
+                    (!is_complete).then_some(upid),
+                    Record::Environment { upid, name, value },
+                );
+            }
+        }
+        self.processes.insert(pid, process);
+    }
+
+    /// The image of row `upid` is over.
+    pub(super) fn close(&mut self, upid: Upid, awaits: Option<Upid>, end: ProcessEnd) {
+        self.record_of(awaits, Record::ProcessEnd(Box::new(end)));
+        if awaits == Some(upid) {
+            self.over(upid);
+        }
+    }
+}
