@@ -139,8 +139,8 @@ impl Parts {
         Some(Executed {
             pid,
             former: half(record, FORMER)?,
-            exe: part(EXECUTABLE).map(path),
-            cwd: part(DIRECTORY).map(path),
+            exe: part(EXECUTABLE).as_ref().map(path),
+            cwd: part(DIRECTORY).as_ref().map(path),
             argv: part(ARGUMENTS).map(|part| part.bytes),
             environ: part(ENVIRONMENT).map(|part| part.bytes),
             used: used(record)?,
@@ -149,7 +149,7 @@ impl Parts {
 }
 
 /// A path from its names, the last one first, each ended by a NUL, as the kernel writes it for a link in /proc.
-fn path(part: Part) -> Text {
+fn path(part: &Part) -> Text {
     let names = part.bytes.strip_suffix(b"\0").unwrap_or(&part.bytes);
     let mut path = Vec::with_capacity(names.len() + 1);
     if !names.is_empty() {
