@@ -58,6 +58,13 @@ pub(crate) struct Descriptor {
     pub(crate) direction: Direction,
 }
 
+impl Descriptor {
+    /// Whether it is a pipe's end for reading.
+    pub(crate) fn is_read_end(&self) -> bool {
+        self.direction == Direction::Read && matches!(self.object, Object::Pipe { .. })
+    }
+}
+
 /// The pipes and sockets among the descriptors of process `pid`, in the order of their numbers.
 /// `None`: they cannot be looked at.
 pub(crate) fn of(pid: u32) -> Option<Vec<Descriptor>> {
@@ -69,6 +76,13 @@ pub(crate) fn of(pid: u32) -> Option<Vec<Descriptor>> {
     let mut found: Vec<Descriptor> = numbers.into_iter().filter_map(of_number).collect();
     found.sort_unstable_by_key(|descriptor| descriptor.fd);
     Some(found)
+}
+
+/// The numbers of all its descriptors.
+pub(crate) fn numbers_of(pid: u32) -> Vec<i32> {
+    numbers::numbers(pid)
+        .map(|(_, numbers)| numbers)
+        .unwrap_or_default()
 }
 
 /// Descriptor `fd` of process `pid`, if it is a pipe or socket.

@@ -9,14 +9,10 @@ use std::hash::{BuildHasher, RandomState};
 
 use flowtrace_schema::{DescriptorRecord, Record, Recorder, Text, Upid};
 
+use super::beginning::Beginning;
 use super::environment::Wanted;
 use super::reading;
 
-/// The descriptors that every program has.
-const STANDARD: i32 = 3;
-/// Descriptors that a shell can redirect by one digit; the higher ones are its own. Those beyond the
-/// standard ones are looked at up to the first that is not there: each look has its price.
-const LOOKED_AT: i32 = 10;
 /// Variables that shells and make count up or set anew for every program.
 const ALWAYS_OTHER: &[&[u8]] = &[
     b"_",
@@ -62,9 +58,8 @@ impl Inherited {
         })
     }
 
-    /// Records what process `pid`, stopped at its exec, began with as image `upid`: all of the first
-    /// program, of later ones what is different. `umask`: `None` for that of the first program. Returns
-    /// the descriptors that were looked at and what is open as each.
+    /// Records what process `pid` began with as image `upid`: all of the first program, of later ones what is
+    /// different. `umask`: `None` for that of the first program.
     pub(super) fn record(
         &mut self,
         recorder: &Recorder,
@@ -72,27 +67,19 @@ impl Inherited {
         upid: Upid,
         umask: Option<u32>,
         environment: Option<u64>,
-    ) -> BTreeMap<i32, OsString> {
+        beginning: &dyn Beginning,
+    ) {
         let umask = match &self.first {
             Some(first) => umask.or(first.umask),
             None => umask_of(pid),
         };
-        let mut targets: BTreeMap<i32, OsString> = BTreeMap::new();
-        for fd in 0..LOOKED_AT {
-            match target(pid, fd) {
-                Some(target) => {
-                    targets.insert(fd, target);
-                }
-                None if fd >= STANDARD => break,
-                None => {}
-            }
-        }
+        let targets = beginning.targets();
         for (&fd, target) in &targets {
             let of_first = self.first.as_ref().and_then(|f| f.descriptors.get(&fd));
             if of_first == Some(target) {
                 continue;
             }
-            let (flags, position) = state(pid, fd).unwrap_or_default();
+            let (flags, position) = beginning.state(fd).unwrap_or_default();
             recorder.record(Record::Descriptor(Box::new(DescriptorRecord {
                 upid,
                 fd,
@@ -113,11 +100,10 @@ impl Inherited {
             });
         }
         self.first.get_or_insert_with(|| First {
-            descriptors: targets.clone(),
+            descriptors: targets,
             umask,
             environment,
         });
-        targets
     }
 }
 
@@ -129,14 +115,19 @@ fn umask_of(pid: u32) -> Option<u32> {
     u32::from_str_radix(mask.trim(), 8).ok()
 }
 
-fn target(pid: u32, fd: i32) -> Option<OsString> {
-    let link = fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
-    Some(link.into_os_string())
-}
-
 /// Open flags and position of a descriptor (proc_pid_fdinfo(5)), of the flags those that matter to
 /// who inherits it: access mode and `O_APPEND`.
 pub(super) fn state(pid: u32, fd: i32) -> Option<(u32, u64)> {
+    let kept = (libc::O_ACCMODE | libc::O_APPEND) as u32;
+    info(pid, fd).map(|(flags, position)| (flags & kept, position))
+}
+
+/// Whether an exec closes descriptor `fd` of process `pid`.
+pub(super) fn ends_at_exec(pid: u32, fd: i32) -> bool {
+    info(pid, fd).is_some_and(|(flags, _)| flags & libc::O_CLOEXEC as u32 != 0)
+}
+
+fn info(pid: u32, fd: i32) -> Option<(u32, u64)> {
     let info = reading::contents(&format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
     parse(str::from_utf8(&info).ok()?)
 }
@@ -146,9 +137,8 @@ fn parse(info: &str) -> Option<(u32, u64)> {
         let value = info.lines().find_map(|line| line.strip_prefix(name))?;
         Some(value.trim())
     };
-    let kept = (libc::O_ACCMODE | libc::O_APPEND) as u32;
     let flags = u32::from_str_radix(field("flags:")?, 8).ok()?;
-    Some((flags & kept, field("pos:")?.parse().ok()?))
+    Some((flags, field("pos:")?.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -170,8 +160,7 @@ mod tests {
     #[test]
     fn fdinfo_is_read() {
         let info = "pos:\t42\nflags:\t02102001\nmnt_id:\t25\n";
-        let expected = (libc::O_WRONLY | libc::O_APPEND) as u32;
-        assert_eq!(parse(info), Some((expected, 42)));
+        assert_eq!(parse(info), Some((0o2_102_001, 42)));
         assert_eq!(parse(""), None);
     }
 }

@@ -4,6 +4,7 @@
 //! none; [`watched`] puts together what can be known without, from programs of ours in the kernel
 //! ([`tracepoints`]) or the kernel's announcements ([`connector`], [`taskstats`]), from /proc, and from the file requests that processes make.
 
+pub(crate) mod beginning;
 pub(crate) mod channels;
 pub(crate) mod children;
 mod connector;
@@ -15,6 +16,7 @@ mod inherited;
 pub(crate) mod lifetimes;
 mod living;
 pub(crate) mod netlink;
+pub(crate) mod notifications;
 pub(crate) mod observer;
 pub(crate) mod outside;
 mod pidfd;

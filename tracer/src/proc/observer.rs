@@ -1,10 +1,8 @@
 //! How other parts of the tracer learn of the tree that [`super::lifetimes`] follows.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
-
 use flowtrace_schema::{ChannelId, Upid, Usage};
 
+use super::beginning::{Beginning, Kept};
 use super::topology::Call;
 
 /// A thread under trace.
@@ -49,16 +47,32 @@ pub(crate) trait Observer {
         let _ = (tracee, prev, now);
     }
 
-    /// What is open as each of the first descriptors of the program of which [`Observer::executed`] just told: a path,
-    /// or text such as `pipe:[7]`.
-    fn began_with(&mut self, tracee: Tracee, descriptors: &BTreeMap<i32, OsString>, now: u64) {
-        let _ = (tracee, descriptors, now);
+    /// What the program begins with of which [`Observer::executed`] just told.
+    fn began_with(&mut self, tracee: Tracee, beginning: &dyn Beginning, now: u64) {
+        let _ = (tracee, beginning, now);
     }
 
     /// Image `tracee.upid` is over, by an exec or with its process, and used this. Told before
     /// [`Observer::executed`] of the next one, and before [`Observer::ended`].
     fn image_over(&mut self, tracee: Tracee, usage: &Usage, by_exec: bool, now: u64) {
         let _ = (tracee, usage, by_exec, now);
+    }
+
+    /// A thread is going to make a process; told where its maker's event comes when both run on.
+    fn forking(&mut self, tracee: Tracee, now: u64) {
+        let _ = (tracee, now);
+    }
+
+    /// A process is going to run a new program, if there is none in the way; told where [`Observer::executed`] comes when
+    /// that runs already. What is to be known of it then is put into `kept`.
+    fn executing(&mut self, tracee: Tracee, kept: &mut Kept, now: u64) {
+        let _ = (tracee, kept, now);
+    }
+
+    /// The call of this thread has returned of which [`Observer::called`] wanted to know the result; told where
+    /// results are not to be had, at the thread's next call or its end.
+    fn has_returned(&mut self, tracee: Tracee, now: u64) {
+        let _ = (tracee, now);
     }
 
     /// A thread makes a system call that the filter picks. Returns whether to tell its result.

@@ -25,9 +25,11 @@ use crate::fs::{Attributes, FileTable, NameIn, stat};
 use crate::kernel::Descriptions;
 
 mod handed;
+mod named;
 mod paths;
 
 use handed::Handed;
+pub(crate) use named::{Named, Place};
 use paths::{full_path, has_dots, is_kernels, is_plain_read, named, real, stands_for_descriptor};
 
 /// System files that are remembered; then the memory starts anew.

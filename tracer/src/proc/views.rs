@@ -78,6 +78,11 @@ impl Views {
         self.all.iter().any(|view| path.starts_with(&view.at))
     }
 
+    /// Whether a path of ours is that of a file in one.
+    pub(crate) fn hold(&self, path: &Path) -> bool {
+        self.all.iter().any(|view| path.starts_with(&view.source))
+    }
+
     /// Where `path`, of a view or not, really is. `None`: to look there could take long.
     pub(crate) fn real(&self, path: PathBuf) -> Option<PathBuf> {
         let view = self.all.iter().find(|view| path.starts_with(&view.at));

@@ -18,6 +18,8 @@
 
 mod feed;
 mod follow;
+mod observations;
+mod observed;
 mod process;
 mod rows;
 mod scan;
@@ -43,6 +45,7 @@ use super::reading::{self, Image, ProcessStat};
 use crate::callers::{Caller, Callers, Effort};
 use crate::clock::Clock;
 use feed::Feed;
+pub(crate) use observed::Observers;
 use scan::Snapshot;
 use table::Table;
 use unread::Task;
@@ -136,6 +139,11 @@ impl Watched {
         self.has_costs
     }
 
+    /// From now on changes are kept for those who are told of them by [`Watched::watch`].
+    pub(crate) fn be_observed(&self) {
+        self.state().table.be_observed();
+    }
+
     /// The recorded processes that live.
     pub(crate) fn living(&self) -> Arc<Living> {
         Arc::clone(&self.state().table.living)
@@ -189,11 +197,19 @@ impl Watched {
     }
 
     /// Follows processes until `finished` says so, which is asked every tick and when `wake` has
-    /// something.
-    pub(crate) fn watch(&self, wake: Option<BorrowedFd<'_>>, finished: impl Fn() -> bool) {
+    /// something, and tells `observers` of them.
+    pub(crate) fn watch(
+        &self,
+        wake: Option<BorrowedFd<'_>>,
+        observers: &mut Observers,
+        finished: impl Fn() -> bool,
+    ) {
         let mut due = Instant::now() + TICK;
         while !finished() {
-            self.wait(wake, due.saturating_duration_since(Instant::now()));
+            let held = observers.signal();
+            self.wait([wake, held], due.saturating_duration_since(Instant::now()));
+            self.answer(observers);
+            self.tell_observers(observers);
             self.read_all();
             if !self.is_announced() {
                 let over = self.state().table.ended_unannounced();
@@ -206,9 +222,10 @@ impl Watched {
             }
         }
         self.finish();
+        observers.deliver(self.state().table.take_observations());
     }
 
-    fn wait(&self, wake: Option<BorrowedFd<'_>>, timeout: Duration) {
+    fn wait(&self, wake: [Option<BorrowedFd<'_>>; 2], timeout: Duration) {
         let timeout = if self.state().table.has_tasks() {
             Duration::ZERO
         } else {
@@ -217,7 +234,11 @@ impl Watched {
         let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO);
         let signal = self.signal.as_ref().map(OwnedFd::as_fd);
         let ready = |fd| PollFd::new(fd, PollFlags::POLLIN);
-        let mut ready: Vec<_> = signal.into_iter().chain(wake).map(ready).collect();
+        let mut ready: Vec<_> = signal
+            .into_iter()
+            .chain(wake.into_iter().flatten())
+            .map(ready)
+            .collect();
         let bell = self.bell.as_ref().map(|(heard, _)| heard);
         ready.extend(bell.map(|heard| PollFd::new(heard.as_fd(), PollFlags::POLLIN)));
         let _ = poll(&mut ready, timeout);

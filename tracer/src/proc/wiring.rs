@@ -1,22 +1,24 @@
 //! From the events of the tree to what it is wired with: channels ([`super::channels`]) and files
 //! outside the traced directories ([`super::outside`]).
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ffi::OsString;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use flowtrace_schema::{HostId, Loss, Recorder, Upid, Usage};
 
+use super::beginning::{Beginning, Kept};
 use super::channels::{Channels, Registry, sockets};
 use super::descriptors;
 use super::observer::{Observer, Tracee};
-use super::outside::{NameChange, Open, Outside};
+use super::outside::{NameChange, Open, Outside, Place};
 use super::reading;
 use super::topology::{Call, CallKind, UNNAMED, bytes_at, path_at, some_at};
 use super::views::Views;
 use crate::fs::FileTable;
 use crate::kernel::Descriptions;
+
+mod unseen;
 
 /// Flags of mount(2) that mount nothing.
 const CHANGES_MOUNT: u64 =
@@ -31,11 +33,13 @@ pub(crate) struct Wiring {
     told: Option<Descriptions>,
     /// The filter was to be installed in the command.
     wants_calls: bool,
-    /// Calls whose return is waited for, by thread.
-    pending: HashMap<u32, Pending>,
+    /// Calls whose return is waited for, by thread, with the time of their entry.
+    pending: HashMap<u32, (Pending, u64)>,
     /// Processes that changed their root or namespaces, or whose forebears did: a path of theirs
     /// is not one of ours.
     elsewhere: HashSet<u32>,
+    /// Results of calls are not to be had: what they did is found out later ([`unseen`]).
+    runs_on: bool,
 }
 
 #[derive(Debug)]
@@ -45,7 +49,8 @@ enum Pending {
     Accept,
     Bind(i32),
     Connect(i32, Option<SocketAddr>),
-    Open(Open),
+    /// Where it leads, if the descriptor will not be told.
+    Open(Open, Option<Place>),
     Names(NameChange),
     /// Something is mounted over a part of a view.
     Mount,
@@ -70,7 +75,15 @@ impl Wiring {
             wants_calls,
             pending: HashMap::new(),
             elsewhere: HashSet::new(),
+            runs_on: false,
         }
+    }
+
+    /// Processes are held at the entry of calls alone, and run on when forks and execs are told.
+    pub(crate) fn run_on(mut self) -> Wiring {
+        self.runs_on = true;
+        self.channels.run_on();
+        self
     }
 
     /// What to wait for at the return of a call.
@@ -118,6 +131,8 @@ impl Wiring {
             CallKind::Accept => Some(Pending::Accept),
             // Kept with the process ([`super::lifetimes`]), and by who looks for flows.
             CallKind::Umask | CallKind::Socket => None,
+            // Told as what they are.
+            CallKind::Fork | CallKind::Clone | CallKind::Exec | CallKind::Exit => None,
             CallKind::Splice => {
                 self.channels.splices(tracee.pid);
                 None
@@ -156,14 +171,18 @@ impl Wiring {
             return None;
         }
         let has = |flag: i32| flags & flag as u32 == flag as u32;
+        if self.runs_on {
+            return self.open_unseen(tracee, directory, &path, flags, now);
+        }
         let makes =
             || has(libc::O_EXCL) || !elsewhere && self.outside.is_absent(tracee, directory, &path);
         let creates = flags & UNNAMED != 0 || has(libc::O_CREAT) && makes();
-        Some(Pending::Open(Open {
+        let open = Open {
             flags,
             creates,
             start_ns: now,
-        }))
+        };
+        Some(Pending::Open(open, None))
     }
 
     fn removing(&mut self, tracee: Tracee, directory: Option<i32>, path: u64) -> Option<Pending> {
@@ -208,7 +227,7 @@ impl Observer for Wiring {
         self.channels.thread_began(thread.pid);
     }
 
-    fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, now: u64) {
+    fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, _now: u64) {
         if prev.is_none() {
             self.outside.begun(tracee.pid);
         }
@@ -220,11 +239,28 @@ impl Observer for Wiring {
                 self.recorder.lost(Loss::TopologyUnseen, 1);
             }
         }
-        self.channels.executed(tracee, now);
     }
 
-    fn began_with(&mut self, tracee: Tracee, descriptors: &BTreeMap<i32, OsString>, now: u64) {
-        self.outside.began_with(tracee, descriptors, now);
+    fn began_with(&mut self, tracee: Tracee, beginning: &dyn Beginning, now: u64) {
+        self.channels.executed(tracee, beginning, now);
+        self.outside.began_with(tracee, beginning, now);
+    }
+
+    fn forking(&mut self, tracee: Tracee, now: u64) {
+        self.channels.forking(tracee.pid, now);
+    }
+
+    fn executing(&mut self, tracee: Tracee, kept: &mut Kept, _now: u64) {
+        if self.channels.executing(tracee.pid) {
+            kept.keep_channels(tracee.pid);
+            let descriptors = kept.channels().unwrap_or_default();
+            self.channels.identify(tracee.pid, &descriptors);
+        }
+        self.outside.executing(tracee);
+    }
+
+    fn has_returned(&mut self, tracee: Tracee, now: u64) {
+        self.find_out(tracee, now);
     }
 
     fn image_over(&mut self, tracee: Tracee, usage: &Usage, by_exec: bool, now: u64) {
@@ -236,7 +272,7 @@ impl Observer for Wiring {
         self.channels.calls(tracee.pid, now);
         match self.enter(tracee, call, now) {
             Some(pending) => {
-                self.pending.insert(tracee.tid, pending);
+                self.pending.insert(tracee.tid, (pending, now));
                 true
             }
             None => false,
@@ -244,7 +280,7 @@ impl Observer for Wiring {
     }
 
     fn returned(&mut self, tracee: Tracee, result: i64, now: u64) {
-        let Some(pending) = self.pending.remove(&tracee.tid) else {
+        let Some((pending, _)) = self.pending.remove(&tracee.tid) else {
             return;
         };
         let in_progress = result == -i64::from(libc::EINPROGRESS);
@@ -272,7 +308,7 @@ impl Observer for Wiring {
             Pending::Bind(fd) | Pending::Connect(fd, _) => {
                 self.made(tracee, &[fd], now);
             }
-            Pending::Open(open) => self.opened(tracee, result as i32, &open, now),
+            Pending::Open(open, _) => self.opened(tracee, result as i32, &open, now),
             Pending::Names(change) => self.outside.changed(change, now),
             Pending::Mount => self.recorder.lost(Loss::MountsInside, 1),
         }

@@ -16,7 +16,7 @@ use super::{Error, Result, limits, signals};
 use crate::host::HostSampler;
 use crate::mounting;
 use crate::proc::environment::Wanted;
-use crate::proc::watched::{Watched, Whose};
+use crate::proc::watched::{Observers, Watched, Whose};
 
 /// What to mount, and where the trace goes.
 #[derive(Clone, Debug)]
@@ -154,7 +154,9 @@ impl Attach {
     /// unmounts it.
     pub fn serve(self) -> AttachReport {
         signals::unmount_on_request(self.mountpoint.clone());
-        self.callers.watch(None, || self.served.is_finished());
+        let mut nobody = Observers::default();
+        self.callers
+            .watch(None, &mut nobody, || self.served.is_finished());
         self.served.join();
         drop(self.host_sampler);
         AttachReport {

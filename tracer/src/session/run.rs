@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -243,7 +244,7 @@ impl Run<'_> {
         start: &Start,
         inherited: &mut Inherited,
         calls: Calls,
-    ) -> io::Result<()> {
+    ) -> io::Result<Option<OwnedFd>> {
         inherited.offer(&self.offers, views.child.pid.as_raw() as u32);
         inherited.opened(views.child.prepare(start)?);
         self.offers.withdraw();
@@ -368,11 +369,14 @@ impl Run<'_> {
         start: &Start,
         living: Arc<Living>,
         calls: Calls,
-    ) -> Result<()> {
-        self.go(&mut started.views, start, &mut started.inherited, calls)
+    ) -> Result<Option<OwnedFd>> {
+        let told_by = self
+            .go(&mut started.views, start, &mut started.inherited, calls)
             .map_err(Error::system("start the command"))?;
         started.inherited.count(&started.recording.recorder);
-        signals::pass_on(started.job.root, Some(living)).map_err(Error::system("pass on signals"))
+        signals::pass_on(started.job.root, Some(living))
+            .map_err(Error::system("pass on signals"))?;
+        Ok(told_by)
     }
 
     /// The last process has ended, or those that are left were let go.

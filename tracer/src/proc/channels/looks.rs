@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use flowtrace_schema::{ChannelId, Direction, Loss};
 
+use super::super::beginning::Beginning;
 use super::super::descriptors::{self, Descriptor};
-use super::super::reading::{self, Traffic};
+use super::super::reading::Traffic;
 use super::Channels;
 use super::holder::{LOOKS, Moved};
 
@@ -35,7 +36,7 @@ impl Channels {
 
     /// A program uses its standard descriptors. It can only know of another one that it inherits
     /// if its arguments tell, as in `--status-fd 3` or `/dev/fd/3`.
-    pub(super) fn find_leaked(&mut self, pid: u32) {
+    pub(super) fn find_leaked(&mut self, pid: u32, beginning: &dyn Beginning) {
         let Some(holder) = self.holders.get_mut(&pid) else {
             return;
         };
@@ -47,7 +48,7 @@ impl Channels {
         if suspect.peek().is_none() {
             return;
         }
-        let arguments = reading::arguments(pid).unwrap_or_default();
+        let arguments = beginning.arguments();
         for (_, end) in suspect {
             end.leaked = !mentions(&arguments, end.fd);
         }
@@ -73,7 +74,12 @@ impl Channels {
 
     /// Brings what is known of process `pid` up to date.
     pub(super) fn look(&mut self, pid: u32, now: u64) {
-        let Some(held) = self.held_now(pid) else {
+        self.look_at(pid, descriptors::of(pid), now);
+    }
+
+    /// The same by descriptors that were looked at.
+    pub(super) fn look_at(&mut self, pid: u32, found: Option<Vec<Descriptor>>, now: u64) {
+        let Some(held) = self.held(pid, found) else {
             return;
         };
         self.give_up_all_but(pid, &held, true, now);
@@ -87,13 +93,13 @@ impl Channels {
     /// The same for a process that runs meanwhile: what it may just be making is told by the
     /// call that makes it.
     pub(super) fn look_for_gone(&mut self, pid: u32, now: u64) {
-        if let Some(held) = self.held_now(pid) {
+        if let Some(held) = self.held(pid, descriptors::of(pid)) {
             self.give_up_all_but(pid, &held, false, now);
         }
     }
 
-    fn held_now(&self, pid: u32) -> Option<Held> {
-        let Some(descriptors) = descriptors::of(pid) else {
+    fn held(&self, pid: u32, found: Option<Vec<Descriptor>>) -> Option<Held> {
+        let Some(descriptors) = found else {
             self.recorder.lost(Loss::DescriptorsUnreadable, 1);
             return None;
         };

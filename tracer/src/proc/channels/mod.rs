@@ -17,7 +17,7 @@ mod looks;
 mod registry;
 mod rows;
 pub(crate) mod sockets;
-mod unread;
+pub(crate) mod unread;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flowtrace_schema::{ChannelEndClosed, ChannelId, Direction, Record, Recorder, Usage};
 
+use super::beginning::Beginning;
 use super::descriptors::{self, Descriptor, Object};
 use super::observer::Tracee;
 use super::reading::Traffic;
@@ -46,6 +47,8 @@ pub(crate) struct Channels {
     last_row: u32,
     /// Calls that make channels are seen, so that who holds none cannot come by one unseen.
     calls_seen: bool,
+    /// What is told of forks and execs has happened already: looks belong to the moments before.
+    runs_on: bool,
 }
 
 impl Channels {
@@ -57,7 +60,13 @@ impl Channels {
             unshared: HashMap::new(),
             last_row: 0,
             calls_seen: false,
+            runs_on: false,
         }
+    }
+
+    /// Processes run on when forks and execs are told, and are held just before, at the calls.
+    pub(crate) fn run_on(&mut self) {
+        self.runs_on = true;
     }
 
     /// From now on calls are seen.
@@ -66,8 +75,8 @@ impl Channels {
     }
 
     pub(crate) fn forked(&mut self, parent: Tracee, child: Tracee, now: u64) {
-        if self.holders.get(&parent.pid).is_some_and(Holder::has_made) {
-            self.look(parent.pid, now);
+        if !self.runs_on {
+            self.forking(parent.pid, now);
         }
         let Some(holder) = self.holders.get(&parent.pid) else {
             return;
@@ -78,22 +87,69 @@ impl Channels {
         self.write_rows(parent.pid);
     }
 
+    /// A process is held while it makes another one, which will inherit what is there now.
+    pub(crate) fn forking(&mut self, pid: u32, now: u64) {
+        if self.holders.get(&pid).is_some_and(Holder::has_made) {
+            self.look(pid, now);
+        }
+    }
+
+    /// A process is held before an exec: what its image leaves unread, and what it has moved. Whether
+    /// the next one may hold something.
+    pub(crate) fn executing(&mut self, pid: u32) -> bool {
+        self.find_unread(pid);
+        let Some(holder) = self.holders.get_mut(&pid) else {
+            return true;
+        };
+        if holder.has_made() {
+            holder.last = Traffic::of(pid).filter(|_| !holder.threaded);
+        }
+        !(holder.ends.is_empty() && self.calls_seen)
+    }
+
+    /// Which channels these descriptors of a held process are, to be known when it runs on.
+    pub(crate) fn identify(&self, pid: u32, descriptors: &[Descriptor]) {
+        let mut registry = self.registry();
+        for descriptor in descriptors {
+            registry.identify(pid, descriptor);
+        }
+    }
+
+    /// A held process has made descriptors of channels by a call that is over: those that are not known are new.
+    pub(crate) fn made_some(&mut self, tracee: Tracee, now: u64) {
+        let Some(found) = descriptors::of(tracee.pid) else {
+            return;
+        };
+        let Some(holder) = self.holders.get(&tracee.pid) else {
+            return;
+        };
+        let mut registry = self.registry();
+        let is_new = |descriptor: &&Descriptor| {
+            let channel = registry.identify(tracee.pid, descriptor);
+            channel
+                .is_some_and(|channel| !holder.ends.contains_key(&(channel, descriptor.direction)))
+        };
+        let new: Vec<i32> = found.iter().filter(is_new).map(|d| d.fd).collect();
+        drop(registry);
+        self.made(tracee, &new, now);
+    }
+
     pub(crate) fn thread_began(&mut self, pid: u32) {
         if let Some(holder) = self.holders.get_mut(&pid) {
             holder.threaded = true;
         }
     }
 
-    pub(crate) fn executed(&mut self, tracee: Tracee, now: u64) {
+    pub(crate) fn executed(&mut self, tracee: Tracee, beginning: &dyn Beginning, now: u64) {
         let before = self.holders.remove(&tracee.pid);
         let parent = before.as_ref().and_then(|holder| holder.parent);
         let holds_none = before.is_some_and(|holder| holder.ends.is_empty());
         let pid = tracee.pid;
         self.holders.insert(pid, Holder::new(tracee.upid, parent));
         if !(holds_none && self.calls_seen) {
-            self.look(pid, now);
-            self.find_leaked(pid);
-            self.find_left(tracee);
+            self.look_at(pid, beginning.channels(), now);
+            self.find_leaked(pid, beginning);
+            self.find_left(tracee, beginning);
             self.write_rows(pid);
         }
         self.tell_parent(pid);
@@ -109,14 +165,14 @@ impl Channels {
             return;
         }
         // At an exec the process is still there.
-        if by_exec {
+        if by_exec && !self.runs_on {
             self.find_unread(tracee.pid);
         }
         let Some(holder) = self.holders.get_mut(&tracee.pid) else {
             return;
         };
         let last = holder.last.or_else(|| {
-            if holder.has_made() && !holder.threaded {
+            if holder.has_made() && !holder.threaded && !self.runs_on {
                 Traffic::of(tracee.pid)
             } else {
                 None

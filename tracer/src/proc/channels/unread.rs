@@ -9,12 +9,14 @@
 
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
 
 use flowtrace_schema::{Direction, Record};
 use nix::fcntl::{SpliceFFlags, tee};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::fstat;
 
+use super::super::beginning::Beginning;
 use super::super::observer::Tracee;
 use super::super::pidfd::PidFd;
 use super::Channels;
@@ -23,8 +25,8 @@ use super::Channels;
 const LONGEST: u32 = 1 << 16;
 
 impl Channels {
-    /// Takes note of what lies in the pipes that a stopped process has inherited, where nobody can add to it.
-    pub(super) fn find_left(&mut self, tracee: Tracee) {
+    /// Takes note of what lies in the pipes that a program has inherited, where nobody can add to it.
+    pub(super) fn find_left(&mut self, tracee: Tracee, beginning: &dyn Beginning) {
         let Some(holder) = self.holders.get(&tracee.pid) else {
             return;
         };
@@ -34,14 +36,8 @@ impl Channels {
         });
         let inherited: Vec<_> = inherited.map(|(key, end)| (*key, end.fd)).collect();
         drop(registry);
-        if inherited.is_empty() {
-            return;
-        }
-        let Some(process) = PidFd::open(tracee.pid) else {
-            return;
-        };
         for (key, fd) in inherited {
-            let Some((pipe, left)) = left(&process, fd) else {
+            let Some(Found { pipe, left }) = beginning.left(fd) else {
                 continue;
             };
             if let Some(is_kept) = self.unshared.get_mut(&key.0)
@@ -84,6 +80,20 @@ impl Channels {
             end.is_unread = end.left.is_some_and(Left::is_some) && end.left == now();
         }
     }
+}
+
+/// A pipe that nobody can add to.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pipe: Arc<OwnedFd>,
+    left: Left,
+}
+
+/// What lies in the pipe that process `pid`, which is held, has open as `fd`; `None`: there may come more.
+pub(in super::super) fn left_in(pid: u32, fd: i32) -> Option<Found> {
+    let (pipe, left) = left(&PidFd::open(pid)?, fd)?;
+    let pipe = Arc::new(pipe);
+    Some(Found { pipe, left })
 }
 
 /// What lies in a pipe.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use flowtrace_schema::{Loss, Origin, ProcessEnd, Record, Text, Upid};
 use nix::unistd::{getegid, geteuid};
 
+use super::super::beginning::Held;
 use super::super::observer::Tracee;
 use super::super::ptrace::{self, Stop};
 use super::super::reading::{self, Account, Image, ProcessStat, Status};
@@ -139,9 +140,9 @@ impl Lifetimes {
         }
         let umask = self.processes.get(&pid).and_then(|process| process.umask);
         let environ = environ.map(|environ| self.inherited.digest(&environ, &self.wanted));
-        let began_with = self
-            .inherited
-            .record(&self.recorder, pid, upid, umask, environ);
+        let beginning = Held(pid);
+        self.inherited
+            .record(&self.recorder, pid, upid, umask, environ, &beginning);
         if self.unprivileged && wants_privilege(&image) {
             self.recorder.lost(Loss::SetuidExec, 1);
         }
@@ -150,7 +151,7 @@ impl Lifetimes {
             self.tell(|observer| observer.image_over(before, &usage, true, now));
         }
         self.tell(|observer| observer.executed(tracee, prev, now));
-        self.tell(|observer| observer.began_with(tracee, &began_with, now));
+        self.tell(|observer| observer.began_with(tracee, &beginning, now));
     }
 
     fn record_variables(&self, upid: Upid, image: &Image) {

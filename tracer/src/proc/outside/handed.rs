@@ -5,8 +5,8 @@
 //! something was moved meanwhile; the process's own counts, which never are its children's, tell
 //! whether it may have been the one, and what its children moved is taken off.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ffi::{CString, OsString};
+use std::collections::HashMap;
+use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use flowtrace_schema::{Call as CallRow, Fidelity, FileId, Op, Usage};
 use nix::fcntl::AT_FDCWD;
 
+use super::super::beginning::Beginning;
 use super::super::descriptors;
 use super::super::inherited::state;
 use super::paths::is_kernels;
@@ -77,27 +78,23 @@ impl Outside {
     }
 
     /// A program begins with these descriptors.
-    pub(crate) fn began_with(
-        &mut self,
-        tracee: Tracee,
-        descriptors: &BTreeMap<i32, OsString>,
-        now: u64,
-    ) {
+    pub(crate) fn began_with(&mut self, tracee: Tracee, beginning: &dyn Beginning, now: u64) {
         if self.handed.is_none() {
             return;
         }
-        for (&fd, target) in descriptors {
-            let path = Path::new(target);
+        for (fd, target) in beginning.targets() {
+            let path = Path::new(&target);
             if !path.is_absolute() || self.views.cover(path) || is_kernels(target.as_bytes()) {
                 continue;
             }
-            let Some(attributes) = descriptors::attributes(tracee.pid, fd) else {
+            let Some(attributes) = beginning.attributes(fd) else {
                 continue;
             };
             if let Some(file) = self.found(path, &attributes, libc::O_RDONLY as u32, now)
                 && let Some(handed) = &mut self.handed
+                && let Some(state) = beginning.state(fd)
             {
-                handed.begins(tracee.pid, fd, (file, path, &attributes), now);
+                handed.begins((tracee.pid, fd), state, (file, path, &attributes), now);
             }
         }
     }
@@ -106,6 +103,13 @@ impl Outside {
     pub(crate) fn exiting(&mut self, tracee: Tracee) {
         if let Some(handed) = &mut self.handed {
             handed.look(tracee.pid);
+        }
+    }
+
+    /// A program is about to be followed by another one in the same process, unless that fails.
+    pub(crate) fn executing(&mut self, tracee: Tracee) {
+        if let Some(handed) = &mut self.handed {
+            handed.look_anew(tracee.pid);
         }
     }
 
@@ -155,14 +159,11 @@ impl Handed {
     /// A program begins with a file as descriptor `fd`.
     fn begins(
         &mut self,
-        pid: u32,
-        fd: i32,
+        (pid, fd): (u32, i32),
+        (flags, position): (u32, u64),
         (file, path, attributes): (FileId, &Path, &Attributes),
         now: u64,
     ) {
-        let Some((flags, position)) = state(pid, fd) else {
-            return;
-        };
         let (flags, inode) = (flags as i32, (attributes.dev, attributes.ino));
         let held = self.held.entry(pid).or_default();
         // `> out 2>&1` is one open file.
@@ -191,6 +192,14 @@ impl Handed {
         for held in self.held.get_mut(&pid).into_iter().flatten() {
             held.look(pid, parent);
         }
+    }
+
+    /// The same, which may not be the last time.
+    fn look_anew(&mut self, pid: u32) {
+        for held in self.held.get_mut(&pid).into_iter().flatten() {
+            held.now = None;
+        }
+        self.look(pid);
     }
 
     /// A program is over and used this: what it moved.

@@ -5,6 +5,7 @@
 //! out beforehand and never runs the program for such a call (its action cache, Linux 5.11).
 
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 
 use libc::{sock_filter, sock_fprog};
 
@@ -20,6 +21,16 @@ const FIRST_ARGUMENT: u32 = 16;
 
 const ALLOW: u32 = 0x7fff_0000;
 const TRACE: u32 = 0x7ff0_0000;
+const NOTIFY: u32 = 0x7fc0_0000;
+
+/// Who is told of picked calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// The tracer, by a stop.
+    Tracer,
+    /// Who listens, by a notification; also of calls by which processes begin and end.
+    Listener,
+}
 
 const X86_64: u32 = 0xc000_003e;
 const ARM64: u32 = 0xc000_00b7;
@@ -44,6 +55,7 @@ const AS_GCC: u32 = (libc::O_RDONLY | libc::O_NOCTTY) as u32;
 
 const LOAD: u16 = 0x20;
 const AND: u16 = 0x54;
+const JUMP: u16 = 0x05;
 const JUMP_IF_EQUAL: u16 = 0x15;
 const JUMP_IF_SET: u16 = 0x45;
 const RETURN: u16 = 0x06;
@@ -70,26 +82,36 @@ fn jump(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }
 
-fn program(own_opens: &[u32], datagrams: bool) -> Vec<sock_filter> {
+fn program(own_opens: &[u32], datagrams: bool, told: Told) -> Vec<sock_filter> {
     let mut program = vec![statement(LOAD, ARCHITECTURE)];
     for numbers in &ARCHITECTURES {
-        let section = section(numbers, own_opens, datagrams);
-        let length = section.len() as u8;
-        program.push(jump(JUMP_IF_EQUAL, numbers.architecture, 0, length));
+        let section = section(numbers, own_opens, datagrams, told);
+        // Further than a conditional jump may go.
+        program.push(jump(JUMP_IF_EQUAL, numbers.architecture, 1, 0));
+        program.push(statement(JUMP, section.len() as u32));
         program.extend(section);
     }
     program.push(statement(RETURN, ALLOW));
     program
 }
 
-fn section(numbers: &Numbers, own_opens: &[u32], datagrams: bool) -> Vec<sock_filter> {
+fn section(numbers: &Numbers, own_opens: &[u32], datagrams: bool, told: Told) -> Vec<sock_filter> {
     let mut section = vec![statement(LOAD, NUMBER)];
     if numbers.mask != !0 {
         section.push(statement(AND, numbers.mask));
     }
     let wanted = |kind| datagrams || kind != CallKind::Socket;
-    for &(number, kind) in numbers.calls.iter().filter(|(_, kind)| wanted(*kind)) {
-        let verdict = verdict(kind, numbers.architecture, own_opens);
+    let lives = match told {
+        Told::Tracer => &[],
+        Told::Listener => numbers.lives,
+    };
+    let calls = numbers.calls.iter().chain(lives);
+    for &(number, kind) in calls.filter(|(_, kind)| wanted(*kind)) {
+        let picked = match told {
+            Told::Tracer => TRACE | u32::from(kind.code()),
+            Told::Listener => NOTIFY,
+        };
+        let verdict = verdict(kind, picked, numbers.architecture, own_opens);
         section.push(jump(JUMP_IF_EQUAL, number, 0, verdict.len() as u8));
         section.extend(verdict);
     }
@@ -97,15 +119,17 @@ fn section(numbers: &Numbers, own_opens: &[u32], datagrams: bool) -> Vec<sock_fi
     section
 }
 
-fn verdict(kind: CallKind, architecture: u32, own_opens: &[u32]) -> Vec<sock_filter> {
+fn verdict(kind: CallKind, picked: u32, architecture: u32, own_opens: &[u32]) -> Vec<sock_filter> {
     let flags = match kind {
         CallKind::Open => Some(1),
         CallKind::OpenAt => Some(2),
         _ => None,
     };
-    let trace = statement(RETURN, TRACE | u32::from(kind.code()));
-    if kind == CallKind::Socket {
-        return datagrams_of_ip(trace);
+    let trace = statement(RETURN, picked);
+    match kind {
+        CallKind::Socket => return datagrams_of_ip(trace),
+        CallKind::Clone => return processes(trace),
+        _ => {}
     }
     let Some(argument) = flags else {
         return vec![trace];
@@ -152,20 +176,60 @@ fn datagrams_of_ip(trace: sock_filter) -> Vec<sock_filter> {
     ]
 }
 
+/// The verdict on clone(flags, …): a thread is none of a process's begin.
+fn processes(trace: sock_filter) -> Vec<sock_filter> {
+    vec![
+        statement(LOAD, FIRST_ARGUMENT),
+        jump(JUMP_IF_SET, libc::CLONE_THREAD as u32, 0, 1),
+        statement(RETURN, ALLOW),
+        trace,
+    ]
+}
+
 /// Installs the filter in this thread and all that it will start. Without privilege they gain
 /// none from set-user-id programs any more, which a tracer without privilege prevents, too. Of
 /// `socket` only `datagrams` are picked, if at all.
 ///
 /// # Errors
 /// When the kernel has no seccomp filters, or another filter forbids to add one.
-#[expect(unsafe_code)]
 pub(crate) fn install(datagrams: bool) -> io::Result<()> {
-    const SET_MODE_FILTER: libc::c_uint = 1;
-    /// The filter is no sandbox, so nothing must be slowed down against speculation.
-    const SPEC_ALLOW: libc::c_uint = 1 << 2;
+    let mut program = program(&own_opens(), datagrams, Told::Tracer);
+    set(&mut program, SPEC_ALLOW).map(drop)
+}
+
+/// The same filter, which notifies who has the descriptor that is returned of picked calls, and of those by which processes
+/// begin and end: the caller waits at the entry of its call to be let go on (seccomp_unotify(2)).
+///
+/// # Errors
+/// Likewise, and when a filter has a listener already.
+pub(crate) fn install_notifying(datagrams: bool) -> io::Result<OwnedFd> {
+    let mut program = program(&own_opens(), datagrams, Told::Listener);
+    // Once a call was received, nothing but a fatal signal takes its caller out of it (Linux 5.19): else
+    // it would be told twice.
+    const NEW_LISTENER: libc::c_ulong = 1 << 3;
+    const WAIT_KILLABLE: libc::c_ulong = 1 << 5;
+    let flags = NEW_LISTENER | SPEC_ALLOW;
+    let listener = match set(&mut program, flags | WAIT_KILLABLE) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => set(&mut program, flags)?,
+        result => result?,
+    };
+    // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
+    #[expect(unsafe_code)]
+    Ok(unsafe { OwnedFd::from_raw_fd(listener) })
+}
+
+/// The filter is no sandbox, so nothing must be slowed down against speculation.
+const SPEC_ALLOW: libc::c_ulong = 1 << 2;
+
+fn own_opens() -> Vec<u32> {
     let mut own_opens = library::own_opens();
     own_opens.truncate(MOST_OWN_OPENS);
-    let mut program = program(&own_opens, datagrams);
+    own_opens
+}
+
+#[expect(unsafe_code)]
+fn set(program: &mut [sock_filter], flags: libc::c_ulong) -> io::Result<libc::c_int> {
+    const SET_MODE_FILTER: libc::c_uint = 1;
     let program = sock_fprog {
         len: program.len() as u16,
         filter: program.as_mut_ptr(),
@@ -176,14 +240,13 @@ pub(crate) fn install(datagrams: bool) -> io::Result<()> {
             libc::syscall(
                 libc::SYS_seccomp,
                 SET_MODE_FILTER,
-                SPEC_ALLOW,
+                flags,
                 &raw const program,
             )
         };
-        if result == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
+        match result {
+            0.. => Ok(result as libc::c_int),
+            _ => Err(io::Error::last_os_error()),
         }
     };
     match install() {
@@ -213,7 +276,7 @@ mod tests {
         data.extend(architecture.to_ne_bytes());
         data.extend(ip.to_ne_bytes());
         data.extend(arguments.iter().flat_map(|a| a.to_ne_bytes()));
-        let program = program(&[0xb1d, 0x001], true);
+        let program = program(&[0xb1d, 0x001], true, Told::Tracer);
         let (mut at, mut value) = (0, 0);
         loop {
             let step = program[at];
@@ -225,6 +288,7 @@ mod tests {
                     value = u32::from_ne_bytes(word.try_into().unwrap());
                 }
                 AND => value &= step.k,
+                JUMP => at += step.k as usize,
                 JUMP_IF_EQUAL => at += jump(value == step.k),
                 JUMP_IF_SET => at += jump(value & step.k != 0),
                 RETURN => return step.k,
@@ -273,7 +337,9 @@ mod tests {
         // Without a capture nobody wants them.
         let code = TRACE | u32::from(CallKind::Socket.code());
         let picks = |program: &[sock_filter]| program.iter().any(|step| step.k == code);
-        assert!(picks(&program(&[], true)) && !picks(&program(&[], false)));
+        assert!(
+            picks(&program(&[], true, Told::Tracer)) && !picks(&program(&[], false, Told::Tracer))
+        );
     }
 
     #[test]

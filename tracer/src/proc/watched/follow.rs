@@ -7,16 +7,21 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use super::Watched;
+use super::{Observers, Watched};
 use crate::proc::children::{self, Change};
 use crate::proc::lifetimes::{End, Watcher};
 
 impl Watched {
-    /// Follows the tree of process `root`, launched before, until its last process has ended.
+    /// Follows the tree of process `root`, launched before, until its last process has ended, and tells `observers`.
     ///
     /// # Errors
     /// When no thread can be started, or waiting itself fails.
-    pub(crate) fn follow(&self, root: u32, watcher: &mut dyn Watcher) -> io::Result<Option<End>> {
+    pub(crate) fn follow(
+        &self,
+        root: u32,
+        watcher: &mut dyn Watcher,
+        mut observers: Observers,
+    ) -> io::Result<Option<End>> {
         let (going_on, ends_with_it) = UnixStream::pair()?;
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -24,7 +29,8 @@ impl Watched {
                 .name("processes".into())
                 .spawn_scoped(scope, || {
                     let signal = Some(ends_with_it.as_fd());
-                    self.watch(signal, || over.load(Ordering::Acquire));
+                    self.watch(signal, &mut observers, || over.load(Ordering::Acquire));
+                    drop(observers);
                 })?;
             let end = self.wait_for_all(root, watcher);
             over.store(true, Ordering::Release);

@@ -2,8 +2,10 @@
 
 use flowtrace_schema::{Loss, ProcessEnd, ProcessStart, Record, ThreadRecord, Tid, Upid, Usage};
 
+use super::observations::What;
 use super::process::Process;
 use super::table::Table;
+use crate::proc::observer::Tracee;
 use crate::proc::taskstats::Costs;
 
 /// How an image ended.
@@ -75,6 +77,20 @@ impl Table {
                     }
                 }
             }
+        }
+        let tracee = Tracee::first_of(pid, upid);
+        let by_exec = matches!(end, End::Exec);
+        let boxed = Box::new(usage.clone());
+        self.note(
+            tracee,
+            at,
+            What::ImageOver {
+                usage: boxed,
+                by_exec,
+            },
+        );
+        if !by_exec {
+            self.note(tracee, at, What::Ended);
         }
         let end = ProcessEnd {
             upid,

@@ -9,12 +9,14 @@ use std::sync::Arc;
 
 use flowtrace_schema::{HostId, Loss, Origin, Recorder, Tid, Upid};
 
+use super::observations::{Observation, What};
 use super::process::{Process, Row};
 use super::rows::End;
 use super::unread::{Unread, end_without_costs};
 use crate::callers::Caller;
 use crate::clock::Clock;
 use crate::proc::environment::Wanted;
+use crate::proc::observer::Tracee;
 use crate::proc::reading::{Image, ProcessStat, tick_ns};
 use crate::proc::taskstats::{Costs, ThreadRecord as ThreadEnd};
 use crate::proc::{Living, PidFd, Upids};
@@ -44,6 +46,8 @@ pub(super) struct Table {
     pub(super) unread: HashMap<Upid, Unread>,
     /// Those of which nobody was told yet.
     pub(super) due: Vec<Upid>,
+    /// What others are to learn of. `None`: nobody asks.
+    pub(super) observations: Option<Vec<Observation>>,
 }
 
 pub(super) struct Launching {
@@ -73,6 +77,7 @@ impl Table {
             launching: None,
             unread: HashMap::new(),
             due: Vec::new(),
+            observations: None,
         }
     }
 
@@ -193,8 +198,10 @@ impl Table {
             && let Some(creator) = creator
         {
             let awaits = creator.awaits;
+            let upid = self.upids.next();
+            let maker = Tracee::first_of(parent, creator.upid);
             process.row = Some(Row {
-                upid: self.upids.next(),
+                upid,
                 parent: Some(creator.upid),
                 prev: None,
                 image: Arc::clone(&creator.image),
@@ -207,6 +214,7 @@ impl Table {
             }
             self.living.begins(child);
             self.begin(&process, child);
+            self.note(Tracee::first_of(child, upid), at, What::Forked(maker));
         }
         self.processes.insert(child, process);
     }
@@ -216,6 +224,9 @@ impl Table {
         if let Some(process) = self.processes.get_mut(&pid) {
             process.live_threads += 1;
             self.threads.insert(tid, Thread { pid, start_ns });
+        }
+        if let Some(thread) = self.tracee(tid) {
+            self.note(thread, start_ns, What::ThreadBegan);
         }
     }
 
@@ -291,6 +302,7 @@ impl Table {
             let upid = self.processes.get(&pid).and_then(|p| p.row.as_ref());
             if let Some(upid) = upid.map(|row| row.upid) {
                 self.thread_row(upid, tid, thread.start_ns, at);
+                self.note(Tracee { tid, pid, upid }, at, What::Ended);
             }
             true
         } else {

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use flowtrace_schema::{Origin, ProcessEnd, Record, Upid, Usage};
 
+use super::observations::{Executed, What};
 use super::process::Row;
 use super::table::Table;
 use crate::clock::Clock;
+use crate::proc::observer::Tracee;
 use crate::proc::reading::{Image, tick_ns};
 use crate::proc::taskstats::Costs;
 
@@ -38,7 +40,7 @@ impl Table {
         pid: u32,
         monotonic_ns: u64,
         mut image: Image,
-        environ: Option<&[u8]>,
+        environ: Option<Vec<u8>>,
         so_far: &Costs,
     ) {
         let at = self.clock.at(monotonic_ns);
@@ -54,6 +56,11 @@ impl Table {
                 threads: Some(so_far.threads.saturating_sub(process.before.threads) + 1),
                 ..process.usage(Some(so_far))
             };
+            let over = What::ImageOver {
+                usage: Box::new(usage.clone()),
+                by_exec: true,
+            };
+            self.note(Tracee::first_of(pid, row.upid), at, over);
             let end = ProcessEnd {
                 upid: row.upid,
                 end_ns: Some(at.max(process.start_ns)),
@@ -67,7 +74,7 @@ impl Table {
         (process.origin, process.start_ns, process.start_code) = (Origin::Exec, at, 0);
         (process.live_threads, process.unlisted_threads) = (1, 0);
         (process.before, process.lived_ns) = (*so_far, 0);
-        image.environment = self.wanted.of(environ.unwrap_or_default());
+        image.environment = self.wanted.of(environ.as_deref().unwrap_or_default());
         let is_complete = image.is_complete();
         let image = Arc::new(image);
         process.image = Some(Arc::clone(&image)).filter(|_| is_complete);
@@ -101,6 +108,13 @@ impl Table {
                     Record::Environment { upid, name, value },
                 );
             }
+            let executed = Executed {
+                prev: (!is_first).then_some(before.upid),
+                image,
+                environ,
+            };
+            let tracee = Tracee::first_of(pid, upid);
+            self.note(tracee, at, What::Executed(Box::new(executed)));
         }
         self.processes.insert(pid, process);
     }

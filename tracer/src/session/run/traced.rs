@@ -122,7 +122,11 @@ impl Run<'_> {
     }
 
     /// Looks at what the threads do. A run goes on without.
-    fn sampler(&self, recording: &Recording, channels: Arc<dyn ChannelLookup>) -> Option<Sampler> {
+    pub(super) fn sampler(
+        &self,
+        recording: &Recording,
+        channels: Arc<dyn ChannelLookup>,
+    ) -> Option<Sampler> {
         let hertz = self.options.sample_hertz;
         let (clock, recorder) = (recording.clock, recording.recorder.clone());
         let start = || Sampler::start(hertz, clock, recorder, channels);

@@ -1,15 +1,22 @@
 //! A run whose processes are followed without ptrace.
 
-use flowtrace_schema::Text;
+use std::sync::{Arc, Mutex};
+
+use flowtrace_schema::{ProcessLayer, Text};
 
 use super::super::launch::Calls;
 use super::super::recording::HOST;
 use super::super::{Error, Result};
 use super::{Background, Notice, Run, Started};
+use crate::proc::channels::Registry;
 use crate::proc::children;
 use crate::proc::lifetimes::End;
+use crate::proc::notifications::Listener;
 use crate::proc::reading::Image;
-use crate::proc::watched::{Watched, Whose};
+use crate::proc::sampler::Sampler;
+use crate::proc::views::Views;
+use crate::proc::watched::{Observers, Watched, Whose};
+use crate::proc::wiring::Wiring;
 
 impl Run<'_> {
     /// Follows the command by what the kernel announces. ptrace was not wanted or, with the
@@ -49,13 +56,45 @@ impl Run<'_> {
             cwd: Some(Text::from(start.directory.as_path())),
             ..Image::default()
         };
+        let mut observers = Observers::default();
+        let mut calls = Calls::Free;
+        let mut sampler = None;
+        if watched.layer() == ProcessLayer::Tracepoints {
+            watched.be_observed();
+            let channels = Registry::new(HOST, recording.recorder.clone());
+            let channels = Arc::new(Mutex::new(channels));
+            let topology = self.options.topology;
+            let wiring = Wiring::new(
+                HOST,
+                recording.recorder.clone(),
+                channels.clone(),
+                served.files(),
+                Views::new(served.views().iter().map(|view| (&*view.at, &*view.source))),
+                topology,
+                None,
+            );
+            if topology {
+                calls = Calls::Told { datagrams: false };
+                observers.observe(Box::new(wiring.run_on()));
+            }
+            sampler = self.sampler(recording, channels);
+            if let Some(sampler) = &sampler {
+                observers.observe(Box::new(sampler.feed()));
+            }
+        }
         watched.launch(root, image);
         if let Some(namespaces) = &started.namespaces {
             namespaces.follow(watched.living());
         }
-        let host_sampler = recording.host_sampler(self.options.host_hertz, None);
-        self.go_on(&mut started, &start, watched.living(), Calls::Free)?;
-        let end = watched.follow(root, &mut started.job);
+        let sampler_ns = sampler.as_ref().map(Sampler::used_ns);
+        let host_sampler = recording.host_sampler(self.options.host_hertz, sampler_ns);
+        let told_by = self.go_on(&mut started, &start, watched.living(), calls)?;
+        if let Some(told_by) = told_by {
+            let wanted = self.options.environment.clone();
+            observers.hold(Listener::new(told_by), recording.recorder.clone(), wanted);
+        }
+        let end = watched.follow(root, &mut started.job, observers);
+        drop(sampler);
         drop(host_sampler);
         self.conclude(started, served, end)
     }

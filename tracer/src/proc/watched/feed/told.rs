@@ -100,7 +100,7 @@ impl Told {
             cwd: executed.cwd,
             ..Image::default()
         };
-        table.executed_as(pid, at_ns, image, executed.environ.as_deref(), &so_far);
+        table.executed_as(pid, at_ns, image, executed.environ, &so_far);
     }
 
     fn ended(&mut self, end: &Ended, at_ns: u64, table: &mut Table) {
