@@ -2,8 +2,8 @@
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, IoSliceMut};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ use std::process::{Command, Stdio};
 
 use nix::mount::{MntFlags, MsFlags};
 use nix::sys::socket::{
-    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, socketpair,
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg,
+    sendmsg, socketpair,
 };
 
 /// Type of our mounts, as `/proc/self/mountinfo` shows it.
@@ -99,6 +100,21 @@ pub(crate) fn mount_by_helper(at: &Path) -> io::Result<OwnedFd> {
 
 fn source() -> String {
     format!("{SOURCE_PREFIX}{}", std::process::id())
+}
+
+/// Sends a descriptor with a byte over a socket.
+///
+/// # Errors
+/// When the other end is gone.
+pub(crate) fn send_descriptor(
+    socket: BorrowedFd<'_>,
+    descriptor: BorrowedFd<'_>,
+) -> io::Result<()> {
+    let rights = [descriptor.as_raw_fd()];
+    let control = [ControlMessage::ScmRights(&rights)];
+    let byte = [IoSlice::new(b"d")];
+    sendmsg::<()>(socket.as_raw_fd(), &byte, &control, MsgFlags::empty(), None)?;
+    Ok(())
 }
 
 /// Receives one descriptor over a UNIX socket.

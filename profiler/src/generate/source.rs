@@ -421,7 +421,7 @@ fn unfit(workflow: &Workflow) -> Option<Unfit> {
             if run.end_ns.is_none() {
                 return unfit("its recording was cut short", again);
             }
-            if run.process_layer != "ptrace" {
+            if !run.sees_descriptors() {
                 return unfit(
                     "it was recorded without ptrace, so that redirections are not known",
                     "record it again with flowtrace run, without --no-ptrace",

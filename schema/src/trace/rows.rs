@@ -463,3 +463,15 @@ rows! {
         used: Option<i64>,
     }
 }
+
+impl RunRow {
+    /// Whether it was looked into the descriptors of processes: redirections, pipes and sockets are known. A mount session,
+    /// which has no command, holds nobody who could be looked into.
+    pub fn sees_descriptors(&self) -> bool {
+        match self.process_layer.as_str() {
+            "ptrace" => true,
+            "tracepoints" => self.command.is_some(),
+            _ => false,
+        }
+    }
+}

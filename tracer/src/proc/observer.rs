@@ -75,6 +75,12 @@ pub(crate) trait Observer {
         let _ = (tracee, now);
     }
 
+    /// The same while that call may still go on. Returns whether what it did is found.
+    fn may_have_returned(&mut self, tracee: Tracee, now: u64) -> bool {
+        let _ = (tracee, now);
+        false
+    }
+
     /// A thread makes a system call that the filter picks. Returns whether to tell its result.
     fn called(&mut self, tracee: Tracee, call: Call, now: u64) -> bool {
         let _ = (tracee, call, now);

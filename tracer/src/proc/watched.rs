@@ -36,7 +36,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use flowtrace_schema::{HostId, ProcessLayer, Recorder};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags, ppoll};
 
 use super::Living;
 use super::environment::Wanted;
@@ -44,7 +44,7 @@ use super::lifetimes::LeftBehind;
 use super::reading::{self, Image, ProcessStat};
 use crate::callers::{Caller, Callers, Effort};
 use crate::clock::Clock;
-use feed::Feed;
+pub(crate) use feed::Feed;
 pub(crate) use observed::Observers;
 use scan::Snapshot;
 use table::Table;
@@ -98,15 +98,16 @@ struct State {
 
 impl Watched {
     /// Begins to listen, where that can be done, and takes stock of the processes that live. Of environments is
-    /// recorded what is `wanted`.
+    /// recorded what is `wanted`. `told`: what listens already.
     pub(crate) fn start(
         whose: Whose,
         host: HostId,
         clock: Clock,
         recorder: Recorder,
         wanted: Wanted,
+        told: Option<Feed>,
     ) -> Arc<Watched> {
-        let feed = Feed::open(whose).ok();
+        let feed = told.or_else(|| Feed::open(whose).ok());
         let mut table = Table::new(host, clock, recorder, wanted);
         if feed.is_some() || whose.are_ours() {
             table.scan(&Snapshot::of_all(HashMap::new()), false);
@@ -207,9 +208,15 @@ impl Watched {
         let mut due = Instant::now() + TICK;
         while !finished() {
             let held = observers.signal();
-            self.wait([wake, held], due.saturating_duration_since(Instant::now()));
+            let until = observers.due().map_or(due, |look| look.min(due));
+            self.wait(
+                [wake, held],
+                until.saturating_duration_since(Instant::now()),
+            );
             self.answer(observers);
             self.tell_observers(observers);
+            let now = self.state().table.clock.now();
+            observers.look_for_results(now);
             self.read_all();
             if !self.is_announced() {
                 let over = self.state().table.ended_unannounced();
@@ -231,7 +238,6 @@ impl Watched {
         } else {
             timeout.min(TICK)
         };
-        let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO);
         let signal = self.signal.as_ref().map(OwnedFd::as_fd);
         let ready = |fd| PollFd::new(fd, PollFlags::POLLIN);
         let mut ready: Vec<_> = signal
@@ -241,7 +247,7 @@ impl Watched {
             .collect();
         let bell = self.bell.as_ref().map(|(heard, _)| heard);
         ready.extend(bell.map(|heard| PollFd::new(heard.as_fd(), PollFlags::POLLIN)));
-        let _ = poll(&mut ready, timeout);
+        let _ = ppoll(&mut ready, Some(timeout.into()), None);
         if let Some(mut heard) = bell {
             let _ = heard.read(&mut [0; 64]);
         }

@@ -263,6 +263,10 @@ impl Observer for Wiring {
         self.find_out(tracee, now);
     }
 
+    fn may_have_returned(&mut self, tracee: Tracee, now: u64) -> bool {
+        self.is_found(tracee, now)
+    }
+
     fn image_over(&mut self, tracee: Tracee, usage: &Usage, by_exec: bool, now: u64) {
         self.channels.image_over(tracee, usage, by_exec);
         self.outside.image_over(tracee, usage, now);

@@ -111,7 +111,14 @@ impl Attach {
             },
         };
         let (clock, recorder) = (recording.clock, recording.recorder.clone());
-        let callers = Watched::start(Whose::Anybodys, HOST, clock, recorder, Wanted::default());
+        let callers = Watched::start(
+            Whose::Anybodys,
+            HOST,
+            clock,
+            recorder,
+            Wanted::default(),
+            None,
+        );
         let directories = [source];
         let serving = Serving {
             directories: &directories,

@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
@@ -21,7 +21,6 @@ use nix::fcntl::{OFlag, open};
 use nix::mount::MsFlags;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{SigSet, Signal, kill};
-use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::sys::stat::Mode;
 use nix::sys::wait::waitpid;
 use nix::unistd::{AccessFlags, ForkResult, Pid, Whence, access, fork, getegid, geteuid, lseek};
@@ -58,7 +57,11 @@ pub(super) enum Calls {
     /// make sockets for datagrams are of interest where packets are captured.
     Picked { datagrams: bool },
     /// The same, where nobody traces: the filter tells of them, and who listens to it holds the caller.
-    Told { datagrams: bool },
+    Told {
+        datagrams: bool,
+        /// Of those by which processes begin and end alone.
+        lives_alone: bool,
+    },
     /// None is stopped.
     Free,
 }
@@ -206,8 +209,15 @@ impl Child {
         self.socket.write_all(match calls {
             Calls::Picked { datagrams: false } => b"p",
             Calls::Picked { datagrams: true } => b"d",
-            Calls::Told { datagrams: false } => b"t",
-            Calls::Told { datagrams: true } => b"u",
+            Calls::Told {
+                lives_alone: true, ..
+            } => b"l",
+            Calls::Told {
+                datagrams: false, ..
+            } => b"t",
+            Calls::Told {
+                datagrams: true, ..
+            } => b"u",
             Calls::Free => b"f",
         })?;
         if !matches!(calls, Calls::Told { .. }) {
@@ -268,9 +278,9 @@ fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
                     b"u"
                 };
                 socket.write_all(answer)?;
-                devices
-                    .iter()
-                    .try_for_each(|device| send_descriptor(socket, device))?;
+                devices.iter().try_for_each(|device| {
+                    mounting::send_descriptor(socket.as_fd(), device.as_fd())
+                })?;
             }
             Err(reason) => {
                 let reason = &reason.as_bytes()[..reason.len().min(1000)];
@@ -290,7 +300,7 @@ fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
     for stream in &start.streams {
         match stream.open() {
             Ok(file) => {
-                send_descriptor(socket, &file)?;
+                mounting::send_descriptor(socket.as_fd(), file.as_fd())?;
                 // SAFETY: the number is that of an inherited descriptor, which nothing here owns.
                 #[expect(unsafe_code)]
                 Errno::result(unsafe { libc::dup2(file.as_raw_fd(), stream.number) })?;
@@ -307,8 +317,8 @@ fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
     // Without it less is seen, which the tracer notices at the exec and counts.
     match &calls {
         b"p" | b"d" => drop(topology::install(calls == *b"d")),
-        b"t" | b"u" => match topology::install_notifying(calls == *b"u") {
-            Ok(listener) => send_descriptor(socket, &listener)?,
+        b"t" | b"u" | b"l" => match topology::install_notifying(calls == *b"u", calls == *b"l") {
+            Ok(listener) => mounting::send_descriptor(socket.as_fd(), listener.as_fd())?,
             Err(_) => socket.write_all(b"n")?,
         },
         _ => {}
@@ -388,19 +398,6 @@ fn make_views(views: &[View]) -> std::result::Result<(Namespace, Vec<OwnedFd>), 
         devices.push(device);
     }
     Ok((namespace, devices))
-}
-
-fn send_descriptor(socket: &UnixStream, descriptor: &OwnedFd) -> io::Result<()> {
-    let rights = [descriptor.as_raw_fd()];
-    let control = [ControlMessage::ScmRights(&rights)];
-    sendmsg::<()>(
-        socket.as_raw_fd(),
-        &[IoSlice::new(b"d")],
-        &control,
-        MsgFlags::empty(),
-        None,
-    )?;
-    Ok(())
 }
 
 /// execv(3), and like execvp(3) a shell for a script that names no interpreter.

@@ -25,6 +25,8 @@ use crate::fs::{Offers, Opens};
 use crate::net::live::{Live, LiveOptions, Namespaces, Refused};
 use crate::proc::environment::Wanted;
 use crate::proc::lifetimes::{End, LeftBehind};
+use crate::proc::notifications::Guard;
+use crate::proc::watched::{Feed, Whose};
 use crate::proc::{self, Living};
 
 mod job;
@@ -168,6 +170,7 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
             .map_err(Error::system("inspect the filesystem to trace"))?,
         signal_mask: signals::block().map_err(Error::errno("block signals"))?,
     };
+    let guard = may_be_told(options).then(Guard::start);
     let views = Views::mount(&plan, &directories, notify)?;
     if let Err(error) = limits::lift() {
         views.child.abandon();
@@ -180,12 +183,25 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         program: &plan.program,
         offers: Arc::default(),
         kernel: (options.layer == Layer::Kernel && !options.bare).then(Arc::default),
+        guard: guard.and_then(std::io::Result::ok),
     };
     if options.bare {
         run.bare(views, inherited)
     } else {
         run.recorded(views, inherited, notify)
     }
+}
+
+/// Whether processes may be told of by the kernel, and held at calls without ptrace: not what is let go some day, for nobody would
+/// let it go on then, nor where the kernel layer holds threads by ptrace.
+fn may_be_told(options: &RunOptions) -> bool {
+    /// Environment variable: set, processes are followed by ptrace though the kernel could tell of them.
+    const BY_PTRACE: &str = "FLOWTRACE_PROCESSES_BY_PTRACE";
+    let is_possible = nix::unistd::geteuid().is_root()
+        && !options.bare
+        && !options.detach
+        && options.layer != Layer::Kernel;
+    is_possible && (options.no_ptrace || std::env::var_os(BY_PTRACE).is_none())
 }
 
 /// A command whose child waits, and what is kept of it while it runs.
@@ -206,6 +222,8 @@ struct Run<'a> {
     offers: Arc<Offers>,
     /// Where FUSE and the kernel layer meet, if that was asked for.
     kernel: Option<Arc<Opens>>,
+    /// Sees to it that held processes end with this one.
+    guard: Option<Guard>,
 }
 
 impl Run<'_> {
@@ -320,8 +338,14 @@ impl Run<'_> {
                 left: false,
             },
         };
-        if self.options.no_ptrace {
-            return self.watched(started, None);
+        let told = self.guard.as_ref();
+        let told = told.and_then(|_| {
+            Feed::told(Whose::Ours {
+                root: root.as_raw() as u32,
+            })
+        });
+        if told.is_some() || self.options.no_ptrace {
+            return self.watched(started, None, told);
         }
         match proc::seize(root.as_raw() as u32) {
             Ok(()) => self.traced(started),
@@ -332,7 +356,7 @@ impl Run<'_> {
                         "processes cannot be followed by ptrace ({reason})"
                     )))
                 }
-                Ok(reason) => self.watched(started, Some(reason)),
+                Ok(reason) => self.watched(started, Some(reason), None),
                 Err(error) => {
                     started.views.child.abandon();
                     Err(error)

@@ -141,12 +141,7 @@ pub(super) fn title(workflow: &Workflow) -> String {
     };
     let command = units::shorten(&units::plain(command), 100);
     let length = units::duration(workflow.duration_ns());
-    // Without a tracer nobody looks into descriptors.
-    let unseen = if workflow
-        .runs
-        .iter()
-        .any(|run| run.process_layer != "ptrace")
-    {
+    let unseen = if workflow.runs.iter().any(|run| !run.sees_descriptors()) {
         " · pipes and sockets are not drawn"
     } else {
         ""

@@ -115,13 +115,13 @@ impl Channels {
         }
     }
 
-    /// A held process has made descriptors of channels by a call that is over: those that are not known are new.
-    pub(crate) fn made_some(&mut self, tracee: Tracee, now: u64) {
+    /// A process has made descriptors of channels by a call: those that are not known are new. Whether there are any.
+    pub(crate) fn made_some(&mut self, tracee: Tracee, now: u64) -> bool {
         let Some(found) = descriptors::of(tracee.pid) else {
-            return;
+            return false;
         };
         let Some(holder) = self.holders.get(&tracee.pid) else {
-            return;
+            return false;
         };
         let mut registry = self.registry();
         let is_new = |descriptor: &&Descriptor| {
@@ -131,7 +131,10 @@ impl Channels {
         };
         let new: Vec<i32> = found.iter().filter(is_new).map(|d| d.fd).collect();
         drop(registry);
-        self.made(tracee, &new, now);
+        if !new.is_empty() {
+            self.made(tracee, &new, now);
+        }
+        !new.is_empty()
     }
 
     pub(crate) fn thread_began(&mut self, pid: u32) {

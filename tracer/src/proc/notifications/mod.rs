@@ -8,6 +8,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use super::topology::Call;
 
+mod guard;
+
+pub(crate) use guard::Guard;
+
 /// `SECCOMP_IOCTL_NOTIF_*` of include/uapi/linux/seccomp.h.
 const RECEIVE: libc::c_ulong = 0xc050_2100;
 const SEND: libc::c_ulong = 0xc018_2101;

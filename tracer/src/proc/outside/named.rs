@@ -94,7 +94,9 @@ impl Outside {
     }
 
     /// The files without a name that a process has open and that are not known yet: it has made one.
-    pub(crate) fn find_unnamed(&mut self, tracee: Tracee, open: &Open) {
+    /// Whether there is one.
+    pub(crate) fn find_unnamed(&mut self, tracee: Tracee, open: &Open) -> bool {
+        let mut is_found = false;
         for fd in descriptors::numbers_of(tracee.pid) {
             let Some(attributes) = descriptors::attributes(tracee.pid, fd) else {
                 continue;
@@ -104,8 +106,10 @@ impl Outside {
                 && self.files.known_inode(&attributes).is_none();
             if is_new && let Some(path) = descriptors::target(tracee.pid, fd) {
                 self.opened(tracee, fd, open, &path, &attributes, open.start_ns);
+                is_found = true;
             }
         }
+        is_found
     }
 
     /// Whether a change of names, which was asked for, was made.

@@ -119,6 +119,11 @@ fn task(holder: Holder, op: Option<&str>) -> Option<Doing> {
     }))
 }
 
+/// Whether a thread is stopped, by job control or by its tracer.
+pub(super) fn is_halted(holder: Holder) -> bool {
+    state_of(holder).is_none_or(|state| matches!(state, b'T' | b't'))
+}
+
 fn state_of(holder: Holder) -> Option<u8> {
     text::state(&fs::read(holder.path("stat")).ok()?)
 }

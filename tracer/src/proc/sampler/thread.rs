@@ -289,7 +289,8 @@ impl Thread {
     }
 
     fn look(&mut self, now: u64, channels: &dyn ChannelLookup) -> Look {
-        if self.stopped {
+        // That it goes on is not always told.
+        if self.stopped && doing::is_halted(self.holder) {
             self.last.length = 0;
             self.last.scheduled = None;
             return Look::At(Activity::Stopped.into());

@@ -18,6 +18,10 @@ pub(super) struct Layout {
     pub(super) exit_code: i32,
     pub(super) start: i32,
     pub(super) name: i32,
+    pub(super) number: i32,
+    // Of the number of a task, which it has in each pid namespace that it is in.
+    pub(super) level: i32,
+    pub(super) numbers: i32,
     // Of what the threads of a process share.
     pub(super) group_exit_code: i32,
     pub(super) group_flags: i32,
@@ -99,6 +103,9 @@ impl Layout {
             exit_code: task("exit_code")?,
             start: task("start_time")?,
             name: task("comm")?,
+            number: task("thread_pid")?,
+            level: offset("pid", "level")?,
+            numbers: offset("pid", "numbers")?,
             group_exit_code: offset("signal_struct", "group_exit_code")?,
             group_flags: offset("signal_struct", "flags")?,
             peak_memory: offset("signal_struct", "maxrss")?,

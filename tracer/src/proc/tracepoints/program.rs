@@ -37,6 +37,8 @@ pub(super) const EXECUTABLE: u32 = 4;
 pub(super) const DIRECTORY: u32 = 5;
 pub(super) const ARGUMENTS: u32 = 6;
 pub(super) const ENVIRONMENT: u32 = 7;
+/// Job control stops a thread.
+pub(super) const STOPPED: u32 = 8;
 
 /// A record: time, thread, process, what it is, and a number; then what is not common to all.
 pub(super) const AT: usize = 0;
@@ -46,11 +48,18 @@ pub(super) const WHAT: usize = 16;
 pub(super) const NUMBER: usize = 20;
 pub(super) const REST: usize = 24;
 
-/// Of a fork: ids of the new thread and its process, and the process that has it as a child.
+/// Of a fork: ids of the new thread and its process, the process that has it as a child, how many pid namespaces it is in below
+/// the first one, and its id in the innermost.
 pub(super) const CHILD_TID: usize = REST;
 pub(super) const CHILD_PID: usize = REST + 4;
 pub(super) const PARENT: usize = REST + 8;
-pub(super) const FORK: usize = REST + 16;
+pub(super) const LEVEL: usize = REST + 16;
+pub(super) const INNER: usize = REST + 24;
+pub(super) const FORK: usize = REST + 32;
+/// Bytes of an id in a namespace (`struct upid`), as a power of 2.
+const ID_BITS: i32 = 4;
+/// More namespaces within each other than there may be (`MAX_PID_NS_LEVEL`).
+const LEVELS: i32 = 32;
 /// Of an exec and an end: what the thread used, and the most memory of its process, pages.
 pub(super) const COSTS: usize = REST;
 pub(super) const PEAK: usize = COSTS + 8 * layout::COSTS.len();
@@ -86,8 +95,9 @@ const LONGEST_NAME: i32 = 256;
 /// How far up directories and mounts are followed.
 const STEPS: i32 = 128;
 
-/// Bit of a thread's state that says it is over (`TASK_DEAD`).
+/// Bits of a thread's state (linux/sched.h): it is over, and stopped by job control.
 const DEAD: i32 = 0x80;
+const HALTED: i32 = 0x04;
 
 // Registers that calls of helpers keep.
 const CONTEXT: u8 = 6;
@@ -123,6 +133,7 @@ pub(super) fn forked(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     code.clear(field(PARENT));
     code.follow(TASK, layout.parent);
     code.read(field(PARENT), 4, R3, layout.pid);
+    code.inner_id(layout);
     if let Some(processes) = maps.processes {
         code.put(LOAD_32, R1, STACK, field(CHILD_TID), 0);
         code.put(LOAD_32, R2, STACK, field(CHILD_PID), 0);
@@ -177,15 +188,22 @@ pub(super) fn executed(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     code.all
 }
 
-/// A thread leaves its processor for the last time (`sched_switch`: whether another one took it, the thread,
-/// the next one, its state): whatever it used is counted by now.
+/// A thread leaves its processor for the last time, when whatever it used is counted, or is stopped (`sched_switch`: whether another one took
+/// its processor, the thread, the next one, its state).
 pub(super) fn ended(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     let mut code = Code::default();
     code.load(R2, R1, 24);
-    code.put(AND_NUMBER, R2, 0, 0, DEAD);
+    code.put(AND_NUMBER, R2, 0, 0, DEAD | HALTED);
     code.leave_if(IF_EQUAL, R2, 0);
     code.copy(CONTEXT, R1);
     code.only_told(maps);
+    code.load(R2, CONTEXT, 24);
+    code.put(AND_NUMBER, R2, 0, 0, DEAD);
+    let over = code.jump(IF_NOT_EQUAL, R2, 0, 0);
+    code.header(STOPPED);
+    code.emit(maps, REST);
+    code.leave();
+    code.land(over);
     code.load(TASK, CONTEXT, 8);
     code.header(ENDED);
     code.costs(layout);
@@ -287,6 +305,22 @@ impl Code {
         self.set(R2, 1);
         self.put(ATOMIC_64, R1, R2, 0, 0);
         self.land(told);
+    }
+
+    /// The id that the task has in the innermost namespace that it is in.
+    fn inner_id(&mut self, layout: &Layout) {
+        self.clear(field(LEVEL));
+        self.clear(field(INNER));
+        self.follow(TASK, layout.number);
+        self.put(STORE_64, STACK, R3, OTHER, 0);
+        self.read(field(LEVEL), 4, R3, layout.level);
+        self.put(LOAD_64, R1, STACK, field(LEVEL), 0);
+        let deep = self.jump(IF_GREATER, R1, 0, LEVELS);
+        self.put(SHIFT_LEFT, R1, 0, 0, ID_BITS);
+        self.put(LOAD_64, R3, STACK, OTHER, 0);
+        self.put(ADD, R3, R1, 0, 0);
+        self.read(field(INNER), 4, R3, layout.numbers);
+        self.land(deep);
     }
 
     /// What the task used so far.

@@ -8,8 +8,9 @@ use flowtrace_schema::Text;
 
 use super::program::{
     ARGUMENTS, AT, CHILD_PID, CHILD_TID, COSTS, DIRECTORY, END, END_PARENT, ENDED, ENVIRONMENT,
-    EXEC, EXECUTABLE, EXECUTED, FORK, FORKED, FORMER, GROUP_CODE, GROUP_FLAGS, LEADER_CODE, NAME,
-    NAME_LENGTH, NUMBER, PARENT, PEAK, PID, PROCESSOR_AT, REST, START, TID, UNNAMED, WHAT, missing,
+    EXEC, EXECUTABLE, EXECUTED, FORK, FORKED, FORMER, GROUP_CODE, GROUP_FLAGS, INNER, LEADER_CODE,
+    LEVEL, NAME, NAME_LENGTH, NUMBER, PARENT, PEAK, PID, PROCESSOR_AT, REST, START, STOPPED, TID,
+    UNNAMED, WHAT, missing,
 };
 
 /// What happened.
@@ -24,13 +25,20 @@ pub(in super::super) struct Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) enum What {
     /// A process made process `child`, which `parent` has as its child.
-    Forked { parent: u32, child: u32 },
+    Forked {
+        parent: u32,
+        child: u32,
+        /// The child's number of itself, if it is in a pid namespace below the first one.
+        inner: Option<u32>,
+    },
     /// Process `pid` made a thread.
     ThreadBegan { pid: u32, tid: u32 },
     /// Process `pid` runs a new program.
     Executed(Box<Executed>),
     /// A thread ended.
     Ended(Box<Ended>),
+    /// Job control stopped a thread.
+    Stopped { tid: u32 },
 }
 
 /// A new program. What is `None` could not be told.
@@ -107,8 +115,12 @@ impl Parts {
             FORKED if record.len() >= FORK => {
                 let (child, tid) = (half(record, CHILD_PID)?, half(record, CHILD_TID)?);
                 if child == tid {
-                    let parent = half(record, PARENT)?;
-                    What::Forked { parent, child }
+                    let inner = half(record, INNER)?;
+                    What::Forked {
+                        parent: half(record, PARENT)?,
+                        child,
+                        inner: (half(record, LEVEL)? > 0).then_some(inner),
+                    }
                 } else {
                     What::ThreadBegan { pid: child, tid }
                 }
@@ -117,6 +129,9 @@ impl Parts {
                 What::Executed(Box::new(self.executed(pid, record)?))
             }
             ENDED if record.len() >= END => What::Ended(Box::new(ended(pid, record)?)),
+            STOPPED => What::Stopped {
+                tid: half(record, TID)?,
+            },
             part @ (EXECUTABLE | DIRECTORY | ARGUMENTS | ENVIRONMENT) => {
                 let kept = self.0.entry(pid).or_default().entry(part).or_default();
                 kept.bytes.extend_from_slice(record.get(REST..)?);

@@ -27,6 +27,7 @@ pub(in super::super) enum What {
         by_exec: bool,
     },
     Ended,
+    Stopped,
 }
 
 /// A program began.

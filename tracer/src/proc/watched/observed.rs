@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use flowtrace_schema::Recorder;
 
@@ -36,8 +37,22 @@ struct Held {
     /// File mode creation masks that processes set, or their forebears.
     umasks: HashMap<u32, u32>,
     /// Threads that made a call whose result somebody waits for.
-    waiting: HashMap<u32, Tracee>,
+    waiting: HashMap<u32, Waiting>,
 }
+
+struct Waiting {
+    tracee: Tracee,
+    /// When is looked whether it has returned.
+    due: Instant,
+    /// How long is waited before the next look.
+    pause: Duration,
+}
+
+/// How soon is looked for what a call did, and how much later each time that nothing is found. Who makes no other call is
+/// looked at in between, for it may give up what it has made.
+const FIRST_LOOK: Duration = Duration::from_micros(200);
+const LATER: u32 = 4;
+const LAST_PAUSE: Duration = Duration::from_secs(1);
 
 impl Observers {
     /// Tells `observer`, too, from now on.
@@ -64,6 +79,36 @@ impl Observers {
         self.held.as_ref().map(|held| held.listener.as_fd())
     }
 
+    /// When is to be looked for what a call did.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let held = self.held.as_ref()?;
+        held.waiting.values().map(|waiting| waiting.due).min()
+    }
+
+    /// Looks for what calls did that have not been followed by others.
+    pub(super) fn look_for_results(&mut self, now: u64) {
+        let Some(held) = &mut self.held else {
+            return;
+        };
+        let moment = Instant::now();
+        for waiting in held
+            .waiting
+            .values_mut()
+            .filter(|waiting| waiting.due <= moment)
+        {
+            waiting.due = moment + waiting.pause;
+            waiting.pause = (waiting.pause * LATER).min(LAST_PAUSE);
+            let mut found = false;
+            for observer in &mut self.all {
+                found |= observer.may_have_returned(waiting.tracee, now);
+            }
+            if found {
+                waiting.tracee.tid = 0;
+            }
+        }
+        held.waiting.retain(|_, waiting| waiting.tracee.tid != 0);
+    }
+
     fn tell(&mut self, mut what: impl FnMut(&mut dyn Observer)) {
         for observer in &mut self.all {
             what(observer.as_mut());
@@ -88,6 +133,7 @@ impl Observers {
                     self.tell(|observer| observer.image_over(tracee, &usage, by_exec, at));
                 }
                 What::Ended => self.ended(tracee, at),
+                What::Stopped => self.tell(|observer| observer.stopped(tracee, at)),
             }
         }
     }
@@ -148,8 +194,9 @@ impl Observers {
             CallKind::Exit => {
                 let held = self.held.as_ref();
                 let waiting = held.into_iter().flat_map(|held| held.waiting.values());
+                let waiting = waiting.map(|waiting| waiting.tracee);
                 let waiting = waiting.filter(|other| other.pid == tracee.pid);
-                for other in waiting.copied().collect::<Vec<_>>() {
+                for other in waiting.collect::<Vec<_>>() {
                     self.has_returned(other, now);
                 }
                 self.tell(|observer| observer.exiting(tracee, true, now));
@@ -163,7 +210,12 @@ impl Observers {
                         held.umasks.insert(tracee.pid, umask);
                     }
                     if wanted {
-                        held.waiting.insert(tracee.tid, tracee);
+                        let waiting = Waiting {
+                            tracee,
+                            due: Instant::now() + FIRST_LOOK,
+                            pause: FIRST_LOOK * LATER,
+                        };
+                        held.waiting.insert(tracee.tid, waiting);
                     }
                 }
             }
@@ -197,6 +249,11 @@ impl Watched {
             }
             if let Some(held) = &observers.held {
                 held.listener.go_on(id);
+            }
+            if let Some(tracee) = tracee {
+                let mut state = self.state();
+                let held_ns = state.table.clock.now().saturating_sub(now);
+                state.table.was_held(tracee.pid, held_ns);
             }
         }
     }

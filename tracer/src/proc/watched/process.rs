@@ -35,6 +35,10 @@ pub(super) struct Process {
     pub(super) reaped: Option<i32>,
     /// What it had used before its row began.
     pub(super) before: Costs,
+    /// Its own number of itself, in a pid namespace of its own.
+    pub(super) inner_pid: Option<u32>,
+    /// For how long its threads were held at calls, as one of this image.
+    pub(super) held_ns: u64,
     /// How long those threads of the image lived that are over, as part of it.
     pub(super) lived_ns: u64,
     /// What /proc said last that it used.
@@ -72,6 +76,8 @@ impl Process {
             wait_status: None,
             reaped: None,
             before: Costs::default(),
+            inner_pid: None,
+            held_ns: 0,
             lived_ns: 0,
             sampled: None,
         }
@@ -117,6 +123,7 @@ impl Process {
                 write_bytes: io(|io| io.write_bytes),
                 max_rss_bytes: Some(total.max_rss_bytes).filter(|&peak| peak > 0),
                 threads: Some(total.threads.saturating_sub(before.threads)),
+                tracer_ns: total.io.map(|_| self.held_ns),
                 // Where all is told, the books can be closed.
                 thread_ns: total.io.map(|_| {
                     let had = total.on_cpu_ns.saturating_add(total.run_queue_ns);

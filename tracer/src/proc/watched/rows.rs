@@ -97,7 +97,7 @@ impl Table {
             end_ns: Some(at.max(process.start_ns)),
             exit_code,
             exit_signal,
-            inner_pid: None,
+            inner_pid: process.inner_pid,
             usage,
         };
         self.close(upid, awaits, end);

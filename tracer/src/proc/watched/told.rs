@@ -23,6 +23,28 @@ impl Table {
         process.is_some_and(|process| ticks + SLACK >= process.start_ticks)
     }
 
+    /// Process `pid`, which was just forked, has this number in its own pid namespace.
+    pub(super) fn numbers_itself(&mut self, pid: u32, inner: Option<u32>) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.inner_pid = inner;
+        }
+    }
+
+    /// Job control stopped thread `tid`.
+    pub(super) fn stopped(&mut self, tid: u32, monotonic_ns: u64) {
+        if let Some(thread) = self.tracee(tid) {
+            let at = self.clock.at(monotonic_ns);
+            self.note(thread, at, What::Stopped);
+        }
+    }
+
+    /// A thread of process `pid` was held at a call for so long.
+    pub(super) fn was_held(&mut self, pid: u32, ns: u64) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.held_ns += ns;
+        }
+    }
+
     /// Thread `former` of process `pid` executes a program, and has the id of the first one from then on.
     pub(super) fn took_over(&mut self, pid: u32, former: u32, monotonic_ns: u64) {
         let at = self.clock.at(monotonic_ns);
@@ -66,14 +88,15 @@ impl Table {
                 end_ns: Some(at.max(process.start_ns)),
                 exit_code: None,
                 exit_signal: None,
-                inner_pid: None,
+                inner_pid: process.inner_pid,
                 usage,
             };
             self.close(row.upid, row.awaits, end);
         }
         (process.origin, process.start_ns, process.start_code) = (Origin::Exec, at, 0);
         (process.live_threads, process.unlisted_threads) = (1, 0);
-        (process.before, process.lived_ns) = (*so_far, 0);
+        process.before = *so_far;
+        (process.lived_ns, process.held_ns) = (0, 0);
         image.environment = self.wanted.of(environ.as_deref().unwrap_or_default());
         let is_complete = image.is_complete();
         let image = Arc::new(image);

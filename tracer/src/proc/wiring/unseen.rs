@@ -8,7 +8,7 @@ use flowtrace_schema::Loss;
 
 use super::super::observer::Tracee;
 use super::super::outside::{Named, Open};
-use super::super::topology::{UNNAMED, bytes_at};
+use super::super::topology::UNNAMED;
 use super::{Pending, Wiring};
 
 impl Wiring {
@@ -45,38 +45,51 @@ impl Wiring {
         }
     }
 
-    /// What the last call of this thread did.
+    /// What the last call of this thread did, which is over.
     pub(super) fn find_out(&mut self, tracee: Tracee, now: u64) {
-        let Some((pending, entered)) = self.pending.remove(&tracee.tid) else {
-            return;
+        if !self.is_found(tracee, now) {
+            self.pending.remove(&tracee.tid);
+        }
+    }
+
+    /// Whether the last call of this thread has done something, which is recorded then.
+    pub(super) fn is_found(&mut self, tracee: Tracee, now: u64) -> bool {
+        let Some((pending, entered)) = self.pending.get(&tracee.tid) else {
+            return true;
         };
-        match pending {
-            Pending::Pair(address) => {
-                if let Some(pair) = bytes_at::<8>(tracee.tid, address) {
-                    let (one, other) = pair.split_at(4);
-                    let fd = |half: &[u8]| half.try_into().map(i32::from_ne_bytes);
-                    if let (Ok(one), Ok(other)) = (fd(one), fd(other)) {
-                        self.made(tracee, &[one, other], entered);
-                    }
-                }
+        let entered = *entered;
+        let found = match pending {
+            Pending::Pair(_) | Pending::Accept | Pending::Bind(_) | Pending::Connect(..) => {
+                self.channels.made_some(tracee, now)
             }
-            Pending::Accept => self.channels.made_some(tracee, now),
-            Pending::Bind(fd) | Pending::Connect(fd, _) => self.made(tracee, &[fd], entered),
             Pending::Open(open, Some(_)) if open.flags & UNNAMED != 0 => {
-                self.outside.find_unnamed(tracee, &open);
+                self.outside.find_unnamed(tracee, open)
             }
-            Pending::Open(open, Some(path)) => {
-                if let Some(Named::File(found)) = self.outside.look(&path) {
-                    self.outside.takes(tracee, &open, &found, entered);
+            Pending::Open(open, place) => {
+                let place = place.as_ref();
+                let named = place.and_then(|place| self.outside.look(place));
+                if let Some(Named::File(found)) = &named {
+                    self.outside.takes(tracee, open, found, entered);
                 }
+                named.is_some()
             }
-            Pending::Open(..) => {}
             Pending::Names(change) => {
-                if self.outside.has_changed(&change) {
+                let has_changed = self.outside.has_changed(change);
+                if has_changed
+                    && let Some((Pending::Names(change), _)) = self.pending.remove(&tracee.tid)
+                {
                     self.outside.changed(change, entered);
                 }
+                has_changed
             }
-            Pending::Mount => self.recorder.lost(Loss::MountsInside, 1),
+            Pending::Mount => {
+                self.recorder.lost(Loss::MountsInside, 1);
+                true
+            }
+        };
+        if found {
+            self.pending.remove(&tracee.tid);
         }
+        found
     }
 }

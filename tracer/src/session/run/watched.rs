@@ -1,5 +1,6 @@
 //! A run whose processes are followed without ptrace.
 
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
 use flowtrace_schema::{ProcessLayer, Text};
@@ -8,6 +9,8 @@ use super::super::launch::Calls;
 use super::super::recording::HOST;
 use super::super::{Error, Result};
 use super::{Background, Notice, Run, Started};
+use crate::net::follow::Follow;
+use crate::net::senders::Watch;
 use crate::proc::channels::Registry;
 use crate::proc::children;
 use crate::proc::lifetimes::End;
@@ -15,7 +18,7 @@ use crate::proc::notifications::Listener;
 use crate::proc::reading::Image;
 use crate::proc::sampler::Sampler;
 use crate::proc::views::Views;
-use crate::proc::watched::{Observers, Watched, Whose};
+use crate::proc::watched::{Feed, Observers, Watched, Whose};
 use crate::proc::wiring::Wiring;
 
 impl Run<'_> {
@@ -25,6 +28,7 @@ impl Run<'_> {
         &self,
         mut started: Started<'_>,
         refused: Option<String>,
+        told: Option<Feed>,
     ) -> Result<(End, Option<Background>)> {
         let root = started.job.root.as_raw() as u32;
         // Nobody is held here, so nobody can be let go: the last process is waited for.
@@ -40,12 +44,16 @@ impl Run<'_> {
             recording.clock,
             recorder,
             self.options.environment.clone(),
+            told,
         );
-        (started.job.notify)(Notice::NotTraced {
-            refused,
-            layer: watched.layer(),
-            has_costs: watched.has_costs(),
-        });
+        let layer = watched.layer();
+        if refused.is_some() || layer != ProcessLayer::Tracepoints {
+            (started.job.notify)(Notice::NotTraced {
+                refused,
+                layer,
+                has_costs: watched.has_costs(),
+            });
+        }
         let served = self.serve(&mut started, watched.clone(), watched.layer())?;
         let arguments = self.options.command.iter();
         let argv = arguments.flat_map(|a| [a.as_encoded_bytes(), b"\0"].concat());
@@ -59,23 +67,28 @@ impl Run<'_> {
         let mut observers = Observers::default();
         let mut calls = Calls::Free;
         let mut sampler = None;
-        if watched.layer() == ProcessLayer::Tracepoints {
+        let namespaces = started.namespaces.take();
+        if let (ProcessLayer::Tracepoints, Some(_)) = (layer, &self.guard) {
             watched.be_observed();
             let channels = Registry::new(HOST, recording.recorder.clone());
             let channels = Arc::new(Mutex::new(channels));
-            let topology = self.options.topology;
             let wiring = Wiring::new(
                 HOST,
                 recording.recorder.clone(),
                 channels.clone(),
                 served.files(),
                 Views::new(served.views().iter().map(|view| (&*view.at, &*view.source))),
-                topology,
+                self.options.topology,
                 None,
             );
-            if topology {
-                calls = Calls::Told { datagrams: false };
-                observers.observe(Box::new(wiring.run_on()));
+            observers.observe(Box::new(wiring.run_on()));
+            let senders = namespaces.as_ref().and_then(|all| all.senders());
+            calls = Calls::Told {
+                datagrams: senders.is_some(),
+                lives_alone: !self.options.topology,
+            };
+            if let Some(senders) = senders {
+                observers.observe(Box::new(Watch::new(senders)));
             }
             sampler = self.sampler(recording, channels);
             if let Some(sampler) = &sampler {
@@ -83,13 +96,17 @@ impl Run<'_> {
             }
         }
         watched.launch(root, image);
-        if let Some(namespaces) = &started.namespaces {
+        if let Some(namespaces) = namespaces {
             namespaces.follow(watched.living());
+            observers.observe(Box::new(Follow(namespaces)));
         }
         let sampler_ns = sampler.as_ref().map(Sampler::used_ns);
         let host_sampler = recording.host_sampler(self.options.host_hertz, sampler_ns);
         let told_by = self.go_on(&mut started, &start, watched.living(), calls)?;
-        if let Some(told_by) = told_by {
+        if let (Some(told_by), Some(guard)) = (told_by, &self.guard) {
+            guard
+                .guard(root, told_by.as_fd())
+                .map_err(Error::system("guard the command"))?;
             let wanted = self.options.environment.clone();
             observers.hold(Listener::new(told_by), recording.recorder.clone(), wanted);
         }

@@ -14,7 +14,7 @@ use crate::proc::taskstats::{Costs, Taskstats, ThreadRecord};
 const TURN: usize = 16;
 
 /// What was announced and not handled yet.
-pub(in super::super) struct Announced {
+pub(crate) struct Announced {
     connector: Connector,
     /// Only with privileges.
     taskstats: Option<Taskstats>,

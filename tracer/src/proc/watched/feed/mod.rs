@@ -20,7 +20,7 @@ use told::Told;
 const BY_CONNECTOR: &str = "FLOWTRACE_PROCESSES_BY_CONNECTOR";
 
 /// What was told and not handled yet.
-pub(super) enum Feed {
+pub(crate) enum Feed {
     /// By programs of ours, with all that can be known.
     Told(Told),
     /// By the proc connector, and taskstats where that may be had.
@@ -28,21 +28,26 @@ pub(super) enum Feed {
 }
 
 impl Feed {
-    /// Listens from now on, in the best way that there is.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub(super) fn open(whose: Whose) -> io::Result<Feed> {
+    /// Listens from now on to programs of ours, where these may be had.
+    pub(crate) fn told(whose: Whose) -> Option<Feed> {
         let of_whom = match whose {
             Whose::Ours { root } => tracepoints::Whose::Below(root),
             Whose::Anybodys => tracepoints::Whose::All,
         };
-        if std::env::var_os(BY_CONNECTOR).is_none()
-            && let Ok(tracepoints) = Tracepoints::open(of_whom)
-        {
-            return Ok(Feed::Told(Told::new(tracepoints)));
+        let programs = std::env::var_os(BY_CONNECTOR).is_none();
+        let tracepoints = programs.then(|| Tracepoints::open(of_whom).ok()).flatten();
+        Some(Feed::Told(Told::new(tracepoints?)))
+    }
+
+    /// The same in the best way that there is.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(super) fn open(whose: Whose) -> io::Result<Feed> {
+        match Self::told(whose) {
+            Some(feed) => Ok(feed),
+            None => Announced::open().map(Feed::Announced),
         }
-        Announced::open().map(Feed::Announced)
     }
 
     pub(super) fn layer(&self) -> ProcessLayer {

@@ -15,7 +15,7 @@ use crate::proc::tracepoints::{Ended, Event, Executed, Tracepoints, Used, What};
 /// Bytes of a page, in which the kernel counts memory.
 const PAGE: u64 = 4096;
 
-pub(in super::super) struct Told {
+pub(crate) struct Told {
     tracepoints: Tracepoints,
     events: Vec<Event>,
     clocks: Clocks,
@@ -60,7 +60,15 @@ impl Told {
         self.receive_peaks();
         for Event { at_ns, what } in events.drain(..) {
             match what {
-                What::Forked { parent, child } => table.forked(parent, child, at_ns),
+                What::Forked {
+                    parent,
+                    child,
+                    inner,
+                } => {
+                    table.forked(parent, child, at_ns);
+                    table.numbers_itself(child, inner);
+                }
+                What::Stopped { tid } => table.stopped(tid, at_ns),
                 What::ThreadBegan { pid, tid } => table.thread_began(pid, tid, at_ns),
                 What::Executed(executed) => self.executed(*executed, at_ns, table),
                 What::Ended(end) => self.ended(&end, at_ns, table),
