@@ -3,16 +3,18 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
 use flowtrace_schema::{HostId, Loss, Recorder, Upid, Usage};
 
 use super::beginning::{Beginning, Kept};
 use super::channels::{Channels, Registry, sockets};
-use super::descriptors;
+use super::descriptors::{self, Descriptor};
 use super::observer::{Observer, Tracee};
 use super::outside::{NameChange, Open, Outside, Place};
-use super::reading;
+use super::pidfd::PidFd;
+use super::reading::{self, Traffic};
 use super::topology::{Call, CallKind, UNNAMED, bytes_at, path_at, some_at};
 use super::views::Views;
 use crate::fs::FileTable;
@@ -46,14 +48,25 @@ pub(crate) struct Wiring {
 enum Pending {
     /// Two descriptors are written to this address.
     Pair(u64),
+    /// Two descriptors of a process that had moved so much are not told.
+    Ends(Option<Traffic>),
     Accept,
     Bind(i32),
     Connect(i32, Option<SocketAddr>),
+    /// A socket, and a duplicate of ours.
+    Joins(Descriptor, OwnedFd),
     /// Where it leads, if the descriptor will not be told.
     Open(Open, Option<Place>),
     Names(NameChange),
     /// Something is mounted over a part of a view.
     Mount,
+}
+
+/// A socket that is going to be connected.
+fn joins(pid: u32, fd: i32) -> Option<Pending> {
+    let socket = descriptors::one(pid, fd)?;
+    let own = PidFd::open(pid)?.duplicate(fd)?;
+    Some(Pending::Joins(socket, own))
 }
 
 impl Wiring {
@@ -119,6 +132,10 @@ impl Wiring {
                 let change = self.outside.renaming(tracee, from, to, exchange);
                 change.map(Pending::Names)
             }
+            CallKind::Pipe | CallKind::SocketPair if self.runs_on => {
+                Some(Pending::Ends(Traffic::of(tracee.pid)))
+            }
+            CallKind::Connect if self.runs_on => joins(tracee.pid, fd(a)),
             CallKind::Pipe => Some(Pending::Pair(a)),
             CallKind::SocketPair => Some(Pending::Pair(d)),
             CallKind::Bind => Some(Pending::Bind(fd(a))),
@@ -308,6 +325,8 @@ impl Observer for Wiring {
                     }
                 }
             }
+            // Never waited for by their return.
+            Pending::Ends(_) | Pending::Joins(..) => {}
             Pending::Accept => self.made(tracee, &[result as i32], now),
             Pending::Bind(fd) | Pending::Connect(fd, _) => {
                 self.made(tracee, &[fd], now);

@@ -57,11 +57,7 @@ pub(super) enum Calls {
     /// make sockets for datagrams are of interest where packets are captured.
     Picked { datagrams: bool },
     /// The same, where nobody traces: the filter tells of them, and who listens to it holds the caller.
-    Told {
-        datagrams: bool,
-        /// Of those by which processes begin and end alone.
-        lives_alone: bool,
-    },
+    Told { datagrams: bool },
     /// None is stopped.
     Free,
 }
@@ -209,15 +205,8 @@ impl Child {
         self.socket.write_all(match calls {
             Calls::Picked { datagrams: false } => b"p",
             Calls::Picked { datagrams: true } => b"d",
-            Calls::Told {
-                lives_alone: true, ..
-            } => b"l",
-            Calls::Told {
-                datagrams: false, ..
-            } => b"t",
-            Calls::Told {
-                datagrams: true, ..
-            } => b"u",
+            Calls::Told { datagrams: false } => b"t",
+            Calls::Told { datagrams: true } => b"u",
             Calls::Free => b"f",
         })?;
         if !matches!(calls, Calls::Told { .. }) {
@@ -317,7 +306,7 @@ fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
     // Without it less is seen, which the tracer notices at the exec and counts.
     match &calls {
         b"p" | b"d" => drop(topology::install(calls == *b"d")),
-        b"t" | b"u" | b"l" => match topology::install_notifying(calls == *b"u", calls == *b"l") {
+        b"t" | b"u" => match topology::install_notifying(calls == *b"u") {
             Ok(listener) => mounting::send_descriptor(socket.as_fd(), listener.as_fd())?,
             Err(_) => socket.write_all(b"n")?,
         },

@@ -193,13 +193,15 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
 }
 
 /// Whether processes may be told of by the kernel, and held at calls without ptrace: not what is let go some day, for nobody would
-/// let it go on then, nor where the kernel layer holds threads by ptrace.
+/// let it go on then, nor where no filter is wanted, or the kernel layer holds threads by ptrace.
 fn may_be_told(options: &RunOptions) -> bool {
     /// Environment variable: set, processes are followed by ptrace though the kernel could tell of them.
     const BY_PTRACE: &str = "FLOWTRACE_PROCESSES_BY_PTRACE";
     let is_possible = nix::unistd::geteuid().is_root()
         && !options.bare
         && !options.detach
+        && options.topology
+        && crate::kernel::in_first_pid_namespace().is_ok()
         && options.layer != Layer::Kernel;
     is_possible && (options.no_ptrace || std::env::var_os(BY_PTRACE).is_none())
 }

@@ -21,6 +21,7 @@ pub(crate) mod unread;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flowtrace_schema::{ChannelEndClosed, ChannelId, Direction, Record, Recorder, Usage};
@@ -116,7 +117,9 @@ impl Channels {
     }
 
     /// A process has made descriptors of channels by a call: those that are not known are new. Whether there are any.
-    pub(crate) fn made_some(&mut self, tracee: Tracee, now: u64) -> bool {
+    /// `since`: what it had moved before, if a pipe was to be made. The end of such a one that has been given up already was used by
+    /// its maker alone: a shell writes a here-document so.
+    pub(crate) fn made_some(&mut self, tracee: Tracee, since: Option<Traffic>, now: u64) -> bool {
         let Some(found) = descriptors::of(tracee.pid) else {
             return false;
         };
@@ -129,12 +132,63 @@ impl Channels {
             channel
                 .is_some_and(|channel| !holder.ends.contains_key(&(channel, descriptor.direction)))
         };
-        let new: Vec<i32> = found.iter().filter(is_new).map(|d| d.fd).collect();
+        let new: Vec<Descriptor> = found.iter().filter(is_new).copied().collect();
         drop(registry);
+        let fds: Vec<i32> = new.iter().map(|descriptor| descriptor.fd).collect();
         if !new.is_empty() {
-            self.made(tracee, &new, now);
+            self.made_since(tracee, &fds, since, now);
+        }
+        let alone = new.iter().filter(|one| {
+            let mut others = found.iter().filter(|other| other.object == one.object);
+            one.is_read_end() && others.all(|other| other.fd == one.fd)
+        });
+        for &one in alone.filter(|_| since.is_some()) {
+            let write = Descriptor {
+                direction: Direction::Write,
+                ..one
+            };
+            self.wrote_at_once(tracee.pid, &write, since, now);
         }
         !new.is_empty()
+    }
+
+    /// A process has made this end, written to it and given it up between two looks.
+    fn wrote_at_once(
+        &mut self,
+        pid: u32,
+        descriptor: &Descriptor,
+        since: Option<Traffic>,
+        now: u64,
+    ) {
+        let channel = self.registry().identify(pid, descriptor);
+        let Some(channel) = channel else { return };
+        self.unshared.insert(channel, false);
+        let key = (channel, Direction::Write);
+        self.hold(pid, key, descriptor, true, since, now);
+        self.write_rows(pid);
+        self.look_for_gone(pid, now);
+    }
+
+    /// A socket of a process has been connected: which is told by a duplicate of ours, for it may be gone. Whether it has.
+    pub(crate) fn connected(
+        &mut self,
+        tracee: Tracee,
+        descriptor: &Descriptor,
+        own: &OwnedFd,
+        now: u64,
+    ) -> bool {
+        let ours = Descriptor {
+            fd: own.as_raw_fd(),
+            ..*descriptor
+        };
+        let channel = self.registry().identify(std::process::id(), &ours);
+        let Some(channel) = channel else {
+            return false;
+        };
+        let key = (channel, descriptor.direction);
+        self.hold(tracee.pid, key, descriptor, true, None, now);
+        self.write_rows(tracee.pid);
+        true
     }
 
     pub(crate) fn thread_began(&mut self, pid: u32) {
@@ -228,6 +282,26 @@ impl Channels {
 
     /// It made these descriptors of pipes or sockets by a call.
     pub(crate) fn made(&mut self, tracee: Tracee, descriptors: &[i32], now: u64) {
+        let threaded = self
+            .holders
+            .get(&tracee.pid)
+            .is_none_or(|holder| holder.threaded);
+        let since = if threaded {
+            None
+        } else {
+            Traffic::of(tracee.pid)
+        };
+        self.made_since(tracee, descriptors, since, now);
+    }
+
+    /// The same, where this was moved before.
+    fn made_since(
+        &mut self,
+        tracee: Tracee,
+        descriptors: &[i32],
+        since: Option<Traffic>,
+        now: u64,
+    ) {
         let pid = tracee.pid;
         let Some(holder) = self.holders.get(&pid) else {
             return;
@@ -237,7 +311,7 @@ impl Channels {
             // A shell that makes its next pipe has given up those of the last.
             self.look_for_gone(pid, now);
         }
-        let since = if threaded { None } else { Traffic::of(pid) };
+        let since = since.filter(|_| !threaded);
         for &fd in descriptors {
             let Some(descriptor) = descriptors::one(pid, fd) else {
                 continue;

@@ -28,8 +28,8 @@ const NOTIFY: u32 = 0x7fc0_0000;
 enum Told {
     /// The tracer, by a stop.
     Tracer,
-    /// Who listens, by a notification; also of calls by which processes begin and end, or of those alone.
-    Listener { lives_alone: bool },
+    /// Who listens, by a notification; also of calls by which processes begin and end.
+    Listener,
 }
 
 const X86_64: u32 = 0xc000_003e;
@@ -101,16 +101,15 @@ fn section(numbers: &Numbers, own_opens: &[u32], datagrams: bool, told: Told) ->
         section.push(statement(AND, numbers.mask));
     }
     let wanted = |kind| datagrams || kind != CallKind::Socket;
-    let (calls, lives) = match told {
-        Told::Tracer => (numbers.calls, &[][..]),
-        Told::Listener { lives_alone: false } => (numbers.calls, numbers.lives),
-        Told::Listener { lives_alone: true } => (&[][..], numbers.lives),
+    let lives = match told {
+        Told::Tracer => &[],
+        Told::Listener => numbers.lives,
     };
-    let calls = calls.iter().chain(lives);
+    let calls = numbers.calls.iter().chain(lives);
     for &(number, kind) in calls.filter(|(_, kind)| wanted(*kind)) {
         let picked = match told {
             Told::Tracer => TRACE | u32::from(kind.code()),
-            Told::Listener { .. } => NOTIFY,
+            Told::Listener => NOTIFY,
         };
         let verdict = verdict(kind, picked, numbers.architecture, own_opens);
         section.push(jump(JUMP_IF_EQUAL, number, 0, verdict.len() as u8));
@@ -199,13 +198,12 @@ pub(crate) fn install(datagrams: bool) -> io::Result<()> {
 }
 
 /// The same filter, which notifies who has the descriptor that is returned of picked calls, and of those by which processes
-/// begin and end: the caller waits at the entry of its call to be let go on (seccomp_unotify(2)). With `lives_alone` of
-/// those alone.
+/// begin and end: the caller waits at the entry of its call to be let go on (seccomp_unotify(2)).
 ///
 /// # Errors
 /// Likewise, and when a filter has a listener already.
-pub(crate) fn install_notifying(datagrams: bool, lives_alone: bool) -> io::Result<OwnedFd> {
-    let mut program = program(&own_opens(), datagrams, Told::Listener { lives_alone });
+pub(crate) fn install_notifying(datagrams: bool) -> io::Result<OwnedFd> {
+    let mut program = program(&own_opens(), datagrams, Told::Listener);
     // Once a call was received, nothing but a fatal signal takes its caller out of it (Linux 5.19): else
     // it would be told twice.
     const NEW_LISTENER: libc::c_ulong = 1 << 3;

@@ -88,8 +88,8 @@ pub(super) fn missing(part: u32) -> u32 {
 const SCRATCH_BITS: i32 = 13;
 pub(super) const SCRATCH: usize = 1 << SCRATCH_BITS;
 const PART: i32 = 4096;
-/// The most records that a part may take.
-const RECORDS: i32 = 64;
+/// The most records that a part may take: more than execve(2) takes (6 MiB).
+const RECORDS: i32 = 1600;
 /// Bytes of a name with its end.
 const LONGEST_NAME: i32 = 256;
 /// How far up directories and mounts are followed.

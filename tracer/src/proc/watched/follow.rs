@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use super::{Observers, Watched};
+use crate::priority::Ahead;
 use crate::proc::children::{self, Change};
 use crate::proc::lifetimes::{End, Watcher};
 
@@ -28,6 +29,8 @@ impl Watched {
             thread::Builder::new()
                 .name("processes".into())
                 .spawn_scoped(scope, || {
+                    // A held thread waits for us: on a busy machine behind all the others.
+                    let _ahead = Ahead::of_the_command();
                     let signal = Some(ends_with_it.as_fd());
                     self.watch(signal, &mut observers, || over.load(Ordering::Acquire));
                     drop(observers);

@@ -38,7 +38,12 @@ struct Held {
     umasks: HashMap<u32, u32>,
     /// Threads that made a call whose result somebody waits for.
     waiting: HashMap<u32, Waiting>,
+    /// When will have been told what was begun.
+    soon: Option<Instant>,
 }
+
+/// How soon after an exec is looked for the record of it.
+const SOON: Duration = Duration::from_micros(500);
 
 struct Waiting {
     tracee: Tracee,
@@ -50,8 +55,8 @@ struct Waiting {
 
 /// How soon is looked for what a call did, and how much later each time that nothing is found. Who makes no other call is
 /// looked at in between, for it may give up what it has made.
-const FIRST_LOOK: Duration = Duration::from_micros(200);
-const LATER: u32 = 4;
+const FIRST_LOOK: Duration = Duration::from_micros(30);
+const LATER: u32 = 2;
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
 impl Observers {
@@ -71,6 +76,7 @@ impl Observers {
             kept: HashMap::new(),
             umasks: HashMap::new(),
             waiting: HashMap::new(),
+            soon: None,
         });
     }
 
@@ -82,7 +88,8 @@ impl Observers {
     /// When is to be looked for what a call did.
     pub(super) fn due(&self) -> Option<Instant> {
         let held = self.held.as_ref()?;
-        held.waiting.values().map(|waiting| waiting.due).min()
+        let looks = held.waiting.values().map(|waiting| waiting.due);
+        looks.chain(held.soon).min()
     }
 
     /// Looks for what calls did that have not been followed by others.
@@ -91,6 +98,7 @@ impl Observers {
             return;
         };
         let moment = Instant::now();
+        held.soon.take_if(|soon| *soon <= moment);
         for waiting in held
             .waiting
             .values_mut()
@@ -247,13 +255,16 @@ impl Watched {
             if let Some(tracee) = tracee {
                 observers.called(tracee, call, now);
             }
-            if let Some(held) = &observers.held {
-                held.listener.go_on(id);
-            }
             if let Some(tracee) = tracee {
                 let mut state = self.state();
                 let held_ns = state.table.clock.now().saturating_sub(now);
                 state.table.was_held(tracee.pid, held_ns);
+            }
+            if let Some(held) = &mut observers.held {
+                held.listener.go_on(id);
+                if matches!(call.kind, CallKind::Exec) {
+                    held.soon = Some(Instant::now() + SOON);
+                }
             }
         }
     }

@@ -59,8 +59,10 @@ impl Wiring {
         };
         let entered = *entered;
         let found = match pending {
+            Pending::Ends(since) => self.channels.made_some(tracee, *since, now),
+            Pending::Joins(socket, own) => self.channels.connected(tracee, socket, own, now),
             Pending::Pair(_) | Pending::Accept | Pending::Bind(_) | Pending::Connect(..) => {
-                self.channels.made_some(tracee, now)
+                self.channels.made_some(tracee, None, now)
             }
             Pending::Open(open, Some(_)) if open.flags & UNNAMED != 0 => {
                 self.outside.find_unnamed(tracee, open)

@@ -78,14 +78,13 @@ impl Run<'_> {
                 channels.clone(),
                 served.files(),
                 Views::new(served.views().iter().map(|view| (&*view.at, &*view.source))),
-                self.options.topology,
+                true,
                 None,
             );
             observers.observe(Box::new(wiring.run_on()));
             let senders = namespaces.as_ref().and_then(|all| all.senders());
             calls = Calls::Told {
                 datagrams: senders.is_some(),
-                lives_alone: !self.options.topology,
             };
             if let Some(senders) = senders {
                 observers.observe(Box::new(Watch::new(senders)));
