@@ -347,6 +347,14 @@ impl Workflow {
         &self.files[index.0 as usize]
     }
 
+    /// The file with this id in the trace.
+    pub fn file_with(&self, file_id: i64) -> Option<&File> {
+        let at = self
+            .files
+            .binary_search_by_key(&file_id, |file| file.file_id);
+        at.ok().map(|at| &self.files[at])
+    }
+
     /// The images of a process in the order of execution.
     pub fn images(&self, id: ProcessId) -> &[Image] {
         &self.images[self.process(id).images.clone()]
