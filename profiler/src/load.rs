@@ -12,6 +12,7 @@ mod accesses;
 mod activity;
 mod bounds;
 mod grants;
+mod held;
 mod parts;
 mod places;
 mod polls;
@@ -71,7 +72,7 @@ pub fn load_and<S>(
         add_flows(&mut workflow, &trace.flows_between()?);
     }
     add_executions(&mut workflow, trace)?;
-    parts.settle(&mut workflow);
+    parts.settle(&mut workflow, trace)?;
     Ok((workflow, other))
 }
 
