@@ -10,6 +10,7 @@ use crate::rules;
 
 mod accesses;
 mod activity;
+mod answers;
 mod bounds;
 mod grants;
 mod held;
