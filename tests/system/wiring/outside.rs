@@ -189,6 +189,24 @@ fn what_the_workflow_mounts_is_seen_by_its_opens() {
     }
 }
 
+/// The kernel does not tell where such a file is: it has no name, and no wrong one.
+#[test]
+fn a_file_with_a_path_too_long_to_tell_has_none() {
+    let deep = "import os, sys
+os.chdir(sys.argv[1])
+for _ in range(20): os.mkdir('d' * 250); os.chdir('d' * 250)
+open('x', 'w').write('hello'); os.rename('x', 'y'); open('y').read()";
+    let script = format!(r#"{PYTHON} -c "{deep}" $O; echo x > $O/x"#);
+    let Some((run, _guard, path)) = outside(&[], &script) else {
+        return;
+    };
+    let of_nameless = "SELECT op FROM calls JOIN files USING (file_id)
+        WHERE files.path IS NULL AND fidelity = 'open' ORDER BY call_id";
+    assert_eq!(run.trace.rows(of_nameless), [["create"], ["open"]]);
+    let named = format!("SELECT path FROM files WHERE path LIKE '{path}/%'");
+    assert_eq!(run.trace.rows(&named), [[format!("{path}/x")]]);
+}
+
 /// Where names mean something else than to us the file itself tells that it was just made.
 #[test]
 fn who_makes_a_file_in_another_namespace_or_root_has_made_it() {

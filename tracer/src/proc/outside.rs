@@ -189,7 +189,7 @@ impl Outside {
         attributes: &Attributes,
         now: u64,
     ) {
-        let creates = open.creates || self.is_made_elsewhere(tracee, open, attributes, now);
+        let creates = open.creates || self.is_made_elsewhere(tracee, open, path, attributes, now);
         if let Some(file) = self.found(path, attributes, open.flags, now) {
             if let Some(told) = &self.told {
                 told.opened(tracee.tid, fd, file, open.flags, now);
@@ -204,14 +204,17 @@ impl Outside {
         &self,
         tracee: Tracee,
         open: &Open,
+        path: &Path,
         attributes: &Attributes,
         now: u64,
     ) -> bool {
+        // Nor is it known where a program is that has gone too deep.
+        let is_nameless = path.as_os_str().is_empty();
         let may_make = open.flags & libc::O_CREAT as u32 != 0 && attributes.size == 0;
         may_make
             && self.files.known_inode(attributes).is_none()
             && is_fresh(attributes, now.saturating_sub(open.start_ns))
-            && self.is_foreign(tracee)
+            && (is_nameless || self.is_foreign(tracee))
     }
 
     /// Whether a process looks paths up in another mount namespace than the first, or below another root.
@@ -236,7 +239,7 @@ impl Outside {
         {
             return None;
         }
-        if flags & UNNAMED != 0 {
+        if flags & UNNAMED != 0 || name.is_empty() {
             return Some(self.files.opened_unnamed(attributes, self.host, now));
         }
         if !descriptors::is_path(name) {
