@@ -239,11 +239,18 @@ impl View {
         let by = asked
             .clone()
             .or_else(|| (!is_text).then(|| what_fits(&dag)));
-        if by != Some(By::Process) && !is_by_step(&by) {
+        let is_merged = by != Some(By::Process) && !is_by_step(&by);
+        let is_engine = dag.most_versions() > graph::MOST_VERSIONS;
+        if is_merged && is_engine {
+            dag = dag.merged(&workflow);
+        }
+        // Levels are those of the versions.
+        let labels = labels(trace, &workflow, &dag, by.as_ref())?;
+        if is_merged && !is_engine {
             dag = dag.merged(&workflow);
         }
         if is_text {
-            let rules = self.rules_of_text(trace, &workflow, &dag)?;
+            let rules = self.rules_of_text(&workflow, &dag, &labels)?;
             let shape = shape::Shape {
                 workflow: &workflow,
                 dag: &dag,
@@ -252,7 +259,7 @@ impl View {
             };
             bytes.extend(shape::text(shape, output::width(target)).as_bytes());
         } else if let Some(by) = by {
-            let drawing = self.draw(trace, &workflow, &dag, &by, asked.is_some())?;
+            let drawing = self.draw(trace, (&workflow, &dag), &labels, &by, asked.is_some())?;
             match format {
                 Format::Graphml => graphml::write(&drawing, &mut bytes)?,
                 Format::Gml => gml::write(&drawing, &mut bytes)?,
@@ -271,9 +278,9 @@ impl View {
     /// The groups that the shape in text is made of.
     fn rules_of_text(
         &self,
-        trace: &Trace,
         workflow: &Workflow,
         dag: &Dag,
+        labels: &[Arc<str>],
     ) -> Result<groups::RuleGraph, Failure> {
         if self.max_nodes.is_some() {
             return Err(Failure::usage(
@@ -287,15 +294,15 @@ impl View {
                 return Err(Failure::usage("--by process is no shape")
                     .hint("--format dot has every process; the text is by rule, or --by twins"));
             }
-            Some(by) => groups::by_label(workflow, dag, &labels(trace, workflow, dag, by)?),
+            Some(_) => groups::by_label(workflow, dag, labels),
         })
     }
 
     fn draw(
         &self,
         trace: &Trace,
-        workflow: &Workflow,
-        dag: &Dag,
+        (workflow, dag): (&Workflow, &Dag),
+        labels: &[Arc<str>],
         by: &By,
         is_asked: bool,
     ) -> Result<Drawing, Failure> {
@@ -305,10 +312,7 @@ impl View {
             By::Process => drawing::of_processes(workflow, dag),
             By::Twins => said::of_groups(workflow, dag, &groups::by_twins(workflow, dag)),
             By::Rule => said::of_groups(workflow, dag, &groups::by_rule(workflow, dag)),
-            _ => {
-                let labels = labels(trace, workflow, dag, by)?;
-                said::of_groups(workflow, dag, &groups::by_label(workflow, dag, &labels))
-            }
+            _ => said::of_groups(workflow, dag, &groups::by_label(workflow, dag, labels)),
         };
         let critical: HashSet<_> = path.processes().into_iter().collect();
         drawing.mark_critical(|id| critical.contains(&id), &path.slack_ns, &path.own_ns);
@@ -349,8 +353,11 @@ fn labels(
     trace: &Trace,
     workflow: &Workflow,
     dag: &Dag,
-    by: &By,
+    by: Option<&By>,
 ) -> Result<Vec<Arc<str>>, Failure> {
+    let Some(by) = by else {
+        return Ok(Vec::new());
+    };
     let unknown: Arc<str> = "?".into();
     let of_image = |of: &dyn Fn(&flowtrace_profiler::model::Image) -> Option<Arc<str>>| {
         let label = |id| of(workflow.last_image(id)).unwrap_or_else(|| Arc::clone(&unknown));
@@ -377,15 +384,11 @@ fn labels(
             }
             of_image(&|image| values.get(&image.upid).cloned())
         }
-        By::Level => {
-            let mut level = levels(workflow, dag);
-            level.resize(workflow.processes.len(), 0);
-            level
-                .iter()
-                .map(|n| Arc::from(format!("level {n}")))
-                .collect()
-        }
-        _ => of_image(&|image| Some(Arc::clone(&image.rule))),
+        By::Level => levels(workflow, dag)
+            .iter()
+            .map(|n| Arc::from(format!("level {n}")))
+            .collect(),
+        By::Process | By::Twins | By::Rule => Vec::new(),
     })
 }
 

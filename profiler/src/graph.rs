@@ -28,7 +28,7 @@ use petgraph::graph::{DiGraph, NodeIndex};
 use crate::model::{FileIndex, ProcessId, Workflow};
 
 pub use build::build;
-pub use lineage::lineage;
+pub use lineage::{lineage, steps};
 
 /// Processes with more versions than these are one node in graphs of rules, and are not cut only because of
 /// what they had started.

@@ -10,8 +10,10 @@ use crate::rules;
 
 mod accesses;
 mod activity;
+mod answers;
 mod bounds;
 mod grants;
+mod held;
 mod parts;
 mod places;
 mod polls;
@@ -71,7 +73,7 @@ pub fn load_and<S>(
         add_flows(&mut workflow, &trace.flows_between()?);
     }
     add_executions(&mut workflow, trace)?;
-    parts.settle(&mut workflow);
+    parts.settle(&mut workflow, trace)?;
     Ok((workflow, other))
 }
 

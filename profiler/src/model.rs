@@ -60,6 +60,8 @@ pub struct Workflow {
     pub streams: Vec<Stream>,
     /// Who held a side of a pipe (its id in the database) and moved nothing there, as far as bytes tell.
     pub bystanders: HashSet<(i64, ProcessId, Side)>,
+    /// What calls on traced views waited for.
+    pub view: View,
     /// Who waited for files by looking for them; in order.
     pub polls: Vec<Poll>,
     /// What was captured of the network; `None`: nothing.
@@ -70,6 +72,27 @@ pub struct Workflow {
     pub last_ns: i64,
     /// Whether it is still being recorded.
     pub is_live: bool,
+}
+
+/// What the calls on traced views waited for, where flowtrace answers them and not the kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// What the way of a call to flowtrace and back takes in this run, at its quickest, ns; `None`: too few calls followed
+    /// each other to tell.
+    pub way_ns: Option<i64>,
+    /// By process; empty where the kernel answers.
+    pub of: Vec<ViewUse>,
+}
+
+/// The calls of a process on traced views.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ViewUse {
+    /// How many.
+    pub calls: i64,
+    /// Time in answers that were too quick for a device to have had a part in them, ns.
+    pub quick_ns: i64,
+    /// Time in the other answers, ns.
+    pub slow_ns: i64,
 }
 
 /// What a pid ran between two execs.
@@ -345,6 +368,14 @@ impl Workflow {
     /// A file by its id.
     pub fn file(&self, index: FileIndex) -> &File {
         &self.files[index.0 as usize]
+    }
+
+    /// The file with this id in the trace.
+    pub fn file_with(&self, file_id: i64) -> Option<&File> {
+        let at = self
+            .files
+            .binary_search_by_key(&file_id, |file| file.file_id);
+        at.ok().map(|at| &self.files[at])
     }
 
     /// The images of a process in the order of execution.

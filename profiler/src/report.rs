@@ -95,7 +95,8 @@ pub fn gather(workflow: &Workflow, trace: &Trace, limits: Limits) -> Result<Repo
     let kept = processes::Kept::of(workflow, limits.processes);
     let kept_files = files::Kept::of(workflow, limits.files);
     let dag = workflow_graph::build(workflow);
-    let groups = workflow_graph::groups::by_rule(workflow, &dag);
+    let steps = workflow_graph::steps(workflow);
+    let groups = workflow_graph::groups::by_rule(workflow, &steps);
     let critical = CriticalPath::of(workflow, &load_activity(trace, workflow)?);
     let drawn = graph::Drawn::of(workflow, &groups, limits.groups);
     Ok(Report {
@@ -105,8 +106,8 @@ pub fn gather(workflow: &Workflow, trace: &Trace, limits: Limits) -> Result<Repo
         path: path::of(workflow, &critical, &numbers, &kept, limits.steps),
         processes: processes::of(workflow, &numbers, &kept, &costs, &mut texts),
         machine: machine::of(workflow, trace)?,
-        graph: graph::of(workflow, &dag, &groups, &drawn, &numbers),
-        members: graph::members(&dag, &groups, &drawn, &kept, &kept_files, limits.edges),
+        graph: graph::of(workflow, &steps, &groups, &drawn, &numbers),
+        members: graph::members(&steps, &groups, &drawn, &kept, &kept_files, limits.edges),
         files: files::of(workflow, &kept, &kept_files, limits.accesses),
         calls: calls::of(workflow, &numbers, trace)?,
         channels: channels::of(workflow, trace, &kept, limits.channels)?,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use flowtrace_schema::{HostRow, StorageRow};
 
-use crate::model::{ProcessId, Programs};
+use crate::model::{ProcessId, Programs, ViewUse};
 use machine::Counters;
 pub use read::{Parts, from_parts, read};
 
@@ -208,8 +208,10 @@ pub struct Books {
     pub thread_lock_ns: i64,
     /// Thread time sampled in all, ns.
     pub sampled_ns: i64,
+    /// Times a thread had to give up its processor to others.
+    pub involuntary_switches: i64,
     /// Calls on files of traced views that flowtrace answered, where the kernel does not.
-    pub view_calls: i64,
+    pub view: ViewUse,
 }
 
 /// A pipe or socket and who held its ends.
@@ -256,6 +258,8 @@ pub struct Timeline {
     pub only_runs: Vec<bool>,
     /// Waits for storage by step, split by what became of their requests; empty: not told.
     pub storage: Vec<StorageRow>,
+    /// What the way of a call to flowtrace and back takes, ns ([`crate::model::View`]).
+    pub way_ns: Option<i64>,
     /// Pipes and sockets.
     pub channels: Vec<Channel>,
     /// Counters of the machines.

@@ -223,7 +223,7 @@ fn sheets(args: &Args, workflow: &Workflow, calls: &CallStatistics) -> Vec<Sheet
         Kind::Calls => statistics::calls(calls),
         Kind::Rules => rules(),
         Kind::Levels => {
-            let levels = phases::by_level(workflow, &graph::build(workflow));
+            let levels = phases::by_level(workflow, &graph::steps(workflow));
             statistics::phases(&levels, "what each level of the graph did", "level")
         }
         Kind::Cdf if args.format == Format::Text => statistics::percentiles(&distributions(), of),

@@ -89,3 +89,24 @@ fn a_shell_that_becomes_its_last_command_keeps_its_own_time() {
     assert!(of("bash -c") > 4 * of("ls"), "{rules:?}");
     assert!(of("sleep") >= 300_000_000, "{rules:?}");
 }
+
+/// Making an empty file is work; opening one for the program that is run then is not.
+#[test]
+fn who_made_an_empty_file_and_became_another_has_made_it() {
+    let scratch = Scratch::new();
+    let directory = scratch.dir("job");
+    let script = "#!/bin/bash\n: > ready\nmv ready ready.1\nexec sleep 0.01 > log 2> err.log\n";
+    let path = directory.join("w.sh");
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(directory.join("wrap.sh"), "exec sleep 0.02 > later").unwrap();
+    let mut command = run_in(&directory, &scratch.join("trace.db"));
+    let line = "./w.sh; bash wrap.sh; mv later kept; (exec sleep 0.03 3> lock); true > empty";
+    command.args(["--", "bash", "-c", line]);
+    finish(&mut command).expect(0);
+    let graph = prints(&scratch, &["dag", "trace.db", "--by", "process"]);
+    assert!(graph.contains("label=\"w.sh → sleep 0.01\\n"), "{graph}");
+    for opened_for_it in ["label=\"sleep 0.02\\n", "label=\"sleep 0.03\\n"] {
+        assert!(graph.contains(opened_for_it), "{graph}");
+    }
+}

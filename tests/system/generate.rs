@@ -239,6 +239,38 @@ fn what_writes_outside_through_an_inherited_descriptor_is_refused() {
     assert_eq!(steps, ["sort_1", "cat_1"], "{refused}");
 }
 
+/// A file where the machine has its own belongs to the workflow that makes it: a copy would overwrite that
+/// of the original. What is there already is read like any other.
+#[test]
+fn what_makes_files_of_the_machine_is_refused() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (directory, packages) = (scratch.dir("job"), scratch.dir("venv/site-packages"));
+    inputs(&directory);
+    fs::write(packages.join("old.py"), "1\n").unwrap();
+    let script = "cp in $P/new.py; sort -r $P/new.py > out; sort $P/old.py > copy\n\
+                  { cat in2; : > $P/empty.py; } | wc -l > n\necho x > $P/own.py\n";
+    let script = script.replace("$P", packages.to_str().unwrap());
+    fs::write(directory.join("script"), script).unwrap();
+    let mut run = run_in(&directory, &scratch.join("trace.db"));
+    finish(run.args(["--", "bash", "script"])).expect(0);
+    let mut generate = Command::new(FLOWTRACE);
+    generate.arg("generate").arg(scratch.join("trace.db"));
+    let refused = finish(&mut generate).expect(1).stderr;
+    for (step, file) in [
+        ("cp_1", "new.py"),
+        ("script_1", "empty.py"),
+        ("script_2", "own.py"),
+    ] {
+        let path = packages.join(file);
+        let reason = format!("{step} cannot be generated: it wrote {}", path.display());
+        assert!(refused.contains(&reason), "{reason}\n{refused}");
+    }
+    assert!(!refused.contains("sort_2 cannot"), "{refused}");
+}
+
 /// The command with which a run ended fails again.
 #[test]
 fn a_run_that_failed_fails() {

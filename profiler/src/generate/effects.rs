@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use flowtrace_schema::{ActionRow, NameRow, is_system_path};
+use flowtrace_schema::{ActionRow, NameRow};
 
 use super::source::Source;
 use super::steps::Split;
@@ -303,18 +303,26 @@ impl Effects {
     /// A file that a step wrote outside the traced directories and that was not its alone, or is
     /// still there: what became of it is not known.
     pub(super) fn written_outside(&self, step: usize) -> Option<&String> {
-        let is_of_other = |path: &String| {
-            let mut written = self.outside.iter().filter(|(other, _)| **other != step);
-            let mut read = self
-                .read_outside
-                .iter()
-                .filter(|(other, _)| **other != step);
-            written.any(|(_, paths)| paths.contains_key(path))
-                || read.any(|(_, paths)| paths.contains(path))
-        };
         let mut paths = self.outside.get(&step)?.iter();
-        let found = paths.find(|(path, is_gone)| !**is_gone || is_of_other(path));
+        let found = paths.find(|(path, is_gone)| !**is_gone || self.is_of_other(step, path));
         found.map(|(path, _)| path)
+    }
+
+    /// Whether another step used a file that a step wrote outside the traced directories.
+    pub(super) fn is_of_several(&self, step: usize) -> bool {
+        let mut paths = self.outside.get(&step).into_iter().flatten();
+        paths.any(|(path, _)| self.is_of_other(step, path))
+    }
+
+    /// Whether another step than this one used a file outside the traced directories.
+    fn is_of_other(&self, step: usize, path: &String) -> bool {
+        let mut written = self.outside.iter().filter(|(other, _)| **other != step);
+        let mut read = self
+            .read_outside
+            .iter()
+            .filter(|(other, _)| **other != step);
+        written.any(|(_, paths)| paths.contains_key(path))
+            || read.any(|(_, paths)| paths.contains(path))
     }
 
     fn add_outside(
@@ -324,16 +332,15 @@ impl Effects {
         action: &ActionRow,
         names: &[&NameRow],
     ) {
-        if action.failed || !matches!(&*action.class, "open" | "read" | "write") {
+        let is_use = matches!(&*action.class, "open" | "read" | "write");
+        if action.failed || !is_use || source.is_of_machine(action.file_id) {
             return;
         }
         // Where the output of the whole run went, that of the generated one does not.
         let of_run = source.descriptors.get(&source.first_upid);
         let is_of_run = |path: &str| of_run.into_iter().flatten().any(|d| d.target == path);
         for name in names {
-            if is_system_path(name.path.as_bytes())
-                || action.class != "open" && is_of_run(&name.path)
-            {
+            if action.class != "open" && is_of_run(&name.path) {
                 continue;
             }
             let path = name.path.clone();

@@ -26,13 +26,32 @@ pub(super) fn add(
     notes: &mut Vec<String>,
 ) {
     let mut by_file: BTreeMap<i64, Vec<ActionRow>> = BTreeMap::new();
+    let mut outside: BTreeMap<i64, Vec<ActionRow>> = BTreeMap::new();
     for action in own {
         let names: Vec<_> = source
             .names_during(action.file_id, action.first_ns, action.last_ns)
             .collect();
         if names.iter().any(|name| source.is_traced(&name.path)) {
             by_file.entry(action.file_id).or_default().push(action);
+        } else if changes(&action) && !source.is_of_machine(action.file_id) {
+            outside.entry(action.file_id).or_default().push(action);
         }
+    }
+    for (_, actions) in outside {
+        let step = split.drafts.len();
+        for action in &actions {
+            effects.add(source, step, action);
+        }
+        // What was only its own, and is gone, needs not be made again.
+        let is_managers = split.is_manager && !effects.is_of_several(step);
+        let Some(path) = effects.written_outside(step).filter(|_| !is_managers) else {
+            effects.outside.remove(&step);
+            continue;
+        };
+        let command = Command::Unknown(format!("the script itself wrote {path}"));
+        split
+            .drafts
+            .push(draft(command, &actions.iter().collect::<Vec<_>>()));
     }
     for (file, actions) in by_file {
         if split.is_manager && !is_used(effects, file) {
@@ -54,28 +73,26 @@ pub(super) fn add(
         };
         for (command, actions) in parts {
             let step = split.drafts.len();
-            let start_ns = actions
-                .iter()
-                .map(|action| action.first_ns)
-                .min()
-                .unwrap_or(0);
-            let end_ns = actions
-                .iter()
-                .map(|action| action.last_ns)
-                .max()
-                .unwrap_or(start_ns);
+            split.drafts.push(draft(command, &actions));
             for action in actions {
                 effects.add(source, step, action);
             }
-            split.drafts.push(Draft {
-                command,
-                members: HashSet::new(),
-                rule: "script".into(),
-                start_ns,
-                end_ns,
-                answers_script: false,
-            });
         }
+    }
+}
+
+/// A step of what the script did itself.
+fn draft(command: Command, actions: &[&ActionRow]) -> Draft {
+    let begins = actions.iter().map(|action| action.first_ns);
+    let start_ns = begins.min().unwrap_or(0);
+    let ends = actions.iter().map(|action| action.last_ns);
+    Draft {
+        command,
+        members: HashSet::new(),
+        rule: "script".into(),
+        start_ns,
+        end_ns: ends.max().unwrap_or(start_ns),
+        answers_script: false,
     }
 }
 

@@ -3,9 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use flowtrace_schema::{
-    ActionRow, DescriptorRow, FileRow, NameRow, ProcessRow, Result, Trace, is_system_path,
-};
+use flowtrace_schema::{ActionRow, DescriptorRow, NameRow, ProcessRow, Result, Trace};
 
 use crate::model::{ProcessId, Workflow};
 
@@ -124,7 +122,9 @@ impl Source {
             if action.class == "read" {
                 source.read_files.insert((action.upid, action.file_id));
             }
-            if super::effects::changes(action) && Source::is_own(&files, action.file_id) {
+            let file = workflow.file_with(action.file_id);
+            let is_own = file.is_some_and(|file| file.is_regular && !file.is_system);
+            if is_own && super::effects::changes(action) {
                 source.changes.entry(action.upid).or_default().push(at);
             }
         }
@@ -382,19 +382,16 @@ impl Source {
         names.map(|name| name.path.as_str())
     }
 
-    fn is_own(files: &[FileRow], file_id: i64) -> bool {
-        let at = files.binary_search_by_key(&file_id, |file| file.file_id);
-        at.is_ok_and(|at| {
-            let path = files[at].path.as_deref().unwrap_or_default();
-            files[at].kind == "file" && !is_system_path(path.as_bytes())
-        })
+    /// Whether a file is one of the machine, and not one that the workflow made: as the graph has it.
+    pub(super) fn is_of_machine(&self, file_id: i64) -> bool {
+        let file = self.workflow.file_with(file_id);
+        file.is_some_and(|file| file.is_system)
     }
 
     /// Whether a file is one, and neither directory nor a name that was looked for in vain.
     pub(super) fn is_regular(&self, file_id: i64) -> bool {
-        let files = &self.workflow.files;
-        let at = files.binary_search_by_key(&file_id, |file| file.file_id);
-        at.is_ok_and(|at| files[at].is_regular)
+        let file = self.workflow.file_with(file_id);
+        file.is_some_and(|file| file.is_regular)
     }
 
     /// Whether calls on files at this path were recorded, not only its being opened.

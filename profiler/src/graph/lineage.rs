@@ -25,7 +25,7 @@ use petgraph::graph::{DiGraph, EdgeIndex, NodeIndex};
 use petgraph::visit::EdgeRef;
 
 use super::build::{process_ranks, raw, sound};
-use super::{Dag, Edge, EdgeKind, Node, past};
+use super::{Dag, Edge, EdgeKind, MOST_VERSIONS, Node, past};
 use crate::model::{ProcessId, Workflow};
 
 type Graph = DiGraph<Node, Edge>;
@@ -66,6 +66,16 @@ pub fn lineage(workflow: &Workflow) -> Dag {
     }
     let ranks = process_ranks(&split, &ranks);
     sound(workflow, split, &ranks, cuts.of)
+}
+
+/// The graph of which rules and levels are made: cut like [`lineage`], but for an engine that got back a thousand results,
+/// whose versions are no steps: then every process is whole.
+pub fn steps(workflow: &Workflow) -> Dag {
+    let dag = lineage(workflow);
+    match dag.most_versions() > MOST_VERSIONS {
+        true => dag.merged(workflow),
+        false => dag,
+    }
 }
 
 /// No cycle.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use flowtrace_schema::{CallRow, Class, Op, Result, Trace, may_be_made};
 
 use super::Places;
+use super::answers::Answers;
 use super::parts::Parts;
 use super::polls::Looks;
 use super::returns::Returns;
@@ -28,6 +29,7 @@ pub(super) fn add_accesses(
     let mut looks = Looks::default();
     let mut parts = Parts::of(workflow);
     let mut returns = Returns::of(workflow.files.len());
+    let mut answers = Answers::of(workflow);
     let mut files = std::mem::take(&mut workflow.files);
     let mut found: Vec<Access> = Vec::new();
     let mut place_of: HashMap<(ProcessId, FileIndex), u32> = HashMap::new();
@@ -35,11 +37,14 @@ pub(super) fn add_accesses(
     let mut last = (ProcessId::default(), FileIndex::default(), 0);
     let calls = trace.for_each_call(|call| {
         each(call);
+        let file = call.file_id.and_then(|id| places.file(id));
+        if file.is_some_and(|file| !files[file.0 as usize].only_opens) {
+            answers.add(call, &places);
+        }
         if call.result < 0 && !Looks::is_one(call) {
             return;
         }
         let process = call.upid.and_then(|upid| places.process(upid));
-        let file = call.file_id.and_then(|id| places.file(id));
         let (Some(process), Some(file)) = (process, file) else {
             return;
         };
@@ -80,6 +85,7 @@ pub(super) fn add_accesses(
     found.shrink_to_fit();
     workflow.accesses = found;
     workflow.returns = returns.found();
+    workflow.view = answers.found();
     Ok((looks, parts))
 }
 

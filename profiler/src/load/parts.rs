@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use flowtrace_schema::{CallRow, is_system_path};
+use flowtrace_schema::{CallRow, Result, Trace, is_system_path};
 
 use super::Places;
 use super::accesses::add;
+use super::held::Held;
 use crate::graph::pattern::base;
 use crate::model::{Access, FileIndex, Part, ProcessId, Programs, Workflow};
 
@@ -56,15 +57,29 @@ impl Parts {
 
     /// Notes which images worked before they became others, names the processes by that, and keeps what
     /// the programs before the last of each did.
-    pub(super) fn settle(self, workflow: &mut Workflow) {
+    pub(super) fn settle(self, workflow: &mut Workflow, trace: &Trace) -> Result<()> {
         let executed: HashSet<(ProcessId, FileIndex)> =
             workflow.executions.iter().copied().collect();
         let mut has_worked: Vec<bool> = (0..workflow.images.len())
             .map(|image| self.becomes_another[image] && has_computed(workflow, image))
             .collect();
-        for (&(image, _), access) in &self.found {
-            let is_program = executed.contains(&(access.process, access.file));
+        let mut emptied = Vec::new();
+        for (&(image, file), access) in &self.found {
+            let is_program = executed.contains(&(access.process, file));
             has_worked[image] |= !is_program && is_work(workflow, access);
+            let is_emptied = access.creates + access.truncates > 0;
+            if is_emptied
+                && !has_worked[image]
+                && workflow.file(file).is_regular
+                && !is_used_later(workflow, access)
+            {
+                emptied.push((image, file));
+            }
+        }
+        // What the next program has open was opened for it.
+        let held = Held::by_next(workflow, trace, &emptied)?;
+        for (image, file) in emptied {
+            has_worked[image] |= held.is_closed(workflow, image, file);
         }
         for (image, has_worked) in workflow.images.iter_mut().zip(has_worked) {
             image.has_worked = has_worked;
@@ -90,6 +105,7 @@ impl Parts {
         }
         let part = |((_, _, image), access)| Part { image, access };
         workflow.parts = parts.into_iter().map(part).collect();
+        Ok(())
     }
 }
 
@@ -100,6 +116,14 @@ fn has_computed(workflow: &Workflow, image: usize) -> bool {
     let of_process = workflow.process(image.process).cpu_ns.unwrap_or(0);
     let cpu_ns = image.cpu_ns.unwrap_or(0);
     cpu_ns >= LEAST_WORK_NS && cpu_ns.saturating_mul(LEAST_SHARE) >= of_process
+}
+
+/// Whether other programs of the process moved data of the file.
+fn is_used_later(workflow: &Workflow, access: &Access) -> bool {
+    let key = (access.process, access.file);
+    let all = &workflow.accesses;
+    let at = all.binary_search_by_key(&key, |whole| (whole.process, whole.file));
+    at.is_ok_and(|at| (all[at].reads, all[at].changes) != (access.reads, access.changes))
 }
 
 /// Whether it moved data: bytes of a file that is neither a library nor the script of one of the images

@@ -10,7 +10,7 @@ use super::{files, processes};
 use crate::graph::groups::{Group, Members, RuleGraph};
 use crate::graph::pattern::relative;
 use crate::graph::{Dag, EdgeKind, Node};
-use crate::model::Workflow;
+use crate::model::{ProcessId, Workflow};
 use crate::text::units::plain;
 
 /// Which groups are drawn: all, or the heaviest.
@@ -78,6 +78,8 @@ struct GroupNode {
     /// Which part of its group, where it was split to keep the graph acyclic.
     part: u32,
     parts: u32,
+    /// Whether it is all that the rule did: neither one version of its processes nor their copies.
+    is_whole: bool,
     cpu_ns: i64,
     life_ns: i64,
     failed: usize,
@@ -113,7 +115,7 @@ pub(super) fn of(
     };
     for (node, group) in groups.graph.node_references() {
         if drawn.places[node.index()].is_some() {
-            graph.nodes.push(group_node(workflow, group, numbers));
+            graph.nodes.push(group_node(workflow, dag, group, numbers));
         }
     }
     for edge in groups.graph.edge_references() {
@@ -137,13 +139,14 @@ pub(super) fn of(
     graph
 }
 
-fn group_node(workflow: &Workflow, group: &Group, numbers: &Numbers) -> GroupNode {
+fn group_node(workflow: &Workflow, dag: &Dag, group: &Group, numbers: &Numbers) -> GroupNode {
     let node = |rule, name, count| GroupNode {
         rule,
         name,
         count,
         part: group.round,
         parts: group.rounds,
+        is_whole: group.rounds == 1 && group.versions < 2 && !group.is_fork,
         cpu_ns: 0,
         life_ns: 0,
         failed: 0,
@@ -153,18 +156,26 @@ fn group_node(workflow: &Workflow, group: &Group, numbers: &Numbers) -> GroupNod
     };
     match &group.members {
         Members::Processes { rule, processes } => {
-            let members = || processes.iter().map(|&id| workflow.process(id));
-            let end = |p: &crate::model::Process| p.end_ns.unwrap_or(workflow.last_ns);
+            // What was measured of a process as a whole stands in its last version.
+            let ends = |id: &&ProcessId| group.goes_on.binary_search(id).is_err();
+            let members = || {
+                processes
+                    .iter()
+                    .filter(ends)
+                    .map(|&id| workflow.process(id))
+            };
+            let lived = |&id: &ProcessId| dag.version_ns(workflow, id, group.version);
+            let end = |end: Option<i64>| end.unwrap_or(workflow.last_ns);
             GroupNode {
                 cpu_ns: members()
                     .filter_map(|p| p.cpu_ns)
                     .fold(0, i64::saturating_add),
                 life_ns: members()
-                    .map(|p| (end(p) - p.start_ns).max(0))
+                    .map(|p| (end(p.end_ns) - p.start_ns).max(0))
                     .fold(0, i64::saturating_add),
                 failed: members().filter(|p| p.has_failed()).count(),
-                first_ns: members().map(|p| p.start_ns).min(),
-                last_ns: members().map(end).max(),
+                first_ns: processes.iter().map(|id| lived(id).0).min(),
+                last_ns: processes.iter().map(|id| end(lived(id).1)).max(),
                 ..node(
                     processes
                         .first()
@@ -196,7 +207,8 @@ pub(super) struct MemberEdges {
     group: Vec<Option<u32>>,
     /// Place of the process; or −1 minus the place of the file; `None`: not shown one by one.
     member: Vec<Option<i64>>,
-    /// Version of a file that was changed after somebody had read it, from 1; 0: there is one only.
+    /// Version of a file that was changed after somebody had read it, or of a process that got back what it had
+    /// caused, from 1; 0: there is one only.
     version: Vec<u32>,
     /// Places of versions that others replaced: how large these were nobody knows.
     replaced: Vec<u32>,
@@ -262,7 +274,14 @@ pub(super) fn members(
         places[node.index()] = members.group.len() as u32;
         members.group.push(group);
         let (member, version) = match *what {
-            Node::Process { id, .. } => (processes.place(id).map(i64::from), 0),
+            Node::Process {
+                id,
+                version,
+                versions,
+            } => (
+                processes.place(id).map(i64::from),
+                if versions > 1 { version } else { 0 },
+            ),
             Node::File {
                 file,
                 version,

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use flowtrace_schema::{
-    ChannelEndRow, ChannelRow, CounterRow, FileLayer, HostRow, PolledRow, Result, SampleRow,
-    TimesRow, Trace,
+    ChannelEndRow, ChannelRow, CounterRow, HostRow, PolledRow, Result, SampleRow, TimesRow, Trace,
 };
 
 use super::books::mixes;
@@ -81,6 +80,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
         begins_ns: workflow.begins_ns(),
         programs: Programs::of(workflow),
         span: (begin.unwrap_or(0).min(end), end),
+        way_ns: workflow.view.way_ns,
         ..Timeline::default()
     };
     add_channels(&mut timeline, workflow, &parts);
@@ -110,7 +110,6 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
             .or_insert_with(|| text.as_str().into());
         Some(Arc::clone(shared))
     };
-    let view_calls = view_calls(workflow);
     for id in workflow.process_ids() {
         let process = workflow.process(id);
         let has_children = !children[id.0 as usize].is_empty();
@@ -120,6 +119,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
             Some(&(false, true)) => State::Out,
             _ => State::Other,
         };
+        let view = workflow.view.of.get(id.0 as usize);
         let mut instance = Instance {
             process: id,
             from: process.start_ns,
@@ -132,7 +132,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
             cwd: None,
             books: Books {
                 is_complete: true,
-                view_calls: view_calls[id.0 as usize],
+                view: view.copied().unwrap_or_default(),
                 ..Books::default()
             },
         };
@@ -259,6 +259,7 @@ fn add_books(books: &mut Books, row: &TimesRow, samples: &[SampleRow]) {
     books.thread_ns += row.thread_ns.unwrap_or(0);
     books.major_faults += row.major_faults.unwrap_or(0);
     books.voluntary_switches += row.voluntary_switches.unwrap_or(0);
+    books.involuntary_switches += row.involuntary_switches.unwrap_or(0);
     books.threads = books.threads.max(row.threads.unwrap_or(1));
     books.max_rss_bytes = books.max_rss_bytes.max(row.max_rss_bytes.unwrap_or(0));
     let is_single = is_single(samples);
@@ -349,21 +350,6 @@ fn seen(
 /// Whether all samples of an image, which come by thread, are of one thread.
 fn is_single(rows: &[SampleRow]) -> bool {
     rows.windows(2).all(|pair| pair[0].tid == pair[1].tid)
-}
-
-/// Of every process how many of its calls flowtrace answered itself.
-fn view_calls(workflow: &Workflow) -> Vec<i64> {
-    let mut calls = vec![0; workflow.processes.len()];
-    let mut directories = workflow.directories.iter();
-    if directories.any(|directory| directory.file_layer == FileLayer::Kernel.name()) {
-        return calls;
-    }
-    for access in &workflow.accesses {
-        if !workflow.file(access.file).only_opens {
-            calls[access.process.0 as usize] += access.calls;
-        }
-    }
-    calls
 }
 
 #[expect(clippy::too_many_arguments, reason = "one call, in a loop over images")]

@@ -76,17 +76,31 @@ fn what_lacks_what_is_told_apart() {
 
 #[test]
 fn waits_for_the_answers_to_very_many_calls_are_none_for_storage() {
-    for (calls, name) in [(500, "disk"), (30_000, "traced view")] {
+    // Of 450 ms: how many calls, in what time they are answered, and how much later the next comes.
+    let (few, many, slow) = (
+        (500, 2_000, 6_000),
+        (30_000, 2_000, 6_000),
+        (1_000, 300_000, 6_000),
+    );
+    for (calls, queued, name) in [
+        (vec![few], 0, "disk"),
+        (vec![many], 0, "traced view"),
+        (vec![many, slow], 0, "disk"),
+        // flowtrace had to wait for a processor as the step had.
+        (vec![(10_000, 2_000, 6_000)], 0, "disk"),
+        (vec![(10_000, 2_000, 6_000)], 300, "traced view"),
+    ] {
         let run = run(|mut play| {
             let file = play.file("data", 0);
-            let step = play.process("step", None, 0, &[(50, Cpu), (450, File)]);
-            play.busy(2, 50, 500);
-            for at in 0..calls {
-                play.write_at(step, file, at, 1, 50);
+            let doing = [(50, Cpu), (50 + queued, Queue), (500 + queued, File)];
+            let step = play.process("step", None, 0, &doing);
+            play.busy(2, 50, 500 + queued);
+            for &calls in &calls {
+                play.writes_in_turn(step, file, 50, calls);
             }
-            play.finish(500);
+            play.finish(500 + queued);
         });
-        assert_eq!(run.cause().unwrap().1, name);
+        assert_eq!(run.cause().unwrap().1, name, "{calls:?}");
     }
 }
 

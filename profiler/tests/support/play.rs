@@ -291,9 +291,22 @@ impl Play {
         at: u64,
     ) {
         self.last_call = self.last_call.max(at * MS) + 1;
+        self.call_taking(upid, file, op, flags, data, MS / 100);
+    }
+
+    /// A call that begins at `last_call`.
+    fn call_taking(
+        &mut self,
+        upid: u32,
+        file: u32,
+        op: Op,
+        flags: Option<u32>,
+        data: Option<(u64, u64)>,
+        duration_ns: u64,
+    ) {
         let call = Call {
             start_ns: self.last_call,
-            duration_ns: MS / 100,
+            duration_ns,
             upid: Some(Upid(upid)),
             tid: None,
             op,
@@ -322,6 +335,22 @@ impl Play {
     /// A process writes to a file at a position.
     pub(crate) fn write_at(&mut self, upid: u32, file: u32, offset: u64, length: u64, at: u64) {
         self.call(upid, file, Op::Write, None, Some((offset, length)), at);
+    }
+
+    /// A process writes to a file from a moment on, so many times: each answer takes so long, and the next call comes so
+    /// much later (ns).
+    pub(crate) fn writes_in_turn(
+        &mut self,
+        upid: u32,
+        file: u32,
+        at: u64,
+        (count, answer_ns, between_ns): (u64, u64, u64),
+    ) {
+        self.last_call = self.last_call.max(at * MS);
+        for offset in 0..count {
+            self.call_taking(upid, file, Op::Write, None, Some((offset, 1)), answer_ns);
+            self.last_call += answer_ns + between_ns;
+        }
     }
 
     /// A counter of the machine at a moment.

@@ -229,6 +229,7 @@ rows! {
         major_faults: Option<i64>,
         minor_faults: Option<i64>,
         voluntary_switches: Option<i64>,
+        involuntary_switches: Option<i64>,
         max_rss_bytes: Option<i64>,
     }
 

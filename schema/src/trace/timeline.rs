@@ -110,7 +110,7 @@ impl Trace {
         self.rows(
             "SELECT upid, host, cwd, on_cpu_ns, run_queue_ns, storage_ns, wait_ns, tracer_ns,
                thread_ns, threads, samples, major_faults, minor_faults, voluntary_switches,
-               max_rss_bytes
+               involuntary_switches, max_rss_bytes
              FROM processes ORDER BY upid",
         )
     }

@@ -1,7 +1,7 @@
 //! Files outside the traced directories: known by their being opened.
 
 use super::traced;
-use crate::support::{need_root, prints};
+use crate::support::{PYTHON, need_root, prints};
 
 /// Runs `script`, in which `$O` is a directory outside.
 fn outside(options: &[&str], script: &str) -> Option<(super::Traced, tempfile::TempDir, String)> {
@@ -187,6 +187,54 @@ fn what_the_workflow_mounts_is_seen_by_its_opens() {
         let losses = "SELECT counter, value FROM losses WHERE source = 'files'";
         assert_eq!(run.trace.rows(losses), [["mounts_inside", "1"]], "{script}");
     }
+}
+
+/// The kernel does not tell where such a file is: it has no name, and no wrong one.
+#[test]
+fn a_file_with_a_path_too_long_to_tell_has_none() {
+    let deep = "import os, sys
+os.chdir(sys.argv[1])
+for _ in range(20): os.mkdir('d' * 250); os.chdir('d' * 250)
+open('x', 'w').write('hello'); os.rename('x', 'y'); open('y').read()";
+    let script = format!(r#"{PYTHON} -c "{deep}" $O; echo x > $O/x"#);
+    let Some((run, _guard, path)) = outside(&[], &script) else {
+        return;
+    };
+    let of_nameless = "SELECT op FROM calls JOIN files USING (file_id)
+        WHERE files.path IS NULL AND fidelity = 'open' ORDER BY call_id";
+    assert_eq!(run.trace.rows(of_nameless), [["create"], ["open"]]);
+    let named = format!("SELECT path FROM files WHERE path LIKE '{path}/%'");
+    assert_eq!(run.trace.rows(&named), [[format!("{path}/x")]]);
+}
+
+/// Where names mean something else than to us the file itself tells that it was just made.
+#[test]
+fn who_makes_a_file_in_another_namespace_or_root_has_made_it() {
+    if !need_root() {
+        return;
+    }
+    // Below the other root are the same names.
+    let inside = "import os, sys
+o = sys.argv[1]; os.chroot(o + '/root')
+for _ in range(2): open('/d/in', 'a').write('x')
+open(o + '/there', 'w').close(); os.rename(o + '/there', o + '/kept')";
+    let script = format!(
+        r#"echo x > $O/there; echo x > $O/moved; mkdir -p $O/root/d $O/root$O; sleep 0.1
+        unshare -m sh -ec 'echo y > $0/new; echo y >> $0/new; : >> $0/there; mv $0/moved $0/on' $O
+        {PYTHON} -c "{inside}" $O"#
+    );
+    let Some((run, _guard, path)) = outside(&[], &script) else {
+        return;
+    };
+    let ops = |name: &str| {
+        let made = calls(&run, &path).into_iter();
+        let made = made.filter(|row| row[2] == format!("{path}/{name}"));
+        made.map(|row| row[1].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(ops("new"), ["create", "open"]);
+    assert_eq!(ops("there"), ["create", "open"]);
+    assert_eq!(ops("on"), ["create"]);
+    assert_eq!(ops("root/d/in"), ["create", "open"]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Recording of calls: who, when, what came of it.
 
 use std::cell::RefCell;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -175,7 +176,7 @@ impl Log {
     }
 
     fn records(&self, started: &Started, event: &Event) -> bool {
-        if started.caller.is_none() && started.tid == self.own {
+        if started.caller.is_none() && self.is_own(started.tid) {
             return false;
         }
         let excluded = self.filtered && event.file.is_none();
@@ -183,6 +184,11 @@ impl Log {
             self.excluded.fetch_add(1, Ordering::Relaxed);
         }
         self.enabled && !excluded
+    }
+
+    /// Whether a thread is one of this process, which may look up a path that leads through a view.
+    fn is_own(&self, tid: u32) -> bool {
+        tid == self.own || Path::new(&format!("/proc/self/task/{tid}")).exists()
     }
 
     fn call(&self, started: Started, event: Event, result: i64) -> Call {

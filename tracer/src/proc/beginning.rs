@@ -82,10 +82,10 @@ impl Kept {
         let targets = first_targets(pid).into_iter();
         let kept = targets.filter(|(fd, _)| *fd < STANDARD || !inherited::ends_at_exec(pid, *fd));
         let files = kept.map(|(fd, target)| {
-            let is_path = descriptors::is_path(&target);
+            let is_file = target.as_encoded_bytes().starts_with(b"/");
             let file = File {
                 state: inherited::state(pid, fd),
-                attributes: is_path.then(|| descriptors::attributes(pid, fd)).flatten(),
+                attributes: is_file.then(|| descriptors::attributes(pid, fd)).flatten(),
                 target,
             };
             (fd, file)

@@ -8,7 +8,9 @@
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr, OsString};
+use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,10 +27,12 @@ use crate::fs::{Attributes, FileTable, NameIn, stat};
 use crate::kernel::Descriptions;
 
 mod handed;
+mod made;
 mod named;
 mod paths;
 
 use handed::Handed;
+use made::{Home, is_fresh};
 pub(crate) use named::{Named, Place};
 use paths::{full_path, has_dots, is_kernels, is_plain_read, named, real, stands_for_descriptor};
 
@@ -49,6 +53,8 @@ pub(crate) struct Outside {
     names: HashMap<PathBuf, FileId>,
     /// What these are in their filesystem (device, inode), and how large they were when last seen.
     sizes: HashMap<FileId, ((u64, u64), u64)>,
+    /// From where the first process looks paths up, as we do.
+    home: Option<Home>,
     /// What programs got as open descriptors, where nobody else sees what they move.
     handed: Option<Handed>,
 }
@@ -70,6 +76,8 @@ pub(crate) enum NameChange {
         from: PathBuf,
         to: PathBuf,
         exchange: bool,
+        /// By a process whose paths may lead elsewhere than ours.
+        is_foreign: bool,
     },
 }
 
@@ -92,6 +100,7 @@ impl Outside {
             system: HashMap::new(),
             names: HashMap::new(),
             sizes: HashMap::new(),
+            home: None,
         }
     }
 
@@ -134,6 +143,7 @@ impl Outside {
     /// The first process begins, which sees the views.
     pub(crate) fn begun(&mut self, pid: u32) {
         self.views.seen_by(pid);
+        self.home = Home::of(pid);
     }
 
     /// Something is going to be mounted here: whether that hides a part of a view.
@@ -181,13 +191,38 @@ impl Outside {
         attributes: &Attributes,
         now: u64,
     ) {
+        let creates = open.creates || self.is_made_elsewhere(tracee, open, path, attributes, now);
         if let Some(file) = self.found(path, attributes, open.flags, now) {
             if let Some(told) = &self.told {
                 told.opened(tracee.tid, fd, file, open.flags, now);
             }
-            let op = if open.creates { Op::Create } else { Op::Open };
+            let op = if creates { Op::Create } else { Op::Open };
             self.record(tracee, op, file, open.flags, (open.start_ns, now));
         }
+    }
+
+    /// Whether an open of which nobody could say before whether it would make the file has made it.
+    fn is_made_elsewhere(
+        &self,
+        tracee: Tracee,
+        open: &Open,
+        path: &Path,
+        attributes: &Attributes,
+        now: u64,
+    ) -> bool {
+        // Nor is it known where a program is that has gone too deep.
+        let is_nameless = path.as_os_str().is_empty();
+        let may_make = open.flags & libc::O_CREAT as u32 != 0 && attributes.size == 0;
+        may_make
+            && self.files.known_inode(attributes).is_none()
+            && is_fresh(attributes, now.saturating_sub(open.start_ns))
+            && (is_nameless || self.is_foreign(tracee))
+    }
+
+    /// Whether a process looks paths up in another mount namespace than the first, or below another root.
+    fn is_foreign(&self, tracee: Tracee) -> bool {
+        let homes = self.home.as_ref().zip(Home::of(tracee.tid));
+        homes.is_some_and(|(ours, theirs)| *ours != theirs)
     }
 
     /// The file that is open under this path, if it is one of those outside; one that was removed, if it was
@@ -206,7 +241,7 @@ impl Outside {
         {
             return None;
         }
-        if flags & UNNAMED != 0 {
+        if flags & UNNAMED != 0 || name.is_empty() {
             return Some(self.files.opened_unnamed(attributes, self.host, now));
         }
         if !descriptors::is_path(name) {
@@ -259,7 +294,12 @@ impl Outside {
             return None;
         }
         let (from, to) = (real(&from).unwrap_or(from), real(&to).unwrap_or(to));
-        Some(NameChange::Renamed { from, to, exchange })
+        Some(NameChange::Renamed {
+            from,
+            to,
+            exchange,
+            is_foreign: self.is_foreign(tracee),
+        })
     }
 
     /// A change of names succeeded.
@@ -270,7 +310,15 @@ impl Outside {
                 self.system.remove(path.as_os_str());
                 self.files.removed(NameIn::full_path(path.as_os_str()), now);
             }
-            NameChange::Renamed { from, to, exchange } => {
+            NameChange::Renamed {
+                is_foreign: true,
+                from,
+                to,
+                exchange,
+            } if !self.is_renamed(&from, &to, exchange) => {}
+            NameChange::Renamed {
+                from, to, exchange, ..
+            } => {
                 self.system.remove(from.as_os_str());
                 self.system.remove(to.as_os_str());
                 self.renamed(&from, &to, exchange, now);
@@ -286,6 +334,17 @@ impl Outside {
                 }
             }
         }
+    }
+
+    /// Whether a rename that somebody succeeded in is one of the names that we know by these paths.
+    fn is_renamed(&self, from: &Path, to: &Path, exchange: bool) -> bool {
+        if !exchange {
+            return fs::symlink_metadata(from).is_err();
+        }
+        let known = self.names.get(from).and_then(|file| self.sizes.get(file));
+        known.is_some_and(|&(inode, _)| {
+            fs::symlink_metadata(to).is_ok_and(|found| inode.1 == found.ino())
+        })
     }
 
     fn renamed(&mut self, from: &Path, to: &Path, exchange: bool, now: u64) {
@@ -378,6 +437,7 @@ mod tests {
             from: "/a".into(),
             to: "/z".into(),
             exchange: false,
+            is_foreign: false,
         };
         outside.changed(change, 5);
         assert_eq!(outside.names.get(Path::new("/z/b/c")), Some(&FileId(1)));

@@ -78,6 +78,11 @@ impl Views {
         self.all.iter().any(|view| path.starts_with(&view.at))
     }
 
+    /// Whether the workflow has mounted something, so that its paths may lead elsewhere than ours.
+    pub(crate) fn are_altered(&self) -> bool {
+        self.is_altered
+    }
+
     /// Whether a path of ours is that of a file in one.
     pub(crate) fn hold(&self, path: &Path) -> bool {
         self.all.iter().any(|view| path.starts_with(&view.source))

@@ -369,7 +369,7 @@ impl Watched {
 
     /// A caller of whom nothing was announced, which waits for our answer outside of an exec.
     fn look_up(&self, tid: u32) -> Option<Caller> {
-        let pid = reading::thread_group(tid)?;
+        let pid = reading::thread_group(tid).filter(|&pid| pid != std::process::id())?;
         let stat = ProcessStat::of(pid)?;
         let argv = fs::read(format!("/proc/{pid}/cmdline")).ok();
         let mut state = self.state();
@@ -451,6 +451,9 @@ impl Callers for Watched {
         state.pump();
         let announced = state.feed.is_some();
         let may_look = effort != Effort::Tables;
+        if state.table.process_of(tid) == Some(std::process::id()) {
+            return None;
+        }
         // Without announcements only a look tells whether the process is still the same.
         if let Some(pid) = state.table.process_of(tid)
             && (announced || effort != Effort::Fresh)

@@ -224,7 +224,9 @@ impl Wiring {
         };
         if attributes.mode & libc::S_IFMT == libc::S_IFIFO {
             self.made(tracee, &[fd], now);
-        } else if let Some(path) = descriptors::target(tracee.pid, fd) {
+        } else {
+            // The kernel does not tell a path of more than a page.
+            let path = descriptors::target(tracee.pid, fd).unwrap_or_default();
             self.outside
                 .opened(tracee, fd, open, &path, &attributes, now);
         }

@@ -103,13 +103,7 @@ impl Attach {
             path: at.to_owned(),
             reason,
         };
-        let (device, namespace) = match mount_directly(&source, at, &options.seeing) {
-            Ok(device) => (device, Some(Namespace::Privileged)),
-            Err(direct) => match mounting::mount_by_helper(at) {
-                Ok(device) => (device, None),
-                Err(helper) => return Err(fail(format!("{direct}; {helper}"))),
-            },
-        };
+        // Before anybody can use the view.
         let (clock, recorder) = (recording.clock, recording.recorder.clone());
         let callers = Watched::start(
             Whose::Anybodys,
@@ -119,6 +113,13 @@ impl Attach {
             Wanted::default(),
             None,
         );
+        let (device, namespace) = match mount_directly(&source, at, &options.seeing) {
+            Ok(device) => (device, Some(Namespace::Privileged)),
+            Err(direct) => match mounting::mount_by_helper(at) {
+                Ok(device) => (device, None),
+                Err(helper) => return Err(fail(format!("{direct}; {helper}"))),
+            },
+        };
         let directories = [source];
         let serving = Serving {
             directories: &directories,

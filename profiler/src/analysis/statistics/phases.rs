@@ -1,7 +1,7 @@
 //! What each phase of a workflow did with files (ParaTrac, table 5). A phase is a rule, or a level
 //! of the graph of data.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use petgraph::Direction;
@@ -150,8 +150,12 @@ pub fn by_level(workflow: &Workflow, dag: &Dag) -> Phases {
 }
 
 /// The level of every process: how many processes lie before it on the longest path of data.
+///
+/// Of a process that is cut into versions it is that of the first, and what came after a later one lies above all that this had got.
+/// A level on which only later versions stand does not count.
 pub fn levels(workflow: &Workflow, dag: &Dag) -> Vec<usize> {
     let mut level = vec![0; dag.graph.node_count()];
+    let mut of_process: Vec<Option<usize>> = vec![None; workflow.processes.len()];
     for node in toposort(&dag.graph, None).unwrap_or_default() {
         let before = dag.graph.edges_directed(node, Direction::Incoming);
         let before = before.filter(|edge| edge.weight().kind.is_data());
@@ -159,10 +163,20 @@ pub fn levels(workflow: &Workflow, dag: &Dag) -> Vec<usize> {
             let from = edge.source();
             level[from.index()] + usize::from(matches!(dag.graph[from], Node::Process { .. }))
         });
-        level[node.index()] = own.max().unwrap_or(0);
+        let own = own.max().unwrap_or(0);
+        level[node.index()] = own;
+        if let Node::Process { id, .. } = dag.graph[node] {
+            let first = of_process[id.0 as usize].get_or_insert(own);
+            *first = own.min(*first);
+        }
     }
-    level.truncate(workflow.processes.len());
-    level
+    let begun: BTreeSet<usize> = of_process.iter().copied().flatten().collect();
+    let begun: Vec<usize> = begun.into_iter().collect();
+    let dense = |level| begun.partition_point(|&other| other < level);
+    of_process
+        .into_iter()
+        .map(|level| level.map_or(0, dense))
+        .collect()
 }
 
 /// The table of phases with these names, which programs belong to. `accesses` are those of programs, `cpu` has the

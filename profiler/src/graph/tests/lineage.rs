@@ -408,3 +408,22 @@ proptest! {
         prop_assert!(!is_cyclic_directed(&dag.merged(&workflow).graph));
     }
 }
+
+#[test]
+fn levels_go_on_from_the_answer() {
+    // sort in > out; n=$(wc -l < out); echo $n > count; cat count > copy
+    let accesses = vec![
+        access(0, 2, None, Some((60, 61))),
+        access(1, 1, None, Some((26, 28))),
+        access(2, 1, Some((40, 45)), None),
+        access(3, 2, Some((70, 75)), None),
+        access(3, 3, None, Some((76, 78))),
+    ];
+    let parents = [(None, 0), (Some(0), 15), (Some(0), 35), (Some(0), 65)];
+    let mut script = workflow(&parents, 4, accesses);
+    script.streams = vec![pipe(0, 1, (10, 20)), pipe(2, 0, (35, 50))];
+    let levels = |dag: &Dag| crate::analysis::statistics::phases::levels(&script, dag);
+    // The script told sort, wc told the script, and that told cat; whole it would have told wc nothing.
+    assert_eq!(levels(&steps(&script)), [0, 1, 2, 3]);
+    assert_eq!(levels(&build(&script)), [0, 1, 2, 1]);
+}

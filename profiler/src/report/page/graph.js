@@ -68,7 +68,7 @@ function openGroup(group, nodes, ofNode) {
     const member = m.member[node], version = m.version[node] ? ` v${m.version[node]}` : "";
     let text = { label: "(not shown)", sub: "" };
     if (member !== null && member >= 0) {
-      text = { label: shorten(processCommand(member).replace(/(^| )\S*\//g, "$1"), 30), failed: hasFailed(member),
+      text = { label: shorten(processCommand(member).replace(/(^| )\S*\//g, "$1"), 30) + version, failed: hasFailed(member),
         sub: `${p.pid[member]} · ${duration(processLife(member))}` + (hasFailed(member) ? " · " + processEnding(member) : "") };
     } else if (member !== null) {
       text = { label: shortenPath(block("files").name[-1 - member], 28) + version, sub: bytes(size(node)) };
@@ -111,8 +111,9 @@ function withoutFiles(nodes, edges) {
 function pathOfGraph() {
   if (pathOfGraph.found) return pathOfGraph.found;
   const m = block("members"), s = block("path").steps, nodes = new Set(), edges = new Set(), nodeOf = new Map();
-  m.member.forEach((member, node) => { if (member !== null && member >= 0) nodeOf.set(member, node); });
-  const on = new Set(s.process.filter((i) => i !== null).map((i) => nodeOf.get(i))), out = new Map(), into = new Map();
+  // Of a process that is cut all versions, in their order.
+  m.member.forEach((member, node) => { if (member !== null && member >= 0) nodeOf.has(member) ? nodeOf.get(member).push(node) : nodeOf.set(member, [node]); });
+  const on = new Set(s.process.filter((i) => i !== null).flatMap((i) => nodeOf.get(i) || [])), out = new Map(), into = new Map();
   const put = (map, key, to) => (map.has(key) ? map.get(key).add(to) : map.set(key, new Set([to])));
   m.from.forEach((from, i) => {
     if (on.has(from)) put(out, from, m.to[i]);
@@ -128,10 +129,14 @@ function pathOfGraph() {
     }
   };
   way.forEach((i, at) => {
-    nodes.add(nodeOf.get(i));
+    const own = nodeOf.get(i) || [];
+    own.forEach((node, nth) => {
+      nodes.add(node);
+      if (nth) edges.add(own[nth - 1] + ">" + node);
+    });
     // Between two steps the path goes through whoever waits for the one and starts the other.
     for (let next = at + 1; next < way.length && next < at + 6; next++) {
-      if (way[next] !== i) connect(nodeOf.get(i), nodeOf.get(way[next]));
+      if (way[next] !== i) for (const a of own) for (const b of nodeOf.get(way[next]) || []) connect(a, b);
       if (way[next] !== parent[i] && way[next] !== parent[parent[i]]) break;
     }
   });
@@ -246,7 +251,7 @@ function chooseNode(node) {
   const g = block("graph").nodes[node.group];
   if (node.member !== undefined && node.member !== null) {
     select(node.member >= 0 ? { kind: "process", process: node.member } : { kind: "file", file: -1 - node.member });
-  } else if (g.rule !== null && g.parts === 1) select({ kind: "rule", rule: g.rule });
+  } else if (g.is_whole && g.rule !== null) select({ kind: "rule", rule: g.rule });
   else select({ kind: "group", group: node.group });
 }
 function toggleGroup(group) {

@@ -166,7 +166,9 @@ impl Channels {
         let key = (channel, Direction::Write);
         self.hold(pid, key, descriptor, true, since, now);
         self.write_rows(pid);
-        self.look_for_gone(pid, now);
+        let moved = Traffic::of(pid).zip(since);
+        let moved = moved.map(|(now, since)| Moved::from(now - since));
+        self.give_up(pid, key, Some(now), moved, false);
     }
 
     /// A socket of a process has been connected: which is told by a duplicate of ours, for it may be gone. Whether it has.

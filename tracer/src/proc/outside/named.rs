@@ -20,8 +20,8 @@ use crate::fs::{Attributes, stat};
 #[derive(Debug)]
 pub(crate) struct Place {
     path: PathBuf,
-    /// The root from which it does, where that is not ours.
-    root: Option<OwnedFd>,
+    /// From where it does, and whether the process has a root of its own there; `None`: from where we are.
+    from: Option<(OwnedFd, ResolveFlag)>,
 }
 
 /// What is there.
@@ -37,34 +37,45 @@ pub(crate) enum Named {
 pub(crate) struct Found {
     path: PathBuf,
     attributes: Attributes,
+    /// It was found from where we are, which is below the views.
+    below_views: bool,
 }
 
 impl Outside {
-    /// Where a call's path leads. `elsewhere`: the process has another root than we, or other mounts.
+    /// Where a call's path leads. `is_elsewhere`: the process has another root than we, or other mounts.
     pub(crate) fn place(
         &self,
         tracee: Tracee,
         directory: Option<i32>,
         path: &OsStr,
-        elsewhere: bool,
+        is_elsewhere: bool,
     ) -> Option<Place> {
-        let path = named(tracee, directory, path)?;
-        if !elsewhere {
+        let is_absolute = path.as_bytes().starts_with(b"/");
+        let is_elsewhere = is_elsewhere || self.views.are_altered();
+        if !is_elsewhere && let Some(path) = named(tracee, directory, path) {
             let path = self.views.real(path)?;
-            return Some(Place { path, root: None });
+            return Some(Place { path, from: None });
         }
-        let root = format!("/proc/{}/root", tracee.pid);
+        let process = format!("/proc/{}/task/{}", tracee.pid, tracee.tid);
+        let (from, resolve) = match directory {
+            _ if is_absolute => (format!("{process}/root"), ResolveFlag::RESOLVE_IN_ROOT),
+            None | Some(libc::AT_FDCWD) => (format!("{process}/cwd"), ResolveFlag::empty()),
+            Some(fd) => (format!("{process}/fd/{fd}"), ResolveFlag::empty()),
+        };
         let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
-        let root = open(root.as_str(), flags, Mode::empty()).ok();
-        Some(Place { path, root })
+        let from = open(from.as_str(), flags, Mode::empty()).ok()?;
+        Some(Place {
+            path: path.into(),
+            from: Some((from, resolve)),
+        })
     }
 
-    /// What is there; links are followed.
+    /// What is there; links are followed. Elsewhere that may ask our own views, which leave out what we ask.
     pub(crate) fn look(&self, place: &Place) -> Option<Named> {
         let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC);
-        let file = match &place.root {
+        let file = match &place.from {
             None => openat2(AT_FDCWD, &place.path, how),
-            Some(root) => openat2(root, &place.path, how.resolve(ResolveFlag::RESOLVE_IN_ROOT)),
+            Some((from, resolve)) => openat2(from, &place.path, how.resolve(*resolve)),
         };
         let file = file.ok()?;
         let attributes = stat::of(file.as_fd()).ok()?;
@@ -72,8 +83,13 @@ impl Outside {
             libc::S_IFIFO => Named::Fifo,
             libc::S_IFREG => {
                 let own = format!("/proc/self/fd/{}", file.as_raw_fd());
-                let path = fs::read_link(own).ok()?;
-                Named::File(Found { path, attributes })
+                // Empty: it is too long to tell.
+                let path = fs::read_link(own).unwrap_or_default();
+                Named::File(Found {
+                    path,
+                    attributes,
+                    below_views: place.from.is_none(),
+                })
             }
             _ => Named::Other,
         })
@@ -81,9 +97,12 @@ impl Outside {
 
     /// A process opens this file, unless it may not.
     pub(crate) fn takes(&mut self, tracee: Tracee, open: &Open, found: &Found, now: u64) {
-        let Found { path, attributes } = found;
+        let Found {
+            path, attributes, ..
+        } = found;
         let made = open.creates;
-        if self.views.hold(path) || !(made || may_open(tracee.pid, attributes, open.flags)) {
+        let is_in_view = found.below_views && self.views.hold(path);
+        if is_in_view || !(made || may_open(tracee.pid, attributes, open.flags)) {
             return;
         }
         if let Some(file) = self.found(path, attributes, open.flags, now) {

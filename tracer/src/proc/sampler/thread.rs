@@ -259,9 +259,14 @@ impl Thread {
         Some(interval.record(self.upid, self.holder.tid, interval.last_ns))
     }
 
-    /// Ends the interval that is going on, with the thread or with its image.
+    /// Ends the interval that is going on, with the thread or with its image, which may have ended before it was known:
+    /// one that began later stays.
     pub(super) fn end(&mut self, now: u64, period_ns: u64) -> Option<SampleRecord> {
-        let last_ns = self.interval.as_ref()?.last_ns;
+        let interval = self.interval.as_ref()?;
+        if interval.start_ns >= now {
+            return None;
+        }
+        let last_ns = interval.last_ns.min(now);
         // What has waited for long mostly ends when it has run for a moment.
         let known_ns = match self.stride {
             1 => period_ns / 2,

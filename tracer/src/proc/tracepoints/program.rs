@@ -85,11 +85,14 @@ pub(super) fn missing(part: u32) -> u32 {
 }
 
 /// Bytes of scratch memory, as a power of 2, and what of it a part takes after its header.
-const SCRATCH_BITS: i32 = 13;
+const SCRATCH_BITS: i32 = 17;
 pub(super) const SCRATCH: usize = 1 << SCRATCH_BITS;
-const PART: i32 = 4096;
-/// The most records that a part may take: more than execve(2) takes (6 MiB).
-const RECORDS: i32 = 1600;
+const PART: i32 = 1 << 16;
+/// The most records that a part may take: 2 MiB, which is what execve(2) takes with an ordinary stack. The kernel checks each step of the
+/// loop by itself when it takes the program.
+const RECORDS: i32 = 32;
+/// Bytes of a path with its end (`PATH_MAX`).
+const LONGEST_PATH: i32 = 4096;
 /// Bytes of a name with its end.
 const LONGEST_NAME: i32 = 256;
 /// How far up directories and mounts are followed.
@@ -438,7 +441,7 @@ impl Code {
         let deep = self.jump(JUMP, 0, 0, 0);
         self.land(top);
         self.put(LOAD_64, R3, SCRATCH_MEMORY, AT as i16, 0);
-        self.put(AND_NUMBER, R3, 0, 0, PART - 1);
+        self.put(AND_NUMBER, R3, 0, 0, LONGEST_PATH - 1);
         self.add(R3, REST as i32);
         self.copy(R2, SCRATCH_MEMORY);
         self.output(maps);
@@ -473,8 +476,8 @@ impl Code {
         self.put(LOAD_64, R3, STACK, ENTRY, 0);
         self.follow(R3, layout.name_of_entry);
         self.put(LOAD_64, R2, SCRATCH_MEMORY, AT as i16, 0);
-        self.put(AND_NUMBER, R2, 0, 0, PART - 1);
-        let long = self.jump(IF_GREATER, R2, 0, PART - LONGEST_NAME - 1);
+        self.put(AND_NUMBER, R2, 0, 0, LONGEST_PATH - 1);
+        let long = self.jump(IF_GREATER, R2, 0, LONGEST_PATH - LONGEST_NAME - 1);
         self.copy(R1, SCRATCH_MEMORY);
         self.add(R1, REST as i32);
         self.put(ADD, R1, R2, 0, 0);

@@ -187,6 +187,14 @@ impl Observers {
         }
     }
 
+    /// Whoever has waited for long may go on now: to accept a connection.
+    fn look_again_soon(&mut self) {
+        let held = self.held.iter_mut();
+        for waiting in held.flat_map(|held| held.waiting.values_mut()) {
+            (waiting.due, waiting.pause) = (Instant::now() + FIRST_LOOK, FIRST_LOOK);
+        }
+    }
+
     /// A thread is held at the entry of this call.
     fn called(&mut self, tracee: Tracee, call: Call, now: u64) {
         self.has_returned(tracee, now);
@@ -210,6 +218,9 @@ impl Observers {
                 self.tell(|observer| observer.exiting(tracee, true, now));
             }
             _ => {
+                if call.kind == CallKind::Connect {
+                    self.look_again_soon();
+                }
                 let mut wanted = false;
                 self.tell(|observer| wanted |= observer.called(tracee, call, now));
                 if let Some(held) = &mut self.held {
@@ -221,7 +232,7 @@ impl Observers {
                         let waiting = Waiting {
                             tracee,
                             due: Instant::now() + FIRST_LOOK,
-                            pause: FIRST_LOOK * LATER,
+                            pause: FIRST_LOOK,
                         };
                         held.waiting.insert(tracee.tid, waiting);
                     }

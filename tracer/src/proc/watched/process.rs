@@ -27,6 +27,8 @@ pub(super) struct Process {
     /// What is recorded of it.
     pub(super) row: Option<Row>,
     pub(super) live_threads: u32,
+    /// Threads that its image has had.
+    pub(super) threads: u32,
     /// Threads beside the first that were there before we were: their ids are not known.
     pub(super) unlisted_threads: u32,
     /// As announced of the thread that ended last.
@@ -72,6 +74,7 @@ impl Process {
             image: None,
             row: None,
             live_threads: 1,
+            threads: 1,
             unlisted_threads: 0,
             wait_status: None,
             reaped: None,
@@ -122,7 +125,11 @@ impl Process {
                 read_bytes: io(|io| io.read_bytes),
                 write_bytes: io(|io| io.write_bytes),
                 max_rss_bytes: Some(total.max_rss_bytes).filter(|&peak| peak > 0),
-                threads: Some(total.threads.saturating_sub(before.threads)),
+                // Of taskstats are counted those that have ended.
+                threads: Some(match total.io {
+                    Some(_) => self.threads,
+                    None => total.threads.saturating_sub(before.threads),
+                }),
                 tracer_ns: total.io.map(|_| self.held_ns),
                 // Where all is told, the books can be closed.
                 thread_ns: total.io.map(|_| {

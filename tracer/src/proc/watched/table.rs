@@ -165,6 +165,7 @@ impl Table {
         let start_ns = self.clock.at_boot(boot_ns).min(self.clock.now());
         let mut process = Process::new(stat.parent, stat.start_ticks, Origin::Seen, start_ns);
         process.live_threads = stat.threads.max(1);
+        process.threads = process.live_threads;
         process.unlisted_threads = stat.threads.saturating_sub(1);
         process.sampled = Some(stat.cost());
         process.followed = self.heirs(stat.parent);
@@ -223,6 +224,7 @@ impl Table {
         let start_ns = self.clock.at(monotonic_ns);
         if let Some(process) = self.processes.get_mut(&pid) {
             process.live_threads += 1;
+            process.threads += 1;
             self.threads.insert(tid, Thread { pid, start_ns });
         }
         if let Some(thread) = self.tracee(tid) {

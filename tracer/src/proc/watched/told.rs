@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flowtrace_schema::{Origin, ProcessEnd, Record, Upid, Usage};
+use flowtrace_schema::{Origin, ProcessEnd, Record, Upid};
 
 use super::observations::{Executed, What};
 use super::process::Row;
@@ -71,13 +71,15 @@ impl Table {
             return;
         };
         process.lived(None, at);
+        // Of the other threads, which are gone, the ends may be told later.
+        let late = self.threads.values().filter(|thread| thread.pid == pid);
+        for thread in late {
+            process.lived(Some(thread.start_ns), at);
+        }
+        self.threads_over(pid, process.row.as_ref().map(|row| row.upid), at);
         let before = process.row.take();
         if let Some(row) = before.as_ref().filter(|_| !is_first) {
-            let usage = Usage {
-                // The one that executes is none of those that ended.
-                threads: Some(so_far.threads.saturating_sub(process.before.threads) + 1),
-                ..process.usage(Some(so_far))
-            };
+            let usage = process.usage(Some(so_far));
             let over = What::ImageOver {
                 usage: Box::new(usage.clone()),
                 by_exec: true,
@@ -94,7 +96,8 @@ impl Table {
             self.close(row.upid, row.awaits, end);
         }
         (process.origin, process.start_ns, process.start_code) = (Origin::Exec, at, 0);
-        (process.live_threads, process.unlisted_threads) = (1, 0);
+        (process.live_threads, process.threads) = (1, 1);
+        process.unlisted_threads = 0;
         process.before = *so_far;
         (process.lived_ns, process.held_ns) = (0, 0);
         image.environment = self.wanted.of(environ.as_deref().unwrap_or_default());

@@ -1,0 +1,74 @@
+//! Which of the files that a program made or emptied it had closed before it became another: those are its own
+//! work. What the next program has open was a redirection for it.
+
+use std::collections::{HashMap, HashSet};
+
+use flowtrace_schema::{Result, Trace};
+
+use crate::model::{FileIndex, Workflow};
+
+/// What programs began with.
+#[derive(Default)]
+pub(super) struct Held {
+    /// Paths by the image that began with them; `None`: not recorded.
+    paths: Option<HashMap<i64, HashSet<String>>>,
+    /// All names that the files asked for ever had, where one had others than its last.
+    names: HashMap<i64, Vec<String>>,
+}
+
+impl Held {
+    /// What the programs after these images have open. `asked` has the images with a file of each.
+    pub(super) fn by_next(
+        workflow: &Workflow,
+        trace: &Trace,
+        asked: &[(usize, FileIndex)],
+    ) -> Result<Held> {
+        let mut layers = workflow.runs.iter().map(|run| &*run.process_layer);
+        if asked.is_empty() || layers.any(|layer| layer != "ptrace") {
+            return Ok(Held::default());
+        }
+        let next = |&(image, _): &(usize, FileIndex)| workflow.images[image + 1].upid;
+        let next: HashSet<i64> = asked.iter().map(next).collect();
+        let mut paths: HashMap<i64, HashSet<String>> = HashMap::new();
+        for row in trace.descriptors()? {
+            if row.target.starts_with('/') && next.contains(&row.upid) {
+                let of_image = paths.entry(row.upid).or_default();
+                let there = row.target.strip_suffix(" (deleted)");
+                of_image.extend(there.map(str::to_owned));
+                of_image.insert(row.target);
+            }
+        }
+        let mut held = Held {
+            paths: Some(paths),
+            names: HashMap::new(),
+        };
+        let files = asked
+            .iter()
+            .filter(|&&(image, file)| held.is_closed(workflow, image, file));
+        let files: HashSet<i64> = files
+            .map(|&(_, file)| workflow.file(file).file_id)
+            .collect();
+        if !files.is_empty() {
+            for row in trace.file_names()? {
+                if files.contains(&row.file_id) {
+                    held.names.entry(row.file_id).or_default().push(row.path);
+                }
+            }
+        }
+        Ok(held)
+    }
+
+    /// Whether an image, which became another, certainly did not hand a file on to that.
+    pub(super) fn is_closed(&self, workflow: &Workflow, image: usize, file: FileIndex) -> bool {
+        let Some(paths) = &self.paths else {
+            return false;
+        };
+        let Some(paths) = paths.get(&workflow.images[image + 1].upid) else {
+            return true;
+        };
+        let file = workflow.file(file);
+        let last = file.path.as_deref().map(|path| paths.contains(path));
+        let mut others = self.names.get(&file.file_id).into_iter().flatten();
+        last == Some(false) && !others.any(|path| paths.contains(path))
+    }
+}
