@@ -268,6 +268,7 @@ fn under_another_tracer_the_next_way_is_taken() {
     let scratch = Scratch::new();
     let mut command = Command::new("strace");
     command
+        .env("FLOWTRACE_PROCESSES_BY_PTRACE", "1")
         .args([
             "-f",
             "-o",

@@ -315,6 +315,7 @@ pub(crate) fn seen(facts: &Facts) -> Vec<String> {
     let processes = match facts.process_layer.as_str() {
         "ptrace" if facts.is_incomplete => "processes (ptrace)",
         "ptrace" => "every process (ptrace)",
+        "tracepoints" if facts.is_incomplete => "processes (tracepoints)",
         "tracepoints" => "every process, told by programs in the kernel (tracepoints)",
         "connector" => "every process announced by the kernel (proc connector)",
         "scan" => "processes that lived long enough to be found in /proc",

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::support::process::finish;
 use crate::support::trace::Trace;
 use crate::support::user::User;
-use crate::support::{need_program, need_root};
+use crate::support::{need_process_tracepoints, need_program, need_root};
 
 use super::Stage;
 
@@ -60,7 +60,14 @@ fn a_user_is_told_of_file_capabilities() {
 #[test]
 fn a_tracer_inside_is_noticed() {
     let Some(stage) = Stage::new() else { return };
-    let played = stage.play(&["trace-child"], 1);
+    let by_ptrace = |command: &[&str]| {
+        let mut run = stage.run(&[]);
+        run.env("FLOWTRACE_PROCESSES_BY_PTRACE", "1");
+        run.args(command);
+        run
+    };
+    let mut scene = by_ptrace(&[]);
+    let played = stage.finish(scene.arg(&stage.program).arg("trace-child"), 1);
     assert_eq!(
         played.lost("tracer_refused"),
         0,
@@ -69,10 +76,27 @@ fn a_tracer_inside_is_noticed() {
     if !need_program("strace") {
         return;
     }
-    let played = stage.shell("strace -V > /dev/null; strace -o log true; exit 3", 3);
+    let script = "strace -V > /dev/null; strace -o log true; exit 3";
+    let played = stage.finish(&mut by_ptrace(&["sh", "-c", script]), 3);
     assert_eq!(played.lost("tracer_refused"), 1);
     let meaning: String = played
         .trace
         .one("SELECT meaning FROM losses WHERE counter = 'tracer_refused'");
     assert!(meaning.contains("--no-ptrace"), "{meaning}");
+}
+
+/// Where nobody is held by ptrace a tracer inside works as ever.
+#[test]
+fn a_tracer_inside_is_not_in_the_way() {
+    if !need_process_tracepoints() {
+        return;
+    }
+    let Some(stage) = Stage::new() else { return };
+    stage.play(&["trace-child"], 0);
+    if need_program("strace") {
+        let script =
+            "strace -f -o log sh -c '/bin/true; exit 4'; test $? = 4 && grep -q execve log";
+        let played = stage.shell(script, 0);
+        assert_eq!(played.lost("tracer_refused"), 0);
+    }
 }
