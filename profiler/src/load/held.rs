@@ -23,8 +23,7 @@ impl Held {
         trace: &Trace,
         asked: &[(usize, FileIndex)],
     ) -> Result<Held> {
-        let mut layers = workflow.runs.iter().map(|run| &*run.process_layer);
-        if asked.is_empty() || layers.any(|layer| layer != "ptrace") {
+        if asked.is_empty() || workflow.runs.iter().any(|run| !run.sees_descriptors()) {
             return Ok(Held::default());
         }
         let next = |&(image, _): &(usize, FileIndex)| workflow.images[image + 1].upid;

@@ -134,9 +134,8 @@ impl Channels {
         };
         let new: Vec<Descriptor> = found.iter().filter(is_new).copied().collect();
         drop(registry);
-        let fds: Vec<i32> = new.iter().map(|descriptor| descriptor.fd).collect();
         if !new.is_empty() {
-            self.made_since(tracee, &fds, since, now);
+            self.made_since(tracee, &new, since, now);
         }
         let alone = new.iter().filter(|one| {
             let mut others = found.iter().filter(|other| other.object == one.object);
@@ -293,14 +292,18 @@ impl Channels {
         } else {
             Traffic::of(tracee.pid)
         };
-        self.made_since(tracee, descriptors, since, now);
+        let made = descriptors.iter();
+        let made: Vec<_> = made
+            .filter_map(|&fd| descriptors::one(tracee.pid, fd))
+            .collect();
+        self.made_since(tracee, &made, since, now);
     }
 
     /// The same, where this was moved before.
     fn made_since(
         &mut self,
         tracee: Tracee,
-        descriptors: &[i32],
+        made: &[Descriptor],
         since: Option<Traffic>,
         now: u64,
     ) {
@@ -314,17 +317,14 @@ impl Channels {
             self.look_for_gone(pid, now);
         }
         let since = since.filter(|_| !threaded);
-        for &fd in descriptors {
-            let Some(descriptor) = descriptors::one(pid, fd) else {
-                continue;
-            };
-            let channel = self.registry().identify(pid, &descriptor);
+        for descriptor in made {
+            let channel = self.registry().identify(pid, descriptor);
             if let Some(channel) = channel {
                 let key = (channel, descriptor.direction);
                 if key.1 == Direction::Write {
                     self.unshared.insert(channel, false);
                 }
-                self.hold(pid, key, &descriptor, true, since, now);
+                self.hold(pid, key, descriptor, true, since, now);
             }
         }
         self.write_rows(pid);

@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -20,9 +20,16 @@ use crate::mounting;
 /// How often is looked for processes that make no call.
 const ROUND_MS: u16 = 50;
 
-/// Ends the processes if this one ends before them.
+/// Ends the processes if this one ends before them without a word.
 #[derive(Debug)]
 pub(crate) struct Guard(UnixStream);
+
+/// All has ended in order.
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = (&self.0).write_all(b"d");
+    }
+}
 
 impl Guard {
     /// Begins to watch over this process. Call it before any thread is started.
@@ -57,7 +64,6 @@ impl Guard {
     /// # Errors
     /// When the guard is gone.
     pub(crate) fn guard(&self, root: u32, listener: BorrowedFd<'_>) -> io::Result<()> {
-        use io::Write;
         (&self.0).write_all(&root.to_ne_bytes())?;
         mounting::send_descriptor(self.0.as_fd(), listener)
     }
@@ -89,10 +95,12 @@ fn watch(mut socket: UnixStream) -> io::Result<Infallible> {
     let listener = Listener::new(mounting::receive_descriptor(&duplicate)?);
     let namespace = mounts_of(u32::from_ne_bytes(root));
     let own = mounts_of(std::process::id());
-    // Until there is no other end any more.
-    while socket.read(&mut [0])? > 0 {}
-    loop {
-        // Where the command has no mounts of its own, others are told from it by their calls alone.
+    if socket.read(&mut [0])? > 0 {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    while !is_over(&listener)? {
+        // Where the command has no mounts of its own, others are told from it by their calls alone. As long as one of its
+        // processes lives, the number of its namespace is no other one's.
         if let Some(namespace) = namespace.as_ref().filter(|of| Some(*of) != own.as_ref()) {
             end_all_in(namespace);
         }
@@ -100,10 +108,8 @@ fn watch(mut socket: UnixStream) -> io::Result<Infallible> {
             let _ = kill(Pid::from_raw(held.tid.cast_signed()), Signal::SIGKILL);
             listener.go_on(held.id);
         }
-        if is_over(&listener)? {
-            return Err(io::ErrorKind::NotFound.into());
-        }
     }
+    Err(io::ErrorKind::NotFound.into())
 }
 
 /// Waits a little for a call, and says whether there will be none any more.

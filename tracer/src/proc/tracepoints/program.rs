@@ -88,9 +88,9 @@ pub(super) fn missing(part: u32) -> u32 {
 const SCRATCH_BITS: i32 = 17;
 pub(super) const SCRATCH: usize = 1 << SCRATCH_BITS;
 const PART: i32 = 1 << 16;
-/// The most records that a part may take: 2 MiB, which is what execve(2) takes with an ordinary stack. The kernel checks each step of the
+/// The most records that a part may take: 3 MiB; execve(2) takes 2 with an ordinary stack. The kernel checks each step of the
 /// loop by itself when it takes the program.
-const RECORDS: i32 = 32;
+const RECORDS: i32 = 48;
 /// Bytes of a path with its end (`PATH_MAX`).
 const LONGEST_PATH: i32 = 4096;
 /// Bytes of a name with its end.
