@@ -81,7 +81,10 @@ impl FileLayer {
 pub enum ProcessLayer {
     /// By ptrace events: every process, however short.
     Ptrace,
-    /// By programs in the kernel at the scheduler's tracepoints: every process, however short, and nobody waits.
+    /// By programs in the kernel at the scheduler's tracepoints, and notifications of a seccomp filter: every process, however short,
+    /// and what it has open.
+    Notifications,
+    /// By programs in the kernel alone: nobody waits, and nobody is looked into.
     Tracepoints,
     /// By the kernel's announcements of forks, execs and exits, which may be dropped.
     Connector,
@@ -98,6 +101,7 @@ impl ProcessLayer {
     pub const fn name(self) -> &'static str {
         match self {
             ProcessLayer::Ptrace => "ptrace",
+            ProcessLayer::Notifications => "notifications",
             ProcessLayer::Tracepoints => "tracepoints",
             ProcessLayer::Connector => "connector",
             ProcessLayer::Scan => "scan",

@@ -466,13 +466,8 @@ rows! {
 }
 
 impl RunRow {
-    /// Whether it was looked into the descriptors of processes: redirections, pipes and sockets are known. A mount session,
-    /// which has no command, holds nobody who could be looked into.
+    /// Whether it was looked into the descriptors of processes: redirections, pipes and sockets are known.
     pub fn sees_descriptors(&self) -> bool {
-        match self.process_layer.as_str() {
-            "ptrace" => true,
-            "tracepoints" => self.command.is_some(),
-            _ => false,
-        }
+        ["ptrace", "notifications"].contains(&&*self.process_layer)
     }
 }

@@ -62,7 +62,7 @@ fn a_tracer_inside_is_noticed() {
     let Some(stage) = Stage::new() else { return };
     let by_ptrace = |command: &[&str]| {
         let mut run = stage.run(&[]);
-        run.env("FLOWTRACE_PROCESSES_BY_PTRACE", "1");
+        run.env_remove("FLOWTRACE_PROCESSES_BY_NOTIFICATIONS");
         run.args(command);
         run
     };
@@ -92,11 +92,13 @@ fn a_tracer_inside_is_not_in_the_way() {
         return;
     }
     let Some(stage) = Stage::new() else { return };
-    stage.play(&["trace-child"], 0);
+    let mut scene = stage.run(&["--no-ptrace"]);
+    stage.finish(scene.arg(&stage.program).arg("trace-child"), 0);
     if need_program("strace") {
         let script =
             "strace -f -o log sh -c '/bin/true; exit 4'; test $? = 4 && grep -q execve log";
-        let played = stage.shell(script, 0);
+        let mut traced = stage.run(&["--no-ptrace"]);
+        let played = stage.finish(traced.args(["sh", "-c", script]), 0);
         assert_eq!(played.lost("tracer_refused"), 0);
     }
 }

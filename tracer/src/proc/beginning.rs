@@ -105,7 +105,10 @@ impl Kept {
         self.left = channels
             .iter()
             .filter(|channel| channel.is_read_end())
-            .filter_map(|channel| Some((channel.fd, unread::left_in(pid, channel.fd)?)))
+            .filter_map(|channel| {
+                let left = unread::left_in(pid, channel.fd)?;
+                Some((channel.fd, left.read()))
+            })
             .collect();
         self.channels = Some(channels);
     }

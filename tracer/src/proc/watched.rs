@@ -98,7 +98,7 @@ struct State {
 
 impl Watched {
     /// Begins to listen, where that can be done, and takes stock of the processes that live. Of environments is
-    /// recorded what is `wanted`. `told`: what listens already.
+    /// recorded what is `wanted`. `told`: programs of ours tell already.
     pub(crate) fn start(
         whose: Whose,
         host: HostId,
@@ -107,7 +107,7 @@ impl Watched {
         wanted: Wanted,
         told: Option<Feed>,
     ) -> Arc<Watched> {
-        let feed = told.or_else(|| Feed::open(whose).ok());
+        let feed = told.or_else(|| Feed::announced().ok());
         let mut table = Table::new(host, clock, recorder, wanted);
         if feed.is_some() || whose.are_ours() {
             table.scan(&Snapshot::of_all(HashMap::new()), false);

@@ -16,7 +16,7 @@ use super::{Error, Result, limits, signals};
 use crate::host::HostSampler;
 use crate::mounting;
 use crate::proc::environment::Wanted;
-use crate::proc::watched::{Observers, Watched, Whose};
+use crate::proc::watched::{Feed, Observers, Watched, Whose};
 
 /// What to mount, and where the trace goes.
 #[derive(Clone, Debug)]
@@ -111,7 +111,7 @@ impl Attach {
             clock,
             recorder,
             Wanted::default(),
-            None,
+            Feed::told(Whose::Anybodys),
         );
         let (device, namespace) = match mount_directly(&source, at, &options.seeing) {
             Ok(device) => (device, Some(Namespace::Privileged)),

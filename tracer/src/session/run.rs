@@ -170,7 +170,8 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
             .map_err(Error::system("inspect the filesystem to trace"))?,
         signal_mask: signals::block().map_err(Error::errno("block signals"))?,
     };
-    let guard = may_be_told(options).then(Guard::start);
+    let are_told = are_told(options);
+    let guard = (are_told && options.topology).then(Guard::start);
     let views = Views::mount(&plan, &directories, notify)?;
     if let Err(error) = limits::lift() {
         views.child.abandon();
@@ -183,6 +184,7 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         program: &plan.program,
         offers: Arc::default(),
         kernel: (options.layer == Layer::Kernel && !options.bare).then(Arc::default),
+        are_told,
         guard: guard.and_then(std::io::Result::ok),
     };
     if options.bare {
@@ -192,18 +194,20 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
     }
 }
 
-/// Whether processes may be told of by the kernel, and held at calls without ptrace: not what is let go some day, for nobody would
-/// let it go on then, nor where no filter is wanted, or the kernel layer holds threads by ptrace.
-fn may_be_told(options: &RunOptions) -> bool {
-    /// Environment variable: set, processes are followed by ptrace though the kernel could tell of them.
-    const BY_PTRACE: &str = "FLOWTRACE_PROCESSES_BY_PTRACE";
-    let is_possible = nix::unistd::geteuid().is_root()
-        && !options.bare
-        && !options.detach
-        && options.topology
+/// Whether the kernel is to tell of processes, if it can: where ptrace is not wanted, or refused for sure. Not what is let go
+/// some day, for nobody would let its calls go on then, nor where the kernel layer holds threads by ptrace.
+fn are_told(options: &RunOptions) -> bool {
+    /// Environment variable: set, it is so though ptrace could be had.
+    const BY_NOTIFICATIONS: &str = "FLOWTRACE_PROCESSES_BY_NOTIFICATIONS";
+    let without_ptrace = || {
+        options.no_ptrace
+            || options.topology && std::env::var_os(BY_NOTIFICATIONS).is_some()
+            || proc::tracer_of(std::process::id()).is_some()
+    };
+    nix::unistd::geteuid().is_root()
+        && !(options.bare || options.detach || options.layer == Layer::Kernel)
         && crate::kernel::in_first_pid_namespace().is_ok()
-        && options.layer != Layer::Kernel;
-    is_possible && (options.no_ptrace || std::env::var_os(BY_PTRACE).is_none())
+        && without_ptrace()
 }
 
 /// A command whose child waits, and what is kept of it while it runs.
@@ -224,7 +228,9 @@ struct Run<'a> {
     offers: Arc<Offers>,
     /// Where FUSE and the kernel layer meet, if that was asked for.
     kernel: Option<Arc<Opens>>,
-    /// Sees to it that held processes end with this one.
+    /// The kernel is to tell of processes.
+    are_told: bool,
+    /// Sees to it that held processes end with this one; `None`: none are held.
     guard: Option<Guard>,
 }
 
@@ -340,12 +346,10 @@ impl Run<'_> {
                 left: false,
             },
         };
-        let told = self.guard.as_ref();
-        let told = told.and_then(|_| {
-            Feed::told(Whose::Ours {
-                root: root.as_raw() as u32,
-            })
-        });
+        let whose = Whose::Ours {
+            root: root.as_raw() as u32,
+        };
+        let told = self.are_told.then(|| Feed::told(whose)).flatten();
         if told.is_some() || self.options.no_ptrace {
             return self.watched(started, None, told);
         }

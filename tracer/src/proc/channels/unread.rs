@@ -37,15 +37,16 @@ impl Channels {
         let inherited: Vec<_> = inherited.map(|(key, end)| (*key, end.fd)).collect();
         drop(registry);
         for (key, fd) in inherited {
-            let Some(Found { pipe, left }) = beginning.left(fd) else {
+            let Some(found) = beginning.left(fd) else {
                 continue;
             };
+            let left = found.left;
             if let Some(is_kept) = self.unshared.get_mut(&key.0)
                 && (1..=LONGEST).contains(&left.bytes)
             {
                 let content = match *is_kept {
                     true => None,
-                    false => content(&pipe, left.bytes),
+                    false => found.content(),
                 };
                 *is_kept |= content.is_some();
                 self.recorder.record(Record::HereDocument {
@@ -87,13 +88,37 @@ impl Channels {
 pub(crate) struct Found {
     pipe: Arc<OwnedFd>,
     left: Left,
+    /// What it is, if that was read while nobody else could.
+    content: Option<String>,
+}
+
+impl Found {
+    /// Reads what is in the pipe, as long as nobody else can.
+    pub(in super::super) fn read(self) -> Found {
+        Found {
+            content: self.content(),
+            ..self
+        }
+    }
+
+    fn content(&self) -> Option<String> {
+        let is_short = (1..=LONGEST).contains(&self.left.bytes);
+        let read = || content(&self.pipe, self.left.bytes);
+        self.content
+            .clone()
+            .or_else(|| is_short.then(read).flatten())
+    }
 }
 
 /// What lies in the pipe that process `pid`, which is held, has open as `fd`; `None`: there may come more.
 pub(in super::super) fn left_in(pid: u32, fd: i32) -> Option<Found> {
     let (pipe, left) = left(&PidFd::open(pid)?, fd)?;
     let pipe = Arc::new(pipe);
-    Some(Found { pipe, left })
+    Some(Found {
+        pipe,
+        left,
+        content: None,
+    })
 }
 
 /// What lies in a pipe.

@@ -229,10 +229,13 @@ impl Observers {
                         held.umasks.insert(tracee.pid, umask);
                     }
                     if wanted {
+                        // What others make is there until their next call.
+                        let may_pass = matches!(call.kind, CallKind::Accept | CallKind::Connect);
+                        let first = if may_pass { FIRST_LOOK } else { LAST_PAUSE };
                         let waiting = Waiting {
                             tracee,
-                            due: Instant::now() + FIRST_LOOK,
-                            pause: FIRST_LOOK,
+                            due: Instant::now() + first,
+                            pause: first,
                         };
                         held.waiting.insert(tracee.tid, waiting);
                     }
@@ -257,12 +260,14 @@ impl Watched {
     pub(super) fn answer(&self, observers: &mut Observers) {
         let receive = |held: &Held| held.listener.receive().ok().flatten();
         while let Some(Notified { id, tid, call }) = observers.held.as_ref().and_then(receive) {
-            let (tracee, now) = {
+            let (tracee, observations, now) = {
                 let mut state = self.state();
+                let now = state.table.clock.now();
                 state.pump();
-                (state.table.tracee(tid), state.table.clock.now())
+                let observations = state.table.take_observations();
+                (state.table.tracee(tid), observations, now)
             };
-            self.tell_observers(observers);
+            observers.deliver(observations);
             if let Some(tracee) = tracee {
                 observers.called(tracee, call, now);
             }

@@ -46,15 +46,18 @@ impl Run<'_> {
             self.options.environment.clone(),
             told,
         );
-        let layer = watched.layer();
-        if refused.is_some() || layer != ProcessLayer::Tracepoints {
+        let layer = match (watched.layer(), &self.guard) {
+            (ProcessLayer::Tracepoints, Some(_)) => ProcessLayer::Notifications,
+            (layer, _) => layer,
+        };
+        if refused.is_some() || layer != ProcessLayer::Notifications {
             (started.job.notify)(Notice::NotTraced {
                 refused,
                 layer,
                 has_costs: watched.has_costs(),
             });
         }
-        let served = self.serve(&mut started, watched.clone(), watched.layer())?;
+        let served = self.serve(&mut started, watched.clone(), layer)?;
         let arguments = self.options.command.iter();
         let argv = arguments.flat_map(|a| [a.as_encoded_bytes(), b"\0"].concat());
         let exe = self.program.canonicalize().ok();
@@ -68,7 +71,7 @@ impl Run<'_> {
         let mut calls = Calls::Free;
         let mut sampler = None;
         let namespaces = started.namespaces.take();
-        if let (ProcessLayer::Tracepoints, Some(_)) = (layer, &self.guard) {
+        if layer == ProcessLayer::Notifications {
             watched.be_observed();
             let channels = Registry::new(HOST, recording.recorder.clone());
             let channels = Arc::new(Mutex::new(channels));

@@ -39,15 +39,12 @@ impl Feed {
         Some(Feed::Told(Told::new(tracepoints?)))
     }
 
-    /// The same in the best way that there is.
+    /// The same to the kernel's announcements.
     ///
     /// # Errors
-    /// When there is none.
-    pub(super) fn open(whose: Whose) -> io::Result<Feed> {
-        match Self::told(whose) {
-            Some(feed) => Ok(feed),
-            None => Announced::open().map(Feed::Announced),
-        }
+    /// When it makes none here.
+    pub(super) fn announced() -> io::Result<Feed> {
+        Announced::open().map(Feed::Announced)
     }
 
     pub(super) fn layer(&self) -> ProcessLayer {

@@ -57,7 +57,12 @@ impl Told {
         let mut events = std::mem::take(&mut self.events);
         self.tracepoints.receive(|event| events.push(event));
         // Of what has ended by then, the records are there already.
-        self.receive_peaks();
+        if events
+            .iter()
+            .any(|event| matches!(event.what, What::Ended(_)))
+        {
+            self.receive_peaks();
+        }
         for Event { at_ns, what } in events.drain(..) {
             match what {
                 What::Forked {
