@@ -12,8 +12,8 @@ pub(super) struct Arguments {
     pub(super) bytes: usize,
     pub(super) iterations: usize,
     pub(super) compute_us: u64,
-    /// A rank that computes so many times as long.
-    pub(super) slow: Option<(usize, f64)>,
+    /// Ranks that compute so many times as long.
+    pub(super) slow: Vec<(usize, f64)>,
     /// Computes asleep, as a rank does that has a processor of its own: no two take turns at one.
     pub(super) asleep: bool,
     /// Both messages of an edge at the same time.
@@ -34,7 +34,7 @@ impl Arguments {
             bytes: 20_000,
             iterations: 50,
             compute_us: 1000,
-            slow: None,
+            slow: Vec::new(),
             asleep: false,
             exchange: false,
             phase: usize::MAX,
@@ -68,7 +68,8 @@ impl Arguments {
                 "--pattern" => parsed.patterns = value.split(',').map(String::from).collect(),
                 "--slow" => {
                     let (rank, factor) = value.split_once(':').ok_or("--slow needs RANK:FACTOR")?;
-                    parsed.slow = Some((number(&name, rank)?, number(&name, factor)?));
+                    let slow = (number(&name, rank)?, number(&name, factor)?);
+                    parsed.slow.push(slow);
                 }
                 _ => return Err(format!("{name} is unknown")),
             }

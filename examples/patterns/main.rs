@@ -11,8 +11,8 @@
 //!
 //! Patterns: `mesh:AxB…`, `torus:AxB…` (any dimensions), `hypercube`, `tree` (to the root),
 //! `all-to-all`, `ring`, `bus`. Several after each other, joined by commas, are super-phases that
-//! repeat; each lasts `--phase` iterations. With `--asleep` computing is waiting for the clock, so
-//! that more ranks than processors do not hold each other up.
+//! repeat; each lasts `--phase` iterations. `--slow` may be given for several ranks. With `--asleep`
+//! computing is waiting for the clock, so that more ranks than processors do not hold each other up.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -131,10 +131,9 @@ fn send(peer: &mut Peer, message: &[u8]) -> io::Result<()> {
 fn compute(arguments: &Arguments) -> Duration {
     let begin = Instant::now();
     let mut work = Duration::from_micros(arguments.compute_us);
-    if let Some((rank, factor)) = arguments.slow
-        && rank == arguments.rank
-    {
-        work = work.mul_f64(factor);
+    let own = |slow: &&(usize, f64)| slow.0 == arguments.rank;
+    if let Some((_, factor)) = arguments.slow.iter().find(own) {
+        work = work.mul_f64(*factor);
     }
     if arguments.asleep {
         thread::sleep(work);

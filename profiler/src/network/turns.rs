@@ -188,7 +188,9 @@ pub fn mostly_shows(schedule: &Schedule, process: Node) -> bool {
 pub fn weigh(schedule: &Schedule) -> Option<Turns> {
     let rounds = rounds(schedule);
     let means: Vec<f64> = rounds.iter().map(Rounds::mean_s).collect();
-    let (mut loaded, ratio) = slowdown::loaded(&means, GATE)?;
+    let (mut loaded, ratio) = slowdown::loaded(&means, GATE, |several| {
+        !slowdown::are_of_a_kind(schedule, several)
+    })?;
     let shown: Vec<usize> = (0..means.len()).filter(|&i| means[i] > 0.0).collect();
     let first = *shown
         .iter()

@@ -197,6 +197,23 @@ impl Context<'_> {
         })
     }
 
+    /// Whether sends to a partner come always after its message, and do not move with it: they do not wait for it. (Not
+    /// whether it nearly always came before the own send before, which says nothing.)
+    pub(super) fn stays(&self, me: Node, to: Node) -> bool {
+        let sources = self.sent.keys().filter(|(_, at)| *at == me);
+        let sources: Vec<Node> = sources.map(|(from, _)| *from).collect();
+        let in_step = self.in_step(me, to, &sources);
+        let floor = in_step.iter().find(|(from, _)| *from == to);
+        let lists = self.sent.get(&(me, to)).zip(self.sent.get(&(to, me)));
+        let (Some(&(_, floor)), Some((sends, theirs))) = (floor, lists) else {
+            return false;
+        };
+        let begins = self.begins(me, to, &in_step);
+        let slope = || self.slope(sends, theirs, floor, &begins);
+        floor > 0
+            && matches!(slope(), Slope::Within(low, high) if low <= APART && high < 1.0 - APART)
+    }
+
     /// [`delay_ns`] of a slot (sender, receiver, source).
     pub(super) fn delay_ns(&self, (me, to, from): (Node, Node, Node), offset: i64) -> i64 {
         let lists = self.sent.get(&(me, to)).zip(self.sent.get(&(from, me)));

@@ -23,7 +23,8 @@ pub(super) fn are_alike<'a>(
 
 /// Whether pairs of processes take turns: one of the two sends soon after the other's message came,
 /// whenever that is. (In an exchange a send may be later than the other's in every round, for the
-/// process is slower; but then it does not follow it.)
+/// process is slower; but then it does not follow it.) Nor does it follow what its own times say that it does not
+/// wait for: of two that wait for others, one may send at the same distance behind the other in every round.
 pub(super) fn takes_turns(context: &Context<'_>) -> bool {
     let edges: BTreeSet<(Node, Node)> = context
         .sent
@@ -41,14 +42,15 @@ pub(super) fn takes_turns(context: &Context<'_>) -> bool {
         .copied()
         .filter(|&(a, b)| is_ordered(a, b))
         .collect();
+    let may_wait = |a: Node, b: Node| !context.stays(a, b);
     let of = |has: &dyn Fn(Node, Node) -> bool| {
         let either = ordered.iter().filter(|&&(a, b)| has(a, b) || has(b, a));
         either.count()
     };
     // In an exchange the slower of two sends last as well; but not soon after the other, and not in
     // half of all pairs.
-    of(&|a, b| context.follows(a, b)) * 4 >= edges.len().max(1)
-        || of(&|a, b| context.answers(a, b)) * 2 >= edges.len().max(1)
+    of(&|a, b| may_wait(a, b) && context.follows(a, b)) * 4 >= edges.len().max(1)
+        || of(&|a, b| may_wait(a, b) && context.answers(a, b)) * 2 >= edges.len().max(1)
 }
 
 /// Processes whose own times say of every partner that they need its message and follow it at once. Only

@@ -145,3 +145,20 @@ fn a_schedule_that_would_show_nothing_is_known_before() {
         assert_eq!(shows, !expected, "{sends:?} {odd}");
     }
 }
+
+/// Two slow neighbours of a ring: the others each wait for one of these, and one of them sends at the same short distance
+/// behind the other in every round.
+#[test]
+fn who_comes_after_another_by_chance_does_not_follow_it() {
+    for (seed, works) in [(1, [1.0, 1.0, 1.81, 1.69]), (2, [1.0, 1.0, 1.46, 1.53])] {
+        let made = bsp(&Bsp {
+            work_s: works.map(|work| 0.003 * work).to_vec(),
+            style: Style::ByEdge,
+            jitter: 0.005,
+            seed,
+            ..Bsp::ring(4)
+        });
+        let schedule = of(&made.run);
+        assert!(!schedule.takes_turns && schedule.is_exchange, "{works:?}");
+    }
+}
