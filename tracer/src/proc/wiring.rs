@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex};
 use flowtrace_schema::{HostId, Loss, Recorder, Upid, Usage};
 
 use super::beginning::{Beginning, Kept};
-use super::channels::{Channels, Registry, sockets};
+use super::channels::sockets::{self, Name};
+use super::channels::{Channels, Registry};
 use super::descriptors::{self, Descriptor};
 use super::observer::{Observer, Tracee};
 use super::outside::{NameChange, Open, Outside, Place};
@@ -51,6 +52,8 @@ enum Pending {
     /// Two descriptors of a process that had moved so much are not told.
     Ends(Option<Traffic>),
     Accept,
+    /// A process accepts by a descriptor what connects to there.
+    Accepts(u32, i32, Option<Name>),
     Bind(i32),
     Connect(i32, Option<SocketAddr>),
     /// A socket, and a duplicate of ours.
@@ -144,6 +147,10 @@ impl Wiring {
                 let address = some_at(tracee.tid, b, length)
                     .and_then(|address| sockets::address_in(&address));
                 Some(Pending::Connect(fd(a), address))
+            }
+            CallKind::Accept if self.runs_on => {
+                let at = sockets::listens_at(tracee.pid, fd(a));
+                Some(Pending::Accepts(tracee.pid, fd(a), at))
             }
             CallKind::Accept => Some(Pending::Accept),
             // Kept with the process ([`super::lifetimes`]), and by who looks for flows.
@@ -328,7 +335,7 @@ impl Observer for Wiring {
                 }
             }
             // Never waited for by their return.
-            Pending::Ends(_) | Pending::Joins(..) => {}
+            Pending::Ends(_) | Pending::Joins(..) | Pending::Accepts(..) => {}
             Pending::Accept => self.made(tracee, &[result as i32], now),
             Pending::Bind(fd) | Pending::Connect(fd, _) => {
                 self.made(tracee, &[fd], now);

@@ -192,6 +192,28 @@ impl Channels {
         true
     }
 
+    /// Process `pid` accepts by `fd` what this socket of ours is connected to: the other end may be given up before it
+    /// is seen.
+    pub(crate) fn accepts(&mut self, pid: u32, fd: i32, own: &OwnedFd, inode: u64, now: u64) {
+        let ours = Descriptor {
+            fd: own.as_raw_fd(),
+            object: Object::Socket { inode },
+            direction: Direction::Both,
+        };
+        let channel = self.registry().identify(std::process::id(), &ours);
+        if let Some(channel) = channel {
+            // Which socket it has is found when it is looked at.
+            let unknown = Object::Pipe { inode: 0 };
+            let end = Descriptor {
+                fd,
+                object: unknown,
+                ..ours
+            };
+            self.hold(pid, (channel, Direction::Both), &end, true, None, now);
+            self.write_rows(pid);
+        }
+    }
+
     pub(crate) fn thread_began(&mut self, pid: u32) {
         if let Some(holder) = self.holders.get_mut(&pid) {
             holder.threaded = true;

@@ -6,6 +6,8 @@ use std::ffi::OsStr;
 
 use flowtrace_schema::Loss;
 
+use super::super::channels::sockets::{self, Name};
+use super::super::descriptors::Object;
 use super::super::observer::Tracee;
 use super::super::outside::{Named, Open};
 use super::super::topology::UNNAMED;
@@ -52,6 +54,24 @@ impl Wiring {
         }
     }
 
+    /// The one process that waits to accept what connects to there, and by what.
+    fn who_accepts(&self, to: &Name) -> Option<(u32, i32)> {
+        let waiting = self
+            .pending
+            .values()
+            .filter_map(|(pending, _)| match pending {
+                Pending::Accepts(pid, fd, Some(at)) if at.accepts(to) => Some((*pid, *fd)),
+                _ => None,
+            });
+        let mut waiting: Vec<_> = waiting.collect();
+        waiting.sort_unstable();
+        waiting.dedup_by_key(|(pid, _)| *pid);
+        match waiting[..] {
+            [one] => Some(one),
+            _ => None,
+        }
+    }
+
     /// Whether the last call of this thread has done something, which is recorded then.
     pub(super) fn is_found(&mut self, tracee: Tracee, now: u64) -> bool {
         let Some((pending, entered)) = self.pending.get(&tracee.tid) else {
@@ -60,10 +80,21 @@ impl Wiring {
         let entered = *entered;
         let found = match pending {
             Pending::Ends(since) => self.channels.made_some(tracee, *since, now),
-            Pending::Joins(socket, own) => self.channels.connected(tracee, socket, own, now),
-            Pending::Pair(_) | Pending::Accept | Pending::Bind(_) | Pending::Connect(..) => {
-                self.channels.made_some(tracee, None, now)
+            Pending::Joins(socket, own) => {
+                let is_connected = self.channels.connected(tracee, socket, own, now);
+                let to = sockets::connected_to(own).filter(|_| is_connected);
+                if let (Some(to), Object::Socket { inode }) = (to, socket.object)
+                    && let Some((pid, fd)) = self.who_accepts(&to)
+                {
+                    self.channels.accepts(pid, fd, own, inode, now);
+                }
+                is_connected
             }
+            Pending::Pair(_)
+            | Pending::Accept
+            | Pending::Accepts(..)
+            | Pending::Bind(_)
+            | Pending::Connect(..) => self.channels.made_some(tracee, None, now),
             Pending::Open(open, Some(_)) if open.flags & UNNAMED != 0 => {
                 self.outside.find_unnamed(tracee, open)
             }
