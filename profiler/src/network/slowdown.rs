@@ -1,7 +1,7 @@
 //! How much longer a run took because some process was slower than the others: what symmetric
 //! exchange hides from ball-in-the-court delays.
 //!
-//! The work of each process comes from [`schedule`](super::schedule); the run is replayed with the
+//! The work of each process comes from [`schedule`]; the run is replayed with the
 //! work of the loaded ones cut to that of the others. Programs whose processes are meant to work
 //! alike are assumed; a base run of the same program replaces that assumption.
 

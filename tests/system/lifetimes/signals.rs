@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 
 use crate::support::process::{finish, start};
 use crate::support::trace::Trace;
-use crate::support::{PYTHON, need_python, wait_for};
+use crate::support::{PYTHON, need_process_tracepoints, need_python, wait_for};
 
 use super::{LIMIT, Stage, nobody_is_left};
 
@@ -69,8 +69,20 @@ fn the_workflow_is_killed() {
 /// With flowtrace its processes end: none stays behind stopped, or runs on without its files.
 #[test]
 fn flowtrace_is_killed() {
+    all_end_with_flowtrace(&[]);
+}
+
+/// Where nobody is held by ptrace another process sees to that.
+#[test]
+fn flowtrace_is_killed_without_ptrace() {
+    if need_process_tracepoints() {
+        all_end_with_flowtrace(&["--no-ptrace"]);
+    }
+}
+
+fn all_end_with_flowtrace(options: &[&str]) {
     let Some(stage) = Stage::new() else { return };
-    let mut command = stage.run(&[]);
+    let mut command = stage.run(options);
     let script = "$0 stop-child & $0 daemonize 100000 & while :; do $0 exit 0; done";
     // A name of its own, so that it can be told from what other tests run.
     let program = stage.scratch.join("killed-with-flowtrace");

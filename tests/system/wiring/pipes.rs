@@ -1,7 +1,7 @@
 //! Pipes between programs.
 
 use super::{assert_wires, traced};
-use crate::support::{PYTHON, need_program, skip};
+use crate::support::{PYTHON, need_process_tracepoints, need_program, skip};
 
 fn shell(script: &str) -> Option<super::Traced> {
     traced(&[], &["sh", "-ec", script])
@@ -46,6 +46,53 @@ fn without_stopping_calls_a_pipeline_is_found_at_its_execs() {
         return;
     };
     assert_wires(&run.trace, &["dd > gzip", "gzip > wc"]);
+}
+
+/// Notifications hold who makes a pipe, forks, executes or ends, as ptrace does.
+#[test]
+fn without_ptrace_pipes_and_files_elsewhere_are_seen() {
+    if !need_process_tracepoints() {
+        return;
+    }
+    let outside = tempfile::tempdir().unwrap();
+    let outside = outside.path().canonicalize().unwrap();
+    let script = format!(
+        "{PIPELINE}; cd {0}; printf 'b\na\n' > in; sort in > out; mv out kept; rm in; sort <<END > $OLDPWD/last
+x
+END
+cat kept >> $OLDPWD/last",
+        outside.display()
+    );
+    let Some(run) = traced(&["--no-ptrace"], &["bash", "-ec", &script]) else {
+        return;
+    };
+    let layer: String = run.trace.one("SELECT process_layer FROM runs");
+    assert_eq!(layer, "notifications");
+    assert_wires(&run.trace, &["dd > gzip", "gzip > wc", "(bash) > sort"]);
+    let here: String = run.trace.one("SELECT content FROM here_document");
+    assert_eq!(here, "x\n");
+    let calls = run.trace.rows(&format!(
+        "SELECT substr(command, 1, instr(command || ' ', ' ') - 1), op, path FROM calls
+           JOIN processes USING (upid) WHERE path LIKE '{}/%' ORDER BY start_ns",
+        outside.display()
+    ));
+    let kept = format!("{}/kept", outside.display());
+    let wrote = ["sort", "write", &kept].map(str::to_owned);
+    let read = ["cat", "open", &kept].map(str::to_owned);
+    assert!(
+        calls.contains(&wrote.to_vec()) && calls.contains(&read.to_vec()),
+        "{calls:#?}"
+    );
+    let last = "SELECT target FROM descriptor WHERE fd = 1 AND target LIKE '%/last'";
+    assert_eq!(run.trace.rows(last).len(), 2);
+    let sampled: i64 = run.trace.one("SELECT COUNT(*) FROM samples");
+    let waits: i64 = run
+        .trace
+        .one("SELECT COUNT(*) FROM processes WHERE wait_ns IS NOT NULL");
+    assert!(
+        sampled >= 0 && waits > 5,
+        "{sampled} samples, {waits} with waits"
+    );
 }
 
 #[test]

@@ -99,7 +99,7 @@ impl Inherited {
                 environment,
             });
         }
-        self.first.get_or_insert_with(|| First {
+        self.first.get_or_insert(First {
             descriptors: targets,
             umask,
             environment,

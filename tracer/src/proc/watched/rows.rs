@@ -80,7 +80,7 @@ impl Table {
         }
         let tracee = Tracee::first_of(pid, upid);
         let by_exec = matches!(end, End::Exec);
-        let boxed = Box::new(usage.clone());
+        let boxed = Box::new(usage);
         self.note(
             tracee,
             at,

@@ -81,7 +81,7 @@ impl Table {
         if let Some(row) = before.as_ref().filter(|_| !is_first) {
             let usage = process.usage(Some(so_far));
             let over = What::ImageOver {
-                usage: Box::new(usage.clone()),
+                usage: Box::new(usage),
                 by_exec: true,
             };
             self.note(Tracee::first_of(pid, row.upid), at, over);
