@@ -23,7 +23,8 @@
 //!   is not seen;
 //! - `stops`: a tracer that stops every process where flowtrace does, but for system calls, and does
 //!   nothing there: what following processes by ptrace costs at least;
-//! - `no-ptrace`: `flowtrace run --no-ptrace`, processes known from the kernel's announcements;
+//! - `no-ptrace`: `flowtrace run --no-ptrace`: as root processes are told by programs in the kernel and held by notifications, else
+//!   known from the kernel's announcements; `told`: the same with `--no-topology`, no process held, no files to see;
 //! - `bindfs`: Debian's bindfs, multithreaded, mounted over the same directory in a private
 //!   namespace: a plain passthrough that people use;
 //! - `strace`: `strace -f -o /dev/null`, what people trace with today; `strace-processes` the same of
@@ -150,7 +151,7 @@ fn in_path(program: &str) -> bool {
 type LeftOut = Vec<(String, String)>;
 
 /// Every way there is, in the order of the table's columns.
-const WAYS: [Way; 14] = [
+const WAYS: [Way; 15] = [
     Way::Native,
     Way::Bare,
     Way::Processes,
@@ -161,6 +162,7 @@ const WAYS: [Way; 14] = [
     Way::Cached,
     Way::Stops,
     Way::NoPtrace,
+    Way::Told,
     Way::Bindfs,
     Way::Strace,
     Way::StraceProcesses,

@@ -35,6 +35,7 @@ pub(crate) enum Way {
     Cached,
     Stops,
     NoPtrace,
+    Told,
     Bindfs,
     Strace,
     StraceProcesses,
@@ -54,6 +55,7 @@ impl Way {
             Way::Cached => "cached",
             Way::Stops => "stops",
             Way::NoPtrace => "no-ptrace",
+            Way::Told => "told",
             Way::Bindfs => "bindfs",
             Way::Strace => "strace",
             Way::StraceProcesses => "strace-processes",
@@ -92,6 +94,11 @@ impl Way {
             }
             Way::Cached => recorded(&["--fidelity", "cached", "--stat", "cached"]),
             Way::NoPtrace => recorded(&["--no-ptrace"]),
+            Way::Told => {
+                let elsewhere = trace.with_file_name(NO_FILES);
+                let processes = ["--no-ptrace", "--no-topology", "--dir"];
+                recorded(&[&processes[..], &[&text(&elsewhere)]].concat())
+            }
             Way::Bindfs => {
                 let namespaces = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
                 let script = ["sh", "-c", BINDFS, "bindfs"];
@@ -119,7 +126,8 @@ impl Way {
             | Way::Unlogged
             | Way::Flowtrace
             | Way::Stops
-            | Way::NoPtrace => None,
+            | Way::NoPtrace
+            | Way::Told => None,
             Way::Kernel | Way::KernelPerf => {
                 let doctor = Command::new(FLOWTRACE).arg("doctor").output();
                 let works = |line: &str| line.starts_with("ok") && line.contains("--layer kernel");

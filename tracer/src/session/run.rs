@@ -170,7 +170,7 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
             .map_err(Error::system("inspect the filesystem to trace"))?,
         signal_mask: signals::block().map_err(Error::errno("block signals"))?,
     };
-    let are_told = are_told(options);
+    let are_told = watched::are_told(options);
     let guard = (are_told && options.topology).then(Guard::start);
     let views = Views::mount(&plan, &directories, notify)?;
     if let Err(error) = limits::lift() {
@@ -192,22 +192,6 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
     } else {
         run.recorded(views, inherited, notify)
     }
-}
-
-/// Whether the kernel is to tell of processes, if it can: where ptrace is not wanted, or refused for sure. Not what is let go
-/// some day, for nobody would let its calls go on then, nor where the kernel layer holds threads by ptrace.
-fn are_told(options: &RunOptions) -> bool {
-    /// Environment variable: set, it is so though ptrace could be had.
-    const BY_NOTIFICATIONS: &str = "FLOWTRACE_PROCESSES_BY_NOTIFICATIONS";
-    let without_ptrace = || {
-        options.no_ptrace
-            || options.topology && std::env::var_os(BY_NOTIFICATIONS).is_some()
-            || proc::tracer_of(std::process::id()).is_some()
-    };
-    nix::unistd::geteuid().is_root()
-        && !(options.bare || options.detach || options.layer == Layer::Kernel)
-        && crate::kernel::in_first_pid_namespace().is_ok()
-        && without_ptrace()
 }
 
 /// A command whose child waits, and what is kept of it while it runs.

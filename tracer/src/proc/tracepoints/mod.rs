@@ -15,6 +15,7 @@ use crate::bpf::{Kind, Map, attach, load};
 use crate::kernel::in_first_pid_namespace;
 
 mod layout;
+mod parts;
 mod program;
 mod record;
 

@@ -8,7 +8,7 @@ use flowtrace_schema::{ProcessLayer, Text};
 use super::super::launch::Calls;
 use super::super::recording::HOST;
 use super::super::{Error, Result};
-use super::{Background, Notice, Run, Started};
+use super::{Background, Layer, Notice, Run, RunOptions, Started};
 use crate::net::follow::Follow;
 use crate::net::senders::Watch;
 use crate::proc::channels::Registry;
@@ -20,6 +20,22 @@ use crate::proc::sampler::Sampler;
 use crate::proc::views::Views;
 use crate::proc::watched::{Feed, Observers, Watched, Whose};
 use crate::proc::wiring::Wiring;
+
+/// Whether the kernel is to tell of processes, if it can: where ptrace is not wanted, or refused for sure. Not what is let go
+/// some day, for nobody would let its calls go on then, nor where the kernel layer holds threads by ptrace.
+pub(super) fn are_told(options: &RunOptions) -> bool {
+    /// Environment variable: set, it is so though ptrace could be had.
+    const BY_NOTIFICATIONS: &str = "FLOWTRACE_PROCESSES_BY_NOTIFICATIONS";
+    let without_ptrace = || {
+        options.no_ptrace
+            || options.topology && std::env::var_os(BY_NOTIFICATIONS).is_some()
+            || crate::proc::tracer_of(std::process::id()).is_some()
+    };
+    nix::unistd::geteuid().is_root()
+        && !(options.bare || options.detach || options.layer == Layer::Kernel)
+        && crate::kernel::in_first_pid_namespace().is_ok()
+        && without_ptrace()
+}
 
 impl Run<'_> {
     /// Follows the command by what the kernel announces. ptrace was not wanted or, with the

@@ -3,6 +3,10 @@ use crate::proc::observer::NoChannels;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
 
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
+
 const PERIOD: u64 = 20_000_000;
 const ROUND: Round = Round {
     period_ns: PERIOD,
@@ -110,6 +114,9 @@ fn a_change_lies_halfway_between_two_samples() {
     let (mut child, mut thread) = child("cat", &[]);
     let (mut ids, mut now) = (0, 0);
     settle(&mut thread, &mut ids, &mut now, Activity::Channel);
+    let pid = Pid::from_raw(child.id().cast_signed());
+    kill(pid, Signal::SIGSTOP).unwrap();
+    waitpid(pid, Some(WaitPidFlag::WUNTRACED)).unwrap();
     thread.set_stopped(true);
     let Sampled::Changed(Some(read)) = thread.sample(now + PERIOD, ROUND, &mut ids, &NoChannels)
     else {
@@ -119,6 +126,7 @@ fn a_change_lies_halfway_between_two_samples() {
     assert_eq!(read.objects.len(), 1);
     assert_eq!(read.end_ns, now + PERIOD / 2);
     assert_eq!(thread.interval.as_ref().unwrap().start_ns, read.end_ns);
+    kill(pid, Signal::SIGCONT).unwrap();
     thread.set_stopped(false);
     now += 2 * PERIOD;
     let went_on = thread.sample(now, ROUND, &mut ids, &NoChannels);
