@@ -371,6 +371,8 @@ xargs -n1 touch < list
 tee copy1 copy2 < in > /dev/null
 printf 'kept\n' > written
 cat written > used
+for i in $(seq 3); do echo $i; done > counted
+sort -r counted > backwards
 sort "$PWD/in" > absolute
 "#;
 

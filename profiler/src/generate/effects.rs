@@ -217,6 +217,10 @@ impl Effects {
     }
 
     pub(super) fn add(&mut self, source: &Source, step: usize, action: &ActionRow) {
+        // A copy of the shell closes what the shell has open, and uses none of it.
+        if action.class == "close" {
+            return;
+        }
         let (first, last) = (action.first_ns, action.last_ns);
         let names: Vec<&NameRow> = source.names_during(action.file_id, first, last).collect();
         let changed = |moment: i64| first <= moment && moment <= last;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use crate::managers::runner_of;
 use crate::model::{FileIndex, ProcessId, Relation, Workflow};
 use crate::timeline::{State, Timeline};
 
@@ -152,15 +153,24 @@ fn fill(workflow: &Workflow, timeline: &Timeline, step: &mut Step) {
             life += (instance.to - instance.from) as f64;
         }
         // Whoever works names it, not who waits for it.
-        let weight = if instance.is_orchestrator {
-            0.0
-        } else {
-            1.0 + cpu
+        let last = workflow.last_image(id);
+        let own = last.cpu_ns.unwrap_or(0) as f64;
+        let works_at_last = runner_of(last.exe.as_deref(), &last.rule).is_none() && 2.0 * own > cpu;
+        let weight = match instance.is_orchestrator {
+            false => 1.0 + cpu,
+            // What waited was only on the way to the program that worked.
+            true if works_at_last => 1.0 + own,
+            true => 0.0,
         };
         if weight > most.0 {
             let longest = timeline.programs.longest(workflow, id);
-            let program = &timeline.programs.stints[longest];
-            most = (weight, workflow.program(program).rule.to_string());
+            let program = workflow.program(&timeline.programs.stints[longest]);
+            let named = if instance.is_orchestrator && works_at_last {
+                last
+            } else {
+                program
+            };
+            most = (weight, named.rule.to_string());
         }
         for access in accesses(workflow, id) {
             let file = workflow.file(access.file);
