@@ -263,6 +263,7 @@ fn set(program: &mut [sock_filter], flags: libc::c_ulong) -> io::Result<libc::c_
 
 #[cfg(test)]
 mod tests {
+    use super::super::call::Call;
     use super::*;
 
     /// Runs the program as the kernel does.
@@ -271,12 +272,22 @@ mod tests {
     }
 
     fn verdict_at(ip: u64, architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
+        verdict_told(Told::Tracer, ip, architecture, number, arguments)
+    }
+
+    fn verdict_told(
+        told: Told,
+        ip: u64,
+        architecture: u32,
+        number: u32,
+        arguments: [u64; 6],
+    ) -> u32 {
         let mut data = Vec::new();
         data.extend(number.to_ne_bytes());
         data.extend(architecture.to_ne_bytes());
         data.extend(ip.to_ne_bytes());
         data.extend(arguments.iter().flat_map(|a| a.to_ne_bytes()));
-        let program = program(&[0xb1d, 0x001], true, Told::Tracer);
+        let program = program(&[0xb1d, 0x001], true, told);
         let (mut at, mut value) = (0, 0);
         loop {
             let step = program[at];
@@ -314,6 +325,33 @@ mod tests {
                     numbers.architecture
                 );
             }
+        }
+    }
+
+    #[test]
+    fn a_listener_is_told_of_processes_too_and_not_of_threads() {
+        for numbers in &ARCHITECTURES {
+            for number in 0..600 {
+                let mut picked = numbers.calls.iter().chain(numbers.lives);
+                let kind = picked.find(|(n, _)| *n == number).map(|(_, kind)| *kind);
+                let arguments = match kind {
+                    Some(CallKind::Socket) => DATAGRAMS,
+                    _ => [0; 6],
+                };
+                let verdict =
+                    verdict_told(Told::Listener, 0, numbers.architecture, number, arguments);
+                assert_eq!(verdict, kind.map_or(ALLOW, |_| NOTIFY), "{number}");
+                let call = Call::of(numbers.architecture, number, arguments);
+                assert_eq!(call.map(|call| call.kind), kind);
+            }
+            let (clone, _) = numbers
+                .lives
+                .iter()
+                .find(|(_, kind)| *kind == CallKind::Clone)
+                .unwrap();
+            let thread = [libc::CLONE_THREAD as u64, 0, 0, 0, 0, 0];
+            let verdict = verdict_told(Told::Listener, 0, numbers.architecture, *clone, thread);
+            assert_eq!(verdict, ALLOW);
         }
     }
 

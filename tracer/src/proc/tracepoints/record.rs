@@ -229,3 +229,60 @@ fn half(record: &[u8], at: usize) -> Option<u32> {
     let bytes = record.get(at..at + 4)?;
     bytes.try_into().ok().map(u32::from_ne_bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(names: &[u8], is_unnamed: bool) -> String {
+        let part = Part {
+            bytes: names.to_vec(),
+            is_unnamed,
+        };
+        path(&part).text().into_owned()
+    }
+
+    #[test]
+    fn paths_are_put_together_from_their_names() {
+        assert_eq!(of(b"", false), "/");
+        assert_eq!(of(b"sh\0bin\0usr\0", false), "/usr/bin/sh");
+        assert_eq!(of(b"x\0tmp\0", true), "/tmp/x (deleted)");
+    }
+
+    #[test]
+    fn parts_wait_for_their_exec() {
+        let record = |what: u32, number: u32, rest: &[u8]| {
+            let mut record = vec![0; REST];
+            record[PID..PID + 4].copy_from_slice(&7u32.to_ne_bytes());
+            record[WHAT..WHAT + 4].copy_from_slice(&what.to_ne_bytes());
+            record[NUMBER..NUMBER + 4].copy_from_slice(&number.to_ne_bytes());
+            record.extend_from_slice(rest);
+            record
+        };
+        let mut parts = Parts::default();
+        assert_eq!(parts.take(&record(ARGUMENTS, 0, b"a\0b")), None);
+        assert_eq!(parts.take(&record(ARGUMENTS, 0, b"c\0")), None);
+        assert_eq!(parts.take(&record(EXECUTABLE, 0, b"a\0")), None);
+        let rest = vec![0; EXEC - REST];
+        let executed = record(EXECUTED, missing(DIRECTORY), &rest);
+        let Some(What::Executed(executed)) = parts.take(&executed).map(|event| event.what) else {
+            panic!("an exec");
+        };
+        assert_eq!(executed.argv.as_deref(), Some(&b"a\0bc\0"[..]));
+        assert_eq!(executed.exe.unwrap().text(), "/a");
+        assert_eq!((executed.cwd, executed.environ), (None, Some(Vec::new())));
+        assert!(parts.0.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(records: Vec<Vec<u8>>) {
+            let mut parts = Parts::default();
+            for record in records {
+                let _ = parts.take(&record);
+            }
+        }
+    }
+}
