@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::run::Node;
 use super::context::{AT_ONCE, Context};
+use super::phases;
 use super::{Need, Needs, Step};
 
 /// What an earlier send of the receiver has waited for already: a later one waits for that send, and need
@@ -38,10 +39,11 @@ pub(super) fn steps(context: &Context<'_>, needs: &Needs) -> (Vec<Step>, Vec<u32
             t - received[m] <= delay_ns.max((AT_ONCE * wait as f64) as i64)
         };
         // Whatever the rule says, nobody waits for what comes later.
-        for (list, need) in &slot.needs {
+        for (list, need, numbers) in &slot.needs {
+            let number = phases::number(*numbers, slot.number as usize);
             // Nothing that is held as that already.
             let nth = |count: i64, as_what: Held| {
-                let m = nth(list, slot.number + count).filter(|&m| held[m] < as_what)?;
+                let m = nth(list, number + count).filter(|&m| held[m] < as_what)?;
                 (received[m] <= t).then_some(m)
             };
             match *need {
@@ -100,8 +102,8 @@ fn nth(list: &[usize], count: i64) -> Option<usize> {
 
 /// The sends of one process to another.
 struct Slot<'a> {
-    /// Messages of each source that is in step, and what the sends need of them.
-    needs: Vec<(&'a [usize], Need)>,
+    /// Messages of each source that is in step, what the sends need of them, and their numbers if they are phased.
+    needs: Vec<(&'a [usize], Need, Option<&'a [i64]>)>,
     /// Whether each source of the inbox is in step.
     is_in_step: Vec<bool>,
     /// Sends so far.
@@ -109,14 +111,20 @@ struct Slot<'a> {
 }
 
 fn slots<'a>(
-    context: &Context<'a>,
+    context: &'a Context<'_>,
     needs: &Needs,
     inboxes: &BTreeMap<Node, Inbox<'a>>,
 ) -> BTreeMap<(Node, Node), Slot<'a>> {
     let slot = |&(me, to): &(Node, Node)| {
         let sources = inboxes.get(&me).map_or(&[][..], |inbox| &inbox.sources);
         let need = |from: Node| needs.get(&(me, to, from)).copied();
-        let of_source = |source: &Source<'a>| Some((source.messages, need(source.from)?));
+        let of_source = |source: &Source<'a>| {
+            Some((
+                source.messages,
+                need(source.from)?,
+                context.numbers((me, to, source.from)),
+            ))
+        };
         let slot = Slot {
             needs: sources.iter().filter_map(of_source).collect(),
             is_in_step: sources
