@@ -39,14 +39,14 @@ pub(super) fn steps(context: &Context<'_>, needs: &Needs) -> (Vec<Step>, Vec<u32
             t - received[m] <= delay_ns.max((AT_ONCE * wait as f64) as i64)
         };
         // Whatever the rule says, nobody waits for what comes later.
-        for (list, need, numbers) in &slot.needs {
-            let number = phases::number(*numbers, slot.number as usize);
+        for of in &slot.needs {
+            let number = phases::number(of.numbers, slot.number as usize);
             // Nothing that is held as that already.
             let nth = |count: i64, as_what: Held| {
-                let m = nth(list, number + count).filter(|&m| held[m] < as_what)?;
+                let m = nth(of.messages, number + count).filter(|&m| held[m] < as_what)?;
                 (received[m] <= t).then_some(m)
             };
-            match *need {
+            match of.need {
                 Need::Offset { offset, delay_ns } => match nth(offset, Held::Needed) {
                     Some(m) if is_soon(m, delay_ns) => needed.push(m),
                     other => maybe.extend(other.filter(|&m| held[m] < Held::Maybe)),
@@ -100,10 +100,18 @@ fn nth(list: &[usize], count: i64) -> Option<usize> {
     list.get(at).copied()
 }
 
+/// What the sends of a slot need of one source.
+struct Of<'a> {
+    messages: &'a [usize],
+    need: Need,
+    /// Numbers of the sends, where these are not those in their order.
+    numbers: Option<&'a [i64]>,
+}
+
 /// The sends of one process to another.
 struct Slot<'a> {
-    /// Messages of each source that is in step, what the sends need of them, and their numbers if they are phased.
-    needs: Vec<(&'a [usize], Need, Option<&'a [i64]>)>,
+    /// What they need of each source that is in step.
+    needs: Vec<Of<'a>>,
     /// Whether each source of the inbox is in step.
     is_in_step: Vec<bool>,
     /// Sends so far.
@@ -119,11 +127,11 @@ fn slots<'a>(
         let sources = inboxes.get(&me).map_or(&[][..], |inbox| &inbox.sources);
         let need = |from: Node| needs.get(&(me, to, from)).copied();
         let of_source = |source: &Source<'a>| {
-            Some((
-                source.messages,
-                need(source.from)?,
-                context.numbers((me, to, source.from)),
-            ))
+            Some(Of {
+                messages: source.messages,
+                need: need(source.from)?,
+                numbers: context.numbers((me, to, source.from)),
+            })
         };
         let slot = Slot {
             needs: sources.iter().filter_map(of_source).collect(),
