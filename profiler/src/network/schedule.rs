@@ -14,12 +14,14 @@ use super::plain;
 use super::run::Node;
 
 mod context;
+mod phases;
 mod slope;
 mod steps;
 mod symmetry;
 
 pub(super) use context::may_be_in_step;
 use context::{Context, Sends};
+pub(super) use phases::Round;
 
 /// One send with what it waited for.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,13 +112,17 @@ fn without_greetings(messages: &[Message]) -> Vec<Message> {
 pub(super) fn shows_nothing(messages: &[Message]) -> bool {
     let messages = without_greetings(messages);
     let sent = messages::by_pair(&messages);
-    let mut sources: BTreeMap<Node, Vec<usize>> = BTreeMap::new();
-    for (&(_, to), list) in &sent {
-        sources.entry(to).or_default().push(list.len());
+    let mut sources: BTreeMap<Node, Vec<(Node, usize)>> = BTreeMap::new();
+    for (&(from, to), list) in &sent {
+        sources.entry(to).or_default().push((from, list.len()));
     }
     let is_in_step = |(&(me, _), list): (&(Node, Node), &Vec<usize>)| {
         let mut sources = sources.get(&me).into_iter().flatten();
-        sources.all(|&source| context::may_be_in_step(list.len(), source))
+        sources.all(|&(from, source)| {
+            // What comes of a partner in other phases is in step with the own messages to it.
+            let own = sent.get(&(me, from)).map_or(0, Vec::len);
+            may_be_in_step(list.len(), source) || may_be_in_step(own, source)
+        })
     };
     !sent.iter().all(is_in_step) || !symmetry::are_alike(&messages, sent.values())
 }
@@ -143,6 +149,7 @@ pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
         messages: &messages,
         sent: &sent,
         before: &before,
+        phased: phases::phased(&sent),
     };
     let mut sources: BTreeMap<Node, Vec<Node>> = BTreeMap::new();
     for &(from, to) in sent.keys() {

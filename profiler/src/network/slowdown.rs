@@ -11,7 +11,7 @@ use super::balance::{GATE, Range};
 use super::quantile;
 use super::replay::{Change, Reading, replay};
 use super::run::Node;
-use super::schedule::{self, Schedule};
+use super::schedule::{self, Round, Schedule};
 
 /// Share of the rounds that are quiet.
 const QUIET: f64 = 0.1;
@@ -173,16 +173,16 @@ fn hidden(schedule: &Schedule, work: &[f64], gate: f64) -> Vec<Node> {
         .collect()
 }
 
-/// Work of the rounds of each process, s, in the order of size. A round is from a send to the first partner to the
-/// next (processes are not in the same at the same time).
+/// Work of the rounds of each process, s, in the order of size. A round is once to each partner (processes are not in the same at the same time).
 fn rounds(schedule: &Schedule) -> Vec<Vec<f64>> {
-    let mut rounds: BTreeMap<Node, (Node, Vec<f64>)> = BTreeMap::new();
+    let mut rounds: BTreeMap<Node, (Round, Vec<f64>)> = BTreeMap::new();
     for step in &schedule.steps {
         let to = schedule.messages[step.message].dst;
-        let (first, works) = rounds.entry(step.process).or_insert((to, Vec::new()));
+        let (round, works) = rounds.entry(step.process).or_default();
         let (_, most) = schedule.work_ns(step);
+        let begins = round.begins_with(to);
         match works.last_mut() {
-            Some(work) if to != *first => *work += most as f64 / 1e9,
+            Some(work) if !begins => *work += most as f64 / 1e9,
             _ => works.push(most as f64 / 1e9),
         }
     }

@@ -14,7 +14,7 @@ use super::chance::Chance;
 use super::messages::Message;
 use super::quantile;
 use super::run::Node;
-use super::schedule::Schedule;
+use super::schedule::{Round, Schedule};
 use super::slowdown;
 
 /// A round shows the work when the time in which work may be hidden is no more than this share of it.
@@ -153,14 +153,15 @@ fn works(schedule: &Schedule) -> Vec<Vec<(Node, Shown)>> {
     works
 }
 
-/// The rounds of each process: from a send to its first partner to the next.
+/// The rounds of each process: once to each partner.
 fn rounds(schedule: &Schedule) -> Vec<Rounds> {
     let of_process = |steps: Vec<(Node, Shown)>| {
-        let first = steps.first().map(|(to, _)| *to);
+        let mut partners = Round::default();
         let mut list: Vec<Shown> = Vec::new();
         for (to, step) in steps {
+            let begins = partners.begins_with(to);
             match list.last_mut() {
-                Some(round) if Some(to) != first => *round = round.and(step),
+                Some(round) if !begins => *round = round.and(step),
                 _ => list.push(step),
             }
         }

@@ -24,6 +24,45 @@ fn a_loaded_process_of_an_exchange_is_named_with_its_uncertainty() {
     assert!(range.low > 1.4 && range.high < 1.8, "{range:?}");
 }
 
+/// Each phase has pairs of its own, of which some talk as often in the whole and never in the same round.
+#[test]
+fn a_load_shows_in_a_program_of_phases() {
+    let n = 8;
+    for style in [Style::AllFirst, Style::ByEdge] {
+        let mut program = Bsp {
+            others: Some(
+                (0..n)
+                    .flat_map(|a| [(a, a ^ 2), (a, a ^ 4)])
+                    .filter(|(a, b)| a < b)
+                    .collect(),
+            ),
+            style,
+            jitter: 0.02,
+            seed: 3,
+            ..Bsp::ring(n)
+        };
+        let evidence = of(&program);
+        assert_eq!(
+            evidence.verdict,
+            Verdict::Balanced,
+            "{style:?}: {evidence:?}"
+        );
+        let base_s = bsp(&program).seconds;
+        program.work_s[5] *= 1.4;
+        let (evidence, seconds) = (of(&program), bsp(&program).seconds);
+        assert_eq!(
+            evidence.verdict,
+            Verdict::Loaded(vec![5]),
+            "{style:?}: {evidence:?}"
+        );
+        let (range, truth) = (evidence.slowdown_s.unwrap(), seconds - base_s);
+        assert!(
+            (range.low..=range.high).contains(&truth),
+            "{truth}: {range:?}"
+        );
+    }
+}
+
 #[test]
 fn a_handful_of_packets_is_no_evidence() {
     let few: Vec<_> = (0..5)

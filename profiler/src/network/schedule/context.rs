@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::super::messages::Message;
 use super::super::run::Node;
 use super::Need;
+use super::phases::{self, Phased};
 use super::slope::{LEAST_SAMPLES, Slope, slope_of};
 
 /// Repetitions that a slope is worked out from at most, evenly spread: all pairs of them are looked at.
@@ -27,7 +28,7 @@ pub(super) struct Sends {
     /// The messages.
     pub(super) messages: Vec<usize>,
     /// When each was sent, ns.
-    times: Vec<i64>,
+    pub(super) times: Vec<i64>,
     /// When the process' own send before each was over, ns; `None`: it is the first.
     own: Vec<Option<i64>>,
     /// When they arrived, ns, in the order of time.
@@ -54,28 +55,37 @@ pub(super) struct Context<'a> {
     pub(super) messages: &'a [Message],
     pub(super) sent: &'a BTreeMap<(Node, Node), Sends>,
     pub(super) before: &'a [Option<usize>],
+    /// Numbers of the sends of slots (sender, receiver, source) whose pairs talk in different phases.
+    pub(super) phased: Phased,
 }
 
 impl Context<'_> {
+    /// Numbers of the sends of a slot where these are not those in the order of sending.
+    pub(super) fn numbers(&self, slot: (Node, Node, Node)) -> Option<&[i64]> {
+        self.phased.get(&slot).map(Vec::as_slice)
+    }
+
     /// Of how many messages more than it has sent itself before nearly every send from `me` to `to`
     /// had seen of `from`. `None`: the two are not in step.
     pub(super) fn surplus(&self, me: Node, to: Node, from: Node) -> Option<i64> {
         let sends = self.sent.get(&(me, to))?;
         let arrivals = &self.sent.get(&(from, me))?.arrivals;
-        if !may_be_in_step(sends.times.len(), arrivals.len()) {
+        let numbers = self.numbers((me, to, from));
+        if numbers.is_none() && !may_be_in_step(sends.times.len(), arrivals.len()) {
             return None;
         }
+        let number = |n: usize| phases::number(numbers, n);
         // What comes first cannot be foreseen: no branch hangs on it.
         let mut surplus = vec![0; sends.times.len()];
         let (mut n, mut arrived) = (0, 0);
         while let (Some(t), Some(at)) = (sends.times.get(n), arrivals.get(arrived)) {
-            surplus[n] = arrived as i64 - n as i64;
+            surplus[n] = arrived as i64 - number(n);
             let is_there = at < t;
             arrived += usize::from(is_there);
             n += usize::from(!is_there);
         }
         for (n, surplus) in surplus.iter_mut().enumerate().skip(n) {
-            *surplus = arrived as i64 - n as i64;
+            *surplus = arrived as i64 - number(n);
         }
         // What nearly every send had seen: a stray one at start-up is no rule.
         let rank = surplus.len() / 50;
@@ -149,8 +159,9 @@ impl Context<'_> {
         else {
             return;
         };
+        let numbers = self.numbers((me, to, from));
         for (n, begin) in begins.iter_mut().enumerate() {
-            let at = usize::try_from(n as i64 + offset - 1).ok();
+            let at = usize::try_from(phases::number(numbers, n) + offset - 1).ok();
             if let (Some(begin), Some(&arrival)) =
                 (begin, at.and_then(|at| theirs.arrivals.get(at)))
                 && arrival < sends.times[n]
@@ -171,16 +182,17 @@ impl Context<'_> {
     ) -> Option<Need> {
         let sends = self.sent.get(&(me, to))?;
         let theirs = self.sent.get(&(from, me))?;
+        let numbers = self.numbers((me, to, from));
         let of_offset = |offset: i64| Need::Offset {
             offset,
-            delay_ns: delay_ns(sends, theirs, offset),
+            delay_ns: delay_ns(sends, theirs, numbers, offset),
         };
         // At most 0: the partner's message of this round is not needed, for some sends came first.
         if floor <= 0 {
             return Some(of_offset(floor));
         }
         // Always early: needed, or only always faster?
-        Some(match self.slope(sends, theirs, floor, begins) {
+        Some(match self.slope((sends, theirs, numbers), floor, begins) {
             Slope::Within(low, high) => match (low <= APART, high >= 1.0 - APART) {
                 (true, false) => of_offset(floor - 1),
                 (false, true) => of_offset(floor),
@@ -209,7 +221,7 @@ impl Context<'_> {
             return false;
         };
         let begins = self.begins(me, to, &in_step);
-        let slope = || self.slope(sends, theirs, floor, &begins);
+        let slope = || self.slope((sends, theirs, None), floor, &begins);
         floor > 0
             && matches!(slope(), Slope::Within(low, high) if low <= APART && high < 1.0 - APART)
     }
@@ -217,14 +229,17 @@ impl Context<'_> {
     /// [`delay_ns`] of a slot (sender, receiver, source).
     pub(super) fn delay_ns(&self, (me, to, from): (Node, Node, Node), offset: i64) -> i64 {
         let lists = self.sent.get(&(me, to)).zip(self.sent.get(&(from, me)));
-        lists.map_or(0, |(sends, theirs)| delay_ns(sends, theirs, offset))
+        let numbers = self.numbers((me, to, from));
+        lists.map_or(0, |(sends, theirs)| {
+            delay_ns(sends, theirs, numbers, offset)
+        })
     }
 
     /// A small part of a round, ns, if three in four sends of a slot that had waited come within it after the
     /// arrival they need: what is later then was held up by something else.
     pub(super) fn soon_ns(&self, (me, to, from): (Node, Node, Node), offset: i64) -> Option<i64> {
         let (sends, theirs) = (self.sent.get(&(me, to))?, self.sent.get(&(from, me))?);
-        let mut delays: Vec<i64> = moments(sends, theirs, offset)
+        let mut delays: Vec<i64> = moments(sends, theirs, self.numbers((me, to, from)), offset)
             .filter(|(t, arrival, own)| arrival > own && t >= arrival)
             .map(|(t, arrival, _)| t - arrival)
             .collect();
@@ -250,8 +265,9 @@ impl Context<'_> {
         if !is_level(me, from) || !is_level(from, me) {
             return false;
         }
+        let numbers = self.numbers((me, to, from));
         let later = |(n, t): &(usize, &i64)| {
-            let at = usize::try_from(*n as i64 + floor - 1).ok();
+            let at = usize::try_from(phases::number(numbers, *n) + floor - 1).ok();
             at.and_then(|at| own.times.get(at))
                 .is_none_or(|own| own > *t)
         };
@@ -263,7 +279,7 @@ impl Context<'_> {
     fn exchanged(&self, me: Node, to: Node) -> Option<impl Iterator<Item = (i64, i64, i64)>> {
         let (sends, theirs) = (self.sent.get(&(me, to))?, self.sent.get(&(to, me))?);
         let floor = self.surplus(me, to, to)?;
-        Some(moments(sends, theirs, floor))
+        Some(moments(sends, theirs, None, floor))
     }
 
     /// Whether sends to a partner follow its message at once whenever that comes: many within a short
@@ -330,9 +346,14 @@ impl Context<'_> {
 
     /// Slope of the send on the arrival it may need, both from the begin of the work if it is not
     /// needed. (Both from the own send before, they would move together with that.)
-    fn slope(&self, sends: &Sends, theirs: &Sends, floor: i64, begins: &[Option<i64>]) -> Slope {
+    fn slope(
+        &self,
+        (sends, theirs, numbers): (&Sends, &Sends, Option<&[i64]>),
+        floor: i64,
+        begins: &[Option<i64>],
+    ) -> Slope {
         let point = |(n, &t): (usize, &i64)| {
-            let at = usize::try_from((n as i64 + floor).checked_sub(1)?).ok()?;
+            let at = usize::try_from((phases::number(numbers, n) + floor).checked_sub(1)?).ok()?;
             let (arrival, begin) = (*theirs.arrivals.get(at)?, begins[n]?);
             (arrival > begin && t > arrival)
                 .then_some(((arrival - begin) as f64, (t - begin) as f64))
@@ -361,10 +382,11 @@ pub(in super::super) fn may_be_in_step(sends: usize, arrivals: usize) -> bool {
 fn moments<'a>(
     sends: &'a Sends,
     theirs: &'a Sends,
+    numbers: Option<&'a [i64]>,
     offset: i64,
 ) -> impl Iterator<Item = (i64, i64, i64)> + use<'a> {
     let of_send = move |(n, (&t, &own)): (usize, (&i64, &Option<i64>))| {
-        let at = usize::try_from((n as i64 + offset).checked_sub(1)?).ok()?;
+        let at = usize::try_from((phases::number(numbers, n) + offset).checked_sub(1)?).ok()?;
         Some((t, *theirs.arrivals.get(at)?, own?))
     };
     sends
@@ -377,8 +399,8 @@ fn moments<'a>(
 
 /// How soon after the last arrival it needs a process sends when it had waited: twice what nine of
 /// ten exceed.
-fn delay_ns(sends: &Sends, theirs: &Sends, offset: i64) -> i64 {
-    let mut delays: Vec<i64> = moments(sends, theirs, offset)
+fn delay_ns(sends: &Sends, theirs: &Sends, numbers: Option<&[i64]>, offset: i64) -> i64 {
+    let mut delays: Vec<i64> = moments(sends, theirs, numbers, offset)
         .filter(|(t, arrival, own)| arrival > own && t >= arrival)
         .map(|(t, arrival, _)| t - arrival)
         .collect();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::run::Node;
 use super::context::{AT_ONCE, Context};
+use super::phases;
 use super::{Need, Needs, Step};
 
 /// What an earlier send of the receiver has waited for already: a later one waits for that send, and need
@@ -38,13 +39,14 @@ pub(super) fn steps(context: &Context<'_>, needs: &Needs) -> (Vec<Step>, Vec<u32
             t - received[m] <= delay_ns.max((AT_ONCE * wait as f64) as i64)
         };
         // Whatever the rule says, nobody waits for what comes later.
-        for (list, need) in &slot.needs {
+        for of in &slot.needs {
+            let number = phases::number(of.numbers, slot.number as usize);
             // Nothing that is held as that already.
             let nth = |count: i64, as_what: Held| {
-                let m = nth(list, slot.number + count).filter(|&m| held[m] < as_what)?;
+                let m = nth(of.messages, number + count).filter(|&m| held[m] < as_what)?;
                 (received[m] <= t).then_some(m)
             };
-            match *need {
+            match of.need {
                 Need::Offset { offset, delay_ns } => match nth(offset, Held::Needed) {
                     Some(m) if is_soon(m, delay_ns) => needed.push(m),
                     other => maybe.extend(other.filter(|&m| held[m] < Held::Maybe)),
@@ -98,10 +100,18 @@ fn nth(list: &[usize], count: i64) -> Option<usize> {
     list.get(at).copied()
 }
 
+/// What the sends of a slot need of one source.
+struct Of<'a> {
+    messages: &'a [usize],
+    need: Need,
+    /// Numbers of the sends, where these are not those in their order.
+    numbers: Option<&'a [i64]>,
+}
+
 /// The sends of one process to another.
 struct Slot<'a> {
-    /// Messages of each source that is in step, and what the sends need of them.
-    needs: Vec<(&'a [usize], Need)>,
+    /// What they need of each source that is in step.
+    needs: Vec<Of<'a>>,
     /// Whether each source of the inbox is in step.
     is_in_step: Vec<bool>,
     /// Sends so far.
@@ -109,14 +119,20 @@ struct Slot<'a> {
 }
 
 fn slots<'a>(
-    context: &Context<'a>,
+    context: &'a Context<'_>,
     needs: &Needs,
     inboxes: &BTreeMap<Node, Inbox<'a>>,
 ) -> BTreeMap<(Node, Node), Slot<'a>> {
     let slot = |&(me, to): &(Node, Node)| {
         let sources = inboxes.get(&me).map_or(&[][..], |inbox| &inbox.sources);
         let need = |from: Node| needs.get(&(me, to, from)).copied();
-        let of_source = |source: &Source<'a>| Some((source.messages, need(source.from)?));
+        let of_source = |source: &Source<'a>| {
+            Some(Of {
+                messages: source.messages,
+                need: need(source.from)?,
+                numbers: context.numbers((me, to, source.from)),
+            })
+        };
         let slot = Slot {
             needs: sources.iter().filter_map(of_source).collect(),
             is_in_step: sources

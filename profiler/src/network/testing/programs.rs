@@ -37,6 +37,8 @@ impl Style {
 #[derive(Clone)]
 pub(in crate::network) struct Bsp {
     pub(in crate::network) edges: Vec<(usize, usize)>,
+    /// Edges of every other eight rounds, if it goes through phases.
+    pub(in crate::network) others: Option<Vec<(usize, usize)>>,
     /// Computing time of each process per round, s.
     pub(in crate::network) work_s: Vec<f64>,
     /// Its relative deviation.
@@ -55,6 +57,7 @@ impl Bsp {
             edges: (0..n)
                 .map(|i| (i.min((i + 1) % n), i.max((i + 1) % n)))
                 .collect(),
+            others: None,
             work_s: vec![0.004; n],
             jitter: 0.05,
             rounds: 200,
@@ -96,9 +99,16 @@ pub(in crate::network) fn bsp(program: &Bsp) -> Made {
     let mut computing = vec![Vec::new(); n];
     let mut packets: Vec<Packet> = Vec::new();
     const SEND_S: f64 = 5e-6;
-    let mut edges = program.edges.clone();
-    edges.sort_unstable();
-    for _ in 0..program.rounds {
+    let mut phases: Vec<_> = [Some(&program.edges), program.others.as_ref()]
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect();
+    for edges in &mut phases {
+        edges.sort_unstable();
+    }
+    for round in 0..program.rounds {
+        let edges = &phases[round / 8 % phases.len()];
         for (node, mean) in program.work_s.iter().enumerate() {
             let took = mean * (1.0 + program.jitter * noise.normal()).max(0.1);
             computing[node].push((clock[node], clock[node] + took));
@@ -118,7 +128,7 @@ pub(in crate::network) fn bsp(program: &Bsp) -> Made {
         match program.style {
             Style::AllFirst => {
                 let mut arrivals = vec![0.0f64; n];
-                for &(a, b) in &edges {
+                for &(a, b) in edges {
                     let at = send(&mut clock, a, b);
                     arrivals[b] = arrivals[b].max(at);
                     let at = send(&mut clock, b, a);
@@ -129,7 +139,7 @@ pub(in crate::network) fn bsp(program: &Bsp) -> Made {
                 }
             }
             Style::ByEdge => {
-                for &(a, b) in &edges {
+                for &(a, b) in edges {
                     let there = send(&mut clock, a, b);
                     if program.answering.contains(&b) {
                         clock[b] = clock[b].max(there);
@@ -140,7 +150,7 @@ pub(in crate::network) fn bsp(program: &Bsp) -> Made {
                 }
             }
             Style::Turns => {
-                for &(a, b) in &edges {
+                for &(a, b) in edges {
                     let at = send(&mut clock, a, b);
                     clock[b] = clock[b].max(at);
                     let at = send(&mut clock, b, a);
