@@ -171,3 +171,44 @@ fn a_query_depends_on_what_filled_the_database() {
     let found = above(&Scratch::new(), "query", script, "out");
     has(&found, &["in", "db.sq", "sqlite3"], script);
 }
+
+/// The report, the levels and the graph of rules tell of the same order.
+#[test]
+fn what_came_of_an_answer_is_above_it_everywhere() {
+    if !need_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = "sort in > o; echo more >> o; n=$(wc -l < o); echo $n > count; cat count > copy";
+    let found = above(&scratch, "job", script, "copy");
+    has(&found, &["sort", "wc", "cat"], script);
+    let trace = scratch.join("job.db");
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        let mut all = vec![arguments[0], trace.to_str().unwrap()];
+        all.extend(&arguments[1..]);
+        serde_json::from_str(&prints(&scratch, &all)).unwrap()
+    };
+    let report = json(&["report", "-o", "-", "--format", "json"]);
+    let nodes = report["graph"]["nodes"].as_array().unwrap();
+    let shell = nodes
+        .iter()
+        .filter(|node| node["name"].as_str().unwrap().starts_with("sh -c ["));
+    let versions: Vec<_> = shell
+        .map(|node| (&node["is_whole"], node["cpu_ns"].as_i64().unwrap() > 0))
+        .collect();
+    assert!(versions.len() > 1, "{nodes:?}");
+    let is_last = |at: usize| at + 1 == versions.len();
+    for (at, version) in versions.iter().enumerate() {
+        assert_eq!(*version, (&false.into(), is_last(at)), "{versions:?}");
+    }
+    assert_eq!(report["graph"]["cycle_edges"], 0, "no data is left out");
+    let levels = json(&["stats", "levels", "--format", "json"]);
+    let names: Vec<&str> = levels
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["phase"].as_str().unwrap())
+        .collect();
+    let of = |rule: &str| names.iter().position(|name| name.contains(rule));
+    assert!(of("wc") < of("cat") && of("sort") < of("wc"), "{names:?}");
+}
