@@ -3,11 +3,11 @@
 namespaces as hosts, every topology, by turns and by exchange, with and without a loaded rank.
 
     tests/truth/inference.py [--flowtrace BIN] [--patterns BIN] [--hosts 4,8] [--iterations N] [--bytes N] [--loads N] [--only-loads] [--busy]
-                             [--loaded N] [--phases] [--keep DIR]
+                             [--loaded N] [--phases] [--slow-link MBIT] [--keep DIR]
 
 Passes when every topology is named right, iteration rates are within 2 %, periods within 5 %, message counts within 1 %,
 no unloaded run is accused and no wrong rank named. With --loaded 2 two ranks are loaded at a time, each by a factor of its own; with --phases
-the loaded programs go through super-phases. Pairs in which other work held ranks up, which slept for longer than they were told to,
+the loaded programs go through super-phases. With --slow-link the link of one host is slow, which no process shall be blamed for. Pairs in which other work held ranks up, which slept for longer than they were told to,
 are run again. In a tree messages go one way, so that ranks run ahead of each other as far as
 buffers reach, and what a rank wrote leaves when the receiver takes it: rates and periods must lie within what the ranks say there. How many loaded ranks were named, and of these how often the range
 held the slowdown against the run before without the load, is printed. In runs with loads ranks compute asleep, as with
@@ -42,13 +42,21 @@ PHASES = {4: "ring,all-to-all", 8: "bus,hypercube,all-to-all"}
 class Lab:
     """Hosts h1… with addresses 10.9.0.1… on one bridge, in namespaces of this process alone."""
 
-    def __init__(self, hosts):
+    def __init__(self, hosts, slow_mbit=None):
         self.hosts = hosts
         run = lambda line: subprocess.run(line, shell=True, check=True)
         run("ip link set lo up && ip link add ftbr type bridge forward_delay 0 stp_state 0 && ip link set ftbr up")
         for i in range(1, hosts + 1):
             run(f"ip netns add h{i} && ip link add port{i} type veth peer name eth0 netns h{i} && ip link set port{i} master ftbr up"
                 f" && ip -n h{i} addr add 10.9.0.{i}/24 dev eth0 && ip -n h{i} link set lo up && ip -n h{i} link set eth0 up")
+
+        if slow_mbit:
+            # Host 2 behind a bridge of its own, so that its capture sees what it sends before the slow link does.
+            run("ip link set port2 nomaster && ip link add ftbr2 type bridge forward_delay 0 stp_state 0 && ip link set ftbr2 up"
+                " && ip link set port2 master ftbr2 && ip link add slow2 type veth peer name slow1 && ip link set slow2 master ftbr2 up"
+                " && ip link set slow1 master ftbr up")
+            for port in ("slow1", "slow2"):
+                run(f"tc qdisc add dev {port} root tbf rate {slow_mbit}mbit burst 3000 latency 1s")
 
     def at(self, host, name, *command, **more):
         inside = ["ip", "netns", "exec", f"h{host}", "unshare", "--uts", "sh", "-c", 'hostname "$0"; exec "$@"', name]
@@ -268,6 +276,7 @@ def main():
     parser.add_argument("--only-loads", action="store_true", help="no topologies")
     parser.add_argument("--loaded", type=int, default=1, help="ranks that are loaded at a time")
     parser.add_argument("--phases", action="store_true", help="loads in programs of super-phases")
+    parser.add_argument("--slow-link", type=float, metavar="MBIT", help="the link of host 2 carries so much")
     parser.add_argument("--busy", action="store_true", help="loads compute in busy loops, not asleep")
     parser.add_argument("--keep", help="directory for the traces")
     parser.add_argument("--inside", type=int, help=argparse.SUPPRESS)
@@ -279,7 +288,7 @@ def main():
 
 
 def inside(options, hosts):
-    lab = Lab(hosts)
+    lab = Lab(hosts, options.slow_link)
     scratch = options.keep or tempfile.mkdtemp(prefix="flowtrace-inference-")
     plain = ["--bytes", str(options.bytes), "--iterations", str(options.iterations), "--compute-us", str(options.compute_us)]
     runs, right, false_alarms, number = 0, 0, 0, 0

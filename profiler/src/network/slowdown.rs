@@ -82,8 +82,10 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
     for &node in &hidden {
         middle[usize::from(node)] = 0.0;
     }
+    // Where processors are shared, some may have waited for one in more of their long rounds than others.
+    let apart = GATE * held_up(schedule);
     let may_be = |several: &[Node]| {
-        stand_apart(&work_s, &hidden, several, gate) && !are_of_a_kind(schedule, several)
+        stand_apart(&work_s, &hidden, several, apart) && !are_of_a_kind(schedule, several)
     };
     let found = self::loaded(&middle, gate, may_be);
     let (loaded, ratio) = match hidden.is_empty() {
@@ -216,8 +218,13 @@ pub(super) fn shown_at(noise: f64) -> f64 {
 /// processors, or a network, hold each other up differently once one of them is faster; some of that shows in rounds
 /// that take longer than the middle ones, as those of unsteady work do not.
 pub(super) fn between_runs(schedule: &Schedule) -> f64 {
-    let held_up = mean_above(&rounds(schedule), 0.5) - 1.0;
-    RUN_TO_RUN + (2.0 * held_up).clamp(0.0, MOST_HELD_UP)
+    let beyond = held_up(schedule) - 1.0;
+    RUN_TO_RUN + (2.0 * beyond).min(MOST_HELD_UP)
+}
+
+/// How many times as long as the middle ones rounds take on average: those that were held up now and then are longer.
+fn held_up(schedule: &Schedule) -> f64 {
+    mean_above(&rounds(schedule), 0.5).max(1.0)
 }
 
 /// By how much the whole work of the loaded processes would differ from run to run, s: standard
