@@ -8,17 +8,20 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, chdir, dup2_stderr, dup2_stdin, dup2_stdout, fork, setsid};
 
+use super::super::pidfd::PidFd;
 use super::Listener;
 use crate::mounting;
 
-/// How often is looked for processes that make no call.
+/// How often is looked for processes that make no call, and how often in vain.
 const ROUND_MS: u16 = 50;
+const ROUNDS: u32 = 200;
 
 /// Ends the processes if this one ends before them without a word.
 #[derive(Debug)]
@@ -38,6 +41,7 @@ impl Guard {
     /// When there can be no process for it.
     pub(crate) fn start() -> io::Result<Guard> {
         let (ours, theirs) = UnixStream::pair()?;
+        let own = std::process::id();
         // SAFETY: this process has one thread, as the doc comment demands; then a child of fork
         // is an ordinary process.
         match unsafe { fork() }? {
@@ -51,7 +55,7 @@ impl Guard {
                 // Its parent ends at once, so that nobody who waits for our children meets it.
                 // SAFETY: likewise.
                 if let Ok(ForkResult::Child) = unsafe { fork() } {
-                    let Err(_) = watch(theirs);
+                    let Err(_) = watch(theirs, own);
                 }
                 // SAFETY: ends the process without what other code of ours wants to do at its end.
                 unsafe { libc::_exit(0) }
@@ -69,7 +73,8 @@ impl Guard {
     }
 }
 
-fn watch(mut socket: UnixStream) -> io::Result<Infallible> {
+fn watch(mut socket: UnixStream, guarded: u32) -> io::Result<Infallible> {
+    let guarded = PidFd::open(guarded).ok_or(io::ErrorKind::NotFound)?;
     setsid()?;
     chdir("/")?;
     prctl::set_name(c"guard")?;
@@ -80,8 +85,10 @@ fn watch(mut socket: UnixStream) -> io::Result<Infallible> {
     dup2_stdin(&nothing)?;
     dup2_stdout(&nothing)?;
     dup2_stderr(&nothing)?;
-    let own = socket.as_raw_fd().cast_unsigned();
-    for (first, last) in [(3, own - 1), (own + 1, u32::MAX)] {
+    let mut kept = [socket.as_raw_fd(), guarded.as_fd().as_raw_fd()].map(i32::cast_unsigned);
+    kept.sort_unstable();
+    let [one, other] = kept;
+    for (first, last) in [(3, one - 1), (one + 1, other - 1), (other + 1, u32::MAX)] {
         // SAFETY: what else is open here is used by nobody in this process.
         unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     }
@@ -95,10 +102,20 @@ fn watch(mut socket: UnixStream) -> io::Result<Infallible> {
     let listener = Listener::new(mounting::receive_descriptor(&duplicate)?);
     let namespace = mounts_of(u32::from_ne_bytes(root));
     let own = mounts_of(std::process::id());
-    if socket.read(&mut [0])? > 0 {
+    // The command has a copy of the other end of our socket until it executes.
+    let mut ended = [
+        PollFd::new(socket.as_fd(), PollFlags::POLLIN),
+        PollFd::new(guarded.as_fd(), PollFlags::POLLIN),
+    ];
+    while matches!(poll(&mut ended, PollTimeout::NONE), Err(Errno::EINTR)) {}
+    socket.set_nonblocking(true)?;
+    if socket.read(&mut [0]).unwrap_or(0) > 0 {
         return Err(io::ErrorKind::NotFound.into());
     }
-    while !is_over(&listener)? {
+    // Who was received and not answered is not told again, and goes on with an error when we are gone.
+    let mut quiet = 0;
+    while !is_over(&listener)? && quiet < ROUNDS {
+        quiet += 1;
         // Where the command has no mounts of its own, others are told from it by their calls alone. As long as one of its
         // processes lives, the number of its namespace is no other one's.
         if let Some(namespace) = namespace.as_ref().filter(|of| Some(*of) != own.as_ref()) {
@@ -107,6 +124,7 @@ fn watch(mut socket: UnixStream) -> io::Result<Infallible> {
         while let Some(held) = listener.receive()? {
             let _ = kill(Pid::from_raw(held.tid.cast_signed()), Signal::SIGKILL);
             listener.go_on(held.id);
+            quiet = 0;
         }
     }
     Err(io::ErrorKind::NotFound.into())

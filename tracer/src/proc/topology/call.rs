@@ -83,8 +83,12 @@ impl Call {
         Some(Call { kind, arguments })
     }
 
-    /// The call of this number, if the filter tells of it.
+    /// The call of this number, if the filter tells of it. Of arguments of 32 bits the other half may be anything.
     pub(crate) fn of(architecture: u32, number: u32, arguments: [u64; 6]) -> Option<Call> {
+        let mask = match architecture {
+            X86_32 => u64::from(u32::MAX),
+            _ => u64::MAX,
+        };
         let mut all = ARCHITECTURES.iter();
         let numbers = all.find(|numbers| numbers.architecture == architecture)?;
         let number = number & numbers.mask;
@@ -92,10 +96,13 @@ impl Call {
         let (_, kind) = calls.find(|(known, _)| *known == number)?;
         Some(Call {
             kind: *kind,
-            arguments,
+            arguments: arguments.map(|argument| argument & mask),
         })
     }
 }
+
+/// `AUDIT_ARCH_I386` (include/uapi/linux/audit.h).
+const X86_32: u32 = 0x4000_0003;
 
 /// What the codes of the filter are counted from, so that they are hardly those of another one.
 const CODES: u16 = 0xf10a;
@@ -169,7 +176,7 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
         ],
     },
     Numbers {
-        architecture: 0x4000_0003,
+        architecture: X86_32,
         mask: !0,
         calls: &[
             (5, Open),
