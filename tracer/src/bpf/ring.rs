@@ -67,8 +67,9 @@ impl Ring {
         })
     }
 
-    /// Hands over the records that wait.
-    pub(crate) fn drain(&mut self, mut record: impl FnMut(&[u8])) {
+    /// Hands over the records that wait, up to one that is still being written. Whether there is such a one, behind which
+    /// others may be complete.
+    pub(crate) fn drain(&mut self, mut record: impl FnMut(&[u8])) -> bool {
         // SAFETY: both are aligned words at the begin of pages that are mapped as long as `self`
         // lives, and that both sides only access so.
         let (consumed, produced) = unsafe {
@@ -79,12 +80,14 @@ impl Ring {
         };
         let end = produced.load(Ordering::Acquire);
         let mut at = consumed.load(Ordering::Relaxed);
+        let mut is_busy = false;
         while at < end {
             let place = PAGE + (at as usize & (self.size - 1));
             // SAFETY: records begin at multiples of 8 within the data.
             let first = unsafe { &*self.producer.as_ptr().add(place).cast::<AtomicU32>() };
             let first = first.load(Ordering::Acquire);
             if first & BUSY != 0 {
+                is_busy = true;
                 break;
             }
             let length = (first & !DISCARDED) as usize;
@@ -104,6 +107,7 @@ impl Ring {
             at += (HEADER + length).next_multiple_of(8) as u64;
         }
         consumed.store(at, Ordering::Release);
+        is_busy
     }
 }
 

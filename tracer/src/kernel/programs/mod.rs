@@ -164,7 +164,7 @@ impl Programs {
     /// earlier than the last that is handed over.
     pub(super) fn drain(&mut self, mut take: impl FnMut(Sample)) -> u64 {
         for ring in &mut self.rings {
-            ring.drain(|record| {
+            let _ = ring.drain(|record| {
                 if let Some(sample) = decode(record) {
                     take(sample);
                 }
