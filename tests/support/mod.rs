@@ -153,35 +153,33 @@ pub(crate) fn need_fuse() -> bool {
     succeeds("unshare", &[namespace, "true"]) || missing("cannot make a private mount namespace")
 }
 
+/// Whether `flowtrace doctor` finds all of these to work.
+fn doctor_finds(facilities: &[&str]) -> bool {
+    let doctor = Command::new(FLOWTRACE).arg("doctor").output();
+    let found = String::from_utf8_lossy(&doctor.expect("can run").stdout).into_owned();
+    let works = |facility: &&str| {
+        let mut lines = found.lines();
+        lines.any(|line| line.starts_with("ok") && line.contains(*facility))
+    };
+    facilities.iter().all(works)
+}
+
 /// Whether the kernel announces processes and their costs to us (proc connector, taskstats), as
 /// flowtrace itself finds; skips the test when it does not.
 pub(crate) fn need_announcements() -> bool {
-    let doctor = Command::new(FLOWTRACE).arg("doctor").output();
-    let found = String::from_utf8_lossy(&doctor.expect("can run").stdout).into_owned();
-    let works = |what: &str| {
-        let mut lines = found.lines();
-        lines.any(|line| line.starts_with("ok") && line.contains(what))
-    };
-    (works("(proc connector)") && works("(taskstats)"))
+    doctor_finds(&["(proc connector)", "(taskstats)"])
         || missing("no proc connector or no taskstats")
 }
 
 /// Whether programs in the kernel can tell of processes, as flowtrace itself finds; skips the test when they cannot.
 pub(crate) fn need_process_tracepoints() -> bool {
-    let doctor = Command::new(FLOWTRACE).arg("doctor").output();
-    let found = String::from_utf8_lossy(&doctor.expect("can run").stdout).into_owned();
-    let mut lines = found.lines();
-    let works = lines.any(|line| line.starts_with("ok") && line.contains("ptrace (tracepoints)"));
-    works || missing("no programs at the scheduler's tracepoints")
+    doctor_finds(&["ptrace (tracepoints)"]) || missing("no programs at the scheduler's tracepoints")
 }
 
 /// Whether reads and writes can be seen by tracepoints, as flowtrace itself finds; skips the test when
 /// they cannot. Not every system that has all else has those.
 pub(crate) fn need_kernel_layer() -> bool {
-    let doctor = Command::new(FLOWTRACE).arg("doctor").output();
-    let found = String::from_utf8_lossy(&doctor.expect("can run").stdout).into_owned();
-    let mut lines = found.lines();
-    let works = lines.any(|line| line.starts_with("ok") && line.contains("--layer kernel"));
+    let works = doctor_finds(&["--layer kernel"]);
     if !works {
         skip("no tracepoints by perf_event_open, or no FUSE passthrough");
     }

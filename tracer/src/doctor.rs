@@ -183,61 +183,55 @@ fn processes() -> Check {
 
 /// All of every process, without ptrace.
 fn told_processes() -> Check {
-    const WHAT: &str = "processes without ptrace (tracepoints)";
-    match proc::try_tracepoints() {
-        Ok(()) => check(
-            WHAT,
-            Verdict::Works,
-            "programs in the kernel tell of every process, nobody waits",
-            None,
-        ),
-        Err(error) => check(
-            WHAT,
-            Verdict::Limited,
-            format!("{error}: flowtrace mount and run --no-ptrace miss what short processes were"),
-            Some(
-                "root or CAP_BPF and CAP_PERFMON, outside of containers; a kernel with \
-                 CONFIG_DEBUG_INFO_BTF, 5.18 or newer",
-            ),
-        ),
-    }
+    works_or_limits(
+        "processes without ptrace (tracepoints)",
+        proc::try_tracepoints(),
+        "programs in the kernel tell of every process, nobody waits",
+        "flowtrace mount and run --no-ptrace miss what short processes were",
+        "root or CAP_BPF and CAP_PERFMON, outside of containers; a kernel with \
+         CONFIG_DEBUG_INFO_BTF, 5.18 or newer",
+    )
 }
 
 /// Forks, execs and exits without ptrace.
 fn announcements() -> Check {
-    const WHAT: &str = "processes without ptrace (proc connector)";
-    match proc::try_connector() {
-        Ok(()) => check(WHAT, Verdict::Works, "the kernel announces processes", None),
-        Err(error) => check(
-            WHAT,
-            Verdict::Limited,
-            format!("{error}: flowtrace mount and run --no-ptrace miss short processes"),
-            Some(
-                "Linux 6.6 or newer, or root; outside of containers and network namespaces; a \
-                 kernel with CONFIG_PROC_EVENTS",
-            ),
-        ),
-    }
+    works_or_limits(
+        "processes without ptrace (proc connector)",
+        proc::try_connector(),
+        "the kernel announces processes",
+        "flowtrace mount and run --no-ptrace miss short processes",
+        "Linux 6.6 or newer, or root; outside of containers and network namespaces; a \
+         kernel with CONFIG_PROC_EVENTS",
+    )
 }
 
 /// What processes used, without ptrace.
 fn costs() -> Check {
-    const WHAT: &str = "costs without ptrace (taskstats)";
-    match proc::try_taskstats() {
-        Ok(()) => check(
-            WHAT,
-            Verdict::Works,
-            "the kernel tells what each thread used",
-            None,
-        ),
+    works_or_limits(
+        "costs without ptrace (taskstats)",
+        proc::try_taskstats(),
+        "the kernel tells what each thread used",
+        "flowtrace mount and run --no-ptrace read costs from /proc",
+        "root or CAP_NET_ADMIN, outside of containers; a kernel with CONFIG_TASKSTATS, \
+         CONFIG_TASK_DELAY_ACCT and CONFIG_TASK_XACCT, 5.19 or newer",
+    )
+}
+
+/// A means that was tried, and what is missed without it.
+fn works_or_limits(
+    what: &'static str,
+    tried: std::io::Result<()>,
+    works: &str,
+    without: &str,
+    remedy: &str,
+) -> Check {
+    match tried {
+        Ok(()) => check(what, Verdict::Works, works, None),
         Err(error) => check(
-            WHAT,
+            what,
             Verdict::Limited,
-            format!("{error}: flowtrace mount and run --no-ptrace read costs from /proc"),
-            Some(
-                "root or CAP_NET_ADMIN, outside of containers; a kernel with CONFIG_TASKSTATS, \
-                 CONFIG_TASK_DELAY_ACCT and CONFIG_TASK_XACCT, 5.19 or newer",
-            ),
+            format!("{error}: {without}"),
+            Some(remedy),
         ),
     }
 }

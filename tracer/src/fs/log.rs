@@ -188,7 +188,7 @@ impl Log {
 
     /// Whether a thread is one of this process, which may look up a path that leads through a view.
     fn is_own(&self, tid: u32) -> bool {
-        tid == self.own || Path::new(&format!("/proc/self/task/{tid}")).exists()
+        tid == self.own || tid != 0 && Path::new(&format!("/proc/self/task/{tid}")).exists()
     }
 
     fn call(&self, started: Started, event: Event, result: i64) -> Call {

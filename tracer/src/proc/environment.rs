@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use flowtrace_schema::Text;
+use flowtrace_schema::{Text, Upid};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 /// The variables by which workflow managers, batch systems and launchers tell a process which of
@@ -88,6 +88,20 @@ const LOCALE: &[&str] = &[
 /// Names and values of variables, in the order of names. Shared, because most processes
 /// have their parent's.
 pub(crate) type Variables = Arc<[(Text, Text)]>;
+
+/// Which image stands for image `upid` in the record of its variables, and whether that is itself: where they are those of the image
+/// before, it is who stands for that.
+pub(super) fn stands_for(
+    upid: Upid,
+    variables: &Variables,
+    before: (&Variables, Option<Upid>),
+) -> (Option<Upid>, bool) {
+    match variables {
+        none if none.is_empty() => (None, false),
+        same if same == before.0 => (before.1, false),
+        _ => (Some(upid), true),
+    }
+}
 
 /// The variables to record.
 #[derive(Clone, Debug, Default)]

@@ -8,6 +8,7 @@ pub(crate) mod beginning;
 pub(crate) mod channels;
 pub(crate) mod children;
 mod connector;
+mod costs;
 pub(crate) mod descriptors;
 pub(crate) mod environment;
 #[cfg(any(test, fuzzing))]

@@ -8,7 +8,7 @@ mod record;
 use std::io;
 
 use super::netlink::{self, Received, Socket};
-pub(super) use record::{Costs, Io, ThreadRecord, records};
+pub(super) use record::{ThreadRecord, records};
 
 /// `NETLINK_GENERIC`.
 const PROTOCOL: i32 = 16;

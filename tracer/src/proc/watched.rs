@@ -451,11 +451,12 @@ impl Callers for Watched {
         state.pump();
         let announced = state.feed.is_some();
         let may_look = effort != Effort::Tables;
-        if state.table.process_of(tid) == Some(std::process::id()) {
+        let pid = state.table.process_of(tid);
+        if pid == Some(std::process::id()) {
             return None;
         }
         // Without announcements only a look tells whether the process is still the same.
-        if let Some(pid) = state.table.process_of(tid)
+        if let Some(pid) = pid
             && (announced || effort != Effort::Fresh)
             && (announced || state.table.is_recorded(pid))
         {

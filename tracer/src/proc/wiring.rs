@@ -14,7 +14,6 @@ use super::channels::{Channels, Registry};
 use super::descriptors::{self, Descriptor};
 use super::observer::{Observer, Tracee};
 use super::outside::{NameChange, Open, Outside, Place};
-use super::pidfd::PidFd;
 use super::reading::{self, Traffic};
 use super::topology::{Call, CallKind, UNNAMED, bytes_at, path_at, some_at};
 use super::views::Views;
@@ -49,7 +48,7 @@ pub(crate) struct Wiring {
 enum Pending {
     /// Two descriptors are written to this address.
     Pair(u64),
-    /// Two descriptors of a process that had moved so much are not told.
+    /// Descriptors are not told; of a pipe what the process had moved before.
     Ends(Option<Traffic>),
     Accept,
     /// A process accepts by a descriptor what connects to there.
@@ -63,13 +62,6 @@ enum Pending {
     Names(NameChange),
     /// Something is mounted over a part of a view.
     Mount,
-}
-
-/// A socket that is going to be connected.
-fn joins(pid: u32, fd: i32) -> Option<Pending> {
-    let socket = descriptors::one(pid, fd)?;
-    let own = PidFd::open(pid)?.duplicate(fd)?;
-    Some(Pending::Joins(socket, own))
 }
 
 impl Wiring {
@@ -135,10 +127,15 @@ impl Wiring {
                 let change = self.outside.renaming(tracee, from, to, exchange);
                 change.map(Pending::Names)
             }
-            CallKind::Pipe | CallKind::SocketPair if self.runs_on => {
-                Some(Pending::Ends(Traffic::of(tracee.pid)))
+            CallKind::Pipe
+            | CallKind::SocketPair
+            | CallKind::Bind
+            | CallKind::Connect
+            | CallKind::Accept
+                if self.runs_on =>
+            {
+                unseen::will_make(tracee.pid, call.kind, fd(a))
             }
-            CallKind::Connect if self.runs_on => joins(tracee.pid, fd(a)),
             CallKind::Pipe => Some(Pending::Pair(a)),
             CallKind::SocketPair => Some(Pending::Pair(d)),
             CallKind::Bind => Some(Pending::Bind(fd(a))),
@@ -147,10 +144,6 @@ impl Wiring {
                 let address = some_at(tracee.tid, b, length)
                     .and_then(|address| sockets::address_in(&address));
                 Some(Pending::Connect(fd(a), address))
-            }
-            CallKind::Accept if self.runs_on => {
-                let at = sockets::listens_at(tracee.pid, fd(a));
-                Some(Pending::Accepts(tracee.pid, fd(a), at))
             }
             CallKind::Accept => Some(Pending::Accept),
             // Kept with the process ([`super::lifetimes`]), and by who looks for flows.

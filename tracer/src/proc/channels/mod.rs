@@ -179,31 +179,20 @@ impl Channels {
 
     /// It made these descriptors of pipes or sockets by a call.
     pub(crate) fn made(&mut self, tracee: Tracee, descriptors: &[i32], now: u64) {
-        let threaded = self
-            .holders
-            .get(&tracee.pid)
-            .is_none_or(|holder| holder.threaded);
-        let since = if threaded {
-            None
-        } else {
-            Traffic::of(tracee.pid)
-        };
+        let pid = tracee.pid;
         let made = descriptors.iter();
-        let made: Vec<_> = made
-            .filter_map(|&fd| descriptors::one(tracee.pid, fd))
-            .collect();
-        self.made_since(tracee, &made, since, now);
+        let made: Vec<_> = made.filter_map(|&fd| descriptors::one(pid, fd)).collect();
+        self.made_since(pid, &made, || Traffic::of(pid), now);
     }
 
-    /// The same, where this was moved before.
+    /// The same of process `pid`; `since` tells what that had moved before, if it has one thread.
     fn made_since(
         &mut self,
-        tracee: Tracee,
+        pid: u32,
         made: &[Descriptor],
-        since: Option<Traffic>,
+        since: impl FnOnce() -> Option<Traffic>,
         now: u64,
     ) {
-        let pid = tracee.pid;
         let Some(holder) = self.holders.get(&pid) else {
             return;
         };
@@ -212,7 +201,7 @@ impl Channels {
             // A shell that makes its next pipe has given up those of the last.
             self.look_for_gone(pid, now);
         }
-        let since = since.filter(|_| !threaded);
+        let since = if threaded { None } else { since() };
         for descriptor in made {
             let channel = self.registry().identify(pid, descriptor);
             if let Some(channel) = channel {
@@ -263,10 +252,26 @@ impl Channels {
         since: Option<Traffic>,
         now: u64,
     ) {
-        let Some(holder) = self.holders.get_mut(&pid) else {
-            return;
-        };
-        let fd = descriptor.fd;
+        let end = self.hold_end(pid, key, descriptor.fd, made, since, now);
+        if let (Some(end), Object::Socket { inode }) = (end, descriptor.object)
+            && end.add_socket(inode)
+            && let Some(row) = end.row
+        {
+            self.note_address(inode, row);
+        }
+    }
+
+    /// The same of an end of which no socket is known.
+    fn hold_end(
+        &mut self,
+        pid: u32,
+        key: (ChannelId, Direction),
+        fd: i32,
+        made: bool,
+        since: Option<Traffic>,
+        now: u64,
+    ) -> Option<&mut End> {
+        let holder = self.holders.get_mut(&pid)?;
         let end = holder.ends.entry(key).or_insert(End {
             row: None,
             fd,
@@ -284,12 +289,7 @@ impl Channels {
         // Opened once more by itself, it is used on purpose.
         end.made |= made;
         end.leaked &= !made && fd > 2;
-        if let Object::Socket { inode } = descriptor.object
-            && end.add_socket(inode)
-            && let Some(row) = end.row
-        {
-            self.note_address(inode, row);
-        }
+        Some(end)
     }
 
     /// An end is given up: `at` a moment, or with its image.

@@ -3,9 +3,9 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use flowtrace_schema::Direction;
+use flowtrace_schema::{ChannelId, Direction};
 
-use super::super::descriptors::{self, Descriptor, Object};
+use super::super::descriptors::{self, Descriptor};
 use super::super::observer::Tracee;
 use super::super::reading::Traffic;
 use super::Channels;
@@ -59,7 +59,7 @@ impl Channels {
         let new: Vec<Descriptor> = found.iter().filter(is_new).copied().collect();
         drop(registry);
         if !new.is_empty() {
-            self.made_since(tracee, &new, since, now);
+            self.made_since(tracee.pid, &new, || since, now);
         }
         let alone = new.iter().filter(|one| {
             let mut others = found.iter().filter(|other| other.object == one.object);
@@ -94,47 +94,26 @@ impl Channels {
         self.give_up(pid, key, Some(now), moved, false);
     }
 
-    /// A socket of a process has been connected: which is told by a duplicate of ours, for it may be gone. Whether it has.
-    pub(crate) fn connected(
-        &mut self,
-        tracee: Tracee,
-        descriptor: &Descriptor,
-        own: &OwnedFd,
-        now: u64,
-    ) -> bool {
+    /// The channel that a socket of a process is an end of, by a duplicate of ours: for it may be gone. `None`: it is not connected yet.
+    pub(crate) fn connected(&mut self, socket: &Descriptor, own: &OwnedFd) -> Option<ChannelId> {
         let ours = Descriptor {
             fd: own.as_raw_fd(),
-            ..*descriptor
+            ..*socket
         };
-        let channel = self.registry().identify(std::process::id(), &ours);
-        let Some(channel) = channel else {
-            return false;
-        };
-        let key = (channel, descriptor.direction);
-        self.hold(tracee.pid, key, descriptor, true, None, now);
-        self.write_rows(tracee.pid);
-        true
+        self.registry().identify(std::process::id(), &ours)
     }
 
-    /// Process `pid` accepts by `fd` what this socket of ours is connected to: the other end may be given up before it
-    /// is seen.
-    pub(crate) fn accepts(&mut self, pid: u32, fd: i32, own: &OwnedFd, inode: u64, now: u64) {
-        let ours = Descriptor {
-            fd: own.as_raw_fd(),
-            object: Object::Socket { inode },
-            direction: Direction::Both,
-        };
-        let channel = self.registry().identify(std::process::id(), &ours);
-        if let Some(channel) = channel {
-            // Which socket it has is found when it is looked at.
-            let unknown = Object::Pipe { inode: 0 };
-            let end = Descriptor {
-                fd,
-                object: unknown,
-                ..ours
-            };
-            self.hold(pid, (channel, Direction::Both), &end, true, None, now);
-            self.write_rows(pid);
-        }
+    /// Process `pid` has connected this socket.
+    pub(crate) fn joined(&mut self, pid: u32, socket: &Descriptor, channel: ChannelId, now: u64) {
+        let key = (channel, socket.direction);
+        self.hold(pid, key, socket, true, None, now);
+        self.write_rows(pid);
+    }
+
+    /// Process `pid` has accepted the other end by `fd`: which socket it has is found when it is looked at, but it may be given
+    /// up before.
+    pub(crate) fn accepted(&mut self, pid: u32, fd: i32, channel: ChannelId, now: u64) {
+        self.hold_end(pid, (channel, Direction::Both), fd, true, None, now);
+        self.write_rows(pid);
     }
 }

@@ -46,7 +46,7 @@ impl Lifetimes {
         if call.kind == CallKind::Umask
             && let Some(process) = self.processes.get_mut(&tracee.pid)
         {
-            process.umask = Some(call.arguments[0] as u32 & 0o777);
+            process.umask = Some(call.mode_mask());
         }
         let mut wanted = false;
         for observer in &mut self.observers {

@@ -10,6 +10,7 @@ use flowtrace_schema::{Loss, Origin, ProcessEnd, Record, Text, Upid};
 use nix::unistd::{getegid, geteuid};
 
 use super::super::beginning::Held;
+use super::super::environment::stands_for;
 use super::super::observer::Tracee;
 use super::super::ptrace::{self, Stop};
 use super::super::reading::{self, Account, Image, ProcessStat, Status};
@@ -101,11 +102,8 @@ impl Lifetimes {
             (None, process.upid)
         };
         let parent = process.parent;
-        let (environment, variables_are_new) = match &image.environment {
-            none if none.is_empty() => (None, false),
-            same if *same == process.image.environment => (process.environment, false),
-            _ => (Some(upid), true),
-        };
+        let of_before = (&process.image.environment, process.environment);
+        let (environment, variables_are_new) = stands_for(upid, &image.environment, of_before);
         *process = Process {
             environment,
             before: process.total.unwrap_or_default(),

@@ -1,65 +1,7 @@
 //! Taking apart the records of ended threads (include/uapi/linux/taskstats.h).
 
-use std::ops::AddAssign;
-
+use super::super::costs::Costs;
 use super::super::netlink::{attributes, messages, u16_at, u32_at, u64_at};
-
-/// What the threads of a process used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Costs {
-    pub(in super::super) user_ns: u64,
-    pub(in super::super) sys_ns: u64,
-    pub(in super::super) on_cpu_ns: u64,
-    pub(in super::super) run_queue_ns: u64,
-    pub(in super::super) minor_faults: u64,
-    pub(in super::super) major_faults: u64,
-    pub(in super::super) voluntary_switches: u64,
-    pub(in super::super) involuntary_switches: u64,
-    /// `None` in records of taskstats, where the kernel cuts off each of these numbers, those of calls included,
-    /// to a multiple of 1024.
-    pub(in super::super) io: Option<Io>,
-    /// Of the address space, so the largest of all threads.
-    pub(in super::super) max_rss_bytes: u64,
-    pub(in super::super) threads: u32,
-}
-
-/// What they read and wrote by calls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Io {
-    pub(in super::super) read_calls: u64,
-    pub(in super::super) write_calls: u64,
-    pub(in super::super) read_bytes: u64,
-    pub(in super::super) write_bytes: u64,
-}
-
-impl AddAssign for Io {
-    fn add_assign(&mut self, other: Io) {
-        let sum = |ours: &mut u64, other| *ours = ours.saturating_add(other);
-        sum(&mut self.read_calls, other.read_calls);
-        sum(&mut self.write_calls, other.write_calls);
-        sum(&mut self.read_bytes, other.read_bytes);
-        sum(&mut self.write_bytes, other.write_bytes);
-    }
-}
-
-impl AddAssign for Costs {
-    fn add_assign(&mut self, other: Costs) {
-        let sum = |ours: &mut u64, other| *ours = ours.saturating_add(other);
-        sum(&mut self.user_ns, other.user_ns);
-        sum(&mut self.sys_ns, other.sys_ns);
-        sum(&mut self.on_cpu_ns, other.on_cpu_ns);
-        sum(&mut self.run_queue_ns, other.run_queue_ns);
-        sum(&mut self.minor_faults, other.minor_faults);
-        sum(&mut self.major_faults, other.major_faults);
-        sum(&mut self.voluntary_switches, other.voluntary_switches);
-        sum(&mut self.involuntary_switches, other.involuntary_switches);
-        if let Some(io) = other.io {
-            *self.io.get_or_insert_default() += io;
-        }
-        self.max_rss_bytes = self.max_rss_bytes.max(other.max_rss_bytes);
-        self.threads = self.threads.saturating_add(other.threads);
-    }
-}
 
 /// A thread that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

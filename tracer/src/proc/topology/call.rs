@@ -83,6 +83,11 @@ impl Call {
         Some(Call { kind, arguments })
     }
 
+    /// Of umask(mask): the permissions that it takes away.
+    pub(crate) fn mode_mask(&self) -> u32 {
+        self.arguments[0] as u32 & 0o777
+    }
+
     /// The call of this number, if the filter tells of it. Of arguments of 32 bits the other half may be anything.
     pub(crate) fn of(architecture: u32, number: u32, arguments: [u64; 6]) -> Option<Call> {
         let mask = match architecture {

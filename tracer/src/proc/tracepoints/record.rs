@@ -6,12 +6,16 @@ use std::os::unix::ffi::OsStringExt;
 
 use flowtrace_schema::Text;
 
+use super::super::costs::{Costs, Io};
 use super::program::{
     ARGUMENTS, AT, CHILD_PID, CHILD_TID, COSTS, DIRECTORY, END, END_PARENT, ENDED, ENVIRONMENT,
     EXEC, EXECUTABLE, EXECUTED, FORK, FORKED, FORMER, GROUP_CODE, GROUP_FLAGS, INNER, LEADER_CODE,
     LEVEL, NAME, NAME_LENGTH, NUMBER, PARENT, PEAK, PID, PROCESSOR_AT, REST, START, STOPPED, TID,
     UNNAMED, WHAT, missing,
 };
+
+/// Bytes of a page, in which the kernel counts memory.
+const PAGE: u64 = 4096;
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,26 +79,13 @@ pub(in super::super) struct Ended {
 /// What a thread used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Used {
-    /// Up to the last time that the kernel brought it up to date: up to a tick ago, unless it ended.
-    pub(in super::super) on_cpu_ns: u64,
-    /// When that was, on the scheduler's clock, ns.
+    /// The time on a processor up to the last time that the kernel brought it up to date: up to a tick ago, unless the
+    /// thread ended. User and system time as the ticks found them; the most memory that its process had, in whatever image.
+    pub(in super::super) costs: Costs,
+    /// When the kernel did so, on the scheduler's clock, ns.
     pub(in super::super) counted_at: u64,
     /// The processor that it is on.
     pub(in super::super) processor: u32,
-    /// As the ticks of the clock found it.
-    pub(in super::super) user_ns: u64,
-    pub(in super::super) sys_ns: u64,
-    pub(in super::super) run_queue_ns: u64,
-    pub(in super::super) minor_faults: u64,
-    pub(in super::super) major_faults: u64,
-    pub(in super::super) voluntary_switches: u64,
-    pub(in super::super) involuntary_switches: u64,
-    pub(in super::super) read_calls: u64,
-    pub(in super::super) write_calls: u64,
-    pub(in super::super) read_bytes: u64,
-    pub(in super::super) write_bytes: u64,
-    /// The most memory that its process had, in whatever image, pages.
-    pub(in super::super) peak_pages: u64,
 }
 
 /// Parts of execs that are not complete yet, by process.
@@ -202,21 +193,26 @@ fn ended(pid: u32, record: &[u8]) -> Option<Ended> {
 fn used(record: &[u8]) -> Option<Used> {
     let cost = |index: usize| word(record, COSTS + 8 * index);
     Some(Used {
-        on_cpu_ns: cost(0)?,
+        costs: Costs {
+            on_cpu_ns: cost(0)?,
+            user_ns: cost(2)?,
+            sys_ns: cost(3)?,
+            run_queue_ns: cost(4)?,
+            minor_faults: cost(5)?,
+            major_faults: cost(6)?,
+            voluntary_switches: cost(7)?,
+            involuntary_switches: cost(8)?,
+            io: Some(Io {
+                read_calls: cost(9)?,
+                write_calls: cost(10)?,
+                read_bytes: cost(11)?,
+                write_bytes: cost(12)?,
+            }),
+            max_rss_bytes: word(record, PEAK)?.saturating_mul(PAGE),
+            threads: 1,
+        },
         counted_at: cost(1)?,
         processor: half(record, PROCESSOR_AT)?,
-        user_ns: cost(2)?,
-        sys_ns: cost(3)?,
-        run_queue_ns: cost(4)?,
-        minor_faults: cost(5)?,
-        major_faults: cost(6)?,
-        voluntary_switches: cost(7)?,
-        involuntary_switches: cost(8)?,
-        read_calls: cost(9)?,
-        write_calls: cost(10)?,
-        read_bytes: cost(11)?,
-        write_bytes: cost(12)?,
-        peak_pages: word(record, PEAK)?,
     })
 }
 

@@ -94,27 +94,24 @@ impl Observers {
 
     /// Looks for what calls did that have not been followed by others.
     pub(super) fn look_for_results(&mut self, now: u64) {
-        let Some(held) = &mut self.held else {
+        let Observers { all, held } = self;
+        let Some(held) = held else {
             return;
         };
         let moment = Instant::now();
         held.soon.take_if(|soon| *soon <= moment);
-        for waiting in held
-            .waiting
-            .values_mut()
-            .filter(|waiting| waiting.due <= moment)
-        {
+        held.waiting.retain(|_, waiting| {
+            if waiting.due > moment {
+                return true;
+            }
             waiting.due = moment + waiting.pause;
             waiting.pause = (waiting.pause * LATER).min(LAST_PAUSE);
             let mut found = false;
-            for observer in &mut self.all {
+            for observer in &mut *all {
                 found |= observer.may_have_returned(waiting.tracee, now);
             }
-            if found {
-                waiting.tracee.tid = 0;
-            }
-        }
-        held.waiting.retain(|_, waiting| waiting.tracee.tid != 0);
+            !found
+        });
     }
 
     fn tell(&mut self, mut what: impl FnMut(&mut dyn Observer)) {
@@ -225,8 +222,7 @@ impl Observers {
                 self.tell(|observer| wanted |= observer.called(tracee, call, now));
                 if let Some(held) = &mut self.held {
                     if call.kind == CallKind::Umask {
-                        let umask = call.arguments[0] as u32 & 0o777;
-                        held.umasks.insert(tracee.pid, umask);
+                        held.umasks.insert(tracee.pid, call.mode_mask());
                     }
                     if wanted {
                         // What others make is there until their next call.
@@ -270,8 +266,6 @@ impl Watched {
             observers.deliver(observations);
             if let Some(tracee) = tracee {
                 observers.called(tracee, call, now);
-            }
-            if let Some(tracee) = tracee {
                 let mut state = self.state();
                 let held_ns = state.table.clock.now().saturating_sub(now);
                 state.table.was_held(tracee.pid, held_ns);

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use flowtrace_schema::{Origin, Upid, Usage};
 
+use super::super::costs::{Costs, Io};
 use super::super::pidfd::PidFd;
 use super::super::reading::{Image, ProcessCost, ProcessStat, ThreadCost};
-use super::super::taskstats::{Costs, Io};
 
 /// A live process of the machine, be it recorded or not.
 pub(super) struct Process {

@@ -5,8 +5,8 @@ use flowtrace_schema::{Loss, ProcessEnd, ProcessStart, Record, ThreadRecord, Tid
 use super::observations::What;
 use super::process::Process;
 use super::table::Table;
+use crate::proc::costs::Costs;
 use crate::proc::observer::Tracee;
-use crate::proc::taskstats::Costs;
 
 /// How an image ended.
 #[derive(Clone, Copy)]

@@ -10,8 +10,8 @@ use nix::unistd::geteuid;
 use super::process::Process;
 use super::table::Table;
 use crate::proc::PidFd;
+use crate::proc::costs::Costs;
 use crate::proc::reading::{Image, ProcessStat};
-use crate::proc::taskstats::Costs;
 
 /// What /proc showed at some moment. Read without the lock of the table, so what was announced
 /// meanwhile is newer.

@@ -15,10 +15,11 @@ use super::rows::End;
 use super::unread::{Unread, end_without_costs};
 use crate::callers::Caller;
 use crate::clock::Clock;
+use crate::proc::costs::Costs;
 use crate::proc::environment::Wanted;
 use crate::proc::observer::Tracee;
 use crate::proc::reading::{Image, ProcessStat, tick_ns};
-use crate::proc::taskstats::{Costs, ThreadRecord as ThreadEnd};
+use crate::proc::taskstats::ThreadRecord as ThreadEnd;
 use crate::proc::{Living, PidFd, Upids};
 
 /// The first process, and the one that makes the kernel's threads: parents of all, of whom

@@ -7,7 +7,8 @@ use rusqlite::Connection;
 
 use super::unread::Reading;
 use super::*;
-use crate::proc::taskstats::{Costs, ThreadRecord};
+use crate::proc::costs::Costs;
+use crate::proc::taskstats::ThreadRecord;
 
 /// Ids that no process can have: nothing of them is in /proc.
 const SHELL: u32 = 5_000_001;

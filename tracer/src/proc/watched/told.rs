@@ -8,9 +8,10 @@ use super::observations::{Executed, What};
 use super::process::Row;
 use super::table::Table;
 use crate::clock::Clock;
+use crate::proc::costs::Costs;
+use crate::proc::environment::stands_for;
 use crate::proc::observer::Tracee;
 use crate::proc::reading::{Image, tick_ns};
-use crate::proc::taskstats::Costs;
 
 impl Table {
     /// Whether a thread that began then may be one of process `pid` as it is in the table: its id may be
@@ -109,11 +110,8 @@ impl Table {
                 true => before.upid,
                 false => self.upids.next(),
             };
-            let (environment, are_new) = match &image.environment {
-                none if none.is_empty() => (None, false),
-                same if *same == before.image.environment => (before.environment, false),
-                _ => (Some(upid), true),
-            };
+            let of_before = (&before.image.environment, before.environment);
+            let (environment, are_new) = stands_for(upid, &image.environment, of_before);
             if !is_complete {
                 self.await_image(upid, pid, Image::clone(&image));
             }

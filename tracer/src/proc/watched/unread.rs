@@ -13,8 +13,8 @@ use flowtrace_schema::{Loss, Origin, ProcessEnd, Record, Upid, Usage};
 
 use super::process::costs_so_far;
 use super::table::{GENERATIONS, KTHREADD, Table};
+use crate::proc::costs::Costs;
 use crate::proc::reading::{Image, ProcessStat, tick_ns};
-use crate::proc::taskstats::Costs;
 
 /// A row whose image is to be read.
 pub(super) struct Unread {

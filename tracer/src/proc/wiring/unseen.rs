@@ -7,11 +7,28 @@ use std::ffi::OsStr;
 use flowtrace_schema::Loss;
 
 use super::super::channels::sockets::{self, Name};
-use super::super::descriptors::Object;
+use super::super::descriptors;
 use super::super::observer::Tracee;
 use super::super::outside::{Named, Open};
-use super::super::topology::UNNAMED;
+use super::super::pidfd::PidFd;
+use super::super::reading::Traffic;
+use super::super::topology::{CallKind, UNNAMED};
 use super::{Pending, Wiring};
+
+/// What a call will make by which process `pid` comes by ends of channels: `fd` is its first argument.
+pub(super) fn will_make(pid: u32, kind: CallKind, fd: i32) -> Option<Pending> {
+    match kind {
+        CallKind::Pipe | CallKind::SocketPair => Some(Pending::Ends(Traffic::of(pid))),
+        CallKind::Bind => Some(Pending::Ends(None)),
+        CallKind::Connect => {
+            let socket = descriptors::one(pid, fd)?;
+            let own = PidFd::open(pid)?.duplicate(fd)?;
+            Some(Pending::Joins(socket, own))
+        }
+        CallKind::Accept => Some(Pending::Accepts(pid, fd, sockets::listens_at(pid, fd))),
+        _ => None,
+    }
+}
 
 impl Wiring {
     /// An open at its entry. A file that is there is taken at its word; what will be made is looked for later.
@@ -33,7 +50,7 @@ impl Wiring {
         };
         match self.outside.look(&path) {
             _ if flags & UNNAMED != 0 => Some(Pending::Open(open, Some(path))),
-            Some(Named::Fifo) => Some(Pending::Accept),
+            Some(Named::Fifo) => Some(Pending::Ends(None)),
             Some(Named::File(found)) if !has(libc::O_CREAT | libc::O_EXCL) => {
                 self.outside.takes(tracee, &open, &found, now);
                 None
@@ -80,21 +97,21 @@ impl Wiring {
         let entered = *entered;
         let found = match pending {
             Pending::Ends(since) => self.channels.made_some(tracee, *since, now),
-            Pending::Joins(socket, own) => {
-                let is_connected = self.channels.connected(tracee, socket, own, now);
-                let to = sockets::connected_to(own).filter(|_| is_connected);
-                if let (Some(to), Object::Socket { inode }) = (to, socket.object)
-                    && let Some((pid, fd)) = self.who_accepts(&to)
-                {
-                    self.channels.accepts(pid, fd, own, inode, now);
+            Pending::Accepts(..) => self.channels.made_some(tracee, None, now),
+            Pending::Joins(socket, own) => match self.channels.connected(socket, own) {
+                Some(channel) => {
+                    let to = sockets::connected_to(own);
+                    let accepts = to.and_then(|to| self.who_accepts(&to));
+                    self.channels.joined(tracee.pid, socket, channel, now);
+                    if let Some((pid, fd)) = accepts {
+                        self.channels.accepted(pid, fd, channel, now);
+                    }
+                    true
                 }
-                is_connected
-            }
-            Pending::Pair(_)
-            | Pending::Accept
-            | Pending::Accepts(..)
-            | Pending::Bind(_)
-            | Pending::Connect(..) => self.channels.made_some(tracee, None, now),
+                None => false,
+            },
+            // Found out by their return, where that is told.
+            Pending::Pair(_) | Pending::Accept | Pending::Bind(_) | Pending::Connect(..) => true,
             Pending::Open(open, Some(_)) if open.flags & UNNAMED != 0 => {
                 self.outside.find_unnamed(tracee, open)
             }

@@ -8,7 +8,8 @@ use flowtrace_schema::Loss;
 
 use super::super::table::Table;
 use crate::proc::connector::{Connector, Event, What};
-use crate::proc::taskstats::{Costs, Taskstats, ThreadRecord};
+use crate::proc::costs::Costs;
+use crate::proc::taskstats::{Taskstats, ThreadRecord};
 
 /// After how many events handled the queues of the kernel are emptied again: they may be short.
 const TURN: usize = 16;

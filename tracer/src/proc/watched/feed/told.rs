@@ -8,12 +8,10 @@ use flowtrace_schema::Loss;
 
 use super::super::table::Table;
 use super::clocks::Clocks;
+use crate::proc::costs::Costs;
 use crate::proc::reading::Image;
-use crate::proc::taskstats::{Costs, Io, Taskstats};
-use crate::proc::tracepoints::{Ended, Event, Executed, Tracepoints, Used, What};
-
-/// Bytes of a page, in which the kernel counts memory.
-const PAGE: u64 = 4096;
+use crate::proc::taskstats::Taskstats;
+use crate::proc::tracepoints::{Ended, Event, Executed, Tracepoints, What};
 
 pub(crate) struct Told {
     tracepoints: Tracepoints,
@@ -96,10 +94,10 @@ impl Told {
     fn executed(&mut self, executed: Executed, at_ns: u64, table: &mut Table) {
         let Executed { pid, former, .. } = executed;
         let known = self.known.entry(pid).or_default();
-        let mut used = executed.used;
-        used.on_cpu_ns += self.clocks.since_counted(&used, at_ns);
+        let mut used = executed.used.costs;
+        used.on_cpu_ns += self.clocks.since_counted(&executed.used, at_ns);
         let mut so_far = known.ended;
-        so_far += costs(&used);
+        so_far += made_up(used);
         so_far.threads -= 1;
         let peak = so_far.max_rss_bytes;
         so_far.max_rss_bytes = known.own_peak(peak);
@@ -123,7 +121,7 @@ impl Told {
             return;
         }
         let known = self.known.entry(pid).or_default();
-        known.ended += costs(&end.used);
+        known.ended += made_up(end.used.costs);
         let mut total = known.ended;
         let own_peak = || known.own_peak(total.max_rss_bytes);
         total.max_rss_bytes = self.peaks.get(&pid).copied().unwrap_or_else(own_peak);
@@ -150,32 +148,19 @@ impl Known {
     }
 }
 
-/// The time that was counted in whole ticks as user and system time, made up to the exact sum, as
+/// The same with the time that was counted in whole ticks as user and system time made up to the exact sum, as
 /// the kernel does it for `getrusage` (`cputime_adjust` of kernel/sched/cputime.c).
-fn costs(used: &Used) -> Costs {
-    let ticks = u128::from(used.user_ns) + u128::from(used.sys_ns);
-    let sys_ns = match used.user_ns {
-        0 if ticks > 0 => used.on_cpu_ns,
+fn made_up(costs: Costs) -> Costs {
+    let ticks = u128::from(costs.user_ns) + u128::from(costs.sys_ns);
+    let sys_ns = match costs.user_ns {
+        0 if ticks > 0 => costs.on_cpu_ns,
         _ if ticks == 0 => 0,
-        _ => (u128::from(used.on_cpu_ns) * u128::from(used.sys_ns) / ticks) as u64,
+        _ => (u128::from(costs.on_cpu_ns) * u128::from(costs.sys_ns) / ticks) as u64,
     };
     Costs {
-        user_ns: used.on_cpu_ns - sys_ns,
+        user_ns: costs.on_cpu_ns - sys_ns,
         sys_ns,
-        on_cpu_ns: used.on_cpu_ns,
-        run_queue_ns: used.run_queue_ns,
-        minor_faults: used.minor_faults,
-        major_faults: used.major_faults,
-        voluntary_switches: used.voluntary_switches,
-        involuntary_switches: used.involuntary_switches,
-        io: Some(Io {
-            read_calls: used.read_calls,
-            write_calls: used.write_calls,
-            read_bytes: used.read_bytes,
-            write_bytes: used.write_bytes,
-        }),
-        max_rss_bytes: used.peak_pages.saturating_mul(PAGE),
-        threads: 1,
+        ..costs
     }
 }
 
@@ -186,11 +171,11 @@ mod tests {
     #[test]
     fn ticks_are_made_up_to_the_exact_time() {
         let of = |on_cpu_ns, user_ns, sys_ns| {
-            let found = costs(&Used {
+            let found = made_up(Costs {
                 on_cpu_ns,
                 user_ns,
                 sys_ns,
-                ..Used::default()
+                ..Costs::default()
             });
             assert_eq!(found.user_ns + found.sys_ns, found.on_cpu_ns);
             (found.user_ns, found.sys_ns)
