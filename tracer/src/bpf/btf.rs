@@ -42,7 +42,7 @@ struct Type {
     count: usize,
     /// Members have bits and offset in one number.
     has_bits: bool,
-    /// The type that it stands for.
+    /// The type that it stands for, or how many bytes it has.
     other: u32,
     /// Where its members are.
     rest: usize,
@@ -106,6 +106,12 @@ impl Types {
             number = other;
         }
         Some(bits / 8)
+    }
+
+    /// Bytes of a structure.
+    pub(crate) fn size(&self, structure: &str) -> Option<usize> {
+        let number = *self.names.get(&(true, structure.as_bytes().to_owned()))?;
+        Some(self.plain(number)?.other as usize)
     }
 
     /// How many parameters the functions have to which typedef `name` is a pointer.
@@ -273,6 +279,7 @@ mod tests {
         assert_eq!(types.offset("none", "x"), None);
         assert_eq!(types.parameters("called"), Some(2));
         assert_eq!(types.parameters("int"), None);
+        assert_eq!((types.size("outer"), types.size("none")), (Some(16), None));
     }
 
     #[test]

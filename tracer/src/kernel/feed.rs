@@ -9,6 +9,7 @@ use flowtrace_schema::{FileId, Loss, Recorder, Upid, Usage};
 use super::opens::{Note, Noted, OpenedFile, Opens};
 use super::programs::Processes;
 use super::room::Room;
+use crate::proc::moment::Moment;
 use crate::proc::observer::{Observer, Tracee};
 use crate::proc::sampler::objects::{Holder, Target};
 use crate::proc::topology::{Call, CallKind};
@@ -156,7 +157,7 @@ impl Feed {
 }
 
 impl Observer for Feed {
-    fn forked(&mut self, parent: Tracee, child: Tracee, now: u64) {
+    fn forked(&mut self, parent: Tracee, child: Tracee, _moment: &dyn Moment, now: u64) {
         self.inherit(parent.upid, child.upid);
         let foreign = self.foreign.contains(&parent.pid);
         if foreign {
@@ -205,7 +206,7 @@ impl Observer for Feed {
         self.inbox.tell(now, Change::Streams { pid, targets });
     }
 
-    fn image_over(&mut self, tracee: Tracee, usage: &Usage, _by_exec: bool, now: u64) {
+    fn image_over(&mut self, tracee: Tracee, usage: &Usage, _exec: Option<&dyn Moment>, now: u64) {
         // Of what comes by other ways no tracepoint of a call tells.
         if let (Some(reads), Some(writes)) = (usage.read_calls, usage.write_calls)
             && !self.opens.is_by_fuse(tracee.upid)
@@ -236,7 +237,7 @@ impl Observer for Feed {
         self.inbox.tell(now, Change::Continued(thread.tid));
     }
 
-    fn exiting(&mut self, tracee: Tracee, _last: bool, now: u64) {
+    fn exiting(&mut self, tracee: Tracee, _last: bool, _moment: &dyn Moment, now: u64) {
         self.inbox.tell(now, Change::Ended(tracee.tid));
     }
 

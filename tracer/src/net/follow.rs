@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::live::Namespaces;
+use crate::proc::moment::Moment;
 use crate::proc::observer::{Observer, Tracee};
 
 /// Looks at each process that begins, while it is held, so that its first packet is captured.
 pub(crate) struct Follow(pub(crate) Arc<Namespaces>);
 
 impl Observer for Follow {
-    fn forked(&mut self, _: Tracee, child: Tracee, _: u64) {
+    fn forked(&mut self, _: Tracee, child: Tracee, _: &dyn Moment, _: u64) {
         self.0.look(child.pid);
     }
 

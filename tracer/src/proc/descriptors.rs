@@ -4,7 +4,7 @@
 //! Looking costs about 10 µs and 1 µs for each descriptor. No filesystem is asked, so that a
 //! look never becomes a request to one of our own views.
 
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -14,6 +14,7 @@ use std::sync::LazyLock;
 use flowtrace_schema::Direction;
 use nix::fcntl::AT_FDCWD;
 
+use super::reading::ProcessStat;
 use crate::fs::{Attributes, stat};
 
 mod numbers;
@@ -56,9 +57,20 @@ pub(crate) struct Descriptor {
     pub(crate) fd: i32,
     pub(crate) object: Object,
     pub(crate) direction: Direction,
+    /// Bytes that a pipe may hold, where that was told with it.
+    pub(crate) capacity: Option<u64>,
 }
 
 impl Descriptor {
+    /// What the kernel writes for it in place of a path, if it has none.
+    pub(super) fn text(&self) -> Option<OsString> {
+        match self.object {
+            Object::Pipe { inode } => Some(format!("pipe:[{inode}]").into()),
+            Object::Socket { inode } => Some(format!("socket:[{inode}]").into()),
+            Object::Fifo { .. } => None,
+        }
+    }
+
     /// Whether it is a pipe's end for reading.
     pub(crate) fn is_read_end(&self) -> bool {
         self.direction == Direction::Read && matches!(self.object, Object::Pipe { .. })
@@ -69,6 +81,10 @@ impl Descriptor {
 /// `None`: they cannot be looked at.
 pub(crate) fn of(pid: u32) -> Option<Vec<Descriptor>> {
     let (directory, numbers) = numbers::numbers(pid)?;
+    // Who has ended seems to have none.
+    if numbers.is_empty() && ProcessStat::of(pid).is_none_or(|stat| stat.is_zombie) {
+        return None;
+    }
     let of_number = |fd: i32| {
         let name = CString::new(fd.to_string()).ok()?;
         described(directory.as_fd(), &name, fd)
@@ -93,25 +109,33 @@ pub(crate) fn one(pid: u32, fd: i32) -> Option<Descriptor> {
 /// The descriptor behind a name in a directory of descriptors, if it is a pipe or socket.
 fn described(directory: BorrowedFd<'_>, name: &CStr, fd: i32) -> Option<Descriptor> {
     let attributes = stat::known(directory, name).ok()?;
-    let object = match attributes.mode & libc::S_IFMT {
-        libc::S_IFSOCK => Object::Socket {
-            inode: attributes.ino,
-        },
-        libc::S_IFIFO if Some(attributes.dev) == *PIPES => Object::Pipe {
-            inode: attributes.ino,
-        },
-        libc::S_IFIFO => Object::Fifo {
-            device: attributes.dev,
-            inode: attributes.ino,
-        },
+    let inode = (attributes.dev, attributes.ino);
+    channel(fd, attributes.mode, inode, || {
+        // The link's mode is what the descriptor allows (proc_pid_fd(5)).
+        let mode = stat::at(directory, name).ok()?.mode;
+        Some((mode & 0o400 != 0, mode & 0o200 != 0))
+    })
+}
+
+/// Descriptor `fd` of an inode of this mode, device and number, if that is a pipe or socket. `allows`: whether a pipe's may be
+/// read from, and written to.
+pub(super) fn channel(
+    fd: i32,
+    mode: u32,
+    (device, inode): (u64, u64),
+    allows: impl FnOnce() -> Option<(bool, bool)>,
+) -> Option<Descriptor> {
+    let object = match mode & libc::S_IFMT {
+        libc::S_IFSOCK => Object::Socket { inode },
+        libc::S_IFIFO if Some(device) == *PIPES => Object::Pipe { inode },
+        libc::S_IFIFO => Object::Fifo { device, inode },
         _ => return None,
     };
     let direction = match object {
         Object::Socket { .. } => Direction::Both,
-        // The link's mode is what the descriptor allows (proc_pid_fd(5)).
-        _ => match stat::at(directory, name).ok()?.mode & 0o600 {
-            0o400 => Direction::Read,
-            0o200 => Direction::Write,
+        _ => match allows()? {
+            (true, false) => Direction::Read,
+            (false, true) => Direction::Write,
             _ => Direction::Both,
         },
     };
@@ -119,6 +143,7 @@ fn described(directory: BorrowedFd<'_>, name: &CStr, fd: i32) -> Option<Descript
         fd,
         object,
         direction,
+        capacity: None,
     })
 }
 

@@ -9,8 +9,8 @@ use std::hash::{BuildHasher, RandomState};
 
 use flowtrace_schema::{DescriptorRecord, Record, Recorder, Text, Upid};
 
-use super::beginning::Beginning;
 use super::environment::Wanted;
+use super::moment::Moment;
 use super::reading;
 
 /// Variables that shells and make count up or set anew for every program.
@@ -67,19 +67,19 @@ impl Inherited {
         upid: Upid,
         umask: Option<u32>,
         environment: Option<u64>,
-        beginning: &dyn Beginning,
+        moment: &dyn Moment,
     ) {
         let umask = match &self.first {
             Some(first) => umask.or(first.umask),
             None => umask_of(pid),
         };
-        let targets = beginning.targets();
+        let targets = moment.targets();
         for (&fd, target) in &targets {
             let of_first = self.first.as_ref().and_then(|f| f.descriptors.get(&fd));
             if of_first == Some(target) {
                 continue;
             }
-            let (flags, position) = beginning.state(fd).unwrap_or_default();
+            let (flags, position) = moment.state(fd).unwrap_or_default();
             recorder.record(Record::Descriptor(Box::new(DescriptorRecord {
                 upid,
                 fd,
@@ -120,11 +120,6 @@ fn umask_of(pid: u32) -> Option<u32> {
 pub(super) fn state(pid: u32, fd: i32) -> Option<(u32, u64)> {
     let kept = (libc::O_ACCMODE | libc::O_APPEND) as u32;
     info(pid, fd).map(|(flags, position)| (flags & kept, position))
-}
-
-/// Whether an exec closes descriptor `fd` of process `pid`.
-pub(super) fn ends_at_exec(pid: u32, fd: i32) -> bool {
-    info(pid, fd).is_some_and(|(flags, _)| flags & libc::O_CLOEXEC as u32 != 0)
 }
 
 fn info(pid: u32, fd: i32) -> Option<(u32, u64)> {

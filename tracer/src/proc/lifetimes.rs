@@ -29,6 +29,7 @@ use process::{Process, Task};
 use super::environment::Wanted;
 use super::inherited::Inherited;
 
+use super::moment::Held;
 use super::observer::{Observer, Tracee};
 use super::ptrace::{self, Event, Report, Stop};
 use super::reading::{self, Account, Image, ProcessStat, ThreadCost};
@@ -291,7 +292,7 @@ impl Lifetimes {
         if threaded || ptrace::event_message(tid, Stop::Exit) == Some(libc::SIGKILL as u32) {
             self.may_have_been_cut_off(tid, pid, now);
         }
-        self.tell(|observer| observer.exiting(Tracee { tid, pid, upid }, last, now));
+        self.tell(|observer| observer.exiting(Tracee { tid, pid, upid }, last, &Held(pid), now));
     }
 
     /// The wait status of task `tid` was reaped: a thread, or with it the whole process.
@@ -321,7 +322,7 @@ impl Lifetimes {
         let usage = process.usage();
         let seen_exiting = task.counted;
         let tracee = Tracee { tid, pid, upid };
-        self.tell(|observer| observer.image_over(tracee, &usage, false, now));
+        self.tell(|observer| observer.image_over(tracee, &usage, None, now));
         self.tell(|observer| observer.ended(tracee, now));
         self.has_gone(pid, seen_exiting, now);
         let process = self.processes.remove(&pid).expect("looked up above");

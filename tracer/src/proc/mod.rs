@@ -4,18 +4,19 @@
 //! none; [`watched`] puts together what can be known without, from programs of ours in the kernel
 //! ([`tracepoints`]) or the kernel's announcements ([`connector`], [`taskstats`]), from /proc, and from the file requests that processes make.
 
-pub(crate) mod beginning;
 pub(crate) mod channels;
 pub(crate) mod children;
 mod connector;
 mod costs;
 pub(crate) mod descriptors;
 pub(crate) mod environment;
+mod exec_reads;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod inherited;
 pub(crate) mod lifetimes;
 mod living;
+pub(crate) mod moment;
 pub(crate) mod netlink;
 pub(crate) mod notifications;
 pub(crate) mod observer;
@@ -46,7 +47,7 @@ pub(crate) use reading::{numbers_agree, tracer_of};
 /// # Errors
 /// Why they may not.
 pub(crate) fn try_tracepoints() -> io::Result<()> {
-    tracepoints::Tracepoints::open(tracepoints::Whose::Below(std::process::id())).map(drop)
+    tracepoints::Tracepoints::open(tracepoints::Whose::Below(std::process::id()), true).map(drop)
 }
 
 /// Whether the kernel announces processes here.

@@ -2,7 +2,7 @@
 
 use flowtrace_schema::{ChannelId, Upid, Usage};
 
-use super::beginning::{Beginning, Kept};
+use super::moment::Moment;
 use super::topology::Call;
 
 /// A thread under trace.
@@ -27,13 +27,13 @@ impl Tracee {
     }
 }
 
-/// Who else learns of the tree: told of each change at once, while the thread concerned is held
-/// in a stop, so that whatever is read of it then belongs to that moment. Times are those at which
+/// Who else learns of the tree: told of each change in its turn. A [`Moment`] says what the process had then: the thread concerned is
+/// held in a stop, or the kernel has told it with the change. Times are those at which
 /// the event arrived.
 pub(crate) trait Observer {
-    /// Process `child` was forked by `parent`; it has not run yet.
-    fn forked(&mut self, parent: Tracee, child: Tracee, now: u64) {
-        let _ = (parent, child, now);
+    /// Process `child` was forked by `parent`, which had at this `moment` what it inherits.
+    fn forked(&mut self, parent: Tracee, child: Tracee, moment: &dyn Moment, now: u64) {
+        let _ = (parent, child, moment, now);
     }
 
     /// A thread beside the first one was made; it has not run yet.
@@ -48,31 +48,20 @@ pub(crate) trait Observer {
     }
 
     /// What the program begins with of which [`Observer::executed`] just told.
-    fn began_with(&mut self, tracee: Tracee, beginning: &dyn Beginning, now: u64) {
-        let _ = (tracee, beginning, now);
+    fn began_with(&mut self, tracee: Tracee, moment: &dyn Moment, now: u64) {
+        let _ = (tracee, moment, now);
     }
 
-    /// Image `tracee.upid` is over, by an exec or with its process, and used this. Told before
+    /// Image `tracee.upid` is over, and used this: by an exec, of which this is the moment, or with its process. Told before
     /// [`Observer::executed`] of the next one, and before [`Observer::ended`].
-    fn image_over(&mut self, tracee: Tracee, usage: &Usage, by_exec: bool, now: u64) {
-        let _ = (tracee, usage, by_exec, now);
-    }
-
-    /// A thread is going to make a process; told where its maker's event comes when both run on.
-    fn forking(&mut self, tracee: Tracee, now: u64) {
-        let _ = (tracee, now);
-    }
-
-    /// A process is going to run a new program, if there is none in the way; told where [`Observer::executed`] comes when
-    /// that runs already. What is to be known of it then is put into `kept`.
-    fn executing(&mut self, tracee: Tracee, kept: &mut Kept, now: u64) {
-        let _ = (tracee, kept, now);
+    fn image_over(&mut self, tracee: Tracee, usage: &Usage, exec: Option<&dyn Moment>, now: u64) {
+        let _ = (tracee, usage, exec, now);
     }
 
     /// The call of this thread has returned of which [`Observer::called`] wanted to know the result; told where
-    /// results are not to be had, at the thread's next call or its end.
-    fn has_returned(&mut self, tracee: Tracee, now: u64) {
-        let _ = (tracee, now);
+    /// results are not to be had, at the thread's next call, fork or exec, or its end.
+    fn has_returned(&mut self, tracee: Tracee, moment: &dyn Moment, now: u64) {
+        let _ = (tracee, moment, now);
     }
 
     /// The same while that call may still go on. Returns whether what it did is found.
@@ -93,10 +82,10 @@ pub(crate) trait Observer {
         let _ = (tracee, result, now);
     }
 
-    /// A thread is about to exit; `last`: and the process with it. Its memory and descriptors are
-    /// still there. Not told of every end: see [`Observer::ended`].
-    fn exiting(&mut self, tracee: Tracee, last: bool, now: u64) {
-        let _ = (tracee, last, now);
+    /// A thread is about to exit; `last`: and the process with it, which still has its descriptors. Not told of every end: see
+    /// [`Observer::ended`].
+    fn exiting(&mut self, tracee: Tracee, last: bool, moment: &dyn Moment, now: u64) {
+        let _ = (tracee, last, moment, now);
     }
 
     /// A thread is over; the first thread of a process stands for the process, which ends with it.

@@ -52,6 +52,9 @@ use unread::Task;
 
 /// How often is looked for what nobody announces.
 const TICK: Duration = Duration::from_millis(50);
+/// How soon is read what was told, while there is something: nobody is woken for each of it. Who has been quiet is
+/// asked less and less often.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 /// The longest time between two looks, however many processes there are.
 const LONGEST_TICK: Duration = Duration::from_secs(2);
 /// A look may take this part of the time: 2 % of a core.
@@ -206,15 +209,20 @@ impl Watched {
         finished: impl Fn() -> bool,
     ) {
         let mut due = Instant::now() + TICK;
+        let mut pause = TICK;
         while !finished() {
             let held = observers.signal();
             let until = observers.due().map_or(due, |look| look.min(due));
+            let until = until.min(Instant::now() + pause);
             self.wait(
                 [wake, held],
                 until.saturating_duration_since(Instant::now()),
             );
             self.answer(observers);
-            self.tell_observers(observers);
+            pause = match self.tell_observers(observers) {
+                true => SHORTEST_PAUSE,
+                false => (pause * 2).min(TICK),
+            };
             let now = self.state().table.clock.now();
             observers.look_for_results(now);
             self.read_all();

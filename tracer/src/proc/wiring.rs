@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 
 use flowtrace_schema::{HostId, Loss, Recorder, Upid, Usage};
 
-use super::beginning::{Beginning, Kept};
 use super::channels::sockets::{self, Name};
 use super::channels::{Channels, Registry};
 use super::descriptors::{self, Descriptor};
+use super::moment::{Held, Moment};
 use super::observer::{Observer, Tracee};
 use super::outside::{NameChange, Open, Outside, Place};
 use super::reading::{self, Traffic};
@@ -87,10 +87,9 @@ impl Wiring {
         }
     }
 
-    /// Processes are held at the entry of calls alone, and run on when forks and execs are told.
+    /// Processes are held at the entries of calls alone.
     pub(crate) fn run_on(mut self) -> Wiring {
         self.runs_on = true;
-        self.channels.run_on();
         self
     }
 
@@ -148,8 +147,6 @@ impl Wiring {
             CallKind::Accept => Some(Pending::Accept),
             // Kept with the process ([`super::lifetimes`]), and by who looks for flows.
             CallKind::Umask | CallKind::Socket => None,
-            // Told as what they are.
-            CallKind::Fork | CallKind::Clone | CallKind::Exec | CallKind::Exit => None,
             CallKind::Splice => {
                 self.channels.splices(tracee.pid);
                 None
@@ -234,8 +231,8 @@ impl Wiring {
 }
 
 impl Observer for Wiring {
-    fn forked(&mut self, parent: Tracee, child: Tracee, now: u64) {
-        self.channels.forked(parent, child, now);
+    fn forked(&mut self, parent: Tracee, child: Tracee, moment: &dyn Moment, now: u64) {
+        self.channels.forked(parent, child, moment, now);
         self.outside.forked(parent, child);
         if self.elsewhere.contains(&parent.pid) {
             self.elsewhere.insert(child.pid);
@@ -260,35 +257,22 @@ impl Observer for Wiring {
         }
     }
 
-    fn began_with(&mut self, tracee: Tracee, beginning: &dyn Beginning, now: u64) {
-        self.channels.executed(tracee, beginning, now);
-        self.outside.began_with(tracee, beginning, now);
+    fn began_with(&mut self, tracee: Tracee, moment: &dyn Moment, now: u64) {
+        self.channels.executed(tracee, moment, now);
+        self.outside.began_with(tracee, moment, now);
     }
 
-    fn forking(&mut self, tracee: Tracee, now: u64) {
-        self.channels.forking(tracee.pid, now);
-    }
-
-    fn executing(&mut self, tracee: Tracee, kept: &mut Kept, _now: u64) {
-        if self.channels.executing(tracee.pid) {
-            kept.keep_channels(tracee.pid);
-            let descriptors = kept.channels().unwrap_or_default();
-            self.channels.identify(tracee.pid, &descriptors);
-        }
-        self.outside.executing(tracee);
-    }
-
-    fn has_returned(&mut self, tracee: Tracee, now: u64) {
-        self.find_out(tracee, now);
+    fn has_returned(&mut self, tracee: Tracee, moment: &dyn Moment, now: u64) {
+        self.find_out(tracee, moment, now);
     }
 
     fn may_have_returned(&mut self, tracee: Tracee, now: u64) -> bool {
-        self.is_found(tracee, now)
+        self.is_found(tracee, &Held(tracee.pid), now)
     }
 
-    fn image_over(&mut self, tracee: Tracee, usage: &Usage, by_exec: bool, now: u64) {
-        self.channels.image_over(tracee, usage, by_exec);
-        self.outside.image_over(tracee, usage, now);
+    fn image_over(&mut self, tracee: Tracee, usage: &Usage, exec: Option<&dyn Moment>, now: u64) {
+        self.channels.image_over(tracee, usage, exec);
+        self.outside.image_over(tracee, usage, exec, now);
     }
 
     fn called(&mut self, tracee: Tracee, call: Call, now: u64) -> bool {
@@ -339,10 +323,10 @@ impl Observer for Wiring {
         }
     }
 
-    fn exiting(&mut self, tracee: Tracee, last: bool, now: u64) {
+    fn exiting(&mut self, tracee: Tracee, last: bool, moment: &dyn Moment, now: u64) {
         if last {
-            self.channels.exiting(tracee.pid, now);
-            self.outside.exiting(tracee);
+            self.channels.exiting(tracee.pid, moment, now);
+            self.outside.exiting(tracee, moment);
         }
     }
 

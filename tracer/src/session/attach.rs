@@ -111,7 +111,7 @@ impl Attach {
             clock,
             recorder,
             Wanted::default(),
-            Feed::told(Whose::Anybodys),
+            Feed::told(Whose::Anybodys, false),
         );
         let (device, namespace) = match mount_directly(&source, at, &options.seeing) {
             Ok(device) => (device, Some(Namespace::Privileged)),

@@ -333,7 +333,10 @@ impl Run<'_> {
         let whose = Whose::Ours {
             root: root.as_raw() as u32,
         };
-        let told = self.are_told.then(|| Feed::told(whose)).flatten();
+        let told = self
+            .are_told
+            .then(|| Feed::told(whose, self.options.topology))
+            .flatten();
         if told.is_some() || self.options.no_ptrace {
             return self.watched(started, None, told);
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use flowtrace_schema::{ChannelId, Direction, Upid, Usage};
 
+use super::super::exec_reads::ExecReads;
 use super::super::reading::Traffic;
 use super::unread::Left;
 
@@ -202,14 +203,16 @@ impl Moved {
     }
 
     /// Without what the exec read that ended the image.
-    pub(super) fn before_exec(self) -> Moved {
-        if !self.may_be_exec() {
-            return self;
-        }
-        Moved {
-            read_calls: 0,
-            read_bytes: 0,
-            ..self
+    pub(super) fn before_exec(self, exec: Option<ExecReads>) -> Moved {
+        let before = exec.and_then(|exec| exec.before(self.read_bytes));
+        match before {
+            Some(read_bytes) => Moved { read_bytes, ..self },
+            None if self.may_be_exec() => Moved {
+                read_calls: 0,
+                read_bytes: 0,
+                ..self
+            },
+            None => self,
         }
     }
 }
@@ -275,11 +278,19 @@ mod tests {
         assert_eq!((splices.used, splices.at_most_bytes), (None, None));
         let unread = outcome(Direction::Read, None, false, false);
         assert_eq!(unread, Outcome::default());
-        let headers = moved(1580, 7).map(Moved::before_exec);
+        let headers = moved(1580, 7).map(|moved| moved.before_exec(None));
         let copied = outcome(Direction::Read, headers, false, false);
         assert_eq!(copied.used, Some(false));
         for more in [moved(5000, 7), moved(6, 7)] {
-            assert_eq!(more.map(Moved::before_exec), more);
+            assert_eq!(more.map(|moved| moved.before_exec(None)), more);
+        }
+        let exec = Some(ExecReads {
+            program: 1580,
+            script: 100,
+        });
+        for (read, before) in [(1580, 0), (1584, 4), (1680, 0), (1684, 4)] {
+            let before = moved(before, 7);
+            assert_eq!(moved(read, 7).map(|moved| moved.before_exec(exec)), before);
         }
     }
 

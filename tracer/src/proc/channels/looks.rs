@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use flowtrace_schema::{ChannelId, Direction, Loss};
 
-use super::super::beginning::Beginning;
-use super::super::descriptors::{self, Descriptor};
-use super::super::reading::Traffic;
+use super::super::descriptors::Descriptor;
+use super::super::moment::{Held as Here, Moment};
+use super::super::reading::ProcessStat;
 use super::Channels;
 use super::holder::{LOOKS, Moved};
 
@@ -36,7 +36,7 @@ impl Channels {
 
     /// A program uses its standard descriptors. It can only know of another one that it inherits
     /// if its arguments tell, as in `--status-fd 3` or `/dev/fd/3`.
-    pub(super) fn find_leaked(&mut self, pid: u32, beginning: &dyn Beginning) {
+    pub(super) fn find_leaked(&mut self, pid: u32, moment: &dyn Moment) {
         let Some(holder) = self.holders.get_mut(&pid) else {
             return;
         };
@@ -48,13 +48,13 @@ impl Channels {
         if suspect.peek().is_none() {
             return;
         }
-        let arguments = beginning.arguments();
+        let arguments = moment.arguments();
         for (_, end) in suspect {
             end.leaked = !mentions(&arguments, end.fd);
         }
     }
 
-    pub(super) fn look_at_parent(&mut self, pid: u32, now: u64) {
+    pub(super) fn look_at_parent(&mut self, pid: u32, moment: &dyn Moment, now: u64) {
         let parent = self.holders.get(&pid).and_then(|holder| holder.parent);
         let Some((pid, holder)) = parent.and_then(|pid| Some((pid, self.holders.get_mut(&pid)?)))
         else {
@@ -68,21 +68,17 @@ impl Channels {
             }
         }
         if worth {
-            self.look_for_gone(pid, now);
+            let here = Here(pid);
+            self.look_for_gone(pid, moment.of_parent(pid).unwrap_or(&here), now);
         }
     }
 
-    /// Brings what is known of process `pid` up to date.
-    pub(super) fn look(&mut self, pid: u32, now: u64) {
-        self.look_at(pid, descriptors::of(pid), now);
-    }
-
-    /// The same by descriptors that were looked at.
-    pub(super) fn look_at(&mut self, pid: u32, found: Option<Vec<Descriptor>>, now: u64) {
-        let Some(held) = self.held(pid, found) else {
+    /// Brings what is known of process `pid` up to date by what it has at a moment.
+    pub(super) fn look_at(&mut self, pid: u32, moment: &dyn Moment, now: u64) {
+        let Some(held) = self.held(pid, moment) else {
             return;
         };
-        self.give_up_all_but(pid, &held, true, now);
+        self.give_up_all_but(pid, &held, moment, true, now);
         for (key, descriptors) in held {
             for descriptor in descriptors {
                 self.hold(pid, key, &descriptor, false, None, now);
@@ -92,15 +88,18 @@ impl Channels {
 
     /// The same for a process that runs meanwhile: what it may just be making is told by the
     /// call that makes it.
-    pub(super) fn look_for_gone(&mut self, pid: u32, now: u64) {
-        if let Some(held) = self.held(pid, descriptors::of(pid)) {
-            self.give_up_all_but(pid, &held, false, now);
+    pub(super) fn look_for_gone(&mut self, pid: u32, moment: &dyn Moment, now: u64) {
+        if let Some(held) = self.held(pid, moment) {
+            self.give_up_all_but(pid, &held, moment, false, now);
         }
     }
 
-    fn held(&self, pid: u32, found: Option<Vec<Descriptor>>) -> Option<Held> {
-        let Some(descriptors) = found else {
-            self.recorder.lost(Loss::DescriptorsUnreadable, 1);
+    fn held(&self, pid: u32, moment: &dyn Moment) -> Option<Held> {
+        let Some(descriptors) = moment.channels() else {
+            // Who has ended meanwhile tells by his end.
+            let lives = ProcessStat::of(pid).is_some_and(|stat| !stat.is_zombie);
+            self.recorder
+                .lost(Loss::DescriptorsUnreadable, u64::from(lives));
             return None;
         };
         let mut registry = self.registry();
@@ -114,7 +113,14 @@ impl Channels {
         Some(held)
     }
 
-    fn give_up_all_but(&mut self, pid: u32, held: &Held, is_stopped: bool, now: u64) {
+    fn give_up_all_but(
+        &mut self,
+        pid: u32,
+        held: &Held,
+        moment: &dyn Moment,
+        is_stopped: bool,
+        now: u64,
+    ) {
         let Some(holder) = self.holders.get(&pid) else {
             return;
         };
@@ -130,7 +136,7 @@ impl Channels {
         let traffic = if holder.threaded {
             None
         } else {
-            Traffic::of(pid)
+            moment.traffic()
         };
         for (key, since) in gone {
             let moved = traffic

@@ -26,8 +26,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flowtrace_schema::{ChannelEndClosed, ChannelId, Direction, Record, Recorder, Usage};
 
-use super::beginning::Beginning;
 use super::descriptors::{self, Descriptor, Object};
+use super::moment::{Held, Moment};
 use super::observer::Tracee;
 use super::reading::Traffic;
 use holder::{End, Holder, Moved, Outcome, outcome};
@@ -48,8 +48,6 @@ pub(crate) struct Channels {
     last_row: u32,
     /// Calls that make channels are seen, so that who holds none cannot come by one unseen.
     calls_seen: bool,
-    /// What is told of forks and execs has happened already: looks belong to the moments before.
-    runs_on: bool,
 }
 
 impl Channels {
@@ -61,13 +59,7 @@ impl Channels {
             unshared: HashMap::new(),
             last_row: 0,
             calls_seen: false,
-            runs_on: false,
         }
-    }
-
-    /// Processes run on when forks and execs are told, and are held just before, at the calls.
-    pub(crate) fn run_on(&mut self) {
-        self.runs_on = true;
     }
 
     /// From now on calls are seen.
@@ -75,9 +67,10 @@ impl Channels {
         self.calls_seen = true;
     }
 
-    pub(crate) fn forked(&mut self, parent: Tracee, child: Tracee, now: u64) {
-        if !self.runs_on {
-            self.forking(parent.pid, now);
+    /// A process was forked, whose maker had at this `moment` what it inherits.
+    pub(crate) fn forked(&mut self, parent: Tracee, child: Tracee, moment: &dyn Moment, now: u64) {
+        if self.holders.get(&parent.pid).is_some_and(Holder::has_made) {
+            self.look_at(parent.pid, moment, now);
         }
         let Some(holder) = self.holders.get(&parent.pid) else {
             return;
@@ -94,45 +87,44 @@ impl Channels {
         }
     }
 
-    pub(crate) fn executed(&mut self, tracee: Tracee, beginning: &dyn Beginning, now: u64) {
+    pub(crate) fn executed(&mut self, tracee: Tracee, moment: &dyn Moment, now: u64) {
         let before = self.holders.remove(&tracee.pid);
         let parent = before.as_ref().and_then(|holder| holder.parent);
         let holds_none = before.is_some_and(|holder| holder.ends.is_empty());
         let pid = tracee.pid;
         self.holders.insert(pid, Holder::new(tracee.upid, parent));
         if !(holds_none && self.calls_seen) {
-            self.look_at(pid, beginning.channels(), now);
-            self.find_leaked(pid, beginning);
-            self.find_left(tracee, beginning);
+            self.look_at(pid, moment, now);
+            self.find_leaked(pid, moment);
+            self.find_left(tracee, moment);
             self.write_rows(pid);
         }
         self.tell_parent(pid);
-        self.look_at_parent(pid, now);
+        self.look_at_parent(pid, moment, now);
     }
 
-    /// The ends that an image still holds are given up with it.
-    pub(crate) fn image_over(&mut self, tracee: Tracee, usage: &Usage, by_exec: bool) {
+    /// The ends that an image still holds are given up with it. `exec`: the moment at which the next one begins, if it ends
+    /// by that.
+    pub(crate) fn image_over(&mut self, tracee: Tracee, usage: &Usage, exec: Option<&dyn Moment>) {
         let Some(holder) = self.holders.get_mut(&tracee.pid) else {
             return;
         };
         if holder.upid != tracee.upid || holder.ends.is_empty() {
             return;
         }
-        // At an exec the process is still there.
-        if by_exec && !self.runs_on {
-            self.find_unread(tracee.pid);
+        if let Some(moment) = exec {
+            self.find_unread(tracee.pid, moment);
         }
         let Some(holder) = self.holders.get_mut(&tracee.pid) else {
             return;
         };
-        let last = holder.last.or_else(|| {
-            if holder.has_made() && !holder.threaded && !self.runs_on {
-                Traffic::of(tracee.pid)
-            } else {
-                None
-            }
-        });
+        let is_told = holder.has_made() && !holder.threaded;
+        let traffic = || exec.unwrap_or(&Held(tracee.pid)).traffic();
+        let last = holder.last.or_else(|| is_told.then(traffic).flatten());
         let in_all = Moved::in_all(usage);
+        let mut keys = holder.ends.keys();
+        let reads = keys.any(|key| key.1 == Direction::Read);
+        let read_by_exec = exec.filter(|_| reads).and_then(Moment::read_by_exec);
         let ends: Vec<_> = holder
             .ends
             .iter()
@@ -143,12 +135,11 @@ impl Channels {
                 .zip(since)
                 .map(|(last, since)| Moved::from(last - since));
             let moved = since.or(in_all);
-            let moved = if by_exec {
-                moved.map(Moved::before_exec)
-            } else {
-                moved
+            let moved = match exec {
+                Some(_) => moved.map(|moved| moved.before_exec(read_by_exec)),
+                None => moved,
             };
-            self.give_up(tracee.pid, key, None, moved, by_exec);
+            self.give_up(tracee.pid, key, None, moved, exec.is_some());
         }
         if let Some(holder) = self.holders.get_mut(&tracee.pid) {
             // An exec still asks whether there were any.
@@ -157,20 +148,20 @@ impl Channels {
     }
 
     /// The last thread of a process is about to exit; its descriptors are still there.
-    pub(crate) fn exiting(&mut self, pid: u32, now: u64) {
-        self.find_unread(pid);
+    pub(crate) fn exiting(&mut self, pid: u32, moment: &dyn Moment, now: u64) {
+        self.find_unread(pid, moment);
         let Some(holder) = self.holders.get(&pid) else {
             return;
         };
         let has_made = holder.has_made();
         let may_differ = holder.forked || has_made || self.holds_socket(holder) || !self.calls_seen;
         if may_differ && !(holder.ends.is_empty() && self.calls_seen) {
-            self.look(pid, now);
+            self.look_at(pid, moment, now);
         }
         if has_made && let Some(holder) = self.holders.get_mut(&pid) {
-            holder.last = Traffic::of(pid).filter(|_| !holder.threaded);
+            holder.last = moment.traffic().filter(|_| !holder.threaded);
         }
-        self.look_at_parent(pid, now);
+        self.look_at_parent(pid, moment, now);
     }
 
     pub(crate) fn ended(&mut self, pid: u32) {
@@ -182,14 +173,15 @@ impl Channels {
         let pid = tracee.pid;
         let made = descriptors.iter();
         let made: Vec<_> = made.filter_map(|&fd| descriptors::one(pid, fd)).collect();
-        self.made_since(pid, &made, || Traffic::of(pid), now);
+        self.made_since(pid, &made, &Held(pid), || Traffic::of(pid), now);
     }
 
-    /// The same of process `pid`; `since` tells what that had moved before, if it has one thread.
+    /// The same of process `pid`, seen at this `moment`; `since` tells what that had moved before, if it has one thread.
     fn made_since(
         &mut self,
         pid: u32,
         made: &[Descriptor],
+        moment: &dyn Moment,
         since: impl FnOnce() -> Option<Traffic>,
         now: u64,
     ) {
@@ -199,7 +191,7 @@ impl Channels {
         let threaded = holder.threaded;
         if holder.has_made() && holder.ends.len() <= MOST_LOOKED_AT {
             // A shell that makes its next pipe has given up those of the last.
-            self.look_for_gone(pid, now);
+            self.look_for_gone(pid, moment, now);
         }
         let since = if threaded { None } else { since() };
         for descriptor in made {
@@ -233,7 +225,7 @@ impl Channels {
         let parent = self.holders.get(&pid).and_then(|holder| holder.parent);
         let parent = parent.and_then(|pid| self.holders.get(&pid));
         if parent.is_some_and(Holder::is_undecided) {
-            self.look_at_parent(pid, now);
+            self.look_at_parent(pid, &Held(pid), now);
         }
     }
 

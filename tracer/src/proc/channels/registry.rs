@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use flowtrace_schema::{ChannelId, ChannelKind, ChannelRecord, HostId, Record, Recorder, Text};
@@ -66,26 +67,19 @@ impl Registry {
             Object::Pipe { inode } => Some(match self.pipes.get(&inode) {
                 Some(&channel) => channel,
                 None => {
-                    let capacity = sockets::pipe_capacity(pid, descriptor.fd);
+                    let capacity = capacity(pid, descriptor);
                     let channel = self.add(ChannelKind::Pipe, inode, None, capacity);
                     self.pipes.insert(inode, channel);
                     channel
                 }
             }),
             Object::Fifo { device, inode } => {
-                let target = descriptors::target(pid, descriptor.fd);
-                let name = target
-                    .filter(|target| descriptors::is_path(target.as_os_str()))
-                    .map(|target| Text::from(target.as_path()));
-                match self.fifos.get(&(device, inode)) {
-                    Some((channel, known)) if name.is_none() || *known == name => Some(*channel),
-                    _ => {
-                        let capacity = sockets::pipe_capacity(pid, descriptor.fd);
-                        let channel = self.add(ChannelKind::Fifo, inode, name.clone(), capacity);
-                        self.fifos.insert((device, inode), (channel, name));
-                        Some(channel)
-                    }
-                }
+                // What was told of may be something else by now.
+                let is_it = |now: Descriptor| now.object == descriptor.object;
+                let target = descriptors::target(pid, descriptor.fd)
+                    .filter(|_| descriptors::one(pid, descriptor.fd).is_some_and(is_it));
+                let look = || capacity(pid, descriptor);
+                Some(self.fifo((device, inode), target.as_deref(), look))
             }
             Object::Socket { inode } => {
                 if let Some(&channel) = self.sockets.get(&inode) {
@@ -96,6 +90,26 @@ impl Registry {
                 }
                 let socket = sockets::query(pid, descriptor.fd, inode)?;
                 self.socket(inode, socket)
+            }
+        }
+    }
+
+    /// The channel of a pipe with a name, by the device and inode of that; what may be given for its `path` is none if it was removed.
+    pub(crate) fn fifo(
+        &mut self,
+        (device, inode): (u64, u64),
+        path: Option<&Path>,
+        capacity: impl FnOnce() -> Option<u64>,
+    ) -> ChannelId {
+        let name = path
+            .filter(|path| descriptors::is_path(path.as_os_str()))
+            .map(Text::from);
+        match self.fifos.get(&(device, inode)) {
+            Some((channel, known)) if name.is_none() || *known == name => *channel,
+            _ => {
+                let channel = self.add(ChannelKind::Fifo, inode, name.clone(), capacity());
+                self.fifos.insert((device, inode), (channel, name));
+                channel
             }
         }
     }
@@ -282,6 +296,12 @@ impl Registry {
             })));
         id
     }
+}
+
+/// Bytes that a pipe may hold.
+fn capacity(pid: u32, descriptor: &Descriptor) -> Option<u64> {
+    let look = || sockets::pipe_capacity(pid, descriptor.fd);
+    descriptor.capacity.or_else(look)
 }
 
 impl ChannelLookup for Mutex<Registry> {

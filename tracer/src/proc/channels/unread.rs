@@ -9,14 +9,13 @@
 
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::Arc;
 
-use flowtrace_schema::{Direction, Record};
+use flowtrace_schema::{ChannelId, Direction, Record};
 use nix::fcntl::{SpliceFFlags, tee};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::fstat;
 
-use super::super::beginning::Beginning;
+use super::super::moment::Moment;
 use super::super::observer::Tracee;
 use super::super::pidfd::PidFd;
 use super::Channels;
@@ -26,7 +25,7 @@ const LONGEST: u32 = 1 << 16;
 
 impl Channels {
     /// Takes note of what lies in the pipes that a program has inherited, where nobody can add to it.
-    pub(super) fn find_left(&mut self, tracee: Tracee, beginning: &dyn Beginning) {
+    pub(super) fn find_left(&mut self, tracee: Tracee, moment: &dyn Moment) {
         let Some(holder) = self.holders.get(&tracee.pid) else {
             return;
         };
@@ -37,11 +36,13 @@ impl Channels {
         let inherited: Vec<_> = inherited.map(|(key, end)| (*key, end.fd)).collect();
         drop(registry);
         for (key, fd) in inherited {
-            let Some(found) = beginning.left(fd) else {
+            let Some(found) = moment.left(fd) else {
                 continue;
             };
             let left = found.left;
-            if let Some(is_kept) = self.unshared.get_mut(&key.0)
+            let is_shared = self.may_be_written_by_others(key.0);
+            if !is_shared
+                && let Some(is_kept) = self.unshared.get_mut(&key.0)
                 && (1..=LONGEST).contains(&left.bytes)
             {
                 let content = match *is_kept {
@@ -64,21 +65,26 @@ impl Channels {
         }
     }
 
-    /// At the end of an image that is stopped: compares what is left with what was.
-    pub(super) fn find_unread(&mut self, pid: u32) {
+    /// Whether somebody but its maker has an end to write to it, or has just given that up by ending, of which we will be told.
+    fn may_be_written_by_others(&self, channel: ChannelId) -> bool {
+        let key = (channel, Direction::Write);
+        let mut ends = self
+            .holders
+            .values()
+            .filter_map(|holder| holder.ends.get(&key));
+        ends.any(|end| !end.made)
+    }
+
+    /// At the end of an image: compares what is left with what was.
+    pub(super) fn find_unread(&mut self, pid: u32, moment: &dyn Moment) {
         let Some(holder) = self.holders.get_mut(&pid) else {
             return;
         };
-        let mut ends = holder.ends.values_mut();
-        let Some(first) = ends.find(|end| end.left.is_some_and(Left::is_some)) else {
-            return;
-        };
-        let Some(process) = PidFd::open(pid) else {
-            return;
-        };
-        for end in std::iter::once(first).chain(ends) {
-            let now = || left(&process, end.fd).map(|(_, left)| left);
-            end.is_unread = end.left.is_some_and(Left::is_some) && end.left == now();
+        for end in holder.ends.values_mut() {
+            if let Some(then) = end.left.filter(|left| left.is_some()) {
+                let now = moment.left(end.fd).map(|found| found.left);
+                end.is_unread = Some(then) == now;
+            }
         }
     }
 }
@@ -86,50 +92,58 @@ impl Channels {
 /// A pipe that nobody can add to.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    pipe: Arc<OwnedFd>,
+    /// Who has it open, and as what.
+    pid: u32,
+    fd: i32,
     left: Left,
-    /// What it is, if that was read while nobody else could.
+    /// What it is, if that was read already.
     content: Option<String>,
 }
 
 impl Found {
-    /// Reads what is in the pipe, as long as nobody else can.
-    pub(in super::super) fn read(self) -> Found {
+    /// So much is left in what process `pid` may read from as `fd`.
+    pub(in super::super) fn new(pid: u32, fd: i32, left: Left, content: Option<String>) -> Found {
         Found {
-            content: self.content(),
-            ..self
+            pid,
+            fd,
+            left,
+            content,
         }
     }
 
-    fn content(&self) -> Option<String> {
-        let is_short = (1..=LONGEST).contains(&self.left.bytes);
-        let read = || content(&self.pipe, self.left.bytes);
-        self.content
-            .clone()
-            .or_else(|| is_short.then(read).flatten())
+    /// What is in the pipe, unless somebody has read from it since.
+    pub(in super::super) fn content(&self) -> Option<String> {
+        let read = || {
+            let (pipe, now) = left(&PidFd::open(self.pid)?, self.fd)?;
+            let is_short = (1..=LONGEST).contains(&now.bytes);
+            (is_short && now == self.left)
+                .then(|| content(&pipe, now.bytes))
+                .flatten()
+        };
+        self.content.clone().or_else(read)
     }
 }
 
-/// What lies in the pipe that process `pid`, which is held, has open as `fd`; `None`: there may come more.
+/// What lies in the pipe that process `pid` has open as `fd`; `None`: there may come more.
 pub(in super::super) fn left_in(pid: u32, fd: i32) -> Option<Found> {
-    let (pipe, left) = left(&PidFd::open(pid)?, fd)?;
-    let pipe = Arc::new(pipe);
-    Some(Found {
-        pipe,
-        left,
-        content: None,
-    })
+    let (_, left) = left(&PidFd::open(pid)?, fd)?;
+    Some(Found::new(pid, fd, left, None))
 }
 
 /// What lies in a pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Left {
+pub(in super::super) struct Left {
     /// Of the pipe: by the end of a program its descriptor may be another one's.
     inode: u64,
     bytes: u32,
 }
 
 impl Left {
+    /// So many bytes in the pipe with this inode.
+    pub(in super::super) fn new(inode: u64, bytes: u32) -> Left {
+        Left { inode, bytes }
+    }
+
     pub(super) fn is_nothing(self) -> bool {
         self.bytes == 0
     }
@@ -139,8 +153,8 @@ impl Left {
     }
 }
 
-/// The pipe that a stopped process has open as `fd`, and what lies in it; `None`: there may come more. That this process has it
-/// open, too, for a moment makes no difference to others, because the stopped one has.
+/// The pipe that a process has open as `fd`, and what lies in it; `None`: there may come more. Nobody writes to it any more, so that
+/// it makes no difference to anybody that we have it open, too, for a moment.
 fn left(process: &PidFd, fd: i32) -> Option<(OwnedFd, Left)> {
     let own = process.duplicate(fd)?;
     let mut events = [PollFd::new(own.as_fd(), PollFlags::POLLIN)];

@@ -1,50 +1,29 @@
-//! Channels of processes that run on when forks and execs are told, and of calls whose results are not: they are held at the entries of
-//! calls, and what they did before is found then.
+//! Channels that calls make whose results are not told: what they did is found at a later moment.
 
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 
 use flowtrace_schema::{ChannelId, Direction};
 
 use super::super::descriptors::{self, Descriptor};
+use super::super::moment::Moment;
 use super::super::observer::Tracee;
 use super::super::reading::Traffic;
 use super::Channels;
-use super::holder::{Holder, Moved};
+use super::holder::Moved;
 
 impl Channels {
-    /// A process is held while it makes another one, which will inherit what is there now.
-    pub(crate) fn forking(&mut self, pid: u32, now: u64) {
-        if self.holders.get(&pid).is_some_and(Holder::has_made) {
-            self.look(pid, now);
-        }
-    }
-
-    /// A process is held before an exec: what its image leaves unread, and what it has moved. Whether
-    /// the next one may hold something.
-    pub(crate) fn executing(&mut self, pid: u32) -> bool {
-        self.find_unread(pid);
-        let Some(holder) = self.holders.get_mut(&pid) else {
-            return true;
-        };
-        if holder.has_made() {
-            holder.last = Traffic::of(pid).filter(|_| !holder.threaded);
-        }
-        !(holder.ends.is_empty() && self.calls_seen)
-    }
-
-    /// Which channels these descriptors of a held process are, to be known when it runs on.
-    pub(crate) fn identify(&self, pid: u32, descriptors: &[Descriptor]) {
-        let mut registry = self.registry();
-        for descriptor in descriptors {
-            registry.identify(pid, descriptor);
-        }
-    }
-
     /// A process has made descriptors of channels by a call: those that are not known are new. Whether there are any.
     /// `since`: what it had moved before, if a pipe was to be made. The end of such a one that has been given up already was used by
     /// its maker alone: a shell writes a here-document so.
-    pub(crate) fn made_some(&mut self, tracee: Tracee, since: Option<Traffic>, now: u64) -> bool {
-        let Some(found) = descriptors::of(tracee.pid) else {
+    pub(crate) fn made_some(
+        &mut self,
+        tracee: Tracee,
+        moment: &dyn Moment,
+        since: Option<Traffic>,
+        now: u64,
+    ) -> bool {
+        let Some(found) = moment.channels() else {
             return false;
         };
         let Some(holder) = self.holders.get(&tracee.pid) else {
@@ -59,7 +38,7 @@ impl Channels {
         let new: Vec<Descriptor> = found.iter().filter(is_new).copied().collect();
         drop(registry);
         if !new.is_empty() {
-            self.made_since(tracee.pid, &new, || since, now);
+            self.made_since(tracee.pid, &new, moment, || since, now);
         }
         let alone = new.iter().filter(|one| {
             let mut others = found.iter().filter(|other| other.object == one.object);
@@ -70,9 +49,37 @@ impl Channels {
                 direction: Direction::Write,
                 ..one
             };
-            self.wrote_at_once(tracee.pid, &write, since, now);
+            self.wrote_at_once(tracee.pid, &write, moment, since, now);
         }
         !new.is_empty()
+    }
+
+    /// A thread opens a pipe with a name, and may have closed it again before it is looked at: so the open is taken at its word.
+    pub(crate) fn opens_fifo(
+        &mut self,
+        tracee: Tracee,
+        path: &Path,
+        inode: (u64, u64),
+        flags: u32,
+        now: u64,
+    ) {
+        /// What a new pipe may hold, unless the user has too many (pipe(7)).
+        const CAPACITY: u64 = 1 << 16;
+        let direction = match flags as i32 & libc::O_ACCMODE {
+            libc::O_RDONLY => Direction::Read,
+            libc::O_WRONLY => Direction::Write,
+            _ => Direction::Both,
+        };
+        let channel = self.registry().fifo(inode, Some(path), || Some(CAPACITY));
+        let since = match self.holders.get(&tracee.pid) {
+            Some(holder) if !holder.threaded => Traffic::of(tracee.pid),
+            _ => None,
+        };
+        // An open gives the first number that is free.
+        let used = descriptors::numbers_of(tracee.pid);
+        let fd = (0..).find(|fd| !used.contains(fd)).unwrap_or(0);
+        self.hold_end(tracee.pid, (channel, direction), fd, true, since, now);
+        self.write_rows(tracee.pid);
     }
 
     /// A process has made this end, written to it and given it up between two looks.
@@ -80,6 +87,7 @@ impl Channels {
         &mut self,
         pid: u32,
         descriptor: &Descriptor,
+        moment: &dyn Moment,
         since: Option<Traffic>,
         now: u64,
     ) {
@@ -89,7 +97,7 @@ impl Channels {
         let key = (channel, Direction::Write);
         self.hold(pid, key, descriptor, true, since, now);
         self.write_rows(pid);
-        let moved = Traffic::of(pid).zip(since);
+        let moved = moment.traffic().zip(since);
         let moved = moved.map(|(now, since)| Moved::from(now - since));
         self.give_up(pid, key, Some(now), moved, false);
     }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use flowtrace_schema::{Loss, Origin, ProcessEnd, Record, Text, Upid};
 use nix::unistd::{getegid, geteuid};
 
-use super::super::beginning::Held;
 use super::super::environment::stands_for;
+use super::super::moment::Held;
 use super::super::observer::Tracee;
 use super::super::ptrace::{self, Stop};
 use super::super::reading::{self, Account, Image, ProcessStat, Status};
@@ -138,18 +138,18 @@ impl Lifetimes {
         }
         let umask = self.processes.get(&pid).and_then(|process| process.umask);
         let environ = environ.map(|environ| self.inherited.digest(&environ, &self.wanted));
-        let beginning = Held(pid);
+        let moment = Held(pid);
         self.inherited
-            .record(&self.recorder, pid, upid, umask, environ, &beginning);
+            .record(&self.recorder, pid, upid, umask, environ, &moment);
         if self.unprivileged && wants_privilege(&image) {
             self.recorder.lost(Loss::SetuidExec, 1);
         }
         let tracee = Tracee::first_of(pid, upid);
         if started {
-            self.tell(|observer| observer.image_over(before, &usage, true, now));
+            self.tell(|observer| observer.image_over(before, &usage, Some(&moment), now));
         }
         self.tell(|observer| observer.executed(tracee, prev, now));
-        self.tell(|observer| observer.began_with(tracee, &beginning, now));
+        self.tell(|observer| observer.began_with(tracee, &moment, now));
     }
 
     fn record_variables(&self, upid: Upid, image: &Image) {

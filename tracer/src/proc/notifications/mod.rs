@@ -8,6 +8,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
 use super::topology::Call;
 
 mod guard;
@@ -63,7 +65,7 @@ impl Listener {
     /// goes on at once.
     pub(crate) fn receive(&self) -> io::Result<Option<Notified>> {
         loop {
-            if !self.is_ready()? {
+            if !self.is_ready()?.contains(PollFlags::POLLIN) {
                 return Ok(None);
             }
             let mut told = Notification::default();
@@ -105,17 +107,16 @@ impl Listener {
         unsafe { libc::ioctl(self.0.as_raw_fd(), SEND, &raw const response) };
     }
 
-    fn is_ready(&self) -> io::Result<bool> {
-        let mut ready = libc::pollfd {
-            fd: self.0.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one entry, which outlives the call.
-        match unsafe { libc::poll(&raw mut ready, 1, 0) } {
-            -1 => Err(io::Error::last_os_error()),
-            _ => Ok(ready.revents & libc::POLLIN != 0),
-        }
+    /// Whether the last thread has ended that could be held.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_ready()
+            .is_ok_and(|ready| ready.contains(PollFlags::POLLHUP))
+    }
+
+    fn is_ready(&self) -> io::Result<PollFlags> {
+        let mut ready = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        poll(&mut ready, PollTimeout::ZERO)?;
+        Ok(ready[0].revents().unwrap_or(PollFlags::empty()))
     }
 }
 

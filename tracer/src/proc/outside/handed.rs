@@ -7,16 +7,13 @@
 
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use flowtrace_schema::{Call as CallRow, Fidelity, FileId, Op, Usage};
 use nix::fcntl::AT_FDCWD;
 
-use super::super::beginning::Beginning;
-use super::super::descriptors;
-use super::super::inherited::state;
+use super::super::moment::{Held as Here, Moment};
 use super::paths::is_kernels;
 use super::{Outside, Tracee};
 use crate::fs::{Attributes, stat};
@@ -37,6 +34,8 @@ struct Held {
     path: PathBuf,
     /// Device and inode.
     inode: (u64, u64),
+    /// The same as moments tell it.
+    told: (u64, u64),
     /// Access mode and whether it appends.
     flags: i32,
     since_ns: u64,
@@ -78,48 +77,49 @@ impl Outside {
     }
 
     /// A program begins with these descriptors.
-    pub(crate) fn began_with(&mut self, tracee: Tracee, beginning: &dyn Beginning, now: u64) {
+    pub(crate) fn began_with(&mut self, tracee: Tracee, moment: &dyn Moment, now: u64) {
         if self.handed.is_none() {
             return;
         }
-        for (fd, target) in beginning.targets() {
+        for (fd, target) in moment.targets() {
             let path = Path::new(&target);
             if !path.is_absolute() || self.views.cover(path) || is_kernels(target.as_bytes()) {
                 continue;
             }
-            let Some(attributes) = beginning.attributes(fd) else {
+            let Some(attributes) = moment.attributes(fd) else {
                 continue;
             };
             if let Some(file) = self.found(path, &attributes, libc::O_RDONLY as u32, now)
                 && let Some(handed) = &mut self.handed
-                && let Some(state) = beginning.state(fd)
+                && let Some(state) = moment.state(fd)
+                && let Some((told, _)) = moment.extent(fd)
             {
-                handed.begins((tracee.pid, fd), state, (file, path, &attributes), now);
+                let found = (file, path, &attributes, told);
+                handed.begins((tracee.pid, fd), state, found, now);
             }
         }
     }
 
     /// A process is about to end.
-    pub(crate) fn exiting(&mut self, tracee: Tracee) {
+    pub(crate) fn exiting(&mut self, tracee: Tracee, moment: &dyn Moment) {
         if let Some(handed) = &mut self.handed {
-            handed.look(tracee.pid);
-        }
-    }
-
-    /// A program is about to be followed by another one in the same process, unless that fails.
-    pub(crate) fn executing(&mut self, tracee: Tracee) {
-        if let Some(handed) = &mut self.handed {
-            handed.look_anew(tracee.pid);
+            handed.look(tracee.pid, moment);
         }
     }
 
     /// A program is over and used this. What it wrote is put at its end, behind all that it read, and what it read
-    /// at its begin.
-    pub(crate) fn image_over(&mut self, tracee: Tracee, usage: &Usage, now: u64) {
+    /// at its begin. `exec`: the moment at which the next one begins, if it ends by that.
+    pub(crate) fn image_over(
+        &mut self,
+        tracee: Tracee,
+        usage: &Usage,
+        exec: Option<&dyn Moment>,
+        now: u64,
+    ) {
         let Some(handed) = &mut self.handed else {
             return;
         };
-        for moved in handed.over(tracee.pid, usage) {
+        for moved in handed.over(tracee.pid, usage, exec) {
             if moved.op == Op::Write {
                 self.files.size(moved.file, moved.size);
             }
@@ -161,7 +161,7 @@ impl Handed {
         &mut self,
         (pid, fd): (u32, i32),
         (flags, position): (u32, u64),
-        (file, path, attributes): (FileId, &Path, &Attributes),
+        (file, path, attributes, told): (FileId, &Path, &Attributes, (u64, u64)),
         now: u64,
     ) {
         let (flags, inode) = (flags as i32, (attributes.dev, attributes.ino));
@@ -178,6 +178,7 @@ impl Handed {
             file,
             path: path.to_owned(),
             inode,
+            told,
             flags,
             since_ns: now,
             then: Extent::of(flags, position, attributes.size),
@@ -187,27 +188,19 @@ impl Handed {
     }
 
     /// A program is about to end: its descriptors are still there, unless it closed them.
-    fn look(&mut self, pid: u32) {
+    fn look(&mut self, pid: u32, moment: &dyn Moment) {
         let parent = self.parents.get(&pid).copied();
         for held in self.held.get_mut(&pid).into_iter().flatten() {
-            held.look(pid, parent);
+            held.look(moment, parent);
         }
-    }
-
-    /// The same, which may not be the last time.
-    fn look_anew(&mut self, pid: u32) {
-        for held in self.held.get_mut(&pid).into_iter().flatten() {
-            held.now = None;
-        }
-        self.look(pid);
     }
 
     /// A program is over and used this: what it moved.
-    fn over(&mut self, pid: u32, usage: &Usage) -> Vec<Moved> {
+    fn over(&mut self, pid: u32, usage: &Usage, exec: Option<&dyn Moment>) -> Vec<Moved> {
         let mut found = Vec::new();
         let parent = self.parents.get(&pid).copied();
         for mut held in self.held.remove(&pid).unwrap_or_default() {
-            held.look(pid, parent);
+            held.look(exec.unwrap_or(&Here(pid)), parent);
             if let Some(moved) = held.moved(usage) {
                 self.moved_below(pid, held.inode, moved.bytes);
                 found.push(moved);
@@ -252,45 +245,45 @@ impl Extent {
 }
 
 impl Held {
-    /// Takes note of how the file is now, once: by the descriptor of process `pid`, by one of its
+    /// Takes note of how the file is now, once: by the descriptor of its process, by one of its
     /// parent, who mostly waits with it open, or by its name.
-    fn look(&mut self, pid: u32, parent: Option<u32>) {
+    fn look(&mut self, moment: &dyn Moment, parent: Option<u32>) {
         if self.now.is_none() {
-            let own = self.seen_at(pid, self.fd);
-            let of_parent = || self.seen_in(parent?);
+            let own = self.seen_at(self.told, moment, self.fd);
+            let of_parent = || {
+                let parent = parent?;
+                match moment.of_parent(parent) {
+                    Some(parent) => self.seen_in(self.told, parent),
+                    None => self.seen_in(self.inode, &Here(parent)),
+                }
+            };
             self.now = own.or_else(of_parent).or_else(|| self.seen_by_name());
         }
     }
 
-    /// How the file is, if descriptor `fd` of process `pid` is it.
-    fn seen_at(&self, pid: u32, fd: i32) -> Option<Extent> {
-        let found = descriptors::attributes(pid, fd).filter(|found| self.is(found))?;
-        let (flags, position) = state(pid, fd)?;
-        (flags as i32 == self.flags).then(|| Extent::of(self.flags, position, found.size))
+    /// How the file is, if descriptor `fd` is it, which this kind of moments calls `inode`.
+    fn seen_at(&self, inode: (u64, u64), moment: &dyn Moment, fd: i32) -> Option<Extent> {
+        let (_, size) = moment.extent(fd).filter(|(found, _)| *found == inode)?;
+        let (flags, position) = moment.state(fd)?;
+        (flags as i32 == self.flags).then(|| Extent::of(self.flags, position, size))
     }
 
-    fn seen_in(&self, pid: u32) -> Option<Extent> {
-        let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
-        let mut numbers = entries
-            .flatten()
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        numbers.find_map(|fd| self.seen_at(pid, fd))
+    fn seen_in(&self, inode: (u64, u64), moment: &dyn Moment) -> Option<Extent> {
+        let mut numbers = moment.numbers().into_iter();
+        numbers.find_map(|fd| self.seen_at(inode, moment, fd))
     }
 
     /// A name tells of a size alone, and so of what was written at the end.
     fn seen_by_name(&self) -> Option<Extent> {
         let name = CString::new(self.path.as_os_str().as_bytes()).ok()?;
         let found = stat::known(AT_FDCWD, &name).ok();
-        let size = found.filter(|found| self.is(found))?.size;
+        let is_it = |found: &Attributes| (found.dev, found.ino) == self.inode;
+        let size = found.filter(is_it)?.size;
         let position = match self.flags & libc::O_ACCMODE {
             libc::O_WRONLY => size.max(self.then.position),
             _ => self.then.position,
         };
         Some(Extent { position, size })
-    }
-
-    fn is(&self, found: &Attributes) -> bool {
-        (found.dev, found.ino) == self.inode
     }
 
     fn moved(&self, usage: &Usage) -> Option<Moved> {

@@ -28,15 +28,15 @@ pub(crate) struct Place {
 #[derive(Debug)]
 pub(crate) enum Named {
     File(Found),
-    Fifo,
+    Fifo(Found),
     Other,
 }
 
-/// A regular file.
+/// A regular file, or a pipe with a name.
 #[derive(Debug)]
 pub(crate) struct Found {
-    path: PathBuf,
-    attributes: Attributes,
+    pub(crate) path: PathBuf,
+    pub(crate) attributes: Attributes,
     /// It was found from where we are, which is below the views.
     below_views: bool,
 }
@@ -80,16 +80,19 @@ impl Outside {
         let file = file.ok()?;
         let attributes = stat::of(file.as_fd()).ok()?;
         Some(match attributes.mode & libc::S_IFMT {
-            libc::S_IFIFO => Named::Fifo,
-            libc::S_IFREG => {
+            kind @ (libc::S_IFIFO | libc::S_IFREG) => {
                 let own = format!("/proc/self/fd/{}", file.as_raw_fd());
                 // Empty: it is too long to tell.
                 let path = fs::read_link(own).unwrap_or_default();
-                Named::File(Found {
+                let found = Found {
                     path,
                     attributes,
                     below_views: place.from.is_none(),
-                })
+                };
+                match kind {
+                    libc::S_IFIFO => Named::Fifo(found),
+                    _ => Named::File(found),
+                }
             }
             _ => Named::Other,
         })

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use flowtrace_schema::Upid;
 
+use super::super::moment::Moment;
 use super::super::observer::{Observer, Tracee};
 
 /// A change of the tree.
@@ -67,7 +68,7 @@ impl Feed {
 }
 
 impl Observer for Feed {
-    fn forked(&mut self, _parent: Tracee, child: Tracee, now: u64) {
+    fn forked(&mut self, _parent: Tracee, child: Tracee, _moment: &dyn Moment, now: u64) {
         self.tell(Change::Began(child, now));
     }
 
@@ -79,7 +80,7 @@ impl Observer for Feed {
         self.tell(Change::Executed(tracee, prev, now));
     }
 
-    fn exiting(&mut self, tracee: Tracee, _last: bool, now: u64) {
+    fn exiting(&mut self, tracee: Tracee, _last: bool, _moment: &dyn Moment, now: u64) {
         self.tell(Change::Ended(tracee.tid, now));
     }
 

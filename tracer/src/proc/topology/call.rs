@@ -53,23 +53,14 @@ pub(crate) enum CallKind {
     Mount,
     /// move_mount(directory, from, directory, to, flags).
     MoveMount,
-    /// fork, vfork and clone3, which may also make a thread.
-    Fork,
-    /// clone(flags, …) of a process.
-    Clone,
-    /// execve and execveat.
-    Exec,
-    /// exit_group(status).
-    Exit,
 }
 
 use CallKind::*;
 
 impl CallKind {
-    const ALL: [CallKind; 24] = [
+    const ALL: [CallKind; 20] = [
         Open, OpenAt, OpenAt2, Creat, Rename, RenameAt, Unlink, UnlinkAt, Pipe, SocketPair, Bind,
-        Connect, Accept, Splice, ChangeView, AsyncIo, Umask, Socket, Mount, MoveMount, Fork, Clone,
-        Exec, Exit,
+        Connect, Accept, Splice, ChangeView, AsyncIo, Umask, Socket, Mount, MoveMount,
     ];
 }
 
@@ -97,7 +88,7 @@ impl Call {
         let mut all = ARCHITECTURES.iter();
         let numbers = all.find(|numbers| numbers.architecture == architecture)?;
         let number = number & numbers.mask;
-        let mut calls = numbers.calls.iter().chain(numbers.lives);
+        let mut calls = numbers.calls.iter();
         let (_, kind) = calls.find(|(known, _)| *known == number)?;
         Some(Call {
             kind: *kind,
@@ -126,8 +117,6 @@ pub(super) struct Numbers {
     /// Bits of a number that tell the call: those of x32 have one more.
     pub(super) mask: u32,
     pub(super) calls: &'static [(u32, CallKind)],
-    /// Those by which processes begin and end, which stop where ptrace does not tell of them.
-    pub(super) lives: &'static [(u32, CallKind)],
 }
 
 /// From arch/x86/entry/syscalls/syscall_{64,32}.tbl and include/uapi/asm-generic/unistd.h.
@@ -167,18 +156,6 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (165, Mount),
             (429, MoveMount),
         ],
-        lives: &[
-            (57, Fork),
-            (58, Fork),
-            (435, Fork),
-            (56, Clone),
-            (59, Exec),
-            (322, Exec),
-            // x32
-            (520, Exec),
-            (545, Exec),
-            (231, Exit),
-        ],
     },
     Numbers {
         architecture: X86_32,
@@ -213,15 +190,6 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (21, Mount),
             (429, MoveMount),
         ],
-        lives: &[
-            (2, Fork),
-            (190, Fork),
-            (435, Fork),
-            (120, Clone),
-            (11, Exec),
-            (358, Exec),
-            (252, Exit),
-        ],
     },
     Numbers {
         architecture: 0xc000_00b7,
@@ -251,13 +219,6 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (166, Umask),
             (40, Mount),
             (429, MoveMount),
-        ],
-        lives: &[
-            (435, Fork),
-            (220, Clone),
-            (221, Exec),
-            (281, Exec),
-            (94, Exit),
         ],
     },
 ];

@@ -28,7 +28,7 @@ const NOTIFY: u32 = 0x7fc0_0000;
 enum Told {
     /// The tracer, by a stop.
     Tracer,
-    /// Who listens, by a notification; also of calls by which processes begin and end.
+    /// Who listens, by a notification.
     Listener,
 }
 
@@ -101,11 +101,7 @@ fn section(numbers: &Numbers, own_opens: &[u32], datagrams: bool, told: Told) ->
         section.push(statement(AND, numbers.mask));
     }
     let wanted = |kind| datagrams || kind != CallKind::Socket;
-    let lives = match told {
-        Told::Tracer => &[],
-        Told::Listener => numbers.lives,
-    };
-    let calls = numbers.calls.iter().chain(lives);
+    let calls = numbers.calls.iter();
     for &(number, kind) in calls.filter(|(_, kind)| wanted(*kind)) {
         let picked = match told {
             Told::Tracer => TRACE | u32::from(kind.code()),
@@ -126,10 +122,8 @@ fn verdict(kind: CallKind, picked: u32, architecture: u32, own_opens: &[u32]) ->
         _ => None,
     };
     let trace = statement(RETURN, picked);
-    match kind {
-        CallKind::Socket => return datagrams_of_ip(trace),
-        CallKind::Clone => return processes(trace),
-        _ => {}
+    if kind == CallKind::Socket {
+        return datagrams_of_ip(trace);
     }
     let Some(argument) = flags else {
         return vec![trace];
@@ -171,16 +165,6 @@ fn datagrams_of_ip(trace: sock_filter) -> Vec<sock_filter> {
         statement(LOAD, FIRST_ARGUMENT + 8),
         statement(AND, TYPE),
         jump(JUMP_IF_EQUAL, libc::SOCK_DGRAM as u32, 1, 0),
-        statement(RETURN, ALLOW),
-        trace,
-    ]
-}
-
-/// The verdict on clone(flags, …): a thread is none of a process's begin.
-fn processes(trace: sock_filter) -> Vec<sock_filter> {
-    vec![
-        statement(LOAD, FIRST_ARGUMENT),
-        jump(JUMP_IF_SET, libc::CLONE_THREAD as u32, 0, 1),
         statement(RETURN, ALLOW),
         trace,
     ]
@@ -329,11 +313,11 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_is_told_of_processes_too_and_not_of_threads() {
+    fn a_listener_is_told_of_the_same_calls() {
         for numbers in &ARCHITECTURES {
             for number in 0..600 {
-                let mut picked = numbers.calls.iter().chain(numbers.lives);
-                let kind = picked.find(|(n, _)| *n == number).map(|(_, kind)| *kind);
+                let picked = numbers.calls.iter().find(|(n, _)| *n == number);
+                let kind = picked.map(|(_, kind)| *kind);
                 let arguments = match kind {
                     Some(CallKind::Socket) => DATAGRAMS,
                     _ => [0; 6],
@@ -344,14 +328,6 @@ mod tests {
                 let call = Call::of(numbers.architecture, number, arguments);
                 assert_eq!(call.map(|call| call.kind), kind);
             }
-            let (clone, _) = numbers
-                .lives
-                .iter()
-                .find(|(_, kind)| *kind == CallKind::Clone)
-                .unwrap();
-            let thread = [libc::CLONE_THREAD as u64, 0, 0, 0, 0, 0];
-            let verdict = verdict_told(Told::Listener, 0, numbers.architecture, *clone, thread);
-            assert_eq!(verdict, ALLOW);
         }
     }
 

@@ -17,7 +17,6 @@ pub(super) struct Layout {
     pub(super) signal: i32,
     pub(super) exit_code: i32,
     pub(super) start: i32,
-    pub(super) name: i32,
     pub(super) number: i32,
     // Of the number of a task, which it has in each pid namespace that it is in.
     pub(super) level: i32,
@@ -43,6 +42,46 @@ pub(super) struct Layout {
     pub(super) mount_point: i32,
     /// What a task used, in the order of [`COSTS`]; `None`: this kernel does not count it.
     pub(super) costs: [Option<i32>; COSTS.len()],
+    pub(super) live_threads: i32,
+    pub(super) open: Open,
+}
+
+/// Offsets of what leads from a task to what it has open.
+#[derive(Clone, Debug)]
+pub(super) struct Open {
+    /// Of a task.
+    pub(super) files: i32,
+    /// Of that.
+    pub(super) table: i32,
+    // Of the table.
+    pub(super) most: i32,
+    pub(super) all: i32,
+    /// A bit for each descriptor.
+    pub(super) in_use: i32,
+    // Of an open file.
+    pub(super) mode: i32,
+    pub(super) flags: i32,
+    pub(super) position: i32,
+    pub(super) inode: i32,
+    // Of an inode.
+    pub(super) kind: i32,
+    pub(super) number: i32,
+    pub(super) size: i32,
+    pub(super) filesystem: i32,
+    pub(super) pipe: i32,
+    /// Of a filesystem.
+    pub(super) device: i32,
+    // Of a pipe.
+    pub(super) writers: i32,
+    pub(super) head: i32,
+    pub(super) tail: i32,
+    /// How many buffers it may fill, and has: a power of 2.
+    pub(super) room: i32,
+    pub(super) slots: i32,
+    pub(super) buffers: i32,
+    // Of a buffer.
+    pub(super) length: i32,
+    pub(super) bytes_of_buffer: i32,
 }
 
 /// Members of a task that say what it used.
@@ -78,6 +117,11 @@ impl Layout {
                 io::Error::other(format!("this kernel has no {member} of {structure}"))
             })
         };
+        let size = |structure: &str| {
+            let found = types.size(structure);
+            let found = found.and_then(|size| i32::try_from(size).ok());
+            found.ok_or_else(|| io::Error::other(format!("this kernel has no {structure}")))
+        };
         // Arguments of a task that is switched away from, its state among them since Linux 5.18, after our own.
         if types.parameters("btf_trace_sched_switch") != Some(5) {
             return Err(io::Error::other(
@@ -102,7 +146,6 @@ impl Layout {
             signal: task("signal")?,
             exit_code: task("exit_code")?,
             start: task("start_time")?,
-            name: task("comm")?,
             number: task("thread_pid")?,
             level: offset("pid", "level")?,
             numbers: offset("pid", "numbers")?,
@@ -128,6 +171,32 @@ impl Layout {
             parent_mount: offset("mount", "mnt_parent")?,
             mount_point: offset("mount", "mnt_mountpoint")?,
             costs,
+            live_threads: offset("signal_struct", "live")?,
+            open: Open {
+                files: task("files")?,
+                table: offset("files_struct", "fdt")?,
+                most: offset("fdtable", "max_fds")?,
+                all: offset("fdtable", "fd")?,
+                in_use: offset("fdtable", "open_fds")?,
+                mode: offset("file", "f_mode")?,
+                flags: offset("file", "f_flags")?,
+                position: offset("file", "f_pos")?,
+                inode: offset("file", "f_inode")?,
+                kind: offset("inode", "i_mode")?,
+                number: offset("inode", "i_ino")?,
+                size: offset("inode", "i_size")?,
+                filesystem: offset("inode", "i_sb")?,
+                pipe: offset("inode", "i_pipe")?,
+                device: offset("super_block", "s_dev")?,
+                writers: offset("pipe_inode_info", "writers")?,
+                head: offset("pipe_inode_info", "head")?,
+                tail: offset("pipe_inode_info", "tail")?,
+                room: offset("pipe_inode_info", "max_usage")?,
+                slots: offset("pipe_inode_info", "ring_size")?,
+                buffers: offset("pipe_inode_info", "bufs")?,
+                length: offset("pipe_buffer", "len")?,
+                bytes_of_buffer: size("pipe_buffer")?,
+            },
         })
     }
 }

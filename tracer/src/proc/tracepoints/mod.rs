@@ -15,17 +15,22 @@ use crate::bpf::{Kind, Map, attach, load};
 use crate::kernel::in_first_pid_namespace;
 
 mod layout;
+mod moment;
 mod parts;
 mod program;
 mod record;
+mod table;
 
 use layout::Layout;
-use program::{Maps, SCRATCH, ended, executed, forked};
+pub(crate) use moment::Told;
+use program::{Maps, SCRATCH, ended, executed, exiting, forked};
 use record::Parts;
 pub(super) use record::{Ended, Event, Executed, Used, What};
 
 /// Bytes of the ring: 10 000 processes with a kilobyte of arguments each.
 const SIZE: u32 = 16 << 20;
+/// Bytes of the ring by which we are woken, the least that there may be.
+const BELL: u32 = 4096;
 /// Processes that may be told of at a time.
 const PROCESSES: u32 = 1 << 18;
 
@@ -42,6 +47,7 @@ pub(super) enum Whose {
 #[derive(Debug)]
 pub(super) struct Tracepoints {
     ring: Ring,
+    bell: Ring,
     /// `None`: all are told of.
     processes: Option<Map>,
     lost: Map,
@@ -51,16 +57,17 @@ pub(super) struct Tracepoints {
 }
 
 impl Tracepoints {
-    /// Begins to tell.
+    /// Begins to tell; `with_tables`: also what processes have open.
     ///
     /// # Errors
     /// When the kernel refuses such programs, does not say where it keeps what they read, or counts processes
     /// otherwise than we do.
-    pub(super) fn open(whose: Whose) -> io::Result<Tracepoints> {
+    pub(super) fn open(whose: Whose, with_tables: bool) -> io::Result<Tracepoints> {
         in_first_pid_namespace()?;
         let layout = Layout::of_kernel()?;
         let processors = crate::kernel::processors()?;
         let ring = Map::new(Kind::Ring, 0, SIZE)?;
+        let bell = Map::new(Kind::Ring, 0, BELL)?;
         let lost = Map::new(Kind::Array, size_of::<u64>(), 1)?;
         let scratch = Map::new(Kind::Array, processors as usize * SCRATCH, 1)?;
         let processes = match whose {
@@ -78,20 +85,26 @@ impl Tracepoints {
             lost: lost.as_fd(),
             scratch: scratch.as_fd(),
             processors,
+            bell: bell.as_fd(),
+            with_tables,
         };
-        let mut held = Vec::new();
-        for (tracepoint, program) in [
+        let mut programs: Vec<(&CStr, _)> = vec![
             (c"sched_process_fork", forked(&layout, &maps)),
             (c"sched_process_exec", executed(&layout, &maps)),
             (c"sched_switch", ended(&layout, &maps)),
-        ] as [(&CStr, _); 3]
-        {
+        ];
+        if with_tables {
+            programs.push((c"sched_process_exit", exiting(&layout, &maps)));
+        }
+        let mut held = Vec::new();
+        for (tracepoint, program) in programs {
             let program = load(&program)?;
             held.push(attach(tracepoint, &program)?);
             held.push(program);
         }
         Ok(Tracepoints {
             ring: Ring::map(ring, SIZE as usize)?,
+            bell: Ring::map(bell, BELL as usize)?,
             processes,
             lost,
             parts: Parts::default(),
@@ -104,6 +117,7 @@ impl Tracepoints {
     pub(super) fn receive(&mut self, mut each: impl FnMut(Event)) {
         // A record takes less than a microsecond to write, unless its processor was taken away from a virtual machine.
         const PATIENCE: u32 = 10_000;
+        self.bell.drain(|_| {});
         let parts = &mut self.parts;
         for _ in 0..PATIENCE {
             let is_busy = self.ring.drain(|record| {
@@ -139,9 +153,10 @@ impl Tracepoints {
     }
 }
 
+/// Readable when there is much to be read, or something that must be read at once.
 impl AsFd for Tracepoints {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.ring.as_fd()
+        self.bell.as_fd()
     }
 }
 

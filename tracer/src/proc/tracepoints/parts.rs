@@ -8,12 +8,12 @@ use crate::bpf::code::{
 
 use super::layout::Layout;
 use super::program::{
-    AT, ENTRY, LIMIT, MISSING, MOUNT, Maps, NUMBER, OTHER, PIECE, POSITION, REST, SCRATCH_MEMORY,
-    STEP, TID, UNNAMED, WHAT, field, missing,
+    AT, DETACHED, ENTRY, LIMIT, MISSING, MOUNT, Maps, NUMBER, OTHER, PIECE, POSITION, REST,
+    SCRATCH_MEMORY, STEP, TID, UNNAMED, WHAT, field, missing,
 };
 
 /// What a part takes of scratch memory after its header.
-const PART: i32 = 1 << 16;
+pub(super) const PART: i32 = 1 << 16;
 /// The most records that a part may take: 3 MiB; execve(2) takes 2 with an ordinary stack. The kernel checks each step of the
 /// loop by itself when it takes the program.
 const RECORDS: i32 = 48;
@@ -21,12 +21,12 @@ const RECORDS: i32 = 48;
 const LONGEST_PATH: i32 = 4096;
 /// Bytes of a name with its end.
 const LONGEST_NAME: i32 = 256;
-/// How far up directories and mounts are followed.
-const STEPS: i32 = 128;
+/// How far up directories and mounts of a program are followed.
+pub(super) const STEPS: i32 = 128;
 
 impl Code {
     /// Begins a part in scratch memory, whose length so far is where records have their time.
-    fn part(&mut self, part: u32) {
+    pub(super) fn part(&mut self, part: u32) {
         self.set(R1, 0);
         self.put(STORE_64, SCRATCH_MEMORY, R1, AT as i16, 0);
         self.put(LOAD_64, R1, STACK, field(TID), 0);
@@ -36,7 +36,7 @@ impl Code {
     }
 
     /// Marks a part as one that could not be told.
-    fn mark(&mut self, part: u32) {
+    pub(super) fn mark(&mut self, part: u32) {
         self.put(LOAD_64, R1, STACK, MISSING, 0);
         self.put(OR_NUMBER, R1, 0, 0, missing(part) as i32);
         self.put(STORE_64, STACK, R1, MISSING, 0);
@@ -77,8 +77,8 @@ impl Code {
         self.land(all);
     }
 
-    /// Tells the path that [`MOUNT`] and [`ENTRY`] lead to: its names, the last one first, each with its end.
-    pub(super) fn path(&mut self, part: u32, layout: &Layout, maps: &Maps<'_>) {
+    /// Tells the path that [`MOUNT`] and [`ENTRY`] lead to, if it takes no more steps: its names, the last one first, each with its end.
+    pub(super) fn path(&mut self, part: u32, steps: i32, layout: &Layout, maps: &Maps<'_>) {
         self.part(part);
         self.put(LOAD_64, R3, STACK, ENTRY, 0);
         self.follow(R3, layout.hashed);
@@ -105,15 +105,19 @@ impl Code {
         self.read(OTHER, 8, R3, layout.parent_directory);
         self.put(LOAD_64, R1, STACK, OTHER, 0);
         self.put(LOAD_64, R2, STACK, ENTRY, 0);
-        // In no directory.
+        // In no directory, as what has no path at all: a part of memory, an event.
         let detached = self.jump(IF_SAME, R1, R2, 0);
         let unread = self.name(layout);
         self.put(LOAD_64, R1, STACK, OTHER, 0);
         self.put(STORE_64, STACK, R1, ENTRY, 0);
         self.land(on);
         self.add(STEP, 1);
-        self.jump_back(IF_LESS, STEP, STEPS, next);
+        self.jump_back(IF_LESS, STEP, steps, next);
         let deep = self.jump(JUMP, 0, 0, 0);
+        self.land(detached);
+        let unreadable = self.name(layout);
+        self.set(R1, DETACHED.cast_signed());
+        self.put(STORE_32, SCRATCH_MEMORY, R1, NUMBER as i16, 0);
         self.land(top);
         self.put(LOAD_64, R3, SCRATCH_MEMORY, AT as i16, 0);
         self.put(AND_NUMBER, R3, 0, 0, LONGEST_PATH - 1);
@@ -121,7 +125,7 @@ impl Code {
         self.copy(R2, SCRATCH_MEMORY);
         self.output(maps);
         let told = self.jump(IF_EQUAL, R0, 0, 0);
-        for jump in unread.into_iter().chain([detached, deep]) {
+        for jump in unread.into_iter().chain(unreadable).chain([deep]) {
             self.land(jump);
         }
         self.mark(part);

@@ -1,9 +1,10 @@
-//! The three programs, in the machine language of the kernel (Documentation/bpf/standardization). The context of each
+//! The programs, in the machine language of the kernel (Documentation/bpf/standardization). The context of each
 //! is that of a raw tracepoint: an array of words, which are the arguments that the kernel gives to it.
 
 use std::os::fd::BorrowedFd;
 
 use super::layout::{self, Layout};
+use super::parts::STEPS;
 use crate::bpf::code::{
     ADD, AND_NUMBER, ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_NOT_SAME,
     Instruction, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, NO_WAKEUP, OUTPUT, PROCESSOR,
@@ -25,6 +26,10 @@ pub(super) struct Maps<'a> {
     pub(super) scratch: BorrowedFd<'a>,
     /// How many processors there are.
     pub(super) processors: u32,
+    /// A ring of its own by which whoever reads is woken.
+    pub(super) bell: BorrowedFd<'a>,
+    /// Whether is told what processes have open when they fork, execute a program and end.
+    pub(super) with_tables: bool,
 }
 
 /// What a record tells.
@@ -38,6 +43,16 @@ pub(super) const ARGUMENTS: u32 = 6;
 pub(super) const ENVIRONMENT: u32 = 7;
 /// Job control stops a thread.
 pub(super) const STOPPED: u32 = 8;
+/// The last thread of a process begins to end it: what is open is still there.
+pub(super) const EXITING: u32 = 9;
+/// Parts of an exec: the path of what is open as descriptor 0, and so on.
+pub(super) const TARGETS: u32 = 10;
+/// Descriptors that a shell can redirect by one digit.
+pub(super) const NUMBERED: u32 = 10;
+/// A part of a fork, an exec, and the begin of an end: all that is open.
+pub(super) const TABLE: u32 = TARGETS + NUMBERED;
+/// A part of an exec and the begin of an end: the same of the process that has it as a child.
+pub(super) const TABLE_OF_PARENT: u32 = TABLE + 1;
 
 /// A record: time, thread, process, what it is, and a number; then what is not common to all.
 pub(super) const AT: usize = 0;
@@ -67,17 +82,18 @@ pub(super) const PROCESSOR_AT: usize = PEAK + 8;
 /// Of an exec also the id that the thread had before.
 pub(super) const FORMER: usize = PROCESSOR_AT + 8;
 pub(super) const EXEC: usize = FORMER + 8;
-/// Of an end when it was made, the name, the process that has it as a child, and the wait status as the process's and its own.
+/// Of an end when it was made, and the wait status as the process's and its own.
 pub(super) const START: usize = PROCESSOR_AT + 8;
-pub(super) const NAME: usize = START + 8;
-pub(super) const NAME_LENGTH: usize = 16;
-pub(super) const END_PARENT: usize = NAME + NAME_LENGTH;
-pub(super) const LEADER_CODE: usize = END_PARENT + 4;
+pub(super) const LEADER_CODE: usize = START + 8;
 pub(super) const GROUP_CODE: usize = LEADER_CODE + 4;
 pub(super) const GROUP_FLAGS: usize = GROUP_CODE + 4;
-pub(super) const END: usize = GROUP_FLAGS + 4;
+pub(super) const END: usize = GROUP_FLAGS + 8;
 /// In [`NUMBER`] of a path: the file has no name any more.
 pub(super) const UNNAMED: u32 = 1;
+/// It never had one: all there is of a path is what the kernel calls it.
+pub(super) const DETACHED: u32 = 2;
+/// Of a table: there may be more.
+pub(super) const CUT: u32 = 4;
 /// In [`NUMBER`] of an exec: one bit for each part that could not be told.
 pub(super) fn missing(part: u32) -> u32 {
     1 << part
@@ -110,6 +126,23 @@ pub(super) const SPACE: i16 = MISSING - 8;
 pub(super) const POSITION: i16 = SPACE - 8;
 pub(super) const LIMIT: i16 = POSITION - 8;
 pub(super) const PIECE: i16 = LIMIT - 8;
+/// Not 0: whoever reads is to be woken at once.
+pub(super) const HURRY: i16 = PIECE - 8;
+/// Of the table of descriptors: where the files are, where the bits of those in use, how many there may be, and what is left of 64 bits.
+pub(super) const FILES: i16 = HURRY - 8;
+pub(super) const IN_USE: i16 = FILES - 8;
+pub(super) const MOST: i16 = IN_USE - 8;
+pub(super) const BITS: i16 = MOST - 8;
+/// Of a pipe: where its buffers are, the next one to be read and the next one to be filled, how many there are, and the length of one.
+pub(super) const BUFFERS: i16 = BITS - 8;
+pub(super) const TAIL: i16 = BUFFERS - 8;
+pub(super) const HEAD: i16 = TAIL - 8;
+pub(super) const SLOTS: i16 = HEAD - 8;
+pub(super) const LENGTH: i16 = SLOTS - 8;
+/// What lies in all that were looked at.
+pub(super) const BYTES: i16 = LENGTH - 8;
+/// The task that the program is about, while it looks at another one.
+pub(super) const OWN: i16 = BYTES - 8;
 
 pub(super) fn field(at: usize) -> i16 {
     RECORD + at as i16
@@ -118,6 +151,19 @@ pub(super) fn field(at: usize) -> i16 {
 /// A thread made another one (`sched_process_fork`: its maker, and itself).
 pub(super) fn forked(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     let mut code = begin(maps);
+    if maps.with_tables {
+        code.scratch(maps);
+        code.blank(MISSING);
+        code.load(TASK, CONTEXT, 8);
+        code.read(OTHER, 4, TASK, layout.tid);
+        code.read(WORD, 4, TASK, layout.pid);
+        code.put(LOAD_32, R1, STACK, OTHER, 0);
+        code.put(LOAD_32, R2, STACK, WORD, 0);
+        let thread = code.jump(IF_NOT_SAME, R1, R2, 0);
+        code.load(TASK, CONTEXT, 0);
+        code.table(TABLE, layout, maps);
+        code.land(thread);
+    }
     code.load(TASK, CONTEXT, 8);
     code.header(FORKED);
     code.read(field(CHILD_TID), 4, TASK, layout.tid);
@@ -149,7 +195,7 @@ pub(super) fn executed(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     let mut code = begin(maps);
     code.scratch(maps);
     code.load(TASK, CONTEXT, 0);
-    code.clear(MISSING);
+    code.blank(MISSING);
     code.read(SPACE, 8, TASK, layout.memory);
     for (part, (from, to)) in [
         (ARGUMENTS, layout.arguments),
@@ -165,10 +211,15 @@ pub(super) fn executed(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     code.read(WORD, 8, R3, layout.executable);
     code.put(LOAD_64, R3, STACK, WORD, 0);
     code.read(MOUNT, 16, R3, layout.path_of_file);
-    code.path(EXECUTABLE, layout, maps);
+    code.path(EXECUTABLE, STEPS, layout, maps);
     code.follow(TASK, layout.filesystem);
     code.read(MOUNT, 16, R3, layout.working_directory);
-    code.path(DIRECTORY, layout, maps);
+    code.path(DIRECTORY, STEPS, layout, maps);
+    if maps.with_tables {
+        code.targets(layout, maps);
+        code.table(TABLE, layout, maps);
+        code.table_of_parent(layout, maps);
+    }
     code.header(EXECUTED);
     code.put(LOAD_64, R1, STACK, MISSING, 0);
     code.put(STORE_32, STACK, R1, field(NUMBER), 0);
@@ -176,6 +227,29 @@ pub(super) fn executed(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     code.load(R1, CONTEXT, 8);
     code.put(STORE_64, STACK, R1, field(FORMER), 0);
     code.emit(maps, EXEC);
+    code.put(LOAD_64, R1, STACK, HURRY, 0);
+    let idle = code.jump(IF_EQUAL, R1, 0, 0);
+    code.ring_bell(maps);
+    code.land(idle);
+    code.leave();
+    code.all
+}
+
+/// A thread begins to end (`sched_process_exit`: the thread). Told is that of the last one.
+pub(super) fn exiting(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
+    let mut code = begin(maps);
+    code.load(TASK, CONTEXT, 0);
+    code.blank(MISSING);
+    code.clear(OTHER);
+    code.follow(TASK, layout.signal);
+    code.read(OTHER, 4, R3, layout.live_threads);
+    code.put(LOAD_64, R1, STACK, OTHER, 0);
+    code.leave_if(IF_NOT_EQUAL, R1, 0);
+    code.scratch(maps);
+    code.table(TABLE, layout, maps);
+    code.table_of_parent(layout, maps);
+    code.header(EXITING);
+    code.emit(maps, REST);
     code.leave();
     code.all
 }
@@ -198,11 +272,9 @@ pub(super) fn ended(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     code.land(over);
     code.load(TASK, CONTEXT, 8);
     code.header(ENDED);
+    code.clear(field(GROUP_FLAGS));
     code.costs(layout);
     code.read(field(START), 8, TASK, layout.start);
-    code.read(field(NAME), NAME_LENGTH as i32, TASK, layout.name);
-    code.follow(TASK, layout.parent);
-    code.read(field(END_PARENT), 4, R3, layout.pid);
     code.follow(TASK, layout.leader);
     code.read(field(LEADER_CODE), 4, R3, layout.exit_code);
     code.follow(TASK, layout.signal);
@@ -217,6 +289,7 @@ pub(super) fn ended(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
 fn begin(maps: &Maps<'_>) -> Code {
     let mut code = Code::default();
     code.copy(CONTEXT, R1);
+    code.blank(HURRY);
     code.only_told(maps);
     code
 }
@@ -263,7 +336,14 @@ impl Code {
         self.put(LOAD_64, R3, STACK, WORD, 0);
     }
 
-    fn clear(&mut self, at: i16) {
+    /// Sets a word to 0 in a way that the kernel, when it checks the program, takes for any number: it would follow each combination
+    /// of bits that may be set in it by itself.
+    fn blank(&mut self, at: i16) {
+        self.set(R3, 0);
+        self.read(at, 8, R3, 0);
+    }
+
+    pub(super) fn clear(&mut self, at: i16) {
         self.set(R1, 0);
         self.put(STORE_64, STACK, R1, at, 0);
     }
@@ -284,19 +364,28 @@ impl Code {
         self.map(R1, MAP, maps.ring);
         self.set(R2, AVAILABLE);
         self.call(QUERY);
-        self.set(R4, NO_WAKEUP);
-        let quiet = self.jump(IF_LESS, R0, 0, (maps.size / 4) as i32);
-        self.set(R4, WAKEUP);
-        self.land(quiet);
+        let few = self.jump(IF_LESS, R0, 0, (maps.size / 4) as i32);
+        self.ring_bell(maps);
+        self.land(few);
         self.put(LOAD_64, R2, STACK, WORD, 0);
         self.put(LOAD_64, R3, STACK, KEY, 0);
         self.map(R1, MAP, maps.ring);
+        self.set(R4, NO_WAKEUP);
         self.call(OUTPUT);
         let told = self.jump(IF_EQUAL, R0, 0, 0);
         self.map(R1, MEMORY_OF_MAP, maps.lost);
         self.set(R2, 1);
         self.put(ATOMIC_64, R1, R2, 0, 0);
         self.land(told);
+    }
+
+    /// Wakes whoever reads: by any 8 bytes, for which there may be no room if he was woken already.
+    fn ring_bell(&mut self, maps: &Maps<'_>) {
+        self.map(R1, MAP, maps.bell);
+        self.stack(R2, HURRY);
+        self.set(R3, size_of::<u64>() as i32);
+        self.set(R4, WAKEUP);
+        self.call(OUTPUT);
     }
 
     /// The id that the task has in the innermost namespace that it is in.

@@ -7,11 +7,12 @@ use std::os::unix::ffi::OsStringExt;
 use flowtrace_schema::Text;
 
 use super::super::costs::{Costs, Io};
+use super::moment::Told;
 use super::program::{
-    ARGUMENTS, AT, CHILD_PID, CHILD_TID, COSTS, DIRECTORY, END, END_PARENT, ENDED, ENVIRONMENT,
-    EXEC, EXECUTABLE, EXECUTED, FORK, FORKED, FORMER, GROUP_CODE, GROUP_FLAGS, INNER, LEADER_CODE,
-    LEVEL, NAME, NAME_LENGTH, NUMBER, PARENT, PEAK, PID, PROCESSOR_AT, REST, START, STOPPED, TID,
-    UNNAMED, WHAT, missing,
+    ARGUMENTS, AT, CHILD_PID, CHILD_TID, COSTS, CUT, DETACHED, DIRECTORY, END, ENDED, ENVIRONMENT,
+    EXEC, EXECUTABLE, EXECUTED, EXITING, FORK, FORKED, FORMER, GROUP_CODE, GROUP_FLAGS, INNER,
+    LEADER_CODE, LEVEL, NUMBER, NUMBERED, PARENT, PEAK, PID, PROCESSOR_AT, REST, START, STOPPED,
+    TABLE, TABLE_OF_PARENT, TARGETS, TID, UNNAMED, WHAT, missing,
 };
 
 /// Bytes of a page, in which the kernel counts memory.
@@ -34,6 +35,8 @@ pub(in super::super) enum What {
         child: u32,
         /// The child's number of itself, if it is in a pid namespace below the first one.
         inner: Option<u32>,
+        /// What its maker, which may be another process than its parent, had open.
+        maker: Option<Box<Told>>,
     },
     /// Process `pid` made a thread.
     ThreadBegan { pid: u32, tid: u32 },
@@ -41,6 +44,8 @@ pub(in super::super) enum What {
     Executed(Box<Executed>),
     /// A thread ended.
     Ended(Box<Ended>),
+    /// The last thread of a process begins to end it.
+    Exiting(Box<Told>),
     /// Job control stopped a thread.
     Stopped { tid: u32 },
 }
@@ -58,6 +63,8 @@ pub(in super::super) struct Executed {
     pub(in super::super) environ: Option<Vec<u8>>,
     /// What the thread used before.
     pub(in super::super) used: Used,
+    /// What it begins with, if that was asked for.
+    pub(in super::super) moment: Option<Box<Told>>,
 }
 
 /// The end of a thread.
@@ -65,12 +72,8 @@ pub(in super::super) struct Executed {
 pub(in super::super) struct Ended {
     pub(in super::super) pid: u32,
     pub(in super::super) tid: u32,
-    /// The process that has its process as a child.
-    pub(in super::super) parent: u32,
     /// When the thread began, on `CLOCK_MONOTONIC`, ns.
     pub(in super::super) start_ns: u64,
-    /// At most 15 bytes.
-    pub(in super::super) name: Vec<u8>,
     /// That of its process, if it is the last thread.
     pub(in super::super) wait_status: i32,
     pub(in super::super) used: Used,
@@ -88,45 +91,55 @@ pub(in super::super) struct Used {
     pub(in super::super) processor: u32,
 }
 
-/// Parts of execs that are not complete yet, by process.
+/// Parts of what is not complete yet, by thread.
 #[derive(Debug, Default)]
 pub(super) struct Parts(HashMap<u32, HashMap<u32, Part>>);
 
 #[derive(Debug, Default)]
 struct Part {
     bytes: Vec<u8>,
-    is_unnamed: bool,
+    /// As in [`NUMBER`] of its last record.
+    flags: u32,
 }
 
 impl Parts {
     /// Takes a record; the event that it completes. `None`: it is a part, or cut short.
     pub(super) fn take(&mut self, record: &[u8]) -> Option<Event> {
-        let pid = half(record, PID)?;
+        let (pid, tid) = (half(record, PID)?, half(record, TID)?);
         let what = match half(record, WHAT)? {
             FORKED if record.len() >= FORK => {
-                let (child, tid) = (half(record, CHILD_PID)?, half(record, CHILD_TID)?);
-                if child == tid {
+                let (child, made) = (half(record, CHILD_PID)?, half(record, CHILD_TID)?);
+                if child == made {
                     let inner = half(record, INNER)?;
                     What::Forked {
                         parent: half(record, PARENT)?,
                         child,
                         inner: (half(record, LEVEL)? > 0).then_some(inner),
+                        maker: self.moment(tid),
                     }
                 } else {
+                    let tid = made;
                     What::ThreadBegan { pid: child, tid }
                 }
             }
             EXECUTED if record.len() >= EXEC => {
-                What::Executed(Box::new(self.executed(pid, record)?))
+                What::Executed(Box::new(self.executed(pid, tid, record)?))
             }
             ENDED if record.len() >= END => What::Ended(Box::new(ended(pid, record)?)),
-            STOPPED => What::Stopped {
-                tid: half(record, TID)?,
-            },
-            part @ (EXECUTABLE | DIRECTORY | ARGUMENTS | ENVIRONMENT) => {
-                let kept = self.0.entry(pid).or_default().entry(part).or_default();
+            EXITING => What::Exiting(self.moment(tid)?),
+            STOPPED => What::Stopped { tid },
+            part @ (EXECUTABLE
+            | DIRECTORY
+            | ARGUMENTS
+            | ENVIRONMENT
+            | TARGETS..=TABLE_OF_PARENT) => {
+                let kept = self.0.entry(tid).or_default().entry(part).or_default();
+                if !matches!(part, ARGUMENTS | ENVIRONMENT) {
+                    // One record each.
+                    kept.bytes.clear();
+                }
                 kept.bytes.extend_from_slice(record.get(REST..)?);
-                kept.is_unnamed = half(record, NUMBER)? & UNNAMED != 0;
+                kept.flags = half(record, NUMBER)?;
                 return None;
             }
             _ => return None,
@@ -135,28 +148,63 @@ impl Parts {
         Some(Event { at_ns, what })
     }
 
-    fn executed(&mut self, pid: u32, record: &[u8]) -> Option<Executed> {
-        let mut parts = self.0.remove(&pid).unwrap_or_default();
+    fn executed(&mut self, pid: u32, tid: u32, record: &[u8]) -> Option<Executed> {
+        let mut moment = self.moment(tid);
+        let mut parts = self.0.remove(&tid).unwrap_or_default();
         let unknown = half(record, NUMBER)?;
         let mut part = |part| {
             let kept = parts.remove(&part).unwrap_or_default();
             (unknown & missing(part) == 0).then_some(kept)
         };
+        let argv = part(ARGUMENTS).map(|part| part.bytes);
+        let (exe, cwd) = (part(EXECUTABLE), part(DIRECTORY));
+        let environ = part(ENVIRONMENT).map(|part| part.bytes);
+        if let Some(moment) = &mut moment {
+            moment.arguments = argv.clone().unwrap_or_default();
+            moment.program = exe.as_ref().map(|exe| path(exe).into());
+            for fd in 0..NUMBERED {
+                if let Some(kept) = parts.remove(&(TARGETS + fd)) {
+                    moment.paths.insert(fd.cast_signed(), path(&kept));
+                }
+            }
+        }
         Some(Executed {
             pid,
             former: half(record, FORMER)?,
-            exe: part(EXECUTABLE).as_ref().map(path),
-            cwd: part(DIRECTORY).as_ref().map(path),
-            argv: part(ARGUMENTS).map(|part| part.bytes),
-            environ: part(ENVIRONMENT).map(|part| part.bytes),
+            exe: exe.as_ref().map(path).map(Text::from),
+            cwd: cwd.as_ref().map(path).map(Text::from),
+            argv,
+            environ,
             used: used(record)?,
+            moment,
+        })
+    }
+
+    /// What thread `tid` has just told of what its process has open.
+    fn moment(&mut self, tid: u32) -> Option<Box<Told>> {
+        let parts = self.0.get_mut(&tid)?;
+        let tables = [TABLE, TABLE_OF_PARENT].map(|part| parts.remove(&part));
+        if parts.is_empty() {
+            self.0.remove(&tid);
+        }
+        let told = |part: Part| Told::new(tid, part.flags & CUT != 0, &part.bytes);
+        let [own, of_parent] = tables.map(|part| part.and_then(told));
+        let of_parent = of_parent.map(Box::new);
+        own.map(|mut own| {
+            own.of_parent = of_parent;
+            Box::new(own)
         })
     }
 }
 
 /// A path from its names, the last one first, each ended by a NUL, as the kernel writes it for a link in /proc.
-fn path(part: &Part) -> Text {
+fn path(part: &Part) -> OsString {
     let names = part.bytes.strip_suffix(b"\0").unwrap_or(&part.bytes);
+    let has = |flag| part.flags & flag != 0;
+    // An event and the like, which says so itself.
+    if has(DETACHED) && names.starts_with(b"[") {
+        return OsString::from_vec([b"anon_inode:", names].concat());
+    }
     let mut path = Vec::with_capacity(names.len() + 1);
     if !names.is_empty() {
         for name in names.rsplit(|&byte| byte == 0) {
@@ -167,24 +215,21 @@ fn path(part: &Part) -> Text {
     if path.is_empty() {
         path.push(b'/');
     }
-    if part.is_unnamed {
+    if has(UNNAMED | DETACHED) {
         path.extend_from_slice(b" (deleted)");
     }
-    Text::from(OsString::from_vec(path))
+    OsString::from_vec(path)
 }
 
 fn ended(pid: u32, record: &[u8]) -> Option<Ended> {
     /// The process was ended as a whole (`SIGNAL_GROUP_EXIT` of linux/sched/signal.h).
     const GROUP_EXIT: u32 = 4;
-    let name = record.get(NAME..NAME + NAME_LENGTH)?;
     let as_group = half(record, GROUP_FLAGS)? & GROUP_EXIT != 0;
     let code = if as_group { GROUP_CODE } else { LEADER_CODE };
     Some(Ended {
         pid,
         tid: half(record, TID)?,
-        parent: half(record, END_PARENT)?,
         start_ns: word(record, START)?,
-        name: name.split(|&byte| byte == 0).next()?.to_owned(),
         wait_status: half(record, code)?.cast_signed(),
         used: used(record)?,
     })
@@ -216,12 +261,12 @@ fn used(record: &[u8]) -> Option<Used> {
     })
 }
 
-fn word(record: &[u8], at: usize) -> Option<u64> {
+pub(super) fn word(record: &[u8], at: usize) -> Option<u64> {
     let bytes = record.get(at..at + 8)?;
     bytes.try_into().ok().map(u64::from_ne_bytes)
 }
 
-fn half(record: &[u8], at: usize) -> Option<u32> {
+pub(super) fn half(record: &[u8], at: usize) -> Option<u32> {
     let bytes = record.get(at..at + 4)?;
     bytes.try_into().ok().map(u32::from_ne_bytes)
 }
@@ -232,26 +277,30 @@ mod tests {
 
     use super::*;
 
-    fn of(names: &[u8], is_unnamed: bool) -> String {
+    fn of(names: &[u8], flags: u32) -> String {
         let part = Part {
             bytes: names.to_vec(),
-            is_unnamed,
+            flags,
         };
-        path(&part).text().into_owned()
+        path(&part).into_string().unwrap()
     }
 
     #[test]
     fn paths_are_put_together_from_their_names() {
-        assert_eq!(of(b"", false), "/");
-        assert_eq!(of(b"sh\0bin\0usr\0", false), "/usr/bin/sh");
-        assert_eq!(of(b"x\0tmp\0", true), "/tmp/x (deleted)");
+        assert_eq!(of(b"", 0), "/");
+        assert_eq!(of(b"sh\0bin\0usr\0", 0), "/usr/bin/sh");
+        assert_eq!(of(b"x\0tmp\0", UNNAMED), "/tmp/x (deleted)");
+        assert_eq!(of(b"memfd:x\0", DETACHED), "/memfd:x (deleted)");
+        assert_eq!(of(b"[eventfd]\0", DETACHED), "anon_inode:[eventfd]");
     }
 
     #[test]
     fn parts_wait_for_their_exec() {
         let record = |what: u32, number: u32, rest: &[u8]| {
             let mut record = vec![0; REST];
-            record[PID..PID + 4].copy_from_slice(&7u32.to_ne_bytes());
+            for at in [PID, TID] {
+                record[at..at + 4].copy_from_slice(&7u32.to_ne_bytes());
+            }
             record[WHAT..WHAT + 4].copy_from_slice(&what.to_ne_bytes());
             record[NUMBER..NUMBER + 4].copy_from_slice(&number.to_ne_bytes());
             record.extend_from_slice(rest);

@@ -1,4 +1,7 @@
+use std::io::{Seek, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -7,7 +10,7 @@ use super::*;
 
 /// `None`, and says so: this process may not.
 fn opened(whose: Whose) -> Option<Tracepoints> {
-    match Tracepoints::open(whose) {
+    match Tracepoints::open(whose, true) {
         Ok(tracepoints) => Some(tracepoints),
         Err(error) => {
             eprintln!("skipped: programs at the scheduler's tracepoints: {error}");
@@ -51,7 +54,7 @@ fn a_program_is_told_with_what_it_runs_and_used() {
     child.wait().unwrap();
     let events = events(&mut tracepoints, end_of(pid));
     let own = std::process::id();
-    let forked = |event: &Event| matches!(event.what, What::Forked { parent, child, inner: None } if (parent, child) == (own, pid));
+    let forked = |event: &Event| matches!(event.what, What::Forked { parent, child, inner: None, .. } if (parent, child) == (own, pid));
     assert!(events.iter().any(forked));
     let executed = events.iter().find_map(|event| match &event.what {
         What::Executed(executed) if executed.pid == pid => Some(executed),
@@ -73,7 +76,7 @@ fn a_program_is_told_with_what_it_runs_and_used() {
     });
     let end = end.expect("the end");
     assert_eq!(end.wait_status >> 8, 7);
-    assert_eq!((end.pid, end.parent, &*end.name), (pid, own, &b"sh"[..]));
+    assert_eq!(end.pid, pid);
     let (before, used) = (executed.used.costs, end.used.costs);
     assert!(used.on_cpu_ns > before.on_cpu_ns);
     assert!(used.minor_faults > 0 && used.voluntary_switches > 0 && used.max_rss_bytes > 0);
@@ -139,7 +142,7 @@ fn strangers_are_not_told_unless_all_are() {
     let Some(mut none) = opened(Whose::Below(1)) else {
         return;
     };
-    let mut all = Tracepoints::open(Whose::All).unwrap();
+    let mut all = Tracepoints::open(Whose::All, false).unwrap();
     let mut child = Command::new("/bin/true").spawn().unwrap();
     let pid = child.id();
     child.wait().unwrap();
@@ -147,4 +150,130 @@ fn strangers_are_not_told_unless_all_are() {
     let mut told = Vec::new();
     none.receive(|event| told.push(event));
     assert!(!end_of(pid)(&told), "{told:?}");
+}
+
+#[test]
+fn what_is_open_is_told_at_forks_execs_and_ends() {
+    use crate::proc::descriptors::Object;
+    use crate::proc::moment::Moment;
+
+    let Some(mut tracepoints) = opened(Whose::Below(std::process::id())) else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path().canonicalize().unwrap();
+    let (input, output) = (directory.join("in"), directory.join("out"));
+    std::fs::write(&input, "0123456789").unwrap();
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(b"four").unwrap();
+    drop(writer);
+    let mut file = std::fs::File::open(&input).unwrap();
+    file.seek(std::io::SeekFrom::Start(3)).unwrap();
+    // The shell runs no program, so that its end is that of the image.
+    let script = "exec 4>>out; echo longer >&4; read x <&5; kill -9 $$";
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", script]).current_dir(&directory);
+    command.stdin(file).stdout(Stdio::null());
+    let fd = reader.as_raw_fd();
+    // SAFETY: dup2 may be called between fork and exec.
+    #[expect(unsafe_code)]
+    unsafe {
+        command.pre_exec(move || match libc::dup2(fd, 5) {
+            -1 => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        });
+    }
+    let mut child = command.spawn().unwrap();
+    let pid = child.id();
+    child.wait().unwrap();
+    let events = events(&mut tracepoints, end_of(pid));
+    let mut moments = events.iter().filter_map(|event| match &event.what {
+        What::Forked { child, maker, .. } if *child == pid => Some(maker.as_deref().unwrap()),
+        What::Executed(executed) if executed.pid == pid => {
+            Some(executed.moment.as_deref().unwrap())
+        }
+        What::Exiting(moment) if moment.pid == pid => Some(moment),
+        _ => None,
+    });
+    let [fork, exec, end] = [(); 3].map(|()| moments.next().unwrap());
+    let channels = |moment: &Told| moment.channels().unwrap();
+    let pipe = |moment: &Told, fd: i32| {
+        let of_it = channels(moment).into_iter().find(|one| one.fd == fd);
+        of_it.map(|one| (one.object, one.direction))
+    };
+    let ours = crate::proc::descriptors::one(std::process::id(), fd).unwrap();
+    assert!(matches!(ours.object, Object::Pipe { .. }));
+    let expected = (ours.object, ours.direction);
+    assert_eq!(pipe(fork, fd), Some(expected));
+    assert_eq!(pipe(exec, 5), Some(expected));
+    let capacities: Vec<_> = channels(exec).iter().map(|one| one.capacity).collect();
+    assert!(capacities.contains(&Some(65_536)), "{capacities:?}");
+    assert!(exec.left(5).is_some() && exec.left(0).is_none());
+    let targets = exec.targets();
+    assert_eq!(targets[&0], input.as_os_str());
+    assert_eq!(targets[&1], *"/dev/null");
+    assert_eq!(exec.state(0), Some((0, 3)));
+    let extent = |moment: &Told, fd| moment.extent(fd).unwrap();
+    assert_eq!(extent(exec, 0).1, 10);
+    let attributes = exec.attributes(0).unwrap();
+    assert_eq!(extent(exec, 0).0.1, attributes.ino);
+    assert_eq!(exec.state(4), None);
+    assert_eq!(
+        end.state(4).unwrap().0 as i32,
+        libc::O_WRONLY | libc::O_APPEND
+    );
+    assert_eq!(
+        extent(end, 4),
+        (
+            (
+                std::fs::metadata(&output).unwrap().dev(),
+                std::fs::metadata(&output).unwrap().ino()
+            ),
+            7
+        )
+    );
+    let moved = end.traffic().unwrap() - exec.traffic().unwrap();
+    assert_eq!(moved.write_bytes, 7);
+    assert!(exec.arguments().ends_with(b"$$\0"));
+}
+
+#[test]
+fn what_an_exec_reads_itself_is_known() {
+    use crate::proc::moment::Moment;
+
+    let Some(mut tracepoints) = opened(Whose::Below(std::process::id())) else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let short = directory.path().join("short");
+    std::fs::write(&short, "#!/bin/sh -e\n:\n").unwrap();
+    std::fs::set_permissions(&short, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let programs = [
+        "/bin/sh",
+        "/bin/cat",
+        "/usr/bin/env",
+        "/usr/bin/perl",
+        "/bin/bash",
+    ];
+    let programs = programs.into_iter().map(std::path::PathBuf::from);
+    for program in programs.chain([short]).filter(|program| program.exists()) {
+        let mut child = Command::new(&program).stdin(Stdio::null()).spawn().unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        let events = events(&mut tracepoints, end_of(pid));
+        let exec = events.iter().find_map(|event| match &event.what {
+            What::Executed(executed) if executed.pid == pid => executed.moment.as_deref(),
+            _ => None,
+        });
+        let exec = exec.unwrap();
+        let read = exec.read_by_exec().unwrap();
+        let in_all = exec.traffic().unwrap().read_bytes;
+        assert_eq!(
+            read.before(in_all),
+            Some(0),
+            "{}: {read:?} of {in_all}",
+            program.display()
+        );
+        assert_eq!(read.before(in_all + 3), Some(3));
+    }
 }

@@ -7,7 +7,7 @@ use flowtrace_schema::{Upid, Usage};
 
 use super::table::Table;
 use crate::proc::observer::Tracee;
-use crate::proc::reading::Image;
+use crate::proc::tracepoints::Told;
 
 /// A change, in the words of [`crate::proc::observer::Observer`]. Times are on the recording's clock, ns.
 pub(in super::super) struct Observation {
@@ -18,14 +18,16 @@ pub(in super::super) struct Observation {
 
 /// Kinds of it.
 pub(in super::super) enum What {
-    /// This one forked it.
-    Forked(Tracee),
+    /// This one forked it, and had this then.
+    Forked(Tracee, Option<Box<Told>>),
     ThreadBegan,
     Executed(Box<Executed>),
     ImageOver {
         usage: Box<Usage>,
+        exec: Option<Arc<Told>>,
         by_exec: bool,
     },
+    Exiting(Box<Told>),
     Ended,
     Stopped,
 }
@@ -33,9 +35,9 @@ pub(in super::super) enum What {
 /// A program began.
 pub(in super::super) struct Executed {
     pub(in super::super) prev: Option<Upid>,
-    pub(in super::super) image: Arc<Image>,
     /// Its environment, of which nothing may be kept but what is asked for.
     pub(in super::super) environ: Option<Vec<u8>>,
+    pub(in super::super) moment: Option<Arc<Told>>,
 }
 
 impl Table {

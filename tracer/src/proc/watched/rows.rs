@@ -86,6 +86,7 @@ impl Table {
             at,
             What::ImageOver {
                 usage: boxed,
+                exec: None,
                 by_exec,
             },
         );

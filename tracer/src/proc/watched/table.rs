@@ -20,6 +20,7 @@ use crate::proc::environment::Wanted;
 use crate::proc::observer::Tracee;
 use crate::proc::reading::{Image, ProcessStat, tick_ns};
 use crate::proc::taskstats::ThreadRecord as ThreadEnd;
+use crate::proc::tracepoints::Told;
 use crate::proc::{Living, PidFd, Upids};
 
 /// The first process, and the one that makes the kernel's threads: parents of all, of whom
@@ -181,7 +182,14 @@ impl Table {
         adopted || (parent != INIT && self.is_followed(parent))
     }
 
-    pub(super) fn forked(&mut self, parent: u32, child: u32, monotonic_ns: u64) {
+    /// A process was forked, by a process that had this then, if that is known.
+    pub(super) fn forked(
+        &mut self,
+        parent: u32,
+        child: u32,
+        moment: Option<Box<Told>>,
+        monotonic_ns: u64,
+    ) {
         let at = self.clock.at(monotonic_ns);
         if self.is_launching(child) {
             return;
@@ -216,7 +224,11 @@ impl Table {
             }
             self.living.begins(child);
             self.begin(&process, child);
-            self.note(Tracee::first_of(child, upid), at, What::Forked(maker));
+            self.note(
+                Tracee::first_of(child, upid),
+                at,
+                What::Forked(maker, moment),
+            );
         }
         self.processes.insert(child, process);
     }

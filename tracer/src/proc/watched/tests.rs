@@ -47,7 +47,7 @@ impl Case {
             _directory: directory,
             began_ns: clock.monotonic_now(),
         };
-        case.table.forked(OTHER, SHELL, case.at(0));
+        case.table.forked(OTHER, SHELL, None, case.at(0));
         case.table.caller(SHELL, SHELL).unwrap();
         case.read(SHELL, image(b"shell\0"));
         case
@@ -115,7 +115,7 @@ const SHELL_ROW: &str = "fork 0 0 shell -1 - -";
 #[test]
 fn a_child_is_two_images() {
     let mut case = Case::new();
-    case.table.forked(SHELL, CHILD, case.at(100));
+    case.table.forked(SHELL, CHILD, None, case.at(100));
     case.executed(CHILD, 300, b"child\0");
     case.exited(CHILD, CHILD, 1300, 7 << 8);
     let child = ["fork 1 0 shell 200 - -", "exec 1 2 child 1000 7 -"];
@@ -125,11 +125,11 @@ fn a_child_is_two_images() {
 #[test]
 fn what_is_forked_by_others_is_not_recorded_before_it_uses_a_view() {
     let mut case = Case::new();
-    case.table.forked(OTHER, CHILD, case.at(100));
+    case.table.forked(OTHER, CHILD, None, case.at(100));
     case.executed(CHILD, 300, b"not read\0");
     case.exited(CHILD, CHILD, 500, 0);
     assert_eq!(case.table.caller(CHILD, CHILD), None, "it is over");
-    case.table.forked(OTHER, CHILD, case.at(1100));
+    case.table.forked(OTHER, CHILD, None, case.at(1100));
     case.executed(CHILD, 1300, b"not read\0");
     case.table.record(CHILD);
     case.read(CHILD, image(b"user\0"));
@@ -142,7 +142,7 @@ fn what_is_forked_by_others_is_not_recorded_before_it_uses_a_view() {
 #[test]
 fn an_exec_by_another_thread_is_one_process() {
     let mut case = Case::new();
-    case.table.forked(SHELL, CHILD, case.at(100));
+    case.table.forked(SHELL, CHILD, None, case.at(100));
     case.table.thread_began(CHILD, THREAD, case.at(200));
     case.table.thread_began(CHILD, OTHER, case.at(250));
     assert_eq!(case.table.process_of(THREAD), Some(CHILD));
@@ -161,7 +161,7 @@ fn an_exec_by_another_thread_is_one_process() {
 #[test]
 fn a_process_ends_with_its_last_thread() {
     let mut case = Case::new();
-    case.table.forked(SHELL, CHILD, case.at(100));
+    case.table.forked(SHELL, CHILD, None, case.at(100));
     case.table.thread_began(CHILD, THREAD, case.at(200));
     case.exited(CHILD, CHILD, 300, 0);
     case.exited(CHILD, THREAD, 1100, 5 << 8);
@@ -172,8 +172,8 @@ fn a_process_ends_with_its_last_thread() {
 #[test]
 fn a_recycled_pid_is_another_process() {
     let mut case = Case::new();
-    case.table.forked(SHELL, CHILD, case.at(100));
-    case.table.forked(SHELL, CHILD, case.at(600));
+    case.table.forked(SHELL, CHILD, None, case.at(100));
+    case.table.forked(SHELL, CHILD, None, case.at(600));
     case.exited(CHILD, CHILD, 700, 0);
     let rows = ["fork 1 0 shell 500 - -", "fork 1 0 shell 100 0 -"];
     assert_eq!(case.rows(), [&[SHELL_ROW], &rows[..]].concat());
@@ -195,7 +195,7 @@ fn a_record_of_costs_stands_for_dropped_events() {
     let total = Costs::default();
     case.table.ended_by_record(CHILD, &record(CHILD), &total);
     let at = case.table.clock.monotonic_now();
-    case.table.forked(SHELL, THREAD, at);
+    case.table.forked(SHELL, THREAD, None, at);
     case.table.executed(THREAD, at, &total);
     case.table.ended_by_record(THREAD, &record(THREAD), &total);
     // One of strangers.
@@ -228,7 +228,7 @@ fn a_command_that_was_never_announced_is_recorded() {
 #[test]
 fn what_is_gone_from_proc_has_ended() {
     let mut case = Case::new();
-    case.table.forked(SHELL, CHILD, case.at(0));
+    case.table.forked(SHELL, CHILD, None, case.at(0));
     let seen = Snapshot::of_all(case.table.known());
     case.table.scan(&seen, false);
     let rows = case.rows();
@@ -243,10 +243,10 @@ fn what_is_gone_from_proc_has_ended() {
 #[test]
 fn children_wait_for_the_image_of_their_parent() {
     let mut case = Case::new();
-    case.table.forked(SHELL, CHILD, case.at(100));
+    case.table.forked(SHELL, CHILD, None, case.at(100));
     case.table.executed(CHILD, case.at(300), &Costs::default());
-    case.table.forked(CHILD, OTHER, case.at(400));
-    case.table.forked(CHILD, THREAD, case.at(500));
+    case.table.forked(CHILD, OTHER, None, case.at(400));
+    case.table.forked(CHILD, THREAD, None, case.at(500));
     case.exited(OTHER, OTHER, 600, 0);
     case.read(CHILD, image(b"late\0"));
     case.exited(THREAD, THREAD, 700, 0);
@@ -263,7 +263,7 @@ fn children_wait_for_the_image_of_their_parent() {
 #[test]
 fn what_was_read_too_late_is_of_nobody() {
     let mut case = Case::new();
-    case.table.forked(SHELL, CHILD, case.at(100));
+    case.table.forked(SHELL, CHILD, None, case.at(100));
     case.table.executed(CHILD, case.at(300), &Costs::default());
     let task = case.table.task_of(CHILD).unwrap();
     case.table.executed(CHILD, case.at(400), &Costs::default());
@@ -282,7 +282,7 @@ fn what_was_read_too_late_is_of_nobody() {
 #[test]
 fn an_image_that_was_not_brief_has_what_it_used() {
     let mut case = Case::new();
-    case.table.forked(SHELL, CHILD, case.at(0));
+    case.table.forked(SHELL, CHILD, None, case.at(0));
     case.table
         .executed(CHILD, case.at(50_000), &Costs::default());
     let task = case.table.task_of(CHILD).unwrap();

@@ -12,6 +12,7 @@ use crate::proc::costs::Costs;
 use crate::proc::environment::stands_for;
 use crate::proc::observer::Tracee;
 use crate::proc::reading::{Image, tick_ns};
+use crate::proc::tracepoints::Told;
 
 impl Table {
     /// Whether a thread that began then may be one of process `pid` as it is in the table: its id may be
@@ -36,6 +37,14 @@ impl Table {
         if let Some(thread) = self.tracee(tid) {
             let at = self.clock.at(monotonic_ns);
             self.note(thread, at, What::Stopped);
+        }
+    }
+
+    /// The last thread of process `moment.pid` begins to end it.
+    pub(super) fn exiting(&mut self, moment: Box<Told>, monotonic_ns: u64) {
+        if let Some(thread) = self.tracee(moment.tid) {
+            let at = self.clock.at(monotonic_ns);
+            self.note(thread, at, What::Exiting(moment));
         }
     }
 
@@ -65,6 +74,7 @@ impl Table {
         mut image: Image,
         environ: Option<Vec<u8>>,
         so_far: &Costs,
+        moment: Option<Arc<Told>>,
     ) {
         let at = self.clock.at(monotonic_ns);
         let is_first = self.launching.take_if(|of| of.root == pid).is_some();
@@ -83,6 +93,7 @@ impl Table {
             let usage = process.usage(Some(so_far));
             let over = What::ImageOver {
                 usage: Box::new(usage),
+                exec: moment.clone(),
                 by_exec: true,
             };
             self.note(Tracee::first_of(pid, row.upid), at, over);
@@ -134,8 +145,8 @@ impl Table {
             }
             let executed = Executed {
                 prev: (!is_first).then_some(before.upid),
-                image,
                 environ,
+                moment,
             };
             let tracee = Tracee::first_of(pid, upid);
             self.note(tracee, at, What::Executed(Box::new(executed)));

@@ -8,6 +8,7 @@ use flowtrace_schema::Loss;
 
 use super::super::channels::sockets::{self, Name};
 use super::super::descriptors;
+use super::super::moment::Moment;
 use super::super::observer::Tracee;
 use super::super::outside::{Named, Open};
 use super::super::pidfd::PidFd;
@@ -42,7 +43,8 @@ impl Wiring {
     ) -> Option<Pending> {
         let has = |flag: i32| flags & flag as u32 == flag as u32;
         let elsewhere = self.elsewhere.contains(&tracee.pid);
-        let path = self.outside.place(tracee, directory, path, elsewhere)?;
+        let named = path;
+        let path = self.outside.place(tracee, directory, named, elsewhere)?;
         let mut open = Open {
             flags,
             creates: flags & UNNAMED != 0,
@@ -50,7 +52,17 @@ impl Wiring {
         };
         match self.outside.look(&path) {
             _ if flags & UNNAMED != 0 => Some(Pending::Open(open, Some(path))),
-            Some(Named::Fifo) => Some(Pending::Ends(None)),
+            Some(Named::Fifo(_)) => {
+                // As the process sees it, and so its descriptors: in a view it has another inode.
+                let place = self.outside.place(tracee, directory, named, true);
+                if let Some(Named::Fifo(found)) = place.and_then(|place| self.outside.look(&place))
+                {
+                    let inode = (found.attributes.dev, found.attributes.ino);
+                    self.channels
+                        .opens_fifo(tracee, &found.path, inode, flags, now);
+                }
+                Some(Pending::Ends(None))
+            }
             Some(Named::File(found)) if !has(libc::O_CREAT | libc::O_EXCL) => {
                 self.outside.takes(tracee, &open, &found, now);
                 None
@@ -65,8 +77,8 @@ impl Wiring {
     }
 
     /// What the last call of this thread did, which is over.
-    pub(super) fn find_out(&mut self, tracee: Tracee, now: u64) {
-        if !self.is_found(tracee, now) {
+    pub(super) fn find_out(&mut self, tracee: Tracee, moment: &dyn Moment, now: u64) {
+        if !self.is_found(tracee, moment, now) {
             self.pending.remove(&tracee.tid);
         }
     }
@@ -89,15 +101,15 @@ impl Wiring {
         }
     }
 
-    /// Whether the last call of this thread has done something, which is recorded then.
-    pub(super) fn is_found(&mut self, tracee: Tracee, now: u64) -> bool {
+    /// Whether the last call of this thread has done something until this `moment`, which is recorded then.
+    pub(super) fn is_found(&mut self, tracee: Tracee, moment: &dyn Moment, now: u64) -> bool {
         let Some((pending, entered)) = self.pending.get(&tracee.tid) else {
             return true;
         };
         let entered = *entered;
         let found = match pending {
-            Pending::Ends(since) => self.channels.made_some(tracee, *since, now),
-            Pending::Accepts(..) => self.channels.made_some(tracee, None, now),
+            Pending::Ends(since) => self.channels.made_some(tracee, moment, *since, now),
+            Pending::Accepts(..) => self.channels.made_some(tracee, moment, None, now),
             Pending::Joins(socket, own) => match self.channels.connected(socket, own) {
                 Some(channel) => {
                     let to = sockets::connected_to(own);

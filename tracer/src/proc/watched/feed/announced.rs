@@ -101,7 +101,7 @@ impl Announced {
 
     fn handle(&mut self, event: Event, table: &mut Table) {
         match event.what {
-            What::Forked { parent, child } => table.forked(parent, child, event.at_ns),
+            What::Forked { parent, child } => table.forked(parent, child, None, event.at_ns),
             What::ThreadBegan { pid, tid } => table.thread_began(pid, tid, event.at_ns),
             What::Executed { pid } => {
                 let ended = self.costs.get(&pid).map(|p| p.costs).unwrap_or_default();

@@ -22,21 +22,22 @@ const BY_CONNECTOR: &str = "FLOWTRACE_PROCESSES_BY_CONNECTOR";
 /// What was told and not handled yet.
 pub(crate) enum Feed {
     /// By programs of ours, with all that can be known.
-    Told(Told),
+    Told(Box<Told>),
     /// By the proc connector, and taskstats where that may be had.
     Announced(Announced),
 }
 
 impl Feed {
-    /// Listens from now on to programs of ours, where these may be had.
-    pub(crate) fn told(whose: Whose) -> Option<Feed> {
+    /// Listens from now on to programs of ours, where these may be had; `with_tables`: also to what processes have open.
+    pub(crate) fn told(whose: Whose, with_tables: bool) -> Option<Feed> {
         let of_whom = match whose {
             Whose::Ours { root } => tracepoints::Whose::Below(root),
             Whose::Anybodys => tracepoints::Whose::All,
         };
         let programs = std::env::var_os(BY_CONNECTOR).is_none();
-        let tracepoints = programs.then(|| Tracepoints::open(of_whom).ok()).flatten();
-        Some(Feed::Told(Told::new(tracepoints?)))
+        let open = || Tracepoints::open(of_whom, with_tables).ok();
+        let tracepoints = programs.then(open).flatten();
+        Some(Feed::Told(Box::new(Told::new(tracepoints?))))
     }
 
     /// The same to the kernel's announcements.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use flowtrace_schema::Loss;
 
@@ -67,10 +68,13 @@ impl Told {
                     parent,
                     child,
                     inner,
+                    maker,
                 } => {
-                    table.forked(parent, child, at_ns);
+                    let maker = maker.filter(|maker| maker.pid == parent);
+                    table.forked(parent, child, maker, at_ns);
                     table.numbers_itself(child, inner);
                 }
+                What::Exiting(moment) => table.exiting(moment, at_ns),
                 What::Stopped { tid } => table.stopped(tid, at_ns),
                 What::ThreadBegan { pid, tid } => table.thread_began(pid, tid, at_ns),
                 What::Executed(executed) => self.executed(*executed, at_ns, table),
@@ -111,7 +115,8 @@ impl Told {
             cwd: executed.cwd,
             ..Image::default()
         };
-        table.executed_as(pid, at_ns, image, executed.environ, &so_far);
+        let moment = executed.moment.map(Arc::from);
+        table.executed_as(pid, at_ns, image, executed.environ, &so_far, moment);
     }
 
     fn ended(&mut self, end: &Ended, at_ns: u64, table: &mut Table) {

@@ -1,0 +1,130 @@
+//! What the kernel itself reads to execute a program: it counts that as reads of the process, before the program has done
+//! anything (fs/exec.c, fs/binfmt_elf.c, fs/binfmt_script.c).
+
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// The begin of a file, by which the kernel tells what it is (`BINPRM_BUF_SIZE`).
+const BEGIN: usize = 256;
+/// Path of the dynamic loader in a program header's table (`PT_INTERP`).
+const LOADER: u32 = 3;
+/// The most program headers that are taken, bytes (`ELF_MIN_ALIGN` and more).
+const MOST: usize = 1 << 16;
+
+/// What an exec read, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ExecReads {
+    /// Of the program and its loader.
+    pub(crate) program: u64,
+    /// Of the script that the program was named by, if it was.
+    pub(crate) script: u64,
+}
+
+impl ExecReads {
+    /// Of a program with these arguments, each ended by a NUL. `None`: it is of another kind, or cannot be read.
+    pub(super) fn of(program: &File, arguments: &[u8]) -> Option<ExecReads> {
+        let own = Elf::read(program)?;
+        let mut read = begin(program)? + own.headers.len() as u64;
+        if let Some((at, length)) = own.loader() {
+            let mut path = vec![0; usize::try_from(length).ok().filter(|&n| n <= MOST)?];
+            program.read_exact_at(&mut path, at).ok()?;
+            let path = path.split(|&byte| byte == 0).next()?;
+            let loader =
+                Elf::read(&File::open(Path::new(std::ffi::OsStr::from_bytes(path))).ok()?)?;
+            read += length + loader.size as u64 + loader.headers.len() as u64;
+        }
+        Some(ExecReads {
+            program: read,
+            script: script(arguments),
+        })
+    }
+
+    /// What of so many bytes, read until after the exec, the program before it has read. `None`: the exec has read something else.
+    pub(crate) fn before(self, bytes: u64) -> Option<u64> {
+        let before = bytes.checked_sub(self.program)?;
+        Some(before.checked_sub(self.script).unwrap_or(before))
+    }
+}
+
+/// How much the kernel reads to see what a file is.
+fn begin(file: &File) -> Option<u64> {
+    Some(file.metadata().ok()?.len().min(BEGIN as u64))
+}
+
+/// The same of a script that begins with the name of its interpreter, which has got it as its first argument, or as its second after an option.
+fn script(arguments: &[u8]) -> u64 {
+    let read = |path: &[u8]| {
+        let script = File::open(Path::new(std::ffi::OsStr::from_bytes(path))).ok()?;
+        let mut sign = [0; 2];
+        script.read_exact_at(&mut sign, 0).ok()?;
+        (&sign == b"#!").then(|| begin(&script)).flatten()
+    };
+    let mut given = arguments.split(|&byte| byte == 0).skip(1).take(2);
+    given.find_map(read).unwrap_or(0)
+}
+
+/// The headers of a program.
+struct Elf {
+    /// Bytes of the first one, and of each of the others.
+    size: usize,
+    entry: usize,
+    is_wide: bool,
+    headers: Vec<u8>,
+}
+
+impl Elf {
+    fn read(file: &File) -> Option<Elf> {
+        let mut first = [0; 64];
+        let read = file.read_at(&mut first, 0).ok()?;
+        let first = first.get(..read)?;
+        let is_wide = match first.get(..5)? {
+            b"\x7fELF\x02" => true,
+            b"\x7fELF\x01" => false,
+            _ => return None,
+        };
+        let half = |at: usize| {
+            Some(usize::from(u16::from_ne_bytes(
+                first.get(at..at + 2)?.try_into().ok()?,
+            )))
+        };
+        let (size, at, sizes) = match is_wide {
+            true => (64, word(first, 32, true)?, 54),
+            false => (52, word(first, 28, false)?, 42),
+        };
+        let (entry, count) = (half(sizes)?, half(sizes + 2)?);
+        let length = entry.checked_mul(count).filter(|&length| length <= MOST)?;
+        let mut headers = vec![0; length];
+        file.read_exact_at(&mut headers, at).ok()?;
+        Some(Elf {
+            size,
+            entry,
+            is_wide,
+            headers,
+        })
+    }
+
+    /// Where the path of the loader is, and its length.
+    fn loader(&self) -> Option<(u64, u64)> {
+        let (offset, length) = if self.is_wide { (8, 32) } else { (4, 16) };
+        let mut entries = self.headers.chunks_exact(self.entry.max(1));
+        entries.find_map(|entry| {
+            let kind = u32::from_ne_bytes(entry.get(..4)?.try_into().ok()?);
+            let place = (
+                word(entry, offset, self.is_wide)?,
+                word(entry, length, self.is_wide)?,
+            );
+            (kind == LOADER).then_some(place)
+        })
+    }
+}
+
+fn word(bytes: &[u8], at: usize, is_wide: bool) -> Option<u64> {
+    if is_wide {
+        let bytes = bytes.get(at..at + 8)?;
+        return bytes.try_into().ok().map(u64::from_ne_bytes);
+    }
+    let bytes = bytes.get(at..at + 4)?;
+    bytes.try_into().ok().map(u32::from_ne_bytes).map(u64::from)
+}

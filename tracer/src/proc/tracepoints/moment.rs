@@ -1,0 +1,216 @@
+//! A process at a moment, as a program of ours in the kernel has told it.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use nix::fcntl::AT_FDCWD;
+
+use super::super::channels::unread::{Found, Left};
+use super::super::descriptors::{self, Descriptor};
+use super::super::exec_reads::ExecReads;
+use super::super::moment::{Moment, first};
+use super::super::reading::Traffic;
+use super::record::{half, word};
+use super::table::{
+    DESCRIPTOR, DEVICE, ENTRIES, ENTRY, FILE_POSITION, FLAGS, INODE, KIND, LEFT, MODE, PROCESS,
+    ROOM, SIZE, UNKNOWN, WRITERS,
+};
+use crate::fs::{Attributes, stat};
+
+/// Bits of the mode of an open file (include/linux/fs.h).
+const READS: u32 = 1;
+const WRITES: u32 = 2;
+/// Bytes of a buffer of a pipe.
+const PAGE: u64 = 4096;
+/// Bits of a minor number within the kernel (include/linux/kdev_t.h).
+const MINOR_BITS: u32 = 20;
+
+/// What a process had open at its fork, its exec, or its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// The process, and the thread that made the call.
+    pub(crate) pid: u32,
+    pub(crate) tid: u32,
+    /// There may be more than is told.
+    is_cut: bool,
+    open: BTreeMap<i32, Open>,
+    /// At an exec: the paths of the first descriptors.
+    pub(super) paths: BTreeMap<i32, OsString>,
+    traffic: Traffic,
+    pub(super) arguments: Vec<u8>,
+    pub(super) program: Option<PathBuf>,
+    /// What lay in its pipes, as far as that was read in time.
+    contents: OnceLock<BTreeMap<i32, String>>,
+    /// Of the process that has it as a child.
+    pub(super) of_parent: Option<Box<Told>>,
+}
+
+/// A descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Open {
+    mode: u32,
+    flags: u32,
+    kind: u32,
+    device: u64,
+    inode: u64,
+    position: u64,
+    size: u64,
+    /// Of a pipe: how many bytes it may hold, and does, if nobody can add to it.
+    capacity: u64,
+    left: Option<u32>,
+}
+
+impl Told {
+    /// From what the record of a table tells. `None`: it is cut short.
+    pub(super) fn new(tid: u32, is_cut: bool, table: &[u8]) -> Option<Told> {
+        let traffic = |index: usize| word(table, 8 * index);
+        let entries = table.get(ENTRIES..)?.chunks_exact(ENTRY);
+        Some(Told {
+            pid: half(table, PROCESS)?,
+            tid,
+            is_cut,
+            open: entries.filter_map(Open::read).collect(),
+            paths: BTreeMap::new(),
+            traffic: Traffic {
+                read_calls: traffic(0)?,
+                write_calls: traffic(1)?,
+                read_bytes: traffic(2)?,
+                write_bytes: traffic(3)?,
+            },
+            arguments: Vec::new(),
+            program: None,
+            contents: OnceLock::new(),
+            of_parent: None,
+        })
+    }
+
+    /// Reads what lies in the pipes to which nobody can add, as long as it does: to be called as soon as this was told. May wait for
+    /// the process, if that is in an exec.
+    pub(crate) fn keep_contents(&self) {
+        let some = |fd: &i32| self.open[fd].left.is_some_and(|left| left > 0);
+        let numbers = self.open.keys().copied().filter(some);
+        let contents = numbers.filter_map(|fd| Some((fd, self.left(fd)?.content()?)));
+        let _ = self.contents.set(contents.collect());
+    }
+
+    fn regular(&self, fd: i32) -> Option<&Open> {
+        let open = self.open.get(&fd);
+        open.filter(|open| open.kind & libc::S_IFMT == libc::S_IFREG)
+    }
+}
+
+impl Open {
+    fn read(entry: &[u8]) -> Option<(i32, Open)> {
+        let device = half(entry, DEVICE)?;
+        let minor = device & ((1 << MINOR_BITS) - 1);
+        let left = word(entry, LEFT)?;
+        let open = Open {
+            mode: half(entry, MODE)?,
+            flags: half(entry, FLAGS)?,
+            kind: half(entry, KIND)?,
+            device: libc::makedev(device >> MINOR_BITS, minor),
+            inode: word(entry, INODE)?,
+            position: word(entry, FILE_POSITION)?,
+            size: word(entry, SIZE)?,
+            capacity: u64::from(half(entry, ROOM)?) * PAGE,
+            left: (left != UNKNOWN && half(entry, WRITERS)? == 0)
+                .then(|| u32::try_from(left).ok())
+                .flatten(),
+        };
+        Some((half(entry, DESCRIPTOR)?.cast_signed(), open))
+    }
+
+    fn channel(&self, fd: i32) -> Option<Descriptor> {
+        let mut channel = descriptors::channel(fd, self.kind, (self.device, self.inode), || {
+            Some((self.mode & READS != 0, self.mode & WRITES != 0))
+        })?;
+        channel.capacity = (self.capacity > 0).then_some(self.capacity);
+        Some(channel)
+    }
+}
+
+impl Moment for Told {
+    fn targets(&self) -> BTreeMap<i32, OsString> {
+        first(|fd| {
+            let open = self.open.get(&fd)?;
+            let channel = open.channel(fd).and_then(|channel| channel.text());
+            let path = || self.paths.get(&fd).cloned();
+            let look = || Some(descriptors::target(self.pid, fd)?.into_os_string());
+            channel
+                .or_else(path)
+                .or_else(look)
+                .or(Some(OsString::new()))
+        })
+    }
+
+    fn state(&self, fd: i32) -> Option<(u32, u64)> {
+        let kept = (libc::O_ACCMODE | libc::O_APPEND) as u32;
+        let open = self.open.get(&fd)?;
+        Some((open.flags & kept, open.position))
+    }
+
+    fn extent(&self, fd: i32) -> Option<((u64, u64), u64)> {
+        let open = self.open.get(&fd)?;
+        Some(((open.device, open.inode), open.size))
+    }
+
+    /// The kernel's own numbers do not tell all, nor what each filesystem makes of them: so it is looked for by the descriptor, or
+    /// under the name.
+    fn attributes(&self, fd: i32) -> Option<Attributes> {
+        let open = self.regular(fd)?;
+        let is_it = |found: &Attributes| found.ino == open.inode && found.is_regular();
+        let by_name = || {
+            let path = self.paths.get(&fd).map(OsString::as_os_str);
+            let path = path.filter(|path| descriptors::is_path(path))?;
+            let name = CString::new(OsStr::as_bytes(path)).ok()?;
+            stat::known(AT_FDCWD, &name).ok().filter(is_it)
+        };
+        let found = descriptors::attributes(self.pid, fd).filter(is_it);
+        let found = found.or_else(by_name)?;
+        Some(Attributes {
+            size: open.size,
+            ..found
+        })
+    }
+
+    fn channels(&self) -> Option<Vec<Descriptor>> {
+        if self.is_cut {
+            return descriptors::of(self.pid);
+        }
+        let all = self.open.iter();
+        Some(all.filter_map(|(fd, open)| open.channel(*fd)).collect())
+    }
+
+    fn left(&self, fd: i32) -> Option<Found> {
+        let open = self.open.get(&fd)?;
+        let left = Left::new(open.inode, open.left?);
+        let content = self.contents.get().and_then(|all| all.get(&fd));
+        Some(Found::new(self.pid, fd, left, content.cloned()))
+    }
+
+    fn numbers(&self) -> Vec<i32> {
+        self.open.keys().copied().collect()
+    }
+
+    fn of_parent(&self, pid: u32) -> Option<&dyn Moment> {
+        let parent = self.of_parent.as_deref().filter(|it| it.pid == pid)?;
+        Some(parent)
+    }
+
+    fn traffic(&self) -> Option<Traffic> {
+        Some(self.traffic)
+    }
+
+    fn arguments(&self) -> Vec<u8> {
+        self.arguments.clone()
+    }
+
+    fn read_by_exec(&self) -> Option<ExecReads> {
+        let program = File::open(self.program.as_ref()?).ok()?;
+        ExecReads::of(&program, &self.arguments)
+    }
+}
