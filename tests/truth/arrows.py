@@ -50,6 +50,7 @@ SCRIPTS = {
     "coprocess": "coproc bc -q 2>/dev/null; echo 1+1 >&${COPROC[1]}; read x <&${COPROC[0]}; echo $x > f",
     "mapfile": "mapfile -t a < <(seq 5); for i in ${a[@]}; do expr $i; done > f",
     "here": "for i in 1 2; do cat <<< $i; done | sort > f",
+    "line, exec": "seq 3 | { read x; exec expr $x + 1; } > f",
     "file in loop": "seq 9 > in; seq 3 | while read k; do read x < in; expr $k + $x; done > f",
     "stdin unread": "seq 3 | { expr 1 + 1; expr 2 + 2; sleep 0.1; } > f",
 }

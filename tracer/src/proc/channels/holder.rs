@@ -201,6 +201,18 @@ impl Moved {
         self.read_calls <= 8 && (256..=4096).contains(&self.read_bytes)
     }
 
+    /// Without what was read for an exec, where the rest is what shells read of a pipe: a line byte by byte, so that what comes
+    /// behind it is left to others. Scripts and libraries are read in larger pieces.
+    pub(super) fn byte_by_byte_besides(self, exec: Moved) -> Option<Moved> {
+        let calls = self.read_calls.checked_sub(exec.read_calls)?;
+        let bytes = self.read_bytes.checked_sub(exec.read_bytes)?;
+        (calls == bytes && bytes > 0).then_some(Moved {
+            read_calls: calls,
+            read_bytes: bytes,
+            ..self
+        })
+    }
+
     /// Without what the exec read that ended the image.
     pub(super) fn before_exec(self) -> Moved {
         if !self.may_be_exec() {
@@ -280,6 +292,16 @@ mod tests {
         assert_eq!(copied.used, Some(false));
         for more in [moved(5000, 7), moved(6, 7)] {
             assert_eq!(more.map(Moved::before_exec), more);
+        }
+        let read = |read_calls, read_bytes| Moved {
+            read_calls,
+            read_bytes,
+            write_bytes: 0,
+        };
+        let besides = |moved: Moved| moved.byte_by_byte_besides(read(5, 1580));
+        assert_eq!(besides(read(7, 1582)), Some(read(2, 2)));
+        for other in [read(5, 1580), read(6, 1600), read(2, 1000)] {
+            assert_eq!(besides(other), None, "{other:?}");
         }
     }
 

@@ -12,6 +12,7 @@
 //!   a pipeline's ends by then, a program that reads its child's output has kept one;
 //! - at its own end, if it was forked without exec, made an end, or may have been passed one.
 
+mod headers;
 mod holder;
 mod looks;
 mod registry;
@@ -20,7 +21,7 @@ pub(crate) mod sockets;
 pub(crate) mod unread;
 mod unseen;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -45,6 +46,8 @@ pub(crate) struct Channels {
     holders: HashMap<u32, Holder>,
     /// Pipes into which nobody but their maker has written, and whether what it wrote was recorded.
     unshared: HashMap<ChannelId, bool>,
+    /// Calls and bytes that forked images read for their exec, and nothing else.
+    exec_reads: HashSet<(u64, u64)>,
     last_row: u32,
     /// Calls that make channels are seen, so that who holds none cannot come by one unseen.
     calls_seen: bool,
@@ -59,6 +62,7 @@ impl Channels {
             recorder,
             holders: HashMap::new(),
             unshared: HashMap::new(),
+            exec_reads: HashSet::new(),
             last_row: 0,
             calls_seen: false,
             runs_on: false,
@@ -133,6 +137,7 @@ impl Channels {
             }
         });
         let in_all = Moved::in_all(usage);
+        let forked = holder.forked;
         let ends: Vec<_> = holder
             .ends
             .iter()
@@ -143,10 +148,9 @@ impl Channels {
                 .zip(since)
                 .map(|(last, since)| Moved::from(last - since));
             let moved = since.or(in_all);
-            let moved = if by_exec {
-                moved.map(Moved::before_exec)
-            } else {
-                moved
+            let moved = match by_exec {
+                true => moved.map(|moved| self.before_exec(tracee.pid, forked, moved)),
+                false => moved,
             };
             self.give_up(tracee.pid, key, None, moved, by_exec);
         }
@@ -154,6 +158,20 @@ impl Channels {
             // An exec still asks whether there were any.
             holder.last = None;
         }
+    }
+
+    /// What an image of process `pid` moved before the exec that ended it. A copy of a shell that reads the first line of a pipe
+    /// and becomes another program has read little more than that takes.
+    fn before_exec(&mut self, pid: u32, forked: bool, moved: Moved) -> Moved {
+        let reads = (moved.read_calls, moved.read_bytes);
+        if forked && moved.may_be_exec() && !self.exec_reads.contains(&reads) {
+            let exec = headers::read_to_execute(pid);
+            if let Some(own) = exec.and_then(|exec| moved.byte_by_byte_besides(exec)) {
+                return own;
+            }
+            self.exec_reads.insert(reads);
+        }
+        moved.before_exec()
     }
 
     /// The last thread of a process is about to exit; its descriptors are still there.
