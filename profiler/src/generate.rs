@@ -3,6 +3,7 @@
 //!
 //! - `steps` finds the steps: what the script or make started, a pipeline being one;
 //! - `command` writes each as a line of shell;
+//! - `compiled` takes what Python keeps of its modules for these;
 //! - `effects` tells what each did to names, contents and directories;
 //! - `order` puts a step before another wherever both touched the same thing and one changed it;
 //! - [`make`], [`shell`] and the other writers turn the [`Plan`] into text.
@@ -11,6 +12,7 @@
 //! a step [`Step::script`] an error, which every writer shows; nothing is made up.
 
 mod command;
+mod compiled;
 mod effects;
 mod files;
 mod order;
@@ -21,6 +23,7 @@ mod said;
 mod source;
 mod steps;
 mod substituted;
+mod touch;
 mod touched;
 mod words;
 

@@ -50,6 +50,7 @@ SCRIPTS = {
     "coprocess": "coproc bc -q 2>/dev/null; echo 1+1 >&${COPROC[1]}; read x <&${COPROC[0]}; echo $x > f",
     "mapfile": "mapfile -t a < <(seq 5); for i in ${a[@]}; do expr $i; done > f",
     "here": "for i in 1 2; do cat <<< $i; done | sort > f",
+    "line, exec": "seq 3 | { read x; exec expr $x + 1; } > f",
     "file in loop": "seq 9 > in; seq 3 | while read k; do read x < in; expr $k + $x; done > f",
     "stdin unread": "seq 3 | { expr 1 + 1; expr 2 + 2; sleep 0.1; } > f",
 }
@@ -77,14 +78,43 @@ def by_flowtrace(script, job, scratch, run_options):
     return found
 
 
+class Life:
+    """A process, from its fork to its end: its number may be another one's later."""
+
+    def __init__(self):
+        self.name = self.parent = self.forked_by = None
+        self.over = False
+
+    def command(self):
+        """The last program; of a copy of its parent the program of that when it was made."""
+        life, name = self, self.name
+        while name is None and life.parent:
+            life, name = life.parent, life.forked_by
+        return (name or "?").replace("'", "")
+
+
+def of(lives, pid, is_forked=False):
+    """Whose number `pid` is at this line of the log. A fork may be told only after the child has ended."""
+    mine = lives.setdefault(pid, [])
+    if is_forked and mine and not mine[-1].parent:
+        return mine[-1]
+    if not mine or mine[-1].over or is_forked:
+        mine.append(Life())
+    return mine[-1]
+
+
 def by_strace(script, job, scratch, _):
     """Pairs of commands, for each pipe that a byte went through. Unfinished calls are joined to their ends."""
     log = os.path.join(scratch, "strace")
     calls = "read,write,readv,writev,splice,sendfile,tee,copy_file_range,execve,clone,clone3,fork,vfork"
     run(["strace", "-f", "-yy", "-s4096", "-v", "-e", f"trace={calls}", "-e", "signal=none", "-o", log, "bash", "-c", script], cwd=job)
-    names, begun, parents, sides = {}, {}, {}, {}
+    lives, begun, sides = {}, {}, {}
     for line in open(log, errors="replace"):
         pid, rest = line.split(None, 1)
+        if rest.startswith("+++"):
+            of(lives, pid).over = True
+            continue
+        life = of(lives, pid)
         if rest.rstrip().endswith("<unfinished ...>"):
             begun[pid] = rest.rstrip()[: -len("<unfinished ...>")]
             continue
@@ -95,30 +125,23 @@ def by_strace(script, job, scratch, _):
             continue
         result = int(result.group(1))
         name = rest.split("(", 1)[0]
-        if re.fullmatch(r"v?fork|clone3?", name) and result > 0 and "CLONE_THREAD" not in rest:
-            parents[str(result)] = (pid, names.get(pid))
+        if re.fullmatch(r"v?fork|clone3?", name) and result > 0:
+            child = of(lives, str(result), is_forked=True)
+            child.parent, child.forked_by = life, life.name
         elif name == "execve" and result == 0:
             words = re.search(r'\[(.*?)\], (?:\[|0x)', rest, re.S)
-            names[pid] = " ".join(json.loads(f"[{re.sub(chr(92)*2 + '([0-7]{1,3})', lambda m: chr(92) + 'u%04x' % int(m.group(1), 8), words.group(1))}]")) if words else "?"
+            life.name = " ".join(json.loads(f"[{re.sub(chr(92)*2 + '([0-7]{1,3})', lambda m: chr(92) + 'u%04x' % int(m.group(1), 8), words.group(1))}]")) if words else "?"
         elif result > 0:
             pipes = re.findall(r"<(?:pipe:\[(\d+)\]|([^<>]*/q))>", rest)
-            way = [(pid, True)] if name.startswith("read") else [(pid, False)]
+            way = [(life, True)] if name.startswith("read") else [(life, False)]
             if name in ("splice", "sendfile", "tee", "copy_file_range"):
-                way = [(pid, True), (pid, False)]
+                way = [(life, True), (life, False)]
             for pipe, (who, is_read) in zip(["".join(p) for p in pipes], way):
                 sides.setdefault(pipe, (set(), set()))[1 if is_read else 0].add(who)
 
-    def command(pid):
-        """The last program; of a copy of its parent the program of that when it was made."""
-        name, seen = names.get(pid), set()
-        while name is None and pid in parents and pid not in seen:
-            seen.add(pid)
-            pid, name = parents[pid]
-        return (name or "?").replace("'", "")
-
     found = set()
     for writers, readers in sides.values():
-        found |= {(command(w), command(r)) for w in writers for r in readers if w != r}
+        found |= {(w.command(), r.command()) for w in writers for r in readers if w is not r}
     return found
 
 

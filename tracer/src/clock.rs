@@ -1,7 +1,6 @@
 //! The one clock of a recording: nanoseconds of `CLOCK_MONOTONIC` since the run began.
 
 use std::fs;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::time::{ClockId, clock_gettime};
 
@@ -15,15 +14,12 @@ pub struct Clock {
 impl Clock {
     /// A clock that shows 0 now, and the wall clock at that moment in ns since 1970.
     pub fn start() -> (Clock, i64) {
-        let wall = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        (
-            Clock {
-                base_ns: monotonic_ns(),
-            },
-            i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX),
-        )
+        let clock = Clock {
+            base_ns: monotonic_ns(),
+        };
+        // Not one reading after the other: between them the thread may be stopped, and every time of the run
+        // would be told too early by that.
+        (clock, clock.wall_offset().ns)
     }
 
     /// `CLOCK_MONOTONIC` of this boot when the run began, whatever a time namespace adds to it:
@@ -166,10 +162,12 @@ mod tests {
         let set = look(2_000_000, 5_000);
         assert_eq!(close.or_moved(set), set);
         assert_eq!(set.or_moved(look(2_004_000, 40)), look(2_004_000, 40));
-        let (clock, _) = Clock::start();
+        let (clock, epoch) = Clock::start();
         let found = clock.wall_offset();
         let wall = nanoseconds(ClockId::CLOCK_REALTIME) as i64;
         assert!(found.error_ns >= 0 && found.ns <= wall, "{found:?}");
+        // The wall clock at the begin is the offset itself.
+        assert!((found.ns - epoch).abs() < 1_000_000, "{found:?} {epoch}");
     }
 
     #[test]

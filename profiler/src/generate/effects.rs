@@ -9,56 +9,7 @@ use flowtrace_schema::{ActionRow, NameRow};
 
 use super::source::Source;
 use super::steps::Split;
-
-/// Something that steps can touch.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Thing {
-    /// A name: whether it is there, and of what.
-    Name(String),
-    /// What a file holds, and its attributes, under whatever names.
-    Content(i64),
-    /// The names in a directory.
-    List(String),
-    /// A FIFO, which nobody can use alone.
-    Fifo(i64),
-}
-
-/// How.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum How {
-    /// Looked at it.
-    Read,
-    /// Added to it or took from it, which others may do as well in any order.
-    Vary,
-    /// Changed it.
-    Write,
-    /// Cannot go on without the other one.
-    Meet,
-}
-
-impl How {
-    /// Both: who looks at the names in a directory and adds one needs the order of either.
-    fn and(self, other: How) -> How {
-        match (self, other) {
-            (How::Read, How::Vary) | (How::Vary, How::Read) => How::Write,
-            _ => self.max(other),
-        }
-    }
-
-    /// Whether a directory was listed, if this is what was done to its list of names.
-    pub(super) fn may_list(self) -> bool {
-        matches!(self, How::Read | How::Write)
-    }
-}
-
-/// All that one step did to one thing.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Touch {
-    pub(super) step: usize,
-    pub(super) how: How,
-    pub(super) first_ns: i64,
-    pub(super) last_ns: i64,
-}
+pub(super) use super::touch::{How, Span, Thing, Touch};
 
 /// What all steps did.
 #[derive(Debug, Default)]
@@ -80,7 +31,7 @@ pub(super) struct Effects {
     pub(super) own: Vec<ActionRow>,
 }
 
-const O_ACCMODE: i64 = 3;
+pub(super) const O_ACCMODE: i64 = 3;
 const O_TRUNC: i64 = 0o1000;
 
 /// Whether an action changes what a file holds.
@@ -201,18 +152,10 @@ impl Effects {
         last_ns: i64,
     ) {
         let touches = self.touches.entry(thing).or_default();
-        match touches.iter_mut().rev().find(|touch| touch.step == step) {
-            Some(touch) => {
-                touch.how = touch.how.and(how);
-                touch.first_ns = touch.first_ns.min(first_ns);
-                touch.last_ns = touch.last_ns.max(last_ns);
-            }
-            None => touches.push(Touch {
-                step,
-                how,
-                first_ns,
-                last_ns,
-            }),
+        let touch = Touch::new(step, how, Span { first_ns, last_ns });
+        match touches.iter_mut().rev().find(|other| other.step == step) {
+            Some(earlier) => earlier.add(touch),
+            None => touches.push(touch),
         }
     }
 

@@ -91,7 +91,7 @@ pub fn files_of_steps(
                     let key = (touch.step, *file);
                     if touch.how == How::Write && effects.writes.contains(&key) {
                         own.insert(key);
-                        for name in source.names_during(*file, touch.first_ns, end) {
+                        for name in source.names_during(*file, touch.span.first_ns, end) {
                             if source.is_traced(&name.path) {
                                 let place = Place::of(&name.path, &source.root);
                                 step.writes.insert(place, name.to_ns.is_none());
@@ -110,7 +110,7 @@ pub fn files_of_steps(
                             for name in source.names_during(file, start, start) {
                                 let place = Place::of(&name.path, &source.root);
                                 let reading = Reading {
-                                    first_ns: touch.first_ns,
+                                    first_ns: touch.span.first_ns,
                                     bytes: 0,
                                 };
                                 step.reads.entry(place).or_insert(reading);
@@ -131,9 +131,9 @@ pub fn files_of_steps(
             if !source.is_regular(*file) || own.contains(&key) || !effects.reads.contains(&key) {
                 continue;
             }
-            for name in source.names_during(*file, touch.first_ns, touch.last_ns) {
+            for name in source.names_during(*file, touch.span.first_ns, touch.span.last_ns) {
                 let reading = Reading {
-                    first_ns: touch.first_ns,
+                    first_ns: touch.span.first_ns,
                     bytes: bytes.get(&key).copied().unwrap_or(0),
                 };
                 let place = Place::of(&name.path, &source.root);

@@ -38,7 +38,7 @@ fn is_free(how: How) -> bool {
 /// `only_made` tells the steps that made the thing a directory, which has no age that matters.
 fn add(edges: &mut Edges, thing: &Thing, touches: &[Touch], only_made: impl Fn(usize) -> bool) {
     let mut touches: Vec<&Touch> = touches.iter().collect();
-    touches.sort_by_key(|touch| (touch.first_ns, touch.last_ns, touch.step));
+    touches.sort_by_key(|touch| (touch.span.first_ns, touch.span.last_ns, touch.step));
     // All since, and with, the last one that changed it: what came before is implied by that.
     let mut since: Vec<&Touch> = Vec::new();
     for touch in touches {
@@ -52,16 +52,18 @@ fn add(edges: &mut Edges, thing: &Thing, touches: &[Touch], only_made: impl Fn(u
             let mut add = |from: usize, to: usize| {
                 *edges.entry((from, to)).or_default() |= is_data;
             };
-            add(earlier.step, touch.step);
-            if earlier.last_ns > touch.first_ns || touch.how == How::Meet {
-                // They did it at the same time: neither came first.
+            let (before, after) = earlier.orders(touch);
+            if before {
+                add(earlier.step, touch.step);
+            }
+            if after {
                 add(touch.step, earlier.step);
             }
         }
         if !is_free(touch.how)
             && since
                 .iter()
-                .all(|earlier| earlier.last_ns <= touch.first_ns)
+                .all(|earlier| earlier.span.last_ns <= touch.span.first_ns)
         {
             since.clear();
         }
@@ -120,15 +122,11 @@ pub(super) fn reduced(count: usize, edges: &Edges) -> Edges {
 
 #[cfg(test)]
 mod tests {
+    use super::super::touch::Span;
     use super::*;
 
     fn touch(step: usize, how: How, first_ns: i64, last_ns: i64) -> Touch {
-        Touch {
-            step,
-            how,
-            first_ns,
-            last_ns,
-        }
+        Touch::new(step, how, Span { first_ns, last_ns })
     }
 
     fn of(touches: &[Touch]) -> Vec<(usize, usize)> {
@@ -171,6 +169,39 @@ mod tests {
         assert_eq!(of(&edges), [(0, 1), (1, 0)]);
         let edges = Edges::from([((0, 1), true), ((1, 0), false), ((1, 2), true)]);
         assert_eq!(rings(3, &edges), [vec![0, 1]]);
+    }
+
+    /// Programs that list a directory at their begin and add names to it later.
+    #[test]
+    fn who_lists_and_adds_needs_an_order_that_gives_what_was_seen() {
+        use How::{Read, Vary};
+        let both = |step, listed: (i64, i64), added: (i64, i64)| {
+            let mut all = touch(step, Read, listed.0, listed.1);
+            all.add(touch(step, Vary, added.0, added.1));
+            all
+        };
+        // Each before the other added, or amid that.
+        assert_eq!(of(&[both(0, (0, 1), (8, 20)), both(1, (2, 3), (9, 9))]), []);
+        assert_eq!(
+            of(&[both(0, (0, 1), (4, 20)), both(1, (9, 9), (30, 31))]),
+            [(0, 1)]
+        );
+        assert_eq!(of(&[both(0, (0, 1), (4, 20)), touch(1, Read, 9, 9)]), []);
+        // All of it, while the other one goes on looking.
+        assert_eq!(
+            of(&[both(0, (0, 9), (2, 3)), touch(1, Read, 5, 6)]),
+            [(0, 1)]
+        );
+        // It may have waited, or seen the other's, and the other its own.
+        let waits = [both(0, (0, 6), (8, 9)), both(1, (1, 1), (5, 5))];
+        assert_eq!(of(&waits), [(0, 1), (1, 0)]);
+        let meet = [both(0, (7, 7), (1, 1)), both(1, (8, 8), (2, 2))];
+        assert_eq!(of(&meet), [(0, 1), (1, 0)]);
+        // One after the other.
+        assert_eq!(
+            of(&[both(0, (0, 1), (4, 5)), both(1, (5, 6), (7, 8))]),
+            [(0, 1)]
+        );
     }
 
     #[test]

@@ -16,6 +16,9 @@ use super::words::{quote, relative};
 
 /// The largest file that is written into a specification.
 const LARGEST: u64 = 64 << 10;
+/// One in so many is what the wall clock, of which files have their times, may gain on the clock of a trace: the kernel lets
+/// nobody slew it by more than 500 parts per million.
+const SLEWING: i64 = 2_000;
 
 /// Adds a step for each thing that the driver did itself and that matters.
 pub(super) fn add(
@@ -219,7 +222,7 @@ fn contents(
     if touches().any(|touch| is_rewritten(touch.step)) {
         return unknown("a command changed the file");
     }
-    if touches().any(|touch| touch.first_ns < last) {
+    if touches().any(|touch| touch.span.first_ns < last) {
         return unknown("a command used the file before the script was done with it");
     }
     if names.is_some_and(|names| {
@@ -232,7 +235,8 @@ fn contents(
         return unknown("the file got another name");
     }
     let started = source.workflow.runs[0].started_unix_ns;
-    let changed_until = started.map(|started| started.saturating_add(last));
+    let slewed = last / SLEWING;
+    let changed_until = started.map(|started| started.saturating_add(last + slewed));
     match unchanged(&name.path, changed_until) {
         Ok(text) => {
             let shown = relative(&name.path, &source.root, &source.root);

@@ -117,17 +117,6 @@ impl Source {
         source.directories = directories.map(|file| file.file_id).collect();
         let links = files.iter().filter(|file| file.kind == "symlink");
         source.links = links.map(|file| file.file_id).collect();
-        source.actions = trace.actions()?;
-        for (at, action) in source.actions.iter().enumerate() {
-            if action.class == "read" {
-                source.read_files.insert((action.upid, action.file_id));
-            }
-            let file = workflow.file_with(action.file_id);
-            let is_own = file.is_some_and(|file| file.is_regular && !file.is_system);
-            if is_own && super::effects::changes(action) {
-                source.changes.entry(action.upid).or_default().push(at);
-            }
-        }
         for row in trace.pipes()? {
             if row.kind == "fifo" {
                 source
@@ -162,6 +151,17 @@ impl Source {
             }));
         }
         source.workflow = workflow;
+        source.actions = super::compiled::as_sources(&source, trace.actions()?);
+        for (at, action) in source.actions.iter().enumerate() {
+            if action.class == "read" {
+                source.read_files.insert((action.upid, action.file_id));
+            }
+            let file = source.workflow.file_with(action.file_id);
+            let is_own = file.is_some_and(|file| file.is_regular && !file.is_system);
+            if is_own && super::effects::changes(action) {
+                source.changes.entry(action.upid).or_default().push(at);
+            }
+        }
         source.substitutions = super::substituted::find(&source);
         Ok(Ok(source))
     }

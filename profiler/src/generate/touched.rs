@@ -62,13 +62,13 @@ impl<'a> Files<'a> {
                 };
                 if touch.how == How::Write {
                     let changed = files.changed.entry(thing).or_default();
-                    changed.push((touch.last_ns, step));
+                    changed.push((touch.span.last_ns, step));
                 }
                 files.by_step.entry(step).or_default().push((
                     thing,
                     touch.how,
-                    touch.first_ns,
-                    touch.last_ns,
+                    touch.span.first_ns,
+                    touch.span.last_ns,
                 ));
             }
         }

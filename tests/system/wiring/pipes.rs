@@ -160,6 +160,22 @@ fn who_left_a_pipe_as_it_was_has_not_read_it() {
     assert_eq!(run.trace.one::<i64>(unread), 3);
 }
 
+/// The first reads the line byte by byte, as shells do, and becomes another program, whose headers the kernel reads meanwhile.
+#[test]
+fn a_shell_that_reads_a_line_and_becomes_another_program_has_read() {
+    let at_most = "SELECT at_most_bytes FROM channel_ends JOIN processes USING (upid)
+        WHERE direction = 'read' AND origin = 'fork' AND used IS NOT 0";
+    let script = "seq 3 | { read x; exec expr $x + 1; } > f";
+    for run in [shell(script), bash(script)].into_iter().flatten() {
+        assert_eq!(run.trace.rows(at_most), [["2"]]);
+    }
+    // A script is read in one piece.
+    let script = "printf '#!/bin/sh\\necho 1\\n' > s; chmod +x s; seq 3 | { exec ./s; } > f";
+    if let Some(run) = bash(script) {
+        assert!(run.trace.rows(at_most).is_empty());
+    }
+}
+
 #[test]
 fn a_fifo_has_a_name() {
     let Some(run) = shell("mkfifo queue; seq 1000 > queue & wc -l < queue > out; wait") else {

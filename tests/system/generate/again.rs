@@ -1,0 +1,85 @@
+//! Runs of a generated Makefile with other inputs, after results went, and of what failed.
+
+use std::fs;
+use std::process::Command;
+
+use super::{contents, traced};
+use crate::support::process::finish;
+
+/// What another run of make has to do, and nothing else, in the place of the first one.
+#[test]
+fn make_again_gives_what_the_script_would() {
+    let script = "wc -l in > log\nwc -l in2 >> log\nsort -r log > out\nsort in > s; gzip -n s\n";
+    let Some(traced) = traced(script, &[], &["bash", "script"]) else {
+        return;
+    };
+    let (code, errors) = traced.generate("make", &[]);
+    assert_eq!(code, 0, "{errors}");
+    let copy = traced.copy("copy");
+    let make = || {
+        let mut make = Command::new("make");
+        make.args(["-j2", "-f"]).arg(traced.scratch.join("make"));
+        finish(make.current_dir(&copy)).expect(0);
+    };
+    make();
+    assert_eq!(contents(&traced.original), {
+        let mut made = contents(&copy);
+        made.retain(|(name, _)| !name.starts_with(".flowtrace"));
+        made
+    });
+    // A file that was changed in place begins anew when an input of a later change differs.
+    fs::write(copy.join("in2"), "1\n2\n3\n").unwrap();
+    make();
+    let log = fs::read_to_string(copy.join("log")).unwrap();
+    assert_eq!(log, "100 in\n3 in2\n");
+    assert_eq!(
+        fs::read_to_string(copy.join("out")).unwrap(),
+        "3 in2\n100 in\n"
+    );
+    // A result that is gone comes back; a program that does not overwrite does not see the old one.
+    fs::remove_file(copy.join("out")).unwrap();
+    fs::write(copy.join("in"), "2\n1\n").unwrap();
+    make();
+    assert_eq!(
+        fs::read_to_string(copy.join("out")).unwrap(),
+        "3 in2\n2 in\n"
+    );
+}
+
+/// A writer whose reader needs no more has not failed, also where the input had been so short that it came to its end.
+#[test]
+fn a_writer_may_be_ended_by_its_reader() {
+    let script = "cat in | head -n 3 > first\n{ cat in2; false; } | cat > all || true\n";
+    let Some(traced) = traced(script, &[], &["bash", "script"]) else {
+        return;
+    };
+    for (format, program) in [("make", &["make", "-f"][..]), ("shell", &["bash"])] {
+        let (code, errors) = traced.generate(format, &[]);
+        assert_eq!(code, 0, "{errors}");
+        let copy = traced.copy(&format!("copy-{format}"));
+        fs::write(copy.join("in"), "y\n".repeat(1 << 20)).unwrap();
+        let mut again = Command::new(program[0]);
+        again.args(&program[1..]).arg(traced.scratch.join(format));
+        finish(again.current_dir(&copy)).expect(0);
+        let first = fs::read_to_string(copy.join("first")).unwrap();
+        assert_eq!(first, "y\ny\ny\n");
+    }
+}
+
+/// The command with which a run ended fails again.
+#[test]
+fn a_run_that_failed_fails() {
+    let script = "set -e\nsort in > o1\nsort nosuch > o2\nsort in2 > o3\n";
+    let Some(traced) = traced(script, &[], &["bash", "script"]) else {
+        return;
+    };
+    let (code, errors) = traced.generate("make", &[]);
+    assert_eq!(code, 0, "{errors}");
+    assert!(
+        errors.contains("and with it the run: it fails here too"),
+        "{errors}"
+    );
+    let mut make = Command::new("make");
+    make.arg("-f").arg(traced.scratch.join("make"));
+    finish(make.current_dir(traced.copy("copy"))).expect(2);
+}
