@@ -23,8 +23,8 @@
 //!   is not seen;
 //! - `stops`: a tracer that stops every process where flowtrace does, but for system calls, and does
 //!   nothing there: what following processes by ptrace costs at least;
-//! - `no-ptrace`: `flowtrace run --no-ptrace`: as root processes are told by programs in the kernel and held by notifications, else
-//!   known from the kernel's announcements; `told`: the same with `--no-topology`, no process held, no files to see;
+//! - `no-ptrace`: `flowtrace run --no-ptrace`: as root processes and their calls are told by programs in the kernel, else
+//!   known from the kernel's announcements; `told`: the same with `--no-topology`, lifetimes alone, no files to see;
 //! - `bindfs`: Debian's bindfs, multithreaded, mounted over the same directory in a private
 //!   namespace: a plain passthrough that people use;
 //! - `strace`: `strace -f -o /dev/null`, what people trace with today; `strace-processes` the same of

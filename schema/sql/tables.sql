@@ -16,7 +16,7 @@ CREATE TABLE run (
   cwd_raw BLOB,                     -- exact bytes of cwd where it is not UTF-8
   version TEXT NOT NULL,            -- version of flowtrace that recorded
   file_layer TEXT NOT NULL,         -- how file calls were seen: kernel, direct-passthrough, direct-mmap, direct, cached, none
-  process_layer TEXT NOT NULL,      -- how processes were seen: ptrace, notifications, tracepoints, connector, scan, requests, none
+  process_layer TEXT NOT NULL,      -- how processes were seen: ptrace, ebpf, tracepoints, connector, scan, requests, none
   end_ns INTEGER CHECK (end_ns >= 0), -- end of the recording; NULL: cut short, or still going on
   exit_code INTEGER,                -- exit code of the command
   exit_signal INTEGER,              -- signal that ended the command

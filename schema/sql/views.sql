@@ -10,7 +10,7 @@ CREATE VIEW runs (
   cwd,            -- working directory in which it was started
   version,        -- version of flowtrace that recorded
   file_layer,     -- how file calls were seen: kernel, direct-passthrough, direct-mmap, direct, cached, none
-  process_layer,  -- how processes were seen: ptrace, notifications, tracepoints, connector, scan, requests, none
+  process_layer,  -- how processes were seen: ptrace, ebpf, tracepoints, connector, scan, requests, none
   started_unix_ns, -- wall clock at time 0, ns since 1970
   end_ns,         -- end of the recording; NULL: it was cut short, or is still going on
   exit_code,      -- exit code of the command

@@ -342,7 +342,7 @@ fn not_traced(refused: Option<&str>, layer: ProcessLayer, has_costs: bool) -> St
         None => String::new(),
     };
     let how = match layer {
-        ProcessLayer::Notifications | ProcessLayer::Tracepoints => {
+        ProcessLayer::Ebpf | ProcessLayer::Tracepoints => {
             "programs in the kernel tell of every process; what finds no room is counted"
         }
         ProcessLayer::Connector => {
@@ -356,10 +356,7 @@ fn not_traced(refused: Option<&str>, layer: ProcessLayer, has_costs: bool) -> St
         "; their costs are those of the last look"
     };
     let hint = match (layer, has_costs) {
-        (
-            ProcessLayer::Notifications | ProcessLayer::Tracepoints | ProcessLayer::Connector,
-            true,
-        ) => "",
+        (ProcessLayer::Ebpf | ProcessLayer::Tracepoints | ProcessLayer::Connector, true) => "",
         _ => "\n  hint: flowtrace doctor says what is missing",
     };
     format!("{why}{how}{costs}{hint}")

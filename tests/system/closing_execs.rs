@@ -33,7 +33,7 @@ fn check(trace: &Trace) {
     let flushes = count("SELECT COUNT(*) FROM calls WHERE op = 'flush'");
     assert!(flushes >= FORKED, "{flushes} closes");
     let layer: String = trace.one("SELECT process_layer FROM runs");
-    if !["connector", "tracepoints", "notifications"].contains(&&*layer) {
+    if !["connector", "tracepoints", "ebpf"].contains(&&*layer) {
         return;
     }
     let dropped =

@@ -86,7 +86,7 @@ fn check_storm(trace: &Trace, spawned: usize) {
 #[test]
 fn a_storm_is_told_without_ptrace() {
     if need_fuse() && need_process_tracepoints() {
-        storm_without_ptrace(&[], &[], "notifications");
+        storm_without_ptrace(&[], &[], "ebpf");
         storm_without_ptrace(&[], &["--no-topology"], "tracepoints");
     }
 }
@@ -284,7 +284,7 @@ fn under_another_tracer_the_next_way_is_taken() {
     let finished = finish(&mut command).expect(4);
     let trace = Trace::open_complete(&scratch.join("trace.db"));
     let layer: String = trace.one("SELECT process_layer FROM runs");
-    if layer != "notifications" {
+    if layer != "ebpf" {
         assert_eq!(layer, "connector");
         for needle in ["cannot be followed by ptrace", "strace"] {
             assert!(finished.stderr.contains(needle), "{}", finished.stderr);

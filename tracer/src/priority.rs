@@ -33,6 +33,14 @@ impl Drop for Ahead {
     }
 }
 
+/// The calling thread runs as soon as it is woken, whatever else runs, until it ends (`SCHED_FIFO` of sched(7)): for one that does little
+/// at a time. Where that is not allowed, everything stays as it is.
+pub(crate) fn at_once() {
+    let parameters = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the kernel reads the parameters, which outlive the call; 0 is the calling thread.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
+}
+
 fn nice() -> libc::c_int {
     // SAFETY: takes numbers only; 0 is the calling thread.
     unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }

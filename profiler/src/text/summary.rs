@@ -315,8 +315,8 @@ pub(crate) fn seen(facts: &Facts) -> Vec<String> {
     let processes = match facts.process_layer.as_str() {
         "ptrace" if facts.is_incomplete => "processes (ptrace)",
         "ptrace" => "every process (ptrace)",
-        "notifications" if facts.is_incomplete => "processes (notifications)",
-        "notifications" => "every process, told by programs in the kernel (notifications)",
+        "ebpf" if facts.is_incomplete => "processes (eBPF)",
+        "ebpf" => "every process, told by programs in the kernel (eBPF)",
         "tracepoints" if facts.is_incomplete => "processes (tracepoints)",
         "tracepoints" => "every process, told by programs in the kernel (tracepoints)",
         "connector" => "every process announced by the kernel (proc connector)",

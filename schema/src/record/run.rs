@@ -81,10 +81,9 @@ impl FileLayer {
 pub enum ProcessLayer {
     /// By ptrace events: every process, however short.
     Ptrace,
-    /// By programs in the kernel at the scheduler's tracepoints, and notifications of a seccomp filter: every process, however short,
-    /// and what it has open.
-    Notifications,
-    /// By programs in the kernel alone: nobody waits, and nobody is looked into.
+    /// By programs in the kernel, which also tell what each process has open: nobody waits.
+    Ebpf,
+    /// By programs in the kernel, of lifetimes alone.
     Tracepoints,
     /// By the kernel's announcements of forks, execs and exits, which may be dropped.
     Connector,
@@ -101,7 +100,7 @@ impl ProcessLayer {
     pub const fn name(self) -> &'static str {
         match self {
             ProcessLayer::Ptrace => "ptrace",
-            ProcessLayer::Notifications => "notifications",
+            ProcessLayer::Ebpf => "ebpf",
             ProcessLayer::Tracepoints => "tracepoints",
             ProcessLayer::Connector => "connector",
             ProcessLayer::Scan => "scan",

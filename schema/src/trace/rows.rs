@@ -468,6 +468,6 @@ rows! {
 impl RunRow {
     /// Whether it was looked into the descriptors of processes: redirections, pipes and sockets are known.
     pub fn sees_descriptors(&self) -> bool {
-        ["ptrace", "notifications"].contains(&&*self.process_layer)
+        ["ptrace", "ebpf"].contains(&&*self.process_layer)
     }
 }

@@ -21,6 +21,8 @@ use crate::support::programs::program;
 use crate::support::trace::{Image, Trace};
 use crate::support::{Scratch, need_fuse, run_in};
 
+/// Environment variable: processes are told by the kernel though ptrace could be had.
+const BY_EBPF: &str = "FLOWTRACE_PROCESSES_BY_EBPF";
 /// Longest time a scene may take on a busy machine; more is a hang.
 const LIMIT: Duration = Duration::from_secs(240);
 

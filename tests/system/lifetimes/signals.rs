@@ -10,7 +10,7 @@ use crate::support::process::{finish, start};
 use crate::support::trace::Trace;
 use crate::support::{PYTHON, need_process_tracepoints, need_python, wait_for};
 
-use super::{LIMIT, Stage, nobody_is_left};
+use super::{BY_EBPF, LIMIT, Stage, nobody_is_left};
 
 #[test]
 fn a_trap_of_its_own_reaches_the_program() {
@@ -69,20 +69,9 @@ fn the_workflow_is_killed() {
 /// With flowtrace its processes end: none stays behind stopped, or runs on without its files.
 #[test]
 fn flowtrace_is_killed() {
-    all_end_with_flowtrace(&[]);
-}
-
-/// Where nobody is held by ptrace another process sees to that.
-#[test]
-fn flowtrace_is_killed_without_ptrace() {
-    if need_process_tracepoints() {
-        all_end_with_flowtrace(&["--no-ptrace"]);
-    }
-}
-
-fn all_end_with_flowtrace(options: &[&str]) {
     let Some(stage) = Stage::new() else { return };
-    let mut command = stage.run(options);
+    let mut command = stage.run(&[]);
+    command.env_remove(BY_EBPF);
     let script = "$0 stop-child & $0 daemonize 100000 & while :; do $0 exit 0; done";
     // A name of its own, so that it can be told from what other tests run.
     let program = stage.scratch.join("killed-with-flowtrace");
@@ -95,6 +84,27 @@ fn all_end_with_flowtrace(options: &[&str]) {
         nobody_is_left(&program).then_some(())
     });
     // All but the last moment is in the trace.
+    Trace::open(&stage.trace_path());
+}
+
+/// Nobody is held, so nobody is ended: who uses a view gets errors, and does not hang.
+#[test]
+fn flowtrace_is_killed_without_ptrace() {
+    if !need_process_tracepoints() {
+        return;
+    }
+    let Some(stage) = Stage::new() else { return };
+    let mut command = stage.run(&["--no-ptrace"]);
+    let program = stage.scratch.join("goes-on-without-flowtrace");
+    std::fs::copy(&stage.program, &program).unwrap();
+    let script = "echo begun; while echo x >> file && $0 exit 0; do :; done";
+    let running = start(command.args(["sh", "-c", script]).arg(&program));
+    running.wait_for_output("begun");
+    running.signal(Signal::SIGKILL);
+    running.wait(LIMIT).expect(137);
+    wait_for("an error to end the loop", Duration::from_secs(20), || {
+        nobody_is_left(&program).then_some(())
+    });
     Trace::open(&stage.trace_path());
 }
 

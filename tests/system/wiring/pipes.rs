@@ -67,7 +67,7 @@ cat kept >> $OLDPWD/last",
         return;
     };
     let layer: String = run.trace.one("SELECT process_layer FROM runs");
-    assert_eq!(layer, "notifications");
+    assert_eq!(layer, "ebpf");
     assert_wires(&run.trace, &["dd > gzip", "gzip > wc", "(bash) > sort"]);
     let here: String = run
         .trace

@@ -114,6 +114,13 @@ impl Types {
         Some(self.plain(number)?.other as usize)
     }
 
+    /// The number of typedef `name`.
+    pub(crate) fn typedef(&self, name: &str) -> Option<u32> {
+        self.names
+            .get(&(false, name.as_bytes().to_owned()))
+            .copied()
+    }
+
     /// How many parameters the functions have to which typedef `name` is a pointer.
     pub(crate) fn parameters(&self, name: &str) -> Option<usize> {
         let number = *self.names.get(&(false, name.as_bytes().to_owned()))?;

@@ -31,8 +31,11 @@ pub(crate) const OR_NUMBER: u8 = 0x47;
 pub(crate) const ADD_NUMBER: u8 = 0x07;
 pub(crate) const AND_NUMBER: u8 = 0x57;
 pub(crate) const SHIFT_RIGHT: u8 = 0x77;
+pub(crate) const SHIFT_RIGHT_BY: u8 = 0x7f;
 pub(crate) const SHIFT_LEFT: u8 = 0x67;
 pub(crate) const JUMP: u8 = 0x05;
+/// Jumps when a loop has gone on for too long (`may_goto`, Linux 6.9).
+pub(crate) const JUMP_LATE: u8 = 0xe5;
 pub(crate) const IF_SAME: u8 = 0x1d;
 pub(crate) const IF_NOT_SAME: u8 = 0x5d;
 pub(crate) const LOAD_32: u8 = 0x61;
@@ -54,7 +57,9 @@ pub(crate) const UPDATE: i32 = 2;
 pub(crate) const TIME: i32 = 5;
 pub(crate) const PROCESSOR: i32 = 8;
 pub(crate) const WHO: i32 = 14;
+pub(crate) const TASK: i32 = 35;
 pub(crate) const READ_USER: i32 = 112;
+pub(crate) const READ_USER_TEXT: i32 = 114;
 pub(crate) const SIGNAL_THREAD: i32 = 117;
 pub(crate) const READ_KERNEL: i32 = 113;
 pub(crate) const READ_KERNEL_TEXT: i32 = 115;
@@ -145,6 +150,18 @@ impl Code {
     pub(crate) fn jump_back(&mut self, code: u8, register: u8, number: i32, place: usize) {
         let offset = place as isize - self.all.len() as isize - 1;
         self.put(code, register, 0, offset as i16, number);
+    }
+
+    /// Whether the kernel takes loops that end with [`JUMP_LATE`]: then it need not follow each step of one by itself when it checks a
+    /// program.
+    pub(crate) fn may_be_late() -> bool {
+        let mut code = Code::default();
+        let late = code.jump(JUMP_LATE, 0, 0, 0);
+        code.set(R0, 0);
+        code.land(late);
+        code.set(R0, 0);
+        code.leave();
+        super::load(&code.all).is_ok()
     }
 
     /// Jumps of `leaves` end here.

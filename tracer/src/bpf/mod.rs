@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 pub(crate) mod btf;
 pub(crate) mod code;
+pub(crate) mod registers;
 pub(crate) mod ring;
 
 use code::Instruction;
@@ -74,6 +75,20 @@ struct NewProgram {
     log_level: u32,
     log_size: u32,
     log: u64,
+    version: u32,
+    flags: u32,
+    name: [u64; 2],
+    interface: u32,
+    attach_kind: u32,
+    types: u32,
+    function_size: u32,
+    functions: u64,
+    function_count: u32,
+    line_size: u32,
+    lines: u64,
+    line_count: u32,
+    /// Number of the type of what it is attached to.
+    attach_type: u32,
 }
 
 #[repr(C)]
@@ -179,6 +194,39 @@ pub(crate) fn load(instructions: &[Instruction]) -> io::Result<OwnedFd> {
         ..NewProgram::default()
     };
     descriptor(PROGRAM_LOAD, &attributes)
+}
+
+/// The same for a program at the tracepoint whose function has this type, `btf_trace_…`, by number: it may read what the arguments of the
+/// tracepoint point to as if it were its own. Attached by [`attach_typed`].
+///
+/// # Errors
+/// Likewise.
+pub(crate) fn load_typed(instructions: &[Instruction], function: u32) -> io::Result<OwnedFd> {
+    const LICENSE: &CStr = c"Dual MIT/GPL";
+    const TRACING: u32 = 26;
+    const RAW_TRACEPOINT: u32 = 23;
+    let attributes = NewProgram {
+        kind: TRACING,
+        length: instructions.len() as u32,
+        instructions: instructions.as_ptr() as u64,
+        license: LICENSE.as_ptr() as u64,
+        attach_kind: RAW_TRACEPOINT,
+        attach_type: function,
+        ..NewProgram::default()
+    };
+    descriptor(PROGRAM_LOAD, &attributes)
+}
+
+/// Runs a program of [`load_typed`] as long as the result is held.
+///
+/// # Errors
+/// When the kernel refuses.
+pub(crate) fn attach_typed(program: &OwnedFd) -> io::Result<OwnedFd> {
+    let attributes = Attach {
+        program: program.as_raw_fd() as u32,
+        ..Attach::default()
+    };
+    descriptor(RAW_TRACEPOINT_OPEN, &attributes)
 }
 
 /// Runs a program at a tracepoint as long as the result is held.

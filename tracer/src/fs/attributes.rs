@@ -34,6 +34,27 @@ pub(crate) struct Attributes {
 }
 
 impl Attributes {
+    /// What the kernel itself tells of an inode: device and number, mode, and size in bytes.
+    pub(crate) fn told((dev, ino): (u64, u64), mode: u32, size: u64) -> Attributes {
+        Attributes {
+            dev,
+            ino,
+            mount: 0,
+            birth: None,
+            mode,
+            links: 1,
+            uid: 0,
+            gid: 0,
+            device: (0, 0),
+            size,
+            blocks: 0,
+            block_size: 0,
+            accessed: Time::default(),
+            modified: Time::default(),
+            changed: Time::default(),
+        }
+    }
+
     /// Type of the inode.
     pub(crate) fn kind(&self) -> FileKind {
         kind_of_mode(self.mode)

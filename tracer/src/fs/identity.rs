@@ -187,6 +187,18 @@ impl FileTable {
         self.identify_as(&mut self.known(), attributes, Coverage::Open, host, now)
     }
 
+    /// An inode is a file that was known in another way.
+    pub(crate) fn is_also(&self, attributes: &Attributes, file: FileId) {
+        let hash = self.hash_inode(attributes);
+        self.known().files.entry(hash).or_insert(file);
+    }
+
+    /// An inode is that of a new file from now on.
+    pub(crate) fn forget_inode(&self, attributes: &Attributes) {
+        let hash = self.hash_inode(attributes);
+        self.known().files.remove(&hash);
+    }
+
     /// The file that an inode is, as far as it was seen before.
     pub(crate) fn known_inode(&self, attributes: &Attributes) -> Option<FileId> {
         let hash = self.hash_inode(attributes);

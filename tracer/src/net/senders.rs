@@ -15,6 +15,7 @@ use flowtrace_schema::Upid;
 use crate::proc::channels::sockets;
 use crate::proc::observer::{Observer, Tracee};
 use crate::proc::topology::{Call, CallKind, some_at};
+use crate::proc::tracepoints::Called;
 
 /// Connections that wait for somebody to look for their flow; of more nobody is told.
 const MOST_UNANSWERED: usize = 1 << 14;
@@ -176,10 +177,31 @@ impl Observer for Watch {
         }
     }
 
+    fn told(&mut self, tracee: Tracee, called: &Called, now: u64) {
+        let [domain, kind, ..] = called.call.arguments.map(|argument| argument as i32);
+        match called.call.kind {
+            CallKind::Socket
+                if [libc::AF_INET, libc::AF_INET6].contains(&domain)
+                    && kind & KIND_OF_SOCKET == libc::SOCK_DGRAM =>
+            {
+                self.pending.insert(tracee.tid, Pending::Made);
+            }
+            CallKind::Bind | CallKind::Connect => {
+                let fd = called.call.arguments[0] as i32;
+                self.pending.insert(tracee.tid, Pending::Bind(fd));
+            }
+            _ => return,
+        }
+        self.returned(tracee, called.result, now);
+    }
+
     fn ended(&mut self, tracee: Tracee, _now: u64) {
         self.pending.remove(&tracee.tid);
     }
 }
+
+/// Of the second argument of socket(2); the rest are flags (`SOCK_TYPE_MASK` of linux/net.h).
+const KIND_OF_SOCKET: i32 = 0xf;
 
 /// Whether a connection was asked for and refused or not answered. One that is still being made is a
 /// channel.

@@ -70,11 +70,6 @@ impl Descriptor {
             Object::Fifo { .. } => None,
         }
     }
-
-    /// Whether it is a pipe's end for reading.
-    pub(crate) fn is_read_end(&self) -> bool {
-        self.direction == Direction::Read && matches!(self.object, Object::Pipe { .. })
-    }
 }
 
 /// The pipes and sockets among the descriptors of process `pid`, in the order of their numbers.

@@ -35,6 +35,11 @@ pub(crate) trait Moment {
     fn extent(&self, fd: i32) -> Option<((u64, u64), u64)>;
     /// Attributes of what is open there, as far as the kernel knows them by itself.
     fn attributes(&self, fd: i32) -> Option<Attributes>;
+    /// What the kernel tells by itself of a file that is open there, where it does: enough to know it from others while it lives.
+    fn as_told(&self, fd: i32) -> Option<Attributes> {
+        let _ = fd;
+        None
+    }
     /// Its pipes and sockets. `None`: they cannot be looked at.
     fn channels(&self) -> Option<Vec<Descriptor>>;
     /// What lies in the pipe that it may read from as descriptor `fd`; `None`: there may come more.

@@ -4,6 +4,7 @@ use flowtrace_schema::{ChannelId, Upid, Usage};
 
 use super::moment::Moment;
 use super::topology::Call;
+use super::tracepoints::Called;
 
 /// A thread under trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,18 +59,6 @@ pub(crate) trait Observer {
         let _ = (tracee, usage, exec, now);
     }
 
-    /// The call of this thread has returned of which [`Observer::called`] wanted to know the result; told where
-    /// results are not to be had, at the thread's next call, fork or exec, or its end.
-    fn has_returned(&mut self, tracee: Tracee, moment: &dyn Moment, now: u64) {
-        let _ = (tracee, moment, now);
-    }
-
-    /// The same while that call may still go on. Returns whether what it did is found.
-    fn may_have_returned(&mut self, tracee: Tracee, now: u64) -> bool {
-        let _ = (tracee, now);
-        false
-    }
-
     /// A thread makes a system call that the filter picks. Returns whether to tell its result.
     fn called(&mut self, tracee: Tracee, call: Call, now: u64) -> bool {
         let _ = (tracee, call, now);
@@ -80,6 +69,12 @@ pub(crate) trait Observer {
     /// negative errno. It may begin anew when a signal interrupted it.
     fn returned(&mut self, tracee: Tracee, result: i64, now: u64) {
         let _ = (tracee, result, now);
+    }
+
+    /// A call has returned, of which nobody heard when it began: the kernel tells what it did. Where calls are told so,
+    /// [`Observer::called`] is not.
+    fn told(&mut self, tracee: Tracee, called: &Called, now: u64) {
+        let _ = (tracee, called, now);
     }
 
     /// A thread is about to exit; `last`: and the process with it, which still has its descriptors. Not told of every end: see

@@ -28,12 +28,11 @@ use crate::kernel::Descriptions;
 
 mod handed;
 mod made;
-mod named;
 mod paths;
+mod told;
 
 use handed::Handed;
 use made::{Home, is_fresh};
-pub(crate) use named::{Named, Place};
 use paths::{full_path, has_dots, is_kernels, is_plain_read, named, real, stands_for_descriptor};
 
 /// System files that are remembered; then the memory starts anew.
@@ -55,6 +54,9 @@ pub(crate) struct Outside {
     sizes: HashMap<FileId, ((u64, u64), u64)>,
     /// From where the first process looks paths up, as we do.
     home: Option<Home>,
+    /// Files of which the kernel told, by device and inode: with the birth of a file more is known to tell it from others, but not of
+    /// what is gone when it is looked at.
+    inodes: HashMap<(u64, u64), FileId>,
     /// What programs got as open descriptors, where nobody else sees what they move.
     handed: Option<Handed>,
 }
@@ -82,24 +84,26 @@ pub(crate) enum NameChange {
 }
 
 impl Outside {
+    /// `follows`: what programs were handed is to be looked at when they end.
     pub(crate) fn new(
         host: HostId,
         files: Arc<FileTable>,
         recorder: &Recorder,
         views: Views,
         told: Option<Descriptions>,
-        sees_calls: bool,
+        follows: bool,
     ) -> Outside {
         Outside {
             host,
             files,
             ring: recorder.call_ring(),
-            handed: (sees_calls && told.is_none()).then(Handed::default),
+            handed: (follows && told.is_none()).then(Handed::default),
             told,
             views,
             system: HashMap::new(),
             names: HashMap::new(),
             sizes: HashMap::new(),
+            inodes: HashMap::new(),
             home: None,
         }
     }
@@ -192,13 +196,27 @@ impl Outside {
         now: u64,
     ) {
         let creates = open.creates || self.is_made_elsewhere(tracee, open, path, attributes, now);
-        if let Some(file) = self.found(path, attributes, open.flags, now) {
-            if let Some(told) = &self.told {
-                told.opened(tracee.tid, fd, file, open.flags, now);
-            }
-            let op = if creates { Op::Create } else { Op::Open };
-            self.record(tracee, op, file, open.flags, (open.start_ns, now));
+        let open = Open { creates, ..*open };
+        self.record_open(tracee, fd, &open, path, attributes, now);
+    }
+
+    /// The same where it is known whether the file was made by it. Returns the file, if it is one of those outside.
+    fn record_open(
+        &mut self,
+        tracee: Tracee,
+        fd: i32,
+        open: &Open,
+        path: &Path,
+        attributes: &Attributes,
+        now: u64,
+    ) -> Option<FileId> {
+        let file = self.found(path, attributes, open.flags, now)?;
+        if let Some(told) = &self.told {
+            told.opened(tracee.tid, fd, file, open.flags, now);
         }
+        let op = if open.creates { Op::Create } else { Op::Open };
+        self.record(tracee, op, file, open.flags, (open.start_ns, now));
+        Some(file)
     }
 
     /// Whether an open of which nobody could say before whether it would make the file has made it.
@@ -306,7 +324,8 @@ impl Outside {
     pub(crate) fn changed(&mut self, change: NameChange, now: u64) {
         match change {
             NameChange::Removed(path) => {
-                self.names.remove(&path);
+                let file = self.names.remove(&path);
+                self.inodes.retain(|_, known| Some(*known) != file);
                 self.system.remove(path.as_os_str());
                 self.files.removed(NameIn::full_path(path.as_os_str()), now);
             }
@@ -332,6 +351,7 @@ impl Outside {
                     let rest = old.strip_prefix(&from).unwrap_or(&old).to_owned();
                     self.renamed(&old, &to.join(rest), false, now);
                 }
+                self.look_again();
             }
         }
     }

@@ -78,16 +78,6 @@ impl Views {
         self.all.iter().any(|view| path.starts_with(&view.at))
     }
 
-    /// Whether the workflow has mounted something, so that its paths may lead elsewhere than ours.
-    pub(crate) fn are_altered(&self) -> bool {
-        self.is_altered
-    }
-
-    /// Whether a path of ours is that of a file in one.
-    pub(crate) fn hold(&self, path: &Path) -> bool {
-        self.all.iter().any(|view| path.starts_with(&view.source))
-    }
-
     /// Where `path`, of a view or not, really is. `None`: to look there could take long.
     pub(crate) fn real(&self, path: PathBuf) -> Option<PathBuf> {
         let view = self.all.iter().find(|view| path.starts_with(&view.at));

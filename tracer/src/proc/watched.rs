@@ -211,20 +211,12 @@ impl Watched {
         let mut due = Instant::now() + TICK;
         let mut pause = TICK;
         while !finished() {
-            let held = observers.signal();
-            let until = observers.due().map_or(due, |look| look.min(due));
-            let until = until.min(Instant::now() + pause);
-            self.wait(
-                [wake, held],
-                until.saturating_duration_since(Instant::now()),
-            );
-            self.answer(observers);
+            let until = due.min(Instant::now() + pause);
+            self.wait(wake, until.saturating_duration_since(Instant::now()));
             pause = match self.tell_observers(observers) {
                 true => SHORTEST_PAUSE,
                 false => (pause * 2).min(TICK),
             };
-            let now = self.state().table.clock.now();
-            observers.look_for_results(now);
             self.read_all();
             if !self.is_announced() {
                 let over = self.state().table.ended_unannounced();
@@ -240,7 +232,7 @@ impl Watched {
         observers.deliver(self.state().table.take_observations());
     }
 
-    fn wait(&self, wake: [Option<BorrowedFd<'_>>; 2], timeout: Duration) {
+    fn wait(&self, wake: Option<BorrowedFd<'_>>, timeout: Duration) {
         let timeout = if self.state().table.has_tasks() {
             Duration::ZERO
         } else {
@@ -248,11 +240,7 @@ impl Watched {
         };
         let signal = self.signal.as_ref().map(OwnedFd::as_fd);
         let ready = |fd| PollFd::new(fd, PollFlags::POLLIN);
-        let mut ready: Vec<_> = signal
-            .into_iter()
-            .chain(wake.into_iter().flatten())
-            .map(ready)
-            .collect();
+        let mut ready: Vec<_> = signal.into_iter().chain(wake).map(ready).collect();
         let bell = self.bell.as_ref().map(|(heard, _)| heard);
         ready.extend(bell.map(|heard| PollFd::new(heard.as_fd(), PollFlags::POLLIN)));
         let _ = ppoll(&mut ready, Some(timeout.into()), None);

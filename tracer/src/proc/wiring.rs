@@ -3,28 +3,38 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use flowtrace_schema::{HostId, Loss, Recorder, Upid, Usage};
 
-use super::channels::sockets::{self, Name};
+use super::channels::sockets;
 use super::channels::{Channels, Registry};
-use super::descriptors::{self, Descriptor};
-use super::moment::{Held, Moment};
+use super::descriptors;
+use super::moment::Moment;
 use super::observer::{Observer, Tracee};
-use super::outside::{NameChange, Open, Outside, Place};
-use super::reading::{self, Traffic};
+use super::outside::{NameChange, Open, Outside};
+use super::reading;
 use super::topology::{Call, CallKind, UNNAMED, bytes_at, path_at, some_at};
+use super::tracepoints::Called;
 use super::views::Views;
 use crate::fs::FileTable;
 use crate::kernel::Descriptions;
 
-mod unseen;
-
 /// Flags of mount(2) that mount nothing.
 const CHANGES_MOUNT: u64 =
     libc::MS_REMOUNT | libc::MS_PRIVATE | libc::MS_SLAVE | libc::MS_SHARED | libc::MS_UNBINDABLE;
+
+/// By what is known what processes come to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// Stops at the calls that the filter in the command picks, and looks at what held processes have.
+    Calls,
+    /// The same looks alone.
+    Looks,
+    /// What the kernel tells of forks, execs, ends and calls: nobody is held.
+    Kernel,
+}
 
 /// Sees descriptors and calls.
 pub(crate) struct Wiring {
@@ -33,32 +43,22 @@ pub(crate) struct Wiring {
     outside: Outside,
     /// Whoever wants to know what descriptors stand for.
     told: Option<Descriptions>,
-    /// The filter was to be installed in the command.
-    wants_calls: bool,
+    by: By,
     /// Calls whose return is waited for, by thread, with the time of their entry.
     pending: HashMap<u32, (Pending, u64)>,
     /// Processes that changed their root or namespaces, or whose forebears did: a path of theirs
     /// is not one of ours.
     elsewhere: HashSet<u32>,
-    /// Results of calls are not to be had: what they did is found out later ([`unseen`]).
-    runs_on: bool,
 }
 
 #[derive(Debug)]
 enum Pending {
     /// Two descriptors are written to this address.
     Pair(u64),
-    /// Descriptors are not told; of a pipe what the process had moved before.
-    Ends(Option<Traffic>),
     Accept,
-    /// A process accepts by a descriptor what connects to there.
-    Accepts(u32, i32, Option<Name>),
     Bind(i32),
     Connect(i32, Option<SocketAddr>),
-    /// A socket, and a duplicate of ours.
-    Joins(Descriptor, OwnedFd),
-    /// Where it leads, if the descriptor will not be told.
-    Open(Open, Option<Place>),
+    Open(Open),
     Names(NameChange),
     /// Something is mounted over a part of a view.
     Mount,
@@ -72,25 +72,28 @@ impl Wiring {
         registry: Arc<Mutex<Registry>>,
         files: Arc<FileTable>,
         views: Views,
-        wants_calls: bool,
+        by: By,
         told: Option<Descriptions>,
     ) -> Wiring {
+        let follows = by != By::Looks;
+        let mut channels = Channels::new(registry, recorder.clone());
+        if by == By::Kernel {
+            channels.see_calls();
+        }
         Wiring {
-            channels: Channels::new(registry, recorder.clone()),
-            outside: Outside::new(host, files, &recorder, views, told.clone(), wants_calls),
+            channels,
+            outside: Outside::new(host, files, &recorder, views, told.clone(), follows),
             told,
             recorder,
-            wants_calls,
+            by,
             pending: HashMap::new(),
             elsewhere: HashSet::new(),
-            runs_on: false,
         }
     }
 
-    /// Processes are held at the entries of calls alone.
-    pub(crate) fn run_on(mut self) -> Wiring {
-        self.runs_on = true;
-        self
+    /// The command is going to run as process `pid`, which waits: where nobody is held it may have ended when its begin is told.
+    pub(crate) fn launch(&mut self, pid: u32) {
+        self.outside.begun(pid);
     }
 
     /// What to wait for at the return of a call.
@@ -125,15 +128,6 @@ impl Wiring {
                 let (from, to) = ((Some(fd(a)), &*from), (Some(fd(c)), &*to));
                 let change = self.outside.renaming(tracee, from, to, exchange);
                 change.map(Pending::Names)
-            }
-            CallKind::Pipe
-            | CallKind::SocketPair
-            | CallKind::Bind
-            | CallKind::Connect
-            | CallKind::Accept
-                if self.runs_on =>
-            {
-                unseen::will_make(tracee.pid, call.kind, fd(a))
             }
             CallKind::Pipe => Some(Pending::Pair(a)),
             CallKind::SocketPair => Some(Pending::Pair(d)),
@@ -185,9 +179,6 @@ impl Wiring {
             return None;
         }
         let has = |flag: i32| flags & flag as u32 == flag as u32;
-        if self.runs_on {
-            return self.open_unseen(tracee, directory, &path, flags, now);
-        }
         let makes =
             || has(libc::O_EXCL) || !elsewhere && self.outside.is_absent(tracee, directory, &path);
         let creates = flags & UNNAMED != 0 || has(libc::O_CREAT) && makes();
@@ -196,7 +187,16 @@ impl Wiring {
             creates,
             start_ns: now,
         };
-        Some(Pending::Open(open, None))
+        Some(Pending::Open(open))
+    }
+
+    /// An open of which the kernel has told.
+    fn told_open(&mut self, tracee: Tracee, called: &Called, flags: u32, now: u64) {
+        if called.made.is_fifo() {
+            self.channels.told(tracee, called, now);
+        } else {
+            self.outside.told(tracee, called, flags, now);
+        }
     }
 
     fn removing(&mut self, tracee: Tracee, directory: Option<i32>, path: u64) -> Option<Pending> {
@@ -244,10 +244,10 @@ impl Observer for Wiring {
     }
 
     fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, _now: u64) {
-        if prev.is_none() {
+        if prev.is_none() && self.by != By::Kernel {
             self.outside.begun(tracee.pid);
         }
-        if prev.is_none() && self.wants_calls {
+        if prev.is_none() && self.by == By::Calls {
             let filters = |pid| reading::filters_of(pid).unwrap_or(0);
             if filters(tracee.pid) > filters(std::process::id()) {
                 self.channels.see_calls();
@@ -260,14 +260,6 @@ impl Observer for Wiring {
     fn began_with(&mut self, tracee: Tracee, moment: &dyn Moment, now: u64) {
         self.channels.executed(tracee, moment, now);
         self.outside.began_with(tracee, moment, now);
-    }
-
-    fn has_returned(&mut self, tracee: Tracee, moment: &dyn Moment, now: u64) {
-        self.find_out(tracee, moment, now);
-    }
-
-    fn may_have_returned(&mut self, tracee: Tracee, now: u64) -> bool {
-        self.is_found(tracee, &Held(tracee.pid), now)
     }
 
     fn image_over(&mut self, tracee: Tracee, usage: &Usage, exec: Option<&dyn Moment>, now: u64) {
@@ -311,15 +303,68 @@ impl Observer for Wiring {
                     }
                 }
             }
-            // Never waited for by their return.
-            Pending::Ends(_) | Pending::Joins(..) | Pending::Accepts(..) => {}
             Pending::Accept => self.made(tracee, &[result as i32], now),
             Pending::Bind(fd) | Pending::Connect(fd, _) => {
                 self.made(tracee, &[fd], now);
             }
-            Pending::Open(open, _) => self.opened(tracee, result as i32, &open, now),
+            Pending::Open(open) => self.opened(tracee, result as i32, &open, now),
             Pending::Names(change) => self.outside.changed(change, now),
             Pending::Mount => self.recorder.lost(Loss::MountsInside, 1),
+        }
+    }
+
+    fn told(&mut self, tracee: Tracee, called: &Called, now: u64) {
+        let [_, b, c, d, e, _] = called.call.arguments;
+        let name = |place: usize| called.names[place].as_deref().map(Path::as_os_str);
+        match called.call.kind {
+            CallKind::Open => self.told_open(tracee, called, b as u32, now),
+            CallKind::OpenAt => self.told_open(tracee, called, c as u32, now),
+            CallKind::Creat => {
+                let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+                self.told_open(tracee, called, flags as u32, now);
+            }
+            // Its flags are in memory: of those that matter here the open file has all but one.
+            CallKind::OpenAt2 => {
+                let flags = called.made.state(called.result as i32);
+                let flags = flags.map_or(0, |(flags, _)| flags);
+                self.told_open(tracee, called, flags, now);
+            }
+            CallKind::UnlinkAt if c as i32 & libc::AT_REMOVEDIR != 0 => {}
+            CallKind::Unlink | CallKind::UnlinkAt => {
+                if !self.elsewhere.contains(&tracee.pid)
+                    && let Some(path) = name(0)
+                    && let Some(change) = self.outside.removing(tracee, None, path)
+                {
+                    self.outside.changed(change, now);
+                }
+            }
+            CallKind::Rename | CallKind::RenameAt => {
+                let exchange =
+                    called.call.kind == CallKind::RenameAt && e as u32 == libc::RENAME_EXCHANGE;
+                if let (Some(from), Some(to)) = (name(0), name(1))
+                    && let Some(change) =
+                        self.outside
+                            .renaming(tracee, (None, from), (None, to), exchange)
+                {
+                    self.outside.changed(change, now);
+                }
+            }
+            CallKind::Pipe
+            | CallKind::SocketPair
+            | CallKind::Bind
+            | CallKind::Connect
+            | CallKind::Accept => self.channels.told(tracee, called, now),
+            CallKind::Splice => self.channels.splices(tracee.pid),
+            CallKind::ChangeView => {
+                self.elsewhere.insert(tracee.pid);
+            }
+            CallKind::Mount if d & CHANGES_MOUNT != 0 => {}
+            CallKind::Mount | CallKind::MoveMount => {
+                if name(0).is_some_and(|path| self.outside.mounting(tracee, None, path)) {
+                    self.recorder.lost(Loss::MountsInside, 1);
+                }
+            }
+            CallKind::Socket | CallKind::Umask | CallKind::AsyncIo => {}
         }
     }
 

@@ -56,8 +56,6 @@ pub(super) enum Calls {
     /// The filter picks some, which a tracer must be there for: without one they fail. Those that
     /// make sockets for datagrams are of interest where packets are captured.
     Picked { datagrams: bool },
-    /// The same, where nobody traces: the filter tells of them, and who listens to it holds the caller.
-    Told { datagrams: bool },
     /// None is stopped.
     Free,
 }
@@ -200,20 +198,13 @@ impl Child {
             .collect())
     }
 
-    /// Has the child run the command. Returns the descriptor by which its filter tells of calls, if it is to.
-    pub(super) fn go(&mut self, calls: Calls) -> io::Result<Option<OwnedFd>> {
+    /// Has the child run the command.
+    pub(super) fn go(&mut self, calls: Calls) -> io::Result<()> {
         self.socket.write_all(match calls {
             Calls::Picked { datagrams: false } => b"p",
             Calls::Picked { datagrams: true } => b"d",
-            Calls::Told { datagrams: false } => b"t",
-            Calls::Told { datagrams: true } => b"u",
             Calls::Free => b"f",
-        })?;
-        if !matches!(calls, Calls::Told { .. }) {
-            return Ok(None);
-        }
-        let socket = self.socket.as_fd().try_clone_to_owned()?;
-        Ok(mounting::receive_descriptor(&socket).ok())
+        })
     }
 
     fn send_path(&mut self, path: &Path) -> io::Result<()> {
@@ -304,13 +295,8 @@ fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
     signals::restore(&plan.signal_mask)?;
     origin::restore();
     // Without it less is seen, which the tracer notices at the exec and counts.
-    match &calls {
-        b"p" | b"d" => drop(topology::install(calls == *b"d")),
-        b"t" | b"u" => match topology::install_notifying(calls == *b"u") {
-            Ok(listener) => mounting::send_descriptor(socket.as_fd(), listener.as_fd())?,
-            Err(_) => socket.write_all(b"n")?,
-        },
-        _ => {}
+    if let b"p" | b"d" = &calls {
+        let _ = topology::install(calls == *b"d");
     }
     execute(&plan.program, &plan.arguments)
 }

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,7 +24,6 @@ use crate::fs::{Offers, Opens};
 use crate::net::live::{Live, LiveOptions, Namespaces, Refused};
 use crate::proc::environment::Wanted;
 use crate::proc::lifetimes::{End, LeftBehind};
-use crate::proc::notifications::Guard;
 use crate::proc::watched::{Feed, Whose};
 use crate::proc::{self, Living};
 
@@ -171,7 +169,6 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         signal_mask: signals::block().map_err(Error::errno("block signals"))?,
     };
     let are_told = watched::are_told(options);
-    let guard = (are_told && options.topology).then(Guard::start);
     let views = Views::mount(&plan, &directories, notify)?;
     if let Err(error) = limits::lift() {
         views.child.abandon();
@@ -185,7 +182,6 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         offers: Arc::default(),
         kernel: (options.layer == Layer::Kernel && !options.bare).then(Arc::default),
         are_told,
-        guard: guard.and_then(std::io::Result::ok),
     };
     if options.bare {
         run.bare(views, inherited)
@@ -214,8 +210,6 @@ struct Run<'a> {
     kernel: Option<Arc<Opens>>,
     /// The kernel is to tell of processes.
     are_told: bool,
-    /// Sees to it that held processes end with this one; `None`: none are held.
-    guard: Option<Guard>,
 }
 
 impl Run<'_> {
@@ -254,7 +248,7 @@ impl Run<'_> {
         start: &Start,
         inherited: &mut Inherited,
         calls: Calls,
-    ) -> io::Result<Option<OwnedFd>> {
+    ) -> io::Result<()> {
         inherited.offer(&self.offers, views.child.pid.as_raw() as u32);
         inherited.opened(views.child.prepare(start)?);
         self.offers.withdraw();
@@ -386,14 +380,11 @@ impl Run<'_> {
         start: &Start,
         living: Arc<Living>,
         calls: Calls,
-    ) -> Result<Option<OwnedFd>> {
-        let told_by = self
-            .go(&mut started.views, start, &mut started.inherited, calls)
+    ) -> Result<()> {
+        self.go(&mut started.views, start, &mut started.inherited, calls)
             .map_err(Error::system("start the command"))?;
         started.inherited.count(&started.recording.recorder);
-        signals::pass_on(started.job.root, Some(living))
-            .map_err(Error::system("pass on signals"))?;
-        Ok(told_by)
+        signals::pass_on(started.job.root, Some(living)).map_err(Error::system("pass on signals"))
     }
 
     /// The last process has ended, or those that are left were let go.

@@ -1,13 +1,12 @@
 //! What a call has in its program's memory, of which its arguments tell addresses alone: lengths of pieces, offsets.
 //! It is read when the call begins, if it is in memory then: a program at a tracepoint may not wait for a page.
 
-use super::program::{
-    CONTEXT, COPIES, CPU, MESSAGE, OFFSETS, ORDER, REGISTERS, VECTOR, WORD, registers,
-};
+use super::program::{CONTEXT, COPIES, CPU, MESSAGE, OFFSETS, ORDER, REGISTERS, VECTOR, WORD};
 use crate::bpf::code::{
     ADD, AND_NUMBER, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, JUMP, LOAD_64, OR, R0, R1,
     R2, R3, READ_KERNEL, READ_USER, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_64,
 };
+use crate::bpf::registers;
 
 /// Pieces that a call may have (`UIO_MAXIOV` of include/uapi/linux/uio.h).
 const MOST: i32 = 1024;

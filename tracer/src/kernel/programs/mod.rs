@@ -101,7 +101,7 @@ impl Programs {
             holds,
         } = wishes;
         // Elsewhere nobody has seen yet that they read the right registers; perf's rings do.
-        if !cfg!(target_arch = "x86_64") {
+        if !crate::bpf::registers::ARE_KNOWN {
             return Err(io::Error::other("no programs for this processor"));
         }
         sched::in_first_pid_namespace()?;

@@ -8,6 +8,8 @@ use crate::bpf::code::{
     PROCESSOR, QUERY, R0, R1, R2, R3, READ_KERNEL, RESERVE, SHIFT_LEFT, SHIFT_RIGHT, SIGNAL_THREAD,
     STACK, STORE_32, STORE_64, SUBMIT, TIME, WHO,
 };
+use crate::bpf::registers;
+pub(super) use crate::bpf::registers::{FEW, FOREIGN_ORDER, ORDER};
 
 /// What the programs use.
 #[derive(Clone, Copy, Debug)]
@@ -84,36 +86,6 @@ pub(super) const RETURN: usize = REST + 8;
 /// A call of the other architecture, with all registers that may hold its arguments.
 const FOREIGN_REGISTERS: usize = 88;
 pub(super) const FOREIGN_ENTRY: usize = REST + FOREIGN_REGISTERS;
-
-/// Where the kernel keeps the registers of the calling thread (`struct pt_regs`, which begins as what ptrace
-/// tells of them): those with the arguments, and the number of the call with its size.
-#[cfg(target_arch = "x86_64")]
-pub(super) mod registers {
-    use std::mem::offset_of;
-
-    use libc::user_regs_struct as Registers;
-
-    /// r10, r9, r8, rax, rcx, rdx, rsi and rdi are there, in this order.
-    pub(in super::super) const ARGUMENTS: i32 = offset_of!(Registers, r10) as i32;
-    pub(super) const NUMBER: (i32, i32) = (offset_of!(Registers, orig_rax) as i32, 8);
-    pub(in super::super) const ORDER: [usize; 6] = [7, 6, 5, 0, 2, 1];
-    /// Of the first three arguments, the one that comes first.
-    pub(in super::super) const FEW: usize = 5;
-    /// From here on a 32-bit program has its arguments: ebx, ecx, edx, esi, edi and ebp.
-    pub(super) const FOREIGN_ARGUMENTS: i32 = offset_of!(Registers, rbp) as i32;
-    pub(in super::super) const FOREIGN_ORDER: [usize; 6] = [1, 7, 8, 9, 10, 0];
-}
-#[cfg(not(target_arch = "x86_64"))]
-pub(super) mod registers {
-    // Those of aarch64, where nobody has tried them yet, so that `Programs::open` refuses.
-    pub(super) const ARGUMENTS: i32 = 0;
-    pub(super) const NUMBER: (i32, i32) = (280, 4);
-    pub(in super::super) const ORDER: [usize; 6] = [0, 1, 2, 3, 4, 5];
-    pub(in super::super) const FEW: usize = 0;
-    pub(super) const FOREIGN_ARGUMENTS: i32 = 0;
-    pub(in super::super) const FOREIGN_ORDER: [usize; 6] = [0, 1, 2, 3, 4, 5];
-}
-pub(super) use registers::{FEW, FOREIGN_ORDER, ORDER};
 
 /// Registers that calls of helpers keep.
 pub(super) const CONTEXT: u8 = 6;

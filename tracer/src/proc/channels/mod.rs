@@ -17,8 +17,8 @@ mod looks;
 mod registry;
 mod rows;
 pub(crate) mod sockets;
+mod told;
 pub(crate) mod unread;
-mod unseen;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -173,27 +173,26 @@ impl Channels {
         let pid = tracee.pid;
         let made = descriptors.iter();
         let made: Vec<_> = made.filter_map(|&fd| descriptors::one(pid, fd)).collect();
-        self.made_since(pid, &made, &Held(pid), || Traffic::of(pid), now);
+        let holder = self.holders.get(&pid);
+        if holder.is_some_and(|it| it.has_made() && it.ends.len() <= MOST_LOOKED_AT) {
+            // A shell that makes its next pipe has given up those of the last.
+            self.look_for_gone(pid, &Held(pid), now);
+        }
+        self.hold_all(pid, &made, || Traffic::of(pid), now);
     }
 
-    /// The same of process `pid`, seen at this `moment`; `since` tells what that had moved before, if it has one thread.
-    fn made_since(
+    /// Process `pid` made these; `since` tells what it had moved before, if it has one thread.
+    fn hold_all(
         &mut self,
         pid: u32,
         made: &[Descriptor],
-        moment: &dyn Moment,
         since: impl FnOnce() -> Option<Traffic>,
         now: u64,
     ) {
         let Some(holder) = self.holders.get(&pid) else {
             return;
         };
-        let threaded = holder.threaded;
-        if holder.has_made() && holder.ends.len() <= MOST_LOOKED_AT {
-            // A shell that makes its next pipe has given up those of the last.
-            self.look_for_gone(pid, moment, now);
-        }
-        let since = if threaded { None } else { since() };
+        let since = if holder.threaded { None } else { since() };
         for descriptor in made {
             let channel = self.registry().identify(pid, descriptor);
             if let Some(channel) = channel {

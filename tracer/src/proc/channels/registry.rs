@@ -94,6 +94,13 @@ impl Registry {
         }
     }
 
+    /// The socket with this inode is known to be this.
+    pub(crate) fn learn(&mut self, inode: u64, socket: Socket) {
+        if !self.sockets.contains_key(&inode) {
+            self.socket(inode, socket);
+        }
+    }
+
     /// The channel of a pipe with a name, by the device and inode of that; what may be given for its `path` is none if it was removed.
     pub(crate) fn fifo(
         &mut self,

@@ -102,43 +102,6 @@ pub(crate) fn query(pid: u32, fd: i32, inode: u64) -> Option<Socket> {
     })
 }
 
-/// Where one listens and others connect to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Name {
-    Unix(Text),
-    Internet(SocketAddr),
-}
-
-impl Name {
-    /// Whether who listens here accepts what connects to `to`.
-    pub(crate) fn accepts(&self, to: &Name) -> bool {
-        match (self, to) {
-            (Name::Internet(own), Name::Internet(to)) => {
-                own.port() == to.port() && (own.ip().is_unspecified() || own.ip() == to.ip())
-            }
-            (own, to) => own == to,
-        }
-    }
-
-    fn of(address: &SockaddrStorage) -> Option<Name> {
-        match address.as_unix_addr() {
-            Some(unix) => unix_name(unix).map(Name::Unix),
-            None => internet(address).map(Name::Internet),
-        }
-    }
-}
-
-/// Where the socket listens that is descriptor `fd` of process `pid`.
-pub(crate) fn listens_at(pid: u32, fd: i32) -> Option<Name> {
-    let duplicate = duplicate(pid, fd)?;
-    Name::of(&getsockname(duplicate.as_raw_fd()).ok()?)
-}
-
-/// To what a socket of ours is connected.
-pub(crate) fn connected_to(own: &OwnedFd) -> Option<Name> {
-    Name::of(&getpeername(own.as_raw_fd()).ok()?)
-}
-
 /// The own address of the Internet socket that is descriptor `fd` of process `pid`.
 pub(crate) fn local_address(pid: u32, fd: i32) -> Option<SocketAddr> {
     let duplicate = duplicate(pid, fd)?;

@@ -111,6 +111,11 @@ impl Found {
         }
     }
 
+    /// Inode of the pipe.
+    pub(in super::super) fn inode(&self) -> u64 {
+        self.left.inode
+    }
+
     /// What is in the pipe, unless somebody has read from it since.
     pub(in super::super) fn content(&self) -> Option<String> {
         let read = || {

@@ -24,6 +24,8 @@ pub(super) struct Handed {
     held: HashMap<u32, Vec<Held>>,
     /// Of each process that was forked, by whom.
     parents: HashMap<u32, u32>,
+    /// Files that had another name already when the programs that were over were told of.
+    late: Vec<Late>,
 }
 
 /// A file that a program has open from its begin on.
@@ -44,6 +46,15 @@ struct Held {
     now: Option<Extent>,
     /// What its children moved.
     by_children: u64,
+}
+
+/// A file of which is not known how it was when its program was over.
+#[derive(Debug)]
+struct Late {
+    held: Held,
+    tracee: Tracee,
+    usage: Usage,
+    end_ns: u64,
 }
 
 /// How far an open file has come, bytes.
@@ -86,7 +97,7 @@ impl Outside {
             if !path.is_absolute() || self.views.cover(path) || is_kernels(target.as_bytes()) {
                 continue;
             }
-            let Some(attributes) = moment.attributes(fd) else {
+            let Some(attributes) = self.attributes(moment, fd) else {
                 continue;
             };
             if let Some(file) = self.found(path, &attributes, libc::O_RDONLY as u32, now)
@@ -94,6 +105,9 @@ impl Outside {
                 && let Some(state) = moment.state(fd)
                 && let Some((told, _)) = moment.extent(fd)
             {
+                if let Some(now) = moment.as_told(fd) {
+                    self.inodes.insert((now.dev, now.ino), file);
+                }
                 let found = (file, path, &attributes, told);
                 handed.begins((tracee.pid, fd), state, found, now);
             }
@@ -119,27 +133,59 @@ impl Outside {
         let Some(handed) = &mut self.handed else {
             return;
         };
-        for moved in handed.over(tracee.pid, usage, exec) {
-            if moved.op == Op::Write {
-                self.files.size(moved.file, moved.size);
-            }
-            self.ring.push(CallRow {
-                start_ns: match moved.op {
-                    Op::Write => now,
-                    _ => moved.since_ns,
-                },
-                duration_ns: 0,
-                upid: Some(tracee.upid),
-                tid: None,
-                op: moved.op,
-                file: Some(moved.file),
-                offset: Some(moved.offset),
-                length: Some(moved.bytes),
-                flags: None,
-                result: moved.bytes as i64,
-                fidelity: Fidelity::Open,
-            });
+        for moved in handed.over(tracee, usage, exec, now) {
+            self.record_moved(tracee, moved, now);
         }
+    }
+
+    /// Names have changed: looks again for files that were not found under those that they had.
+    pub(super) fn look_again(&mut self) {
+        let Some(handed) = &mut self.handed else {
+            return;
+        };
+        let mut found = Vec::new();
+        handed.late.retain_mut(|late| {
+            let mut names = self.names.iter();
+            let name = names.find(|(_, file)| **file == late.held.file);
+            let Some((name, _)) = name.filter(|(name, _)| **name != late.held.path) else {
+                return true;
+            };
+            late.held.path.clone_from(name);
+            late.held.now = late.held.seen_by_name();
+            found.extend(late.held.moved(&late.usage).map(|moved| {
+                let of = (late.tracee, late.held.inode, late.end_ns);
+                (of, moved)
+            }));
+            late.held.now.is_none()
+        });
+        for ((tracee, inode, end_ns), moved) in found {
+            if let Some(handed) = &mut self.handed {
+                handed.moved_below(tracee.pid, inode, moved.bytes);
+            }
+            self.record_moved(tracee, moved, end_ns);
+        }
+    }
+
+    fn record_moved(&mut self, tracee: Tracee, moved: Moved, now: u64) {
+        if moved.op == Op::Write {
+            self.files.size(moved.file, moved.size);
+        }
+        self.ring.push(CallRow {
+            start_ns: match moved.op {
+                Op::Write => now,
+                _ => moved.since_ns,
+            },
+            duration_ns: 0,
+            upid: Some(tracee.upid),
+            tid: None,
+            op: moved.op,
+            file: Some(moved.file),
+            offset: Some(moved.offset),
+            length: Some(moved.bytes),
+            flags: None,
+            result: moved.bytes as i64,
+            fidelity: Fidelity::Open,
+        });
     }
 
     /// A process is over.
@@ -196,12 +242,31 @@ impl Handed {
     }
 
     /// A program is over and used this: what it moved.
-    fn over(&mut self, pid: u32, usage: &Usage, exec: Option<&dyn Moment>) -> Vec<Moved> {
+    fn over(
+        &mut self,
+        tracee: Tracee,
+        usage: &Usage,
+        exec: Option<&dyn Moment>,
+        now: u64,
+    ) -> Vec<Moved> {
+        /// Files that were removed are never found.
+        const MOST_LATE: usize = 1 << 10;
+        let pid = tracee.pid;
         let mut found = Vec::new();
         let parent = self.parents.get(&pid).copied();
         for mut held in self.held.remove(&pid).unwrap_or_default() {
             held.look(exec.unwrap_or(&Here(pid)), parent);
-            if let Some(moved) = held.moved(usage) {
+            if held.now.is_none() {
+                if self.late.len() == MOST_LATE {
+                    self.late.remove(0);
+                }
+                self.late.push(Late {
+                    held,
+                    tracee,
+                    usage: *usage,
+                    end_ns: now,
+                });
+            } else if let Some(moved) = held.moved(usage) {
                 self.moved_below(pid, held.inode, moved.bytes);
                 found.push(moved);
             }

@@ -64,6 +64,16 @@ impl CallKind {
     ];
 }
 
+impl CallKind {
+    /// The call with this number on this processor. `None`: none that is of interest here.
+    pub(crate) fn numbered(number: u32) -> Option<CallKind> {
+        let own = if cfg!(target_arch = "x86_64") { 0 } else { 2 };
+        let mut calls = ARCHITECTURES[own].calls.iter();
+        let found = calls.find(|(known, _)| *known == number);
+        found.map(|(_, kind)| *kind)
+    }
+}
+
 impl Call {
     /// The call that the filter announces by `code`.
     ///
@@ -78,27 +88,7 @@ impl Call {
     pub(crate) fn mode_mask(&self) -> u32 {
         self.arguments[0] as u32 & 0o777
     }
-
-    /// The call of this number, if the filter tells of it. Of arguments of 32 bits the other half may be anything.
-    pub(crate) fn of(architecture: u32, number: u32, arguments: [u64; 6]) -> Option<Call> {
-        let mask = match architecture {
-            X86_32 => u64::from(u32::MAX),
-            _ => u64::MAX,
-        };
-        let mut all = ARCHITECTURES.iter();
-        let numbers = all.find(|numbers| numbers.architecture == architecture)?;
-        let number = number & numbers.mask;
-        let mut calls = numbers.calls.iter();
-        let (_, kind) = calls.find(|(known, _)| *known == number)?;
-        Some(Call {
-            kind: *kind,
-            arguments: arguments.map(|argument| argument & mask),
-        })
-    }
 }
-
-/// `AUDIT_ARCH_I386` (include/uapi/linux/audit.h).
-const X86_32: u32 = 0x4000_0003;
 
 /// What the codes of the filter are counted from, so that they are hardly those of another one.
 const CODES: u16 = 0xf10a;
@@ -158,7 +148,7 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
         ],
     },
     Numbers {
-        architecture: X86_32,
+        architecture: 0x4000_0003,
         mask: !0,
         calls: &[
             (5, Open),

@@ -5,7 +5,6 @@
 //! out beforehand and never runs the program for such a call (its action cache, Linux 5.11).
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
 
 use libc::{sock_filter, sock_fprog};
 
@@ -21,16 +20,6 @@ const FIRST_ARGUMENT: u32 = 16;
 
 const ALLOW: u32 = 0x7fff_0000;
 const TRACE: u32 = 0x7ff0_0000;
-const NOTIFY: u32 = 0x7fc0_0000;
-
-/// Who is told of picked calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
-    /// The tracer, by a stop.
-    Tracer,
-    /// Who listens, by a notification.
-    Listener,
-}
 
 const X86_64: u32 = 0xc000_003e;
 const ARM64: u32 = 0xc000_00b7;
@@ -82,10 +71,10 @@ fn jump(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }
 
-fn program(own_opens: &[u32], datagrams: bool, told: Told) -> Vec<sock_filter> {
+fn program(own_opens: &[u32], datagrams: bool) -> Vec<sock_filter> {
     let mut program = vec![statement(LOAD, ARCHITECTURE)];
     for numbers in &ARCHITECTURES {
-        let section = section(numbers, own_opens, datagrams, told);
+        let section = section(numbers, own_opens, datagrams);
         // Further than a conditional jump may go.
         program.push(jump(JUMP_IF_EQUAL, numbers.architecture, 1, 0));
         program.push(statement(JUMP, section.len() as u32));
@@ -95,7 +84,7 @@ fn program(own_opens: &[u32], datagrams: bool, told: Told) -> Vec<sock_filter> {
     program
 }
 
-fn section(numbers: &Numbers, own_opens: &[u32], datagrams: bool, told: Told) -> Vec<sock_filter> {
+fn section(numbers: &Numbers, own_opens: &[u32], datagrams: bool) -> Vec<sock_filter> {
     let mut section = vec![statement(LOAD, NUMBER)];
     if numbers.mask != !0 {
         section.push(statement(AND, numbers.mask));
@@ -103,10 +92,7 @@ fn section(numbers: &Numbers, own_opens: &[u32], datagrams: bool, told: Told) ->
     let wanted = |kind| datagrams || kind != CallKind::Socket;
     let calls = numbers.calls.iter();
     for &(number, kind) in calls.filter(|(_, kind)| wanted(*kind)) {
-        let picked = match told {
-            Told::Tracer => TRACE | u32::from(kind.code()),
-            Told::Listener => NOTIFY,
-        };
+        let picked = TRACE | u32::from(kind.code());
         let verdict = verdict(kind, picked, numbers.architecture, own_opens);
         section.push(jump(JUMP_IF_EQUAL, number, 0, verdict.len() as u8));
         section.extend(verdict);
@@ -177,43 +163,16 @@ fn datagrams_of_ip(trace: sock_filter) -> Vec<sock_filter> {
 /// # Errors
 /// When the kernel has no seccomp filters, or another filter forbids to add one.
 pub(crate) fn install(datagrams: bool) -> io::Result<()> {
-    let mut program = program(&own_opens(), datagrams, Told::Tracer);
-    set(&mut program, SPEC_ALLOW).map(drop)
-}
-
-/// The same filter, which notifies who has the descriptor that is returned of picked calls, and of those by which processes
-/// begin and end: the caller waits at the entry of its call to be let go on (seccomp_unotify(2)).
-///
-/// # Errors
-/// Likewise, and when a filter has a listener already.
-pub(crate) fn install_notifying(datagrams: bool) -> io::Result<OwnedFd> {
-    let mut program = program(&own_opens(), datagrams, Told::Listener);
-    // Once a call was received, nothing but a fatal signal takes its caller out of it (Linux 5.19): else
-    // it would be told twice.
-    const NEW_LISTENER: libc::c_ulong = 1 << 3;
-    const WAIT_KILLABLE: libc::c_ulong = 1 << 5;
-    let flags = NEW_LISTENER | SPEC_ALLOW;
-    let listener = match set(&mut program, flags | WAIT_KILLABLE) {
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => set(&mut program, flags)?,
-        result => result?,
-    };
-    // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
-    #[expect(unsafe_code)]
-    Ok(unsafe { OwnedFd::from_raw_fd(listener) })
-}
-
-/// The filter is no sandbox, so nothing must be slowed down against speculation.
-const SPEC_ALLOW: libc::c_ulong = 1 << 2;
-
-fn own_opens() -> Vec<u32> {
     let mut own_opens = library::own_opens();
     own_opens.truncate(MOST_OWN_OPENS);
-    own_opens
+    set(&mut program(&own_opens, datagrams))
 }
 
 #[expect(unsafe_code)]
-fn set(program: &mut [sock_filter], flags: libc::c_ulong) -> io::Result<libc::c_int> {
+fn set(program: &mut [sock_filter]) -> io::Result<()> {
     const SET_MODE_FILTER: libc::c_uint = 1;
+    /// The filter is no sandbox, so nothing must be slowed down against speculation.
+    const SPEC_ALLOW: libc::c_ulong = 1 << 2;
     let program = sock_fprog {
         len: program.len() as u16,
         filter: program.as_mut_ptr(),
@@ -224,12 +183,12 @@ fn set(program: &mut [sock_filter], flags: libc::c_ulong) -> io::Result<libc::c_
             libc::syscall(
                 libc::SYS_seccomp,
                 SET_MODE_FILTER,
-                flags,
+                SPEC_ALLOW,
                 &raw const program,
             )
         };
         match result {
-            0.. => Ok(result as libc::c_int),
+            0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
     };
@@ -247,7 +206,6 @@ fn set(program: &mut [sock_filter], flags: libc::c_ulong) -> io::Result<libc::c_
 
 #[cfg(test)]
 mod tests {
-    use super::super::call::Call;
     use super::*;
 
     /// Runs the program as the kernel does.
@@ -256,22 +214,12 @@ mod tests {
     }
 
     fn verdict_at(ip: u64, architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
-        verdict_told(Told::Tracer, ip, architecture, number, arguments)
-    }
-
-    fn verdict_told(
-        told: Told,
-        ip: u64,
-        architecture: u32,
-        number: u32,
-        arguments: [u64; 6],
-    ) -> u32 {
         let mut data = Vec::new();
         data.extend(number.to_ne_bytes());
         data.extend(architecture.to_ne_bytes());
         data.extend(ip.to_ne_bytes());
         data.extend(arguments.iter().flat_map(|a| a.to_ne_bytes()));
-        let program = program(&[0xb1d, 0x001], true, told);
+        let program = program(&[0xb1d, 0x001], true);
         let (mut at, mut value) = (0, 0);
         loop {
             let step = program[at];
@@ -312,25 +260,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_listener_is_told_of_the_same_calls() {
-        for numbers in &ARCHITECTURES {
-            for number in 0..600 {
-                let picked = numbers.calls.iter().find(|(n, _)| *n == number);
-                let kind = picked.map(|(_, kind)| *kind);
-                let arguments = match kind {
-                    Some(CallKind::Socket) => DATAGRAMS,
-                    _ => [0; 6],
-                };
-                let verdict =
-                    verdict_told(Told::Listener, 0, numbers.architecture, number, arguments);
-                assert_eq!(verdict, kind.map_or(ALLOW, |_| NOTIFY), "{number}");
-                let call = Call::of(numbers.architecture, number, arguments);
-                assert_eq!(call.map(|call| call.kind), kind);
-            }
-        }
-    }
-
     const DATAGRAMS: [u64; 6] = [libc::AF_INET as u64, libc::SOCK_DGRAM as u64, 0, 0, 0, 0];
 
     #[test]
@@ -351,9 +280,7 @@ mod tests {
         // Without a capture nobody wants them.
         let code = TRACE | u32::from(CallKind::Socket.code());
         let picks = |program: &[sock_filter]| program.iter().any(|step| step.k == code);
-        assert!(
-            picks(&program(&[], true, Told::Tracer)) && !picks(&program(&[], false, Told::Tracer))
-        );
+        assert!(picks(&program(&[], true)) && !picks(&program(&[], false)));
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod library;
 mod memory;
 
 pub(crate) use call::{Call, CallKind};
-pub(crate) use filter::{UNNAMED, install, install_notifying};
+pub(crate) use filter::{UNNAMED, install};
 #[cfg(any(test, fuzzing))]
 pub(crate) use library::opens_in;
 pub(crate) use memory::{bytes_at, path_at, some_at};

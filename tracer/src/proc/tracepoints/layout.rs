@@ -33,6 +33,7 @@ pub(super) struct Layout {
     // Of files, directories and mounts.
     pub(super) path_of_file: i32,
     pub(super) working_directory: i32,
+    pub(super) umask: i32,
     pub(super) parent_directory: i32,
     pub(super) name_of_entry: i32,
     pub(super) hashed: i32,
@@ -44,6 +45,37 @@ pub(super) struct Layout {
     pub(super) costs: [Option<i32>; COSTS.len()],
     pub(super) live_threads: i32,
     pub(super) open: Open,
+    pub(super) calls: Calls,
+}
+
+/// Offsets of what tells of a call and of sockets.
+#[derive(Clone, Debug)]
+pub(super) struct Calls {
+    /// Number of the type of functions that are called when a call returns.
+    pub(super) returns: u32,
+    /// Of a task: bits, among them whether it is in a call of a 32-bit program.
+    pub(super) status: i32,
+    /// Of an open file: the socket that it is.
+    pub(super) of_file: i32,
+    // Of a socket as a file.
+    pub(super) kind: i32,
+    pub(super) of_network: i32,
+    pub(super) inode: i32,
+    // Of one in the network.
+    pub(super) family: i32,
+    pub(super) state: i32,
+    pub(super) local_port: i32,
+    pub(super) peer_port: i32,
+    /// By IPv4 and by IPv6.
+    pub(super) local: (i32, i32),
+    pub(super) peer: (i32, i32),
+    pub(super) socket: i32,
+    // Of one of the domain UNIX.
+    pub(super) other: i32,
+    pub(super) address: i32,
+    // Of an address there.
+    pub(super) length: i32,
+    pub(super) name: i32,
 }
 
 /// Offsets of what leads from a task to what it has open.
@@ -163,6 +195,7 @@ impl Layout {
             executable: offset("mm_struct", "exe_file")?,
             path_of_file: offset("file", "f_path")?,
             working_directory: offset("fs_struct", "pwd")?,
+            umask: offset("fs_struct", "umask")?,
             parent_directory: offset("dentry", "d_parent")?,
             name_of_entry: offset("dentry", "d_name.name")?,
             hashed: offset("dentry", "d_hash.pprev")?,
@@ -196,6 +229,33 @@ impl Layout {
                 buffers: offset("pipe_inode_info", "bufs")?,
                 length: offset("pipe_buffer", "len")?,
                 bytes_of_buffer: size("pipe_buffer")?,
+            },
+            calls: Calls {
+                returns: types.typedef("btf_trace_sys_exit").ok_or_else(|| {
+                    io::Error::other("this kernel does not tell the type of sys_exit")
+                })?,
+                status: task("thread_info.status")?,
+                of_file: offset("file", "private_data")?,
+                kind: offset("socket", "type")?,
+                of_network: offset("socket", "sk")?,
+                inode: offset("socket_alloc", "vfs_inode")?,
+                family: offset("sock_common", "skc_family")?,
+                state: offset("sock_common", "skc_state")?,
+                local_port: offset("sock_common", "skc_num")?,
+                peer_port: offset("sock_common", "skc_dport")?,
+                local: (
+                    offset("sock_common", "skc_rcv_saddr")?,
+                    offset("sock_common", "skc_v6_rcv_saddr")?,
+                ),
+                peer: (
+                    offset("sock_common", "skc_daddr")?,
+                    offset("sock_common", "skc_v6_daddr")?,
+                ),
+                socket: offset("sock", "sk_socket")?,
+                other: offset("unix_sock", "peer")?,
+                address: offset("unix_sock", "addr")?,
+                length: offset("unix_address", "len")?,
+                name: offset("unix_address", "name")?,
             },
         })
     }

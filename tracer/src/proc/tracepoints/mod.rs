@@ -9,11 +9,16 @@
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
+use crate::bpf::code::Code;
 use crate::bpf::ring::Ring;
-use crate::bpf::{Kind, Map, attach, load};
+use crate::bpf::{Kind, Map, attach, attach_typed, load, load_typed, registers};
 use crate::kernel::in_first_pid_namespace;
 
+mod called;
+mod calls;
+mod contents;
 mod layout;
 mod moment;
 mod parts;
@@ -21,6 +26,9 @@ mod program;
 mod record;
 mod table;
 
+pub(crate) use called::Called;
+use calls::returned;
+pub(crate) use contents::Contents;
 use layout::Layout;
 pub(crate) use moment::Told;
 use program::{Maps, SCRATCH, ended, executed, exiting, forked};
@@ -52,24 +60,31 @@ pub(super) struct Tracepoints {
     processes: Option<Map>,
     lost: Map,
     parts: Parts,
+    contents: Option<Arc<Contents>>,
     /// Held open: the programs and what they use live as long.
-    _held: (Vec<OwnedFd>, Map),
+    _held: (Vec<OwnedFd>, [Map; 2]),
 }
 
 impl Tracepoints {
-    /// Begins to tell; `with_tables`: also what processes have open.
+    /// Begins to tell; `with_tables`: also what processes have open, and the calls by which they come by that.
     ///
     /// # Errors
     /// When the kernel refuses such programs, does not say where it keeps what they read, or counts processes
     /// otherwise than we do.
     pub(super) fn open(whose: Whose, with_tables: bool) -> io::Result<Tracepoints> {
         in_first_pid_namespace()?;
+        if with_tables && !registers::ARE_KNOWN {
+            return Err(io::Error::other("no programs for this processor"));
+        }
         let layout = Layout::of_kernel()?;
         let processors = crate::kernel::processors()?;
         let ring = Map::new(Kind::Ring, 0, SIZE)?;
         let bell = Map::new(Kind::Ring, 0, BELL)?;
+        let hurry = Map::new(Kind::Ring, 0, BELL)?;
         let lost = Map::new(Kind::Array, size_of::<u64>(), 1)?;
         let scratch = Map::new(Kind::Array, processors as usize * SCRATCH, 1)?;
+        let wanted = Map::new(Kind::Array, calls::NUMBERS, 1)?;
+        wanted.put(0, &calls::wanted())?;
         let processes = match whose {
             Whose::All => None,
             Whose::Below(root) => {
@@ -86,6 +101,8 @@ impl Tracepoints {
             scratch: scratch.as_fd(),
             processors,
             bell: bell.as_fd(),
+            hurry: hurry.as_fd(),
+            endless: Code::may_be_late(),
             with_tables,
         };
         let mut programs: Vec<(&CStr, _)> = vec![
@@ -102,13 +119,23 @@ impl Tracepoints {
             held.push(attach(tracepoint, &program)?);
             held.push(program);
         }
+        if with_tables {
+            let program = returned(wanted.as_fd(), &layout, &maps);
+            let program = load_typed(&program, layout.calls.returns)?;
+            held.push(attach_typed(&program)?);
+            held.push(program);
+        }
         Ok(Tracepoints {
             ring: Ring::map(ring, SIZE as usize)?,
             bell: Ring::map(bell, BELL as usize)?,
             processes,
             lost,
             parts: Parts::default(),
-            _held: (held, scratch),
+            contents: match with_tables {
+                true => Some(Arc::new(Contents::of(Ring::map(hurry, BELL as usize)?)?)),
+                false => None,
+            },
+            _held: (held, [scratch, wanted]),
         })
     }
 
@@ -130,6 +157,11 @@ impl Tracepoints {
             }
             std::thread::yield_now();
         }
+    }
+
+    /// What is read of pipes, if what processes have open is told.
+    pub(super) fn contents(&self) -> Option<Arc<Contents>> {
+        self.contents.clone()
     }
 
     /// Tells of process `pid`, too.

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use nix::fcntl::AT_FDCWD;
 
@@ -14,6 +15,7 @@ use super::super::descriptors::{self, Descriptor};
 use super::super::exec_reads::ExecReads;
 use super::super::moment::{Moment, first};
 use super::super::reading::Traffic;
+use super::contents::Contents;
 use super::record::{half, word};
 use super::table::{
     DESCRIPTOR, DEVICE, ENTRIES, ENTRY, FILE_POSITION, FLAGS, INODE, KIND, LEFT, MODE, PROCESS,
@@ -24,6 +26,8 @@ use crate::fs::{Attributes, stat};
 /// Bits of the mode of an open file (include/linux/fs.h).
 const READS: u32 = 1;
 const WRITES: u32 = 2;
+/// How long it may take at most to read what lies in the pipes of a program.
+const BEING_READ: Duration = Duration::from_millis(5);
 /// Bytes of a buffer of a pipe.
 const PAGE: u64 = 4096;
 /// Bits of a minor number within the kernel (include/linux/kdev_t.h).
@@ -38,11 +42,13 @@ pub(crate) struct Told {
     /// There may be more than is told.
     is_cut: bool,
     open: BTreeMap<i32, Open>,
-    /// At an exec: the paths of the first descriptors.
-    pub(super) paths: BTreeMap<i32, OsString>,
+    /// At an exec and an open: the paths of the first descriptors.
+    pub(crate) paths: BTreeMap<i32, OsString>,
     traffic: Traffic,
     pub(super) arguments: Vec<u8>,
     pub(super) program: Option<PathBuf>,
+    /// At an exec: the file mode creation mask.
+    pub(crate) umask: Option<u32>,
     /// What lay in its pipes, as far as that was read in time.
     contents: OnceLock<BTreeMap<i32, String>>,
     /// Of the process that has it as a child.
@@ -83,18 +89,36 @@ impl Told {
             },
             arguments: Vec::new(),
             program: None,
+            umask: None,
             contents: OnceLock::new(),
             of_parent: None,
         })
     }
 
-    /// Reads what lies in the pipes to which nobody can add, as long as it does: to be called as soon as this was told. May wait for
-    /// the process, if that is in an exec.
-    pub(crate) fn keep_contents(&self) {
-        let some = |fd: &i32| self.open[fd].left.is_some_and(|left| left > 0);
-        let numbers = self.open.keys().copied().filter(some);
-        let contents = numbers.filter_map(|fd| Some((fd, self.left(fd)?.content()?)));
+    /// Reads what lies in the pipes to which nobody can add, unless it was `read` already, as long as it does: to be called as soon as this
+    /// was told. May wait for the process, if that is in an exec.
+    pub(crate) fn keep_contents(&self, read: Option<&Contents>) {
+        let some = |(_, open): &(&i32, &Open)| open.left.is_some_and(|left| left > 0);
+        let contents = self.open.iter().filter(some).filter_map(|(&fd, open)| {
+            let take = |long| read.and_then(|read| read.take(open.inode, long));
+            let content = take(Duration::ZERO).or_else(|| self.left(fd)?.content());
+            Some((fd, content.or_else(|| take(BEING_READ))?))
+        });
         let _ = self.contents.set(contents.collect());
+    }
+
+    /// Whether a call that made one descriptor has opened a pipe with a name, or one that is open already.
+    pub(crate) fn is_fifo(&self) -> bool {
+        let mut open = self.open.values();
+        open.any(|open| open.kind & libc::S_IFMT == libc::S_IFIFO)
+    }
+
+    /// Whether the call that gave descriptor `fd` made the file.
+    pub(crate) fn is_created(&self, fd: i32) -> bool {
+        /// `FMODE_CREATED` of include/linux/fs.h.
+        const CREATED: u32 = 0x10_0000;
+        let open = self.open.get(&fd);
+        open.is_some_and(|open| open.mode & CREATED != 0)
     }
 
     fn regular(&self, fd: i32) -> Option<&Open> {
@@ -175,6 +199,12 @@ impl Moment for Told {
             size: open.size,
             ..found
         })
+    }
+
+    fn as_told(&self, fd: i32) -> Option<Attributes> {
+        let open = self.regular(fd)?;
+        let inode = (open.device, open.inode);
+        Some(Attributes::told(inode, open.kind, open.size))
     }
 
     fn channels(&self) -> Option<Vec<Descriptor>> {

@@ -9,7 +9,7 @@ use crate::bpf::code::{
 use super::layout::Layout;
 use super::program::{
     AT, DETACHED, ENTRY, LIMIT, MISSING, MOUNT, Maps, NUMBER, OTHER, PIECE, POSITION, REST,
-    SCRATCH_MEMORY, STEP, TID, UNNAMED, WHAT, field, missing,
+    SCRATCH_MEMORY, TID, UNNAMED, WHAT, field, missing,
 };
 
 /// What a part takes of scratch memory after its header.
@@ -23,6 +23,8 @@ const LONGEST_PATH: i32 = 4096;
 const LONGEST_NAME: i32 = 256;
 /// How far up directories and mounts of a program are followed.
 pub(super) const STEPS: i32 = 128;
+/// The same for what is open: the kernel takes longer for each step more when it checks the programs, and the run waits for that.
+pub(super) const FEW_STEPS: i32 = 32;
 
 impl Code {
     /// Begins a part in scratch memory, whose length so far is where records have their time.
@@ -45,8 +47,7 @@ impl Code {
     /// Tells what the program has in its memory from [`POSITION`] to [`LIMIT`].
     pub(super) fn memory(&mut self, part: u32, maps: &Maps<'_>) {
         self.part(part);
-        self.set(STEP, 0);
-        let next = self.all.len();
+        let pieces = self.begin_loop(maps);
         self.put(LOAD_64, R3, STACK, POSITION, 0);
         self.put(LOAD_64, R2, STACK, LIMIT, 0);
         self.put(SUBTRACT, R2, R3, 0, 0);
@@ -68,8 +69,7 @@ impl Code {
         self.put(LOAD_64, R2, STACK, PIECE, 0);
         self.put(ADD, R1, R2, 0, 0);
         self.put(STORE_64, STACK, R1, POSITION, 0);
-        self.add(STEP, 1);
-        self.jump_back(IF_LESS, STEP, RECORDS, next);
+        self.end_loop(pieces, RECORDS);
         // More than is told.
         self.land(unread);
         self.land(full);
@@ -92,8 +92,7 @@ impl Code {
         self.put(STORE_32, SCRATCH_MEMORY, R1, NUMBER as i16, 0);
         self.land(named);
         self.land(root);
-        self.set(STEP, 0);
-        let next = self.all.len();
+        let up = self.begin_loop(maps);
         self.put(LOAD_64, R3, STACK, MOUNT, 0);
         self.read(OTHER, 8, R3, layout.mount_root);
         self.put(LOAD_64, R1, STACK, OTHER, 0);
@@ -111,8 +110,7 @@ impl Code {
         self.put(LOAD_64, R1, STACK, OTHER, 0);
         self.put(STORE_64, STACK, R1, ENTRY, 0);
         self.land(on);
-        self.add(STEP, 1);
-        self.jump_back(IF_LESS, STEP, steps, next);
+        self.end_loop(up, steps);
         let deep = self.jump(JUMP, 0, 0, 0);
         self.land(detached);
         let unreadable = self.name(layout);

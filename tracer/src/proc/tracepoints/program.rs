@@ -7,9 +7,9 @@ use super::layout::{self, Layout};
 use super::parts::STEPS;
 use crate::bpf::code::{
     ADD, AND_NUMBER, ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_NOT_SAME,
-    Instruction, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, NO_WAKEUP, OUTPUT, PROCESSOR,
-    QUERY, R0, R1, R2, R3, R4, READ_KERNEL, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_32, STORE_64,
-    TIME, UPDATE, WAKEUP, WHO,
+    Instruction, JUMP_LATE, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, NO_WAKEUP, OUTPUT,
+    PROCESSOR, QUERY, R0, R1, R2, R3, R4, READ_KERNEL, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_32,
+    STORE_64, TIME, UPDATE, WAKEUP, WHO,
 };
 
 /// What the programs use.
@@ -28,6 +28,10 @@ pub(super) struct Maps<'a> {
     pub(super) processors: u32,
     /// A ring of its own by which whoever reads is woken.
     pub(super) bell: BorrowedFd<'a>,
+    /// Another one, with thread and process of each program that begins with something to read in a pipe.
+    pub(super) hurry: BorrowedFd<'a>,
+    /// Loops need no bound ([`Code::may_be_late`]).
+    pub(super) endless: bool,
     /// Whether is told what processes have open when they fork, execute a program and end.
     pub(super) with_tables: bool,
 }
@@ -53,6 +57,15 @@ pub(super) const NUMBERED: u32 = 10;
 pub(super) const TABLE: u32 = TARGETS + NUMBERED;
 /// A part of an exec and the begin of an end: the same of the process that has it as a child.
 pub(super) const TABLE_OF_PARENT: u32 = TABLE + 1;
+/// Parts of a call, which come before it: the other one of two descriptors; the path of what it opened; the address of a socket; names
+/// that it was given, and the directories that they are relative to.
+pub(super) const SECOND: u32 = TABLE_OF_PARENT + 1;
+pub(super) const OPENED: u32 = SECOND + 1;
+pub(super) const ADDRESS: u32 = OPENED + 1;
+pub(super) const NAMES: [u32; 2] = [ADDRESS + 1, ADDRESS + 2];
+pub(super) const BASES: [u32; 2] = [ADDRESS + 3, ADDRESS + 4];
+/// A call has returned.
+pub(super) const CALLED: u32 = BASES[1] + 1;
 
 /// A record: time, thread, process, what it is, and a number; then what is not common to all.
 pub(super) const AT: usize = 0;
@@ -79,8 +92,9 @@ pub(super) const COSTS: usize = REST;
 pub(super) const PEAK: usize = COSTS + 8 * layout::COSTS.len();
 /// The processor that it is on.
 pub(super) const PROCESSOR_AT: usize = PEAK + 8;
-/// Of an exec also the id that the thread had before.
+/// Of an exec also the id that the thread had before, and the file mode creation mask.
 pub(super) const FORMER: usize = PROCESSOR_AT + 8;
+pub(super) const UMASK: usize = FORMER + 4;
 pub(super) const EXEC: usize = FORMER + 8;
 /// Of an end when it was made, and the wait status as the process's and its own.
 pub(super) const START: usize = PROCESSOR_AT + 8;
@@ -126,7 +140,7 @@ pub(super) const SPACE: i16 = MISSING - 8;
 pub(super) const POSITION: i16 = SPACE - 8;
 pub(super) const LIMIT: i16 = POSITION - 8;
 pub(super) const PIECE: i16 = LIMIT - 8;
-/// Not 0: whoever reads is to be woken at once.
+/// Not 0: something is to be read at once.
 pub(super) const HURRY: i16 = PIECE - 8;
 /// Of the table of descriptors: where the files are, where the bits of those in use, how many there may be, and what is left of 64 bits.
 pub(super) const FILES: i16 = HURRY - 8;
@@ -143,6 +157,13 @@ pub(super) const LENGTH: i16 = SLOTS - 8;
 pub(super) const BYTES: i16 = LENGTH - 8;
 /// The task that the program is about, while it looks at another one.
 pub(super) const OWN: i16 = BYTES - 8;
+/// Of a call: what is told of it, its number, and the file that it made or named.
+pub(super) const SHAPE: i16 = OWN - 8;
+pub(super) const CALL: i16 = SHAPE - 8;
+pub(super) const FILE: i16 = CALL - 8;
+/// Where its names are, and numbers of the directories that they are relative to.
+pub(super) const ADDRESSES: [i16; 2] = [FILE - 8, FILE - 16];
+pub(super) const DIRECTORIES: [i16; 2] = [FILE - 24, FILE - 32];
 
 pub(super) fn field(at: usize) -> i16 {
     RECORD + at as i16
@@ -226,10 +247,16 @@ pub(super) fn executed(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     code.costs(layout);
     code.load(R1, CONTEXT, 8);
     code.put(STORE_64, STACK, R1, field(FORMER), 0);
+    code.follow(TASK, layout.filesystem);
+    code.read(field(UMASK), 4, R3, layout.umask);
     code.emit(maps, EXEC);
     code.put(LOAD_64, R1, STACK, HURRY, 0);
     let idle = code.jump(IF_EQUAL, R1, 0, 0);
-    code.ring_bell(maps);
+    code.map(R1, MAP, maps.hurry);
+    code.stack(R2, field(TID));
+    code.set(R3, size_of::<u64>() as i32);
+    code.set(R4, WAKEUP);
+    code.call(OUTPUT);
     code.land(idle);
     code.leave();
     code.all
@@ -294,9 +321,16 @@ fn begin(maps: &Maps<'_>) -> Code {
     code
 }
 
+/// A loop that has begun.
+#[derive(Clone, Copy)]
+pub(super) struct Loop {
+    next: usize,
+    late: Option<usize>,
+}
+
 impl Code {
     /// Leaves unless the thread's process is told of. Its ids are in the record from here on.
-    fn only_told(&mut self, maps: &Maps<'_>) {
+    pub(super) fn only_told(&mut self, maps: &Maps<'_>) {
         self.call(WHO);
         self.put(STORE_32, STACK, R0, field(TID), 0);
         self.put(SHIFT_RIGHT, R0, 0, 0, 32);
@@ -311,8 +345,37 @@ impl Code {
         self.leave_if(IF_EQUAL, R0, 0);
     }
 
+    /// Begins a loop, whose [`STEP`] is 0 at first. Where loops need no bound, the kernel is not to know that when it checks the program: it
+    /// would follow each step by itself.
+    pub(super) fn begin_loop(&mut self, maps: &Maps<'_>) -> Loop {
+        if maps.endless {
+            self.blank(WORD);
+            self.put(LOAD_64, STEP, STACK, WORD, 0);
+        } else {
+            self.set(STEP, 0);
+        }
+        let next = self.all.len();
+        let late = maps.endless.then(|| self.jump(JUMP_LATE, 0, 0, 0));
+        Loop { next, late }
+    }
+
+    /// Goes on with the loop, which ends here after so many steps.
+    pub(super) fn end_loop(&mut self, of: Loop, steps: i32) {
+        self.add(STEP, 1);
+        if of.late.is_some() {
+            self.put(STORE_64, STACK, STEP, WORD, 0);
+            self.stack(R3, WORD);
+            self.read(KEY, 8, R3, 0);
+            self.put(LOAD_64, STEP, STACK, KEY, 0);
+        }
+        self.jump_back(IF_LESS, STEP, steps, of.next);
+        if let Some(late) = of.late {
+            self.land(late);
+        }
+    }
+
     /// Puts the rest of what is common to all into the record.
-    fn header(&mut self, what: u32) {
+    pub(super) fn header(&mut self, what: u32) {
         self.call(TIME);
         self.put(STORE_64, STACK, R0, field(AT), 0);
         self.set(R1, what as i32);
@@ -338,7 +401,7 @@ impl Code {
 
     /// Sets a word to 0 in a way that the kernel, when it checks the program, takes for any number: it would follow each combination
     /// of bits that may be set in it by itself.
-    fn blank(&mut self, at: i16) {
+    pub(super) fn blank(&mut self, at: i16) {
         self.set(R3, 0);
         self.read(at, 8, R3, 0);
     }
@@ -349,7 +412,7 @@ impl Code {
     }
 
     /// Hands over the record.
-    fn emit(&mut self, maps: &Maps<'_>, size: usize) {
+    pub(super) fn emit(&mut self, maps: &Maps<'_>, size: usize) {
         self.stack(R2, RECORD);
         self.set(R3, size as i32);
         self.output(maps);
@@ -420,7 +483,7 @@ impl Code {
     }
 
     /// Points [`SCRATCH_MEMORY`] at this processor's.
-    fn scratch(&mut self, maps: &Maps<'_>) {
+    pub(super) fn scratch(&mut self, maps: &Maps<'_>) {
         self.call(PROCESSOR);
         self.leave_if(IF_GREATER, R0, maps.processors.cast_signed() - 1);
         self.put(SHIFT_LEFT, R0, 0, 0, SCRATCH_BITS);

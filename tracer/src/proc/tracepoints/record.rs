@@ -7,12 +7,15 @@ use std::os::unix::ffi::OsStringExt;
 use flowtrace_schema::Text;
 
 use super::super::costs::{Costs, Io};
+use super::called::{Address, Before, Called};
+use super::calls;
 use super::moment::Told;
 use super::program::{
-    ARGUMENTS, AT, CHILD_PID, CHILD_TID, COSTS, CUT, DETACHED, DIRECTORY, END, ENDED, ENVIRONMENT,
-    EXEC, EXECUTABLE, EXECUTED, EXITING, FORK, FORKED, FORMER, GROUP_CODE, GROUP_FLAGS, INNER,
-    LEADER_CODE, LEVEL, NUMBER, NUMBERED, PARENT, PEAK, PID, PROCESSOR_AT, REST, START, STOPPED,
-    TABLE, TABLE_OF_PARENT, TARGETS, TID, UNNAMED, WHAT, missing,
+    ADDRESS, ARGUMENTS, AT, BASES, CALLED, CHILD_PID, CHILD_TID, COSTS, CUT, DETACHED, DIRECTORY,
+    END, ENDED, ENVIRONMENT, EXEC, EXECUTABLE, EXECUTED, EXITING, FORK, FORKED, FORMER, GROUP_CODE,
+    GROUP_FLAGS, INNER, LEADER_CODE, LEVEL, NAMES, NUMBER, NUMBERED, OPENED, PARENT, PEAK, PID,
+    PROCESSOR_AT, REST, SECOND, START, STOPPED, TABLE, TABLE_OF_PARENT, TARGETS, TID, UMASK,
+    UNNAMED, WHAT, missing,
 };
 
 /// Bytes of a page, in which the kernel counts memory.
@@ -48,6 +51,8 @@ pub(in super::super) enum What {
     Exiting(Box<Told>),
     /// Job control stopped a thread.
     Stopped { tid: u32 },
+    /// A call has returned by which a process may come by files and channels.
+    Called(Box<Called>),
 }
 
 /// A new program. What is `None` could not be told.
@@ -128,17 +133,20 @@ impl Parts {
             ENDED if record.len() >= END => What::Ended(Box::new(ended(pid, record)?)),
             EXITING => What::Exiting(self.moment(tid)?),
             STOPPED => What::Stopped { tid },
-            part @ (EXECUTABLE
-            | DIRECTORY
-            | ARGUMENTS
-            | ENVIRONMENT
-            | TARGETS..=TABLE_OF_PARENT) => {
+            CALLED if record.len() >= calls::END => {
+                let before = self.before_call(tid);
+                What::Called(Box::new(Called::new(record, before)?))
+            }
+            part @ (EXECUTABLE | DIRECTORY | ARGUMENTS | ENVIRONMENT | TARGETS..CALLED) => {
                 let kept = self.0.entry(tid).or_default().entry(part).or_default();
                 if !matches!(part, ARGUMENTS | ENVIRONMENT) {
                     // One record each.
                     kept.bytes.clear();
                 }
-                kept.bytes.extend_from_slice(record.get(REST..)?);
+                match part {
+                    SECOND | ADDRESS => kept.bytes.extend_from_slice(record),
+                    _ => kept.bytes.extend_from_slice(record.get(REST..)?),
+                }
                 kept.flags = half(record, NUMBER)?;
                 return None;
             }
@@ -161,6 +169,7 @@ impl Parts {
         let environ = part(ENVIRONMENT).map(|part| part.bytes);
         if let Some(moment) = &mut moment {
             moment.arguments = argv.clone().unwrap_or_default();
+            moment.umask = half(record, UMASK);
             moment.program = exe.as_ref().map(|exe| path(exe).into());
             for fd in 0..NUMBERED {
                 if let Some(kept) = parts.remove(&(TARGETS + fd)) {
@@ -178,6 +187,25 @@ impl Parts {
             used: used(record)?,
             moment,
         })
+    }
+
+    /// What thread `tid` has told of the call that it returns from.
+    fn before_call(&mut self, tid: u32) -> Before {
+        let mut parts = self.0.remove(&tid).unwrap_or_default();
+        let address = parts.remove(&ADDRESS).and_then(|part| {
+            Some(Address {
+                is_own: part.flags & calls::OWN_ADDRESS != 0,
+                length: word(&part.bytes, AT)? as usize,
+                bytes: part.bytes.get(REST..)?.to_vec(),
+            })
+        });
+        Before {
+            second: parts.remove(&SECOND).map(|part| part.bytes),
+            opened: parts.remove(&OPENED).map(|part| path(&part)),
+            address,
+            names: NAMES.map(|part| Some(parts.remove(&part)?.bytes)),
+            bases: BASES.map(|part| parts.remove(&part).map(|part| path(&part))),
+        }
     }
 
     /// What thread `tid` has just told of what its process has open.

@@ -2,12 +2,12 @@
 
 use crate::bpf::code::{
     ADD, AND, AND_NUMBER, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_SAME, JUMP,
-    LOAD_32, LOAD_64, LOOK_UP, MAP, MULTIPLY_NUMBER, OR_NUMBER, R0, R1, R2, R3, SHIFT_LEFT,
-    SHIFT_RIGHT, STACK, STORE_32, STORE_64,
+    JUMP_LATE, LOAD_32, LOAD_64, LOOK_UP, MAP, MULTIPLY_NUMBER, OR_NUMBER, R0, R1, R2, R3,
+    SHIFT_LEFT, SHIFT_RIGHT, SHIFT_RIGHT_BY, STACK, STORE_32, STORE_64,
 };
 
 use super::layout::Layout;
-use super::parts::PART;
+use super::parts::{FEW_STEPS, PART};
 use super::program::{
     AT, BITS, BUFFERS, BYTES, CUT, FILES, HEAD, HURRY, IN_USE, KEY, LENGTH, MOST, MOUNT, Maps,
     NUMBER, NUMBERED, OTHER, OWN, REST, SCRATCH_MEMORY, SLOTS, STEP, TABLE, TABLE_OF_PARENT, TAIL,
@@ -16,11 +16,11 @@ use super::program::{
 
 /// A table, after the header of its record: how much its thread has read and written ([`TRAFFIC`] words), its process,
 /// then for each descriptor an entry.
-const TRAFFIC: usize = 4;
+pub(super) const TRAFFIC: usize = 4;
 pub(super) const PROCESS: usize = 8 * TRAFFIC;
 pub(super) const ENTRIES: usize = PROCESS + 8;
 /// Which of [`super::layout::COSTS`] these are.
-const TRAFFIC_OF_COSTS: usize = 9;
+pub(super) const TRAFFIC_OF_COSTS: usize = 9;
 
 /// Of an entry: the descriptor; mode and flags of the open file; type of its inode and device of its filesystem; the inode's number; position and
 /// size, bytes; of a pipe who may write to it, the buffers that it may fill, and what lies in it, bytes.
@@ -44,11 +44,19 @@ const DESCRIPTORS: i32 = 256;
 /// Of a pipe so many buffers are looked at, as an ordinary one has.
 const BUFFERS_SEEN: usize = 16;
 const WORD_BITS: i32 = 64;
-/// How far up directories are followed.
-const STEPS: i32 = 32;
+
+/// What is told of a pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pipes {
+    Unseen,
+    /// Who may write to it, and what it may hold.
+    Sizes,
+    /// Also what lies in it.
+    Contents,
+}
 
 /// Where an entry is made: the record's own fields are made later.
-fn entry(at: usize) -> i16 {
+pub(super) fn entry(at: usize) -> i16 {
     field(REST + at)
 }
 
@@ -95,36 +103,35 @@ impl Code {
         self.set(R1, ENTRIES as i32);
         self.put(STORE_64, SCRATCH_MEMORY, R1, AT as i16, 0);
         let unread = self.find_table(layout);
-        self.set(STEP, 0);
-        let next = self.all.len();
-        self.copy(R1, STEP);
-        self.put(AND_NUMBER, R1, 0, 0, WORD_BITS - 1);
-        let within = self.jump(IF_NOT_EQUAL, R1, 0, 0);
+        let each = self.begin_loop(maps);
         // There is room for whole words of them.
         self.put(LOAD_64, R1, STACK, MOST, 0);
         let all = self.jump(IF_SAME, STEP, R1, 0);
         self.put(LOAD_64, R3, STACK, IN_USE, 0);
         self.copy(R1, STEP);
-        self.put(SHIFT_RIGHT, R1, 0, 0, 3);
+        self.put(SHIFT_RIGHT, R1, 0, 0, WORD_BITS.trailing_zeros() as i32);
+        self.put(SHIFT_LEFT, R1, 0, 0, 3);
         self.put(ADD, R3, R1, 0, 0);
         self.read(BITS, 8, R3, 0);
-        self.land(within);
         self.put(LOAD_64, R1, STACK, BITS, 0);
+        self.copy(R2, STEP);
+        self.put(AND_NUMBER, R2, 0, 0, WORD_BITS - 1);
+        self.put(SHIFT_RIGHT_BY, R1, R2, 0, 0);
         let some = self.jump(IF_NOT_EQUAL, R1, 0, 0);
         self.put(OR_NUMBER, STEP, 0, 0, WORD_BITS - 1);
         self.land(some);
-        self.copy(R2, R1);
-        self.put(SHIFT_RIGHT, R2, 0, 0, 1);
-        self.put(STORE_64, STACK, R2, BITS, 0);
         self.put(AND_NUMBER, R1, 0, 0, 1);
         let unused = self.jump(IF_EQUAL, R1, 0, 0);
         let closed = self.file(STEP);
-        self.describe(part == TABLE, layout);
+        let pipes = match part {
+            TABLE => Pipes::Contents,
+            _ => Pipes::Unseen,
+        };
+        self.describe(pipes, layout, maps);
         let full = self.add_entry();
         self.land(unused);
         self.land(closed);
-        self.add(STEP, 1);
-        self.jump_back(IF_LESS, STEP, DESCRIPTORS, next);
+        self.end_loop(each, DESCRIPTORS);
         self.put(LOAD_64, R1, STACK, MOST, 0);
         let no_more = self.jump(IF_LESS, R1, 0, DESCRIPTORS + 1);
         self.land(full);
@@ -151,14 +158,14 @@ impl Code {
             let closed = self.file(STEP);
             self.put(LOAD_64, R3, STACK, WORD, 0);
             self.read(MOUNT, 16, R3, layout.path_of_file);
-            self.path(TARGETS + descriptor, STEPS, layout, maps);
+            self.path(TARGETS + descriptor, FEW_STEPS, layout, maps);
             self.land(closed);
         }
         self.land(unread);
     }
 
     /// Finds the table of the task. Returns the jump for when it has none any more.
-    fn find_table(&mut self, layout: &Layout) -> usize {
+    pub(super) fn find_table(&mut self, layout: &Layout) -> usize {
         let open = &layout.open;
         self.clear(MOST);
         self.follow(TASK, open.files);
@@ -174,7 +181,7 @@ impl Code {
     }
 
     /// Reads where the file is that is open as descriptor `number`, into R3 and [`WORD`]. Returns the jump for when there is none.
-    fn file(&mut self, number: u8) -> usize {
+    pub(super) fn file(&mut self, number: u8) -> usize {
         self.put(LOAD_64, R3, STACK, FILES, 0);
         self.copy(R1, number);
         self.put(SHIFT_LEFT, R1, 0, 0, 3);
@@ -184,7 +191,7 @@ impl Code {
     }
 
     /// Makes the entry of descriptor [`STEP`], whose file is R3.
-    fn describe(&mut self, with_pipes: bool, layout: &Layout) {
+    pub(super) fn describe(&mut self, pipes: Pipes, layout: &Layout, maps: &Maps<'_>) {
         let open = &layout.open;
         self.put(STORE_64, STACK, R3, OTHER, 0);
         self.put(STORE_64, STACK, STEP, entry(DESCRIPTOR), 0);
@@ -196,7 +203,7 @@ impl Code {
         of_file(entry(FLAGS), 4, open.flags);
         of_file(entry(FILE_POSITION), 8, open.position);
         of_file(OTHER, 8, open.inode);
-        self.clear(entry(KIND));
+        self.blank(entry(KIND));
         let mut of_inode = |to: i16, size: i32, offset: i32| {
             self.put(LOAD_64, R3, STACK, OTHER, 0);
             self.read(to, size, R3, offset);
@@ -207,16 +214,18 @@ impl Code {
         self.put(LOAD_64, R3, STACK, OTHER, 0);
         self.follow(R3, open.filesystem);
         self.read(entry(DEVICE), 4, R3, open.device);
-        self.clear(entry(WRITERS));
-        self.set(R1, -1);
+        self.blank(entry(WRITERS));
+        self.blank(entry(LEFT));
+        self.put(LOAD_64, R1, STACK, entry(LEFT), 0);
+        self.add(R1, -1);
         self.put(STORE_64, STACK, R1, entry(LEFT), 0);
-        if with_pipes {
-            self.pipe(layout);
+        if pipes != Pipes::Unseen {
+            self.pipe(pipes, layout, maps);
         }
     }
 
     /// Of a pipe who may write to it and what it may hold; of the first descriptors also what lies in it, if nobody can add to it.
-    fn pipe(&mut self, layout: &Layout) {
+    fn pipe(&mut self, pipes: Pipes, layout: &Layout, maps: &Maps<'_>) {
         let open = &layout.open;
         self.put(LOAD_32, R1, STACK, entry(KIND), 0);
         self.put(AND_NUMBER, R1, 0, 0, libc::S_IFMT.cast_signed());
@@ -235,22 +244,16 @@ impl Code {
             self.put(LOAD_64, R3, STACK, OTHER, 0);
             self.read(to, size, R3, offset);
         }
-        // The kernel follows each step of a loop by itself when it takes a program, and the run waits for that: so this is not done for
-        // all.
+        if pipes != Pipes::Contents {
+            self.land(other);
+            return;
+        }
+        // What is read at once, and not for each: where loops need a bound, the kernel follows each step of this by itself.
         let beyond = self.jump(IF_GREATER, STEP, 0, NUMBERED.cast_signed() - 1);
         self.put(LOAD_32, R1, STACK, entry(WRITERS), 0);
         let fed = self.jump(IF_NOT_EQUAL, R1, 0, 0);
-        self.clear(BYTES);
-        let mut ends = Vec::new();
-        for _ in 0..BUFFERS_SEEN {
-            ends.push(self.no_more_buffers());
-            self.buffer(layout);
-        }
-        ends.push(self.no_more_buffers());
-        let many = self.jump(JUMP, 0, 0, 0);
-        for end in ends {
-            self.land(end);
-        }
+        self.blank(BYTES);
+        let many = self.buffers(layout, maps);
         self.put(LOAD_64, R1, STACK, BYTES, 0);
         self.put(STORE_64, STACK, R1, entry(LEFT), 0);
         let nothing = self.jump(IF_EQUAL, R1, 0, 0);
@@ -259,6 +262,31 @@ impl Code {
         for jump in [other, fed, many, nothing, beyond] {
             self.land(jump);
         }
+    }
+
+    /// Adds up what lies in the buffers. Returns the jump for when there are too many.
+    fn buffers(&mut self, layout: &Layout, maps: &Maps<'_>) -> usize {
+        let mut ends = Vec::new();
+        let many = if maps.endless {
+            let next = self.all.len();
+            let late = self.jump(JUMP_LATE, 0, 0, 0);
+            ends.push(self.no_more_buffers());
+            self.buffer(layout);
+            self.jump_back(JUMP, 0, 0, next);
+            self.land(late);
+            self.jump(JUMP, 0, 0, 0)
+        } else {
+            for _ in 0..BUFFERS_SEEN {
+                ends.push(self.no_more_buffers());
+                self.buffer(layout);
+            }
+            ends.push(self.no_more_buffers());
+            self.jump(JUMP, 0, 0, 0)
+        };
+        for end in ends {
+            self.land(end);
+        }
+        many
     }
 
     /// Returns the jump for when all buffers were looked at.

@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::proc::moment::Moment;
+use crate::proc::topology::CallKind;
 
 /// `None`, and says so: this process may not.
 fn opened(whose: Whose) -> Option<Tracepoints> {
@@ -276,4 +278,94 @@ fn what_an_exec_reads_itself_is_known() {
         );
         assert_eq!(read.before(in_all + 3), Some(3));
     }
+}
+
+/// The run waits until the kernel has checked the programs, which takes a microsecond for an instruction or more.
+#[test]
+fn the_kernel_checks_the_programs_soon() {
+    const MOST: usize = 150_000;
+    let Some(tracepoints) = opened(Whose::Below(std::process::id())) else {
+        return;
+    };
+    if !Code::may_be_late() {
+        eprintln!("skipped: this kernel follows each step of a loop");
+        return;
+    }
+    let checked = |program: &OwnedFd| {
+        let info = format!("/proc/self/fdinfo/{}", program.as_raw_fd());
+        let info = std::fs::read_to_string(info).unwrap();
+        let lines = info.lines();
+        let told = lines.filter_map(|line| line.strip_prefix("verified_insns:"));
+        told.map(|count| count.trim().parse::<usize>().unwrap())
+            .sum::<usize>()
+    };
+    let all: usize = tracepoints._held.0.iter().map(checked).sum();
+    assert!(all < MOST, "{all}");
+}
+
+/// What calls did is told with the descriptors, names and addresses that they concerned.
+#[test]
+fn calls_are_told_with_what_they_did() {
+    let Some(mut tracepoints) = opened(Whose::Below(std::process::id())) else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path().canonicalize().unwrap();
+    let script = "exec 3> new; exec 4< new; mv new kept; rm kept; echo x | cat > /dev/null";
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", script]).current_dir(&directory);
+    let mut child = command.spawn().unwrap();
+    let pid = child.id();
+    child.wait().unwrap();
+    let events = events(&mut tracepoints, end_of(pid));
+    let calls: Vec<&Called> = events
+        .iter()
+        .filter_map(|event| match &event.what {
+            What::Called(called) => Some(&**called),
+            _ => None,
+        })
+        .collect();
+    let opens = |name: &str| {
+        let path = directory.join(name);
+        let mut found = Vec::new();
+        for called in &calls {
+            let fd = called.result as i32;
+            if called
+                .made
+                .paths
+                .get(&fd)
+                .map(std::ffi::OsString::as_os_str)
+                == Some(path.as_os_str())
+            {
+                found.push(called.made.is_created(fd));
+            }
+        }
+        found
+    };
+    assert_eq!(opens("new"), [true, false]);
+    let names = |kinds: &[CallKind]| -> Vec<_> {
+        let of = calls
+            .iter()
+            .filter(|called| kinds.contains(&called.call.kind));
+        of.map(|called| {
+            called
+                .names
+                .clone()
+                .map(|name| name.map(|path| directory.join(path)))
+        })
+        .collect()
+    };
+    let path = |name: &str| Some(directory.join(name));
+    let renames = names(&[CallKind::Rename, CallKind::RenameAt]);
+    assert_eq!(renames, [[path("new"), path("kept")]]);
+    let removals = names(&[CallKind::Unlink, CallKind::UnlinkAt]);
+    assert_eq!(removals, [[path("kept"), None]]);
+    let pipe = calls
+        .iter()
+        .find(|called| called.call.kind == CallKind::Pipe);
+    let ends = pipe.expect("a pipe").made.channels().unwrap();
+    let directions: Vec<_> = ends.iter().map(|end| end.direction).collect();
+    use flowtrace_schema::Direction::{Read, Write};
+    assert_eq!(directions, [Read, Write]);
+    assert_eq!(ends[0].object, ends[1].object);
 }

@@ -7,7 +7,7 @@ use flowtrace_schema::{Upid, Usage};
 
 use super::table::Table;
 use crate::proc::observer::Tracee;
-use crate::proc::tracepoints::Told;
+use crate::proc::tracepoints::{Called, Told};
 
 /// A change, in the words of [`crate::proc::observer::Observer`]. Times are on the recording's clock, ns.
 pub(in super::super) struct Observation {
@@ -30,6 +30,7 @@ pub(in super::super) enum What {
     Exiting(Box<Told>),
     Ended,
     Stopped,
+    Called(Box<Called>),
 }
 
 /// A program began.

@@ -39,8 +39,6 @@ pub(super) struct Process {
     pub(super) before: Costs,
     /// Its own number of itself, in a pid namespace of its own.
     pub(super) inner_pid: Option<u32>,
-    /// For how long its threads were held at calls, as one of this image.
-    pub(super) held_ns: u64,
     /// How long those threads of the image lived that are over, as part of it.
     pub(super) lived_ns: u64,
     /// What /proc said last that it used.
@@ -80,7 +78,6 @@ impl Process {
             reaped: None,
             before: Costs::default(),
             inner_pid: None,
-            held_ns: 0,
             lived_ns: 0,
             sampled: None,
         }
@@ -130,7 +127,7 @@ impl Process {
                     Some(_) => self.threads,
                     None => total.threads.saturating_sub(before.threads),
                 }),
-                tracer_ns: total.io.map(|_| self.held_ns),
+                tracer_ns: total.io.map(|_| 0),
                 // Where all is told, the books can be closed.
                 thread_ns: total.io.map(|_| {
                     let had = total.on_cpu_ns.saturating_add(total.run_queue_ns);

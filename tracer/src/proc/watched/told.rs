@@ -12,7 +12,7 @@ use crate::proc::costs::Costs;
 use crate::proc::environment::stands_for;
 use crate::proc::observer::Tracee;
 use crate::proc::reading::{Image, tick_ns};
-use crate::proc::tracepoints::Told;
+use crate::proc::tracepoints::{Called, Told};
 
 impl Table {
     /// Whether a thread that began then may be one of process `pid` as it is in the table: its id may be
@@ -48,10 +48,11 @@ impl Table {
         }
     }
 
-    /// A thread of process `pid` was held at a call for so long.
-    pub(super) fn was_held(&mut self, pid: u32, ns: u64) {
-        if let Some(process) = self.processes.get_mut(&pid) {
-            process.held_ns += ns;
+    /// A call of a thread has returned.
+    pub(super) fn called(&mut self, called: Box<Called>, monotonic_ns: u64) {
+        if let Some(thread) = self.tracee(called.tid) {
+            let at = self.clock.at(monotonic_ns);
+            self.note(thread, at, What::Called(called));
         }
     }
 
@@ -111,7 +112,7 @@ impl Table {
         (process.live_threads, process.threads) = (1, 1);
         process.unlisted_threads = 0;
         process.before = *so_far;
-        (process.lived_ns, process.held_ns) = (0, 0);
+        process.lived_ns = 0;
         image.environment = self.wanted.of(environ.as_deref().unwrap_or_default());
         let is_complete = image.is_complete();
         let image = Arc::new(image);

@@ -20,7 +20,7 @@ use crate::proc::lifetimes::{End, Lifetimes};
 use crate::proc::observer::ChannelLookup;
 use crate::proc::sampler::Sampler;
 use crate::proc::views::Views;
-use crate::proc::wiring::Wiring;
+use crate::proc::wiring::{By, Wiring};
 
 impl Run<'_> {
     /// Follows the command, which is seized already.
@@ -62,7 +62,7 @@ impl Run<'_> {
             channels.clone(),
             served.files(),
             Views::new(served.views().iter().map(|view| (&*view.at, &*view.source))),
-            topology,
+            if topology { By::Calls } else { By::Looks },
             kernel.as_ref().map(KernelLayer::descriptions),
         )));
         if let Some(kernel) = &kernel {

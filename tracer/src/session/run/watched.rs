@@ -1,6 +1,5 @@
 //! A run whose processes are followed without ptrace.
 
-use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
 use flowtrace_schema::{ProcessLayer, Text};
@@ -14,21 +13,20 @@ use crate::net::senders::Watch;
 use crate::proc::channels::Registry;
 use crate::proc::children;
 use crate::proc::lifetimes::End;
-use crate::proc::notifications::Listener;
 use crate::proc::reading::Image;
 use crate::proc::sampler::Sampler;
 use crate::proc::views::Views;
 use crate::proc::watched::{Feed, Observers, Watched, Whose};
-use crate::proc::wiring::Wiring;
+use crate::proc::wiring::{By, Wiring};
 
 /// Whether the kernel is to tell of processes, if it can: where ptrace is not wanted, or refused for sure. Not what is let go
-/// some day, for nobody would let its calls go on then, nor where the kernel layer holds threads by ptrace.
+/// some day, nor where the kernel layer holds threads by ptrace.
 pub(super) fn are_told(options: &RunOptions) -> bool {
     /// Environment variable: set, it is so though ptrace could be had.
-    const BY_NOTIFICATIONS: &str = "FLOWTRACE_PROCESSES_BY_NOTIFICATIONS";
+    const BY_EBPF: &str = "FLOWTRACE_PROCESSES_BY_EBPF";
     let without_ptrace = || {
         options.no_ptrace
-            || options.topology && std::env::var_os(BY_NOTIFICATIONS).is_some()
+            || options.topology && std::env::var_os(BY_EBPF).is_some()
             || crate::proc::tracer_of(std::process::id()).is_some()
     };
     nix::unistd::geteuid().is_root()
@@ -54,6 +52,7 @@ impl Run<'_> {
         children::adopt_orphans().map_err(Error::system("become the parent of orphans"))?;
         let recording = started.recording;
         let recorder = recording.recorder.clone();
+        let contents = told.as_ref().and_then(Feed::contents);
         let watched = Watched::start(
             Whose::Ours { root },
             HOST,
@@ -62,11 +61,11 @@ impl Run<'_> {
             self.options.environment.clone(),
             told,
         );
-        let layer = match (watched.layer(), &self.guard) {
-            (ProcessLayer::Tracepoints, Some(_)) => ProcessLayer::Notifications,
+        let layer = match (watched.layer(), self.options.topology) {
+            (ProcessLayer::Tracepoints, true) => ProcessLayer::Ebpf,
             (layer, _) => layer,
         };
-        if refused.is_some() || layer != ProcessLayer::Notifications {
+        if refused.is_some() || layer != ProcessLayer::Ebpf {
             (started.job.notify)(Notice::NotTraced {
                 refused,
                 layer,
@@ -84,28 +83,29 @@ impl Run<'_> {
             ..Image::default()
         };
         let mut observers = Observers::default();
-        let mut calls = Calls::Free;
         let mut sampler = None;
         let namespaces = started.namespaces.take();
-        if layer == ProcessLayer::Notifications {
+        if layer == ProcessLayer::Ebpf {
             watched.be_observed();
             let channels = Registry::new(HOST, recording.recorder.clone());
             let channels = Arc::new(Mutex::new(channels));
-            let wiring = Wiring::new(
+            let mut wiring = Wiring::new(
                 HOST,
                 recording.recorder.clone(),
                 channels.clone(),
                 served.files(),
                 Views::new(served.views().iter().map(|view| (&*view.at, &*view.source))),
-                true,
+                By::Kernel,
                 None,
             );
-            observers.observe(Box::new(wiring.run_on()));
-            let senders = namespaces.as_ref().and_then(|all| all.senders());
-            calls = Calls::Told {
-                datagrams: senders.is_some(),
-            };
-            if let Some(senders) = senders {
+            wiring.launch(root);
+            observers.observe(Box::new(wiring));
+            observers.record_beginnings(
+                recording.recorder.clone(),
+                self.options.environment.clone(),
+                contents,
+            );
+            if let Some(senders) = namespaces.as_ref().and_then(|all| all.senders()) {
                 observers.observe(Box::new(Watch::new(senders)));
             }
             sampler = self.sampler(recording, channels);
@@ -120,14 +120,7 @@ impl Run<'_> {
         }
         let sampler_ns = sampler.as_ref().map(Sampler::used_ns);
         let host_sampler = recording.host_sampler(self.options.host_hertz, sampler_ns);
-        let told_by = self.go_on(&mut started, &start, watched.living(), calls)?;
-        if let (Some(told_by), Some(guard)) = (told_by, &self.guard) {
-            guard
-                .guard(root, told_by.as_fd())
-                .map_err(Error::system("guard the command"))?;
-            let wanted = self.options.environment.clone();
-            observers.hold(Listener::new(told_by), recording.recorder.clone(), wanted);
-        }
+        self.go_on(&mut started, &start, watched.living(), Calls::Free)?;
         let end = watched.follow(root, &mut started.job, observers);
         drop(sampler);
         drop(host_sampler);

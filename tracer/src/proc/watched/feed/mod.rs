@@ -2,12 +2,13 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use flowtrace_schema::ProcessLayer;
 
 use super::Whose;
 use super::table::Table;
-use crate::proc::tracepoints::{self, Tracepoints};
+use crate::proc::tracepoints::{self, Contents, Tracepoints};
 
 mod announced;
 mod clocks;
@@ -38,6 +39,14 @@ impl Feed {
         let open = || Tracepoints::open(of_whom, with_tables).ok();
         let tracepoints = programs.then(open).flatten();
         Some(Feed::Told(Box::new(Told::new(tracepoints?))))
+    }
+
+    /// What is read of pipes when programs begin, where that is told.
+    pub(crate) fn contents(&self) -> Option<Arc<Contents>> {
+        match self {
+            Feed::Told(told) => told.contents(),
+            Feed::Announced(_) => None,
+        }
     }
 
     /// The same to the kernel's announcements.

@@ -12,7 +12,7 @@ use super::clocks::Clocks;
 use crate::proc::costs::Costs;
 use crate::proc::reading::Image;
 use crate::proc::taskstats::Taskstats;
-use crate::proc::tracepoints::{Ended, Event, Executed, Tracepoints, What};
+use crate::proc::tracepoints::{Contents, Ended, Event, Executed, Tracepoints, What};
 
 pub(crate) struct Told {
     tracepoints: Tracepoints,
@@ -48,6 +48,10 @@ impl Told {
         }
     }
 
+    pub(super) fn contents(&self) -> Option<Arc<Contents>> {
+        self.tracepoints.contents()
+    }
+
     pub(super) fn signal(&self) -> io::Result<OwnedFd> {
         self.tracepoints.as_fd().try_clone_to_owned()
     }
@@ -78,6 +82,7 @@ impl Told {
                 What::Stopped { tid } => table.stopped(tid, at_ns),
                 What::ThreadBegan { pid, tid } => table.thread_began(pid, tid, at_ns),
                 What::Executed(executed) => self.executed(*executed, at_ns, table),
+                What::Called(called) => table.called(called, at_ns),
                 What::Ended(end) => self.ended(&end, at_ns, table),
             }
         }

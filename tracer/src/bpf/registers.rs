@@ -1,0 +1,33 @@
+//! Where the kernel keeps the registers of a thread that makes a call (`struct pt_regs`, which begins as what ptrace
+//! tells of them): those with the arguments, and the number of the call with its size.
+
+#[cfg(target_arch = "x86_64")]
+mod of_processor {
+    use std::mem::offset_of;
+
+    use libc::user_regs_struct as Registers;
+
+    /// r10, r9, r8, rax, rcx, rdx, rsi and rdi are there, in this order.
+    pub(crate) const ARGUMENTS: i32 = offset_of!(Registers, r10) as i32;
+    pub(crate) const NUMBER: (i32, i32) = (offset_of!(Registers, orig_rax) as i32, 8);
+    pub(crate) const ORDER: [usize; 6] = [7, 6, 5, 0, 2, 1];
+    /// Of the first three arguments, the one that comes first.
+    pub(crate) const FEW: usize = 5;
+    /// From here on a 32-bit program has its arguments: ebx, ecx, edx, esi, edi and ebp.
+    pub(crate) const FOREIGN_ARGUMENTS: i32 = offset_of!(Registers, rbp) as i32;
+    pub(crate) const FOREIGN_ORDER: [usize; 6] = [1, 7, 8, 9, 10, 0];
+}
+#[cfg(not(target_arch = "x86_64"))]
+mod of_processor {
+    // Those of aarch64, where nobody has tried them yet, so that whoever needs them refuses.
+    pub(crate) const ARGUMENTS: i32 = 0;
+    pub(crate) const NUMBER: (i32, i32) = (280, 4);
+    pub(crate) const ORDER: [usize; 6] = [0, 1, 2, 3, 4, 5];
+    pub(crate) const FEW: usize = 0;
+    pub(crate) const FOREIGN_ARGUMENTS: i32 = 0;
+    pub(crate) const FOREIGN_ORDER: [usize; 6] = [0, 1, 2, 3, 4, 5];
+}
+pub(crate) use of_processor::*;
+
+/// Whether they are known to be read right on this processor.
+pub(crate) const ARE_KNOWN: bool = cfg!(target_arch = "x86_64");

@@ -1,0 +1,30 @@
+//! Channels by calls of which the kernel tells what they did.
+
+use std::path::Path;
+
+use super::super::descriptors::Object;
+use super::super::moment::Moment;
+use super::super::observer::Tracee;
+use super::super::tracepoints::Called;
+use super::Channels;
+
+impl Channels {
+    /// A process came by the channels among these descriptors.
+    pub(crate) fn told(&mut self, tracee: Tracee, called: &Called, now: u64) {
+        let made = &*called.made;
+        let found = made.channels().unwrap_or_default();
+        {
+            let mut registry = self.registry();
+            for (inode, socket) in &called.sockets {
+                registry.learn(*inode, socket.clone());
+            }
+            for one in &found {
+                if let Object::Fifo { device, inode } = one.object {
+                    let path = made.paths.get(&one.fd).map(Path::new);
+                    registry.fifo((device, inode), path, || one.capacity);
+                }
+            }
+        }
+        self.hold_all(tracee.pid, &found, || made.traffic(), now);
+    }
+}

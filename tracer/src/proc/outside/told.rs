@@ -1,0 +1,56 @@
+//! Files of which the kernel tells that they are open. Nobody waits until they were looked at, so they may be gone by then.
+
+use std::path::Path;
+
+use super::super::moment::Moment;
+use super::super::topology::UNNAMED;
+use super::super::tracepoints::Called;
+use super::{Open, Outside, Tracee};
+use crate::fs::Attributes;
+
+impl Outside {
+    /// An open succeeded, with these flags.
+    pub(crate) fn told(&mut self, tracee: Tracee, called: &Called, flags: u32, now: u64) {
+        let (fd, made) = (called.result as i32, &*called.made);
+        let Some(told) = made.as_told(fd) else {
+            return;
+        };
+        // The path may be too long to be told.
+        let path = made.paths.get(&fd).cloned().unwrap_or_default();
+        let creates = made.is_created(fd) || flags & UNNAMED != 0;
+        if !creates && self.is_settled(tracee, &path, flags, now) {
+            return;
+        }
+        let path = Path::new(&path);
+        if self.views.see(path, &told) {
+            return;
+        }
+        if creates {
+            self.inodes.remove(&(told.dev, told.ino));
+            self.files.forget_inode(&told);
+        }
+        let open = Open {
+            flags,
+            creates,
+            start_ns: now,
+        };
+        let attributes = self.attributes(made, fd).unwrap_or(told);
+        let file = self.record_open(tracee, fd, &open, path, &attributes, now);
+        if let Some(file) = file {
+            self.inodes.insert((told.dev, told.ino), file);
+        }
+    }
+
+    /// Attributes of the file that is open as descriptor `fd` at a `moment`: of one that was seen, and of one that is gone, what the
+    /// kernel told of it.
+    pub(super) fn attributes(&self, moment: &dyn Moment, fd: i32) -> Option<Attributes> {
+        let Some(told) = moment.as_told(fd) else {
+            return moment.attributes(fd);
+        };
+        if let Some(&file) = self.inodes.get(&(told.dev, told.ino)) {
+            self.files.is_also(&told, file);
+            return Some(told);
+        }
+        Some(moment.attributes(fd).unwrap_or(told))
+    }
+}

@@ -1,0 +1,217 @@
+//! A call as a program of ours in the kernel has told it when it returned.
+
+use std::ffi::{OsStr, OsString};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use flowtrace_schema::Text;
+
+use super::super::channels::sockets::{Socket, Transport};
+use super::super::moment::Moment;
+use super::super::topology::{Call, CallKind};
+use super::calls::{
+    FAMILY, LOCAL, LOCAL_PORT, MOVED, OTHER_INODE, PEER, PEER_PORT, REGISTERS, RESULT, STATE, TYPE,
+};
+use super::moment::Told;
+use super::program::{NUMBER, PID, REST, TID};
+use super::record::{half, word};
+use super::table::{ENTRY, INODE, KIND, TRAFFIC};
+use crate::bpf::registers::ORDER;
+
+/// What a call did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Called {
+    pub(crate) tid: u32,
+    pub(crate) call: Call,
+    /// A value, or a negative errno.
+    pub(crate) result: i64,
+    /// The descriptors that it made or named, as they were then.
+    pub(crate) made: Box<Told>,
+    /// Which of them are sockets, by their inodes.
+    pub(crate) sockets: Vec<(u64, Socket)>,
+    /// The names that it was given, from the root of its process on.
+    pub(crate) names: [Option<PathBuf>; 2],
+}
+
+/// The parts of a call that came before it.
+#[derive(Debug, Default)]
+pub(super) struct Before {
+    pub(super) second: Option<Vec<u8>>,
+    pub(super) opened: Option<OsString>,
+    /// Of a socket; those of a pair have none.
+    pub(super) address: Option<Address>,
+    pub(super) names: [Option<Vec<u8>>; 2],
+    pub(super) bases: [Option<OsString>; 2],
+}
+
+/// An address of a socket of the domain UNIX (`struct sockaddr_un`, of `length` bytes).
+#[derive(Clone, Debug)]
+pub(super) struct Address {
+    pub(super) is_own: bool,
+    pub(super) length: usize,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Called {
+    /// Of a record that is complete, and the parts before it. `None`: no call that is known.
+    pub(super) fn new(record: &[u8], before: Before) -> Option<Called> {
+        let (pid, tid) = (half(record, PID)?, half(record, TID)?);
+        let kind = CallKind::numbered(half(record, NUMBER)?)?;
+        let argument = |n: usize| word(record, REGISTERS + 8 * ORDER[n]);
+        let mut arguments = [0; 6];
+        for (n, value) in arguments.iter_mut().enumerate() {
+            *value = argument(n)?;
+        }
+        let Before {
+            second,
+            opened,
+            address,
+            names,
+            bases,
+        } = before;
+        let mut table = record.get(MOVED..MOVED + 8 * TRAFFIC)?.to_vec();
+        table.extend(u64::from(pid).to_ne_bytes());
+        let mut sockets = Vec::new();
+        for described in second.as_deref().into_iter().chain([record]) {
+            let entry = described.get(REST..REST + ENTRY)?;
+            table.extend_from_slice(entry);
+            if half(entry, KIND)? & libc::S_IFMT == libc::S_IFSOCK {
+                let inode = word(entry, INODE)?;
+                sockets.push((inode, socket(described, address.as_ref())?));
+            }
+        }
+        let mut made = Told::new(tid, false, &table)?;
+        let fd = made.numbers().into_iter().next();
+        if let (Some(path), Some(fd)) = (opened, fd) {
+            made.paths.insert(fd, path);
+        }
+        let [one, two] = names;
+        let [from, other] = bases;
+        Some(Called {
+            tid,
+            call: Call { kind, arguments },
+            result: word(record, RESULT)?.cast_signed(),
+            made: Box::new(made),
+            sockets,
+            names: [absolute(one, from), absolute(two, other)],
+        })
+    }
+}
+
+/// The path of a name, ended by a NUL, relative to a directory. `None`: that is not known.
+fn absolute(name: Option<Vec<u8>>, from: Option<OsString>) -> Option<PathBuf> {
+    let name = name?;
+    let end = name.iter().position(|&byte| byte == 0)?;
+    let name = Path::new(OsStr::from_bytes(&name[..end]));
+    if name.is_absolute() {
+        return Some(name.to_owned());
+    }
+    Some(Path::new(&from?).join(name))
+}
+
+fn socket(record: &[u8], address: Option<&Address>) -> Option<Socket> {
+    /// States of include/net/tcp_states.h, which those of other sockets are, too.
+    const ESTABLISHED: u32 = 1;
+    const LISTENS: u32 = 10;
+    const CLOSED: u32 = 7;
+    let short = |at: usize| Some(half(record, at)? & 0xffff);
+    let family = short(FAMILY)?.cast_signed();
+    let kind = short(TYPE)?.cast_signed();
+    let state = half(record, STATE)? & 0xff;
+    if family == libc::AF_UNIX {
+        let peer = Some(word(record, OTHER_INODE)?).filter(|&inode| inode != 0);
+        let is_own = address.is_some_and(|address| address.is_own);
+        let name = address.and_then(Address::name);
+        let is_connected = state == ESTABLISHED;
+        if state == LISTENS || (!is_connected && (name.is_none() || kind != libc::SOCK_DGRAM)) {
+            return Some(Socket::Idle);
+        }
+        return Some(Socket::Unix {
+            peer,
+            name,
+            serves: is_own,
+        });
+    }
+    let address = |at: usize, port: u16| {
+        let bytes = record.get(at..at + 16)?;
+        let ip = match family {
+            libc::AF_INET => IpAddr::from(Ipv4Addr::from(<[u8; 4]>::try_from(&bytes[..4]).ok()?)),
+            _ => IpAddr::from(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?)),
+        };
+        Some(SocketAddr::new(ip.to_canonical(), port))
+    };
+    if family != libc::AF_INET && family != libc::AF_INET6 {
+        return Some(Socket::Other);
+    }
+    let transport = match kind {
+        libc::SOCK_STREAM => Transport::Tcp,
+        libc::SOCK_DGRAM => Transport::Udp,
+        _ => return Some(Socket::Other),
+    };
+    let local = address(LOCAL, short(LOCAL_PORT)? as u16)?;
+    let peer = address(PEER, u16::from_be(short(PEER_PORT)? as u16))?;
+    let peer = Some(peer).filter(|peer| peer.port() != 0);
+    let is_idle = match transport {
+        Transport::Tcp => peer.is_none() || [LISTENS, CLOSED].contains(&state),
+        Transport::Udp => peer.is_none() && local.port() == 0,
+    };
+    if is_idle {
+        return Some(Socket::Idle);
+    }
+    Some(Socket::Internet {
+        transport,
+        local,
+        peer,
+    })
+}
+
+impl Address {
+    /// As ss(8) shows it. `None`: it has no name.
+    fn name(&self) -> Option<Text> {
+        const FAMILY_BYTES: usize = 2;
+        let name = self
+            .bytes
+            .get(FAMILY_BYTES..self.length.min(self.bytes.len()))?;
+        match name {
+            [] => None,
+            [0, rest @ ..] => Some(Text::from([b"@", rest].concat())),
+            path => {
+                let end = path.iter().position(|&byte| byte == 0);
+                Some(Text::from(&path[..end.unwrap_or(path.len())]))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_relative_to_their_directory() {
+        let of = |name: &[u8], from: &str| {
+            let path = absolute(Some(name.to_vec()), Some(from.into()))?;
+            path.into_os_string().into_string().ok()
+        };
+        assert_eq!(of(b"/a/b\0", "/c").as_deref(), Some("/a/b"));
+        assert_eq!(of(b"b\0", "/c").as_deref(), Some("/c/b"));
+        assert_eq!(of(b"b", "/c"), None, "cut short");
+        assert_eq!(absolute(Some(b"b\0".to_vec()), None), None);
+    }
+
+    #[test]
+    fn addresses_are_shown_as_usual() {
+        let of = |bytes: &[u8]| {
+            let address = Address {
+                is_own: true,
+                length: bytes.len(),
+                bytes: bytes.to_vec(),
+            };
+            address.name().map(|name| name.text().into_owned())
+        };
+        assert_eq!(of(b"\x01\0/run/x\0").as_deref(), Some("/run/x"));
+        assert_eq!(of(b"\x01\0\0name").as_deref(), Some("@name"));
+        assert_eq!(of(b"\x01\0"), None);
+    }
+}

@@ -1,0 +1,412 @@
+//! Calls by which a process comes by descriptors, names and channels: told when they have returned, with what they did, so that
+//! nobody is held. Calls of 32-bit programs are not told of.
+
+use std::os::fd::BorrowedFd;
+
+use super::layout::Layout;
+use super::parts::FEW_STEPS;
+use super::program::{
+    ADDRESS, ADDRESSES, AT, BASES, CALL, CALLED, CONTEXT, DIRECTORIES, FILE, MOUNT, Maps, NAMES,
+    NUMBER, OPENED, OTHER, REST, SCRATCH_MEMORY, SECOND, SHAPE, STEP, TASK, WORD, field,
+};
+use super::table::{DESCRIPTOR, ENTRY, KIND, Pipes, TRAFFIC, TRAFFIC_OF_COSTS, entry};
+use crate::bpf::code::{
+    self, ADD, AND_NUMBER, Code, IF_EQUAL, IF_GREATER, IF_NOT_EQUAL, IF_SIGNED_LESS, Instruction,
+    JUMP, LOAD_8, LOAD_32, LOAD_64, MEMORY_OF_MAP, R0, R1, R2, R3, READ_KERNEL, READ_USER,
+    READ_USER_TEXT, STACK, STORE_32, STORE_64,
+};
+use crate::bpf::registers;
+use crate::proc::topology::CallKind;
+
+/// A call, behind an entry of the descriptor that it returned or was given: result, registers, what its thread has moved so far
+/// ([`TRAFFIC`] words), and of a socket what it is.
+pub(super) const RESULT: usize = REST + ENTRY;
+pub(super) const REGISTERS: usize = RESULT + 8;
+const REGISTER_BYTES: usize = 64;
+pub(super) const MOVED: usize = REGISTERS + REGISTER_BYTES;
+/// Family, type, and state; ports, addresses, and the inode of the other socket.
+pub(super) const FAMILY: usize = MOVED + 8 * TRAFFIC;
+pub(super) const TYPE: usize = FAMILY + 2;
+pub(super) const STATE: usize = FAMILY + 4;
+pub(super) const LOCAL_PORT: usize = FAMILY + 8;
+pub(super) const PEER_PORT: usize = FAMILY + 10;
+pub(super) const LOCAL: usize = FAMILY + 16;
+pub(super) const PEER: usize = LOCAL + 16;
+pub(super) const OTHER_INODE: usize = PEER + 16;
+pub(super) const END: usize = OTHER_INODE + 8;
+/// In [`NUMBER`] of an address: it is the socket's own, not its peer's.
+pub(super) const OWN_ADDRESS: u32 = 1;
+/// Bytes of an address with its family (`struct sockaddr_un`).
+const LONGEST_ADDRESS: i32 = 110;
+/// Bytes of a name with its end (`PATH_MAX`).
+const LONGEST: i32 = 4096;
+
+/// Numbers of calls are below this.
+pub(super) const NUMBERS: usize = 512;
+/// A task is in a call of a 32-bit program (`TS_COMPAT`).
+const FOREIGN: i32 = 2;
+
+/// What is told of a call: 0 is nothing.
+const RETURNED: i32 = 1;
+const GIVEN: i32 = 2;
+const PAIR: i32 = 3;
+const PAIR_LAST: i32 = 4;
+const NAMED: i32 = 5;
+const NAMED_AT: i32 = 6;
+const NAMED_SECOND: i32 = 7;
+const RENAMED: i32 = 8;
+const RENAMED_AT: i32 = 9;
+const MOVED_TO: i32 = 10;
+const ALONE: i32 = 11;
+
+/// For each number of a call what is told of it.
+pub(super) fn wanted() -> [u8; NUMBERS] {
+    let mut wanted = [0; NUMBERS];
+    for (number, shape) in wanted.iter_mut().enumerate() {
+        let kind = CallKind::numbered(number as u32);
+        *shape = kind.map_or(0, |kind| shape_of(kind) as u8);
+    }
+    wanted
+}
+
+fn shape_of(kind: CallKind) -> i32 {
+    match kind {
+        CallKind::Open
+        | CallKind::OpenAt
+        | CallKind::OpenAt2
+        | CallKind::Creat
+        | CallKind::Accept
+        | CallKind::Socket => RETURNED,
+        CallKind::Bind | CallKind::Connect => GIVEN,
+        CallKind::Pipe => PAIR,
+        CallKind::SocketPair => PAIR_LAST,
+        CallKind::Unlink => NAMED,
+        CallKind::UnlinkAt => NAMED_AT,
+        CallKind::Rename => RENAMED,
+        CallKind::RenameAt => RENAMED_AT,
+        CallKind::Mount => NAMED_SECOND,
+        CallKind::MoveMount => MOVED_TO,
+        CallKind::Splice | CallKind::ChangeView => ALONE,
+        // Told with each exec, and of no interest.
+        CallKind::Umask | CallKind::AsyncIo => 0,
+    }
+}
+
+/// Where argument `n` is in the record.
+fn argument(n: usize) -> i16 {
+    field(REGISTERS + 8 * registers::ORDER[n])
+}
+
+/// A call returned (`sys_exit`: registers, result). It is run for every call of the machine, so what is not told costs as little as can be: the
+/// registers are read as they are, by the type of the tracepoint.
+pub(super) fn returned(
+    wanted: BorrowedFd<'_>,
+    layout: &Layout,
+    maps: &Maps<'_>,
+) -> Vec<Instruction> {
+    let mut code = Code::default();
+    code.copy(CONTEXT, R1);
+    code.only_returned(wanted);
+    code.blank(super::program::HURRY);
+    code.only_told(maps);
+    code.call(code::TASK);
+    code.copy(TASK, R0);
+    code.clear(WORD);
+    code.read(WORD, 4, TASK, layout.calls.status);
+    code.put(LOAD_64, R1, STACK, WORD, 0);
+    code.put(AND_NUMBER, R1, 0, 0, FOREIGN);
+    code.leave_if(IF_NOT_EQUAL, R1, 0);
+    code.scratch(maps);
+    code.blank(super::program::MISSING);
+    code.load(R3, CONTEXT, 0);
+    code.read(
+        field(REGISTERS),
+        REGISTER_BYTES as i32,
+        R3,
+        registers::ARGUMENTS,
+    );
+    code.load(R1, CONTEXT, 8);
+    code.put(STORE_64, STACK, R1, field(RESULT), 0);
+    code.moved(layout);
+    code.no_descriptor();
+    code.what_it_did(layout, maps);
+    code.header(CALLED);
+    code.put(LOAD_64, R1, STACK, CALL, 0);
+    code.put(STORE_32, STACK, R1, field(NUMBER), 0);
+    code.emit(maps, END);
+    code.leave();
+    code.all
+}
+
+impl Code {
+    /// Leaves unless the call is to be told, and succeeded, or is a connection that is still being made.
+    fn only_returned(&mut self, wanted: BorrowedFd<'_>) {
+        let (at, _) = registers::NUMBER;
+        self.load(R3, CONTEXT, 0);
+        self.load(R2, R3, at as usize);
+        self.leave_if(IF_GREATER, R2, NUMBERS as i32 - 1);
+        self.put(STORE_64, STACK, R2, CALL, 0);
+        self.map(R1, MEMORY_OF_MAP, wanted);
+        self.put(ADD, R1, R2, 0, 0);
+        self.put(LOAD_8, R1, R1, 0, 0);
+        self.leave_if(IF_EQUAL, R1, 0);
+        self.put(STORE_64, STACK, R1, SHAPE, 0);
+        self.load(R1, CONTEXT, 8);
+        let failed = self.jump(IF_SIGNED_LESS, R1, 0, 0);
+        let succeeded = self.jump(JUMP, 0, 0, 0);
+        self.land(failed);
+        self.leave_if(IF_NOT_EQUAL, R1, -libc::EINPROGRESS);
+        self.land(succeeded);
+    }
+
+    /// What the thread has moved so far.
+    fn moved(&mut self, layout: &Layout) {
+        let costs = layout.costs[TRAFFIC_OF_COSTS..][..TRAFFIC].iter();
+        for (index, cost) in costs.enumerate() {
+            let to = field(MOVED + 8 * index);
+            match cost {
+                Some(cost) => self.read(to, 8, TASK, *cost),
+                None => self.clear(to),
+            }
+        }
+    }
+
+    /// There is no descriptor, unless one is described after this.
+    fn no_descriptor(&mut self) {
+        for at in (0..ENTRY).step_by(8) {
+            self.blank(entry(at));
+        }
+        self.no_socket();
+        self.set(R1, -1);
+        self.put(STORE_64, STACK, R1, entry(DESCRIPTOR), 0);
+    }
+
+    fn no_socket(&mut self) {
+        for at in (FAMILY..END).step_by(8) {
+            self.blank(field(at));
+        }
+    }
+
+    fn what_it_did(&mut self, layout: &Layout, maps: &Maps<'_>) {
+        for place in ADDRESSES.into_iter().chain(DIRECTORIES) {
+            self.blank(place);
+        }
+        let mut ends = Vec::new();
+        for (shape, of) in [(RETURNED, field(RESULT)), (GIVEN, argument(0))] {
+            let other = self.unless_told(shape);
+            self.put(LOAD_32, STEP, STACK, of, 0);
+            self.one_descriptor(layout, maps);
+            ends.push(self.jump(JUMP, 0, 0, 0));
+            self.land(other);
+        }
+        for (shape, at) in [(PAIR, argument(0)), (PAIR_LAST, argument(3))] {
+            let other = self.unless_told(shape);
+            self.two_descriptors(at, layout, maps);
+            ends.push(self.jump(JUMP, 0, 0, 0));
+            self.land(other);
+        }
+        for (shape, names) in [
+            (NAMED, &[(None, 0)][..]),
+            (NAMED_AT, &[(Some(0), 1)]),
+            (NAMED_SECOND, &[(None, 1)]),
+            (RENAMED, &[(None, 0), (None, 1)]),
+            (RENAMED_AT, &[(Some(0), 1), (Some(2), 3)]),
+            (MOVED_TO, &[(Some(2), 3)]),
+        ] {
+            let other = self.unless_told(shape);
+            for (place, &(directory, address)) in names.iter().enumerate() {
+                self.put(LOAD_64, R1, STACK, argument(address), 0);
+                self.put(STORE_64, STACK, R1, ADDRESSES[place], 0);
+                match directory {
+                    Some(directory) => {
+                        self.put(LOAD_32, R1, STACK, argument(directory), 0);
+                    }
+                    None => self.set(R1, i32::MIN),
+                }
+                self.put(STORE_32, STACK, R1, DIRECTORIES[place], 0);
+            }
+            self.land(other);
+        }
+        for place in 0..ADDRESSES.len() {
+            self.given_name(place, layout, maps);
+        }
+        for end in ends {
+            self.land(end);
+        }
+    }
+
+    /// Returns the jump for when something else is told of the call.
+    fn unless_told(&mut self, shape: i32) -> usize {
+        self.put(LOAD_64, R1, STACK, SHAPE, 0);
+        self.jump(IF_NOT_EQUAL, R1, 0, shape)
+    }
+
+    /// Describes descriptor [`STEP`], with its path if it is a file.
+    fn one_descriptor(&mut self, layout: &Layout, maps: &Maps<'_>) {
+        let none = self.find_table(layout);
+        let closed = self.file(STEP);
+        self.put(STORE_64, STACK, R3, FILE, 0);
+        self.describe(Pipes::Sizes, layout, maps);
+        self.put(LOAD_32, R1, STACK, entry(KIND), 0);
+        self.put(AND_NUMBER, R1, 0, 0, libc::S_IFMT.cast_signed());
+        let regular = self.jump(IF_EQUAL, R1, 0, libc::S_IFREG.cast_signed());
+        let pipe = self.jump(IF_EQUAL, R1, 0, libc::S_IFIFO.cast_signed());
+        let other = self.jump(IF_NOT_EQUAL, R1, 0, libc::S_IFSOCK.cast_signed());
+        self.socket(layout, maps);
+        let end = self.jump(JUMP, 0, 0, 0);
+        self.land(regular);
+        self.land(pipe);
+        self.put(LOAD_64, R3, STACK, FILE, 0);
+        self.read(MOUNT, 16, R3, layout.path_of_file);
+        self.path(OPENED, FEW_STEPS, layout, maps);
+        for jump in [none, closed, other, end] {
+            self.land(jump);
+        }
+    }
+
+    /// Describes the two descriptors that are in the caller's memory where the register at `at` says.
+    fn two_descriptors(&mut self, at: i16, layout: &Layout, maps: &Maps<'_>) {
+        self.clear(OTHER);
+        self.stack(R1, OTHER);
+        self.set(R2, 8);
+        self.put(LOAD_64, R3, STACK, at, 0);
+        self.call(READ_USER);
+        // Kept where nothing else is while these are described.
+        self.put(LOAD_64, R1, STACK, OTHER, 0);
+        self.put(STORE_64, STACK, R1, DIRECTORIES[0], 0);
+        for (half, part) in [(0, Some(SECOND)), (4, None)] {
+            self.put(LOAD_32, STEP, STACK, DIRECTORIES[0] + half, 0);
+            let none = self.find_table(layout);
+            let closed = self.file(STEP);
+            self.put(STORE_64, STACK, R3, FILE, 0);
+            self.describe(Pipes::Sizes, layout, maps);
+            self.put(LOAD_32, R1, STACK, entry(KIND), 0);
+            self.put(AND_NUMBER, R1, 0, 0, libc::S_IFMT.cast_signed());
+            let pipe = self.jump(IF_NOT_EQUAL, R1, 0, libc::S_IFSOCK.cast_signed());
+            self.no_socket();
+            self.socket(layout, maps);
+            self.land(pipe);
+            if let Some(part) = part {
+                self.header(part);
+                self.emit(maps, END);
+            }
+            self.land(none);
+            self.land(closed);
+        }
+    }
+
+    /// Tells what socket [`FILE`] is.
+    fn socket(&mut self, layout: &Layout, maps: &Maps<'_>) {
+        let calls = &layout.calls;
+        self.put(LOAD_64, R3, STACK, FILE, 0);
+        self.follow(R3, calls.of_file);
+        self.put(STORE_64, STACK, R3, OTHER, 0);
+        self.read(field(TYPE), 2, R3, calls.kind);
+        self.put(LOAD_64, R3, STACK, OTHER, 0);
+        self.read(FILE, 8, R3, calls.of_network);
+        let read = |code: &mut Code, to: usize, size: i32, offset: i32| {
+            code.put(LOAD_64, R3, STACK, FILE, 0);
+            code.read(field(to), size, R3, offset);
+        };
+        read(self, FAMILY, 2, calls.family);
+        read(self, STATE, 1, calls.state);
+        read(self, LOCAL_PORT, 2, calls.local_port);
+        read(self, PEER_PORT, 2, calls.peer_port);
+        self.put(LOAD_32, R1, STACK, field(FAMILY), 0);
+        self.put(AND_NUMBER, R1, 0, 0, 0xffff);
+        let unix = self.jump(IF_EQUAL, R1, 0, libc::AF_UNIX);
+        let sixth = self.jump(IF_EQUAL, R1, 0, libc::AF_INET6);
+        let other = self.jump(IF_NOT_EQUAL, R1, 0, libc::AF_INET);
+        read(self, LOCAL, 4, calls.local.0);
+        read(self, PEER, 4, calls.peer.0);
+        let fourth = self.jump(JUMP, 0, 0, 0);
+        self.land(sixth);
+        read(self, LOCAL, 16, calls.local.1);
+        read(self, PEER, 16, calls.peer.1);
+        let told = self.jump(JUMP, 0, 0, 0);
+        self.land(unix);
+        self.put(LOAD_64, R3, STACK, FILE, 0);
+        self.read(MOUNT, 8, R3, calls.other);
+        self.put(LOAD_64, R3, STACK, MOUNT, 0);
+        let alone = self.jump(IF_EQUAL, R3, 0, 0);
+        self.follow(R3, calls.socket);
+        let unaccepted = self.jump(IF_EQUAL, R3, 0, 0);
+        self.read(field(OTHER_INODE), 8, R3, calls.inode + layout.open.number);
+        self.land(alone);
+        self.land(unaccepted);
+        self.address(layout, maps);
+        for jump in [other, fourth, told] {
+            self.land(jump);
+        }
+    }
+
+    /// Tells the address of socket [`FILE`] of the domain UNIX, or that of its peer, at [`MOUNT`].
+    fn address(&mut self, layout: &Layout, maps: &Maps<'_>) {
+        let calls = &layout.calls;
+        self.part(ADDRESS);
+        self.put(LOAD_64, R3, STACK, FILE, 0);
+        self.follow(R3, calls.address);
+        let unnamed = self.jump(IF_EQUAL, R3, 0, 0);
+        self.set(R1, OWN_ADDRESS.cast_signed());
+        self.put(STORE_32, SCRATCH_MEMORY, R1, NUMBER as i16, 0);
+        let own = self.jump(JUMP, 0, 0, 0);
+        self.land(unnamed);
+        self.put(LOAD_64, R3, STACK, MOUNT, 0);
+        let alone = self.jump(IF_EQUAL, R3, 0, 0);
+        self.follow(R3, calls.address);
+        let nowhere = self.jump(IF_EQUAL, R3, 0, 0);
+        self.land(own);
+        self.put(STORE_64, STACK, R3, OTHER, 0);
+        self.clear(WORD);
+        self.read(WORD, 4, R3, calls.length);
+        self.put(LOAD_64, R1, STACK, WORD, 0);
+        // The length of the address is where its time would be.
+        self.put(STORE_64, SCRATCH_MEMORY, R1, AT as i16, 0);
+        self.copy(R1, SCRATCH_MEMORY);
+        self.add(R1, REST as i32);
+        self.set(R2, LONGEST_ADDRESS);
+        self.put(LOAD_64, R3, STACK, OTHER, 0);
+        self.add(R3, calls.name);
+        self.call(READ_KERNEL);
+        self.copy(R2, SCRATCH_MEMORY);
+        self.set(R3, REST as i32 + LONGEST_ADDRESS);
+        self.output(maps);
+        self.land(alone);
+        self.land(nowhere);
+    }
+
+    /// Tells a name that the call was given, and the directory that it is relative to.
+    fn given_name(&mut self, place: usize, layout: &Layout, maps: &Maps<'_>) {
+        self.put(LOAD_64, R3, STACK, ADDRESSES[place], 0);
+        let none = self.jump(IF_EQUAL, R3, 0, 0);
+        self.part(NAMES[place]);
+        self.put(LOAD_64, R3, STACK, ADDRESSES[place], 0);
+        self.copy(R1, SCRATCH_MEMORY);
+        self.add(R1, REST as i32);
+        self.set(R2, LONGEST);
+        self.call(READ_USER_TEXT);
+        let unread = self.jump(IF_SIGNED_LESS, R0, 0, 1);
+        self.copy(R3, R0);
+        self.put(AND_NUMBER, R3, 0, 0, 2 * LONGEST - 1);
+        self.add(R3, REST as i32);
+        self.copy(R2, SCRATCH_MEMORY);
+        self.output(maps);
+        self.put(LOAD_8, R1, SCRATCH_MEMORY, REST as i16, 0);
+        let absolute = self.jump(IF_EQUAL, R1, 0, i32::from(b'/'));
+        self.put(LOAD_32, STEP, STACK, DIRECTORIES[place], 0);
+        // AT_FDCWD is negative.
+        let here = self.jump(IF_GREATER, STEP, 0, i32::MAX);
+        let gone = self.find_table(layout);
+        let closed = self.file(STEP);
+        self.read(MOUNT, 16, R3, layout.path_of_file);
+        let found = self.jump(JUMP, 0, 0, 0);
+        self.land(here);
+        self.follow(TASK, layout.filesystem);
+        self.read(MOUNT, 16, R3, layout.working_directory);
+        self.land(found);
+        self.path(BASES[place], FEW_STEPS, layout, maps);
+        for jump in [none, unread, absolute, gone, closed] {
+            self.land(jump);
+        }
+    }
+}
