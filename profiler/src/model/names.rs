@@ -7,7 +7,7 @@ use std::sync::Arc;
 use flowtrace_schema::NameRow;
 
 use super::{File, FileIndex, Image};
-use crate::argv::unquote;
+use crate::argv::{path_from, unquote};
 
 /// The names of files.
 #[derive(Clone, Debug, Default)]
@@ -69,7 +69,7 @@ impl Names {
             .filter(|_| !self.outside.is_empty());
         let arguments = command.map(unquote).unwrap_or_default();
         let cwd = image.cwd.as_deref().unwrap_or("");
-        let known = |word: &str| self.outside.get(joined(cwd, word).as_str());
+        let known = |word: &str| self.outside.get(path_from(cwd, word).as_str());
         let of_argument = |argument: &String| {
             let value = argument.split_once('=').map(|(_, value)| value);
             known(argument).or_else(|| known(value?))
@@ -84,23 +84,6 @@ impl Names {
         let rest = &self.changes[from..];
         &rest[..rest.partition_point(|(ns, _)| *ns <= to_ns)]
     }
-}
-
-/// A path from a directory, with `.` and `..` taken out as far as the text goes.
-fn joined(directory: &str, path: &str) -> String {
-    let whole = match path.starts_with('/') {
-        true => path.to_owned(),
-        false => format!("{directory}/{path}"),
-    };
-    let mut parts: Vec<&str> = Vec::new();
-    for part in whole.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => drop(parts.pop()),
-            part => parts.push(part),
-        }
-    }
-    format!("/{}", parts.join("/"))
 }
 
 #[cfg(test)]
