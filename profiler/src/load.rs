@@ -58,7 +58,7 @@ pub fn load_and<S>(
         is_live: trace.is_being_recorded(),
         ..Workflow::default()
     };
-    add_processes(&mut workflow, trace.processes()?);
+    add_processes(&mut workflow, trace)?;
     add_files(&mut workflow, trace.files()?);
     workflow.last_ns = last_moment(&workflow, trace)?;
     let mut other = begin(&workflow);
@@ -111,10 +111,11 @@ impl Interner {
     }
 }
 
-fn add_processes(workflow: &mut Workflow, rows: Vec<ProcessRow>) {
+fn add_processes(workflow: &mut Workflow, trace: &Trace) -> Result<()> {
+    let rows = trace.processes()?;
     let is_inferred = rows.iter().any(|row| row.rule.is_none());
     let mut inferred = if is_inferred {
-        rules::infer_rows(&rows)
+        rules::infer_rows(trace, &rows)?
     } else {
         Vec::new()
     };
@@ -195,6 +196,7 @@ fn add_processes(workflow: &mut Workflow, rows: Vec<ProcessRow>) {
         workflow.processes[i].parent = parent.filter(|parent| parent.0 as usize != i);
     }
     cut_parent_cycles(&mut workflow.processes);
+    Ok(())
 }
 
 /// A sound trace has none; a damaged one must not send an analysis round in circles.
