@@ -37,9 +37,8 @@ pub(crate) struct Args {
     /// Text for people, or JSON
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: output::Target,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -64,7 +63,7 @@ enum Format {
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
     let same = |a: &Path, b: &Path| output::resolved(a) == output::resolved(b);
-    if let (Some(output), Some(declared)) = (&args.output, &args.declared)
+    if let (Some(output), Some(declared)) = (args.output.path(), &args.declared)
         && same(output, declared)
     {
         let what = format!("cannot write {}: it is what is declared", output.display());
@@ -109,10 +108,10 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         ));
     }
     drop(working);
-    output::write_to(args.output.as_deref(), &args.trace, |out| {
+    output::write_to(&args.output, &args.trace, |out| {
         match args.format {
             Format::Text => {
-                let width = output::width(args.output.as_deref());
+                let width = output::width(args.output.path());
                 out.write_all(text::text(&findings, width).as_bytes())?;
             }
             Format::Json => {
