@@ -224,6 +224,9 @@ impl View {
                 Failure::usage(what).hint("flowtrace query TRACE \"SELECT path FROM files\" lists files, \"SELECT DISTINCT rule FROM processes\" rules")
             })?;
             said::cut_off(&workflow, &whole, &selection.cut_off(&whole, &part));
+            if selection.ancestors_of.is_some() || selection.between.is_some() {
+                said::handed(&workflow, &part);
+            }
             part
         };
         let mut bytes = Vec::new();

@@ -82,6 +82,33 @@ fn full_tree() {
     golden("tree-full.txt", &["tree", "trace.db", "--full"]);
 }
 
+/// What is asked for in full is not cut, least of all for somebody who reads it from a pipe.
+#[test]
+fn full_lines_have_the_whole_command() {
+    for command in ["tree", "critical-path"] {
+        let directory = sample();
+        let output = flowtrace(directory.path(), &[command, "trace.db", "--full"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(!text.contains('…'), "{text}");
+    }
+    let directory = sample();
+    let output = flowtrace(directory.path(), &["tree", "trace.db", "--full"]);
+    let tree = String::from_utf8(output.stdout).unwrap();
+    let output = flowtrace(
+        directory.path(),
+        &[
+            "query",
+            "trace.db",
+            "--format",
+            "csv",
+            "SELECT command FROM processes WHERE rule <> 'sh -c' ORDER BY LENGTH(command) DESC LIMIT 1",
+        ],
+    );
+    let longest = String::from_utf8(output.stdout).unwrap();
+    let longest = longest.lines().nth(1).unwrap();
+    assert!(tree.contains(longest), "{longest}\n{tree}");
+}
+
 #[test]
 fn dag_by_rule() {
     golden("rules.dot", &["dag", "trace.db", "--by", "rule"]);

@@ -91,7 +91,10 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         match args.format {
             Format::Text => {
                 let style = Style {
-                    width: output::width(target),
+                    width: match args.full {
+                        true => usize::MAX,
+                        false => output::width(target),
+                    },
                     is_full: args.full,
                 };
                 let text = critical_path::text(&workflow, &facts, style);

@@ -23,7 +23,7 @@ use crate::{explained, output};
 pub(crate) struct Args {
     /// Trace to read
     trace: PathBuf,
-    /// A line or node for every process, with every program it was
+    /// A line or node for every process, with every program it was and its whole command
     #[arg(long)]
     full: bool,
     /// Text for people, JSON with every process and exact numbers, or a picture
@@ -72,7 +72,10 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         match args.format {
             Format::Text => {
                 let style = Style {
-                    width: output::width(path),
+                    width: match args.full {
+                        true => usize::MAX,
+                        false => output::width(path),
+                    },
                     is_full: args.full,
                 };
                 out.write_all(tree::text(&workflow, style).as_bytes())?;
