@@ -114,10 +114,7 @@ fn call(row: &ProcessRow) -> Call {
     let (name, arguments) = of_argv(row.exe.as_deref().map(base), &argv);
     Call {
         name,
-        arguments: arguments
-            .iter()
-            .map(|argument| argument.to_string())
-            .collect(),
+        arguments: arguments.iter().map(ToString::to_string).collect(),
         cwd: row.cwd.clone(),
     }
 }

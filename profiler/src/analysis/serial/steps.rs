@@ -61,7 +61,7 @@ fn add_unseen(workflow: &Workflow, step: &mut Step) {
     let given = images.flat_map(|image| workflow.names.given(image));
     let used: Vec<String> = given
         .filter(|path| !step.paths.contains(&***path))
-        .map(|path| path.to_string())
+        .map(ToString::to_string)
         .collect();
     let changed = workflow.names.changed_within(step.from, step.to).iter();
     let changed = changed.map(|(_, path)| path.to_string());
