@@ -135,7 +135,7 @@ mod tests {
                 ..Image::default()
             };
             let given = names.given(&image).into_iter();
-            given.map(|path| path.to_string()).collect()
+            given.map(ToString::to_string).collect()
         };
         assert_eq!(given("mv /o/a ../o/./b", "/w"), ["/o/a", "/o/b"]);
         assert_eq!(given("chmod --reference=/o/a b", "/o"), ["/o/a", "/o/b"]);
