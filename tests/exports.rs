@@ -197,7 +197,7 @@ fn every_view_is_a_csv_file() {
     let before = files().count();
     let refused = flowtrace(
         directory.path(),
-        &["export", "trace.db", "csv", "-o", "tables"],
+        &["export", "trace.db", "csv", "-o", "tables", "--force"],
     );
     assert_eq!(refused.status.code(), Some(2));
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();

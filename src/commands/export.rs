@@ -226,7 +226,7 @@ fn views(trace: &Trace, path: &Path, target: &output::Target) -> super::Outcome 
         }
         failure
             .detail("nothing of this export was kept")
-            .hint("make room there, or name another directory with -o")
+            .or_hint("make room there, or name another directory with -o")
     })?;
     tell!(
         "flowtrace: {rows} rows of {views} views in {}",
