@@ -1,7 +1,7 @@
 //! Which graph to draw, for `dag` and `export`.
 
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::ValueEnum;
@@ -207,7 +207,7 @@ impl View {
         trace: &Trace,
         format: Format,
         default: Option<By>,
-        target: Option<&Path>,
+        target: &output::Target,
     ) -> Result<(), Failure> {
         let workflow = self.load(trace)?;
         let whole = graph::lineage(&workflow);
@@ -224,6 +224,9 @@ impl View {
                 Failure::usage(what).hint("flowtrace query TRACE \"SELECT path FROM files\" lists files, \"SELECT DISTINCT rule FROM processes\" rules")
             })?;
             said::cut_off(&workflow, &whole, &selection.cut_off(&whole, &part));
+            if selection.ancestors_of.is_some() || selection.between.is_some() {
+                said::handed(&workflow, &part);
+            }
             part
         };
         let mut bytes = Vec::new();
@@ -257,7 +260,7 @@ impl View {
                 rules: &rules,
                 removed: &removed(trace, &workflow)?,
             };
-            bytes.extend(shape::text(shape, output::width(target)).as_bytes());
+            bytes.extend(shape::text(shape, output::width(target.path())).as_bytes());
         } else if let Some(by) = by {
             let drawing = self.draw(trace, (&workflow, &dag), &labels, &by, asked.is_some())?;
             match format {

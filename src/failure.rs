@@ -38,6 +38,14 @@ impl Failure {
         self.detail(format!("hint: {hint}"))
     }
 
+    /// What to do about it, unless that is said already.
+    pub(crate) fn or_hint(self, hint: impl std::fmt::Display) -> Self {
+        match self.details.iter().any(|line| line.starts_with("hint: ")) {
+            true => self,
+            false => self.hint(hint),
+        }
+    }
+
     /// A further line below the message.
     pub(crate) fn detail(mut self, line: impl Into<String>) -> Self {
         self.details.push(line.into());

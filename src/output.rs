@@ -10,20 +10,54 @@ use flowtrace_schema::APPLICATION_ID;
 
 use crate::failure::Failure;
 
+mod written;
+
+/// Where the result of a command goes.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Target {
+    /// Write to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace FILE even if flowtrace did not write it, or somebody changed it since
+    #[arg(long, requires = "output")]
+    force: bool,
+}
+
+impl Target {
+    /// The file `path`, or standard output; `force`: whatever is there.
+    pub(crate) fn new(path: Option<PathBuf>, force: bool) -> Target {
+        Target {
+            output: path,
+            force,
+        }
+    }
+
+    /// The file; `None`: standard output.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.output.as_deref()
+    }
+
+    /// Whether whatever is there is replaced.
+    pub(crate) fn force(&self) -> bool {
+        self.force
+    }
+}
+
 /// Width of a report that goes to a pipe or file.
 const PLAIN_WIDTH: usize = 100;
 
-/// Calls `write` with the file `path`, or with standard output.
+/// Calls `write` with the file of `target`, or with standard output.
 ///
-/// A file appears under its name only when it is complete. It never replaces `trace`.
+/// A file appears under its name only when it is complete. It never replaces `trace`, nor, unless that was asked
+/// for, what flowtrace did not write.
 pub(crate) fn write_to(
-    path: Option<&Path>,
+    target: &Target,
     trace: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    match path {
+    match target.path() {
         None => print(write),
-        Some(path) => Part::write(path, trace, write)?.publish(),
+        Some(path) => Part::write(path, target.force, trace, write)?.publish(),
     }
 }
 
@@ -37,9 +71,11 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Calls `write` with what is to be the file `path`, which is never `trace`.
+    /// Calls `write` with what is to be the file `path`, which is never `trace`, and without `force` none that
+    /// flowtrace did not write.
     pub(crate) fn write(
         path: &Path,
+        force: bool,
         trace: &Path,
         write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
     ) -> Result<Part, Failure> {
@@ -53,13 +89,20 @@ impl Part {
             let path = path.to_owned();
             return Ok(Part { path, part: None });
         }
+        if !force {
+            refuse_others(path)?;
+        }
         // A link stays a link: what it points to is replaced.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let part = beside(&path);
         let mut out = BufWriter::new(File::create_new(&part).map_err(&cannot)?);
         let part = Some(part);
         let written = Part { path, part };
-        write(&mut out).and_then(|()| out.flush().map_err(&cannot))?;
+        write(&mut out)?;
+        let file = out
+            .into_inner()
+            .map_err(|error| cannot(error.into_error()))?;
+        written::mark(&file).map_err(&cannot)?;
         Ok(written)
     }
 
@@ -108,6 +151,20 @@ fn refuse_traces(path: &Path, trace: &Path) -> Result<(), Failure> {
         );
     }
     Ok(())
+}
+
+/// Fails where something would be replaced that flowtrace did not write.
+fn refuse_others(path: &Path) -> Result<(), Failure> {
+    match written::is_own(path) {
+        Ok(true) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Ok(false) => Err(Failure::usage(format!(
+            "cannot write {}: it is there, and flowtrace did not write it or it was changed since",
+            path.display()
+        ))
+        .hint("name another file with -o, or replace this one with --force")),
+        Err(error) => Err(cannot(path)(error)),
+    }
 }
 
 /// Calls `write` with standard output.

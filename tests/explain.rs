@@ -82,6 +82,21 @@ fn full_tree() {
     golden("tree-full.txt", &["tree", "trace.db", "--full"]);
 }
 
+/// What is asked for in full is not cut, least of all for somebody who reads it from a pipe.
+#[test]
+fn full_lines_have_the_whole_command() {
+    for command in ["tree", "critical-path"] {
+        let directory = sample();
+        let output = flowtrace(directory.path(), &[command, "trace.db", "--full"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(!text.contains('…'), "{text}");
+    }
+    let directory = sample();
+    let tree = flowtrace(directory.path(), &["tree", "trace.db", "--full"]).stdout;
+    let whole = "mProject -X in/t00.fits out/proj out/region.hdr\n";
+    assert!(String::from_utf8(tree).unwrap().contains(whole));
+}
+
 #[test]
 fn dag_by_rule() {
     golden("rules.dot", &["dag", "trace.db", "--by", "rule"]);

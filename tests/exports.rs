@@ -197,7 +197,7 @@ fn every_view_is_a_csv_file() {
     let before = files().count();
     let refused = flowtrace(
         directory.path(),
-        &["export", "trace.db", "csv", "-o", "tables"],
+        &["export", "trace.db", "csv", "-o", "tables", "--force"],
     );
     assert_eq!(refused.status.code(), Some(2));
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -254,4 +254,69 @@ fn pictures_need_graphviz_and_say_so() {
     ];
     let png = flowtrace(directory.path(), &arguments).stdout;
     assert_eq!(&png[1..4], b"PNG");
+}
+
+/// A result takes the place of one before, never that of somebody's work.
+#[test]
+fn a_result_replaces_only_what_flowtrace_wrote() {
+    let directory = sample();
+    let at = |name: &str| directory.path().join(name);
+    let trace = at("trace.db");
+    let write = |command: &[&str], options: &[&str]| {
+        let (name, rest) = command.split_first().unwrap();
+        let mut run = Command::new(env!("CARGO_BIN_EXE_flowtrace"));
+        run.arg(name).arg(&trace).args(rest).args(options);
+        let output = run.current_dir(directory.path()).output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let commands: &[&[&str]] = &[
+        &["summary"],
+        &["tree"],
+        &["dag"],
+        &["stats"],
+        &["critical-path"],
+        &["bottlenecks"],
+        &["waits"],
+        &["resources"],
+        &["report"],
+        &["query", "SELECT 1"],
+        &["export", "perfetto"],
+    ];
+    for command in commands {
+        std::fs::write(at("mine"), "all my work").unwrap();
+        let (code, errors) = write(command, &["-o", "mine"]);
+        assert_eq!(code, Some(2), "{command:?}: {errors}");
+        assert!(errors.contains("replace this one with --force"), "{errors}");
+        assert_eq!(std::fs::read(at("mine")).unwrap(), b"all my work");
+        let (code, errors) = write(command, &["-o", "mine", "--force"]);
+        assert_eq!(code, Some(0), "{command:?}: {errors}");
+        assert_ne!(std::fs::read(at("mine")).unwrap(), b"all my work");
+    }
+    // Of each view a file, and all or none.
+    std::fs::create_dir(at("tables")).unwrap();
+    std::fs::write(at("tables/processes.csv"), "all my work").unwrap();
+    let (code, _) = write(&["export", "csv"], &["-o", "tables"]);
+    assert_ne!(code, Some(0));
+    assert_eq!(std::fs::read_dir(at("tables")).unwrap().count(), 1);
+
+    std::fs::write(at("empty"), "").unwrap();
+    assert_eq!(write(&["tree"], &["-o", "empty"]).0, Some(0));
+    if !has_attributes(&at("empty")) {
+        eprintln!("skipped: no extended attributes on this filesystem");
+        return;
+    }
+    assert_eq!(write(&["summary"], &["-o", "empty"]).0, Some(0));
+    let mut text = std::fs::read_to_string(at("empty")).unwrap();
+    text += "a remark of mine";
+    std::fs::write(at("empty"), text).unwrap();
+    assert_eq!(write(&["summary"], &["-o", "empty"]).0, Some(2));
+}
+
+/// Whether flowtrace could mark what it wrote.
+fn has_attributes(path: &std::path::Path) -> bool {
+    let mut value = [0u8; 64];
+    rustix::fs::getxattr(path, "user.flowtrace.written", &mut value[..]).is_ok()
 }

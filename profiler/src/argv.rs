@@ -59,6 +59,24 @@ fn escaped(chars: &mut Peekable<Chars<'_>>, word: &mut String) {
     }
 }
 
+/// The path that an argument is when it is one of a program in a directory, with `.` and `..` taken out as far as the
+/// text goes.
+pub(crate) fn path_from(directory: &str, path: &str) -> String {
+    let whole = match path.starts_with('/') {
+        true => path.to_owned(),
+        false => format!("{directory}/{path}"),
+    };
+    let mut parts: Vec<&str> = Vec::new();
+    for part in whole.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,6 +23,11 @@ pub struct Findings {
     pub checked: usize,
     /// Rules that were declared.
     pub declared: usize,
+    /// Those whose file is there and was not made in the traced run.
+    pub not_made: usize,
+    /// Those whose file was not made and is not there: they name things to do, such as `clean`, or nobody asked for
+    /// them.
+    pub no_files: Vec<String>,
     /// Dependencies that are real and not declared.
     pub missing: Vec<Missing>,
     /// Dependencies that are declared and of which nothing was read.
@@ -73,8 +78,12 @@ pub struct Undeclared {
     pub command: String,
 }
 
-/// Compares.
-pub fn check(declared: &Declared, steps: &[StepFiles]) -> Findings {
+/// Compares. `is_there` tells whether a file is there now, by its name in a rule.
+pub fn check(
+    declared: &Declared,
+    steps: &[StepFiles],
+    is_there: impl Fn(&str) -> bool,
+) -> Findings {
     let is_target = |place: &Place| declared.rules.contains_key(place.path());
     // Who made what, of the files that are no targets.
     let mut maker: HashMap<&Place, Vec<usize>> = HashMap::new();
@@ -140,6 +149,12 @@ pub fn check(declared: &Declared, steps: &[StepFiles]) -> Findings {
         .missing
         .sort_by(|a, b| (!a.is_race, &a.target, &a.needs).cmp(&(!b.is_race, &b.target, &b.needs)));
     findings.checked = checked.len();
+    let others = declared.rules.keys().map(String::as_str);
+    let others = others.filter(|rule| !checked.contains(rule));
+    let (there, absent): (Vec<&str>, Vec<&str>) =
+        others.partition(|rule| made.contains(rule) || is_there(rule));
+    findings.not_made = there.len();
+    findings.no_files = absent.into_iter().map(String::from).collect();
     for target in &checked {
         let Some(rule) = declared.rules.get(*target) else {
             continue;

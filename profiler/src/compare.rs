@@ -9,6 +9,7 @@
 
 mod facts;
 pub mod html;
+mod recording;
 mod statistics;
 pub mod text;
 
@@ -17,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 pub use facts::{FileFacts, RuleFacts, RunFacts};
+pub use recording::Recording;
 
 /// Times that differ by less than these are never a finding.
 const LEAST_NS: f64 = 200e6;
@@ -40,7 +42,8 @@ pub struct Comparison {
     pub a: Vec<Run>,
     /// The second side's.
     pub b: Vec<Run>,
-    /// What to know before anything else: a run that failed, rows that were lost.
+    /// What to know before anything else: a run that failed, rows that were lost, runs that were recorded in
+    /// different ways.
     pub warnings: Vec<String>,
     /// What is compared in another way than usual.
     pub notes: Vec<String>,
@@ -61,6 +64,8 @@ pub struct Run {
     pub command: String,
     /// How long it took, ns.
     pub duration_ns: i64,
+    /// How it was recorded.
+    pub recording: Recording,
 }
 
 /// What a finding is about.
@@ -135,6 +140,7 @@ pub fn compare(a: &[RunFacts], b: &[RunFacts]) -> Comparison {
         trace: facts.trace.clone(),
         command: facts.command.clone(),
         duration_ns: facts.duration_ns,
+        recording: facts.recording.clone(),
     };
     let mut comparison = Comparison {
         a: a.iter().map(run).collect(),
@@ -149,6 +155,8 @@ pub fn compare(a: &[RunFacts], b: &[RunFacts]) -> Comparison {
                 .map(|w| format!("{}: {w}", facts.trace)),
         );
     }
+    let all: Vec<&RunFacts> = a.iter().chain(b).collect();
+    comparison.warnings.extend(recording::differences(&all));
     let is_played = replays_on_one_side(a, b, &mut comparison.notes);
     let mut tests = Tests {
         a,

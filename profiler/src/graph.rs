@@ -8,6 +8,7 @@
 //! ([`Dag::dropped`]).
 
 mod acyclic;
+pub mod arguments;
 mod build;
 pub(crate) mod endings;
 pub mod groups;

@@ -154,7 +154,7 @@ mod tests {
     }
 
     fn named(rows: &[ProcessRow], records: Option<&mut Records>) -> Vec<String> {
-        let mut rules = rules::of_rows(rows);
+        let mut rules = rules::of_rows(rows, &mut rules::Unseen);
         name_jobs(rows, &mut rules, records);
         rules
     }

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use flowtrace_schema::{CallRow, FileRow, ProcessRow, Result, Trace, is_system_path};
+use flowtrace_schema::{CallRow, FileRow, NameRow, ProcessRow, Result, Trace, is_system_path};
 
-use crate::model::{File, FileIndex, Image, Process, ProcessId, Workflow};
+use crate::model::{File, FileIndex, Image, Names, Process, ProcessId, Workflow};
 use crate::rules;
 
 mod accesses;
@@ -58,7 +58,7 @@ pub fn load_and<S>(
         is_live: trace.is_being_recorded(),
         ..Workflow::default()
     };
-    add_processes(&mut workflow, trace.processes()?);
+    add_processes(&mut workflow, trace)?;
     add_files(&mut workflow, trace.files()?);
     workflow.last_ns = last_moment(&workflow, trace)?;
     let mut other = begin(&workflow);
@@ -72,7 +72,9 @@ pub fn load_and<S>(
     if workflow.network.is_some() {
         add_flows(&mut workflow, &trace.flows_between()?);
     }
-    add_executions(&mut workflow, trace)?;
+    let names = trace.file_names()?;
+    workflow.names = Names::of(&workflow.files, &names);
+    add_executions(&mut workflow, names);
     parts.settle(&mut workflow, trace)?;
     Ok((workflow, other))
 }
@@ -109,10 +111,11 @@ impl Interner {
     }
 }
 
-fn add_processes(workflow: &mut Workflow, rows: Vec<ProcessRow>) {
+fn add_processes(workflow: &mut Workflow, trace: &Trace) -> Result<()> {
+    let rows = trace.processes()?;
     let is_inferred = rows.iter().any(|row| row.rule.is_none());
     let mut inferred = if is_inferred {
-        rules::infer_rows(&rows)
+        rules::infer_rows(trace, &rows)?
     } else {
         Vec::new()
     };
@@ -193,6 +196,7 @@ fn add_processes(workflow: &mut Workflow, rows: Vec<ProcessRow>) {
         workflow.processes[i].parent = parent.filter(|parent| parent.0 as usize != i);
     }
     cut_parent_cycles(&mut workflow.processes);
+    Ok(())
 }
 
 /// A sound trace has none; a damaged one must not send an analysis round in circles.
@@ -247,7 +251,7 @@ fn file_index(files: &[File], file_id: i64) -> Option<FileIndex> {
 }
 
 /// Finds the programs among the files by the name that they had when they were executed.
-fn add_executions(workflow: &mut Workflow, trace: &Trace) -> Result<()> {
+fn add_executions(workflow: &mut Workflow, rows: Vec<NameRow>) {
     let executed: HashSet<&str> = workflow
         .images
         .iter()
@@ -255,10 +259,10 @@ fn add_executions(workflow: &mut Workflow, trace: &Trace) -> Result<()> {
         .filter_map(|image| image.exe.as_deref())
         .collect();
     if executed.is_empty() || workflow.files.is_empty() {
-        return Ok(());
+        return;
     }
     let mut names: HashMap<String, Vec<(i64, Option<i64>, FileIndex)>> = HashMap::new();
-    for name in trace.file_names()? {
+    for name in rows {
         if executed.contains(name.path.as_str())
             && let Some(file) = file_index(&workflow.files, name.file_id)
             && workflow.file(file).is_regular
@@ -281,5 +285,4 @@ fn add_executions(workflow: &mut Workflow, trace: &Trace) -> Result<()> {
     executions.sort_unstable();
     executions.dedup();
     workflow.executions = executions;
-    Ok(())
 }

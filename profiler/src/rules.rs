@@ -1,7 +1,7 @@
 //! Names of workflow steps, inferred from what was executed.
 //!
-//! A *rule* is the name under which a person knows the step: the program, or the script that an
-//! interpreter runs; where a workflow manager ran it, the manager's own name of the step
+//! A *rule* is the name under which a person knows the step: the program with its subcommand, or the script
+//! that an interpreter runs; where a workflow manager ran it, the manager's own name of the step
 //! ([`jobs`]). It never depends on a process id or a time, so two runs of a workflow give the same
 //! names.
 
@@ -12,10 +12,18 @@ use flowtrace_schema::{ProcessRow, Result, Trace, Upid};
 use crate::argv::unquote;
 use crate::jobs::{self, Records};
 
+mod interpreter;
 mod labels;
 pub mod names;
+mod seen;
+mod subcommands;
 
+use interpreter::Interpreter;
 pub use labels::labels;
+use seen::Seen;
+#[cfg(test)]
+pub(crate) use subcommands::Unseen;
+use subcommands::{Call, Files, subcommands};
 
 /// Name of an image about which nothing is known.
 pub const UNKNOWN: &str = "?";
@@ -43,7 +51,7 @@ pub fn infer_at_end(trace: &Trace) -> Result<Vec<(Upid, String)>> {
 
 fn infer_with(trace: &Trace, records: Option<&mut Records>) -> Result<Vec<(Upid, String)>> {
     let rows = trace.processes()?;
-    let mut rules = of_rows(&rows);
+    let mut rules = of_rows(&rows, &mut Seen::in_(trace)?);
     jobs::name_jobs(&rows, &mut rules, records);
     for (rule, row) in rules.iter_mut().zip(&rows) {
         if let Some(stored) = &row.rule {
@@ -57,35 +65,69 @@ fn infer_with(trace: &Trace, records: Option<&mut Records>) -> Result<Vec<(Upid,
         .collect())
 }
 
-/// The rule of every row, as far as the trace tells.
-pub fn infer_rows(rows: &[ProcessRow]) -> Vec<String> {
-    let mut rules = of_rows(rows);
+/// The rule of every row of a trace, as far as that tells.
+///
+/// # Errors
+/// When the trace cannot be read.
+pub(crate) fn infer_rows(trace: &Trace, rows: &[ProcessRow]) -> Result<Vec<String>> {
+    let mut rules = of_rows(rows, &mut Seen::in_(trace)?);
     jobs::name_jobs(rows, &mut rules, None);
-    rules
+    Ok(rules)
 }
 
 /// The rule of every row by its program. A fork that did not exec runs its parent's image, and so
 /// its rule.
-pub(crate) fn of_rows(rows: &[ProcessRow]) -> Vec<String> {
-    let mut of: HashMap<i64, usize> = HashMap::with_capacity(rows.len());
+pub(crate) fn of_rows(rows: &[ProcessRow], files: &mut dyn Files) -> Vec<String> {
+    let of: HashMap<i64, usize> = rows
+        .iter()
+        .enumerate()
+        .map(|(at, row)| (row.upid, at))
+        .collect();
+    let parent = |at: usize| {
+        let parent = rows[at].parent_upid.filter(|_| rows[at].origin == "fork");
+        // A parent comes first in every sound trace.
+        parent
+            .and_then(|upid| of.get(&upid).copied())
+            .filter(|&parent| parent < at)
+    };
+    let call = |at: usize| match parent(at) {
+        Some(_) => Call::default(),
+        None => call(&rows[at]),
+    };
+    let calls: Vec<Call> = (0..rows.len()).map(call).collect();
+    let words = subcommands(&calls, files);
     let mut rules: Vec<String> = Vec::with_capacity(rows.len());
-    for (at, row) in rows.iter().enumerate() {
-        let parent = row.parent_upid.filter(|_| row.origin == "fork");
-        let inherited = parent.and_then(|upid| of.get(&upid));
-        rules.push(match inherited {
-            Some(&parent) => rules[parent].clone(),
-            None => rule(row.exe.as_deref(), row.command.as_deref()),
+    for (at, word) in words.into_iter().enumerate() {
+        rules.push(match (parent(at), word) {
+            (Some(parent), _) => rules[parent].clone(),
+            (None, Some(word)) => label(&format!("{} {word}", calls[at].name)),
+            (None, None) => label(&calls[at].name),
         });
-        of.insert(row.upid, at);
     }
     rules
+}
+
+/// How the program of an image was called.
+fn call(row: &ProcessRow) -> Call {
+    let argv = row.command.as_deref().map(unquote).unwrap_or_default();
+    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+    let (name, arguments) = of_argv(row.exe.as_deref().map(base), &argv);
+    Call {
+        name,
+        arguments: arguments.iter().map(ToString::to_string).collect(),
+        cwd: row.cwd.clone(),
+    }
 }
 
 /// The rule of one image, from its executable and its quoted command line.
 pub fn rule(exe: Option<&str>, command: Option<&str>) -> String {
     let argv = command.map(unquote).unwrap_or_default();
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-    let name = of_argv(exe.map(base), &argv);
+    label(&of_argv(exe.map(base), &argv).0)
+}
+
+/// A name as it is stored.
+fn label(name: &str) -> String {
     let name: String = name
         .chars()
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })
@@ -97,7 +139,8 @@ pub fn rule(exe: Option<&str>, command: Option<&str>) -> String {
     }
 }
 
-fn of_argv(exe: Option<&str>, argv: &[&str]) -> String {
+/// The name, and the arguments that belong to what has it.
+fn of_argv<'a>(exe: Option<&str>, argv: &'a [&'a str]) -> (String, &'a [&'a str]) {
     // argv[0] wins over the executable: gcc is /usr/bin/x86_64-linux-gnu-gcc-12, awk is mawk.
     let name = match argv.first().map(|name| base(name)).filter(|n| sensible(n)) {
         Some(name) => name,
@@ -110,7 +153,7 @@ fn of_argv(exe: Option<&str>, argv: &[&str]) -> String {
             .position(|a| !a.starts_with('-') && !a.contains('='));
         return match command {
             Some(at) => of_argv(None, &rest[at..]),
-            None => "env".into(),
+            None => ("env".into(), &[]),
         };
     }
     if MULTI_CALL.contains(&name) && rest.first().is_some_and(|a| sensible(a)) {
@@ -119,7 +162,7 @@ fn of_argv(exe: Option<&str>, argv: &[&str]) -> String {
     let interpreter = Interpreter::named(name).or_else(|| exe.and_then(Interpreter::named));
     match interpreter {
         Some(interpreter) => interpreter.rule(name, rest),
-        None => name.into(),
+        None => (name.into(), rest),
     }
 }
 
@@ -133,149 +176,11 @@ fn base(path: &str) -> &str {
     name.strip_prefix('-').unwrap_or(name)
 }
 
-/// The name of a script. Snakemake runs copies, under names that no two runs share.
-fn script_name(path: &str) -> &str {
-    let name = base(path);
-    if !path.contains("/.snakemake/scripts/") && !path.starts_with(".snakemake/scripts/") {
-        return name;
-    }
-    let is_random = |word: &str| word.len() == 11 && word.starts_with("tmp");
-    match name.split_once('.') {
-        Some((word, rest)) if is_random(word) => rest,
-        _ => name,
-    }
-}
-
 /// Whether argv[0] is a name, not a title that the program gave itself (`sshd: user@pts/0`).
 fn sensible(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= LONGEST
         && !name.contains(|c: char| c.is_whitespace() || c.is_control() || c == ':')
-}
-
-/// How a program that runs scripts is told which.
-struct Interpreter {
-    /// Options that take the program text itself.
-    code: &'static [&'static str],
-    /// Options whose next argument is not the script.
-    with_value: &'static [&'static str],
-    /// Options whose next argument is the script.
-    script: &'static [&'static str],
-    /// The option that runs a module by its name.
-    module: Option<&'static str>,
-    /// One-letter options that may stand in one argument, as in `bash -ec`. The last of them
-    /// takes the program text itself.
-    letters: &'static str,
-}
-
-impl Interpreter {
-    fn named(name: &str) -> Option<&'static Interpreter> {
-        const SHELL: &Interpreter = &Interpreter {
-            code: &["-c"],
-            with_value: &["-o", "+o", "-O", "+O", "--rcfile", "--init-file"],
-            script: &[],
-            module: None,
-            letters: "abefhiklmnprtuvxBCEHPsc",
-        };
-        const PYTHON: &Interpreter = &Interpreter {
-            code: &["-c"],
-            with_value: &["-W", "-X", "--check-hash-based-pycs"],
-            script: &[],
-            module: Some("-m"),
-            letters: "bBdEiIOPqRsSuvxc",
-        };
-        const PERL: &Interpreter = &Interpreter {
-            code: &["-e", "-E"],
-            with_value: &["-I", "-M", "-r"],
-            script: &[],
-            module: None,
-            letters: "acilnpstTuUwWe",
-        };
-        const R: &Interpreter = &Interpreter {
-            code: &["-e"],
-            with_value: &[],
-            script: &["-f"],
-            module: None,
-            letters: "",
-        };
-        const NODE: &Interpreter = &Interpreter {
-            code: &["-e", "--eval", "-p", "--print"],
-            with_value: &["-r", "--require", "--import", "-C", "--conditions"],
-            script: &[],
-            module: None,
-            letters: "",
-        };
-        const JAVA: &Interpreter = &Interpreter {
-            code: &[],
-            with_value: &["-cp", "-classpath", "--class-path", "-p", "--module-path"],
-            script: &["-jar", "-m"],
-            module: None,
-            letters: "",
-        };
-        const TCL: &Interpreter = &Interpreter {
-            code: &[],
-            with_value: &[],
-            script: &[],
-            module: None,
-            letters: "",
-        };
-        // python3.11, perl5.36, ruby3.1, lua5.4
-        let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-        match plain {
-            "sh" | "bash" | "dash" | "ash" | "zsh" | "ksh" | "mksh" => Some(SHELL),
-            "python" | "pypy" => Some(PYTHON),
-            "perl" | "ruby" | "lua" => Some(PERL),
-            "Rscript" | "R" => Some(R),
-            "node" | "nodejs" => Some(NODE),
-            "java" => Some(JAVA),
-            "tclsh" | "wish" | "expect" => Some(TCL),
-            _ => None,
-        }
-    }
-
-    fn rule(&self, name: &str, arguments: &[&str]) -> String {
-        let mut rest = arguments.iter().copied();
-        while let Some(argument) = rest.next() {
-            if argument == "--" {
-                return rest.next().map_or(name, base).into();
-            }
-            if self.code.contains(&argument) {
-                return format!("{name} {argument}");
-            }
-            if let Some(letter) = self.code_letter(argument) {
-                return format!("{name} -{letter}");
-            }
-            if Some(argument) == self.module {
-                return match rest.next() {
-                    Some(module) => format!("{name} -m {module}"),
-                    None => name.into(),
-                };
-            }
-            if self.script.contains(&argument) {
-                return rest.next().map_or(name, base).into();
-            }
-            if let Some(script) = argument.strip_prefix("--file=") {
-                return base(script).into();
-            }
-            if self.with_value.contains(&argument) {
-                rest.next();
-            } else if argument == "-" {
-                // The program comes through standard input.
-                return name.into();
-            } else if !argument.starts_with(['-', '+']) && !argument.is_empty() {
-                return script_name(argument).into();
-            }
-        }
-        name.into()
-    }
-
-    /// The option for program text at the end of a bundle of options.
-    fn code_letter(&self, argument: &str) -> Option<char> {
-        let bundle = argument.strip_prefix('-')?;
-        let letter = self.letters.chars().last()?;
-        (bundle.contains(letter) && bundle.chars().all(|c| self.letters.contains(c)))
-            .then_some(letter)
-    }
 }
 
 #[cfg(test)]
@@ -369,6 +274,6 @@ mod tests {
             row(3, Some(1), "exec", Some("cc x.c")),
             row(4, Some(9), "fork", Some("lost")),
         ];
-        assert_eq!(infer_rows(&rows), ["make", "make", "cc", "lost"]);
+        assert_eq!(of_rows(&rows, &mut Unseen), ["make", "make", "cc", "lost"]);
     }
 }

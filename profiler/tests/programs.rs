@@ -299,3 +299,42 @@ fn bytes_are_those_of_the_program_that_moved_them() {
         ]
     );
 }
+
+/// A program that does different things under one name is known by these; a word that is a file is none of them.
+#[test]
+fn subcommands_are_rules_of_their_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("t.db");
+    let mut s = Script::new(&file, "sh run.sh");
+    let shell = s.root(("/bin/sh", &["sh", "run.sh"]), 0);
+    let lines: [&[&str]; 6] = [
+        &["samtools", "sort", "-o", "out.bam", "in.bam"],
+        &["samtools", "index", "out.bam"],
+        &["python3", "tool.py", "train", "--epochs", "3"],
+        &["python3", "tool.py", "test"],
+        &["head", "list", "-n", "5"],
+        &["grep", "word", "list"],
+    ];
+    for (at, line) in lines.into_iter().enumerate() {
+        let at = 10 + 10 * at as u64;
+        s.job(shell, (line[0], line), at, at + 5);
+    }
+    s.file("/w/list", FileKind::File, 10, 80);
+    s.end(shell, 90, Some(0), None, 1);
+    s.finish(90, 0);
+    let workflow = load(&Trace::open(&file).unwrap()).unwrap();
+    let mut rules: Vec<&str> = workflow.images.iter().map(|image| &*image.rule).collect();
+    rules.sort_unstable();
+    rules.dedup();
+    rules.retain(|rule| *rule != "sh -c");
+    let expected = [
+        "grep",
+        "head",
+        "run.sh",
+        "samtools index",
+        "samtools sort",
+        "tool.py test",
+        "tool.py train",
+    ];
+    assert_eq!(rules, expected);
+}

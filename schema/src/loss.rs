@@ -103,6 +103,8 @@ losses! {
         "records of the scheduler that the kernel dropped because flowtrace was behind: what threads that lived then did is not exact",
     TopologyUnseen "processes" "topology_not_seen" Notice
         "runs whose system calls on names and channels could not be stopped: files outside the traced directories and channels that open and close between two execs are not seen",
+    TopologyLeftOut "processes" "topology_left_out" Info
+        "runs whose calls on names and channels were not asked for (--no-topology, or --detach): files outside the traced directories and channels that open and close between two execs are not seen",
     DescriptorsUnreadable "processes" "descriptors_unreadable" Notice
         "looks into the descriptors of a process that failed: pipes and sockets that it held may be missing",
     SeenLate "processes" "seen_at_first_request" Info

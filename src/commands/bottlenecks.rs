@@ -53,9 +53,8 @@ pub(crate) struct Args {
     /// Text with a chart, SVG, JSON with everything, or CSV with a row per window and step
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: output::Target,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -88,7 +87,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     let Some(pause) = args.watch else {
         return once(args);
     };
-    if args.output.is_some() || args.format != Format::Text {
+    if args.output.path().is_some() || args.format != Format::Text {
         return Err(
             Failure::usage("--watch writes text to standard output alone")
                 .hint("leave out --format and -o"),
@@ -108,9 +107,9 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
 fn once(args: &Args) -> super::Outcome {
     let read = explained::read(&args.trace, "bottlenecks")?;
     let result = analyse(&read, &args.by, options(args))?;
-    let path = args.output.as_deref();
+    let path = args.output.path();
     let answer = || text::bottlenecks::answer(&result, &read.timeline);
-    output::write_to(path, &args.trace, |out| {
+    output::write_to(&args.output, &args.trace, |out| {
         match args.format {
             Format::Text => {
                 let name = text::units::plain(&explained::typed(&args.trace));

@@ -37,9 +37,8 @@ pub(crate) struct Args {
     /// Text for people, or JSON
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: output::Target,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -64,7 +63,7 @@ enum Format {
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
     let same = |a: &Path, b: &Path| output::resolved(a) == output::resolved(b);
-    if let (Some(output), Some(declared)) = (&args.output, &args.declared)
+    if let (Some(output), Some(declared)) = (args.output.path(), &args.declared)
         && same(output, declared)
     {
         let what = format!("cannot write {}: it is what is declared", output.display());
@@ -85,7 +84,9 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     };
     let declared = Declared::read(kind, &declared, &root)
         .map_err(|why| Failure::usage(format!("cannot check against {name}: {why}")))?;
-    let findings = check::check(&declared, &steps);
+    let findings = check::check(&declared, &steps, |path| {
+        Path::new(&root).join(path).exists()
+    });
     if findings.checked == 0 {
         let what = format!(
             "nothing was checked: none of the {} declared files was made in the traced run",
@@ -105,14 +106,14 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
                 .hint("name the files that commands make as targets, and targets that are no files (all) as .PHONY"));
         }
         return Err(Failure::usage(what).hint(
-            "trace a build from the beginning (make clean first), in the directory of the rules",
+            "trace a build from the beginning, in the directory of the rules: make clean, then flowtrace run -- make",
         ));
     }
     drop(working);
-    output::write_to(args.output.as_deref(), &args.trace, |out| {
+    output::write_to(&args.output, &args.trace, |out| {
         match args.format {
             Format::Text => {
-                let width = output::width(args.output.as_deref());
+                let width = output::width(args.output.path());
                 out.write_all(text::text(&findings, width).as_bytes())?;
             }
             Format::Json => {
@@ -184,6 +185,14 @@ fn builder(trace: &Trace, root: &str) -> Result<(String, String), Failure> {
             one.command.clone().unwrap_or_default(),
             one.cwd.clone().unwrap_or_else(|| root.into()),
         )),
+        (Some(one), Some(other)) => {
+            let shown = |row: &ProcessRow| row.command.clone().unwrap_or_default();
+            let (one, other) = (shown(one), shown(other));
+            Err(Failure::usage(format!(
+                "cannot check {command}: it ran several builds, {one} and {other}"
+            ))
+            .hint("trace one of them by itself: make clean, then flowtrace run -- make"))
+        }
         _ => Ok((command, root.into())),
     }
 }

@@ -33,9 +33,8 @@ pub(crate) struct Args {
     /// Text for people, JSON, or one HTML file
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: output::Target,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -59,8 +58,8 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     let working = progress::working("comparing");
     let comparison = compare(&side(&args.a, &args.with)?, &side(&args.b, &args.against)?);
     drop(working);
-    let path = args.output.as_deref();
-    output::write_to(path, &args.b, |out| {
+    let path = args.output.path();
+    output::write_to(&args.output, &args.b, |out| {
         match args.format {
             Format::Text => {
                 // Whoever reads it from a pipe or a file wants each finding on its line.

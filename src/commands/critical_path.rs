@@ -35,9 +35,8 @@ pub(crate) struct Args {
     /// Text for people, or exact numbers
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: output::Target,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -87,12 +86,15 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     let path = explained::critical_path(&trace, &workflow)?;
     let by_data_alone = path.by_data_alone_ns(&workflow, &graph::lineage(&workflow));
     let facts = critical_path::facts(&workflow, &path, by_data_alone, &args.what_if);
-    let target = args.output.as_deref();
-    output::write_to(target, &args.trace, |out| {
+    let target = args.output.path();
+    output::write_to(&args.output, &args.trace, |out| {
         match args.format {
             Format::Text => {
                 let style = Style {
-                    width: output::width(target),
+                    width: match args.full {
+                        true => usize::MAX,
+                        false => output::width(target),
+                    },
                     is_full: args.full,
                 };
                 let text = critical_path::text(&workflow, &facts, style);

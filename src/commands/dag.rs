@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use flowtrace_schema::Trace;
 
 use crate::drawing::{Format, View};
+use crate::output;
 
 /// Write the workflow as a graph of processes and files
 ///
@@ -27,16 +28,15 @@ pub(crate) struct Args {
     format: Option<Format>,
     #[command(flatten)]
     view: View,
-    /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: output::Target,
 }
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
     let trace = Trace::open(&args.trace)?;
     let ending = args
         .output
-        .as_deref()
+        .path()
         .and_then(|path| path.extension()?.to_str());
     let by_ending = ending.and_then(|ending| match ending {
         "cyjs" => Some(Format::Cytoscape),
@@ -44,7 +44,6 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         _ => Format::from_str(ending, true).ok(),
     });
     let format = args.format.or(by_ending).unwrap_or(Format::Dot);
-    args.view
-        .write(&trace, format, None, args.output.as_deref())?;
+    args.view.write(&trace, format, None, &args.output)?;
     Ok(ExitCode::SUCCESS)
 }

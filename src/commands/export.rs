@@ -41,6 +41,9 @@ pub(crate) struct Args {
     /// Write to FILE (csv, parquet: into the directory FILE) instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Replace files even if flowtrace did not write them, or somebody changed them since
+    #[arg(long, requires = "output")]
+    force: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -93,7 +96,7 @@ pub(crate) fn trace_first(words: &mut [OsString]) {
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
     let trace = Trace::open(&args.trace)?;
-    let target = args.output.as_deref();
+    let target = &output::Target::new(args.output.clone(), args.force);
     let graph_format = match args.format {
         Format::Dot => drawing::Format::Dot,
         Format::Graphml => drawing::Format::Graphml,
@@ -126,7 +129,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
 }
 
 /// Formats that have the whole workflow in them.
-fn whole(trace: &Trace, args: &Args, target: Option<&Path>) -> super::Outcome {
+fn whole(trace: &Trace, args: &Args, target: &output::Target) -> super::Outcome {
     args.view
         .refuse("--by and the options that select a part are for graphs")?;
     let workflow = load(trace)?;
@@ -157,7 +160,7 @@ fn raw_names(trace: &Trace, workflow: &Workflow) -> Result<wfformat::RawNames, F
         .collect())
 }
 
-fn packets(trace: &Trace, path: &Path, target: Option<&Path>) -> super::Outcome {
+fn packets(trace: &Trace, path: &Path, target: &output::Target) -> super::Outcome {
     let mut written = pcapng::Written::default();
     output::write_to(target, path, |out| match pcapng::write(trace, out) {
         Ok(pcapng::Written { packets: 0, .. }) => Err(Failure::new(
@@ -184,8 +187,8 @@ fn packets(trace: &Trace, path: &Path, target: Option<&Path>) -> super::Outcome 
 }
 
 /// Partitioned files for every view.
-fn dataset(trace: &Trace, target: Option<&Path>) -> super::Outcome {
-    let Some(directory) = target else {
+fn dataset(trace: &Trace, target: &output::Target) -> super::Outcome {
+    let Some(directory) = target.path() else {
         return Err(Failure::usage("parquet writes a directory for every view")
             .hint("name a directory with -o DIR; it may hold the views of other traces"));
     };
@@ -206,8 +209,8 @@ fn dataset(trace: &Trace, target: Option<&Path>) -> super::Outcome {
 }
 
 /// A file for every view.
-fn views(trace: &Trace, path: &Path, target: Option<&Path>) -> super::Outcome {
-    let Some(directory) = target else {
+fn views(trace: &Trace, path: &Path, target: &output::Target) -> super::Outcome {
+    let Some(directory) = target.path() else {
         return Err(Failure::usage("csv writes a file for every view")
             .hint("name a directory with -o DIR, or one view: flowtrace query trace.db --format csv \"SELECT * FROM processes\""));
     };
@@ -215,7 +218,7 @@ fn views(trace: &Trace, path: &Path, target: Option<&Path>) -> super::Outcome {
     let made: Vec<&Path> = directory.ancestors().take_while(is_new).collect();
     let written = std::fs::create_dir_all(directory)
         .map_err(|error| Failure::new(1, format!("cannot make {}: {error}", directory.display())))
-        .and_then(|()| write_views(trace, path, directory));
+        .and_then(|()| write_views(trace, path, target, directory));
     let (rows, views) = written.map_err(|failure| {
         for above in made {
             // Only those that are empty.
@@ -223,7 +226,7 @@ fn views(trace: &Trace, path: &Path, target: Option<&Path>) -> super::Outcome {
         }
         failure
             .detail("nothing of this export was kept")
-            .hint("make room there, or name another directory with -o")
+            .or_hint("make room there, or name another directory with -o")
     })?;
     tell!(
         "flowtrace: {rows} rows of {views} views in {}",
@@ -233,12 +236,17 @@ fn views(trace: &Trace, path: &Path, target: Option<&Path>) -> super::Outcome {
 }
 
 /// Writes all views or none; how many rows, and of how many views.
-fn write_views(trace: &Trace, path: &Path, directory: &Path) -> Result<(u64, usize), Failure> {
+fn write_views(
+    trace: &Trace,
+    path: &Path,
+    target: &output::Target,
+    directory: &Path,
+) -> Result<(u64, usize), Failure> {
     let mut rows = 0;
     let mut parts = Vec::new();
     for view in doc::views() {
         let file = directory.join(format!("{}.csv", view.name));
-        parts.push(output::Part::write(&file, path, |out| {
+        parts.push(output::Part::write(&file, target.force(), path, |out| {
             let mut counted = Counted {
                 csv: Csv::new(out),
                 rows: 0,

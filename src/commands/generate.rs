@@ -31,9 +31,8 @@ pub(crate) struct Args {
     /// changed it
     #[arg(long)]
     ignore_environment: bool,
-    /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: output::Target,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -71,7 +70,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     if matches!(args.format, Format::Cwl) {
         cwl::refuse(&mut plan);
     }
-    output::write_to(args.output.as_deref(), &args.trace, |out| {
+    output::write_to(&args.output, &args.trace, |out| {
         let text = match args.format {
             Format::Make => make::text(&plan),
             Format::Shell => shell::text(&plan),

@@ -60,9 +60,8 @@ pub(crate) struct Args {
     /// Text, or JSON with exact numbers
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: output::Target,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -138,7 +137,7 @@ fn of_job(args: &Args, input: f64, capacities: &Capacities) -> Outcome {
     };
     let (first, second) = job.bound(capacities);
     // There is no trace that could be overwritten.
-    output::write_to(args.output.as_deref(), Path::new(""), |out| {
+    output::write_to(&args.output, Path::new(""), |out| {
         match args.format {
             Format::Text => writeln!(
                 out,
@@ -179,7 +178,7 @@ fn of_trace(args: &Args, trace: &Path, capacities: &Capacities) -> Outcome {
             ),
         ));
     };
-    output::write_to(args.output.as_deref(), trace, |out| {
+    output::write_to(&args.output, trace, |out| {
         match args.format {
             Format::Text => {
                 let begins = read.timeline.begins_ns;

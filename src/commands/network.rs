@@ -98,9 +98,8 @@ struct Options {
     /// answers take so long that this would need more than a sixtieth of a processor
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = positive)]
     watch: Option<f64>,
-    /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: output::Target,
 }
 
 #[derive(Debug, clap::Args)]
@@ -337,10 +336,10 @@ pub(crate) fn run(args: Args) -> super::Outcome {
         let trace = Trace::open(&common.trace)?;
         let is_growing = trace.is_being_recorded();
         let page = answer::ask(&question, &trace, options, growing.as_mut())?;
-        if pace.is_some() && options.output.is_none() {
+        if pace.is_some() && options.output.path().is_none() {
             write::separator(options.format)?;
         }
-        output::write_to(options.output.as_deref(), &common.trace, |out| {
+        output::write_to(&options.output, &common.trace, |out| {
             write::page(&page, options.format, out)
         })?;
         let Some(pace) = pace.as_ref().filter(|_| is_growing) else {

@@ -28,9 +28,8 @@ pub(crate) struct Args {
     /// Format of the result
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: output::Target,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -59,7 +58,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         }
         sql => sql.map(str::to_owned),
     };
-    output::write_to(args.output.as_deref(), &args.trace, |out| {
+    output::write_to(&args.output, &args.trace, |out| {
         let rows = |table: &mut dyn Table| match &sql {
             Some(sql) => trace.query(sql, table).map_err(failure),
             None => Ok(list_views(table)?),

@@ -1,7 +1,5 @@
 //! `flowtrace report`.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,7 +9,6 @@ use flowtrace_profiler::report::{self, Limits};
 use flowtrace_profiler::text::units;
 use flowtrace_schema::Trace;
 
-use crate::failure::Failure;
 use crate::{output, progress};
 
 /// Write one HTML file that shows the run: timeline, graph, tree, tables
@@ -32,6 +29,9 @@ pub(crate) struct Args {
     /// Write to FILE; `-` for standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Replace what stands there even if flowtrace did not write it, or somebody changed it since
+    #[arg(long)]
+    force: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -48,20 +48,21 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         Some(path) if path == Path::new("-") => None,
         Some(path) => Some(path.clone()),
         None if args.format == Format::Json => None,
-        None => Some(default_path(&args.trace)?),
+        None => Some(default_path(&args.trace)),
     };
+    let target = output::Target::new(path, args.force);
     let working = progress::working(format!("reading {}", args.trace.display()));
     let workflow = load(&trace)?;
     let report = report::gather(&workflow, &trace, Limits::default())?;
     drop(working);
-    output::write_to(path.as_deref(), &args.trace, |mut out| {
+    output::write_to(&target, &args.trace, |mut out| {
         match args.format {
             Format::Html => report.write_html(&mut out)?,
             Format::Json => report.write_json(&mut out)?,
         }
         Ok(())
     })?;
-    if let Some(path) = path {
+    if let Some(path) = target.path() {
         let size = path.metadata().map_or(0, |m| m.len() as i64);
         tell!(
             "flowtrace: wrote {}, {}; open it in a browser",
@@ -72,21 +73,9 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `trace.html` here for `…/trace.db`. What stands there is replaced only if it is a report.
-fn default_path(trace: &Path) -> Result<PathBuf, Failure> {
+/// `trace.html` here for `…/trace.db`.
+fn default_path(trace: &Path) -> PathBuf {
     let mut path = PathBuf::from(trace.file_name().unwrap_or("trace".as_ref()));
     path.set_extension("html");
-    let mut begin = Vec::new();
-    if let Ok(file) = File::open(&path) {
-        let read = file.take(500).read_to_end(&mut begin);
-        let is_report = String::from_utf8_lossy(&begin).contains("content=\"flowtrace\"");
-        if read.is_err() || !(begin.is_empty() || is_report) {
-            return Err(Failure::usage(format!(
-                "{} is there and is no report of flowtrace",
-                path.display()
-            ))
-            .hint("name another file with -o"));
-        }
-    }
-    Ok(path)
+    path
 }

@@ -28,9 +28,8 @@ pub(crate) struct Args {
     /// Text, JSON with everything, or CSV with a row per machine and interval
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: output::Target,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -59,7 +58,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         runs.push((path.display().to_string(), read, found));
     }
     let trace = &args.traces[0];
-    output::write_to(args.output.as_deref(), trace, |out| {
+    output::write_to(&args.output, trace, |out| {
         match args.format {
             Format::Text => match runs.as_slice() {
                 [(_, read, found)] => {

@@ -316,6 +316,11 @@ fn describe(notice: &Notice) -> String {
             "file calls cannot be seen here ({reason}); processes are\n  \
              hint: flowtrace doctor says what is missing"
         ),
+        Notice::FewDescriptors { limit } => format!(
+            "flowtrace may have {limit} files open here, and each that is open in a traced directory takes two: with more \
+             than some {} at once the command's calls fail\n  hint: ulimit -Sn limits the command alone; ulimit -Hn 1048576, or LimitNOFILE= of the service, is for both",
+            limit * 2 / 5
+        ),
         Notice::NotTraced {
             refused,
             layer,

@@ -53,9 +53,8 @@ pub(crate) struct Args {
     /// Text for people, exact numbers, or a plot (cdf, hist, throughput)
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: output::Target,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -188,14 +187,18 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
         _ => explained::open_with_calls(&args.trace, bins)?,
     };
     check_only(args, &workflow, &calls)?;
-    let target = args.output.as_deref();
+    let target = args.output.path();
     if matches!(args.format, Format::Svg | Format::Png | Format::Pdf) {
         let picture = draw(args, &workflow, &calls)?;
-        output::write_to(target, &args.trace, |out| Ok(out.write_all(&picture)?))?;
+        output::write_to(
+            &args.output,
+            &args.trace,
+            |out| Ok(out.write_all(&picture)?),
+        )?;
         return Ok(ExitCode::SUCCESS);
     }
     let sheets = sheets(args, &workflow, &calls);
-    output::write_to(target, &args.trace, |mut out| {
+    output::write_to(&args.output, &args.trace, |mut out| {
         match args.format {
             Format::Csv => sheets[0].csv(&mut out)?,
             Format::Json if sheets.len() == 1 => sheets[0].json(&mut out)?,

@@ -16,9 +16,8 @@ pub(crate) struct Args {
     /// Text for people, or JSON with exact numbers
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: output::Target,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -32,8 +31,8 @@ enum Format {
 pub(crate) fn run(args: &Args) -> super::Outcome {
     let (trace, workflow) = explained::open(&args.trace)?;
     let verdict = explained::verdict(&trace, &workflow)?;
-    let path = args.output.as_deref();
-    output::write_to(path, &args.trace, |out| {
+    let path = args.output.path();
+    output::write_to(&args.output, &args.trace, |out| {
         match args.format {
             Format::Text => {
                 let style = Style {

@@ -23,15 +23,14 @@ use crate::{explained, output};
 pub(crate) struct Args {
     /// Trace to read
     trace: PathBuf,
-    /// A line or node for every process, with every program it was
+    /// A line or node for every process, with every program it was and its whole command
     #[arg(long)]
     full: bool,
     /// Text for people, JSON with every process and exact numbers, or a picture
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: output::Target,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -52,7 +51,7 @@ enum Format {
 
 pub(crate) fn run(args: &Args) -> super::Outcome {
     let (_, workflow) = explained::open(&args.trace)?;
-    let path = args.output.as_deref();
+    let path = args.output.path();
     let mut dot = Vec::new();
     if matches!(
         args.format,
@@ -69,11 +68,14 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     if let Some(picture) = picture {
         dot = graphviz::render(&dot, Layout::Dot, picture)?;
     }
-    output::write_to(path, &args.trace, |out| {
+    output::write_to(&args.output, &args.trace, |out| {
         match args.format {
             Format::Text => {
                 let style = Style {
-                    width: output::width(path),
+                    width: match args.full {
+                        true => usize::MAX,
+                        false => output::width(path),
+                    },
                     is_full: args.full,
                 };
                 out.write_all(tree::text(&workflow, style).as_bytes())?;

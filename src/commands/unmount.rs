@@ -63,6 +63,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
             "{} is not a mounted view of flowtrace",
             path.display()
         ))),
+        Err(DetachError::OfRun(path)) => Err(Failure::new(
+            1,
+            format!(
+                "cannot unmount {}: it is the view of the flowtrace run that this command is part of",
+                path.display()
+            ),
+        )
+        .hint("it ends with the command that flowtrace run was given")),
         Err(DetachError::Busy(holders)) => {
             let mut failure = Failure::new(1, format!("cannot unmount {shown}: it is in use"));
             for holder in &holders {

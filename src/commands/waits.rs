@@ -27,9 +27,8 @@ pub(crate) struct Args {
     /// Text, JSON with everything, or CSV with a row per pair of steps
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: output::Target,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -47,7 +46,7 @@ pub(crate) fn run(args: &Args) -> super::Outcome {
     let found = waits(&read.workflow, &read.timeline);
     let path = explained::critical_path(&read.trace, &read.workflow)?;
     let stretches = serial(&read.workflow, &read.timeline, &path);
-    output::write_to(args.output.as_deref(), &args.trace, |out| {
+    output::write_to(&args.output, &args.trace, |out| {
         match args.format {
             Format::Text => {
                 let name = text::units::plain(&explained::typed(&args.trace));

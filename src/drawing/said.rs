@@ -1,8 +1,10 @@
 //! What standard error says of a graph that is drawn.
 
+use std::collections::BTreeSet;
+
 use flowtrace_profiler::export::drawing::{self, Drawing};
-use flowtrace_profiler::graph::{Dag, Dropped, Node, groups};
-use flowtrace_profiler::model::Workflow;
+use flowtrace_profiler::graph::{Dag, Dropped, Node, arguments, groups};
+use flowtrace_profiler::model::{ProcessId, Workflow};
 use flowtrace_profiler::text::units;
 
 /// Edges shown of those that were left out.
@@ -69,6 +71,36 @@ pub(super) fn cut_off(workflow: &Workflow, dag: &Dag, dropped: &[Dropped]) {
         "flowtrace: the answer may be incomplete: what lies behind {} is not followed everywhere, because it would close a cycle",
         named_edges(workflow, dag, dropped)
     );
+}
+
+/// Says where data may have gone on as arguments, which nothing tells.
+pub(super) fn handed(workflow: &Workflow, part: &Dag) {
+    let processes = part.graph.node_weights().filter_map(|node| match node {
+        Node::Process { id, .. } => Some(*id),
+        Node::File { .. } => None,
+    });
+    let named = |ids: &BTreeSet<ProcessId>| {
+        let name = |&id: &ProcessId| {
+            let name = units::plain(workflow.rule(id));
+            format!("{name} (p{})", workflow.images(id)[0].upid)
+        };
+        let shown: Vec<String> = ids.iter().rev().take(NAMED).map(name).collect();
+        match ids.len() - shown.len() {
+            0 => shown.join(", "),
+            more => format!("{}, +{more} more", shown.join(", ")),
+        }
+    };
+    for handed in arguments::handed(workflow, &processes.collect())
+        .iter()
+        .take(NAMED)
+    {
+        tell!(
+            "flowtrace: {} had got answers from {} when it started {}: whether these have them as arguments is not known, and not followed",
+            named(&BTreeSet::from([handed.by])),
+            named(&handed.from),
+            named(&handed.to)
+        );
+    }
 }
 
 /// Says what was left out of a graph.

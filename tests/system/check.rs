@@ -139,6 +139,46 @@ fn nothing_checked_is_no_pass() {
     );
 }
 
+/// `clean:` is no file that the run should have made, whether it says that it is phony or not.
+#[test]
+fn rules_without_files_are_told_from_files_that_were_there_before() {
+    let clean = "clean:\n\trm -f prog *.o gen.h\n";
+    let makefile = format!("{CORRECT}{clean}");
+    let Some((scratch, work)) = build(&makefile) else {
+        return;
+    };
+    let text = check(&scratch, &work, &[]).expect(0).stdout_text();
+    assert!(text.contains("  clean names no file that"), "{text}");
+    assert!(!text.contains("trace a build from the beginning"), "{text}");
+    // The same after a clean in the same run.
+    let Some((scratch, work)) = build_by(&makefile, &["make", "clean", "gen.h", "prog"]) else {
+        return;
+    };
+    let text = check(&scratch, &work, &[]).expect(0).stdout_text();
+    assert!(text.contains("read for 4 rules is declared"), "{text}");
+    // Only the program is made again.
+    fs::remove_file(work.join("prog")).unwrap();
+    let mut run = run_in(&work, &scratch.join("again.db"));
+    finish(run.args(["--", "make", "prog"])).expect(0);
+    let again = Scratch::new();
+    fs::rename(scratch.join("again.db"), again.join("trace.db")).unwrap();
+    let text = check(&again, &work, &[]).expect(0).stdout_text();
+    assert!(
+        text.contains("the files of 3 others were there before"),
+        "{text}"
+    );
+    assert!(text.contains("  clean names no file that"), "{text}");
+    let twice = ["sh", "-c", "make clean && make gen.h prog"];
+    let Some((scratch, work)) = build_by(&makefile, &twice) else {
+        return;
+    };
+    let refused = check(&scratch, &work, &[]).expect(2).stderr;
+    assert!(
+        refused.contains("it ran several builds, make clean and make gen.h prog"),
+        "{refused}"
+    );
+}
+
 /// What make is run by changes nothing: the rules asked for are those of the make below.
 #[test]
 fn a_build_behind_a_wrapper_is_checked() {

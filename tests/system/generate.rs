@@ -15,6 +15,7 @@ mod engines;
 mod given;
 mod real;
 mod refused;
+mod unseen;
 
 /// A traced run and a fresh copy of what it began with.
 struct Traced {
@@ -58,6 +59,12 @@ impl Traced {
             output.status.code().unwrap(),
             String::from_utf8(output.stderr).unwrap(),
         )
+    }
+
+    fn summary(&self) -> String {
+        let mut command = Command::new(FLOWTRACE);
+        command.arg("summary").arg(self.scratch.join("trace.db"));
+        String::from_utf8(finish(&mut command).expect(0).stdout).unwrap()
     }
 
     fn text(&self, format: &str) -> String {

@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 
 use crate::support::process::{Running, finish, start};
 use crate::support::trace::Trace;
-use crate::support::{FLOWTRACE, PATIENCE, Scratch, need_fuse, wait_for};
+use crate::support::{FLOWTRACE, PATIENCE, Scratch, need_fuse, run_in, wait_for};
 
 pub(crate) fn is_mounted(point: &Path) -> bool {
     let table = std::fs::read_to_string("/proc/self/mountinfo").expect("procfs");
@@ -203,6 +203,37 @@ fn a_view_is_not_traced_again() {
     assert!(refused.stderr.contains(&remedy), "{}", refused.stderr);
     finish(&mut view.unmount()).expect(0);
     view.complete_trace();
+}
+
+/// Inside a run its view cannot be ended without the run: whoever tries is told so, however processes are followed, and
+/// what comes after is recorded as before.
+#[test]
+fn the_view_of_a_run_is_not_unmounted_from_inside() {
+    if !need_fuse() {
+        return;
+    }
+    for options in [&[][..], &["--no-ptrace"]] {
+        let scratch = Scratch::new();
+        let work = scratch.dir("work");
+        let script = format!(
+            "d=$PWD; {FLOWTRACE} run -o x.db -- true; cd /; {FLOWTRACE} unmount $d && exit 3\n\
+             {FLOWTRACE} unmount --lazy $d && exit 4; echo x > $d/after"
+        );
+        let trace = scratch.join("trace.db");
+        let mut run = run_in(&work, &trace);
+        run.args(options).args(["--", "sh", "-c", &script]);
+        let said = finish(&mut run).expect(0).stderr;
+        assert!(said.contains("trace the outer command alone"), "{said}");
+        assert!(!said.contains("hint: flowtrace unmount"), "{said}");
+        let refused = "is the view of the flowtrace run that this command is part of";
+        assert_eq!(said.matches(refused).count(), 2, "{said}");
+        let trace = flowtrace_schema::Trace::open(&trace).unwrap();
+        let names = trace.file_names().unwrap();
+        assert!(
+            names.iter().any(|name| name.path.ends_with("/work/after")),
+            "{said}"
+        );
+    }
 }
 
 #[test]

@@ -54,6 +54,7 @@ pub use identity::FileTable;
 pub(crate) use identity::NameIn;
 pub use offers::Offers;
 pub(crate) use protocol::rings_are_enabled;
+pub(crate) use session::raise_descriptor_limit;
 pub use session::{Session, serve};
 pub(crate) use sys::stat;
 

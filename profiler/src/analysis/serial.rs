@@ -50,10 +50,12 @@ pub struct Serial {
     pub is_make: bool,
 }
 
-/// Finds the stretches, those that could save most first. Nothing is found where files were not
-/// seen: then nothing is known of what depends on what. `path` bounds what they may save.
+/// Finds the stretches, those that could save most first. Nothing is found where files, pipes or files
+/// outside the traced directories were not seen: then nothing is known of what depends on what. `path`
+/// bounds what they may save.
 pub fn serial(workflow: &Workflow, timeline: &Timeline, path: &CriticalPath) -> Vec<Serial> {
-    let is_seen = workflow.runs.iter().any(|run| run.file_layer != "none");
+    let has_files = workflow.runs.iter().any(|run| run.file_layer != "none");
+    let is_seen = has_files && workflow.sees_outside();
     let (Some(cpus), true) = (timeline.cpus(), is_seen) else {
         return Vec::new();
     };

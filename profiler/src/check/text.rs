@@ -9,6 +9,9 @@ use crate::text::units::{bytes, counted, duration, plain, shorten};
 /// Lines of one kind that are shown before the others are counted.
 const SHOWN: usize = 50;
 
+/// Rules without files that are named.
+const NAMED: usize = 5;
+
 /// The findings as text, the answer first.
 pub fn text(findings: &Findings, width: usize) -> String {
     let mut text = String::new();
@@ -84,10 +87,34 @@ pub fn text(findings: &Findings, width: usize) -> String {
         counted(findings.declared as i64, "declared one", "declared ones"),
         counted(findings.steps as i64, "command", "commands")
     );
-    if findings.checked < findings.declared {
+    if findings.not_made > 0 {
+        let files = match findings.not_made {
+            1 => "the file of 1 other was".into(),
+            n => format!("the files of {n} others were"),
+        };
         let _ = writeln!(
             text,
-            "              the others' files were not made in this run: trace a build from the beginning"
+            "              {files} there before and not made in this run: trace a build from the beginning"
+        );
+    }
+    if let Some(first) = findings.no_files.first() {
+        let names: Vec<&str> = findings
+            .no_files
+            .iter()
+            .take(NAMED)
+            .map(String::as_str)
+            .collect();
+        let rest = match findings.no_files.len() - names.len() {
+            0 => String::new(),
+            more => format!(" +{more} more"),
+        };
+        let subject = match findings.no_files.len() {
+            1 => format!("{} names no file", plain(first)),
+            _ => format!("{}{rest} name no files", plain(&names.join(", "))),
+        };
+        let _ = writeln!(
+            text,
+            "              {subject} that were made or are there: things to do, or not asked for"
         );
     }
     if findings.nested > 0 {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use flowtrace_schema::{Result, Trace};
 use serde::Serialize;
 
+use super::recording::Recording;
 use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::{data, time};
 use crate::load::{load, load_activity};
@@ -32,6 +33,8 @@ pub struct RunFacts {
     pub cpu_ns: f64,
     /// Time for which processes that forked nobody waited for a processor, ns.
     pub queue_ns: f64,
+    /// How it was recorded.
+    pub recording: Recording,
     /// What to know first: it failed, it is incomplete.
     pub warnings: Vec<String>,
     /// By rule.
@@ -146,6 +149,7 @@ impl RunFacts {
             command: run.and_then(|run| run.command.clone()).unwrap_or_default(),
             duration_ns: workflow.duration_ns(),
             path_ns: path.length_ns(),
+            recording: Recording::of(&workflow),
             warnings: warnings(&workflow),
             ..RunFacts::default()
         };

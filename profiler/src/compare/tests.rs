@@ -193,3 +193,40 @@ fn a_failed_run_is_said_first() {
     let page = html::page(&comparison);
     assert!(page.contains("the command failed: exit 2") && page.contains("</html>"));
 }
+
+/// What one way of recording does not see is no difference of the runs.
+#[test]
+fn runs_that_were_recorded_in_different_ways_are_said_to_be() {
+    let recorded = |trace: &str, files: &str, elsewhere| {
+        let mut run = run(2.0, &[("sort", 1.0, 0.9)]);
+        run.trace = trace.into();
+        run.recording = Recording {
+            files: files.into(),
+            processes: "ptrace".into(),
+            elsewhere,
+            left_out: false,
+            directories: vec![".".into()],
+        };
+        run
+    };
+    let a = [
+        recorded("a.db", "direct-mmap", true),
+        recorded("b.db", "direct-mmap", true),
+    ];
+    let b = [recorded("c.db", "cached", false)];
+    let compared = compare(&a, &b);
+    assert_eq!(
+        compared.warnings,
+        [
+            "recorded in different ways, so that differences may come from that: \
+             file calls: cached in c.db; direct-mmap in a.db, b.db",
+            "recorded in different ways, so that differences may come from that: \
+             pipes and files elsewhere: not seen in c.db; seen in a.db, b.db",
+        ]
+    );
+    assert!(text::text(&compared, None).contains("warning: recorded in different ways"));
+    assert!(html::page(&compared).contains("recorded in different ways"));
+    let json = serde_json::to_value(&compared).unwrap();
+    assert_eq!(json["b"][0]["recording"]["files"], "cached");
+    assert!(compare(&a[..1], &a[1..]).warnings.is_empty());
+}

@@ -17,6 +17,8 @@ pub(super) struct Effects {
     pub(super) touches: BTreeMap<Thing, Vec<Touch>>,
     /// Paths of files that a step wrote outside the traced directories, and whether they are gone.
     pub(super) outside: BTreeMap<usize, BTreeMap<String, bool>>,
+    /// The same of those that it renamed or removed.
+    pub(super) moved_outside: BTreeMap<usize, BTreeMap<String, bool>>,
     /// Files outside that a step read.
     pub(super) read_outside: BTreeMap<usize, BTreeSet<String>>,
     /// Files that a step opened to read, or read.
@@ -87,6 +89,7 @@ pub(super) fn effects(source: &Source, split: &Split) -> Effects {
             effects.add_redirections(source, step, upid);
         }
     }
+    effects.add_unseen_outside(source, split);
     for (&channel, holders) in &source.fifos {
         for upid in holders {
             if let Some(&step) = step_of.get(upid) {
@@ -250,7 +253,20 @@ impl Effects {
     /// A file that a step wrote outside the traced directories and that was not its alone, or is
     /// still there: what became of it is not known.
     pub(super) fn written_outside(&self, step: usize) -> Option<&String> {
-        let mut paths = self.outside.get(&step)?.iter();
+        self.not_alone(step, &self.outside)
+    }
+
+    /// The same of one that it renamed or removed.
+    pub(super) fn moved_outside(&self, step: usize) -> Option<&String> {
+        self.not_alone(step, &self.moved_outside)
+    }
+
+    fn not_alone<'a>(
+        &self,
+        step: usize,
+        paths: &'a BTreeMap<usize, BTreeMap<String, bool>>,
+    ) -> Option<&'a String> {
+        let mut paths = paths.get(&step)?.iter();
         let found = paths.find(|(path, is_gone)| !**is_gone || self.is_of_other(step, path));
         found.map(|(path, _)| path)
     }
@@ -283,6 +299,14 @@ impl Effects {
         if action.failed || !is_use || source.is_of_machine(action.file_id) {
             return;
         }
+        let how = match action.class == "write" || changes(action) {
+            true => How::Write,
+            false => How::Read,
+        };
+        for name in names {
+            let (first, last) = (action.first_ns, action.last_ns);
+            self.touch(Thing::Outside(name.path.clone()), step, how, first, last);
+        }
         // Where the output of the whole run went, that of the generated one does not.
         let of_run = source.descriptors.get(&source.first_upid);
         let is_of_run = |path: &str| of_run.into_iter().flatten().any(|d| d.target == path);
@@ -296,6 +320,45 @@ impl Effects {
                 written.insert(path, name.to_ns.is_some());
             } else {
                 self.read_outside.entry(step).or_default().insert(path);
+            }
+        }
+    }
+
+    /// Files outside that a step may have removed, renamed or changed: of these no call tells, but its arguments do, or
+    /// the moment at which a name came or went.
+    fn add_unseen_outside(&mut self, source: &Source, split: &Split) {
+        let names = &source.workflow.names;
+        let places = source.workflow.image_places();
+        let changes = self.touches.values().flatten();
+        let changes = changes.filter(|touch| touch.how > How::Read);
+        let has_changed: HashSet<usize> = changes.map(|touch| touch.step).collect();
+        for (step, draft) in split.drafts.iter().enumerate() {
+            let changed = names.changed_within(draft.start_ns, draft.end_ns);
+            let images = draft.members.iter().filter_map(|upid| places.get(upid));
+            for &at in images {
+                let image = &source.workflow.images[at];
+                let end = image.end_ns.unwrap_or(draft.end_ns);
+                for path in names.given(image) {
+                    let is_changed = changed.iter().any(|(_, changed)| changed == path);
+                    if is_changed {
+                        let is_gone = source.file_at(path, i64::MAX).is_none();
+                        let moved = self.moved_outside.entry(step).or_default();
+                        moved.insert(path.to_string(), is_gone);
+                    }
+                    let thing = Thing::Outside(path.to_string());
+                    let mut touches = self.touches.get(&thing).into_iter().flatten();
+                    if !touches.any(|touch| touch.step == step) {
+                        // Who has changed something else was given it to look at.
+                        let how = match is_changed || !has_changed.contains(&step) {
+                            true => How::Write,
+                            false => How::Read,
+                        };
+                        self.touch(thing, step, how, image.start_ns, end);
+                    }
+                }
+            }
+            for (at, path) in changed {
+                self.touch(Thing::Outside(path.to_string()), step, How::Write, *at, *at);
             }
         }
     }

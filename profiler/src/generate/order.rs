@@ -46,13 +46,19 @@ fn add(edges: &mut Edges, thing: &Thing, touches: &[Touch], only_made: impl Fn(u
             if earlier.how == touch.how && is_free(touch.how) {
                 continue;
             }
-            let is_data = matches!(thing, Thing::Content(_) | Thing::Name(_) | Thing::List(_))
+            let is_outside = matches!(thing, Thing::Outside(_));
+            let is_data = (is_outside
+                || matches!(thing, Thing::Content(_) | Thing::Name(_) | Thing::List(_)))
                 && earlier.how > How::Read
                 && !only_made(earlier.step);
             let mut add = |from: usize, to: usize| {
                 *edges.entry((from, to)).or_default() |= is_data;
             };
-            let (before, after) = earlier.orders(touch);
+            let (before, after) = match earlier.orders(touch) {
+                // Who did it when is not known well enough to say that they need each other.
+                (true, true) if is_outside => (false, false),
+                order => order,
+            };
             if before {
                 add(earlier.step, touch.step);
             }
@@ -68,6 +74,43 @@ fn add(edges: &mut Edges, thing: &Thing, touches: &[Touch], only_made: impl Fn(u
             since.clear();
         }
         since.push(touch);
+    }
+}
+
+/// Keeps each step, given by its begin and end, after those that had ended before it began: where it was not seen
+/// what they did elsewhere, nothing else is known to be right.
+pub(super) fn keep_time(spans: &[(i64, i64)], edges: &mut Edges) {
+    let mut by_end: Vec<usize> = (0..spans.len()).collect();
+    by_end.sort_by_key(|&step| spans[step].1);
+    // Of those that ended so far, the latest begin: who ended before that is implied.
+    let mut latest = Vec::with_capacity(by_end.len());
+    for &step in &by_end {
+        let before = latest.last().copied().unwrap_or(i64::MIN);
+        latest.push(before.max(spans[step].0));
+    }
+    let mut added = Edges::new();
+    for (step, &(begin, _)) in spans.iter().enumerate() {
+        let over = by_end.partition_point(|&other| spans[other].1 <= begin);
+        let Some(&latest) = over.checked_sub(1).and_then(|last| latest.get(last)) else {
+            continue;
+        };
+        let direct = by_end[..over].iter().rev();
+        let direct = direct.take_while(|&&other| spans[other].1 > latest);
+        added.extend(direct.map(|&other| ((other, step), false)));
+    }
+    // What was seen has the last word where a step did things both before and after another one.
+    let mut all = added.clone();
+    all.extend(edges.iter());
+    let mut ring_of = BTreeMap::new();
+    for (ring, steps) in rings(spans.len(), &all).into_iter().enumerate() {
+        ring_of.extend(steps.into_iter().map(|step| (step, ring)));
+    }
+    added.retain(|(from, to), _| {
+        let rings = (ring_of.get(from), ring_of.get(to));
+        rings.0.is_none() || rings.0 != rings.1
+    });
+    for (pair, is_data) in added {
+        edges.entry(pair).or_insert(is_data);
     }
 }
 
@@ -202,6 +245,22 @@ mod tests {
             of(&[both(0, (0, 1), (4, 5)), both(1, (5, 6), (7, 8))]),
             [(0, 1)]
         );
+    }
+
+    #[test]
+    fn in_the_order_of_time_a_step_comes_after_all_that_had_ended() {
+        let kept = |spans: &[(i64, i64)], edges: &[(usize, usize)]| -> Vec<(usize, usize)> {
+            let mut all: Edges = edges.iter().map(|&pair| (pair, true)).collect();
+            keep_time(spans, &mut all);
+            all.into_keys().collect()
+        };
+        assert_eq!(kept(&[(0, 1), (1, 2), (3, 4)], &[]), [(0, 1), (1, 2)]);
+        // Two side by side, between others.
+        let beside = [(0, 1), (2, 5), (3, 6), (7, 8)];
+        assert_eq!(kept(&beside, &[]), [(0, 1), (0, 2), (1, 3), (2, 3)]);
+        // The first goes on all the time, is used by the second, and uses the third.
+        let around = [(0, 9), (1, 2), (3, 4)];
+        assert_eq!(kept(&around, &[(0, 1), (2, 0)]), [(0, 1), (2, 0)]);
     }
 
     #[test]

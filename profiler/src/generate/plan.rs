@@ -10,7 +10,7 @@ use crate::text::units::counted;
 
 use super::command::{Command, Writer, ending};
 use super::effects::{Effects, How, Thing, effects};
-use super::order::{Edges, edges, reduced, rings};
+use super::order::{Edges, edges, keep_time, reduced, rings};
 use super::own;
 use super::source::{Source, Unfit};
 use super::steps::{Draft, Split, splits};
@@ -66,7 +66,11 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     fn build(&self, drafts: &[Draft], mut notes: Vec<String>) -> Plan {
-        let edges = edges(self.effects);
+        let mut edges = edges(self.effects);
+        if !self.source.workflow.sees_outside() {
+            let spans = drafts.iter().map(|draft| (draft.start_ns, draft.end_ns));
+            keep_time(&spans.collect::<Vec<_>>(), &mut edges);
+        }
         let rings = rings(drafts.len(), &edges);
         // Each draft is part of one merged step.
         let mut merged: Vec<Vec<usize>> = Vec::new();
@@ -185,9 +189,12 @@ impl Builder<'_> {
             ));
         }
         for at in group {
-            if let Some(path) = self.effects.written_outside(*at) {
+            let written = self.effects.written_outside(*at);
+            let moved = || self.effects.moved_outside(*at);
+            let changed = written.map(|path| ("wrote", path));
+            if let Some((did, path)) = changed.or_else(|| Some(("renamed or removed", moved()?))) {
                 return Err(format!(
-                    "it wrote {path}, outside the directory where the run began ({}), where only opens are seen",
+                    "it {did} {path}, outside the directory where the run began ({}), where only opens are seen",
                     self.source.root
                 ));
             }
@@ -224,6 +231,14 @@ impl Builder<'_> {
             notes.push(
                 "a workflow manager ran this: what it started for itself is here beside its jobs, in the \
                  environments that it made for them; its own specification runs again more surely"
+                    .into(),
+            );
+        }
+        if !self.source.workflow.sees_outside() {
+            notes.push(
+                "files outside the traced directories, and what goes through short-lived pipes, were not seen in this run: \
+                 steps keep the order in which they ran, and none is refused for what it changed there; \
+                 flowtrace run without --no-topology and --detach sees it"
                     .into(),
             );
         }

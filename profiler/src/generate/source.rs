@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use flowtrace_schema::{ActionRow, DescriptorRow, NameRow, ProcessRow, Result, Trace};
+use flowtrace_schema::{ActionRow, DescriptorRow, NameRow, ProcessRow, Result, RunRow, Trace};
 
 use crate::model::{ProcessId, Workflow};
 
@@ -401,6 +401,18 @@ impl Source {
     }
 }
 
+/// How to record a run so that it tells what processes begin with.
+fn without(run: &RunRow) -> &'static str {
+    match (&run.command, &*run.process_layer) {
+        (None, _) => "record the command itself: flowtrace run -- COMMAND",
+        // That holds calls as root, unless it is told not to.
+        (_, "tracepoints") => "record it again with flowtrace run, without --no-topology",
+        _ => {
+            "record it again with flowtrace run, without --no-ptrace; flowtrace doctor says what else it takes"
+        }
+    }
+}
+
 fn unfit(workflow: &Workflow) -> Option<Unfit> {
     let unfit = |reason: &str, hint| {
         Some(Unfit {
@@ -419,10 +431,8 @@ fn unfit(workflow: &Workflow) -> Option<Unfit> {
                 return unfit("its recording was cut short", again);
             }
             if !run.sees_descriptors() {
-                return unfit(
-                    "it was recorded without ptrace, so that redirections are not known",
-                    "record it again with flowtrace run, without --no-ptrace",
-                );
+                let reason = "nobody looked into the processes at their begin, so that redirections are not known";
+                return unfit(reason, without(run));
             }
             if run.file_layer == "none" {
                 return unfit("it holds no file calls", again);

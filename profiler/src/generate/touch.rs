@@ -9,6 +9,8 @@ pub(super) enum Thing {
     Content(i64),
     /// The names in a directory.
     List(String),
+    /// A name outside the traced directories, of which opens, arguments and moments tell.
+    Outside(String),
     /// A FIFO, which nobody can use alone.
     Fifo(i64),
 }

@@ -127,6 +127,7 @@ pub(super) fn add(access: &mut Access, call: &CallRow) {
     if matches!(op, Op::Create | Op::Mknod) {
         widen(&mut access.write_ns, call.start_ns, end);
     }
+    access.alterations += i64::from(alters(op));
     match op.class() {
         Class::Open => {
             access.first_open_ns.get_or_insert(call.start_ns);
@@ -157,6 +158,15 @@ pub(super) fn add(access: &mut Access, call: &CallRow) {
         }
         _ => {}
     }
+}
+
+/// Whether a call changes a name or an attribute of what was there.
+fn alters(op: Op) -> bool {
+    use Op::*;
+    matches!(
+        op,
+        Rename | Link | Unlink | Rmdir | Chmod | Chown | Utimens | Setxattr | Removexattr | Setattr
+    )
 }
 
 pub(super) fn widen(span: &mut Option<(i64, i64)>, from: i64, to: i64) {

@@ -70,7 +70,7 @@ impl Access {
     }
 
     /// All that is summed up over calls, but for what tells of changes unseen.
-    fn sums(&mut self) -> [&mut i64; 13] {
+    fn sums(&mut self) -> [&mut i64; 14] {
         [
             &mut self.calls,
             &mut self.creates,
@@ -82,6 +82,7 @@ impl Access {
             &mut self.write_time_ns,
             &mut self.changes,
             &mut self.truncates,
+            &mut self.alterations,
             &mut self.read_opens,
             &mut self.plain_read_opens,
             &mut self.write_opens,

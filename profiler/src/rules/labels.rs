@@ -14,14 +14,15 @@ use crate::text::units;
 /// When the trace cannot be read.
 pub fn labels(trace: &Trace) -> Result<HashMap<i64, String>> {
     let is_one = trace.hosts()?.len() < 2;
-    Ok(of_rows(&trace.processes()?, is_one))
-}
-
-fn of_rows(rows: &[ProcessRow], is_one_host: bool) -> HashMap<i64, String> {
+    let rows = trace.processes()?;
     let inferred = match rows.iter().any(|row| row.rule.is_none()) {
-        true => infer_rows(rows),
+        true => infer_rows(trace, &rows)?,
         false => Vec::new(),
     };
+    Ok(of_rows(&rows, &inferred, is_one))
+}
+
+fn of_rows(rows: &[ProcessRow], inferred: &[String], is_one_host: bool) -> HashMap<i64, String> {
     let label = |(at, row): (usize, &ProcessRow)| {
         let rule = row.rule.as_deref().or(inferred.get(at).map(String::as_str));
         let rule = units::plain(rule.unwrap_or(super::UNKNOWN));
@@ -51,11 +52,12 @@ mod tests {
             ..ProcessRow::default()
         };
         let rows = [row(1, None, "a"), row(2, Some("serve"), "b")];
-        let one = of_rows(&rows, true);
+        let inferred = ["srv.py".into(), "srv.py".into()];
+        let one = of_rows(&rows, &inferred, true);
         assert_eq!(
             (&*one[&1], &*one[&2]),
             ("srv.py (pid 101)", "serve (pid 102)")
         );
-        assert_eq!(of_rows(&rows, false)[&2], "serve (pid 102 on b)");
+        assert_eq!(of_rows(&rows, &inferred, false)[&2], "serve (pid 102 on b)");
     }
 }

@@ -16,7 +16,7 @@ const TINY: i64 = 5;
 /// How to write it.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    /// Columns to fill.
+    /// Columns to fill; lines are cut there, at `usize::MAX` nowhere.
     pub width: usize,
     /// Whether every step is written.
     pub is_full: bool,

@@ -332,6 +332,10 @@ pub(crate) fn seen(facts: &Facts) -> Vec<String> {
     if traced.iter().any(|d| d.attribute_ttl_ns > 0) {
         items.push("repeated stat calls and lookups are not seen".into());
     }
+    let looks_into_nobody = ["tracepoints", "connector", "scan", "requests"];
+    if looks_into_nobody.contains(&&*facts.process_layer) {
+        items.push("pipes, sockets and files elsewhere are not seen".into());
+    }
     if facts.data.files_by_open > 0 {
         let files = units::counted(facts.data.files_by_open, "file", "files");
         items.push(format!("{files} by open only"));

@@ -22,7 +22,7 @@ const NUMBERS: usize = 48;
 /// How to write the tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    /// Columns to fill; lines are cut there.
+    /// Columns to fill; lines are cut there, at `usize::MAX` nowhere.
     pub width: usize,
     /// Whether every process has its own line, with all programs it was.
     pub is_full: bool,

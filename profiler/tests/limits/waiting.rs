@@ -5,7 +5,7 @@ use flowtrace_profiler::analysis::serial::serial;
 use flowtrace_profiler::analysis::waits::{Kind, Root, waits};
 use flowtrace_profiler::text::waits::serial_line;
 use flowtrace_profiler::timeline::State;
-use flowtrace_schema::ChannelKind;
+use flowtrace_schema::{ChannelKind, Loss, Op};
 
 use crate::play::Doing::{Child, Cpu, In, LockOf, Out, Sleep};
 use crate::play::Play;
@@ -173,6 +173,34 @@ fn steps_that_hand_on_a_file_could_not() {
             play.create(steps[at], file, at as u64 * 1000 + 900);
             play.read(steps[at + 1], file, at as u64 * 1000 + 1010);
         }
+    });
+    assert_eq!(serial(&run.workflow, &run.timeline, &run.path), []);
+}
+
+/// Made, made executable, executed, removed: nothing is read after it was written but by the third.
+#[test]
+fn steps_that_change_the_mode_or_the_names_of_a_file_could_not() {
+    for removal in [Op::Unlink, Op::Rename] {
+        let run = script(|play, steps| {
+            let file = play.file("tool", 0);
+            play.create(steps[0], file, 900);
+            play.alter(steps[1], file, Op::Chmod, 1900);
+            play.read(steps[2], file, 2010);
+            play.alter(steps[3], file, removal, 3010);
+        });
+        assert_eq!(serial(&run.workflow, &run.timeline, &run.path), []);
+    }
+}
+
+/// What nothing connects that was seen may be connected by a pipe, or by a file elsewhere.
+#[test]
+fn nothing_is_said_where_pipes_and_files_elsewhere_were_not_seen() {
+    let run = script(|play, steps| {
+        for (at, &step) in steps.iter().enumerate() {
+            let file = play.file(&format!("out{at}"), at as u64 * 1000);
+            play.create(step, file, at as u64 * 1000 + 900);
+        }
+        play.lost(Loss::TopologyLeftOut);
     });
     assert_eq!(serial(&run.workflow, &run.timeline, &run.path), []);
 }

@@ -5,9 +5,9 @@ use std::path::Path;
 use flowtrace_schema::{
     Activity, Call, CallRing, ChannelEndClosed, ChannelEndRecord, ChannelId, ChannelKind,
     ChannelRecord, CounterRecord, Coverage, Direction, Fidelity, FileId, FileKind, FileLayer,
-    FileRecord, HostId, HostRecord, HostSample, NameRecord, Op, Origin, ProcessEnd, ProcessLayer,
-    ProcessStart, Record, Recorder, RunEnd, RunId, RunRecord, SampleRecord, Side, Tid,
-    TracedDirectory, Upid, Usage, WaitObject, Waker, Writer,
+    FileRecord, HostId, HostRecord, HostSample, Loss, NameRecord, Op, Origin, ProcessEnd,
+    ProcessLayer, ProcessStart, Record, Recorder, RunEnd, RunId, RunRecord, SampleRecord, Side,
+    Tid, TracedDirectory, Upid, Usage, WaitObject, Waker, Writer,
 };
 
 const MS: u64 = 1_000_000;
@@ -330,6 +330,16 @@ impl Play {
     pub(crate) fn create(&mut self, upid: u32, file: u32, at: u64) {
         self.call(upid, file, Op::Create, Some(1), None, at);
         self.call(upid, file, Op::Write, None, Some((0, 1000)), at);
+    }
+
+    /// A process renames, removes or changes the attributes of a file.
+    pub(crate) fn alter(&mut self, upid: u32, file: u32, op: Op, at: u64) {
+        self.call(upid, file, op, None, None, at);
+    }
+
+    /// Something is missing in the recording.
+    pub(crate) fn lost(&mut self, loss: Loss) {
+        self.recorder.lost(loss, 1);
     }
 
     /// A process writes to a file at a position.

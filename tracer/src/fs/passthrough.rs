@@ -62,6 +62,7 @@ pub(super) struct View {
     /// Ids of nodes that hold a descriptor, and of some that did; the oldest first.
     holders: Mutex<VecDeque<u64>>,
     has_given_up: AtomicBool,
+    is_relieving: AtomicBool,
     trace: Option<Trace>,
 }
 
@@ -133,6 +134,7 @@ impl View {
             room: Room::of_this_process(),
             holders: Mutex::default(),
             has_given_up: AtomicBool::new(false),
+            is_relieving: AtomicBool::new(false),
             trace,
         })
     }

@@ -125,7 +125,7 @@ fn stack_depth(root: &OwnedFd) -> u32 {
 }
 
 /// As root up to what the kernel allows any process, otherwise up to the hard limit.
-fn raise_descriptor_limit() {
+pub(crate) fn raise_descriptor_limit() {
     let allowed = std::fs::read_to_string("/proc/sys/fs/nr_open");
     if let Some(allowed) = allowed.ok().and_then(|text| text.trim().parse().ok())
         && setrlimit(Resource::RLIMIT_NOFILE, allowed, allowed).is_ok()

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::nested;
 use crate::mounting::{self, Mount};
 use crate::proc::PidFd;
 
@@ -37,6 +38,8 @@ pub struct Holder {
 pub enum DetachError {
     /// There is no traced view at that path.
     NotMounted(PathBuf),
+    /// The view is that of the run that this process belongs to, and ends with the command.
+    OfRun(PathBuf),
     /// Somebody uses the view; those that are known, others may be out of sight.
     Busy(Vec<Holder>),
     /// The view is gone, but its daemon has not completed the trace.
@@ -69,6 +72,9 @@ pub enum Detached {
 pub fn detach(mountpoint: &Path, lazily: bool) -> Result<Detached, DetachError> {
     let mount = view_at(mountpoint).map_err(DetachError::Refused)?;
     let mount = mount.ok_or_else(|| DetachError::NotMounted(mountpoint.to_owned()))?;
+    if nested::is_of_own_run(&mount) {
+        return Err(DetachError::OfRun(mount.point));
+    }
     let daemon = mount
         .source
         .strip_prefix(mounting::SOURCE_PREFIX)

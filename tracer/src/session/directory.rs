@@ -5,10 +5,9 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::{Error, Result};
+use super::{Error, Result, nested};
 use crate::fs::Permission;
 use crate::mounting::{self, View};
-use crate::proc;
 
 /// Filesystems that hold no files of a workflow; a view of them could not work.
 const KERNEL_FILESYSTEMS: &[&str] = &[
@@ -50,7 +49,7 @@ impl Directory {
         }
         if let Some(mount) = mounting::mount_of(&absolute).map_err(|e| fail(e.to_string()))? {
             if mount.kind == mounting::FILESYSTEM_TYPE {
-                let is_in_a_run = proc::tracer_of(std::process::id()).is_some();
+                let is_in_a_run = nested::may_be_of_own_run(&mount);
                 return Err(Error::TracedTwice {
                     path: absolute,
                     view: (!is_in_a_run).then_some(mount.point),

@@ -12,6 +12,16 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 /// thread, are reserved but hardly ever used.
 const ADDRESS_SPACE: u64 = 512 << 20;
 
+/// Fewer open files than these are told of. A program may have 1024 where nothing else was set, and each takes two here.
+const DESCRIPTORS: u64 = 4096;
+
+/// How many open files this process may have at most, if these are few: raised as far as allowed.
+pub(super) fn few_descriptors() -> Option<u64> {
+    crate::fs::raise_descriptor_limit();
+    let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
+    (limit < DESCRIPTORS).then_some(limit)
+}
+
 /// Lifts what can be lifted, as root all of it.
 ///
 /// # Errors

@@ -11,6 +11,7 @@ mod front;
 mod inherited;
 mod launch;
 mod limits;
+mod nested;
 mod origin;
 pub(crate) mod recording;
 mod run;

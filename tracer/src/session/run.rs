@@ -21,17 +21,19 @@ use super::views::Views;
 use super::{Error, Result, limits, signals};
 use crate::callers::Callers;
 use crate::fs::{Offers, Opens};
-use crate::net::live::{Live, LiveOptions, Namespaces, Refused};
+use crate::net::live::{Live, LiveOptions, Namespaces};
 use crate::proc::environment::Wanted;
-use crate::proc::lifetimes::{End, LeftBehind};
+use crate::proc::lifetimes::End;
 use crate::proc::watched::{Feed, Whose};
 use crate::proc::{self, Living};
 
 mod job;
+mod notice;
 mod traced;
 mod watched;
 
 use job::Job;
+pub use notice::Notice;
 
 /// What to trace, and where to.
 #[derive(Clone, Debug)]
@@ -71,46 +73,6 @@ pub struct RunOptions {
     pub layer: Layer,
     /// Record every call on pipes and sockets, not their sums alone; with [`Layer::Kernel`].
     pub channel_calls: bool,
-}
-
-/// What the user should hear while the run goes on.
-#[derive(Clone, Debug)]
-pub enum Notice {
-    /// A view could not be mounted over its own path.
-    OtherPath {
-        /// The directory.
-        directory: PathBuf,
-        /// Where its view is instead.
-        view: PathBuf,
-        /// Why.
-        reason: String,
-    },
-    /// File calls cannot be seen at all.
-    NoFiles {
-        /// Why.
-        reason: String,
-    },
-    /// Processes are not followed by ptrace.
-    NotTraced {
-        /// Why not; `None` when that was asked for.
-        refused: Option<String>,
-        /// How they are followed instead.
-        layer: ProcessLayer,
-        /// Whether what each process used is told by the kernel.
-        has_costs: bool,
-    },
-    /// Packets of an interface are not captured.
-    NotCaptured(Refused),
-    /// The command has ended, and these processes that it left behind are let go.
-    LetGo {
-        /// Which.
-        processes: Vec<LeftBehind>,
-    },
-    /// The command has ended, and processes it left behind have not.
-    StillRunning {
-        /// Which.
-        processes: Vec<LeftBehind>,
-    },
 }
 
 /// How a run ended.
@@ -173,6 +135,9 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
     if let Err(error) = limits::lift() {
         views.child.abandon();
         return Err(Error::system("trace here")(error));
+    }
+    if let Some(limit) = limits::few_descriptors() {
+        notify(Notice::FewDescriptors { limit });
     }
     let run = Run {
         options,

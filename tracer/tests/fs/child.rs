@@ -69,6 +69,8 @@ fn call(function: &OsString, arguments: &[PathBuf]) {
         "open_many" => crate::limits::open_many(&arguments[0], &arguments[1]),
         "relieve" => crate::limits::relieve(),
         "walk" => crate::limits::walk(&arguments[0]),
+        "rename_many" => crate::limits::rename_many(),
+        "read_rename_write" => crate::limits::read_rename_write(&arguments[0]),
         "fill_as_user" => crate::errors::fill_as_user(&arguments[0]),
         "make_exclusively" => crate::races::make_exclusively(&arguments[0]),
         "model" => {

@@ -1,6 +1,7 @@
 //! What happens when something runs out.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 
@@ -125,6 +126,44 @@ pub(crate) fn relieve() {
     child::run("walk", &[&mounted.seen]);
     let files = "SELECT COUNT(*) FROM files WHERE kind = 'file'";
     assert_eq!(mounted.finish().number(files), 8000);
+}
+
+#[test]
+fn more_files_than_descriptors_may_be_renamed_and_written() {
+    run_with_descriptors(300, "rename_many");
+}
+
+/// Entered through `child`.
+pub(crate) fn rename_many() {
+    let Some(mounted) = Mounted::new(Options::default()) else {
+        return;
+    };
+    for number in 0..1500 {
+        fs::write(mounted.source.join(number.to_string()), "x").unwrap();
+    }
+    child::run("read_rename_write", &[&mounted.seen]);
+    let trace = mounted.finish();
+    let refused = "SELECT COUNT(*) FROM calls WHERE result = -24";
+    assert_eq!(trace.number(refused), 0);
+}
+
+/// Entered through `child`: has one file open at a time.
+pub(crate) fn read_rename_write(seen: &Path) {
+    for number in 0..1500 {
+        fs::read(seen.join(number.to_string())).unwrap();
+    }
+    for number in 0..1500 {
+        let new = seen.join(format!("new{number}"));
+        fs::rename(seen.join(number.to_string()), &new).unwrap();
+        let log = File::options()
+            .append(true)
+            .create(true)
+            .open(seen.join("log"));
+        writeln!(log.unwrap(), "{number}").unwrap();
+    }
+    for number in 0..1500 {
+        assert_eq!(fs::read(seen.join(format!("new{number}"))).unwrap(), b"x");
+    }
 }
 
 /// Entered through `child`: looks at every file twice.

@@ -26,7 +26,7 @@ pub(super) struct Step {
     pub(super) is_read_by_shell: bool,
     pub(super) written: BTreeSet<FileIndex>,
     pub(super) touched: BTreeSet<FileIndex>,
-    /// Paths of what it made.
+    /// Paths of what it made, renamed, removed or changed in mode.
     pub(super) made: HashSet<String>,
     /// Paths of everything that it touched, and of the directories above.
     pub(super) paths: HashSet<String>,
@@ -43,6 +43,39 @@ impl Step {
     pub(super) fn cores(&self, most: f64) -> f64 {
         let own = self.cpu_ns / self.length() as f64;
         own.max(1.0).min(most)
+    }
+
+    /// Adds a path and those of the directories above.
+    fn add_path(&mut self, path: &str) {
+        let mut part = path;
+        while !part.is_empty() && self.paths.insert(part.to_owned()) {
+            part = part.rsplit_once('/').map_or("", |(above, _)| above);
+        }
+    }
+}
+
+/// Adds the files outside the traced directories that a step may have removed, renamed or changed: of these no
+/// call tells, but its arguments do, or the moment at which a name came or went.
+fn add_unseen(workflow: &Workflow, step: &mut Step) {
+    let images = step.members.iter().flat_map(|&id| workflow.images(id));
+    let given = images.flat_map(|image| workflow.names.given(image));
+    let used: Vec<String> = given
+        .filter(|path| !step.paths.contains(&***path))
+        .map(ToString::to_string)
+        .collect();
+    let changed = workflow.names.changed_within(step.from, step.to).iter();
+    let changed = changed.map(|(_, path)| path.to_string());
+    // Who has changed something else was given it to look at.
+    let has_other_work = !step.written.is_empty();
+    for path in used {
+        step.add_path(&path);
+        if !has_other_work {
+            step.made.insert(path);
+        }
+    }
+    for path in changed.collect::<Vec<_>>() {
+        step.add_path(&path);
+        step.made.insert(path);
     }
 }
 
@@ -134,7 +167,7 @@ fn fill(workflow: &Workflow, timeline: &Timeline, step: &mut Step) {
     let mut most = (-1.0, String::new());
     let mut longest = 0;
     let (mut storage, mut pause, mut life) = (0.0, 0.0, 0.0);
-    for &id in &step.members {
+    for id in step.members.clone() {
         let instance = timeline.instance(id);
         step.from = step.from.min(instance.from);
         step.to = step.to.max(instance.to);
@@ -176,21 +209,20 @@ fn fill(workflow: &Workflow, timeline: &Timeline, step: &mut Step) {
             let file = workflow.file(access.file);
             step.touched.insert(access.file);
             let relation = access.relation();
-            if relation >= Relation::Write {
+            // Whose name or mode was changed must not be used before, nor after it was removed.
+            let is_altered = access.alterations > 0;
+            if relation >= Relation::Write || is_altered {
                 step.written.insert(access.file);
             }
-            let Some(path) = file.path.as_deref() else {
-                continue;
-            };
-            if relation == Relation::Create {
-                step.made.insert(path.to_owned());
-            }
-            let mut part = path;
-            while !part.is_empty() && step.paths.insert(part.to_owned()) {
-                part = part.rsplit_once('/').map_or("", |(above, _)| above);
+            for path in workflow.names.of_file(access.file, file) {
+                if relation == Relation::Create || is_altered {
+                    step.made.insert(path.to_owned());
+                }
+                step.add_path(path);
             }
         }
     }
+    add_unseen(workflow, step);
     step.name = most.1;
     let length = (step.to - step.from).max(1) as f64;
     step.disk = (storage / length).min(1.0);

@@ -1,8 +1,8 @@
 //! What tells a process from others of its rule.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use crate::argv::unquote;
+use crate::argv::{path_from, unquote};
 use crate::graph::pattern::base;
 use crate::model::{ProcessId, Workflow};
 
@@ -12,6 +12,8 @@ const SHOWN: usize = 2;
 /// How many processes of a rule have each argument.
 pub(super) struct Labels<'a> {
     rules: HashMap<&'a str, Rule>,
+    /// Paths of the files of the trace.
+    paths: HashSet<&'a str>,
 }
 
 #[derive(Default)]
@@ -34,7 +36,32 @@ impl<'a> Labels<'a> {
                 *rule.arguments.entry(argument).or_default() += 1;
             }
         }
-        Labels { rules }
+        let paths = workflow
+            .files
+            .iter()
+            .filter_map(|file| file.path.as_deref());
+        Labels {
+            rules,
+            paths: paths.collect(),
+        }
+    }
+
+    /// An argument as it stands in a label: of a path the last component. What a shell is to execute, or a program of
+    /// sed or awk, is none, whatever slashes it has.
+    fn shown<'b>(&self, argument: &'b str, cwd: &str) -> &'b str {
+        let is_path = |word: &str| {
+            let is_from_somewhere = ["/", "./", "../"]
+                .iter()
+                .any(|begin| word.starts_with(begin));
+            is_from_somewhere && !word.contains(is_of_text)
+                || self.paths.contains(path_from(cwd, word).as_str())
+        };
+        let value = argument.split_once('=').map(|(_, value)| value);
+        let path = [Some(argument), value]
+            .into_iter()
+            .flatten()
+            .find(|word| is_path(word));
+        path.map_or(argument, |path| base(path.trim_end_matches('/')))
     }
 
     /// A short name: of one alone of its rule the command line without the directory of the program, behind
@@ -71,7 +98,8 @@ impl<'a> Labels<'a> {
             })
             .collect();
         telling.sort_unstable();
-        telling.dedup_by_key(|t| base(&arguments[t.2]));
+        let cwd = last.cwd.as_deref().unwrap_or("");
+        telling.dedup_by_key(|t| self.shown(&arguments[t.2], cwd));
         if telling.first().is_some_and(|t| !t.0) {
             telling.retain(|t| !t.0);
         }
@@ -83,7 +111,7 @@ impl<'a> Labels<'a> {
         let mut label = name.to_string();
         for (_, _, at) in telling {
             label.push(' ');
-            label += base(arguments[at].trim_end_matches('/'));
+            label += self.shown(&arguments[at], cwd);
         }
         label
     }
@@ -99,6 +127,11 @@ fn arguments(workflow: &Workflow, id: ProcessId) -> Vec<String> {
     arguments
 }
 
+/// Whether a character is one of program text rather than of a path.
+fn is_of_text(c: char) -> bool {
+    c.is_whitespace() || ";|&<>$`\"'(){}*".contains(c)
+}
+
 /// `/tmp/ccXy12Ab.s`: every run has another.
 fn is_made_up(argument: &str) -> bool {
     argument.starts_with("/tmp/") || argument.starts_with("/var/tmp/")
@@ -107,33 +140,69 @@ fn is_made_up(argument: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Image, Process};
+    use crate::model::{File, Image, Process};
+
+    fn run(commands: &[(&str, &str)], files: &[&str]) -> Workflow {
+        let at = |i: usize| Process {
+            images: i..i + 1,
+            ..Process::default()
+        };
+        let image = |(i, (rule, command)): (usize, &(&str, &str))| Image {
+            command: Some((*command).into()),
+            rule: (*rule).into(),
+            process: ProcessId(i as u32),
+            cwd: Some("/w".into()),
+            ..Image::default()
+        };
+        let file = |path: &&str| File {
+            path: Some((*path).into()),
+            ..File::default()
+        };
+        Workflow {
+            images: commands.iter().enumerate().map(image).collect(),
+            processes: (0..commands.len()).map(at).collect(),
+            files: files.iter().map(file).collect(),
+            ..Workflow::default()
+        }
+    }
+
+    /// The text that a shell executes is no path for the slashes in it.
+    #[test]
+    fn program_text_is_not_taken_for_a_path() {
+        let workflow = run(
+            &[
+                ("sh -c", "sh -c 'sort a/b > c/d; cp c/d e'"),
+                ("sh -c", "/bin/sh -c '/opt/tool x > y/z'"),
+                ("sed", "sed s/a/b/g in/x.txt"),
+                ("sed", "sed s/c/d/ in/y.txt"),
+                ("tool", "tool --out=/w/in/x.txt"),
+                ("tool", "tool /opt/data/q.bin"),
+            ],
+            &["/w/in/x.txt", "/w/in/y.txt"],
+        );
+        let labels = Labels::of(&workflow);
+        let of = |id| labels.short(&workflow, ProcessId(id));
+        assert_eq!(of(0), "sh -c sort a/b > c/d; cp c/d e");
+        assert_eq!(of(1), "sh -c /opt/tool x > y/z");
+        assert_eq!(of(2), "sed s/a/b/g x.txt");
+        assert_eq!(of(3), "sed s/c/d/ y.txt");
+        assert_eq!(of(4), "tool x.txt");
+        assert_eq!(of(5), "tool q.bin");
+    }
 
     #[test]
     fn siblings_are_told_apart_by_their_input() {
-        let commands = [
-            "/usr/lib/cc1 -quiet -imultiarch x a.c -o /tmp/cc1.s",
-            "/usr/lib/cc1 -quiet -imultiarch x lib/b.c -o /tmp/cc2.s",
-            "/usr/bin/ld -o prog a.o b.o",
-        ];
-        let rules = ["cc1", "cc1", "ld"];
-        let workflow = Workflow {
-            images: (0..3)
-                .map(|i| Image {
-                    command: Some(commands[i].into()),
-                    rule: rules[i].into(),
-                    process: ProcessId(i as u32),
-                    ..Image::default()
-                })
-                .collect(),
-            processes: (0..3)
-                .map(|i| Process {
-                    images: i..i + 1,
-                    ..Process::default()
-                })
-                .collect(),
-            ..Workflow::default()
-        };
+        let workflow = run(
+            &[
+                ("cc1", "/usr/lib/cc1 -quiet -imultiarch x a.c -o /tmp/cc1.s"),
+                (
+                    "cc1",
+                    "/usr/lib/cc1 -quiet -imultiarch x lib/b.c -o /tmp/cc2.s",
+                ),
+                ("ld", "/usr/bin/ld -o prog a.o b.o"),
+            ],
+            &["/w/a.c", "/w/lib/b.c"],
+        );
         let labels = Labels::of(&workflow);
         let of = |id| labels.short(&workflow, ProcessId(id));
         assert_eq!(of(0), "cc1 a.c");

@@ -28,7 +28,7 @@ impl Files<'_> {
                         *paths.entry(&name.path).or_default() |= changes;
                     }
                 }
-                Thing::List(_) | Thing::Fifo(_) => {}
+                Thing::List(_) | Thing::Outside(_) | Thing::Fifo(_) => {}
             }
         }
         let take = |(path, changes): (&str, bool)| {

@@ -198,7 +198,12 @@ impl View {
         if !open.wrote.load(Ordering::Relaxed) {
             return Ok(());
         }
-        close(dup(open.fd.as_fd())?)
+        match self.with_room(|| dup(open.fd.as_fd())) {
+            Ok(fd) => close(fd),
+            // The program has no part in that, and the end of the file still tells it of what fails to be written.
+            Err(Errno::EMFILE | Errno::ENFILE) => Ok(()),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// The last descriptor and mapping of an open file are gone.

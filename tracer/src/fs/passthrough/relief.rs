@@ -59,7 +59,11 @@ impl View {
     pub(in crate::fs) fn pin(&self, node: &Node) -> Result<Arc<Pin>> {
         match node.descriptor.hold() {
             Hold::Held(pin) => Ok(pin),
-            Hold::GivenUp(place) => self.find_again(node, &place),
+            Hold::GivenUp(place) => {
+                // Before: what is found here is to stay for what is done with it.
+                self.relieve();
+                self.find_again(node, &place)
+            }
         }
     }
 
@@ -123,8 +127,17 @@ impl View {
     /// A node has a descriptor more.
     pub(super) fn holds(&self, node: &Node) {
         self.holders().push_back(node.id);
-        if descriptor::held() > self.room.crowded {
+        self.relieve();
+    }
+
+    /// Gives up descriptors where nodes have too many. What this takes itself, to find directories again, does not begin
+    /// it anew.
+    fn relieve(&self) {
+        if descriptor::held() > self.room.crowded
+            && !self.is_relieving.swap(true, Ordering::Acquire)
+        {
             self.give_up(self.room.relieved);
+            self.is_relieving.store(false, Ordering::Release);
         }
     }
 

@@ -56,6 +56,9 @@ impl Run<'_> {
         );
         // Where nobody traces any more, a call that the filter picks would fail.
         let topology = self.options.topology && !self.options.detach;
+        if !topology {
+            recording.recorder.lost(Loss::TopologyLeftOut, 1);
+        }
         lifetimes.observe(Box::new(Wiring::new(
             HOST,
             recording.recorder.clone(),

@@ -1,0 +1,107 @@
+//! How runs were recorded, and what to say where that was not the same way for all.
+
+use std::collections::BTreeMap;
+
+use flowtrace_schema::LossRow;
+use serde::Serialize;
+
+use super::RunFacts;
+use crate::generate::relative_to;
+use crate::model::Workflow;
+
+/// How a run was recorded: what was seen of it depends on that.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Recording {
+    /// How calls on files of the traced directories were seen, as in the view `runs`.
+    pub files: String,
+    /// How processes were seen, as in the view `runs`.
+    pub processes: String,
+    /// Whether pipes and files outside the traced directories were seen.
+    pub elsewhere: bool,
+    /// Whether files were left out (`--include`, `--exclude`).
+    pub left_out: bool,
+    /// The traced directories, relative to the one in which the command was started.
+    pub directories: Vec<String>,
+}
+
+impl Recording {
+    pub(super) fn of(workflow: &Workflow) -> Recording {
+        let joined = |of: fn(&flowtrace_schema::RunRow) -> &str| {
+            let mut all: Vec<&str> = workflow.runs.iter().map(of).collect();
+            all.sort_unstable();
+            all.dedup();
+            all.join(", ")
+        };
+        let cwd = workflow.runs.first().map_or("", |run| run.cwd.as_str());
+        let traced = workflow.directories.iter();
+        let mut directories: Vec<String> = traced
+            .map(|directory| match directory.path == cwd {
+                true => ".".into(),
+                false => relative_to(&directory.path, cwd).to_owned(),
+            })
+            .collect();
+        directories.sort();
+        directories.dedup();
+        let excluded = |loss: &LossRow| loss.counter == "excluded_calls" && loss.value > 0;
+        Recording {
+            files: joined(|run| &run.file_layer),
+            processes: joined(|run| &run.process_layer),
+            elsewhere: workflow.sees_outside(),
+            left_out: workflow.losses.iter().any(excluded),
+            directories,
+        }
+    }
+
+    /// What can differ, by name, in words. Directories of a replay are its own.
+    fn aspects(&self, is_replay: bool) -> [(&'static str, Option<String>); 5] {
+        let seen = match self.elsewhere {
+            true => "seen",
+            false => "not seen",
+        };
+        let files = match self.left_out {
+            true => "some",
+            false => "all",
+        };
+        let directories = self.directories.join(", ");
+        [
+            ("file calls", Some(self.files.clone())),
+            ("processes", Some(self.processes.clone())),
+            ("pipes and files elsewhere", Some(seen.into())),
+            ("files recorded", Some(files.into())),
+            ("traced directories", (!is_replay).then_some(directories)),
+        ]
+    }
+}
+
+/// One warning for each way in which the recordings differ.
+pub(super) fn differences(runs: &[&RunFacts]) -> Vec<String> {
+    const SHOWN: usize = 2;
+    let mut values: BTreeMap<(usize, &str), BTreeMap<String, Vec<&str>>> = BTreeMap::new();
+    for run in runs {
+        let aspects = run.recording.aspects(run.is_replay).into_iter();
+        for (place, (aspect, value)) in aspects.enumerate() {
+            if let Some(value) = value {
+                let of_aspect = values.entry((place, aspect)).or_default();
+                of_aspect.entry(value).or_default().push(&run.trace);
+            }
+        }
+    }
+    let differ = values.into_iter().filter(|(_, values)| values.len() > 1);
+    let warning = |((_, aspect), values): ((usize, &str), BTreeMap<String, Vec<&str>>)| {
+        let side = |(value, traces): (&String, &Vec<&str>)| {
+            let more = traces.len().saturating_sub(SHOWN);
+            let more = match more {
+                0 => String::new(),
+                more => format!(" +{more} more"),
+            };
+            let shown = traces.iter().take(SHOWN).copied().collect::<Vec<_>>();
+            format!("{value} in {}{more}", shown.join(", "))
+        };
+        let sides: Vec<String> = values.iter().map(side).collect();
+        format!(
+            "recorded in different ways, so that differences may come from that: {aspect}: {}",
+            sides.join("; ")
+        )
+    };
+    differ.map(warning).collect()
+}

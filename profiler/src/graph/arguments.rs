@@ -1,0 +1,106 @@
+//! Data that may have gone on as arguments: a shell that gets an answer, as from `$(…)`, and starts a program
+//! afterwards, may have given it as an argument (`cp $(cat list) there`). No call tells, so no edge says so.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use crate::managers::{Runner, runner_of};
+use crate::model::{ProcessId, Workflow};
+
+/// What a shell may have handed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handed {
+    /// The shell.
+    pub by: ProcessId,
+    /// Who had answered it by then.
+    pub from: BTreeSet<ProcessId>,
+    /// What it started afterwards.
+    pub to: BTreeSet<ProcessId>,
+}
+
+/// What shells may have handed on to some of these processes as arguments, where they are not among these themselves.
+pub fn handed(workflow: &Workflow, processes: &HashSet<ProcessId>) -> Vec<Handed> {
+    let is_shell = |id: ProcessId| {
+        let mut images = workflow.images(id).iter();
+        images.any(|image| runner_of(image.exe.as_deref(), &image.rule) == Some(Runner::Shell))
+    };
+    let mut found: BTreeMap<ProcessId, Handed> = BTreeMap::new();
+    for &to in processes {
+        let process = workflow.process(to);
+        let by = process.parent.filter(|by| !processes.contains(by));
+        let Some(by) = by.filter(|&by| is_shell(by)) else {
+            continue;
+        };
+        let answers = workflow.streams.iter().filter(|stream| {
+            stream.to == by && !stream.is_socket && stream.last_ns <= process.start_ns
+        });
+        let from: BTreeSet<ProcessId> = answers.map(|stream| stream.from).collect();
+        if from.is_empty() {
+            continue;
+        }
+        let handed = found.entry(by).or_insert_with(|| Handed {
+            by,
+            from: BTreeSet::new(),
+            to: BTreeSet::new(),
+        });
+        handed.from.extend(from);
+        handed.to.insert(to);
+    }
+    found.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Image, Process, Stream};
+
+    #[test]
+    fn what_a_shell_starts_after_an_answer_may_have_it_as_an_argument() {
+        let process = |at: usize, parent, start_ns| Process {
+            images: at..at + 1,
+            parent,
+            start_ns,
+            ..Process::default()
+        };
+        let image = |at: u32, rule: &str| Image {
+            process: ProcessId(at),
+            rule: rule.into(),
+            exe: Some(format!("/bin/{rule}").into()),
+            ..Image::default()
+        };
+        let shell = Some(ProcessId(0));
+        let workflow = Workflow {
+            images: vec![
+                image(0, "sh"),
+                image(1, "sort"),
+                image(2, "cat"),
+                image(3, "cp"),
+            ],
+            processes: vec![
+                process(0, None, 0),
+                process(1, shell, 10),
+                process(2, shell, 20),
+                process(3, shell, 40),
+            ],
+            streams: vec![Stream {
+                from: ProcessId(2),
+                to: ProcessId(0),
+                is_socket: false,
+                at_most_bytes: None,
+                captured: None,
+                first_ns: 20,
+                last_ns: 30,
+            }],
+            ..Workflow::default()
+        };
+        let of = |ids: &[u32]| handed(&workflow, &ids.iter().map(|&id| ProcessId(id)).collect());
+        let expected = Handed {
+            by: ProcessId(0),
+            from: BTreeSet::from([ProcessId(2)]),
+            to: BTreeSet::from([ProcessId(3)]),
+        };
+        assert_eq!(of(&[1, 3]), [expected]);
+        // Before the answer; with the shell in the answer already.
+        assert_eq!(of(&[1]), []);
+        assert_eq!(of(&[0, 3]), []);
+    }
+}

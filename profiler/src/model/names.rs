@@ -1,0 +1,144 @@
+//! Names that files had over time, beyond the last one of each, and what they tell of files outside the
+//! traced directories: there calls that remove, rename or change a file are not recorded, only opens.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use flowtrace_schema::NameRow;
+
+use super::{File, FileIndex, Image};
+use crate::argv::{path_from, unquote};
+
+/// The names of files.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// All of each file that had several.
+    several: HashMap<FileIndex, Vec<Arc<str>>>,
+    /// Those that files outside the traced directories had, but for the machine's.
+    outside: HashSet<Arc<str>>,
+    /// When such a file lost a name or got another one, ns, in order.
+    changes: Vec<(i64, Arc<str>)>,
+}
+
+impl Names {
+    /// Takes them from rows in the order of files, each file's in the order of time.
+    pub(crate) fn of(files: &[File], rows: &[NameRow]) -> Names {
+        let mut names = Names::default();
+        for rows in rows.chunk_by(|a, b| a.file_id == b.file_id) {
+            let found = files.binary_search_by_key(&rows[0].file_id, |file| file.file_id);
+            let Ok(at) = found else { continue };
+            let (file, index) = (&files[at], FileIndex(at as u32));
+            let is_outside = file.only_opens && !file.is_system;
+            if rows.len() < 2 && !is_outside {
+                continue;
+            }
+            for (place, row) in rows.iter().enumerate() {
+                let path: Arc<str> = row.path.as_str().into();
+                if is_outside {
+                    let got = (place > 0).then_some(row.from_ns);
+                    let moments = got.into_iter().chain(row.to_ns);
+                    names.changes.extend(moments.map(|ns| (ns, path.clone())));
+                    names.outside.insert(path.clone());
+                }
+                if rows.len() > 1 {
+                    names.several.entry(index).or_default().push(path);
+                }
+            }
+        }
+        names.changes.sort_unstable();
+        names
+    }
+
+    /// All names of a file.
+    pub(crate) fn of_file<'a>(
+        &'a self,
+        index: FileIndex,
+        file: &'a File,
+    ) -> impl Iterator<Item = &'a str> {
+        let several = self.several.get(&index);
+        let only = file.path.as_ref().filter(|_| several.is_none());
+        let names = several.into_iter().flatten().chain(only);
+        names.map(|path| &**path)
+    }
+
+    /// Names of files outside the traced directories that a program has among its arguments, also behind an `=`.
+    pub(crate) fn given(&self, image: &Image) -> Vec<&Arc<str>> {
+        let command = image
+            .command
+            .as_deref()
+            .filter(|_| !self.outside.is_empty());
+        let arguments = command.map(unquote).unwrap_or_default();
+        let cwd = image.cwd.as_deref().unwrap_or("");
+        let known = |word: &str| self.outside.get(path_from(cwd, word).as_str());
+        let of_argument = |argument: &String| {
+            let value = argument.split_once('=').map(|(_, value)| value);
+            known(argument).or_else(|| known(value?))
+        };
+        arguments.iter().skip(1).filter_map(of_argument).collect()
+    }
+
+    /// Names of files outside that came or went from one moment to another one, ns; first ones, which come with
+    /// an open, are not among them.
+    pub(crate) fn changed_within(&self, from_ns: i64, to_ns: i64) -> &[(i64, Arc<str>)] {
+        let from = self.changes.partition_point(|(ns, _)| *ns < from_ns);
+        let rest = &self.changes[from..];
+        &rest[..rest.partition_point(|(ns, _)| *ns <= to_ns)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(file_id: i64, path: &str, from_ns: i64, to_ns: Option<i64>) -> NameRow {
+        NameRow {
+            file_id,
+            path: path.into(),
+            from_ns,
+            to_ns,
+        }
+    }
+
+    fn file(file_id: i64, path: &str, only_opens: bool) -> File {
+        File {
+            file_id,
+            path: Some(path.into()),
+            only_opens,
+            ..File::default()
+        }
+    }
+
+    #[test]
+    fn names_of_files_outside_tell_who_was_given_them_and_when_they_changed() {
+        let files = [file(1, "/w/b", false), file(2, "/o/b", true)];
+        let rows = [
+            row(1, "/w/a", 1, Some(5)),
+            row(1, "/w/b", 5, None),
+            row(2, "/o/a", 2, Some(7)),
+            row(2, "/o/b", 7, Some(9)),
+        ];
+        let names = Names::of(&files, &rows);
+        let of =
+            |at: u32| -> Vec<&str> { names.of_file(FileIndex(at), &files[at as usize]).collect() };
+        assert_eq!(of(0), ["/w/a", "/w/b"]);
+        let changed = |from, to| -> Vec<&str> {
+            let changed = names.changed_within(from, to).iter();
+            changed.map(|(_, path)| &**path).collect()
+        };
+        assert_eq!(changed(0, 6), [""; 0]);
+        assert_eq!(changed(7, 8), ["/o/a", "/o/b"]);
+        assert_eq!(changed(8, 9), ["/o/b"]);
+        let given = |command: &str, cwd: &str| -> Vec<String> {
+            let image = Image {
+                command: Some(command.into()),
+                cwd: Some(cwd.into()),
+                ..Image::default()
+            };
+            let given = names.given(&image).into_iter();
+            given.map(ToString::to_string).collect()
+        };
+        assert_eq!(given("mv /o/a ../o/./b", "/w"), ["/o/a", "/o/b"]);
+        assert_eq!(given("chmod --reference=/o/a b", "/o"), ["/o/a", "/o/b"]);
+        assert_eq!(given("/o/a /w/b b", "/w"), [""; 0]);
+    }
+}

@@ -1,0 +1,151 @@
+//! Programs that run scripts, and how they are told which.
+
+use super::base;
+
+/// How a program that runs scripts is told which.
+pub(super) struct Interpreter {
+    /// Options that take the program text itself.
+    code: &'static [&'static str],
+    /// Options whose next argument is not the script.
+    with_value: &'static [&'static str],
+    /// Options whose next argument is the script.
+    script: &'static [&'static str],
+    /// The option that runs a module by its name.
+    module: Option<&'static str>,
+    /// One-letter options that may stand in one argument, as in `bash -ec`. The last of them
+    /// takes the program text itself.
+    letters: &'static str,
+}
+
+impl Interpreter {
+    pub(super) fn named(name: &str) -> Option<&'static Interpreter> {
+        const SHELL: &Interpreter = &Interpreter {
+            code: &["-c"],
+            with_value: &["-o", "+o", "-O", "+O", "--rcfile", "--init-file"],
+            script: &[],
+            module: None,
+            letters: "abefhiklmnprtuvxBCEHPsc",
+        };
+        const PYTHON: &Interpreter = &Interpreter {
+            code: &["-c"],
+            with_value: &["-W", "-X", "--check-hash-based-pycs"],
+            script: &[],
+            module: Some("-m"),
+            letters: "bBdEiIOPqRsSuvxc",
+        };
+        const PERL: &Interpreter = &Interpreter {
+            code: &["-e", "-E"],
+            with_value: &["-I", "-M", "-r"],
+            script: &[],
+            module: None,
+            letters: "acilnpstTuUwWe",
+        };
+        const R: &Interpreter = &Interpreter {
+            code: &["-e"],
+            with_value: &[],
+            script: &["-f"],
+            module: None,
+            letters: "",
+        };
+        const NODE: &Interpreter = &Interpreter {
+            code: &["-e", "--eval", "-p", "--print"],
+            with_value: &["-r", "--require", "--import", "-C", "--conditions"],
+            script: &[],
+            module: None,
+            letters: "",
+        };
+        const JAVA: &Interpreter = &Interpreter {
+            code: &[],
+            with_value: &["-cp", "-classpath", "--class-path", "-p", "--module-path"],
+            script: &["-jar", "-m"],
+            module: None,
+            letters: "",
+        };
+        const TCL: &Interpreter = &Interpreter {
+            code: &[],
+            with_value: &[],
+            script: &[],
+            module: None,
+            letters: "",
+        };
+        // python3.11, perl5.36, ruby3.1, lua5.4
+        let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+        match plain {
+            "sh" | "bash" | "dash" | "ash" | "zsh" | "ksh" | "mksh" => Some(SHELL),
+            "python" | "pypy" => Some(PYTHON),
+            "perl" | "ruby" | "lua" => Some(PERL),
+            "Rscript" | "R" => Some(R),
+            "node" | "nodejs" => Some(NODE),
+            "java" => Some(JAVA),
+            "tclsh" | "wish" | "expect" => Some(TCL),
+            _ => None,
+        }
+    }
+
+    /// What people call it, and the arguments of that.
+    pub(super) fn rule<'a>(&self, name: &str, arguments: &'a [&'a str]) -> (String, &'a [&'a str]) {
+        let (rule, used) = self.named_by(name, arguments);
+        (rule, arguments.get(used..).unwrap_or_default())
+    }
+
+    /// The name, and how many arguments come before those of a script; all where there is none.
+    fn named_by(&self, name: &str, arguments: &[&str]) -> (String, usize) {
+        let all = arguments.len();
+        let script = |at: usize, of: fn(&str) -> &str| match arguments.get(at) {
+            Some(path) => (of(path).to_owned(), at + 1),
+            None => (name.to_owned(), all),
+        };
+        let mut at = 0;
+        while let Some(&argument) = arguments.get(at) {
+            at += 1;
+            if argument == "--" || self.script.contains(&argument) {
+                return script(at, base);
+            }
+            if self.code.contains(&argument) {
+                return (format!("{name} {argument}"), all);
+            }
+            if let Some(letter) = self.code_letter(argument) {
+                return (format!("{name} -{letter}"), all);
+            }
+            if Some(argument) == self.module {
+                return match arguments.get(at) {
+                    Some(module) => (format!("{name} -m {module}"), at + 1),
+                    None => (name.into(), all),
+                };
+            }
+            if let Some(script) = argument.strip_prefix("--file=") {
+                return (base(script).into(), at);
+            }
+            if self.with_value.contains(&argument) {
+                at += 1;
+            } else if argument == "-" {
+                // The program comes through standard input.
+                return (name.into(), all);
+            } else if !argument.starts_with(['-', '+']) && !argument.is_empty() {
+                return script(at - 1, script_name);
+            }
+        }
+        (name.into(), all)
+    }
+
+    /// The option for program text at the end of a bundle of options.
+    fn code_letter(&self, argument: &str) -> Option<char> {
+        let bundle = argument.strip_prefix('-')?;
+        let letter = self.letters.chars().last()?;
+        (bundle.contains(letter) && bundle.chars().all(|c| self.letters.contains(c)))
+            .then_some(letter)
+    }
+}
+
+/// The name of a script. Snakemake runs copies, under names that no two runs share.
+fn script_name(path: &str) -> &str {
+    let name = base(path);
+    if !path.contains("/.snakemake/scripts/") && !path.starts_with(".snakemake/scripts/") {
+        return name;
+    }
+    let is_random = |word: &str| word.len() == 11 && word.starts_with("tmp");
+    match name.split_once('.') {
+        Some((word, rest)) if is_random(word) => rest,
+        _ => name,
+    }
+}

@@ -1,0 +1,104 @@
+//! What a trace tells little or nothing of, and what must keep its order all the same.
+
+use std::path::Path;
+
+use super::traced;
+use crate::support::Scratch;
+
+/// A tool is made, made executable, executed, renamed, executed and removed.
+fn tool_at(directory: &Path) -> String {
+    let script = "cp in $O/tool.in\nprintf '#!/bin/sh\\nwc -l < in > made.$1\\n' > tool.sh\n\
+                  cp tool.sh $O/tool\nchmod +x $O/tool\n$O/tool 1\nmv $O/tool $O/other\n\
+                  $O/other 2\nrm $O/other\nsort -r $O/tool.in > reversed\n";
+    script.replace("$O", directory.to_str().unwrap())
+}
+
+/// The line of a Makefile with what a step comes after.
+fn line<'a>(makefile: &'a str, target: &str) -> &'a str {
+    let mut lines = makefile.lines();
+    let found = lines.find(|line| line.starts_with(&format!("{target}:")));
+    found.unwrap_or_else(|| panic!("no {target}\n{makefile}"))
+}
+
+/// Of files elsewhere only opens are recorded: that one was made executable, renamed or removed is not.
+#[test]
+fn what_is_done_to_the_names_of_files_elsewhere_keeps_its_order() {
+    let elsewhere = Scratch::new();
+    let script = tool_at(&elsewhere.dir("o"));
+    let Some(traced) = traced(&script, &[], &["bash", "script"]) else {
+        return;
+    };
+    let (code, errors) = traced.generate("make", &[]);
+    assert_eq!(code, 1, "{errors}");
+    for step in [
+        "cp_2 cannot be generated: it wrote ",
+        "mv_1 cannot be generated: it renamed or removed ",
+    ] {
+        assert!(errors.contains(step), "{step}\n{errors}");
+    }
+    let text = traced.text("make");
+    for (target, before) in [
+        ("$(STEPS)/chmod_1", "$(STEPS)/cp_2"),
+        ("made.1", "$(STEPS)/chmod_1"),
+        ("$(STEPS)/mv_1", "made.1"),
+        ("made.2", "$(STEPS)/mv_1"),
+        ("$(STEPS)/rm_1", "made.2"),
+    ] {
+        assert!(
+            line(&text, target).contains(before),
+            "{target} after {before}\n{text}"
+        );
+    }
+    // What only reads another file there has nothing to wait for but who wrote that.
+    let free = line(&text, "reversed");
+    assert!(!free.contains("rm_1") && !free.contains("mv_1"), "{free}");
+}
+
+/// Without stops at opens nothing tells what was done elsewhere, so that only the order of the run is known to be right.
+#[test]
+fn steps_keep_the_order_of_a_run_that_did_not_see_files_elsewhere() {
+    let elsewhere = Scratch::new();
+    let script = tool_at(&elsewhere.dir("o"));
+    let Some(traced) = traced(&script, &["--no-topology"], &["bash", "script"]) else {
+        return;
+    };
+    let (code, errors) = traced.generate("make", &[]);
+    assert_eq!(code, 0, "{errors}");
+    assert!(
+        errors.contains("steps keep the order in which they ran"),
+        "{errors}"
+    );
+    let text = traced.text("make");
+    for (target, before) in [
+        ("$(STEPS)/mv_1", "made.1"),
+        ("made.2", "$(STEPS)/mv_1"),
+        ("reversed", "$(STEPS)/rm_1"),
+    ] {
+        assert!(
+            line(&text, target).contains(before),
+            "{target} after {before}\n{text}"
+        );
+    }
+}
+
+/// Who asked for no ptrace and no stops is told which of both to leave out.
+#[test]
+fn the_hint_names_the_option_that_took_redirections_away() {
+    let options = ["--no-ptrace", "--no-topology"];
+    let Some(traced) = traced("sort in > out\n", &options, &["bash", "script"]) else {
+        return;
+    };
+    let (code, errors) = traced.generate("make", &[]);
+    assert_eq!(code, 2, "{errors}");
+    let by_kernel = traced.summary().contains("(tracepoints)");
+    let option = match by_kernel {
+        true => "without --no-topology",
+        false => "without --no-ptrace",
+    };
+    assert!(errors.contains(option), "{errors}");
+    assert!(
+        traced
+            .summary()
+            .contains("pipes, sockets and files elsewhere are not seen")
+    );
+}

@@ -1,0 +1,57 @@
+//! Whether this process belongs to what a `flowtrace run` traces.
+
+use std::fs;
+
+use crate::mounting::{Mount, SOURCE_PREFIX};
+use crate::proc;
+
+/// More ancestors than these have nobody; a ring of them is a race of process ids.
+const MOST_ANCESTORS: usize = 10_000;
+
+/// Whether a view is that of a run that this process is part of. Such a view is mounted by the process that then
+/// becomes the command, so that everybody in the run descends from it; that of `flowtrace mount` by its daemon, from
+/// which nobody descends.
+pub(super) fn is_of_own_run(view: &Mount) -> bool {
+    let by: Option<u32> = view
+        .source
+        .strip_prefix(SOURCE_PREFIX)
+        .and_then(|pid| pid.parse().ok());
+    by.is_some_and(|by| descends_from(std::process::id(), by, parent_of))
+}
+
+/// The same, also where the command has ended already and this process was left behind.
+pub(super) fn may_be_of_own_run(view: &Mount) -> bool {
+    is_of_own_run(view) || proc::tracer_of(std::process::id()).is_some()
+}
+
+fn descends_from(pid: u32, ancestor: u32, parent_of: impl Fn(u32) -> Option<u32>) -> bool {
+    let ancestors = std::iter::successors(Some(pid), |&pid| parent_of(pid));
+    ancestors.take(MOST_ANCESTORS).any(|pid| pid == ancestor)
+}
+
+/// The parent of a process; `None`: it has none here, or is gone.
+fn parent_of(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    line.trim().parse().ok().filter(|&parent| parent != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_descends_from_whom_is_told_by_parents() {
+        let parents = |pid| (pid > 1).then_some(pid - 1);
+        assert!(descends_from(9, 4, parents));
+        assert!(descends_from(4, 4, parents));
+        assert!(!descends_from(3, 4, parents));
+        // A ring has an end, too.
+        assert!(!descends_from(3, 4, |pid| Some(3 - pid)));
+        assert!(descends_from(
+            std::process::id(),
+            std::os::unix::process::parent_id(),
+            parent_of
+        ));
+    }
+}
