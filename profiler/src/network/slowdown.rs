@@ -8,8 +8,9 @@
 use std::collections::BTreeMap;
 
 use super::balance::{GATE, Range};
+use super::links::Links;
 use super::quantile;
-use super::replay::{Change, Reading, replay};
+use super::replay::{Change, Reading, replay_over};
 use super::run::Node;
 use super::schedule::{self, Round, Schedule};
 
@@ -92,12 +93,12 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
         true => found?,
         false => found.unwrap_or_default(),
     };
-    let base = [Reading::Waiting, Reading::Working].map(|reading| {
-        Some((
-            reading,
-            replay(schedule, &Change::default(), reading)?.seconds,
-        ))
-    });
+    let links = Links::of(&schedule.messages);
+    let played = |change: &Change, reading| {
+        Some(replay_over(schedule, change, reading, links.clone())?.seconds)
+    };
+    let base = [Reading::Waiting, Reading::Working]
+        .map(|reading| Some((reading, played(&Change::default(), reading)?)));
     let run_s = base.iter().flatten().map(|b| b.1).fold(0.0, f64::max);
     let mut costs: Vec<f64> = Vec::new();
     for (reading, whole) in base.into_iter().flatten() {
@@ -136,7 +137,7 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
                     .collect::<BTreeMap<_, _>>(),
                 ..Change::default()
             };
-            costs.push((whole - replay(schedule, &change, reading)?.seconds).max(0.0));
+            costs.push((whole - played(&change, reading)?).max(0.0));
         }
     }
     let slowdown_s = if loaded.is_empty() {
