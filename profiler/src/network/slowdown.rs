@@ -13,6 +13,7 @@ use super::quantile;
 use super::replay::{Change, Reading, replay_over};
 use super::run::Node;
 use super::schedule::{self, Round, Schedule};
+use super::turns;
 
 /// Share of the rounds that are quiet.
 const QUIET: f64 = 0.1;
@@ -146,10 +147,19 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
         // No run takes as long as the next one: neither this one nor the one without load would.
         let chance = 2.0 * std::f64::consts::SQRT_2 * deviation(schedule, &loaded)
             + between_runs(schedule) * run_s;
-        Range {
+        let cost = Range {
             low: (costs.iter().copied().reduce(f64::min)? - chance).max(0.0),
             high: costs.iter().copied().reduce(f64::max)? + chance,
-        }
+        };
+        // Where all pairs keep an order, they may as well take turns and answer late because of the load: then each
+        // waits for the message before its own, and less is gained without the load.
+        let by_turns = schedule
+            .keeps_order
+            .then(|| turns::cost_of(schedule, &loaded));
+        by_turns.flatten().map_or(cost, |other| Range {
+            low: cost.low.min(other.low),
+            high: cost.high.max(other.high),
+        })
     };
     Some(Slowdown {
         work_s,

@@ -191,6 +191,16 @@ fn drawn(rounds: &[Rounds], ahead: &[usize], others: &[usize]) -> Range {
     }
 }
 
+/// What these processes' load cost if the program takes turns, s; `None` where nobody else shows work.
+pub(super) fn cost_of(schedule: &Schedule, loaded: &[Node]) -> Option<Range> {
+    let steps = steps::steps(schedule);
+    let rounds = rounds(&steps, schedule.nodes);
+    let ahead: Vec<usize> = loaded.iter().map(|&node| usize::from(node)).collect();
+    let is_other = |node: &usize| !ahead.contains(node) && rounds[*node].is_shown(SOME);
+    let others: Vec<usize> = (0..schedule.nodes).filter(is_other).collect();
+    cost(schedule, &steps, &rounds, &ahead, &others)
+}
+
 /// What the load cost, s: what the run takes less when it is played again with the work of the loaded cut to that of the
 /// others, whose quartiles bound what that is, and by how much two runs of the same work differ. Those that answer at
 /// once are taken to work like the others, as everywhere where processes are meant to work alike.
@@ -227,6 +237,7 @@ fn cost(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::evidence::{self, Verdict};
     use crate::network::messages;
     use crate::network::schedule;
     use crate::network::testing::{Bsp, Style, bsp};
@@ -295,6 +306,32 @@ mod tests {
                 "{truth} not in {range:?}"
             );
         }
+    }
+
+    /// Nobody waits for the message that it answers, for the last of the chain holds all of them up: that might be an
+    /// exchange, in which the link would hide nothing of the load.
+    #[test]
+    fn a_chain_whose_last_is_loaded_may_take_turns() {
+        let mut program = Bsp {
+            edges: (0..3).map(|i| (i, i + 1)).collect(),
+            style: Style::Turns,
+            jitter: 0.01,
+            slow_link: Some((1, 0.5e-3)),
+            ..Bsp::ring(4)
+        };
+        let base_s = bsp(&program).seconds;
+        program.work_s[3] *= 1.6;
+        let made = bsp(&program);
+        let found = messages::messages(&made.run).unwrap();
+        let schedule = schedule::schedule(&found, 4);
+        assert!(schedule.keeps_order);
+        let evidence = evidence::weigh(&made.run).unwrap();
+        assert_eq!(evidence.verdict, Verdict::Loaded(vec![3]));
+        let (range, truth) = (evidence.slowdown_s.unwrap(), made.seconds - base_s);
+        assert!(
+            (range.low..=range.high).contains(&truth),
+            "{truth} not in {range:?}"
+        );
     }
 
     /// The others had finished long before, or had not: they answer at once in either case.
