@@ -43,7 +43,11 @@ pub fn pairs(messages: &[Message]) -> BTreeMap<(Node, Node), Plain> {
         let Some((bytes, n)) = usual(list.iter().map(|&i| messages[i].bytes)) else {
             continue;
         };
-        if n < LEAST || n * 100 < list.len() * USUAL_PERCENT {
+        // Also where a greeting is one of few messages.
+        let is_other = |&i: &usize| messages[i].bytes != bytes;
+        let ends = [list.first(), list.last()].into_iter().flatten();
+        let within = list.len() - ends.filter(|i| is_other(i)).count();
+        if n < LEAST || n * 100 < within * USUAL_PERCENT {
             continue;
         }
         list.retain(|&i| messages[i].bytes == bytes);
@@ -85,6 +89,11 @@ mod tests {
         let found = pairs(&messages(&sizes));
         let plain = &found[&(0, 1)];
         assert_eq!((plain.bytes, plain.messages.len()), (2000, 30));
+        assert_eq!(
+            pairs(&messages(&[1, 9, 9, 9, 9, 2]))[&(0, 1)].messages,
+            [1, 2, 3, 4]
+        );
+        assert!(pairs(&messages(&[9, 9, 1, 9, 9])).is_empty());
         assert!(pairs(&messages(&[1, 2, 3, 4])).is_empty());
         assert!(are_in_step(300, 301) && !are_in_step(300, 320) && are_in_step(1, 2));
     }

@@ -6,7 +6,7 @@ use super::Message;
 use crate::network::plain;
 
 /// Share of the pieces that have the usual size already, percent.
-const USUAL_PERCENT: usize = 75;
+const USUAL_PERCENT: u64 = 75;
 /// Messages that leave together at most.
 const MOST_TOGETHER: u64 = 10_000;
 /// Pieces of one message at most.
@@ -25,7 +25,13 @@ pub(super) fn joined(pieces: &[Message]) -> Cow<'_, [Message]> {
     let Some((bytes, n)) = plain::usual(pieces.iter().map(|piece| piece.bytes)) else {
         return pieces.into();
     };
-    if bytes == 0 || n == pieces.len() || n < LEAST || n * 100 < pieces.len() * USUAL_PERCENT {
+    if bytes == 0 || n == pieces.len() || n < LEAST {
+        return pieces.into();
+    }
+    // By bytes as well: of few messages the first ones may be in more pieces than there are whole ones.
+    let sum: u64 = pieces.iter().map(|piece| piece.bytes).sum();
+    let is_usual = |part: u64, of: u64| part * 100 >= of * USUAL_PERCENT;
+    if !is_usual(n as u64, pieces.len() as u64) && !is_usual(n as u64 * bytes, sum) {
         return pieces.into();
     }
     let mut whole: Vec<Message> = Vec::with_capacity(pieces.len());
@@ -180,6 +186,15 @@ mod tests {
         }
         // In the middle of a stream a whole message's worth may lie across two.
         assert_eq!(joined(&made(&[20, 20, 10, 20, 10], 3)).len(), 24);
+    }
+
+    #[test]
+    fn of_few_messages_the_first_may_be_in_more_pieces_than_there_are_whole_ones() {
+        let made = messages(&[1, 7, 7, 6, 7, 7, 6, 20, 20, 20, 20, 20, 20, 20, 20]);
+        assert_eq!(joined(&made).len(), 11);
+        // Large messages beside as many small ones are no pieces.
+        let mixed = messages(&[20, 3, 5, 20, 3, 5, 20, 3, 5, 20]);
+        assert_eq!(joined(&mixed), mixed);
     }
 
     #[test]
