@@ -24,6 +24,7 @@ pub mod components;
 pub mod cycle;
 pub mod decomposition;
 pub mod evidence;
+mod links;
 pub mod load;
 pub mod lost;
 pub mod matrix;

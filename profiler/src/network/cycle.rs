@@ -24,8 +24,10 @@ const LEAST_SCORE: f64 = 0.9;
 const LEAST_LEAD: f64 = 0.1;
 /// Repetitions from which messages to one partner only are taken for iterations.
 const LEAST_OF_ONE: usize = 8;
-/// An iteration that begins a run and is so many times as long as usual is start-up.
+/// An iteration that begins a run, or a wait in it, and is so many times as long as usual is start-up.
 const START: f64 = 4.0;
+/// Such a wait is at least this share of a cycle.
+const LEAST_START: f64 = 0.02;
 /// Pairs with less than this share of the heaviest pair's bytes say nothing of the program.
 const HEAVY: f64 = 0.1;
 
@@ -105,10 +107,14 @@ fn of_process(messages: &[Message], sends: &[usize]) -> Option<Repetition> {
     // From the first send from which a whole cycle comes again.
     let comes_again = |at: usize| order.get(at) == order.get(at + distance);
     let first = (0..order.len()).find(|&at| (at..at + distance).all(comes_again))?;
-    let times_ns: Vec<i64> = (first..order.len())
-        .step_by(distance)
-        .map(|at| messages[sends[at]].sent_ns.0)
-        .collect();
+    let sent_ns: Vec<i64> = sends.iter().map(|&i| messages[i].sent_ns.0).collect();
+    let cycles =
+        |from: usize| -> Vec<i64> { sent_ns[from..].iter().copied().step_by(distance).collect() };
+    let round = |sends: &[Node]| (1..sends.len()).find(|&at| sends[..at].contains(&sends[at]));
+    let round = round(&order[first..]).map_or(distance, |at| at.min(distance));
+    let behind = behind_start(&sent_ns[first..], round, distance).map(|at| cycles(first + at));
+    let behind = behind.filter(|times_ns| times_ns.len() > LEAST_COUNT);
+    let times_ns = behind.unwrap_or_else(|| cycles(first));
     if times_ns.len() <= LEAST_COUNT {
         return None;
     }
@@ -158,6 +164,25 @@ fn one_each(plain: &BTreeMap<(Node, Node), Plain>) -> Option<Vec<Repetition>> {
     Some(plain.iter().map(repetition).collect())
 }
 
+/// The send behind the last wait of the first round (so many sends) that is start-up: so long does nobody wait there in later
+/// cycles, and it is a share of the cycle that counts. Of a super-phase it may be a small one, and there may be few of these.
+fn behind_start(sent_ns: &[i64], round: usize, distance: usize) -> Option<usize> {
+    let gap = |at: usize| Some((sent_ns.get(at + 1)? - sent_ns[at]) as f64);
+    let is_start = |&at: &usize| {
+        let later = (1..).map_while(|k| gap(at + k * distance));
+        let usual = quantile::sorted(later);
+        let cycle = sent_ns
+            .get(at + 2 * distance)
+            .map(|t| (t - sent_ns[at + distance]) as f64);
+        let (Some(own), Some(&most), Some(cycle)) = (gap(at), usual.last(), cycle) else {
+            return false;
+        };
+        let middle = quantile::quantile(&usual, 0.5).unwrap_or(0.0);
+        own > START * middle && own > most && own - middle > LEAST_START * cycle
+    };
+    (0..round).rev().find(is_start).map(|at| at + 1)
+}
+
 /// Without the first iteration where processes wait in it for those that started later. All others
 /// are iterations for certain, however long they took.
 fn without_start(times_ns: &[i64]) -> &[i64] {
@@ -205,6 +230,26 @@ mod tests {
         let found = iterations(&sends(order)).unwrap();
         assert_eq!((found.count, found.pairs[0].bytes), (11, 100_000));
         assert!((found.period_s / 0.125 - 1.0).abs() < 0.05);
+    }
+
+    /// Who waits in its first super-phase for others that started later does so once: of four super-phases, one longer by half.
+    #[test]
+    fn start_up_is_no_part_of_a_super_phase() {
+        let phase: Vec<Node> = [[1, 2].repeat(8), [1, 2, 3].repeat(8)].concat();
+        let mut sent = sends(phase.iter().copied().cycle().take(phase.len() * 5 + 7));
+        for message in &mut sent[1..] {
+            message.sent_ns.0 += 50_000_000;
+        }
+        let found = iterations(&sent).unwrap();
+        assert_eq!((found.count, found.pairs[0].bytes), (5, 80_000));
+        assert!(
+            (found.period_s / 0.1 - 1.0).abs() < 0.05,
+            "{}",
+            found.period_s
+        );
+        let times: Vec<i64> = sent.iter().map(|message| message.sent_ns.0).collect();
+        assert_eq!(behind_start(&times, 2, phase.len()), Some(1));
+        assert_eq!(behind_start(&times[1..], 2, phase.len()), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::run::{Mode, Node, Run, Unknown};
 
 mod arrivals;
 mod cut;
+mod pieces;
 mod spells;
 
 /// One message of an ordered pair.

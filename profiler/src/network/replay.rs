@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use super::links::{self, Links, Play};
 use super::run::Node;
-use super::schedule::Schedule;
+use super::schedule::{Schedule, Step};
 
 /// What is changed in a replay.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -47,20 +48,118 @@ enum Cause {
     Message(usize),
 }
 
-/// Replays a schedule; `None` without a message.
+/// Replays a schedule, in which every message takes as long as it did; `None` without a message.
 pub fn replay(schedule: &Schedule, change: &Change, reading: Reading) -> Option<Replay> {
+    replay_over(schedule, change, reading, Links::wide(&schedule.messages))
+}
+
+/// Replays a schedule over these links.
+pub(super) fn replay_over(
+    schedule: &Schedule,
+    change: &Change,
+    reading: Reading,
+    links: Links,
+) -> Option<Replay> {
     let messages = &schedule.messages;
-    let first = messages.first()?.sent_ns.0;
     let n = messages.len();
-    let mut begin = vec![0.0f64; n];
-    let mut end = vec![0.0f64; n];
-    let mut arrival = vec![0.0f64; n];
-    let mut cause = vec![Cause::Start; n];
-    let mut work = vec![0.0f64; n];
-    for (i, step) in schedule.steps.iter().enumerate() {
-        let factor = change.work.get(&step.process).copied().unwrap_or(1.0);
-        let (least, most) = schedule.work_ns(step);
-        let own_work = match reading {
+    let mut again = Again {
+        schedule,
+        change,
+        reading,
+        first_ns: messages.first()?.sent_ns.0,
+        begin: vec![0.0; n],
+        end: vec![0.0; n],
+        arrival: vec![0.0; n],
+        cause: vec![Cause::Start; n],
+        work: vec![0.0; n],
+    };
+    links::play(&mut again, n, links);
+    again.path()
+}
+
+/// A replay under way; times are s since the first send.
+struct Again<'a> {
+    schedule: &'a Schedule,
+    change: &'a Change,
+    reading: Reading,
+    first_ns: i64,
+    begin: Vec<f64>,
+    end: Vec<f64>,
+    arrival: Vec<f64>,
+    cause: Vec<Cause>,
+    work: Vec<f64>,
+}
+
+impl<'a> Again<'a> {
+    /// The messages whose arrival a step waits for in this reading.
+    fn waits(&self, step: &Step) -> impl Iterator<Item = usize> + use<'a> {
+        let schedule = self.schedule;
+        let (may_need, may_hold) = match self.reading {
+            Reading::Waiting => (schedule.may_need(step), schedule.may_hold(step)),
+            Reading::Working => (&[][..], &[][..]),
+        };
+        let waits = schedule.needs(step).iter().chain(may_need).chain(may_hold);
+        waits.map(|&needed| needed as usize)
+    }
+
+    /// The longest path, back from the last arrival.
+    fn path(&self) -> Option<Replay> {
+        let Again {
+            schedule,
+            begin,
+            end,
+            arrival,
+            cause,
+            work,
+            ..
+        } = self;
+        let messages = &schedule.messages;
+        let n = messages.len();
+        let last = (0..n).max_by(|&a, &b| arrival[a].total_cmp(&arrival[b]))?;
+        let mut path = Replay {
+            seconds: arrival[last],
+            work_s: vec![0.0; schedule.nodes],
+            network_s: BTreeMap::new(),
+            links: 0,
+        };
+        // Back from the last arrival.
+        let pair = |i: usize| (messages[i].src, messages[i].dst);
+        *path.network_s.entry(pair(last)).or_default() += arrival[last] - begin[last];
+        let mut at = last;
+        loop {
+            path.work_s[usize::from(messages[at].src)] += work[at];
+            path.links += 1;
+            match cause[at] {
+                Cause::Start => {
+                    path.work_s[usize::from(messages[at].src)] += begin[at] - work[at];
+                    break;
+                }
+                Cause::Own(before) => {
+                    *path.network_s.entry(pair(before)).or_default() += end[before] - begin[before];
+                    at = before;
+                }
+                Cause::Message(message) => {
+                    *path.network_s.entry(pair(message)).or_default() +=
+                        arrival[message] - begin[message];
+                    at = message;
+                }
+            }
+        }
+        Some(path)
+    }
+}
+
+impl Play for Again<'_> {
+    fn needs(&self, place: usize) -> Vec<usize> {
+        let step = &self.schedule.steps[place];
+        self.waits(step).chain(step.before).collect()
+    }
+
+    fn begin(&mut self, place: usize) -> f64 {
+        let step = &self.schedule.steps[place];
+        let factor = self.change.work.get(&step.process).copied().unwrap_or(1.0);
+        let (least, most) = self.schedule.work_ns(step);
+        let own_work = match self.reading {
             Reading::Waiting => least,
             Reading::Working => most,
         };
@@ -71,67 +170,40 @@ pub fn replay(schedule: &Schedule, change: &Change, reading: Reading) -> Option<
             }
         };
         if let Some(before) = step.before {
-            consider(end[before], Cause::Own(before));
+            consider(self.end[before], Cause::Own(before));
         }
-        let (may_need, may_hold) = match reading {
-            Reading::Waiting => (schedule.may_need(step), schedule.may_hold(step)),
-            Reading::Working => (&[][..], &[][..]),
-        };
-        let waits = schedule.needs(step).iter().chain(may_need).chain(may_hold);
-        for &needed in waits {
-            consider(arrival[needed as usize], Cause::Message(needed as usize));
+        for needed in self.waits(step) {
+            consider(self.arrival[needed], Cause::Message(needed));
         }
-        let message = &messages[i];
-        work[i] = own_work as f64 / 1e9 * factor;
+        self.work[place] = own_work as f64 / 1e9 * factor;
         match ready {
             Some((t, why)) => {
-                begin[i] = t + work[i];
-                cause[i] = why;
+                self.cause[place] = why;
+                t + self.work[place]
             }
             // The first send of a process is where it was.
-            None => begin[i] = (message.sent_ns.0 - first) as f64 / 1e9,
+            None => (self.schedule.messages[place].sent_ns.0 - self.first_ns) as f64 / 1e9,
         }
-        end[i] = begin[i] + (message.sent_ns.1 - message.sent_ns.0) as f64 / 1e9;
-        let latency = (message.received_ns.0 - message.sent_ns.0).max(0) as f64 / 1e9;
-        let transfer = (message.received_ns.1 - message.received_ns.0).max(0) as f64 / 1e9;
-        arrival[i] = begin[i]
-            + if change.no_latency { 0.0 } else { latency }
-            + if change.no_transfer { 0.0 } else { transfer };
+    }
+
+    fn send(&mut self, place: usize, begin: f64, links: &mut Links) {
+        let message = &self.schedule.messages[place];
+        let change = self.change;
+        self.begin[place] = begin;
+        self.end[place] = begin + (message.sent_ns.1 - message.sent_ns.0) as f64 / 1e9;
+        self.arrival[place] = match change.no_latency || change.no_transfer {
+            true => {
+                let latency = (message.received_ns.0 - message.sent_ns.0).max(0) as f64 / 1e9;
+                let transfer = (message.received_ns.1 - message.received_ns.0).max(0) as f64 / 1e9;
+                let latency = if change.no_latency { 0.0 } else { latency };
+                begin + latency + if change.no_transfer { 0.0 } else { transfer }
+            }
+            false => (links.carry(place, message, begin * 1e9) / 1e9).max(begin),
+        };
         if change.no_transfer {
-            end[i] = begin[i];
+            self.end[place] = begin;
         }
     }
-    let last = (0..n).max_by(|&a, &b| arrival[a].total_cmp(&arrival[b]))?;
-    let mut path = Replay {
-        seconds: arrival[last],
-        work_s: vec![0.0; schedule.nodes],
-        network_s: BTreeMap::new(),
-        links: 0,
-    };
-    // Back from the last arrival.
-    let pair = |i: usize| (messages[i].src, messages[i].dst);
-    *path.network_s.entry(pair(last)).or_default() += arrival[last] - begin[last];
-    let mut at = last;
-    loop {
-        path.work_s[usize::from(messages[at].src)] += work[at];
-        path.links += 1;
-        match cause[at] {
-            Cause::Start => {
-                path.work_s[usize::from(messages[at].src)] += begin[at] - work[at];
-                break;
-            }
-            Cause::Own(before) => {
-                *path.network_s.entry(pair(before)).or_default() += end[before] - begin[before];
-                at = before;
-            }
-            Cause::Message(message) => {
-                *path.network_s.entry(pair(message)).or_default() +=
-                    arrival[message] - begin[message];
-                at = message;
-            }
-        }
-    }
-    Some(path)
 }
 
 #[cfg(test)]

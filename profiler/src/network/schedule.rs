@@ -70,6 +70,8 @@ pub struct Schedule {
     pub is_exchange: bool,
     /// Whether processes answer each other: one sends only when the message of the other is there.
     pub takes_turns: bool,
+    /// Whether of all pairs one always sends behind the other, as where they take turns.
+    pub keeps_order: bool,
     /// Whether nearly all messages of each pair have one size.
     pub are_alike: bool,
     /// Processes that send to every partner when its message is there and at once then, whatever the
@@ -186,6 +188,7 @@ pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
         nodes,
         is_exchange: all_exchange && !takes_turns && certainty.loose == 0 && are_alike,
         takes_turns,
+        keeps_order: symmetry::keeps_order(&context),
         are_alike,
         answering,
         messages,

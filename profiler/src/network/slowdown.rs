@@ -8,10 +8,12 @@
 use std::collections::BTreeMap;
 
 use super::balance::{GATE, Range};
+use super::links::Links;
 use super::quantile;
-use super::replay::{Change, Reading, replay};
+use super::replay::{Change, Reading, replay_over};
 use super::run::Node;
 use super::schedule::{self, Round, Schedule};
+use super::turns;
 
 /// Share of the rounds that are quiet.
 const QUIET: f64 = 0.1;
@@ -92,12 +94,12 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
         true => found?,
         false => found.unwrap_or_default(),
     };
-    let base = [Reading::Waiting, Reading::Working].map(|reading| {
-        Some((
-            reading,
-            replay(schedule, &Change::default(), reading)?.seconds,
-        ))
-    });
+    let links = Links::of(&schedule.messages);
+    let played = |change: &Change, reading| {
+        Some(replay_over(schedule, change, reading, links.clone())?.seconds)
+    };
+    let base = [Reading::Waiting, Reading::Working]
+        .map(|reading| Some((reading, played(&Change::default(), reading)?)));
     let run_s = base.iter().flatten().map(|b| b.1).fold(0.0, f64::max);
     let mut costs: Vec<f64> = Vec::new();
     for (reading, whole) in base.into_iter().flatten() {
@@ -136,7 +138,7 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
                     .collect::<BTreeMap<_, _>>(),
                 ..Change::default()
             };
-            costs.push((whole - replay(schedule, &change, reading)?.seconds).max(0.0));
+            costs.push((whole - played(&change, reading)?).max(0.0));
         }
     }
     let slowdown_s = if loaded.is_empty() {
@@ -145,10 +147,19 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
         // No run takes as long as the next one: neither this one nor the one without load would.
         let chance = 2.0 * std::f64::consts::SQRT_2 * deviation(schedule, &loaded)
             + between_runs(schedule) * run_s;
-        Range {
+        let cost = Range {
             low: (costs.iter().copied().reduce(f64::min)? - chance).max(0.0),
             high: costs.iter().copied().reduce(f64::max)? + chance,
-        }
+        };
+        // Where all pairs keep an order, they may as well take turns and answer late because of the load: then each
+        // waits for the message before its own, and less is gained without the load.
+        let by_turns = schedule
+            .keeps_order
+            .then(|| turns::cost_of(schedule, &loaded));
+        by_turns.flatten().map_or(cost, |other| Range {
+            low: cost.low.min(other.low),
+            high: cost.high.max(other.high),
+        })
     };
     Some(Slowdown {
         work_s,

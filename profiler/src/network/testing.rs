@@ -25,6 +25,13 @@ pub(super) fn run_of(nodes: usize, packets: &[Packet]) -> Run {
 
 /// The same with packets that reach the other host's capture after `delay_ns`.
 pub(crate) fn delayed_run_of(nodes: usize, packets: &[Packet], delay_ns: i64) -> Run {
+    let delayed: Vec<(Packet, i64)> = packets.iter().map(|packet| (*packet, delay_ns)).collect();
+    run_with_delays(nodes, &delayed)
+}
+
+/// The same with a delay of each packet, ns; acknowledgements take the least of all.
+fn run_with_delays(nodes: usize, packets: &[(Packet, i64)]) -> Run {
+    let least_ns = packets.iter().map(|packet| packet.1).min().unwrap_or(0);
     let mut sent = vec![1u32; nodes * nodes];
     let mut captures = vec![CaptureInput::default(); nodes];
     for (node, capture) in captures.iter_mut().enumerate() {
@@ -32,9 +39,8 @@ pub(crate) fn delayed_run_of(nodes: usize, packets: &[Packet], delay_ns: i64) ->
         capture.node = Some(node as Node);
         capture.dropped = Some(0);
     }
-    for packet in packets {
+    for &(mut packet, delay_ns) in packets {
         let (src, dst) = (usize::from(packet.src), usize::from(packet.dst));
-        let mut packet = *packet;
         packet.flow = (src.min(dst) * nodes + src.max(dst)) as u32;
         packet.seq = sent[src * nodes + dst];
         packet.ack = sent[dst * nodes + src];
@@ -55,8 +61,11 @@ pub(crate) fn delayed_run_of(nodes: usize, packets: &[Packet], delay_ns: i64) ->
             ..packet
         };
         captures[dst].packets.push(answer);
-        answer.t_ns += delay_ns;
+        answer.t_ns += least_ns;
         captures[src].packets.push(answer);
+    }
+    for capture in &mut captures {
+        capture.packets.sort_by_key(|packet| packet.t_ns);
     }
     Run::new(
         (0..nodes).map(|node| format!("h{node}")).collect(),

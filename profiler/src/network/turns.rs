@@ -7,21 +7,22 @@
 //! others up answers late in nearly every round (unless it is the one that begins: then everybody
 //! else is hidden, and there is nothing to compare it with).
 
-use std::collections::BTreeMap;
-
 use super::balance::{GATE, Range};
 use super::chance::Chance;
-use super::messages::Message;
+use super::links::Links;
 use super::quantile;
 use super::run::Node;
-use super::schedule::{Round, Schedule};
+use super::schedule::Schedule;
 use super::slowdown;
+
+mod replay;
+mod steps;
+
+use replay::Unloaded;
+use steps::{Shown, Step};
 
 /// A round shows the work when the time in which work may be hidden is no more than this share of it.
 const SHOWN: f64 = 0.2;
-/// A send that follows its partner's message after no more than this share of the time since the own
-/// event before follows it at once.
-const AT_ONCE: f64 = 0.1;
 /// Rounds that must show, as a share, of a process that is compared with; of one that is named.
 const SOME: f64 = 0.1;
 const MOST: f64 = 0.75;
@@ -36,8 +37,6 @@ const TAIL: f64 = 0.025;
 pub struct Rounds {
     /// Work of each round that shows it, s.
     pub shown_s: Vec<f64>,
-    /// How long the partners waited for its messages in each of these, s: no more would be gained by less work.
-    pub late_s: Vec<f64>,
     /// Number of all rounds.
     pub count: usize,
 }
@@ -75,110 +74,30 @@ pub struct Turns {
     pub hidden: usize,
 }
 
-/// The messages of each ordered pair, in the order of sending.
-type Pairs<'a> = BTreeMap<(Node, Node), Vec<&'a Message>>;
-
-/// What one send shows, ns.
-#[derive(Clone, Copy, Default)]
-struct Shown {
-    /// Work that is certain.
-    work: i64,
-    /// What may be hidden in its waiting besides.
-    hidden: i64,
-    /// Since it was asked; where it was not, since its work began.
-    late: i64,
-}
-
-impl Shown {
-    fn and(self, next: Shown) -> Shown {
-        Shown {
-            work: self.work + next.work,
-            hidden: self.hidden + next.hidden,
-            late: self.late + next.late,
+/// The rounds of each process.
+fn rounds(steps: &[Option<Step>], nodes: usize) -> Vec<Rounds> {
+    let mut lists: Vec<Vec<Shown>> = vec![Vec::new(); nodes];
+    for step in steps.iter().flatten() {
+        let list = &mut lists[usize::from(step.process)];
+        match list.last_mut() {
+            Some(round) if !step.begins => *round = round.and(step.shown),
+            _ => list.push(step.shown),
         }
     }
-}
-
-/// What the sends of each process show, with their receivers.
-///
-/// Of two partners one begins and the other answers, or both send and then receive: in either case
-/// what a process does next begins when the partner's message of the same round is there.
-fn works(schedule: &Schedule) -> Vec<Vec<(Node, Shown)>> {
-    let mut pairs: Pairs<'_> = Pairs::new();
-    let mut arrivals: Vec<Vec<i64>> = vec![Vec::new(); schedule.nodes];
-    for message in &schedule.messages {
-        pairs
-            .entry((message.src, message.dst))
-            .or_default()
-            .push(message);
-        if let Some(of) = arrivals.get_mut(usize::from(message.dst)) {
-            of.push(message.received_ns.1);
-        }
-    }
-    for of in &mut arrivals {
-        of.sort_unstable();
-    }
-    let mut number: BTreeMap<(Node, Node), usize> = BTreeMap::new();
-    // End of the own send before, and when its answer came.
-    let mut before: Vec<Option<(i64, Option<i64>)>> = vec![None; schedule.nodes];
-    let mut works = vec![Vec::new(); schedule.nodes];
-    for message in &schedule.messages {
-        let (me, to, t) = (message.src, message.dst, message.sent_ns.0);
-        let n = number.entry((me, to)).or_default();
-        let theirs = pairs.get(&(to, me)).and_then(|list| list.get(*n));
-        let asked = theirs.map(|message| message.received_ns.1);
-        *n += 1;
-        let Some(last) = before.get_mut(usize::from(me)) else {
-            continue;
-        };
-        if let Some((own, answer)) = last.replace((message.sent_ns.1, asked)) {
-            let base = answer.filter(|at| *at <= t).map_or(own, |at| at.max(own));
-            let base = base.min(t);
-            let at_once = (AT_ONCE * (t - base) as f64) as i64;
-            // What came just before it, of whomever, may be what it waited for.
-            let came = &arrivals[usize::from(me)];
-            let latest = came.partition_point(|at| *at <= t).checked_sub(1);
-            let latest = latest.map(|at| came[at]);
-            let waited = latest.filter(|at| *at > base && t - at <= at_once);
-            let ready = waited.unwrap_or(base);
-            let asked = asked.filter(|at| *at <= t).map_or(base, |at| at.max(base));
-            let shown = Shown {
-                work: t - ready,
-                hidden: ready - base,
-                late: t - asked,
-            };
-            works[usize::from(me)].push((to, shown));
-        }
-    }
-    works
-}
-
-/// The rounds of each process: once to each partner.
-fn rounds(schedule: &Schedule) -> Vec<Rounds> {
-    let of_process = |steps: Vec<(Node, Shown)>| {
-        let mut partners = Round::default();
-        let mut list: Vec<Shown> = Vec::new();
-        for (to, step) in steps {
-            let begins = partners.begins_with(to);
-            match list.last_mut() {
-                Some(round) if !begins => *round = round.and(step),
-                _ => list.push(step),
-            }
-        }
+    let of_process = |list: Vec<Shown>| {
         let is_shown = |round: &&Shown| round.hidden as f64 <= SHOWN * round.work as f64;
-        let shown = || list.iter().filter(is_shown);
+        let shown = list.iter().filter(is_shown);
         Rounds {
-            shown_s: shown().map(|round| round.work as f64 / 1e9).collect(),
-            late_s: shown().map(|round| round.late as f64 / 1e9).collect(),
+            shown_s: shown.map(|round| round.work as f64 / 1e9).collect(),
             count: list.len(),
         }
     };
-    works(schedule).into_iter().map(of_process).collect()
+    lists.into_iter().map(of_process).collect()
 }
 
 /// Whether nearly all rounds of a process show its work: it does not answer at once.
 pub fn mostly_shows(schedule: &Schedule, process: Node) -> bool {
-    let rounds = rounds(schedule);
+    let rounds = rounds(&steps::steps(schedule), schedule.nodes);
     rounds
         .get(usize::from(process))
         .is_some_and(|rounds| rounds.is_shown(MOST))
@@ -187,27 +106,47 @@ pub fn mostly_shows(schedule: &Schedule, process: Node) -> bool {
 /// Weighs the rounds of a program whose processes take turns; `None` where the work of fewer than
 /// two processes shows.
 pub fn weigh(schedule: &Schedule) -> Option<Turns> {
-    let rounds = rounds(schedule);
+    let steps = steps::steps(schedule);
+    let rounds = rounds(&steps, schedule.nodes);
     let means: Vec<f64> = rounds.iter().map(Rounds::mean_s).collect();
-    let (mut loaded, ratio) = slowdown::loaded(&means, GATE, |several| {
-        !slowdown::are_of_a_kind(schedule, several)
-    })?;
-    let shown: Vec<usize> = (0..means.len()).filter(|&i| means[i] > 0.0).collect();
-    let first = *shown
-        .iter()
-        .max_by(|&&a, &&b| means[a].total_cmp(&means[b]))?;
-    let ahead: Vec<usize> = match loaded.as_slice() {
-        [] => vec![first],
-        loaded => loaded.iter().map(|&node| usize::from(node)).collect(),
+    let mut order: Vec<usize> = (0..means.len()).filter(|&i| means[i] > 0.0).collect();
+    order.sort_by(|&a, &b| means[b].total_cmp(&means[a]));
+    if order.len() < 2 {
+        return None;
+    }
+    let most = (schedule.nodes / 2).min(order.len() - 1);
+    let ahead = (1..=most)
+        .rev()
+        .map(|k| order.split_at(k))
+        .find(|(ahead, others)| are_loaded(schedule, &rounds, ahead, others));
+    let (ahead, others) = ahead.unwrap_or(order.split_at(1));
+    let is_loaded = are_loaded(schedule, &rounds, ahead, others);
+    let loaded = match is_loaded {
+        true => ahead.iter().map(|&node| node as Node).collect(),
+        false => Vec::new(),
     };
-    let others: Vec<usize> = shown
-        .iter()
-        .copied()
-        .filter(|node| !ahead.contains(node))
-        .collect();
-    let ratio_range = drawn(&rounds, &ahead, &others);
-    // Nearly always late, and not because of some long rounds: where processors are shared, these
-    // come to everybody now and then.
+    Some(Turns {
+        hidden: schedule.nodes - order.len(),
+        first: ahead[0] as Node,
+        ratio: means[ahead[ahead.len() - 1]] / means[others[0]],
+        ratio_range: drawn(&rounds, ahead, others),
+        slowdown_s: match is_loaded {
+            true => cost(schedule, &steps, &rounds, ahead, others)?,
+            false => Range::default(),
+        },
+        loaded,
+        rounds,
+    })
+}
+
+/// Whether processes (in the order of their work, the most first) work so much more than the others that show theirs.
+///
+/// Nearly always late, and not because of some long rounds: where processors are shared, these come to everybody now
+/// and then.
+fn are_loaded(schedule: &Schedule, rounds: &[Rounds], ahead: &[usize], others: &[usize]) -> bool {
+    let (Some(&last), Some(&next)) = (ahead.last(), others.first()) else {
+        return false;
+    };
     let usual = others
         .iter()
         .filter_map(|&node| quantile::median(rounds[node].shown_s.iter().copied()));
@@ -217,22 +156,10 @@ pub fn weigh(schedule: &Schedule) -> Option<Turns> {
         let low = quantile::quantile(&sorted, 1.0 - MOST).unwrap_or(0.0);
         rounds[node].is_shown(MOST) && low >= (1.0 + GATE) / 2.0 * usual
     };
-    if !ahead.iter().all(is_steady) {
-        loaded.clear();
-    }
-    let slowdown_s = match loaded.is_empty() {
-        true => Range::default(),
-        false => cost(schedule, &rounds, &ahead, &others)?,
-    };
-    Some(Turns {
-        hidden: schedule.nodes - shown.len(),
-        rounds,
-        loaded,
-        first: first as Node,
-        ratio,
-        ratio_range,
-        slowdown_s,
-    })
+    let nodes: Vec<Node> = ahead.iter().map(|&node| node as Node).collect();
+    rounds[last].mean_s() >= GATE * rounds[next].mean_s()
+        && ahead.iter().all(is_steady)
+        && (ahead.len() == 1 || !slowdown::are_of_a_kind(schedule, &nodes))
 }
 
 /// 95 % of the ratios that other rounds would have given.
@@ -264,12 +191,22 @@ fn drawn(rounds: &[Rounds], ahead: &[usize], others: &[usize]) -> Range {
     }
 }
 
-/// What the load cost, s: what the rounds of the loaded took above those of the others (their lower quartile) while
-/// somebody waited for them, and by how much two runs of the same work differ. Those that answer at once are taken to work like the others, as
-/// everywhere where processes are meant to work alike. Then it cost less by what the load hides: without it each
-/// round takes as long as the slowest of all.
+/// What these processes' load cost if the program takes turns, s; `None` where nobody else shows work.
+pub(super) fn cost_of(schedule: &Schedule, loaded: &[Node]) -> Option<Range> {
+    let steps = steps::steps(schedule);
+    let rounds = rounds(&steps, schedule.nodes);
+    let ahead: Vec<usize> = loaded.iter().map(|&node| usize::from(node)).collect();
+    let is_other = |node: &usize| !ahead.contains(node) && rounds[*node].is_shown(SOME);
+    let others: Vec<usize> = (0..schedule.nodes).filter(is_other).collect();
+    cost(schedule, &steps, &rounds, &ahead, &others)
+}
+
+/// What the load cost, s: what the run takes less when it is played again with the work of the loaded cut to that of the
+/// others, whose quartiles bound what that is, and by how much two runs of the same work differ. Those that answer at
+/// once are taken to work like the others, as everywhere where processes are meant to work alike.
 fn cost(
     schedule: &Schedule,
+    steps: &[Option<Step>],
     rounds: &[Rounds],
     ahead: &[usize],
     others: &[usize],
@@ -277,48 +214,30 @@ fn cost(
     let usual = others
         .iter()
         .flat_map(|&node| rounds[node].shown_s.iter().copied());
-    let usual = quantile::quantile(&quantile::sorted(usual), 0.25)?;
-    let spread = |own: &Rounds| 1.4826 * quantile::deviation(&own.shown_s).unwrap_or(0.0);
-    let above = |&node: &usize| {
-        let own = &rounds[node];
-        let all = own.count as f64 / own.shown_s.len().max(1) as f64;
-        let of_round = |(work, late): (&f64, &f64)| (work - usual).min(*late);
-        let cost = own
-            .shown_s
-            .iter()
-            .zip(&own.late_s)
-            .map(of_round)
-            .sum::<f64>()
-            * all;
-        let chance = 2.0 * std::f64::consts::SQRT_2 * spread(own) * (own.count as f64).sqrt();
-        (cost, chance, own.count)
+    let usual = quantile::sorted(usual);
+    let links = Links::of(&schedule.messages);
+    let mut costs = Vec::new();
+    for (q, seed) in [(0.25, 1), (0.25, 2), (0.75, 1), (0.75, 2)] {
+        let to_s = quantile::quantile(&usual, q)?;
+        let unloaded = Unloaded::new(rounds, ahead, &usual, to_s, seed);
+        costs.push(replay::saved_s(schedule, steps, unloaded, links.clone()));
+    }
+    let chance = |&node: &usize| {
+        let spread = 1.4826 * quantile::deviation(&rounds[node].shown_s).unwrap_or(0.0);
+        2.0 * std::f64::consts::SQRT_2 * spread * (rounds[node].count as f64).sqrt()
     };
-    let above = ahead.iter().map(above);
-    let (cost, chance, count) = above.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    let spread = others
-        .iter()
-        .map(|&node| spread(&rounds[node]))
-        .fold(0.0, f64::max);
-    let slowest = largest_of(schedule.nodes) * spread;
+    let chance = ahead.iter().map(chance).fold(0.0, f64::max);
     let differ = slowdown::between_runs(schedule) * schedule.run_s();
     Some(Range {
-        low: (cost - chance - differ - slowest * count as f64).max(0.0),
-        high: cost + chance + differ,
+        low: (costs.iter().copied().fold(f64::INFINITY, f64::min) - chance - differ).max(0.0),
+        high: costs.iter().copied().fold(0.0, f64::max) + chance + differ,
     })
-}
-
-/// What the largest of `n` values of a normal distribution is on average, in standard deviations (by the limit law
-/// of extreme values: Gumbel; a tenth too much for few).
-fn largest_of(n: usize) -> f64 {
-    const EULER: f64 = 0.577_215_664_9;
-    let n = n.max(2) as f64;
-    let a = (2.0 * n.ln()).sqrt();
-    a - (n.ln().ln() + (4.0 * std::f64::consts::PI).ln()) / (2.0 * a) + EULER / a
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::evidence::{self, Verdict};
     use crate::network::messages;
     use crate::network::schedule;
     use crate::network::testing::{Bsp, Style, bsp};
@@ -354,6 +273,65 @@ mod tests {
             let is_narrow = range.low > truth / 2.0 && range.high < truth * 1.6;
             assert!(is_inside && is_narrow, "{truth} not in {range:?}");
         }
+    }
+
+    /// As long as each is later than what it waits for: of two in the order of the messages the second one by more.
+    #[test]
+    fn two_that_answer_late_are_both_named_with_their_cost() {
+        let all = |n: usize| (0..n).flat_map(move |a| (a + 1..n).map(move |b| (a, b)));
+        for (edges, n, loads) in [
+            (all(4).collect(), 4, [(1, 1.4), (2, 1.9)]),
+            (Bsp::ring(4).edges, 4, [(1, 1.32), (2, 1.89)]),
+            (Bsp::ring(8).edges, 8, [(4, 1.35), (5, 1.8)]),
+        ] {
+            let mut program = Bsp {
+                edges,
+                style: Style::Turns,
+                jitter: 0.03,
+                ..Bsp::ring(n)
+            };
+            let (_, base_s) = of(&program);
+            for (node, load) in loads {
+                program.work_s[node] *= load;
+            }
+            program.seed = 51;
+            let (found, seconds) = of(&program);
+            let found = found.unwrap();
+            let mut names = found.loaded.clone();
+            names.sort_unstable();
+            assert_eq!(names, loads.map(|load| load.0 as Node), "{found:?}");
+            let (truth, range) = (seconds - base_s, found.slowdown_s);
+            assert!(
+                (range.low..=range.high).contains(&truth),
+                "{truth} not in {range:?}"
+            );
+        }
+    }
+
+    /// Nobody waits for the message that it answers, for the last of the chain holds all of them up: that might be an
+    /// exchange, in which the link would hide nothing of the load.
+    #[test]
+    fn a_chain_whose_last_is_loaded_may_take_turns() {
+        let mut program = Bsp {
+            edges: (0..3).map(|i| (i, i + 1)).collect(),
+            style: Style::Turns,
+            jitter: 0.01,
+            slow_link: Some((1, 0.5e-3)),
+            ..Bsp::ring(4)
+        };
+        let base_s = bsp(&program).seconds;
+        program.work_s[3] *= 1.6;
+        let made = bsp(&program);
+        let found = messages::messages(&made.run).unwrap();
+        let schedule = schedule::schedule(&found, 4);
+        assert!(schedule.keeps_order);
+        let evidence = evidence::weigh(&made.run).unwrap();
+        assert_eq!(evidence.verdict, Verdict::Loaded(vec![3]));
+        let (range, truth) = (evidence.slowdown_s.unwrap(), made.seconds - base_s);
+        assert!(
+            (range.low..=range.high).contains(&truth),
+            "{truth} not in {range:?}"
+        );
     }
 
     /// The others had finished long before, or had not: they answer at once in either case.

@@ -15,6 +15,9 @@ const NOISY: f64 = 1.5;
 /// Processes that work alike may differ by this factor for certain, and are balanced still.
 const MOST_OF_EQUALS: f64 = 1.03;
 
+/// Why nobody is named whose rounds are longer where they show.
+const RARELY_SHOWN: &str = "the processes take turns, and whose work is longest where it shows hides it in too many rounds, in which it may be shorter";
+
 /// A verdict by the work of a plain exchange.
 pub(super) fn of_work(
     evidence: &mut Evidence,
@@ -102,6 +105,8 @@ pub(super) fn of_turns(evidence: &mut Evidence, found: &Turns) {
         Verdict::Balanced
     } else if found.hidden > 0 && range.high < GATE {
         Verdict::Unsure(HIDDEN.into())
+    } else if range.low >= GATE {
+        Verdict::Unsure(RARELY_SHOWN.into())
     } else {
         Verdict::Unsure(open(range))
     };

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 
 use ahash::AHashMap;
 
-use super::Message;
 use super::spells::{self, Piece};
-use crate::network::plain;
+use super::{Message, pieces};
 use crate::network::run::{ACK, FIN, Mode, Node, PSH, Packet, Run};
 
 /// A run of pushed segments of at least this many bytes may be one message: Linux pushes every
@@ -157,13 +156,13 @@ fn whole(mut done: Vec<Piece>) -> Vec<Message> {
     done.sort_by_key(stream);
     let streams = done.chunk_by(|a, b| stream(a) == stream(b));
     let mut whole = Vec::with_capacity(done.len());
-    for pieces in streams {
-        if let Some(counted) = spells::counted(pieces) {
+    for stream in streams {
+        if let Some(counted) = spells::counted(stream) {
             whole.extend(counted);
             continue;
         }
-        let pieces: Vec<Message> = pieces.iter().map(|piece| piece.message).collect();
-        whole.extend_from_slice(&plain::joined(&pieces));
+        let stream: Vec<Message> = stream.iter().map(|piece| piece.message).collect();
+        whole.extend_from_slice(&pieces::joined(&stream));
     }
     whole
 }

@@ -8,7 +8,7 @@
 //! spell holds as many as it has room for. Programs of several sizes have spells that are no such
 //! multiples, and single writes of other sizes, and stay as they are.
 
-use super::Message;
+use super::{Message, pieces};
 use crate::network::plain;
 
 /// What left between two pushes.
@@ -44,12 +44,12 @@ pub(super) fn counted(pieces: &[Piece]) -> Option<Vec<Message>> {
         let most = rest.len().min(MOST_TOGETHER);
         match (1..=most).find(|&k| sum(k).is_multiple_of(size)) {
             Some(k) => {
-                split(&rest[..k].concat(), size, &mut found);
+                divide(rest[..k].iter().copied().flatten(), size, &mut found);
                 rest = &rest[k..];
                 continue;
             }
             // Behind the last the program may go on.
-            None if others.is_empty() => split(spell, size, &mut found),
+            None if others.is_empty() => divide(*spell, size, &mut found),
             None => found.extend(spell.iter().map(|piece| piece.message)),
         }
         rest = others;
@@ -79,6 +79,11 @@ fn size(spells: &[&[Piece]]) -> Option<u64> {
     (is_few(odd.count()) && is_few(longer.count())).then_some(size)
 }
 
+fn divide<'a>(pieces: impl IntoIterator<Item = &'a Piece>, size: u64, found: &mut Vec<Message>) {
+    let messages = pieces.into_iter().map(|piece| piece.message);
+    pieces::divide(messages, size, found);
+}
+
 fn bytes(pieces: &[Piece]) -> u64 {
     pieces.iter().map(|piece| piece.message.bytes).sum()
 }
@@ -89,45 +94,11 @@ fn with_greeting(spell: &[Piece], size: u64, found: &mut Vec<Message>) {
     let mut rest = bytes(spell);
     for (at, piece) in spell.iter().enumerate() {
         if rest.is_multiple_of(size) && spell.len() > 1 {
-            return split(&spell[at..], size, found);
+            return divide(&spell[at..], size, found);
         }
         rest -= piece.message.bytes;
         found.push(piece.message);
     }
-}
-
-/// Messages of this size in pieces next to each other, and what is left.
-fn split(pieces: &[Piece], size: u64, found: &mut Vec<Message>) {
-    let Some(first) = pieces.first().map(|piece| piece.message) else {
-        return;
-    };
-    // The open message, and the bytes in front of it.
-    let mut open: Option<Message> = None;
-    let mut before = 0;
-    for piece in pieces.iter().map(|piece| piece.message) {
-        let mut left = piece.bytes;
-        while left > 0 {
-            let message = open.get_or_insert_with(|| Message {
-                seq: first.seq.wrapping_add(before as u32),
-                bytes: 0,
-                segments: 0,
-                first_bytes: piece.first_bytes.min(size),
-                ..piece
-            });
-            let taken = left.min(size - message.bytes);
-            let is_all = taken == piece.bytes;
-            message.bytes += taken;
-            message.segments += if is_all { piece.segments } else { 1 };
-            message.sent_ns.1 = piece.sent_ns.1;
-            message.received_ns.1 = piece.received_ns.1;
-            before += taken;
-            left -= taken;
-            if message.bytes == size {
-                found.extend(open.take());
-            }
-        }
-    }
-    found.extend(open);
 }
 
 #[cfg(test)]

@@ -21,26 +21,37 @@ pub(super) fn are_alike<'a>(
     })
 }
 
+/// Pairs of processes that send to each other.
+fn edges(context: &Context<'_>) -> BTreeSet<(Node, Node)> {
+    let pairs = context.sent.keys().copied();
+    pairs
+        .filter(|&(a, b)| a < b && context.sent.contains_key(&(b, a)))
+        .collect()
+}
+
+/// Whether one of two sends behind the other's message in nearly every round.
+fn is_ordered(context: &Context<'_>, a: Node, b: Node) -> bool {
+    // The sum, for a cut in the middle of a round shifts both.
+    let sum = context.surplus(a, b, b).zip(context.surplus(b, a, a));
+    sum.is_some_and(|(x, y)| x + y >= 1)
+}
+
+/// Whether of all pairs one sends behind the other, whether it waits for that or not.
+pub(super) fn keeps_order(context: &Context<'_>) -> bool {
+    let edges = edges(context);
+    !edges.is_empty() && edges.iter().all(|&(a, b)| is_ordered(context, a, b))
+}
+
 /// Whether pairs of processes take turns: one of the two sends soon after the other's message came,
 /// whenever that is. (In an exchange a send may be later than the other's in every round, for the
 /// process is slower; but then it does not follow it.) Nor does it follow what its own times say that it does not
 /// wait for: of two that wait for others, one may send at the same distance behind the other in every round.
 pub(super) fn takes_turns(context: &Context<'_>) -> bool {
-    let edges: BTreeSet<(Node, Node)> = context
-        .sent
-        .keys()
-        .filter(|&&(a, b)| a < b && context.sent.contains_key(&(b, a)))
-        .copied()
-        .collect();
-    let is_ordered = |a: Node, b: Node| {
-        // The sum, for a cut in the middle of a round shifts both.
-        let sum = context.surplus(a, b, b).zip(context.surplus(b, a, a));
-        sum.is_some_and(|(x, y)| x + y >= 1)
-    };
+    let edges = edges(context);
     let ordered: Vec<(Node, Node)> = edges
         .iter()
         .copied()
-        .filter(|&(a, b)| is_ordered(a, b))
+        .filter(|&(a, b)| is_ordered(context, a, b))
         .collect();
     let may_wait = |a: Node, b: Node| !context.stays(a, b);
     let of = |has: &dyn Fn(Node, Node) -> bool| {

@@ -1,6 +1,8 @@
 //! Programs made up in the test: rounds of computing and exchanging, simulated to the nanosecond.
 
-use super::{Node, Packet, Run, data, delayed_run_of};
+use std::collections::{BTreeMap, VecDeque};
+
+use super::{Node, Packet, Run, data, run_with_delays};
 
 /// Deterministic noise: xorshift.
 pub(in crate::network) struct Noise(pub(in crate::network) u64);
@@ -45,6 +47,8 @@ pub(in crate::network) struct Bsp {
     pub(in crate::network) jitter: f64,
     pub(in crate::network) rounds: usize,
     pub(in crate::network) latency_s: f64,
+    /// A process with a slow link, and how long each message keeps that busy, s; one at a time in each direction.
+    pub(in crate::network) slow_link: Option<(usize, f64)>,
     pub(in crate::network) style: Style,
     /// Processes that, edge by edge, send only when the other's message is there.
     pub(in crate::network) answering: Vec<usize>,
@@ -62,6 +66,7 @@ impl Bsp {
             jitter: 0.05,
             rounds: 200,
             latency_s: 50e-6,
+            slow_link: None,
             style: Style::AllFirst,
             answering: Vec::new(),
             seed: 1,
@@ -90,15 +95,60 @@ impl Made {
     }
 }
 
+/// A link that carries one message at a time.
+#[derive(Default)]
+struct Link {
+    /// When it is free, s.
+    free: f64,
+}
+
+impl Link {
+    /// Carries a message that comes at some moment, s, and keeps the link busy for so long; until then.
+    fn takes(&mut self, at: f64, takes_s: f64) -> f64 {
+        self.free = self.free.max(at) + takes_s;
+        self.free
+    }
+}
+
+/// What a process does next.
+#[derive(Clone, Copy)]
+enum Op {
+    /// Computes, s.
+    Work(f64),
+    Send(usize),
+    Receive(usize),
+}
+
+/// What each process does in a round, behind its work.
+fn talk(program: &Bsp, edges: &[(usize, usize)], ops: &mut [VecDeque<Op>]) {
+    for &(a, b) in edges {
+        ops[a].push_back(Op::Send(b));
+        let is_answer = program.style == Style::Turns
+            || program.style == Style::ByEdge && program.answering.contains(&b);
+        if is_answer {
+            ops[b].push_back(Op::Receive(a));
+        }
+        ops[b].push_back(Op::Send(a));
+        if program.style != Style::AllFirst {
+            ops[a].push_back(Op::Receive(b));
+            if !is_answer {
+                ops[b].push_back(Op::Receive(a));
+            }
+        }
+    }
+    if program.style == Style::AllFirst {
+        for &(a, b) in edges {
+            ops[a].push_back(Op::Receive(b));
+            ops[b].push_back(Op::Receive(a));
+        }
+    }
+}
+
 /// Runs a program.
 pub(in crate::network) fn bsp(program: &Bsp) -> Made {
+    const SEND_S: f64 = 5e-6;
     let n = program.work_s.len();
     let mut noise = Noise(program.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let mut clock = vec![0.0f64; n];
-    let mut work = vec![0.0f64; n];
-    let mut computing = vec![Vec::new(); n];
-    let mut packets: Vec<Packet> = Vec::new();
-    const SEND_S: f64 = 5e-6;
     let mut phases: Vec<_> = [Some(&program.edges), program.others.as_ref()]
         .into_iter()
         .flatten()
@@ -107,61 +157,67 @@ pub(in crate::network) fn bsp(program: &Bsp) -> Made {
     for edges in &mut phases {
         edges.sort_unstable();
     }
+    let mut ops = vec![VecDeque::new(); n];
     for round in 0..program.rounds {
-        let edges = &phases[round / 8 % phases.len()];
-        for (node, mean) in program.work_s.iter().enumerate() {
+        for (ops, mean) in ops.iter_mut().zip(&program.work_s) {
             let took = mean * (1.0 + program.jitter * noise.normal()).max(0.1);
-            computing[node].push((clock[node], clock[node] + took));
-            clock[node] += took;
-            work[node] += took;
+            ops.push_back(Op::Work(took));
         }
-        let mut send = |clock: &mut Vec<f64>, from: usize, to: usize| -> f64 {
-            clock[from] += SEND_S;
-            packets.push(data(
-                (clock[from] * 1e9) as i64,
-                from as Node,
-                to as Node,
-                1000,
-            ));
-            clock[from] + program.latency_s
+        talk(program, &phases[round / 8 % phases.len()], &mut ops);
+    }
+    let mut clock = vec![0.0f64; n];
+    let mut work = vec![0.0f64; n];
+    let mut computing = vec![Vec::new(); n];
+    let mut packets: Vec<(Packet, i64)> = Vec::new();
+    let mut links = [Link::default(), Link::default()];
+    // When what was sent and not yet received is there, s.
+    let mut inbox: BTreeMap<(usize, usize), VecDeque<f64>> = BTreeMap::new();
+    // Always the one that is least far, so that messages come to the link in the order of time.
+    let next = |clock: &[f64],
+                ops: &[VecDeque<Op>],
+                inbox: &BTreeMap<(usize, usize), VecDeque<f64>>| {
+        let is_ready = |&me: &usize| match ops[me].front() {
+            Some(&Op::Receive(from)) => inbox.get(&(from, me)).is_some_and(|list| !list.is_empty()),
+            other => other.is_some(),
         };
-        match program.style {
-            Style::AllFirst => {
-                let mut arrivals = vec![0.0f64; n];
-                for &(a, b) in edges {
-                    let at = send(&mut clock, a, b);
-                    arrivals[b] = arrivals[b].max(at);
-                    let at = send(&mut clock, b, a);
-                    arrivals[a] = arrivals[a].max(at);
-                }
-                for (clock, arrival) in clock.iter_mut().zip(arrivals) {
-                    *clock = clock.max(arrival);
-                }
+        (0..n)
+            .filter(is_ready)
+            .min_by(|&a, &b| clock[a].total_cmp(&clock[b]))
+    };
+    while let Some(me) = next(&clock, &ops, &inbox) {
+        match ops[me].pop_front() {
+            Some(Op::Work(took)) => {
+                computing[me].push((clock[me], clock[me] + took));
+                clock[me] += took;
+                work[me] += took;
             }
-            Style::ByEdge => {
-                for &(a, b) in edges {
-                    let there = send(&mut clock, a, b);
-                    if program.answering.contains(&b) {
-                        clock[b] = clock[b].max(there);
-                    }
-                    let back = send(&mut clock, b, a);
-                    clock[b] = clock[b].max(there);
-                    clock[a] = clock[a].max(back);
-                }
+            Some(Op::Receive(from)) => {
+                let there = inbox.get_mut(&(from, me)).and_then(VecDeque::pop_front);
+                clock[me] = clock[me].max(there.unwrap_or(0.0));
             }
-            Style::Turns => {
-                for &(a, b) in edges {
-                    let at = send(&mut clock, a, b);
-                    clock[b] = clock[b].max(at);
-                    let at = send(&mut clock, b, a);
-                    clock[a] = clock[a].max(at);
+            Some(Op::Send(to)) => {
+                clock[me] += SEND_S;
+                let mut there = clock[me];
+                if let Some((node, takes_s)) = program.slow_link
+                    && [me, to].contains(&node)
+                {
+                    // To its process and from it.
+                    there = links[usize::from(me == node)].takes(there, takes_s);
                 }
+                there += program.latency_s;
+                inbox.entry((me, to)).or_default().push_back(there);
+                let t_ns = (clock[me] * 1e9) as i64;
+                packets.push((
+                    data(t_ns, me as Node, to as Node, 1000),
+                    (there * 1e9) as i64 - t_ns,
+                ));
             }
+            None => {}
         }
     }
-    packets.sort_by_key(|packet| packet.t_ns);
+    packets.sort_by_key(|packet| packet.0.t_ns);
     Made {
-        run: delayed_run_of(n, &packets, (program.latency_s * 1e9) as i64),
+        run: run_with_delays(n, &packets),
         seconds: clock.iter().copied().fold(0.0, f64::max),
         work_s: work,
         computing_s: computing,
