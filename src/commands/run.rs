@@ -63,11 +63,12 @@ pub(crate) struct Args {
     no_topology: bool,
     /// Follow processes without ptrace, for commands that use debuggers or tracers themselves
     ///
-    /// As root, programs in the kernel then tell of every process, and a seccomp filter holds calls
-    /// of interest; with --no-topology it holds none, and processes cost hardly anything. Elsewhere
-    /// they are known from what the kernel announces (proc connector, taskstats) or from looks into
-    /// /proc, which miss short ones, and pipes, sockets and files outside the traced directories are
-    /// not seen. This is also what happens by itself where ptrace is not allowed.
+    /// As root, programs in the kernel then tell of every process, what it has open, and the calls
+    /// by which it came by that, and nobody is held; with --no-topology they tell of lifetimes
+    /// alone, which costs hardly anything. Elsewhere processes are known from what the kernel
+    /// announces (proc connector, taskstats) or from looks into /proc, which miss short ones, and
+    /// pipes, sockets and files outside the traced directories are not seen. This is also what
+    /// happens by itself where ptrace is not allowed.
     #[arg(long)]
     no_ptrace: bool,
     /// Who tells of reads and writes: FUSE, or tracepoints while the kernel serves the data by itself

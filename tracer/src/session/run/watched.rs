@@ -61,7 +61,7 @@ impl Run<'_> {
             self.options.environment.clone(),
             told,
         );
-        let layer = match (watched.layer(), self.options.topology) {
+        let layer = match (watched.layer(), contents.is_some()) {
             (ProcessLayer::Tracepoints, true) => ProcessLayer::Ebpf,
             (layer, _) => layer,
         };

@@ -29,14 +29,18 @@ pub(crate) enum Feed {
 }
 
 impl Feed {
-    /// Listens from now on to programs of ours, where these may be had; `with_tables`: also to what processes have open.
+    /// Listens from now on to programs of ours, where these may be had; `with_tables`: also to what processes have open, where that can be told
+    /// ([`Feed::contents`] says so).
     pub(crate) fn told(whose: Whose, with_tables: bool) -> Option<Feed> {
         let of_whom = match whose {
             Whose::Ours { root } => tracepoints::Whose::Below(root),
             Whose::Anybodys => tracepoints::Whose::All,
         };
         let programs = std::env::var_os(BY_CONNECTOR).is_none();
-        let open = || Tracepoints::open(of_whom, with_tables).ok();
+        let open = || {
+            let all = Tracepoints::open(of_whom, with_tables);
+            all.or_else(|_| Tracepoints::open(of_whom, false)).ok()
+        };
         let tracepoints = programs.then(open).flatten();
         Some(Feed::Told(Box::new(Told::new(tracepoints?))))
     }
