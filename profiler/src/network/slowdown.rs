@@ -22,6 +22,9 @@ const QUIET: f64 = 0.1;
 pub(super) const RUN_TO_RUN: f64 = 0.02;
 const MOST_HELD_UP: f64 = 0.04;
 
+/// Messages that take this share of a round take their time.
+const SLOW: f64 = 0.05;
+
 /// The loaded processes and what they cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slowdown {
@@ -152,10 +155,9 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
             high: costs.iter().copied().reduce(f64::max)? + chance,
         };
         // Where all pairs keep an order, they may as well take turns and answer late because of the load: then each
-        // waits for the message before its own, and less is gained without the load.
-        let by_turns = schedule
-            .keeps_order
-            .then(|| turns::cost_of(schedule, &loaded));
+        // waits for the message before its own, and less is gained without the load, if messages take their time.
+        let may_wait = schedule.keeps_order && share_under_way(schedule) >= SLOW;
+        let by_turns = may_wait.then(|| turns::cost_of(schedule, &loaded));
         by_turns.flatten().map_or(cost, |other| Range {
             low: cost.low.min(other.low),
             high: cost.high.max(other.high),
@@ -170,6 +172,25 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
         noise,
         slowdown_s,
     })
+}
+
+/// How long messages of the slowest pair are under way, as a share of a round.
+fn share_under_way(schedule: &Schedule) -> f64 {
+    let mut pairs: BTreeMap<(Node, Node), Vec<f64>> = BTreeMap::new();
+    for message in &schedule.messages {
+        let took = (message.received_ns.1 - message.sent_ns.0) as f64 / 1e9;
+        pairs
+            .entry((message.src, message.dst))
+            .or_default()
+            .push(took);
+    }
+    let rounds = pairs.values().map(Vec::len).max().unwrap_or(0);
+    let middle = pairs.into_values().filter_map(quantile::median);
+    let round_s = schedule.run_s() / rounds.max(1) as f64;
+    match round_s > 0.0 {
+        true => middle.fold(0.0, f64::max) / round_s,
+        false => 0.0,
+    }
 }
 
 /// Those of the processes that answer at once that would stand out of the others: what looks like their work is
