@@ -166,7 +166,7 @@ pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
         let found = context.needs(me, to, &in_step).into_iter();
         needs.extend(found.map(|(from, need)| ((me, to, from), need)));
     }
-    let takes_turns = symmetry::takes_turns(&context);
+    let order = symmetry::order(&context);
     let are_alike = symmetry::are_alike(&messages, sent.values().map(|sends| &sends.messages));
     let answering = symmetry::answering(&context, &needs, nodes);
     let all_exchange = symmetry::decide_by_symmetry(&context, &mut needs);
@@ -186,9 +186,9 @@ pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
         links,
         certainty,
         nodes,
-        is_exchange: all_exchange && !takes_turns && certainty.loose == 0 && are_alike,
-        takes_turns,
-        keeps_order: symmetry::keeps_order(&context),
+        is_exchange: all_exchange && !order.takes_turns && certainty.loose == 0 && are_alike,
+        takes_turns: order.takes_turns,
+        keeps_order: order.is_kept,
         are_alike,
         answering,
         messages,

@@ -21,38 +21,28 @@ pub(super) fn are_alike<'a>(
     })
 }
 
-/// Pairs of processes that send to each other.
-fn edges(context: &Context<'_>) -> BTreeSet<(Node, Node)> {
+/// How the two of each pair come one behind the other.
+pub(super) struct Order {
+    /// Of all pairs one sends behind the other, whether it waits for that or not.
+    pub(super) is_kept: bool,
+    /// Pairs of processes take turns: one of the two sends soon after the other's message came,
+    /// whenever that is. (In an exchange a send may be later than the other's in every round, for the
+    /// process is slower; but then it does not follow it.) Nor does it follow what its own times say that it does not
+    /// wait for: of two that wait for others, one may send at the same distance behind the other in every round.
+    pub(super) takes_turns: bool,
+}
+
+pub(super) fn order(context: &Context<'_>) -> Order {
     let pairs = context.sent.keys().copied();
-    pairs
+    let edges: BTreeSet<(Node, Node)> = pairs
         .filter(|&(a, b)| a < b && context.sent.contains_key(&(b, a)))
-        .collect()
-}
-
-/// Whether one of two sends behind the other's message in nearly every round.
-fn is_ordered(context: &Context<'_>, a: Node, b: Node) -> bool {
-    // The sum, for a cut in the middle of a round shifts both.
-    let sum = context.surplus(a, b, b).zip(context.surplus(b, a, a));
-    sum.is_some_and(|(x, y)| x + y >= 1)
-}
-
-/// Whether of all pairs one sends behind the other, whether it waits for that or not.
-pub(super) fn keeps_order(context: &Context<'_>) -> bool {
-    let edges = edges(context);
-    !edges.is_empty() && edges.iter().all(|&(a, b)| is_ordered(context, a, b))
-}
-
-/// Whether pairs of processes take turns: one of the two sends soon after the other's message came,
-/// whenever that is. (In an exchange a send may be later than the other's in every round, for the
-/// process is slower; but then it does not follow it.) Nor does it follow what its own times say that it does not
-/// wait for: of two that wait for others, one may send at the same distance behind the other in every round.
-pub(super) fn takes_turns(context: &Context<'_>) -> bool {
-    let edges = edges(context);
-    let ordered: Vec<(Node, Node)> = edges
-        .iter()
-        .copied()
-        .filter(|&(a, b)| is_ordered(context, a, b))
         .collect();
+    let is_ordered = |&(a, b): &(Node, Node)| {
+        // The sum, for a cut in the middle of a round shifts both.
+        let sum = context.surplus(a, b, b).zip(context.surplus(b, a, a));
+        sum.is_some_and(|(x, y)| x + y >= 1)
+    };
+    let ordered: Vec<(Node, Node)> = edges.iter().copied().filter(is_ordered).collect();
     let may_wait = |a: Node, b: Node| !context.stays(a, b);
     let of = |has: &dyn Fn(Node, Node) -> bool| {
         let either = ordered.iter().filter(|&&(a, b)| has(a, b) || has(b, a));
@@ -60,8 +50,12 @@ pub(super) fn takes_turns(context: &Context<'_>) -> bool {
     };
     // In an exchange the slower of two sends last as well; but not soon after the other, and not in
     // half of all pairs.
-    of(&|a, b| may_wait(a, b) && context.follows(a, b)) * 4 >= edges.len().max(1)
-        || of(&|a, b| may_wait(a, b) && context.answers(a, b)) * 2 >= edges.len().max(1)
+    let takes_turns = of(&|a, b| may_wait(a, b) && context.follows(a, b)) * 4 >= edges.len().max(1)
+        || of(&|a, b| may_wait(a, b) && context.answers(a, b)) * 2 >= edges.len().max(1);
+    Order {
+        is_kept: !edges.is_empty() && ordered.len() == edges.len(),
+        takes_turns,
+    }
 }
 
 /// Processes whose own times say of every partner that they need its message and follow it at once. Only
