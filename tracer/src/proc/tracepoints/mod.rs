@@ -10,6 +10,7 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::thread;
 
 use crate::bpf::code::Code;
 use crate::bpf::ring::Ring;
@@ -113,9 +114,20 @@ impl Tracepoints {
         if with_tables {
             programs.push((c"sched_process_exit", exiting(&layout, &maps)));
         }
+        // The kernel checks each for some 10 ms and more, and the command waits for that.
+        let loaded: Vec<_> = thread::scope(|scope| {
+            let begun = programs.iter();
+            let begun: Vec<_> = begun
+                .map(|(_, program)| scope.spawn(|| load(program)))
+                .collect();
+            let ended = begun.into_iter().map(thread::ScopedJoinHandle::join);
+            ended
+                .map(|one| one.unwrap_or_else(|_| Err(io::Error::other("its thread ended"))))
+                .collect()
+        });
         let mut held = Vec::new();
-        for (tracepoint, program) in programs {
-            let program = load(&program)?;
+        for ((tracepoint, _), program) in programs.iter().zip(loaded) {
+            let program = program?;
             held.push(attach(tracepoint, &program)?);
             held.push(program);
         }
