@@ -341,12 +341,16 @@ impl Observer for Wiring {
             CallKind::Rename | CallKind::RenameAt => {
                 let exchange =
                     called.call.kind == CallKind::RenameAt && e as u32 == libc::RENAME_EXCHANGE;
-                if let (Some(from), Some(to)) = (name(0), name(1))
-                    && let Some(change) =
-                        self.outside
-                            .renaming(tracee, (None, from), (None, to), exchange)
-                {
-                    self.outside.changed(change, now);
+                if let (Some(from), Some(to)) = (name(0), name(1)) {
+                    let (from, to) = ((None, from), (None, to));
+                    let mut change = self.outside.renaming(tracee, from, to, exchange);
+                    // The process may be gone, and with it where it looked.
+                    if let Some(NameChange::Renamed { is_foreign, .. }) = &mut change {
+                        *is_foreign |= self.elsewhere.contains(&tracee.pid);
+                    }
+                    if let Some(change) = change {
+                        self.outside.changed(change, now);
+                    }
                 }
             }
             CallKind::Pipe
