@@ -24,6 +24,8 @@ const PROGRAM_LOAD: libc::c_int = 5;
 const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 
 const PROGRAM_RAW_TRACEPOINT: u32 = 17;
+const PROGRAM_TRACING: u32 = 26;
+const ATTACHED_TO_RAW_TRACEPOINT: u32 = 23;
 const NO_PREALLOCATION: u32 = 1;
 
 /// Kinds of maps (`enum bpf_map_type`).
@@ -66,7 +68,7 @@ struct Element {
 }
 
 #[repr(C)]
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct NewProgram {
     kind: u32,
     length: u32,
@@ -184,16 +186,13 @@ impl AsFd for Map {
 /// # Errors
 /// When the kernel refuses it.
 pub(crate) fn load(instructions: &[Instruction]) -> io::Result<OwnedFd> {
-    // What the kernel's helpers ask of whoever uses them; these lines of ours are under both.
-    const LICENSE: &CStr = c"Dual MIT/GPL";
-    let attributes = NewProgram {
-        kind: PROGRAM_RAW_TRACEPOINT,
-        length: instructions.len() as u32,
-        instructions: instructions.as_ptr() as u64,
-        license: LICENSE.as_ptr() as u64,
-        ..NewProgram::default()
-    };
-    descriptor(PROGRAM_LOAD, &attributes)
+    load_as(
+        instructions,
+        NewProgram {
+            kind: PROGRAM_RAW_TRACEPOINT,
+            ..NewProgram::default()
+        },
+    )
 }
 
 /// The same for a program at the tracepoint whose function has this type, `btf_trace_…`, by number: it may read what the arguments of the
@@ -202,17 +201,25 @@ pub(crate) fn load(instructions: &[Instruction]) -> io::Result<OwnedFd> {
 /// # Errors
 /// Likewise.
 pub(crate) fn load_typed(instructions: &[Instruction], function: u32) -> io::Result<OwnedFd> {
+    load_as(
+        instructions,
+        NewProgram {
+            kind: PROGRAM_TRACING,
+            attach_kind: ATTACHED_TO_RAW_TRACEPOINT,
+            attach_type: function,
+            ..NewProgram::default()
+        },
+    )
+}
+
+fn load_as(instructions: &[Instruction], program: NewProgram) -> io::Result<OwnedFd> {
+    // What the kernel's helpers ask of whoever uses them; these lines of ours are under both.
     const LICENSE: &CStr = c"Dual MIT/GPL";
-    const TRACING: u32 = 26;
-    const RAW_TRACEPOINT: u32 = 23;
     let attributes = NewProgram {
-        kind: TRACING,
         length: instructions.len() as u32,
         instructions: instructions.as_ptr() as u64,
         license: LICENSE.as_ptr() as u64,
-        attach_kind: RAW_TRACEPOINT,
-        attach_type: function,
-        ..NewProgram::default()
+        ..program
     };
     descriptor(PROGRAM_LOAD, &attributes)
 }

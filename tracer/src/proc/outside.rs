@@ -324,8 +324,9 @@ impl Outside {
     pub(crate) fn changed(&mut self, change: NameChange, now: u64) {
         match change {
             NameChange::Removed(path) => {
-                let file = self.names.remove(&path);
-                self.inodes.retain(|_, known| Some(*known) != file);
+                if let Some(file) = self.names.remove(&path) {
+                    self.inodes.retain(|_, known| *known != file);
+                }
                 self.system.remove(path.as_os_str());
                 self.files.removed(NameIn::full_path(path.as_os_str()), now);
             }
@@ -351,7 +352,6 @@ impl Outside {
                     let rest = old.strip_prefix(&from).unwrap_or(&old).to_owned();
                     self.renamed(&old, &to.join(rest), false, now);
                 }
-                self.look_again();
             }
         }
     }
@@ -372,10 +372,14 @@ impl Outside {
         if moved.is_none() && replaced.is_none() {
             return;
         }
-        self.names.extend(moved.map(|file| (to.to_owned(), file)));
-        if exchange {
-            self.names
-                .extend(replaced.map(|file| (from.to_owned(), file)));
+        let replaced = replaced.filter(|_| exchange);
+        for (file, path) in moved
+            .map(|file| (file, to))
+            .into_iter()
+            .chain(replaced.map(|file| (file, from)))
+        {
+            self.names.insert(path.to_owned(), file);
+            self.look_again(file, path);
         }
         self.files.renamed(
             NameIn::full_path(from.as_os_str()),

@@ -44,8 +44,8 @@ pub(crate) struct Wiring {
     /// Whoever wants to know what descriptors stand for.
     told: Option<Descriptions>,
     by: By,
-    /// Calls whose return is waited for, by thread, with the time of their entry.
-    pending: HashMap<u32, (Pending, u64)>,
+    /// Calls whose return is waited for, by thread.
+    pending: HashMap<u32, Pending>,
     /// Processes that changed their root or namespaces, or whose forebears did: a path of theirs
     /// is not one of ours.
     elsewhere: HashSet<u32>,
@@ -271,7 +271,7 @@ impl Observer for Wiring {
         self.channels.calls(tracee.pid, now);
         match self.enter(tracee, call, now) {
             Some(pending) => {
-                self.pending.insert(tracee.tid, (pending, now));
+                self.pending.insert(tracee.tid, pending);
                 true
             }
             None => false,
@@ -279,7 +279,7 @@ impl Observer for Wiring {
     }
 
     fn returned(&mut self, tracee: Tracee, result: i64, now: u64) {
-        let Some((pending, _)) = self.pending.remove(&tracee.tid) else {
+        let Some(pending) = self.pending.remove(&tracee.tid) else {
             return;
         };
         let in_progress = result == -i64::from(libc::EINPROGRESS);

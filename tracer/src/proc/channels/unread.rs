@@ -8,6 +8,7 @@
 //! here-document. That is a part of its script as arguments are, and kept as these are.
 
 use std::io::Read;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use flowtrace_schema::{ChannelId, Direction, Record};
@@ -111,22 +112,26 @@ impl Found {
         }
     }
 
-    /// Inode of the pipe.
-    pub(in super::super) fn inode(&self) -> u64 {
-        self.left.inode
-    }
-
     /// What is in the pipe, unless somebody has read from it since.
     pub(in super::super) fn content(&self) -> Option<String> {
         let read = || {
             let (pipe, now) = left(&PidFd::open(self.pid)?, self.fd)?;
-            let is_short = (1..=LONGEST).contains(&now.bytes);
-            (is_short && now == self.left)
-                .then(|| content(&pipe, now.bytes))
-                .flatten()
+            (now == self.left).then(|| short(&pipe, now)).flatten()
         };
         self.content.clone().or_else(read)
     }
+}
+
+/// What is in the pipes to which nobody can add, of those that process `pid` may read from as one of these descriptors, with their inodes.
+pub(in super::super) fn contents_of(pid: u32, descriptors: Range<i32>) -> Vec<(u64, String)> {
+    let Some(process) = PidFd::open(pid) else {
+        return Vec::new();
+    };
+    let found = descriptors.filter_map(|fd| {
+        let (pipe, left) = left(&process, fd)?;
+        Some((left.inode, short(&pipe, left)?))
+    });
+    found.collect()
 }
 
 /// What lies in the pipe that process `pid` has open as `fd`; `None`: there may come more.
@@ -191,6 +196,12 @@ fn content(pipe: &OwnedFd, bytes: u32) -> Option<String> {
     let mut content = String::with_capacity(copied);
     copy.take(bytes.into()).read_to_string(&mut content).ok()?;
     (content.len() == bytes as usize).then_some(content)
+}
+
+/// The same, unless it is long or nothing.
+fn short(pipe: &OwnedFd, left: Left) -> Option<String> {
+    let is_short = (1..=LONGEST).contains(&left.bytes);
+    is_short.then(|| content(pipe, left.bytes)).flatten()
 }
 
 #[cfg(test)]

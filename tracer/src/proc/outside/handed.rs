@@ -138,19 +138,17 @@ impl Outside {
         }
     }
 
-    /// Names have changed: looks again for files that were not found under those that they had.
-    pub(super) fn look_again(&mut self) {
+    /// A file has another name: looks for it again, if it was not found under the one that it had.
+    pub(super) fn look_again(&mut self, file: FileId, path: &Path) {
         let Some(handed) = &mut self.handed else {
             return;
         };
         let mut found = Vec::new();
         handed.late.retain_mut(|late| {
-            let mut names = self.names.iter();
-            let name = names.find(|(_, file)| **file == late.held.file);
-            let Some((name, _)) = name.filter(|(name, _)| **name != late.held.path) else {
+            if late.held.file != file {
                 return true;
-            };
-            late.held.path.clone_from(name);
+            }
+            path.clone_into(&mut late.held.path);
             late.held.now = late.held.seen_by_name();
             found.extend(late.held.moved(&late.usage).map(|moved| {
                 let of = (late.tracee, late.held.inode, late.end_ns);

@@ -6,8 +6,9 @@ use std::os::fd::BorrowedFd;
 use super::layout::Layout;
 use super::parts::FEW_STEPS;
 use super::program::{
-    ADDRESS, ADDRESSES, AT, BASES, CALL, CALLED, CONTEXT, DIRECTORIES, FILE, MOUNT, Maps, NAMES,
-    NUMBER, OPENED, OTHER, REST, SCRATCH_MEMORY, SECOND, SHAPE, STEP, TASK, WORD, field,
+    ADDRESS, ADDRESSES, AT, BASES, CALL, CALLED, CONTEXT, DIRECTORIES, FILE, HURRY, MISSING, MOUNT,
+    Maps, NAMES, NUMBER, OPENED, OTHER, REST, SCRATCH_MEMORY, SECOND, SHAPE, STEP, TASK, WORD,
+    field,
 };
 use super::table::{DESCRIPTOR, ENTRY, KIND, Pipes, TRAFFIC, TRAFFIC_OF_COSTS, entry};
 use crate::bpf::code::{
@@ -107,7 +108,7 @@ pub(super) fn returned(
     let mut code = Code::default();
     code.copy(CONTEXT, R1);
     code.only_returned(wanted);
-    code.blank(super::program::HURRY);
+    code.blank(HURRY);
     code.only_told(maps);
     code.call(code::TASK);
     code.copy(TASK, R0);
@@ -117,7 +118,7 @@ pub(super) fn returned(
     code.put(AND_NUMBER, R1, 0, 0, FOREIGN);
     code.leave_if(IF_NOT_EQUAL, R1, 0);
     code.scratch(maps);
-    code.blank(super::program::MISSING);
+    code.blank(MISSING);
     code.load(R3, CONTEXT, 0);
     code.read(
         field(REGISTERS),
@@ -241,14 +242,20 @@ impl Code {
         self.jump(IF_NOT_EQUAL, R1, 0, shape)
     }
 
-    /// Describes descriptor [`STEP`], with its path if it is a file.
-    fn one_descriptor(&mut self, layout: &Layout, maps: &Maps<'_>) {
+    /// Describes descriptor [`STEP`], whose file is [`FILE`] and of the kind R1 from then on. Returns the jumps for when there is none.
+    fn descriptor(&mut self, layout: &Layout, maps: &Maps<'_>) -> [usize; 2] {
         let none = self.find_table(layout);
         let closed = self.file(STEP);
         self.put(STORE_64, STACK, R3, FILE, 0);
         self.describe(Pipes::Sizes, layout, maps);
         self.put(LOAD_32, R1, STACK, entry(KIND), 0);
         self.put(AND_NUMBER, R1, 0, 0, libc::S_IFMT.cast_signed());
+        [none, closed]
+    }
+
+    /// Describes descriptor [`STEP`], with its path if it is a file.
+    fn one_descriptor(&mut self, layout: &Layout, maps: &Maps<'_>) {
+        let gone = self.descriptor(layout, maps);
         let regular = self.jump(IF_EQUAL, R1, 0, libc::S_IFREG.cast_signed());
         let pipe = self.jump(IF_EQUAL, R1, 0, libc::S_IFIFO.cast_signed());
         let other = self.jump(IF_NOT_EQUAL, R1, 0, libc::S_IFSOCK.cast_signed());
@@ -259,7 +266,7 @@ impl Code {
         self.put(LOAD_64, R3, STACK, FILE, 0);
         self.read(MOUNT, 16, R3, layout.path_of_file);
         self.path(OPENED, FEW_STEPS, layout, maps);
-        for jump in [none, closed, other, end] {
+        for jump in gone.into_iter().chain([other, end]) {
             self.land(jump);
         }
     }
@@ -276,12 +283,7 @@ impl Code {
         self.put(STORE_64, STACK, R1, DIRECTORIES[0], 0);
         for (half, part) in [(0, Some(SECOND)), (4, None)] {
             self.put(LOAD_32, STEP, STACK, DIRECTORIES[0] + half, 0);
-            let none = self.find_table(layout);
-            let closed = self.file(STEP);
-            self.put(STORE_64, STACK, R3, FILE, 0);
-            self.describe(Pipes::Sizes, layout, maps);
-            self.put(LOAD_32, R1, STACK, entry(KIND), 0);
-            self.put(AND_NUMBER, R1, 0, 0, libc::S_IFMT.cast_signed());
+            let gone = self.descriptor(layout, maps);
             let pipe = self.jump(IF_NOT_EQUAL, R1, 0, libc::S_IFSOCK.cast_signed());
             self.no_socket();
             self.socket(layout, maps);
@@ -290,8 +292,9 @@ impl Code {
                 self.header(part);
                 self.emit(maps, END);
             }
-            self.land(none);
-            self.land(closed);
+            for jump in gone {
+                self.land(jump);
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::super::channels::unread::{self, Found};
+use super::super::channels::unread;
 use super::program::NUMBERED;
 use super::record::half;
 use crate::bpf::ring::Ring;
@@ -53,10 +53,7 @@ impl Contents {
                 let mut processes = Vec::new();
                 told.drain(|record| processes.extend(half(record, PROCESS)));
                 for pid in processes {
-                    let found = (0..NUMBERED.cast_signed())
-                        .filter_map(|fd| unread::left_in(pid, fd))
-                        .filter_map(|found: Found| Some((found.inode(), found.content()?)));
-                    let found: Vec<_> = found.collect();
+                    let found = unread::contents_of(pid, 0..NUMBERED.cast_signed());
                     let mut all = kept.all.lock().unwrap_or_else(PoisonError::into_inner);
                     if all.len() >= KEPT {
                         all.clear();

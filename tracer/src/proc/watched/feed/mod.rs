@@ -38,8 +38,9 @@ impl Feed {
         };
         let programs = std::env::var_os(BY_CONNECTOR).is_none();
         let open = || {
-            let all = Tracepoints::open(of_whom, with_tables);
-            all.or_else(|_| Tracepoints::open(of_whom, false)).ok()
+            let all = with_tables.then(|| Tracepoints::open(of_whom, true).ok());
+            all.flatten()
+                .or_else(|| Tracepoints::open(of_whom, false).ok())
         };
         let tracepoints = programs.then(open).flatten();
         Some(Feed::Told(Box::new(Told::new(tracepoints?))))
