@@ -33,6 +33,7 @@ pub(crate) const AND_NUMBER: u8 = 0x57;
 pub(crate) const SHIFT_RIGHT: u8 = 0x77;
 pub(crate) const SHIFT_RIGHT_BY: u8 = 0x7f;
 pub(crate) const SHIFT_LEFT: u8 = 0x67;
+pub(crate) const SHIFT_LEFT_BY: u8 = 0x6f;
 pub(crate) const JUMP: u8 = 0x05;
 /// Jumps when a loop has gone on for too long (`may_goto`, Linux 6.9).
 pub(crate) const JUMP_LATE: u8 = 0xe5;

@@ -221,7 +221,29 @@ fn load_as(instructions: &[Instruction], program: NewProgram) -> io::Result<Owne
         license: LICENSE.as_ptr() as u64,
         ..program
     };
-    descriptor(PROGRAM_LOAD, &attributes)
+    descriptor(PROGRAM_LOAD, &attributes).map_err(|error| refused(&attributes, error))
+}
+
+/// `error`, with what the kernel says of why it does not take the program.
+fn refused(attributes: &NewProgram, error: io::Error) -> io::Error {
+    const LOG: usize = 1 << 20;
+    const ERRORS_BEHIND_STEPS: u32 = 1;
+    let mut log = vec![0u8; LOG];
+    let again = NewProgram {
+        log_level: ERRORS_BEHIND_STEPS,
+        log_size: LOG as u32,
+        log: log.as_mut_ptr() as u64,
+        ..*attributes
+    };
+    if descriptor(PROGRAM_LOAD, &again).is_ok() {
+        return error;
+    }
+    let text = String::from_utf8_lossy(&log);
+    let lines = text.trim_end_matches(['\0', '\n']).lines();
+    match lines.rev().find(|line| !line.starts_with("processed ")) {
+        Some(why) => io::Error::new(error.kind(), format!("{error}: {why}")),
+        None => error,
+    }
 }
 
 /// Runs a program of [`load_typed`] as long as the result is held.

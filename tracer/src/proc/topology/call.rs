@@ -65,10 +65,15 @@ impl CallKind {
 }
 
 impl CallKind {
-    /// The call with this number on this processor. `None`: none that is of interest here.
-    pub(crate) fn numbered(number: u32) -> Option<CallKind> {
-        let own = if cfg!(target_arch = "x86_64") { 0 } else { 2 };
-        let mut calls = ARCHITECTURES[own].calls.iter();
+    /// The call with this number on this processor, or one of a 32-bit program. `None`: none that is of interest here.
+    pub(crate) fn numbered(number: u32, is_foreign: bool) -> Option<CallKind> {
+        let architecture = match (cfg!(target_arch = "x86_64"), is_foreign) {
+            (true, false) => 0,
+            (true, true) => 1,
+            (false, false) => 2,
+            (false, true) => return None,
+        };
+        let mut calls = ARCHITECTURES[architecture].calls.iter();
         let found = calls.find(|(known, _)| *known == number);
         found.map(|(_, kind)| *kind)
     }

@@ -9,15 +9,15 @@ use flowtrace_schema::Text;
 
 use super::super::channels::sockets::{Socket, Transport};
 use super::super::moment::Moment;
-use super::super::topology::{Call, CallKind};
+use super::super::topology::Call;
 use super::calls::{
-    FAMILY, LOCAL, LOCAL_PORT, MOVED, OTHER_INODE, PEER, PEER_PORT, REGISTERS, RESULT, STATE, TYPE,
+    ARGUMENTS, FAMILY, LOCAL, LOCAL_PORT, MOVED, OTHER_INODE, PEER, PEER_PORT, RESULT, SIX, STATE,
+    TYPE, kind_of,
 };
 use super::moment::Told;
 use super::program::{NUMBER, PID, REST, TID};
 use super::record::{half, word};
 use super::table::{ENTRY, INODE, KIND, TRAFFIC};
-use crate::bpf::registers::ORDER;
 
 /// What a call did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,11 +57,10 @@ impl Called {
     /// Of a record that is complete, and the parts before it. `None`: no call that is known.
     pub(super) fn new(record: &[u8], before: Before) -> Option<Called> {
         let (pid, tid) = (half(record, PID)?, half(record, TID)?);
-        let kind = CallKind::numbered(half(record, NUMBER)?)?;
-        let argument = |n: usize| word(record, REGISTERS + 8 * ORDER[n]);
-        let mut arguments = [0; 6];
+        let kind = kind_of(half(record, NUMBER)? as usize)?;
+        let mut arguments = [0; SIX];
         for (n, value) in arguments.iter_mut().enumerate() {
-            *value = argument(n)?;
+            *value = word(record, ARGUMENTS + 8 * n)?;
         }
         let Before {
             second,

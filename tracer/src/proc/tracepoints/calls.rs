@@ -1,30 +1,27 @@
 //! Calls by which a process comes by descriptors, names and channels: told when they have returned, with what they did, so that
-//! nobody is held. Calls of 32-bit programs are not told of.
+//! nobody is held.
 
+use super::program::{
+    ADDRESS, ADDRESSES, AT, BASES, CALL, CALLED, CONTEXT, DIRECTORIES, FILE, MEMORY, MOUNT, Maps,
+    NAMES, NUMBER, OPENED, OTHER, REST, SECOND, SHAPE, STEP, TASK, WORD, field, in_part,
+};
+use crate::bpf::code::{
+    self, ADD, AND_NUMBER, Code, IF_EQUAL, IF_GREATER, IF_NOT_EQUAL, IF_SIGNED_LESS, Instruction,
+    JUMP, LOAD_8, LOAD_32, LOAD_64, MEMORY_OF_MAP, OR, R0, R1, R2, R3, READ_KERNEL, READ_USER,
+    READ_USER_TEXT, STORE_32, STORE_64,
+};
 use std::os::fd::BorrowedFd;
 
 use super::layout::Layout;
-use super::parts::FEW_STEPS;
-use super::program::{
-    ADDRESS, ADDRESSES, AT, BASES, CALL, CALLED, CONTEXT, DIRECTORIES, FILE, HURRY, MISSING, MOUNT,
-    Maps, NAMES, NUMBER, OPENED, OTHER, REST, SCRATCH_MEMORY, SECOND, SHAPE, STEP, TASK, WORD,
-    field,
-};
 use super::table::{DESCRIPTOR, ENTRY, KIND, Pipes, TRAFFIC, TRAFFIC_OF_COSTS, entry};
-use crate::bpf::code::{
-    self, ADD, AND_NUMBER, Code, IF_EQUAL, IF_GREATER, IF_NOT_EQUAL, IF_SIGNED_LESS, Instruction,
-    JUMP, LOAD_8, LOAD_32, LOAD_64, MEMORY_OF_MAP, R0, R1, R2, R3, READ_KERNEL, READ_USER,
-    READ_USER_TEXT, STACK, STORE_32, STORE_64,
-};
 use crate::bpf::registers;
 use crate::proc::topology::CallKind;
 
-/// A call, behind an entry of the descriptor that it returned or was given: result, registers, what its thread has moved so far
+/// A call, behind an entry of the descriptor that it returned or was given: result, arguments, what its thread has moved so far
 /// ([`TRAFFIC`] words), and of a socket what it is.
 pub(super) const RESULT: usize = REST + ENTRY;
-pub(super) const REGISTERS: usize = RESULT + 8;
-const REGISTER_BYTES: usize = 64;
-pub(super) const MOVED: usize = REGISTERS + REGISTER_BYTES;
+pub(super) const ARGUMENTS: usize = RESULT + 8;
+pub(super) const MOVED: usize = ARGUMENTS + 8 * SIX;
 /// Family, type, and state; ports, addresses, and the inode of the other socket.
 pub(super) const FAMILY: usize = MOVED + 8 * TRAFFIC;
 pub(super) const TYPE: usize = FAMILY + 2;
@@ -42,7 +39,9 @@ const LONGEST_ADDRESS: i32 = 110;
 /// Bytes of a name with its end (`PATH_MAX`).
 const LONGEST: i32 = 4096;
 
-/// Numbers of calls are below this.
+/// A call has so many arguments.
+pub(super) const SIX: usize = 6;
+/// Numbers of calls are below this; those of 32-bit programs are told with so much more.
 pub(super) const NUMBERS: usize = 512;
 /// A task is in a call of a 32-bit program (`TS_COMPAT`).
 const FOREIGN: i32 = 2;
@@ -60,14 +59,19 @@ const RENAMED_AT: i32 = 9;
 const MOVED_TO: i32 = 10;
 const ALONE: i32 = 11;
 
-/// For each number of a call what is told of it.
-pub(super) fn wanted() -> [u8; NUMBERS] {
-    let mut wanted = [0; NUMBERS];
+/// For each number of a call what is told of it, those of 32-bit programs behind the others.
+pub(super) fn wanted() -> [u8; 2 * NUMBERS] {
+    let mut wanted = [0; 2 * NUMBERS];
     for (number, shape) in wanted.iter_mut().enumerate() {
-        let kind = CallKind::numbered(number as u32);
+        let kind = kind_of(number);
         *shape = kind.map_or(0, |kind| shape_of(kind) as u8);
     }
     wanted
+}
+
+/// The call that is told with this number.
+pub(super) fn kind_of(number: usize) -> Option<CallKind> {
+    CallKind::numbered((number % NUMBERS) as u32, number >= NUMBERS)
 }
 
 fn shape_of(kind: CallKind) -> i32 {
@@ -95,7 +99,7 @@ fn shape_of(kind: CallKind) -> i32 {
 
 /// Where argument `n` is in the record.
 fn argument(n: usize) -> i16 {
-    field(REGISTERS + 8 * registers::ORDER[n])
+    field(ARGUMENTS + 8 * n)
 }
 
 /// A call returned (`sys_exit`: registers, result). It is run for every call of the machine, so what is not told costs as little as can be: the
@@ -108,56 +112,77 @@ pub(super) fn returned(
     let mut code = Code::default();
     code.copy(CONTEXT, R1);
     code.only_returned(wanted);
-    code.blank(HURRY);
-    code.only_told(maps);
+    code.begin(maps);
     code.call(code::TASK);
     code.copy(TASK, R0);
-    code.clear(WORD);
-    code.read(WORD, 4, TASK, layout.calls.status);
-    code.put(LOAD_64, R1, STACK, WORD, 0);
-    code.put(AND_NUMBER, R1, 0, 0, FOREIGN);
-    code.leave_if(IF_NOT_EQUAL, R1, 0);
-    code.scratch(maps);
-    code.blank(MISSING);
-    code.load(R3, CONTEXT, 0);
-    code.read(
-        field(REGISTERS),
-        REGISTER_BYTES as i32,
-        R3,
-        registers::ARGUMENTS,
-    );
+    code.arguments(layout);
+    code.put(STORE_64, MEMORY, STEP, CALL, 0);
+    code.shape(R1, wanted);
+    code.put(LOAD_8, R1, R1, 0, 0);
+    code.leave_if(IF_EQUAL, R1, 0);
+    code.put(STORE_64, MEMORY, R1, SHAPE, 0);
     code.load(R1, CONTEXT, 8);
-    code.put(STORE_64, STACK, R1, field(RESULT), 0);
+    code.put(STORE_64, MEMORY, R1, field(RESULT), 0);
     code.moved(layout);
     code.no_descriptor();
     code.what_it_did(layout, maps);
     code.header(CALLED);
-    code.put(LOAD_64, R1, STACK, CALL, 0);
-    code.put(STORE_32, STACK, R1, field(NUMBER), 0);
+    code.put(LOAD_64, R1, MEMORY, CALL, 0);
+    code.put(STORE_32, MEMORY, R1, field(NUMBER), 0);
     code.emit(maps, END);
     code.leave();
     code.all
 }
 
 impl Code {
-    /// Leaves unless the call is to be told, and succeeded, or is a connection that is still being made.
+    /// Leaves unless the call may be one to be told, and succeeded, or is a connection that is still being made. Its number is [`STEP`] from
+    /// then on.
     fn only_returned(&mut self, wanted: BorrowedFd<'_>) {
         let (at, _) = registers::NUMBER;
         self.load(R3, CONTEXT, 0);
-        self.load(R2, R3, at as usize);
-        self.leave_if(IF_GREATER, R2, NUMBERS as i32 - 1);
-        self.put(STORE_64, STACK, R2, CALL, 0);
-        self.map(R1, MEMORY_OF_MAP, wanted);
-        self.put(ADD, R1, R2, 0, 0);
-        self.put(LOAD_8, R1, R1, 0, 0);
+        self.load(STEP, R3, at as usize);
+        self.leave_if(IF_GREATER, STEP, NUMBERS as i32 - 1);
+        self.shape(R1, wanted);
+        self.put(LOAD_8, R2, R1, 0, 0);
+        self.put(LOAD_8, R1, R1, NUMBERS as i16, 0);
+        self.put(OR, R1, R2, 0, 0);
         self.leave_if(IF_EQUAL, R1, 0);
-        self.put(STORE_64, STACK, R1, SHAPE, 0);
         self.load(R1, CONTEXT, 8);
         let failed = self.jump(IF_SIGNED_LESS, R1, 0, 0);
         let succeeded = self.jump(JUMP, 0, 0, 0);
         self.land(failed);
         self.leave_if(IF_NOT_EQUAL, R1, -libc::EINPROGRESS);
         self.land(succeeded);
+    }
+
+    /// Points register `to` at what is told of the call with number [`STEP`].
+    fn shape(&mut self, to: u8, wanted: BorrowedFd<'_>) {
+        self.map(to, MEMORY_OF_MAP, wanted);
+        self.put(ADD, to, STEP, 0, 0);
+    }
+
+    /// What the call was given. [`STEP`] tells a 32-bit program's calls from others from then on.
+    fn arguments(&mut self, layout: &Layout) {
+        self.clear(WORD);
+        self.read(WORD, 4, TASK, layout.calls.status);
+        self.load(R3, CONTEXT, 0);
+        self.put(LOAD_64, R1, MEMORY, WORD, 0);
+        self.put(AND_NUMBER, R1, 0, 0, FOREIGN);
+        let foreign = self.jump(IF_NOT_EQUAL, R1, 0, 0);
+        for n in 0..SIX {
+            let at = registers::ARGUMENTS as usize + 8 * registers::ORDER[n];
+            self.load(R1, R3, at);
+            self.put(STORE_64, MEMORY, R1, argument(n), 0);
+        }
+        let end = self.jump(JUMP, 0, 0, 0);
+        self.land(foreign);
+        self.add(STEP, NUMBERS as i32);
+        for n in 0..SIX {
+            let at = registers::FOREIGN_ARGUMENTS as usize + 8 * registers::FOREIGN_ORDER[n];
+            self.put(LOAD_32, R1, R3, at as i16, 0);
+            self.put(STORE_64, MEMORY, R1, argument(n), 0);
+        }
+        self.land(end);
     }
 
     /// What the thread has moved so far.
@@ -175,27 +200,27 @@ impl Code {
     /// There is no descriptor, unless one is described after this.
     fn no_descriptor(&mut self) {
         for at in (0..ENTRY).step_by(8) {
-            self.blank(entry(at));
+            self.clear(entry(at));
         }
         self.no_socket();
         self.set(R1, -1);
-        self.put(STORE_64, STACK, R1, entry(DESCRIPTOR), 0);
+        self.put(STORE_64, MEMORY, R1, entry(DESCRIPTOR), 0);
     }
 
     fn no_socket(&mut self) {
         for at in (FAMILY..END).step_by(8) {
-            self.blank(field(at));
+            self.clear(field(at));
         }
     }
 
     fn what_it_did(&mut self, layout: &Layout, maps: &Maps<'_>) {
         for place in ADDRESSES.into_iter().chain(DIRECTORIES) {
-            self.blank(place);
+            self.clear(place);
         }
         let mut ends = Vec::new();
         for (shape, of) in [(RETURNED, field(RESULT)), (GIVEN, argument(0))] {
             let other = self.unless_told(shape);
-            self.put(LOAD_32, STEP, STACK, of, 0);
+            self.put(LOAD_32, STEP, MEMORY, of, 0);
             self.one_descriptor(layout, maps);
             ends.push(self.jump(JUMP, 0, 0, 0));
             self.land(other);
@@ -216,15 +241,15 @@ impl Code {
         ] {
             let other = self.unless_told(shape);
             for (place, &(directory, address)) in names.iter().enumerate() {
-                self.put(LOAD_64, R1, STACK, argument(address), 0);
-                self.put(STORE_64, STACK, R1, ADDRESSES[place], 0);
+                self.put(LOAD_64, R1, MEMORY, argument(address), 0);
+                self.put(STORE_64, MEMORY, R1, ADDRESSES[place], 0);
                 match directory {
                     Some(directory) => {
-                        self.put(LOAD_32, R1, STACK, argument(directory), 0);
+                        self.put(LOAD_32, R1, MEMORY, argument(directory), 0);
                     }
                     None => self.set(R1, i32::MIN),
                 }
-                self.put(STORE_32, STACK, R1, DIRECTORIES[place], 0);
+                self.put(STORE_32, MEMORY, R1, DIRECTORIES[place], 0);
             }
             self.land(other);
         }
@@ -238,7 +263,7 @@ impl Code {
 
     /// Returns the jump for when something else is told of the call.
     fn unless_told(&mut self, shape: i32) -> usize {
-        self.put(LOAD_64, R1, STACK, SHAPE, 0);
+        self.put(LOAD_64, R1, MEMORY, SHAPE, 0);
         self.jump(IF_NOT_EQUAL, R1, 0, shape)
     }
 
@@ -246,9 +271,9 @@ impl Code {
     fn descriptor(&mut self, layout: &Layout, maps: &Maps<'_>) -> [usize; 2] {
         let none = self.find_table(layout);
         let closed = self.file(STEP);
-        self.put(STORE_64, STACK, R3, FILE, 0);
+        self.put(STORE_64, MEMORY, R3, FILE, 0);
         self.describe(Pipes::Sizes, layout, maps);
-        self.put(LOAD_32, R1, STACK, entry(KIND), 0);
+        self.put(LOAD_32, R1, MEMORY, entry(KIND), 0);
         self.put(AND_NUMBER, R1, 0, 0, libc::S_IFMT.cast_signed());
         [none, closed]
     }
@@ -263,9 +288,9 @@ impl Code {
         let end = self.jump(JUMP, 0, 0, 0);
         self.land(regular);
         self.land(pipe);
-        self.put(LOAD_64, R3, STACK, FILE, 0);
+        self.put(LOAD_64, R3, MEMORY, FILE, 0);
         self.read(MOUNT, 16, R3, layout.path_of_file);
-        self.path(OPENED, FEW_STEPS, layout, maps);
+        self.path(OPENED, layout, maps);
         for jump in gone.into_iter().chain([other, end]) {
             self.land(jump);
         }
@@ -274,15 +299,15 @@ impl Code {
     /// Describes the two descriptors that are in the caller's memory where the register at `at` says.
     fn two_descriptors(&mut self, at: i16, layout: &Layout, maps: &Maps<'_>) {
         self.clear(OTHER);
-        self.stack(R1, OTHER);
+        self.place(R1, OTHER);
         self.set(R2, 8);
-        self.put(LOAD_64, R3, STACK, at, 0);
+        self.put(LOAD_64, R3, MEMORY, at, 0);
         self.call(READ_USER);
         // Kept where nothing else is while these are described.
-        self.put(LOAD_64, R1, STACK, OTHER, 0);
-        self.put(STORE_64, STACK, R1, DIRECTORIES[0], 0);
+        self.put(LOAD_64, R1, MEMORY, OTHER, 0);
+        self.put(STORE_64, MEMORY, R1, DIRECTORIES[0], 0);
         for (half, part) in [(0, Some(SECOND)), (4, None)] {
-            self.put(LOAD_32, STEP, STACK, DIRECTORIES[0] + half, 0);
+            self.put(LOAD_32, STEP, MEMORY, DIRECTORIES[0] + half, 0);
             let gone = self.descriptor(layout, maps);
             let pipe = self.jump(IF_NOT_EQUAL, R1, 0, libc::S_IFSOCK.cast_signed());
             self.no_socket();
@@ -301,21 +326,21 @@ impl Code {
     /// Tells what socket [`FILE`] is.
     fn socket(&mut self, layout: &Layout, maps: &Maps<'_>) {
         let calls = &layout.calls;
-        self.put(LOAD_64, R3, STACK, FILE, 0);
+        self.put(LOAD_64, R3, MEMORY, FILE, 0);
         self.follow(R3, calls.of_file);
-        self.put(STORE_64, STACK, R3, OTHER, 0);
+        self.put(STORE_64, MEMORY, R3, OTHER, 0);
         self.read(field(TYPE), 2, R3, calls.kind);
-        self.put(LOAD_64, R3, STACK, OTHER, 0);
+        self.put(LOAD_64, R3, MEMORY, OTHER, 0);
         self.read(FILE, 8, R3, calls.of_network);
         let read = |code: &mut Code, to: usize, size: i32, offset: i32| {
-            code.put(LOAD_64, R3, STACK, FILE, 0);
+            code.put(LOAD_64, R3, MEMORY, FILE, 0);
             code.read(field(to), size, R3, offset);
         };
         read(self, FAMILY, 2, calls.family);
         read(self, STATE, 1, calls.state);
         read(self, LOCAL_PORT, 2, calls.local_port);
         read(self, PEER_PORT, 2, calls.peer_port);
-        self.put(LOAD_32, R1, STACK, field(FAMILY), 0);
+        self.put(LOAD_32, R1, MEMORY, field(FAMILY), 0);
         self.put(AND_NUMBER, R1, 0, 0, 0xffff);
         let unix = self.jump(IF_EQUAL, R1, 0, libc::AF_UNIX);
         let sixth = self.jump(IF_EQUAL, R1, 0, libc::AF_INET6);
@@ -328,9 +353,9 @@ impl Code {
         read(self, PEER, 16, calls.peer.1);
         let told = self.jump(JUMP, 0, 0, 0);
         self.land(unix);
-        self.put(LOAD_64, R3, STACK, FILE, 0);
+        self.put(LOAD_64, R3, MEMORY, FILE, 0);
         self.read(MOUNT, 8, R3, calls.other);
-        self.put(LOAD_64, R3, STACK, MOUNT, 0);
+        self.put(LOAD_64, R3, MEMORY, MOUNT, 0);
         let alone = self.jump(IF_EQUAL, R3, 0, 0);
         self.follow(R3, calls.socket);
         let unaccepted = self.jump(IF_EQUAL, R3, 0, 0);
@@ -347,31 +372,30 @@ impl Code {
     fn address(&mut self, layout: &Layout, maps: &Maps<'_>) {
         let calls = &layout.calls;
         self.part(ADDRESS);
-        self.put(LOAD_64, R3, STACK, FILE, 0);
+        self.put(LOAD_64, R3, MEMORY, FILE, 0);
         self.follow(R3, calls.address);
         let unnamed = self.jump(IF_EQUAL, R3, 0, 0);
         self.set(R1, OWN_ADDRESS.cast_signed());
-        self.put(STORE_32, SCRATCH_MEMORY, R1, NUMBER as i16, 0);
+        self.put(STORE_32, MEMORY, R1, in_part(NUMBER), 0);
         let own = self.jump(JUMP, 0, 0, 0);
         self.land(unnamed);
-        self.put(LOAD_64, R3, STACK, MOUNT, 0);
+        self.put(LOAD_64, R3, MEMORY, MOUNT, 0);
         let alone = self.jump(IF_EQUAL, R3, 0, 0);
         self.follow(R3, calls.address);
         let nowhere = self.jump(IF_EQUAL, R3, 0, 0);
         self.land(own);
-        self.put(STORE_64, STACK, R3, OTHER, 0);
+        self.put(STORE_64, MEMORY, R3, OTHER, 0);
         self.clear(WORD);
         self.read(WORD, 4, R3, calls.length);
-        self.put(LOAD_64, R1, STACK, WORD, 0);
+        self.put(LOAD_64, R1, MEMORY, WORD, 0);
         // The length of the address is where its time would be.
-        self.put(STORE_64, SCRATCH_MEMORY, R1, AT as i16, 0);
-        self.copy(R1, SCRATCH_MEMORY);
-        self.add(R1, REST as i32);
+        self.put(STORE_64, MEMORY, R1, in_part(AT), 0);
+        self.place(R1, in_part(REST));
         self.set(R2, LONGEST_ADDRESS);
-        self.put(LOAD_64, R3, STACK, OTHER, 0);
+        self.put(LOAD_64, R3, MEMORY, OTHER, 0);
         self.add(R3, calls.name);
         self.call(READ_KERNEL);
-        self.copy(R2, SCRATCH_MEMORY);
+        self.place(R2, in_part(AT));
         self.set(R3, REST as i32 + LONGEST_ADDRESS);
         self.output(maps);
         self.land(alone);
@@ -380,23 +404,22 @@ impl Code {
 
     /// Tells a name that the call was given, and the directory that it is relative to.
     fn given_name(&mut self, place: usize, layout: &Layout, maps: &Maps<'_>) {
-        self.put(LOAD_64, R3, STACK, ADDRESSES[place], 0);
+        self.put(LOAD_64, R3, MEMORY, ADDRESSES[place], 0);
         let none = self.jump(IF_EQUAL, R3, 0, 0);
         self.part(NAMES[place]);
-        self.put(LOAD_64, R3, STACK, ADDRESSES[place], 0);
-        self.copy(R1, SCRATCH_MEMORY);
-        self.add(R1, REST as i32);
+        self.put(LOAD_64, R3, MEMORY, ADDRESSES[place], 0);
+        self.place(R1, in_part(REST));
         self.set(R2, LONGEST);
         self.call(READ_USER_TEXT);
         let unread = self.jump(IF_SIGNED_LESS, R0, 0, 1);
         self.copy(R3, R0);
         self.put(AND_NUMBER, R3, 0, 0, 2 * LONGEST - 1);
         self.add(R3, REST as i32);
-        self.copy(R2, SCRATCH_MEMORY);
+        self.place(R2, in_part(AT));
         self.output(maps);
-        self.put(LOAD_8, R1, SCRATCH_MEMORY, REST as i16, 0);
+        self.put(LOAD_8, R1, MEMORY, in_part(REST), 0);
         let absolute = self.jump(IF_EQUAL, R1, 0, i32::from(b'/'));
-        self.put(LOAD_32, STEP, STACK, DIRECTORIES[place], 0);
+        self.put(LOAD_32, STEP, MEMORY, DIRECTORIES[place], 0);
         // AT_FDCWD is negative.
         let here = self.jump(IF_GREATER, STEP, 0, i32::MAX);
         let gone = self.find_table(layout);
@@ -407,7 +430,7 @@ impl Code {
         self.follow(TASK, layout.filesystem);
         self.read(MOUNT, 16, R3, layout.working_directory);
         self.land(found);
-        self.path(BASES[place], FEW_STEPS, layout, maps);
+        self.path(BASES[place], layout, maps);
         for jump in [none, unread, absolute, gone, closed] {
             self.land(jump);
         }

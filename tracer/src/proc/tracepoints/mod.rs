@@ -10,7 +10,6 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::thread;
 
 use crate::bpf::code::Code;
 use crate::bpf::ring::Ring;
@@ -84,7 +83,7 @@ impl Tracepoints {
         let hurry = Map::new(Kind::Ring, 0, BELL)?;
         let lost = Map::new(Kind::Array, size_of::<u64>(), 1)?;
         let scratch = Map::new(Kind::Array, processors as usize * SCRATCH, 1)?;
-        let wanted = Map::new(Kind::Array, calls::NUMBERS, 1)?;
+        let wanted = Map::new(Kind::Array, 2 * calls::NUMBERS, 1)?;
         wanted.put(0, &calls::wanted())?;
         let processes = match whose {
             Whose::All => None,
@@ -114,20 +113,9 @@ impl Tracepoints {
         if with_tables {
             programs.push((c"sched_process_exit", exiting(&layout, &maps)));
         }
-        // The kernel checks each for some 10 ms and more, and the command waits for that.
-        let loaded: Vec<_> = thread::scope(|scope| {
-            let begun = programs.iter();
-            let begun: Vec<_> = begun
-                .map(|(_, program)| scope.spawn(|| load(program)))
-                .collect();
-            let ended = begun.into_iter().map(thread::ScopedJoinHandle::join);
-            ended
-                .map(|one| one.unwrap_or_else(|_| Err(io::Error::other("its thread ended"))))
-                .collect()
-        });
         let mut held = Vec::new();
-        for ((tracepoint, _), program) in programs.iter().zip(loaded) {
-            let program = program?;
+        for (tracepoint, program) in programs {
+            let program = load(&program)?;
             held.push(attach(tracepoint, &program)?);
             held.push(program);
         }

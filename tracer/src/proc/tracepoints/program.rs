@@ -1,16 +1,16 @@
 //! The programs, in the machine language of the kernel (Documentation/bpf/standardization). The context of each
 //! is that of a raw tracepoint: an array of words, which are the arguments that the kernel gives to it.
 
-use std::os::fd::BorrowedFd;
-
-use super::layout::{self, Layout};
-use super::parts::STEPS;
 use crate::bpf::code::{
     ADD, AND_NUMBER, ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_NOT_SAME,
     Instruction, JUMP_LATE, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, NO_WAKEUP, OUTPUT,
     PROCESSOR, QUERY, R0, R1, R2, R3, R4, READ_KERNEL, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_32,
     STORE_64, TIME, UPDATE, WAKEUP, WHO,
 };
+use std::os::fd::BorrowedFd;
+
+use super::layout::{self, Layout};
+use super::parts::{LONGEST_PATH, PART};
 
 /// What the programs use.
 #[derive(Clone, Copy, Debug)]
@@ -125,61 +125,79 @@ const HALTED: i32 = 0x04;
 pub(super) const CONTEXT: u8 = 6;
 pub(super) const TASK: u8 = 7;
 pub(super) const STEP: u8 = 8;
-pub(super) const SCRATCH_MEMORY: u8 = 9;
+pub(super) const MEMORY: u8 = 9;
 
-/// Places on the stack: the record, and what is kept while one is made.
-pub(super) const RECORD: i16 = -256;
-pub(super) const KEY: i16 = RECORD - 8;
-pub(super) const WORD: i16 = KEY - 8;
-pub(super) const OTHER: i16 = WORD - 8;
+/// Places in [`MEMORY`], this processor's scratch memory: the record, and what is kept while one is made. None of that is on the stack:
+/// the kernel, when it checks a program, takes what is in such memory for any number, and so knows soon that one step of a loop is
+/// like the one before.
+pub(super) const RECORD: i16 = 0;
+const RECORD_BYTES: i16 = 256;
+pub(super) const KEY: i16 = RECORD + RECORD_BYTES;
+pub(super) const WORD: i16 = KEY + 8;
+pub(super) const OTHER: i16 = WORD + 8;
 /// A path as the kernel has it (`struct path`): a mount, and an entry in it.
-pub(super) const MOUNT: i16 = OTHER - 16;
+pub(super) const MOUNT: i16 = OTHER + 8;
 pub(super) const ENTRY: i16 = MOUNT + 8;
-pub(super) const MISSING: i16 = MOUNT - 8;
-pub(super) const SPACE: i16 = MISSING - 8;
-pub(super) const POSITION: i16 = SPACE - 8;
-pub(super) const LIMIT: i16 = POSITION - 8;
-pub(super) const PIECE: i16 = LIMIT - 8;
+pub(super) const MISSING: i16 = ENTRY + 8;
+pub(super) const SPACE: i16 = MISSING + 8;
+pub(super) const POSITION: i16 = SPACE + 8;
+pub(super) const LIMIT: i16 = POSITION + 8;
 /// Not 0: something is to be read at once.
-pub(super) const HURRY: i16 = PIECE - 8;
+pub(super) const HURRY: i16 = LIMIT + 8;
 /// Of the table of descriptors: where the files are, where the bits of those in use, how many there may be, and what is left of 64 bits.
-pub(super) const FILES: i16 = HURRY - 8;
-pub(super) const IN_USE: i16 = FILES - 8;
-pub(super) const MOST: i16 = IN_USE - 8;
-pub(super) const BITS: i16 = MOST - 8;
+pub(super) const FILES: i16 = HURRY + 8;
+pub(super) const IN_USE: i16 = FILES + 8;
+pub(super) const MOST: i16 = IN_USE + 8;
+pub(super) const BITS: i16 = MOST + 8;
 /// Of a pipe: where its buffers are, the next one to be read and the next one to be filled, how many there are, and the length of one.
-pub(super) const BUFFERS: i16 = BITS - 8;
-pub(super) const TAIL: i16 = BUFFERS - 8;
-pub(super) const HEAD: i16 = TAIL - 8;
-pub(super) const SLOTS: i16 = HEAD - 8;
-pub(super) const LENGTH: i16 = SLOTS - 8;
+pub(super) const BUFFERS: i16 = BITS + 8;
+pub(super) const TAIL: i16 = BUFFERS + 8;
+pub(super) const HEAD: i16 = TAIL + 8;
+pub(super) const SLOTS: i16 = HEAD + 8;
+pub(super) const LENGTH: i16 = SLOTS + 8;
 /// What lies in all that were looked at.
-pub(super) const BYTES: i16 = LENGTH - 8;
+pub(super) const BYTES: i16 = LENGTH + 8;
 /// The task that the program is about, while it looks at another one.
-pub(super) const OWN: i16 = BYTES - 8;
+pub(super) const OWN: i16 = BYTES + 8;
 /// Of a call: what is told of it, its number, and the file that it made or named.
-pub(super) const SHAPE: i16 = OWN - 8;
-pub(super) const CALL: i16 = SHAPE - 8;
-pub(super) const FILE: i16 = CALL - 8;
+pub(super) const SHAPE: i16 = OWN + 8;
+pub(super) const CALL: i16 = SHAPE + 8;
+pub(super) const FILE: i16 = CALL + 8;
 /// Where its names are, and numbers of the directories that they are relative to.
-pub(super) const ADDRESSES: [i16; 2] = [FILE - 8, FILE - 16];
-pub(super) const DIRECTORIES: [i16; 2] = [FILE - 24, FILE - 32];
+pub(super) const ADDRESSES: [i16; 2] = [FILE + 8, FILE + 16];
+pub(super) const DIRECTORIES: [i16; 2] = [FILE + 24, FILE + 32];
+/// A part in the making, as long as it may get.
+const PART_AT: i16 = 1024;
+const _: () = assert!(DIRECTORIES[1] + 8 <= PART_AT);
+const _: () = assert!(PART_AT as usize + REST + PART as usize + LONGEST_PATH <= SCRATCH);
 
 pub(super) fn field(at: usize) -> i16 {
     RECORD + at as i16
 }
 
+/// The same of a part.
+pub(super) fn in_part(at: usize) -> i16 {
+    PART_AT + at as i16
+}
+
+/// Places on the stack: ids of thread and process, the latter alone, the step of a loop around another one, what is handed over, and how
+/// much of memory that is.
+const IDS: i16 = -8;
+const PROCESS: i16 = -16;
+pub(super) const OUTER: i16 = -24;
+const WHERE: i16 = -32;
+const HOW_MUCH: i16 = -40;
+pub(super) const PIECE: i16 = -48;
+
 /// A thread made another one (`sched_process_fork`: its maker, and itself).
 pub(super) fn forked(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     let mut code = begin(maps);
     if maps.with_tables {
-        code.scratch(maps);
-        code.blank(MISSING);
         code.load(TASK, CONTEXT, 8);
         code.read(OTHER, 4, TASK, layout.tid);
         code.read(WORD, 4, TASK, layout.pid);
-        code.put(LOAD_32, R1, STACK, OTHER, 0);
-        code.put(LOAD_32, R2, STACK, WORD, 0);
+        code.put(LOAD_32, R1, MEMORY, OTHER, 0);
+        code.put(LOAD_32, R2, MEMORY, WORD, 0);
         let thread = code.jump(IF_NOT_SAME, R1, R2, 0);
         code.load(TASK, CONTEXT, 0);
         code.table(TABLE, layout, maps);
@@ -194,14 +212,14 @@ pub(super) fn forked(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     code.read(field(PARENT), 4, R3, layout.pid);
     code.inner_id(layout);
     if let Some(processes) = maps.processes {
-        code.put(LOAD_32, R1, STACK, field(CHILD_TID), 0);
-        code.put(LOAD_32, R2, STACK, field(CHILD_PID), 0);
+        code.put(LOAD_32, R1, MEMORY, field(CHILD_TID), 0);
+        code.put(LOAD_32, R2, MEMORY, field(CHILD_PID), 0);
         let thread = code.jump(IF_NOT_SAME, R1, R2, 0);
-        code.put(STORE_32, STACK, R1, KEY, 0);
+        code.put(STORE_32, MEMORY, R1, KEY, 0);
         code.clear(WORD);
         code.map(R1, MAP, processes);
-        code.stack(R2, KEY);
-        code.stack(R3, WORD);
+        code.place(R2, KEY);
+        code.place(R3, WORD);
         code.set(R4, 0);
         code.call(UPDATE);
         code.land(thread);
@@ -214,46 +232,44 @@ pub(super) fn forked(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
 /// A process runs a new program (`sched_process_exec`: its only thread, and the id that this had before).
 pub(super) fn executed(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     let mut code = begin(maps);
-    code.scratch(maps);
     code.load(TASK, CONTEXT, 0);
-    code.blank(MISSING);
     code.read(SPACE, 8, TASK, layout.memory);
     for (part, (from, to)) in [
         (ARGUMENTS, layout.arguments),
         (ENVIRONMENT, layout.environment),
     ] {
-        code.put(LOAD_64, R3, STACK, SPACE, 0);
+        code.put(LOAD_64, R3, MEMORY, SPACE, 0);
         code.read(POSITION, 8, R3, from);
-        code.put(LOAD_64, R3, STACK, SPACE, 0);
+        code.put(LOAD_64, R3, MEMORY, SPACE, 0);
         code.read(LIMIT, 8, R3, to);
         code.memory(part, maps);
     }
-    code.put(LOAD_64, R3, STACK, SPACE, 0);
+    code.put(LOAD_64, R3, MEMORY, SPACE, 0);
     code.read(WORD, 8, R3, layout.executable);
-    code.put(LOAD_64, R3, STACK, WORD, 0);
+    code.put(LOAD_64, R3, MEMORY, WORD, 0);
     code.read(MOUNT, 16, R3, layout.path_of_file);
-    code.path(EXECUTABLE, STEPS, layout, maps);
+    code.path(EXECUTABLE, layout, maps);
     code.follow(TASK, layout.filesystem);
     code.read(MOUNT, 16, R3, layout.working_directory);
-    code.path(DIRECTORY, STEPS, layout, maps);
+    code.path(DIRECTORY, layout, maps);
     if maps.with_tables {
         code.targets(layout, maps);
         code.table(TABLE, layout, maps);
         code.table_of_parent(layout, maps);
     }
     code.header(EXECUTED);
-    code.put(LOAD_64, R1, STACK, MISSING, 0);
-    code.put(STORE_32, STACK, R1, field(NUMBER), 0);
+    code.put(LOAD_64, R1, MEMORY, MISSING, 0);
+    code.put(STORE_32, MEMORY, R1, field(NUMBER), 0);
     code.costs(layout);
     code.load(R1, CONTEXT, 8);
-    code.put(STORE_64, STACK, R1, field(FORMER), 0);
+    code.put(STORE_64, MEMORY, R1, field(FORMER), 0);
     code.follow(TASK, layout.filesystem);
     code.read(field(UMASK), 4, R3, layout.umask);
     code.emit(maps, EXEC);
-    code.put(LOAD_64, R1, STACK, HURRY, 0);
+    code.put(LOAD_64, R1, MEMORY, HURRY, 0);
     let idle = code.jump(IF_EQUAL, R1, 0, 0);
     code.map(R1, MAP, maps.hurry);
-    code.stack(R2, field(TID));
+    code.place(R2, field(TID));
     code.set(R3, size_of::<u64>() as i32);
     code.set(R4, WAKEUP);
     code.call(OUTPUT);
@@ -266,13 +282,11 @@ pub(super) fn executed(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
 pub(super) fn exiting(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     let mut code = begin(maps);
     code.load(TASK, CONTEXT, 0);
-    code.blank(MISSING);
     code.clear(OTHER);
     code.follow(TASK, layout.signal);
     code.read(OTHER, 4, R3, layout.live_threads);
-    code.put(LOAD_64, R1, STACK, OTHER, 0);
+    code.put(LOAD_64, R1, MEMORY, OTHER, 0);
     code.leave_if(IF_NOT_EQUAL, R1, 0);
-    code.scratch(maps);
     code.table(TABLE, layout, maps);
     code.table_of_parent(layout, maps);
     code.header(EXITING);
@@ -289,7 +303,7 @@ pub(super) fn ended(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     code.put(AND_NUMBER, R2, 0, 0, DEAD | HALTED);
     code.leave_if(IF_EQUAL, R2, 0);
     code.copy(CONTEXT, R1);
-    code.only_told(maps);
+    code.begin(maps);
     code.load(R2, CONTEXT, 24);
     code.put(AND_NUMBER, R2, 0, 0, DEAD);
     let over = code.jump(IF_NOT_EQUAL, R2, 0, 0);
@@ -316,8 +330,7 @@ pub(super) fn ended(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
 fn begin(maps: &Maps<'_>) -> Code {
     let mut code = Code::default();
     code.copy(CONTEXT, R1);
-    code.blank(HURRY);
-    code.only_told(maps);
+    code.begin(maps);
     code
 }
 
@@ -329,30 +342,32 @@ pub(super) struct Loop {
 }
 
 impl Code {
-    /// Leaves unless the thread's process is told of. Its ids are in the record from here on.
-    pub(super) fn only_told(&mut self, maps: &Maps<'_>) {
+    /// Leaves unless the thread's process is told of, else prepares the memory. The ids are in the record from here on.
+    pub(super) fn begin(&mut self, maps: &Maps<'_>) {
         self.call(WHO);
-        self.put(STORE_32, STACK, R0, field(TID), 0);
-        self.put(SHIFT_RIGHT, R0, 0, 0, 32);
-        self.put(STORE_32, STACK, R0, field(PID), 0);
-        let Some(processes) = maps.processes else {
-            return;
-        };
-        self.put(STORE_32, STACK, R0, KEY, 0);
-        self.map(R1, MAP, processes);
-        self.stack(R2, KEY);
-        self.call(LOOK_UP);
-        self.leave_if(IF_EQUAL, R0, 0);
+        self.put(STORE_64, STACK, R0, IDS, 0);
+        if let Some(processes) = maps.processes {
+            self.put(SHIFT_RIGHT, R0, 0, 0, 32);
+            self.put(STORE_32, STACK, R0, PROCESS, 0);
+            self.map(R1, MAP, processes);
+            self.stack(R2, PROCESS);
+            self.call(LOOK_UP);
+            self.leave_if(IF_EQUAL, R0, 0);
+        }
+        self.scratch(maps);
+        self.put(LOAD_64, R1, STACK, IDS, 0);
+        self.put(STORE_64, MEMORY, R1, field(TID), 0);
+        self.clear(MISSING);
+        self.clear(HURRY);
     }
 
     /// Begins a loop, whose [`STEP`] is 0 at first. Where loops need no bound, the kernel is not to know that when it checks the program: it
     /// would follow each step by itself.
     pub(super) fn begin_loop(&mut self, maps: &Maps<'_>) -> Loop {
+        self.set(STEP, 0);
         if maps.endless {
-            self.blank(WORD);
-            self.put(LOAD_64, STEP, STACK, WORD, 0);
-        } else {
-            self.set(STEP, 0);
+            self.put(STORE_64, MEMORY, STEP, WORD, 0);
+            self.put(LOAD_64, STEP, MEMORY, WORD, 0);
         }
         let next = self.all.len();
         let late = maps.endless.then(|| self.jump(JUMP_LATE, 0, 0, 0));
@@ -363,10 +378,8 @@ impl Code {
     pub(super) fn end_loop(&mut self, of: Loop, steps: i32) {
         self.add(STEP, 1);
         if of.late.is_some() {
-            self.put(STORE_64, STACK, STEP, WORD, 0);
-            self.stack(R3, WORD);
-            self.read(KEY, 8, R3, 0);
-            self.put(LOAD_64, STEP, STACK, KEY, 0);
+            self.put(STORE_64, MEMORY, STEP, WORD, 0);
+            self.put(LOAD_64, STEP, MEMORY, WORD, 0);
         }
         self.jump_back(IF_LESS, STEP, steps, of.next);
         if let Some(late) = of.late {
@@ -377,9 +390,15 @@ impl Code {
     /// Puts the rest of what is common to all into the record.
     pub(super) fn header(&mut self, what: u32) {
         self.call(TIME);
-        self.put(STORE_64, STACK, R0, field(AT), 0);
+        self.put(STORE_64, MEMORY, R0, field(AT), 0);
         self.set(R1, what as i32);
-        self.put(STORE_64, STACK, R1, field(WHAT), 0);
+        self.put(STORE_64, MEMORY, R1, field(WHAT), 0);
+    }
+
+    /// The address of a place in [`MEMORY`].
+    pub(super) fn place(&mut self, to: u8, at: i16) {
+        self.copy(to, MEMORY);
+        self.add(to, at.into());
     }
 
     /// Reads `size` bytes at an offset from an address in the kernel; zeros where there is nothing.
@@ -388,7 +407,7 @@ impl Code {
             self.copy(R3, address);
         }
         self.add(R3, offset);
-        self.stack(R1, to);
+        self.place(R1, to);
         self.set(R2, size);
         self.call(READ_KERNEL);
     }
@@ -396,24 +415,17 @@ impl Code {
     /// Reads an address there into R3.
     pub(super) fn follow(&mut self, address: u8, offset: i32) {
         self.read(WORD, 8, address, offset);
-        self.put(LOAD_64, R3, STACK, WORD, 0);
-    }
-
-    /// Sets a word to 0 in a way that the kernel, when it checks the program, takes for any number: it would follow each combination
-    /// of bits that may be set in it by itself.
-    pub(super) fn blank(&mut self, at: i16) {
-        self.set(R3, 0);
-        self.read(at, 8, R3, 0);
+        self.put(LOAD_64, R3, MEMORY, WORD, 0);
     }
 
     pub(super) fn clear(&mut self, at: i16) {
         self.set(R1, 0);
-        self.put(STORE_64, STACK, R1, at, 0);
+        self.put(STORE_64, MEMORY, R1, at, 0);
     }
 
     /// Hands over the record.
     pub(super) fn emit(&mut self, maps: &Maps<'_>, size: usize) {
-        self.stack(R2, RECORD);
+        self.place(R2, RECORD);
         self.set(R3, size as i32);
         self.output(maps);
     }
@@ -422,16 +434,16 @@ impl Code {
     /// there was no room, which is counted.
     pub(super) fn output(&mut self, maps: &Maps<'_>) {
         const AVAILABLE: i32 = 0;
-        self.put(STORE_64, STACK, R2, WORD, 0);
-        self.put(STORE_64, STACK, R3, KEY, 0);
+        self.put(STORE_64, STACK, R2, WHERE, 0);
+        self.put(STORE_64, STACK, R3, HOW_MUCH, 0);
         self.map(R1, MAP, maps.ring);
         self.set(R2, AVAILABLE);
         self.call(QUERY);
         let few = self.jump(IF_LESS, R0, 0, (maps.size / 4) as i32);
         self.ring_bell(maps);
         self.land(few);
-        self.put(LOAD_64, R2, STACK, WORD, 0);
-        self.put(LOAD_64, R3, STACK, KEY, 0);
+        self.put(LOAD_64, R2, STACK, WHERE, 0);
+        self.put(LOAD_64, R3, STACK, HOW_MUCH, 0);
         self.map(R1, MAP, maps.ring);
         self.set(R4, NO_WAKEUP);
         self.call(OUTPUT);
@@ -445,7 +457,7 @@ impl Code {
     /// Wakes whoever reads: by any 8 bytes, for which there may be no room if he was woken already.
     fn ring_bell(&mut self, maps: &Maps<'_>) {
         self.map(R1, MAP, maps.bell);
-        self.stack(R2, HURRY);
+        self.place(R2, HURRY);
         self.set(R3, size_of::<u64>() as i32);
         self.set(R4, WAKEUP);
         self.call(OUTPUT);
@@ -456,12 +468,12 @@ impl Code {
         self.clear(field(LEVEL));
         self.clear(field(INNER));
         self.follow(TASK, layout.number);
-        self.put(STORE_64, STACK, R3, OTHER, 0);
+        self.put(STORE_64, MEMORY, R3, OTHER, 0);
         self.read(field(LEVEL), 4, R3, layout.level);
-        self.put(LOAD_64, R1, STACK, field(LEVEL), 0);
+        self.put(LOAD_64, R1, MEMORY, field(LEVEL), 0);
         let deep = self.jump(IF_GREATER, R1, 0, LEVELS);
         self.put(SHIFT_LEFT, R1, 0, 0, ID_BITS);
-        self.put(LOAD_64, R3, STACK, OTHER, 0);
+        self.put(LOAD_64, R3, MEMORY, OTHER, 0);
         self.put(ADD, R3, R1, 0, 0);
         self.read(field(INNER), 4, R3, layout.numbers);
         self.land(deep);
@@ -479,15 +491,15 @@ impl Code {
         self.follow(TASK, layout.signal);
         self.read(field(PEAK), 8, R3, layout.peak_memory);
         self.call(PROCESSOR);
-        self.put(STORE_64, STACK, R0, field(PROCESSOR_AT), 0);
+        self.put(STORE_64, MEMORY, R0, field(PROCESSOR_AT), 0);
     }
 
-    /// Points [`SCRATCH_MEMORY`] at this processor's.
-    pub(super) fn scratch(&mut self, maps: &Maps<'_>) {
+    /// Points [`MEMORY`] at this processor's.
+    fn scratch(&mut self, maps: &Maps<'_>) {
         self.call(PROCESSOR);
         self.leave_if(IF_GREATER, R0, maps.processors.cast_signed() - 1);
         self.put(SHIFT_LEFT, R0, 0, 0, SCRATCH_BITS);
-        self.map(SCRATCH_MEMORY, MEMORY_OF_MAP, maps.scratch);
-        self.put(ADD, SCRATCH_MEMORY, R0, 0, 0);
+        self.map(MEMORY, MEMORY_OF_MAP, maps.scratch);
+        self.put(ADD, MEMORY, R0, 0, 0);
     }
 }

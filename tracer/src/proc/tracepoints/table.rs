@@ -1,17 +1,16 @@
 //! What a process has open, as the kernel has it: told where nobody is held for us to look.
 
+use super::layout::Layout;
+use super::parts::PART;
+use super::program::{
+    AT, BITS, BUFFERS, BYTES, CUT, FILES, HEAD, HURRY, IN_USE, KEY, LENGTH, MEMORY, MOST, Maps,
+    NUMBER, NUMBERED, OTHER, OWN, REST, SLOTS, STEP, TABLE, TABLE_OF_PARENT, TAIL, TASK, field,
+    in_part,
+};
 use crate::bpf::code::{
     ADD, AND, AND_NUMBER, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_SAME, JUMP,
     JUMP_LATE, LOAD_32, LOAD_64, LOOK_UP, MAP, MULTIPLY_NUMBER, OR_NUMBER, R0, R1, R2, R3,
-    SHIFT_LEFT, SHIFT_RIGHT, SHIFT_RIGHT_BY, STACK, STORE_32, STORE_64,
-};
-
-use super::layout::Layout;
-use super::parts::{FEW_STEPS, PART};
-use super::program::{
-    AT, BITS, BUFFERS, BYTES, CUT, FILES, HEAD, HURRY, IN_USE, KEY, LENGTH, MOST, MOUNT, Maps,
-    NUMBER, NUMBERED, OTHER, OWN, REST, SCRATCH_MEMORY, SLOTS, STEP, TABLE, TABLE_OF_PARENT, TAIL,
-    TARGETS, TASK, WORD, field,
+    SHIFT_LEFT, SHIFT_RIGHT, SHIFT_RIGHT_BY, STORE_32, STORE_64,
 };
 
 /// A table, after the header of its record: how much its thread has read and written ([`TRAFFIC`] words), its process,
@@ -66,18 +65,18 @@ impl Code {
         let Some(processes) = maps.processes else {
             return;
         };
-        self.put(STORE_64, STACK, TASK, OWN, 0);
+        self.put(STORE_64, MEMORY, TASK, OWN, 0);
         self.clear(KEY);
         self.follow(TASK, layout.parent);
         self.copy(TASK, R3);
         self.read(KEY, 4, TASK, layout.pid);
         self.map(R1, MAP, processes);
-        self.stack(R2, KEY);
+        self.place(R2, KEY);
         self.call(LOOK_UP);
         let stranger = self.jump(IF_EQUAL, R0, 0, 0);
         self.table(TABLE_OF_PARENT, layout, maps);
         self.land(stranger);
-        self.put(LOAD_64, TASK, STACK, OWN, 0);
+        self.put(LOAD_64, TASK, MEMORY, OWN, 0);
     }
 
     /// Tells what the task has open, as this part; of its own what lies in pipes, too.
@@ -87,33 +86,28 @@ impl Code {
             .iter()
             .enumerate()
         {
-            self.clear(WORD);
-            if let Some(cost) = cost {
-                self.read(WORD, 8, TASK, *cost);
+            let to = in_part(REST + 8 * index);
+            match cost {
+                Some(cost) => self.read(to, 8, TASK, *cost),
+                None => self.clear(to),
             }
-            self.put(LOAD_64, R1, STACK, WORD, 0);
-            let to = (REST + 8 * index) as i16;
-            self.put(STORE_64, SCRATCH_MEMORY, R1, to, 0);
         }
-        self.clear(WORD);
-        self.read(WORD, 4, TASK, layout.pid);
-        self.put(LOAD_64, R1, STACK, WORD, 0);
-        let to = (REST + PROCESS) as i16;
-        self.put(STORE_64, SCRATCH_MEMORY, R1, to, 0);
+        self.clear(in_part(REST + PROCESS));
+        self.read(in_part(REST + PROCESS), 4, TASK, layout.pid);
         self.set(R1, ENTRIES as i32);
-        self.put(STORE_64, SCRATCH_MEMORY, R1, AT as i16, 0);
+        self.put(STORE_64, MEMORY, R1, in_part(AT), 0);
         let unread = self.find_table(layout);
         let each = self.begin_loop(maps);
         // There is room for whole words of them.
-        self.put(LOAD_64, R1, STACK, MOST, 0);
+        self.put(LOAD_64, R1, MEMORY, MOST, 0);
         let all = self.jump(IF_SAME, STEP, R1, 0);
-        self.put(LOAD_64, R3, STACK, IN_USE, 0);
+        self.put(LOAD_64, R3, MEMORY, IN_USE, 0);
         self.copy(R1, STEP);
         self.put(SHIFT_RIGHT, R1, 0, 0, WORD_BITS.trailing_zeros() as i32);
         self.put(SHIFT_LEFT, R1, 0, 0, 3);
         self.put(ADD, R3, R1, 0, 0);
         self.read(BITS, 8, R3, 0);
-        self.put(LOAD_64, R1, STACK, BITS, 0);
+        self.put(LOAD_64, R1, MEMORY, BITS, 0);
         self.copy(R2, STEP);
         self.put(AND_NUMBER, R2, 0, 0, WORD_BITS - 1);
         self.put(SHIFT_RIGHT_BY, R1, R2, 0, 0);
@@ -132,36 +126,22 @@ impl Code {
         self.land(unused);
         self.land(closed);
         self.end_loop(each, DESCRIPTORS);
-        self.put(LOAD_64, R1, STACK, MOST, 0);
+        self.put(LOAD_64, R1, MEMORY, MOST, 0);
         let no_more = self.jump(IF_LESS, R1, 0, DESCRIPTORS + 1);
         self.land(full);
         self.set(R1, CUT.cast_signed());
-        self.put(STORE_32, SCRATCH_MEMORY, R1, NUMBER as i16, 0);
+        self.put(STORE_32, MEMORY, R1, in_part(NUMBER), 0);
         self.land(all);
         self.land(no_more);
-        self.put(LOAD_64, R3, SCRATCH_MEMORY, AT as i16, 0);
+        self.put(LOAD_64, R3, MEMORY, in_part(AT), 0);
         self.put(AND_NUMBER, R3, 0, 0, PART - 1);
         self.add(R3, REST as i32);
-        self.copy(R2, SCRATCH_MEMORY);
+        self.place(R2, in_part(AT));
         self.output(maps);
         let told = self.jump(IF_EQUAL, R0, 0, 0);
         self.land(unread);
-        self.mark(part);
+        self.mark();
         self.land(told);
-    }
-
-    /// Tells the paths of what the task has open as its first descriptors.
-    pub(super) fn targets(&mut self, layout: &Layout, maps: &Maps<'_>) {
-        let unread = self.find_table(layout);
-        for descriptor in 0..NUMBERED {
-            self.set(STEP, descriptor.cast_signed());
-            let closed = self.file(STEP);
-            self.put(LOAD_64, R3, STACK, WORD, 0);
-            self.read(MOUNT, 16, R3, layout.path_of_file);
-            self.path(TARGETS + descriptor, FEW_STEPS, layout, maps);
-            self.land(closed);
-        }
-        self.land(unread);
     }
 
     /// Finds the table of the task. Returns the jump for when it has none any more.
@@ -171,18 +151,18 @@ impl Code {
         self.follow(TASK, open.files);
         let none = self.jump(IF_EQUAL, R3, 0, 0);
         self.follow(R3, open.table);
-        self.put(STORE_64, STACK, R3, OTHER, 0);
+        self.put(STORE_64, MEMORY, R3, OTHER, 0);
         self.read(MOST, 4, R3, open.most);
-        self.put(LOAD_64, R3, STACK, OTHER, 0);
+        self.put(LOAD_64, R3, MEMORY, OTHER, 0);
         self.read(FILES, 8, R3, open.all);
-        self.put(LOAD_64, R3, STACK, OTHER, 0);
+        self.put(LOAD_64, R3, MEMORY, OTHER, 0);
         self.read(IN_USE, 8, R3, open.in_use);
         none
     }
 
     /// Reads where the file is that is open as descriptor `number`, into R3 and [`WORD`]. Returns the jump for when there is none.
     pub(super) fn file(&mut self, number: u8) -> usize {
-        self.put(LOAD_64, R3, STACK, FILES, 0);
+        self.put(LOAD_64, R3, MEMORY, FILES, 0);
         self.copy(R1, number);
         self.put(SHIFT_LEFT, R1, 0, 0, 3);
         self.put(ADD, R3, R1, 0, 0);
@@ -193,32 +173,32 @@ impl Code {
     /// Makes the entry of descriptor [`STEP`], whose file is R3.
     pub(super) fn describe(&mut self, pipes: Pipes, layout: &Layout, maps: &Maps<'_>) {
         let open = &layout.open;
-        self.put(STORE_64, STACK, R3, OTHER, 0);
-        self.put(STORE_64, STACK, STEP, entry(DESCRIPTOR), 0);
+        self.put(STORE_64, MEMORY, R3, OTHER, 0);
+        self.put(STORE_64, MEMORY, STEP, entry(DESCRIPTOR), 0);
         let mut of_file = |to: i16, size: i32, offset: i32| {
-            self.put(LOAD_64, R3, STACK, OTHER, 0);
+            self.put(LOAD_64, R3, MEMORY, OTHER, 0);
             self.read(to, size, R3, offset);
         };
         of_file(entry(MODE), 4, open.mode);
         of_file(entry(FLAGS), 4, open.flags);
         of_file(entry(FILE_POSITION), 8, open.position);
         of_file(OTHER, 8, open.inode);
-        self.blank(entry(KIND));
+        self.clear(entry(KIND));
         let mut of_inode = |to: i16, size: i32, offset: i32| {
-            self.put(LOAD_64, R3, STACK, OTHER, 0);
+            self.put(LOAD_64, R3, MEMORY, OTHER, 0);
             self.read(to, size, R3, offset);
         };
         of_inode(entry(KIND), 2, open.kind);
         of_inode(entry(INODE), 8, open.number);
         of_inode(entry(SIZE), 8, open.size);
-        self.put(LOAD_64, R3, STACK, OTHER, 0);
+        self.put(LOAD_64, R3, MEMORY, OTHER, 0);
         self.follow(R3, open.filesystem);
         self.read(entry(DEVICE), 4, R3, open.device);
-        self.blank(entry(WRITERS));
-        self.blank(entry(LEFT));
-        self.put(LOAD_64, R1, STACK, entry(LEFT), 0);
+        self.clear(entry(WRITERS));
+        self.clear(entry(LEFT));
+        self.put(LOAD_64, R1, MEMORY, entry(LEFT), 0);
         self.add(R1, -1);
-        self.put(STORE_64, STACK, R1, entry(LEFT), 0);
+        self.put(STORE_64, MEMORY, R1, entry(LEFT), 0);
         if pipes != Pipes::Unseen {
             self.pipe(pipes, layout, maps);
         }
@@ -227,12 +207,12 @@ impl Code {
     /// Of a pipe who may write to it and what it may hold; of the first descriptors also what lies in it, if nobody can add to it.
     fn pipe(&mut self, pipes: Pipes, layout: &Layout, maps: &Maps<'_>) {
         let open = &layout.open;
-        self.put(LOAD_32, R1, STACK, entry(KIND), 0);
+        self.put(LOAD_32, R1, MEMORY, entry(KIND), 0);
         self.put(AND_NUMBER, R1, 0, 0, libc::S_IFMT.cast_signed());
         let other = self.jump(IF_NOT_EQUAL, R1, 0, libc::S_IFIFO.cast_signed());
-        self.put(LOAD_64, R3, STACK, OTHER, 0);
+        self.put(LOAD_64, R3, MEMORY, OTHER, 0);
         self.follow(R3, open.pipe);
-        self.put(STORE_64, STACK, R3, OTHER, 0);
+        self.put(STORE_64, MEMORY, R3, OTHER, 0);
         for (to, size, offset) in [
             (entry(WRITERS), 4, open.writers),
             (entry(ROOM), 4, open.room),
@@ -241,7 +221,7 @@ impl Code {
             (SLOTS, 4, open.slots),
             (BUFFERS, 8, open.buffers),
         ] {
-            self.put(LOAD_64, R3, STACK, OTHER, 0);
+            self.put(LOAD_64, R3, MEMORY, OTHER, 0);
             self.read(to, size, R3, offset);
         }
         if pipes != Pipes::Contents {
@@ -250,15 +230,15 @@ impl Code {
         }
         // What is read at once, and not for each: where loops need a bound, the kernel follows each step of this by itself.
         let beyond = self.jump(IF_GREATER, STEP, 0, NUMBERED.cast_signed() - 1);
-        self.put(LOAD_32, R1, STACK, entry(WRITERS), 0);
+        self.put(LOAD_32, R1, MEMORY, entry(WRITERS), 0);
         let fed = self.jump(IF_NOT_EQUAL, R1, 0, 0);
-        self.blank(BYTES);
+        self.clear(BYTES);
         let many = self.buffers(layout, maps);
-        self.put(LOAD_64, R1, STACK, BYTES, 0);
-        self.put(STORE_64, STACK, R1, entry(LEFT), 0);
+        self.put(LOAD_64, R1, MEMORY, BYTES, 0);
+        self.put(STORE_64, MEMORY, R1, entry(LEFT), 0);
         let nothing = self.jump(IF_EQUAL, R1, 0, 0);
         // It may be read soon by the program that begins.
-        self.put(STORE_64, STACK, R1, HURRY, 0);
+        self.put(STORE_64, MEMORY, R1, HURRY, 0);
         for jump in [other, fed, many, nothing, beyond] {
             self.land(jump);
         }
@@ -291,8 +271,8 @@ impl Code {
 
     /// Returns the jump for when all buffers were looked at.
     fn no_more_buffers(&mut self) -> usize {
-        self.put(LOAD_32, R1, STACK, TAIL, 0);
-        self.put(LOAD_32, R2, STACK, HEAD, 0);
+        self.put(LOAD_32, R1, MEMORY, TAIL, 0);
+        self.put(LOAD_32, R2, MEMORY, HEAD, 0);
         self.jump(IF_SAME, R1, R2, 0)
     }
 
@@ -301,34 +281,34 @@ impl Code {
         let open = &layout.open;
         self.copy(R3, R1);
         self.add(R1, 1);
-        self.put(STORE_32, STACK, R1, TAIL, 0);
-        self.put(LOAD_32, R2, STACK, SLOTS, 0);
+        self.put(STORE_32, MEMORY, R1, TAIL, 0);
+        self.put(LOAD_32, R2, MEMORY, SLOTS, 0);
         self.add(R2, -1);
         self.put(AND, R3, R2, 0, 0);
         self.put(MULTIPLY_NUMBER, R3, 0, 0, open.bytes_of_buffer);
-        self.put(LOAD_64, R1, STACK, BUFFERS, 0);
+        self.put(LOAD_64, R1, MEMORY, BUFFERS, 0);
         self.put(ADD, R3, R1, 0, 0);
         self.clear(LENGTH);
         self.read(LENGTH, 4, R3, open.length);
-        self.put(LOAD_64, R1, STACK, LENGTH, 0);
-        self.put(LOAD_64, R2, STACK, BYTES, 0);
+        self.put(LOAD_64, R1, MEMORY, LENGTH, 0);
+        self.put(LOAD_64, R2, MEMORY, BYTES, 0);
         self.put(ADD, R1, R2, 0, 0);
-        self.put(STORE_64, STACK, R1, BYTES, 0);
+        self.put(STORE_64, MEMORY, R1, BYTES, 0);
     }
 
     /// Adds the entry to the table. Returns the jump for when there is no room.
     fn add_entry(&mut self) -> usize {
-        self.put(LOAD_64, R1, SCRATCH_MEMORY, AT as i16, 0);
+        self.put(LOAD_64, R1, MEMORY, in_part(AT), 0);
         self.put(AND_NUMBER, R1, 0, 0, PART - 1);
         let full = self.jump(IF_GREATER, R1, 0, PART - 1 - ENTRY as i32);
-        self.copy(R2, SCRATCH_MEMORY);
+        self.copy(R2, MEMORY);
         self.put(ADD, R2, R1, 0, 0);
         for at in (0..ENTRY).step_by(8) {
-            self.put(LOAD_64, R3, STACK, entry(at), 0);
-            self.put(STORE_64, R2, R3, (REST + at) as i16, 0);
+            self.put(LOAD_64, R3, MEMORY, entry(at), 0);
+            self.put(STORE_64, R2, R3, in_part(REST + at), 0);
         }
         self.add(R1, ENTRY as i32);
-        self.put(STORE_64, SCRATCH_MEMORY, R1, AT as i16, 0);
+        self.put(STORE_64, MEMORY, R1, in_part(AT), 0);
         full
     }
 }

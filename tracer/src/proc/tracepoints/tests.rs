@@ -283,7 +283,7 @@ fn what_an_exec_reads_itself_is_known() {
 /// The run waits until the kernel has checked the programs, which takes a microsecond for an instruction or more.
 #[test]
 fn the_kernel_checks_the_programs_soon() {
-    const MOST: usize = 150_000;
+    const MOST: usize = 15_000;
     let Some(tracepoints) = opened(Whose::Below(std::process::id())) else {
         return;
     };
