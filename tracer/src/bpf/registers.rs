@@ -16,6 +16,8 @@ mod of_processor {
     /// From here on a 32-bit program has its arguments: ebx, ecx, edx, esi, edi and ebp.
     pub(crate) const FOREIGN_ARGUMENTS: i32 = offset_of!(Registers, rbp) as i32;
     pub(crate) const FOREIGN_ORDER: [usize; 6] = [1, 7, 8, 9, 10, 0];
+    /// Where the next instruction is.
+    pub(crate) const INSTRUCTION: usize = offset_of!(Registers, rip);
 }
 #[cfg(not(target_arch = "x86_64"))]
 mod of_processor {
@@ -26,6 +28,7 @@ mod of_processor {
     pub(crate) const FEW: usize = 0;
     pub(crate) const FOREIGN_ARGUMENTS: i32 = 0;
     pub(crate) const FOREIGN_ORDER: [usize; 6] = [0, 1, 2, 3, 4, 5];
+    pub(crate) const INSTRUCTION: usize = 256;
 }
 pub(crate) use of_processor::*;
 

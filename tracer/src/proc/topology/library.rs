@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
 /// Bits of an address that tell the place in a page.
-pub(super) const IN_PAGE: u32 = 0xfff;
+pub(crate) const IN_PAGE: u32 = 0xfff;
 
 /// `mov $__NR_openat, %eax`, soon followed by `syscall`.
 const LOAD_NUMBER: &[u8] = &[0xb8, 0x01, 0x01, 0x00, 0x00];
@@ -21,7 +21,7 @@ const BETWEEN: usize = 16;
 const FUNCTION: usize = 256;
 
 /// The places in a page of the instruction pointer after such opens.
-pub(super) fn own_opens() -> Vec<u32> {
+pub(crate) fn own_opens() -> Vec<u32> {
     if !cfg!(target_arch = "x86_64") {
         return Vec::new();
     }

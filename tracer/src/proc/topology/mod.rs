@@ -14,4 +14,5 @@ pub(crate) use call::{Call, CallKind};
 pub(crate) use filter::{UNNAMED, install};
 #[cfg(any(test, fuzzing))]
 pub(crate) use library::opens_in;
+pub(crate) use library::{IN_PAGE, own_opens};
 pub(crate) use memory::{bytes_at, path_at, some_at};

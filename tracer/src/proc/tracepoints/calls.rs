@@ -15,7 +15,7 @@ use std::os::fd::BorrowedFd;
 use super::layout::Layout;
 use super::table::{DESCRIPTOR, ENTRY, KIND, Pipes, TRAFFIC, TRAFFIC_OF_COSTS, entry};
 use crate::bpf::registers;
-use crate::proc::topology::CallKind;
+use crate::proc::topology::{CallKind, IN_PAGE, own_opens};
 
 /// A call, behind an entry of the descriptor that it returned or was given: result, arguments, what its thread has moved so far
 /// ([`TRAFFIC`] words), and of a socket what it is.
@@ -59,12 +59,21 @@ const RENAMED_AT: i32 = 9;
 const MOVED_TO: i32 = 10;
 const ALONE: i32 = 11;
 
-/// For each number of a call what is told of it, those of 32-bit programs behind the others.
-pub(super) fn wanted() -> [u8; 2 * NUMBERS] {
-    let mut wanted = [0; 2 * NUMBERS];
-    for (number, shape) in wanted.iter_mut().enumerate() {
+/// Bytes of what tells which calls are told.
+pub(super) const WANTED: usize = OWN_OPENS + IN_PAGE as usize + 1;
+/// Where it has a byte for each place in a page.
+const OWN_OPENS: usize = 2 * NUMBERS;
+
+/// For each number of a call what is told of it, those of 32-bit programs behind the others; then for each place in a page, of
+/// the next instruction, whether files that are opened there are the C library's own.
+pub(super) fn wanted() -> [u8; WANTED] {
+    let mut wanted = [0; WANTED];
+    for (number, shape) in wanted[..OWN_OPENS].iter_mut().enumerate() {
         let kind = kind_of(number);
         *shape = kind.map_or(0, |kind| shape_of(kind) as u8);
+    }
+    for place in own_opens() {
+        wanted[OWN_OPENS + place as usize] = 1;
     }
     wanted
 }
@@ -112,6 +121,7 @@ pub(super) fn returned(
     let mut code = Code::default();
     code.copy(CONTEXT, R1);
     code.only_returned(wanted);
+    code.unless_own(wanted);
     code.begin(maps);
     code.call(code::TASK);
     code.copy(TASK, R0);
@@ -153,6 +163,25 @@ impl Code {
         self.land(failed);
         self.leave_if(IF_NOT_EQUAL, R1, -libc::EINPROGRESS);
         self.land(succeeded);
+    }
+
+    /// Leaves if it is the C library that opens a file for itself, for reading: libraries, locales.
+    fn unless_own(&mut self, wanted: BorrowedFd<'_>) {
+        const CHANGES: i32 = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
+        let other = self.jump(IF_NOT_EQUAL, STEP, 0, libc::SYS_openat as i32);
+        self.load(R3, CONTEXT, 0);
+        let flags = registers::ARGUMENTS as usize + 8 * registers::ORDER[2];
+        self.load(R1, R3, flags);
+        self.put(AND_NUMBER, R1, 0, 0, CHANGES);
+        let changes = self.jump(IF_NOT_EQUAL, R1, 0, 0);
+        self.load(R2, R3, registers::INSTRUCTION);
+        self.put(AND_NUMBER, R2, 0, 0, IN_PAGE.cast_signed());
+        self.map(R1, MEMORY_OF_MAP, wanted);
+        self.put(ADD, R1, R2, 0, 0);
+        self.put(LOAD_8, R1, R1, OWN_OPENS as i16, 0);
+        self.leave_if(IF_NOT_EQUAL, R1, 0);
+        self.land(other);
+        self.land(changes);
     }
 
     /// Points register `to` at what is told of the call with number [`STEP`].
@@ -283,7 +312,8 @@ impl Code {
         let gone = self.descriptor(layout, maps);
         let regular = self.jump(IF_EQUAL, R1, 0, libc::S_IFREG.cast_signed());
         let pipe = self.jump(IF_EQUAL, R1, 0, libc::S_IFIFO.cast_signed());
-        let other = self.jump(IF_NOT_EQUAL, R1, 0, libc::S_IFSOCK.cast_signed());
+        // Directories and devices are of no interest.
+        self.leave_if(IF_NOT_EQUAL, R1, libc::S_IFSOCK.cast_signed());
         self.socket(layout, maps);
         let end = self.jump(JUMP, 0, 0, 0);
         self.land(regular);
@@ -291,7 +321,7 @@ impl Code {
         self.put(LOAD_64, R3, MEMORY, FILE, 0);
         self.read(MOUNT, 16, R3, layout.path_of_file);
         self.path(OPENED, layout, maps);
-        for jump in gone.into_iter().chain([other, end]) {
+        for jump in gone.into_iter().chain([end]) {
             self.land(jump);
         }
     }

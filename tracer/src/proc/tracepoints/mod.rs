@@ -40,7 +40,7 @@ const SIZE: u32 = 16 << 20;
 /// Bytes of the ring by which we are woken, the least that there may be.
 const BELL: u32 = 4096;
 /// Processes that may be told of at a time.
-const PROCESSES: u32 = 1 << 18;
+const PROCESSES: u32 = 1 << 16;
 
 /// Whose processes are told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl Tracepoints {
         let hurry = Map::new(Kind::Ring, 0, BELL)?;
         let lost = Map::new(Kind::Array, size_of::<u64>(), 1)?;
         let scratch = Map::new(Kind::Array, processors as usize * SCRATCH, 1)?;
-        let wanted = Map::new(Kind::Array, 2 * calls::NUMBERS, 1)?;
+        let wanted = Map::new(Kind::Array, calls::WANTED, 1)?;
         wanted.put(0, &calls::wanted())?;
         let processes = match whose {
             Whose::All => None,
