@@ -2,8 +2,10 @@
 //! (Documentation/bpf/btf.rst).
 
 use std::collections::HashMap;
-use std::fs;
 use std::io;
+use std::path::Path;
+
+use super::described::Described;
 
 const KERNEL: &str = "/sys/kernel/btf/vmlinux";
 const MAGIC: u16 = 0xeb9f;
@@ -26,7 +28,7 @@ const POINTER: u32 = 2;
 /// The types of a kernel.
 #[derive(Debug)]
 pub(crate) struct Types {
-    bytes: Vec<u8>,
+    bytes: Described,
     strings: usize,
     /// Where each type begins, from number 1 on.
     places: Vec<usize>,
@@ -54,12 +56,12 @@ impl Types {
     /// # Errors
     /// When it does not tell (`CONFIG_DEBUG_INFO_BTF`), or in a form that is not known here.
     pub(crate) fn of_kernel() -> io::Result<Types> {
-        Self::parse(fs::read(KERNEL)?)
+        Self::parse(Described::open(Path::new(KERNEL))?)
             .ok_or_else(|| io::Error::other(format!("{KERNEL} has a form that is not known here")))
     }
 
     /// Takes apart a description. `None`: it is cut short, or of kinds that are not known here.
-    pub(crate) fn parse(bytes: Vec<u8>) -> Option<Types> {
+    pub(crate) fn parse(bytes: Described) -> Option<Types> {
         if half(&bytes, 0)? != MAGIC {
             return None;
         }
@@ -73,10 +75,9 @@ impl Types {
             strings,
             places: vec![0],
             names: HashMap::new(),
-            bytes: Vec::new(),
+            bytes,
         };
         let (mut places, mut names) = (vec![0], HashMap::new());
-        types.bytes = bytes;
         let mut at = begin;
         while at < end {
             let read = types.read(at)?;
@@ -277,7 +278,7 @@ mod tests {
 
     #[test]
     fn members_are_found_behind_names_and_without() {
-        let types = Types::parse(example()).unwrap();
+        let types = Types::parse(Described::Read(example())).unwrap();
         assert_eq!(types.offset("outer", "first"), Some(0));
         assert_eq!(types.offset("outer", "own.y"), Some(12));
         assert_eq!(types.offset("inner", "y"), Some(4));
@@ -293,12 +294,12 @@ mod tests {
     fn what_is_cut_short_or_changed_is_no_reason_to_panic() {
         let whole = example();
         for length in 0..whole.len() {
-            let _ = Types::parse(whole[..length].to_vec());
+            let _ = Types::parse(Described::Read(whole[..length].to_vec()));
         }
         for at in 0..whole.len() {
             let mut changed = whole.clone();
             changed[at] ^= 0xff;
-            if let Some(types) = Types::parse(changed) {
+            if let Some(types) = Types::parse(Described::Read(changed)) {
                 let _ = types.offset("outer", "own.y");
                 let _ = types.parameters("called");
             }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 
 use flowtrace_schema::{
     FileLayer, LaunchRecord, Loss, ProcessLayer, Record, RunRecord, Summary, Text, quote_argv,
@@ -226,6 +227,14 @@ impl Run<'_> {
         inherited: Inherited,
         notify: &mut dyn FnMut(Notice),
     ) -> Result<RunReport> {
+        let whose = Whose::Ours {
+            root: views.child.pid.as_raw() as u32,
+        };
+        let topology = self.options.topology;
+        // Beside the making of the trace: either takes some ms.
+        let told = self
+            .are_told
+            .then(|| thread::spawn(move || Feed::told(whose, topology)));
         let recording = match Recording::start(&self.options.output, self.options.replace) {
             Ok(recording) => recording,
             Err(error) => {
@@ -245,7 +254,8 @@ impl Run<'_> {
             live
         });
         let namespaces = live.as_ref().map(Live::namespaces);
-        let recorded = self.record(views, inherited, &recording, namespaces, notify);
+        let told = told.and_then(|told| told.join().ok().flatten());
+        let recorded = self.record(views, inherited, &recording, (namespaces, told), notify);
         if let Some(live) = live {
             live.stop();
         }
@@ -273,7 +283,7 @@ impl Run<'_> {
         views: Views,
         inherited: Inherited,
         recording: &Recording,
-        namespaces: Option<Arc<Namespaces>>,
+        (namespaces, told): (Option<Arc<Namespaces>>, Option<Feed>),
         notify: &mut dyn FnMut(Notice),
     ) -> Result<(End, Option<Background>)> {
         let root = views.child.pid;
@@ -289,13 +299,6 @@ impl Run<'_> {
                 left: false,
             },
         };
-        let whose = Whose::Ours {
-            root: root.as_raw() as u32,
-        };
-        let told = self
-            .are_told
-            .then(|| Feed::told(whose, self.options.topology))
-            .flatten();
         if told.is_some() || self.options.no_ptrace {
             return self.watched(started, None, told);
         }

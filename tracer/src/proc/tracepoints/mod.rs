@@ -35,8 +35,8 @@ use program::{Maps, SCRATCH, ended, executed, exiting, forked};
 use record::Parts;
 pub(super) use record::{Ended, Event, Executed, Used, What};
 
-/// Bytes of the ring: 10 000 processes with a kilobyte of arguments each.
-const SIZE: u32 = 16 << 20;
+/// Bytes of the ring: 5 000 processes with a kilobyte of arguments each. The kernel clears all of it before the command begins.
+const SIZE: u32 = 8 << 20;
 /// Bytes of the ring by which we are woken, the least that there may be.
 const BELL: u32 = 4096;
 /// Processes that may be told of at a time.
