@@ -23,8 +23,8 @@
 //!   is not seen;
 //! - `stops`: a tracer that stops every process where flowtrace does, but for system calls, and does
 //!   nothing there: what following processes by ptrace costs at least;
-//! - `no-ptrace`: `flowtrace run --no-ptrace`: as root processes and their calls are told by programs in the kernel, else
-//!   known from the kernel's announcements; `told`: the same with `--no-topology`, lifetimes alone, no files to see;
+//! - `ptrace`: `processes` with `--ptrace`, where as root programs in the kernel would tell of them; `told`: `processes` with
+//!   `--no-ptrace --no-topology`, lifetimes alone;
 //! - `bindfs`: Debian's bindfs, multithreaded, mounted over the same directory in a private
 //!   namespace: a plain passthrough that people use;
 //! - `strace`: `strace -f -o /dev/null`, what people trace with today; `strace-processes` the same of
@@ -161,7 +161,7 @@ const WAYS: [Way; 15] = [
     Way::KernelPerf,
     Way::Cached,
     Way::Stops,
-    Way::NoPtrace,
+    Way::Ptrace,
     Way::Told,
     Way::Bindfs,
     Way::Strace,

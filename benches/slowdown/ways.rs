@@ -34,7 +34,7 @@ pub(crate) enum Way {
     KernelPerf,
     Cached,
     Stops,
-    NoPtrace,
+    Ptrace,
     Told,
     Bindfs,
     Strace,
@@ -54,7 +54,7 @@ impl Way {
             Way::KernelPerf => "kernel-perf",
             Way::Cached => "cached",
             Way::Stops => "stops",
-            Way::NoPtrace => "no-ptrace",
+            Way::Ptrace => "ptrace",
             Way::Told => "told",
             Way::Bindfs => "bindfs",
             Way::Strace => "strace",
@@ -93,7 +93,10 @@ impl Way {
                 line
             }
             Way::Cached => recorded(&["--fidelity", "cached", "--stat", "cached"]),
-            Way::NoPtrace => recorded(&["--no-ptrace"]),
+            Way::Ptrace => {
+                let elsewhere = trace.with_file_name(NO_FILES);
+                recorded(&["--ptrace", "--dir", &text(&elsewhere)])
+            }
             Way::Told => {
                 let elsewhere = trace.with_file_name(NO_FILES);
                 let processes = ["--no-ptrace", "--no-topology", "--dir"];
@@ -126,7 +129,7 @@ impl Way {
             | Way::Unlogged
             | Way::Flowtrace
             | Way::Stops
-            | Way::NoPtrace
+            | Way::Ptrace
             | Way::Told => None,
             Way::Kernel | Way::KernelPerf => {
                 let doctor = Command::new(FLOWTRACE).arg("doctor").output();

@@ -21,8 +21,8 @@ use crate::support::programs::program;
 use crate::support::trace::{Image, Trace};
 use crate::support::{Scratch, need_fuse, run_in};
 
-/// Environment variable: processes are told by the kernel though ptrace could be had.
-const BY_EBPF: &str = "FLOWTRACE_PROCESSES_BY_EBPF";
+/// Environment variable: processes are followed by ptrace though the kernel could tell of them.
+const BY_PTRACE: &str = "FLOWTRACE_PROCESSES_BY_PTRACE";
 /// Longest time a scene may take on a busy machine; more is a hang.
 const LIMIT: Duration = Duration::from_secs(240);
 

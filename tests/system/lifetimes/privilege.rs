@@ -9,7 +9,7 @@ use crate::support::trace::Trace;
 use crate::support::user::User;
 use crate::support::{need_process_tracepoints, need_program, need_root};
 
-use super::{BY_EBPF, Stage};
+use super::{BY_PTRACE, Stage};
 
 /// A copy of `id` that runs as root whoever starts it, in a directory that is traced.
 fn set_user_id(stage: &Stage) -> std::path::PathBuf {
@@ -62,7 +62,7 @@ fn a_tracer_inside_is_noticed() {
     let Some(stage) = Stage::new() else { return };
     let by_ptrace = |command: &[&str]| {
         let mut run = stage.run(&[]);
-        run.env_remove(BY_EBPF);
+        run.env(BY_PTRACE, "1");
         run.args(command);
         run
     };

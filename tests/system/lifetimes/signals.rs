@@ -10,7 +10,7 @@ use crate::support::process::{finish, start};
 use crate::support::trace::Trace;
 use crate::support::{PYTHON, need_process_tracepoints, need_python, wait_for};
 
-use super::{BY_EBPF, LIMIT, Stage, nobody_is_left};
+use super::{LIMIT, Stage, nobody_is_left};
 
 #[test]
 fn a_trap_of_its_own_reaches_the_program() {
@@ -71,7 +71,6 @@ fn the_workflow_is_killed() {
 fn flowtrace_is_killed() {
     let Some(stage) = Stage::new() else { return };
     let mut command = stage.run(&[]);
-    command.env_remove(BY_EBPF);
     let script = "$0 stop-child & $0 daemonize 100000 & while :; do $0 exit 0; done";
     // A name of its own, so that it can be told from what other tests run.
     let program = stage.scratch.join("killed-with-flowtrace");

@@ -21,6 +21,7 @@ const MAP_CREATE: libc::c_int = 0;
 const MAP_LOOK_UP: libc::c_int = 1;
 const MAP_UPDATE: libc::c_int = 2;
 const MAP_DELETE: libc::c_int = 3;
+const MAP_NEXT_KEY: libc::c_int = 4;
 const PROGRAM_LOAD: libc::c_int = 5;
 const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 
@@ -166,6 +167,18 @@ impl Map {
         let _ = bpf(MAP_DELETE, &self.element(&key, 0));
     }
 
+    /// The key that comes after this one, in no order, or the first one. Takes no memory.
+    pub(crate) fn next_key(&self, key: Option<&u32>) -> Option<u32> {
+        let mut next = 0u32;
+        let element = Element {
+            map: self.0.as_raw_fd() as u32,
+            key: key.map_or(0, |key| std::ptr::from_ref(key) as u64),
+            value: std::ptr::from_mut(&mut next) as u64,
+            ..Element::default()
+        };
+        bpf(MAP_NEXT_KEY, &element).ok().map(|_| next)
+    }
+
     fn element(&self, key: &u32, value: u64) -> Element {
         Element {
             map: self.0.as_raw_fd() as u32,
@@ -280,7 +293,7 @@ fn descriptor<T>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
 
 fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_int> {
     // SAFETY: the kernel reads the attributes for as long as told, and what they point at outlives the
-    // call; it writes to the value of a look-up alone, which `Map::get` owns.
+    // call; it writes to the value of a look-up and to a next key alone, which `Map` owns.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,

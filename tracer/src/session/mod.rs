@@ -28,5 +28,5 @@ pub use daemon::{Fork, fork_daemon};
 pub use detach::{DetachError, Detached, Holder, detach};
 pub use error::{Error, Result};
 pub use front::{Front, Side, fork_behind};
-pub use run::{Background, Notice, RunOptions, RunReport, run};
+pub use run::{Background, Following, Notice, RunOptions, RunReport, run};
 pub use seeing::{Layer, Seeing};

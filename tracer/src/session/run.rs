@@ -66,14 +66,26 @@ pub struct RunOptions {
     pub bare: bool,
     /// Record the processes and no file call: the yardstick for what recording the calls costs.
     pub without_calls: bool,
-    /// Follow processes without ptrace, so that those of the command may trace each other.
-    pub no_ptrace: bool,
+    /// How processes are followed.
+    pub following: Following,
     /// Capture packets, too.
     pub net: Option<LiveOptions>,
     /// Who tells of reads and writes.
     pub layer: Layer,
     /// Record every call on pipes and sockets, not their sums alone; with [`Layer::Kernel`].
     pub channel_calls: bool,
+}
+
+/// How the processes of a command are followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Following {
+    /// By programs in the kernel where these tell as much as ptrace does, else by ptrace.
+    #[default]
+    Best,
+    /// By ptrace: each is held for a moment when it begins, runs a program and ends.
+    ByPtrace,
+    /// Without ptrace, in whatever way there is.
+    WithoutPtrace,
 }
 
 /// How a run ended.
@@ -131,7 +143,8 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
             .map_err(Error::system("inspect the filesystem to trace"))?,
         signal_mask: signals::block().map_err(Error::errno("block signals"))?,
     };
-    let are_told = watched::are_told(options);
+    let without_ptrace = watched::without_ptrace(options);
+    let are_told = watched::are_told(options, without_ptrace);
     let views = Views::mount(&plan, &directories, notify)?;
     if let Err(error) = limits::lift() {
         views.child.abandon();
@@ -148,6 +161,7 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         offers: Arc::default(),
         kernel: (options.layer == Layer::Kernel && !options.bare).then(Arc::default),
         are_told,
+        without_ptrace,
     };
     if options.bare {
         run.bare(views, inherited)
@@ -176,6 +190,8 @@ struct Run<'a> {
     kernel: Option<Arc<Opens>>,
     /// The kernel is to tell of processes.
     are_told: bool,
+    /// ptrace is not wanted, or cannot be had.
+    without_ptrace: bool,
 }
 
 impl Run<'_> {
@@ -255,6 +271,8 @@ impl Run<'_> {
         });
         let namespaces = live.as_ref().map(Live::namespaces);
         let told = told.and_then(|told| told.join().ok().flatten());
+        // Lifetimes alone are less than what ptrace tells.
+        let told = told.filter(|told| self.without_ptrace || told.contents().is_some());
         let recorded = self.record(views, inherited, &recording, (namespaces, told), notify);
         if let Some(live) = live {
             live.stop();
@@ -299,7 +317,7 @@ impl Run<'_> {
                 left: false,
             },
         };
-        if told.is_some() || self.options.no_ptrace {
+        if told.is_some() || self.options.following == Following::WithoutPtrace {
             return self.watched(started, None, told);
         }
         match proc::seize(root.as_raw() as u32) {

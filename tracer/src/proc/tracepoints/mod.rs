@@ -19,6 +19,7 @@ use crate::kernel::in_first_pid_namespace;
 mod called;
 mod calls;
 mod contents;
+mod guard;
 mod layout;
 mod moment;
 mod parts;
@@ -29,6 +30,7 @@ mod table;
 pub(crate) use called::Called;
 use calls::returned;
 pub(crate) use contents::Contents;
+pub(crate) use guard::Guard;
 use layout::Layout;
 pub(crate) use moment::Told;
 use program::{Maps, SCRATCH, ended, executed, exiting, forked};
@@ -156,6 +158,17 @@ impl Tracepoints {
                 break;
             }
             std::thread::yield_now();
+        }
+    }
+
+    /// Has those that are told of end with us, should we be killed.
+    ///
+    /// # Errors
+    /// When all processes of the machine are told of, or there is no room for another one.
+    pub(super) fn guard(&self) -> io::Result<Guard> {
+        match &self.processes {
+            Some(processes) => Guard::start(processes, &self._held.0),
+            None => Err(io::Error::other("they are not ours")),
         }
     }
 

@@ -7,7 +7,7 @@ use flowtrace_schema::{ProcessLayer, Text};
 use super::super::launch::Calls;
 use super::super::recording::HOST;
 use super::super::{Error, Result};
-use super::{Background, Layer, Notice, Run, RunOptions, Started};
+use super::{Background, Following, Layer, Notice, Run, RunOptions, Started};
 use crate::net::follow::Follow;
 use crate::net::senders::Watch;
 use crate::proc::channels::Registry;
@@ -19,20 +19,29 @@ use crate::proc::views::Views;
 use crate::proc::watched::{Feed, Observers, Watched, Whose};
 use crate::proc::wiring::{By, Wiring};
 
-/// Whether the kernel is to tell of processes, if it can: where ptrace is not wanted, or refused for sure. Not what is let go
-/// some day, nor where the kernel layer holds threads by ptrace.
-pub(super) fn are_told(options: &RunOptions) -> bool {
-    /// Environment variable: set, it is so though ptrace could be had.
-    const BY_EBPF: &str = "FLOWTRACE_PROCESSES_BY_EBPF";
-    let without_ptrace = || {
-        options.no_ptrace
-            || options.topology && std::env::var_os(BY_EBPF).is_some()
-            || crate::proc::tracer_of(std::process::id()).is_some()
+/// Whether ptrace is not wanted, or refused for sure.
+pub(super) fn without_ptrace(options: &RunOptions) -> bool {
+    options.following == Following::WithoutPtrace
+        || crate::proc::tracer_of(std::process::id()).is_some()
+}
+
+/// Whether the kernel is to tell of processes, if it can. Not what is let go some day, nor where the kernel layer holds threads by ptrace.
+pub(super) fn are_told(options: &RunOptions, without_ptrace: bool) -> bool {
+    /// Environment variable: set, it is ptrace that follows unless that is not wanted.
+    const BY_PTRACE: &str = "FLOWTRACE_PROCESSES_BY_PTRACE";
+    // Who asked in vain for a connection is not told, nor is anything else without looking at calls; and older kernels
+    // take half a second for the programs.
+    let tells_as_much = || {
+        options.following == Following::Best
+            && options.topology
+            && options.net.is_none()
+            && std::env::var_os(BY_PTRACE).is_none()
+            && crate::bpf::code::Code::may_be_late()
     };
     nix::unistd::geteuid().is_root()
         && !(options.bare || options.detach || options.layer == Layer::Kernel)
         && crate::kernel::in_first_pid_namespace().is_ok()
-        && without_ptrace()
+        && (without_ptrace || tells_as_much())
 }
 
 impl Run<'_> {
@@ -49,6 +58,8 @@ impl Run<'_> {
         started.job.detach = false;
         let streams = &started.inherited.streams;
         let start = started.views.start(self.cwd, streams, self.directories);
+        // Before orphans become our children: none that is waited for.
+        let guard = told.as_ref().and_then(Feed::guard);
         children::adopt_orphans().map_err(Error::system("become the parent of orphans"))?;
         let recording = started.recording;
         let recorder = recording.recorder.clone();
@@ -122,6 +133,7 @@ impl Run<'_> {
         let host_sampler = recording.host_sampler(self.options.host_hertz, sampler_ns);
         self.go_on(&mut started, &start, watched.living(), Calls::Free)?;
         let end = watched.follow(root, &mut started.job, observers);
+        drop(guard);
         drop(sampler);
         drop(host_sampler);
         self.conclude(started, served, end)

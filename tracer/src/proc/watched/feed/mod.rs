@@ -8,7 +8,7 @@ use flowtrace_schema::ProcessLayer;
 
 use super::Whose;
 use super::table::Table;
-use crate::proc::tracepoints::{self, Contents, Tracepoints};
+use crate::proc::tracepoints::{self, Contents, Guard, Tracepoints};
 
 mod announced;
 mod clocks;
@@ -44,6 +44,14 @@ impl Feed {
         };
         let tracepoints = programs.then(open).flatten();
         Some(Feed::Told(Box::new(Told::new(tracepoints?))))
+    }
+
+    /// Has the processes of a command end with us, should we be killed, where they are told of.
+    pub(crate) fn guard(&self) -> Option<Guard> {
+        match self {
+            Feed::Told(told) => told.guard().ok(),
+            Feed::Announced(_) => None,
+        }
     }
 
     /// What is read of pipes when programs begin, where that is told.

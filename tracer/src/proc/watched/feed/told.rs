@@ -12,7 +12,7 @@ use super::clocks::Clocks;
 use crate::proc::costs::Costs;
 use crate::proc::reading::Image;
 use crate::proc::taskstats::Taskstats;
-use crate::proc::tracepoints::{Contents, Ended, Event, Executed, Tracepoints, What};
+use crate::proc::tracepoints::{Contents, Ended, Event, Executed, Guard, Tracepoints, What};
 
 pub(crate) struct Told {
     tracepoints: Tracepoints,
@@ -46,6 +46,10 @@ impl Told {
             peaks: HashMap::new(),
             dropped: 0,
         }
+    }
+
+    pub(super) fn guard(&self) -> io::Result<Guard> {
+        self.tracepoints.guard()
     }
 
     pub(super) fn contents(&self) -> Option<Arc<Contents>> {

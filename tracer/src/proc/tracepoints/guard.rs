@@ -1,0 +1,113 @@
+//! What is to happen when we are killed: processes that we follow lose their files then, and end, as those that ptrace
+//! follows do.
+
+#![expect(unsafe_code)]
+
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::Duration;
+
+use super::PROCESSES;
+use crate::bpf::Map;
+
+/// How long processes are ended that are still there.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// A process of ours that waits for our end. Dropped, it leaves those that are followed alone.
+#[derive(Debug)]
+pub(crate) struct Guard(UnixStream);
+
+impl Guard {
+    /// Begins to wait; `processes` are those that are told of at that moment, as `programs` that are held open know.
+    ///
+    /// # Errors
+    /// When there is no room for another process.
+    pub(super) fn start(processes: &Map, programs: &[OwnedFd]) -> io::Result<Guard> {
+        let (ours, other) = UnixStream::pair()?;
+        let mut kept: Vec<RawFd> = programs.iter().map(AsRawFd::as_raw_fd).collect();
+        kept.extend([other.as_raw_fd(), processes.as_fd().as_raw_fd()]);
+        kept.sort_unstable();
+        // SAFETY: the child does nothing but system calls until it ends, on memory that was made before.
+        let between = unsafe { libc::fork() };
+        if between == 0 {
+            // SAFETY: as above. Its own parent ends at once, so that it is no child of ours, which would be waited for.
+            unsafe {
+                match libc::fork() {
+                    0 => {
+                        wait_for_the_end(other.as_raw_fd(), processes, &kept);
+                        libc::_exit(0)
+                    }
+                    _ => libc::_exit(0),
+                }
+            }
+        }
+        if between == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a child of ours that ends at once.
+        unsafe { libc::waitpid(between, std::ptr::null_mut(), 0) };
+        Ok(Guard(ours))
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = self.0.write_all(&[0]);
+    }
+}
+
+/// # Safety
+/// To be called in a process of its own, which does nothing else.
+unsafe fn wait_for_the_end(ours: RawFd, processes: &Map, kept: &[RawFd]) {
+    // SAFETY: plain system calls, on arguments that outlive them.
+    unsafe {
+        libc::prctl(libc::PR_SET_NAME, c"flowtrace-guard".as_ptr());
+        libc::setsid();
+        libc::chdir(c"/".as_ptr());
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
+        let mut from = 0;
+        for &fd in kept {
+            let to = fd.cast_unsigned();
+            if to > from {
+                libc::syscall(libc::SYS_close_range, from, to - 1, 0);
+            }
+            from = to + 1;
+        }
+        libc::syscall(libc::SYS_close_range, from, u32::MAX, 0);
+        let mut byte = 0u8;
+        loop {
+            match libc::read(ours, (&raw mut byte).cast(), 1) {
+                1 => return,
+                0 => break,
+                _ if *libc::__errno_location() == libc::EINTR => {}
+                _ => return,
+            }
+        }
+    }
+    let rounds = PATIENCE.as_millis() / PAUSE.as_millis();
+    for _ in 0..rounds {
+        if !end_all(processes) {
+            return;
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// Kills all that are followed. Whether there was one.
+fn end_all(processes: &Map) -> bool {
+    let (mut any, mut key) = (false, None);
+    for _ in 0..PROCESSES {
+        let Some(pid) = processes.next_key(key.as_ref()) else {
+            break;
+        };
+        // SAFETY: a plain system call.
+        any |= unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) } == 0;
+        key = Some(pid);
+    }
+    any
+}
