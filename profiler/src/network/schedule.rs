@@ -90,6 +90,8 @@ enum Need {
     /// The same, but the last of them nearly always came before the own send before: whether it is
     /// needed does not change the work.
     Hidden(i64),
+    /// Nothing but what came many rounds before.
+    LongAgo,
 }
 
 /// What the sends of each slot need: sender, receiver, source. A slot that is not in step has none: what
@@ -182,7 +184,7 @@ pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
     };
     for need in needs.values() {
         match need {
-            Need::Offset { .. } | Need::Hidden(_) => certainty.decided += 1,
+            Need::Offset { .. } | Need::Hidden(_) | Need::LongAgo => certainty.decided += 1,
             Need::Either(_) => certainty.open += 1,
         }
     }

@@ -18,6 +18,9 @@ const MANY_PAIRS: usize = 500;
 /// clients. What nearly every send had seen is then that of so many: of the one in fifty that may be a stray one, up to
 /// four in a hundred may.
 const FEW_SENDS: usize = 100;
+/// Where there are many slots, what came so many rounds before a send is no longer followed: most clients of a server get
+/// ahead of each other by more.
+const LONG_AGO: i64 = 12;
 /// A slope of 1 is excluded below 1 less this, one of 0 above this.
 const APART: f64 = 0.2;
 /// A send follows at once when no more than this share of the wait has passed since the arrival.
@@ -64,6 +67,11 @@ impl Sends {
             messages: list,
             arrivals,
         }
+    }
+
+    /// Whether what the sends need of a source that they are ahead of by so much came too many rounds before to be followed.
+    fn is_long_ago(&self, surplus: i64) -> bool {
+        self.every > 1 && surplus < -LONG_AGO
     }
 
     /// The sends that are looked at, by their places, with when they were sent.
@@ -172,6 +180,9 @@ impl Context<'_> {
         };
         let mut begins: Vec<Option<i64>> = sends.looked_at().map(|(n, _)| sends.own[n]).collect();
         for &(from, floor) in in_step {
+            if sends.is_long_ago(floor) {
+                continue;
+            }
             let offset = if floor > 0 { floor - 1 } else { floor };
             self.begin_after(me, to, from, offset, &mut begins);
         }
@@ -213,6 +224,9 @@ impl Context<'_> {
             delay_ns: delay_ns(sends, theirs, numbers, offset),
         };
         // At most 0: the partner's message of this round is not needed, for some sends came first.
+        if from != to && sends.is_long_ago(floor) {
+            return Some(Need::LongAgo);
+        }
         if floor <= 0 {
             return Some(of_offset(floor));
         }

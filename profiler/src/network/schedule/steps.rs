@@ -60,6 +60,7 @@ pub(super) fn steps(context: &Context<'_>, needs: &Needs) -> (Vec<Step>, Vec<u32
                     needed.extend(open(offset - 1, Held::Needed));
                     hidden.extend(open(offset, Held::Maybe));
                 }
+                Need::LongAgo => {}
             }
             // What the next sends need that earlier ones had to wait for is held already, unless one follows it soon.
             let next = slot.times.get(slot.number as usize + 1);
@@ -79,11 +80,12 @@ pub(super) fn steps(context: &Context<'_>, needs: &Needs) -> (Vec<Step>, Vec<u32
                     }
                     held.maybe.min(held.needed + 1) - number - offset
                 }
+                Need::LongAgo => 0,
             };
             *due = (slot.number + 1 + later.max(0)) as u32;
         }
         slot.number += 1;
-        if slot.needs.len() < slot.is_in_step.len() {
+        if slot.is_loose {
             inbox.waited_for(t, &received, &slot.is_in_step, &mut maybe);
         }
         maybe.sort_by_key(|&m| messages[m].src);
@@ -141,6 +143,8 @@ struct Slot<'a> {
     times: &'a [i64],
     /// Whether each source of the inbox is in step.
     is_in_step: Vec<bool>,
+    /// Whether one is not.
+    is_loose: bool,
     /// Sends so far.
     number: i64,
 }
@@ -162,15 +166,16 @@ fn slots<'a>(
             })
         };
         let in_step = sources.iter().enumerate();
+        let in_step = in_step.filter(|(_, source)| need(source.from) != Some(Need::LongAgo));
         let needs: Vec<Of<'a>> = in_step.filter_map(of_source).collect();
+        let is_in_step = sources.iter().map(|source| need(source.from).is_some());
+        let is_in_step: Vec<bool> = is_in_step.collect();
         let slot = Slot {
             due: vec![0; needs.len()],
             needs,
             times: &sends.times,
-            is_in_step: sources
-                .iter()
-                .map(|source| need(source.from).is_some())
-                .collect(),
+            is_loose: is_in_step.contains(&false),
+            is_in_step,
             number: 0,
         };
         ((me, to), slot)

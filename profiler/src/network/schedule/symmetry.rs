@@ -124,7 +124,7 @@ pub(super) fn decide_by_symmetry(context: &Context<'_>, needs: &mut Needs) -> bo
                 }
                 continue;
             }
-            Need::Either(_) | Need::Hidden(_) => continue,
+            Need::Either(_) | Need::Hidden(_) | Need::LongAgo => continue,
         };
         let delay_ns = context.delay_ns(slot, offset);
         *need = Need::Offset { offset, delay_ns };
