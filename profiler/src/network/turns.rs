@@ -147,18 +147,12 @@ fn are_loaded(schedule: &Schedule, rounds: &[Rounds], ahead: &[usize], others: &
     let (Some(&last), Some(&next)) = (ahead.last(), others.first()) else {
         return false;
     };
-    let usual = others
-        .iter()
-        .filter_map(|&node| quantile::median(rounds[node].shown_s.iter().copied()));
-    let usual = usual.fold(0.0, f64::max);
-    let is_steady = |&node: &usize| {
-        let sorted = quantile::sorted(rounds[node].shown_s.iter().copied());
-        let low = quantile::quantile(&sorted, 1.0 - MOST).unwrap_or(0.0);
-        rounds[node].is_shown(MOST) && low >= (1.0 + GATE) / 2.0 * usual
-    };
+    let is_shown = |&node: &usize| rounds[node].is_shown(MOST);
+    let sorted = |node: &usize| quantile::sorted(rounds[*node].shown_s.iter().copied());
     let nodes: Vec<Node> = ahead.iter().map(|&node| node as Node).collect();
     rounds[last].mean_s() >= GATE * rounds[next].mean_s()
-        && ahead.iter().all(is_steady)
+        && ahead.iter().all(is_shown)
+        && slowdown::stand_clear(ahead.iter().map(sorted), others.iter().map(sorted))
         && (ahead.len() == 1 || !slowdown::are_of_a_kind(schedule, &nodes))
 }
 
