@@ -12,13 +12,16 @@ use super::links::Links;
 use super::quantile;
 use super::replay::{Change, Reading, replay_over};
 use super::run::Node;
-use super::schedule::{self, Round, Schedule};
+use super::schedule::{self, Schedule};
 use super::turns;
 
-/// Share of the rounds that are quiet.
-const QUIET: f64 = 0.1;
-/// Share of the rounds that are nearly all.
-const NEARLY_ALL: f64 = 0.95;
+mod lead;
+mod rounds;
+
+pub(super) use lead::Lead;
+use lead::lead;
+use rounds::{held_up, noise};
+
 /// Two runs of one program differ by this share of their length on a quiet machine, and by this much more at most
 /// for what their rounds show of other work.
 pub(super) const RUN_TO_RUN: f64 = 0.02;
@@ -94,13 +97,16 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
     let may_be = |several: &[Node]| {
         stand_apart(&work_s, &hidden, several, apart)
             && !are_of_a_kind(schedule, several)
-            && are_clear(schedule, several, &hidden)
+            && lead(schedule, several, &hidden).is_steady()
     };
     let found = self::loaded(&middle, gate, may_be);
     let (loaded, ratio) = match hidden.is_empty() {
         true => found?,
         false => found.unwrap_or_default(),
     };
+    // What may be turns is held to what is asked of these.
+    let is_named = !schedule.keeps_order || lead(schedule, &loaded, &hidden).is_clear();
+    let loaded = if is_named { loaded } else { Vec::new() };
     let links = Links::of(&schedule.messages);
     let played = |change: &Change, reading| {
         Some(replay_over(schedule, change, reading, links.clone())?.seconds)
@@ -211,76 +217,10 @@ fn hidden(schedule: &Schedule, work: &[f64], gate: f64) -> Vec<Node> {
         .collect()
 }
 
-/// Work of the rounds of each process, s, in the order of size. A round is once to each partner (processes are not in the same at the same time).
-fn rounds(schedule: &Schedule) -> BTreeMap<Node, Vec<f64>> {
-    let mut rounds: BTreeMap<Node, (Round, Vec<f64>)> = BTreeMap::new();
-    for step in &schedule.steps {
-        let to = schedule.messages[step.message].dst;
-        let (round, works) = rounds.entry(step.process).or_default();
-        let (_, most) = schedule.work_ns(step);
-        let begins = round.begins_with(to);
-        match works.last_mut() {
-            Some(work) if !begins => *work += most as f64 / 1e9,
-            _ => works.push(most as f64 / 1e9),
-        }
-    }
-    let works = rounds.into_iter();
-    works
-        .map(|(node, (_, works))| (node, quantile::sorted(works)))
-        .collect()
-}
-
-/// Mean work of a round over that of one at a quantile, all processes together.
-fn mean_above(rounds: &BTreeMap<Node, Vec<f64>>, q: f64) -> f64 {
-    let (mut mean, mut at) = (0.0, 0.0);
-    for works in rounds.values() {
-        mean += quantile::mean(works).unwrap_or(0.0);
-        at += quantile::quantile(works, q).unwrap_or(0.0);
-    }
-    if at > 0.0 { mean / at } else { 1.0 }
-}
-
-/// How many times as much as in the quietest tenth of its rounds a process works on average, all processes
-/// together: where processors are shared, a round waits for one now and then.
-fn noise(schedule: &Schedule) -> f64 {
-    mean_above(&rounds(schedule), QUIET)
-}
-
 /// The factor at which a load of [`GATE`] shows where rounds take `noise` times the work of quiet ones:
 /// what they take above these is no work, and makes the factor smaller.
 pub(super) fn shown_at(noise: f64) -> f64 {
     1.0 + (GATE - 1.0) / noise.max(1.0)
-}
-
-/// [`stand_clear`] of several processes beside the others that show their work.
-fn are_clear(schedule: &Schedule, several: &[Node], hidden: &[Node]) -> bool {
-    let rounds = rounds(schedule);
-    let of = |is_among: bool| {
-        let shown = rounds.iter().filter(|(node, _)| !hidden.contains(node));
-        let shown = shown.filter(move |(node, _)| several.contains(node) == is_among);
-        shown.map(|(_, works)| works.clone())
-    };
-    stand_clear(of(true), of(false))
-}
-
-/// Whether nearly all rounds of each of these processes take longer than usual ones of all others (a tenth at least), and
-/// usual ones of theirs longer than nearly all of the others. Where these take as long now and then, as where
-/// processors are shared, some may only have waited more often than others. Rounds are in the order of size.
-pub(super) fn stand_clear(
-    ahead: impl Iterator<Item = Vec<f64>>,
-    others: impl Iterator<Item = Vec<f64>>,
-) -> bool {
-    let at = |rounds: &[f64], q: f64| quantile::quantile(rounds, q).unwrap_or(0.0);
-    let (usual, most) = others.fold((0.0, 0.0), |(usual, most): (f64, f64), rounds| {
-        (
-            usual.max(at(&rounds, 0.5)),
-            most.max(at(&rounds, NEARLY_ALL)),
-        )
-    });
-    let lead = (1.0 + GATE) / 2.0;
-    ahead
-        .map(|rounds| (at(&rounds, QUIET), at(&rounds, 0.5)))
-        .all(|(quiet, middle)| quiet >= lead * usual && middle >= lead * most)
 }
 
 /// By which share of its length a run would differ from one without a load beside that. Processes that share
@@ -289,11 +229,6 @@ pub(super) fn stand_clear(
 pub(super) fn between_runs(schedule: &Schedule) -> f64 {
     let beyond = held_up(schedule) - 1.0;
     RUN_TO_RUN + (2.0 * beyond).min(MOST_HELD_UP)
-}
-
-/// How many times as long as the middle ones rounds take on average: those that were held up now and then are longer.
-fn held_up(schedule: &Schedule) -> f64 {
-    mean_above(&rounds(schedule), 0.5).max(1.0)
 }
 
 /// By how much the whole work of the loaded processes would differ from run to run, s: standard

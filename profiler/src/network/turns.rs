@@ -13,7 +13,7 @@ use super::links::Links;
 use super::quantile;
 use super::run::Node;
 use super::schedule::Schedule;
-use super::slowdown;
+use super::slowdown::{self, Lead};
 
 mod replay;
 mod steps;
@@ -152,7 +152,7 @@ fn are_loaded(schedule: &Schedule, rounds: &[Rounds], ahead: &[usize], others: &
     let nodes: Vec<Node> = ahead.iter().map(|&node| node as Node).collect();
     rounds[last].mean_s() >= GATE * rounds[next].mean_s()
         && ahead.iter().all(is_shown)
-        && slowdown::stand_clear(ahead.iter().map(sorted), others.iter().map(sorted))
+        && Lead::of(ahead.iter().map(sorted), others.iter().map(sorted)).is_clear()
         && (ahead.len() == 1 || !slowdown::are_of_a_kind(schedule, &nodes))
 }
 
