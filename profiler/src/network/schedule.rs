@@ -7,7 +7,7 @@
 //! needs from above, and where the last of them was always early, the regression of the send on
 //! that arrival tells whether it was needed: slope 1 needed, slope 0 not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::messages::{self, Message};
 use super::plain;
@@ -90,6 +90,8 @@ enum Need {
     /// The same, but the last of them nearly always came before the own send before: whether it is
     /// needed does not change the work.
     Hidden(i64),
+    /// Nothing but what came many rounds before.
+    LongAgo,
 }
 
 /// What the sends of each slot need: sender, receiver, source. A slot that is not in step has none: what
@@ -143,10 +145,11 @@ fn before(messages: &[Message], nodes: usize) -> Vec<Option<usize>> {
 pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
     let messages = without_greetings(messages);
     let before = before(&messages, nodes);
-    let sent = messages::by_pair(&messages).into_iter();
-    let sends = |list: Vec<usize>| Sends::new(list, &messages, &before);
-    let sent: BTreeMap<(Node, Node), Sends> =
-        sent.map(|(pair, list)| (pair, sends(list))).collect();
+    let sent = messages::by_pair(&messages);
+    let lists = sent.len();
+    let sends = |list: Vec<usize>| Sends::new(list, &messages, &before, lists);
+    let sent = sent.into_iter().map(|(pair, list)| (pair, sends(list)));
+    let sent: BTreeMap<(Node, Node), Sends> = sent.collect();
     let context = Context {
         messages: &messages,
         sent: &sent,
@@ -158,15 +161,20 @@ pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
         sources.entry(to).or_default().push(from);
     }
     let mut needs = Needs::new();
+    let mut staying = BTreeSet::new();
     let mut loose = 0;
     for &(me, to) in sent.keys() {
         let sources = sources.get(&me).map_or(&[][..], Vec::as_slice);
         let in_step = context.in_step(me, to, sources);
         loose += sources.len() - in_step.len();
-        let found = context.needs(me, to, &in_step).into_iter();
+        let begins = context.begins(me, to, &in_step);
+        if context.stays(me, to, &in_step, &begins) {
+            staying.insert((me, to));
+        }
+        let found = context.needs(me, to, &in_step, begins).into_iter();
         needs.extend(found.map(|(from, need)| ((me, to, from), need)));
     }
-    let order = symmetry::order(&context);
+    let order = symmetry::order(&context, &staying);
     let are_alike = symmetry::are_alike(&messages, sent.values().map(|sends| &sends.messages));
     let answering = symmetry::answering(&context, &needs, nodes);
     let all_exchange = symmetry::decide_by_symmetry(&context, &mut needs);
@@ -176,7 +184,7 @@ pub fn schedule(messages: &[Message], nodes: usize) -> Schedule {
     };
     for need in needs.values() {
         match need {
-            Need::Offset { .. } | Need::Hidden(_) => certainty.decided += 1,
+            Need::Offset { .. } | Need::Hidden(_) | Need::LongAgo => certainty.decided += 1,
             Need::Either(_) => certainty.open += 1,
         }
     }

@@ -12,11 +12,16 @@ use super::links::Links;
 use super::quantile;
 use super::replay::{Change, Reading, replay_over};
 use super::run::Node;
-use super::schedule::{self, Round, Schedule};
+use super::schedule::{self, Schedule};
 use super::turns;
 
-/// Share of the rounds that are quiet.
-const QUIET: f64 = 0.1;
+mod lead;
+mod rounds;
+
+pub(super) use lead::Lead;
+use lead::lead;
+use rounds::{held_up, noise};
+
 /// Two runs of one program differ by this share of their length on a quiet machine, and by this much more at most
 /// for what their rounds show of other work.
 pub(super) const RUN_TO_RUN: f64 = 0.02;
@@ -90,13 +95,18 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
     // Where processors are shared, some may have waited for one in more of their long rounds than others.
     let apart = GATE * held_up(schedule);
     let may_be = |several: &[Node]| {
-        stand_apart(&work_s, &hidden, several, apart) && !are_of_a_kind(schedule, several)
+        stand_apart(&work_s, &hidden, several, apart)
+            && !are_of_a_kind(schedule, several)
+            && lead(schedule, several, &hidden).is_steady()
     };
     let found = self::loaded(&middle, gate, may_be);
     let (loaded, ratio) = match hidden.is_empty() {
         true => found?,
         false => found.unwrap_or_default(),
     };
+    // What may be turns is held to what is asked of these.
+    let is_named = !schedule.keeps_order || lead(schedule, &loaded, &hidden).is_clear();
+    let loaded = if is_named { loaded } else { Vec::new() };
     let links = Links::of(&schedule.messages);
     let played = |change: &Change, reading| {
         Some(replay_over(schedule, change, reading, links.clone())?.seconds)
@@ -207,39 +217,6 @@ fn hidden(schedule: &Schedule, work: &[f64], gate: f64) -> Vec<Node> {
         .collect()
 }
 
-/// Work of the rounds of each process, s, in the order of size. A round is once to each partner (processes are not in the same at the same time).
-fn rounds(schedule: &Schedule) -> Vec<Vec<f64>> {
-    let mut rounds: BTreeMap<Node, (Round, Vec<f64>)> = BTreeMap::new();
-    for step in &schedule.steps {
-        let to = schedule.messages[step.message].dst;
-        let (round, works) = rounds.entry(step.process).or_default();
-        let (_, most) = schedule.work_ns(step);
-        let begins = round.begins_with(to);
-        match works.last_mut() {
-            Some(work) if !begins => *work += most as f64 / 1e9,
-            _ => works.push(most as f64 / 1e9),
-        }
-    }
-    let works = rounds.into_values().map(|(_, works)| works);
-    works.map(quantile::sorted).collect()
-}
-
-/// Mean work of a round over that of one at a quantile, all processes together.
-fn mean_above(rounds: &[Vec<f64>], q: f64) -> f64 {
-    let (mut mean, mut at) = (0.0, 0.0);
-    for works in rounds {
-        mean += quantile::mean(works).unwrap_or(0.0);
-        at += quantile::quantile(works, q).unwrap_or(0.0);
-    }
-    if at > 0.0 { mean / at } else { 1.0 }
-}
-
-/// How many times as much as in the quietest tenth of its rounds a process works on average, all processes
-/// together: where processors are shared, a round waits for one now and then.
-fn noise(schedule: &Schedule) -> f64 {
-    mean_above(&rounds(schedule), QUIET)
-}
-
 /// The factor at which a load of [`GATE`] shows where rounds take `noise` times the work of quiet ones:
 /// what they take above these is no work, and makes the factor smaller.
 pub(super) fn shown_at(noise: f64) -> f64 {
@@ -252,11 +229,6 @@ pub(super) fn shown_at(noise: f64) -> f64 {
 pub(super) fn between_runs(schedule: &Schedule) -> f64 {
     let beyond = held_up(schedule) - 1.0;
     RUN_TO_RUN + (2.0 * beyond).min(MOST_HELD_UP)
-}
-
-/// How many times as long as the middle ones rounds take on average: those that were held up now and then are longer.
-fn held_up(schedule: &Schedule) -> f64 {
-    mean_above(&rounds(schedule), 0.5).max(1.0)
 }
 
 /// By how much the whole work of the loaded processes would differ from run to run, s: standard

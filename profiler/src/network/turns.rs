@@ -13,7 +13,7 @@ use super::links::Links;
 use super::quantile;
 use super::run::Node;
 use super::schedule::Schedule;
-use super::slowdown;
+use super::slowdown::{self, Lead};
 
 mod replay;
 mod steps;
@@ -147,18 +147,12 @@ fn are_loaded(schedule: &Schedule, rounds: &[Rounds], ahead: &[usize], others: &
     let (Some(&last), Some(&next)) = (ahead.last(), others.first()) else {
         return false;
     };
-    let usual = others
-        .iter()
-        .filter_map(|&node| quantile::median(rounds[node].shown_s.iter().copied()));
-    let usual = usual.fold(0.0, f64::max);
-    let is_steady = |&node: &usize| {
-        let sorted = quantile::sorted(rounds[node].shown_s.iter().copied());
-        let low = quantile::quantile(&sorted, 1.0 - MOST).unwrap_or(0.0);
-        rounds[node].is_shown(MOST) && low >= (1.0 + GATE) / 2.0 * usual
-    };
+    let is_shown = |&node: &usize| rounds[node].is_shown(MOST);
+    let sorted = |node: &usize| quantile::sorted(rounds[*node].shown_s.iter().copied());
     let nodes: Vec<Node> = ahead.iter().map(|&node| node as Node).collect();
     rounds[last].mean_s() >= GATE * rounds[next].mean_s()
-        && ahead.iter().all(is_steady)
+        && ahead.iter().all(is_shown)
+        && Lead::of(ahead.iter().map(sorted), others.iter().map(sorted)).is_clear()
         && (ahead.len() == 1 || !slowdown::are_of_a_kind(schedule, &nodes))
 }
 
@@ -240,7 +234,7 @@ mod tests {
     use crate::network::evidence::{self, Verdict};
     use crate::network::messages;
     use crate::network::schedule;
-    use crate::network::testing::{Bsp, Style, bsp};
+    use crate::network::testing::{Bsp, Noise, Style, bsp, data, run_of};
 
     fn of(program: &Bsp) -> (Option<Turns>, f64) {
         let made = bsp(program);
@@ -332,6 +326,23 @@ mod tests {
             (range.low..=range.high).contains(&truth),
             "{truth} not in {range:?}"
         );
+    }
+
+    /// Each computes when it was asked, and not since its own answer before.
+    #[test]
+    fn who_begins_to_work_with_the_message_is_not_loaded() {
+        let mut noise = Noise(5);
+        let mut t = 0.0;
+        let mut packets = Vec::new();
+        for _ in 0..200 {
+            for me in 0..2 {
+                t += 3e6 * (1.0 + 0.05 * noise.normal());
+                packets.push(data(t as i64, me, 1 - me, 100));
+            }
+        }
+        let evidence = evidence::weigh(&run_of(2, &packets)).unwrap();
+        let verdict = evidence.verdict;
+        assert!(!matches!(verdict, Verdict::Loaded(_)), "{verdict:?}");
     }
 
     /// The others had finished long before, or had not: they answer at once in either case.

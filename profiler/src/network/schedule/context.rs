@@ -14,6 +14,13 @@ const MOST_SAMPLES: usize = 300;
 const FEW_SAMPLES: usize = 50;
 /// Slots (as pairs of processes) from which there are many.
 const MANY_PAIRS: usize = 500;
+/// Sends of a slot that are looked at where there are many slots, evenly spread: a server has a slot for every two of its
+/// clients. What nearly every send had seen is then that of so many: of the one in fifty that may be a stray one, up to
+/// four in a hundred may.
+const FEW_SENDS: usize = 100;
+/// Where there are many slots, what came so many rounds before a send is no longer followed: most clients of a server get
+/// ahead of each other by more.
+const LONG_AGO: i64 = 12;
 /// A slope of 1 is excluded below 1 less this, one of 0 above this.
 const APART: f64 = 0.2;
 /// A send follows at once when no more than this share of the wait has passed since the arrival.
@@ -33,21 +40,44 @@ pub(super) struct Sends {
     own: Vec<Option<i64>>,
     /// When they arrived, ns, in the order of time.
     pub(super) arrivals: Vec<i64>,
+    /// Every how manyth is looked at.
+    every: usize,
 }
 
 impl Sends {
-    /// Of those of all messages that this list has; `before` has the own send before each.
-    pub(super) fn new(list: Vec<usize>, messages: &[Message], before: &[Option<usize>]) -> Sends {
+    /// Of those of all messages that this list has; `before` has the own send before each. There are so many lists.
+    pub(super) fn new(
+        list: Vec<usize>,
+        messages: &[Message],
+        before: &[Option<usize>],
+        lists: usize,
+    ) -> Sends {
         let mut arrivals: Vec<i64> = list.iter().map(|&i| messages[i].received_ns.1).collect();
         // In order within a connection; two connections of one pair may differ.
         arrivals.sort_unstable();
         let own = |&i: &usize| Some(messages[before[i]?].sent_ns.1);
+        let every = match lists > MANY_PAIRS {
+            true => list.len().div_ceil(FEW_SENDS).max(1),
+            false => 1,
+        };
         Sends {
+            every,
             times: list.iter().map(|&i| messages[i].sent_ns.0).collect(),
             own: list.iter().map(own).collect(),
             messages: list,
             arrivals,
         }
+    }
+
+    /// Whether what the sends need of a source that they are ahead of by so much came too many rounds before to be followed.
+    fn is_long_ago(&self, surplus: i64) -> bool {
+        self.every > 1 && surplus < -LONG_AGO
+    }
+
+    /// The sends that are looked at, by their places, with when they were sent.
+    fn looked_at(&self) -> impl Iterator<Item = (usize, i64)> {
+        let times = self.times.iter().copied().enumerate();
+        times.step_by(self.every)
     }
 }
 
@@ -74,19 +104,17 @@ impl Context<'_> {
         if numbers.is_none() && !may_be_in_step(sends.times.len(), arrivals.len()) {
             return None;
         }
-        let number = |n: usize| phases::number(numbers, n);
-        // What comes first cannot be foreseen: no branch hangs on it.
-        let mut surplus = vec![0; sends.times.len()];
-        let (mut n, mut arrived) = (0, 0);
-        while let (Some(t), Some(at)) = (sends.times.get(n), arrivals.get(arrived)) {
-            surplus[n] = arrived as i64 - number(n);
-            let is_there = at < t;
-            arrived += usize::from(is_there);
-            n += usize::from(!is_there);
-        }
-        for (n, surplus) in surplus.iter_mut().enumerate().skip(n) {
-            *surplus = arrived as i64 - number(n);
-        }
+        let mut arrived = 0;
+        let of_send = |(n, t): (usize, i64)| {
+            let more = &arrivals[arrived..];
+            arrived += match sends.every {
+                // Most often it is the next one or none.
+                1 => more.iter().take_while(|at| **at < t).count(),
+                _ => more.partition_point(|at| *at < t),
+            };
+            arrived as i64 - phases::number(numbers, n)
+        };
+        let mut surplus: Vec<i64> = sends.looked_at().map(of_send).collect();
         // What nearly every send had seen: a stray one at start-up is no rule.
         let rank = surplus.len() / 50;
         Some(*surplus.select_nth_unstable(rank).1)
@@ -110,8 +138,13 @@ impl Context<'_> {
     ///
     /// Arrivals that follow from one cause move together, and each alone would seem to move the send. So the one
     /// that a send follows soonest is believed first, and is what the work of the others' comparison begins with.
-    pub(super) fn needs(&self, me: Node, to: Node, in_step: &[(Node, i64)]) -> Vec<(Node, Need)> {
-        let mut begins = self.begins(me, to, in_step);
+    pub(super) fn needs(
+        &self,
+        me: Node,
+        to: Node,
+        in_step: &[(Node, i64)],
+        mut begins: Vec<Option<i64>>,
+    ) -> Vec<(Node, Need)> {
         let mut open = in_step.to_vec();
         let mut found = Vec::new();
         loop {
@@ -138,15 +171,18 @@ impl Context<'_> {
         }
     }
 
-    /// When the work before each send from `me` to `to` began at the latest, if none of the
+    /// When the work before each send from `me` to `to` that is looked at began at the latest, if none of the
     /// messages in doubt is needed: after the own send before and all that is needed for certain.
     /// `None`: it is the first send.
-    fn begins(&self, me: Node, to: Node, in_step: &[(Node, i64)]) -> Vec<Option<i64>> {
+    pub(super) fn begins(&self, me: Node, to: Node, in_step: &[(Node, i64)]) -> Vec<Option<i64>> {
         let Some(sends) = self.sent.get(&(me, to)) else {
             return Vec::new();
         };
-        let mut begins = sends.own.clone();
+        let mut begins: Vec<Option<i64>> = sends.looked_at().map(|(n, _)| sends.own[n]).collect();
         for &(from, floor) in in_step {
+            if sends.is_long_ago(floor) {
+                continue;
+            }
             let offset = if floor > 0 { floor - 1 } else { floor };
             self.begin_after(me, to, from, offset, &mut begins);
         }
@@ -160,11 +196,11 @@ impl Context<'_> {
             return;
         };
         let numbers = self.numbers((me, to, from));
-        for (n, begin) in begins.iter_mut().enumerate() {
+        for (begin, (n, t)) in begins.iter_mut().zip(sends.looked_at()) {
             let at = usize::try_from(phases::number(numbers, n) + offset - 1).ok();
             if let (Some(begin), Some(&arrival)) =
                 (begin, at.and_then(|at| theirs.arrivals.get(at)))
-                && arrival < sends.times[n]
+                && arrival < t
             {
                 *begin = arrival.max(*begin);
             }
@@ -188,6 +224,9 @@ impl Context<'_> {
             delay_ns: delay_ns(sends, theirs, numbers, offset),
         };
         // At most 0: the partner's message of this round is not needed, for some sends came first.
+        if from != to && sends.is_long_ago(floor) {
+            return Some(Need::LongAgo);
+        }
         if floor <= 0 {
             return Some(of_offset(floor));
         }
@@ -211,17 +250,19 @@ impl Context<'_> {
 
     /// Whether sends to a partner come always after its message, and do not move with it: they do not wait for it. (Not
     /// whether it nearly always came before the own send before, which says nothing.)
-    pub(super) fn stays(&self, me: Node, to: Node) -> bool {
-        let sources = self.sent.keys().filter(|(_, at)| *at == me);
-        let sources: Vec<Node> = sources.map(|(from, _)| *from).collect();
-        let in_step = self.in_step(me, to, &sources);
+    pub(super) fn stays(
+        &self,
+        me: Node,
+        to: Node,
+        in_step: &[(Node, i64)],
+        begins: &[Option<i64>],
+    ) -> bool {
         let floor = in_step.iter().find(|(from, _)| *from == to);
         let lists = self.sent.get(&(me, to)).zip(self.sent.get(&(to, me)));
         let (Some(&(_, floor)), Some((sends, theirs))) = (floor, lists) else {
             return false;
         };
-        let begins = self.begins(me, to, &in_step);
-        let slope = || self.slope((sends, theirs, None), floor, &begins);
+        let slope = || self.slope((sends, theirs, None), floor, begins);
         floor > 0
             && matches!(slope(), Slope::Within(low, high) if low <= APART && high < 1.0 - APART)
     }
@@ -266,13 +307,13 @@ impl Context<'_> {
             return false;
         }
         let numbers = self.numbers((me, to, from));
-        let later = |(n, t): &(usize, &i64)| {
-            let at = usize::try_from(phases::number(numbers, *n) + floor - 1).ok();
+        let later = |(n, t): (usize, i64)| {
+            let at = usize::try_from(phases::number(numbers, n) + floor - 1).ok();
             at.and_then(|at| own.times.get(at))
-                .is_none_or(|own| own > *t)
+                .is_none_or(|own| *own > t)
         };
-        let count = sends.times.iter().enumerate().filter(later).count();
-        count * 10 >= sends.times.len() * 9
+        let later: Vec<bool> = sends.looked_at().map(later).collect();
+        later.iter().filter(|is_later| **is_later).count() * 10 >= later.len() * 9
     }
 
     /// The moments of the sends to a partner that had a message of it to answer; `None`: the two do not talk.
@@ -352,14 +393,15 @@ impl Context<'_> {
         floor: i64,
         begins: &[Option<i64>],
     ) -> Slope {
-        let point = |(n, &t): (usize, &i64)| {
+        let point = |((n, t), begin): ((usize, i64), &Option<i64>)| {
             let at = usize::try_from((phases::number(numbers, n) + floor).checked_sub(1)?).ok()?;
-            let (arrival, begin) = (*theirs.arrivals.get(at)?, begins[n]?);
+            let (arrival, begin) = (*theirs.arrivals.get(at)?, (*begin)?);
             (arrival > begin && t > arrival)
                 .then_some(((arrival - begin) as f64, (t - begin) as f64))
         };
-        let points: Vec<(f64, f64)> = sends.times.iter().enumerate().filter_map(point).collect();
-        if points.len() * 10 < sends.times.len() {
+        let points = sends.looked_at().zip(begins).filter_map(point);
+        let points: Vec<(f64, f64)> = points.collect();
+        if points.len() * 10 < begins.len() {
             return Slope::NeverLast;
         }
         let most = if self.sent.len() > MANY_PAIRS {
@@ -378,23 +420,18 @@ pub(in super::super) fn may_be_in_step(sends: usize, arrivals: usize) -> bool {
     sends >= LEAST_SAMPLES && (own - theirs).abs() <= IN_STEP * own.max(theirs) + 2.0
 }
 
-/// Send, arrival of the last message it needs, and the own send before it.
+/// Of the sends that are looked at: when it was, when the last message it needs arrived, and the own send before it.
 fn moments<'a>(
     sends: &'a Sends,
     theirs: &'a Sends,
     numbers: Option<&'a [i64]>,
     offset: i64,
 ) -> impl Iterator<Item = (i64, i64, i64)> + use<'a> {
-    let of_send = move |(n, (&t, &own)): (usize, (&i64, &Option<i64>))| {
+    let of_send = move |(n, t): (usize, i64)| {
         let at = usize::try_from((phases::number(numbers, n) + offset).checked_sub(1)?).ok()?;
-        Some((t, *theirs.arrivals.get(at)?, own?))
+        Some((t, *theirs.arrivals.get(at)?, sends.own[n]?))
     };
-    sends
-        .times
-        .iter()
-        .zip(&sends.own)
-        .enumerate()
-        .filter_map(of_send)
+    sends.looked_at().filter_map(of_send)
 }
 
 /// How soon after the last arrival it needs a process sends when it had waited: twice what nine of

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::run::Node;
-use super::context::{AT_ONCE, Context};
+use super::context::{AT_ONCE, Context, Sends};
 use super::phases;
 use super::{Need, Needs, Step};
 
@@ -39,30 +39,53 @@ pub(super) fn steps(context: &Context<'_>, needs: &Needs) -> (Vec<Step>, Vec<u32
             t - received[m] <= delay_ns.max((AT_ONCE * wait as f64) as i64)
         };
         // Whatever the rule says, nobody waits for what comes later.
-        for of in &slot.needs {
+        for (due, of) in slot.due.iter_mut().zip(&slot.needs) {
+            if i64::from(*due) > slot.number {
+                continue;
+            }
             let number = phases::number(of.numbers, slot.number as usize);
+            let came = |count: i64| nth(of.messages, number + count).filter(|&m| received[m] <= t);
             // Nothing that is held as that already.
-            let nth = |count: i64, as_what: Held| {
-                let m = nth(of.messages, number + count).filter(|&m| held[m] < as_what)?;
-                (received[m] <= t).then_some(m)
-            };
+            let open = |count: i64, as_what: Held| came(count).filter(|&m| held[m] < as_what);
             match of.need {
-                Need::Offset { offset, delay_ns } => match nth(offset, Held::Needed) {
+                Need::Offset { offset, delay_ns } => match open(offset, Held::Needed) {
                     Some(m) if is_soon(m, delay_ns) => needed.push(m),
                     other => maybe.extend(other.filter(|&m| held[m] < Held::Maybe)),
                 },
                 Need::Either(offset) => {
-                    needed.extend(nth(offset - 1, Held::Needed));
-                    maybe.extend(nth(offset, Held::Maybe));
+                    needed.extend(open(offset - 1, Held::Needed));
+                    maybe.extend(open(offset, Held::Maybe));
                 }
                 Need::Hidden(offset) => {
-                    needed.extend(nth(offset - 1, Held::Needed));
-                    hidden.extend(nth(offset, Held::Maybe));
+                    needed.extend(open(offset - 1, Held::Needed));
+                    hidden.extend(open(offset, Held::Maybe));
                 }
+                Need::LongAgo => {}
             }
+            // What the next sends need that earlier ones had to wait for is held already, unless one follows it soon.
+            let next = slot.times.get(slot.number as usize + 1);
+            let Source { held, .. } = &mut inbox.sources[of.source];
+            let later = match of.need {
+                _ if of.numbers.is_some() => 0,
+                Need::Offset { offset, delay_ns } => {
+                    if came(offset).is_some() {
+                        held.maybe = held.maybe.max(number + offset);
+                    }
+                    let is_far = next.is_none_or(|next| next - t > delay_ns);
+                    i64::from(is_far) * (held.maybe - number - offset)
+                }
+                Need::Either(offset) | Need::Hidden(offset) => {
+                    if came(offset - 1).is_some() {
+                        held.needed = held.needed.max(number + offset - 1);
+                    }
+                    held.maybe.min(held.needed + 1) - number - offset
+                }
+                Need::LongAgo => 0,
+            };
+            *due = (slot.number + 1 + later.max(0)) as u32;
         }
         slot.number += 1;
-        if !slot.is_in_step.iter().all(|is_in_step| *is_in_step) {
+        if slot.is_loose {
             inbox.waited_for(t, &received, &slot.is_in_step, &mut maybe);
         }
         maybe.sort_by_key(|&m| messages[m].src);
@@ -102,6 +125,8 @@ fn nth(list: &[usize], count: i64) -> Option<usize> {
 
 /// What the sends of a slot need of one source.
 struct Of<'a> {
+    /// Its place in the inbox.
+    source: usize,
     messages: &'a [usize],
     need: Need,
     /// Numbers of the sends, where these are not those in their order.
@@ -112,8 +137,14 @@ struct Of<'a> {
 struct Slot<'a> {
     /// What they need of each source that is in step.
     needs: Vec<Of<'a>>,
+    /// The number of the send at which each of these is to be looked at next: of hundreds of sources most have nothing.
+    due: Vec<u32>,
+    /// When they were sent, ns.
+    times: &'a [i64],
     /// Whether each source of the inbox is in step.
     is_in_step: Vec<bool>,
+    /// Whether one is not.
+    is_loose: bool,
     /// Sends so far.
     number: i64,
 }
@@ -123,33 +154,47 @@ fn slots<'a>(
     needs: &Needs,
     inboxes: &BTreeMap<Node, Inbox<'a>>,
 ) -> BTreeMap<(Node, Node), Slot<'a>> {
-    let slot = |&(me, to): &(Node, Node)| {
+    let slot = |(&(me, to), sends): (&(Node, Node), &'a Sends)| {
         let sources = inboxes.get(&me).map_or(&[][..], |inbox| &inbox.sources);
         let need = |from: Node| needs.get(&(me, to, from)).copied();
-        let of_source = |source: &Source<'a>| {
+        let of_source = |(at, source): (usize, &Source<'a>)| {
             Some(Of {
+                source: at,
                 messages: source.messages,
                 need: need(source.from)?,
                 numbers: context.numbers((me, to, source.from)),
             })
         };
+        let in_step = sources.iter().enumerate();
+        let in_step = in_step.filter(|(_, source)| need(source.from) != Some(Need::LongAgo));
+        let needs: Vec<Of<'a>> = in_step.filter_map(of_source).collect();
+        let is_in_step = sources.iter().map(|source| need(source.from).is_some());
+        let is_in_step: Vec<bool> = is_in_step.collect();
         let slot = Slot {
-            needs: sources.iter().filter_map(of_source).collect(),
-            is_in_step: sources
-                .iter()
-                .map(|source| need(source.from).is_some())
-                .collect(),
+            due: vec![0; needs.len()],
+            needs,
+            times: &sends.times,
+            is_loose: is_in_step.contains(&false),
+            is_in_step,
             number: 0,
         };
         ((me, to), slot)
     };
-    context.sent.keys().map(slot).collect()
+    context.sent.iter().map(slot).collect()
+}
+
+/// The numbers of the last messages of a source that sends had to wait for, and may have waited for.
+#[derive(Default)]
+struct UpTo {
+    needed: i64,
+    maybe: i64,
 }
 
 /// Who sends to a process.
 struct Source<'a> {
     from: Node,
     messages: &'a [usize],
+    held: UpTo,
     /// How many of them were there at the last send that was looked at.
     arrived: i64,
     /// Whether one came that no send has waited for yet.
@@ -182,6 +227,7 @@ fn inboxes<'a>(context: &Context<'a>) -> BTreeMap<Node, Inbox<'a>> {
         inbox.sources.push(Source {
             from,
             messages: &sends.messages,
+            held: UpTo::default(),
             arrived: 0,
             is_open: false,
         });

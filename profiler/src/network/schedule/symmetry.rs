@@ -32,7 +32,8 @@ pub(super) struct Order {
     pub(super) takes_turns: bool,
 }
 
-pub(super) fn order(context: &Context<'_>) -> Order {
+/// How the two of each pair come; of the pairs that are `staying` the first does not wait for the second.
+pub(super) fn order(context: &Context<'_>, staying: &BTreeSet<(Node, Node)>) -> Order {
     let pairs = context.sent.keys().copied();
     let edges: BTreeSet<(Node, Node)> = pairs
         .filter(|&(a, b)| a < b && context.sent.contains_key(&(b, a)))
@@ -43,7 +44,7 @@ pub(super) fn order(context: &Context<'_>) -> Order {
         sum.is_some_and(|(x, y)| x + y >= 1)
     };
     let ordered: Vec<(Node, Node)> = edges.iter().copied().filter(is_ordered).collect();
-    let may_wait = |a: Node, b: Node| !context.stays(a, b);
+    let may_wait = |a: Node, b: Node| !staying.contains(&(a, b));
     let of = |has: &dyn Fn(Node, Node) -> bool| {
         let either = ordered.iter().filter(|&&(a, b)| has(a, b) || has(b, a));
         either.count()
@@ -123,7 +124,7 @@ pub(super) fn decide_by_symmetry(context: &Context<'_>, needs: &mut Needs) -> bo
                 }
                 continue;
             }
-            Need::Either(_) | Need::Hidden(_) => continue,
+            Need::Either(_) | Need::Hidden(_) | Need::LongAgo => continue,
         };
         let delay_ns = context.delay_ns(slot, offset);
         *need = Need::Offset { offset, delay_ns };

@@ -1,0 +1,89 @@
+//! Whether rounds are longer because of work, or because of waits that come to everybody now and then.
+
+use super::super::balance::GATE;
+use super::super::quantile;
+use super::super::run::Node;
+use super::super::schedule::Schedule;
+use super::rounds::{QUIET, rounds};
+
+/// Share of the rounds that are nearly all.
+const NEARLY_ALL: f64 = 0.95;
+/// What rounds of a loaded process are at least over those of the others.
+const LEAST: f64 = (1.0 + GATE) / 2.0;
+
+/// How rounds of processes stand beside those of all others.
+pub(in super::super) struct Lead {
+    /// Their quietest tenth over the others' middle ones, the least of them.
+    quiet: f64,
+    /// Their middle ones over nearly all of the others.
+    usual: f64,
+}
+
+impl Lead {
+    /// Of these rounds, each in the order of size.
+    pub(in super::super) fn of(
+        ahead: impl Iterator<Item = Vec<f64>>,
+        others: impl Iterator<Item = Vec<f64>>,
+    ) -> Lead {
+        let at = |rounds: &[f64], q: f64| quantile::quantile(rounds, q).unwrap_or(0.0);
+        let others = others.fold((0.0, 0.0), |(usual, most): (f64, f64), rounds| {
+            (
+                usual.max(at(&rounds, 0.5)),
+                most.max(at(&rounds, NEARLY_ALL)),
+            )
+        });
+        ahead.fold(
+            Lead {
+                quiet: f64::INFINITY,
+                usual: f64::INFINITY,
+            },
+            |lead, rounds| Lead {
+                quiet: lead.quiet.min(at(&rounds, QUIET) / others.0),
+                usual: lead.usual.min(at(&rounds, 0.5) / others.1),
+            },
+        )
+    }
+
+    /// Whether nearly all of their rounds are longer than usual ones of the others: what is longer now and then waits.
+    pub(super) fn is_steady(&self) -> bool {
+        self.quiet >= LEAST
+    }
+
+    /// Whether their usual rounds are longer than nearly all of the others as well. Where these take as long now and then,
+    /// as where processors are shared, some may only wait more often than others.
+    pub(in super::super) fn is_clear(&self) -> bool {
+        self.is_steady() && self.usual >= LEAST
+    }
+}
+
+/// How the rounds of these processes stand beside those of the others that show their work.
+pub(super) fn lead(schedule: &Schedule, loaded: &[Node], hidden: &[Node]) -> Lead {
+    let rounds = rounds(schedule);
+    let of = |is_among: bool| {
+        let shown = rounds.iter().filter(|(node, _)| !hidden.contains(node));
+        let shown = shown.filter(move |(node, _)| loaded.contains(node) == is_among);
+        shown.map(|(_, works)| works.clone())
+    };
+    Lead::of(of(true), of(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_that_others_reach_now_and_then_are_no_load() {
+        let rounds = |long: usize, of: f64| {
+            let works = (0..100).map(|i| if i < long { of } else { 1.0 });
+            quantile::sorted(works)
+        };
+        let lead = |ahead, other| Lead::of([ahead].into_iter(), [other].into_iter());
+        let loaded = rounds(100, 1.3);
+        assert!(lead(loaded.clone(), rounds(0, 1.0)).is_clear());
+        assert!(lead(loaded.clone(), rounds(4, 2.0)).is_clear());
+        // The other one waits for a processor as well, if more seldom.
+        let waiting = lead(loaded, rounds(10, 2.0));
+        assert!(waiting.is_steady() && !waiting.is_clear());
+        assert!(!lead(rounds(80, 2.0), rounds(0, 1.0)).is_steady());
+    }
+}
