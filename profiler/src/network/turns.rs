@@ -234,7 +234,7 @@ mod tests {
     use crate::network::evidence::{self, Verdict};
     use crate::network::messages;
     use crate::network::schedule;
-    use crate::network::testing::{Bsp, Noise, Style, bsp, data, run_of};
+    use crate::network::testing::{Bsp, Style, bsp};
 
     fn of(program: &Bsp) -> (Option<Turns>, f64) {
         let made = bsp(program);
@@ -326,23 +326,6 @@ mod tests {
             (range.low..=range.high).contains(&truth),
             "{truth} not in {range:?}"
         );
-    }
-
-    /// Each computes when it was asked, and not since its own answer before.
-    #[test]
-    fn who_begins_to_work_with_the_message_is_not_loaded() {
-        let mut noise = Noise(5);
-        let mut t = 0.0;
-        let mut packets = Vec::new();
-        for _ in 0..200 {
-            for me in 0..2 {
-                t += 3e6 * (1.0 + 0.05 * noise.normal());
-                packets.push(data(t as i64, me, 1 - me, 100));
-            }
-        }
-        let evidence = evidence::weigh(&run_of(2, &packets)).unwrap();
-        let verdict = evidence.verdict;
-        assert!(!matches!(verdict, Verdict::Loaded(_)), "{verdict:?}");
     }
 
     /// The others had finished long before, or had not: they answer at once in either case.

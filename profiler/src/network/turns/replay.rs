@@ -140,7 +140,7 @@ impl Play for Again<'_> {
         let worked = start + self.unloaded.work_ns(step);
         before(step.asked).map_or(worked, |at| {
             let gap = t - self.since(self.messages[at].received_ns.1);
-            let gap = if step.follows {
+            let gap = if step.is_at_once {
                 gap
             } else {
                 gap.min(self.soon_ns)

@@ -39,8 +39,6 @@ pub(super) struct Step {
     pub(super) asked: Option<usize>,
     /// Whether it follows that at once, so that it had worked before.
     pub(super) is_at_once: bool,
-    /// Whether it moves with that, at once or by work that begins with it.
-    pub(super) follows: bool,
     /// Whether a round of the process begins with it.
     pub(super) begins: bool,
     pub(super) shown: Shown,
@@ -84,24 +82,14 @@ pub(super) fn steps(schedule: &Schedule) -> Vec<Option<Step>> {
         let latest = came.partition_point(|(at, _)| *at <= t).checked_sub(1);
         let latest = latest.map(|at| came[at]);
         let waited = latest.filter(|(at, _)| *at > base && t - at <= at_once);
-        // Later, but moved by it: the work began with it, as where a process receives, computes and sends, or gets a
-        // processor when its partner waits. What it had done before does not show.
-        let needed = schedule
-            .steps
-            .get(i)
-            .map_or(&[][..], |step| schedule.needs(step));
-        let needed = needed.iter().map(|&m| (there(m as usize), m as usize));
-        let moved = needed.filter(|(at, _)| *at > base && *at <= t).max();
-        let followed = waited.or(moved);
-        let ready = followed.map_or(base, |(at, _)| at);
+        let ready = waited.map_or(base, |(at, _)| at);
         let asked = theirs.filter(|&at| there(at) <= t && there(at) > base);
         Some(Step {
             process: me,
             own,
             answer,
-            asked: followed.map(|(_, at)| at).or(asked),
+            asked: waited.map(|(_, at)| at).or(asked),
             is_at_once: waited.is_some(),
-            follows: followed.is_some(),
             begins,
             shown: Shown {
                 work: t - ready,
