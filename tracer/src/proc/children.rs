@@ -32,7 +32,8 @@ pub(crate) fn wait(mut ended: impl FnMut(u32)) -> io::Result<Option<(u32, Change
         // SAFETY: all zero is a valid siginfo_t.
         #[expect(unsafe_code)]
         let mut info = unsafe { std::mem::zeroed::<libc::siginfo_t>() };
-        let what = libc::WEXITED | libc::WSTOPPED | libc::__WALL;
+        // Not those that end without a signal: helpers of ours. Orphans end with one, whatever they began with.
+        let what = libc::WEXITED | libc::WSTOPPED;
         // SAFETY: `info` outlives the call, which writes nothing else.
         #[expect(unsafe_code)]
         let result = unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, what | libc::WNOWAIT) };
@@ -54,7 +55,7 @@ pub(crate) fn wait(mut ended: impl FnMut(u32)) -> io::Result<Option<(u32, Change
             ended(pid.cast_unsigned());
         }
         let mut status = 0;
-        let options = libc::__WALL | libc::WUNTRACED | libc::WNOHANG;
+        let options = libc::WUNTRACED | libc::WNOHANG;
         // SAFETY: `status` outlives the call, which writes nothing else.
         #[expect(unsafe_code)]
         let reaped = unsafe { libc::waitpid(pid, &raw mut status, options) };

@@ -18,7 +18,10 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// A process of ours that waits for our end. Dropped, it leaves those that are followed alone.
 #[derive(Debug)]
-pub(crate) struct Guard(UnixStream);
+pub(crate) struct Guard {
+    ours: UnixStream,
+    pid: libc::pid_t,
+}
 
 impl Guard {
     /// Begins to wait; `processes` are those that are told of at that moment, as `programs` that are held open know.
@@ -30,32 +33,32 @@ impl Guard {
         let mut kept: Vec<RawFd> = programs.iter().map(AsRawFd::as_raw_fd).collect();
         kept.extend([other.as_raw_fd(), processes.as_fd().as_raw_fd()]);
         kept.sort_unstable();
+        // Without a signal at its end, so that it is none of the children that are waited for (wait(2), `__WCLONE`).
+        const NO_SIGNAL: libc::c_ulong = 0;
         // SAFETY: the child does nothing but system calls until it ends, on memory that was made before.
-        let between = unsafe { libc::fork() };
-        if between == 0 {
-            // SAFETY: as above. Its own parent ends at once, so that it is no child of ours, which would be waited for.
-            unsafe {
-                match libc::fork() {
-                    0 => {
-                        wait_for_the_end(other.as_raw_fd(), processes, &kept);
-                        libc::_exit(0)
-                    }
-                    _ => libc::_exit(0),
+        let pid = unsafe { libc::syscall(libc::SYS_clone, NO_SIGNAL, 0, 0, 0, 0) };
+        match pid {
+            0 => {
+                // SAFETY: as above.
+                unsafe {
+                    wait_for_the_end(other.as_raw_fd(), processes, &kept);
+                    libc::_exit(0)
                 }
             }
+            1.. => Ok(Guard {
+                ours,
+                pid: pid as libc::pid_t,
+            }),
+            _ => Err(io::Error::last_os_error()),
         }
-        if between == -1 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a child of ours that ends at once.
-        unsafe { libc::waitpid(between, std::ptr::null_mut(), 0) };
-        Ok(Guard(ours))
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let _ = self.0.write_all(&[0]);
+        let _ = self.ours.write_all(&[0]);
+        // SAFETY: a child of ours, which ends now.
+        unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), libc::__WCLONE) };
     }
 }
 

@@ -58,7 +58,6 @@ impl Run<'_> {
         started.job.detach = false;
         let streams = &started.inherited.streams;
         let start = started.views.start(self.cwd, streams, self.directories);
-        // Before orphans become our children: none that is waited for.
         let guard = told.as_ref().and_then(Feed::guard);
         children::adopt_orphans().map_err(Error::system("become the parent of orphans"))?;
         let recording = started.recording;
