@@ -1,4 +1,5 @@
-//! Programs that make the calls of 32-bit x86, under `--layer kernel`: their rows, or a word that there are none.
+//! Programs that make the calls of 32-bit x86: the files that they open elsewhere, and under `--layer kernel` their rows, or a word that there
+//! are none.
 
 use std::path::{Path, PathBuf};
 
@@ -84,4 +85,26 @@ fn calls_of_another_architecture_are_told_as_lost() {
     let unreconciled =
         "SELECT value FROM losses WHERE counter = 'calls_unreconciled' AND value > 0";
     assert_eq!(trace.rows(unreconciled), [["1"]]);
+}
+
+#[test]
+fn files_that_32_bit_calls_open_elsewhere_are_seen() {
+    if !need_fuse() {
+        return;
+    }
+    for bits in ["-m32", "-m64"] {
+        let scratch = Scratch::new();
+        let Some(program) = runs_here(&scratch, bits) else {
+            return;
+        };
+        let (job, elsewhere) = (scratch.dir("job"), scratch.dir("elsewhere"));
+        let path = scratch.join("trace.db");
+        let mut command = run_in(&job, &path);
+        command.args(["--", "sh", "-c", "cd ../elsewhere && $0"]);
+        finish(command.arg(&program)).expect(0);
+        let trace = Trace::open_complete(&path);
+        let opened = trace.rows("SELECT op, path FROM calls WHERE fidelity = 'open'");
+        let made = elsewhere.join("data").display().to_string();
+        assert_eq!(opened, [["create".to_owned(), made]], "{bits}");
+    }
 }

@@ -187,7 +187,7 @@ fn told_processes() -> Check {
         "processes without ptrace (tracepoints)",
         proc::try_tracepoints(),
         "programs in the kernel tell of every process, nobody waits",
-        "flowtrace mount and run --no-ptrace miss what short processes were",
+        "flowtrace run uses ptrace; mount and run --no-ptrace miss what short processes were",
         "root or CAP_BPF and CAP_PERFMON, outside of containers; a kernel with \
          CONFIG_DEBUG_INFO_BTF, 5.18 or newer",
     )
