@@ -67,7 +67,8 @@ pub(crate) struct Args {
     /// which it came by that, and nobody is held; they cost some 0.1 µs for each call of any
     /// process. ptrace holds each process for a moment when it begins, runs a program, ends, and
     /// makes such a call, and costs nothing else. It follows in any case with --net, --detach,
-    /// --no-topology or --layer kernel, for ordinary users, in containers, and before Linux 6.9.
+    /// --no-topology or --layer kernel, under mpirun and the like, for ordinary users, in
+    /// containers, and before Linux 6.9.
     #[arg(long, conflicts_with = "no_ptrace")]
     ptrace: bool,
     /// Follow processes without ptrace in any case, for commands that use debuggers or tracers themselves

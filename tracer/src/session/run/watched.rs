@@ -30,11 +30,12 @@ pub(super) fn are_told(options: &RunOptions, without_ptrace: bool) -> bool {
     /// Environment variable: set, it is ptrace that follows unless that is not wanted.
     const BY_PTRACE: &str = "FLOWTRACE_PROCESSES_BY_PTRACE";
     // Who asked in vain for a connection is not told, nor is anything else without looking at calls; and older kernels
-    // take half a second for the programs.
+    // take half a second for the programs. A launcher starts many of us, and each one's programs are run for the calls of all.
     let tells_as_much = || {
         options.following == Following::Best
             && options.topology
             && options.net.is_none()
+            && options.launch.is_none()
             && std::env::var_os(BY_PTRACE).is_none()
             && crate::bpf::code::Code::may_be_late()
     };
