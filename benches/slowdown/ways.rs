@@ -77,13 +77,14 @@ impl Way {
             line.extend(["-o".to_owned(), text(trace), "--".to_owned()]);
             line
         };
+        let without_files = |options: &[&str]| {
+            let elsewhere = text(&trace.with_file_name(NO_FILES));
+            recorded(&[options, &["--dir", &elsewhere]].concat())
+        };
         match self {
             Way::Native => Vec::new(),
             Way::Bare => traced(&["--bare", "--"]),
-            Way::Processes => {
-                let elsewhere = trace.with_file_name(NO_FILES);
-                recorded(&["--dir", &text(&elsewhere)])
-            }
+            Way::Processes => without_files(&[]),
             Way::Unlogged => recorded(&["--without-calls"]),
             Way::Flowtrace => recorded(&[]),
             Way::Kernel => recorded(&["--layer", "kernel"]),
@@ -93,15 +94,8 @@ impl Way {
                 line
             }
             Way::Cached => recorded(&["--fidelity", "cached", "--stat", "cached"]),
-            Way::Ptrace => {
-                let elsewhere = trace.with_file_name(NO_FILES);
-                recorded(&["--ptrace", "--dir", &text(&elsewhere)])
-            }
-            Way::Told => {
-                let elsewhere = trace.with_file_name(NO_FILES);
-                let processes = ["--no-ptrace", "--no-topology", "--dir"];
-                recorded(&[&processes[..], &[&text(&elsewhere)]].concat())
-            }
+            Way::Ptrace => without_files(&["--ptrace"]),
+            Way::Told => without_files(&["--no-ptrace", "--no-topology"]),
             Way::Bindfs => {
                 let namespaces = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
                 let script = ["sh", "-c", BINDFS, "bindfs"];

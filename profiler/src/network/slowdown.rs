@@ -20,7 +20,7 @@ mod rounds;
 
 pub(super) use lead::Lead;
 use lead::lead;
-use rounds::{held_up, noise};
+use rounds::{held_up, noise, rounds};
 
 /// Two runs of one program differ by this share of their length on a quiet machine, and by this much more at most
 /// for what their rounds show of other work.
@@ -86,18 +86,19 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
         .iter()
         .map(|(least, most)| (least + most) / 2.0)
         .collect();
-    let noise = noise(schedule);
+    let rounds = rounds(schedule);
+    let noise = noise(&rounds);
     let gate = shown_at(noise);
     let hidden = hidden(schedule, &middle, gate);
     for &node in &hidden {
         middle[usize::from(node)] = 0.0;
     }
     // Where processors are shared, some may have waited for one in more of their long rounds than others.
-    let apart = GATE * held_up(schedule);
+    let apart = GATE * held_up(&rounds);
     let may_be = |several: &[Node]| {
         stand_apart(&work_s, &hidden, several, apart)
             && !are_of_a_kind(schedule, several)
-            && lead(schedule, several, &hidden).is_steady()
+            && lead(&rounds, several, &hidden).is_steady()
     };
     let found = self::loaded(&middle, gate, may_be);
     let (loaded, ratio) = match hidden.is_empty() {
@@ -105,7 +106,7 @@ pub fn slowdown(schedule: &Schedule) -> Option<Slowdown> {
         false => found.unwrap_or_default(),
     };
     // What may be turns is held to what is asked of these.
-    let is_named = !schedule.keeps_order || lead(schedule, &loaded, &hidden).is_clear();
+    let is_named = !schedule.keeps_order || lead(&rounds, &loaded, &hidden).is_clear();
     let loaded = if is_named { loaded } else { Vec::new() };
     let links = Links::of(&schedule.messages);
     let played = |change: &Change, reading| {
@@ -227,7 +228,7 @@ pub(super) fn shown_at(noise: f64) -> f64 {
 /// processors, or a network, hold each other up differently once one of them is faster; some of that shows in rounds
 /// that take longer than the middle ones, as those of unsteady work do not.
 pub(super) fn between_runs(schedule: &Schedule) -> f64 {
-    let beyond = held_up(schedule) - 1.0;
+    let beyond = held_up(&rounds(schedule)) - 1.0;
     RUN_TO_RUN + (2.0 * beyond).min(MOST_HELD_UP)
 }
 

@@ -143,8 +143,6 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
             .map_err(Error::system("inspect the filesystem to trace"))?,
         signal_mask: signals::block().map_err(Error::errno("block signals"))?,
     };
-    let without_ptrace = watched::without_ptrace(options);
-    let are_told = watched::are_told(options, without_ptrace);
     let views = Views::mount(&plan, &directories, notify)?;
     if let Err(error) = limits::lift() {
         views.child.abandon();
@@ -160,8 +158,6 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         program: &plan.program,
         offers: Arc::default(),
         kernel: (options.layer == Layer::Kernel && !options.bare).then(Arc::default),
-        are_told,
-        without_ptrace,
     };
     if options.bare {
         run.bare(views, inherited)
@@ -188,10 +184,6 @@ struct Run<'a> {
     offers: Arc<Offers>,
     /// Where FUSE and the kernel layer meet, if that was asked for.
     kernel: Option<Arc<Opens>>,
-    /// The kernel is to tell of processes.
-    are_told: bool,
-    /// ptrace is not wanted, or cannot be had.
-    without_ptrace: bool,
 }
 
 impl Run<'_> {
@@ -243,13 +235,14 @@ impl Run<'_> {
         inherited: Inherited,
         notify: &mut dyn FnMut(Notice),
     ) -> Result<RunReport> {
+        let root = views.child.pid;
         let whose = Whose::Ours {
-            root: views.child.pid.as_raw() as u32,
+            root: root.as_raw() as u32,
         };
         let topology = self.options.topology;
+        let without_ptrace = watched::without_ptrace(self.options);
         // Beside the making of the trace: either takes some ms.
-        let told = self
-            .are_told
+        let told = watched::are_told(self.options, without_ptrace)
             .then(|| thread::spawn(move || Feed::told(whose, topology)));
         let recording = match Recording::start(&self.options.output, self.options.replace) {
             Ok(recording) => recording,
@@ -272,8 +265,20 @@ impl Run<'_> {
         let namespaces = live.as_ref().map(Live::namespaces);
         let told = told.and_then(|told| told.join().ok().flatten());
         // Lifetimes alone are less than what ptrace tells.
-        let told = told.filter(|told| self.without_ptrace || told.contents().is_some());
-        let recorded = self.record(views, inherited, &recording, (namespaces, told), notify);
+        let told = told.filter(|told| without_ptrace || told.contents().is_some());
+        let started = Started {
+            views,
+            inherited,
+            recording: &recording,
+            namespaces,
+            job: Job {
+                root,
+                notify,
+                detach: self.options.detach,
+                left: false,
+            },
+        };
+        let recorded = self.record(started, told);
         if let Some(live) = live {
             live.stop();
         }
@@ -298,25 +303,10 @@ impl Run<'_> {
 
     fn record(
         &self,
-        views: Views,
-        inherited: Inherited,
-        recording: &Recording,
-        (namespaces, told): (Option<Arc<Namespaces>>, Option<Feed>),
-        notify: &mut dyn FnMut(Notice),
+        started: Started<'_>,
+        told: Option<Feed>,
     ) -> Result<(End, Option<Background>)> {
-        let root = views.child.pid;
-        let started = Started {
-            views,
-            inherited,
-            recording,
-            namespaces,
-            job: Job {
-                root,
-                notify,
-                detach: self.options.detach,
-                left: false,
-            },
-        };
+        let root = started.job.root;
         if told.is_some() || self.options.following == Following::WithoutPtrace {
             return self.watched(started, None, told);
         }

@@ -3,8 +3,7 @@
 use super::super::balance::GATE;
 use super::super::quantile;
 use super::super::run::Node;
-use super::super::schedule::Schedule;
-use super::rounds::{QUIET, rounds};
+use super::rounds::{QUIET, Rounds};
 
 /// Share of the rounds that are nearly all.
 const NEARLY_ALL: f64 = 0.95;
@@ -57,8 +56,7 @@ impl Lead {
 }
 
 /// How the rounds of these processes stand beside those of the others that show their work.
-pub(super) fn lead(schedule: &Schedule, loaded: &[Node], hidden: &[Node]) -> Lead {
-    let rounds = rounds(schedule);
+pub(super) fn lead(rounds: &Rounds, loaded: &[Node], hidden: &[Node]) -> Lead {
     let of = |is_among: bool| {
         let shown = rounds.iter().filter(|(node, _)| !hidden.contains(node));
         let shown = shown.filter(move |(node, _)| loaded.contains(node) == is_among);

@@ -8,8 +8,12 @@ use super::super::schedule::{Round, Schedule};
 
 /// Share of the rounds that are quiet.
 pub(super) const QUIET: f64 = 0.1;
-/// Work of the rounds of each process, s, in the order of size. A round is once to each partner (processes are not in the same at the same time).
-pub(super) fn rounds(schedule: &Schedule) -> BTreeMap<Node, Vec<f64>> {
+
+/// Work of the rounds of each process, s, in the order of size.
+pub(super) type Rounds = BTreeMap<Node, Vec<f64>>;
+
+/// What the rounds of a schedule hold. A round is once to each partner (processes are not in the same at the same time).
+pub(super) fn rounds(schedule: &Schedule) -> Rounds {
     let mut rounds: BTreeMap<Node, (Round, Vec<f64>)> = BTreeMap::new();
     for step in &schedule.steps {
         let to = schedule.messages[step.message].dst;
@@ -28,7 +32,7 @@ pub(super) fn rounds(schedule: &Schedule) -> BTreeMap<Node, Vec<f64>> {
 }
 
 /// Mean work of a round over that of one at a quantile, all processes together.
-fn mean_above(rounds: &BTreeMap<Node, Vec<f64>>, q: f64) -> f64 {
+fn mean_above(rounds: &Rounds, q: f64) -> f64 {
     let (mut mean, mut at) = (0.0, 0.0);
     for works in rounds.values() {
         mean += quantile::mean(works).unwrap_or(0.0);
@@ -39,11 +43,11 @@ fn mean_above(rounds: &BTreeMap<Node, Vec<f64>>, q: f64) -> f64 {
 
 /// How many times as much as in the quietest tenth of its rounds a process works on average, all processes
 /// together: where processors are shared, a round waits for one now and then.
-pub(super) fn noise(schedule: &Schedule) -> f64 {
-    mean_above(&rounds(schedule), QUIET)
+pub(super) fn noise(rounds: &Rounds) -> f64 {
+    mean_above(rounds, QUIET)
 }
 
 /// How many times as long as the middle ones rounds take on average: those that were held up now and then are longer.
-pub(super) fn held_up(schedule: &Schedule) -> f64 {
-    mean_above(&rounds(schedule), 0.5).max(1.0)
+pub(super) fn held_up(rounds: &Rounds) -> f64 {
+    mean_above(rounds, 0.5).max(1.0)
 }

@@ -50,7 +50,8 @@ const JUMP_IF_SET: u16 = 0x45;
 const RETURN: u16 = 0x06;
 
 /// Open flags that let a file be changed or made: of the library's own opens none has them.
-const CHANGES: u32 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u32;
+pub(crate) const CHANGES: u32 =
+    (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u32;
 
 /// What of a socket's type is no flag (`SOCK_TYPE_MASK`).
 const TYPE: u32 = 0xf;

@@ -1,21 +1,24 @@
 //! Calls by which a process comes by descriptors, names and channels: told when they have returned, with what they did, so that
 //! nobody is held.
 
-use super::program::{
-    ADDRESS, ADDRESSES, AT, BASES, CALL, CALLED, CONTEXT, DIRECTORIES, FILE, MEMORY, MOUNT, Maps,
-    NAMES, NUMBER, OPENED, OTHER, REST, SECOND, SHAPE, STEP, TASK, WORD, field, in_part,
+use std::os::fd::BorrowedFd;
+
+use super::layout::Layout;
+use super::memory::{
+    ADDRESSES, CALL, DIRECTORIES, FILE, MOUNT, OTHER, SHAPE, WORD, field, in_part,
 };
+use super::program::{
+    ADDRESS, AT, BASES, CALLED, CONTEXT, MEMORY, Maps, NAMES, NUMBER, OPENED, REST, SECOND, STEP,
+    TASK,
+};
+use super::table::{DESCRIPTOR, ENTRY, KIND, Pipes, TRAFFIC, TRAFFIC_OF_COSTS, entry};
 use crate::bpf::code::{
     self, ADD, AND_NUMBER, Code, IF_EQUAL, IF_GREATER, IF_NOT_EQUAL, IF_SIGNED_LESS, Instruction,
     JUMP, LOAD_8, LOAD_32, LOAD_64, MEMORY_OF_MAP, OR, R0, R1, R2, R3, READ_KERNEL, READ_USER,
     READ_USER_TEXT, STORE_32, STORE_64,
 };
-use std::os::fd::BorrowedFd;
-
-use super::layout::Layout;
-use super::table::{DESCRIPTOR, ENTRY, KIND, Pipes, TRAFFIC, TRAFFIC_OF_COSTS, entry};
 use crate::bpf::registers;
-use crate::proc::topology::{CallKind, IN_PAGE, own_opens};
+use crate::proc::topology::{CHANGES, CallKind, IN_PAGE, own_opens};
 
 /// A call, behind an entry of the descriptor that it returned or was given: result, arguments, what its thread has moved so far
 /// ([`TRAFFIC`] words), and of a socket what it is.
@@ -127,7 +130,7 @@ pub(super) fn returned(
     code.copy(TASK, R0);
     code.arguments(layout);
     code.put(STORE_64, MEMORY, STEP, CALL, 0);
-    code.shape(R1, wanted);
+    code.find_wanted(wanted, STEP);
     code.put(LOAD_8, R1, R1, 0, 0);
     code.leave_if(IF_EQUAL, R1, 0);
     code.put(STORE_64, MEMORY, R1, SHAPE, 0);
@@ -152,7 +155,7 @@ impl Code {
         self.load(R3, CONTEXT, 0);
         self.load(STEP, R3, at as usize);
         self.leave_if(IF_GREATER, STEP, NUMBERS as i32 - 1);
-        self.shape(R1, wanted);
+        self.find_wanted(wanted, STEP);
         self.put(LOAD_8, R2, R1, 0, 0);
         self.put(LOAD_8, R1, R1, NUMBERS as i16, 0);
         self.put(OR, R1, R2, 0, 0);
@@ -167,27 +170,25 @@ impl Code {
 
     /// Leaves if it is the C library that opens a file for itself, for reading: libraries, locales.
     fn unless_own(&mut self, wanted: BorrowedFd<'_>) {
-        const CHANGES: i32 = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
         let other = self.jump(IF_NOT_EQUAL, STEP, 0, libc::SYS_openat as i32);
         self.load(R3, CONTEXT, 0);
         let flags = registers::ARGUMENTS as usize + 8 * registers::ORDER[2];
         self.load(R1, R3, flags);
-        self.put(AND_NUMBER, R1, 0, 0, CHANGES);
+        self.put(AND_NUMBER, R1, 0, 0, CHANGES.cast_signed());
         let changes = self.jump(IF_NOT_EQUAL, R1, 0, 0);
         self.load(R2, R3, registers::INSTRUCTION);
         self.put(AND_NUMBER, R2, 0, 0, IN_PAGE.cast_signed());
-        self.map(R1, MEMORY_OF_MAP, wanted);
-        self.put(ADD, R1, R2, 0, 0);
+        self.find_wanted(wanted, R2);
         self.put(LOAD_8, R1, R1, OWN_OPENS as i16, 0);
         self.leave_if(IF_NOT_EQUAL, R1, 0);
         self.land(other);
         self.land(changes);
     }
 
-    /// Points register `to` at what is told of the call with number [`STEP`].
-    fn shape(&mut self, to: u8, wanted: BorrowedFd<'_>) {
-        self.map(to, MEMORY_OF_MAP, wanted);
-        self.put(ADD, to, STEP, 0, 0);
+    /// Points R1 at the place in [`wanted`] that is in a register.
+    fn find_wanted(&mut self, wanted: BorrowedFd<'_>, place: u8) {
+        self.map(R1, MEMORY_OF_MAP, wanted);
+        self.put(ADD, R1, place, 0, 0);
     }
 
     /// What the call was given. [`STEP`] tells a 32-bit program's calls from others from then on.

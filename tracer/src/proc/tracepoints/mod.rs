@@ -21,6 +21,7 @@ mod calls;
 mod contents;
 mod guard;
 mod layout;
+mod memory;
 mod moment;
 mod parts;
 mod program;
@@ -32,8 +33,9 @@ use calls::returned;
 pub(crate) use contents::Contents;
 pub(crate) use guard::Guard;
 use layout::Layout;
+use memory::SCRATCH;
 pub(crate) use moment::Told;
-use program::{Maps, SCRATCH, ended, executed, exiting, forked};
+use program::{Maps, ended, executed, exiting, forked};
 use record::Parts;
 pub(super) use record::{Ended, Event, Executed, Used, What};
 
@@ -161,15 +163,10 @@ impl Tracepoints {
         }
     }
 
-    /// Has those that are told of end with us, should we be killed.
-    ///
-    /// # Errors
-    /// When all processes of the machine are told of, or there is no room for another one.
-    pub(super) fn guard(&self) -> io::Result<Guard> {
-        match &self.processes {
-            Some(processes) => Guard::start(processes, &self._held.0),
-            None => Err(io::Error::other("they are not ours")),
-        }
+    /// Has those that are told of end with us, should we be killed. `None`: all of the machine are told of, or there is no room
+    /// for another process.
+    pub(super) fn guard(&self) -> Option<Guard> {
+        Guard::start(self.processes.as_ref()?, &self._held.0).ok()
     }
 
     /// What is read of pipes, if what processes have open is told.

@@ -1,9 +1,9 @@
 //! What of an exec is told in parts of any length: strings in the program's memory, and paths.
 
 use super::layout::Layout;
+use super::memory::{ENTRY, LIMIT, MISSING, MOUNT, OTHER, OUTER, PIECE, POSITION, field, in_part};
 use super::program::{
-    AT, DETACHED, ENTRY, LIMIT, MEMORY, MISSING, MOUNT, Maps, NUMBER, NUMBERED, OTHER, OUTER,
-    PIECE, POSITION, REST, STEP, TARGETS, TID, UNNAMED, WHAT, field, in_part,
+    AT, DETACHED, MEMORY, Maps, NUMBER, NUMBERED, REST, STEP, TARGETS, TID, UNNAMED, WHAT,
 };
 use crate::bpf::code::{
     ADD, AND_NUMBER, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_NOT_SAME, IF_SAME,

@@ -1,16 +1,19 @@
 //! The programs, in the machine language of the kernel (Documentation/bpf/standardization). The context of each
 //! is that of a raw tracepoint: an array of words, which are the arguments that the kernel gives to it.
 
+use std::os::fd::BorrowedFd;
+
+use super::layout::{self, Layout};
+use super::memory::{
+    HOW_MUCH, HURRY, IDS, KEY, LIMIT, MISSING, MOUNT, OTHER, POSITION, PROCESS, RECORD, SPACE,
+    WHERE, WORD, field,
+};
 use crate::bpf::code::{
     ADD, AND_NUMBER, ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_NOT_SAME,
     Instruction, JUMP_LATE, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, NO_WAKEUP, OUTPUT,
     PROCESSOR, QUERY, R0, R1, R2, R3, R4, READ_KERNEL, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_32,
     STORE_64, TIME, UPDATE, WAKEUP, WHO,
 };
-use std::os::fd::BorrowedFd;
-
-use super::layout::{self, Layout};
-use super::parts::{LONGEST_PATH, PART};
 
 /// What the programs use.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +25,7 @@ pub(super) struct Maps<'a> {
     pub(super) size: u32,
     /// A word: how many records found no room.
     pub(super) lost: BorrowedFd<'a>,
-    /// [`SCRATCH`] bytes for each processor.
+    /// [`super::memory::SCRATCH`] bytes for each processor.
     pub(super) scratch: BorrowedFd<'a>,
     /// How many processors there are.
     pub(super) processors: u32,
@@ -113,10 +116,6 @@ pub(super) fn missing(part: u32) -> u32 {
     1 << part
 }
 
-/// Bytes of scratch memory, as a power of 2.
-const SCRATCH_BITS: i32 = 17;
-pub(super) const SCRATCH: usize = 1 << SCRATCH_BITS;
-
 /// Bits of a thread's state (linux/sched.h): it is over, and stopped by job control.
 const DEAD: i32 = 0x80;
 const HALTED: i32 = 0x04;
@@ -125,69 +124,8 @@ const HALTED: i32 = 0x04;
 pub(super) const CONTEXT: u8 = 6;
 pub(super) const TASK: u8 = 7;
 pub(super) const STEP: u8 = 8;
+/// Where [`super::memory`] is.
 pub(super) const MEMORY: u8 = 9;
-
-/// Places in [`MEMORY`], this processor's scratch memory: the record, and what is kept while one is made. None of that is on the stack:
-/// the kernel, when it checks a program, takes what is in such memory for any number, and so knows soon that one step of a loop is
-/// like the one before.
-pub(super) const RECORD: i16 = 0;
-const RECORD_BYTES: i16 = 256;
-pub(super) const KEY: i16 = RECORD + RECORD_BYTES;
-pub(super) const WORD: i16 = KEY + 8;
-pub(super) const OTHER: i16 = WORD + 8;
-/// A path as the kernel has it (`struct path`): a mount, and an entry in it.
-pub(super) const MOUNT: i16 = OTHER + 8;
-pub(super) const ENTRY: i16 = MOUNT + 8;
-pub(super) const MISSING: i16 = ENTRY + 8;
-pub(super) const SPACE: i16 = MISSING + 8;
-pub(super) const POSITION: i16 = SPACE + 8;
-pub(super) const LIMIT: i16 = POSITION + 8;
-/// Not 0: something is to be read at once.
-pub(super) const HURRY: i16 = LIMIT + 8;
-/// Of the table of descriptors: where the files are, where the bits of those in use, how many there may be, and what is left of 64 bits.
-pub(super) const FILES: i16 = HURRY + 8;
-pub(super) const IN_USE: i16 = FILES + 8;
-pub(super) const MOST: i16 = IN_USE + 8;
-pub(super) const BITS: i16 = MOST + 8;
-/// Of a pipe: where its buffers are, the next one to be read and the next one to be filled, how many there are, and the length of one.
-pub(super) const BUFFERS: i16 = BITS + 8;
-pub(super) const TAIL: i16 = BUFFERS + 8;
-pub(super) const HEAD: i16 = TAIL + 8;
-pub(super) const SLOTS: i16 = HEAD + 8;
-pub(super) const LENGTH: i16 = SLOTS + 8;
-/// What lies in all that were looked at.
-pub(super) const BYTES: i16 = LENGTH + 8;
-/// The task that the program is about, while it looks at another one.
-pub(super) const OWN: i16 = BYTES + 8;
-/// Of a call: what is told of it, its number, and the file that it made or named.
-pub(super) const SHAPE: i16 = OWN + 8;
-pub(super) const CALL: i16 = SHAPE + 8;
-pub(super) const FILE: i16 = CALL + 8;
-/// Where its names are, and numbers of the directories that they are relative to.
-pub(super) const ADDRESSES: [i16; 2] = [FILE + 8, FILE + 16];
-pub(super) const DIRECTORIES: [i16; 2] = [FILE + 24, FILE + 32];
-/// A part in the making, as long as it may get.
-const PART_AT: i16 = 1024;
-const _: () = assert!(DIRECTORIES[1] + 8 <= PART_AT);
-const _: () = assert!(PART_AT as usize + REST + PART as usize + LONGEST_PATH <= SCRATCH);
-
-pub(super) fn field(at: usize) -> i16 {
-    RECORD + at as i16
-}
-
-/// The same of a part.
-pub(super) fn in_part(at: usize) -> i16 {
-    PART_AT + at as i16
-}
-
-/// Places on the stack: ids of thread and process, the latter alone, the step of a loop around another one, what is handed over, and how
-/// much of memory that is.
-const IDS: i16 = -8;
-const PROCESS: i16 = -16;
-pub(super) const OUTER: i16 = -24;
-const WHERE: i16 = -32;
-const HOW_MUCH: i16 = -40;
-pub(super) const PIECE: i16 = -48;
 
 /// A thread made another one (`sched_process_fork`: its maker, and itself).
 pub(super) fn forked(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
@@ -395,12 +333,6 @@ impl Code {
         self.put(STORE_64, MEMORY, R1, field(WHAT), 0);
     }
 
-    /// The address of a place in [`MEMORY`].
-    pub(super) fn place(&mut self, to: u8, at: i16) {
-        self.copy(to, MEMORY);
-        self.add(to, at.into());
-    }
-
     /// Reads `size` bytes at an offset from an address in the kernel; zeros where there is nothing.
     pub(super) fn read(&mut self, to: i16, size: i32, address: u8, offset: i32) {
         if address != R3 {
@@ -492,14 +424,5 @@ impl Code {
         self.read(field(PEAK), 8, R3, layout.peak_memory);
         self.call(PROCESSOR);
         self.put(STORE_64, MEMORY, R0, field(PROCESSOR_AT), 0);
-    }
-
-    /// Points [`MEMORY`] at this processor's.
-    fn scratch(&mut self, maps: &Maps<'_>) {
-        self.call(PROCESSOR);
-        self.leave_if(IF_GREATER, R0, maps.processors.cast_signed() - 1);
-        self.put(SHIFT_LEFT, R0, 0, 0, SCRATCH_BITS);
-        self.map(MEMORY, MEMORY_OF_MAP, maps.scratch);
-        self.put(ADD, MEMORY, R0, 0, 0);
     }
 }

@@ -1,11 +1,13 @@
 //! What a process has open, as the kernel has it: told where nobody is held for us to look.
 
 use super::layout::Layout;
+use super::memory::{
+    BITS, BUFFERS, BYTES, FILES, HEAD, HURRY, IN_USE, KEY, LENGTH, MOST, OTHER, OWN, SLOTS, TAIL,
+    field, in_part,
+};
 use super::parts::PART;
 use super::program::{
-    AT, BITS, BUFFERS, BYTES, CUT, FILES, HEAD, HURRY, IN_USE, KEY, LENGTH, MEMORY, MOST, Maps,
-    NUMBER, NUMBERED, OTHER, OWN, REST, SLOTS, STEP, TABLE, TABLE_OF_PARENT, TAIL, TASK, field,
-    in_part,
+    AT, CUT, MEMORY, Maps, NUMBER, NUMBERED, REST, STEP, TABLE, TABLE_OF_PARENT, TASK,
 };
 use crate::bpf::code::{
     ADD, AND, AND_NUMBER, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_SAME, JUMP,
@@ -160,7 +162,7 @@ impl Code {
         none
     }
 
-    /// Reads where the file is that is open as descriptor `number`, into R3 and [`WORD`]. Returns the jump for when there is none.
+    /// Reads where the file is that is open as descriptor `number`, into R3 and [`super::memory::WORD`]. Returns the jump for when there is none.
     pub(super) fn file(&mut self, number: u8) -> usize {
         self.put(LOAD_64, R3, MEMORY, FILES, 0);
         self.copy(R1, number);

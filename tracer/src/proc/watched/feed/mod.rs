@@ -49,7 +49,7 @@ impl Feed {
     /// Has the processes of a command end with us, should we be killed, where they are told of.
     pub(crate) fn guard(&self) -> Option<Guard> {
         match self {
-            Feed::Told(told) => told.guard().ok(),
+            Feed::Told(told) => told.guard(),
             Feed::Announced(_) => None,
         }
     }

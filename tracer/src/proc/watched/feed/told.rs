@@ -48,7 +48,7 @@ impl Told {
         }
     }
 
-    pub(super) fn guard(&self) -> io::Result<Guard> {
+    pub(super) fn guard(&self) -> Option<Guard> {
         self.tracepoints.guard()
     }
 
