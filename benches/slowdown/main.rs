@@ -19,6 +19,8 @@
 //! - `flowtrace`: `flowtrace run`, everything recorded;
 //! - `kernel`: `flowtrace run --layer kernel`, reads and writes known from tracepoints;
 //! - `kernel-perf`: the same with the tracepoints read from perf's rings, not by programs in the kernel;
+//! - `kernel-outside`: the same with nothing mounted where the work is: files as those outside of the traced directories
+//!   are seen;
 //! - `cached`: `flowtrace run --fidelity cached --stat cached`, what the kernel answers by itself
 //!   is not seen;
 //! - `stops`: a tracer that stops every process where flowtrace does, but for system calls, and does
@@ -151,7 +153,7 @@ fn in_path(program: &str) -> bool {
 type LeftOut = Vec<(String, String)>;
 
 /// Every way there is, in the order of the table's columns.
-const WAYS: [Way; 15] = [
+const WAYS: [Way; 16] = [
     Way::Native,
     Way::Bare,
     Way::Processes,
@@ -159,6 +161,7 @@ const WAYS: [Way; 15] = [
     Way::Flowtrace,
     Way::Kernel,
     Way::KernelPerf,
+    Way::KernelOutside,
     Way::Cached,
     Way::Stops,
     Way::Ptrace,

@@ -32,6 +32,7 @@ pub(crate) enum Way {
     Flowtrace,
     Kernel,
     KernelPerf,
+    KernelOutside,
     Cached,
     Stops,
     Ptrace,
@@ -52,6 +53,7 @@ impl Way {
             Way::Flowtrace => "flowtrace",
             Way::Kernel => "kernel",
             Way::KernelPerf => "kernel-perf",
+            Way::KernelOutside => "kernel-outside",
             Way::Cached => "cached",
             Way::Stops => "stops",
             Way::Ptrace => "ptrace",
@@ -93,6 +95,7 @@ impl Way {
                 line.extend(recorded(&["--layer", "kernel"]));
                 line
             }
+            Way::KernelOutside => without_files(&["--layer", "kernel"]),
             Way::Cached => recorded(&["--fidelity", "cached", "--stat", "cached"]),
             Way::Ptrace => without_files(&["--ptrace"]),
             Way::Told => without_files(&["--no-ptrace", "--no-topology"]),
@@ -125,7 +128,7 @@ impl Way {
             | Way::Stops
             | Way::Ptrace
             | Way::Told => None,
-            Way::Kernel | Way::KernelPerf => {
+            Way::Kernel | Way::KernelPerf | Way::KernelOutside => {
                 let doctor = Command::new(FLOWTRACE).arg("doctor").output();
                 let works = |line: &str| line.starts_with("ok") && line.contains("--layer kernel");
                 let found = doctor.map(|d| String::from_utf8_lossy(&d.stdout).lines().any(works));

@@ -66,9 +66,9 @@ pub(crate) struct Args {
     /// As root, programs in the kernel tell of every process, what it has open, and the calls by
     /// which it came by that, and nobody is held; they cost some 0.1 µs for each call of any
     /// process. ptrace holds each process for a moment when it begins, runs a program, ends, and
-    /// makes such a call, and costs nothing else. It follows in any case with --net, --detach,
-    /// --no-topology or --layer kernel, under mpirun and the like, for ordinary users, in
-    /// containers, and before Linux 6.9.
+    /// makes such a call, and costs nothing else. It follows in any case with --net, --detach or
+    /// --no-topology, under mpirun and the like, for ordinary users, in containers, and before
+    /// Linux 6.9.
     #[arg(long, conflicts_with = "no_ptrace")]
     ptrace: bool,
     /// Follow processes without ptrace in any case, for commands that use debuggers or tracers themselves
@@ -164,11 +164,6 @@ impl LayerChoice {
 /// What --layer kernel cannot do without, or makes no sense with.
 fn check_layer(args: &Args) -> Result<(), Failure> {
     let contradictions = [
-        (
-            args.no_ptrace,
-            "--no-ptrace",
-            "it follows processes by ptrace",
-        ),
         (
             args.no_topology,
             "--no-topology",

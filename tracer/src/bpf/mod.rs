@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 pub(crate) mod btf;
 pub(crate) mod code;
 mod described;
+pub(crate) mod followed;
 pub(crate) mod registers;
 pub(crate) mod ring;
 

@@ -2,18 +2,20 @@
 //! is held, so that all that it does later has a later time.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use flowtrace_schema::{FileId, Loss, Recorder, Upid, Usage};
+use flowtrace_schema::{FileId, Recorder, Upid, Usage};
 
 use super::opens::{Note, Noted, OpenedFile, Opens};
 use super::programs::Processes;
 use super::room::Room;
+use crate::proc::clone_flags;
 use crate::proc::moment::Moment;
 use crate::proc::observer::{Observer, Tracee};
 use crate::proc::sampler::objects::{Holder, Target};
 use crate::proc::topology::{Call, CallKind};
-use crate::proc::{clone_flags, is_native};
+use crate::proc::tracepoints::Called;
 
 /// Descriptors 0 to 2; `None`: closed, or not known.
 pub(super) type Streams = [Option<Target>; 3];
@@ -68,17 +70,34 @@ pub(super) enum Change {
 }
 
 /// Changes, each with its time, in their order.
-#[derive(Debug, Default)]
-pub(super) struct Inbox(Mutex<Vec<(u64, Change)>>);
+#[derive(Debug)]
+pub(super) struct Inbox {
+    changes: Mutex<Vec<(u64, Change)>>,
+    /// All changes before this moment are there; the end of time where each is there before what follows from it.
+    complete: AtomicU64,
+}
 
 impl Inbox {
+    /// `held`: whoever changes is held until that was told.
+    pub(super) fn new(held: bool) -> Inbox {
+        Inbox {
+            changes: Mutex::default(),
+            complete: AtomicU64::new(if held { u64::MAX } else { 0 }),
+        }
+    }
+
+    /// Up to when all changes are there. To be asked before they are taken.
+    pub(super) fn complete(&self) -> u64 {
+        self.complete.load(Ordering::Acquire)
+    }
+
     fn tell(&self, at: u64, change: Change) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         all.push((at, change));
     }
 
     pub(super) fn take(&self) -> Vec<(u64, Change)> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *all)
     }
 }
@@ -115,6 +134,22 @@ impl Descriptions {
         self.inbox.tell(now, opened);
     }
 
+    /// It has come by what the kernel tells of.
+    pub(crate) fn told(&self, tracee: Tracee, called: &Called, now: u64) {
+        for fd in called.made.numbers() {
+            if let Some(target @ Target::Channel(_)) = called.made.stands_for(fd) {
+                let holds = Change::Holds {
+                    tid: tracee.tid,
+                    fd,
+                    target,
+                    // Not told: of a program that begins its first descriptors are, and what else it uses is looked at.
+                    close_on_exec: true,
+                };
+                self.inbox.tell(now, holds);
+            }
+        }
+    }
+
     /// It has made these descriptors of pipes or sockets.
     pub(crate) fn made(&self, tracee: Tracee, descriptors: &[i32], now: u64) {
         let Tracee { pid, tid, .. } = tracee;
@@ -147,18 +182,9 @@ pub(crate) struct Feed {
     pub(super) room: Arc<Room>,
 }
 
-impl Feed {
-    /// Files that `heir` opens are served as those of `of`.
-    fn inherit(&self, of: Upid, heir: Upid) {
-        if self.opens.is_by_fuse(of) {
-            self.opens.serve_by_fuse(heir);
-        }
-    }
-}
-
 impl Observer for Feed {
-    fn forked(&mut self, parent: Tracee, child: Tracee, _moment: &dyn Moment, now: u64) {
-        self.inherit(parent.upid, child.upid);
+    fn forked(&mut self, parent: Tracee, child: Tracee, moment: &dyn Moment, now: u64) {
+        self.opens.inherit(parent.upid, child.upid);
         let foreign = self.foreign.contains(&parent.pid);
         if foreign {
             self.foreign.insert(child.pid);
@@ -166,23 +192,20 @@ impl Observer for Feed {
         if let Some(processes) = &self.processes {
             processes.follow(child.pid, foreign);
         }
-        let flags = clone_flags(parent.tid).unwrap_or(0);
-        self.inbox.tell(
-            now,
-            Change::Forked {
-                by: parent.pid,
-                child,
-                shares: flags & libc::CLONE_FILES as u64 != 0,
-            },
-        );
+        let shares = moment.shares_descriptors().unwrap_or_else(|| {
+            let flags = clone_flags(parent.tid).unwrap_or(0);
+            flags & libc::CLONE_FILES as u64 != 0
+        });
+        let by = parent.pid;
+        self.inbox.tell(now, Change::Forked { by, child, shares });
     }
 
     fn thread_began(&mut self, thread: Tracee, now: u64) {
         self.inbox.tell(now, Change::Thread(thread));
     }
 
-    fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, now: u64) {
-        let native = is_native(tracee.tid);
+    fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, moment: &dyn Moment, now: u64) {
+        let native = moment.is_native();
         if !native {
             self.opens.serve_by_fuse(tracee.upid);
         }
@@ -201,8 +224,8 @@ impl Observer for Feed {
             },
         );
         // Later it may have gone.
-        let Tracee { pid, tid, .. } = tracee;
-        let targets = [0, 1, 2].map(|fd| Holder { pid, tid }.target(fd));
+        let targets = [0, 1, 2].map(|fd| moment.stands_for(fd));
+        let pid = tracee.pid;
         self.inbox.tell(now, Change::Streams { pid, targets });
     }
 
@@ -218,15 +241,18 @@ impl Observer for Feed {
 
     fn called(&mut self, tracee: Tracee, call: Call, _now: u64) -> bool {
         // It does reads and writes that no tracepoint of a call tells of.
-        if call.kind == CallKind::AsyncIo && !self.opens.is_by_fuse(tracee.upid) {
-            self.opens.serve_by_fuse(tracee.upid);
-            self.recorder.lost(Loss::AsyncIo, 1);
+        if call.kind == CallKind::AsyncIo {
+            self.opens.reads_by_itself(tracee.upid, &self.recorder);
         }
         false
     }
 
     fn held(&mut self) {
         self.room.wait();
+    }
+
+    fn complete(&mut self, until: u64) {
+        self.inbox.complete.store(until, Ordering::Release);
     }
 
     fn stopped(&mut self, thread: Tracee, now: u64) {

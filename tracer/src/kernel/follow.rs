@@ -147,6 +147,8 @@ impl Follower {
     /// The tree changed, or will have at the time that is told with each change.
     pub(super) fn announce(&mut self, changes: Vec<(u64, Change)>) {
         self.changes.extend(changes);
+        // Where nobody is held, two processors may tell of theirs in another order.
+        self.changes.make_contiguous().sort_by_key(|(at, _)| *at);
     }
 
     /// What went through pipes and sockets, of the images that are over since the last call.

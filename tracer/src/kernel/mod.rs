@@ -14,10 +14,12 @@
 
 mod block;
 mod by_id;
+mod calls;
 mod channel_rows;
 mod dropped;
 mod feed;
 mod follow;
+mod hold;
 mod merge;
 mod opens;
 mod parting;
@@ -34,6 +36,7 @@ mod tracefs;
 mod traffic;
 mod waits;
 
+pub(crate) use calls::CallSource;
 pub(crate) use feed::Descriptions;
 pub use opens::Opens;
 pub(crate) use opens::{Note, Noted, OpenedFile};
@@ -41,6 +44,8 @@ pub(crate) use reader::{KernelLayer, Watched};
 pub(crate) use sched::in_first_pid_namespace;
 
 use std::io;
+
+use crate::bpf::followed::Followed;
 
 /// One more than the highest number of a processor that may be there.
 ///
@@ -60,8 +65,10 @@ pub(crate) fn try_tracepoints() -> io::Result<&'static str> {
         size: perf::SMALLEST,
         blocking: false,
         holds: false,
+        are_named: false,
     };
-    if programs::Programs::open(own, wishes).is_ok() {
+    let programs = || programs::Programs::open(Followed::below(own)?, wishes);
+    if programs().is_ok() {
         return Ok("tracepoints, read by programs in the kernel");
     }
     perf::Rings::open(own, perf::SMALLEST, false)?;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
-use flowtrace_schema::{FileId, Upid};
+use flowtrace_schema::{FileId, Loss, Recorder, Upid};
 
 use crate::callers::Caller;
 
@@ -74,8 +74,23 @@ impl Opens {
         std::mem::take(&mut *self.notes())
     }
 
+    /// Image `heir` is of a process that the one of image `of` has just forked.
+    pub(crate) fn inherit(&self, of: Upid, heir: Upid) {
+        if self.is_by_fuse(of) {
+            self.serve_by_fuse(heir);
+        }
+    }
+
+    /// Image `upid` begins to have the kernel read and write for it, of which no call tells.
+    pub(crate) fn reads_by_itself(&self, upid: Upid, recorder: &Recorder) {
+        if !self.is_by_fuse(upid) {
+            self.serve_by_fuse(upid);
+            recorder.lost(Loss::AsyncIo, 1);
+        }
+    }
+
     /// The data of what image `upid` opens from now on must come to FUSE.
-    pub(super) fn serve_by_fuse(&self, upid: Upid) {
+    pub(crate) fn serve_by_fuse(&self, upid: Upid) {
         let set = self.by_fuse.write();
         set.unwrap_or_else(PoisonError::into_inner).insert(upid);
         self.any_by_fuse.store(true, Ordering::Release);

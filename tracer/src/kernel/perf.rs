@@ -66,7 +66,7 @@ struct Attributes {
 
 /// The rings of all processors.
 #[derive(Debug)]
-pub(super) struct Rings {
+pub(crate) struct Rings {
     pub(super) rings: Vec<Ring>,
     pub(super) decoder: Decode,
     /// Held open: the events live as long.

@@ -12,15 +12,17 @@ use std::time::Duration;
 use flowtrace_schema::{CallRing, Loss, Recorder};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::calls::CallSource;
 use super::channel_rows::Sink;
 use super::dropped::Dropped;
 use super::feed::{Descriptions, Feed, Inbox};
 use super::follow::Follower;
+use super::hold::Hold;
 use super::merge::Merge;
 use super::opens::Opens;
 use super::parting;
-use super::perf::{self, Ring, Rings};
-use super::programs::{Processes, Programs, Wishes};
+use super::perf::{Ring, Rings};
+use super::programs::Processes;
 use super::room::{Reading, Room};
 use super::sample::{Sample, What};
 use super::waits::Waits;
@@ -30,10 +32,6 @@ use crate::proc::observer::ChannelLookup;
 
 /// Longest time between two looks. The kernel wakes the reader when a ring is a quarter full.
 const PERIOD_MS: u16 = 25;
-/// Environment variable: set, calls are told by perf's rings though programs could.
-const BY_PERF: &str = "FLOWTRACE_CALLS_BY_PERF";
-/// Environment variable: set, nobody is held back when rings fill up.
-const MAY_DROP: &str = "FLOWTRACE_CALLS_MAY_DROP";
 /// Samples that may wait in memory, some 100 MB, to be joined.
 const BACKLOG: usize = 1 << 20;
 
@@ -61,13 +59,12 @@ pub(crate) struct KernelLayer {
 }
 
 impl KernelLayer {
-    /// Begins to record the calls of process `pid`, which has not run its program yet, and of all
-    /// that it will fork. The calling thread is the one that follows the tree.
+    /// Begins to record calls. The calling thread is the one that follows the tree.
     ///
     /// # Errors
-    /// When tracepoints are not to be had.
+    /// When there is no room for more threads or descriptors.
     pub(crate) fn start(
-        pid: u32,
+        calls: CallSource,
         clock: Clock,
         recorder: Recorder,
         opens: Arc<Opens>,
@@ -87,12 +84,12 @@ impl KernelLayer {
         });
         let (scheduler, waits) = scheduler.unzip();
         let tells_waits = waits.is_some();
-        let calls = Calls::open(pid, tells_waits)?;
         let processes = calls.processes();
-        let inbox = Arc::<Inbox>::default();
+        let inbox = Arc::new(Inbox::new(calls.are_of_held()));
         let room = Arc::new(Room::new()?);
         let backlog = Arc::<AtomicUsize>::default();
         let (batches, waiting) = channel();
+        let hold = calls.holds_back().then(Hold::default);
         let reader = Reader {
             calls,
             scheduler,
@@ -101,6 +98,7 @@ impl KernelLayer {
             expected: 0,
             calls_read_ns: 0,
             backlog: Arc::clone(&backlog),
+            hold,
         };
         let mut layer = KernelLayer {
             inbox: Arc::clone(&inbox),
@@ -175,56 +173,9 @@ struct Batch {
     end: Option<Dropped>,
 }
 
-/// Who tells of calls.
-enum Calls {
-    Perf(Box<Rings>),
-    Programs(Programs),
-}
-
-impl Calls {
-    /// By programs in the kernel; by perf's rings where they are refused, or that is asked for.
-    fn open(pid: u32, blocking: bool) -> io::Result<Calls> {
-        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        let size = perf::size_of_rings()?;
-        let wishes = Wishes {
-            size,
-            blocking,
-            holds: !is_set(MAY_DROP),
-        };
-        if !is_set(BY_PERF)
-            && let Ok(programs) = Programs::open(pid, wishes)
-        {
-            return Ok(Calls::Programs(programs));
-        }
-        let rings = Rings::open(pid, size, blocking)?;
-        Ok(Calls::Perf(Box::new(rings)))
-    }
-
-    fn processes(&self) -> Option<Arc<Processes>> {
-        match self {
-            Calls::Perf(_) => None,
-            Calls::Programs(programs) => Some(programs.processes()),
-        }
-    }
-
-    fn rings(&self) -> &[Ring] {
-        match self {
-            Calls::Perf(rings) => &rings.rings,
-            Calls::Programs(_) => &[],
-        }
-    }
-
-    fn lost_entries(&self) -> Dropped {
-        match self {
-            Calls::Perf(rings) => rings.lost_entries(),
-            Calls::Programs(programs) => programs.lost_entries(),
-        }
-    }
-}
-
 /// Empties the rings, whatever becomes of what was in them.
 struct Reader {
-    calls: Calls,
+    calls: CallSource,
     scheduler: Option<Rings>,
     clock: Clock,
     batches: Sender<Batch>,
@@ -234,6 +185,8 @@ struct Reader {
     calls_read_ns: u64,
     /// Samples that are still to be joined.
     backlog: Arc<AtomicUsize>,
+    /// Where nobody else holds back who fills the rings.
+    hold: Option<Hold>,
 }
 
 impl Reader {
@@ -250,6 +203,13 @@ impl Reader {
             let waiting = self
                 .backlog
                 .fetch_add(batch.samples.len(), Ordering::Relaxed);
+            if let Some(hold) = &mut self.hold {
+                hold.saw(&batch.samples);
+                match waiting < BACKLOG / 2 {
+                    true => hold.release(),
+                    false => hold.stop(),
+                }
+            }
             if self.batches.send(batch).is_err() || last {
                 break;
             }
@@ -271,7 +231,7 @@ impl Reader {
         } = self;
         // Whoever waits for more of them learns now that there are none.
         drop(batches);
-        let is_slow = scheduler.is_some() || matches!(calls, Calls::Perf(_));
+        let is_slow = scheduler.is_some() || matches!(calls, CallSource::Perf(_));
         // Where nobody else can, it takes its time here.
         let _ = is_slow.then(parting::leave_to_another);
     }
@@ -286,8 +246,8 @@ impl Reader {
         }
         match &mut self.calls {
             _ if !calls => {}
-            Calls::Perf(rings) => drain(rings, clock, &mut samples, &mut lost),
-            Calls::Programs(programs) => {
+            CallSource::Perf(rings) => drain(rings, clock, &mut samples, &mut lost),
+            CallSource::Programs(programs) => {
                 lost = programs.drain(|sample| samples.push(timed(sample, clock)));
             }
         }
@@ -421,10 +381,12 @@ impl Joiner {
             }
         }
         self.merge.waiting().extend(batch.samples);
-        // Whatever a sample depends on was told before it was made, so it is there by now.
+        // What a sample depends on was told before it was made, or is there by this moment.
+        let complete = self.inbox.complete();
         self.follower.noted(self.opens.take());
         self.follower.announce(self.inbox.take());
-        let horizon = batch.end.is_none().then_some(batch.read_ns);
+        let read_ns = batch.read_ns.min(complete);
+        let horizon = batch.end.is_none().then_some(read_ns);
         let mut merge = std::mem::take(&mut self.merge);
         for sample in merge.ready(horizon) {
             self.until(sample.at);
@@ -432,7 +394,7 @@ impl Joiner {
         }
         self.merge = merge;
         if let Some(waits) = &mut self.waits {
-            waits.settle(batch.read_ns, &self.follower);
+            waits.settle(read_ns, &self.follower);
         }
         self.record_sums();
     }

@@ -14,7 +14,13 @@ impl Observer for Follow {
         self.0.look(child.pid);
     }
 
-    fn executed(&mut self, tracee: Tracee, _: Option<flowtrace_schema::Upid>, _: u64) {
+    fn executed(
+        &mut self,
+        tracee: Tracee,
+        _: Option<flowtrace_schema::Upid>,
+        _: &dyn Moment,
+        _: u64,
+    ) {
         self.0.look(tracee.pid);
     }
 

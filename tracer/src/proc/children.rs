@@ -63,6 +63,10 @@ pub(crate) fn wait(mut ended: impl FnMut(u32)) -> io::Result<Option<(u32, Change
             // Continued meanwhile.
             continue;
         }
+        // Held for a moment by the kernel layer.
+        if info.si_code == libc::CLD_TRAPPED {
+            continue;
+        }
         let change = match decode(status) {
             Event::Exited(code) => Change::Ended(End::Exited(code), status),
             Event::Killed(signal) => Change::Ended(End::Killed(signal), status),

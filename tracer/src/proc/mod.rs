@@ -36,9 +36,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use flowtrace_schema::Upid;
 
+use crate::bpf::followed::Followed;
+
 pub(crate) use living::Living;
 pub(crate) use pidfd::PidFd;
-pub(crate) use ptrace::{clone_flags, is_native, seize};
+pub(crate) use ptrace::{clone_flags, seize};
 pub(crate) use reading::{numbers_agree, tracer_of};
 
 /// Whether programs of ours in the kernel may tell of processes here.
@@ -46,7 +48,8 @@ pub(crate) use reading::{numbers_agree, tracer_of};
 /// # Errors
 /// Why they may not.
 pub(crate) fn try_tracepoints() -> io::Result<()> {
-    tracepoints::Tracepoints::open(tracepoints::Whose::Below(std::process::id()), true).map(drop)
+    let own = Followed::below(std::process::id())?;
+    tracepoints::Tracepoints::open(Some(own), true).map(drop)
 }
 
 /// Whether the kernel announces processes here.

@@ -8,7 +8,9 @@ use super::channels::unread::{self, Found};
 use super::descriptors::{self, Descriptor};
 use super::exec_reads::ExecReads;
 use super::inherited;
+use super::ptrace;
 use super::reading::{self, Traffic};
+use super::sampler::objects::{Holder, Target};
 use crate::fs::Attributes;
 
 /// The descriptors that every program has.
@@ -42,6 +44,14 @@ pub(crate) trait Moment {
     }
     /// Its pipes and sockets. `None`: they cannot be looked at.
     fn channels(&self) -> Option<Vec<Descriptor>>;
+    /// At a fork: whether the new process has the same table of descriptors. `None`: that is not told.
+    fn shares_descriptors(&self) -> Option<bool> {
+        None
+    }
+    /// Whether the calls of its program have the numbers of this architecture.
+    fn is_native(&self) -> bool;
+    /// What descriptor `fd` stands for; `None`: it is closed, or not known.
+    fn stands_for(&self, fd: i32) -> Option<Target>;
     /// What lies in the pipe that it may read from as descriptor `fd`; `None`: there may come more.
     fn left(&self, fd: i32) -> Option<Found>;
     /// What its first thread has read and written so far, if it is the only one.
@@ -56,6 +66,15 @@ pub(crate) trait Moment {
 pub(super) struct Held(pub(super) u32);
 
 impl Moment for Held {
+    fn is_native(&self) -> bool {
+        ptrace::is_native(self.0)
+    }
+
+    fn stands_for(&self, fd: i32) -> Option<Target> {
+        let (pid, tid) = (self.0, self.0);
+        Holder { pid, tid }.target(fd)
+    }
+
     fn numbers(&self) -> Vec<i32> {
         descriptors::numbers_of(self.0)
     }

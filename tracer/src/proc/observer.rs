@@ -44,8 +44,8 @@ pub(crate) trait Observer {
 
     /// A process runs a new program, whose image is `tracee.upid`; all threads of the image
     /// before it, `prev`, are over. `None`: the command itself begins.
-    fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, now: u64) {
-        let _ = (tracee, prev, now);
+    fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, moment: &dyn Moment, now: u64) {
+        let _ = (tracee, prev, moment, now);
     }
 
     /// What the program begins with of which [`Observer::executed`] just told.
@@ -96,6 +96,11 @@ pub(crate) trait Observer {
     /// [`Observer::continued`], or is over.
     fn stopped(&mut self, thread: Tracee, now: u64) {
         let _ = (thread, now);
+    }
+
+    /// All that happened before this moment was told. Not told where who is concerned is held.
+    fn complete(&mut self, until: u64) {
+        let _ = until;
     }
 
     /// A thread that job control had stopped goes on.

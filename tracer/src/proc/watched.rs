@@ -44,6 +44,7 @@ use super::lifetimes::LeftBehind;
 use super::reading::{self, Image, ProcessStat};
 use crate::callers::{Caller, Callers, Effort};
 use crate::clock::Clock;
+use crate::kernel::Opens;
 pub(crate) use feed::Feed;
 pub(crate) use observed::Observers;
 use scan::Snapshot;
@@ -146,6 +147,11 @@ impl Watched {
     /// From now on changes are kept for those who are told of them by [`Watched::watch`].
     pub(crate) fn be_observed(&self) {
         self.state().table.be_observed();
+    }
+
+    /// From now on `opens` is told whose data are to come to FUSE.
+    pub(crate) fn decide_with(&self, opens: Arc<Opens>) {
+        self.state().table.opens = Some(opens);
     }
 
     /// The recorded processes that live.

@@ -193,9 +193,16 @@ impl Wiring {
     /// An open of which the kernel has told.
     fn told_open(&mut self, tracee: Tracee, called: &Called, flags: u32, now: u64) {
         if called.made.is_fifo() {
-            self.channels.told(tracee, called, now);
+            self.told_channels(tracee, called, now);
         } else {
             self.outside.told(tracee, called, flags, now);
+        }
+    }
+
+    fn told_channels(&mut self, tracee: Tracee, called: &Called, now: u64) {
+        self.channels.told(tracee, called, now);
+        if let Some(told) = &self.told {
+            told.told(tracee, called, now);
         }
     }
 
@@ -243,7 +250,7 @@ impl Observer for Wiring {
         self.channels.thread_began(thread.pid);
     }
 
-    fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, _now: u64) {
+    fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, _: &dyn Moment, _now: u64) {
         if prev.is_none() && self.by != By::Kernel {
             self.outside.begun(tracee.pid);
         }
@@ -357,7 +364,7 @@ impl Observer for Wiring {
             | CallKind::SocketPair
             | CallKind::Bind
             | CallKind::Connect
-            | CallKind::Accept => self.channels.told(tracee, called, now),
+            | CallKind::Accept => self.told_channels(tracee, called, now),
             CallKind::Splice => self.channels.splices(tracee.pid),
             CallKind::ChangeView => {
                 self.elsewhere.insert(tracee.pid);

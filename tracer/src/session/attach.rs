@@ -111,7 +111,7 @@ impl Attach {
             clock,
             recorder,
             Wanted::default(),
-            Feed::told(Whose::Anybodys, false),
+            Feed::told(None, false),
         );
         let (device, namespace) = match mount_directly(&source, at, &options.seeing) {
             Ok(device) => (device, Some(Namespace::Privileged)),

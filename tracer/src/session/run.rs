@@ -25,7 +25,6 @@ use crate::fs::{Offers, Opens};
 use crate::net::live::{Live, LiveOptions, Namespaces};
 use crate::proc::environment::Wanted;
 use crate::proc::lifetimes::End;
-use crate::proc::watched::{Feed, Whose};
 use crate::proc::{self, Living};
 
 mod job;
@@ -35,6 +34,7 @@ mod watched;
 
 use job::Job;
 pub use notice::Notice;
+use watched::Telling;
 
 /// What to trace, and where to.
 #[derive(Clone, Debug)]
@@ -236,14 +236,12 @@ impl Run<'_> {
         notify: &mut dyn FnMut(Notice),
     ) -> Result<RunReport> {
         let root = views.child.pid;
-        let whose = Whose::Ours {
-            root: root.as_raw() as u32,
-        };
-        let topology = self.options.topology;
         let without_ptrace = watched::without_ptrace(self.options);
         // Beside the making of the trace: either takes some ms.
-        let told = watched::are_told(self.options, without_ptrace)
-            .then(|| thread::spawn(move || Feed::told(whose, topology)));
+        let (topology, calls) = (self.options.topology, self.kernel.is_some());
+        let waits = self.options.sample_hertz > 0;
+        let start = move || Telling::start(root.as_raw() as u32, topology, calls, waits);
+        let told = watched::are_told(self.options, without_ptrace).then(|| thread::spawn(start));
         let recording = match Recording::start(&self.options.output, self.options.replace) {
             Ok(recording) => recording,
             Err(error) => {
@@ -265,7 +263,7 @@ impl Run<'_> {
         let namespaces = live.as_ref().map(Live::namespaces);
         let told = told.and_then(|told| told.join().ok().flatten());
         // Lifetimes alone are less than what ptrace tells.
-        let told = told.filter(|told| without_ptrace || told.contents().is_some());
+        let told = told.filter(|told| told.is_all() || without_ptrace && told.calls.is_none());
         let started = Started {
             views,
             inherited,
@@ -304,7 +302,7 @@ impl Run<'_> {
     fn record(
         &self,
         started: Started<'_>,
-        told: Option<Feed>,
+        told: Option<Telling>,
     ) -> Result<(End, Option<Background>)> {
         let root = started.job.root;
         if told.is_some() || self.options.following == Following::WithoutPtrace {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::dropped::Dropped;
 use super::sample::{Sample, What, bytes};
 use super::sched;
+use crate::bpf::followed::Followed;
 use crate::bpf::ring::Ring;
 use crate::bpf::{Kind, Map, attach, load};
 
@@ -21,13 +22,11 @@ use program::{Maps, NUMBERS, Rings, Which};
 
 /// Rings that the programs name one by one; with more processors they are in an array.
 const NAMED: usize = 16;
-/// Processes that may be followed at a time.
-const PROCESSES: u32 = 1 << 16;
 
 /// The processes whose calls are told.
 #[derive(Debug)]
 pub(super) struct Processes {
-    all: Map,
+    all: Followed,
     /// Which of them made the last call on each processor.
     recent: Map,
     processors: u32,
@@ -37,7 +36,7 @@ impl Processes {
     /// Tells of the calls of process `pid`, which does not run now, from now on; `foreign`: they have the
     /// numbers of another architecture. What finds no room is not seen, which the books of its image will show.
     pub(super) fn follow(&self, pid: u32, foreign: bool) {
-        let _ = self.all.put(pid, &u32::from(foreign));
+        self.all.follow(pid, foreign);
     }
 
     /// Process `pid`, which does not run now, runs another program.
@@ -48,7 +47,7 @@ impl Processes {
 
     /// Process `pid` is over.
     pub(super) fn forget(&self, pid: u32) {
-        self.all.remove(pid);
+        self.all.forget(pid);
         // Its id may be given to somebody else.
         self.look_up_again();
     }
@@ -70,13 +69,16 @@ pub(super) struct Wishes {
     /// Stop threads that make calls while a ring is half full, by a SIGSTOP of the kernel: their tracer is to take it
     /// away when there is room again.
     pub(super) holds: bool,
+    /// Other programs name the processes, as soon as they are forked, and what they run.
+    pub(super) are_named: bool,
 }
 
 /// The programs at work.
 #[derive(Debug)]
-pub(super) struct Programs {
+pub(crate) struct Programs {
     rings: Vec<Ring>,
-    processes: Arc<Processes>,
+    /// Who is to be told of processes; `None`: others name them.
+    processes: Option<Arc<Processes>>,
     lost: Map,
     /// What was lost up to the last look: entries of calls that move data, returns, other entries.
     known: [u64; 3],
@@ -85,20 +87,21 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Begins to tell of the calls of process `pid`, and of those that will be named, as `wishes` say.
+    /// Begins to tell of the calls of processes that are or will be `followed`, as `wishes` say.
     ///
     /// # Errors
     /// When the kernel refuses such programs, or counts processes otherwise than we do.
-    pub(super) fn open(pid: u32, wishes: Wishes) -> io::Result<Programs> {
-        Self::open_with(pid, wishes, NAMED)
+    pub(super) fn open(followed: Followed, wishes: Wishes) -> io::Result<Programs> {
+        Self::open_with(followed, wishes, NAMED)
     }
 
     /// Up to `named` rings are named one by one.
-    fn open_with(pid: u32, wishes: Wishes, named: usize) -> io::Result<Programs> {
+    fn open_with(followed: Followed, wishes: Wishes, named: usize) -> io::Result<Programs> {
         let Wishes {
             size,
             blocking,
             holds,
+            are_named,
         } = wishes;
         // Elsewhere nobody has seen yet that they read the right registers; perf's rings do.
         if !crate::bpf::registers::ARE_KNOWN {
@@ -107,7 +110,6 @@ impl Programs {
         sched::in_first_pid_namespace()?;
         let wanted = Map::new(Kind::Array, 2 * NUMBERS, 1)?;
         wanted.put(0, &wanted::numbers(blocking))?;
-        let processes = Map::new(Kind::Hash, 4, PROCESSES)?;
         let lost = Map::new(Kind::Array, size_of::<[u64; 3]>(), 1)?;
         let count = super::processors()?;
         let recent = Map::new(Kind::Array, count as usize * program::STRIDE, 1)?;
@@ -120,8 +122,8 @@ impl Programs {
         let each: Vec<_> = all.iter().map(AsFd::as_fd).collect();
         let maps = Maps {
             wanted: wanted.as_fd(),
-            processes: processes.as_fd(),
-            recent: recent.as_fd(),
+            processes: followed.as_fd(),
+            recent: (!are_named).then(|| recent.as_fd()),
             processors: count,
             rings: match &array {
                 Some(array) => Rings::Array(array.as_fd()),
@@ -132,12 +134,6 @@ impl Programs {
         };
         let entries = load(&program::assemble(Which::Entries, &maps))?;
         let returns = load(&program::assemble(Which::Returns, &maps))?;
-        let processes = Arc::new(Processes {
-            all: processes,
-            recent,
-            processors: count,
-        });
-        processes.follow(pid, false);
         let programs = vec![
             attach(c"sys_enter", &entries)?,
             attach(c"sys_exit", &returns)?,
@@ -149,15 +145,21 @@ impl Programs {
         let all = all.into_iter().map(|map| Ring::map(map, size));
         Ok(Programs {
             rings: all.collect::<io::Result<_>>()?,
-            processes,
+            processes: (!are_named).then(|| {
+                Arc::new(Processes {
+                    all: followed,
+                    recent,
+                    processors: count,
+                })
+            }),
             lost,
             known: [0; 3],
             _held: (programs, maps),
         })
     }
 
-    pub(super) fn processes(&self) -> Arc<Processes> {
-        Arc::clone(&self.processes)
+    pub(super) fn processes(&self) -> Option<Arc<Processes>> {
+        self.processes.clone()
     }
 
     /// Hands over the records that wait. Returns how many found no room since the last time, or a little

@@ -17,10 +17,11 @@ pub(super) struct Maps<'a> {
     /// One byte for each number of a call: [`ENTERS`], [`RETURNS`]; first those of this architecture, then
     /// those of the other.
     pub(super) wanted: BorrowedFd<'a>,
-    /// Ids of the processes that are followed, with 1 where calls have the numbers of the other architecture.
+    /// The processes that are followed ([`crate::bpf::followed`]).
     pub(super) processes: BorrowedFd<'a>,
-    /// One word of [`STRIDE`] bytes for each processor: the followed process that made the last call there.
-    pub(super) recent: BorrowedFd<'a>,
+    /// One word of [`STRIDE`] bytes for each processor: the followed process that made the last call there. `None`: whoever
+    /// follows others, and what they run, cannot have it forgotten in time.
+    pub(super) recent: Option<BorrowedFd<'a>>,
     /// How many processors there are.
     pub(super) processors: u32,
     pub(super) rings: Rings<'a>,
@@ -116,8 +117,8 @@ impl Code {
     }
 
     /// Puts the address of this processor's word in [`Maps::recent`] into R1.
-    fn recent(&mut self, maps: &Maps<'_>) {
-        self.map(R1, MEMORY_OF_MAP, maps.recent);
+    fn recent(&mut self, recent: BorrowedFd<'_>) {
+        self.map(R1, MEMORY_OF_MAP, recent);
         self.copy(R2, CPU);
         self.put(SHIFT_LEFT, R2, 0, 0, STRIDE_BITS);
         self.put(ADD, R1, R2, 0, 0);
@@ -135,10 +136,12 @@ impl Code {
         self.call(PROCESSOR);
         self.copy(CPU, R0);
         self.leave_if(IF_GREATER, CPU, maps.processors.cast_signed() - 1);
-        self.recent(maps);
-        self.put(LOAD_32, R2, R1, 0, 0);
-        self.put(LOAD_32, R3, STACK, KEY, 0);
-        let known = self.jump(IF_SAME, R2, R3, 0);
+        let known = maps.recent.map(|recent| {
+            self.recent(recent);
+            self.put(LOAD_32, R2, R1, 0, 0);
+            self.put(LOAD_32, R3, STACK, KEY, 0);
+            self.jump(IF_SAME, R2, R3, 0)
+        });
         self.look_up(maps.processes);
         self.put(LOAD_32, R2, R0, 0, 0);
         let native = self.jump(IF_EQUAL, R2, 0, 0);
@@ -146,10 +149,12 @@ impl Code {
         self.put(STORE_64, STACK, R1, FOREIGN, 0);
         let foreign = self.jump(JUMP, 0, 0, 0);
         self.land(native);
-        self.recent(maps);
-        self.put(LOAD_32, R3, STACK, KEY, 0);
-        self.put(STORE_32, R1, R3, 0, 0);
-        self.land(known);
+        if let Some(recent) = maps.recent {
+            self.recent(recent);
+            self.put(LOAD_32, R3, STACK, KEY, 0);
+            self.put(STORE_32, R1, R3, 0, 0);
+        }
+        known.into_iter().for_each(|known| self.land(known));
         self.land(foreign);
     }
 

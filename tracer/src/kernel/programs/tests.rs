@@ -10,11 +10,12 @@ const WISHES: Wishes = Wishes {
     size: perf::SMALLEST,
     blocking: false,
     holds: false,
+    are_named: false,
 };
 
 /// `None`, and says so: this process may not.
 fn opened(pid: u32) -> Option<Programs> {
-    match Programs::open(pid, WISHES) {
+    match Followed::below(pid).and_then(|all| Programs::open(all, WISHES)) {
         Ok(programs) => Some(programs),
         Err(error) => {
             eprintln!("skipped: programs in the kernel: {error}");
@@ -33,7 +34,7 @@ fn own_calls_are_told_with_their_arguments_and_results() {
 #[test]
 fn rings_in_an_array_are_found_as_well() {
     if opened(std::process::id()).is_some() {
-        let own = std::process::id();
+        let own = Followed::below(std::process::id()).unwrap();
         tells_own_calls(Programs::open_with(own, WISHES, 0).unwrap());
     }
 }
@@ -184,7 +185,7 @@ fn what_finds_no_room_is_counted_and_strangers_are_not_told() {
     assert!(lost > 0 && programs.lost_entries().others > 0);
     // Other threads of the tests make calls, too.
     assert!(seen < calls && seen + programs.lost_entries().others >= calls);
-    programs.processes().forget(std::process::id());
+    programs.processes().unwrap().forget(std::process::id());
     programs.drain(|_| {});
     nix::unistd::lseek(&reader, 0, nix::unistd::Whence::SeekCur).unwrap_err();
     let mut after = Vec::new();

@@ -148,7 +148,7 @@ impl Lifetimes {
         if started {
             self.tell(|observer| observer.image_over(before, &usage, Some(&moment), now));
         }
-        self.tell(|observer| observer.executed(tracee, prev, now));
+        self.tell(|observer| observer.executed(tracee, prev, &moment, now));
         self.tell(|observer| observer.began_with(tracee, &moment, now));
     }
 

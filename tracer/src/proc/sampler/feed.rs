@@ -76,7 +76,7 @@ impl Observer for Feed {
         self.tell(Change::Began(thread, now));
     }
 
-    fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, now: u64) {
+    fn executed(&mut self, tracee: Tracee, prev: Option<Upid>, _: &dyn Moment, now: u64) {
         self.tell(Change::Executed(tracee, prev, now));
     }
 

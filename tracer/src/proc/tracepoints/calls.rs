@@ -103,9 +103,9 @@ fn shape_of(kind: CallKind) -> i32 {
         CallKind::RenameAt => RENAMED_AT,
         CallKind::Mount => NAMED_SECOND,
         CallKind::MoveMount => MOVED_TO,
-        CallKind::Splice | CallKind::ChangeView => ALONE,
-        // Told with each exec, and of no interest.
-        CallKind::Umask | CallKind::AsyncIo => 0,
+        CallKind::Splice | CallKind::ChangeView | CallKind::AsyncIo => ALONE,
+        // Told with each exec.
+        CallKind::Umask => 0,
     }
 }
 

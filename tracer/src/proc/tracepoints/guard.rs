@@ -9,8 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
-use super::PROCESSES;
-use crate::bpf::Map;
+use crate::bpf::followed::{self, Followed};
 
 /// How long processes are ended that are still there.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -28,7 +27,7 @@ impl Guard {
     ///
     /// # Errors
     /// When there is no room for another process.
-    pub(super) fn start(processes: &Map, programs: &[OwnedFd]) -> io::Result<Guard> {
+    pub(super) fn start(processes: &Followed, programs: &[OwnedFd]) -> io::Result<Guard> {
         let (ours, other) = UnixStream::pair()?;
         let mut kept: Vec<RawFd> = programs.iter().map(AsRawFd::as_raw_fd).collect();
         kept.extend([other.as_raw_fd(), processes.as_fd().as_raw_fd()]);
@@ -64,7 +63,7 @@ impl Drop for Guard {
 
 /// # Safety
 /// To be called in a process of its own, which does nothing else.
-unsafe fn wait_for_the_end(ours: RawFd, processes: &Map, kept: &[RawFd]) {
+unsafe fn wait_for_the_end(ours: RawFd, processes: &Followed, kept: &[RawFd]) {
     // SAFETY: plain system calls, on arguments that outlive them.
     unsafe {
         libc::prctl(libc::PR_SET_NAME, c"flowtrace-guard".as_ptr());
@@ -102,10 +101,10 @@ unsafe fn wait_for_the_end(ours: RawFd, processes: &Map, kept: &[RawFd]) {
 }
 
 /// Kills all that are followed. Whether there was one.
-fn end_all(processes: &Map) -> bool {
+fn end_all(processes: &Followed) -> bool {
     let (mut any, mut key) = (false, None);
-    for _ in 0..PROCESSES {
-        let Some(pid) = processes.next_key(key.as_ref()) else {
+    for _ in 0..followed::MOST {
+        let Some(pid) = processes.next(key.as_ref()) else {
             break;
         };
         // SAFETY: a plain system call.

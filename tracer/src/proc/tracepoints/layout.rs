@@ -30,6 +30,8 @@ pub(super) struct Layout {
     pub(super) arguments: (i32, i32),
     pub(super) environment: (i32, i32),
     pub(super) executable: i32,
+    /// Bits of this architecture; `None`: it has none.
+    pub(super) personality: Option<i32>,
     // Of files, directories and mounts.
     pub(super) path_of_file: i32,
     pub(super) working_directory: i32,
@@ -193,6 +195,7 @@ impl Layout {
                 offset("mm_struct", "env_end")?,
             ),
             executable: offset("mm_struct", "exe_file")?,
+            personality: offset("mm_struct", "context.flags").ok(),
             path_of_file: offset("file", "f_path")?,
             working_directory: offset("fs_struct", "pwd")?,
             umask: offset("fs_struct", "umask")?,

@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::bpf::code::Code;
+use crate::bpf::followed::Followed;
 use crate::bpf::ring::Ring;
 use crate::bpf::{Kind, Map, attach, attach_typed, load, load_typed, registers};
 use crate::kernel::in_first_pid_namespace;
@@ -43,25 +44,13 @@ pub(super) use record::{Ended, Event, Executed, Used, What};
 const SIZE: u32 = 8 << 20;
 /// Bytes of the ring by which we are woken, the least that there may be.
 const BELL: u32 = 4096;
-/// Processes that may be told of at a time.
-const PROCESSES: u32 = 1 << 16;
-
-/// Whose processes are told of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
-    /// This one, and all that it forks, and these.
-    Below(u32),
-    /// All of the machine.
-    All,
-}
-
 /// The programs at work.
 #[derive(Debug)]
 pub(super) struct Tracepoints {
     ring: Ring,
     bell: Ring,
     /// `None`: all are told of.
-    processes: Option<Map>,
+    processes: Option<Followed>,
     lost: Map,
     parts: Parts,
     contents: Option<Arc<Contents>>,
@@ -70,12 +59,13 @@ pub(super) struct Tracepoints {
 }
 
 impl Tracepoints {
-    /// Begins to tell; `with_tables`: also what processes have open, and the calls by which they come by that.
+    /// Begins to tell of these processes and all that they fork, or of all of the machine; `with_tables`: also what
+    /// processes have open, and the calls by which they come by that.
     ///
     /// # Errors
     /// When the kernel refuses such programs, does not say where it keeps what they read, or counts processes
     /// otherwise than we do.
-    pub(super) fn open(whose: Whose, with_tables: bool) -> io::Result<Tracepoints> {
+    pub(super) fn open(processes: Option<Followed>, with_tables: bool) -> io::Result<Tracepoints> {
         in_first_pid_namespace()?;
         if with_tables && !registers::ARE_KNOWN {
             return Err(io::Error::other("no programs for this processor"));
@@ -89,14 +79,6 @@ impl Tracepoints {
         let scratch = Map::new(Kind::Array, processors as usize * SCRATCH, 1)?;
         let wanted = Map::new(Kind::Array, calls::WANTED, 1)?;
         wanted.put(0, &calls::wanted())?;
-        let processes = match whose {
-            Whose::All => None,
-            Whose::Below(root) => {
-                let processes = Map::new(Kind::Hash, size_of::<u64>(), PROCESSES)?;
-                processes.put(root, &0u64)?;
-                Some(processes)
-            }
-        };
         let maps = Maps {
             processes: processes.as_ref().map(AsFd::as_fd),
             ring: ring.as_fd(),
@@ -178,14 +160,14 @@ impl Tracepoints {
     pub(super) fn follow(&self, pid: u32) {
         if let Some(processes) = &self.processes {
             // What finds no room is seen by whoever looks for it in /proc.
-            let _ = processes.put(pid, &0u64);
+            processes.follow(pid, false);
         }
     }
 
     /// Process `pid` is over, or of no interest any more: its id may become another one's.
     pub(super) fn forget(&self, pid: u32) {
         if let Some(processes) = &self.processes {
-            processes.remove(pid);
+            processes.forget(pid);
         }
     }
 

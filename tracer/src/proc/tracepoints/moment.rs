@@ -15,6 +15,7 @@ use super::super::descriptors::{self, Descriptor};
 use super::super::exec_reads::ExecReads;
 use super::super::moment::{Moment, first};
 use super::super::reading::Traffic;
+use super::super::sampler::objects::Target;
 use super::contents::Contents;
 use super::record::{half, word};
 use super::table::{
@@ -39,6 +40,10 @@ pub(crate) struct Told {
     /// The process, and the thread that made the call.
     pub(crate) pid: u32,
     pub(crate) tid: u32,
+    /// At a fork: the new process has the same table of descriptors.
+    pub(super) is_shared: bool,
+    /// At an exec: the program's calls have the numbers of another architecture.
+    pub(crate) is_foreign: bool,
     /// There may be more than is told.
     is_cut: bool,
     open: BTreeMap<i32, Open>,
@@ -78,6 +83,8 @@ impl Told {
         Some(Told {
             pid: half(table, PROCESS)?,
             tid,
+            is_shared: false,
+            is_foreign: false,
             is_cut,
             open: entries.filter_map(Open::read).collect(),
             paths: BTreeMap::new(),
@@ -158,6 +165,25 @@ impl Open {
 }
 
 impl Moment for Told {
+    fn shares_descriptors(&self) -> Option<bool> {
+        Some(self.is_shared)
+    }
+
+    fn is_native(&self) -> bool {
+        !self.is_foreign
+    }
+
+    fn stands_for(&self, fd: i32) -> Option<Target> {
+        let open = self.open.get(&fd)?;
+        Some(match open.kind & libc::S_IFMT {
+            libc::S_IFIFO | libc::S_IFSOCK => Target::Channel(open.inode),
+            libc::S_IFCHR => Target::Terminal,
+            // What has no name has no type either.
+            0 => Target::Event,
+            _ => Target::File,
+        })
+    }
+
     fn targets(&self) -> BTreeMap<i32, OsString> {
         first(|fd| {
             let open = self.open.get(&fd)?;

@@ -10,7 +10,7 @@ use super::memory::{
 };
 use crate::bpf::code::{
     ADD, AND_NUMBER, ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_NOT_SAME,
-    Instruction, JUMP_LATE, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, NO_WAKEUP, OUTPUT,
+    Instruction, JUMP_LATE, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, NO_WAKEUP, OR, OUTPUT,
     PROCESSOR, QUERY, R0, R1, R2, R3, R4, READ_KERNEL, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_32,
     STORE_64, TIME, UPDATE, WAKEUP, WHO,
 };
@@ -18,7 +18,7 @@ use crate::bpf::code::{
 /// What the programs use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Maps<'a> {
-    /// Ids of the processes that are told of; `None`: all are.
+    /// The processes that are told of ([`crate::bpf::followed`]); `None`: all are.
     pub(super) processes: Option<BorrowedFd<'a>>,
     pub(super) ring: BorrowedFd<'a>,
     /// Bytes of the ring.
@@ -111,7 +111,11 @@ pub(super) const UNNAMED: u32 = 1;
 pub(super) const DETACHED: u32 = 2;
 /// Of a table: there may be more.
 pub(super) const CUT: u32 = 4;
-/// In [`NUMBER`] of an exec: one bit for each part that could not be told.
+/// In [`NUMBER`] of a fork: the new process shares the table of descriptors with its maker.
+pub(super) const SHARES: u32 = 1;
+/// In [`NUMBER`] of an exec: the program's calls have the numbers of another architecture.
+pub(super) const FOREIGN: u32 = 1 << 31;
+/// The same, one bit for each part that could not be told.
 pub(super) fn missing(part: u32) -> u32 {
     1 << part
 }
@@ -154,13 +158,20 @@ pub(super) fn forked(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
         code.put(LOAD_32, R2, MEMORY, field(CHILD_PID), 0);
         let thread = code.jump(IF_NOT_SAME, R1, R2, 0);
         code.put(STORE_32, MEMORY, R1, KEY, 0);
-        code.clear(WORD);
-        code.map(R1, MAP, processes);
-        code.place(R2, KEY);
-        code.place(R3, WORD);
-        code.set(R4, 0);
-        code.call(UPDATE);
+        code.architecture(layout);
+        code.tell_of(processes);
         code.land(thread);
+    }
+    if maps.with_tables {
+        code.follow(TASK, layout.open.files);
+        code.put(STORE_64, MEMORY, R3, OTHER, 0);
+        code.load(R3, CONTEXT, 0);
+        code.follow(R3, layout.open.files);
+        code.put(LOAD_64, R1, MEMORY, OTHER, 0);
+        let own = code.jump(IF_NOT_SAME, R1, R3, 0);
+        code.set(R1, SHARES as i32);
+        code.put(STORE_32, MEMORY, R1, field(NUMBER), 0);
+        code.land(own);
     }
     code.emit(maps, FORK);
     code.leave();
@@ -196,8 +207,17 @@ pub(super) fn executed(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
         code.table_of_parent(layout, maps);
     }
     code.header(EXECUTED);
-    code.put(LOAD_64, R1, MEMORY, MISSING, 0);
+    code.architecture(layout);
+    code.put(LOAD_64, R1, MEMORY, WORD, 0);
+    code.put(SHIFT_LEFT, R1, 0, 0, FOREIGN.trailing_zeros() as i32);
+    code.put(LOAD_64, R2, MEMORY, MISSING, 0);
+    code.put(OR, R1, R2, 0, 0);
     code.put(STORE_32, MEMORY, R1, field(NUMBER), 0);
+    if let Some(processes) = maps.processes {
+        code.put(LOAD_32, R1, MEMORY, field(PID), 0);
+        code.put(STORE_32, MEMORY, R1, KEY, 0);
+        code.tell_of(processes);
+    }
     code.costs(layout);
     code.load(R1, CONTEXT, 8);
     code.put(STORE_64, MEMORY, R1, field(FORMER), 0);
@@ -409,6 +429,30 @@ impl Code {
         self.put(ADD, R3, R1, 0, 0);
         self.read(field(INNER), 4, R3, layout.numbers);
         self.land(deep);
+    }
+
+    /// Puts 1 into [`WORD`] if the task's program has calls with the numbers of another architecture, else 0.
+    fn architecture(&mut self, layout: &Layout) {
+        /// `MM_CONTEXT_UPROBE_IA32` of arch/x86/include/asm/mmu.h.
+        const OTHER_NUMBERS: i32 = 1;
+        let Some(personality) = layout.personality else {
+            return self.clear(WORD);
+        };
+        self.follow(TASK, layout.memory);
+        self.clear(WORD);
+        self.read(WORD, 2, R3, personality);
+        self.put(LOAD_64, R1, MEMORY, WORD, 0);
+        self.put(AND_NUMBER, R1, 0, 0, OTHER_NUMBERS);
+        self.put(STORE_64, MEMORY, R1, WORD, 0);
+    }
+
+    /// Has the process of id [`KEY`] told of, with [`WORD`].
+    fn tell_of(&mut self, processes: BorrowedFd<'_>) {
+        self.map(R1, MAP, processes);
+        self.place(R2, KEY);
+        self.place(R3, WORD);
+        self.set(R4, 0);
+        self.call(UPDATE);
     }
 
     /// What the task used so far.

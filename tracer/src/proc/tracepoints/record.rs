@@ -12,10 +12,10 @@ use super::calls;
 use super::moment::Told;
 use super::program::{
     ADDRESS, ARGUMENTS, AT, BASES, CALLED, CHILD_PID, CHILD_TID, COSTS, CUT, DETACHED, DIRECTORY,
-    END, ENDED, ENVIRONMENT, EXEC, EXECUTABLE, EXECUTED, EXITING, FORK, FORKED, FORMER, GROUP_CODE,
-    GROUP_FLAGS, INNER, LEADER_CODE, LEVEL, NAMES, NUMBER, NUMBERED, OPENED, PARENT, PEAK, PID,
-    PROCESSOR_AT, REST, SECOND, START, STOPPED, TABLE, TABLE_OF_PARENT, TARGETS, TID, UMASK,
-    UNNAMED, WHAT, missing,
+    END, ENDED, ENVIRONMENT, EXEC, EXECUTABLE, EXECUTED, EXITING, FOREIGN, FORK, FORKED, FORMER,
+    GROUP_CODE, GROUP_FLAGS, INNER, LEADER_CODE, LEVEL, NAMES, NUMBER, NUMBERED, OPENED, PARENT,
+    PEAK, PID, PROCESSOR_AT, REST, SECOND, SHARES, START, STOPPED, TABLE, TABLE_OF_PARENT, TARGETS,
+    TID, UMASK, UNNAMED, WHAT, missing,
 };
 
 /// Bytes of a page, in which the kernel counts memory.
@@ -111,6 +111,7 @@ impl Parts {
     /// Takes a record; the event that it completes. `None`: it is a part, or cut short.
     pub(super) fn take(&mut self, record: &[u8]) -> Option<Event> {
         let (pid, tid) = (half(record, PID)?, half(record, TID)?);
+        let number = half(record, NUMBER)?;
         let what = match half(record, WHAT)? {
             FORKED if record.len() >= FORK => {
                 let (child, made) = (half(record, CHILD_PID)?, half(record, CHILD_TID)?);
@@ -120,7 +121,10 @@ impl Parts {
                         parent: half(record, PARENT)?,
                         child,
                         inner: (half(record, LEVEL)? > 0).then_some(inner),
-                        maker: self.moment(tid),
+                        maker: self.moment(tid).map(|mut maker| {
+                            maker.is_shared = number & SHARES != 0;
+                            maker
+                        }),
                     }
                 } else {
                     let tid = made;
@@ -147,7 +151,7 @@ impl Parts {
                     SECOND | ADDRESS => kept.bytes.extend_from_slice(record),
                     _ => kept.bytes.extend_from_slice(record.get(REST..)?),
                 }
-                kept.flags = half(record, NUMBER)?;
+                kept.flags = number;
                 return None;
             }
             _ => return None,
@@ -160,6 +164,7 @@ impl Parts {
         let mut moment = self.moment(tid);
         let mut parts = self.0.remove(&tid).unwrap_or_default();
         let unknown = half(record, NUMBER)?;
+        let is_foreign = unknown & FOREIGN != 0;
         let mut part = |part| {
             let kept = parts.remove(&part).unwrap_or_default();
             (unknown & missing(part) == 0).then_some(kept)
@@ -170,6 +175,7 @@ impl Parts {
         if let Some(moment) = &mut moment {
             moment.arguments = argv.clone().unwrap_or_default();
             moment.umask = half(record, UMASK);
+            moment.is_foreign = is_foreign;
             moment.program = exe.as_ref().map(|exe| path(exe).into());
             for fd in 0..NUMBERED {
                 if let Some(kept) = parts.remove(&(TARGETS + fd)) {

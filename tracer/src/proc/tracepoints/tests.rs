@@ -11,8 +11,9 @@ use crate::proc::moment::Moment;
 use crate::proc::topology::CallKind;
 
 /// `None`, and says so: this process may not.
-fn opened(whose: Whose) -> Option<Tracepoints> {
-    match Tracepoints::open(whose, true) {
+fn below(root: u32) -> Option<Tracepoints> {
+    let opened = Followed::below(root).and_then(|all| Tracepoints::open(Some(all), true));
+    match opened {
         Ok(tracepoints) => Some(tracepoints),
         Err(error) => {
             eprintln!("skipped: programs at the scheduler's tracepoints: {error}");
@@ -41,7 +42,7 @@ fn end_of(pid: u32) -> impl Fn(&[Event]) -> bool {
 
 #[test]
 fn a_program_is_told_with_what_it_runs_and_used() {
-    let Some(mut tracepoints) = opened(Whose::Below(std::process::id())) else {
+    let Some(mut tracepoints) = below(std::process::id()) else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
@@ -90,7 +91,7 @@ fn a_program_is_told_with_what_it_runs_and_used() {
 
 #[test]
 fn a_signal_and_a_removed_program_are_told() {
-    let Some(mut tracepoints) = opened(Whose::Below(std::process::id())) else {
+    let Some(mut tracepoints) = below(std::process::id()) else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
@@ -124,7 +125,7 @@ fn a_signal_and_a_removed_program_are_told() {
 
 #[test]
 fn threads_are_told_each() {
-    let Some(mut tracepoints) = opened(Whose::Below(std::process::id())) else {
+    let Some(mut tracepoints) = below(std::process::id()) else {
         return;
     };
     let tid = std::thread::spawn(|| nix::unistd::gettid().as_raw() as u32);
@@ -141,10 +142,10 @@ fn threads_are_told_each() {
 
 #[test]
 fn strangers_are_not_told_unless_all_are() {
-    let Some(mut none) = opened(Whose::Below(1)) else {
+    let Some(mut none) = below(1) else {
         return;
     };
-    let mut all = Tracepoints::open(Whose::All, false).unwrap();
+    let mut all = Tracepoints::open(None, false).unwrap();
     let mut child = Command::new("/bin/true").spawn().unwrap();
     let pid = child.id();
     child.wait().unwrap();
@@ -159,7 +160,7 @@ fn what_is_open_is_told_at_forks_execs_and_ends() {
     use crate::proc::descriptors::Object;
     use crate::proc::moment::Moment;
 
-    let Some(mut tracepoints) = opened(Whose::Below(std::process::id())) else {
+    let Some(mut tracepoints) = below(std::process::id()) else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
@@ -243,7 +244,7 @@ fn what_is_open_is_told_at_forks_execs_and_ends() {
 fn what_an_exec_reads_itself_is_known() {
     use crate::proc::moment::Moment;
 
-    let Some(mut tracepoints) = opened(Whose::Below(std::process::id())) else {
+    let Some(mut tracepoints) = below(std::process::id()) else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
@@ -284,7 +285,7 @@ fn what_an_exec_reads_itself_is_known() {
 #[test]
 fn the_kernel_checks_the_programs_soon() {
     const MOST: usize = 15_000;
-    let Some(tracepoints) = opened(Whose::Below(std::process::id())) else {
+    let Some(tracepoints) = below(std::process::id()) else {
         return;
     };
     if !Code::may_be_late() {
@@ -306,7 +307,7 @@ fn the_kernel_checks_the_programs_soon() {
 /// What calls did is told with the descriptors, names and addresses that they concerned.
 #[test]
 fn calls_are_told_with_what_they_did() {
-    let Some(mut tracepoints) = opened(Whose::Below(std::process::id())) else {
+    let Some(mut tracepoints) = below(std::process::id()) else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();

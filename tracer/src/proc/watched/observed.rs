@@ -55,6 +55,11 @@ impl Observers {
         }
     }
 
+    /// Tells that all until this moment was told.
+    fn complete(&mut self, until: u64) {
+        self.tell(|observer| observer.complete(until));
+    }
+
     /// Tells what happened.
     pub(super) fn deliver(&mut self, observations: Vec<Observation>) {
         let beginnings = self.beginnings.as_ref();
@@ -106,7 +111,7 @@ impl Observers {
         let here = Here(tracee.pid);
         let umask = moment.as_ref().and_then(|moment| moment.umask);
         let moment = moment_of(moment.as_deref(), &here);
-        self.tell(|observer| observer.executed(tracee, prev, at));
+        self.tell(|observer| observer.executed(tracee, prev, moment, at));
         let Some(beginnings) = &mut self.beginnings else {
             return;
         };
@@ -134,13 +139,15 @@ fn moment_of<'a>(told: Option<&'a Told>, here: &'a Here) -> &'a dyn Moment {
 impl Watched {
     /// Tells what has happened until now. Whether there was anything.
     pub(super) fn tell_observers(&self, observers: &mut Observers) -> bool {
-        let observations = {
+        let (before, observations) = {
             let mut state = self.state();
+            let before = state.table.clock.now();
             state.pump();
-            state.table.take_observations()
+            (before, state.table.take_observations())
         };
         let is_any = !observations.is_empty();
         observers.deliver(observations);
+        observers.complete(before);
         is_any
     }
 }

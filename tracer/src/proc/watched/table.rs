@@ -15,6 +15,7 @@ use super::rows::End;
 use super::unread::{Unread, end_without_costs};
 use crate::callers::Caller;
 use crate::clock::Clock;
+use crate::kernel::Opens;
 use crate::proc::costs::Costs;
 use crate::proc::environment::Wanted;
 use crate::proc::observer::Tracee;
@@ -48,6 +49,8 @@ pub(super) struct Table {
     pub(super) unread: HashMap<Upid, Unread>,
     /// Those of which nobody was told yet.
     pub(super) due: Vec<Upid>,
+    /// Who must know at once, before its next open, whose data are to come to FUSE.
+    pub(super) opens: Option<Arc<Opens>>,
     /// What others are to learn of. `None`: nobody asks.
     pub(super) observations: Option<Vec<Observation>>,
 }
@@ -79,6 +82,7 @@ impl Table {
             launching: None,
             unread: HashMap::new(),
             due: Vec::new(),
+            opens: None,
             observations: None,
         }
     }
@@ -210,6 +214,9 @@ impl Table {
             let awaits = creator.awaits;
             let upid = self.upids.next();
             let maker = Tracee::first_of(parent, creator.upid);
+            if let Some(opens) = &self.opens {
+                opens.inherit(creator.upid, upid);
+            }
             process.row = Some(Row {
                 upid,
                 parent: Some(creator.upid),

@@ -12,6 +12,7 @@ use crate::proc::costs::Costs;
 use crate::proc::environment::stands_for;
 use crate::proc::observer::Tracee;
 use crate::proc::reading::{Image, tick_ns};
+use crate::proc::topology::CallKind;
 use crate::proc::tracepoints::{Called, Told};
 
 impl Table {
@@ -51,6 +52,11 @@ impl Table {
     /// A call of a thread has returned.
     pub(super) fn called(&mut self, called: Box<Called>, monotonic_ns: u64) {
         if let Some(thread) = self.tracee(called.tid) {
+            if let Some(opens) = &self.opens
+                && called.call.kind == CallKind::AsyncIo
+            {
+                opens.reads_by_itself(thread.upid, &self.recorder);
+            }
             let at = self.clock.at(monotonic_ns);
             self.note(thread, at, What::Called(called));
         }
@@ -79,6 +85,7 @@ impl Table {
     ) {
         let at = self.clock.at(monotonic_ns);
         let is_first = self.launching.take_if(|of| of.root == pid).is_some();
+        let is_foreign = moment.as_ref().is_some_and(|moment| moment.is_foreign);
         let Some(mut process) = self.processes.remove(&pid) else {
             return;
         };
@@ -124,6 +131,11 @@ impl Table {
             };
             let of_before = (&before.image.environment, before.environment);
             let (environment, are_new) = stands_for(upid, &image.environment, of_before);
+            if let Some(opens) = &self.opens
+                && is_foreign
+            {
+                opens.serve_by_fuse(upid);
+            }
             if !is_complete {
                 self.await_image(upid, pid, Image::clone(&image));
             }

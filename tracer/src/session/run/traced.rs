@@ -7,11 +7,12 @@ use flowtrace_schema::{FileLayer, Loss, ProcessLayer};
 
 use super::super::launch::Calls;
 use super::super::recording::{HOST, Recording};
+use super::super::serving::{Served, ServedView};
 use super::super::{Error, Result};
 use super::{Background, Run, Started};
 use crate::callers::TaskTable;
 use crate::fs::Opens;
-use crate::kernel::{KernelLayer, Watched};
+use crate::kernel::{CallSource, KernelLayer, Watched};
 use crate::net::follow::Follow;
 use crate::net::senders::Watch;
 use crate::proc::Upids;
@@ -32,19 +33,16 @@ impl Run<'_> {
         let root = started.job.root.as_raw() as u32;
         let channels = Registry::new(HOST, recording.recorder.clone());
         let channels = Arc::new(Mutex::new(channels));
-        let lookup: Arc<dyn ChannelLookup> = channels.clone();
-        let kernel = self.kernel_layer(recording, root, &lookup)?;
+        let kernel = match &self.kernel {
+            Some(_) => {
+                let calls = CallSource::of_held(root, self.options.sample_hertz > 0);
+                let calls = calls.map_err(|error| Error::KernelLayer(error.to_string()))?;
+                self.kernel_layer(recording, calls, channels.clone())?
+            }
+            None => None,
+        };
         let served = self.serve(&mut started, table.clone(), ProcessLayer::Ptrace)?;
-        if kernel.is_some()
-            && served
-                .views()
-                .iter()
-                .any(|v| v.session.layer() != FileLayer::Kernel)
-        {
-            return Err(Error::KernelLayer(
-                "the kernel does not let this process register files for passthrough".into(),
-            ));
-        }
+        self.kernel_serves(&served)?;
         let mut lifetimes = Lifetimes::new(
             root,
             HOST,
@@ -104,24 +102,35 @@ impl Run<'_> {
     }
 
     /// Begins to record reads and writes by tracepoints, if that was asked for.
-    fn kernel_layer(
+    pub(super) fn kernel_layer(
         &self,
         recording: &Recording,
-        root: u32,
-        channels: &Arc<dyn ChannelLookup>,
+        calls: CallSource,
+        channels: Arc<dyn ChannelLookup>,
     ) -> Result<Option<KernelLayer>> {
-        let start = |opens: &Arc<Opens>| {
+        let start = move |opens: &Arc<Opens>| {
             let watched = Watched {
                 views: self.directories.iter().map(|d| d.path.clone()).collect(),
-                channels: Arc::clone(channels),
+                channels,
                 waits: self.options.sample_hertz > 0,
                 channel_calls: self.options.channel_calls,
             };
             let (clock, recorder) = (recording.clock, recording.recorder.clone());
-            KernelLayer::start(root, clock, recorder, Arc::clone(opens), watched)
+            KernelLayer::start(calls, clock, recorder, Arc::clone(opens), watched)
                 .map_err(|error| Error::KernelLayer(error.to_string()))
         };
         self.kernel.as_ref().map(start).transpose()
+    }
+
+    /// Whether the kernel serves the data of all views by itself, where it is to.
+    pub(super) fn kernel_serves(&self, served: &Served) -> Result<()> {
+        let by_fuse = |view: &ServedView| view.session.layer() != FileLayer::Kernel;
+        if self.kernel.is_some() && served.views().iter().any(by_fuse) {
+            return Err(Error::KernelLayer(
+                "the kernel does not let this process register files for passthrough".into(),
+            ));
+        }
+        Ok(())
     }
 
     /// Looks at what the threads do. A run goes on without.

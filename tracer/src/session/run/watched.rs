@@ -7,7 +7,9 @@ use flowtrace_schema::{ProcessLayer, Text};
 use super::super::launch::Calls;
 use super::super::recording::HOST;
 use super::super::{Error, Result};
-use super::{Background, Following, Layer, Notice, Run, RunOptions, Started};
+use super::{Background, Following, Notice, Run, RunOptions, Started};
+use crate::bpf::followed::Followed;
+use crate::kernel::{CallSource, KernelLayer};
 use crate::net::follow::Follow;
 use crate::net::senders::Watch;
 use crate::proc::channels::Registry;
@@ -25,7 +27,31 @@ pub(super) fn without_ptrace(options: &RunOptions) -> bool {
         || crate::proc::tracer_of(std::process::id()).is_some()
 }
 
-/// Whether the kernel is to tell of processes, if it can. Not what is let go some day, nor where the kernel layer holds threads by ptrace.
+/// What programs in the kernel tell.
+pub(super) struct Telling {
+    /// Of processes.
+    pub(super) feed: Feed,
+    /// Of calls, for the kernel layer.
+    pub(super) calls: Option<CallSource>,
+}
+
+impl Telling {
+    /// Begins to tell of process `root` and all that it forks. `None`: not all that is asked for can be told.
+    pub(super) fn start(root: u32, topology: bool, calls: bool, waits: bool) -> Option<Telling> {
+        let processes = Followed::below(root).ok()?;
+        let of_calls = || CallSource::of_followed(processes.clone(), waits);
+        let calls = calls.then(of_calls).transpose().ok()?;
+        let feed = Feed::told(Some(processes), topology)?;
+        Some(Telling { feed, calls })
+    }
+
+    /// Whether more is told than when processes begin and end.
+    pub(super) fn is_all(&self) -> bool {
+        self.feed.contents().is_some()
+    }
+}
+
+/// Whether the kernel is to tell of processes, if it can. Not what is let go some day.
 pub(super) fn are_told(options: &RunOptions, without_ptrace: bool) -> bool {
     /// Environment variable: set, it is ptrace that follows unless that is not wanted.
     const BY_PTRACE: &str = "FLOWTRACE_PROCESSES_BY_PTRACE";
@@ -40,7 +66,7 @@ pub(super) fn are_told(options: &RunOptions, without_ptrace: bool) -> bool {
             && crate::bpf::code::Code::may_be_late()
     };
     nix::unistd::geteuid().is_root()
-        && !(options.bare || options.detach || options.layer == Layer::Kernel)
+        && !(options.bare || options.detach)
         && crate::kernel::in_first_pid_namespace().is_ok()
         && (without_ptrace || tells_as_much())
 }
@@ -52,13 +78,23 @@ impl Run<'_> {
         &self,
         mut started: Started<'_>,
         refused: Option<String>,
-        told: Option<Feed>,
+        told: Option<Telling>,
     ) -> Result<(End, Option<Background>)> {
         let root = started.job.root.as_raw() as u32;
         // Nobody is held here, so nobody can be let go: the last process is waited for.
         started.job.detach = false;
         let streams = &started.inherited.streams;
         let start = started.views.start(self.cwd, streams, self.directories);
+        let (told, calls) = match told {
+            Some(Telling { feed, calls }) => (Some(feed), calls),
+            None => (None, None),
+        };
+        if self.kernel.is_some() && calls.is_none() {
+            started.views.child.abandon();
+            return Err(Error::KernelLayer(
+                "without ptrace it needs programs in the kernel, which are refused".into(),
+            ));
+        }
         let guard = told.as_ref().and_then(Feed::guard);
         children::adopt_orphans().map_err(Error::system("become the parent of orphans"))?;
         let recording = started.recording;
@@ -83,7 +119,17 @@ impl Run<'_> {
                 has_costs: watched.has_costs(),
             });
         }
+        let channels = Registry::new(HOST, recording.recorder.clone());
+        let channels = Arc::new(Mutex::new(channels));
+        let kernel = match calls {
+            Some(calls) => self.kernel_layer(recording, calls, channels.clone())?,
+            None => None,
+        };
+        if let Some(opens) = &self.kernel {
+            watched.decide_with(Arc::clone(opens));
+        }
         let served = self.serve(&mut started, watched.clone(), layer)?;
+        self.kernel_serves(&served)?;
         let arguments = self.options.command.iter();
         let argv = arguments.flat_map(|a| [a.as_encoded_bytes(), b"\0"].concat());
         let exe = self.program.canonicalize().ok();
@@ -98,8 +144,6 @@ impl Run<'_> {
         let namespaces = started.namespaces.take();
         if layer == ProcessLayer::Ebpf {
             watched.be_observed();
-            let channels = Registry::new(HOST, recording.recorder.clone());
-            let channels = Arc::new(Mutex::new(channels));
             let mut wiring = Wiring::new(
                 HOST,
                 recording.recorder.clone(),
@@ -107,7 +151,7 @@ impl Run<'_> {
                 served.files(),
                 Views::new(served.views().iter().map(|view| (&*view.at, &*view.source))),
                 By::Kernel,
-                None,
+                kernel.as_ref().map(KernelLayer::descriptions),
             );
             wiring.launch(root);
             observers.observe(Box::new(wiring));
@@ -119,7 +163,13 @@ impl Run<'_> {
             if let Some(senders) = namespaces.as_ref().and_then(|all| all.senders()) {
                 observers.observe(Box::new(Watch::new(senders)));
             }
-            sampler = self.sampler(recording, channels);
+            if let Some(kernel) = &kernel {
+                observers.observe(Box::new(kernel.feed()));
+            }
+            sampler = match &kernel {
+                Some(kernel) if kernel.tells_waits() => None,
+                _ => self.sampler(recording, channels),
+            };
             if let Some(sampler) = &sampler {
                 observers.observe(Box::new(sampler.feed()));
             }
@@ -134,6 +184,7 @@ impl Run<'_> {
         self.go_on(&mut started, &start, watched.living(), Calls::Free)?;
         let end = watched.follow(root, &mut started.job, observers);
         drop(guard);
+        drop(kernel);
         drop(sampler);
         drop(host_sampler);
         self.conclude(started, served, end)

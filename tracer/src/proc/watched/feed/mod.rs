@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use flowtrace_schema::ProcessLayer;
 
-use super::Whose;
 use super::table::Table;
-use crate::proc::tracepoints::{self, Contents, Guard, Tracepoints};
+use crate::bpf::followed::Followed;
+use crate::proc::tracepoints::{Contents, Guard, Tracepoints};
 
 mod announced;
 mod clocks;
@@ -29,18 +29,15 @@ pub(crate) enum Feed {
 }
 
 impl Feed {
-    /// Listens from now on to programs of ours, where these may be had; `with_tables`: also to what processes have open, where that can be told
+    /// Listens from now on to programs of ours, where these may be had, that tell of these processes and all that they fork, or of
+    /// all of the machine; `with_tables`: also to what processes have open, where that can be told
     /// ([`Feed::contents`] says so).
-    pub(crate) fn told(whose: Whose, with_tables: bool) -> Option<Feed> {
-        let of_whom = match whose {
-            Whose::Ours { root } => tracepoints::Whose::Below(root),
-            Whose::Anybodys => tracepoints::Whose::All,
-        };
+    pub(crate) fn told(processes: Option<Followed>, with_tables: bool) -> Option<Feed> {
         let programs = std::env::var_os(BY_CONNECTOR).is_none();
         let open = || {
-            let all = with_tables.then(|| Tracepoints::open(of_whom, true).ok());
+            let all = with_tables.then(|| Tracepoints::open(processes.clone(), true).ok());
             all.flatten()
-                .or_else(|| Tracepoints::open(of_whom, false).ok())
+                .or_else(|| Tracepoints::open(processes, false).ok())
         };
         let tracepoints = programs.then(open).flatten();
         Some(Feed::Told(Box::new(Told::new(tracepoints?))))

@@ -1,0 +1,101 @@
+//! Who tells of calls.
+
+use std::io;
+use std::sync::Arc;
+
+use super::dropped::Dropped;
+use super::perf::{self, Ring, Rings};
+use super::programs::{Processes, Programs, Wishes};
+use crate::bpf::followed::Followed;
+
+/// Environment variable: set, calls are told by perf's rings though programs could.
+const BY_PERF: &str = "FLOWTRACE_CALLS_BY_PERF";
+/// Environment variable: set, nobody is held back when rings fill up.
+const MAY_DROP: &str = "FLOWTRACE_CALLS_MAY_DROP";
+
+/// See the module.
+pub(crate) enum CallSource {
+    Perf(Box<Rings>),
+    Programs(Programs),
+}
+
+impl CallSource {
+    /// Of process `pid`, which has not run its program yet, and of all that it will fork, of whom is told while they are held; `blocking`:
+    /// also of those that may block. By programs in the kernel; by perf's rings where they are refused, or that is asked for.
+    ///
+    /// # Errors
+    /// When neither is to be had.
+    pub(crate) fn of_held(pid: u32, blocking: bool) -> io::Result<CallSource> {
+        let size = perf::size_of_rings()?;
+        let wishes = Wishes {
+            size,
+            blocking,
+            holds: !is_set(MAY_DROP),
+            are_named: false,
+        };
+        let programs = || Programs::open(Followed::below(pid)?, wishes);
+        if !is_set(BY_PERF)
+            && let Ok(programs) = programs()
+        {
+            return Ok(CallSource::Programs(programs));
+        }
+        let rings = Rings::open(pid, size, blocking)?;
+        Ok(CallSource::Perf(Box::new(rings)))
+    }
+
+    /// Of those that other programs follow. What these tell of a call must come after what is told here, so they are to be attached later.
+    ///
+    /// # Errors
+    /// When programs are refused, or not wanted.
+    pub(crate) fn of_followed(followed: Followed, blocking: bool) -> io::Result<CallSource> {
+        if is_set(BY_PERF) {
+            return Err(io::Error::other("perf's rings are to tell of calls"));
+        }
+        let wishes = Wishes {
+            size: perf::size_of_rings()?,
+            blocking,
+            holds: false,
+            are_named: true,
+        };
+        Programs::open(followed, wishes).map(CallSource::Programs)
+    }
+
+    /// Who is to be told of processes; `None`: nobody needs to.
+    pub(super) fn processes(&self) -> Option<Arc<Processes>> {
+        match self {
+            CallSource::Perf(_) => None,
+            CallSource::Programs(programs) => programs.processes(),
+        }
+    }
+
+    /// Whether whoever changes is held until that was told.
+    pub(super) fn are_of_held(&self) -> bool {
+        match self {
+            CallSource::Perf(_) => true,
+            CallSource::Programs(programs) => programs.processes().is_some(),
+        }
+    }
+
+    /// Whether whoever fills the rings is to be held back by who empties them.
+    pub(super) fn holds_back(&self) -> bool {
+        !self.are_of_held() && !is_set(MAY_DROP)
+    }
+
+    pub(super) fn rings(&self) -> &[Ring] {
+        match self {
+            CallSource::Perf(rings) => &rings.rings,
+            CallSource::Programs(_) => &[],
+        }
+    }
+
+    pub(super) fn lost_entries(&self) -> Dropped {
+        match self {
+            CallSource::Perf(rings) => rings.lost_entries(),
+            CallSource::Programs(programs) => programs.lost_entries(),
+        }
+    }
+}
+
+fn is_set(name: &str) -> bool {
+    std::env::var_os(name).is_some_and(|value| !value.is_empty())
+}

@@ -1,0 +1,167 @@
+//! Holding back whoever makes more calls than can be joined to files, where ptrace does not follow processes: they are seized for that moment
+//! alone (ptrace(2), `PTRACE_SEIZE`), which neither they nor their parents notice.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use nix::sys::ptrace;
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+
+use super::sample::Sample;
+use crate::proc;
+
+/// Longest time that a thread is kept: see [`super::room`].
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Of so many samples one is looked at.
+const STEP: usize = 64;
+/// Whoever made one in so many is busy.
+const SHARE: usize = 16;
+/// Fewer samples at a time are no storm.
+const STORM: usize = 10_000;
+
+/// The threads that are held. All calls must come from one thread, which is the tracer of those; they go on when it ends.
+#[derive(Debug, Default)]
+pub(super) struct Hold {
+    /// Who made most of the last calls.
+    busy: Vec<Pid>,
+    held: Vec<Pid>,
+    since: Option<Instant>,
+}
+
+impl Hold {
+    /// These came out of the rings at one time.
+    pub(super) fn saw(&mut self, samples: &[Sample]) {
+        self.busy.clear();
+        if samples.len() < STORM {
+            return;
+        }
+        let mut counts: HashMap<u32, usize> = HashMap::new();
+        for sample in samples.iter().step_by(STEP) {
+            *counts.entry(sample.tid).or_default() += 1;
+        }
+        let least = samples.len() / STEP / SHARE;
+        let busy = counts.into_iter().filter(|&(_, count)| count >= least);
+        self.busy
+            .extend(busy.map(|(tid, _)| Pid::from_raw(tid.cast_signed())));
+    }
+
+    /// Holds those that are busy, unless some are held for too long. Who is traced already, or gone, is not held.
+    pub(super) fn stop(&mut self) {
+        if self.since.is_some_and(|since| since.elapsed() > PATIENCE) {
+            return self.release();
+        }
+        for tid in std::mem::take(&mut self.busy) {
+            if ptrace::seize(tid, ptrace::Options::empty()).is_ok() {
+                // Of one that ends meanwhile it fails.
+                let _ = ptrace::interrupt(tid);
+                self.held.push(tid);
+                self.since.get_or_insert_with(Instant::now);
+            }
+        }
+    }
+
+    /// Lets all go on. Those that have not come to their stop yet are let go by a later call.
+    pub(super) fn release(&mut self) {
+        self.held.retain(|&tid| !let_go(tid));
+        if self.held.is_empty() {
+            self.since = None;
+        }
+    }
+}
+
+/// Whether thread `tid` is not held any more. A signal that was about to be delivered is.
+fn let_go(tid: Pid) -> bool {
+    /// `PTRACE_EVENT_STOP` of include/uapi/linux/ptrace.h, which is where a thread that was interrupted stops.
+    const INTERRUPTED: i32 = 128;
+    let info = ptrace::getsiginfo(tid).ok();
+    let signal = info.filter(|info| info.si_code >> 8 != INTERRUPTED);
+    let signal = signal.and_then(|info| Signal::try_from(info.si_signo).ok());
+    let is_ours = || proc::tracer_of(tid.as_raw().cast_unsigned()) == Some(std::process::id());
+    ptrace::detach(tid, signal).is_ok() || !is_ours()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+
+    use super::super::sample::What;
+    use super::*;
+
+    fn calls_of(tid: u32, count: usize) -> Vec<Sample> {
+        let sample = Sample {
+            at: 0,
+            tid,
+            number: 0,
+            what: What::Returns(1),
+        };
+        vec![sample; count]
+    }
+
+    fn state(pid: u32) -> char {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.chars().next().unwrap()
+    }
+
+    fn becomes(pid: u32, is: impl Fn(char) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !is(state(pid)) {
+            assert!(Instant::now() < deadline, "{}", state(pid));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn whoever_is_busy_stops_and_goes_on() {
+        let mut child = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut hold = Hold::default();
+        hold.saw(&calls_of(child.id(), STORM / 2));
+        hold.stop();
+        assert!(hold.held.is_empty(), "no storm");
+        let mut samples = calls_of(child.id(), STORM);
+        samples.extend(calls_of(1, STEP));
+        hold.saw(&samples);
+        hold.stop();
+        if hold.held.is_empty() {
+            eprintln!("skipped: ptrace is not allowed here");
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return;
+        }
+        assert_eq!(hold.held.len(), 1, "the first process does nothing");
+        becomes(child.id(), |state| state == 't');
+        // A signal is not lost meanwhile, and what is already held is not held twice.
+        hold.saw(&samples);
+        hold.stop();
+        assert_eq!(hold.held.len(), 1);
+        while !hold.held.is_empty() {
+            hold.release();
+        }
+        becomes(child.id(), |state| state != 't');
+        drop(child.stdin.take());
+        let mut rest = Vec::new();
+        child.stdout.take().unwrap().read_to_end(&mut rest).unwrap();
+        assert!(rest.is_empty() && child.wait().unwrap().success());
+    }
+
+    #[test]
+    fn who_is_gone_is_not_held() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let mut hold = Hold::default();
+        hold.saw(&calls_of(child.id(), STORM));
+        hold.stop();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        while !hold.held.is_empty() {
+            hold.release();
+        }
+        hold.saw(&calls_of(child.id(), STORM));
+        hold.stop();
+        assert!(hold.held.is_empty());
+    }
+}
