@@ -1,5 +1,6 @@
-//! From the tracer's thread to the reader's: what becomes of the tree. Told while the task concerned
-//! is held, so that all that it does later has a later time.
+//! From the thread that follows the tree to the reader's: what becomes of it. Told while the task concerned
+//! is held, so that all that it does later has a later time; or, where nobody is held, a moment later, with the time at
+//! which it happened and with up to when all is told.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! rings, one a processor -------decode--> samples --+
-//! ptrace events (feed) ------------------ changes --+--by time--+-> follow: descriptor tables --> calls
+//! processes, by ptrace or told (feed) ---- changes --+--by time--+-> follow: descriptor tables --> calls
 //! FUSE opens (opens) -------------------- notes ----+           +-> waits: running, runnable, blocked
 //! ```
 //!

@@ -112,7 +112,8 @@ impl Programs {
         wanted.put(0, &wanted::numbers(blocking))?;
         let lost = Map::new(Kind::Array, size_of::<[u64; 3]>(), 1)?;
         let count = super::processors()?;
-        let recent = Map::new(Kind::Array, count as usize * program::STRIDE, 1)?;
+        let recent = || Map::new(Kind::Array, count as usize * program::STRIDE, 1);
+        let recent = (!are_named).then(recent).transpose()?;
         let ring = || Map::new(Kind::Ring, 0, size as u32);
         let all = (0..count).map(|_| ring()).collect::<io::Result<Vec<_>>>()?;
         let array = match all.len() > named {
@@ -123,7 +124,7 @@ impl Programs {
         let maps = Maps {
             wanted: wanted.as_fd(),
             processes: followed.as_fd(),
-            recent: (!are_named).then(|| recent.as_fd()),
+            recent: recent.as_ref().map(AsFd::as_fd),
             processors: count,
             rings: match &array {
                 Some(array) => Rings::Array(array.as_fd()),
@@ -134,6 +135,13 @@ impl Programs {
         };
         let entries = load(&program::assemble(Which::Entries, &maps))?;
         let returns = load(&program::assemble(Which::Returns, &maps))?;
+        let processes = recent.map(|recent| {
+            Arc::new(Processes {
+                all: followed,
+                recent,
+                processors: count,
+            })
+        });
         let programs = vec![
             attach(c"sys_enter", &entries)?,
             attach(c"sys_exit", &returns)?,
@@ -145,13 +153,7 @@ impl Programs {
         let all = all.into_iter().map(|map| Ring::map(map, size));
         Ok(Programs {
             rings: all.collect::<io::Result<_>>()?,
-            processes: (!are_named).then(|| {
-                Arc::new(Processes {
-                    all: followed,
-                    recent,
-                    processors: count,
-                })
-            }),
+            processes,
             lost,
             known: [0; 3],
             _held: (programs, maps),
