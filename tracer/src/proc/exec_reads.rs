@@ -1,9 +1,11 @@
 //! What the kernel itself reads to execute a program: it counts that as reads of the process, before the program has done
 //! anything (fs/exec.c, fs/binfmt_elf.c, fs/binfmt_script.c).
 
+use std::ffi::OsStr;
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 /// The begin of a file, by which the kernel tells what it is (`BINPRM_BUF_SIZE`).
@@ -23,21 +25,21 @@ pub(crate) struct ExecReads {
 }
 
 impl ExecReads {
-    /// Of a program with these arguments, each ended by a NUL. `None`: it is of another kind, or cannot be read.
-    pub(super) fn of(program: &File, arguments: &[u8]) -> Option<ExecReads> {
-        let own = Elf::read(program)?;
-        let mut read = begin(program)? + own.headers.len() as u64;
+    /// Of a program with these arguments, each ended by a NUL, in this working directory. `None`: it is of another kind, or cannot be read.
+    pub(super) fn of(program: &Path, arguments: &[u8], directory: &Path) -> Option<ExecReads> {
+        let program = regular(program)?;
+        let own = Elf::read(&program)?;
+        let mut read = begin(&program)? + own.headers.len() as u64;
         if let Some((at, length)) = own.loader() {
             let mut path = vec![0; usize::try_from(length).ok().filter(|&n| n <= MOST)?];
             program.read_exact_at(&mut path, at).ok()?;
             let path = path.split(|&byte| byte == 0).next()?;
-            let loader =
-                Elf::read(&File::open(Path::new(std::ffi::OsStr::from_bytes(path))).ok()?)?;
+            let loader = Elf::read(&regular(Path::new(OsStr::from_bytes(path)))?)?;
             read += length + loader.size as u64 + loader.headers.len() as u64;
         }
         Some(ExecReads {
             program: read,
-            script: script(arguments),
+            script: script(arguments, directory),
         })
     }
 
@@ -54,15 +56,30 @@ fn begin(file: &File) -> Option<u64> {
 }
 
 /// The same of a script that begins with the name of its interpreter, which has got it as its first argument, or as its second after an option.
-fn script(arguments: &[u8]) -> u64 {
+fn script(arguments: &[u8], directory: &Path) -> u64 {
     let read = |path: &[u8]| {
-        let script = File::open(Path::new(std::ffi::OsStr::from_bytes(path))).ok()?;
+        let script = regular(&directory.join(OsStr::from_bytes(path)))?;
         let mut sign = [0; 2];
         script.read_exact_at(&mut sign, 0).ok()?;
         (&sign == b"#!").then(|| begin(&script)).flatten()
     };
     let mut given = arguments.split(|&byte| byte == 0).skip(1).take(2);
     given.find_map(read).unwrap_or(0)
+}
+
+/// Opens a regular file, and nothing else: a FIFO would wait for its writers, or have a reader by that, and a device may do anything.
+fn regular(path: &Path) -> Option<File> {
+    let open = |path: &Path, flags: libc::c_int| {
+        File::options()
+            .read(true)
+            .custom_flags(flags)
+            .open(path)
+            .ok()
+    };
+    let named = open(path, libc::O_PATH)?;
+    let is_regular = named.metadata().ok()?.is_file();
+    let number = named.as_raw_fd();
+    is_regular.then(|| open(Path::new(&format!("/proc/self/fd/{number}")), 0))?
 }
 
 /// The headers of a program.
@@ -127,4 +144,28 @@ fn word(bytes: &[u8], at: usize, is_wide: bool) -> Option<u64> {
     }
     let bytes = bytes.get(at..at + 4)?;
     bytes.try_into().ok().map(u32::from_ne_bytes).map(u64::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_are_looked_for_where_the_program_runs_and_nothing_else_is_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path();
+        std::fs::write(at.join("s"), "#!/bin/sh\n").unwrap();
+        let fifo = std::process::Command::new("mkfifo")
+            .arg(at.join("f"))
+            .status();
+        assert!(fifo.unwrap().success());
+        assert_eq!(script(b"sh\0s\0", at), 10);
+        assert_eq!(script(b"sh\0-e\0s\0", at), 10);
+        assert_eq!(script(b"tee\0f\0s\0", at), 10);
+        let whole = at.join("s").into_os_string().into_encoded_bytes();
+        assert_eq!(script(&[b"sh\0", &whole[..]].concat(), Path::new("/")), 10);
+        // Nobody ever writes to it.
+        assert_eq!(script(b"cat\0-\0f\0", at), 0);
+        assert_eq!(script(b"cat\0/dev/full\0.\0", at), 0);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::File;
+use std::path::PathBuf;
 
 use super::channels::unread::{self, Found};
 use super::descriptors::{self, Descriptor};
@@ -113,8 +113,8 @@ impl Moment for Held {
     }
 
     fn read_by_exec(&self) -> Option<ExecReads> {
-        let program = File::open(format!("/proc/{}/exe", self.0)).ok()?;
-        ExecReads::of(&program, &self.arguments())
+        let of = |name: &str| PathBuf::from(format!("/proc/{}/{name}", self.0));
+        ExecReads::of(&of("exe"), &self.arguments(), &of("cwd"))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -52,6 +51,7 @@ pub(crate) struct Told {
     traffic: Traffic,
     pub(super) arguments: Vec<u8>,
     pub(super) program: Option<PathBuf>,
+    pub(super) directory: Option<PathBuf>,
     /// At an exec: the file mode creation mask.
     pub(crate) umask: Option<u32>,
     /// What lay in its pipes, as far as that was read in time.
@@ -96,6 +96,7 @@ impl Told {
             },
             arguments: Vec::new(),
             program: None,
+            directory: None,
             umask: None,
             contents: OnceLock::new(),
             of_parent: None,
@@ -266,7 +267,7 @@ impl Moment for Told {
     }
 
     fn read_by_exec(&self) -> Option<ExecReads> {
-        let program = File::open(self.program.as_ref()?).ok()?;
-        ExecReads::of(&program, &self.arguments)
+        let (program, directory) = (self.program.as_ref()?, self.directory.as_ref()?);
+        ExecReads::of(program, &self.arguments, directory)
     }
 }

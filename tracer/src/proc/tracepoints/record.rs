@@ -177,6 +177,7 @@ impl Parts {
             moment.umask = half(record, UMASK);
             moment.is_foreign = is_foreign;
             moment.program = exe.as_ref().map(|exe| path(exe).into());
+            moment.directory = cwd.as_ref().map(|cwd| path(cwd).into());
             for fd in 0..NUMBERED {
                 if let Some(kept) = parts.remove(&(TARGETS + fd)) {
                     moment.paths.insert(fd.cast_signed(), path(&kept));
