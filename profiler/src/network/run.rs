@@ -357,6 +357,34 @@ impl Run {
         chosen.iter().map(move |&i| &packets[i as usize])
     }
 
+    /// Hands each packet of the interval over for each process that has it in its [`Run::stream`], in the
+    /// order of time within these. Of many processes that is quicker than one stream after the other, each of
+    /// which is strewn over its capture.
+    pub(super) fn each_seen(&self, mut each: impl FnMut(Node, &Packet)) {
+        for (at, capture) in self.data.captures.iter().enumerate() {
+            let is_nearest = |node: Node| {
+                let stream = self.data.streams.get(usize::from(node));
+                stream.is_some_and(|stream| stream.capture == at)
+            };
+            for packet in self.part(&capture.packets) {
+                let (src, dst) = (packet.src, packet.dst);
+                if is_nearest(src) {
+                    each(src, packet);
+                }
+                if dst != src && is_nearest(dst) {
+                    each(dst, packet);
+                }
+            }
+        }
+    }
+
+    /// Those of a capture's packets that are in the interval.
+    fn part<'a>(&self, packets: &'a [Packet]) -> &'a [Packet] {
+        let from = packets.partition_point(|packet| packet.t_ns < self.t0_ns);
+        let to = packets.partition_point(|packet| packet.t_ns <= self.t1_ns);
+        packets.get(from..to).unwrap_or(&[])
+    }
+
     /// Whether the process has a capture of its own, so that its times are its own.
     pub fn is_own(&self, node: Node) -> bool {
         self.data.is_own[usize::from(node)]
