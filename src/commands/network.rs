@@ -335,7 +335,7 @@ pub(crate) fn run(args: Args) -> super::Outcome {
         let begun = Instant::now();
         let trace = Trace::open(&common.trace)?;
         let is_growing = trace.is_being_recorded();
-        let page = answer::ask(&question, &trace, options, growing.as_mut())?;
+        let page = answer::ask(&question, &trace, options, growing.as_mut(), is_growing)?;
         if pace.is_some() && options.output.path().is_none() {
             write::separator(options.format)?;
         }

@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use ahash::AHashMap;
+
 use super::chance::Chance;
 use super::messages::Message;
 use super::plain::{self, Plain};
@@ -34,7 +36,7 @@ const HEAVY: f64 = 0.1;
 /// The iterations of a program whose pairs each send messages of one size; `None` when some that
 /// matter do not, or nothing repeats.
 pub fn iterations(messages: &[Message]) -> Option<Iterations> {
-    let mut bytes: BTreeMap<(Node, Node), u64> = BTreeMap::new();
+    let mut bytes: AHashMap<(Node, Node), u64> = AHashMap::new();
     for message in messages {
         *bytes.entry((message.src, message.dst)).or_default() += message.bytes;
     }

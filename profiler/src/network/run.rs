@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use super::rtt;
+use super::{page, rtt};
 
 mod books;
 mod build;
@@ -329,7 +329,7 @@ impl Run {
         let is_only = nodes().filter(|node| is_called(node)).count() == 1;
         let found = found.or_else(|| nodes().position(is_called).filter(|_| is_only));
         found.map(|at| at as Node).ok_or_else(|| {
-            let known = self.data.nodes.join(", ");
+            let known = page::listed(&self.data.nodes, ", ");
             Unknown::new(format!(
                 "no process \"{name}\" in this trace; there are {known}"
             ))

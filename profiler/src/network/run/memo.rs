@@ -12,7 +12,7 @@ use crate::network::repeat::Iterations;
 #[derive(Debug, Default)]
 pub(in crate::network) struct Memo {
     pub(in crate::network) traffic: OnceLock<Arc<Matrix<Traffic>>>,
-    pub(in crate::network) messages: OnceLock<Arc<[Message]>>,
+    pub(in crate::network) messages: OnceLock<Arc<Vec<Message>>>,
     pub(in crate::network) iterations: OnceLock<Option<Arc<Iterations>>>,
     pub(in crate::network) evidence: OnceLock<Result<Evidence, Unknown>>,
 }
