@@ -2,11 +2,12 @@
 //! sizes say nothing of where an iteration begins.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ahash::AHashMap;
 
 use super::messages::{self, Message};
-use super::run::Node;
+use super::run::{Node, Run, Unknown};
 
 /// Share of a pair's messages that have the usual size, percent.
 const USUAL_PERCENT: usize = 90;
@@ -34,6 +35,19 @@ pub(super) fn usual(sizes: impl IntoIterator<Item = u64>) -> Option<(u64, usize)
     }
     // Of two that are as frequent the larger one, so that the answer is always the same.
     counts.into_iter().max_by_key(|&(size, n)| (n, size))
+}
+
+/// [`pairs`] of a run.
+///
+/// # Errors
+/// When the interval holds no packet.
+pub(super) fn of_run(run: &Run) -> Result<Arc<BTreeMap<(Node, Node), Plain>>, Unknown> {
+    let found = messages::messages(run)?;
+    let look = || Arc::new(pairs(&found));
+    Ok(match run.memo() {
+        Some(memo) => Arc::clone(memo.plain.get_or_init(look)),
+        None => look(),
+    })
 }
 
 /// The ordered pairs whose messages are alike. A greeting or a farewell of another size is left out.
