@@ -35,10 +35,7 @@ const HEAVY: f64 = 0.1;
 
 /// The iterations of a program whose pairs each send messages of one size; `None` when some that
 /// matter do not, or nothing repeats.
-pub fn iterations(
-    messages: &[Message],
-    plain: &BTreeMap<(Node, Node), Plain>,
-) -> Option<Iterations> {
+pub fn iterations(messages: &[Message], plain: &plain::Pairs) -> Option<Iterations> {
     let mut bytes: AHashMap<(Node, Node), u64> = AHashMap::new();
     for message in messages {
         *bytes.entry((message.src, message.dst)).or_default() += message.bytes;
@@ -201,6 +198,11 @@ fn without_start(times_ns: &[i64]) -> &[i64] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn iterations(messages: &[Message]) -> Option<Iterations> {
+        super::iterations(messages, &plain::pairs(messages))
+    }
+
     use crate::network::testing::Noise;
 
     /// Sends of process 0 to partners in this order, irregular in time.

@@ -27,6 +27,9 @@ pub struct Plain {
     pub times_ns: Vec<i64>,
 }
 
+/// The ordered pairs whose messages are alike.
+pub type Pairs = BTreeMap<(Node, Node), Plain>;
+
 /// The size that most messages have, with how many have it.
 pub(super) fn usual(sizes: impl IntoIterator<Item = u64>) -> Option<(u64, usize)> {
     let mut counts: AHashMap<u64, usize> = AHashMap::new();
@@ -41,7 +44,7 @@ pub(super) fn usual(sizes: impl IntoIterator<Item = u64>) -> Option<(u64, usize)
 ///
 /// # Errors
 /// When the interval holds no packet.
-pub(super) fn of_run(run: &Run) -> Result<Arc<BTreeMap<(Node, Node), Plain>>, Unknown> {
+pub(super) fn of_run(run: &Run) -> Result<Arc<Pairs>, Unknown> {
     let found = messages::messages(run)?;
     let look = || Arc::new(pairs(&found));
     Ok(match run.memo() {
@@ -51,7 +54,7 @@ pub(super) fn of_run(run: &Run) -> Result<Arc<BTreeMap<(Node, Node), Plain>>, Un
 }
 
 /// The ordered pairs whose messages are alike. A greeting or a farewell of another size is left out.
-pub fn pairs(messages: &[Message]) -> BTreeMap<(Node, Node), Plain> {
+pub fn pairs(messages: &[Message]) -> Pairs {
     let mut found = BTreeMap::new();
     for (pair, mut list) in messages::by_pair(messages) {
         let Some((bytes, n)) = usual(list.iter().map(|&i| messages[i].bytes)) else {

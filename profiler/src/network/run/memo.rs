@@ -1,13 +1,12 @@
 //! What several questions about one interval begin with, worked out once.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use super::{Mode, Node, Run, Unknown};
+use super::{Mode, Run, Unknown};
 use crate::network::evidence::Evidence;
 use crate::network::matrix::{Matrix, Traffic};
 use crate::network::messages::Message;
-use crate::network::plain::Plain;
+use crate::network::plain;
 use crate::network::repeat::Iterations;
 
 /// Answers by the default rules, which no other setting changes. Shared by the clones of a [`Run`].
@@ -15,7 +14,7 @@ use crate::network::repeat::Iterations;
 pub(in crate::network) struct Memo {
     pub(in crate::network) traffic: OnceLock<Arc<Matrix<Traffic>>>,
     pub(in crate::network) messages: OnceLock<Arc<Vec<Message>>>,
-    pub(in crate::network) plain: OnceLock<Arc<BTreeMap<(Node, Node), Plain>>>,
+    pub(in crate::network) plain: OnceLock<Arc<plain::Pairs>>,
     pub(in crate::network) iterations: OnceLock<Option<Arc<Iterations>>>,
     pub(in crate::network) evidence: OnceLock<Result<Evidence, Unknown>>,
 }
