@@ -305,7 +305,8 @@ mod tests {
         let names: Vec<String> = (1..=1200).map(|n| format!("n{n}")).collect();
         assert_eq!(listed(&names[..2], " and "), "n1 and n2");
         assert_eq!(listed(&names[..10], ","), "n1,n2,n3,n4,n5,n6,n7,n8,n9,n10");
-        assert!(listed(&names, ", ").ends_with(", n10 and 1 190 more"));
+        let more = format!(", n10 and {} more", units::count(1190));
+        assert!(listed(&names, ", ").ends_with(&more));
         assert_eq!(listed(&names[..0], ", "), "");
     }
 

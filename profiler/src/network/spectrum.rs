@@ -333,8 +333,8 @@ mod tests {
     #[test]
     fn a_sum_of_spectra_is_that_of_each() {
         let series = |of: u32| -> Vec<f64> {
-            let at = |k: u32| f64::from((k * (of + 7) + k * k / 3) % (of + 2) == 0);
-            (0..100).map(|k| at(k)).collect()
+            let at = |k: u32| f64::from((k * (of + 7) + k * k / 3).is_multiple_of(of + 2));
+            (0..100).map(at).collect()
         };
         let all: Vec<Vec<f64>> = (1..9).map(series).collect();
         let found = summed(all.iter().cloned(), 100, 50.0, 2048);
