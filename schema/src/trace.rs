@@ -18,7 +18,7 @@ mod timeline;
 
 pub use accesses::AccessRow;
 pub use kinds::Kind;
-pub use network::PacketRow;
+pub use network::{FlowEnds, PacketRow};
 pub use report::CallCost;
 use rows::FromRow;
 pub use rows::{
@@ -28,7 +28,7 @@ pub use rows::{
     TracedDirectoryRow, VariableRow,
 };
 pub use rows::{
-    CaptureRow, ChannelRow, CostRow, EndRow, FlowBetween, FlowCaptureRow, FlowEnds, FlowMeasure,
+    CaptureRow, ChannelRow, CostRow, EndRow, FlowBetween, FlowCaptureRow, FlowMeasure,
     FlowOwnerRow, FlowRow, HostRow, HostSampleRow, NetworkTotals, StateRow, WaitSumRow,
 };
 

@@ -330,19 +330,19 @@ pub(crate) fn run(args: Args) -> super::Outcome {
     let options = &common.options;
     check_format(&question, options.format)?;
     let mut growing = answer::growing(options);
-    let pace = options.watch.map(watch::Pace::new);
+    let mut pace = options.watch.map(watch::Pace::new);
     loop {
         let begun = Instant::now();
         let trace = Trace::open(&common.trace)?;
         let is_growing = trace.is_being_recorded();
-        let page = answer::ask(&question, &trace, options, growing.as_mut())?;
+        let page = answer::ask(&question, &trace, options, growing.as_mut(), is_growing)?;
         if pace.is_some() && options.output.path().is_none() {
             write::separator(options.format)?;
         }
         output::write_to(&options.output, &common.trace, |out| {
             write::page(&page, options.format, out)
         })?;
-        let Some(pace) = pace.as_ref().filter(|_| is_growing) else {
+        let Some(pace) = pace.as_mut().filter(|_| is_growing) else {
             return Ok(ExitCode::SUCCESS);
         };
         std::io::stdout().flush()?;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::matrix;
 use super::messages;
+use super::page;
 use super::placement::{self, Placement, Problem};
 use super::pop::{self, Pop};
 use super::repeat;
@@ -183,16 +184,9 @@ pub fn place(run: &Run, given: &BTreeMap<(String, String), f64>) -> Answer<Advic
         }
     }
     if !missing.is_empty() {
-        let more = missing.len().saturating_sub(6);
-        missing.truncate(6);
-        let more = if more > 0 {
-            format!(" and {more} more")
-        } else {
-            String::new()
-        };
         return Err(Unknown::new(format!(
-            "the capacity between these hosts is not known: {}{more}; give it with --capacity A,B=BYTES_PER_SECOND",
-            missing.join(", ")
+            "the capacity between these hosts is not known: {}; give it with --capacity A,B=BYTES_PER_SECOND",
+            page::listed(&missing, ", ")
         )));
     }
     let problem = Problem {

@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use ahash::AHashMap;
+
 use super::chance::Chance;
 use super::messages::Message;
 use super::plain::{self, Plain};
@@ -33,14 +35,15 @@ const HEAVY: f64 = 0.1;
 
 /// The iterations of a program whose pairs each send messages of one size; `None` when some that
 /// matter do not, or nothing repeats.
-pub fn iterations(messages: &[Message]) -> Option<Iterations> {
-    let mut bytes: BTreeMap<(Node, Node), u64> = BTreeMap::new();
+pub fn iterations(messages: &[Message], plain: &plain::Pairs) -> Option<Iterations> {
+    let mut bytes: AHashMap<(Node, Node), u64> = AHashMap::new();
     for message in messages {
         *bytes.entry((message.src, message.dst)).or_default() += message.bytes;
     }
     let heaviest = *bytes.values().max()? as f64;
-    let mut plain = plain::pairs(messages);
-    plain.retain(|pair, _| bytes[pair] as f64 >= HEAVY * heaviest);
+    let plain = plain.iter().map(|(pair, plain)| (*pair, plain));
+    let plain = plain.filter(|(pair, _)| bytes[pair] as f64 >= HEAVY * heaviest);
+    let plain: BTreeMap<(Node, Node), &Plain> = plain.collect();
     let heavy = bytes.values().filter(|&&b| b as f64 >= HEAVY * heaviest);
     if heavy.count() != plain.len() {
         return None;
@@ -69,7 +72,7 @@ pub fn iterations(messages: &[Message]) -> Option<Iterations> {
 /// whose partners are the same in all super-phases sees the iterations alone.
 fn by_order(
     messages: &[Message],
-    plain: &BTreeMap<(Node, Node), Plain>,
+    plain: &BTreeMap<(Node, Node), &Plain>,
 ) -> Option<Vec<Repetition>> {
     let mut sends: BTreeMap<Node, Vec<usize>> = BTreeMap::new();
     for (&(src, _), pair) in plain {
@@ -147,13 +150,13 @@ fn best_distance(order: &[Node]) -> Option<(usize, f64)> {
 
 /// Every process has one partner, or they are not in order: one message of each pair is an
 /// iteration where all pairs sent as many.
-fn one_each(plain: &BTreeMap<(Node, Node), Plain>) -> Option<Vec<Repetition>> {
+fn one_each(plain: &BTreeMap<(Node, Node), &Plain>) -> Option<Vec<Repetition>> {
     let counts: Vec<usize> = plain.values().map(|pair| pair.messages.len()).collect();
     let (least, most) = (*counts.iter().min()?, *counts.iter().max()?);
     if least < LEAST_OF_ONE || !plain::are_in_step(least, most) {
         return None;
     }
-    let repetition = |(&(src, dst), pair): (&(Node, Node), &Plain)| Repetition {
+    let repetition = |(&(src, dst), pair): (&(Node, Node), &&Plain)| Repetition {
         src,
         dst,
         bytes: pair.bytes,
@@ -195,6 +198,11 @@ fn without_start(times_ns: &[i64]) -> &[i64] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn iterations(messages: &[Message]) -> Option<Iterations> {
+        super::iterations(messages, &plain::pairs(messages))
+    }
+
     use crate::network::testing::Noise;
 
     /// Sends of process 0 to partners in this order, irregular in time.

@@ -1,7 +1,5 @@
 //! Where communication time goes (chapter 5): latency and bandwidth components per ordered pair.
 
-use std::collections::BTreeMap;
-
 use super::messages::{self, Message};
 use super::quantile;
 use super::rtt;
@@ -78,14 +76,8 @@ pub fn pairs(run: &Run) -> Result<Vec<Pair>, Unknown> {
 
 /// The same of messages that are known already.
 pub fn of_messages(run: &Run, messages: &[Message]) -> Vec<Pair> {
-    let mut pairs: BTreeMap<(Node, Node), Vec<&Message>> = BTreeMap::new();
-    for message in messages {
-        pairs
-            .entry((message.src, message.dst))
-            .or_default()
-            .push(message);
-    }
-    let pair = |((src, dst), messages): ((Node, Node), Vec<&Message>)| {
+    let pair = |((src, dst), list): ((Node, Node), Vec<usize>)| {
+        let messages: Vec<&Message> = list.iter().map(|&i| &messages[i]).collect();
         let half = half_round_trip(run, src, dst);
         let is_timed = run.has_both_ends(src, dst) && run.settings.mode == Mode::Default;
         let method = if is_timed {
@@ -119,7 +111,7 @@ pub fn of_messages(run: &Run, messages: &[Message]) -> Vec<Pair> {
             delays,
         }
     };
-    pairs.into_iter().map(pair).collect()
+    messages::by_pair(messages).into_iter().map(pair).collect()
 }
 
 /// Half of the least round-trip time between two processes, seen from either, s. A capture at the

@@ -4,16 +4,18 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
 use ahash::AHashMap;
-use flowtrace_schema::{CaptureRow, FlowCaptureRow, FlowEnds, PacketRow, Result, Trace, marks};
+use flowtrace_schema::{CaptureRow, PacketRow, Result, Trace, marks};
 
 use super::run::{Books, CaptureInput, Node, Packet, Run, Unknown};
 use crate::rules::labels;
 
 mod aside;
 mod chosen;
+mod flows;
 mod growing;
 
-use chosen::Chosen;
+use chosen::{Chosen, Counts};
+use flows::{Flow, Flows};
 pub use growing::Growing;
 
 /// What counts as one process.
@@ -46,14 +48,10 @@ pub struct Selection {
 const SSH: i64 = 22;
 
 /// What counts as one process unless asked otherwise, by the program's flows.
-fn natural(flows: &[FlowEnds]) -> By {
+fn natural(flows: &[Flow]) -> By {
     let mut used = flows.iter().peekable();
     let is_within_one = used.peek().is_some() && used.all(|flow| flow.src == flow.dst);
     if is_within_one { By::Process } else { By::Host }
-}
-
-fn is_of_program(flow: &FlowEnds) -> bool {
-    flow.proto == "tcp" && flow.sport != Some(SSH) && flow.dport != Some(SSH)
 }
 
 /// Loads the packets of the program's TCP connections.
@@ -61,37 +59,29 @@ fn is_of_program(flow: &FlowEnds) -> bool {
 /// # Errors
 /// When the file cannot be read; the inner one when a host is asked for that is not there.
 pub fn load(trace: &Trace, selection: &Selection) -> Result<std::result::Result<Run, Unknown>> {
-    let mut flows = trace.flow_ends(i64::MIN)?;
-    let sums = sums_of_captures(trace, &mut flows)?;
-    let (flows, others): (Vec<FlowEnds>, Vec<FlowEnds>) =
-        flows.into_iter().partition(is_of_program);
+    let mut flows = Flows::default();
+    flows.read(trace)?;
+    let counts = count(trace, &mut flows)?;
     let hosts = trace.hosts()?;
     let captures = trace.captures()?;
-    let by = selection.by.unwrap_or_else(|| natural(&flows));
+    let by = selection.by.unwrap_or_else(|| natural(&flows.program));
     let labels = named(trace, by)?;
-    let seen = chosen::seen(sums.iter().filter_map(|row| {
-        let at = flows.binary_search_by_key(&row.flow_id, |flow| flow.flow_id);
-        Some((
-            row.capture_id,
-            flows.get(at.ok()?)?,
-            row.out_packets + row.back_packets,
-        ))
-    }));
+    let seen = counts.named(&flows.addresses);
     let mut chosen = match Chosen::new(&flows, selection, by, &seen, &captures, &labels) {
         Ok(chosen) => chosen,
         Err(unknown) => return Ok(Err(unknown)),
     };
     let errors = hosts.iter().filter_map(|host| host.clock_error_ns).max();
     let left_out = std::mem::take(&mut chosen.left_out);
-    let aside = std::mem::take(&mut chosen.aside).with(&others).sorted();
+    let aside = std::mem::take(&mut chosen.aside).with(&flows).sorted();
     let books = match selection.within_ns {
         // The kernel's totals are of whole lives.
         Some(_) => Vec::new(),
-        None => books(trace, &flows, &chosen)?,
+        None => books(trace, &flows.program, &chosen)?,
     };
     // There may be a million, and the packets need room.
     drop(seen);
-    drop((flows, others, sums));
+    drop(flows);
     let (mut inputs, at) = inputs(&captures);
     let mut without_header = 0;
     let (from_ns, to_ns) = selection.within_ns.unwrap_or((i64::MIN, i64::MAX));
@@ -161,10 +151,10 @@ fn packet(row: &PacketRow, seq: u32, src: Node, dst: Node) -> Packet {
 }
 
 /// What the process tracer knows of the processes at the ends of each node's connections.
-fn books(trace: &Trace, flows: &[FlowEnds], chosen: &Chosen) -> Result<Vec<Option<Books>>> {
+fn books(trace: &Trace, flows: &[Flow], chosen: &Chosen) -> Result<Vec<Option<Books>>> {
     let mut owners: Vec<BTreeSet<i64>> = vec![BTreeSet::new(); chosen.names.len()];
     for flow in flows {
-        let Some(&(a, b)) = chosen.ends.get(&flow.flow_id) else {
+        let Some(&(a, b)) = chosen.ends.get(&flow.id) else {
             continue;
         };
         for (node, upid) in [(a, flow.src_upid), (b, flow.dst_upid)] {
@@ -199,20 +189,17 @@ fn books(trace: &Trace, flows: &[FlowEnds], chosen: &Chosen) -> Result<Vec<Optio
     Ok(owners.into_iter().map(of).collect())
 }
 
-/// What each capture counted of each flow, in the order of flows. Packets and payload of all flows, which
-/// come in that order, too, are added to them as the view `flows` has them: of each direction what the
-/// capture that saw most of it counted.
-fn sums_of_captures(trace: &Trace, flows: &mut [FlowEnds]) -> Result<Vec<FlowCaptureRow>> {
+/// Adds what captures counted to the flows, as the view `flows` has it, and what each has of the program.
+fn count(trace: &Trace, flows: &mut Flows) -> Result<Counts> {
     let mut rows = trace.flow_captures_unordered()?;
     rows.sort_unstable_by_key(|row| row.flow_id);
-    for of_flow in rows.chunk_by(|a, b| a.flow_id == b.flow_id) {
-        let id = of_flow[0].flow_id;
-        let Ok(at) = flows.binary_search_by_key(&id, |flow| flow.flow_id) else {
-            continue;
-        };
-        let most = |of: fn(&FlowCaptureRow) -> i64| of_flow.iter().map(of).max().unwrap_or(0);
-        flows[at].packets = Some(most(|row| row.out_packets) + most(|row| row.back_packets));
-        flows[at].bytes = Some(most(|row| row.out_bytes) + most(|row| row.back_bytes));
+    flows.count(&rows);
+    let mut counts = Counts::default();
+    let mut rest = &rows[..];
+    for flow in &flows.program {
+        for row in flows::rows_of(flow, &mut rest) {
+            counts.add(row.capture_id, flow, row.out_packets + row.back_packets);
+        }
     }
-    Ok(rows)
+    Ok(counts)
 }

@@ -95,21 +95,19 @@ pub fn traffic(run: &Run) -> Result<Arc<Matrix<Traffic>>, Unknown> {
 
 fn counted(run: &Run) -> Matrix<Traffic> {
     let mut matrix: Matrix<Traffic> = Matrix::new(run.nodes().len());
-    for me in run.all() {
-        for packet in run.stream(me) {
-            let (src, dst) = (packet.src, packet.dst);
-            let is_counted_here = if src == me {
-                run.is_own(me) || !run.is_own(dst)
-            } else {
-                !run.is_own(src) && run.is_own(me)
-            };
-            if src != dst && is_counted_here {
-                matrix
-                    .at_mut(usize::from(src), usize::from(dst))
-                    .add(packet);
-            }
+    run.each_seen(|me, packet| {
+        let (src, dst) = (packet.src, packet.dst);
+        let is_counted_here = if src == me {
+            run.is_own(me) || !run.is_own(dst)
+        } else {
+            !run.is_own(src) && run.is_own(me)
+        };
+        if src != dst && is_counted_here {
+            matrix
+                .at_mut(usize::from(src), usize::from(dst))
+                .add(packet);
         }
-    }
+    });
     matrix
 }
 

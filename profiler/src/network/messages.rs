@@ -1,6 +1,6 @@
 //! What the segments of a connection were as messages (5.4.1).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ahash::AHashMap;
@@ -58,12 +58,12 @@ impl Message {
 ///
 /// # Errors
 /// When the interval holds no packet.
-pub fn messages(run: &Run) -> Result<Arc<[Message]>, Unknown> {
+pub fn messages(run: &Run) -> Result<Arc<Vec<Message>>, Unknown> {
     run.need_packets()?;
     // Most questions begin with them.
     Ok(match run.memo() {
-        Some(memo) => Arc::clone(memo.messages.get_or_init(|| cut(run).into())),
-        None => cut(run).into(),
+        Some(memo) => Arc::clone(memo.messages.get_or_init(|| Arc::new(cut(run)))),
+        None => Arc::new(cut(run)),
     })
 }
 
@@ -72,7 +72,12 @@ fn cut(run: &Run) -> Vec<Message> {
     for me in run.all().filter(|&me| run.is_own(me)) {
         // Of who has no capture the partners' captures hold what they were sent.
         let is_known_here = |src: Node, dst: Node| src == me || dst == me && !run.is_own(src);
-        all.extend(cut::sent_in(run, me, is_known_here));
+        let sent = cut::sent_in(run, me, is_known_here);
+        // A server has a capture, and its clients have none.
+        match all.is_empty() {
+            true => all = sent,
+            false => all.extend(sent),
+        }
     }
     arrivals::add(run, &mut all);
     all.sort_by_key(|message| {
@@ -98,7 +103,7 @@ pub(super) fn by_pair(messages: &[Message]) -> BTreeMap<(Node, Node), Vec<usize>
 
 /// Messages by ordered pair, the most first.
 pub fn counts(messages: &[Message]) -> Vec<(Node, Node, u64)> {
-    let mut counts: HashMap<(Node, Node), u64> = HashMap::new();
+    let mut counts: AHashMap<(Node, Node), u64> = AHashMap::new();
     for message in messages {
         *counts.entry((message.src, message.dst)).or_default() += 1;
     }

@@ -126,6 +126,19 @@ pub fn range(low: f64, high: f64) -> String {
     }
 }
 
+/// Names in a line of text at most: a server has thousands of clients. Rows and `coverage` have all.
+const LISTED: usize = 10;
+
+/// Names one after the other, and how many more there are than the first of them.
+pub fn listed(names: &[impl AsRef<str>], separator: &str) -> String {
+    let shown = names.iter().take(LISTED).map(AsRef::as_ref);
+    let shown = shown.collect::<Vec<&str>>().join(separator);
+    match names.len().saturating_sub(LISTED) {
+        0 => shown,
+        more => format!("{shown} and {} more", units::count(more as i64)),
+    }
+}
+
 /// A result ready to be written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
@@ -242,7 +255,7 @@ impl Page {
         if !coverage.without_capture.is_empty() && self.unknown.is_none() {
             notes.push(format!(
                 "without a capture of their own, seen from their partners: {}",
-                coverage.without_capture.join(", ")
+                listed(&coverage.without_capture, ", ")
             ));
         }
         notes
@@ -285,6 +298,16 @@ mod tests {
         assert_eq!(range(1.2, 1.3), "1.200 to 1.300 s");
         assert_eq!(range(0.9, 1.3), "900.0 ms to 1.300 s");
         assert_eq!(Cell::Number(f64::NAN).value(), Value::Null);
+    }
+
+    #[test]
+    fn of_many_names_the_first_are_listed() {
+        let names: Vec<String> = (1..=1200).map(|n| format!("n{n}")).collect();
+        assert_eq!(listed(&names[..2], " and "), "n1 and n2");
+        assert_eq!(listed(&names[..10], ","), "n1,n2,n3,n4,n5,n6,n7,n8,n9,n10");
+        let more = format!(", n10 and {} more", units::count(1190));
+        assert!(listed(&names, ", ").ends_with(&more));
+        assert_eq!(listed(&names[..0], ", "), "");
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub use topology::{changes, matrix, topology};
 
 pub use super::page::Page;
 
-use super::page::Cell;
+use super::page::{Cell, listed};
 use super::run::{Coverage, Node, Run};
 use crate::text::units;
 
@@ -69,7 +69,7 @@ fn left_out(coverage: &Coverage) -> Vec<String> {
     if !coverage.left_out.is_empty() {
         lines.push(format!(
             "no part of the program, left out: {}",
-            coverage.left_out.join(", ")
+            listed(&coverage.left_out, ", ")
         ));
     }
     lines

@@ -141,21 +141,10 @@ fn bin_for((from, to): (i64, i64)) -> i64 {
 /// The sum of the pairs' spectra, each normalised, so that a talkative pair does not decide alone.
 fn summed(pairs: &[Vec<i64>], span_ns: (i64, i64), bin_ns: i64, bins: usize) -> Spectrum {
     let length = (16 * bins).next_power_of_two();
-    let mut sum = Spectrum::default();
-    for times in pairs {
-        let counts = rir::binned(times.iter().copied(), span_ns, bin_ns);
-        let spectrum = spectrum::padded(&counts, 1e9 / bin_ns as f64, length);
-        let total = spectrum.total();
-        if total <= 0.0 || counts.iter().sum::<f64>() < 6.0 {
-            continue;
-        }
-        sum.bin_hz = spectrum.bin_hz;
-        sum.power.resize(spectrum.power.len(), 0.0);
-        for (into, power) in sum.power.iter_mut().zip(&spectrum.power) {
-            *into += power / total;
-        }
-    }
-    sum
+    let counts = |times: &Vec<i64>| rir::binned(times.iter().copied(), span_ns, bin_ns);
+    let counts = pairs.iter().map(counts);
+    let counts = counts.filter(|counts| counts.iter().sum::<f64>() >= 6.0);
+    spectrum::summed(counts, bins, 1e9 / bin_ns as f64, length)
 }
 
 /// The frequency whose first harmonics together are the strongest, and the next two.

@@ -2,11 +2,12 @@
 //! sizes say nothing of where an iteration begins.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ahash::AHashMap;
 
 use super::messages::{self, Message};
-use super::run::Node;
+use super::run::{Node, Run, Unknown};
 
 /// Share of a pair's messages that have the usual size, percent.
 const USUAL_PERCENT: usize = 90;
@@ -26,6 +27,9 @@ pub struct Plain {
     pub times_ns: Vec<i64>,
 }
 
+/// The ordered pairs whose messages are alike.
+pub type Pairs = BTreeMap<(Node, Node), Plain>;
+
 /// The size that most messages have, with how many have it.
 pub(super) fn usual(sizes: impl IntoIterator<Item = u64>) -> Option<(u64, usize)> {
     let mut counts: AHashMap<u64, usize> = AHashMap::new();
@@ -36,8 +40,21 @@ pub(super) fn usual(sizes: impl IntoIterator<Item = u64>) -> Option<(u64, usize)
     counts.into_iter().max_by_key(|&(size, n)| (n, size))
 }
 
+/// [`pairs`] of a run.
+///
+/// # Errors
+/// When the interval holds no packet.
+pub(super) fn of_run(run: &Run) -> Result<Arc<Pairs>, Unknown> {
+    let found = messages::messages(run)?;
+    let look = || Arc::new(pairs(&found));
+    Ok(match run.memo() {
+        Some(memo) => Arc::clone(memo.plain.get_or_init(look)),
+        None => look(),
+    })
+}
+
 /// The ordered pairs whose messages are alike. A greeting or a farewell of another size is left out.
-pub fn pairs(messages: &[Message]) -> BTreeMap<(Node, Node), Plain> {
+pub fn pairs(messages: &[Message]) -> Pairs {
     let mut found = BTreeMap::new();
     for (pair, mut list) in messages::by_pair(messages) {
         let Some((bytes, n)) = usual(list.iter().map(|&i| messages[i].bytes)) else {

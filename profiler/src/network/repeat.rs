@@ -15,6 +15,7 @@ use ahash::AHashMap;
 use super::chance::Chance;
 use super::cycle;
 use super::messages::{self, Message};
+use super::plain;
 use super::quantile;
 use super::run::{Node, Run, Unknown};
 
@@ -117,7 +118,11 @@ impl Iterations {
 /// When the interval holds no packet.
 pub fn of_run(run: &Run) -> Result<Option<Arc<Iterations>>, Unknown> {
     let found = messages::messages(run)?;
-    let look = || iterations(&found).map(Arc::new);
+    let look = || {
+        let of_order = || cycle::iterations(&found, &*plain::of_run(run).ok()?);
+        let found = by_size(&found).or_else(of_order)?;
+        Some(Arc::new(found.with_spread()))
+    };
     Ok(match run.memo() {
         Some(memo) => memo.iterations.get_or_init(look).clone(),
         None => look(),
@@ -127,7 +132,8 @@ pub fn of_run(run: &Run) -> Result<Option<Arc<Iterations>>, Unknown> {
 /// Looks for iterations in the messages of a run: by their sizes, or where these are all alike by
 /// the order of their receivers. `None`: nothing repeats itself.
 pub fn iterations(messages: &[Message]) -> Option<Iterations> {
-    let found = by_size(messages).or_else(|| cycle::iterations(messages))?;
+    let found = by_size(messages);
+    let found = found.or_else(|| cycle::iterations(messages, &plain::pairs(messages)))?;
     Some(found.with_spread())
 }
 

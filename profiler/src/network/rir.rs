@@ -1,5 +1,6 @@
 //! Round-trip iteration rate (chapter 3): how often a process hears from a peer before it sends on.
 
+use super::matrix::Matrix;
 use super::quantile;
 use super::rtt;
 use super::run::{Mode, Node, Run, Unknown};
@@ -36,22 +37,32 @@ const FACTOR: f64 = 1.5;
 /// after the one before it, and data of the peer was seen between them. Data and not an
 /// acknowledgement: waiting for the window (figure 3.2b) is no iteration.
 pub fn iterations(packets: impl IntoIterator<Item = (i64, Seen)>, threshold_ns: i64) -> Vec<i64> {
-    let mut last: Option<i64> = None;
-    let mut is_answered = false;
-    let mut times = Vec::new();
-    for (t, seen) in packets {
-        match seen {
-            Seen::Received => is_answered = true,
-            Seen::Sent => {
-                if is_answered && last.is_some_and(|last| t - last > threshold_ns) {
-                    times.push(t);
-                }
-                last = Some(t);
-                is_answered = false;
-            }
+    let mut gaps = Gaps::default();
+    let of = |(t, seen)| Some((t, gaps.next(t, seen)?));
+    let gaps = packets.into_iter().filter_map(of);
+    gaps.filter(|(_, gap)| *gap > threshold_ns)
+        .map(|(t, _)| t)
+        .collect()
+}
+
+/// The gaps between the sends of one pair.
+#[derive(Debug, Default)]
+struct Gaps {
+    last: Option<i64>,
+    is_answered: bool,
+}
+
+impl Gaps {
+    /// Before this packet, if it is a send and the peer has answered the one before, ns.
+    fn next(&mut self, t_ns: i64, seen: Seen) -> Option<i64> {
+        if seen == Seen::Received {
+            self.is_answered = true;
+            return None;
         }
+        let last = self.last.replace(t_ns);
+        let is_answered = std::mem::take(&mut self.is_answered);
+        Some(t_ns - last.filter(|_| is_answered)?)
     }
-    times
 }
 
 /// The gap that the mode asks for. Thesis: one value for all pairs, given by the user from a ping
@@ -84,42 +95,66 @@ pub fn events_and_counts<const N: usize>(
     thresholds_ns: impl Fn(Node, Node) -> [Option<i64>; N],
 ) -> Result<Vec<WithCounts<N>>, Unknown> {
     run.need_packets()?;
-    let of_pair = |(me, peer, packets): (Node, Node, Vec<(i64, Seen)>)| {
-        let times = |threshold| iterations(packets.iter().copied(), threshold);
-        // Without a clean sample the second condition decides alone.
-        let threshold_ns = threshold_ns(run, me, peer).unwrap_or(0);
-        let events = Events {
-            me,
-            peer,
-            threshold_ns,
-            times_ns: times(threshold_ns),
+    // By sender and receiver the place in the list and one; there may be many processes and few pairs.
+    let mut places: Matrix<u32> = Matrix::new(run.nodes().len());
+    let mut pairs: Vec<Pair<N>> = Vec::new();
+    run.each_seen(|me, packet| {
+        if !packet.is_data() || packet.src == packet.dst {
+            return;
+        }
+        let (peer, seen) = match packet.src == me {
+            true => (packet.dst, Seen::Sent),
+            false => (packet.src, Seen::Received),
         };
-        let others = thresholds_ns(me, peer);
-        (events, others.map(|other| other.map(|ns| times(ns).len())))
-    };
-    Ok(by_pair(run).map(of_pair).collect())
+        let place = places.at_mut(usize::from(me), usize::from(peer));
+        if *place == 0 {
+            pairs.push(Pair::new(run, me, peer, thresholds_ns(me, peer)));
+            *place = pairs.len() as u32;
+        }
+        pairs[*place as usize - 1].see(packet.t_ns, seen);
+    });
+    pairs.sort_by_key(|pair| (pair.events.me, pair.events.peer));
+    let found = pairs.into_iter();
+    Ok(found.map(|pair| (pair.events, pair.counts)).collect())
 }
 
-/// What each process sent to each of its peers and received of it, as far as iterations need that.
-fn by_pair(run: &Run) -> impl Iterator<Item = (Node, Node, Vec<(i64, Seen)>)> {
-    run.all().flat_map(|me| {
-        let mut pairs: Vec<Vec<(i64, Seen)>> = vec![Vec::new(); run.nodes().len()];
-        for packet in run.stream(me).filter(|p| p.is_data() && p.src != p.dst) {
-            let (peer, seen) = if packet.src == me {
-                (packet.dst, Seen::Sent)
-            } else {
-                (packet.src, Seen::Received)
-            };
-            let pair = &mut pairs[usize::from(peer)];
-            // Only changes of direction and gaps matter; runs of arrivals need one entry.
-            if seen == Seen::Sent || pair.last().is_none_or(|last| last.1 == Seen::Sent) {
-                pair.push((packet.t_ns, seen));
+/// What was seen of one pair so far.
+struct Pair<const N: usize> {
+    gaps: Gaps,
+    events: Events,
+    others_ns: [Option<i64>; N],
+    counts: [Option<usize>; N],
+}
+
+impl<const N: usize> Pair<N> {
+    fn new(run: &Run, me: Node, peer: Node, others_ns: [Option<i64>; N]) -> Pair<N> {
+        Pair {
+            gaps: Gaps::default(),
+            events: Events {
+                me,
+                peer,
+                // Without a clean sample the second condition decides alone.
+                threshold_ns: threshold_ns(run, me, peer).unwrap_or(0),
+                times_ns: Vec::new(),
+            },
+            others_ns,
+            counts: others_ns.map(|other| other.map(|_| 0)),
+        }
+    }
+
+    fn see(&mut self, t_ns: i64, seen: Seen) {
+        let Some(gap) = self.gaps.next(t_ns, seen) else {
+            return;
+        };
+        if gap > self.events.threshold_ns {
+            self.events.times_ns.push(t_ns);
+        }
+        for (count, other) in self.counts.iter_mut().zip(self.others_ns) {
+            if let (Some(count), Some(other)) = (count, other) {
+                *count += usize::from(gap > other);
             }
         }
-        let of_pair = move |(peer, packets)| (me, peer as Node, packets);
-        let pairs = pairs.into_iter().enumerate().map(of_pair);
-        pairs.filter(|(.., packets)| !packets.is_empty())
-    })
+    }
 }
 
 /// Counts per sliding window (3.4.2): `y(k)` events in `[t0 + k step, t0 + k step + window)`,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use super::rtt;
+use super::{page, rtt};
 
 mod books;
 mod build;
@@ -329,7 +329,7 @@ impl Run {
         let is_only = nodes().filter(|node| is_called(node)).count() == 1;
         let found = found.or_else(|| nodes().position(is_called).filter(|_| is_only));
         found.map(|at| at as Node).ok_or_else(|| {
-            let known = self.data.nodes.join(", ");
+            let known = page::listed(&self.data.nodes, ", ");
             Unknown::new(format!(
                 "no process \"{name}\" in this trace; there are {known}"
             ))
@@ -355,6 +355,34 @@ impl Run {
         let to = stream.packets.partition_point(|i| at(i) <= self.t1_ns);
         let chosen = stream.packets.get(from..to).unwrap_or(&[]);
         chosen.iter().map(move |&i| &packets[i as usize])
+    }
+
+    /// Hands each packet of the interval over for each process that has it in its [`Run::stream`], in the
+    /// order of time within these. Of many processes that is quicker than one stream after the other, each of
+    /// which is strewn over its capture.
+    pub(super) fn each_seen(&self, mut each: impl FnMut(Node, &Packet)) {
+        for (at, capture) in self.data.captures.iter().enumerate() {
+            let is_nearest = |node: Node| {
+                let stream = self.data.streams.get(usize::from(node));
+                stream.is_some_and(|stream| stream.capture == at)
+            };
+            for packet in self.part(&capture.packets) {
+                let (src, dst) = (packet.src, packet.dst);
+                if is_nearest(src) {
+                    each(src, packet);
+                }
+                if dst != src && is_nearest(dst) {
+                    each(dst, packet);
+                }
+            }
+        }
+    }
+
+    /// Those of a capture's packets that are in the interval.
+    fn part<'a>(&self, packets: &'a [Packet]) -> &'a [Packet] {
+        let from = packets.partition_point(|packet| packet.t_ns < self.t0_ns);
+        let to = packets.partition_point(|packet| packet.t_ns <= self.t1_ns);
+        packets.get(from..to).unwrap_or(&[])
     }
 
     /// Whether the process has a capture of its own, so that its times are its own.

@@ -117,15 +117,18 @@ pub(super) fn shows_nothing(messages: &[Message]) -> bool {
     let messages = without_greetings(messages);
     let sent = messages::by_pair(&messages);
     let mut sources: BTreeMap<Node, Vec<(Node, usize)>> = BTreeMap::new();
+    let mut partners: BTreeMap<Node, usize> = BTreeMap::new();
     for (&(from, to), list) in &sent {
         sources.entry(to).or_default().push((from, list.len()));
+        *partners.entry(from).or_default() += 1;
     }
     let is_in_step = |(&(me, _), list): (&(Node, Node), &Vec<usize>)| {
         let mut sources = sources.get(&me).into_iter().flatten();
+        let may_have_phases = phases::may_have(partners.get(&me).copied().unwrap_or(0));
         sources.all(|&(from, source)| {
             // What comes of a partner in other phases is in step with the own messages to it.
-            let own = sent.get(&(me, from)).map_or(0, Vec::len);
-            may_be_in_step(list.len(), source) || may_be_in_step(own, source)
+            let own = || sent.get(&(me, from)).map_or(0, Vec::len);
+            may_be_in_step(list.len(), source) || may_have_phases && may_be_in_step(own(), source)
         })
     };
     !sent.iter().all(is_in_step) || !symmetry::are_alike(&messages, sent.values())

@@ -96,17 +96,96 @@ pub fn padded(series: &[f64], sample_hz: f64, length: usize) -> Spectrum {
     if n < 2 || length < n {
         return Spectrum::default();
     }
-    let mean = series.iter().sum::<f64>() / n as f64;
-    let hann = |k: usize| 0.5 - 0.5 * (std::f64::consts::TAU * k as f64 / n as f64).cos();
-    let mut weight = 0.0;
-    let weighted = |(k, value): (usize, &f64)| {
-        let hann = hann(k);
-        weight += hann.powi(2);
-        (value - mean) * hann
-    };
-    let mut x: Vec<f64> = series.iter().enumerate().map(weighted).collect();
+    let hann = hann(n);
+    let mut x = weighted(series, &hann);
     x.resize(length, 0.0);
-    density(&mut x, sample_hz, weight)
+    density(
+        &mut x,
+        sample_hz,
+        hann.iter().map(|weight| weight.powi(2)).sum(),
+    )
+}
+
+/// The periodic Hann window of so many samples.
+fn hann(n: usize) -> Vec<f64> {
+    let at = |k: usize| 0.5 - 0.5 * (std::f64::consts::TAU * k as f64 / n as f64).cos();
+    (0..n).map(at).collect()
+}
+
+/// What a window leaves of a series without its mean.
+fn weighted(series: &[f64], window: &[f64]) -> Vec<f64> {
+    let mean = series.iter().sum::<f64>() / series.len() as f64;
+    let all = series.iter().zip(window);
+    all.map(|(value, weight)| (value - mean) * weight).collect()
+}
+
+/// The sum of the spectra that [`padded`] has of many series of `n` samples, each over its whole power.
+///
+/// Each is transformed at twice its length only: the sum of these is the spectrum of the sum of the
+/// autocorrelations, which are no longer than that, and is padded once.
+pub fn summed(
+    all: impl IntoIterator<Item = Vec<f64>>,
+    n: usize,
+    sample_hz: f64,
+    length: usize,
+) -> Spectrum {
+    let least = (2 * n).next_power_of_two();
+    if n < 2 || length < least {
+        return Spectrum::default();
+    }
+    let hann = hann(n);
+    let (forward, back, wide) = PLANNER.with_borrow_mut(|planner| {
+        (
+            planner.plan_fft_forward(least),
+            planner.plan_fft_inverse(least),
+            planner.plan_fft_forward(length),
+        )
+    });
+    let mut sum = back.make_input_vec();
+    let mut out = forward.make_output_vec();
+    let mut scratch = forward.make_scratch_vec();
+    let mut is_empty = true;
+    for series in all {
+        let mut x = weighted(&series, &hann);
+        let power: f64 = x.iter().map(|value| value.powi(2)).sum();
+        x.resize(least, 0.0);
+        if power <= 0.0
+            || forward
+                .process_with_scratch(&mut x, &mut out, &mut scratch)
+                .is_err()
+        {
+            continue;
+        }
+        is_empty = false;
+        for (into, z) in sum.iter_mut().zip(&out) {
+            into.re += z.norm_sqr() / power;
+        }
+    }
+    let mut correlation = back.make_output_vec();
+    if is_empty || back.process(&mut sum, &mut correlation).is_err() {
+        return Spectrum::default();
+    }
+    // Lags below 0 stand at the end.
+    let mut x = vec![0.0; length];
+    x[..n].copy_from_slice(&correlation[..n]);
+    x[length - n + 1..].copy_from_slice(&correlation[least - n + 1..]);
+    let mut out = wide.make_output_vec();
+    if wide.process(&mut x, &mut out).is_err() {
+        return Spectrum::default();
+    }
+    let scale = 1.0 / (least as f64 * length as f64);
+    let power = out.iter().enumerate();
+    let power = power.map(|(k, z)| (z.re * scale * sides(k, length)).max(0.0));
+    Spectrum {
+        bin_hz: sample_hz / length as f64,
+        power: power.collect(),
+    }
+}
+
+/// How often a bin of a transform of so many samples counts where one side stands for both.
+fn sides(bin: usize, length: usize) -> f64 {
+    let is_single = bin == 0 || (length.is_multiple_of(2) && bin == length / 2);
+    if is_single { 1.0 } else { 2.0 }
 }
 
 /// Periodogram without window and padding.
@@ -128,10 +207,8 @@ fn density(x: &mut [f64], sample_hz: f64, weight: f64) -> Spectrum {
         return Spectrum::default();
     }
     let scale = 1.0 / (sample_hz * weight);
-    let is_single = |k: usize| k == 0 || (n.is_multiple_of(2) && k == n / 2);
-    let power = |(k, z): (usize, &realfft::num_complex::Complex<f64>)| {
-        z.norm_sqr() * scale * if is_single(k) { 1.0 } else { 2.0 }
-    };
+    let power =
+        |(k, z): (usize, &realfft::num_complex::Complex<f64>)| z.norm_sqr() * scale * sides(k, n);
     Spectrum {
         bin_hz: sample_hz / n as f64,
         power: out.iter().enumerate().map(power).collect(),
@@ -251,6 +328,36 @@ mod tests {
         assert!((spectrum.edge_hz().unwrap() - 5.0).abs() < 3.0 * spectrum.bin_hz);
         let r = autocorrelation(&x, 20);
         assert!(r[10] > 0.95 && r[5] < -0.9);
+    }
+
+    #[test]
+    fn a_sum_of_spectra_is_that_of_each() {
+        let series = |of: u32| -> Vec<f64> {
+            let at = |k: u32| f64::from((k * (of + 7) + k * k / 3).is_multiple_of(of + 2));
+            (0..100).map(at).collect()
+        };
+        let all: Vec<Vec<f64>> = (1..9).map(series).collect();
+        let found = summed(all.iter().cloned(), 100, 50.0, 2048);
+        let mut expected = vec![0.0; 1025];
+        for series in &all {
+            let spectrum = padded(series, 50.0, 2048);
+            let total = spectrum.total();
+            for (sum, power) in expected.iter_mut().zip(&spectrum.power) {
+                *sum += power / total;
+            }
+        }
+        assert_eq!(found.bin_hz, 50.0 / 2048.0);
+        let most = expected.iter().copied().fold(0.0, f64::max);
+        for (found, expected) in found.power.iter().zip(&expected) {
+            assert!(
+                (found - expected).abs() < 1e-12 * most,
+                "{found} {expected}"
+            );
+        }
+        assert_eq!(
+            summed([vec![3.0; 100]], 100, 50.0, 2048),
+            Spectrum::default()
+        );
     }
 
     #[test]

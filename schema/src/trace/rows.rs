@@ -36,7 +36,7 @@ macro_rules! rows {
 mod network;
 
 pub use network::{
-    CaptureRow, FlowBetween, FlowCaptureRow, FlowEnds, FlowMeasure, FlowOwnerRow, FlowRow, HostRow,
+    CaptureRow, FlowBetween, FlowCaptureRow, FlowMeasure, FlowOwnerRow, FlowRow, HostRow,
     NetworkTotals,
 };
 

@@ -1,7 +1,7 @@
 //! Which part of the trace a question is about, and who answers it.
 
 use flowtrace_profiler::network::load::{self, By, Growing, Selection};
-use flowtrace_profiler::network::page::Page;
+use flowtrace_profiler::network::page::{self, Page};
 use flowtrace_profiler::network::replay::Change;
 use flowtrace_profiler::network::run::Unit;
 use flowtrace_profiler::network::{Mode, Run, Unknown, lost, pages, tables};
@@ -34,14 +34,15 @@ fn selection(options: &Options, within_ns: Option<(i64, i64)>) -> Selection {
     }
 }
 
-/// Answers one question about a trace.
+/// Answers one question about a trace; of one that does not grow any more for the last time.
 pub(super) fn ask(
     question: &Question,
     trace: &Trace,
     options: &Options,
     growing: Option<&mut Growing>,
+    is_growing: bool,
 ) -> Result<Page, Failure> {
-    let mut page = asked(question, trace, options, growing)?;
+    let mut page = asked(question, trace, options, growing, is_growing)?;
     page.notes.extend(lost::notes(trace)?);
     Ok(page)
 }
@@ -51,6 +52,7 @@ fn asked(
     trace: &Trace,
     options: &Options,
     growing: Option<&mut Growing>,
+    is_growing: bool,
 ) -> Result<Page, Failure> {
     let ns = |seconds: f64| (seconds * 1e9).clamp(-9e18, 9e18) as i64;
     let within_ns = options.within.map(|(from, to)| (ns(from), ns(to)));
@@ -60,7 +62,8 @@ fn asked(
         _ => {}
     }
     let run = match growing {
-        Some(growing) => growing.read(trace)?,
+        Some(growing) if is_growing => growing.read(trace)?,
+        Some(growing) => growing.read_last(trace)?,
         None => load::load(trace, &selection(options, within_ns))?,
     };
     let run = run.map_err(usage)?;
@@ -103,7 +106,7 @@ fn asked(
         let reason = format!(
             "all packets are between sockets of {}, and which are of which process is not known; \
              --by endpoint takes each port for a process",
-            run.nodes().join(" or of ")
+            page::listed(run.nodes(), " or of ")
         );
         return Ok(Page::unknown(&run, &Unknown::new(reason)));
     }

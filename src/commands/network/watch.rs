@@ -16,6 +16,8 @@ pub(super) struct Pace {
     /// Wished for between two answers.
     every: Duration,
     started: Instant,
+    /// Taken of a processor by all answers but the last.
+    before: Duration,
 }
 
 impl Pace {
@@ -23,15 +25,18 @@ impl Pace {
         Pace {
             every: Duration::from_secs_f64(every_s.min(86_400.0)),
             started: Instant::now(),
+            before: Duration::ZERO,
         }
     }
 
     /// Waits until the next answer is due, or there will be no other one before the last: the recording
     /// has ended. The answer before was begun at `begun`.
-    pub(super) fn wait(&self, begun: Instant, trace: &Trace) {
+    pub(super) fn wait(&mut self, begun: Instant, trace: &Trace) {
         let spent = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
         let spent = spent.map_or_else(|_| begun.elapsed(), Duration::from);
-        let due = due(self.every, begun - self.started, spent);
+        let last = spent.saturating_sub(self.before);
+        self.before = spent;
+        let due = due(self.every, begun - self.started, spent + last);
         while trace.is_being_recorded() {
             let left = due.saturating_sub(self.started.elapsed());
             if left.is_zero() {
@@ -43,7 +48,7 @@ impl Pace {
 }
 
 /// When the next answer is due, from the start, where the one before was begun at `begun` and all of them
-/// took so much of a processor.
+/// will have taken so much of a processor: the next takes as long as that one at least.
 fn due(every: Duration, begun: Duration, spent: Duration) -> Duration {
     (begun + every).max(spent.saturating_mul(PART))
 }

@@ -1,6 +1,5 @@
 //! Calls 4 to 7 and 12: the iteration rate.
 
-use crate::network::messages;
 use crate::network::plain;
 use crate::network::quantile;
 use crate::network::rir::{self, Distribution, SlowdownTable};
@@ -92,7 +91,7 @@ const PAUSES: f64 = 0.5;
 /// iteration: where both cross on the way, data of the peer does not lie between all sends. The same
 /// for a pair that sends in one direction only, where each message comes after a pause.
 fn count_messages(run: &Run, pairs: &mut [PairRate]) -> Result<(), Unknown> {
-    let plain = plain::pairs(&messages::messages(run)?);
+    let plain = plain::of_run(run)?;
     for pair in pairs {
         let Some(own) = plain.get(&(pair.src, pair.dst)) else {
             continue;

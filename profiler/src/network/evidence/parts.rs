@@ -48,21 +48,23 @@ pub(super) fn cuts(
 /// The delays of each process in each part, s: a gap belongs to the part in which it ends.
 pub(super) fn delays(run: &Run, cuts: &[i64]) -> Vec<Vec<f64>> {
     let mut parts = vec![vec![0.0; run.nodes().len()]; cuts.len() - 1];
-    for me in run.all() {
-        let mut before: Option<i64> = None;
-        let mut at = 0;
-        for record in ball::records(run, me) {
-            while cuts.get(at).is_some_and(|cut| *cut <= record.t_ns) {
-                at += 1;
-            }
-            if let (Some(before), true) = (before, record.kind.is_send())
-                && let Some(part) = at.checked_sub(1).and_then(|at| parts.get_mut(at))
-            {
-                part[usize::from(me)] += (record.t_ns - before.max(cuts[0])) as f64 / 1e9;
-            }
-            before = Some(record.t_ns);
+    // Of each process the cut that is next, and its packet before.
+    let mut seen: Vec<(usize, Option<i64>)> = vec![(0, None); run.nodes().len()];
+    run.each_seen(|me, packet| {
+        let Some(kind) = ball::kind(packet, me) else {
+            return;
+        };
+        let (at, before) = &mut seen[usize::from(me)];
+        while cuts.get(*at).is_some_and(|cut| *cut <= packet.t_ns) {
+            *at += 1;
         }
-    }
+        if let (Some(before), true) = (*before, kind.is_send())
+            && let Some(part) = at.checked_sub(1).and_then(|at| parts.get_mut(at))
+        {
+            part[usize::from(me)] += (packet.t_ns - before.max(cuts[0])) as f64 / 1e9;
+        }
+        *before = Some(packet.t_ns);
+    });
     parts
 }
 

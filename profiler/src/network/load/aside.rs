@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use flowtrace_schema::FlowEnds;
-
+use super::flows::{Flow, Flows};
 use super::{By, SSH};
 use crate::network::run::Aside;
 
@@ -13,26 +12,27 @@ pub(super) struct Asides(BTreeMap<String, Aside>);
 
 impl Asides {
     /// The same with flows that the methods are not for.
-    pub(super) fn with(mut self, flows: &[FlowEnds]) -> Asides {
-        for flow in flows {
-            match flow.proto.as_str() {
-                "tcp" => self.add(flow, format!("TCP port {SSH}")),
-                other => self.add(flow, other.to_uppercase()),
+    pub(super) fn with(mut self, flows: &Flows) -> Asides {
+        for flow in &flows.others {
+            match flows.protocols.name(flow.protocol) {
+                "tcp" => self.add(flow, true, format!("TCP port {SSH}")),
+                other => self.add(flow, false, other.to_uppercase()),
             }
         }
         self
     }
 
     /// A flow of which an end is no part of the program.
-    pub(super) fn outside(&mut self, flow: &FlowEnds) {
+    pub(super) fn outside(&mut self, flow: &Flow) {
         self.add(
             flow,
+            true,
             "TCP with hosts that are no part of the program".into(),
         );
     }
 
     /// A flow of which both ends are one process for the answers: nothing goes from one to another.
-    pub(super) fn within_one(&mut self, flow: &FlowEnds, by: By) {
+    pub(super) fn within_one(&mut self, flow: &Flow, by: By) {
         let is_owned = flow.src_upid.or(flow.dst_upid).is_some();
         let kind = match by {
             By::Process if is_owned => "TCP from a process to itself (--by endpoint shows them)",
@@ -42,13 +42,13 @@ impl Asides {
             By::Host => "TCP within one address (--by process or endpoint shows them)",
             By::Endpoint => "TCP from an endpoint to itself",
         };
-        self.add(flow, kind.into());
+        self.add(flow, true, kind.into());
     }
 
     /// A flow of processes beyond the largest number of them.
-    pub(super) fn beyond(&mut self, flow: &FlowEnds, most: usize) {
+    pub(super) fn beyond(&mut self, flow: &Flow, most: usize) {
         let kind = format!("TCP beyond the {most} processes with the most bytes");
-        self.add(flow, kind);
+        self.add(flow, true, kind);
     }
 
     /// The most packets first.
@@ -58,18 +58,17 @@ impl Asides {
         kinds
     }
 
-    fn add(&mut self, flow: &FlowEnds, kind: String) {
+    fn add(&mut self, flow: &Flow, is_tcp: bool, kind: String) {
         let sum = self.0.entry(kind).or_insert_with_key(|kind| Aside {
             kind: kind.clone(),
-            is_tcp: flow.proto == "tcp",
+            is_tcp,
             traffic: Some((0, 0)),
             ..Aside::default()
         });
         sum.flows += 1;
-        let more = flow.packets.zip(flow.bytes);
         sum.traffic = sum
             .traffic
-            .zip(more)
+            .zip(flow.traffic)
             .map(|(sum, more)| (sum.0 + more.0 as u64, sum.1 + more.1 as u64));
     }
 }

@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use ahash::{AHashMap, AHashSet};
-use flowtrace_schema::{CaptureRow, FlowEnds};
+use ahash::AHashMap;
+use flowtrace_schema::CaptureRow;
 
 use super::aside::Asides;
+use super::flows::{Flow, Flows, Names};
 use super::{By, Selection};
+use crate::network::page;
 use crate::network::run::{Node, Unknown};
 
 /// Processes analysed unless asked otherwise.
@@ -16,19 +18,30 @@ const MOST: usize = 512;
 /// Packets of the program by capture and address.
 pub(super) type Seen<'a> = BTreeMap<i64, BTreeMap<&'a str, i64>>;
 
-/// Adds up what captures have of flows: capture, flow, packets.
-pub(super) fn seen<'a>(of: impl IntoIterator<Item = (i64, &'a FlowEnds, i64)>) -> Seen<'a> {
-    let mut counts: AHashMap<(i64, &str), i64> = AHashMap::new();
-    for (capture, flow, packets) in of {
-        for address in [&flow.src, &flow.dst] {
-            *counts.entry((capture, address)).or_default() += packets;
+/// The same by the numbers of addresses.
+#[derive(Debug, Default)]
+pub(super) struct Counts(BTreeMap<i64, Vec<i64>>);
+
+impl Counts {
+    /// Adds what a capture has of a flow.
+    pub(super) fn add(&mut self, capture: i64, flow: &Flow, packets: i64) {
+        let counts = self.0.entry(capture).or_default();
+        for address in [flow.src as usize, flow.dst as usize] {
+            if counts.len() <= address {
+                counts.resize(address + 1, 0);
+            }
+            counts[address] += packets;
         }
     }
-    let mut seen = Seen::new();
-    for ((capture, address), packets) in counts {
-        seen.entry(capture).or_default().insert(address, packets);
+
+    pub(super) fn named<'a>(&self, addresses: &'a Names) -> Seen<'a> {
+        let of = |counts: &Vec<i64>| {
+            let all = addresses.all().zip(counts.iter().copied());
+            all.filter(|(_, packets)| *packets != 0).collect()
+        };
+        let captures = self.0.iter();
+        captures.map(|(at, counts)| (*at, of(counts))).collect()
     }
-    seen
 }
 
 /// The processes and what each connection joins.
@@ -42,7 +55,7 @@ pub(super) struct Chosen {
 
 impl Chosen {
     pub(super) fn new(
-        flows: &[FlowEnds],
+        flows: &Flows,
         selection: &Selection,
         by: By,
         seen: &Seen<'_>,
@@ -50,11 +63,14 @@ impl Chosen {
         labels: &HashMap<i64, String>,
     ) -> std::result::Result<Chosen, Unknown> {
         let own = by_kind(seen).map(|seen| own_addresses(&seen));
-        let addresses = flows.iter();
-        let addresses = addresses.flat_map(|flow| [flow.src.as_str(), flow.dst.as_str()]);
-        // A million flows have few addresses.
-        let addresses: AHashSet<&str> = addresses.collect();
-        let addresses: BTreeSet<&str> = addresses.into_iter().collect();
+        let mut is_met = vec![false; flows.addresses.len()];
+        for flow in &flows.program {
+            is_met[flow.src as usize] = true;
+            is_met[flow.dst as usize] = true;
+        }
+        let addresses = flows.addresses.all().zip(is_met);
+        let addresses = addresses.filter(|(_, is_met)| *is_met);
+        let addresses: BTreeSet<&str> = addresses.map(|(address, _)| address).collect();
         // A host's name stands for its address, or one of each kind.
         let mut named: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (capture, own) in captures
@@ -74,20 +90,12 @@ impl Chosen {
             if !wanted.is_subset(&addresses) {
                 let mut known: Vec<String> = addresses.iter().map(ToString::to_string).collect();
                 known.extend(named.keys().map(ToString::to_string));
-                let more = known.len().saturating_sub(20);
-                known.truncate(20);
-                let more = if more > 0 {
-                    format!(" and {more} more")
-                } else {
-                    String::new()
+                let known = match known.is_empty() {
+                    true => "none".into(),
+                    false => page::listed(&known, ", "),
                 };
                 return Err(Unknown::new(format!(
-                    "no host \"{host}\" in this trace; there are {}{more}",
-                    if known.is_empty() {
-                        "none".into()
-                    } else {
-                        known.join(", ")
-                    }
+                    "no host \"{host}\" in this trace; there are {known}"
                 )));
             }
             asked.extend(wanted);
@@ -103,51 +111,59 @@ impl Chosen {
         } else {
             addresses
         };
-        let members: AHashSet<&str> = members.into_iter().collect();
-        let mut bytes: AHashMap<Cow<'_, str>, i64> = AHashMap::new();
-        let mut joined: Vec<(&FlowEnds, Cow<'_, str>, Cow<'_, str>)> = Vec::new();
+        let is_member = flows.addresses.all();
+        let is_member: Vec<bool> = is_member.map(|address| members.contains(address)).collect();
+        let mut called = Called::new(by, labels, &flows.addresses);
+        let mut bytes: Vec<i64> = Vec::new();
+        let mut joined: Vec<(&Flow, u32, u32)> = Vec::with_capacity(flows.program.len());
         let mut aside = Asides::default();
-        let mut left_out: BTreeSet<&str> = BTreeSet::new();
-        for flow in flows {
-            let others = [flow.src.as_str(), flow.dst.as_str()].into_iter();
-            let mut others = others
-                .filter(|address| !members.contains(address))
-                .peekable();
-            if others.peek().is_some() {
-                left_out.extend(others);
+        let mut is_outside = vec![false; flows.addresses.len()];
+        for flow in &flows.program {
+            let ends = [flow.src as usize, flow.dst as usize];
+            if !ends.iter().all(|&end| is_member[end]) {
+                for end in ends {
+                    is_outside[end] |= !is_member[end];
+                }
                 aside.outside(flow);
                 continue;
             }
-            let name = |address, port, upid| name(by, labels, address, port, upid);
-            let a = name(&flow.src, flow.sport, flow.src_upid);
-            let b = name(&flow.dst, flow.dport, flow.dst_upid);
-            for end in [&a, &b] {
-                *bytes.entry(end.clone()).or_default() += flow.bytes.unwrap_or(0);
+            let a = called.number(flow.src, flow.sport, flow.src_upid);
+            let b = called.number(flow.dst, flow.dport, flow.dst_upid);
+            bytes.resize(called.names.len(), 0);
+            for end in [a, b] {
+                bytes[end as usize] += flow.traffic.map_or(0, |(_, bytes)| bytes);
             }
             if a == b {
                 aside.within_one(flow, by);
             }
             joined.push((flow, a, b));
         }
+        let left_out = flows.addresses.all().zip(is_outside);
+        let left_out = left_out.filter(|(_, is_outside)| *is_outside);
+        let mut left_out: BTreeSet<&str> = left_out.map(|(address, _)| address).collect();
         let most = selection.most.unwrap_or(MOST).min(usize::from(Node::MAX));
-        let mut by_bytes: Vec<(&str, i64)> = bytes.iter().map(|(n, b)| (&**n, *b)).collect();
-        by_bytes.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+        let mut by_bytes: Vec<(&str, u32)> = called.names.all().zip(0..).collect();
+        let of = |number: u32| bytes[number as usize];
+        by_bytes.sort_by(|a, b| of(b.1).cmp(&of(a.1)).then(a.0.cmp(b.0)));
         left_out.extend(by_bytes.iter().skip(most).map(|(name, _)| name));
-        let kept: BTreeSet<&str> = by_bytes.iter().take(most).map(|(name, _)| *name).collect();
-        let mut names: Vec<&str> = kept.into_iter().collect();
-        names.sort_by_key(|name| numeric(name));
-        let index = names.iter().zip(0..).map(|(name, node)| (*name, node));
-        let index: AHashMap<&str, Node> = index.collect();
+        by_bytes.truncate(most);
+        by_bytes.sort_unstable();
+        by_bytes.sort_by_cached_key(|(name, _)| numeric(name));
+        let mut nodes: Vec<Option<Node>> = vec![None; called.names.len()];
+        for (&(_, number), node) in by_bytes.iter().zip(0..) {
+            nodes[number as usize] = Some(node);
+        }
         let mut ends = AHashMap::with_capacity(joined.len());
-        for (flow, a, b) in &joined {
-            if let (Some(&a), Some(&b)) = (index.get(&**a), index.get(&**b)) {
-                ends.insert(flow.flow_id, (a, b));
+        for (flow, a, b) in joined {
+            if let (Some(a), Some(b)) = (nodes[a as usize], nodes[b as usize]) {
+                ends.insert(flow.id, (a, b));
             } else {
                 aside.beyond(flow, most);
             }
         }
+        let names = by_bytes.iter();
         Ok(Chosen {
-            names: names.into_iter().map(str::to_owned).collect(),
+            names: names.map(|(name, _)| (*name).to_owned()).collect(),
             ends,
             left_out: left_out.into_iter().map(str::to_owned).collect(),
             aside,
@@ -155,8 +171,42 @@ impl Chosen {
     }
 }
 
+/// What the processes at the ends of flows are called, by numbers.
+struct Called<'a> {
+    by: By,
+    labels: &'a HashMap<i64, String>,
+    addresses: &'a Names,
+    names: Names,
+    /// Numbers of those that are called as their addresses.
+    of_address: Vec<Option<u32>>,
+}
+
+impl<'a> Called<'a> {
+    fn new(by: By, labels: &'a HashMap<i64, String>, addresses: &'a Names) -> Called<'a> {
+        Called {
+            by,
+            labels,
+            addresses,
+            names: Names::default(),
+            of_address: vec![None; addresses.len()],
+        }
+    }
+
+    fn number(&mut self, address: u32, port: Option<i64>, upid: Option<i64>) -> u32 {
+        let name = self.addresses.name(address);
+        match name_at(self.by, self.labels, name, port, upid) {
+            // A million flows have few addresses.
+            Cow::Borrowed(called) if std::ptr::eq(called, name) => {
+                let known = &mut self.of_address[address as usize];
+                *known.get_or_insert_with(|| self.names.number(name))
+            }
+            called => self.names.number(&called),
+        }
+    }
+}
+
 /// What the process at an end of a flow is called.
-fn name<'a>(
+fn name_at<'a>(
     by: By,
     labels: &'a HashMap<i64, String>,
     address: &'a str,

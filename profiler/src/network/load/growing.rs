@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use ahash::AHashMap;
-use flowtrace_schema::{FlowEnds, Result, Trace, marks};
+use flowtrace_schema::{Result, Trace, marks};
 
-use super::{By, Chosen, Selection, chosen, inputs, is_of_program, named, natural, packet};
+use super::{By, Chosen, Counts, Flows, Selection, inputs, named, natural, packet};
 use crate::network::run::{Packet, Run, Unknown};
 
 /// Packets are stored a little out of order where several places are captured: so much of the end is
@@ -24,9 +24,7 @@ pub struct Growing {
     /// Packets and bytes of payload by flow and capture, also of what was forgotten.
     sums: AHashMap<(i64, i64), (i64, i64)>,
     newest_ns: Option<i64>,
-    /// Flows of the program and others, in the order of their ids.
-    flows: [Vec<FlowEnds>; 2],
-    newest_flow: i64,
+    flows: Flows,
 }
 
 impl Growing {
@@ -39,8 +37,7 @@ impl Growing {
             packets: BTreeMap::new(),
             sums: AHashMap::new(),
             newest_ns: None,
-            flows: Default::default(),
-            newest_flow: i64::MIN,
+            flows: Flows::default(),
         }
     }
 
@@ -50,72 +47,107 @@ impl Growing {
     /// When the file cannot be read; the inner one when a host is asked for that is not there.
     pub fn read(&mut self, trace: &Trace) -> Result<std::result::Result<Run, Unknown>> {
         self.read_new(trace)?;
+        let run = self.run(trace, |packets, known| {
+            let mut kept = Vec::with_capacity(packets.len());
+            kept.extend(packets.iter().filter_map(known));
+            kept
+        })?;
+        if let Ok(run) = &run {
+            self.forget(run.span_ns().1);
+        }
+        Ok(run)
+    }
+
+    /// The same for the last time: nothing is kept for another one, so that the packets need not be there
+    /// twice.
+    ///
+    /// # Errors
+    /// As [`Growing::read`].
+    pub fn read_last(&mut self, trace: &Trace) -> Result<std::result::Result<Run, Unknown>> {
+        self.read_new(trace)?;
+        let run = self.run(trace, |packets, known| {
+            let mut kept = std::mem::take(packets);
+            kept.retain_mut(|packet| match known(packet) {
+                Some(known) => {
+                    *packet = known;
+                    true
+                }
+                None => false,
+            });
+            kept
+        })?;
+        let keep_ns = self.keep_ns;
+        *self = Growing::new(std::mem::take(&mut self.selection), None);
+        self.keep_ns = keep_ns;
+        Ok(run)
+    }
+
+    /// The run of what was read; `take` takes the packets of a capture, each as it is known by now.
+    fn run(
+        &mut self,
+        trace: &Trace,
+        take: impl Fn(&mut Vec<Packet>, &dyn Fn(&Packet) -> Option<Packet>) -> Vec<Packet>,
+    ) -> Result<std::result::Result<Run, Unknown>> {
         let by = self.read_flows(trace)?;
-        let [flows, others] = &self.flows;
         let captures = trace.captures()?;
         let labels = named(trace, by)?;
-        let (packets, sums) = (&self.packets, &self.sums);
-        let seen = chosen::seen(flows.iter().flat_map(|flow| {
-            let of_capture = move |&capture: &i64| {
-                let (packets, _) = sums.get(&(flow.flow_id, capture))?;
-                Some((capture, flow, *packets))
-            };
-            packets.keys().filter_map(of_capture)
-        }));
-        let mut chosen = match Chosen::new(flows, &self.selection, by, &seen, &captures, &labels) {
+        let counts = self.count();
+        let seen = counts.named(&self.flows.addresses);
+        let chosen = Chosen::new(&self.flows, &self.selection, by, &seen, &captures, &labels);
+        let mut chosen = match chosen {
             Ok(chosen) => chosen,
             Err(unknown) => return Ok(Err(unknown)),
         };
         let (mut inputs, at) = inputs(&captures);
-        for (capture, packets) in &self.packets {
-            let Some(input) = at.get(capture).and_then(|&at| inputs.get_mut(at)) else {
-                continue;
-            };
-            let known = packets.iter().filter_map(|packet| {
-                let &(a, b) = chosen.ends.get(&i64::from(packet.flow))?;
-                let (src, dst) = if packet.src == 0 { (a, b) } else { (b, a) };
-                Some(Packet {
-                    src,
-                    dst,
-                    ..*packet
-                })
-            });
-            input.packets.extend(known);
+        let known = |packet: &Packet| {
+            let &(a, b) = chosen.ends.get(&i64::from(packet.flow))?;
+            let (src, dst) = if packet.src == 0 { (a, b) } else { (b, a) };
+            Some(Packet {
+                src,
+                dst,
+                ..*packet
+            })
+        };
+        for (capture, packets) in &mut self.packets {
+            if let Some(input) = at.get(capture).and_then(|&at| inputs.get_mut(at)) {
+                input.packets = take(packets, &known);
+            }
         }
         let errors = trace.hosts()?;
         let errors = errors.iter().filter_map(|host| host.clock_error_ns).max();
         let left_out = std::mem::take(&mut chosen.left_out);
         let run = Run::new(chosen.names, inputs).with_origin(errors, left_out);
-        let run = run.with_aside(chosen.aside.with(others).sorted(), 0);
-        self.forget(run.span_ns().1);
+        let run = run.with_aside(chosen.aside.with(&self.flows).sorted(), 0);
         Ok(Ok(run))
     }
 
-    /// Reads new flows, and sums up all; what counts as a process.
+    /// Reads new flows; what counts as a process.
     fn read_flows(&mut self, trace: &Trace) -> Result<By> {
-        self.read_flows_since(trace, self.newest_flow)?;
+        self.flows.read(trace)?;
         let by = self.selection.by;
-        let by = by.unwrap_or_else(|| natural(&self.flows[0]));
+        let by = by.unwrap_or_else(|| natural(&self.flows.program));
         if by == By::Process {
             // Whose they are shows later.
-            self.flows = Default::default();
-            self.read_flows_since(trace, i64::MIN)?;
-        }
-        for flow in &mut self.flows[0] {
-            let captures = self.packets.keys();
-            let sums = captures.filter_map(|&capture| self.sums.get(&(flow.flow_id, capture)));
-            let most = sums.fold((0, 0), |a, b| (a.0.max(b.0), a.1.max(b.1)));
-            (flow.packets, flow.bytes) = (Some(most.0), Some(most.1));
+            self.flows = Flows::default();
+            self.flows.read(trace)?;
         }
         Ok(by)
     }
 
-    fn read_flows_since(&mut self, trace: &Trace, above: i64) -> Result<()> {
-        for flow in trace.flow_ends(above)? {
-            self.newest_flow = flow.flow_id;
-            self.flows[usize::from(!is_of_program(&flow))].push(flow);
+    /// Sums up what was read of each flow, and what captures have of the program.
+    fn count(&mut self) -> Counts {
+        let mut counts = Counts::default();
+        for flow in &mut self.flows.program {
+            let mut most = (0, 0);
+            for &capture in self.packets.keys() {
+                if let Some(&(packets, bytes)) = self.sums.get(&(flow.id, capture)) {
+                    most = (most.0.max(packets), most.1.max(bytes));
+                    counts.add(capture, flow, packets);
+                }
+            }
+            flow.traffic = Some(most);
         }
-        Ok(())
+        counts
     }
 
     /// Drops what is too old to be asked for, seen from the program's newest packet.

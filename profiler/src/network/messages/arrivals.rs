@@ -1,5 +1,7 @@
 //! When messages came in at the other end.
 
+use std::collections::BTreeSet;
+
 use ahash::AHashMap;
 
 use super::Message;
@@ -18,7 +20,9 @@ pub(super) fn add(run: &Run, messages: &mut [Message]) {
             by_direction.entry(key).or_default().1.push(message);
         }
     }
-    for receiver in run.all() {
+    // Only of these receivers: of a server's clients there is no capture.
+    let receivers: BTreeSet<Node> = by_direction.keys().map(|&(.., to)| to).collect();
+    for receiver in receivers {
         for packet in run.stream(receiver) {
             if packet.dst != receiver || !packet.is_data() {
                 continue;

@@ -156,13 +156,15 @@ fn whole(mut done: Vec<Piece>) -> Vec<Message> {
     done.sort_by_key(stream);
     let streams = done.chunk_by(|a, b| stream(a) == stream(b));
     let mut whole = Vec::with_capacity(done.len());
+    let mut messages: Vec<Message> = Vec::new();
     for stream in streams {
         if let Some(counted) = spells::counted(stream) {
             whole.extend(counted);
             continue;
         }
-        let stream: Vec<Message> = stream.iter().map(|piece| piece.message).collect();
-        whole.extend_from_slice(&pieces::joined(&stream));
+        messages.clear();
+        messages.extend(stream.iter().map(|piece| piece.message));
+        whole.extend_from_slice(&pieces::joined(&messages));
     }
     whole
 }

@@ -35,7 +35,7 @@ pub fn slowdown(run: &Run) -> Page {
             let names: Vec<&str> = found.loaded.iter().map(|&node| called(run, node)).collect();
             page.lines.push(format!(
                 "{} {} the others up, with {ratio} times the work of the next",
-                names.join(" and "),
+                page::listed(&names, " and "),
                 if names.len() == 1 { "holds" } else { "hold" }
             ));
             let (low, high) = (found.slowdown_s.low, found.slowdown_s.high);
@@ -251,7 +251,7 @@ pub fn state(run: &Run) -> Page {
         .collect();
     if !late.is_empty() {
         page.lines
-            .push(format!("read too late: {}", late.join(", ")));
+            .push(format!("read too late: {}", page::listed(&late, ", ")));
     }
     page.notes.push("includes the program's own share; a virtual link without a rate limit has no bottleneck to measure".into());
     page

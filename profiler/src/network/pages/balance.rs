@@ -86,7 +86,7 @@ pub(super) fn verdict_line(run: &Run, evidence: &Evidence) -> String {
             };
             format!(
                 "{} {holds} the others up: {whose} {what} is {ratio} times that of the next{range}",
-                names.join(" and ")
+                page::listed(&names, " and ")
             )
         }
         Verdict::Balanced => format!(

@@ -165,11 +165,12 @@ impl Steps {
     /// the quickest of them, what lies behind the last sign of the library where that is more, and no more than
     /// they took.
     fn most_s(&self, steps: &[Step], factor: f64, span_ns: (i64, i64)) -> f64 {
-        let mut sums: AHashMap<usize, (f64, f64)> = AHashMap::new();
+        // In a fixed order: a sum of fractions depends on it.
+        let mut sums = vec![(0.0_f64, 0.0_f64); self.kinds.len()];
         for step in steps {
             let within = (step.took_ns() - step.outside_ns(span_ns)) as f64;
             let kind = &self.kinds[step.kind];
-            let sum = sums.entry(step.kind).or_default();
+            let sum = &mut sums[step.kind];
             sum.0 += within;
             sum.1 += if kind.times < LEAST_TIMES {
                 within
@@ -180,7 +181,7 @@ impl Steps {
                 0.0
             };
         }
-        let most = sums.values().map(|(took, computed)| took.min(*computed));
+        let most = sums.iter().map(|(took, computed)| took.min(*computed));
         most.sum::<f64>() / 1e9
     }
 }

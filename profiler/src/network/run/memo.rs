@@ -6,13 +6,15 @@ use super::{Mode, Run, Unknown};
 use crate::network::evidence::Evidence;
 use crate::network::matrix::{Matrix, Traffic};
 use crate::network::messages::Message;
+use crate::network::plain;
 use crate::network::repeat::Iterations;
 
 /// Answers by the default rules, which no other setting changes. Shared by the clones of a [`Run`].
 #[derive(Debug, Default)]
 pub(in crate::network) struct Memo {
     pub(in crate::network) traffic: OnceLock<Arc<Matrix<Traffic>>>,
-    pub(in crate::network) messages: OnceLock<Arc<[Message]>>,
+    pub(in crate::network) messages: OnceLock<Arc<Vec<Message>>>,
+    pub(in crate::network) plain: OnceLock<Arc<plain::Pairs>>,
     pub(in crate::network) iterations: OnceLock<Option<Arc<Iterations>>>,
     pub(in crate::network) evidence: OnceLock<Result<Evidence, Unknown>>,
 }

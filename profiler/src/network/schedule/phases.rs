@@ -14,6 +14,11 @@ use super::context::{Sends, may_be_in_step};
 /// Partners of a process at most: more are the clients of a server, which have no phases.
 const MOST_PARTNERS: usize = 64;
 
+/// Whether a process with so many partners may have phases.
+pub(super) fn may_have(partners: usize) -> bool {
+    partners <= MOST_PARTNERS
+}
+
 /// Numbers of the sends of a slot: sender, receiver, source.
 pub(super) type Phased = BTreeMap<(Node, Node, Node), Vec<i64>>;
 
@@ -32,7 +37,7 @@ pub(super) fn phased(sent: &BTreeMap<(Node, Node), Sends>) -> Phased {
     }
     let mut found = Phased::new();
     for (&me, partners) in &partners {
-        if partners.len() > MOST_PARTNERS {
+        if !may_have(partners.len()) {
             continue;
         }
         for &(to, sends) in partners {

@@ -93,20 +93,6 @@ rows! {
         dst_sack: Option<i64>,
     }
 
-    /// What a flow joins. Its packets and payload may be added where they are known.
-    FlowEnds {
-        flow_id: i64,
-        src: String,
-        sport: Option<i64>,
-        dst: String,
-        dport: Option<i64>,
-        proto: String,
-        src_upid: Option<i64>,
-        dst_upid: Option<i64>,
-        packets: Option<i64>,
-        bytes: Option<i64>,
-    }
-
     /// A row of the view `flow_captures`.
     FlowCaptureRow {
         flow_id: i64,
