@@ -28,6 +28,7 @@ use std::time::Duration;
 use flowtrace_schema::HostId;
 
 mod adapter;
+mod again;
 mod attributes;
 mod credentials;
 mod descriptor;

@@ -250,6 +250,22 @@ impl Effects {
         }
     }
 
+    /// A step is none after all.
+    pub(super) fn forget(&mut self, step: usize) {
+        self.touches.retain(|_, touches| {
+            touches.retain(|touch| touch.step != step);
+            !touches.is_empty()
+        });
+        for paths in [&mut self.outside, &mut self.moved_outside] {
+            paths.remove(&step);
+        }
+        self.read_outside.remove(&step);
+        for files in [&mut self.reads, &mut self.writes, &mut self.timed] {
+            files.retain(|(of, _)| *of != step);
+        }
+        self.made_directories.retain(|(of, _)| *of != step);
+    }
+
     /// A file that a step wrote outside the traced directories and that was not its alone, or is
     /// still there: what became of it is not known.
     pub(super) fn written_outside(&self, step: usize) -> Option<&String> {

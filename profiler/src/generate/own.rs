@@ -48,7 +48,7 @@ pub(super) fn add(
         // What was only its own, and is gone, needs not be made again.
         let is_managers = split.is_manager && !effects.is_of_several(step);
         let Some(path) = effects.written_outside(step).filter(|_| !is_managers) else {
-            effects.outside.remove(&step);
+            effects.forget(step);
             continue;
         };
         let command = Command::Unknown(format!("the script itself wrote {path}"));

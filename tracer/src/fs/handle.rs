@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nix::errno::Errno;
 
 use super::Result;
+use super::again::Again;
 use super::inode::Node;
 use super::offers::Position;
 use super::passthrough::stream::Stream;
@@ -37,6 +38,8 @@ pub(crate) struct OpenFile {
     pub(crate) wrote: AtomicBool,
     /// A call on it that arrives in pieces.
     pub(crate) split: Split,
+    /// What the kernel has read through it for somebody, and may ask for again.
+    pub(crate) again: Again,
 }
 
 impl OpenFile {

@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use flowtrace_schema::{Fidelity, FileId, FileLayer, Op};
 use nix::errno::Errno;
@@ -54,18 +55,25 @@ impl Adapter {
         } else {
             Fidelity::Cached
         };
+        let is_kept = open.node.writable_maps.load(Ordering::Acquire) == 0;
+        let size = u64::from(read.size);
+        let known = match !by_application && self.shared.registers() && !is_kept {
+            true => open.again.known(read.offset, size, Instant::now()),
+            false => 0,
+        };
         let event = Event::new(Op::Read, open.node.recorded())
-            .offset(read.offset)
-            .length(u64::from(read.size))
+            .offset(read.offset.saturating_add(known))
+            .length(size - known)
             .fidelity(fidelity);
-        let value = outcome(&result, |&count| count as i64);
-        self.end_piece(started, event, value, &open);
+        let value = outcome(&result, |&count| (count as u64).saturating_sub(known) as i64);
+        if known < size || size == 0 {
+            self.end_piece(started, event, value, &open);
+        }
         match result {
             Ok(count) if !by_application && self.shared.registers() => {
                 let drops = Arc::clone(&self.drops);
                 let pages = (req.node, read.offset, u64::from(read.size));
-                let for_reader = open.node.writable_maps.load(Ordering::Acquire) == 0;
-                reply.filled_then(count, move || drops.pages(pages, for_reader));
+                reply.filled_then(count, move || drops.pages(pages, is_kept));
             }
             Ok(count) => reply.filled(count),
             Err(errno) => reply.error(errno),
@@ -97,6 +105,7 @@ impl Adapter {
             appends: write.flags & libc::O_APPEND as u32 != 0,
             strip_privilege: write.write_flags & WRITE_KILL_SUIDGID != 0,
         };
+        open.again.forget();
         let result = self.view.write(req.who, &open, real);
         let mut event = Event::new(Op::Write, open.node.recorded())
             .offset(write.offset)

@@ -21,6 +21,7 @@ use crate::fs::descriptor;
 use crate::fs::handle::OpenFile;
 use crate::fs::inode::Node;
 use crate::fs::offers::Position;
+use crate::fs::again::Again;
 use crate::fs::split::Split;
 use crate::fs::sys::stat;
 
@@ -181,6 +182,7 @@ impl View {
             may_store,
             wrote: AtomicBool::new(false),
             split: Split::default(),
+            again: Again::default(),
         });
         (self.files.insert(Arc::clone(&open)), open)
     }
