@@ -65,7 +65,9 @@ impl Adapter {
             .offset(read.offset.saturating_add(known))
             .length(size - known)
             .fidelity(fidelity);
-        let value = outcome(&result, |&count| (count as u64).saturating_sub(known) as i64);
+        let value = outcome(&result, |&count| {
+            (count as u64).saturating_sub(known) as i64
+        });
         if known < size || size == 0 {
             self.end_piece(started, event, value, &open);
         }

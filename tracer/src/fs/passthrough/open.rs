@@ -15,13 +15,13 @@ use super::make::permissions;
 use super::{Entry, View};
 use crate::callers::Caller;
 use crate::fs::Result;
+use crate::fs::again::Again;
 use crate::fs::attributes::Attributes;
 use crate::fs::credentials::{Requester, set_mask};
 use crate::fs::descriptor;
 use crate::fs::handle::OpenFile;
 use crate::fs::inode::Node;
 use crate::fs::offers::Position;
-use crate::fs::again::Again;
 use crate::fs::split::Split;
 use crate::fs::sys::stat;
 

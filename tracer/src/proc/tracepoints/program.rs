@@ -78,14 +78,13 @@ pub(super) const WHAT: usize = 16;
 pub(super) const NUMBER: usize = 20;
 pub(super) const REST: usize = 24;
 
-/// Of a fork: ids of the new thread and its process, the process that has it as a child, how many pid namespaces it is in below
-/// the first one, and its id in the innermost.
+/// Of a fork: ids of the new thread and its process, how many pid namespaces it is in below the first one, and its id in the
+/// innermost.
 pub(super) const CHILD_TID: usize = REST;
 pub(super) const CHILD_PID: usize = REST + 4;
-pub(super) const PARENT: usize = REST + 8;
-pub(super) const LEVEL: usize = REST + 16;
-pub(super) const INNER: usize = REST + 24;
-pub(super) const FORK: usize = REST + 32;
+pub(super) const LEVEL: usize = REST + 8;
+pub(super) const INNER: usize = REST + 16;
+pub(super) const FORK: usize = REST + 24;
 /// Bytes of an id in a namespace (`struct upid`), as a power of 2.
 const ID_BITS: i32 = 4;
 /// More namespaces within each other than there may be (`MAX_PID_NS_LEVEL`).
@@ -149,9 +148,6 @@ pub(super) fn forked(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     code.header(FORKED);
     code.read(field(CHILD_TID), 4, TASK, layout.tid);
     code.read(field(CHILD_PID), 4, TASK, layout.pid);
-    code.clear(field(PARENT));
-    code.follow(TASK, layout.parent);
-    code.read(field(PARENT), 4, R3, layout.pid);
     code.inner_id(layout);
     if let Some(processes) = maps.processes {
         code.put(LOAD_32, R1, MEMORY, field(CHILD_TID), 0);

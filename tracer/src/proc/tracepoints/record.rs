@@ -13,9 +13,9 @@ use super::moment::Told;
 use super::program::{
     ADDRESS, ARGUMENTS, AT, BASES, CALLED, CHILD_PID, CHILD_TID, COSTS, CUT, DETACHED, DIRECTORY,
     END, ENDED, ENVIRONMENT, EXEC, EXECUTABLE, EXECUTED, EXITING, FOREIGN, FORK, FORKED, FORMER,
-    GROUP_CODE, GROUP_FLAGS, INNER, LEADER_CODE, LEVEL, NAMES, NUMBER, NUMBERED, OPENED, PARENT,
-    PEAK, PID, PROCESSOR_AT, REST, SECOND, SHARES, START, STOPPED, TABLE, TABLE_OF_PARENT, TARGETS,
-    TID, UMASK, UNNAMED, WHAT, missing,
+    GROUP_CODE, GROUP_FLAGS, INNER, LEADER_CODE, LEVEL, NAMES, NUMBER, NUMBERED, OPENED, PEAK, PID,
+    PROCESSOR_AT, REST, SECOND, SHARES, START, STOPPED, TABLE, TABLE_OF_PARENT, TARGETS, TID,
+    UMASK, UNNAMED, WHAT, missing,
 };
 
 /// Bytes of a page, in which the kernel counts memory.
@@ -32,13 +32,13 @@ pub(in super::super) struct Event {
 /// Kinds of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) enum What {
-    /// A process made process `child`, which `parent` has as its child.
+    /// Process `by` made process `child`, which another one may have as its child (`CLONE_PARENT`).
     Forked {
-        parent: u32,
+        by: u32,
         child: u32,
         /// The child's number of itself, if it is in a pid namespace below the first one.
         inner: Option<u32>,
-        /// What its maker, which may be another process than its parent, had open.
+        /// What its maker had open.
         maker: Option<Box<Told>>,
     },
     /// Process `pid` made a thread.
@@ -118,7 +118,7 @@ impl Parts {
                 if child == made {
                     let inner = half(record, INNER)?;
                     What::Forked {
-                        parent: half(record, PARENT)?,
+                        by: pid,
                         child,
                         inner: (half(record, LEVEL)? > 0).then_some(inner),
                         maker: self.moment(tid).map(|mut maker| {

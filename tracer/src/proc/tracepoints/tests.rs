@@ -57,7 +57,7 @@ fn a_program_is_told_with_what_it_runs_and_used() {
     child.wait().unwrap();
     let events = events(&mut tracepoints, end_of(pid));
     let own = std::process::id();
-    let forked = |event: &Event| matches!(event.what, What::Forked { parent, child, inner: None, .. } if (parent, child) == (own, pid));
+    let forked = |event: &Event| matches!(event.what, What::Forked { by, child, inner: None, .. } if (by, child) == (own, pid));
     assert!(events.iter().any(forked));
     let executed = events.iter().find_map(|event| match &event.what {
         What::Executed(executed) if executed.pid == pid => Some(executed),

@@ -73,13 +73,12 @@ impl Told {
         for Event { at_ns, what } in events.drain(..) {
             match what {
                 What::Forked {
-                    parent,
+                    by,
                     child,
                     inner,
                     maker,
                 } => {
-                    let maker = maker.filter(|maker| maker.pid == parent);
-                    table.forked(parent, child, maker, at_ns);
+                    table.forked(by, child, maker, at_ns);
                     table.numbers_itself(child, inner);
                 }
                 What::Exiting(moment) => table.exiting(moment, at_ns),
