@@ -294,16 +294,17 @@ impl Trace {
         ))
     }
 
-    /// The writing ends of pipes and FIFOs that carried nothing, in the order of channels; none of
-    /// [`Trace::token_pipes`]. A reader learns that there is no more when the last of them is closed, too.
+    /// The ends of pipes and FIFOs that carried nothing, in the order of channels; none of
+    /// [`Trace::token_pipes`]. A reader learns that there is no more when the last of the writing ones is closed, too, and a
+    /// writer waits as long as there is a reading one.
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn unused_writing_ends(&self) -> Result<Vec<ChannelEndRow>> {
+    pub fn unused_ends(&self) -> Result<Vec<ChannelEndRow>> {
         self.rows(&format!(
             "SELECT channel_id, kind, upid, direction, from_ns, to_ns, at_most_bytes, used
              FROM channel_ends JOIN channels USING (channel_id)
-             WHERE used = 0 AND direction <> 'read' AND kind IN ('pipe', 'fifo')
+             WHERE used = 0 AND kind IN ('pipe', 'fifo')
                AND channel_id NOT IN ({})
              ORDER BY channel_id, upid, direction",
             store::TOKEN_PIPES

@@ -282,6 +282,23 @@ static int subreaper(void) {
   return 0;
 }
 
+/* A child that is its maker's sibling: who made it is not who reaps it. */
+static int sibling(void) {
+  pid_t pid = child();
+  if (pid == 0) {
+    if (syscall(SYS_clone, (unsigned long)(CLONE_PARENT | SIGCHLD), 0, 0, 0, 0) == 0) _exit(23);
+    _exit(22);
+  }
+  say("maker", pid);
+  for (int i = 0; i < 2; i++) {
+    int status;
+    pid_t over = wait(&status);
+    CHECK(over > 0 && WIFEXITED(status) && WEXITSTATUS(status) == (over == pid ? 22 : 23));
+    if (over != pid) say("sibling", over);
+  }
+  return 0;
+}
+
 /* Makers that are killed while they fork: nothing they made may hang. */
 static int kill_makers(long rounds) {
   CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
@@ -533,6 +550,7 @@ int main(int argc, char **argv) {
   SCENE("storm", storm(argument, atol(argc > 3 ? argv[3] : "0")));
   SCENE("daemonize", daemonize(number));
   SCENE("subreaper", subreaper());
+  SCENE("sibling", sibling());
   SCENE("kill-makers", kill_makers(number));
   SCENE("reuse-pids", reuse_pids(number));
   SCENE("exec-missing", exec_missing());

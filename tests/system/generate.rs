@@ -33,6 +33,16 @@ fn inputs(directory: &Path) {
 
 /// Runs `command` traced in a directory with the inputs and this script.
 fn traced(script: &str, options: &[&str], command: &[&str]) -> Option<Traced> {
+    traced_into(None, script, options, command)
+}
+
+/// The same with this file as the output of all.
+fn traced_into(
+    output: Option<&Path>,
+    script: &str,
+    options: &[&str],
+    command: &[&str],
+) -> Option<Traced> {
     if !need_fuse() {
         return None;
     }
@@ -42,7 +52,14 @@ fn traced(script: &str, options: &[&str], command: &[&str]) -> Option<Traced> {
     fs::write(original.join("script"), script).unwrap();
     let mut run = run_in(&original, &scratch.join("trace.db"));
     run.args(options).arg("--").args(command);
-    finish(&mut run);
+    if let Some(output) = output {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "exec \"$@\" > \"$0\""]).arg(output);
+        shell.arg(run.get_program()).args(run.get_args());
+        finish(shell.current_dir(&original)).expect(0);
+    } else {
+        finish(&mut run);
+    }
     Some(Traced { scratch, original })
 }
 

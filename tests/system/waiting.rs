@@ -16,7 +16,7 @@ use crate::support::{PYTHON, Scratch, need_kernel_layer, run_in};
 
 /// A command under trace in a directory of its own.
 struct Traced {
-    _scratch: Scratch,
+    scratch: Scratch,
     finished: Finished,
     trace: Trace,
 }
@@ -51,7 +51,7 @@ impl Traced {
         let finished = finish(command.args(arguments)).expect(0);
         let trace = Trace::open_complete(&path);
         Traced {
-            _scratch: scratch,
+            scratch,
             finished,
             trace,
         }

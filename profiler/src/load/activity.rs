@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use flowtrace_schema::{ActivityRow, ChannelEndRow, Result, Trace};
 
 use super::grants::Grants;
-use super::streams::channel_ends;
+use super::streams::{channel_ends, idle_ends};
 use crate::model::{Activity, Doing, HeldEnd, ProcessId, Side, Span, Workflow};
 
 /// Reads the samples and the ends of channels. Few analyses need them, and a trace may have many.
@@ -18,7 +18,7 @@ pub fn load_activity(trace: &Trace, workflow: &Workflow) -> Result<Activity> {
         &trace.activity()?,
         (
             &channel_ends(trace, workflow)?,
-            &trace.unused_writing_ends()?,
+            &idle_ends(trace, workflow)?,
         ),
         &trace.token_pipes()?,
         &Grants::read(trace, workflow)?,

@@ -115,6 +115,40 @@ pub(crate) fn channel_ends(trace: &Trace, workflow: &Workflow) -> Result<Vec<Cha
     Ok(rows)
 }
 
+/// Who held an end of a pipe or FIFO and moved nothing through it, those among them whom the bytes clear. In the order of channels.
+///
+/// # Errors
+/// When the file cannot be read.
+pub(crate) fn idle_ends(trace: &Trace, workflow: &Workflow) -> Result<Vec<ChannelEndRow>> {
+    let mut rows = trace.unused_ends()?;
+    let images = workflow.image_places();
+    for row in trace.channel_ends()? {
+        let Some(&place) = images.get(&row.upid).filter(|_| !is_socket(&row)) else {
+            continue;
+        };
+        let process = workflow.images[place].process;
+        for (side, other, name) in [
+            (Side::Read, "write", "read"),
+            (Side::Write, "read", "write"),
+        ] {
+            if row.direction != other
+                && workflow
+                    .bystanders
+                    .contains(&(row.channel_id, process, side))
+            {
+                rows.push(ChannelEndRow {
+                    direction: name.into(),
+                    used: Some(0),
+                    at_most_bytes: Some(0),
+                    ..row.clone()
+                });
+            }
+        }
+    }
+    rows.sort_by_key(|row| row.channel_id);
+    Ok(rows)
+}
+
 /// Whether an end is that of a socket that a process has from its parent on the way from fork to exec: there nobody
 /// talks through it. A program that holds one socket would else talk to all that it starts, and these to each other.
 fn is_passing(workflow: &Workflow, place: usize, end: &ChannelEndRow) -> bool {

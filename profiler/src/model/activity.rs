@@ -13,7 +13,7 @@ pub struct Activity {
     pub channels: Vec<(i64, Side)>,
     /// Who held the ends of channels, in the order of channels, then processes.
     pub ends: Vec<HeldEnd>,
-    /// Who held the writing end of a pipe or FIFO and wrote nothing, as far as is known, in the same order.
+    /// Who held an end of a pipe or FIFO and moved nothing through it, as far as is known, in the same order.
     pub idle_ends: Vec<HeldEnd>,
     /// Places in `spans` of every process.
     pub(crate) of_process: Vec<Range<u32>>,
@@ -119,7 +119,7 @@ impl Activity {
         of_channel(&self.ends, channel)
     }
 
-    /// Who held the writing end of a channel and wrote nothing.
+    /// Who held an end of a channel and moved nothing through it.
     pub fn idle_ends_of(&self, channel: i64) -> &[HeldEnd] {
         of_channel(&self.idle_ends, channel)
     }

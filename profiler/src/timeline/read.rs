@@ -31,7 +31,7 @@ pub struct Parts {
     pub channels: Vec<ChannelRow>,
     /// By channel.
     pub ends: Vec<ChannelEndRow>,
-    /// Writing ends of pipes that carried nothing, by channel.
+    /// Ends of pipes that carried nothing, by channel.
     pub idle: Vec<ChannelEndRow>,
     /// Channels that hand out places, in order.
     pub tokens: Vec<i64>,
@@ -56,7 +56,7 @@ pub fn read(trace: &Trace, workflow: &Workflow) -> Result<Timeline> {
             times: trace.process_times()?,
             channels: trace.channels()?,
             ends: load::channel_ends(trace, workflow)?,
-            idle: trace.unused_writing_ends()?,
+            idle: load::idle_ends(trace, workflow)?,
             tokens: trace.token_pipes()?,
             counters: trace.host_counters()?,
             hosts: trace.hosts()?,
@@ -226,8 +226,16 @@ fn add_channels(timeline: &mut Timeline, workflow: &Workflow, parts: &Parts) {
         let side = (image.process, end.from_ns, until.max(end.from_ns));
         Some((*channel, side))
     };
-    for (channel, side) in parts.idle.iter().filter_map(held) {
-        timeline.channels[channel].keepers.push(side);
+    for end in &parts.idle {
+        let Some((channel, side)) = held(end) else {
+            continue;
+        };
+        if end.direction != "read" {
+            timeline.channels[channel].keepers.push(side);
+        }
+        if end.direction != "write" {
+            timeline.channels[channel].read_keepers.push(side);
+        }
     }
     for end in &parts.ends {
         let Some((channel, side)) = held(end) else {

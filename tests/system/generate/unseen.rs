@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::traced;
+use super::{traced, traced_into};
 use crate::support::Scratch;
 
 /// A tool is made, made executable, executed, renamed, executed and removed.
@@ -52,6 +52,25 @@ fn what_is_done_to_the_names_of_files_elsewhere_keeps_its_order() {
     // What only reads another file there has nothing to wait for but who wrote that.
     let free = line(&text, "reversed");
     assert!(!free.contains("rm_1") && !free.contains("mv_1"), "{free}");
+}
+
+/// What the script itself wrote to a file elsewhere that it was given as its output is none of the steps.
+#[test]
+fn output_of_the_script_itself_needs_no_step() {
+    let elsewhere = Scratch::new();
+    let log = elsewhere.join("log");
+    let script = "id -un; echo x; sort $0 > sorted; echo y\n";
+    let Some(traced) = traced_into(Some(&log), script, &[], &["bash", "script"]) else {
+        return;
+    };
+    assert!(std::fs::read_to_string(&log).unwrap().ends_with("x\ny\n"));
+    let (code, errors) = traced.generate("make", &[]);
+    assert_eq!(code, 0, "{errors}");
+    let text = traced.text("make");
+    assert!(
+        text.contains("id -un") && text.contains("sorted:"),
+        "{text}"
+    );
 }
 
 /// Without stops at opens nothing tells what was done elsewhere, so that only the order of the run is known to be right.

@@ -34,6 +34,17 @@ fn a_subreaper_is_not_the_parent() {
     assert_eq!(orphan.exit_code, Some(21));
 }
 
+/// Nor did who has a child whose maker gave it away (`CLONE_PARENT`).
+#[test]
+fn a_sibling_is_the_child_of_its_maker() {
+    let Some(stage) = Stage::new() else { return };
+    let played = stage.play(&["sibling"], 0);
+    let maker = &played.images_of(played.said("maker"))[0];
+    let sibling = &played.images_of(played.said("sibling"))[0];
+    assert_eq!((maker.parent, sibling.parent), (Some(1), Some(maker.upid)));
+    assert_eq!((maker.exit_code, sibling.exit_code), (Some(22), Some(23)));
+}
+
 /// SIGKILL takes a process out of the very stop in which it would have told of its child.
 #[test]
 fn children_of_makers_that_are_killed() {

@@ -1,7 +1,10 @@
 //! Waits name whom they wait for.
 
+use std::process::Command;
+
 use super::{Traced, inodes, layers};
-use crate::support::{PYTHON, need_fuse};
+use crate::support::process::finish;
+use crate::support::{FLOWTRACE, PYTHON, need_fuse};
 
 /// A reader of an empty pipe waits for its late writer.
 #[test]
@@ -45,6 +48,33 @@ fn a_writer_waits_for_a_late_reader() {
     let pipe = &inodes(&run.finished.stderr)[0];
     let condition = format!("reason = 'channel' AND side = 'write' AND object = {pipe}");
     run.trace.assert_sampled("head%", &condition, 300);
+}
+
+/// What is at the root of it is what the reader's shell runs meanwhile, which keeps the pipe open and reads nothing.
+#[test]
+fn a_writer_waits_for_what_comes_before_its_reader() {
+    if !need_fuse() {
+        return;
+    }
+    let script = "head -c 3000000 /dev/zero | (sleep 0.8; wc -c)";
+    for layer in layers() {
+        let run = Traced::by(layer, "bash", &["-c", script]);
+        if !run.trace.knows_channels() {
+            continue;
+        }
+        let said = |command: &str| {
+            let mut line = Command::new(FLOWTRACE);
+            line.arg(command).arg(run.scratch.join("trace.db"));
+            finish(&mut line).expect(0).stdout_text()
+        };
+        let waits = said("waits");
+        assert!(
+            waits.contains("for sleep, which slept: head"),
+            "{layer}: {waits}"
+        );
+        let path = said("critical-path");
+        assert!(path.contains("sleep decided"), "{layer}: {path}");
+    }
 }
 
 /// The ends of a pair of sockets have different inodes.

@@ -40,6 +40,26 @@ fn a_pipeline_leads_from_program_to_program_and_not_through_the_shell() {
     assert_eq!(run.trace.one::<i64>(capacity), 65536);
 }
 
+/// What looks like the name of a script may be that of a FIFO, which nobody else must open.
+#[test]
+fn fifos_that_programs_are_given_are_theirs_alone() {
+    let script = "mkfifo q; seq 5 | tee q > /dev/null & cat q; wait
+        (seq 3 > q) & echo x | cat - q; wait; { sleep 0.2; seq 2; } | cat - > q & cat q";
+    let Some(run) = shell(script) else { return };
+    assert_eq!(
+        run.finished.stdout_text(),
+        "1\n2\n3\n4\n5\nx\n1\n2\n3\n1\n2\n"
+    );
+    let wires = [
+        "(sh) > cat",
+        "cat > cat",
+        "seq > cat",
+        "seq > tee",
+        "tee > cat",
+    ];
+    assert_wires(&run.trace, &wires);
+}
+
 #[test]
 fn without_stopping_calls_a_pipeline_is_found_at_its_execs() {
     let Some(run) = traced(&["--no-topology"], &["sh", "-ec", PIPELINE]) else {

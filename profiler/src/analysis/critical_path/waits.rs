@@ -419,8 +419,32 @@ impl<'a> Waits<'a> {
         let is_gone = |id: ProcessId| self.lives[id.0 as usize].1 < span.to_ns - slack;
         match best {
             Some(other) if !is_gone(other) => Some(other),
-            other => self.closer(process, span, (at, count)).or(other),
+            other => {
+                let closer = || self.closer(process, span, (at, count));
+                closer()
+                    .or(other)
+                    .or_else(|| self.keeper(process, span, (at, count)))
+            }
         }
+    }
+
+    /// Who kept a full pipe open for reading at the end of a wait for room in it, though it read nothing: the one that began last, as `sleep`
+    /// in `(sleep 9; wc)`.
+    fn keeper(
+        &self,
+        process: ProcessId,
+        span: &Span,
+        (at, count): (u32, u32),
+    ) -> Option<ProcessId> {
+        let slack = span.error_ns.max(1) * 2;
+        let writes = self.activity.channels(at, count).iter();
+        writes
+            .filter(|(_, side)| *side == Side::Write)
+            .flat_map(|&(channel, _)| self.activity.idle_ends_of(channel))
+            .filter(|end| end.reads && end.process != process)
+            .filter(|end| end.from_ns < span.to_ns && end.to_ns >= span.to_ns - slack)
+            .max_by_key(|end| (end.from_ns, std::cmp::Reverse(end.process)))
+            .map(|end| end.process)
     }
 
     /// Who closed a pipe at the end of a wait for it as the last of its writers, though it wrote nothing: a
@@ -436,7 +460,8 @@ impl<'a> Waits<'a> {
         reads
             .filter(|(_, side)| *side == Side::Read)
             .flat_map(|&(channel, _)| self.activity.idle_ends_of(channel))
-            .filter(|end| end.process != process && (end.to_ns - span.to_ns).abs() <= slack)
+            .filter(|end| end.writes && end.process != process)
+            .filter(|end| (end.to_ns - span.to_ns).abs() <= slack)
             .max_by_key(|end| (end.to_ns, std::cmp::Reverse(end.process)))
             .map(|end| end.process)
     }

@@ -80,8 +80,8 @@ impl<'a> Search<'a> {
                 };
                 let channel = &self.timeline.channels[channel as usize];
                 let (sides, keepers) = match state {
-                    State::In => (&channel.writers, channel.keepers.as_slice()),
-                    _ => (&channel.readers, [].as_slice()),
+                    State::In => (&channel.writers, &channel.keepers),
+                    _ => (&channel.readers, &channel.read_keepers),
                 };
                 // A shell that merely keeps an end open is not who is waited for, as long as there is another.
                 let is_shell = |id: ProcessId| self.timeline.instance(id).is_orchestrator;
@@ -96,6 +96,10 @@ impl<'a> Search<'a> {
                     held
                 };
                 tiers.push(held(&mut sides.iter().filter(steps)));
+                if state == State::Out {
+                    // One that reads takes what there is, whatever it runs between two lines.
+                    tiers.push(held(&mut sides.iter().filter(shells)));
+                }
                 tiers.push(held(&mut keepers.iter().filter(steps)));
                 tiers.push(held(&mut sides.iter().chain(keepers).filter(shells)));
             }
