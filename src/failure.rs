@@ -95,6 +95,15 @@ impl From<flowtrace_schema::Error> for Failure {
         if error.is_for_want_of_space() {
             return failure.hint("make room there, or name a file on another disk with -o");
         }
+        // To SQLite it is any failed write.
+        if error.to_string().contains("disk I/O error")
+            && let Some(bytes) = largest_file()
+        {
+            return failure.hint(format!(
+                "files may not grow beyond {} kB here (ulimit -f): raise that, or the disk has an error",
+                bytes / 1000
+            ));
+        }
         match error {
             Error::Create { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 failure.hint("make its directory first, or name another file with -o")
@@ -123,6 +132,13 @@ impl From<flowtrace_schema::Error> for Failure {
             _ => failure,
         }
     }
+}
+
+/// The limit of the size of files, bytes, if there is one.
+fn largest_file() -> Option<u64> {
+    use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+    let (now, _) = getrlimit(Resource::RLIMIT_FSIZE).ok()?;
+    (now != RLIM_INFINITY).then_some(now)
 }
 
 /// A closed pipe on the reading side (`flowtrace query … | head`) is no failure.

@@ -18,6 +18,9 @@ const CHAIN: usize = 8;
 
 /// Columns of the numbers before the tree.
 const NUMBERS: usize = 48;
+/// Columns of a level, and those that the levels leave for the process.
+const LEVEL: usize = 3;
+const PROCESS: usize = 24;
 
 /// How to write the tree.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +29,14 @@ pub struct Style {
     pub width: usize,
     /// Whether every process has its own line, with all programs it was.
     pub is_full: bool,
+}
+
+impl Style {
+    /// From this level on lines are not indented further, but say their depth.
+    fn deepest(self) -> usize {
+        let room = self.width.saturating_sub(NUMBERS + PROCESS);
+        (room / LEVEL).clamp(1, DEEPEST)
+    }
 }
 
 /// The tree, ended by a newline.
@@ -90,9 +101,11 @@ fn line(workflow: &Workflow, style: Style, branch: &Branch, begins_ns: i64) -> S
         moved(sum(|p| p.read_bytes)),
         moved(sum(|p| p.write_bytes)),
     );
+    let deepest = style.deepest();
+    let indent: String = branch.indent.chars().take(LEVEL * (deepest - 1)).collect();
     let joint = match (branch.depth, branch.is_last) {
         (0, _) => String::new(),
-        (DEEPEST.., _) => format!("(depth {}) ", branch.depth),
+        (depth, _) if depth >= deepest => format!("(depth {depth}) "),
         (_, true) => "└─ ".into(),
         (_, false) => "├─ ".into(),
     };
@@ -107,7 +120,7 @@ fn line(workflow: &Workflow, style: Style, branch: &Branch, begins_ns: i64) -> S
         _ => label,
     };
     let mark = if branch.is_on_chain { "* " } else { "" };
-    let line = format!("{numbers}{}{joint}{mark}{label}", branch.indent);
+    let line = format!("{numbers}{indent}{joint}{mark}{label}");
     format!("{}\n", units::shorten(&line, style.width).trim_end())
 }
 
