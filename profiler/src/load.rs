@@ -28,8 +28,8 @@ use accesses::add_accesses;
 pub use activity::load_activity;
 pub(crate) use grants::Grants;
 pub(crate) use places::Places;
+pub(crate) use streams::channel_ends;
 use streams::{add_flows, add_streams};
-pub(crate) use streams::{channel_ends, idle_ends};
 
 /// Reads everything that the analyses need. Rules that the recording did not store, because it
 /// was cut short, are inferred.

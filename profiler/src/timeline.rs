@@ -229,7 +229,7 @@ pub struct Channel {
     pub readers: Vec<(ProcessId, i64, i64)>,
     /// Who kept a pipe open for writing and wrote nothing, as `sleep` in `(sleep 9; echo) | cat`: until they end
     /// or somebody writes its reader waits.
-    pub keepers: Vec<(ProcessId, i64, i64)>,
+    pub write_keepers: Vec<(ProcessId, i64, i64)>,
     /// Who kept it open for reading and read nothing, as `sleep` in `seq 99999 | (sleep 9; wc)`: its writer waits meanwhile.
     pub read_keepers: Vec<(ProcessId, i64, i64)>,
     /// Whether it hands out places to run instead of carrying data, as the jobserver of make does; then it

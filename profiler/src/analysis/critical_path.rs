@@ -11,6 +11,7 @@
 //! the samples: a file makes nobody wait, whoever starts the reader does.
 
 mod backlog;
+mod counterpart;
 mod line;
 mod network;
 mod solve;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use flowtrace_schema::{ActivityRow, ChannelEndRow, Result, Trace};
 
 use super::grants::Grants;
-use super::streams::{channel_ends, idle_ends};
+use super::streams::channel_ends;
 use crate::model::{Activity, Doing, HeldEnd, ProcessId, Side, Span, Workflow};
 
 /// Reads the samples and the ends of channels. Few analyses need them, and a trace may have many.
@@ -13,13 +13,11 @@ use crate::model::{Activity, Doing, HeldEnd, ProcessId, Side, Span, Workflow};
 /// # Errors
 /// When the file cannot be read.
 pub fn load_activity(trace: &Trace, workflow: &Workflow) -> Result<Activity> {
+    let (ends, idle) = channel_ends(trace, workflow)?;
     Ok(activity(
         workflow,
         &trace.activity()?,
-        (
-            &channel_ends(trace, workflow)?,
-            &idle_ends(trace, workflow)?,
-        ),
+        (&ends, &idle),
         &trace.token_pipes()?,
         &Grants::read(trace, workflow)?,
     ))

@@ -82,14 +82,18 @@ fn held(channels: &[Ends]) -> HashSet<(i64, ProcessId, Side)> {
     held
 }
 
-/// Who held which end of a channel, without those whom the bytes clear ([`super::readers`]). In the order of channels.
+/// Who held which end of a channel, without those whom the bytes clear ([`super::readers`]); and who held an end of a pipe or FIFO and
+/// moved nothing through it, these among them. Both in the order of channels.
 ///
 /// # Errors
 /// When the file cannot be read.
-pub(crate) fn channel_ends(trace: &Trace, workflow: &Workflow) -> Result<Vec<ChannelEndRow>> {
-    let mut rows = trace.channel_ends()?;
+pub(crate) fn channel_ends(
+    trace: &Trace,
+    workflow: &Workflow,
+) -> Result<(Vec<ChannelEndRow>, Vec<ChannelEndRow>)> {
+    let (mut held, mut idle) = (trace.channel_ends()?, trace.unused_ends()?);
     let images = workflow.image_places();
-    rows.retain_mut(|row| {
+    held.retain_mut(|row| {
         let Some(&place) = images.get(&row.upid) else {
             return true;
         };
@@ -97,13 +101,23 @@ pub(crate) fn channel_ends(trace: &Trace, workflow: &Workflow) -> Result<Vec<Cha
         if is_passing(workflow, place, row) {
             return false;
         }
-        let is_out = |side| {
-            workflow
-                .bystanders
-                .contains(&(row.channel_id, process, side))
+        let mut stays = |side, name: &str, other: &str| {
+            let end = (row.channel_id, process, side);
+            if row.direction == other || !workflow.bystanders.contains(&end) {
+                return row.direction != other;
+            }
+            if !is_socket(row) {
+                idle.push(ChannelEndRow {
+                    direction: name.into(),
+                    used: Some(0),
+                    at_most_bytes: Some(0),
+                    ..row.clone()
+                });
+            }
+            false
         };
-        let reads = row.direction != "write" && !is_out(Side::Read);
-        let writes = row.direction != "read" && !is_out(Side::Write);
+        let reads = stays(Side::Read, "read", "write");
+        let writes = stays(Side::Write, "write", "read");
         row.direction = match (reads, writes) {
             (true, true) => "both",
             (true, false) => "read",
@@ -112,41 +126,8 @@ pub(crate) fn channel_ends(trace: &Trace, workflow: &Workflow) -> Result<Vec<Cha
         .into();
         reads || writes
     });
-    Ok(rows)
-}
-
-/// Who held an end of a pipe or FIFO and moved nothing through it, those among them whom the bytes clear. In the order of channels.
-///
-/// # Errors
-/// When the file cannot be read.
-pub(crate) fn idle_ends(trace: &Trace, workflow: &Workflow) -> Result<Vec<ChannelEndRow>> {
-    let mut rows = trace.unused_ends()?;
-    let images = workflow.image_places();
-    for row in trace.channel_ends()? {
-        let Some(&place) = images.get(&row.upid).filter(|_| !is_socket(&row)) else {
-            continue;
-        };
-        let process = workflow.images[place].process;
-        for (side, other, name) in [
-            (Side::Read, "write", "read"),
-            (Side::Write, "read", "write"),
-        ] {
-            if row.direction != other
-                && workflow
-                    .bystanders
-                    .contains(&(row.channel_id, process, side))
-            {
-                rows.push(ChannelEndRow {
-                    direction: name.into(),
-                    used: Some(0),
-                    at_most_bytes: Some(0),
-                    ..row.clone()
-                });
-            }
-        }
-    }
-    rows.sort_by_key(|row| row.channel_id);
-    Ok(rows)
+    idle.sort_by_key(|row| row.channel_id);
+    Ok((held, idle))
 }
 
 /// Whether an end is that of a socket that a process has from its parent on the way from fork to exec: there nobody

@@ -48,6 +48,7 @@ pub struct Parts {
 /// # Errors
 /// When the file cannot be read.
 pub fn read(trace: &Trace, workflow: &Workflow) -> Result<Timeline> {
+    let (ends, idle) = load::channel_ends(trace, workflow)?;
     let mut timeline = from_parts(
         workflow,
         Parts {
@@ -55,8 +56,8 @@ pub fn read(trace: &Trace, workflow: &Workflow) -> Result<Timeline> {
             polled: trace.polled()?,
             times: trace.process_times()?,
             channels: trace.channels()?,
-            ends: load::channel_ends(trace, workflow)?,
-            idle: load::idle_ends(trace, workflow)?,
+            ends,
+            idle,
             tokens: trace.token_pipes()?,
             counters: trace.host_counters()?,
             hosts: trace.hosts()?,
@@ -226,28 +227,27 @@ fn add_channels(timeline: &mut Timeline, workflow: &Workflow, parts: &Parts) {
         let side = (image.process, end.from_ns, until.max(end.from_ns));
         Some((*channel, side))
     };
-    for end in &parts.idle {
-        let Some((channel, side)) = held(end) else {
-            continue;
-        };
-        if end.direction != "read" {
-            timeline.channels[channel].keepers.push(side);
+    type Sides = Vec<(ProcessId, i64, i64)>;
+    let mut add = |ends: &[ChannelEndRow], of: fn(&mut Channel) -> (&mut Sides, &mut Sides)| {
+        for end in ends {
+            let Some((channel, side)) = held(end) else {
+                continue;
+            };
+            let (writing, reading) = of(&mut timeline.channels[channel]);
+            if end.direction != "read" {
+                writing.push(side);
+            }
+            if end.direction != "write" {
+                reading.push(side);
+            }
         }
-        if end.direction != "write" {
-            timeline.channels[channel].read_keepers.push(side);
-        }
-    }
-    for end in &parts.ends {
-        let Some((channel, side)) = held(end) else {
-            continue;
-        };
-        if end.direction != "read" {
-            timeline.channels[channel].writers.push(side);
-        }
-        if end.direction != "write" {
-            timeline.channels[channel].readers.push(side);
-        }
-    }
+    };
+    add(&parts.idle, |channel| {
+        (&mut channel.write_keepers, &mut channel.read_keepers)
+    });
+    add(&parts.ends, |channel| {
+        (&mut channel.writers, &mut channel.readers)
+    });
 }
 
 fn add_books(books: &mut Books, row: &TimesRow, samples: &[SampleRow]) {

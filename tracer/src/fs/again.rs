@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So long the same pages are the same read.
-const SAME: Duration = Duration::from_millis(100);
+/// So long the same pages are the same read, and kept where nobody can change them meanwhile.
+pub(crate) const SAME: Duration = Duration::from_millis(100);
 /// More are not asked for at a time.
 const MOST: usize = 64;
 

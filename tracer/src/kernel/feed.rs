@@ -136,7 +136,7 @@ impl Descriptions {
     }
 
     /// It has come by what the kernel tells of.
-    pub(crate) fn told(&self, tracee: Tracee, called: &Called, now: u64) {
+    pub(crate) fn came_by(&self, tracee: Tracee, called: &Called, now: u64) {
         for fd in called.made.numbers() {
             if let Some(target @ Target::Channel(_)) = called.made.stands_for(fd) {
                 let holds = Change::Holds {

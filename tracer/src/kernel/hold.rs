@@ -2,17 +2,16 @@
 //! alone (ptrace(2), `PTRACE_SEIZE`), which neither they nor their parents notice.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
+use super::room::PATIENCE;
 use super::sample::Sample;
 use crate::proc;
 
-/// Longest time that a thread is kept: see [`super::room`].
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Of so many samples one is looked at.
 const STEP: usize = 64;
 /// Whoever made one in so many is busy.
@@ -85,6 +84,7 @@ fn let_go(tid: Pid) -> bool {
 mod tests {
     use std::io::Read;
     use std::process::{Command, Stdio};
+    use std::time::Duration;
 
     use super::super::sample::What;
     use super::*;

@@ -15,7 +15,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 /// Longest time that a thread is kept. Whatever keeps the reader that long is better met by losses, which are
 /// counted, than by a command that hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// See the module.
 #[derive(Debug)]

@@ -202,7 +202,7 @@ impl Wiring {
     fn told_channels(&mut self, tracee: Tracee, called: &Called, now: u64) {
         self.channels.told(tracee, called, now);
         if let Some(told) = &self.told {
-            told.told(tracee, called, now);
+            told.came_by(tracee, called, now);
         }
     }
 

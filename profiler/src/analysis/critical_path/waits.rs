@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::model::{Activity, Doing, ProcessId, Side, Span, Workflow};
+use crate::model::{Activity, Doing, ProcessId, Span, Workflow};
 
 /// How many that let each other go at the same time, as far as looks tell, are put in order.
 const LONGEST_CHAIN: u32 = 8;
@@ -298,7 +298,7 @@ impl<'a> Waits<'a> {
 
     /// How far beyond what looks tell from each other the nearest moment lies at which a process turned to
     /// something: it is the less likely to have done anything, ns.
-    fn stillness_ns(&self, process: ProcessId, at_ns: i64, slack: i64) -> i64 {
+    pub(super) fn stillness_ns(&self, process: ProcessId, at_ns: i64, slack: i64) -> i64 {
         let turn = self.activity.nearest_turn_ns(process, at_ns);
         (turn.unwrap_or(0) - slack).max(0)
     }
@@ -373,147 +373,11 @@ impl<'a> Waits<'a> {
         (start < at_ns && by_ns <= end).then_some((by, by_ns))
     }
 
-    /// Who ended a wait at channels: of those that held the other side when it ended, first who did anything then
-    /// at all, then who did not wait for this process itself, then one known to have moved data before one that
-    /// may have and one that held both ends, one paired with it by the amount of data, then who was busiest
-    /// meanwhile: who waits itself lets nobody go. `but` is not asked for.
-    fn counterpart(
-        &self,
-        process: ProcessId,
-        span: &Span,
-        (at, count): (u32, u32),
-        but: Option<ProcessId>,
-    ) -> Option<ProcessId> {
-        let slack = span.error_ns.max(1) * 2;
-        let mut best = None;
-        for &(channel, side) in self.activity.channels(at, count) {
-            let doubtful = self.activity.idle_ends_of(channel).iter();
-            let doubtful = doubtful.filter(|end| end.is_doubtful);
-            for end in self.activity.ends_of(channel).iter().chain(doubtful) {
-                let is_other_side = match side {
-                    Side::Read => end.writes,
-                    Side::Write => end.reads,
-                };
-                let holds = end.from_ns < span.to_ns && end.to_ns >= span.to_ns - slack;
-                let is_asked_for = end.process != process && Some(end.process) != but;
-                if !is_asked_for || !is_other_side || !holds {
-                    continue;
-                }
-                let is_paired = match side {
-                    Side::Read => self.is_writer(end.process, process),
-                    Side::Write => self.is_writer(process, end.process),
-                };
-                let key = (
-                    std::cmp::Reverse(self.stillness_ns(end.process, span.to_ns, slack)),
-                    !self.waits_for(end.process, process, span.to_ns - slack),
-                    (end.is_used, !end.is_doubtful),
-                    is_paired,
-                    self.busy_ns(end.process, span.from_ns, span.to_ns),
-                    end.to_ns.min(span.to_ns),
-                    std::cmp::Reverse(end.process),
-                );
-                best = best.max(Some(key));
-            }
-        }
-        let best = best.map(|(.., std::cmp::Reverse(other))| other);
-        let is_gone = |id: ProcessId| self.lives[id.0 as usize].1 < span.to_ns - slack;
-        match best {
-            Some(other) if !is_gone(other) => Some(other),
-            other => {
-                let closer = || self.closer(process, span, (at, count));
-                closer()
-                    .or(other)
-                    .or_else(|| self.keeper(process, span, (at, count)))
-            }
-        }
-    }
-
-    /// Who kept a full pipe open for reading at the end of a wait for room in it, though it read nothing: the one that began last, as `sleep`
-    /// in `(sleep 9; wc)`.
-    fn keeper(
-        &self,
-        process: ProcessId,
-        span: &Span,
-        (at, count): (u32, u32),
-    ) -> Option<ProcessId> {
-        let slack = span.error_ns.max(1) * 2;
-        let writes = self.activity.channels(at, count).iter();
-        writes
-            .filter(|(_, side)| *side == Side::Write)
-            .flat_map(|&(channel, _)| self.activity.idle_ends_of(channel))
-            .filter(|end| end.reads && end.process != process)
-            .filter(|end| end.from_ns < span.to_ns && end.to_ns >= span.to_ns - slack)
-            .max_by_key(|end| (end.from_ns, std::cmp::Reverse(end.process)))
-            .map(|end| end.process)
-    }
-
-    /// Who closed a pipe at the end of a wait for it as the last of its writers, though it wrote nothing: a
-    /// shell that runs `{ a; b; }` keeps it open until b has ended.
-    fn closer(
-        &self,
-        process: ProcessId,
-        span: &Span,
-        (at, count): (u32, u32),
-    ) -> Option<ProcessId> {
-        let slack = span.error_ns.max(1) * 2;
-        let reads = self.activity.channels(at, count).iter();
-        reads
-            .filter(|(_, side)| *side == Side::Read)
-            .flat_map(|&(channel, _)| self.activity.idle_ends_of(channel))
-            .filter(|end| end.writes && end.process != process)
-            .filter(|end| (end.to_ns - span.to_ns).abs() <= slack)
-            .max_by_key(|end| (end.to_ns, std::cmp::Reverse(end.process)))
-            .map(|end| end.process)
-    }
-
-    /// Whether `other` waited at a channel of which `process` held the other side at that moment, or for a
-    /// place.
-    fn waits_for(&self, other: ProcessId, process: ProcessId, at_ns: i64) -> bool {
-        let spans = self.activity.of(other);
-        let place = spans.partition_point(|span| span.to_ns <= at_ns);
-        let Some(span) = spans.get(place).filter(|span| span.from_ns <= at_ns) else {
-            return false;
-        };
-        let Doing::Channels(at, count) = span.doing else {
-            return span.doing == Doing::Place;
-        };
-        let mut waited = self.activity.channels(at, count).iter();
-        waited.any(|&(channel, side)| {
-            self.activity.ends_of(channel).iter().any(|end| {
-                let is_other_side = match side {
-                    Side::Read => end.writes,
-                    Side::Write => end.reads,
-                };
-                end.process == process
-                    && is_other_side
-                    && end.from_ns <= at_ns
-                    && end.to_ns >= at_ns
-            })
-        })
-    }
-
     /// Whether a process had several threads at a time.
     pub(super) fn is_threaded(&self, process: ProcessId) -> bool {
         let images = self.workflow.images(process);
         images
             .iter()
             .any(|image| image.threads.is_some_and(|n| n > 1))
-    }
-
-    fn is_writer(&self, writer: ProcessId, reader: ProcessId) -> bool {
-        let writers = self.writers.get(&reader);
-        writers.is_some_and(|writers| writers.contains(&writer))
-    }
-
-    /// For how long of an interval a process was busy, ns.
-    fn busy_ns(&self, process: ProcessId, from_ns: i64, to_ns: i64) -> i64 {
-        let spans = self.activity.of(process);
-        let first = spans.partition_point(|span| span.to_ns <= from_ns);
-        spans[first..]
-            .iter()
-            .take_while(|span| span.from_ns < to_ns)
-            .filter(|span| span.doing == Doing::Busy)
-            .map(|span| span.to_ns.min(to_ns) - span.from_ns.max(from_ns))
-            .sum()
     }
 }

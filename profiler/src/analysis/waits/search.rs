@@ -80,7 +80,7 @@ impl<'a> Search<'a> {
                 };
                 let channel = &self.timeline.channels[channel as usize];
                 let (sides, keepers) = match state {
-                    State::In => (&channel.writers, &channel.keepers),
+                    State::In => (&channel.writers, &channel.write_keepers),
                     _ => (&channel.readers, &channel.read_keepers),
                 };
                 // A shell that merely keeps an end open is not who is waited for, as long as there is another.

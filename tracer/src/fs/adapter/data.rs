@@ -55,9 +55,10 @@ impl Adapter {
         } else {
             Fidelity::Cached
         };
-        let is_kept = open.node.writable_maps.load(Ordering::Acquire) == 0;
         let size = u64::from(read.size);
-        let known = match !by_application && self.shared.registers() && !is_kept {
+        let is_dropped = !by_application && self.shared.registers();
+        let is_kept = open.node.writable_maps.load(Ordering::Acquire) == 0;
+        let known = match is_dropped && !is_kept {
             true => open.again.known(read.offset, size, Instant::now()),
             false => 0,
         };
@@ -72,9 +73,9 @@ impl Adapter {
             self.end_piece(started, event, value, &open);
         }
         match result {
-            Ok(count) if !by_application && self.shared.registers() => {
+            Ok(count) if is_dropped => {
                 let drops = Arc::clone(&self.drops);
-                let pages = (req.node, read.offset, u64::from(read.size));
+                let pages = (req.node, read.offset, size);
                 reply.filled_then(count, move || drops.pages(pages, is_kept));
             }
             Ok(count) => reply.filled(count),
@@ -107,7 +108,9 @@ impl Adapter {
             appends: write.flags & libc::O_APPEND as u32 != 0,
             strip_privilege: write.write_flags & WRITE_KILL_SUIDGID != 0,
         };
-        open.again.forget();
+        if open.node.writable_maps.load(Ordering::Acquire) > 0 {
+            open.again.forget();
+        }
         let result = self.view.write(req.who, &open, real);
         let mut event = Event::new(Op::Write, open.node.recorded())
             .offset(write.offset)

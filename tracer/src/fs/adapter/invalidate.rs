@@ -17,11 +17,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use crate::fs::again;
 use crate::fs::protocol::{Device, notify};
 
 /// How long pages are kept that nobody can have changed: a reader that was woken takes them in
 /// microseconds, one that waits for a processor later.
-const KEPT: Duration = Duration::from_millis(100);
+const KEPT: Duration = again::SAME;
 
 /// Pages to drop.
 #[derive(Clone, Copy, Debug)]

@@ -33,14 +33,12 @@ impl Run<'_> {
         let root = started.job.root.as_raw() as u32;
         let channels = Registry::new(HOST, recording.recorder.clone());
         let channels = Arc::new(Mutex::new(channels));
-        let kernel = match &self.kernel {
-            Some(_) => {
-                let calls = CallSource::of_held(root, self.options.sample_hertz > 0);
-                let calls = calls.map_err(|error| Error::KernelLayer(error.to_string()))?;
-                self.kernel_layer(recording, calls, channels.clone())?
-            }
-            None => None,
+        let start_layer = |opens| {
+            let calls = CallSource::of_held(root, self.options.sample_hertz > 0);
+            let calls = calls.map_err(|error| Error::KernelLayer(error.to_string()))?;
+            self.kernel_layer(recording, opens, calls, channels.clone())
         };
+        let kernel = self.kernel.as_ref().map(start_layer).transpose()?;
         let served = self.serve(&mut started, table.clone(), ProcessLayer::Ptrace)?;
         self.kernel_serves(&served)?;
         let mut lifetimes = Lifetimes::new(
@@ -101,25 +99,23 @@ impl Run<'_> {
         self.conclude(started, served, end)
     }
 
-    /// Begins to record reads and writes by tracepoints, if that was asked for.
+    /// Begins to record reads and writes by tracepoints.
     pub(super) fn kernel_layer(
         &self,
         recording: &Recording,
+        opens: &Arc<Opens>,
         calls: CallSource,
         channels: Arc<dyn ChannelLookup>,
-    ) -> Result<Option<KernelLayer>> {
-        let start = move |opens: &Arc<Opens>| {
-            let watched = Watched {
-                views: self.directories.iter().map(|d| d.path.clone()).collect(),
-                channels,
-                waits: self.options.sample_hertz > 0,
-                channel_calls: self.options.channel_calls,
-            };
-            let (clock, recorder) = (recording.clock, recording.recorder.clone());
-            KernelLayer::start(calls, clock, recorder, Arc::clone(opens), watched)
-                .map_err(|error| Error::KernelLayer(error.to_string()))
+    ) -> Result<KernelLayer> {
+        let watched = Watched {
+            views: self.directories.iter().map(|d| d.path.clone()).collect(),
+            channels,
+            waits: self.options.sample_hertz > 0,
+            channel_calls: self.options.channel_calls,
         };
-        self.kernel.as_ref().map(start).transpose()
+        let (clock, recorder) = (recording.clock, recording.recorder.clone());
+        KernelLayer::start(calls, clock, recorder, Arc::clone(opens), watched)
+            .map_err(|error| Error::KernelLayer(error.to_string()))
     }
 
     /// Whether the kernel serves the data of all views by itself, where it is to.

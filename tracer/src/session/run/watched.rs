@@ -121,13 +121,16 @@ impl Run<'_> {
         }
         let channels = Registry::new(HOST, recording.recorder.clone());
         let channels = Arc::new(Mutex::new(channels));
-        let kernel = match calls {
-            Some(calls) => self.kernel_layer(recording, calls, channels.clone())?,
-            None => None,
-        };
-        if let Some(opens) = &self.kernel {
+        let start_layer = |(opens, calls)| {
             watched.decide_with(Arc::clone(opens));
-        }
+            self.kernel_layer(recording, opens, calls, channels.clone())
+        };
+        let kernel = self
+            .kernel
+            .as_ref()
+            .zip(calls)
+            .map(start_layer)
+            .transpose()?;
         let served = self.serve(&mut started, watched.clone(), layer)?;
         self.kernel_serves(&served)?;
         let arguments = self.options.command.iter();
