@@ -47,6 +47,12 @@ pub(crate) struct Args {
     /// As root, / stands for all directories below it but those of the kernel and /run.
     #[arg(long = "dir", value_name = "DIR")]
     directories: Vec<PathBuf>,
+    /// Mount nothing: what is opened, renamed and removed is seen of all files, and no other file call
+    ///
+    /// With --layer kernel every read and write, too. The command meets the directories themselves,
+    /// and calls on files cost it less. Not seen are attributes, listings, locks and mappings.
+    #[arg(long, conflicts_with_all = ["directories", "include", "exclude", "fidelity", "stat", "rings"])]
+    no_mount: bool,
     #[command(flatten)]
     seeing: seeing::Args,
     /// How often a second to look at what every thread is doing; 0: never
@@ -217,6 +223,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let options = RunOptions {
         command: args.command,
         directories: args.directories,
+        mount: !args.no_mount,
         output: output::resolved(reserved.as_deref().unwrap_or(&args.output)),
         // A name that was reserved is an empty file of our own.
         replace: args.force || reserved.is_some(),

@@ -34,6 +34,7 @@ mod replay;
 mod returns;
 mod seeing;
 mod spawn_storm;
+mod unmounted;
 mod user;
 mod waiting;
 mod wiring;

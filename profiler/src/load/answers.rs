@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use flowtrace_schema::{CallRow, FileLayer};
+use flowtrace_schema::{CallRow, FileLayer, RunRow};
 
 use super::Places;
 use crate::analysis::statistics::distribution::Distribution;
@@ -38,9 +38,9 @@ pub(super) struct Answers {
 
 impl Answers {
     pub(super) fn of(workflow: &Workflow) -> Answers {
-        let mut layers = workflow.directories.iter();
         // The kernel answers reads and writes itself, at the speed of the files.
-        let is_kernel = layers.any(|directory| directory.file_layer == FileLayer::Kernel.name());
+        let is_kernel = |run: &RunRow| run.file_layer == FileLayer::Kernel.name();
+        let is_kernel = workflow.runs.iter().any(is_kernel);
         let count = if is_kernel {
             0
         } else {

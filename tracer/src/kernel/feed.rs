@@ -55,6 +55,11 @@ pub(super) enum Change {
         file: FileId,
         flags: u32,
     },
+    /// A file outside of the views was open before the first process of the run began.
+    Inherited {
+        tid: u32,
+        file: Inherited,
+    },
     /// The image that a process runs is over, and /proc said of it how many calls read and wrote.
     Told {
         pid: u32,
@@ -103,6 +108,19 @@ impl Inbox {
     }
 }
 
+/// A file that the command has open from before the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Inherited {
+    pub(crate) fd: i32,
+    pub(crate) file: FileId,
+    /// Access mode and `O_APPEND`.
+    pub(crate) flags: u32,
+    /// Where the next read or write begins, bytes.
+    pub(crate) position: u64,
+    /// A descriptor that was told of before and is the same open file, as in `> out 2>&1`.
+    pub(crate) same_as: Option<i32>,
+}
+
 /// Tells the reader what a thread's descriptors stand for that are no files of a view. The thread is
 /// held in a stop at its call.
 #[derive(Clone)]
@@ -133,6 +151,11 @@ impl Descriptions {
             flags,
         };
         self.inbox.tell(now, opened);
+    }
+
+    /// The first process of the run has this file open from before.
+    pub(crate) fn inherited(&self, tid: u32, file: Inherited, now: u64) {
+        self.inbox.tell(now, Change::Inherited { tid, file });
     }
 
     /// It has come by what the kernel tells of.

@@ -37,7 +37,7 @@ mod traffic;
 mod waits;
 
 pub(crate) use calls::CallSource;
-pub(crate) use feed::Descriptions;
+pub(crate) use feed::{Descriptions, Inherited};
 pub use opens::Opens;
 pub(crate) use opens::{Note, Noted, OpenedFile};
 pub(crate) use reader::{KernelLayer, Watched};

@@ -59,6 +59,8 @@ pub(crate) struct Outside {
     inodes: HashMap<(u64, u64), FileId>,
     /// What programs got as open descriptors, where nobody else sees what they move.
     handed: Option<Handed>,
+    /// Whether the first program of the run has begun.
+    has_begun: bool,
 }
 
 /// An open at its entry.
@@ -98,6 +100,7 @@ impl Outside {
             files,
             ring: recorder.call_ring(),
             handed: (follows && told.is_none()).then(Handed::default),
+            has_begun: false,
             told,
             views,
             system: HashMap::new(),

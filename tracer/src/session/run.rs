@@ -43,6 +43,9 @@ pub struct RunOptions {
     pub command: Vec<OsString>,
     /// Directories to trace; the working directory when empty.
     pub directories: Vec<PathBuf>,
+    /// Whether to mount views of them. Without, what is known of files is what is told of opens and
+    /// names, and with [`Layer::Kernel`] of reads and writes.
+    pub mount: bool,
     /// The trace to write.
     pub output: PathBuf,
     /// Whether an older trace there may be replaced.
@@ -124,10 +127,10 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         return Err(Error::ForeignProc);
     }
     let cwd = std::env::current_dir().map_err(Error::system("find the working directory"))?;
-    let asked = if options.directories.is_empty() {
-        vec![cwd.clone()]
-    } else {
-        options.directories.clone()
+    let asked = match options.directories.as_slice() {
+        _ if !options.mount => Vec::new(),
+        [] => vec![cwd.clone()],
+        directories => directories.to_vec(),
     };
     let directories = open_all(&asked)?;
     let inherited = Inherited::find(&directories);
@@ -400,8 +403,11 @@ impl Run<'_> {
         served: &Served,
         process_layer: ProcessLayer,
     ) {
-        let first = served.views().first();
-        let file_layer = first.map_or(FileLayer::None, |view| view.session.layer());
+        let file_layer = match served.views().first() {
+            Some(view) => view.session.layer(),
+            None if self.kernel.is_some() => FileLayer::Kernel,
+            None => FileLayer::None,
+        };
         recording.recorder.record(Record::Run(Box::new(RunRecord {
             id: RUN,
             host: HOST,

@@ -32,7 +32,7 @@ pub(super) struct MountedView {
 pub(super) struct Views {
     pub(super) child: Child,
     pub(super) mounted: Vec<MountedView>,
-    /// Who may use the views; `None` when they were mounted by fusermount3, or not at all.
+    /// Who may use the views; `None` when they were mounted by fusermount3, or there are none.
     pub(super) namespace: Option<Namespace>,
     elsewhere: Option<Elsewhere>,
 }
@@ -48,6 +48,14 @@ impl Views {
         notify: &mut dyn FnMut(Notice),
     ) -> Result<Views> {
         let mut child = Child::fork(plan)?;
+        if plan.views.is_empty() {
+            return Ok(Views {
+                child,
+                mounted: Vec::new(),
+                namespace: None,
+                elsewhere: None,
+            });
+        }
         let answer = child.make_views(plan.views.len());
         let reason = match answer.map_err(Error::system("set up the command"))? {
             Ok((namespace, devices)) => {

@@ -69,6 +69,8 @@ pub struct Facts {
     pub network: Option<Network>,
     /// Directories whose file calls were recorded.
     pub directories: Vec<Directory>,
+    /// How file calls were seen by the run, also where nothing was mounted.
+    pub file_layer: String,
     /// How processes were seen.
     pub process_layer: String,
     /// What is known to be missing.
@@ -288,6 +290,7 @@ pub fn facts(workflow: &Workflow) -> Facts {
                 attribute_ttl_ns: d.attribute_ttl_ns,
             })
             .collect(),
+        file_layer: run.map_or_else(|| "none".into(), |run| run.file_layer.clone()),
         process_layer: process_layer(workflow, run),
         losses: workflow
             .losses

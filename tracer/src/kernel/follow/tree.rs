@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use super::super::feed::Change;
+use super::super::feed::{Change, Inherited};
 use super::super::table::Table;
 use super::{Follower, OpenedFile, Process, SharedTable, TOLERANCE, Thread, opened_now};
 use crate::proc::observer::Tracee;
@@ -81,6 +81,11 @@ impl Follower {
                     let close_on_exec = flags & libc::O_CLOEXEC as u32 != 0;
                     let mut table = thread.table.borrow_mut();
                     table.set(fd as u64, Some(open), close_on_exec);
+                }
+            }
+            Change::Inherited { tid, file } => {
+                if let Some(thread) = self.threads.get(&tid) {
+                    hold_inherited(&mut thread.table.borrow_mut(), file);
                 }
             }
             Change::Stopped(_) | Change::Continued(_) => {}
@@ -179,6 +184,24 @@ impl Follower {
             process.table = Rc::clone(&thread.table);
         }
     }
+}
+
+/// A descriptor stands for a file that was open before the run.
+fn hold_inherited(table: &mut Table, inherited: Inherited) {
+    let same = inherited
+        .same_as
+        .and_then(|fd| table.get(fd as u64).cloned());
+    let open = same.unwrap_or_else(|| {
+        let open = opened_now(OpenedFile {
+            file: Some(inherited.file),
+            flags: inherited.flags,
+            by_fuse: false,
+            number: None,
+        });
+        open.seek(Some(inherited.position));
+        open
+    });
+    table.set(inherited.fd as u64, Some(open), false);
 }
 
 /// A table of one's own, with the same open files.

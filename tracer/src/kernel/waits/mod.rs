@@ -150,7 +150,8 @@ impl Waits {
             Change::Told { .. }
             | Change::Streams { .. }
             | Change::Holds { .. }
-            | Change::Opened { .. } => {}
+            | Change::Opened { .. }
+            | Change::Inherited { .. } => {}
             Change::Stopped(tid) => self.job_control(tid, true),
             Change::Continued(tid) => self.job_control(tid, false),
             Change::Ended(tid) => self.ended(tid, at, descriptors),

@@ -17,6 +17,7 @@ use super::super::moment::{Held as Here, Moment};
 use super::paths::is_kernels;
 use super::{Outside, Tracee};
 use crate::fs::{Attributes, stat};
+use crate::kernel::{Descriptions, Inherited};
 
 /// What processes were handed.
 #[derive(Debug, Default)]
@@ -89,29 +90,67 @@ impl Outside {
 
     /// A program begins with these descriptors.
     pub(crate) fn began_with(&mut self, tracee: Tracee, moment: &dyn Moment, now: u64) {
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        if let (None, Some(told), true) = (&self.handed, self.told.clone(), is_first) {
+            return self.inherited(&told, tracee, moment, now);
+        }
         if self.handed.is_none() {
             return;
         }
         for (fd, target) in moment.targets() {
             let path = Path::new(&target);
-            if !path.is_absolute() || self.views.cover(path) || is_kernels(target.as_bytes()) {
-                continue;
-            }
-            let Some(attributes) = self.attributes(moment, fd) else {
-                continue;
-            };
-            if let Some(file) = self.found(path, &attributes, libc::O_RDONLY as u32, now)
+            if let Some((file, attributes)) = self.held(path, fd, moment, now)
                 && let Some(handed) = &mut self.handed
                 && let Some(state) = moment.state(fd)
                 && let Some((told, _)) = moment.extent(fd)
             {
-                if let Some(now) = moment.as_told(fd) {
-                    self.inodes.insert((now.dev, now.ino), file);
-                }
                 let found = (file, path, &attributes, told);
                 handed.begins((tracee.pid, fd), state, found, now);
             }
         }
+    }
+
+    /// The first program of the run begins. Of what it has open no call told; of what others get, the calls do.
+    fn inherited(&mut self, told: &Descriptions, tracee: Tracee, moment: &dyn Moment, now: u64) {
+        let mut before: Vec<Inherited> = Vec::new();
+        for (fd, target) in moment.targets() {
+            if let Some((file, _)) = self.held(Path::new(&target), fd, moment, now)
+                && let Some((flags, position)) = moment.state(fd)
+            {
+                // What is open in the same way at the same place is taken for one.
+                let is_same =
+                    |b: &&Inherited| (b.file, b.flags, b.position) == (file, flags, position);
+                let inherited = Inherited {
+                    fd,
+                    file,
+                    flags,
+                    position,
+                    same_as: before.iter().find(is_same).map(|same| same.fd),
+                };
+                told.inherited(tracee.tid, inherited, now);
+                before.push(inherited);
+            }
+        }
+    }
+
+    /// The file outside that is open as descriptor `fd`, if it is one.
+    fn held(
+        &mut self,
+        path: &Path,
+        fd: i32,
+        moment: &dyn Moment,
+        now: u64,
+    ) -> Option<(FileId, Attributes)> {
+        let name = path.as_os_str().as_bytes();
+        if !path.is_absolute() || self.views.cover(path) || is_kernels(name) {
+            return None;
+        }
+        let attributes = self.attributes(moment, fd)?;
+        let file = self.found(path, &attributes, libc::O_RDONLY as u32, now)?;
+        if let Some(told) = moment.as_told(fd) {
+            self.inodes.insert((told.dev, told.ino), file);
+        }
+        Some((file, attributes))
     }
 
     /// A process is about to end.

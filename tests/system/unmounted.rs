@@ -1,0 +1,99 @@
+//! With `--no-mount` the command meets its own filesystem, and what the kernel tells is recorded.
+
+use std::fs;
+use std::process::Command;
+
+use crate::support::process::{Finished, finish};
+use crate::support::trace::Trace;
+use crate::support::{FLOWTRACE, Scratch, need_kernel_layer, run_in};
+
+fn text(finished: &Finished) -> &str {
+    str::from_utf8(&finished.stdout).unwrap()
+}
+
+#[test]
+fn the_command_stays_where_it_is() {
+    let scratch = Scratch::new();
+    let job = scratch.dir("job");
+    let path = scratch.join("t.db");
+    let script = "readlink /proc/self/ns/mnt; echo x > made; cat made > copy; mv copy moved";
+    let mut command = run_in(&job, &path);
+    let finished = finish(command.args(["--no-mount", "--", "sh", "-c", script])).expect(0);
+    let own = fs::read_link("/proc/self/ns/mnt").unwrap();
+    assert_eq!(text(&finished), format!("{}\n", own.display()));
+    let trace = Trace::open_complete(&path);
+    let layer: String = trace.one("SELECT file_layer FROM runs");
+    assert_eq!(layer, "none");
+    assert_eq!(
+        trace.rows("SELECT path FROM traced_directories"),
+        Vec::<Vec<String>>::new()
+    );
+}
+
+#[test]
+fn a_file_that_is_renamed_is_one_file() {
+    if !need_kernel_layer() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let job = scratch.dir("job");
+    let path = scratch.join("t.db");
+    let script = "printf hello > x.tmp; mv x.tmp x; cat x > y; rm y";
+    let mut command = run_in(&job, &path);
+    let ways = ["--layer", "kernel", "--no-mount", "--"];
+    finish(command.args(ways).args(["sh", "-c", script])).expect(0);
+    let summary = finish(Command::new(FLOWTRACE).arg("summary").arg(&path)).expect(0);
+    let seen = "every read and write (nothing mounted)";
+    assert!(text(&summary).contains(seen), "{}", text(&summary));
+    let trace = Trace::open_complete(&path);
+    let names = "SELECT replace(path, rtrim(path, replace(path, '/', '')), ''), to_ns IS NULL
+         FROM file_names WHERE path LIKE '%/job/%' ORDER BY from_ns";
+    let expected = [["x.tmp", "0"], ["x", "1"], ["y", "0"]];
+    assert_eq!(trace.rows(names), expected);
+    let edges =
+        "SELECT DISTINCT f.path LIKE '%/job/x' FROM file_access JOIN files AS f USING (file_id)
+         WHERE f.path LIKE '%/job/x%' AND write_bytes = 5 AND reads = 0";
+    assert_eq!(trace.rows(edges), [["1"]]);
+}
+
+#[test]
+fn streams_that_were_open_before_are_files() {
+    if !need_kernel_layer() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let job = scratch.dir("job");
+    let path = scratch.join("t.db");
+    fs::write(job.join("in"), "skipped\nread\n").unwrap();
+    // The standard error is the same open file as the standard output, so that both have one position.
+    let outer = r#"{ read skipped; "$@"; } < in > out 2>&1; cat out"#;
+    let inner = "echo a; echo bb >&2; cat; echo c";
+    let mut command = Command::new("sh");
+    command.args(["-c", outer, "sh", FLOWTRACE, "run", "--quiet", "-o"]);
+    command.arg(&path).current_dir(&job);
+    let ways = ["--layer", "kernel", "--no-mount", "--"];
+    let finished = finish(command.args(ways).args(["sh", "-c", inner])).expect(0);
+    assert_eq!(text(&finished), "a\nbb\nread\nc\n");
+    let trace = Trace::open_complete(&path);
+    let rows = trace.rows(
+        "SELECT substr(op, 1, 4) <> 'read' AND op <> 'copy_from', offset, result FROM calls
+         WHERE path LIKE '%/job/%' AND result > 0 ORDER BY start_ns, op",
+    );
+    let expected = [
+        ["1", "0", "2"],
+        ["1", "2", "3"],
+        ["0", "8", "5"],
+        ["1", "5", "5"],
+        ["1", "10", "2"],
+    ];
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn directories_and_no_mount_contradict_each_other() {
+    let mut command = Command::new(FLOWTRACE);
+    command.args(["run", "--no-mount", "--dir", ".", "-o", "/nonexistent/t.db"]);
+    let finished = finish(command.args(["--", "true"])).expect(125);
+    let expected = "'--no-mount' cannot be used with '--dir <DIR>'";
+    assert!(finished.stderr.contains(expected), "{}", finished.stderr);
+}
