@@ -13,13 +13,13 @@
 //! - `native`: as it is;
 //! - `bare`: `flowtrace run --bare`, the same filesystem mounted in the same way with nothing
 //!   recorded and no process traced, which is what any FUSE passthrough costs;
-//! - `processes`: `flowtrace run`, the processes recorded and no files;
+//! - `processes`: `flowtrace run --no-mount`, the processes recorded and of files their opens alone;
 //! - `unlogged`: `flowtrace run` with the filesystem mounted and the processes recorded, but no
 //!   file call: what is left to `flowtrace` is the cost of recording calls alone;
 //! - `flowtrace`: `flowtrace run`, everything recorded;
 //! - `kernel`: `flowtrace run --layer kernel`, reads and writes known from tracepoints;
 //! - `kernel-perf`: the same with the tracepoints read from perf's rings, not by programs in the kernel;
-//! - `kernel-outside`: the same with nothing mounted where the work is: files as those outside of the traced directories
+//! - `kernel-unmounted`: the same with nothing mounted (`--no-mount`): files as those outside of traced directories
 //!   are seen;
 //! - `cached`: `flowtrace run --fidelity cached --stat cached`, what the kernel answers by itself
 //!   is not seen;
@@ -161,7 +161,7 @@ const WAYS: [Way; 16] = [
     Way::Flowtrace,
     Way::Kernel,
     Way::KernelPerf,
-    Way::KernelOutside,
+    Way::KernelUnmounted,
     Way::Cached,
     Way::Stops,
     Way::Ptrace,

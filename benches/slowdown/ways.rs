@@ -6,10 +6,6 @@ use std::str::FromStr;
 
 use crate::{LeftOut, WAYS, in_path, stops};
 
-/// A directory beside the trace in which no workload works: traced instead of its own, it leaves
-/// nothing but the processes to see.
-pub(crate) const NO_FILES: &str = "no-files";
-
 const FLOWTRACE: &str = env!("CARGO_BIN_EXE_flowtrace");
 
 /// Mounts bindfs over `$1` and runs the rest there. It runs in namespaces of its own, of which
@@ -32,7 +28,7 @@ pub(crate) enum Way {
     Flowtrace,
     Kernel,
     KernelPerf,
-    KernelOutside,
+    KernelUnmounted,
     Cached,
     Stops,
     Ptrace,
@@ -53,7 +49,7 @@ impl Way {
             Way::Flowtrace => "flowtrace",
             Way::Kernel => "kernel",
             Way::KernelPerf => "kernel-perf",
-            Way::KernelOutside => "kernel-outside",
+            Way::KernelUnmounted => "kernel-unmounted",
             Way::Cached => "cached",
             Way::Stops => "stops",
             Way::Ptrace => "ptrace",
@@ -79,14 +75,11 @@ impl Way {
             line.extend(["-o".to_owned(), text(trace), "--".to_owned()]);
             line
         };
-        let without_files = |options: &[&str]| {
-            let elsewhere = text(&trace.with_file_name(NO_FILES));
-            recorded(&[options, &["--dir", &elsewhere]].concat())
-        };
+        let unmounted = |options: &[&str]| recorded(&[options, &["--no-mount"]].concat());
         match self {
             Way::Native => Vec::new(),
             Way::Bare => traced(&["--bare", "--"]),
-            Way::Processes => without_files(&[]),
+            Way::Processes => unmounted(&[]),
             Way::Unlogged => recorded(&["--without-calls"]),
             Way::Flowtrace => recorded(&[]),
             Way::Kernel => recorded(&["--layer", "kernel"]),
@@ -95,10 +88,10 @@ impl Way {
                 line.extend(recorded(&["--layer", "kernel"]));
                 line
             }
-            Way::KernelOutside => without_files(&["--layer", "kernel"]),
+            Way::KernelUnmounted => unmounted(&["--layer", "kernel"]),
             Way::Cached => recorded(&["--fidelity", "cached", "--stat", "cached"]),
-            Way::Ptrace => without_files(&["--ptrace"]),
-            Way::Told => without_files(&["--no-ptrace", "--no-topology"]),
+            Way::Ptrace => unmounted(&["--ptrace"]),
+            Way::Told => unmounted(&["--no-ptrace", "--no-topology"]),
             Way::Bindfs => {
                 let namespaces = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
                 let script = ["sh", "-c", BINDFS, "bindfs"];
@@ -128,7 +121,7 @@ impl Way {
             | Way::Stops
             | Way::Ptrace
             | Way::Told => None,
-            Way::Kernel | Way::KernelPerf | Way::KernelOutside => {
+            Way::Kernel | Way::KernelPerf | Way::KernelUnmounted => {
                 let doctor = Command::new(FLOWTRACE).arg("doctor").output();
                 let works = |line: &str| line.starts_with("ok") && line.contains("--layer kernel");
                 let found = doctor.map(|d| String::from_utf8_lossy(&d.stdout).lines().any(works));

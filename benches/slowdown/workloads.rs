@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::options::Options;
-use crate::ways::NO_FILES;
 use crate::{LeftOut, fio, in_path, storm};
 
 /// Where the distribution's Python is, which has the packages from apt.
@@ -130,8 +129,6 @@ fn small(options: &Options, places: &Places) -> Result<Vec<Workload>, String> {
     let own = std::env::current_exe().map_err(|e| format!("where is this program? {e}"))?;
     let empty = places.root.join("empty");
     fs::create_dir(&empty).map_err(|e| format!("{}: {e}", empty.display()))?;
-    let no_files = places.root.join(NO_FILES);
-    fs::create_dir(&no_files).map_err(|e| format!("{}: {e}", no_files.display()))?;
     let files = options.files;
     let words = if options.quick { "200000" } else { "1000000" };
     let spawn = "i=0; while [ $i -lt 500 ]; do /bin/true; i=$((i+1)); done";

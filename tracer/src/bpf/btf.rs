@@ -32,9 +32,13 @@ pub(crate) struct Types {
     strings: usize,
     /// Where each type begins, from number 1 on.
     places: Vec<usize>,
-    /// Structures and typedefs by name.
-    names: HashMap<(bool, Vec<u8>), u32>,
+    /// Structures and typedefs by the hash of their names: of tens of thousands a few are looked for, and no begin of a run
+    /// shall wait for copies of all names.
+    names: HashMap<u64, u32>,
 }
+
+/// About as many structures and typedefs has a kernel.
+const NAMED: usize = 1 << 15;
 
 /// A type as all have it.
 #[derive(Clone, Copy)]
@@ -77,16 +81,14 @@ impl Types {
             names: HashMap::new(),
             bytes,
         };
-        let (mut places, mut names) = (vec![0], HashMap::new());
+        let (mut places, mut names) = (vec![0], HashMap::with_capacity(NAMED));
         let mut at = begin;
         while at < end {
             let read = types.read(at)?;
             let number = u32::try_from(places.len()).ok()?;
             if matches!((read.kind, read.count), (STRUCTURE, 1..) | (TYPEDEF, _)) {
                 let name = types.string(word(&types.bytes, at)?)?;
-                names
-                    .entry((read.kind == STRUCTURE, name.to_owned()))
-                    .or_insert(number);
+                names.entry(hash(read.kind, name)).or_insert(number);
             }
             places.push(at);
             at = read.rest.checked_add(rest_of(read)?)?;
@@ -98,8 +100,7 @@ impl Types {
     /// Offset in bytes of a member, as in C: `se.sum_exec_runtime` of `task_struct`. Structures and
     /// unions without a name are looked into.
     pub(crate) fn offset(&self, structure: &str, member: &str) -> Option<usize> {
-        let key = (true, structure.as_bytes().to_owned());
-        let mut number = *self.names.get(&key)?;
+        let mut number = self.named(STRUCTURE, structure)?;
         let mut bits = 0usize;
         for name in member.split('.') {
             let (of_it, other) = self.member(number, name.as_bytes(), DEPTH)?;
@@ -111,23 +112,30 @@ impl Types {
 
     /// Bytes of a structure.
     pub(crate) fn size(&self, structure: &str) -> Option<usize> {
-        let number = *self.names.get(&(true, structure.as_bytes().to_owned()))?;
+        let number = self.named(STRUCTURE, structure)?;
         Some(self.plain(number)?.other as usize)
     }
 
     /// The number of typedef `name`.
     pub(crate) fn typedef(&self, name: &str) -> Option<u32> {
-        self.names
-            .get(&(false, name.as_bytes().to_owned()))
-            .copied()
+        self.named(TYPEDEF, name)
     }
 
     /// How many parameters the functions have to which typedef `name` is a pointer.
     pub(crate) fn parameters(&self, name: &str) -> Option<usize> {
-        let number = *self.names.get(&(false, name.as_bytes().to_owned()))?;
+        let number = self.typedef(name)?;
         let pointer = self.plain(number)?;
         let function = self.plain((pointer.kind == POINTER).then_some(pointer.other)?)?;
         (function.kind == FUNCTION).then_some(function.count)
+    }
+
+    /// The number of the first type of that kind and name.
+    fn named(&self, kind: u32, name: &str) -> Option<u32> {
+        let number = *self.names.get(&hash(kind, name.as_bytes()))?;
+        let at = *self.places.get(number as usize)?;
+        let is_it =
+            self.read(at)?.kind == kind && self.string(word(&self.bytes, at)?)? == name.as_bytes();
+        is_it.then_some(number)
     }
 
     /// Offset in bits and type of a member.
@@ -186,6 +194,14 @@ impl Types {
         let length = rest.iter().position(|&byte| byte == 0)?;
         rest.get(..length)
     }
+}
+
+/// FNV-1a, which is quick for short names. Two that have the same are not both found.
+fn hash(kind: u32, name: &[u8]) -> u64 {
+    let bytes = [kind as u8].into_iter().chain(name.iter().copied());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// Bytes of what follows the common part.

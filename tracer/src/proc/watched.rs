@@ -111,10 +111,17 @@ impl Watched {
         wanted: Wanted,
         told: Option<Feed>,
     ) -> Arc<Watched> {
+        let is_told = told.is_some();
         let feed = told.or_else(|| Feed::announced().ok());
         let mut table = Table::new(host, clock, recorder, wanted);
-        if feed.is_some() || whose.are_ours() {
-            table.scan(&Snapshot::of_all(HashMap::new()), false);
+        let living = match whose {
+            // Our programs tell of nobody but what comes of it, and a machine may have thousands of others.
+            Whose::Ours { root } if is_told => Some(Snapshot::of_one(root)),
+            _ if feed.is_some() || whose.are_ours() => Some(Snapshot::of_all(HashMap::new())),
+            _ => None,
+        };
+        if let Some(living) = living {
+            table.scan(&living, false);
         }
         Arc::new(Watched {
             whose,

@@ -36,6 +36,15 @@ impl Snapshot {
         Snapshot { known, found }
     }
 
+    /// Of one that is not in the table.
+    pub(super) fn of_one(pid: u32) -> Snapshot {
+        let found = ProcessStat::of(pid).map(|stat| (pid, stat));
+        Snapshot {
+            known: HashMap::new(),
+            found: found.into_iter().collect(),
+        }
+    }
+
     /// Of those in the table that are `known`.
     pub(super) fn of_known(known: HashMap<u32, u64>) -> Snapshot {
         let stats = known
