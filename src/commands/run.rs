@@ -193,14 +193,16 @@ fn check_layer(args: &Args) -> Result<(), Failure> {
         ),
     ];
     if args.calls == CallsChoice::Channels && args.layer != LayerChoice::Kernel {
-        return Err(Failure::usage(
+        return Err(Failure::new(
+            OWN_FAILURE,
             "--calls channels needs --layer kernel: no other sees every call on pipes and sockets",
         )
         .hint("add --layer kernel, which flowtrace doctor says whether it can be had"));
     }
     let given = contradictions.iter().find(|(given, ..)| *given);
     match given {
-        Some((_, option, why)) if args.layer == LayerChoice::Kernel => Err(Failure::usage(
+        Some((_, option, why)) if args.layer == LayerChoice::Kernel => Err(Failure::new(
+            OWN_FAILURE,
             format!("--layer kernel and {option} contradict each other: {why}"),
         )
         .hint("leave one of them out")),

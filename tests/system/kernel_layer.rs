@@ -391,7 +391,7 @@ fn a_descriptor_that_was_sent_is_followed() {
 fn what_contradicts_the_kernel_layer_is_refused() {
     let mut command = Command::new(FLOWTRACE);
     command.args(["run", "--calls", "channels", "-o", "/nonexistent/t.db"]);
-    let finished = finish(command.args(["--", "true"])).expect(2);
+    let finished = finish(command.args(["--", "true"])).expect(125);
     let expected = "--calls channels needs --layer kernel";
     assert!(finished.stderr.contains(expected), "{}", finished.stderr);
     for option in [
@@ -401,7 +401,7 @@ fn what_contradicts_the_kernel_layer_is_refused() {
     ] {
         let mut command = Command::new(FLOWTRACE);
         command.args(["run", "--layer", "kernel", "-o", "/nonexistent/t.db"]);
-        let finished = finish(command.args(option).args(["--", "true"])).expect(2);
+        let finished = finish(command.args(option).args(["--", "true"])).expect(125);
         let expected = format!("--layer kernel and {} contradict", option.join(" "));
         assert!(finished.stderr.contains(&expected), "{}", finished.stderr);
     }

@@ -8,6 +8,7 @@ pub mod algorithm;
 pub mod cause;
 pub mod chart;
 pub mod facts;
+mod rests;
 pub mod tasks;
 pub mod windows;
 
@@ -179,10 +180,9 @@ pub fn analyse(
         .window_ns
         .unwrap_or_else(|| windows::default_window(timeline.length()));
     let boundaries = windows::boundaries(timeline, &tasks, window_ns);
-    let measured = windows::measure(timeline, &tasks, &graph, &boundaries);
     let mut result = Bottlenecks {
         tasks,
-        windows: Vec::with_capacity(measured.len()),
+        windows: Vec::new(),
         found: Vec::new(),
         without: Vec::new(),
         options,
@@ -191,24 +191,7 @@ pub fn analyse(
         graph,
         causes: Vec::new(),
     };
-    for window in measured {
-        let found = algorithm::detect(
-            &result.graph,
-            &window.pt,
-            &window.st,
-            options.alpha,
-            options.beta,
-        );
-        result.windows.push(Window {
-            from: window.from,
-            to: window.to,
-            cpu: window.cpu,
-            on_cpu_ns: window.on_cpu as i64,
-            pt: window.pt.iter().map(|load| load.mean()).collect(),
-            st: window.st.iter().map(|load| load.mean()).collect(),
-            found,
-        });
-    }
+    result.windows = rests::examine(&result, timeline, boundaries);
     result.found = merge(&result, timeline);
     result.without = without(&result);
     result.causes = cause::causes(&result, timeline);
@@ -290,15 +273,8 @@ pub(crate) fn union(intervals: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
 }
 
 fn intervals(result: &Bottlenecks, flagged: &[usize], lives: &[(i64, i64)]) -> Vec<(i64, i64)> {
-    let mut parts = Vec::new();
-    for &w in flagged {
-        let window = &result.windows[w];
-        let first = lives.partition_point(|&(_, to)| to <= window.from);
-        for &(from, to) in lives[first..].iter().take_while(|life| life.0 < window.to) {
-            parts.push((from.max(window.from), to.min(window.to)));
-        }
-    }
-    union(parts)
+    let within = |&w: &usize| rests::within(lives, &result.windows[w]);
+    union(flagged.iter().flat_map(within).collect())
 }
 
 fn mean(result: &Bottlenecks, flagged: &[usize], of: impl Fn(&Window) -> Option<f64>) -> f64 {
@@ -322,30 +298,22 @@ fn without(result: &Bottlenecks) -> Vec<(Without, i64)> {
         .collect();
     found.sort_unstable();
     let found = union(found);
+    let steps = rests::steps(&result.tasks);
     let mut times = std::collections::BTreeMap::new();
     for window in &result.windows {
-        let first = found.partition_point(|&(_, to)| to <= window.from);
-        let covered: i64 = found[first..]
-            .iter()
-            .take_while(|one| one.0 < window.to)
-            .map(|&(from, to)| to.min(window.to) - from.max(window.from))
-            .sum();
-        let rest = window.to - window.from - covered;
-        let is_alive =
-            result.tasks.parts.iter().any(|(part, task)| {
-                task.is_some() && part.from < window.to && part.to > window.from
-            });
-        let why = match window.pt.iter().any(Option::is_some) {
-            _ if covered > 0 => Without::Nothing,
-            true => Without::Balanced,
-            false if is_alive => Without::Unknown,
-            false => Without::Nothing,
-        };
-        if rest > 0 {
-            *times.entry(why).or_insert(0) += rest;
+        let is_known = window.pt.iter().any(Option::is_some);
+        for (from, to) in rests::rest(&rests::within(&found, window), window.from, window.to) {
+            let alive = rests::overlap(&steps, from, to);
+            let why = match is_known {
+                true => Without::Balanced,
+                false => Without::Unknown,
+            };
+            for (why, ns) in [(why, alive), (Without::Nothing, to - from - alive)] {
+                *times.entry(why).or_insert(0) += ns;
+            }
         }
     }
-    let mut times: Vec<_> = times.into_iter().collect();
+    let mut times: Vec<_> = times.into_iter().filter(|&(_, ns)| ns > 0).collect();
     times.sort_by_key(|&(_, ns)| -ns);
     times
 }

@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use flowtrace_schema::{ActionRow, DescriptorRow, NameRow, ProcessRow, Result, RunRow, Trace};
+use flowtrace_schema::{
+    ActionRow, DescriptorRow, LossRow, NameRow, ProcessRow, Result, RunRow, Trace,
+};
 
 use crate::model::{ProcessId, Workflow};
 
@@ -437,8 +439,18 @@ fn unfit(workflow: &Workflow) -> Option<Unfit> {
             if run.file_layer == "none" {
                 return unfit("it holds no file calls", again);
             }
+            if workflow.directories.is_empty() {
+                let reason = "nothing was mounted, so that the making of directories, modes and links are not known";
+                return unfit(reason, "record it again without --no-mount");
+            }
         }
         _ => return unfit("it holds several runs", "give the trace of one run"),
+    }
+    let is_excluded = |loss: &LossRow| loss.counter == "excluded_calls" && loss.value > 0;
+    if workflow.losses.iter().any(is_excluded) {
+        let reason =
+            "files were left out of it (--include, --exclude), and with them what depends on what";
+        return unfit(reason, "record it again without --include and --exclude");
     }
     let lost = workflow
         .losses

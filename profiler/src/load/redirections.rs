@@ -41,7 +41,12 @@ pub(super) fn hand_on(workflow: &mut Workflow) {
             {
                 give_writing(workflow, opener, heir);
             }
-            if let Some((heir, count)) = reader.flatten() {
+            let reader = reader.flatten();
+            let reader = reader.or_else(|| match reads {
+                true => holder(workflow, &of_file, &opened).map(|heir| (heir, 1)),
+                false => None,
+            });
+            if let Some((heir, count)) = reader {
                 give_reading(workflow, opener, heir, count);
             }
         }
@@ -77,6 +82,29 @@ fn heirs(
         )
     });
     first.map(|(_, at)| (at, count))
+}
+
+/// The descendant that got the file open and asked for its size, mapped or closed it, where none read it by calls: an open for
+/// reading counts without. Of several the one with the most calls, for all that were handed it close it.
+fn holder(workflow: &Workflow, of_file: &[usize], opened: &Access) -> Option<usize> {
+    let access = |at: usize| &workflow.accesses[at];
+    let holds = |&at: &usize| {
+        let Access {
+            calls,
+            reads,
+            writes,
+            ..
+        } = *access(at);
+        (calls > 0 && reads == 0 && writes == 0)
+            && !opens_to_read(access(at))
+            && !opens_to_write(access(at))
+            && opened
+                .first_open_ns
+                .is_some_and(|open| open <= access(at).span_ns.0)
+            && descends(workflow, access(at).process, opened.process)
+    };
+    let holders = of_file.iter().copied().filter(holds);
+    holders.max_by_key(|&at| (access(at).calls, std::cmp::Reverse(access(at).span_ns.0)))
 }
 
 /// Whether a process wrote a part of a file, of which only its opens are seen: it opened it more often than
@@ -207,6 +235,60 @@ mod tests {
         hand_on(&mut workflow);
         let created = workflow.accesses.iter().filter(|a| a.creates > 0);
         created.map(|a| (a.process.0, a.file.0)).collect()
+    }
+
+    #[test]
+    fn who_only_looked_at_what_it_was_handed_is_its_reader() {
+        let opened = Access {
+            process: ProcessId(0),
+            file: FileIndex(0),
+            read_opens: 1,
+            plain_read_opens: 1,
+            calls: 3,
+            first_open_ns: Some(1),
+            span_ns: (1, 9),
+            ..Access::default()
+        };
+        let holds = |process: u32, calls: i64, since: i64| Access {
+            process: ProcessId(process),
+            file: FileIndex(0),
+            calls,
+            span_ns: (since, 5),
+            ..Access::default()
+        };
+        let process = |parent: Option<u32>| Process {
+            parent: parent.map(ProcessId),
+            ..Process::default()
+        };
+        let readers = |accesses: Vec<Access>| {
+            let mut workflow = Workflow {
+                processes: vec![
+                    process(None),
+                    process(Some(0)),
+                    process(Some(0)),
+                    process(None),
+                ],
+                accesses,
+                files: vec![File::default()],
+                ..Workflow::default()
+            };
+            hand_on(&mut workflow);
+            let readers = workflow.accesses.iter().filter(|a| a.read_opens > 0);
+            readers.map(|a| a.process.0).collect::<Vec<_>>()
+        };
+        // `{ true; wc -c; } < file`: both close it.
+        assert_eq!(readers(vec![opened, holds(1, 1, 2), holds(2, 2, 3)]), [2]);
+        assert_eq!(
+            readers(vec![opened, holds(2, 2, 0)]),
+            [0],
+            "used before it was opened"
+        );
+        assert_eq!(readers(vec![opened, holds(3, 2, 2)]), [0], "a stranger");
+        let read = Access {
+            reads: 1,
+            ..holds(1, 1, 2)
+        };
+        assert_eq!(readers(vec![opened, read, holds(2, 9, 2)]), [1]);
     }
 
     #[test]

@@ -183,6 +183,33 @@ fn steps_that_follow_each_other_through_files_share_the_run() {
 }
 
 #[test]
+fn steps_that_follow_each_other_within_a_window_share_it() {
+    let run = run(|mut play| {
+        let shell = play.process("bash run.sh", None, 0, &[(10, Cpu), (2020, Child)]);
+        // A window takes 100 ms and holds both; the second is what Algorithm 2 blames for it.
+        for round in 0..20 {
+            let begin = 10 + round * 100;
+            let first = play.process("first", Some(shell), begin, &[(begin + 88, Cpu)]);
+            let second = play.process("second", Some(shell), begin + 88, &[(begin + 100, Cpu)]);
+            let file = play.file(&format!("data{round}"), 20);
+            play.create(first, file, begin as u64 + 80);
+            play.read(second, file, begin as u64 + 90);
+        }
+        play.finish(2020);
+    });
+    let result = run.bottlenecks();
+    let name = |c: &bottlenecks::Cause| result.tasks.tasks[c.task.unwrap()].name();
+    let shares = result
+        .causes
+        .iter()
+        .map(|c| (name(c), (c.share * 100.0).round() as i64));
+    let shares: Vec<_> = shares.collect();
+    assert_eq!(shares, [("first".into(), 87), ("second".into(), 12)]);
+    let idle: i64 = result.without.iter().map(|(_, ns)| ns).sum();
+    assert!(idle <= 30_000_000, "{:?}", result.without);
+}
+
+#[test]
 fn the_same_program_twice_in_a_pipeline_is_two_steps() {
     let run = run(|mut play| {
         let (a, b) = (

@@ -8,7 +8,7 @@ use super::tasks::Tasks;
 use crate::timeline::{State, Timeline, sum_of};
 
 /// Most windows; beyond that they are made longer.
-const MOST: i64 = 20_000;
+pub(super) const MOST: usize = 20_000;
 /// A task that lived for less than this share of a window says nothing of it.
 const LEAST_LIFE: f64 = 0.01;
 /// A file can only be slow where the disk is busy for this share of the window.
@@ -24,7 +24,7 @@ pub fn default_window(length: i64) -> i64 {
 /// after.
 pub fn boundaries(timeline: &Timeline, tasks: &Tasks, window: i64) -> Vec<i64> {
     let (from, to) = timeline.span;
-    let window = window.max(1).max((to - from) / MOST);
+    let window = window.max(1).max((to - from) / MOST as i64);
     let apart = (window / 10).max(1);
     let mut lives: Vec<(i64, i64, i64)> = tasks
         .parts
@@ -41,7 +41,7 @@ pub fn boundaries(timeline: &Timeline, tasks: &Tasks, window: i64) -> Vec<i64> {
             kept.insert(at);
         }
     };
-    for &(_, begin, end) in lives.iter().take(MOST as usize) {
+    for &(_, begin, end) in lives.iter().take(MOST) {
         keep(begin, apart);
         keep(end, apart);
     }
