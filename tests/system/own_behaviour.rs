@@ -136,3 +136,24 @@ fn files_behave_the_same() {
     crate::support::tree::assert_same(&native, &traced);
     Trace::open_complete(&trace);
 }
+
+/// Files among the arguments are looked into, through the view, for whether they are scripts.
+#[test]
+fn own_looks_at_files_leave_no_calls() {
+    if !need_fuse() {
+        return;
+    }
+    for options in [&[][..], &["--ptrace"]] {
+        let scratch = Scratch::new();
+        let (job, path) = (scratch.dir("job"), scratch.join("trace.db"));
+        std::fs::write(job.join("one"), "1").unwrap();
+        std::fs::write(job.join("two"), "2").unwrap();
+        let script =
+            "echo 3 | sh -c 'ls -l one two; cat' | sort > out; echo 4 | cat one two - > more";
+        let mut command = run_in(&job, &path);
+        finish(command.args(options).args(["--", "sh", "-c", script])).expect(0);
+        let trace = Trace::open_complete(&path);
+        let nobodys = trace.rows("SELECT op, path FROM calls WHERE upid IS NULL");
+        assert_eq!(nobodys, Vec::<Vec<String>>::new(), "{options:?}");
+    }
+}

@@ -15,6 +15,14 @@ use super::passthrough::stream::Stream;
 use super::split::Split;
 use crate::callers::Caller;
 
+/// Who opened something.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opener {
+    pub(crate) caller: Option<Caller>,
+    /// The thread, which may be one of this process.
+    pub(crate) tid: u32,
+}
+
 /// An open file.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
@@ -25,7 +33,7 @@ pub(crate) struct OpenFile {
     /// Its position, if that is shared with others outside of the view.
     pub(crate) position: Option<Arc<Position>>,
     /// Who opened it: the kernel does not say who releases it.
-    pub(crate) opener: Option<Caller>,
+    pub(crate) opener: Opener,
     /// What is written through it goes to the end of the file (`O_APPEND`), as fcntl(2) may change.
     pub(crate) appends: AtomicBool,
     /// It was opened with `O_DIRECT`.
@@ -58,7 +66,7 @@ pub(crate) struct OpenDirectory {
     /// Its node.
     pub(crate) node: Arc<Node>,
     /// Who opened it.
-    pub(crate) opener: Option<Caller>,
+    pub(crate) opener: Opener,
 }
 
 const SHARDS: usize = 16;

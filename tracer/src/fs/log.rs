@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flowtrace_schema::{Call, CallRing, Fidelity, FileId, Loss, Op, Recorder};
 
+use super::handle::Opener;
 use super::in_flight;
 use super::split::{Cutting, Served, Split};
 use crate::callers::{Caller, Callers, Effort};
@@ -250,14 +251,23 @@ impl Log {
 
 impl Started {
     /// The same call, made by whoever opened the file if the kernel does not say who.
-    pub(crate) fn or_opener(self, opener: Option<Caller>) -> Started {
+    pub(crate) fn or_opener(self, opener: Opener) -> Started {
         if self.tid == 0 && self.caller.is_none() {
             Started {
-                caller: opener,
+                caller: opener.caller,
+                tid: opener.tid,
                 ..self
             }
         } else {
             self
+        }
+    }
+
+    /// Who opens something by it.
+    pub(crate) fn opener(&self) -> Opener {
+        Opener {
+            caller: self.caller,
+            tid: self.tid,
         }
     }
 

@@ -70,7 +70,7 @@ impl Adapter {
         let started = self.log.start(req.who.tid, Effort::Fresh);
         let node = self.view.node(req.node);
         let file = node.as_ref().ok().and_then(|node| node.recorded());
-        let result = node.and_then(|node| self.view.opendir(req.who, started.caller, node));
+        let result = node.and_then(|node| self.view.opendir(req.who, started.opener(), node));
         let event = Event::new(Op::Opendir, file).flags(arguments.flags);
         self.log.end(started, event, done(&result));
         match result {

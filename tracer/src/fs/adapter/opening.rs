@@ -24,7 +24,7 @@ impl Adapter {
         let result = node.and_then(|node| {
             let opened = self
                 .view
-                .open(req.who, started.caller, node, flags as i32)?;
+                .open(req.who, started.opener(), node, flags as i32)?;
             Ok(self.open_out(&started, opened, flags))
         });
         let event = Event::new(Op::Open, file).flags(flags);
@@ -92,7 +92,7 @@ impl Adapter {
         new: NewFile<'_>,
     ) -> (Result<(Entry, Opened)>, Option<FileId>) {
         match self.view.node(req.node) {
-            Ok(parent) => self.view.create(req.who, started.caller, &parent, new),
+            Ok(parent) => self.view.create(req.who, started.opener(), &parent, new),
             Err(errno) => (Err(errno), None),
         }
     }

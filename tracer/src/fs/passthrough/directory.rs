@@ -13,12 +13,11 @@ use nix::unistd::{fdatasync, fsync};
 
 use super::stream::{Stream, is_dots};
 use super::{Entry, View};
-use crate::callers::Caller;
 use crate::fs::Result;
 use crate::fs::attributes::kind_of_entry;
 use crate::fs::credentials::Requester;
 use crate::fs::descriptor;
-use crate::fs::handle::OpenDirectory;
+use crate::fs::handle::{OpenDirectory, Opener};
 use crate::fs::inode::Node;
 use crate::fs::sys::file::Argument;
 use crate::fs::sys::stat;
@@ -51,7 +50,7 @@ impl View {
     pub(in crate::fs) fn opendir(
         &self,
         who: Requester,
-        opener: Option<Caller>,
+        opener: Opener,
         node: Arc<Node>,
     ) -> Result<u64> {
         let fd = {

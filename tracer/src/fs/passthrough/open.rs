@@ -13,13 +13,12 @@ use nix::unistd::{close, dup};
 
 use super::make::permissions;
 use super::{Entry, View};
-use crate::callers::Caller;
 use crate::fs::Result;
 use crate::fs::again::Again;
 use crate::fs::attributes::Attributes;
 use crate::fs::credentials::{Requester, set_mask};
 use crate::fs::descriptor;
-use crate::fs::handle::OpenFile;
+use crate::fs::handle::{OpenFile, Opener};
 use crate::fs::inode::Node;
 use crate::fs::offers::Position;
 use crate::fs::split::Split;
@@ -49,7 +48,7 @@ impl View {
     pub(in crate::fs) fn open(
         &self,
         who: Requester,
-        opener: Option<Caller>,
+        opener: Opener,
         node: Arc<Node>,
         flags: i32,
     ) -> Result<Opened> {
@@ -97,7 +96,7 @@ impl View {
     pub(in crate::fs) fn create(
         &self,
         who: Requester,
-        opener: Option<Caller>,
+        opener: Opener,
         parent: &Node,
         new: NewFile<'_>,
     ) -> (Result<(Entry, Opened)>, Option<FileId>) {
@@ -162,7 +161,7 @@ impl View {
         &self,
         fd: OwnedFd,
         node: Arc<Node>,
-        opener: Option<Caller>,
+        opener: Opener,
         flags: i32,
         position: Option<Arc<Position>>,
     ) -> Opened {

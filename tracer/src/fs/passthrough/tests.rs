@@ -13,6 +13,7 @@ use rusqlite::Connection;
 
 use super::*;
 use crate::fs::credentials::Requester;
+use crate::fs::handle::Opener;
 use crate::fs::{Hidden, Permission};
 
 /// A view of a directory of its own, with a trace.
@@ -25,6 +26,10 @@ struct Bench {
     _directory: tempfile::TempDir,
 }
 
+const NOBODY: Opener = Opener {
+    caller: None,
+    tid: 0,
+};
 const ME: Requester = Requester {
     uid: 0,
     gid: 0,
@@ -104,7 +109,7 @@ impl Bench {
             mask: 0o022,
             flags: libc::O_WRONLY,
         };
-        let created = self.view.create(ME, None, &parent, new);
+        let created = self.view.create(ME, NOBODY, &parent, new);
         let (_, (number, open)) = created.0?;
         let write = Write {
             offset: 0,
@@ -163,7 +168,7 @@ fn attributes_and_data_are_those_of_the_source() {
     assert_eq!(bench.view.number(&node.key), real.ino());
     let attributes = bench.view.getattr(&node).unwrap();
     assert_eq!((attributes.size, attributes.ino), (7, real.ino()));
-    let (number, open) = bench.view.open(ME, None, node, libc::O_RDONLY).unwrap();
+    let (number, open) = bench.view.open(ME, NOBODY, node, libc::O_RDONLY).unwrap();
     let mut buffer = [0; 100];
     assert_eq!(bench.view.read(&open, 3, &mut buffer), Ok(4));
     assert_eq!(&buffer[..4], b"tent");
@@ -193,7 +198,7 @@ fn the_errno_is_that_of_the_source() {
     };
     bench.make("fifo", fifo).unwrap();
     let fifo = bench.walk("fifo").unwrap();
-    let opened = bench.view.open(ME, None, fifo, libc::O_RDONLY);
+    let opened = bench.view.open(ME, NOBODY, fifo, libc::O_RDONLY);
     assert_eq!(opened.err(), Some(Errno::ENXIO));
 }
 
@@ -218,7 +223,7 @@ fn hidden_names_are_not_there() {
         .view
         .link(ME, &shown, &bench.root(), OsStr::new("trace.db"));
     assert_eq!(linked.err(), Some(Errno::EACCES));
-    let number = bench.view.opendir(ME, None, bench.root()).unwrap();
+    let number = bench.view.opendir(ME, NOBODY, bench.root()).unwrap();
     let open = bench.view.directory(number).unwrap();
     let mut names = Vec::new();
     bench
@@ -238,7 +243,7 @@ fn a_listing_goes_on_where_it_stopped() {
     for number in 0..2000 {
         fs::write(bench.source.join(number.to_string()), "").unwrap();
     }
-    let number = bench.view.opendir(ME, None, bench.root()).unwrap();
+    let number = bench.view.opendir(ME, NOBODY, bench.root()).unwrap();
     let open = bench.view.directory(number).unwrap();
     let mut names = Vec::new();
     let mut position = 0;
