@@ -8,7 +8,7 @@ use super::windows::{self, MOST};
 use super::{Bottlenecks, Window, algorithm, lives, union};
 use crate::timeline::Timeline;
 
-/// A rest that is this much shorter than a window is not looked at again.
+/// Where the rests of a window are this much shorter than it they are not looked at again.
 const SHORTER: i64 = 50;
 /// A chain of so many steps in one window is followed to its begin.
 const ROUNDS: usize = 12;
@@ -20,14 +20,21 @@ pub(super) fn examine(
     mut boundaries: Vec<i64>,
 ) -> Vec<Window> {
     let (steps, lives) = (steps(&result.tasks), Lives::of(result));
-    let least = (result.window_ns / SHORTER).max(1);
     let mut windows = detect(result, timeline, &boundaries);
     for _ in 0..ROUNDS {
-        let mut cuts: Vec<(i64, i64)> = windows
-            .iter()
-            .flat_map(|window| rest(&lives.covered(window), window.from, window.to))
-            .filter(|&(from, to)| overlap(&steps, from, to) >= least)
-            .collect();
+        let rests = windows.iter().flat_map(|window| {
+            let mut rests = rest(&lives.covered(window), window.from, window.to);
+            rests.retain(|&(from, to)| overlap(&steps, from, to) > 0);
+            let sum: i64 = rests
+                .iter()
+                .map(|&(from, to)| overlap(&steps, from, to))
+                .sum();
+            if sum < (window.to - window.from) / SHORTER {
+                rests.clear();
+            }
+            rests
+        });
+        let mut cuts: Vec<(i64, i64)> = rests.collect();
         // The longest first, for there may be more than windows.
         cuts.sort_by_key(|&(from, to)| (from - to, from));
         cuts.truncate(MOST.saturating_sub(boundaries.len()) / 2);

@@ -171,7 +171,11 @@ impl Measure<'_> {
                     continue;
                 };
                 let (from, until) = (writes.0.max(reads.0), writes.1.min(reads.1));
-                for (w, window) in windows.iter_mut().enumerate() {
+                let first = windows.partition_point(|window| window.to <= from);
+                for (w, window) in windows.iter_mut().enumerate().skip(first) {
+                    if window.from >= until {
+                        break;
+                    }
                     let alive = until.min(window.to) - from.max(window.from);
                     if (alive as f64) < LEAST_LIFE * (window.to - window.from) as f64 || alive <= 0
                     {
