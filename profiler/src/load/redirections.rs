@@ -42,7 +42,8 @@ pub(super) fn hand_on(workflow: &mut Workflow) {
                 give_writing(workflow, opener, heir);
             }
             let reader = reader.flatten();
-            let reader = reader.or_else(|| match reads {
+            let is_plain = opened.read_opens == opened.plain_read_opens && !opens_to_write(&opened);
+            let reader = reader.or_else(|| match reads && is_plain {
                 true => holder(workflow, &of_file, &opened).map(|heir| (heir, 1)),
                 false => None,
             });
@@ -84,8 +85,9 @@ fn heirs(
     first.map(|(_, at)| (at, count))
 }
 
-/// The descendant that got the file open and asked for its size, mapped or closed it, where none read it by calls: an open for
-/// reading counts without. Of several the one with the most calls, for all that were handed it close it.
+/// The descendant that got a file open that was opened for reading alone, and asked for its size or mapped it, where none read
+/// it by calls: an open for reading counts without. Whoever got it only because it was open closes it, which is one call.
+/// Of several the one with the most.
 fn holder(workflow: &Workflow, of_file: &[usize], opened: &Access) -> Option<usize> {
     let access = |at: usize| &workflow.accesses[at];
     let holds = |&at: &usize| {
@@ -95,7 +97,7 @@ fn holder(workflow: &Workflow, of_file: &[usize], opened: &Access) -> Option<usi
             writes,
             ..
         } = *access(at);
-        (calls > 0 && reads == 0 && writes == 0)
+        (calls > 1 && reads == 0 && writes == 0)
             && !opens_to_read(access(at))
             && !opens_to_write(access(at))
             && opened
@@ -284,6 +286,15 @@ mod tests {
             "used before it was opened"
         );
         assert_eq!(readers(vec![opened, holds(3, 2, 2)]), [0], "a stranger");
+        let closed = readers(vec![opened, holds(1, 1, 2)]);
+        assert_eq!(closed, [0], "it was only open there");
+        let both = Access {
+            plain_read_opens: 0,
+            write_opens: 1,
+            ..opened
+        };
+        let kept = readers(vec![both, holds(2, 2, 3)]);
+        assert_eq!(kept, [0], "a file to write");
         let read = Access {
             reads: 1,
             ..holds(1, 1, 2)
