@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::{inputs, traced};
 use crate::support::process::finish;
-use crate::support::{FLOWTRACE, Scratch, need_fuse, run_in};
+use crate::support::{FLOWTRACE, Scratch, need_fuse, need_kernel_layer, run_in};
 
 /// In a copy it would change the files of the original.
 #[test]
@@ -125,4 +125,31 @@ END
     let mut make = Command::new("make");
     make.arg("-f").arg(traced.scratch.join("make"));
     finish(make.current_dir(traced.copy("copy"))).expect(2);
+}
+
+/// What was not recorded may be what a step depends on.
+#[test]
+fn traces_without_some_of_the_files_are_refused() {
+    let script = "sort in > o1\nsort -r < o1 > o2\n";
+    for (options, reason) in [
+        (&["--exclude", "o1"][..], "files were left out of it"),
+        (&["--include", "o2"], "files were left out of it"),
+    ] {
+        let Some(traced) = traced(script, options, &["bash", "script"]) else {
+            return;
+        };
+        let (code, errors) = traced.generate("make", &[]);
+        assert_eq!(code, 2, "{errors}");
+        assert!(errors.contains(reason), "{errors}");
+    }
+    if !need_kernel_layer() {
+        return;
+    }
+    let options = ["--layer", "kernel", "--no-mount"];
+    let Some(traced) = traced(script, &options, &["bash", "script"]) else {
+        return;
+    };
+    let (code, errors) = traced.generate("make", &[]);
+    assert_eq!(code, 2, "{errors}");
+    assert!(errors.contains("nothing was mounted"), "{errors}");
 }
