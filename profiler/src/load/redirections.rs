@@ -216,12 +216,12 @@ mod tests {
         }
     }
 
-    fn creators(accesses: Vec<Access>) -> Vec<(u32, u32)> {
+    /// A shell with two children, a stranger, and a child of the first child used one file so, and handed it on.
+    fn handed(accesses: Vec<Access>) -> Workflow {
         let process = |parent: Option<u32>| Process {
             parent: parent.map(ProcessId),
             ..Process::default()
         };
-        // A shell with two children, a stranger, and a child of the first child.
         let mut workflow = Workflow {
             processes: vec![
                 process(None),
@@ -235,8 +235,19 @@ mod tests {
             ..Workflow::default()
         };
         hand_on(&mut workflow);
+        workflow
+    }
+
+    fn creators(accesses: Vec<Access>) -> Vec<(u32, u32)> {
+        let workflow = handed(accesses);
         let created = workflow.accesses.iter().filter(|a| a.creates > 0);
         created.map(|a| (a.process.0, a.file.0)).collect()
+    }
+
+    fn readers(accesses: Vec<Access>) -> Vec<u32> {
+        let workflow = handed(accesses);
+        let read = workflow.accesses.iter().filter(|a| a.read_opens > 0);
+        read.map(|a| a.process.0).collect()
     }
 
     #[test]
@@ -257,26 +268,6 @@ mod tests {
             calls,
             span_ns: (since, 5),
             ..Access::default()
-        };
-        let process = |parent: Option<u32>| Process {
-            parent: parent.map(ProcessId),
-            ..Process::default()
-        };
-        let readers = |accesses: Vec<Access>| {
-            let mut workflow = Workflow {
-                processes: vec![
-                    process(None),
-                    process(Some(0)),
-                    process(Some(0)),
-                    process(None),
-                ],
-                accesses,
-                files: vec![File::default()],
-                ..Workflow::default()
-            };
-            hand_on(&mut workflow);
-            let readers = workflow.accesses.iter().filter(|a| a.read_opens > 0);
-            readers.map(|a| a.process.0).collect::<Vec<_>>()
         };
         // `{ true; wc -c; } < file`: both close it.
         assert_eq!(readers(vec![opened, holds(1, 1, 2), holds(2, 2, 3)]), [2]);

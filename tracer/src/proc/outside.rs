@@ -59,8 +59,8 @@ pub(crate) struct Outside {
     inodes: HashMap<(u64, u64), FileId>,
     /// What programs got as open descriptors, where nobody else sees what they move.
     handed: Option<Handed>,
-    /// Whether the first program of the run has begun.
-    has_begun: bool,
+    /// To be told what the first program of the run has open, until it begins.
+    first: Option<Descriptions>,
 }
 
 /// An open at its entry.
@@ -100,7 +100,7 @@ impl Outside {
             files,
             ring: recorder.call_ring(),
             handed: (follows && told.is_none()).then(Handed::default),
-            has_begun: false,
+            first: told.clone(),
             told,
             views,
             system: HashMap::new(),

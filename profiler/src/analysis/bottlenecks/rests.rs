@@ -22,18 +22,9 @@ pub(super) fn examine(
     let (steps, lives) = (steps(&result.tasks), Lives::of(result));
     let mut windows = detect(result, timeline, &boundaries);
     for _ in 0..ROUNDS {
-        let rests = windows.iter().flat_map(|window| {
-            let mut rests = rest(&lives.covered(window), window.from, window.to);
-            rests.retain(|&(from, to)| overlap(&steps, from, to) > 0);
-            let sum: i64 = rests
-                .iter()
-                .map(|&(from, to)| overlap(&steps, from, to))
-                .sum();
-            if sum < (window.to - window.from) / SHORTER {
-                rests.clear();
-            }
-            rests
-        });
+        let rests = windows
+            .iter()
+            .flat_map(|window| left(window, &lives, &steps));
         let mut cuts: Vec<(i64, i64)> = rests.collect();
         // The longest first, for there may be more than windows.
         cuts.sort_by_key(|&(from, to)| (from - to, from));
@@ -48,6 +39,21 @@ pub(super) fn examine(
         windows = detect(result, timeline, &boundaries);
     }
     windows
+}
+
+/// What those to blame leave of a window while steps lived, if that is worth a look.
+fn left(window: &Window, lives: &Lives, steps: &[(i64, i64)]) -> Vec<(i64, i64)> {
+    let mut alive_ns = 0;
+    let mut rests = rest(&lives.covered(window), window.from, window.to);
+    rests.retain(|&(from, to)| {
+        let alive = overlap(steps, from, to);
+        alive_ns += alive;
+        alive > 0
+    });
+    match alive_ns < (window.to - window.from) / SHORTER {
+        true => Vec::new(),
+        false => rests,
+    }
 }
 
 fn detect(result: &Bottlenecks, timeline: &Timeline, boundaries: &[i64]) -> Vec<Window> {

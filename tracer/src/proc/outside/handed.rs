@@ -90,9 +90,8 @@ impl Outside {
 
     /// A program begins with these descriptors.
     pub(crate) fn began_with(&mut self, tracee: Tracee, moment: &dyn Moment, now: u64) {
-        let is_first = !std::mem::replace(&mut self.has_begun, true);
-        if let (None, Some(told), true) = (&self.handed, self.told.clone(), is_first) {
-            return self.inherited(&told, tracee, moment, now);
+        if let Some(told) = self.first.take() {
+            self.inherited(&told, tracee, moment, now);
         }
         if self.handed.is_none() {
             return;
