@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use flowtrace_tracer::fs::Filter;
-use flowtrace_tracer::session::Seeing;
+use flowtrace_tracer::session::{Seeing, Transport};
 
 use crate::failure::{Failure, OWN_FAILURE};
 
@@ -32,9 +32,9 @@ pub(crate) struct Args {
     /// Patterns as for --include; where both match, the file is left out.
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
-    /// Answer file calls over io_uring (experimental; root, fuse.enable_uring=Y); locks are not seen
-    #[arg(long, hide_short_help = true)]
-    rings: bool,
+    /// How the kernel hands file calls to flowtrace
+    #[arg(long, value_enum, default_value_t = TransportChoice::Auto, hide_short_help = true)]
+    transport: TransportChoice,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -43,6 +43,26 @@ pub(crate) enum Choice {
     Exact,
     /// The kernel answers by itself what it knows
     Cached,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum TransportChoice {
+    /// Over io_uring as root on Linux 6.18 and newer, with up to 64 processors; else by /dev/fuse
+    Auto,
+    /// Over io_uring, or not at all (root, Linux 6.14)
+    IoUring,
+    /// By reads and writes of /dev/fuse
+    Device,
+}
+
+impl From<TransportChoice> for Transport {
+    fn from(choice: TransportChoice) -> Transport {
+        match choice {
+            TransportChoice::Auto => Transport::Auto,
+            TransportChoice::IoUring => Transport::IoUring,
+            TransportChoice::Device => Transport::Device,
+        }
+    }
 }
 
 impl Args {
@@ -63,7 +83,7 @@ impl Args {
                 Choice::Exact => Duration::ZERO,
                 Choice::Cached => CACHED_TTL,
             },
-            rings: self.rings,
+            transport: self.transport.into(),
             filter,
         })
     }

@@ -23,6 +23,8 @@
 //!   are seen;
 //! - `cached`: `flowtrace run --fidelity cached --stat cached`, what the kernel answers by itself
 //!   is not seen;
+//! - `device`, `cached-device`: `flowtrace` and `cached` with file calls by `/dev/fuse` where they would come over
+//!   io_uring;
 //! - `stops`: a tracer that stops every process where flowtrace does, but for system calls, and does
 //!   nothing there: what following processes by ptrace costs at least;
 //! - `ptrace`: `processes` with `--ptrace`, where as root programs in the kernel would tell of them; `told`: `processes` with
@@ -153,7 +155,7 @@ fn in_path(program: &str) -> bool {
 type LeftOut = Vec<(String, String)>;
 
 /// Every way there is, in the order of the table's columns.
-const WAYS: [Way; 16] = [
+const WAYS: [Way; 18] = [
     Way::Native,
     Way::Bare,
     Way::Processes,
@@ -163,6 +165,8 @@ const WAYS: [Way; 16] = [
     Way::KernelPerf,
     Way::KernelUnmounted,
     Way::Cached,
+    Way::Device,
+    Way::CachedDevice,
     Way::Stops,
     Way::Ptrace,
     Way::Told,

@@ -7,6 +7,8 @@ use std::str::FromStr;
 use crate::{LeftOut, WAYS, in_path, stops};
 
 const FLOWTRACE: &str = env!("CARGO_BIN_EXE_flowtrace");
+const CACHED: [&str; 4] = ["--fidelity", "cached", "--stat", "cached"];
+const DEVICE: [&str; 2] = ["--transport", "device"];
 
 /// Mounts bindfs over `$1` and runs the rest there. It runs in namespaces of its own, of which
 /// it is the first process: whatever happens to it, the mount and its daemon end with it.
@@ -30,6 +32,8 @@ pub(crate) enum Way {
     KernelPerf,
     KernelUnmounted,
     Cached,
+    Device,
+    CachedDevice,
     Stops,
     Ptrace,
     Told,
@@ -51,6 +55,8 @@ impl Way {
             Way::KernelPerf => "kernel-perf",
             Way::KernelUnmounted => "kernel-unmounted",
             Way::Cached => "cached",
+            Way::Device => "device",
+            Way::CachedDevice => "cached-device",
             Way::Stops => "stops",
             Way::Ptrace => "ptrace",
             Way::Told => "told",
@@ -89,7 +95,9 @@ impl Way {
                 line
             }
             Way::KernelUnmounted => unmounted(&["--layer", "kernel"]),
-            Way::Cached => recorded(&["--fidelity", "cached", "--stat", "cached"]),
+            Way::Cached => recorded(&CACHED),
+            Way::Device => recorded(&DEVICE),
+            Way::CachedDevice => recorded(&[&CACHED[..], &DEVICE].concat()),
             Way::Ptrace => unmounted(&["--ptrace"]),
             Way::Told => unmounted(&["--no-ptrace", "--no-topology"]),
             Way::Bindfs => {
@@ -118,6 +126,7 @@ impl Way {
             | Way::Processes
             | Way::Unlogged
             | Way::Flowtrace
+            | Way::Device
             | Way::Stops
             | Way::Ptrace
             | Way::Told => None,
@@ -127,7 +136,7 @@ impl Way {
                 let found = doctor.map(|d| String::from_utf8_lossy(&d.stdout).lines().any(works));
                 (!found.unwrap_or(false)).then(|| "no tracepoints or no passthrough".to_owned())
             }
-            Way::Cached => {
+            Way::Cached | Way::CachedDevice => {
                 let help = Command::new(FLOWTRACE).args(["run", "--help"]).output();
                 let knows =
                     help.is_ok_and(|h| String::from_utf8_lossy(&h.stdout).contains("--fidelity"));

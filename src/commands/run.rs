@@ -51,7 +51,7 @@ pub(crate) struct Args {
     ///
     /// With --layer kernel every read and write, too. The command meets the directories themselves,
     /// and calls on files cost it less. Not seen are attributes, listings, locks and mappings.
-    #[arg(long, conflicts_with_all = ["directories", "include", "exclude", "fidelity", "stat", "rings"])]
+    #[arg(long, conflicts_with_all = ["directories", "include", "exclude", "fidelity", "stat", "transport"])]
     no_mount: bool,
     #[command(flatten)]
     seeing: seeing::Args,
@@ -431,6 +431,8 @@ pub(super) fn failure(error: Error) -> Failure {
         ),
         Error::KernelLayer(_) => Failure::new(OWN_FAILURE, message)
             .hint("flowtrace doctor says what is missing; --layer fuse gives the same rows"),
+        Error::Transport(_) => Failure::new(OWN_FAILURE, message)
+            .hint("it takes root and Linux 6.14; --transport device gives the same rows"),
         Error::View { .. } | Error::System { .. } => {
             Failure::new(OWN_FAILURE, message).hint("flowtrace doctor says what is missing here")
         }

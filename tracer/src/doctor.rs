@@ -10,7 +10,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork, geteuid, pause};
 
-use crate::{kernel, mounting, proc};
+use crate::session::transport;
+use crate::{kernel, linux, mounting, proc};
 
 /// How much of a facility is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ pub fn examine() -> Vec<Check> {
         tracepoints(),
         packets(),
         namespaces_of_others(),
-        rings(),
+        io_uring(),
         descriptors(),
     ]
 }
@@ -306,12 +307,7 @@ fn namespaces_of_others() -> Check {
 
 fn exact_mappings() -> Check {
     const WHAT: &str = "exact reads and writes with shared mappings";
-    let release = nix::sys::utsname::uname().ok();
-    let release = release.map_or_else(String::new, |u| u.release().to_string_lossy().into_owned());
-    let mut numbers = release
-        .split(|c: char| !c.is_ascii_digit())
-        .map(|n| n.parse().unwrap_or(0));
-    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let (release, version) = linux::release();
     if version >= (6, 9) && geteuid().is_root() {
         return check(
             WHAT,
@@ -336,23 +332,32 @@ fn exact_mappings() -> Check {
     )
 }
 
-fn rings() -> Check {
+fn io_uring() -> Check {
     const WHAT: &str = "file calls over io_uring";
-    match crate::fs::rings_are_enabled() {
-        Some(true) => check(WHAT, Verdict::Works, "enabled: --rings", None),
-        Some(false) => check(
+    let Some(is_on) = crate::fs::io_uring_is_on() else {
+        let found = "the kernel has none: Linux 6.14 has, if configured";
+        return check(WHAT, Verdict::Limited, found, None);
+    };
+    // For mounts that somebody else makes at this moment it is on, too, which does them no harm.
+    match crate::fs::IoUring::turn_on() {
+        Ok(_) if !transport::is_proven() => check(
             WHAT,
             Verdict::Limited,
-            "not enabled, so --rings has no effect",
-            Some(
-                "echo Y > /sys/module/fuse/parameters/enable_uring, or fuse.enable_uring=1 on the command line of the kernel",
-            ),
-        ),
-        None => check(
-            WHAT,
-            Verdict::Limited,
-            "Linux 6.14 has it, if configured",
+            "read from /dev/fuse unless --transport io-uring: not tested on this kernel, or with so many processors",
             None,
+        ),
+        Ok(_) if is_on => check(WHAT, Verdict::Works, "used, fuse.enable_uring is on", None),
+        Ok(_) => check(
+            WHAT,
+            Verdict::Works,
+            "used, fuse.enable_uring is on for the moments of mounting",
+            None,
+        ),
+        Err(error) => check(
+            WHAT,
+            Verdict::Limited,
+            format!("read from /dev/fuse instead: fuse.enable_uring cannot be turned on: {error}"),
+            Some("root, outside of containers"),
         ),
     }
 }

@@ -54,7 +54,8 @@ pub use filter::{Filter, PatternError};
 pub use identity::FileTable;
 pub(crate) use identity::NameIn;
 pub use offers::Offers;
-pub(crate) use protocol::rings_are_enabled;
+pub use protocol::IoUring;
+pub(crate) use protocol::{io_uring_is_on, possible_processors};
 pub(crate) use session::raise_descriptor_limit;
 pub use session::{Session, serve};
 pub(crate) use sys::stat;
@@ -84,8 +85,9 @@ pub struct Config {
     pub threads: usize,
     /// Give each thread a `/dev/fuse` descriptor of its own; needs the right to open it.
     pub clone_fd: bool,
-    /// Have requests come over io_uring, where the kernel offers that. Locks are then not seen.
-    pub rings: bool,
+    /// Have requests come over io_uring, where the kernel offers that: [`IoUring`] must have been on
+    /// when the view was mounted.
+    pub io_uring: bool,
     /// Who decides what a caller may do.
     pub permission: Permission,
     /// The mount belongs to a user namespace that maps only this user and group.

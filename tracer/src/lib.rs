@@ -18,6 +18,7 @@ pub mod fs;
 pub mod fuzzing;
 mod host;
 mod kernel;
+mod linux;
 pub mod monitor;
 pub mod mounting;
 pub mod net;

@@ -25,6 +25,7 @@ mod listing;
 mod locking;
 mod names;
 mod opening;
+mod signals;
 mod start;
 mod walks;
 

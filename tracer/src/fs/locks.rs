@@ -125,24 +125,29 @@ impl<W> Locks<W> {
     /// Request `unique` was interrupted; who waits no more.
     pub(crate) fn interrupt(&self, unique: u64) -> Option<W> {
         let mut state = self.state();
-        let found = state.files.iter_mut().find_map(|(subject, file)| {
+        let found = self.stop_waiting(&mut state, unique);
+        if found.is_none() {
+            // It may be a lock that is just being asked for in another thread.
+            if state.early.len() == EARLY {
+                state.early.pop_front();
+            }
+            state.early.push_back(unique);
+        }
+        found
+    }
+
+    /// Who waits in request `unique`, if anybody still does, waits no more.
+    pub(crate) fn give_up(&self, unique: u64) -> Option<W> {
+        self.stop_waiting(&mut self.state(), unique)
+    }
+
+    fn stop_waiting(&self, state: &mut State<W>, unique: u64) -> Option<W> {
+        let (subject, waiter) = state.files.iter_mut().find_map(|(subject, file)| {
             let place = file.waiting.iter().position(|w| w.unique == unique)?;
             Some((*subject, file.waiting.remove(place)?.waiter))
-        });
-        match found {
-            Some((subject, waiter)) => {
-                self.settle(&mut state, subject);
-                Some(waiter)
-            }
-            // It may be a lock that is just being asked for in another thread.
-            None => {
-                if state.early.len() == EARLY {
-                    state.early.pop_front();
-                }
-                state.early.push_back(unique);
-                None
-            }
-        }
+        })?;
+        self.settle(state, subject);
+        Some(waiter)
     }
 
     /// Forgets a file without locks.

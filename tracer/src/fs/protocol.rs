@@ -19,5 +19,6 @@ pub(super) use abi::InHeader;
 pub(super) use device::{Device, KernelDevice, Serve, serve};
 pub(super) use reply::{Deferred, Reply};
 pub(super) use request::{Body, Malformed};
+pub use uring::IoUring;
 pub(super) use uring::Rings;
-pub(crate) use uring::are_enabled as rings_are_enabled;
+pub(crate) use uring::{is_on as io_uring_is_on, possible_processors};

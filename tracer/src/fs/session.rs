@@ -51,7 +51,7 @@ pub fn serve(
         cached: config.cached,
         threads: config.threads,
         clone_fd: config.clone_fd,
-        rings: config.rings,
+        io_uring: config.io_uring,
     };
     let kernel = config.kernel.clone();
     let view = Arc::new(View::new(config, files, clock)?);

@@ -113,6 +113,7 @@ impl Attach {
             Wanted::default(),
             Feed::told(None, false),
         );
+        let on = options.seeing.transport.prepare()?;
         let (device, namespace) = match mount_directly(&source, at, &options.seeing) {
             Ok(device) => (device, Some(Namespace::Privileged)),
             Err(direct) => match mounting::mount_by_helper(at) {
@@ -120,6 +121,7 @@ impl Attach {
                 Err(helper) => return Err(fail(format!("{direct}; {helper}"))),
             },
         };
+        drop(on);
         let directories = [source];
         let serving = Serving {
             directories: &directories,

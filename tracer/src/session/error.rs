@@ -80,6 +80,9 @@ pub enum Error {
     /// Tracepoints or passthrough, which were asked for, are not to be had.
     #[error("no kernel layer here: {0}")]
     KernelLayer(String),
+    /// File calls cannot come over io_uring, which was asked for.
+    #[error("no file calls over io_uring here: {0}")]
+    Transport(String),
     /// A system call failed.
     #[error("cannot {what}: {source}")]
     System {

@@ -18,6 +18,7 @@ mod run;
 mod seeing;
 mod serving;
 mod signals;
+pub(crate) mod transport;
 mod views;
 
 pub use crate::proc::environment::Wanted;
@@ -30,3 +31,4 @@ pub use error::{Error, Result};
 pub use front::{Front, Side, fork_behind};
 pub use run::{Background, Following, Notice, RunOptions, RunReport, run};
 pub use seeing::{Layer, Seeing};
+pub use transport::Transport;

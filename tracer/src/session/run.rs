@@ -146,7 +146,7 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
             .map_err(Error::system("inspect the filesystem to trace"))?,
         signal_mask: signals::block().map_err(Error::errno("block signals"))?,
     };
-    let views = Views::mount(&plan, &directories, notify)?;
+    let views = Views::mount(&plan, &directories, options.seeing.transport, notify)?;
     if let Err(error) = limits::lift() {
         views.child.abandon();
         return Err(Error::system("trace here")(error));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::transport::Transport;
 use crate::fs::{Filter, Permission};
 
 /// Who tells of reads and writes.
@@ -23,8 +24,8 @@ pub struct Seeing {
     pub cached: bool,
     /// How long the kernel may answer stat and lookup by itself; 0: every one is seen.
     pub attribute_ttl: Duration,
-    /// Have requests come over io_uring, where the kernel offers that.
-    pub rings: bool,
+    /// The way of requests.
+    pub transport: Transport,
     /// Which files are recorded.
     pub filter: Filter,
 }

@@ -119,7 +119,8 @@ impl Serving<'_> {
             // mounts the device is often not ours to open.
             clone_fd: self.namespace == Some(Namespace::Privileged)
                 && mounting::open_device().is_ok(),
-            rings: self.seeing.rings && self.namespace == Some(Namespace::Privileged),
+            io_uring: self.seeing.transport.is_io_uring()
+                && self.namespace == Some(Namespace::Privileged),
             permission: match self.namespace {
                 Some(Namespace::Privileged) => self.seeing.permission(),
                 Some(Namespace::User) | None => Permission::Process,

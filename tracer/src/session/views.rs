@@ -11,6 +11,7 @@ use super::directory::Directory;
 use super::inherited::Stream;
 use super::launch::{Child, Namespace, Plan, Reopen, Start};
 use super::run::Notice;
+use super::transport::Transport;
 use super::{Error, Result};
 use crate::mounting;
 
@@ -45,6 +46,7 @@ impl Views {
     pub(super) fn mount(
         plan: &Plan,
         directories: &[Directory],
+        transport: Transport,
         notify: &mut dyn FnMut(Notice),
     ) -> Result<Views> {
         let mut child = Child::fork(plan)?;
@@ -56,7 +58,15 @@ impl Views {
                 elsewhere: None,
             });
         }
+        let on = match transport.prepare() {
+            Ok(on) => on,
+            Err(error) => {
+                child.abandon();
+                return Err(error);
+            }
+        };
         let answer = child.make_views(plan.views.len());
+        drop(on);
         let reason = match answer.map_err(Error::system("set up the command"))? {
             Ok((namespace, devices)) => {
                 let mounted = devices.into_iter().enumerate();

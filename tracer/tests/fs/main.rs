@@ -22,7 +22,7 @@ mod model;
 mod names;
 mod programs;
 mod races;
-mod rings;
 mod speed;
 mod storm;
+mod transport;
 mod users;

@@ -13,7 +13,9 @@ use flowtrace_schema::{
 };
 use flowtrace_tracer::callers::{Caller, Callers, Effort};
 use flowtrace_tracer::clock::Clock;
-use flowtrace_tracer::fs::{Config, FileTable, Filter, Hidden, Permission, Session, serve};
+use flowtrace_tracer::fs::{
+    Config, FileTable, Filter, Hidden, IoUring, Permission, Session, serve,
+};
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::socket::{
@@ -49,7 +51,7 @@ impl Way {
             ttl,
             threads: 2,
             hidden: Vec::new(),
-            rings: std::env::var_os("FLOWTRACE_TEST_RINGS").is_some(),
+            io_uring: std::env::var_os("FLOWTRACE_TEST_TRANSPORT") != Some("device".into()),
             permission,
         }
     }
@@ -66,7 +68,7 @@ pub(crate) struct Options {
     pub(crate) threads: usize,
     pub(crate) hidden: Vec<Hidden>,
     /// Requests come over io_uring, if the kernel offers that.
-    pub(crate) rings: bool,
+    pub(crate) io_uring: bool,
     pub(crate) permission: Permission,
 }
 
@@ -175,7 +177,9 @@ impl Mounted {
             Permission::Caller | Permission::Process => "",
         };
         let mount_options = format!("user_id=0,group_id=0,allow_other{checks}");
+        let on = options.io_uring.then(|| IoUring::turn_on().ok());
         mount_fuse(&device, &seen, &mount_options);
+        drop(on);
         let config = Config {
             root,
             seen_path: seen.clone(),
@@ -187,7 +191,7 @@ impl Mounted {
             attribute_ttl: options.ttl,
             threads: options.threads,
             clone_fd: true,
-            rings: options.rings,
+            io_uring: options.io_uring,
             permission: options.permission,
             owner: None,
             hidden: options.hidden,
@@ -349,7 +353,7 @@ pub(crate) fn serve_as_user(
         attribute_ttl: Duration::ZERO,
         threads: 2,
         clone_fd: false,
-        rings: false,
+        io_uring: false,
         permission: Permission::Process,
         owner: Some(owner),
         hidden: Vec::new(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flowtrace_schema::Op;
 use nix::errno::Errno;
 
-use super::{Adapter, Request};
+use super::{Adapter, Request, signals};
 use crate::callers::Effort;
 use crate::fs::Result;
 use crate::fs::handle::OpenFile;
@@ -65,6 +65,11 @@ fn event(op: Op, open: Option<&Arc<OpenFile>>, lock: &abi::LkIn) -> Event {
         return event;
     }
     event.length(lock.end.saturating_sub(lock.start).saturating_add(1))
+}
+
+/// Who was waiting for a lock and does so no more.
+fn interrupted(waiting: Waiting) -> (Waiting, Result<()>) {
+    (waiting, Err(Errno::EINTR))
 }
 
 impl Adapter {
@@ -127,7 +132,16 @@ impl Adapter {
             }
             Err(errno) => vec![(waiting, Err(errno))],
         };
+        let waits = ended
+            .iter()
+            .all(|(ended, _)| ended.reply.unique() != unique);
         self.end_waiting(ended);
+        // Over io_uring the kernel (6.18) does not tell of a signal that came before the request
+        // was handed over; of later ones it does.
+        if waits && self.shared.is_over_io_uring() && signals::is_pending(req.who.tid) {
+            let waiting = self.locks.give_up(unique);
+            self.end_waiting(waiting.map(interrupted).into_iter().collect());
+        }
     }
 
     /// A process closes a descriptor: it gives up all its records on that file.
@@ -154,9 +168,8 @@ impl Adapter {
     /// The kernel takes a request back that may wait for a lock; nothing else waits.
     pub(super) fn interrupt(&self, interrupt: abi::InterruptIn, reply: Reply<'_>) {
         reply.none();
-        if let Some(waiting) = self.locks.interrupt(interrupt.unique) {
-            self.end_waiting(vec![(waiting, Err(Errno::EINTR))]);
-        }
+        let waiting = self.locks.interrupt(interrupt.unique);
+        self.end_waiting(waiting.map(interrupted).into_iter().collect());
     }
 
     fn end_waiting(&self, ended: Ended<Waiting>) {

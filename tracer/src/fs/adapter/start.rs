@@ -16,8 +16,9 @@ use crate::fs::Permission;
 use crate::fs::locks::Locks;
 use crate::fs::log::Log;
 use crate::fs::passthrough::View;
-use crate::fs::protocol::{self, Device, KernelDevice, Rings, Serve};
+use crate::fs::protocol::{self, Device, IoUring, KernelDevice, Rings, Serve};
 use crate::kernel::Opens;
+use crate::priority;
 
 /// What the handshake settled.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ pub(in crate::fs) struct Wanted {
     /// A device descriptor for each thread.
     pub(in crate::fs) clone_fd: bool,
     /// Requests over io_uring, where the kernel offers that.
-    pub(in crate::fs) rings: bool,
+    pub(in crate::fs) io_uring: bool,
 }
 
 /// A mount whose kernel side is ready.
@@ -71,15 +72,13 @@ struct Handshake {
 ///
 /// Not asked for, since each hides calls: `NO_OPEN_SUPPORT`, `NO_OPENDIR_SUPPORT`,
 /// `CACHE_SYMLINKS`, `WRITEBACK_CACHE`.
-const FLAGS: [InitFlags; 13] = [
+const FLAGS: [InitFlags; 11] = [
     InitFlags::FUSE_ASYNC_READ,
     InitFlags::FUSE_BIG_WRITES,
     InitFlags::FUSE_MAX_PAGES,
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_ASYNC_DIO,
     InitFlags::FUSE_ATOMIC_O_TRUNC,
-    InitFlags::FUSE_DO_READDIRPLUS,
-    InitFlags::FUSE_READDIRPLUS_AUTO,
     InitFlags::FUSE_HANDLE_KILLPRIV_V2,
     InitFlags::FUSE_DONT_MASK,
     InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
@@ -87,6 +86,7 @@ const FLAGS: [InitFlags; 13] = [
     InitFlags::FUSE_HAS_IOCTL_DIR,
 ];
 
+const OVER_IO_URING: u64 = InitFlags::FUSE_OVER_IO_URING.bits();
 /// Requests that may wait in the kernel in the background.
 const BACKGROUND: u16 = 64;
 /// Pages of the largest request unless the administrator allows more.
@@ -101,16 +101,20 @@ impl Filesystem for Handshake {
             flags.push(InitFlags::FUSE_PASSTHROUGH);
             let _ = config.set_max_stack_depth(depth);
         }
-        // Who waits for a lock would have the place of a request on its processor all that time, so
-        // the kernel keeps the locks by itself then.
-        let rings = self.has_rings
-            && config
-                .add_capabilities(InitFlags::FUSE_OVER_IO_URING)
-                .is_ok();
+        if self.has_rings {
+            flags.push(InitFlags::FUSE_OVER_IO_URING);
+        }
+        if !self.wanted.ttl.is_zero() {
+            // What a listing brings of each file is otherwise asked for again at once.
+            flags.extend([
+                InitFlags::FUSE_DO_READDIRPLUS,
+                InitFlags::FUSE_READDIRPLUS_AUTO,
+            ]);
+        }
         if self.wanted.cached {
             // Without, the kernel compares times by itself, and asks for them all the time.
             flags.push(InitFlags::FUSE_EXPLICIT_INVAL_DATA);
-        } else if !rings {
+        } else {
             // Not in the cached case: locks go with closes, which are not all told there. The kernel
             // keeps them by itself then.
             flags.extend([InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS]);
@@ -119,7 +123,6 @@ impl Filesystem for Handshake {
             flags.push(InitFlags::FUSE_POSIX_ACL);
         }
         let mut granted = InitFlags::empty();
-        granted.set(InitFlags::FUSE_OVER_IO_URING, rings);
         for flag in flags {
             if config.add_capabilities(flag).is_ok() {
                 granted |= flag;
@@ -136,6 +139,11 @@ impl Filesystem for Handshake {
 }
 
 impl Shared {
+    /// Whether requests come over io_uring.
+    pub(super) fn is_over_io_uring(&self) -> bool {
+        self.granted & OVER_IO_URING != 0
+    }
+
     /// Whether files are registered with the kernel.
     pub(super) fn registers(&self) -> bool {
         matches!(self.layer, FileLayer::DirectPassthrough | FileLayer::Kernel)
@@ -156,20 +164,23 @@ impl Served {
         // Without them the device serves as well.
         let first = Arc::new(KernelDevice::new(device.try_clone()?));
         let rings = wanted
-            .rings
+            .io_uring
             .then(|| Rings::new(&first, largest_request as usize).ok())
             .flatten();
+        // The kernel looks again whether it is on when it is answered.
+        let on = rings.as_ref().and_then(|_| IoUring::turn_on().ok());
         let handshake = Handshake {
             wanted,
-            has_rings: rings.is_some(),
+            has_rings: on.is_some(),
             largest_request,
             granted: Arc::clone(&granted),
         };
         let own = device.try_clone()?;
         // Dropped at once: it would serve, and we do.
         Session::from_fd(handshake, device, SessionACL::All, Config::default())?;
+        drop(on);
         let granted = granted.load(Ordering::Relaxed);
-        let rings = rings.filter(|_| granted & InitFlags::FUSE_OVER_IO_URING.bits() != 0);
+        let rings = rings.filter(|_| granted & OVER_IO_URING != 0);
         let backings = Backings::new(Arc::new(own));
         let shared = Arc::new(Shared {
             layer: layer(
@@ -232,7 +243,11 @@ impl Served {
         thread::scope(|scope| {
             thread::Builder::new()
                 .name("fs-invalidate".into())
-                .spawn_scoped(scope, move || dropper.run())?;
+                .spawn_scoped(scope, move || {
+                    // What it is late to drop is what somebody reads instead of newer data.
+                    priority::at_once();
+                    dropper.run();
+                })?;
             let server: Arc<dyn Serve> = adapter.clone();
             let rings = rings.map(|rings| rings.start(&server));
             if rings

@@ -52,7 +52,7 @@ fn adapter(directory: &std::path::Path, device: &Arc<dyn Device>) -> Adapter {
         attribute_ttl: Duration::ZERO,
         threads: 1,
         clone_fd: false,
-        rings: false,
+        io_uring: false,
         permission: Permission::Process,
         owner: None,
         hidden: Vec::new(),

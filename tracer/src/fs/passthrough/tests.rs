@@ -64,7 +64,7 @@ impl Bench {
             attribute_ttl: std::time::Duration::ZERO,
             threads: 1,
             clone_fd: false,
-            rings: false,
+            io_uring: false,
             permission: Permission::Process,
             owner: None,
             hidden,

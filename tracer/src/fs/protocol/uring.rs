@@ -22,9 +22,12 @@ use super::device::{KernelDevice, Serve};
 
 mod entry;
 mod mail;
+mod parameter;
 mod ring;
 
 use mail::Mailbox;
+pub use parameter::IoUring;
+pub(crate) use parameter::is_on;
 use ring::Ring;
 
 /// Threads for the queue of one processor. The kernel prefers the one that waited last, so the
@@ -60,12 +63,8 @@ impl Rings {
     /// before the kernel is asked for them: once it has granted them it waits for all of them.
     ///
     /// # Errors
-    /// When the kernel does not offer any, io_uring is not available to this process, or threads
-    /// cannot be made.
+    /// When io_uring is not available to this process, or threads cannot be made.
     pub(crate) fn new(device: &Arc<KernelDevice>, largest: usize) -> io::Result<Rings> {
-        if are_enabled() != Some(true) {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
         let queues = possible_processors()?;
         let numbers = (0..queues).flat_map(|queue| (0..THREADS_PER_QUEUE).map(move |n| (queue, n)));
         let idle = |(queue, number)| Idle::new(device, largest.max(READ_AHEAD), queue, number);
@@ -151,13 +150,6 @@ impl Idle {
     }
 }
 
-/// Whether the administrator has enabled requests over io_uring. `None`: the kernel, older than
-/// Linux 6.14 or built without, does not know them.
-pub(crate) fn are_enabled() -> Option<bool> {
-    let text = std::fs::read_to_string("/sys/module/fuse/parameters/enable_uring").ok()?;
-    Some(text.trim() == "Y")
-}
-
 /// Keeps this thread on a processor. Where it may not run there, it serves from another one.
 fn stay_on(processor: u16) {
     let mut set = CpuSet::new();
@@ -167,7 +159,7 @@ fn stay_on(processor: u16) {
 }
 
 /// Processors that there can ever be, each of which has a queue.
-fn possible_processors() -> io::Result<u16> {
+pub(crate) fn possible_processors() -> io::Result<u16> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
     count(text.trim()).ok_or_else(|| io::Error::other("cannot tell how many processors there are"))
 }
