@@ -34,6 +34,7 @@ mod replay;
 mod returns;
 mod seeing;
 mod spawn_storm;
+mod transport;
 mod unmounted;
 mod user;
 mod waiting;
