@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::bpf::followed::{self, Followed};
+use crate::proc::descriptors::keep_only;
 
 /// How long processes are ended that are still there.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -72,15 +73,7 @@ unsafe fn wait_for_the_end(ours: RawFd, processes: &Followed, kept: &[RawFd]) {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
         libc::sigprocmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
-        let mut from = 0;
-        for &fd in kept {
-            let to = fd.cast_unsigned();
-            if to > from {
-                libc::syscall(libc::SYS_close_range, from, to - 1, 0);
-            }
-            from = to + 1;
-        }
-        libc::syscall(libc::SYS_close_range, from, u32::MAX, 0);
+        let _ = keep_only(kept);
         let mut byte = 0u8;
         loop {
             match libc::read(ours, (&raw mut byte).cast(), 1) {
