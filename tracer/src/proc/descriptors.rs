@@ -20,7 +20,7 @@ use crate::fs::{Attributes, stat};
 mod closing;
 mod numbers;
 
-pub(crate) use closing::keep_only;
+pub(crate) use closing::{keep_only, spawn_apart};
 #[cfg(any(test, fuzzing))]
 pub(crate) use numbers::entries_in;
 

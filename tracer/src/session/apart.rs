@@ -5,18 +5,16 @@
 //! wait for its own answer, for ever, and the device of the view would never close. Held like this, one thread alone
 //! waits: the others close the device, which ends the view, and the wait.
 
-#![expect(unsafe_code)]
-
 use std::convert::Infallible;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 
 use nix::unistd::{Whence, lseek};
 
 use crate::mounting;
-use crate::proc::descriptors::keep_only;
+use crate::proc::descriptors::spawn_apart;
 
 /// Streams that are held apart. Dropped, they are closed a moment later.
 #[derive(Debug)]
@@ -25,7 +23,7 @@ pub(super) struct Apart {
     came: Receiver<usize>,
     /// Dropped when they are needed no more.
     needed: Sender<Infallible>,
-    thread: JoinHandle<Vec<Option<i64>>>,
+    thread: JoinHandle<Option<Vec<Option<i64>>>>,
 }
 
 impl Apart {
@@ -35,22 +33,9 @@ impl Apart {
     /// # Errors
     /// When there is no room for a thread, or the system refuses it a table of its own.
     pub(super) fn receive(socket: BorrowedFd<'_>, count: usize) -> io::Result<Apart> {
-        let socket = socket.as_raw_fd();
-        let (ready, is_ready) = channel();
         let (tell, came) = channel();
         let (needed, until) = channel();
-        let hold = move || {
-            // What the runtime has to say goes to the standard streams, and to no file that gets their number.
-            let kept = [0, 1, 2, socket];
-            // SAFETY: of descriptors this thread has the number of the socket alone.
-            let own = unsafe { keep_only(&kept) };
-            let is_own = own.is_ok();
-            let _ = ready.send(own);
-            if !is_own {
-                return Vec::new();
-            }
-            // SAFETY: in this thread's table nobody else knows the number.
-            let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+        let hold = move |socket| {
             let streams = (0..count).map(|_| mounting::receive_descriptor(&socket).ok());
             let streams: Vec<Option<OwnedFd>> = streams.collect();
             drop(socket);
@@ -58,14 +43,14 @@ impl Apart {
             let _ = until.recv();
             let position = |stream: &OwnedFd| lseek(stream, 0, Whence::SeekCur).ok();
             let positions = streams.iter().map(|stream| position(stream.as_ref()?));
-            positions.collect()
+            positions.collect::<Vec<_>>()
         };
-        let thread = Builder::new().name("apart".into()).spawn(hold)?;
-        is_ready.recv().map_err(io::Error::other)??;
         Ok(Apart {
             came,
             needed,
-            thread,
+            // SAFETY: `hold` holds two ends of channels, which are memory.
+            #[expect(unsafe_code)]
+            thread: unsafe { spawn_apart(socket, hold) }?,
         })
     }
 
@@ -77,6 +62,6 @@ impl Apart {
     /// Closes the streams. Returns where each was, in the order in which they were to come.
     pub(super) fn close(self) -> Vec<Option<i64>> {
         drop(self.needed);
-        self.thread.join().unwrap_or_default()
+        self.thread.join().ok().flatten().unwrap_or_default()
     }
 }
