@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use nix::sys::stat::minor;
 
 use crate::mount::{View, is_mounted};
 use crate::support::process::{finish, start};
@@ -214,6 +215,55 @@ fn nothing_of_a_killed_run_hangs() {
     assert!(!is_mounted(&job));
     let written = fs::read_to_string(job.join("file")).unwrap();
     assert!(written.starts_with("content\n"), "{written}");
+}
+
+/// Closing files of its own view, flowtrace would wait for itself, and no signal ends that.
+#[test]
+fn a_killed_run_with_its_output_in_the_view_hangs_nobody() {
+    if !need_fuse() {
+        return;
+    }
+    for following in [None, Some("--ptrace")] {
+        let scratch = Scratch::new();
+        let job = scratch.dir("job");
+        let run = run_in(&job, &scratch.join("trace.db"));
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", "exec \"$@\" > out", "sh"])
+            .arg(run.get_program())
+            .args(run.get_args())
+            .args(following)
+            .args(["--", "sh", "-c"])
+            .arg("stat -c %d .; while sleep 0.01; do echo more; done");
+        let mut running = start(shell.current_dir(&job));
+        let device = wait_for("some output", PATIENCE, || {
+            let output = fs::read_to_string(job.join("out")).ok()?;
+            output.strip_suffix("more\n")?.lines().next()?.parse().ok()
+        });
+        running.signal(Signal::SIGKILL);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !running.has_ended() {
+            if Instant::now() > deadline {
+                abort(&scratch, device);
+                panic!("{following:?}: flowtrace waits for itself");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // What else writes to its standard error has ended, too.
+        running.wait(Duration::from_secs(180)).expect(128 + 9);
+        assert!(!is_mounted(&job));
+    }
+}
+
+/// Ends the view with this device by force, so that nothing is left that hangs.
+fn abort(scratch: &Scratch, device: u64) {
+    let control = scratch.dir("control");
+    let mut mount = Command::new("mount");
+    finish(mount.args(["-t", "fusectl", "none"]).arg(&control)).expect(0);
+    let connection = control.join(minor(device).to_string());
+    let aborted = fs::write(connection.join("abort"), "1");
+    finish(Command::new("umount").arg(&control)).expect(0);
+    aborted.expect("its connection is there");
 }
 
 #[test]

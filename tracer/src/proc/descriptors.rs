@@ -17,8 +17,10 @@ use nix::fcntl::AT_FDCWD;
 use super::reading::ProcessStat;
 use crate::fs::{Attributes, stat};
 
+mod closing;
 mod numbers;
 
+pub(crate) use closing::{keep_only, spawn_apart};
 #[cfg(any(test, fuzzing))]
 pub(crate) use numbers::entries_in;
 

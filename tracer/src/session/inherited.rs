@@ -14,6 +14,7 @@ use flowtrace_schema::{Loss, Recorder};
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 use nix::unistd::{Whence, lseek};
 
+use super::apart::Apart;
 use super::directory::Directory;
 use crate::fs::offers::{Offer, Offers, Position};
 
@@ -45,10 +46,10 @@ pub(super) struct Stream {
 #[derive(Debug, Default)]
 pub(super) struct Inherited {
     pub(super) streams: Vec<Stream>,
-    /// How many other files below traced directories it inherits.
-    others: u64,
-    /// The streams as the command has them now, by place in `streams`.
-    seen: Vec<(usize, OwnedFd)>,
+    /// How many files below traced directories it inherits as they are.
+    unseen: u64,
+    /// The streams as the command has them now.
+    seen: Option<Apart>,
 }
 
 impl Inherited {
@@ -62,7 +63,7 @@ impl Inherited {
         for number in numbers.collect::<Vec<RawFd>>() {
             match Stream::of(number, directories) {
                 Some(stream) if number <= libc::STDERR_FILENO => found.streams.push(stream),
-                Some(_) => found.others += 1,
+                Some(_) => found.unseen += 1,
                 None => {}
             }
         }
@@ -84,24 +85,24 @@ impl Inherited {
         }
     }
 
-    /// The command has opened its streams through the views; `None` for one that it could not.
-    pub(super) fn opened(&mut self, seen: Vec<Option<OwnedFd>>) {
-        let seen = seen.into_iter().enumerate();
-        self.seen = seen.filter_map(|(at, file)| Some((at, file?))).collect();
+    /// The command opens its streams through the views; returns when it has.
+    pub(super) fn opened(&mut self, seen: Option<Apart>) {
+        let came = seen.as_ref().map_or(0, Apart::came);
+        self.unseen += (self.streams.len() - came) as u64;
+        self.seen = seen;
     }
 
     /// Counts what the trace will not show.
     pub(super) fn count(&self, recorder: &Recorder) {
-        let unseen = self.streams.len() - self.seen.len();
-        recorder.lost(Loss::InheritedFiles, self.others + unseen as u64);
+        recorder.lost(Loss::InheritedFiles, self.unseen);
     }
 
     /// Puts the inherited files where the command left them, for whoever reads or writes on. A
     /// read or write of the command has done that already, a mere seek has not.
     pub(super) fn settle(self) {
-        for (at, file) in self.seen {
-            let stream = &self.streams[at];
-            if let Ok(left_at) = lseek(&file, 0, Whence::SeekCur)
+        let left_at = self.seen.map(Apart::close).unwrap_or_default();
+        for (stream, left_at) in self.streams.iter().zip(left_at) {
+            if let Some(left_at) = left_at
                 && left_at as u64 != stream.position.last()
             {
                 let _ = lseek(stream.file.as_fd(), left_at, Whence::SeekSet);

@@ -25,6 +25,7 @@ use nix::sys::stat::Mode;
 use nix::sys::wait::waitpid;
 use nix::unistd::{AccessFlags, ForkResult, Pid, Whence, access, fork, getegid, geteuid, lseek};
 
+use super::apart::Apart;
 use super::{Error, Result, origin, signals};
 use crate::mounting::{self, View};
 use crate::proc::topology;
@@ -180,22 +181,25 @@ impl Child {
         Ok(Ok((namespace, devices.collect::<io::Result<_>>()?)))
     }
 
-    /// Has the child enter its working directory and open its streams. Returns them, without
-    /// those that it could not open.
-    pub(super) fn prepare(&mut self, start: &Start) -> io::Result<Vec<Option<OwnedFd>>> {
+    /// Has the child enter its working directory and open its streams, which are then held apart. `None`: there
+    /// are none, or no thread for them; then it goes on with what it inherited.
+    pub(super) fn prepare(&mut self, start: &Start) -> io::Result<Option<Apart>> {
+        let (streams, apart) = match &*start.streams {
+            [] => (&[][..], None),
+            streams => match Apart::receive(self.socket.as_fd(), streams.len()) {
+                Ok(apart) => (streams, Some(apart)),
+                Err(_) => (&[][..], None),
+            },
+        };
         self.socket.write_all(b"g")?;
         self.send_path(&start.directory)?;
-        self.socket.write_all(&[start.streams.len() as u8])?;
-        for stream in &start.streams {
+        self.socket.write_all(&[streams.len() as u8])?;
+        for stream in streams {
             self.socket.write_all(&stream.number.to_le_bytes())?;
             self.socket.write_all(&stream.flags.bits().to_le_bytes())?;
             self.send_path(&stream.path)?;
         }
-        let socket = self.socket.as_fd().try_clone_to_owned()?;
-        let opened = start.streams.iter();
-        Ok(opened
-            .map(|_| mounting::receive_descriptor(&socket).ok())
-            .collect())
+        Ok(apart)
     }
 
     /// Has the child run the command.

@@ -1,6 +1,7 @@
 //! The order of a recording: prepare, mount, start, follow, flush. One file per kind of session
 //! and one per concern of starting a command.
 
+mod apart;
 mod attach;
 mod capture;
 mod daemon;

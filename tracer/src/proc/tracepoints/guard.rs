@@ -6,10 +6,12 @@
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
 use crate::bpf::followed::{self, Followed};
+use crate::proc::descriptors::{keep_only, spawn_apart};
 
 /// How long processes are ended that are still there.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -18,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// A process of ours that waits for our end. Dropped, it leaves those that are followed alone.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    ours: UnixStream,
+    over: Sender<()>,
     pid: libc::pid_t,
 }
 
@@ -29,6 +31,15 @@ impl Guard {
     /// When there is no room for another process.
     pub(super) fn start(processes: &Followed, programs: &[OwnedFd]) -> io::Result<Guard> {
         let (ours, other) = UnixStream::pair()?;
+        let (over, is_over) = channel();
+        let leave = move |ours| {
+            let _ = is_over.recv();
+            let _ = UnixStream::from(ours).write_all(&[0]);
+        };
+        // Its end tells of ours, at once: among the others it would be closed after programs that take 200 ms.
+        // SAFETY: `leave` holds the end of a channel, which is memory.
+        unsafe { spawn_apart(ours.as_fd(), leave) }?;
+        drop(ours);
         let mut kept: Vec<RawFd> = programs.iter().map(AsRawFd::as_raw_fd).collect();
         kept.extend([other.as_raw_fd(), processes.as_fd().as_raw_fd()]);
         kept.sort_unstable();
@@ -45,7 +56,7 @@ impl Guard {
                 }
             }
             1.. => Ok(Guard {
-                ours,
+                over,
                 pid: pid as libc::pid_t,
             }),
             _ => Err(io::Error::last_os_error()),
@@ -55,7 +66,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let _ = self.ours.write_all(&[0]);
+        let _ = self.over.send(());
         // SAFETY: a child of ours, which ends now.
         unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), libc::__WCLONE) };
     }
@@ -72,15 +83,7 @@ unsafe fn wait_for_the_end(ours: RawFd, processes: &Followed, kept: &[RawFd]) {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
         libc::sigprocmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
-        let mut from = 0;
-        for &fd in kept {
-            let to = fd.cast_unsigned();
-            if to > from {
-                libc::syscall(libc::SYS_close_range, from, to - 1, 0);
-            }
-            from = to + 1;
-        }
-        libc::syscall(libc::SYS_close_range, from, u32::MAX, 0);
+        let _ = keep_only(kept);
         let mut byte = 0u8;
         loop {
             match libc::read(ours, (&raw mut byte).cast(), 1) {
