@@ -25,6 +25,7 @@ mod listing;
 mod locking;
 mod names;
 mod opening;
+mod retries;
 mod signals;
 mod start;
 mod walks;
@@ -32,6 +33,7 @@ mod walks;
 use backing::Backings;
 use invalidate::Drops;
 use locking::Waiting;
+use retries::Retries;
 pub(super) use start::{Served, Shared, Wanted};
 use walks::Walks;
 
@@ -42,6 +44,7 @@ pub(super) struct Adapter {
     shared: Arc<Shared>,
     backings: Backings,
     locks: Locks<Waiting>,
+    retries: Retries,
     drops: Arc<Drops>,
     walks: Walks,
     ttl: Duration,

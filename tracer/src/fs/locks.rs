@@ -3,9 +3,11 @@
 //!
 //! The kernel of a plain filesystem keeps them by itself; here they are kept so that each is
 //! seen, with the time that a process waited for it. Whoever must wait is queued, and whoever
-//! releases grants what has become free, in the order of arrival.
+//! releases grants what has become free, in the order of arrival. Others who lock the real files see
+//! these locks, and theirs count here (`outside`).
 
 use std::collections::{HashMap, VecDeque};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,6 +15,7 @@ use nix::errno::Errno;
 
 use super::Result;
 
+mod outside;
 mod table;
 
 use table::{FileLocks, Waiter};
@@ -63,17 +66,31 @@ impl<W> Default for Locks<W> {
 
 impl<W> Locks<W> {
     /// A lock of another owner that is in the way of `wanted`.
-    pub(crate) fn conflict(&self, subject: Subject, wanted: &Held) -> Option<Held> {
-        self.state().files.get(&subject)?.conflict(wanted).copied()
+    ///
+    /// `real` is the file as the application has it open, through which those are asked who do
+    /// not use the mount.
+    pub(crate) fn conflict(
+        &self,
+        subject: Subject,
+        wanted: &Held,
+        real: Option<BorrowedFd<'_>>,
+    ) -> Option<Held> {
+        let state = self.state();
+        let unused = FileLocks::default();
+        let locks = state.files.get(&subject).unwrap_or(&unused);
+        let inside = locks.conflict(wanted).copied();
+        inside.or_else(|| locks.conflict_outside(wanted, subject.space, real))
     }
 
-    /// Asks for a lock on behalf of `waiter`, who may wait for it in request `wait`.
+    /// Asks for a lock on behalf of `waiter`, who may wait for it in request `wait`. `real` as for
+    /// [`Locks::conflict`].
     pub(crate) fn acquire(
         &self,
         subject: Subject,
         wanted: Held,
         waiter: W,
         wait: Option<u64>,
+        real: Option<BorrowedFd<'_>>,
     ) -> Ended<W> {
         let mut state = self.state();
         let file = state.files.entry(subject).or_default();
@@ -82,7 +99,7 @@ impl<W> Locks<W> {
             let changes = |held: &Held| held.owner == wanted.owner && held.kind != wanted.kind;
             file.held.retain(|held| !changes(held));
         }
-        let is_free = file.conflict(&wanted).is_none();
+        let is_free = file.take(&wanted, subject.space, real);
         let refusal = match wait {
             _ if is_free => None,
             Some(unique) => state.refusal(subject, &wanted, unique),
@@ -150,10 +167,41 @@ impl<W> Locks<W> {
         Some(waiter)
     }
 
-    /// Forgets a file without locks.
+    /// Whether anybody waits for nobody but those who do not use the mount.
+    pub(crate) fn is_wanted_outside(&self) -> bool {
+        let is_used = self.used.load(Ordering::Acquire) != 0;
+        is_used
+            && self
+                .state()
+                .files
+                .values()
+                .any(FileLocks::is_wanted_outside)
+    }
+
+    /// Those who can have now what somebody outside held.
+    pub(crate) fn retry(&self) -> Ended<W> {
+        let mut state = self.state();
+        let files = state.files.iter_mut();
+        let wanted = files.filter(|(_, file)| file.is_wanted_outside());
+        let subjects: Vec<Subject> = wanted.map(|(subject, _)| *subject).collect();
+        let mut ended = Ended::new();
+        for subject in subjects {
+            if let Some(file) = state.files.get_mut(&subject) {
+                ended.extend(file.grant().into_iter().map(|waiter| (waiter, Ok(()))));
+            }
+            self.settle(&mut state, subject);
+        }
+        ended
+    }
+
+    /// Forgets a file without locks, and has those outside see what became of the others.
     fn settle(&self, state: &mut State<W>, subject: Subject) {
-        if state.files.get(&subject).is_some_and(FileLocks::is_unused) {
-            state.files.remove(&subject);
+        match state.files.get_mut(&subject) {
+            Some(file) if file.is_unused() => {
+                state.files.remove(&subject);
+            }
+            Some(file) => file.show(),
+            None => {}
         }
         self.used.store(state.files.len(), Ordering::Release);
     }

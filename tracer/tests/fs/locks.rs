@@ -253,3 +253,81 @@ fn a_circle_of_waiting_is_refused() {
     fcntl(&file, FcntlArg::F_SETLK(&range(libc::F_UNLCK, 0, 1))).unwrap();
     assert!(other.wait().unwrap().success());
 }
+
+/// Those who use the directory itself, or another view of it, see the locks of this one.
+#[test]
+fn locks_hold_in_all_views_of_a_directory_and_outside() {
+    const ROUNDS: usize = 40;
+    let Some(mounted) = mounted() else { return };
+    let other = Mounted::new(Options {
+        source: Some(mounted.source.clone()),
+        ..Options::default()
+    });
+    let other = other.expect("the first could be mounted");
+    let count = mounted.source.join("count");
+    let places = [&mounted.seen, &other.seen, &mounted.source];
+    for lock in [
+        "fcntl.flock(f, fcntl.LOCK_EX)",
+        "fcntl.lockf(f, fcntl.LOCK_EX, 10, 5)",
+    ] {
+        fs::write(&count, "0").unwrap();
+        let script = format!(
+            "for _ in range({ROUNDS}):
+    with open('file', 'r+b') as f:
+        {lock}
+        n = int(open('count').read())
+        time.sleep(0.0005)
+        open('count', 'w').write(str(n + 1))"
+        );
+        let counting = places
+            .iter()
+            .chain(&places)
+            .map(|place| python(place, &script));
+        for mut child in counting.collect::<Vec<_>>() {
+            assert!(child.wait().unwrap().success());
+        }
+        let counted = fs::read_to_string(&count).unwrap();
+        assert_eq!(counted, (ROUNDS * 2 * places.len()).to_string(), "{lock}");
+    }
+}
+
+#[test]
+fn who_waits_for_somebody_outside_can_be_interrupted() {
+    let Some(mounted) = mounted() else { return };
+    let outside = "fcntl.lockf(f, fcntl.LOCK_EX); ready(); sys.stdin.read()";
+    let mut holder = python(&mounted.source, outside);
+    wait_until_ready(&mut holder);
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .open(mounted.path("file"))
+        .unwrap();
+    let mut asked = range(libc::F_WRLCK, 0, 0);
+    fcntl(&file, FcntlArg::F_GETLK(&mut asked)).unwrap();
+    assert_eq!(asked.l_pid, holder.id() as i32);
+    let script = "ready(); fcntl.lockf(f, fcntl.LOCK_EX)";
+    let mut killed = python(&mounted.seen, script);
+    wait_until_ready(&mut killed);
+    wait_until_blocked(&killed);
+    killed.kill().unwrap();
+    assert_eq!(killed.wait().unwrap().signal(), Some(libc::SIGKILL));
+    let mut waiter = python(&mounted.seen, script);
+    wait_until_ready(&mut waiter);
+    wait_until_blocked(&waiter);
+    drop(holder.stdin.take());
+    assert!(holder.wait().unwrap().success());
+    assert!(waiter.wait().unwrap().success());
+    // Of what is left when everybody waits no more, nothing is in the way outside.
+    drop(file);
+    let real = File::options()
+        .write(true)
+        .open(mounted.source.join("file"))
+        .unwrap();
+    fcntl(&real, FcntlArg::F_SETLKW(&range(libc::F_WRLCK, 0, 0))).unwrap();
+    let lines = fs::read_to_string("/proc/locks").unwrap();
+    let inode = std::os::unix::fs::MetadataExt::ino(&real.metadata().unwrap());
+    let ours = lines
+        .lines()
+        .filter(|line| line.contains(&format!(":{inode} ")));
+    assert_eq!(ours.count(), 1, "{lines}");
+}

@@ -1,5 +1,6 @@
 //! Requests about locks.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use flowtrace_schema::Op;
@@ -79,7 +80,8 @@ impl Adapter {
         let event = event(Op::Getlk, open.as_ref().ok(), lock);
         let result = open.and_then(|open| {
             let wanted = wanted(lock)?;
-            Ok(self.locks.conflict(subject(&open, lock), &wanted))
+            let real = Some(open.fd.as_fd());
+            Ok(self.locks.conflict(subject(&open, lock), &wanted, real))
         });
         self.log.end(started, event, done(&result));
         match result {
@@ -117,7 +119,7 @@ impl Adapter {
         let started = self.log.start(req.who.tid, Effort::Look);
         let open = self.view.file(lock.fh);
         let event = event(op, open.as_ref().ok(), lock);
-        let asked = open.and_then(|open| Ok((subject(&open, lock), wanted(lock)?)));
+        let asked = open.and_then(|open| Ok((wanted(lock)?, open)));
         let reply = reply.later();
         let unique = reply.unique();
         let waiting = Waiting {
@@ -126,9 +128,11 @@ impl Adapter {
             reply,
         };
         let ended = match asked {
-            Ok((subject, wanted)) => {
-                let wait = may_wait.then_some(unique);
-                self.locks.acquire(subject, wanted, waiting, wait)
+            Ok((wanted, open)) => {
+                let (wait, real) = (may_wait.then_some(unique), open.fd.as_fd());
+                let subject = subject(&open, lock);
+                self.locks
+                    .acquire(subject, wanted, waiting, wait, Some(real))
             }
             Err(errno) => vec![(waiting, Err(errno))],
         };
@@ -136,12 +140,30 @@ impl Adapter {
             .iter()
             .all(|(ended, _)| ended.reply.unique() != unique);
         self.end_waiting(ended);
+        if waits {
+            self.begin_waiting(unique, req.who.tid);
+        }
+    }
+
+    /// Thread `tid` waits in request `unique` now: for what the kernel does not tell, somebody must
+    /// look.
+    fn begin_waiting(&self, unique: u64, tid: u32) {
+        if self.locks.is_wanted_outside() {
+            self.retries.begin();
+        }
         // Over io_uring the kernel (6.18) does not tell of a signal that came before the request
         // was handed over; of later ones it does.
-        if waits && self.shared.is_over_io_uring() && signals::is_pending(req.who.tid) {
+        if self.shared.is_over_io_uring() && signals::is_pending(tid) {
             let waiting = self.locks.give_up(unique);
             self.end_waiting(waiting.map(interrupted).into_iter().collect());
         }
+    }
+
+    /// Tries again for those who wait for a lock of somebody who does not use the mount. Whether
+    /// anybody still does.
+    pub(super) fn retry_locks(&self) -> bool {
+        self.end_waiting(self.locks.retry());
+        self.locks.is_wanted_outside()
     }
 
     /// A process closes a descriptor: it gives up all its records on that file.

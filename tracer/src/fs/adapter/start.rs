@@ -11,6 +11,7 @@ use flowtrace_schema::FileLayer;
 use fuser::{Config, Filesystem, InitFlags, KernelConfig, Request, Session, SessionACL};
 
 use super::invalidate::{self, Dropper};
+use super::retries::{self, Retrier};
 use super::{Adapter, Backings, Walks};
 use crate::fs::Permission;
 use crate::fs::locks::Locks;
@@ -58,6 +59,7 @@ pub(in crate::fs) struct Served {
     /// Where the kernel grants it, requests come this way.
     rings: Option<Rings>,
     dropper: Dropper,
+    retrier: Retrier,
 }
 
 /// The first words with the kernel, which fuser speaks.
@@ -207,6 +209,7 @@ impl Served {
             None => wanted.threads.saturating_sub(1),
         };
         let (drops, dropper) = invalidate::pair(Arc::clone(&first), may_tell);
+        let (retries, retrier) = retries::pair();
         let adapter = Arc::new(Adapter {
             walks: Walks::new(wanted.permission, &first),
             view,
@@ -214,6 +217,7 @@ impl Served {
             shared,
             backings,
             locks: Locks::default(),
+            retries,
             drops,
             ttl: wanted.ttl,
             kernel,
@@ -223,6 +227,7 @@ impl Served {
             devices,
             rings,
             dropper,
+            retrier,
         })
     }
 
@@ -238,17 +243,26 @@ impl Served {
             mut devices,
             rings,
             dropper,
+            retrier,
         } = self;
         let largest = adapter.shared.largest_request as usize;
+        let server: Arc<dyn Serve> = adapter.clone();
+        let adapter = &*adapter;
         thread::scope(|scope| {
-            thread::Builder::new()
+            let dropping = thread::Builder::new()
                 .name("fs-invalidate".into())
                 .spawn_scoped(scope, move || {
                     // What it is late to drop is what somebody reads instead of newer data.
                     priority::at_once();
                     dropper.run();
-                })?;
-            let server: Arc<dyn Serve> = adapter.clone();
+                });
+            let locking = thread::Builder::new()
+                .name("fs-locks".into())
+                .spawn_scoped(scope, move || retrier.run(|| adapter.retry_locks()));
+            if let Err(error) = dropping.and(locking) {
+                adapter.end_helpers();
+                return Err(error);
+            }
             let rings = rings.map(|rings| rings.start(&server));
             if rings
                 .as_ref()
@@ -257,7 +271,6 @@ impl Served {
                 // What is left for the device: forgets and interrupts.
                 devices.truncate(1);
             }
-            let adapter = &*adapter;
             let serve = |(number, device): (usize, Arc<dyn Device>)| {
                 thread::Builder::new()
                     .name(format!("fs-serve-{number}"))
@@ -276,9 +289,17 @@ impl Served {
             if let Some(rings) = rings {
                 result = result.and(rings.end());
             }
-            adapter.drops.end();
+            adapter.end_helpers();
             result
         })
+    }
+}
+
+impl Adapter {
+    /// Nobody serves any more, so nobody is helped.
+    fn end_helpers(&self) {
+        self.drops.end();
+        self.retries.end();
     }
 }
 

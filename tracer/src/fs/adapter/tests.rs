@@ -71,6 +71,7 @@ fn adapter(directory: &std::path::Path, device: &Arc<dyn Device>) -> Adapter {
         }),
         backings: Backings::new(Arc::new(File::open("/dev/null").unwrap().into())),
         locks: Locks::default(),
+        retries: retries::pair().0,
         drops: invalidate::pair(Arc::clone(device), 1).0,
         walks: Walks::Kept,
         ttl: Duration::ZERO,

@@ -1,6 +1,9 @@
 //! The locks of one file.
 
 use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+
+use super::outside::Outside;
 
 /// Which kind of call made a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,6 +71,8 @@ pub(super) struct Waiter<W> {
 pub(super) struct FileLocks<W> {
     pub(super) held: Vec<Held>,
     pub(super) waiting: VecDeque<Waiter<W>>,
+    /// The same for those who do not use the mount.
+    outside: Option<Outside>,
 }
 
 impl<W> Default for FileLocks<W> {
@@ -75,6 +80,7 @@ impl<W> Default for FileLocks<W> {
         FileLocks {
             held: Vec::new(),
             waiting: VecDeque::new(),
+            outside: None,
         }
     }
 }
@@ -87,6 +93,65 @@ impl<W> FileLocks<W> {
     /// A held lock that is in the way of `wanted`.
     pub(super) fn conflict(&self, wanted: &Held) -> Option<&Held> {
         self.held.iter().find(|held| held.conflicts(wanted))
+    }
+
+    /// Whether `wanted`, a lock of `space`, can be held: nobody is in the way inside, nor outside of
+    /// the mount, where it is taken then: through `real`, unless another open file has it already.
+    pub(super) fn take(
+        &mut self,
+        wanted: &Held,
+        space: Space,
+        real: Option<BorrowedFd<'_>>,
+    ) -> bool {
+        if wanted.kind.is_some()
+            && !self
+                .outside
+                .as_ref()
+                .is_some_and(|now| now.can_hold(wanted))
+            && let Some(mut other) = real.and_then(|real| Outside::through(real, space))
+        {
+            // What the old one holds is in the way of the new one.
+            self.outside = None;
+            for held in &self.held {
+                other.take(held);
+            }
+            self.outside = Some(other);
+        }
+        self.conflict(wanted).is_none() && self.take_outside(wanted)
+    }
+
+    fn take_outside(&mut self, wanted: &Held) -> bool {
+        match &mut self.outside {
+            Some(outside) => outside.take(wanted),
+            None => true,
+        }
+    }
+
+    /// A lock of somebody outside that is in the way of `wanted`. `real`: an open file of whoever
+    /// asks.
+    pub(super) fn conflict_outside(
+        &self,
+        wanted: &Held,
+        space: Space,
+        real: Option<BorrowedFd<'_>>,
+    ) -> Option<Held> {
+        match &self.outside {
+            Some(outside) => outside.conflict(wanted),
+            None => Outside::through(real?, space)?.conflict(wanted),
+        }
+    }
+
+    /// Somebody waits for nobody but those outside.
+    pub(super) fn is_wanted_outside(&self) -> bool {
+        let is_free = |waiter: &Waiter<W>| self.conflict(&waiter.wanted).is_none();
+        self.waiting.iter().any(is_free)
+    }
+
+    /// Has those outside see what is held now.
+    pub(super) fn show(&mut self) {
+        if let Some(outside) = &mut self.outside {
+            outside.follow(&self.held);
+        }
     }
 
     /// Makes `new` what its owner holds of its range; nothing may be in the way.
@@ -115,7 +180,7 @@ impl<W> FileLocks<W> {
     pub(super) fn grant(&mut self) -> Vec<W> {
         let mut granted = Vec::new();
         for waiter in std::mem::take(&mut self.waiting) {
-            if self.conflict(&waiter.wanted).is_some() {
+            if self.conflict(&waiter.wanted).is_some() || !self.take_outside(&waiter.wanted) {
                 self.waiting.push_back(waiter);
             } else {
                 self.set(waiter.wanted);

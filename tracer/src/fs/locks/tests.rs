@@ -42,20 +42,23 @@ fn refused(name: &str) -> Ended<&str> {
 fn readers_share_and_writers_do_not() {
     let locks = Locks::default();
     assert_eq!(
-        locks.acquire(RECORD, read(1, 0, 9), "1", None),
+        locks.acquire(RECORD, read(1, 0, 9), "1", None, None),
         granted("1")
     );
     assert_eq!(
-        locks.acquire(RECORD, read(2, 5, 20), "2", None),
+        locks.acquire(RECORD, read(2, 5, 20), "2", None, None),
         granted("2")
     );
     assert_eq!(
-        locks.acquire(RECORD, write(3, 9, 9), "3", None),
+        locks.acquire(RECORD, write(3, 9, 9), "3", None, None),
         refused("3")
     );
-    assert_eq!(locks.conflict(RECORD, &write(3, 10, 30)).unwrap().pid, 2);
     assert_eq!(
-        locks.acquire(RECORD, write(3, 21, 30), "3", None),
+        locks.conflict(RECORD, &write(3, 10, 30), None).unwrap().pid,
+        2
+    );
+    assert_eq!(
+        locks.acquire(RECORD, write(3, 21, 30), "3", None, None),
         granted("3")
     );
 }
@@ -68,11 +71,11 @@ fn whole_file_locks_and_records_do_not_meet() {
     };
     let locks = Locks::default();
     assert_eq!(
-        locks.acquire(RECORD, write(1, 0, 9), "1", None),
+        locks.acquire(RECORD, write(1, 0, 9), "1", None, None),
         granted("1")
     );
     assert_eq!(
-        locks.acquire(whole, write(2, 0, 9), "2", None),
+        locks.acquire(whole, write(2, 0, 9), "2", None, None),
         granted("2")
     );
 }
@@ -84,9 +87,9 @@ fn a_whole_file_lock_is_given_up_before_it_is_changed() {
         ..RECORD
     };
     let locks = Locks::default();
-    locks.acquire(whole, read(1, 0, 9), "1", None);
-    locks.acquire(whole, read(2, 0, 9), "2", None);
-    let upgrade = |owner, name| locks.acquire(whole, write(owner, 0, 9), name, Some(owner));
+    locks.acquire(whole, read(1, 0, 9), "1", None, None);
+    locks.acquire(whole, read(2, 0, 9), "2", None, None);
+    let upgrade = |owner, name| locks.acquire(whole, write(owner, 0, 9), name, Some(owner), None);
     assert_eq!(upgrade(1, "1"), Ended::new());
     assert_eq!(upgrade(2, "2"), vec![("2", Ok(()))]);
     assert_eq!(locks.release(whole, |held| held.owner == 2), granted("1"));
@@ -95,28 +98,28 @@ fn a_whole_file_lock_is_given_up_before_it_is_changed() {
 #[test]
 fn a_range_can_be_given_up_in_the_middle() {
     let locks = Locks::default();
-    locks.acquire(RECORD, write(1, 0, 99), "1", None);
-    locks.acquire(RECORD, lock(1, None, 40, 59), "1", None);
+    locks.acquire(RECORD, write(1, 0, 99), "1", None, None);
+    locks.acquire(RECORD, lock(1, None, 40, 59), "1", None, None);
     assert_eq!(
-        locks.acquire(RECORD, write(2, 40, 59), "2", None),
+        locks.acquire(RECORD, write(2, 40, 59), "2", None, None),
         granted("2")
     );
     for (start, end) in [(39, 39), (60, 60)] {
         let wanted = write(2, start, end);
-        assert_eq!(locks.acquire(RECORD, wanted, "2", None), refused("2"));
+        assert_eq!(locks.acquire(RECORD, wanted, "2", None, None), refused("2"));
     }
 }
 
 #[test]
 fn who_waits_is_served_in_order() {
     let locks = Locks::default();
-    locks.acquire(RECORD, write(1, 0, 9), "1", None);
-    let wait = |owner, name| locks.acquire(RECORD, write(owner, 0, 9), name, Some(owner));
+    locks.acquire(RECORD, write(1, 0, 9), "1", None, None);
+    let wait = |owner, name| locks.acquire(RECORD, write(owner, 0, 9), name, Some(owner), None);
     assert_eq!(wait(2, "2"), Ended::new());
     assert_eq!(wait(3, "3"), Ended::new());
     assert_eq!(locks.release(RECORD, |held| held.owner == 1), granted("2"));
     assert_eq!(
-        locks.acquire(RECORD, lock(2, None, 0, 9), "2", None),
+        locks.acquire(RECORD, lock(2, None, 0, 9), "2", None, None),
         vec![("2", Ok(())), ("3", Ok(()))]
     );
     assert_eq!(locks.release(RECORD, |held| held.fh == 3), Ended::new());
@@ -126,8 +129,8 @@ fn who_waits_is_served_in_order() {
 #[test]
 fn who_is_interrupted_waits_no_more() {
     let locks = Locks::default();
-    locks.acquire(RECORD, write(1, 0, 9), "1", None);
-    locks.acquire(RECORD, write(2, 0, 9), "2", Some(22));
+    locks.acquire(RECORD, write(1, 0, 9), "1", None, None);
+    locks.acquire(RECORD, write(2, 0, 9), "2", Some(22), None);
     assert_eq!(locks.interrupt(22), Some("2"));
     assert_eq!(locks.release(RECORD, |held| held.owner == 1), Ended::new());
 }
@@ -135,10 +138,10 @@ fn who_is_interrupted_waits_no_more() {
 #[test]
 fn an_interrupt_may_come_first() {
     let locks = Locks::default();
-    locks.acquire(RECORD, write(1, 0, 9), "1", None);
+    locks.acquire(RECORD, write(1, 0, 9), "1", None, None);
     assert_eq!(locks.interrupt(22), None);
     assert_eq!(
-        locks.acquire(RECORD, write(2, 0, 9), "2", Some(22)),
+        locks.acquire(RECORD, write(2, 0, 9), "2", Some(22), None),
         ended("2", Err(Errno::EINTR))
     );
 }
@@ -148,7 +151,7 @@ fn a_circle_of_waiting_is_refused() {
     let locks = Locks::default();
     let wait = |owner, at: u64| {
         let wanted = write(owner, at, at);
-        locks.acquire(RECORD, wanted, "", Some(owner * 100 + at))
+        locks.acquire(RECORD, wanted, "", Some(owner * 100 + at), None)
     };
     for owner in 1..=3 {
         assert_eq!(wait(owner, owner), granted(""));
@@ -178,7 +181,7 @@ proptest! {
                     other != owner && (kind == Kind::Write || held == Kind::Write)
                 })
             });
-            let outcome = locks.acquire(RECORD, lock(owner, kind, start, end), "", None);
+            let outcome = locks.acquire(RECORD, lock(owner, kind, start, end), "", None, None);
             let expected = if blocked { refused("") } else { granted("") };
             prop_assert_eq!(outcome, expected);
             if !blocked {
