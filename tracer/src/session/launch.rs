@@ -125,7 +125,9 @@ pub(super) fn find_program(command: &OsStr) -> Result<PathBuf> {
                 return Ok(Path::new(".").join(command));
             }
             Ok(()) => return Ok(candidate),
-            Err(errno @ (Errno::EACCES | Errno::ETXTBSY)) => refused = Some(errno),
+            Err(errno @ (Errno::EACCES | Errno::ETXTBSY | Errno::EISDIR)) => {
+                refused = Some(errno);
+            }
             Err(_) => {}
         }
     }
