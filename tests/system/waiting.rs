@@ -12,7 +12,7 @@ use std::process::Command;
 
 use crate::support::process::{Finished, finish};
 use crate::support::trace::Trace;
-use crate::support::{PYTHON, Scratch, need_kernel_layer, run_in};
+use crate::support::{PYTHON, Scratch, need_kernel_layer, prints, run_in};
 
 /// A command under trace in a directory of its own.
 struct Traced {
@@ -43,18 +43,21 @@ impl Traced {
     }
 
     fn by(layer: &str, program: &str, arguments: &[&str]) -> Traced {
-        let scratch = Scratch::new();
-        let directory = scratch.dir("job");
-        let path = scratch.join("trace.db");
-        let mut command = run_in(&directory, &path);
-        command.args(["--layer", layer, "--", program]);
-        let finished = finish(command.args(arguments)).expect(0);
-        let trace = Trace::open_complete(&path);
-        Traced {
-            scratch,
-            finished,
-            trace,
-        }
+        let run = || {
+            let scratch = Scratch::new();
+            let directory = scratch.dir("job");
+            let path = scratch.join("trace.db");
+            let mut command = run_in(&directory, &path);
+            command.args(["--layer", layer, "--", program]);
+            let finished = finish(command.args(arguments)).expect(0);
+            let trace = Trace::open_complete(&path);
+            Traced {
+                scratch,
+                finished,
+                trace,
+            }
+        };
+        Trace::without_gaps(run, |traced| &traced.trace)
     }
 }
 
@@ -98,6 +101,39 @@ impl Trace {
         let found = self.sampled_ms(command, condition);
         let all = || self.all_samples();
         assert!(found >= ms, "{command}, {condition}: {found} ms\n{}", all());
+    }
+
+    /// That all of the run's sleeps are on the critical path that `critical-path` finds: whatever share of the run that is, for on
+    /// a busy machine everything around them takes as long as it pleases.
+    #[track_caller]
+    fn assert_sleeps_decide(&self, directory: &Path, path: &Path) {
+        let path = path.to_str().unwrap();
+        let printed = prints(directory, &["critical-path", "--format", "json", path]);
+        let found: serde_json::Value = serde_json::from_str(&printed).unwrap();
+        let rules = found["rules"].as_array().unwrap();
+        let sleep = rules.iter().find(|rule| rule["rule"] == "sleep");
+        let decided = sleep.map_or(0, |sleep| sleep["ns"].as_i64().unwrap());
+        let slept: i64 = self.one(
+            "SELECT SUM(end_ns - start_ns) FROM processes WHERE rule = 'sleep' AND origin = 'exec'",
+        );
+        assert!(
+            decided * 10 > slept * 9,
+            "{decided} of {slept} ns\n{found:#}\n{}",
+            self.all_samples()
+        );
+    }
+
+    /// What is said of `sleep`: that it slept. But there are kernels that count a sleep as waiting for a processor, now and then
+    /// (docs/waiting.md), and where nothing else is known, that is what is said.
+    fn what_sleep_did(&self) -> &'static str {
+        let is_queued: bool = self.one(
+            "SELECT SUM(run_queue_ns) > SUM(wait_ns) FROM processes
+             WHERE rule = 'sleep' AND origin = 'exec'",
+        );
+        match is_queued {
+            true => "waited for a processor",
+            false => "slept",
+        }
     }
 
     /// Whether the ends of channels were recorded, so that a wait can name who holds the other.

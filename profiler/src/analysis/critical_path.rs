@@ -14,6 +14,7 @@ mod backlog;
 mod counterpart;
 mod line;
 mod network;
+mod order;
 mod solve;
 mod waits;
 

@@ -1,10 +1,7 @@
 //! Waits name whom they wait for.
 
-use std::process::Command;
-
 use super::{Traced, inodes, layers};
-use crate::support::process::finish;
-use crate::support::{FLOWTRACE, PYTHON, need_fuse};
+use crate::support::{PYTHON, need_fuse, prints};
 
 /// A reader of an empty pipe waits for its late writer.
 #[test]
@@ -62,18 +59,15 @@ fn a_writer_waits_for_what_comes_before_its_reader() {
         if !run.trace.knows_channels() {
             continue;
         }
-        let said = |command: &str| {
-            let mut line = Command::new(FLOWTRACE);
-            line.arg(command).arg(run.scratch.join("trace.db"));
-            finish(&mut line).expect(0).stdout_text()
-        };
-        let waits = said("waits");
+        let path = run.scratch.join("trace.db");
+        let waits = prints(&run.scratch, &["waits", path.to_str().unwrap()]);
+        let did = run.trace.what_sleep_did();
         assert!(
-            waits.contains("for sleep, which slept: head"),
-            "{layer}: {waits}"
+            waits.contains(&format!("for sleep, which {did}: head")),
+            "{layer}: {waits}\n{}",
+            run.trace.all_samples()
         );
-        let path = said("critical-path");
-        assert!(path.contains("sleep decided"), "{layer}: {path}");
+        run.trace.assert_sleeps_decide(&run.scratch, &path);
     }
 }
 
@@ -108,15 +102,16 @@ fn a_poll_waits_for_all_of_its_channels() {
         return;
     }
     let script = "
-import os, select, socket, time
+import os, select, signal, socket, time
 pipes = [os.pipe() for _ in range(3)]
+for reader, _ in pipes:
+    print(os.readlink(f'/proc/self/fd/{reader}'), flush=True)
+# As late as can be: on a busy machine the sleep is over soon enough.
 if os.fork() == 0:
     time.sleep(1)
     os._exit(0)
-for reader, writer in pipes:
+for _, writer in pipes:
     os.close(writer)
-    print(os.readlink(f'/proc/self/fd/{reader}'), flush=True)
-waiting = {}
 CALL
 ";
     let calls = [
@@ -127,7 +122,7 @@ CALL
         ("select%", "select.select([r for r, _ in pipes], [], [])"),
         (
             "pselect6",
-            "import signal\nselect.select([r for r, _ in pipes], [], [])",
+            "select.select([r for r, _ in pipes], [], [], 100)",
         ),
         (
             "epoll%",

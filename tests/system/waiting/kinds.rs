@@ -115,8 +115,9 @@ fn job_control() {
     if !need_fuse() {
         return;
     }
+    // However late the shell gets to it, it sleeps before, between and after.
     let script =
-        "sleep 2 & sleep 0.3; kill -STOP $!; sleep 1; kill -CONT $!; sleep 0.3; kill $!; true";
+        "sleep 100 & sleep 0.3; kill -STOP $!; sleep 1; kill -CONT $!; sleep 1; kill $!; true";
     for layer in layers() {
         stops_and_goes_on(&Traced::by(layer, "bash", &["-c", script]));
     }
@@ -124,10 +125,10 @@ fn job_control() {
 
 fn stops_and_goes_on(run: &Traced) {
     run.trace
-        .assert_sampled("sleep 2", "s.state = 'stopped'", 300);
+        .assert_sampled("sleep 100", "s.state = 'stopped'", 300);
     let after: i64 = run.trace.one(
         "SELECT COUNT(*) FROM samples AS s JOIN processes AS p USING (upid)
-         WHERE p.command = 'sleep 2' AND s.reason = 'sleep' AND s.t_ns > (
+         WHERE p.command = 'sleep 100' AND s.reason = 'sleep' AND s.t_ns > (
            SELECT MAX(end_ns) - 1 FROM samples AS o WHERE o.upid = s.upid AND o.state = 'stopped')",
     );
     assert!(
@@ -137,9 +138,9 @@ fn stops_and_goes_on(run: &Traced) {
     );
     let (wait, tracer): (i64, i64) = (
         run.trace
-            .one("SELECT wait_ns / 1000000 FROM processes WHERE command = 'sleep 2'"),
+            .one("SELECT wait_ns / 1000000 FROM processes WHERE command = 'sleep 100'"),
         run.trace
-            .one("SELECT tracer_ns / 1000000 FROM processes WHERE command = 'sleep 2'"),
+            .one("SELECT tracer_ns / 1000000 FROM processes WHERE command = 'sleep 100'"),
     );
     assert!(
         wait > 1000 && tracer < 500,

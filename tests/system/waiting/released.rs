@@ -1,7 +1,7 @@
 //! Who ended a wait of which the other side is no data: a lock that was freed, a FIFO that was opened.
 
 use super::traced;
-use crate::support::{Scratch, flowtrace, need_fuse, need_program};
+use crate::support::{Scratch, need_fuse, need_program, prints};
 
 /// What a script waits for, by `critical-path` and `waits`: both must blame its only `sleep`.
 fn is_sleep(script: &str, waiter: &str) {
@@ -10,27 +10,22 @@ fn is_sleep(script: &str, waiter: &str) {
     let (_, trace) = traced(&scratch.dir("job"), &path, |command| {
         command.args(["bash", "-c", script])
     });
-    let ask = |subcommand: &str| -> serde_json::Value {
-        let arguments = [subcommand, "--format", "json", path.to_str().unwrap()];
-        serde_json::from_slice(&flowtrace(&scratch, &arguments).stdout).unwrap()
-    };
-    let (critical, waits) = (ask("critical-path"), ask("waits"));
-    let length = critical["length_ns"].as_i64().unwrap();
-    let rules = critical["rules"].as_array().unwrap();
-    let sleep = rules.iter().find(|rule| rule["rule"] == "sleep").unwrap();
-    assert!(
-        sleep["ns"].as_i64().unwrap() * 10 > length * 7,
-        "{critical:#}"
+    trace.assert_sleeps_decide(&scratch, &path);
+    let printed = prints(
+        &scratch,
+        &["waits", "--format", "json", path.to_str().unwrap()],
     );
+    let waits: serde_json::Value = serde_json::from_str(&printed).unwrap();
     let first = &waits["root_causes"][0];
     assert_eq!(
         (first["culprit"].as_str(), first["it"].as_str()),
-        (Some("sleep"), Some("slept")),
+        (Some("sleep"), Some(trace.what_sleep_did())),
         "{waits:#}\n{}",
         trace.all_samples()
     );
     let waiters = first["waiters"].as_array().unwrap();
-    let waited = waiters.iter().find(|one| one["rule"] == waiter).unwrap();
+    let waited = waiters.iter().find(|one| one["rule"] == waiter);
+    let waited = waited.unwrap_or_else(|| panic!("{waits:#}\n{}", trace.all_samples()));
     assert!(waited["ns"].as_i64().unwrap() > 400_000_000, "{waits:#}");
 }
 

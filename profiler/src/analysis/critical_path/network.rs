@@ -1,7 +1,6 @@
 //! The lives of all processes as a network of moments.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use super::Evidence;
 use super::line::Line;
@@ -181,88 +180,6 @@ impl Network {
             (end.min(to_ns) - begin.max(from_ns)).max(0)
         });
         stretches.sum()
-    }
-
-    /// Finds the order. Two that let each other go at the same moment would wait for ever: of
-    /// such a knot the earliest moment is taken to depend on its own process alone.
-    fn put_in_order(&mut self) {
-        let count = self.moments.len();
-        let mut after: Vec<(u32, u32)> = (0..count as u32)
-            .filter(|&m| self.moments[m as usize].cross != NONE)
-            .map(|m| (self.moments[m as usize].cross, m))
-            .collect();
-        after.sort_unstable();
-        let mut missing: Vec<u8> = (0..count as u32)
-            .map(|m| {
-                let has_cross = self.moments[m as usize].cross != NONE;
-                u8::from(self.before(m).is_some()) + u8::from(has_cross)
-            })
-            .collect();
-        let key = |moments: &[Moment], m: u32| Reverse((moments[m as usize].at_ns, m));
-        let mut ready: BinaryHeap<_> = (0..count as u32)
-            .filter(|&m| missing[m as usize] == 0)
-            .map(|m| key(&self.moments, m))
-            .collect();
-        // Moments whose own process has come that far: the first of them gives way in a knot.
-        let mut waiting: BinaryHeap<_> = (0..count as u32)
-            .filter(|&m| missing[m as usize] == 1 && self.before(m).is_none())
-            .map(|m| key(&self.moments, m))
-            .collect();
-        let mut is_done = vec![false; count];
-        while self.order.len() < count {
-            let Some(Reverse((_, m))) = ready.pop() else {
-                let Some(Reverse((_, m))) = waiting.pop() else {
-                    return;
-                };
-                if missing[m as usize] == 1 && !is_done[m as usize] {
-                    self.moments[m as usize].cross = NONE;
-                    missing[m as usize] = 0;
-                    ready.push(key(&self.moments, m));
-                }
-                continue;
-            };
-            if std::mem::replace(&mut is_done[m as usize], true) {
-                continue;
-            }
-            self.order.push(m);
-            self.fix_lateness(m);
-            let next = m + 1;
-            if (next as usize) < count && self.before(next).is_some() {
-                missing[next as usize] -= 1;
-                match missing[next as usize] {
-                    0 => ready.push(key(&self.moments, next)),
-                    _ => waiting.push(key(&self.moments, next)),
-                }
-            }
-            let from = after.partition_point(|&(cross, _)| cross < m);
-            for &(_, to) in after[from..].iter().take_while(|&&(cross, _)| cross == m) {
-                if self.moments[to as usize].cross == m {
-                    missing[to as usize] -= 1;
-                    if missing[to as usize] == 0 {
-                        ready.push(key(&self.moments, to));
-                    }
-                }
-            }
-        }
-    }
-
-    /// What the moments before do not explain, so that the network gives the measured times. What came later than its
-    /// effect did not cause it, and no work is longer than the time it took, whatever a damaged trace says.
-    fn fix_lateness(&mut self, m: u32) {
-        let before = self.before(m).map(|b| self.moments[b as usize].at_ns);
-        let Moment { at_ns, cross, .. } = self.moments[m as usize];
-        let cross_ns = (cross != NONE).then(|| self.moments[cross as usize].at_ns);
-        let is_cause = cross_ns.is_none_or(|cross_ns| cross_ns <= at_ns);
-        let moment = &mut self.moments[m as usize];
-        if !is_cause {
-            moment.cross = NONE;
-        }
-        if let Some(before) = before {
-            moment.own_ns = moment.own_ns.clamp(0, (at_ns - before).max(0));
-        }
-        let own = before.map(|before| before + moment.own_ns);
-        let earliest = own.max(cross_ns.filter(|_| is_cause)).unwrap_or(0);
-        moment.late_ns = at_ns - earliest;
     }
 }
 

@@ -119,9 +119,9 @@ fn task(holder: Holder, op: Option<&str>) -> Option<Doing> {
     }))
 }
 
-/// Whether a thread is stopped, by job control or by its tracer.
+/// Whether a thread is stopped, by job control or by its tracer. One that is over is not.
 pub(super) fn is_halted(holder: Holder) -> bool {
-    state_of(holder).is_none_or(|state| matches!(state, b'T' | b't'))
+    state_of(holder).is_some_and(|state| matches!(state, b'T' | b't'))
 }
 
 fn state_of(holder: Holder) -> Option<u8> {

@@ -41,6 +41,18 @@ impl Table {
         }
     }
 
+    /// For how much longer the program of process `pid` has lived by then, with all its threads, than it had a processor or waited for
+    /// one, when that was `had_ns` for all programs of the process.
+    pub(super) fn lived_beyond(&self, pid: u32, had_ns: u64, monotonic_ns: u64) -> u64 {
+        let Some(process) = self.processes.get(&pid) else {
+            return u64::MAX;
+        };
+        let life = self.clock.at(monotonic_ns).saturating_sub(process.start_ns);
+        let lives = life.saturating_mul(process.threads.max(1).into());
+        let before = process.before.on_cpu_ns + process.before.run_queue_ns;
+        lives.saturating_sub(had_ns.saturating_sub(before))
+    }
+
     /// The last thread of process `moment.pid` begins to end it.
     pub(super) fn exiting(&mut self, moment: Box<Told>, monotonic_ns: u64) {
         if let Some(thread) = self.tracee(moment.tid) {

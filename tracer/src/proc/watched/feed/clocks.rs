@@ -5,25 +5,39 @@ use std::collections::HashMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::time::{ClockId, clock_getres};
+
 use crate::proc::tracepoints::{Tracepoints, Used, What};
 
-/// More than lies between two ticks.
-const LONGEST_NS: u64 = 20_000_000;
+/// Beyond that the clocks are not those that were compared.
+const LONGEST_NS: u64 = 1_000_000_000;
+/// More than lies between two ticks, where their distance is not known.
+const LONGEST_TICK_NS: u64 = 20_000_000;
 /// How long is waited for the end of a thread, which shows how far the clocks are apart.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// How far the two are apart on each processor, as of the last look, ns.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Clocks {
     apart: HashMap<u32, u64>,
     /// Where there was none: the last one of all.
     any: Option<u64>,
+    /// Time between two ticks, ns.
+    tick_ns: u64,
 }
 
 impl Clocks {
+    fn new(tick_ns: u64) -> Clocks {
+        Clocks {
+            apart: HashMap::new(),
+            any: None,
+            tick_ns,
+        }
+    }
+
     /// By the end of a thread of ours.
     pub(super) fn of(tracepoints: &mut Tracepoints) -> Clocks {
-        let mut clocks = Clocks::default();
+        let mut clocks = Clocks::new(tick_ns());
         let own = std::process::id();
         tracepoints.follow(own);
         let began = Instant::now();
@@ -46,11 +60,22 @@ impl Clocks {
         self.any = Some(apart);
     }
 
-    /// How long ago it was at this moment for a thread that runs, ns.
+    /// How long ago it was at this moment for a thread that runs, ns. That is a tick at most: what the clocks are apart beyond
+    /// that, they are since they were compared, for that of the scheduler stands still while the machine has no processor (steal).
     pub(super) fn since_counted(&self, used: &Used, at_ns: u64) -> u64 {
         let apart = self.apart.get(&used.processor).copied().or(self.any);
         let since = |apart| at_ns.wrapping_sub(apart).wrapping_sub(used.counted_at);
-        apart.map(since).filter(|&ns| ns < LONGEST_NS).unwrap_or(0)
+        let since = apart.map(since).filter(|&ns| ns < LONGEST_NS);
+        since.unwrap_or(0).min(self.tick_ns)
+    }
+}
+
+/// Time between two ticks: those of the coarse clocks, which go on with them.
+fn tick_ns() -> u64 {
+    let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).map_or(Duration::ZERO, Duration::from);
+    match tick.as_nanos() as u64 {
+        0 => LONGEST_TICK_NS,
+        tick => tick.min(LONGEST_TICK_NS),
     }
 }
 
@@ -65,7 +90,7 @@ mod tests {
             counted_at,
             ..Used::default()
         };
-        let mut clocks = Clocks::default();
+        let mut clocks = Clocks::new(1_000);
         assert_eq!(clocks.since_counted(&used(0, 900), 1_000), 0);
         clocks.counted(&used(0, 2_000), 1_000);
         assert_eq!(clocks.since_counted(&used(0, 2_500), 1_700), 200);
@@ -76,5 +101,7 @@ mod tests {
         // The clock went back a little.
         assert_eq!(clocks.since_counted(&used(0, 2_800), 1_700), 0);
         assert_eq!(clocks.since_counted(&used(0, 0), 1 << 40), 0);
+        // It stood still for longer than a tick.
+        assert_eq!(clocks.since_counted(&used(0, 2_500), 9_000), 1_000);
     }
 }

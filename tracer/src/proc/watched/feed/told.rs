@@ -107,7 +107,12 @@ impl Told {
         let Executed { pid, former, .. } = executed;
         let known = self.known.entry(pid).or_default();
         let mut used = executed.used.costs;
-        used.on_cpu_ns += self.clocks.since_counted(&executed.used, at_ns);
+        let counted = [known.ended, used].map(|costs| costs.on_cpu_ns + costs.run_queue_ns);
+        let not_counted = table.lived_beyond(pid, counted.iter().sum(), at_ns);
+        used.on_cpu_ns += self
+            .clocks
+            .since_counted(&executed.used, at_ns)
+            .min(not_counted);
         let mut so_far = known.ended;
         so_far += made_up(used);
         so_far.threads -= 1;
