@@ -356,7 +356,7 @@ fn io_uring() -> Check {
         Err(error) => check(
             WHAT,
             Verdict::Limited,
-            format!("read from /dev/fuse instead: fuse.enable_uring cannot be turned on: {error}"),
+            format!("read from /dev/fuse instead: io_uring or fuse.enable_uring is not ours to use: {error}"),
             Some("root, outside of containers"),
         ),
     }

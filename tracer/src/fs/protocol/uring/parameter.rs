@@ -46,9 +46,11 @@ impl IoUring {
     /// Turns it on, if it is off.
     ///
     /// # Errors
-    /// When the kernel has no such switch, this process may not turn it, or another one that has
-    /// turned it is stopped.
+    /// When this process may not use io_uring, the kernel has no such switch, it may not be turned,
+    /// or another process that has turned it is stopped.
     pub fn turn_on() -> io::Result<IoUring> {
+        // The administrator may have disabled all of it (`kernel.io_uring_disabled`).
+        io_uring::IoUring::new(1)?;
         let file = File::options().read(true).write(true).open(PARAMETER)?;
         let mut file = lock(file)?;
         let mut text = String::new();
