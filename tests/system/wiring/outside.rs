@@ -1,7 +1,9 @@
 //! Files outside the traced directories: known by their being opened.
 
+use std::collections::HashSet;
+
 use super::traced;
-use crate::support::{PYTHON, need_root, prints};
+use crate::support::{PYTHON, need_kernel_layer, need_root, prints, skip};
 
 /// Runs `script`, in which `$O` is a directory outside.
 fn outside(options: &[&str], script: &str) -> Option<(super::Traced, tempfile::TempDir, String)> {
@@ -11,6 +13,52 @@ fn outside(options: &[&str], script: &str) -> Option<(super::Traced, tempfile::T
     let script = format!("O={path}; {script}");
     let run = traced(options, &["sh", "-ec", &script])?;
     Some((run, directory, path))
+}
+
+/// A filesystem gives the inode number of a file that is gone to the next one. By the time that flowtrace looks, the one is gone
+/// and the other is there.
+#[test]
+fn files_that_have_the_same_inode_number_one_after_the_other_are_told_apart() {
+    if !need_kernel_layer() {
+        return;
+    }
+    let script = "
+import os, sys
+for n in range(1, 101):
+    path = f'{sys.argv[1]}/{n}'
+    with open(path, 'wb', buffering=0) as file:
+        file.write(bytes(n))
+        print(path, os.fstat(file.fileno()).st_ino, n)
+    os.unlink(path)";
+    for options in [
+        &["--layer", "kernel"][..],
+        &["--layer", "kernel", "--no-mount"],
+    ] {
+        let command = format!("{PYTHON} -c \"{script}\" $O");
+        let Some((run, _guard, directory)) = outside(options, &command) else {
+            return;
+        };
+        let printed = run.finished.stdout_text();
+        let lines = printed.lines().map(|line| line.split(' ').collect());
+        let made: Vec<Vec<&str>> = lines.collect();
+        let numbers: HashSet<&str> = made.iter().map(|made| made[1]).collect();
+        if numbers.len() == made.len() {
+            return skip("this filesystem does not give inode numbers again at once");
+        }
+        let expected: Vec<Vec<&str>> = made
+            .iter()
+            .map(|made| vec![made[0], "1", made[2]])
+            .collect();
+        let found = run.trace.rows(&format!(
+            "SELECT path, COUNT(DISTINCT file_id), SUM(result) FROM calls
+             WHERE op = 'write' AND path LIKE '{directory}/%' GROUP BY path ORDER BY MIN(call_id)"
+        ));
+        assert_eq!(found, expected, "{options:?}");
+        let files: i64 = run.trace.one(&format!(
+            "SELECT COUNT(*) FROM files WHERE path LIKE '{directory}/%'"
+        ));
+        assert_eq!(files as usize, made.len(), "{options:?}");
+    }
 }
 
 /// Program, operation and path of every call on files in `directory`.

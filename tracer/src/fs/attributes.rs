@@ -19,6 +19,8 @@ pub(crate) struct Attributes {
     pub(crate) mount: u64,
     /// Birth, where the filesystem keeps it.
     pub(crate) birth: Option<Time>,
+    /// What tells the inode from others that had its number, where it was told without the birth.
+    pub(crate) generation: Option<u32>,
     pub(crate) mode: u32,
     pub(crate) links: u32,
     pub(crate) uid: u32,
@@ -41,6 +43,7 @@ impl Attributes {
             ino,
             mount: 0,
             birth: None,
+            generation: None,
             mode,
             links: 1,
             uid: 0,

@@ -301,7 +301,8 @@ impl FileTable {
             FileKind::Directory => a.mount,
             _ => 0,
         };
-        self.hashes.hash_one((a.dev, a.ino, a.birth, mount))
+        let once = (a.birth, a.generation);
+        self.hashes.hash_one((a.dev, a.ino, once, mount))
     }
 
     fn identify(&self, known: &mut Known, a: &Attributes, host: HostId, now: u64) -> FileId {
@@ -406,3 +407,6 @@ impl FileTable {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests;

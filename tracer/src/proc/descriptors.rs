@@ -154,7 +154,8 @@ pub(crate) fn target(pid: u32, fd: i32) -> Option<PathBuf> {
     fs::read_link(link(pid, fd)).ok()
 }
 
-fn link(pid: u32, fd: i32) -> String {
+/// The link in /proc to what is open as descriptor `fd`.
+pub(crate) fn link(pid: u32, fd: i32) -> String {
     format!("/proc/{pid}/fd/{fd}")
 }
 

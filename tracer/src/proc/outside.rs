@@ -54,13 +54,22 @@ pub(crate) struct Outside {
     sizes: HashMap<FileId, ((u64, u64), u64)>,
     /// From where the first process looks paths up, as we do.
     home: Option<Home>,
-    /// Files of which the kernel told, by device and inode: with the birth of a file more is known to tell it from others, but not of
-    /// what is gone when it is looked at.
-    inodes: HashMap<(u64, u64), FileId>,
+    /// Files of which the kernel told: with the birth of a file more is known to tell it from others, but not of what is gone when it
+    /// is looked at.
+    inodes: HashMap<Inode, FileId>,
     /// What programs got as open descriptors, where nobody else sees what they move.
     handed: Option<Handed>,
     /// To be told what the first program of the run has open, until it begins.
     first: Option<Descriptions>,
+}
+
+/// An inode as the kernel itself tells it apart: device, number, and generation, where its filesystem has one. Without it the next file
+/// that has the number is known by being made alone.
+type Inode = (u64, u64, Option<u32>);
+
+/// Which inode the kernel told of.
+fn inode(told: &Attributes) -> Inode {
+    (told.dev, told.ino, told.generation)
 }
 
 /// An open at its entry.

@@ -1,10 +1,14 @@
-//! `statx`: the attributes of a file together with its birth time and mount.
+//! `statx`: the attributes of a file together with its birth time and mount; and its generation.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
+
+mod generation;
+
+pub(crate) use generation::generation;
 
 use crate::fs::Result;
 use crate::fs::attributes::{Attributes, Time};
@@ -69,6 +73,7 @@ fn from_statx(stat: &libc::statx) -> Attributes {
         } else {
             0
         },
+        generation: None,
         birth: (stat.stx_mask & libc::STATX_BTIME != 0).then(|| time(&stat.stx_btime)),
         mode: u32::from(stat.stx_mode),
         links: stat.stx_nlink,

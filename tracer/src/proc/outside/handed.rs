@@ -15,7 +15,7 @@ use nix::fcntl::AT_FDCWD;
 
 use super::super::moment::{Held as Here, Moment};
 use super::paths::is_kernels;
-use super::{Outside, Tracee};
+use super::{Outside, Tracee, inode};
 use crate::fs::{Attributes, stat};
 use crate::kernel::{Descriptions, Inherited};
 
@@ -147,7 +147,7 @@ impl Outside {
         let attributes = self.attributes(moment, fd)?;
         let file = self.found(path, &attributes, libc::O_RDONLY as u32, now)?;
         if let Some(told) = moment.as_told(fd) {
-            self.inodes.insert((told.dev, told.ino), file);
+            self.inodes.insert(inode(&told), file);
         }
         Some((file, attributes))
     }

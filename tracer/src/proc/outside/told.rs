@@ -5,7 +5,7 @@ use std::path::Path;
 use super::super::moment::Moment;
 use super::super::topology::UNNAMED;
 use super::super::tracepoints::Called;
-use super::{Open, Outside, Tracee};
+use super::{Open, Outside, Tracee, inode};
 use crate::fs::Attributes;
 
 impl Outside {
@@ -26,7 +26,7 @@ impl Outside {
             return;
         }
         if creates {
-            self.inodes.remove(&(told.dev, told.ino));
+            self.inodes.remove(&inode(&told));
             self.files.forget_inode(&told);
         }
         let open = Open {
@@ -37,7 +37,7 @@ impl Outside {
         let attributes = self.attributes(made, fd).unwrap_or(told);
         let file = self.record_open(tracee, fd, &open, path, &attributes, now);
         if let Some(file) = file {
-            self.inodes.insert((told.dev, told.ino), file);
+            self.inodes.insert(inode(&told), file);
         }
     }
 
@@ -47,7 +47,7 @@ impl Outside {
         let Some(told) = moment.as_told(fd) else {
             return moment.attributes(fd);
         };
-        if let Some(&file) = self.inodes.get(&(told.dev, told.ino)) {
+        if let Some(&file) = self.inodes.get(&inode(&told)) {
             self.files.is_also(&told, file);
             return Some(told);
         }

@@ -100,6 +100,7 @@ pub(super) struct Open {
     // Of an inode.
     pub(super) kind: i32,
     pub(super) number: i32,
+    pub(super) generation: i32,
     pub(super) size: i32,
     pub(super) filesystem: i32,
     pub(super) pipe: i32,
@@ -220,6 +221,7 @@ impl Layout {
                 inode: offset("file", "f_inode")?,
                 kind: offset("inode", "i_mode")?,
                 number: offset("inode", "i_ino")?,
+                generation: offset("inode", "i_generation")?,
                 size: offset("inode", "i_size")?,
                 filesystem: offset("inode", "i_sb")?,
                 pipe: offset("inode", "i_pipe")?,

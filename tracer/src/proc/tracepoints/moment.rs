@@ -1,7 +1,7 @@
 //! A process at a moment, as a program of ours in the kernel has told it.
 
 use std::collections::BTreeMap;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -18,8 +18,8 @@ use super::super::sampler::objects::Target;
 use super::contents::Contents;
 use super::record::{half, word};
 use super::table::{
-    DESCRIPTOR, DEVICE, ENTRIES, ENTRY, FILE_POSITION, FLAGS, INODE, KIND, LEFT, MODE, PROCESS,
-    ROOM, SIZE, UNKNOWN, WRITERS,
+    DESCRIPTOR, DEVICE, ENTRIES, ENTRY, FILE_POSITION, FLAGS, GENERATION, INODE, KIND, LEFT, MODE,
+    PROCESS, ROOM, SIZE, UNKNOWN, WRITERS,
 };
 use crate::fs::{Attributes, stat};
 
@@ -68,6 +68,8 @@ struct Open {
     kind: u32,
     device: u64,
     inode: u64,
+    /// `None`: the filesystem has none.
+    generation: Option<u32>,
     position: u64,
     size: u64,
     /// Of a pipe: how many bytes it may hold, and does, if nobody can add to it.
@@ -146,6 +148,7 @@ impl Open {
             kind: half(entry, KIND)?,
             device: libc::makedev(device >> MINOR_BITS, minor),
             inode: word(entry, INODE)?,
+            generation: Some(half(entry, GENERATION)?).filter(|&generation| generation != 0),
             position: word(entry, FILE_POSITION)?,
             size: word(entry, SIZE)?,
             capacity: u64::from(half(entry, ROOM)?) * PAGE,
@@ -154,6 +157,12 @@ impl Open {
                 .flatten(),
         };
         Some((half(entry, DESCRIPTOR)?.cast_signed(), open))
+    }
+
+    /// Whether an inode of its number is it, as far as generations are known.
+    fn is_of_generation(&self, found: Option<u32>) -> bool {
+        let both = self.generation.zip(found);
+        both.is_none_or(|(own, found)| own == found)
     }
 
     fn channel(&self, fd: i32) -> Option<Descriptor> {
@@ -213,14 +222,22 @@ impl Moment for Told {
     /// under the name.
     fn attributes(&self, fd: i32) -> Option<Attributes> {
         let open = self.regular(fd)?;
-        let is_it = |found: &Attributes| found.ino == open.inode && found.is_regular();
+        // Since it was told of it may be gone, and its number another file's. What is there is asked who it is after it was
+        // looked at: one that comes in between is not taken for it.
+        let it_is = |name: &CStr| {
+            let found = stat::known(AT_FDCWD, name).ok()?;
+            let is_it = found.ino == open.inode
+                && found.is_regular()
+                && open.is_of_generation(stat::generation(name, open.inode));
+            is_it.then_some(found)
+        };
         let by_name = || {
             let path = self.paths.get(&fd).map(OsString::as_os_str);
             let path = path.filter(|path| descriptors::is_path(path))?;
-            let name = CString::new(OsStr::as_bytes(path)).ok()?;
-            stat::known(AT_FDCWD, &name).ok().filter(is_it)
+            it_is(&CString::new(OsStr::as_bytes(path)).ok()?)
         };
-        let found = descriptors::attributes(self.pid, fd).filter(is_it);
+        let by_descriptor = CString::new(descriptors::link(self.pid, fd)).ok();
+        let found = by_descriptor.and_then(|link| it_is(&link));
         let found = found.or_else(by_name)?;
         Some(Attributes {
             size: open.size,
@@ -231,7 +248,10 @@ impl Moment for Told {
     fn as_told(&self, fd: i32) -> Option<Attributes> {
         let open = self.regular(fd)?;
         let inode = (open.device, open.inode);
-        Some(Attributes::told(inode, open.kind, open.size))
+        Some(Attributes {
+            generation: open.generation,
+            ..Attributes::told(inode, open.kind, open.size)
+        })
     }
 
     fn channels(&self) -> Option<Vec<Descriptor>> {

@@ -23,9 +23,10 @@ pub(super) const ENTRIES: usize = PROCESS + 8;
 /// Which of [`super::layout::COSTS`] these are.
 pub(super) const TRAFFIC_OF_COSTS: usize = 9;
 
-/// Of an entry: the descriptor; mode and flags of the open file; type of its inode and device of its filesystem; the inode's number; position and
+/// Of an entry: the descriptor; the inode's generation, which tells it from others that had its number; mode and flags of the open file; type of its inode and device of its filesystem; the inode's number; position and
 /// size, bytes; of a pipe who may write to it, the buffers that it may fill, and what lies in it, bytes.
 pub(super) const DESCRIPTOR: usize = 0;
+pub(super) const GENERATION: usize = 4;
 pub(super) const MODE: usize = 8;
 pub(super) const FLAGS: usize = 12;
 pub(super) const KIND: usize = 16;
@@ -192,6 +193,7 @@ impl Code {
         };
         of_inode(entry(KIND), 2, open.kind);
         of_inode(entry(INODE), 8, open.number);
+        of_inode(entry(GENERATION), 4, open.generation);
         of_inode(entry(SIZE), 8, open.size);
         self.put(LOAD_64, R3, MEMORY, OTHER, 0);
         self.follow(R3, open.filesystem);

@@ -1,3 +1,5 @@
+use std::ffi::CString;
+use std::fs;
 use std::io::{Seek, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -7,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::fs::stat;
 use crate::proc::moment::Moment;
 use crate::proc::topology::CallKind;
 
@@ -312,7 +315,9 @@ fn calls_are_told_with_what_they_did() {
     };
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path().canonicalize().unwrap();
-    let script = "exec 3> new; exec 4< new; mv new kept; rm kept; echo x | cat > /dev/null";
+    let same = directory.join("same");
+    let script =
+        "exec 3> new; exec 4< new; mv new kept; rm kept; echo x | cat > /dev/null; : > same";
     let mut command = Command::new("/bin/sh");
     command.args(["-c", script]).current_dir(&directory);
     let mut child = command.spawn().unwrap();
@@ -344,6 +349,22 @@ fn calls_are_told_with_what_they_did() {
         found
     };
     assert_eq!(opens("new"), [true, false]);
+    // They tell of the generation that the filesystem does, if it has one.
+    let opened = calls
+        .iter()
+        .filter_map(|called| called.made.as_told(called.result as i32));
+    let own = fs::metadata(&same).unwrap().ino();
+    let told = opened
+        .filter(|told| told.ino == own)
+        .map(|told| told.generation);
+    let told: Vec<Option<u32>> = told.collect();
+    let asked = stat::generation(&CString::new(same.as_os_str().as_bytes()).unwrap(), own);
+    assert!(!told.is_empty());
+    assert!(
+        told.iter()
+            .all(|told| told.is_none() || asked.is_none() || *told == asked),
+        "{told:?}, {asked:?}"
+    );
     let names = |kinds: &[CallKind]| -> Vec<_> {
         let of = calls
             .iter()
