@@ -223,7 +223,14 @@ fn a_killed_run_with_its_output_in_the_view_hangs_nobody() {
     if !need_fuse() {
         return;
     }
-    for following in [None, Some("--ptrace")] {
+    const WRITES: &str = "while sleep 0.01; do echo more; done";
+    // Each program begins with files of the view, which flowtrace looks at.
+    const BEGINS: &str = "while :; do cat << END; done < out
+more
+END";
+    let cases = [(None, WRITES, 0), (Some("--ptrace"), WRITES, 0)];
+    let lives = [0, 3, 20, 50, 101, 170, 230].map(|life| (None, BEGINS, life));
+    for (following, script, life) in cases.into_iter().chain(lives) {
         let scratch = Scratch::new();
         let job = scratch.dir("job");
         let run = run_in(&job, &scratch.join("trace.db"));
@@ -234,18 +241,19 @@ fn a_killed_run_with_its_output_in_the_view_hangs_nobody() {
             .args(run.get_args())
             .args(following)
             .args(["--", "sh", "-c"])
-            .arg("stat -c %d .; while sleep 0.01; do echo more; done");
+            .arg(format!("stat -c %d .; {script}"));
         let mut running = start(shell.current_dir(&job));
         let device = wait_for("some output", PATIENCE, || {
             let output = fs::read_to_string(job.join("out")).ok()?;
             output.strip_suffix("more\n")?.lines().next()?.parse().ok()
         });
+        std::thread::sleep(Duration::from_millis(life));
         running.signal(Signal::SIGKILL);
         let deadline = Instant::now() + Duration::from_secs(30);
         while !running.has_ended() {
             if Instant::now() > deadline {
                 abort(&scratch, device);
-                panic!("{following:?}: flowtrace waits for itself");
+                panic!("{following:?}, {life} ms: flowtrace waits for itself");
             }
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -356,7 +356,9 @@ fn io_uring() -> Check {
         Err(error) => check(
             WHAT,
             Verdict::Limited,
-            format!("read from /dev/fuse instead: io_uring or fuse.enable_uring is not ours to use: {error}"),
+            format!(
+                "read from /dev/fuse instead: io_uring or fuse.enable_uring is not ours to use: {error}"
+            ),
             Some("root, outside of containers"),
         ),
     }

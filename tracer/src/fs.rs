@@ -15,8 +15,9 @@
 //! Invariants:
 //! - the real directory is reached only through descriptors, never by path;
 //! - a request waits for another request's system call only where the real directory makes it
-//!   wait, too: for the position in an open directory, and for a name while names in the same
-//!   directory change; no other lock is held across one;
+//!   wait, too: for the position in an open directory, for a name while names in the same
+//!   directory change, and for a lock while another one is asked for, which never waits itself;
+//!   no other lock is held across one;
 //! - the application sees the errno of the real filesystem.
 
 use std::ffi::OsString;

@@ -207,6 +207,13 @@ pub(crate) fn view_devices(tid: u32) -> Vec<u64> {
     views.map(|view| view.device).collect()
 }
 
+/// The devices of the views at these places, as thread `tid` sees them: of each the topmost.
+pub(crate) fn devices_at<'a>(tid: u32, places: impl Iterator<Item = &'a Path>) -> Vec<u64> {
+    let mounts = seen_by(tid).unwrap_or_default();
+    let device = |place: &Path| Some(mounts.iter().rfind(|mount| mount.point == place)?.device);
+    places.filter_map(device).collect()
+}
+
 fn seen_by(tid: u32) -> Option<Vec<Mount>> {
     let text = fs::read(format!("/proc/{tid}/mountinfo")).ok()?;
     Some(parse_mounts(&text))

@@ -1,8 +1,9 @@
 //! What is to happen when we are killed: processes that we follow lose their files then, and end, as those that ptrace
-//! follows do.
+//! follows do; and the views that we serve end, though a thread of ours may just be waiting for an answer from one.
 
 #![expect(unsafe_code)]
 
+use std::ffi::{CStr, CString};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -25,11 +26,16 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Begins to wait; `processes` are those that are told of at that moment, as `programs` that are held open know.
+    /// Begins to wait; `processes` are those that are told of at that moment, as `programs` that are held open know,
+    /// `views` the devices of what we serve.
     ///
     /// # Errors
     /// When there is no room for another process.
-    pub(super) fn start(processes: &Followed, programs: &[OwnedFd]) -> io::Result<Guard> {
+    pub(super) fn start(
+        processes: &Followed,
+        programs: &[OwnedFd],
+        views: &[u64],
+    ) -> io::Result<Guard> {
         let (ours, other) = UnixStream::pair()?;
         let (over, is_over) = channel();
         let leave = move |ours| {
@@ -43,6 +49,7 @@ impl Guard {
         let mut kept: Vec<RawFd> = programs.iter().map(AsRawFd::as_raw_fd).collect();
         kept.extend([other.as_raw_fd(), processes.as_fd().as_raw_fd()]);
         kept.sort_unstable();
+        let views: Vec<CString> = views.iter().filter_map(|&view| end_of(view)).collect();
         // Without a signal at its end, so that it is none of the children that are waited for (wait(2), `__WCLONE`).
         const NO_SIGNAL: libc::c_ulong = 0;
         // SAFETY: the child does nothing but system calls until it ends, on memory that was made before.
@@ -51,7 +58,7 @@ impl Guard {
             0 => {
                 // SAFETY: as above.
                 unsafe {
-                    wait_for_the_end(other.as_raw_fd(), processes, &kept);
+                    wait_for_the_end(other.as_raw_fd(), processes, &kept, &views);
                     libc::_exit(0)
                 }
             }
@@ -74,7 +81,7 @@ impl Drop for Guard {
 
 /// # Safety
 /// To be called in a process of its own, which does nothing else.
-unsafe fn wait_for_the_end(ours: RawFd, processes: &Followed, kept: &[RawFd]) {
+unsafe fn wait_for_the_end(ours: RawFd, processes: &Followed, kept: &[RawFd], views: &[CString]) {
     // SAFETY: plain system calls, on arguments that outlive them.
     unsafe {
         libc::prctl(libc::PR_SET_NAME, c"flowtrace-guard".as_ptr());
@@ -95,11 +102,48 @@ unsafe fn wait_for_the_end(ours: RawFd, processes: &Followed, kept: &[RawFd]) {
         }
     }
     let rounds = PATIENCE.as_millis() / PAUSE.as_millis();
-    for _ in 0..rounds {
-        if !end_all(processes) {
+    for round in 0..rounds {
+        let any = end_all(processes);
+        if round == 0 {
+            end_views(views);
+        }
+        if !any {
             return;
         }
         thread::sleep(PAUSE);
+    }
+}
+
+/// What the kernel has for each FUSE mount (Documentation/filesystems/fuse/fuse.rst, "The control filesystem").
+const CONTROL: &CStr = c"/sys/fs/fuse/connections";
+
+/// The file that ends the view with this device, whatever waits for an answer from it, when it is written to.
+fn end_of(view: u64) -> Option<CString> {
+    let control = CONTROL.to_str().ok()?;
+    CString::new(format!("{control}/{}/abort", libc::minor(view))).ok()
+}
+
+/// Ends the views, of which those who should answer are being killed.
+fn end_views(views: &[CString]) {
+    for view in views {
+        // SAFETY: plain system calls, on arguments that outlive them. Where nobody has mounted the control filesystem, it is
+        // mounted for this process alone, which does nothing else any more.
+        unsafe {
+            let open = || libc::open(view.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+            let mut end = open();
+            if end < 0 && libc::unshare(libc::CLONE_NEWNS) == 0 {
+                let (none, nothing) = (c"none".as_ptr(), std::ptr::null());
+                let private = libc::MS_REC | libc::MS_PRIVATE;
+                libc::mount(none, c"/".as_ptr(), nothing, private, nothing.cast());
+                let kind = c"fusectl".as_ptr();
+                libc::mount(none, CONTROL.as_ptr(), kind, 0, nothing.cast());
+                end = open();
+            }
+            if end >= 0 {
+                libc::write(end, c"1".as_ptr().cast(), 1);
+                libc::close(end);
+            }
+        }
     }
 }
 

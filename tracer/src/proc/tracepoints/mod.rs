@@ -145,10 +145,10 @@ impl Tracepoints {
         }
     }
 
-    /// Has those that are told of end with us, should we be killed. `None`: all of the machine are told of, or there is no room
-    /// for another process.
-    pub(super) fn guard(&self) -> Option<Guard> {
-        Guard::start(self.processes.as_ref()?, &self._held.0).ok()
+    /// Has those that are told of end with us, should we be killed, and the views with these devices. `None`: all of the machine
+    /// are told of, or there is no room for another process.
+    pub(super) fn guard(&self, views: &[u64]) -> Option<Guard> {
+        Guard::start(self.processes.as_ref()?, &self._held.0, views).ok()
     }
 
     /// What is read of pipes, if what processes have open is told.

@@ -10,6 +10,7 @@ use super::super::{Error, Result};
 use super::{Background, Following, Notice, Run, RunOptions, Started};
 use crate::bpf::followed::Followed;
 use crate::kernel::{CallSource, KernelLayer};
+use crate::mounting;
 use crate::net::follow::Follow;
 use crate::net::senders::Watch;
 use crate::proc::channels::Registry;
@@ -95,7 +96,9 @@ impl Run<'_> {
                 "without ptrace it needs programs in the kernel, which are refused".into(),
             ));
         }
-        let guard = told.as_ref().and_then(Feed::guard);
+        let places = started.views.mounted.iter().map(|view| &*view.at);
+        let views = mounting::devices_at(root, places);
+        let guard = told.as_ref().and_then(|feed| feed.guard(&views));
         children::adopt_orphans().map_err(Error::system("become the parent of orphans"))?;
         let recording = started.recording;
         let recorder = recording.recorder.clone();

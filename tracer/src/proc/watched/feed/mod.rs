@@ -43,10 +43,11 @@ impl Feed {
         Some(Feed::Told(Box::new(Told::new(tracepoints?))))
     }
 
-    /// Has the processes of a command end with us, should we be killed, where they are told of.
-    pub(crate) fn guard(&self) -> Option<Guard> {
+    /// Has the processes of a command, and the views with these devices, end with us, should we be killed, where processes are
+    /// told of.
+    pub(crate) fn guard(&self, views: &[u64]) -> Option<Guard> {
         match self {
-            Feed::Told(told) => told.guard(),
+            Feed::Told(told) => told.guard(views),
             Feed::Announced(_) => None,
         }
     }

@@ -48,8 +48,8 @@ impl Told {
         }
     }
 
-    pub(super) fn guard(&self) -> Option<Guard> {
-        self.tracepoints.guard()
+    pub(super) fn guard(&self, views: &[u64]) -> Option<Guard> {
+        self.tracepoints.guard(views)
     }
 
     pub(super) fn contents(&self) -> Option<Arc<Contents>> {
