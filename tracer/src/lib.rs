@@ -9,6 +9,7 @@
 //! - the real directory is reached through a descriptor opened before the traced view was
 //!   mounted over it, never by path.
 
+mod aside;
 mod bpf;
 pub mod callers;
 pub mod clock;

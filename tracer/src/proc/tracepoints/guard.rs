@@ -11,8 +11,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use crate::aside::{Aside, is_silent_end};
 use crate::bpf::followed::{self, Followed};
-use crate::proc::descriptors::{keep_only, spawn_apart};
+use crate::proc::descriptors::spawn_apart;
 
 /// How long processes are ended that are still there.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -22,7 +23,8 @@ const PAUSE: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(crate) struct Guard {
     over: Sender<()>,
-    pid: libc::pid_t,
+    /// Waited for when it has been told.
+    _aside: Aside,
 }
 
 impl Guard {
@@ -50,57 +52,29 @@ impl Guard {
         kept.extend([other.as_raw_fd(), processes.as_fd().as_raw_fd()]);
         kept.sort_unstable();
         let views: Vec<CString> = views.iter().filter_map(|&view| end_of(view)).collect();
-        // Without a signal at its end, so that it is none of the children that are waited for (wait(2), `__WCLONE`).
-        const NO_SIGNAL: libc::c_ulong = 0;
-        // SAFETY: the child does nothing but system calls until it ends, on memory that was made before.
-        let pid = unsafe { libc::syscall(libc::SYS_clone, NO_SIGNAL, 0, 0, 0, 0) };
-        match pid {
-            0 => {
-                // SAFETY: as above.
-                unsafe {
-                    wait_for_the_end(other.as_raw_fd(), processes, &kept, &views);
-                    libc::_exit(0)
+        // SAFETY: it makes nothing but system calls, on what was made before.
+        let aside = unsafe {
+            Aside::begin(c"flowtrace-guard", &kept, || {
+                if is_silent_end(other.as_raw_fd()) {
+                    end(processes, &views);
                 }
-            }
-            1.. => Ok(Guard {
-                over,
-                pid: pid as libc::pid_t,
-            }),
-            _ => Err(io::Error::last_os_error()),
-        }
+            })
+        }?;
+        Ok(Guard {
+            over,
+            _aside: aside,
+        })
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
         let _ = self.over.send(());
-        // SAFETY: a child of ours, which ends now.
-        unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), libc::__WCLONE) };
     }
 }
 
-/// # Safety
-/// To be called in a process of its own, which does nothing else.
-unsafe fn wait_for_the_end(ours: RawFd, processes: &Followed, kept: &[RawFd], views: &[CString]) {
-    // SAFETY: plain system calls, on arguments that outlive them.
-    unsafe {
-        libc::prctl(libc::PR_SET_NAME, c"flowtrace-guard".as_ptr());
-        libc::setsid();
-        libc::chdir(c"/".as_ptr());
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::sigprocmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
-        let _ = keep_only(kept);
-        let mut byte = 0u8;
-        loop {
-            match libc::read(ours, (&raw mut byte).cast(), 1) {
-                1 => return,
-                0 => break,
-                _ if *libc::__errno_location() == libc::EINTR => {}
-                _ => return,
-            }
-        }
-    }
+/// Ends what is ours, whatever it does.
+fn end(processes: &Followed, views: &[CString]) {
     let rounds = PATIENCE.as_millis() / PAUSE.as_millis();
     for round in 0..rounds {
         let any = end_all(processes);

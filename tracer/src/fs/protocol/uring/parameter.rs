@@ -3,15 +3,18 @@
 //! The kernel (6.18, `fs/fuse/inode.c` and `dev_uring.c`) looks at it twice for a mount: at
 //! mount(2), when it composes what it offers, and when the answer to that comes. From then on the
 //! mount has io_uring or has it not, whatever becomes of the switch. It is off where nobody turned
-//! it on, so it is turned on for those two moments and put back.
+//! it on, so it is turned on for those two moments and put back, even if we are killed there.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, PipeWriter, Read, Seek, Write};
+use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+
+use crate::aside::{Aside, is_silent_end};
 
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 /// Others hold it for some ms each.
@@ -39,7 +42,16 @@ fn is_yes(text: &str) -> Option<bool> {
 #[derive(Debug)]
 pub struct IoUring {
     file: Flock<File>,
-    was: bool,
+    /// Where it was off: who turns it off again if we are killed.
+    stand_in: Option<StandIn>,
+}
+
+/// A process that turns it off if we are killed. It has the lock, too, as long as it lives.
+#[derive(Debug)]
+struct StandIn {
+    over: PipeWriter,
+    /// Waited for when it has been told.
+    _aside: Aside,
 }
 
 impl IoUring {
@@ -55,25 +67,49 @@ impl IoUring {
         let mut file = lock(file)?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
-        let was = is_yes(&text).ok_or(Errno::EINVAL)?;
-        let mut on = IoUring { file, was };
-        on.set(true)?;
+        let is_off = !is_yes(&text).ok_or(Errno::EINVAL)?;
+        let stand_in = is_off.then(|| StandIn::of(&file)).transpose()?;
+        let mut on = IoUring { file, stand_in };
+        if is_off {
+            on.set(b"Y")?;
+        }
         Ok(on)
     }
 
-    fn set(&mut self, to: bool) -> io::Result<()> {
-        if self.was {
-            return Ok(());
-        }
+    fn set(&mut self, to: &[u8]) -> io::Result<()> {
         self.file.rewind()?;
-        self.file.write_all(if to { b"Y" } else { b"N" })
+        self.file.write_all(to)
+    }
+}
+
+impl StandIn {
+    #[expect(unsafe_code)]
+    fn of(parameter: &File) -> io::Result<StandIn> {
+        let (told, over) = io::pipe()?;
+        let (parameter, told) = (parameter.as_raw_fd(), told.as_raw_fd());
+        let kept = [parameter.min(told), parameter.max(told)];
+        // SAFETY: it makes two system calls, on descriptors that it keeps.
+        let aside = unsafe {
+            Aside::begin(c"flowtrace-guard", &kept, || {
+                if is_silent_end(told) {
+                    libc::pwrite(parameter, c"N".as_ptr().cast(), 1, 0);
+                }
+            })
+        }?;
+        Ok(StandIn {
+            over,
+            _aside: aside,
+        })
     }
 }
 
 impl Drop for IoUring {
     fn drop(&mut self) {
-        // What could be turned on can be turned off; the lock ends with the file.
-        let _ = self.set(false);
+        if let Some(mut stand_in) = self.stand_in.take() {
+            // What could be turned on can be turned off; the lock ends with the file.
+            let _ = self.set(b"N");
+            let _ = stand_in.over.write(&[0]);
+        }
     }
 }
 
@@ -100,11 +136,11 @@ mod tests {
             return;
         };
         assert_eq!(is_on(), Some(true));
-        let was = first.was;
+        let was_off = first.stand_in.is_some();
         let other = std::thread::spawn(IoUring::turn_on);
         drop(first);
         let other = other.join().unwrap().unwrap();
-        assert_eq!((is_on(), other.was), (Some(true), was));
+        assert_eq!((is_on(), other.stand_in.is_some()), (Some(true), was_off));
         drop(other);
     }
 
