@@ -4,7 +4,7 @@ use flowtrace_profiler::analysis::critical_path::{CriticalPath, StepKind};
 use flowtrace_profiler::graph;
 use flowtrace_profiler::load::{load, load_activity};
 use flowtrace_profiler::model::Workflow;
-use flowtrace_schema::{Activity, Direction, FileKind, Side, Trace};
+use flowtrace_schema::{Activity, ChannelKind, Direction, FileKind, Side, Trace};
 
 #[path = "support/script.rs"]
 mod script;
@@ -375,4 +375,30 @@ fn at_best_is_told_of_the_graph_whose_processes_are_cut() {
     let cut = at_best(graph::lineage(&workflow));
     assert!((290..=300).contains(&cut), "{cut}");
     assert!(at_best(graph::build(&workflow)) >= 340);
+}
+
+/// Looks are apart: the one after the end of a wait, at a thread that is ready to run, comes before the moment at which the open is known to have
+/// returned. It is the same thread, and no other one that worked while this one waited.
+#[test]
+fn an_open_of_a_fifo_waits_until_it_is_open_whatever_the_look_before_saw() {
+    let (workflow, path) = path_of(
+        |s| {
+            let sh = s.root(("/usr/bin/sh", &["sh", "p.sh"]), 0);
+            let fifo = s.channel(ChannelKind::Fifo);
+            let reader = s.program(sh, "reader", (5, 1090), 1030);
+            s.program(sh, "slow", (5, 1000), 0);
+            let writer = s.program(sh, "writer", (1001, 1080), 20);
+            s.holds(writer, fifo, Direction::Write, (1010, 1080), None);
+            s.holds(reader, fifo, Direction::Read, (1030, 1090), None);
+            s.sample(reader, (5, 1020), Activity::Channel, None);
+            s.sample(reader, (1020, 1040), Activity::Runnable, None);
+            let full = Some((fifo, Side::Write));
+            s.sample(writer, (1050, 1070), Activity::Channel, full);
+            s.sample(sh, (5, 1100), Activity::Child, None);
+            s.end(sh, 1100, Some(0), None, 10);
+        },
+        1101,
+    );
+    let found = steps(&workflow, &path);
+    assert!(found.contains(&("slow".to_owned(), 5, 1000)), "{found:?}");
 }

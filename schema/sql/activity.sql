@@ -1,6 +1,6 @@
 -- What threads were doing, for the profiler: the view samples without the search for files, and
 -- one row for each channel of a wait for several.
-SELECT s.sample_id, s.t_ns, s.end_ns, s.upid, s.activity, s.samples, s.waker_upid,
+SELECT s.sample_id, s.t_ns, s.end_ns, s.upid, s.tid, s.activity, s.samples, s.waker_upid,
   COALESCE(p.side, s.side) AS side,
   COALESCE(p.channel_id, s.channel_id, CASE s.activity WHEN 2 THEN
     (SELECT c.channel_id FROM channel AS c WHERE c.inode = COALESCE(p.object, s.object) LIMIT 1) END)

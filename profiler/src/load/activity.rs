@@ -1,6 +1,6 @@
 //! What the threads of a process were doing, put together to what the process was doing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use flowtrace_schema::{ActivityRow, ChannelEndRow, Result, Trace};
 
@@ -37,10 +37,20 @@ fn activity(
     let mut found = Activity::default();
     // One entry for each interval of a thread; rows of one interval name its channels.
     let mut intervals: Vec<Span> = Vec::with_capacity(rows.len());
+    // Until when each thread waited by what ended that, which may be later than the look that saw it do the next thing.
+    let mut waited: HashMap<(ProcessId, i64), i64> = HashMap::new();
     for chunk in rows.chunk_by(|a, b| a.sample_id == b.sample_id) {
         if let Some(process) = process_of(chunk[0].upid) {
-            let span = interval(process, chunk, tokens, &mut found.channels);
+            let mut span = interval(process, chunk, tokens, &mut found.channels);
+            let thread = (process, chunk[0].tid);
+            if let Some(&until) = waited.get(&thread) {
+                span.from_ns = span.from_ns.max(until).min(span.to_ns);
+            }
+            let end_ns = span.to_ns;
             let span = released(span, &chunk[0], grants, process_of);
+            if span.to_ns > end_ns {
+                waited.insert(thread, span.to_ns);
+            }
             intervals.extend(polled(span, &chunk[0], grants, process_of));
         }
     }
@@ -247,54 +257,4 @@ fn put_together(threads: &[Span], spans: &mut Vec<Span>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn span(from_ns: i64, to_ns: i64, doing: Doing) -> Span {
-        Span {
-            process: ProcessId(0),
-            from_ns,
-            to_ns,
-            doing,
-            error_ns: 0,
-            waker: None,
-        }
-    }
-
-    #[test]
-    fn a_process_waits_only_while_no_thread_works() {
-        let child = Doing::Child(None);
-        let mut threads = vec![
-            span(0, 100, child),
-            span(20, 40, Doing::Busy),
-            span(30, 60, Doing::Other),
-            span(100, 110, child),
-        ];
-        threads.sort_by_key(|s| (s.from_ns, s.to_ns));
-        let mut spans = Vec::new();
-        put_together(&threads, &mut spans);
-        assert_eq!(
-            spans,
-            [
-                span(0, 20, child),
-                span(20, 40, Doing::Busy),
-                span(40, 110, child)
-            ]
-        );
-    }
-
-    #[test]
-    fn who_joins_a_thread_does_what_that_one_does() {
-        let threads = [span(0, 100, Doing::Lock), span(10, 90, Doing::Other)];
-        let mut spans = Vec::new();
-        put_together(&threads, &mut spans);
-        assert_eq!(
-            spans,
-            [
-                span(0, 10, Doing::Lock),
-                span(10, 90, Doing::Other),
-                span(90, 100, Doing::Lock)
-            ]
-        );
-    }
-}
+mod tests;

@@ -107,6 +107,8 @@ rows! {
         end_ns: i64,
         /// Process image.
         upid: i64,
+        /// Thread.
+        tid: i64,
         /// What it was doing, a number of [`crate::Activity`].
         activity: i64,
         /// Samples that agree; of an exact interval its length in steps of 0.1 ms.
