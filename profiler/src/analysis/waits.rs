@@ -186,7 +186,7 @@ pub fn waits(workflow: &Workflow, timeline: &Timeline) -> Waits {
                 let kind = if is_place { Kind::Place } else { kind };
                 let channel = channel.map(|channel| channel.kind.to_string());
                 // `flock FILE COMMAND` only runs another, but its wait for the lock is no part of that.
-                let is_held = *state == State::Lock && piece.waker.is_some();
+                let is_held = *state == State::Lock;
                 let is_orchestrator = only_runs && !is_held;
                 let counterparts = search.counterparts(part.process, piece, *state);
                 let mut charged = 0.0;
