@@ -255,4 +255,6 @@ impl<W> State<W> {
 }
 
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;

@@ -68,12 +68,8 @@ fn mounted() -> Option<Mounted> {
     Some(mounted)
 }
 
-#[test]
-fn records_exclude_other_processes_and_say_who_holds_them() {
-    let Some(mounted) = mounted() else { return };
-    let script = "fcntl.lockf(f, fcntl.LOCK_EX, 10, 20); ready(); sys.stdin.read()";
-    let mut holder = python(&mounted.seen, script);
-    wait_until_ready(&mut holder);
+/// The file, and the lock of somebody else that is in the way of one of all of it.
+fn in_the_way(mounted: &Mounted) -> (File, libc::flock) {
     let file = File::options()
         .read(true)
         .write(true)
@@ -81,6 +77,16 @@ fn records_exclude_other_processes_and_say_who_holds_them() {
         .unwrap();
     let mut asked = range(libc::F_WRLCK, 0, 0);
     fcntl(&file, FcntlArg::F_GETLK(&mut asked)).unwrap();
+    (file, asked)
+}
+
+#[test]
+fn records_exclude_other_processes_and_say_who_holds_them() {
+    let Some(mounted) = mounted() else { return };
+    let script = "fcntl.lockf(f, fcntl.LOCK_EX, 10, 20); ready(); sys.stdin.read()";
+    let mut holder = python(&mounted.seen, script);
+    wait_until_ready(&mut holder);
+    let (file, asked) = in_the_way(&mounted);
     assert_eq!(asked.l_pid, holder.id() as i32);
     assert_eq!((asked.l_start, asked.l_len), (20, 10));
     let set = |kind, start, length| fcntl(&file, FcntlArg::F_SETLK(&range(kind, start, length)));
@@ -297,13 +303,7 @@ fn who_waits_for_somebody_outside_can_be_interrupted() {
     let outside = "fcntl.lockf(f, fcntl.LOCK_EX); ready(); sys.stdin.read()";
     let mut holder = python(&mounted.source, outside);
     wait_until_ready(&mut holder);
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .open(mounted.path("file"))
-        .unwrap();
-    let mut asked = range(libc::F_WRLCK, 0, 0);
-    fcntl(&file, FcntlArg::F_GETLK(&mut asked)).unwrap();
+    let (file, asked) = in_the_way(&mounted);
     assert_eq!(asked.l_pid, holder.id() as i32);
     let script = "ready(); fcntl.lockf(f, fcntl.LOCK_EX)";
     let mut killed = python(&mounted.seen, script);

@@ -1,29 +1,6 @@
+use super::testing::{RECORD, lock, read, write};
 use super::*;
 use proptest::prelude::*;
-
-const RECORD: Subject = Subject {
-    node: 1,
-    space: Space::Record,
-};
-
-fn lock(owner: u64, kind: Option<Kind>, start: u64, end: u64) -> Held {
-    Held {
-        owner,
-        fh: owner,
-        pid: owner as u32,
-        kind,
-        start,
-        end,
-    }
-}
-
-fn write(owner: u64, start: u64, end: u64) -> Held {
-    lock(owner, Some(Kind::Write), start, end)
-}
-
-fn read(owner: u64, start: u64, end: u64) -> Held {
-    lock(owner, Some(Kind::Read), start, end)
-}
 
 /// One call that ended.
 fn ended(name: &str, result: Result<()>) -> Ended<&str> {

@@ -1,13 +1,10 @@
 use super::*;
 use crate::fs::Result;
+use crate::fs::locks::testing::{RECORD, lock, read, write};
 use crate::fs::locks::{Ended, Locks, Subject};
 use proptest::prelude::*;
 use std::os::fd::AsFd;
 
-const RECORD: Subject = Subject {
-    node: 1,
-    space: Space::Record,
-};
 const WHOLE: Subject = Subject {
     node: 1,
     space: Space::Whole,
@@ -18,25 +15,6 @@ fn files() -> (File, File) {
     let file = tempfile::NamedTempFile::new().unwrap();
     let open = |write| File::options().read(true).write(write).open(file.path());
     (open(true).unwrap(), open(true).unwrap())
-}
-
-fn held(owner: u64, kind: Option<Kind>, start: u64, end: u64) -> Held {
-    Held {
-        owner,
-        fh: owner,
-        pid: owner as u32,
-        kind,
-        start,
-        end,
-    }
-}
-
-fn write(owner: u64, start: u64, end: u64) -> Held {
-    held(owner, Some(Kind::Write), start, end)
-}
-
-fn read(owner: u64, start: u64, end: u64) -> Held {
-    held(owner, Some(Kind::Read), start, end)
 }
 
 /// What somebody outside gets who wants a lock.
@@ -146,7 +124,7 @@ proptest! {
         for (owner, kind, a, b) in calls {
             let (start, end) = (a.min(b), a.max(b));
             let kind = [None, Some(Kind::Read), Some(Kind::Write)][usize::from(kind)];
-            let wanted = held(owner, kind, start, end);
+            let wanted = lock(owner, kind, start, end);
             let outcome = locks.acquire(RECORD, wanted, (), None, Some(real.as_fd()));
             if outcome == granted() {
                 for byte in &mut model[start as usize..=end as usize] {
