@@ -14,6 +14,7 @@ use super::Result;
 use super::serving::ServedView;
 use crate::clock::Clock;
 use crate::host::{self, HostSampler};
+use crate::priority::Ahead;
 
 /// The one host and the one run of a file that is being recorded.
 pub(crate) const HOST: HostId = HostId(1);
@@ -32,7 +33,11 @@ pub(crate) struct Recording {
 impl Recording {
     /// Creates the trace and records this machine.
     pub(crate) fn start(output: &Path, replace: bool) -> Result<Recording> {
-        let (writer, recorder) = Writer::create(output, replace)?;
+        // Those who record wait for the writer, so it must not wait behind a storm of processes.
+        let (writer, recorder) = {
+            let _ahead = Ahead::of_the_command();
+            Writer::create(output, replace)?
+        };
         let (clock, epoch_unix_ns) = Clock::start();
         recorder.record(Record::Host(Box::new(this_host(epoch_unix_ns))));
         recorder.record(Record::HostClock(HostClock {

@@ -48,9 +48,13 @@ fn wait_until_ready(child: &mut Child) {
 /// Waits until a thread of `child` is asleep in a request, which is where a lock is waited for.
 fn wait_until_blocked(child: &Child) {
     let stack = format!("/proc/{}/wchan", child.id());
+    let mut looks = 0;
     for _ in 0..1000 {
         let place = fs::read_to_string(&stack).unwrap_or_default();
-        if place.contains("request_wait") || place.contains("fuse") {
+        let is_asleep = place.contains("request_wait") || place.contains("fuse");
+        // For so long that the request has arrived: over io_uring it may be overtaken.
+        looks = if is_asleep { looks + 1 } else { 0 };
+        if looks == 40 {
             return;
         }
         thread::sleep(Duration::from_millis(5));
@@ -323,7 +327,9 @@ fn who_waits_for_somebody_outside_can_be_interrupted() {
         .write(true)
         .open(mounted.source.join("file"))
         .unwrap();
-    fcntl(&real, FcntlArg::F_SETLKW(&range(libc::F_WRLCK, 0, 0))).unwrap();
+    // Of this open file: others of this process, which serves the mount, are closed at any time.
+    let all = range(libc::F_WRLCK, 0, 0);
+    fcntl(&real, FcntlArg::F_OFD_SETLKW(&all)).unwrap();
     let lines = fs::read_to_string("/proc/locks").unwrap();
     let inode = std::os::unix::fs::MetadataExt::ino(&real.metadata().unwrap());
     let ours = lines
