@@ -18,8 +18,8 @@ use super::Result;
 mod outside;
 mod table;
 
+pub(crate) use table::{END, Held, Kind, Space};
 use table::{FileLocks, Waiter};
-pub(crate) use table::{Held, Kind, Space};
 
 /// Interrupts that came before the request they are for, which are remembered.
 const EARLY: usize = 256;

@@ -10,7 +10,7 @@ use super::{Adapter, Request, signals};
 use crate::callers::Effort;
 use crate::fs::Result;
 use crate::fs::handle::OpenFile;
-use crate::fs::locks::{Ended, Held, Kind, Space, Subject};
+use crate::fs::locks::{END, Ended, Held, Kind, Space, Subject};
 use crate::fs::log::{Event, Started, done};
 use crate::fs::protocol::abi::{self, LK_FLOCK};
 use crate::fs::protocol::{Deferred, Reply};
@@ -56,7 +56,6 @@ fn subject(open: &OpenFile, lock: &abi::LkIn) -> Subject {
 /// The flags column: the type of lock as `fcntl` numbers them. Offset and length are the range;
 /// a range to the end of the file, wherever that is, has no length.
 fn event(op: Op, open: Option<&Arc<OpenFile>>, lock: &abi::LkIn) -> Event {
-    const END: u64 = i64::MAX as u64;
     let event = Event::new(op, open.and_then(|open| open.node.recorded())).flags(lock.kind as u32);
     if lock.lk_flags & LK_FLOCK != 0 {
         return event;

@@ -3,7 +3,8 @@
 //!
 //! The open file description of one application holds them for all: records as its own
 //! (`F_OFD_SETLK` of fcntl(2)), so that closing other descriptors here does not give them up, and
-//! whole-file locks by flock(2), which is what the standard library's are. Never waits: whoever must is tried again ([`super::Locks::retry`]).
+//! whole-file locks by flock(2), which is what the standard library's are. Never waits: whoever must
+//! is tried again ([`super::Locks::retry`]).
 
 use std::fs::{File, TryLockError};
 use std::os::fd::BorrowedFd;
@@ -11,7 +12,7 @@ use std::os::fd::BorrowedFd;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
-use super::table::{Held, Kind, Space};
+use super::table::{END, Held, Kind, Space};
 
 /// A range with the strongest lock that anybody inside holds of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,9 +162,6 @@ impl Drop for Outside {
         self.follow(&[]);
     }
 }
-
-/// Last byte that can be locked.
-const END: u64 = i64::MAX as u64;
 
 fn record(kind: Option<Kind>, start: u64, end: u64) -> libc::flock {
     libc::flock {

@@ -5,6 +5,9 @@ use std::os::fd::BorrowedFd;
 
 use super::outside::Outside;
 
+/// The last byte that can be locked: a range to there goes to the end of the file, wherever that is.
+pub(crate) const END: u64 = i64::MAX as u64;
+
 /// Which kind of call made a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Space {
