@@ -12,7 +12,7 @@ use nix::sys::stat::minor;
 use crate::mount::{View, is_mounted};
 use crate::support::process::{finish, start};
 use crate::support::trace::Trace;
-use crate::support::{PATIENCE, Scratch, need_fuse, run_in, wait_for};
+use crate::support::{PATIENCE, Scratch, need_fuse, need_root, run_in, wait_for};
 
 const ROUNDS: u32 = 20;
 /// Commits happen every 250 ms; the rest is for a busy machine and the clock's 10 ms.
@@ -215,6 +215,51 @@ fn nothing_of_a_killed_run_hangs() {
     assert!(!is_mounted(&job));
     let written = fs::read_to_string(job.join("file")).unwrap();
     assert!(written.starts_with("content\n"), "{written}");
+}
+
+/// What a process of the run was is another one before flowtrace has heard of its end: that is nobody's to kill.
+#[test]
+fn who_has_got_the_pid_of_a_process_of_a_killed_run_lives_on() {
+    if !need_root() {
+        return;
+    }
+    const SCRIPT: &str = "read -r line < go; sh -c 'echo child $$'; echo over; sleep 60; :";
+    let scratch = Scratch::new();
+    let job = scratch.dir("job");
+    finish(Command::new("mkfifo").arg(job.join("go"))).expect(0);
+    let mut command = run_in(&job, &scratch.join("trace.db"));
+    command.args(["--no-mount", "--", "sh", "-c"]);
+    let running = start(command.arg(format!("echo begun; {SCRIPT}")));
+    running.wait_for_output("begun");
+    running.signal(Signal::SIGSTOP);
+    fs::write(job.join("go"), "\n").expect("the shell reads it");
+    running.wait_for_output("over");
+    let output = running.stdout_so_far();
+    let child = output.lines().find_map(|line| line.strip_prefix("child "));
+    let mut stranger = start_as(child.and_then(|pid| pid.parse().ok()).expect("a pid"));
+    running.signal(Signal::SIGKILL);
+    // Its output ends when all of them have ended.
+    running.wait(Duration::from_secs(30)).expect(128 + 9);
+    std::thread::sleep(Duration::from_millis(200));
+    let end = stranger.try_wait().expect("a child");
+    stranger.kill().expect("a child");
+    stranger.wait().expect("a child");
+    assert_eq!(end, None, "it was killed");
+}
+
+/// A process with this id, which must be free.
+fn start_as(pid: u32) -> std::process::Child {
+    wait_for("a process with the id of another", PATIENCE, || {
+        // Whoever else makes a process at this moment comes in between.
+        fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).expect("root may");
+        let mut made = Command::new("sleep").arg("60").spawn().expect("sleep");
+        if made.id() == pid {
+            return Some(made);
+        }
+        made.kill().expect("a child");
+        made.wait().expect("a child");
+        None
+    })
 }
 
 /// Closing files of its own view, flowtrace would wait for itself, and no signal ends that.

@@ -132,6 +132,12 @@ impl Code {
         self.put(0, 0, 0, 0, 0);
     }
 
+    /// A number of 64 bits.
+    pub(crate) fn set_wide(&mut self, to: u8, number: u64) {
+        self.put(LOAD_WIDE, to, 0, 0, number as i32);
+        self.put(0, 0, 0, 0, (number >> 32) as i32);
+    }
+
     pub(crate) fn leave_if(&mut self, code: u8, register: u8, number: i32) {
         self.leaves.push(self.all.len());
         self.put(code, register, 0, 0, number);

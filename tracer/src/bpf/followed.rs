@@ -9,7 +9,14 @@ use super::{Kind, Map};
 /// Processes that may be followed at a time.
 pub(crate) const MOST: u32 = 1 << 16;
 
-/// The processes that programs tell of, by id, each with 1 where its calls have the numbers of another architecture, else 0. Whoever has it
+/// Of a process in [`Followed`]: its calls have the numbers of this architecture.
+const NATIVE: u64 = 0;
+/// Those of another one.
+pub(crate) const FOREIGN: u64 = 1;
+/// Its last thread has begun to end it, and forks no more: who still does anything has got its id.
+pub(crate) const OVER: u64 = 2;
+
+/// The processes that programs tell of, by id, each with [`NATIVE`], [`FOREIGN`] or [`OVER`]. Whoever has it
 /// may add to it, the programs as well: those that are told of forks need nobody to name the children.
 #[derive(Clone, Debug)]
 pub(crate) struct Followed(Arc<Map>);
@@ -36,12 +43,17 @@ impl Followed {
 
     /// Tells of process `pid` from now on. What finds no room is not told of.
     pub(crate) fn follow(&self, pid: u32, foreign: bool) {
-        let _ = self.0.put(pid, &u64::from(foreign));
+        let _ = self.0.put(pid, if foreign { &FOREIGN } else { &NATIVE });
     }
 
     /// Process `pid` is over, or of no interest any more: its id may become another one's.
     pub(crate) fn forget(&self, pid: u32) {
         self.0.remove(pid);
+    }
+
+    /// Whether `pid` is still the process that was followed. Takes no memory.
+    pub(crate) fn is_alive(&self, pid: u32) -> bool {
+        self.0.get(pid).is_ok_and(|[state]| state != OVER)
     }
 
     /// The process that comes after this one, in no order, or the first one. Takes no memory.

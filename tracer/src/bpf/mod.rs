@@ -13,6 +13,7 @@ pub(crate) mod btf;
 pub(crate) mod code;
 mod described;
 pub(crate) mod followed;
+pub(crate) mod pages;
 pub(crate) mod registers;
 pub(crate) mod ring;
 
@@ -294,7 +295,7 @@ fn descriptor<T>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
 
 fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_int> {
     // SAFETY: the kernel reads the attributes for as long as told, and what they point at outlives the
-    // call; it writes to the value of a look-up and to a next key alone, which `Map` owns.
+    // call; it writes to the value of a look-up, to a next key, and to cells of a run alone, which are the caller's.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,

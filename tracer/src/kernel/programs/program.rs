@@ -8,8 +8,8 @@ use crate::bpf::code::{
     PROCESSOR, QUERY, R0, R1, R2, R3, READ_KERNEL, RESERVE, SHIFT_LEFT, SHIFT_RIGHT, SIGNAL_THREAD,
     STACK, STORE_32, STORE_64, SUBMIT, TIME, WHO,
 };
-use crate::bpf::registers;
 pub(super) use crate::bpf::registers::{FEW, FOREIGN_ORDER, ORDER};
+use crate::bpf::{followed, registers};
 
 /// What the programs use.
 #[derive(Clone, Copy, Debug)]
@@ -144,7 +144,8 @@ impl Code {
         });
         self.look_up(maps.processes);
         self.put(LOAD_32, R2, R0, 0, 0);
-        let native = self.jump(IF_EQUAL, R2, 0, 0);
+        self.leave_if(IF_EQUAL, R2, followed::OVER as i32);
+        let native = self.jump(IF_NOT_EQUAL, R2, 0, followed::FOREIGN as i32);
         self.set(R1, NUMBERS as i32);
         self.put(STORE_64, STACK, R1, FOREIGN, 0);
         let foreign = self.jump(JUMP, 0, 0, 0);

@@ -8,7 +8,6 @@
 //! here-document. That is a part of its script as arguments are, and kept as these are.
 
 use std::io::Read;
-use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use flowtrace_schema::{ChannelId, Direction, Record};
@@ -116,27 +115,11 @@ impl Found {
     pub(in super::super) fn content(&self) -> Option<String> {
         let read = || {
             let (pipe, now) = left(&PidFd::open(self.pid)?, self.fd)?;
-            (now == self.left).then(|| short(&pipe, now)).flatten()
+            let is_short = (1..=LONGEST).contains(&now.bytes);
+            (now == self.left && is_short).then(|| content(&pipe, now.bytes))?
         };
         self.content.clone().or_else(read)
     }
-}
-
-/// What is in the pipes to which nobody can add, of those that process `pid` may read from as one of these descriptors, with their inodes.
-pub(in super::super) fn contents_of(pid: u32, descriptors: Range<i32>) -> Vec<(u64, String)> {
-    let Some(process) = PidFd::open(pid) else {
-        return Vec::new();
-    };
-    // To have anything else open for a moment may do what nobody asked for: a file of a view of ours asks us at its close.
-    let is_pipe = |fd: &i32| {
-        let link = std::fs::read_link(format!("/proc/{pid}/fd/{fd}"));
-        link.is_ok_and(|link| link.as_os_str().as_encoded_bytes().starts_with(b"pipe:["))
-    };
-    let found = descriptors.filter(is_pipe).filter_map(|fd| {
-        let (pipe, left) = left(&process, fd)?;
-        Some((left.inode, short(&pipe, left)?))
-    });
-    found.collect()
 }
 
 /// What lies in the pipe that process `pid` has open as `fd`; `None`: there may come more.
@@ -201,12 +184,6 @@ fn content(pipe: &OwnedFd, bytes: u32) -> Option<String> {
     let mut content = String::with_capacity(copied);
     copy.take(bytes.into()).read_to_string(&mut content).ok()?;
     (content.len() == bytes as usize).then_some(content)
-}
-
-/// The same, unless it is long or nothing.
-fn short(pipe: &OwnedFd, left: Left) -> Option<String> {
-    let is_short = (1..=LONGEST).contains(&left.bytes);
-    is_short.then(|| content(pipe, left.bytes)).flatten()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::memory::{
 };
 use super::program::{
     ADDRESS, AT, BASES, CALLED, CONTEXT, MEMORY, Maps, NAMES, NUMBER, OPENED, REST, SECOND, STEP,
-    TASK,
+    TASK, Whom,
 };
 use super::table::{DESCRIPTOR, ENTRY, KIND, Pipes, TRAFFIC, TRAFFIC_OF_COSTS, entry};
 use crate::bpf::code::{
@@ -125,7 +125,7 @@ pub(super) fn returned(
     code.copy(CONTEXT, R1);
     code.only_returned(wanted);
     code.unless_own(wanted);
-    code.begin(maps);
+    code.begin(maps, Whom::Alive);
     code.call(code::TASK);
     code.copy(TASK, R0);
     code.arguments(layout);

@@ -128,9 +128,12 @@ fn end_all(processes: &Followed) -> bool {
         let Some(pid) = processes.next(key.as_ref()) else {
             break;
         };
-        // SAFETY: a plain system call.
-        any |= unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) } == 0;
         key = Some(pid);
+        // Nobody forgets those that are over any more.
+        if processes.is_alive(pid) {
+            // SAFETY: a plain system call.
+            any |= unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) } == 0;
+        }
     }
     any
 }

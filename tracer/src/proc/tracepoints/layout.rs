@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::bpf::btf::Types;
+use crate::bpf::pages::{Pages, Way};
 
 /// Offsets of members in their structures, bytes.
 #[derive(Clone, Debug)]
@@ -116,7 +117,24 @@ pub(super) struct Open {
     pub(super) buffers: i32,
     // Of a buffer.
     pub(super) length: i32,
+    pub(super) page: i32,
+    /// Within the page.
+    pub(super) place: i32,
     pub(super) bytes_of_buffer: i32,
+    /// Of a page, its description.
+    pub(super) bytes_of_page: i32,
+}
+
+impl Open {
+    /// Where the kernel has what is in pages. `None`: not where it is looked for.
+    pub(super) fn pages(&self) -> Option<Pages> {
+        Pages::find(&Way {
+            to_files: [self.files, self.table, self.all],
+            to_buffers: [self.inode, self.pipe, self.buffers],
+            page: self.page,
+            described: u64::try_from(self.bytes_of_page).ok()?,
+        })
+    }
 }
 
 /// Members of a task that say what it used.
@@ -233,7 +251,10 @@ impl Layout {
                 slots: offset("pipe_inode_info", "ring_size")?,
                 buffers: offset("pipe_inode_info", "bufs")?,
                 length: offset("pipe_buffer", "len")?,
+                page: offset("pipe_buffer", "page")?,
+                place: offset("pipe_buffer", "offset")?,
                 bytes_of_buffer: size("pipe_buffer")?,
+                bytes_of_page: size("page")?,
             },
             calls: Calls {
                 returns: types.typedef("btf_trace_sys_exit").ok_or_else(|| {

@@ -22,10 +22,10 @@ pub(super) const MISSING: i16 = ENTRY + 8;
 pub(super) const SPACE: i16 = MISSING + 8;
 pub(super) const POSITION: i16 = SPACE + 8;
 pub(super) const LIMIT: i16 = POSITION + 8;
-/// Not 0: something is to be read at once.
-pub(super) const HURRY: i16 = LIMIT + 8;
+/// Not 0: something lies in a pipe to which nobody can add.
+pub(super) const LYING: i16 = LIMIT + 8;
 /// Of the table of descriptors: where the files are, where the bits of those in use, how many there may be, and what is left of 64 bits.
-pub(super) const FILES: i16 = HURRY + 8;
+pub(super) const FILES: i16 = LYING + 8;
 pub(super) const IN_USE: i16 = FILES + 8;
 pub(super) const MOST: i16 = IN_USE + 8;
 pub(super) const BITS: i16 = MOST + 8;
@@ -37,8 +37,14 @@ pub(super) const SLOTS: i16 = HEAD + 8;
 pub(super) const LENGTH: i16 = SLOTS + 8;
 /// What lies in all that were looked at.
 pub(super) const BYTES: i16 = LENGTH + 8;
+/// Of a buffer: where it is, its page, and where in the page it begins.
+pub(super) const BUFFER: i16 = BYTES + 8;
+pub(super) const PAGE: i16 = BUFFER + 8;
+pub(super) const PLACE: i16 = PAGE + 8;
+/// The inode of the pipe of which this processor last told what lies in it: kept when the program is over.
+pub(super) const LAST_PIPE: i16 = PLACE + 8;
 /// The task that the program is about, while it looks at another one.
-pub(super) const OWN: i16 = BYTES + 8;
+pub(super) const OWN: i16 = LAST_PIPE + 8;
 /// Of a call: what is told of it, its number, and the file that it made or named.
 pub(super) const SHAPE: i16 = OWN + 8;
 pub(super) const CALL: i16 = SHAPE + 8;

@@ -44,6 +44,8 @@ pub(super) use record::{Ended, Event, Executed, Used, What};
 const SIZE: u32 = 8 << 20;
 /// Bytes of the ring by which we are woken, the least that there may be.
 const BELL: u32 = 4096;
+/// Bytes of the ring for what lies in pipes: some that are full.
+const LYING: u32 = 1 << 20;
 /// The programs at work.
 #[derive(Debug)]
 pub(super) struct Tracepoints {
@@ -74,7 +76,7 @@ impl Tracepoints {
         let processors = crate::kernel::processors()?;
         let ring = Map::new(Kind::Ring, 0, SIZE)?;
         let bell = Map::new(Kind::Ring, 0, BELL)?;
-        let hurry = Map::new(Kind::Ring, 0, BELL)?;
+        let lying = Map::new(Kind::Ring, 0, LYING)?;
         let lost = Map::new(Kind::Array, size_of::<u64>(), 1)?;
         let scratch = Map::new(Kind::Array, processors as usize * SCRATCH, 1)?;
         let wanted = Map::new(Kind::Array, calls::WANTED, 1)?;
@@ -87,7 +89,8 @@ impl Tracepoints {
             scratch: scratch.as_fd(),
             processors,
             bell: bell.as_fd(),
-            hurry: hurry.as_fd(),
+            contents: lying.as_fd(),
+            pages: with_tables.then(|| layout.open.pages()).flatten(),
             endless: Code::may_be_late(),
             with_tables,
         };
@@ -118,7 +121,7 @@ impl Tracepoints {
             lost,
             parts: Parts::default(),
             contents: match with_tables {
-                true => Some(Arc::new(Contents::of(Ring::map(hurry, BELL as usize)?)?)),
+                true => Some(Arc::new(Contents::of(Ring::map(lying, LYING as usize)?))),
                 false => None,
             },
             _held: (held, [scratch, wanted]),
@@ -128,21 +131,13 @@ impl Tracepoints {
     /// Hands over what was told and not read yet, in its order: all of which the record was begun before this. Whoever asks for a caller
     /// must not miss its exec for a record of another processor that is just being written.
     pub(super) fn receive(&mut self, mut each: impl FnMut(Event)) {
-        // A record takes less than a microsecond to write, unless its processor was taken away from a virtual machine.
-        const PATIENCE: u32 = 10_000;
         self.bell.drain(|_| {});
         let parts = &mut self.parts;
-        for _ in 0..PATIENCE {
-            let is_busy = self.ring.drain(|record| {
-                if let Some(event) = parts.take(record) {
-                    each(event);
-                }
-            });
-            if !is_busy {
-                break;
+        self.ring.drain_all(|record| {
+            if let Some(event) = parts.take(record) {
+                each(event);
             }
-            std::thread::yield_now();
-        }
+        });
     }
 
     /// Has those that are told of end with us, should we be killed, and the views with these devices. `None`: all of the machine
@@ -151,7 +146,7 @@ impl Tracepoints {
         Guard::start(self.processes.as_ref()?, &self._held.0, views).ok()
     }
 
-    /// What is read of pipes, if what processes have open is told.
+    /// What is told of what lies in pipes, if what processes have open is told.
     pub(super) fn contents(&self) -> Option<Arc<Contents>> {
         self.contents.clone()
     }

@@ -5,7 +5,6 @@ use std::ffi::{CStr, CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use nix::fcntl::AT_FDCWD;
 
@@ -26,8 +25,6 @@ use crate::fs::{Attributes, stat};
 /// Bits of the mode of an open file (include/linux/fs.h).
 const READS: u32 = 1;
 const WRITES: u32 = 2;
-/// How long it may take at most to read what lies in the pipes of a program.
-const BEING_READ: Duration = Duration::from_millis(5);
 /// Bytes of a buffer of a pipe.
 const PAGE: u64 = 4096;
 /// Bits of a minor number within the kernel (include/linux/kdev_t.h).
@@ -54,7 +51,7 @@ pub(crate) struct Told {
     pub(super) directory: Option<PathBuf>,
     /// At an exec: the file mode creation mask.
     pub(crate) umask: Option<u32>,
-    /// What lay in its pipes, as far as that was read in time.
+    /// What lay in its pipes, as far as that is known.
     contents: OnceLock<BTreeMap<i32, String>>,
     /// Of the process that has it as a child.
     pub(super) of_parent: Option<Box<Told>>,
@@ -105,14 +102,13 @@ impl Told {
         })
     }
 
-    /// Reads what lies in the pipes to which nobody can add, unless it was `read` already, as long as it does: to be called as soon as this
-    /// was told. May wait for the process, if that is in an exec.
-    pub(crate) fn keep_contents(&self, read: Option<&Contents>) {
+    /// Keeps what lies in the pipes to which nobody can add, as it was `told`, or as it is there now. May wait for the process, if that is in
+    /// an exec.
+    pub(crate) fn keep_contents(&self, told: Option<&Contents>) {
         let some = |(_, open): &(&i32, &Open)| open.left.is_some_and(|left| left > 0);
         let contents = self.open.iter().filter(some).filter_map(|(&fd, open)| {
-            let take = |long| read.and_then(|read| read.take(open.inode, long));
-            let content = take(Duration::ZERO).or_else(|| self.left(fd)?.content());
-            Some((fd, content.or_else(|| take(BEING_READ))?))
+            let told = told.and_then(|told| told.take(self.tid, open.inode));
+            Some((fd, told.or_else(|| self.left(fd)?.content())?))
         });
         let _ = self.contents.set(contents.collect());
     }

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use super::layout::{self, Layout};
 use super::memory::{
-    HOW_MUCH, HURRY, IDS, KEY, LIMIT, MISSING, MOUNT, OTHER, POSITION, PROCESS, RECORD, SPACE,
+    HOW_MUCH, IDS, KEY, LIMIT, LYING, MISSING, MOUNT, OTHER, POSITION, PROCESS, RECORD, SPACE,
     WHERE, WORD, field,
 };
 use crate::bpf::code::{
@@ -14,6 +14,8 @@ use crate::bpf::code::{
     PROCESSOR, QUERY, R0, R1, R2, R3, R4, READ_KERNEL, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_32,
     STORE_64, TIME, UPDATE, WAKEUP, WHO,
 };
+use crate::bpf::followed::OVER;
+use crate::bpf::pages::Pages;
 
 /// What the programs use.
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +33,10 @@ pub(super) struct Maps<'a> {
     pub(super) processors: u32,
     /// A ring of its own by which whoever reads is woken.
     pub(super) bell: BorrowedFd<'a>,
-    /// Another one, with thread and process of each program that begins with something to read in a pipe.
-    pub(super) hurry: BorrowedFd<'a>,
+    /// Another one, with what lies in pipes ([`super::contents`]).
+    pub(super) contents: BorrowedFd<'a>,
+    /// Where that is.
+    pub(super) pages: Option<Pages>,
     /// Loops need no bound ([`Code::may_be_late`]).
     pub(super) endless: bool,
     /// Whether is told what processes have open when they fork, execute a program and end.
@@ -200,6 +204,7 @@ pub(super) fn executed(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     if maps.with_tables {
         code.targets(layout, maps);
         code.table(TABLE, layout, maps);
+        code.contents(layout, maps);
         code.table_of_parent(layout, maps);
     }
     code.header(EXECUTED);
@@ -220,19 +225,11 @@ pub(super) fn executed(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     code.follow(TASK, layout.filesystem);
     code.read(field(UMASK), 4, R3, layout.umask);
     code.emit(maps, EXEC);
-    code.put(LOAD_64, R1, MEMORY, HURRY, 0);
-    let idle = code.jump(IF_EQUAL, R1, 0, 0);
-    code.map(R1, MAP, maps.hurry);
-    code.place(R2, field(TID));
-    code.set(R3, size_of::<u64>() as i32);
-    code.set(R4, WAKEUP);
-    code.call(OUTPUT);
-    code.land(idle);
     code.leave();
     code.all
 }
 
-/// A thread begins to end (`sched_process_exit`: the thread). Told is that of the last one.
+/// A thread begins to end (`sched_process_exit`: the thread). Told is that of the last one. From here on the process is over.
 pub(super) fn exiting(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     let mut code = begin(maps);
     code.load(TASK, CONTEXT, 0);
@@ -243,6 +240,13 @@ pub(super) fn exiting(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     code.leave_if(IF_NOT_EQUAL, R1, 0);
     code.table(TABLE, layout, maps);
     code.table_of_parent(layout, maps);
+    if let Some(processes) = maps.processes {
+        code.put(LOAD_32, R1, STACK, PROCESS, 0);
+        code.put(STORE_32, MEMORY, R1, KEY, 0);
+        code.set(R1, OVER as i32);
+        code.put(STORE_64, MEMORY, R1, WORD, 0);
+        code.tell_of(processes);
+    }
     code.header(EXITING);
     code.emit(maps, REST);
     code.leave();
@@ -257,7 +261,7 @@ pub(super) fn ended(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     code.put(AND_NUMBER, R2, 0, 0, DEAD | HALTED);
     code.leave_if(IF_EQUAL, R2, 0);
     code.copy(CONTEXT, R1);
-    code.begin(maps);
+    code.begin(maps, Whom::All);
     code.load(R2, CONTEXT, 24);
     code.put(AND_NUMBER, R2, 0, 0, DEAD);
     let over = code.jump(IF_NOT_EQUAL, R2, 0, 0);
@@ -284,8 +288,16 @@ pub(super) fn ended(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
 fn begin(maps: &Maps<'_>) -> Code {
     let mut code = Code::default();
     code.copy(CONTEXT, R1);
-    code.begin(maps);
+    code.begin(maps, Whom::Alive);
     code
+}
+
+/// Whose doings are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whom {
+    All,
+    /// Those that are not [`OVER`].
+    Alive,
 }
 
 /// A loop that has begun.
@@ -297,7 +309,7 @@ pub(super) struct Loop {
 
 impl Code {
     /// Leaves unless the thread's process is told of, else prepares the memory. The ids are in the record from here on.
-    pub(super) fn begin(&mut self, maps: &Maps<'_>) {
+    pub(super) fn begin(&mut self, maps: &Maps<'_>, whom: Whom) {
         self.call(WHO);
         self.put(STORE_64, STACK, R0, IDS, 0);
         if let Some(processes) = maps.processes {
@@ -307,12 +319,16 @@ impl Code {
             self.stack(R2, PROCESS);
             self.call(LOOK_UP);
             self.leave_if(IF_EQUAL, R0, 0);
+            if whom == Whom::Alive {
+                self.put(LOAD_64, R1, R0, 0, 0);
+                self.leave_if(IF_EQUAL, R1, OVER as i32);
+            }
         }
         self.scratch(maps);
         self.put(LOAD_64, R1, STACK, IDS, 0);
         self.put(STORE_64, MEMORY, R1, field(TID), 0);
         self.clear(MISSING);
-        self.clear(HURRY);
+        self.clear(LYING);
     }
 
     /// Begins a loop, whose [`STEP`] is 0 at first. Where loops need no bound, the kernel is not to know that when it checks the program: it
@@ -405,7 +421,7 @@ impl Code {
     /// Wakes whoever reads: by any 8 bytes, for which there may be no room if he was woken already.
     fn ring_bell(&mut self, maps: &Maps<'_>) {
         self.map(R1, MAP, maps.bell);
-        self.place(R2, HURRY);
+        self.place(R2, LYING);
         self.set(R3, size_of::<u64>() as i32);
         self.set(R4, WAKEUP);
         self.call(OUTPUT);

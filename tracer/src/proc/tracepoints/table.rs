@@ -2,7 +2,7 @@
 
 use super::layout::Layout;
 use super::memory::{
-    BITS, BUFFERS, BYTES, FILES, HEAD, HURRY, IN_USE, KEY, LENGTH, MOST, OTHER, OWN, SLOTS, TAIL,
+    BITS, BUFFERS, BYTES, FILES, HEAD, IN_USE, KEY, LENGTH, LYING, MOST, OTHER, OWN, SLOTS, TAIL,
     field, in_part,
 };
 use super::parts::PART;
@@ -44,7 +44,7 @@ pub(super) const UNKNOWN: u64 = u64::MAX;
 /// Descriptors that are told. Whoever has more is looked at.
 const DESCRIPTORS: i32 = 256;
 /// Of a pipe so many buffers are looked at, as an ordinary one has.
-const BUFFERS_SEEN: usize = 16;
+pub(super) const BUFFERS_SEEN: usize = 16;
 const WORD_BITS: i32 = 64;
 
 /// What is told of a pipe.
@@ -241,8 +241,7 @@ impl Code {
         self.put(LOAD_64, R1, MEMORY, BYTES, 0);
         self.put(STORE_64, MEMORY, R1, entry(LEFT), 0);
         let nothing = self.jump(IF_EQUAL, R1, 0, 0);
-        // It may be read soon by the program that begins.
-        self.put(STORE_64, MEMORY, R1, HURRY, 0);
+        self.put(STORE_64, MEMORY, R1, LYING, 0);
         for jump in [other, fed, many, nothing, beyond] {
             self.land(jump);
         }
@@ -274,26 +273,30 @@ impl Code {
     }
 
     /// Returns the jump for when all buffers were looked at.
-    fn no_more_buffers(&mut self) -> usize {
+    pub(super) fn no_more_buffers(&mut self) -> usize {
         self.put(LOAD_32, R1, MEMORY, TAIL, 0);
         self.put(LOAD_32, R2, MEMORY, HEAD, 0);
         self.jump(IF_SAME, R1, R2, 0)
     }
 
-    /// Adds the length of buffer R1 to [`BYTES`], and goes on to the next one.
-    fn buffer(&mut self, layout: &Layout) {
-        let open = &layout.open;
+    /// Puts the address of buffer R1 into R3, and goes on to the next one.
+    pub(super) fn next_buffer(&mut self, layout: &Layout) {
         self.copy(R3, R1);
         self.add(R1, 1);
         self.put(STORE_32, MEMORY, R1, TAIL, 0);
         self.put(LOAD_32, R2, MEMORY, SLOTS, 0);
         self.add(R2, -1);
         self.put(AND, R3, R2, 0, 0);
-        self.put(MULTIPLY_NUMBER, R3, 0, 0, open.bytes_of_buffer);
+        self.put(MULTIPLY_NUMBER, R3, 0, 0, layout.open.bytes_of_buffer);
         self.put(LOAD_64, R1, MEMORY, BUFFERS, 0);
         self.put(ADD, R3, R1, 0, 0);
+    }
+
+    /// Adds the length of buffer R1 to [`BYTES`], and goes on to the next one.
+    fn buffer(&mut self, layout: &Layout) {
+        self.next_buffer(layout);
         self.clear(LENGTH);
-        self.read(LENGTH, 4, R3, open.length);
+        self.read(LENGTH, 4, R3, layout.open.length);
         self.put(LOAD_64, R1, MEMORY, LENGTH, 0);
         self.put(LOAD_64, R2, MEMORY, BYTES, 0);
         self.put(ADD, R1, R2, 0, 0);

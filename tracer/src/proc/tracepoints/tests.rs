@@ -391,3 +391,39 @@ fn calls_are_told_with_what_they_did() {
     assert_eq!(directions, [Read, Write]);
     assert_eq!(ends[0].object, ends[1].object);
 }
+
+/// What nobody can look at any more, for the program has read it and is over: from little to as much as a pipe holds.
+#[test]
+fn what_lies_in_pipes_is_told() {
+    let Some(mut tracepoints) = below(std::process::id()) else {
+        return;
+    };
+    for round in 0..40 {
+        let text = "a line\n".repeat(1 + round * 237);
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(text.as_bytes()).unwrap();
+        drop(writer);
+        let mut child = Command::new("/bin/cat")
+            .stdin(reader)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        let contents = tracepoints.contents();
+        let events = events(&mut tracepoints, end_of(pid));
+        let moment = events.iter().find_map(|event| match &event.what {
+            What::Executed(executed) if executed.pid == pid => executed.moment.as_ref(),
+            _ => None,
+        });
+        let moment = moment.expect("what the program has open");
+        moment.keep_contents(contents.as_deref());
+        let content = moment.left(0).expect("nobody can add to it").content();
+        assert!(
+            content.as_ref() == Some(&text),
+            "{} bytes of {}",
+            content.unwrap_or_default().len(),
+            text.len()
+        );
+    }
+}

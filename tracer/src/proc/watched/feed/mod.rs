@@ -52,7 +52,7 @@ impl Feed {
         }
     }
 
-    /// What is read of pipes when programs begin, where that is told.
+    /// What lies in pipes when programs begin, where that is told.
     pub(crate) fn contents(&self) -> Option<Arc<Contents>> {
         match self {
             Feed::Told(told) => told.contents(),

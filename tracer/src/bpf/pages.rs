@@ -1,0 +1,171 @@
+//! Where the kernel has what is in a page of memory: what lies in a pipe, for one, is known to it by its page alone (`struct page`).
+//!
+//! All memory is in the kernel's address space once, in its order, and all pages are described in their order, from addresses on
+//! that are different at each boot and told to nobody (Documentation/arch/x86/x86_64/mm.rst: "direct mapping", "vmemmap"). So one
+//! address is a linear function of the other; where it begins is found by a page of which we know what is in it.
+
+use std::cell::Cell;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use nix::unistd::{SysconfVar, sysconf};
+
+use super::code::{
+    Code, IF_EQUAL, JUMP, MEMORY_OF_MAP, R0, R1, R2, R3, READ_KERNEL, STORE_64, TASK,
+};
+use super::{Kind, Map, bpf, load};
+
+const PROGRAM_TEST_RUN: libc::c_int = 10;
+/// What regions of the kernel's address space begin at a multiple of (`PUD_SIZE` of arch/x86/mm/kaslr.c).
+const ALIGNMENT: u64 = 1 << 30;
+/// Words that are read at a time.
+const WORDS: usize = 4;
+const READ_BYTES: usize = 8 * WORDS;
+
+/// Where the content of a page is: its address times `scale` and `base` added, both modulo 2^64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pages {
+    pub(crate) scale: i32,
+    pub(crate) base: u64,
+}
+
+/// What leads from a task to the page of what lies in a pipe: offsets of members, bytes, and the size of a page's description.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    /// From the task to the table of its descriptors: each is the address of the next one.
+    pub(crate) to_files: [i32; 3],
+    /// The same from an open file to the buffers of the pipe that it is.
+    pub(crate) to_buffers: [i32; 3],
+    /// Of a buffer.
+    pub(crate) page: i32,
+    pub(crate) described: u64,
+}
+
+impl Pages {
+    /// Those of the running kernel. `None`: it has its memory otherwise.
+    pub(crate) fn find(way: &Way) -> Option<Pages> {
+        let looking = Looking::new().ok()?;
+        let (reader, mut writer) = io::pipe().ok()?;
+        let random = RandomState::new();
+        let known: [u64; WORDS] = std::array::from_fn(|index| random.hash_one(index));
+        let bytes: Vec<u8> = known.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        writer.write_all(&bytes).ok()?;
+
+        let follow = |from: u64, offset: i32| {
+            let [next, ..] = looking.at(from.wrapping_add_signed(offset.into()))?;
+            (next != 0).then_some(next)
+        };
+        let task = looking.own_task()?;
+        let files = way
+            .to_files
+            .iter()
+            .try_fold(task, |at, &of| follow(at, of))?;
+        let file = follow(files, 8 * reader.as_raw_fd())?;
+        let buffers = way
+            .to_buffers
+            .iter()
+            .try_fold(file, |at, &of| follow(at, of))?;
+        let page = follow(buffers, way.page)?;
+
+        let scale = procfs::page_size().checked_div(way.described)?;
+        let scaled = page.wrapping_mul(scale);
+        // What we know is somewhere in the region in which the task is, too.
+        let region = |number: u64| number & !(ALIGNMENT - 1);
+        let below = region(task) | (scaled & (ALIGNMENT - 1));
+        let found = nearest(below).find(|&address| looking.at(address) == Some(known))?;
+        let base = found.wrapping_sub(scaled);
+        let scale = i32::try_from(scale).ok()?;
+        Some(Pages { scale, base })
+    }
+}
+
+/// Addresses of which one is in each part of the memory that the machine may have, the nearest to this one first.
+fn nearest(address: u64) -> impl Iterator<Item = u64> {
+    let pages = sysconf(SysconfVar::_PHYS_PAGES).ok().flatten();
+    let pages = pages.and_then(|pages| u64::try_from(pages).ok());
+    let parts = pages.map_or(0, |pages| pages * procfs::page_size() / ALIGNMENT);
+    // There may be holes in it.
+    let parts = 2 * parts + 16;
+    let both = move |part: u64| {
+        let far = part.wrapping_mul(ALIGNMENT);
+        [address.wrapping_sub(far), address.wrapping_add(far)]
+    };
+    (0..parts).flat_map(both)
+}
+
+/// A program that looks at the kernel's memory for us, where [`Pages::find`] says.
+struct Looking {
+    program: OwnedFd,
+    seen: Map,
+}
+
+/// Members of `union bpf_attr` for a run of a program.
+#[repr(C)]
+#[derive(Default)]
+struct TestRun {
+    program: u32,
+    /// Written by the kernel, as the time below.
+    result: Cell<u32>,
+    data_sizes: [u32; 2],
+    data: [u64; 2],
+    repeat: u32,
+    duration: Cell<u32>,
+    size_of_context: u32,
+    size_of_context_after: u32,
+    context: u64,
+    context_after: u64,
+}
+
+impl Looking {
+    fn new() -> io::Result<Looking> {
+        let seen = Map::new(Kind::Array, READ_BYTES, 1)?;
+        let mut code = Code::default();
+        code.load(R3, R1, 0);
+        let own = code.jump(IF_EQUAL, R3, 0, 0);
+        code.map(R1, MEMORY_OF_MAP, seen.as_fd());
+        code.set(R2, READ_BYTES as i32);
+        code.call(READ_KERNEL);
+        let read = code.jump(JUMP, 0, 0, 0);
+        code.land(own);
+        code.call(TASK);
+        code.map(R1, MEMORY_OF_MAP, seen.as_fd());
+        code.put(STORE_64, R1, R0, 0, 0);
+        code.land(read);
+        code.leave();
+        let program = load(&code.all)?;
+        Ok(Looking { program, seen })
+    }
+
+    /// What is at this address, zeros where nothing can be read. `None`: the kernel runs no programs for us.
+    fn at(&self, address: u64) -> Option<[u64; WORDS]> {
+        let attributes = TestRun {
+            program: self.program.as_raw_fd() as u32,
+            size_of_context: size_of::<u64>() as u32,
+            context: std::ptr::from_ref(&address) as u64,
+            ..TestRun::default()
+        };
+        bpf(PROGRAM_TEST_RUN, &attributes).ok()?;
+        self.seen.get(0).ok()
+    }
+
+    /// Where the kernel has the calling thread (`struct task_struct`).
+    fn own_task(&self) -> Option<u64> {
+        let [task, ..] = self.at(0)?;
+        Some(task)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_parts_come_first() {
+        let first: Vec<i64> = nearest(5 * ALIGNMENT + 7)
+            .take(6)
+            .map(|at| (at.wrapping_sub(7) / ALIGNMENT).cast_signed())
+            .collect();
+        assert_eq!(first, [5, 5, 4, 6, 3, 7]);
+    }
+}
