@@ -255,6 +255,16 @@ fn xargs_starts_several_writers_of_one_pipe() {
     assert_eq!(run.trace.one::<i64>(writers), 6);
 }
 
+/// What it holds is looked at before it ends, for it made a pipe: its output is closed by then, as it is by many programs.
+#[test]
+fn who_wrote_nothing_is_no_writer_though_it_closed_its_output() {
+    let closes = "import os; os.pipe(); os.close(1); os._exit(0)";
+    let Some(run) = shell(&format!("{PYTHON} -c '{closes}' | cat > out")) else {
+        return;
+    };
+    assert_wires(&run.trace, &[]);
+}
+
 #[test]
 fn gnu_parallel_and_mpi_where_they_are_installed() {
     let installed = |program: &str| {

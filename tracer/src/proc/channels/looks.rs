@@ -139,9 +139,8 @@ impl Channels {
             moment.traffic()
         };
         for (key, since) in gone {
-            let moved = traffic
-                .zip(since)
-                .map(|(now, since)| Moved::from(now - since));
+            // Of what an image began with: it moved no more through this than the process ever did in all.
+            let moved = traffic.map(|now| Moved::from(now - since.unwrap_or_default()));
             // Seen from outside it may be in the middle of an exec, which will tell.
             if forked && !is_stopped && moved.is_some_and(Moved::may_be_exec) {
                 continue;

@@ -92,6 +92,8 @@ struct Last {
 struct Interval {
     id: u64,
     start_ns: u64,
+    /// When it was first seen, and last.
+    seen_ns: u64,
     last_ns: u64,
     samples: u32,
     doing: Doing,
@@ -240,6 +242,7 @@ impl Thread {
         self.interval = Some(Interval {
             id: *ids,
             start_ns,
+            seen_ns: now,
             last_ns: now,
             samples: 1,
             doing,
@@ -260,10 +263,10 @@ impl Thread {
     }
 
     /// Ends the interval that is going on, with the thread or with its image, which may have ended before it was known:
-    /// one that began later stays.
+    /// one that was seen later stays.
     pub(super) fn end(&mut self, now: u64, period_ns: u64) -> Option<SampleRecord> {
         let interval = self.interval.as_ref()?;
-        if interval.start_ns >= now {
+        if interval.seen_ns > now {
             return None;
         }
         let last_ns = interval.last_ns.min(now);
@@ -280,6 +283,10 @@ impl Thread {
     pub(super) fn becomes(&mut self, upid: Upid, now: u64) {
         self.upid = upid;
         self.began_ns = now;
+        if let Some(interval) = &mut self.interval {
+            interval.start_ns = interval.start_ns.max(now);
+            interval.recorded_ns = interval.recorded_ns.max(now);
+        }
         self.last.length = 0;
         self.set_stopped(false);
         if let Some(files) = &mut self.files {

@@ -135,6 +135,26 @@ fn a_change_lies_halfway_between_two_samples() {
     child.wait().unwrap();
 }
 
+/// The exec is heard of after the look that saw what the new program does.
+#[test]
+fn what_is_seen_after_an_exec_is_of_the_new_program() {
+    let (mut child, mut thread) = child("cat", &[]);
+    let (mut ids, mut now) = (0, 0);
+    settle(&mut thread, &mut ids, &mut now, Activity::Channel);
+    let exec = now - 1;
+    assert!(thread.end(exec, PERIOD).is_none());
+    thread.becomes(Upid(8), exec);
+    now += PERIOD;
+    thread.sample(now, ROUND, &mut ids, &NoChannels);
+    let read = thread.end(now + PERIOD, PERIOD).unwrap();
+    assert_eq!(
+        (read.upid, read.start_ns, read.op),
+        (Upid(8), exec, Some("read"))
+    );
+    drop(child.stdin.take());
+    child.wait().unwrap();
+}
+
 #[test]
 fn running_is_told_from_wanting_to() {
     let had = |on_cpu_ns, run_queue_ns| {
