@@ -5,6 +5,7 @@
 //! address is a linear function of the other; where it begins is found by a page of which we know what is in it.
 
 use std::cell::Cell;
+use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -45,6 +46,9 @@ pub(crate) struct Way {
 impl Pages {
     /// Those of the running kernel. `None`: it has its memory otherwise.
     pub(crate) fn find(way: &Way) -> Option<Pages> {
+        if any_unaccepted(&fs::read_to_string("/proc/meminfo").ok()?) {
+            return None;
+        }
         let looking = Looking::new().ok()?;
         let (reader, mut writer) = io::pipe().ok()?;
         let random = RandomState::new();
@@ -78,6 +82,15 @@ impl Pages {
         let scale = i32::try_from(scale).ok()?;
         Some(Pages { scale, base })
     }
+}
+
+/// Whether this is a machine whose host has given it memory that it has not accepted yet, and must not look at
+/// (Documentation/arch/x86/tdx.rst), by what /proc/meminfo says.
+fn any_unaccepted(meminfo: &str) -> bool {
+    let mut found = meminfo
+        .lines()
+        .filter_map(|line| line.strip_prefix("Unaccepted:"));
+    found.any(|amount| amount.trim() != "0 kB")
 }
 
 /// Addresses of which one is in each part of the memory that the machine may have, the nearest to this one first.
@@ -159,6 +172,14 @@ impl Looking {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_that_is_not_accepted_is_noticed() {
+        let meminfo = |line: &str| format!("MemTotal:       24684096 kB\n{line}\n");
+        assert!(!any_unaccepted(&meminfo("MemFree:          12 kB")));
+        assert!(!any_unaccepted(&meminfo("Unaccepted:            0 kB")));
+        assert!(any_unaccepted(&meminfo("Unaccepted:      4194304 kB")));
+    }
 
     #[test]
     fn the_nearest_parts_come_first() {

@@ -97,8 +97,8 @@ impl Backings {
         let mut shard = self.shard(node);
         let backing = shard.entry(node).or_default();
         if is_needed && !std::mem::replace(&mut backing.is_tried, true) {
-            let register = || Registration::of(&self.device, &*pin().ok()?).ok();
-            backing.registration = register();
+            let pin = pin().ok();
+            backing.registration = pin.and_then(|pin| Registration::of(&self.device, &pin).ok());
         }
         backing.opens += 1;
         backing.registration.as_ref().map(|known| known.id)

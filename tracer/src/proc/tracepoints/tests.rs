@@ -398,6 +398,10 @@ fn what_lies_in_pipes_is_told() {
     let Some(mut tracepoints) = below(std::process::id()) else {
         return;
     };
+    if Layout::of_kernel().unwrap().open.pages().is_none() {
+        eprintln!("skipped: this kernel has its memory otherwise");
+        return;
+    }
     for round in 0..40 {
         let text = "a line\n".repeat(1 + round * 237);
         let (reader, mut writer) = std::io::pipe().unwrap();
