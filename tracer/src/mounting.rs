@@ -9,6 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags};
 use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg,
@@ -113,7 +114,12 @@ pub(crate) fn send_descriptor(
     let rights = [descriptor.as_raw_fd()];
     let control = [ControlMessage::ScmRights(&rights)];
     let byte = [IoSlice::new(b"d")];
-    sendmsg::<()>(socket.as_raw_fd(), &byte, &control, MsgFlags::empty(), None)?;
+    let send = || sendmsg::<()>(socket.as_raw_fd(), &byte, &control, MsgFlags::empty(), None);
+    while let Err(errno) = send() {
+        if errno != Errno::EINTR {
+            return Err(errno.into());
+        }
+    }
     Ok(())
 }
 
@@ -123,7 +129,13 @@ pub(crate) fn receive_descriptor(socket: &OwnedFd) -> io::Result<OwnedFd> {
     let mut buffers = [IoSliceMut::new(&mut byte)];
     let mut space = nix::cmsg_space!(i32);
     let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-    let message = recvmsg::<()>(socket.as_raw_fd(), &mut buffers, Some(&mut space), flags)?;
+    // A call that has a time limit is not begun again by itself, also if it is interrupted by nothing of ours (signal(7)).
+    let message = loop {
+        match recvmsg::<()>(socket.as_raw_fd(), &mut buffers, Some(&mut space), flags) {
+            Err(Errno::EINTR) => {}
+            result => break result?,
+        }
+    };
     for control in message.cmsgs()? {
         if let ControlMessageOwned::ScmRights(descriptors) = control
             && let Some(&fd) = descriptors.first()
@@ -302,6 +314,39 @@ pub(crate) fn c_string(text: &OsStr) -> io::Result<CString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+    use std::os::unix::thread::JoinHandleExt;
+    use std::thread;
+    use std::time::Duration;
+
+    use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+
+    extern "C" fn nothing(_: libc::c_int) {}
+
+    /// As on a socket with a time limit, whose calls are not begun again.
+    #[test]
+    fn a_descriptor_comes_though_its_receiver_is_interrupted() {
+        let handler = SigHandler::Handler(nothing);
+        let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
+        // SAFETY: the handler does nothing, and nobody else in this process has one for this signal.
+        #[expect(unsafe_code)]
+        unsafe { sigaction(Signal::SIGURG, &action) }.unwrap();
+        let (ours, other) = UnixStream::pair().unwrap();
+        ours.set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        let receiver = thread::spawn(move || receive_descriptor(&ours.into()));
+        for _ in 0..20 {
+            thread::sleep(Duration::from_millis(2));
+            // SAFETY: the thread is not joined yet.
+            #[expect(unsafe_code)]
+            let sent = unsafe { libc::pthread_kill(receiver.as_pthread_t(), libc::SIGURG) };
+            assert_eq!(sent, 0);
+        }
+        let null = File::open("/dev/null").unwrap();
+        send_descriptor(other.as_fd(), null.as_fd()).unwrap();
+        receiver.join().unwrap().unwrap();
+    }
 
     #[test]
     fn mountinfo_lines_parse() {

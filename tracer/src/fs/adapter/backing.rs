@@ -2,9 +2,9 @@
 //! its opens.
 //!
 //! While an inode is open with a registration, the kernel refuses every open with another one or
-//! with none (`EIO`), and it remembers the first until the last open is gone. So the first open that
-//! needs one decides for all after it. (Those before it, whose reads and writes come here, may stay without;
-//! fs/fuse/iomode.c.)
+//! with none (`EIO`), and it remembers the first until the last open is gone. So the first open
+//! decides for all. (Also where the open could do without, as one for writing alone: answers may reach
+//! the inode in another order than they were given.)
 
 use std::collections::HashMap;
 use std::io;
@@ -29,11 +29,10 @@ pub(super) struct Backings {
     shards: [Mutex<HashMap<u64, Backing>>; SHARDS],
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Backing {
-    /// `None`: no open of this inode has needed it, or registering failed, so that none passes through.
+    /// `None`: registering failed, so no open of this inode passes through.
     registration: Option<Registration>,
-    is_tried: bool,
     opens: usize,
 }
 
@@ -87,19 +86,14 @@ impl Backings {
         probe().is_ok()
     }
 
-    /// The registration for one more open of a node, if there is one; the first open that needs it registers.
-    pub(super) fn acquire(
-        &self,
-        node: u64,
-        is_needed: bool,
-        pin: impl FnOnce() -> Result<Arc<Pin>>,
-    ) -> Option<u32> {
+    /// The registration for one more open of a node; the first open registers.
+    pub(super) fn acquire(&self, node: u64, pin: impl FnOnce() -> Result<Arc<Pin>>) -> Option<u32> {
         let mut shard = self.shard(node);
-        let backing = shard.entry(node).or_default();
-        if is_needed && !std::mem::replace(&mut backing.is_tried, true) {
-            let pin = pin().ok();
-            backing.registration = pin.and_then(|pin| Registration::of(&self.device, &pin).ok());
-        }
+        let register = || Registration::of(&self.device, &*pin().ok()?).ok();
+        let backing = shard.entry(node).or_insert_with(|| Backing {
+            registration: register(),
+            opens: 0,
+        });
         backing.opens += 1;
         backing.registration.as_ref().map(|known| known.id)
     }

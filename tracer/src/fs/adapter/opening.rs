@@ -104,11 +104,7 @@ impl Adapter {
     fn open_out(&self, started: &Started, opened: Opened, flags: u32) -> abi::OpenOut {
         let (fh, open) = opened;
         let node = &*open.node;
-        // Nobody can map what is open for writing alone (mmap(2), `EACCES`).
-        let may_be_mapped = flags & libc::O_ACCMODE as u32 != libc::O_WRONLY as u32;
-        let is_needed = may_be_mapped || self.shared.layer == FileLayer::Kernel;
-        let pin = || self.view.pin(node);
-        let register = || self.backings.acquire(node.id, is_needed, pin);
+        let register = || self.backings.acquire(node.id, || self.view.pin(node));
         let backing = self.shared.registers().then(register).flatten();
         // A position that is shared with outside is kept here.
         let shares = || open.position.is_some();
