@@ -107,7 +107,8 @@ fn nearest(address: u64) -> impl Iterator<Item = u64> {
     (0..parts).flat_map(both)
 }
 
-/// A program that looks at the kernel's memory for us, where [`Pages::find`] says.
+/// A program that looks at the kernel's memory for us, where [`Pages::find`] says; at address 0, where nothing is, it says where the
+/// calling thread is.
 struct Looking {
     program: OwnedFd,
     seen: Map,

@@ -21,7 +21,7 @@ use super::super::pidfd::PidFd;
 use super::Channels;
 
 /// The longest here-document, bytes: what a pipe holds, unless it is enlarged.
-const LONGEST: u32 = 1 << 16;
+pub(in super::super) const LONGEST: u32 = 1 << 16;
 
 impl Channels {
     /// Takes note of what lies in the pipes that a program has inherited, where nobody can add to it.

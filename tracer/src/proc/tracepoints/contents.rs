@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
+use super::super::channels::unread::LONGEST;
 use super::layout::Layout;
 use super::memory::{
     BUFFER, LAST_PIPE, LENGTH, LYING, OTHER, OUTER, PAGE, PIECE, PLACE, TAIL, field, in_part,
@@ -20,8 +21,6 @@ use crate::bpf::ring::Ring;
 const THREAD: usize = 8;
 const IN_ALL: usize = 12;
 const BYTES: usize = 16;
-/// The most that is told of a pipe: what one holds that nobody has enlarged.
-const LONGEST: i32 = 1 << 16;
 /// Bytes of a buffer.
 const MOST: i32 = 4096;
 /// Bytes that are kept for who asks for them; then the memory starts anew.
@@ -46,7 +45,7 @@ impl Code {
         let mut others = vec![
             closed,
             self.jump(IF_EQUAL, R1, 0, 0),
-            self.jump(IF_GREATER, R1, 0, LONGEST),
+            self.jump(IF_GREATER, R1, 0, LONGEST.cast_signed()),
         ];
         self.put(STORE_32, MEMORY, R1, in_part(IN_ALL), 0);
         self.put(LOAD_32, R1, MEMORY, field(TID), 0);

@@ -45,7 +45,7 @@ const SIZE: u32 = 8 << 20;
 /// Bytes of the ring by which we are woken, the least that there may be.
 const BELL: u32 = 4096;
 /// Bytes of the ring for what lies in pipes: some that are full.
-const LYING: u32 = 1 << 20;
+const CONTENTS: u32 = 1 << 20;
 /// The programs at work.
 #[derive(Debug)]
 pub(super) struct Tracepoints {
@@ -76,7 +76,7 @@ impl Tracepoints {
         let processors = crate::kernel::processors()?;
         let ring = Map::new(Kind::Ring, 0, SIZE)?;
         let bell = Map::new(Kind::Ring, 0, BELL)?;
-        let lying = Map::new(Kind::Ring, 0, LYING)?;
+        let contents = Map::new(Kind::Ring, 0, CONTENTS)?;
         let lost = Map::new(Kind::Array, size_of::<u64>(), 1)?;
         let scratch = Map::new(Kind::Array, processors as usize * SCRATCH, 1)?;
         let wanted = Map::new(Kind::Array, calls::WANTED, 1)?;
@@ -89,7 +89,7 @@ impl Tracepoints {
             scratch: scratch.as_fd(),
             processors,
             bell: bell.as_fd(),
-            contents: lying.as_fd(),
+            contents: contents.as_fd(),
             pages: with_tables.then(|| layout.open.pages()).flatten(),
             endless: Code::may_be_late(),
             with_tables,
@@ -121,7 +121,10 @@ impl Tracepoints {
             lost,
             parts: Parts::default(),
             contents: match with_tables {
-                true => Some(Arc::new(Contents::of(Ring::map(lying, LYING as usize)?))),
+                true => Some(Arc::new(Contents::of(Ring::map(
+                    contents,
+                    CONTENTS as usize,
+                )?))),
                 false => None,
             },
             _held: (held, [scratch, wanted]),
