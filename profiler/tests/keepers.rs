@@ -1,8 +1,9 @@
-//! `(sleep .6; seq 5) | sort`: who keeps a pipe open without a byte is who its reader waits for until somebody
-//! writes. Times are milliseconds.
+//! Who keeps a pipe open without moving a byte is who the other side waits for until somebody does: `(sleep .6; seq 5) | sort`,
+//! `head | (sleep .8; wc)`. Times are milliseconds.
 
+use flowtrace_profiler::analysis::critical_path::CriticalPath;
 use flowtrace_profiler::analysis::waits::{Root, waits};
-use flowtrace_profiler::load::load;
+use flowtrace_profiler::load::{load, load_activity};
 use flowtrace_profiler::timeline::{self, State};
 use flowtrace_schema::{Activity, Direction, Side, Trace};
 
@@ -52,4 +53,53 @@ fn a_reader_waits_for_who_sleeps_before_the_first_byte() {
         .iter()
         .find(|cause| cause.root == Root::Outside);
     assert!(outside.is_none_or(|cause| cause.ns < 1e6), "{outside:?}");
+}
+
+/// Looks at a busy machine see `wc` wait for `head` from its begin on, and `head` for `wc` until shortly before the end of
+/// `wc`: nearer to that end than looks tell times from each other. It cannot be that end that let `head` go, for `wc` had
+/// something from it before.
+#[test]
+fn a_writer_is_let_go_before_its_reader_has_from_it_what_it_waits_for() {
+    // Until when looks see `head` wait, and `wc`.
+    for (head_until, wc_until) in [(910, 910), (900, 911), (911, 910)] {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("t.db");
+        let mut script = Script::new(&file, "bash s.sh");
+        let s = &mut script;
+        let pipe = s.pipe();
+        let shell = s.root(("/bin/bash", &["bash", "s.sh"]), 0);
+        let head = s.program(shell, "head", (5, 914), 3);
+        let group = s.fork(shell, ("/bin/bash", &["bash", "s.sh"]), 5);
+        let sleep = s.program(group, "sleep", (10, 892), 1);
+        let wc = s.exec(group, 100 + group, Some(shell), ("/bin/wc", &["wc"]), 899);
+        s.holds_at_most(head, pipe, Direction::Write, (5, 914), 3_000_000);
+        s.holds(group, pipe, Direction::Read, (5, 899), Some(false));
+        s.holds_at_most(sleep, pipe, Direction::Read, (10, 892), 5_000);
+        s.holds_at_most(wc, pipe, Direction::Read, (899, 912), 3_005_000);
+        s.sample(shell, (10, 912), Activity::Child, None);
+        s.sample(group, (10, 892), Activity::Child, None);
+        s.sample(sleep, (10, 892), Activity::Sleep, None);
+        let for_room = Some((pipe, Side::Write));
+        s.sample(head, (10, head_until), Activity::Channel, for_room);
+        let for_data = Some((pipe, Side::Read));
+        s.sample(wc, (899, wc_until), Activity::Channel, for_data);
+        s.end(wc, 912, Some(0), None, 3);
+        s.end(shell, 918, Some(0), None, 4);
+        script.finish(919, 0);
+
+        let trace = Trace::open(&file).unwrap();
+        let workflow = load(&trace).unwrap();
+        let activity = load_activity(&trace, &workflow).unwrap();
+        let path = CriticalPath::of(&workflow, &activity);
+        let works = |rule: &str| -> i64 {
+            let of_rule = path.steps.iter();
+            let of_rule = of_rule.filter(|step| **workflow.rule(step.process) == *rule);
+            of_rule
+                .map(|step| (step.to_ns - step.from_ns) / 1_000_000)
+                .sum()
+        };
+        let case = format!("{head_until} {wc_until}: {:?}", path.steps);
+        assert_eq!(works("sleep"), 882, "{case}");
+        assert!(works("head") < 20, "{case}");
+    }
 }

@@ -47,6 +47,15 @@ pub(super) struct SeenWait {
     pub(super) on: SeenOn,
 }
 
+impl SeenWait {
+    /// Before this it had not ended, as far as looks tell, ns.
+    fn earliest_end_ns(&self) -> i64 {
+        let slack = self.error_ns.max(1) * 2;
+        let middle = self.from_ns.midpoint(self.to_ns);
+        middle.max(self.to_ns - slack)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SeenOn {
     /// A child: that process, or any.
@@ -188,16 +197,20 @@ impl<'a> Waits<'a> {
             let SeenOn::Channel(other) = wait.on else {
                 continue;
             };
-            let forked_ns = self.fork_after(process, wait);
+            let did_ns = self.fork_after(process, wait).min(self.answer_after(
+                process,
+                wait,
+                &seen[other.0 as usize],
+            ));
             let wait = SeenWait {
-                to_ns: wait.to_ns.min(forked_ns),
+                to_ns: wait.to_ns.min(did_ns),
                 ..*wait
             };
             let other_end = self.lives[other.0 as usize].1;
             // The exact end of the other is better than the moment between two looks.
             let is_near = (other_end - wait.to_ns).abs() <= wait.error_ns.max(1) * 2;
             // Who outlives the process let it go before its own end.
-            let is_end = is_near && other_end <= end.min(forked_ns);
+            let is_end = is_near && other_end <= end.min(did_ns);
             found.push(match is_end {
                 true => Release {
                     at_ns: other_end,
@@ -207,7 +220,7 @@ impl<'a> Waits<'a> {
                     at_ns: self
                         .let_go_at(other, wait.to_ns, wait.error_ns, seen, LONGEST_CHAIN)
                         .min(other_end)
-                        .min(forked_ns),
+                        .min(did_ns),
                     cause: Cause::Channel(other),
                 },
             });
@@ -253,12 +266,23 @@ impl<'a> Waits<'a> {
         if self.is_threaded(process) {
             return i64::MAX;
         }
-        let slack = wait.error_ns.max(1) * 2;
-        let middle = wait.from_ns.midpoint(wait.to_ns);
-        let earliest = middle.max(wait.to_ns - slack);
+        let earliest = wait.earliest_end_ns();
         let births = &self.births[process.0 as usize];
         let next = births.partition_point(|&at| at <= earliest);
         births.get(next).copied().unwrap_or(i64::MAX)
+    }
+
+    /// When the one whom the process waited for, of which these are the waits, had from it what it waited for in its turn,
+    /// or never, ns: the process had been let go before. Who began to wait first was let go first.
+    fn answer_after(&self, process: ProcessId, wait: &SeenWait, of_other: &[SeenWait]) -> i64 {
+        if self.is_threaded(process) {
+            return i64::MAX;
+        }
+        let ended = of_other.partition_point(|own| own.to_ns <= wait.earliest_end_ns());
+        let mut later = of_other[ended..].iter();
+        let answered =
+            later.find(|own| own.on == SeenOn::Channel(process) && own.from_ns > wait.from_ns);
+        answered.map_or(i64::MAX, |own| own.to_ns)
     }
 
     /// When `other` let somebody go whom looks saw wait until `at_ns`: not before it was let go itself, by a child
