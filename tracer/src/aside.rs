@@ -46,6 +46,11 @@ impl Aside {
             }
         }
     }
+
+    /// Does not wait for its end, which may come after ours.
+    pub(crate) fn leave(self) {
+        std::mem::forget(self);
+    }
 }
 
 impl Drop for Aside {

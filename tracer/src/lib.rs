@@ -17,6 +17,7 @@ pub mod doctor;
 pub mod fs;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod hashed;
 mod host;
 mod kernel;
 mod linux;
@@ -26,3 +27,4 @@ pub mod net;
 mod priority;
 mod proc;
 pub mod session;
+mod side_by_side;

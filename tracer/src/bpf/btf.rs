@@ -1,11 +1,11 @@
 //! Where the running kernel has the members of its structures, by its own description of its types
 //! (Documentation/bpf/btf.rst).
 
-use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
 use super::described::Described;
+use crate::hashed::{AsIs, Hashed};
 
 const KERNEL: &str = "/sys/kernel/btf/vmlinux";
 const MAGIC: u16 = 0xeb9f;
@@ -34,7 +34,7 @@ pub(crate) struct Types {
     places: Vec<usize>,
     /// Structures and typedefs by the hash of their names: of tens of thousands a few are looked for, and no begin of a run
     /// shall wait for copies of all names.
-    names: HashMap<u64, u32>,
+    names: Hashed<u32>,
 }
 
 /// About as many structures and typedefs has a kernel.
@@ -78,10 +78,13 @@ impl Types {
         let mut types = Types {
             strings,
             places: vec![0],
-            names: HashMap::new(),
+            names: Hashed::default(),
             bytes,
         };
-        let (mut places, mut names) = (vec![0], HashMap::with_capacity(NAMED));
+        let (mut places, mut names) = (
+            vec![0],
+            Hashed::with_capacity_and_hasher(NAMED, AsIs::default()),
+        );
         let mut at = begin;
         while at < end {
             let read = types.read(at)?;

@@ -5,9 +5,8 @@
 //! millions. Two files or names of a run share a hash with a probability below 10⁻⁷ at a million
 //! of them; they would then count as one.
 
-use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,6 +17,7 @@ use flowtrace_schema::{
 };
 
 use super::attributes::Attributes;
+use crate::hashed::Hashed;
 
 mod tree;
 
@@ -40,43 +40,13 @@ pub struct FileTable {
 #[derive(Debug, Default)]
 struct Known {
     /// Inodes by hash.
-    files: Hashed,
+    files: Hashed<FileId>,
     /// Names that are in force, by hash of directory and name. Those of directories live in the
     /// tree only.
-    names: Hashed,
+    names: Hashed<FileId>,
     /// Names that were looked for and do not exist, by the same hash.
-    absent: Hashed,
+    absent: Hashed<FileId>,
     directories: Tree,
-}
-
-/// Values by a key that is a hash already.
-type Hashed = HashMap<u64, FileId, AsIs>;
-
-#[derive(Clone, Copy, Debug, Default)]
-struct AsIs(u64);
-
-impl BuildHasher for AsIs {
-    type Hasher = AsIs;
-
-    fn build_hasher(&self) -> AsIs {
-        AsIs(0)
-    }
-}
-
-impl Hasher for AsIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
-        }
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
 }
 
 /// A name in a directory.

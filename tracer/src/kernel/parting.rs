@@ -1,41 +1,60 @@
 //! A process that lets go of what we hold, so that we need not wait for it.
 #![expect(unsafe_code)]
 
-use std::io;
+use std::io::{self, PipeWriter};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-/// Has what this process holds open by now closed by another one, which does nothing else: whoever
-/// closes it here afterwards is not the last, and for tracepoints of perf only the last has to wait until
-/// no processor uses them any more, some 0.2 s in all.
+use crate::aside::{Aside, is_silent_end};
+
+/// While it lives another process holds the same descriptors.
+#[must_use]
+#[derive(Debug)]
+pub(super) struct Parting {
+    /// Its end tells the other one.
+    _ours: PipeWriter,
+}
+
+/// Has another process hold these descriptors until what is returned is dropped: whoever closes them here before is not the
+/// last, and for tracepoints of perf only the last has to wait until no processor uses them any more, some 0.2 s in all.
 ///
 /// # Errors
 /// When no process can be made.
-pub(super) fn leave_to_another() -> io::Result<()> {
-    // Without a signal at its end: nobody is to hear of it, or to find it by waiting for any child.
-    let flags: libc::c_ulong = 0;
-    // SAFETY: without flags clone(2) is fork(2), whatever the order of its arguments, all of them 0; the
-    // child calls nothing but _exit(2), which is allowed after a fork of a process with threads.
-    let child = unsafe { libc::syscall(libc::SYS_clone, flags, 0usize, 0usize, 0usize, 0usize) };
-    match child {
-        0 => {
-            // SAFETY: ends the child, as said.
-            unsafe { libc::_exit(0) }
-        }
-        1.. => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+pub(super) fn leave_to_another(held: &[BorrowedFd<'_>]) -> io::Result<Parting> {
+    let (other, ours) = io::pipe()?;
+    let mut kept: Vec<RawFd> = held.iter().map(AsRawFd::as_raw_fd).collect();
+    kept.push(other.as_raw_fd());
+    kept.sort_unstable();
+    let wait = || {
+        is_silent_end(other.as_raw_fd());
+    };
+    // SAFETY: it reads from a pipe that it keeps, and nothing else.
+    unsafe { Aside::begin(c"flowtrace-close", &kept, wait) }?.leave();
+    Ok(Parting { _ours: ours })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
+    use std::os::fd::AsFd;
+    use std::time::Duration;
 
     #[test]
-    fn another_lets_go_as_well() {
-        let (mut reader, writer) = std::io::pipe().unwrap();
-        leave_to_another().unwrap();
+    fn another_is_the_last_to_let_go() {
+        let (reader, writer) = io::pipe().unwrap();
+        let (mut other_reader, other_writer) = io::pipe().unwrap();
+        let parting = leave_to_another(&[writer.as_fd()]).unwrap();
         drop(writer);
-        // Ends when the other has let go of its end, too.
-        assert_eq!(reader.read(&mut [0]).unwrap(), 0);
+        drop(other_writer);
+        // What it was not given it does not hold.
+        assert_eq!(io::Read::read(&mut other_reader, &mut [0]).unwrap(), 0);
+        let (told, ended) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut reader = reader;
+            told.send(io::Read::read(&mut reader, &mut [0]).unwrap())
+        });
+        let soon = Duration::from_millis(100);
+        assert!(ended.recv_timeout(soon).is_err(), "it has let go too soon");
+        drop(parting);
+        assert_eq!(ended.recv().unwrap(), 0);
     }
 }

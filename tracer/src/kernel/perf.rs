@@ -69,8 +69,8 @@ struct Attributes {
 pub(crate) struct Rings {
     pub(super) rings: Vec<Ring>,
     pub(super) decoder: Decode,
-    /// Held open: the events live as long.
-    _events: Vec<OwnedFd>,
+    /// Held open: the events live as long. Without the first of each ring, which has it.
+    events: Vec<OwnedFd>,
 }
 
 /// One ring.
@@ -170,7 +170,7 @@ impl Rings {
         Ok(Rings {
             rings,
             decoder,
-            _events: events,
+            events,
         })
     }
 }
@@ -179,6 +179,12 @@ impl Rings {
     /// Whether requests to devices are told, too.
     pub(super) fn tells_requests(&self) -> bool {
         matches!(self.decoder, Decode::Scheduler(_, Some(_)))
+    }
+
+    /// All that holds the events open.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let first = self.rings.iter().map(|ring| ring.descriptor.as_fd());
+        first.chain(self.events.iter().map(AsFd::as_fd))
     }
 
     /// How many records of the first events, entries of calls for one, the kernel dropped so far.

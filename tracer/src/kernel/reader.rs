@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -231,9 +232,17 @@ impl Reader {
         } = self;
         // Whoever waits for more of them learns now that there are none.
         drop(batches);
-        let is_slow = scheduler.is_some() || matches!(calls, CallSource::Perf(_));
+        let perf = match &calls {
+            CallSource::Perf(rings) => Some(rings),
+            CallSource::Programs(_) => None,
+        };
+        let rings = perf.map(|rings| &**rings).into_iter().chain(&scheduler);
+        let held: Vec<BorrowedFd<'_>> = rings.flat_map(Rings::descriptors).collect();
         // Where nobody else can, it takes its time here.
-        let _ = is_slow.then(parting::leave_to_another);
+        let later = (!held.is_empty()).then(|| parting::leave_to_another(&held));
+        drop(held);
+        drop((calls, scheduler));
+        drop(later);
     }
 
     /// Empties the rings of the scheduler, which nobody else would hold back, and with `calls` those of calls.

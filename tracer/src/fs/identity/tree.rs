@@ -15,7 +15,7 @@ pub(super) struct Tree {
     /// Pairs of directory and subdirectory.
     below: BTreeSet<(FileId, FileId)>,
     /// Directories by the hash of parent and name.
-    names: Hashed,
+    names: Hashed<FileId>,
 }
 
 #[derive(Clone, Debug)]

@@ -13,6 +13,7 @@ use super::sched;
 use crate::bpf::followed::Followed;
 use crate::bpf::ring::Ring;
 use crate::bpf::{Kind, Map, attach, load};
+use crate::side_by_side::{both, side_by_side};
 
 mod memory;
 mod program;
@@ -114,8 +115,9 @@ impl Programs {
         let count = super::processors()?;
         let recent = || Map::new(Kind::Array, count as usize * program::STRIDE, 1);
         let recent = (!are_named).then(recent).transpose()?;
-        let ring = || Map::new(Kind::Ring, 0, size as u32);
-        let all = (0..count).map(|_| ring()).collect::<io::Result<Vec<_>>>()?;
+        // The kernel clears them, and the command begins after that.
+        let rings = (0..count).map(|_| || Map::new(Kind::Ring, 0, size as u32));
+        let all: Vec<Map> = side_by_side(rings).into_iter().collect::<io::Result<_>>()?;
         let array = match all.len() > named {
             true => Some(Map::array_of(&all)?),
             false => None,
@@ -133,8 +135,9 @@ impl Programs {
             lost: lost.as_fd(),
             hold_above: holds.then_some(size as u32 / 2),
         };
-        let entries = load(&program::assemble(Which::Entries, &maps))?;
-        let returns = load(&program::assemble(Which::Returns, &maps))?;
+        let load = |which| load(&program::assemble(which, &maps));
+        let (entries, returns) = both(|| load(Which::Entries), || load(Which::Returns));
+        let (entries, returns) = (entries?, returns?);
         let processes = recent.map(|recent| {
             Arc::new(Processes {
                 all: followed,

@@ -12,10 +12,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::bpf::code::Code;
+use crate::bpf::code::Instruction;
 use crate::bpf::followed::Followed;
 use crate::bpf::ring::Ring;
 use crate::bpf::{Kind, Map, attach, attach_typed, load, load_typed, registers};
 use crate::kernel::in_first_pid_namespace;
+use crate::side_by_side::{both, side_by_side};
 
 mod called;
 mod calls;
@@ -72,11 +74,11 @@ impl Tracepoints {
         if with_tables && !registers::ARE_KNOWN {
             return Err(io::Error::other("no programs for this processor"));
         }
-        let layout = Layout::of_kernel()?;
+        // The command begins after this: what takes the kernel and us long goes side by side.
+        let rings = || [SIZE, BELL, CONTENTS].map(|size| Map::new(Kind::Ring, 0, size));
+        let ([ring, bell, contents], layout) = both(rings, Layout::of_kernel);
+        let (layout, ring, bell, contents) = (layout?, ring?, bell?, contents?);
         let processors = crate::kernel::processors()?;
-        let ring = Map::new(Kind::Ring, 0, SIZE)?;
-        let bell = Map::new(Kind::Ring, 0, BELL)?;
-        let contents = Map::new(Kind::Ring, 0, CONTENTS)?;
         let lost = Map::new(Kind::Array, size_of::<u64>(), 1)?;
         let scratch = Map::new(Kind::Array, processors as usize * SCRATCH, 1)?;
         let wanted = Map::new(Kind::Array, calls::WANTED, 1)?;
@@ -94,24 +96,23 @@ impl Tracepoints {
             endless: Code::may_be_late(),
             with_tables,
         };
-        let mut programs: Vec<(&CStr, _)> = vec![
-            (c"sched_process_fork", forked(&layout, &maps)),
-            (c"sched_process_exec", executed(&layout, &maps)),
-            (c"sched_switch", ended(&layout, &maps)),
+        let mut programs = vec![
+            (At::Raw(c"sched_process_fork"), forked(&layout, &maps)),
+            (At::Raw(c"sched_process_exec"), executed(&layout, &maps)),
+            (At::Raw(c"sched_switch"), ended(&layout, &maps)),
         ];
         if with_tables {
-            programs.push((c"sched_process_exit", exiting(&layout, &maps)));
+            let exits = (At::Raw(c"sched_process_exit"), exiting(&layout, &maps));
+            let returns = At::Typed(layout.calls.returns);
+            let returned = (returns, returned(wanted.as_fd(), &layout, &maps));
+            programs.extend([exits, returned]);
         }
+        let loading = programs.iter().map(|(at, code)| || at.load(code));
+        let loaded = side_by_side(loading);
         let mut held = Vec::new();
-        for (tracepoint, program) in programs {
-            let program = load(&program)?;
-            held.push(attach(tracepoint, &program)?);
-            held.push(program);
-        }
-        if with_tables {
-            let program = returned(wanted.as_fd(), &layout, &maps);
-            let program = load_typed(&program, layout.calls.returns)?;
-            held.push(attach_typed(&program)?);
+        for ((at, _), program) in programs.iter().zip(loaded) {
+            let program = program?;
+            held.push(at.attach(&program)?);
             held.push(program);
         }
         Ok(Tracepoints {
@@ -172,6 +173,31 @@ impl Tracepoints {
     /// Records that found no room so far.
     pub(super) fn dropped(&self) -> u64 {
         self.lost.get(0).map_or(0, |[lost]| lost)
+    }
+}
+
+/// Where a program runs.
+#[derive(Clone, Copy)]
+enum At {
+    /// At the tracepoint of that name.
+    Raw(&'static CStr),
+    /// At the tracepoint whose function is of this type, by number.
+    Typed(u32),
+}
+
+impl At {
+    fn load(self, code: &[Instruction]) -> io::Result<OwnedFd> {
+        match self {
+            At::Raw(_) => load(code),
+            At::Typed(function) => load_typed(code, function),
+        }
+    }
+
+    fn attach(self, program: &OwnedFd) -> io::Result<OwnedFd> {
+        match self {
+            At::Raw(name) => attach(name, program),
+            At::Typed(_) => attach_typed(program),
+        }
     }
 }
 
