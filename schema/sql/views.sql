@@ -142,7 +142,7 @@ FROM process JOIN environment_variable AS v ON v.upid = process.environment_upid
 CREATE VIEW descriptors (
   upid,     -- process image that began by an exec
   fd,       -- descriptor
-  target,   -- path at that moment, or the kernel's text, such as pipe:[7]
+  target,   -- path at that moment, then " (deleted)" if the file had no name left, or the kernel's text, such as pipe:[7]
   flags,    -- open flags that are still in force
   position  -- position in the file, bytes
 ) AS

@@ -2,6 +2,7 @@
 //! with what each workload says of itself.
 
 mod jobserver;
+mod names;
 mod outside;
 mod pipes;
 mod sockets;

@@ -151,8 +151,26 @@ pub(crate) fn attributes(pid: u32, fd: i32) -> Option<Attributes> {
 
 /// What is open as descriptor `fd`: a path, or text like `pipe:[7]`.
 pub(crate) fn target(pid: u32, fd: i32) -> Option<PathBuf> {
-    fs::read_link(link(pid, fd)).ok()
+    led_to(&link(pid, fd))
 }
+
+/// Where a link in /proc leads to. The kernel calls deleted what its cache of names has lost: FUSE and others
+/// lose a name when a lookup crosses its creation. A file of a filesystem without a device that has names is taken to have
+/// that one.
+pub(crate) fn led_to(link: &str) -> Option<PathBuf> {
+    let target = fs::read_link(link).ok()?;
+    let Some(name) = target.as_os_str().as_bytes().strip_suffix(DELETED) else {
+        return Some(target);
+    };
+    let known = stat::known(AT_FDCWD, &CString::new(link).ok()?);
+    let is_named = known.is_ok_and(|known| libc::major(known.dev) == 0 && known.links > 0);
+    Some(match is_named {
+        true => PathBuf::from(OsStr::from_bytes(name)),
+        false => target,
+    })
+}
+
+const DELETED: &[u8] = b" (deleted)";
 
 /// The link in /proc to what is open as descriptor `fd`.
 pub(crate) fn link(pid: u32, fd: i32) -> String {
@@ -163,7 +181,7 @@ pub(crate) fn link(pid: u32, fd: i32) -> String {
 /// and names of removed files are not.
 pub(crate) fn is_path(target: &OsStr) -> bool {
     let target = target.as_bytes();
-    target.starts_with(b"/") && !target.ends_with(b" (deleted)")
+    target.starts_with(b"/") && !target.ends_with(DELETED)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use flowtrace_schema::Text;
 
+use super::descriptors;
 use super::environment::{Variables, Wanted};
 
 mod cost;
@@ -88,7 +89,7 @@ pub(super) fn contents(path: &str) -> io::Result<Vec<u8>> {
 }
 
 fn link(pid: u32, name: &str) -> Option<Text> {
-    let target = fs::read_link(format!("/proc/{pid}/{name}")).ok()?;
+    let target = descriptors::led_to(&format!("/proc/{pid}/{name}"))?;
     Some(target.into_os_string().into_vec().into())
 }
 

@@ -29,7 +29,7 @@ pub(super) fn named(tracee: Tracee, directory: Option<i32>, path: &OsStr) -> Opt
     }
     let directory = match directory {
         None | Some(libc::AT_FDCWD) => {
-            fs::read_link(format!("/proc/{}/task/{}/cwd", tracee.pid, tracee.tid)).ok()?
+            descriptors::led_to(&format!("/proc/{}/task/{}/cwd", tracee.pid, tracee.tid))?
         }
         Some(fd) => descriptors::target(tracee.pid, fd)?,
     };

@@ -25,6 +25,9 @@ const STEPS: i32 = LONGEST_PATH as i32;
 /// The same where the kernel, when it checks the programs, follows each step by itself.
 const FEW_STEPS: i32 = 32;
 
+/// The filesystem is asked whether a name is still that of the file (`DCACHE_OP_REVALIDATE` of linux/dcache.h).
+const ASKED_AGAIN: i32 = 4;
+
 impl Code {
     /// Begins a part, whose length so far is where records have their time.
     pub(super) fn part(&mut self, part: u32) {
@@ -115,10 +118,23 @@ impl Code {
         self.follow(R3, layout.parent_directory);
         self.put(LOAD_64, R1, MEMORY, ENTRY, 0);
         let root = self.jump(IF_SAME, R1, R3, 0);
+        // FUSE and others forget an entry when a lookup crosses its creation, though the file has its name.
+        self.put(LOAD_64, R3, MEMORY, ENTRY, 0);
+        self.read(OTHER, 4, R3, layout.entry_flags);
+        self.put(LOAD_32, R1, MEMORY, OTHER, 0);
+        self.put(AND_NUMBER, R1, 0, 0, ASKED_AGAIN);
+        let certain = self.jump(IF_EQUAL, R1, 0, 0);
+        self.put(LOAD_64, R3, MEMORY, ENTRY, 0);
+        self.follow(R3, layout.inode_of_entry);
+        self.read(OTHER, 4, R3, layout.links);
+        self.put(LOAD_32, R1, MEMORY, OTHER, 0);
+        let linked = self.jump(IF_NOT_EQUAL, R1, 0, 0);
+        self.land(certain);
         self.set(R1, UNNAMED.cast_signed());
         self.put(STORE_32, MEMORY, R1, in_part(NUMBER), 0);
-        self.land(named);
-        self.land(root);
+        for jump in [named, root, linked] {
+            self.land(jump);
+        }
         let up = self.begin_loop(maps);
         self.put(LOAD_64, R3, MEMORY, MOUNT, 0);
         self.read(OTHER, 8, R3, layout.mount_root);

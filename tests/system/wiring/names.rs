@@ -1,0 +1,49 @@
+//! Names of what programs begin with.
+
+use super::traced;
+use crate::support::{PYTHON, need_python};
+
+/// Others look for the name of a file while it is made, and then a program begins with it: the kernel forgets such a name
+/// now and then, and calls the file deleted. It then truly removes one, and replaces one.
+const LOOKED_FOR: &str = r"
+import multiprocessing, os, subprocess
+made = multiprocessing.Value('i', 0, lock=False)
+def look():
+    while True:
+        for place in range(made.value, made.value + 2):
+            os.path.exists(f'o{place}')
+lookers = [multiprocessing.Process(target=look, daemon=True) for _ in range(2)]
+for looker in lookers: looker.start()
+for place in range(100):
+    made.value = place
+    with open(f'o{place}', 'w') as output: subprocess.run(['/bin/true'], stdout=output)
+for looker in lookers: looker.terminate(); looker.join()
+with open('removed', 'w') as output:
+    os.remove('removed')
+    subprocess.run(['/bin/true'], stdout=output)
+with open('replaced', 'w') as output:
+    open('other', 'w').close()
+    os.rename('other', 'replaced')
+    subprocess.run(['/bin/true'], stdout=output)
+";
+
+#[test]
+fn a_file_has_its_name_though_others_look_for_it_while_it_is_made() {
+    if !need_python("multiprocessing") {
+        return;
+    }
+    for options in [&[][..], &["--ptrace"]] {
+        let Some(run) = traced(options, &[PYTHON, "-c", LOOKED_FOR]) else {
+            return;
+        };
+        let names = run.trace.rows(
+            "SELECT target FROM descriptors JOIN processes USING (upid)
+             WHERE command = '/bin/true' AND fd = 1 ORDER BY upid",
+        );
+        let job = run.scratch.join("job");
+        let path = |name: &str| vec![job.join(name).display().to_string()];
+        let mut expected: Vec<_> = (0..100).map(|place| path(&format!("o{place}"))).collect();
+        expected.extend(["removed (deleted)", "replaced (deleted)"].map(path));
+        assert_eq!(names, expected, "{options:?}");
+    }
+}
