@@ -56,6 +56,83 @@ fn a_file_that_is_renamed_is_one_file() {
     assert_eq!(trace.rows(edges), [["1"]]);
 }
 
+/// Files of the system are told when they have been opened, or before; what is read is of the one that was opened.
+#[test]
+fn system_files_are_not_taken_for_each_other() {
+    if !need_kernel_layer() {
+        return;
+    }
+    let script = "
+import glob, os
+for path in sorted(glob.glob(os.path.dirname(os.__file__) + '/[a-d]*.py'))[:9]:
+    file = os.open(path, os.O_RDONLY)
+    print(path, len(os.read(file, 1000000)), sep='|')
+    os.close(file)";
+    for options in [&[][..], &["--ptrace"]] {
+        let scratch = Scratch::new();
+        let path = scratch.join("t.db");
+        let mut command = run_in(&scratch.dir("job"), &path);
+        command
+            .args(["--layer", "kernel", "--no-mount"])
+            .args(options);
+        let finished = finish(command.args(["--", PYTHON, "-S", "-c", script])).expect(0);
+        let truth: Vec<&str> = finished.stdout_text().lines().collect();
+        assert!(truth.len() > 3, "{truth:?}");
+        let trace = Trace::open_complete(&path);
+        let rows = trace.rows(
+            "SELECT path || '|' || result FROM calls
+             WHERE op = 'read' AND length = 1000000 ORDER BY start_ns",
+        );
+        assert_eq!(rows.concat(), truth, "{options:?}");
+    }
+}
+
+/// A descriptor that came over a socket is looked at; whose it is, and where the file is read, is known or counted.
+#[test]
+fn a_descriptor_that_was_sent_is_followed_or_counted() {
+    if !need_kernel_layer() {
+        return;
+    }
+    let script = "
+import os, socket, sys, time
+ours, theirs = socket.socketpair()
+file = os.open('sent', os.O_RDWR | os.O_CREAT)
+os.write(file, bytes(500))
+os.lseek(file, 100, os.SEEK_SET)
+if os.fork() == 0:
+    os.close(file)
+    _, (got,), _, _ = socket.recv_fds(theirs, 1, 1)
+    os.read(got, 26)
+    theirs.send(b'x')
+    if sys.argv[1] == 'stay': time.sleep(1)
+    os._exit(0)
+socket.send_fds(ours, [b'x'], [file])
+ours.recv(1)
+os.read(file, 27)
+os.wait()
+os.pread(file, 28, 5)";
+    for how in ["stay", "end"] {
+        let scratch = Scratch::new();
+        let path = scratch.join("t.db");
+        let mut command = run_in(&scratch.dir("job"), &path);
+        command.args(["--layer", "kernel", "--no-mount", "--"]);
+        finish(command.args([PYTHON, "-S", "-c", script, how])).expect(0);
+        let trace = Trace::open(&path);
+        let rows = trace.rows(
+            "SELECT length, COALESCE(offset, 'unknown') FROM calls
+             WHERE op = 'read' AND path LIKE '%/job/sent' ORDER BY start_ns",
+        );
+        let counted: i64 = trace.one(
+            "SELECT COALESCE(SUM(value), 0) FROM losses WHERE counter = 'descriptors_not_followed'",
+        );
+        let known = [["26", "100"], ["27", "126"], ["28", "5"]];
+        match counted {
+            0 => assert_eq!(rows, known, "{how}"),
+            _ => assert_eq!(rows, [["27", "unknown"], ["28", "5"]], "{how}"),
+        }
+    }
+}
+
 #[test]
 fn streams_that_were_open_before_are_files() {
     if !need_kernel_layer() {

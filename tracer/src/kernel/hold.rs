@@ -76,7 +76,9 @@ fn let_go(tid: Pid) -> bool {
     let info = ptrace::getsiginfo(tid).ok();
     let signal = info.filter(|info| info.si_code >> 8 != INTERRUPTED);
     let signal = signal.and_then(|info| Signal::try_from(info.si_signo).ok());
-    let is_ours = || proc::tracer_of(tid.as_raw().cast_unsigned()) == Some(std::process::id());
+    // The tracer is this thread, not all of us. One that has not come to its stop yet is not to be forgotten.
+    let own = || nix::unistd::gettid().as_raw().cast_unsigned();
+    let is_ours = || proc::tracer_of(tid.as_raw().cast_unsigned()) == Some(own());
     ptrace::detach(tid, signal).is_ok() || !is_ours()
 }
 
@@ -147,6 +149,28 @@ mod tests {
         let mut rest = Vec::new();
         child.stdout.take().unwrap().read_to_end(&mut rest).unwrap();
         assert!(rest.is_empty() && child.wait().unwrap().success());
+    }
+
+    /// It may come to its stop late, when it was already to be let go.
+    #[test]
+    fn whoever_is_let_go_at_once_goes_on() {
+        let mut child = Command::new("sh")
+            .args(["-c", "while :; do :; done"])
+            .spawn()
+            .unwrap();
+        let samples = calls_of(child.id(), STORM);
+        for _ in 0..300 {
+            let mut hold = Hold::default();
+            hold.saw(&samples);
+            hold.stop();
+            while !hold.held.is_empty() {
+                hold.release();
+            }
+            assert_eq!(proc::tracer_of(child.id()), None);
+        }
+        becomes(child.id(), |state| state == 'R');
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub(super) enum Stranger {
     File(Met),
     /// It is something else of a view, or a file that nobody opened there.
     Unnamed,
+    /// It is a regular file of no view: whoever it came from may be known to have it.
+    Outside(Outside),
     /// It is nothing of a view, but this where it is a pipe or socket.
     Elsewhere(Option<Target>),
     /// It was closed by then, or the process is over.
@@ -33,6 +35,13 @@ pub(super) struct Met {
     /// `None`: it is left out of the trace.
     pub(super) file: Option<FileId>,
     pub(super) by_fuse: bool,
+    pub(super) appends: bool,
+    pub(super) close_on_exec: bool,
+}
+
+/// A file of no view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Outside {
     pub(super) appends: bool,
     pub(super) close_on_exec: bool,
 }
@@ -114,11 +123,17 @@ impl Strangers {
         let Some(link) = descriptors::target(pid, fd) else {
             return Stranger::Gone;
         };
-        if !self.views.iter().any(|view| link.starts_with(view)) {
-            let target = Holder { pid, tid }.target(fd);
-            return Stranger::Elsewhere(target.filter(|t| matches!(t, Target::Channel(_))));
-        }
         let holder = Holder { pid, tid };
+        let is_in_view = self.views.iter().any(|view| link.starts_with(view));
+        if !is_in_view {
+            match holder.target(fd) {
+                Some(Target::File) => {}
+                target => {
+                    let channel = target.filter(|t| matches!(t, Target::Channel(_)));
+                    return Stranger::Elsewhere(channel);
+                }
+            }
+        }
         let (Some(attributes), Some(flags)) = (descriptors::attributes(pid, fd), holder.flags(fd))
         else {
             return Stranger::Gone;
@@ -127,6 +142,13 @@ impl Strangers {
             return Stranger::Elsewhere(None);
         }
         let appends = flags & libc::O_APPEND != 0;
+        let close_on_exec = flags & libc::O_CLOEXEC != 0;
+        if !is_in_view {
+            return Stranger::Outside(Outside {
+                appends,
+                close_on_exec,
+            });
+        }
         match self.opened.get(&attributes.ino) {
             Some(known) if !known.is_ambiguous => {
                 // Opened in both ways, by whoever this came from: those that append come to FUSE.
@@ -135,7 +157,7 @@ impl Strangers {
                     file: known.file,
                     by_fuse,
                     appends: appends && !by_fuse,
-                    close_on_exec: flags & libc::O_CLOEXEC != 0,
+                    close_on_exec,
                 })
             }
             _ => Stranger::Unnamed,

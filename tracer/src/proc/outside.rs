@@ -121,12 +121,13 @@ impl Outside {
     }
 
     /// Whether this open needs no look at its result, because it is none of ours or because it was
-    /// recorded from its name alone.
+    /// recorded from its name alone. `result`: its descriptor, where it was made already.
     pub(crate) fn is_settled(
         &mut self,
         tracee: Tracee,
         path: &OsStr,
         flags: u32,
+        result: Option<i32>,
         now: u64,
     ) -> bool {
         let bytes = path.as_bytes();
@@ -149,7 +150,10 @@ impl Outside {
         };
         if let Some(file) = file {
             if let Some(told) = &self.told {
-                told.opens(tracee.tid, file, flags, now);
+                match result {
+                    Some(fd) => told.opened(tracee.tid, fd, file, flags, now),
+                    None => told.opens(tracee.tid, file, flags, now),
+                }
             }
             self.record(tracee, Op::Open, file, flags, (now, now));
         }

@@ -173,7 +173,7 @@ impl Wiring {
         let elsewhere = self.elsewhere.contains(&tracee.pid);
         let path = path_at(tracee.tid, path)?;
         if !elsewhere
-            && (self.outside.is_settled(tracee, &path, flags, now)
+            && (self.outside.is_settled(tracee, &path, flags, None, now)
                 || self.outside.is_in_view(tracee, directory, &path))
         {
             return None;

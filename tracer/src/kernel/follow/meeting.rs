@@ -63,17 +63,23 @@ impl Follower {
         let (table, pid) = (Rc::clone(&thread.table), thread.pid);
         match self.strangers.look(pid, tid, fd) {
             Stranger::File(met) => {
-                let open = Rc::new(self.open_file(met, &table, (pid, fd)));
-                open.appends.set(open.appends.get() || met.appends);
-                if self.dropped > 0 {
-                    open.lossy.set(true);
-                }
-                let close_on_exec = met.close_on_exec;
-                table
-                    .borrow_mut()
-                    .set(fd, Some(Rc::clone(&open)), close_on_exec);
-                self.strangers.suspect(&table, fd, Some(open));
+                let open = self.open_file(met, &table, (pid, fd));
+                self.met(&table, fd, open, met.appends, met.close_on_exec);
             }
+            // Others are inherited from before the run, or of the system.
+            Stranger::Outside(met) if table.borrow().receives => {
+                match self.held_by_others(&table, (pid, fd), |_| true) {
+                    Some(other) => {
+                        let open = OpenFile::met(other.file, false, Some(&other));
+                        self.met(&table, fd, open, met.appends, met.close_on_exec);
+                    }
+                    None => {
+                        self.missed();
+                        table.borrow_mut().set(fd, None, met.close_on_exec);
+                    }
+                }
+            }
+            Stranger::Outside(met) => table.borrow_mut().set(fd, None, met.close_on_exec),
             Stranger::Unnamed => {
                 table.borrow_mut().suspect(fd);
                 self.strangers.suspect(&table, fd, None);
@@ -83,7 +89,7 @@ impl Follower {
             Stranger::Elsewhere(None) => table.borrow_mut().set(fd, None, false),
             Stranger::Gone => {
                 if table.borrow().receives {
-                    self.strangers.missed();
+                    self.missed();
                 }
                 match self.dropped {
                     0 => table.borrow_mut().set(fd, None, false),
@@ -93,21 +99,61 @@ impl Follower {
         }
     }
 
+    /// Descriptor `fd` of a table is that.
+    fn met(
+        &mut self,
+        table: &SharedTable,
+        fd: u64,
+        open: OpenFile,
+        appends: bool,
+        close_on_exec: bool,
+    ) {
+        let open = Rc::new(open);
+        open.appends.set(open.appends.get() || appends);
+        if self.dropped > 0 {
+            open.lossy.set(true);
+        }
+        let same = Some(Rc::clone(&open));
+        table.borrow_mut().set(fd, same, close_on_exec);
+        self.strangers.suspect(table, fd, Some(open));
+    }
+
+    /// Of one that came over a socket nothing can be told any more. Whoever has the same open file may be somewhere else in
+    /// it now; which that is is not known.
+    fn missed(&mut self) {
+        self.strangers.missed();
+        for process in self.processes.values() {
+            for (_, open) in process.table.borrow().descriptors() {
+                open.seek(None);
+            }
+        }
+    }
+
     /// The open file that was met, which somebody else may hold, too.
     fn open_file(&self, met: Met, own: &SharedTable, at: (u32, u64)) -> OpenFile {
+        let other = self.held_by_others(own, at, |open| open.file == met.file);
+        let by_fuse = other.as_ref().map_or(met.by_fuse, |other| other.by_fuse);
+        OpenFile::met(met.file, by_fuse, other.as_deref())
+    }
+
+    /// The open file of that descriptor as another one holds it, of those that `suit`.
+    fn held_by_others(
+        &self,
+        own: &SharedTable,
+        at: (u32, u64),
+        suit: impl Fn(&OpenFile) -> bool,
+    ) -> Option<Rc<OpenFile>> {
         let holds = |(pid, of): (&u32, &super::Process)| {
             let table = of.table.borrow();
             let held = table.descriptors();
-            let mut suit = held.filter(|(fd, open)| {
-                open.file == met.file
+            let mut same = held.filter(|(fd, open)| {
+                suit(open)
                     && !(Rc::ptr_eq(&of.table, own) && *fd as u64 == at.1)
                     && are_one(at, (*pid, *fd as u64))
             });
-            suit.next().map(|(_, open)| Rc::clone(open))
+            same.next().map(|(_, open)| Rc::clone(open))
         };
-        let other = self.processes.iter().find_map(holds);
-        let by_fuse = other.as_ref().map_or(met.by_fuse, |other| other.by_fuse);
-        OpenFile::met(met.file, by_fuse, other.as_deref())
+        self.processes.iter().find_map(holds)
     }
 }
 

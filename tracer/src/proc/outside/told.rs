@@ -18,7 +18,7 @@ impl Outside {
         // The path may be too long to be told.
         let path = made.paths.get(&fd).cloned().unwrap_or_default();
         let creates = made.is_created(fd) || flags & UNNAMED != 0;
-        if !creates && self.is_settled(tracee, &path, flags, now) {
+        if !creates && self.is_settled(tracee, &path, flags, Some(fd), now) {
             return;
         }
         let path = Path::new(&path);
