@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::support::process::{Finished, finish};
 use crate::support::trace::Trace;
-use crate::support::{FLOWTRACE, Scratch, need_kernel_layer, run_in};
+use crate::support::{FLOWTRACE, PYTHON, Scratch, need_kernel_layer, run_in};
 
 fn text(finished: &Finished) -> &str {
     str::from_utf8(&finished.stdout).unwrap()
@@ -76,7 +76,8 @@ for path in sorted(glob.glob(os.path.dirname(os.__file__) + '/[a-d]*.py'))[:9]:
             .args(["--layer", "kernel", "--no-mount"])
             .args(options);
         let finished = finish(command.args(["--", PYTHON, "-S", "-c", script])).expect(0);
-        let truth: Vec<&str> = finished.stdout_text().lines().collect();
+        let printed = finished.stdout_text();
+        let truth: Vec<&str> = printed.lines().collect();
         assert!(truth.len() > 3, "{truth:?}");
         let trace = Trace::open_complete(&path);
         let rows = trace.rows(

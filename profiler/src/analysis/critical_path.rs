@@ -12,6 +12,7 @@
 
 mod backlog;
 mod counterpart;
+mod killed;
 mod line;
 mod network;
 mod order;

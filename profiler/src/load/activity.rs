@@ -188,6 +188,8 @@ fn interval(
         Doing::Busy
     } else if is(A::Lock) {
         Doing::Lock
+    } else if is(A::Sleep) {
+        Doing::Sleep
     } else {
         Doing::Other
     };
@@ -220,7 +222,7 @@ fn put_together(threads: &[Span], spans: &mut Vec<Span>) {
         Doing::Busy => 0,
         Doing::Channels(..) | Doing::Child(_) | Doing::Place | Doing::Poll(..) => 1,
         Doing::Lock if threads[i].waker.is_some() => 1,
-        Doing::Other => 2,
+        Doing::Sleep | Doing::Other => 2,
         Doing::Lock => 3,
     };
     let mut live: BTreeSet<(u8, usize)> = BTreeSet::new();

@@ -54,7 +54,9 @@ pub enum Doing {
     Lock,
     /// Slept before it looked again for a file that this process made then, ns.
     Poll(ProcessId, i64),
-    /// Waited for a signal, time, a terminal or something unknown.
+    /// Slept for a time.
+    Sleep,
+    /// Waited for a signal, a terminal or something unknown.
     Other,
 }
 

@@ -5,6 +5,9 @@ use super::network::Cut;
 use super::waits::{Cause, Release, SeenOn, SeenWait};
 use crate::model::{Activity, Doing, ProcessId, Workflow};
 
+/// Part of a stretch of work that may seem to have been none.
+const INEXACT: f64 = 0.1;
+
 /// The life of one process.
 pub(super) struct Line<'a> {
     pub(super) workflow: &'a Workflow,
@@ -119,8 +122,11 @@ impl Line<'_> {
             }
         }
         for segment in segments.iter_mut().filter(|s| s.is_candidate) {
+            let whole = segment.seen_own_ns + segment.uncovered_ns;
             let own = segment.seen_own_ns as f64 * keep + segment.uncovered_ns as f64 * fill;
-            segment.own_ns = own.round() as i64;
+            // Looks, and the account of a machine that is not always there, are no better than that.
+            let is_all = segment.waited_ns == 0 && own >= whole as f64 * (1.0 - INEXACT);
+            segment.own_ns = if is_all { whole } else { own.round() as i64 };
         }
     }
 

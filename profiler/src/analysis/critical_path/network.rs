@@ -40,6 +40,8 @@ pub(super) struct Network {
 /// Where the life of a process is cut.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cut {
+    /// It ended that process, before it can have waited for that.
+    Kill(ProcessId),
     /// A wait ended, by its place among all releases.
     Release(usize),
     /// It started that process, or wrote what that one needed to begin.
@@ -102,12 +104,24 @@ impl Network {
             }
             releases.push(release);
         }
+        let killers: Vec<Option<ProcessId>> = workflow
+            .process_ids()
+            .map(|id| waits.killer(id, &seen))
+            .collect();
+        for (id, killer) in workflow.process_ids().zip(&killers) {
+            if let Some(killer) = killer {
+                let (start, end) = lives[killer.0 as usize];
+                let at = lives[id.0 as usize].1.clamp(start, end);
+                cuts[killer.0 as usize].push((at, Cut::Kill(id)));
+            }
+        }
         for (reader, writer, at_ns) in fed_by(workflow, &lives) {
             cuts[writer.0 as usize].push((at_ns, Cut::Fork(reader)));
         }
 
         let mut network = Network::default();
         let mut forked_at = vec![NONE; count];
+        let mut killed_at = vec![NONE; count];
         let mut let_go_at = vec![NONE; releases.len()];
         // The moments at which a release happened, and the release.
         let mut released: Vec<(u32, usize)> = Vec::new();
@@ -132,11 +146,14 @@ impl Network {
                 match cut {
                     Cut::Release(place) if segment.is_released => released.push((moment, place)),
                     Cut::Release(_) => {}
+                    Cut::Kill(killed) => killed_at[killed.0 as usize] = moment,
                     Cut::Fork(child) => forked_at[child.0 as usize] = moment,
                     Cut::LetGo(place) => let_go_at[place] = moment,
                 }
             }
-            let rest = segments.last().map_or(0, |segment| segment.own_ns);
+            // Nobody needed what one did that was ended.
+            let rest = segments.last().filter(|_| killers[at].is_none());
+            let rest = rest.map_or(0, |segment| segment.own_ns);
             let last = network.push(id, lives[at].1, rest);
             network.ends.push((first, last));
         }
@@ -149,6 +166,12 @@ impl Network {
         for (child, &moment) in forked_at.iter().enumerate() {
             let start = network.ends[child].0 as usize;
             network.moments[start].cross = moment;
+        }
+        for (killed, &moment) in killed_at.iter().enumerate() {
+            if moment != NONE {
+                let end = network.ends[killed].1 as usize;
+                network.moments[end].cross = moment;
+            }
         }
         network.put_in_order();
         network

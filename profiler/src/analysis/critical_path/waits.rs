@@ -2,10 +2,14 @@
 
 use std::collections::HashMap;
 
+use super::killed::was_killed;
 use crate::model::{Activity, Doing, ProcessId, Span, Workflow};
 
 /// How many that let each other go at the same time, as far as looks tell, are put in order.
 const LONGEST_CHAIN: u32 = 8;
+
+/// Who looks now and then whether a child has ended does so in less than this part of the child's life.
+const NOTICE: i64 = 4;
 
 /// What may end a wait of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,7 +84,7 @@ pub(super) fn lives(workflow: &Workflow) -> Vec<(i64, i64)> {
 
 /// What each process waited for; answers come from the samples and the holders of channels.
 pub(super) struct Waits<'a> {
-    workflow: &'a Workflow,
+    pub(super) workflow: &'a Workflow,
     pub(super) activity: &'a Activity,
     lives: &'a [(i64, i64)],
     children: &'a [Vec<ProcessId>],
@@ -133,7 +137,7 @@ impl<'a> Waits<'a> {
                     SeenOn::Channel(self.at_work((by, made_ns), process, span.to_ns)?)
                 }
                 // The scheduler told who ended it; of a child its end is known better.
-                Doing::Channels(..) | Doing::Place | Doing::Lock | Doing::Other
+                Doing::Channels(..) | Doing::Place | Doing::Lock | Doing::Sleep | Doing::Other
                     if span.waker.is_some() =>
                 {
                     SeenOn::Channel(span.waker?)
@@ -148,13 +152,15 @@ impl<'a> Waits<'a> {
                 }
                 // Who starts others may learn of their end by a signal, a pipe to itself or a look
                 // now and then.
-                Doing::Lock | Doing::Other if self.has_child_then(process, span) => {
+                Doing::Lock | Doing::Sleep | Doing::Other
+                    if self.may_be_for_child(process, span) =>
+                {
                     SeenOn::Child(None)
                 }
                 // Who has jobs running waits for one of them to give its place back.
                 Doing::Place if self.has_child_then(process, span) => SeenOn::Child(None),
                 Doing::Place => SeenOn::Place,
-                Doing::Busy | Doing::Lock | Doing::Other => return None,
+                Doing::Busy | Doing::Lock | Doing::Sleep | Doing::Other => return None,
             };
             Some(SeenWait {
                 from_ns: span.from_ns,
@@ -250,6 +256,11 @@ impl<'a> Waits<'a> {
         self.writers.get(&reader).map_or(&[], Vec::as_slice)
     }
 
+    /// Whom it started.
+    pub(super) fn children_of(&self, id: ProcessId) -> &[ProcessId] {
+        &self.children[id.0 as usize]
+    }
+
     /// When it started its children, in order, ns.
     pub(super) fn births(&self, id: ProcessId) -> &[i64] {
         &self.births[id.0 as usize]
@@ -325,6 +336,20 @@ impl<'a> Waits<'a> {
     pub(super) fn stillness_ns(&self, process: ProcessId, at_ns: i64, slack: i64) -> i64 {
         let turn = self.activity.nearest_turn_ns(process, at_ns);
         (turn.unwrap_or(0) - slack).max(0)
+    }
+
+    /// Whether a wait may have been for a child of which it learned by itself: one lived on, or had ended not long
+    /// before, as its life goes. What goes on for longer than that is a wait of its own, as is a sleep after which somebody
+    /// ended the child.
+    fn may_be_for_child(&self, parent: ProcessId, span: &Span) -> bool {
+        let slack = span.error_ns.max(1) * 2;
+        self.children[parent.0 as usize].iter().any(|child| {
+            let (start, end) = self.lives[child.0 as usize];
+            let notice = slack.max((end - start) / NOTICE);
+            let is_near = start < span.to_ns && end > span.from_ns && end + notice >= span.to_ns;
+            let is_ended = span.doing == Doing::Sleep && was_killed(self.workflow.process(*child));
+            is_near && !is_ended
+        })
     }
 
     /// Whether a child lived during the wait.
