@@ -3,6 +3,10 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
+use flowtrace_schema::quote_argv;
+
+use crate::graph::pattern::base;
+
 /// Splits a command line as a POSIX shell would, without expanding anything.
 ///
 /// Reads what `quote_argv` writes: plain words, `'…'`, `\'` between quotes, and `$'…'` with
@@ -59,6 +63,14 @@ fn escaped(chars: &mut Peekable<Chars<'_>>, word: &mut String) {
     }
 }
 
+/// A command line without the directory of its program.
+pub(crate) fn without_directory(command: &str) -> String {
+    let mut chars = command.chars().peekable();
+    let program = word(&mut chars);
+    let rest: String = chars.collect();
+    format!("{}{rest}", quote_argv([base(&program)]).text())
+}
+
 /// The path that an argument is when it is one of a program in a directory, with `.` and `..` taken out as far as the
 /// text goes.
 pub(crate) fn path_from(directory: &str, path: &str) -> String {
@@ -80,7 +92,6 @@ pub(crate) fn path_from(directory: &str, path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flowtrace_schema::quote_argv;
     use proptest::prelude::*;
 
     #[test]
@@ -88,6 +99,19 @@ mod tests {
         assert_eq!(unquote("gcc -c 'a b"), ["gcc", "-c", "a b"]);
         assert_eq!(unquote(r"x $'a\n"), ["x", "a\n"]);
         assert_eq!(unquote("  "), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_program_is_named_without_its_directory() {
+        for (command, short) in [
+            ("/usr/bin/gcc -c a.c", "gcc -c a.c"),
+            ("make", "make"),
+            ("'./sp dir/my prog' 0.1", "'my prog' 0.1"),
+            (r"$'./new\nline' /a/b", r"$'new\nline' /a/b"),
+            ("'/opt/my dir/x' 'a b'", "x 'a b'"),
+        ] {
+            assert_eq!(without_directory(command), short);
+        }
     }
 
     proptest! {

@@ -407,8 +407,10 @@ CREATE VIEW waits (
   waker_tid         -- that thread
 ) AS
 SELECT DISTINCT s.sample_id, s.t_ns, s.end_ns, s.end_ns - s.t_ns, s.upid, s.tid, 'channel', s.op,
-  s.side, s.channel_id, NULL, s.object, e.upid,
-  MIN(s.end_ns, e.to_ns) - MAX(s.t_ns, e.from_ns), e.used, s.waker_upid, s.waker_tid
+  s.side, s.channel_id, NULL, s.object, COALESCE(e.upid, s.waker_upid),
+  COALESCE(MIN(s.end_ns, e.to_ns) - MAX(s.t_ns, e.from_ns),
+    CASE WHEN s.waker_upid IS NOT NULL THEN s.end_ns - s.t_ns END),
+  e.used, s.waker_upid, s.waker_tid
 FROM (
   SELECT o.sample_id, o.t_ns, o.end_ns, o.upid, o.tid, o.op, o.side, o.object, o.waker_upid, o.waker_tid,
     COALESCE(o.channel_id, (SELECT c.channel_id FROM channel AS c JOIN process AS p

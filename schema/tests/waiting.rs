@@ -5,7 +5,7 @@ use std::path::Path;
 use flowtrace_schema::{
     Activity, FileLayer, HostId, HostRecord, Origin, ProcessEnd, ProcessLayer, ProcessStart,
     Record, Recorder, RunEnd, RunId, RunRecord, SampleRecord, SampledTotals, Side, Tid, Upid,
-    Usage, WaitObject, Writer,
+    Usage, WaitObject, Waker, Writer,
 };
 use rusqlite::Connection;
 
@@ -229,6 +229,30 @@ fn an_interval_grows() {
     assert_eq!(found, [[Some(100), Some(900), Some(9), None]]);
     let polled = rows(&db, "SELECT object FROM waits ORDER BY 1");
     assert_eq!(polled, [[Some(7)], [Some(8)]]);
+}
+
+/// Nobody else held the other end of the pipe, as where one waits for its own pipe in which a signal handler writes, or the
+/// channel is not known: who ended the wait is known all the same.
+#[test]
+fn a_waker_is_the_counterpart_where_nobody_holds_the_other_end() {
+    let scratch = tempfile::tempdir().unwrap();
+    let db = play(&scratch.path().join("t.db"), |play| {
+        play.process(1, None, 0, 1000, Usage::default());
+        play.process(2, None, 0, 1000, Usage::default());
+        let sample = play.sample(1, Activity::Channel, 100, 300);
+        let (upid, tid) = (Upid(2), Tid(102));
+        play.record(SampleRecord {
+            exact: true,
+            waker: Some(Waker { upid, tid }),
+            objects: Vec::new(),
+            ..sample
+        });
+    });
+    let found = rows(
+        &db,
+        "SELECT counterpart_upid, overlap_ns, waker_upid FROM waits",
+    );
+    assert_eq!(found, [[Some(2), Some(200), Some(2)]]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 mod stragglers;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 
@@ -12,9 +12,9 @@ use crate::analysis::bottlenecks::{
 };
 use crate::analysis::bound::Bound;
 use crate::analysis::critical_path::CriticalPath;
-use crate::analysis::serial::{Serial, serial};
+use crate::analysis::serial::{RunBy, Serial, serial};
 use crate::graph::Dag;
-use crate::model::Workflow;
+use crate::model::{ProcessId, Workflow};
 use crate::text::bottlenecks::{looks, percent, want, who};
 use crate::text::units;
 use crate::text::waits::serial_line;
@@ -89,9 +89,10 @@ pub fn of_bottlenecks(
         timeline,
         path,
     };
-    let first = result.causes.first().filter(|cause| cause.share >= 0.15);
+    let foremost = foremost(result, path);
+    let first = foremost.filter(|cause| cause.share >= 0.15);
     Verdict {
-        why: why(result, timeline),
+        why: foremost.and_then(|foremost| why(result, foremost, timeline)),
         resource: first.map(|cause| cause.resource.name()),
         step: first.map(|cause| who(result, cause)),
         critical_path: None,
@@ -99,8 +100,26 @@ pub fn of_bottlenecks(
     }
 }
 
-fn why(result: &Bottlenecks, timeline: &Timeline) -> Option<String> {
+/// What is to be named first: the greatest cause. A step of which nothing is on the critical path, such as a server that others
+/// end when they are done, gives way to one that is.
+fn foremost<'a>(result: &'a Bottlenecks, path: &CriticalPath) -> Option<&'a Cause> {
+    /// The share of the greatest that another one must have.
+    const COMPARABLE: f64 = 0.5;
     let first = result.causes.first()?;
+    let is_on_path = |cause: &&Cause| {
+        cause.task.is_none_or(|task| {
+            let members = &result.tasks.tasks[task].members;
+            let processes: HashSet<ProcessId> = members.iter().map(|part| part.process).collect();
+            let mut steps = path.steps.iter();
+            steps.any(|step| processes.contains(&step.process))
+        })
+    };
+    let comparable = |cause: &&Cause| cause.share >= first.share * COMPARABLE;
+    let mut others = result.causes.iter().take_while(comparable);
+    others.find(is_on_path).or(Some(first))
+}
+
+fn why(result: &Bottlenecks, first: &Cause, timeline: &Timeline) -> Option<String> {
     let name = |cause: &Cause| units::shorten(&units::plain(&who(result, cause)), 40);
     if first.share >= 0.3 || result.causes.len() == 1 && first.share >= 0.1 {
         return Some(format!(
@@ -156,7 +175,13 @@ fn findings(bound: &Bound<'_>, result: &Bottlenecks, stretches: &[Serial]) -> Ve
 }
 
 fn of_serial(one: &Serial) -> Finding {
-    let remedy = if one.is_make { "; make -j would" } else { "" };
+    let remedy = match one.run_by {
+        RunBy::Shell => "",
+        RunBy::Make => "; make -j would",
+        RunBy::MakeWithJobs => {
+            " if the makefile lets them (flowtrace check tells which of its orders nothing seen needs)"
+        }
+    };
     Finding {
         kind: "serial",
         step: one.steps.first().map(|(name, _, _)| name.clone()),

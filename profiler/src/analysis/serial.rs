@@ -6,14 +6,16 @@
 //! keeps in variables are not seen, but for what it read from pipes and files.
 
 mod order;
+mod runs;
 mod steps;
 
 use crate::analysis::bound::Bound;
 use crate::analysis::critical_path::CriticalPath;
-use crate::managers::{Runner, runner_of};
 use crate::model::{ProcessId, Workflow};
 use crate::timeline::Timeline;
 use order::{Dependencies, Schedule};
+pub use runs::RunBy;
+use runs::run_by;
 use steps::{Step, steps};
 
 /// Less than this share of the run is not worth a word.
@@ -46,8 +48,8 @@ pub struct Serial {
     pub cores: f64,
     /// Pairs that depend on each other among them.
     pub dependencies: usize,
-    /// Whether it is make, which only has to be told.
-    pub is_make: bool,
+    /// What the runner is.
+    pub run_by: RunBy,
 }
 
 /// Finds the stretches, those that could save most first. Nothing is found where files, pipes or files
@@ -68,20 +70,16 @@ pub fn serial(workflow: &Workflow, timeline: &Timeline, path: &CriticalPath) -> 
         if children[id.0 as usize].len() < 2 {
             continue;
         }
-        let program = timeline.programs.longest(workflow, id);
-        let image = workflow.program(&timeline.programs.stints[program]);
-        let is_make = matches!(image.rule.as_ref(), "make" | "gmake");
-        let runner = runner_of(image.exe.as_deref(), &image.rule);
-        if runner != Some(Runner::Shell) && !is_make {
+        let Some(run_by) = run_by(workflow, timeline, id) else {
             continue;
-        }
+        };
         let steps = steps(workflow, timeline, &children, id);
         for stretch in stretches(&steps) {
             found.extend(judge(
                 workflow,
                 timeline,
                 id,
-                is_make,
+                run_by,
                 &steps[stretch],
                 cpus as f64,
             ));
@@ -144,7 +142,7 @@ fn judge(
     workflow: &Workflow,
     timeline: &Timeline,
     runner: ProcessId,
-    is_make: bool,
+    run_by: RunBy,
     steps: &[Step],
     cpus: f64,
 ) -> Option<Serial> {
@@ -196,7 +194,7 @@ fn judge(
         saving_ns: saving as i64,
         cores,
         dependencies: dependencies.pairs,
-        is_make,
+        run_by,
     })
 }
 

@@ -108,7 +108,7 @@ pub fn with_verdict(workflow: &Workflow, trace: &Path, style: Style, verdict: &V
     out.line(
         "trace",
         &[
-            format!("{name}{}", size.unwrap_or_default()),
+            format!("{name}{}{}", size.unwrap_or_default(), beside(trace)),
             match workflow.lacks_processes() {
                 true => format!("next: flowtrace network flows {name}"),
                 false => format!("next: flowtrace dag {name} | dot -Tsvg > dag.svg"),
@@ -116,6 +116,20 @@ pub fn with_verdict(workflow: &Workflow, trace: &Path, style: Style, verdict: &V
         ],
     );
     out.finish()
+}
+
+/// What SQLite could not move into the trace, for the disk was full or the recording was killed: it belongs to it.
+fn beside(trace: &Path) -> String {
+    let mut log = trace.as_os_str().to_owned();
+    log.push("-wal");
+    let size = Path::new(&log).metadata().map_or(0, |log| log.len() as i64);
+    match size {
+        0 => String::new(),
+        size => format!(
+            " and {} in the -wal file beside it, which belongs to it",
+            units::bytes(size)
+        ),
+    }
 }
 
 /// What went over the network, and between whom.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::argv::{path_from, unquote};
+use crate::argv::{path_from, unquote, without_directory};
 use crate::graph::pattern::base;
 use crate::model::{ProcessId, Workflow};
 
@@ -72,10 +72,7 @@ impl<'a> Labels<'a> {
         let command = last.command.as_deref().unwrap_or(&last.rule);
         let name = workflow.rule(id);
         let before = workflow.rules_before(id);
-        let whole = || match command.split_once(' ') {
-            Some((program, rest)) => format!("{before}{} {rest}", base(program)),
-            None => format!("{before}{}", base(command)),
-        };
+        let whole = || format!("{before}{}", without_directory(command));
         let Some(rule) = self.rules.get(name.as_ref()) else {
             return whole();
         };

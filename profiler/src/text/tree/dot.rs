@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use super::branch::{Branch, branches, life_ns, longest_chain};
 use super::ending;
+use crate::argv::without_directory;
 use crate::export::dot::{CRITICAL, fill, quoted};
 use crate::model::{Process, ProcessId, Workflow};
 use crate::text::units;
@@ -121,11 +122,4 @@ fn write_node(workflow: &Workflow, branch: &Branch, out: &mut dyn Write) -> io::
         fill(workflow.rule(first)),
         quoted(&label.join("\n")),
     )
-}
-
-fn without_directory(command: &str) -> String {
-    match command.split_once(' ') {
-        Some((program, rest)) => format!("{} {rest}", crate::graph::pattern::base(program)),
-        None => crate::graph::pattern::base(command).into(),
-    }
 }

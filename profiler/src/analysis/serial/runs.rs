@@ -1,0 +1,108 @@
+//! What runs steps one after another.
+
+use crate::argv::unquote;
+use crate::managers::{Runner, runner_of};
+use crate::model::{Image, ProcessId, Workflow};
+use crate::timeline::Timeline;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunBy {
+    /// A shell: its script says in which order.
+    Shell,
+    /// make, which was not told to run several at a time.
+    Make,
+    /// make, which was: its makefile says in which order.
+    MakeWithJobs,
+}
+
+/// What process `id` is, if it is one of them.
+pub(super) fn run_by(workflow: &Workflow, timeline: &Timeline, id: ProcessId) -> Option<RunBy> {
+    let program = |id: ProcessId| {
+        let stint = timeline.programs.longest(workflow, id);
+        workflow.program(&timeline.programs.stints[stint])
+    };
+    let image = program(id);
+    if !is_make(image) {
+        let runner = runner_of(image.exe.as_deref(), &image.rule);
+        return (runner == Some(Runner::Shell)).then_some(RunBy::Shell);
+    }
+    // One make tells those that it runs.
+    let mut at = Some(id);
+    while let Some(id) = at {
+        let image = program(id);
+        if is_make(image) && image.command.as_deref().is_some_and(has_jobs) {
+            return Some(RunBy::MakeWithJobs);
+        }
+        at = workflow.process(id).parent;
+    }
+    Some(RunBy::Make)
+}
+
+fn is_make(image: &Image) -> bool {
+    matches!(image.rule.as_ref(), "make" | "gmake")
+}
+
+/// Whether a command of make asks for several jobs: `-j`, `-j8`, `-sj 8`, `--jobs=8`.
+fn has_jobs(command: &str) -> bool {
+    let words = unquote(command);
+    let mut words = words.iter().skip(1).map(String::as_str).peekable();
+    while let Some(word) = words.next() {
+        let count = match word.strip_prefix("--jobs") {
+            Some(rest) => rest.strip_prefix('='),
+            None => match word.strip_prefix('-').filter(|rest| !rest.starts_with('-')) {
+                // Options with a value take what follows them.
+                Some(rest) => match rest.split_once('j') {
+                    Some((before, count))
+                        if !before.contains(['C', 'f', 'I', 'o', 'W', 'l', 'E']) =>
+                    {
+                        (!count.is_empty()).then_some(count)
+                    }
+                    _ => continue,
+                },
+                None => continue,
+            },
+        };
+        let next = || {
+            words
+                .peek()
+                .copied()
+                .filter(|next| next.parse::<u32>().is_ok())
+        };
+        if count.or_else(next) != Some("1") {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_of_make_are_known_from_its_command() {
+        for command in [
+            "make -j",
+            "make -j3",
+            "make -s -kj 4 all",
+            "make --jobs=2",
+            "make --jobs",
+            "make -C d -j2",
+        ] {
+            assert!(has_jobs(command), "{command}");
+        }
+        for command in [
+            "make",
+            "make all j",
+            "make -j1",
+            "make -j 1 all",
+            "make --jobs=1",
+            "make -f j.mk",
+            "make -fj.mk",
+            "make --just-print",
+        ] {
+            assert!(!has_jobs(command), "{command}");
+        }
+    }
+}
