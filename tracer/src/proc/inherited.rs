@@ -59,7 +59,8 @@ impl Inherited {
     }
 
     /// Records what process `pid` began with as image `upid`: all of the first program, of later ones what is
-    /// different. `umask`: `None` for that of the first program.
+    /// different. `umask`: `None` for that of the first program, of which it is looked up where it was not told: it
+    /// may have another one by then unless it is held.
     pub(super) fn record(
         &mut self,
         recorder: &Recorder,
@@ -69,10 +70,10 @@ impl Inherited {
         environment: Option<u64>,
         moment: &dyn Moment,
     ) {
-        let umask = match &self.first {
-            Some(first) => umask.or(first.umask),
+        let umask = umask.or_else(|| match &self.first {
+            Some(first) => first.umask,
             None => umask_of(pid),
-        };
+        });
         let targets = moment.targets();
         for (&fd, target) in &targets {
             let of_first = self.first.as_ref().and_then(|f| f.descriptors.get(&fd));
@@ -138,6 +139,7 @@ fn parse(info: &str) -> Option<(u32, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::moment::Held;
     use super::*;
 
     #[test]
@@ -150,6 +152,21 @@ mod tests {
         assert_ne!(one, digest(b"A=1\0B=3\0"));
         assert_ne!(one, digest(b"A=1\0"));
         assert_ne!(one, Inherited::default().digest(b"A=1\0B=2\0", &wanted));
+    }
+
+    /// By the time that it could be looked up the program may have another one.
+    #[test]
+    fn what_was_told_of_the_first_program_is_not_looked_up() {
+        let own = std::process::id();
+        let now = umask_of(own).unwrap();
+        let first = |umask| {
+            let mut inherited = Inherited::default();
+            let recorder = Recorder::nowhere();
+            inherited.record(&recorder, own, Upid(1), umask, None, &Held(own));
+            inherited.first.unwrap().umask
+        };
+        assert_eq!(first(Some(now ^ 0o77)), Some(now ^ 0o77));
+        assert_eq!(first(None), Some(now));
     }
 
     #[test]

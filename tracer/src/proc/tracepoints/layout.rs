@@ -142,7 +142,7 @@ impl Open {
 }
 
 /// Members of a task that say what it used.
-pub(super) const COSTS: [&str; 13] = [
+pub(super) const COSTS: [&str; 15] = [
     "se.sum_exec_runtime",
     "se.exec_start",
     "utime",
@@ -156,6 +156,8 @@ pub(super) const COSTS: [&str; 13] = [
     "ioac.syscw",
     "ioac.rchar",
     "ioac.wchar",
+    "se.prev_sum_exec_runtime",
+    "sched_info.last_arrival",
 ];
 /// The first of them that the kernel may leave out.
 const OPTIONAL: usize = 4;

@@ -92,6 +92,10 @@ pub(in super::super) struct Used {
     pub(in super::super) costs: Costs,
     /// When the kernel did so, on the scheduler's clock, ns.
     pub(in super::super) counted_at: u64,
+    /// When it got its processor, on the clock of the machine's processors, ns, and what is counted of its time on it since then;
+    /// 0: not told.
+    pub(in super::super) arrived_at: u64,
+    pub(in super::super) counted_since: u64,
     /// The processor that it is on.
     pub(in super::super) processor: u32,
 }
@@ -292,6 +296,8 @@ fn used(record: &[u8]) -> Option<Used> {
             threads: 1,
         },
         counted_at: cost(1)?,
+        arrived_at: cost(14)?,
+        counted_since: cost(0)?.saturating_sub(cost(13)?),
         processor: half(record, PROCESSOR_AT)?,
     })
 }

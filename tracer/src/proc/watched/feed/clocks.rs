@@ -1,5 +1,8 @@
-//! The scheduler's clock beside the monotonic one. The time that a thread had its processor is brought up to date when it leaves it, and
+//! The scheduler's clocks beside the monotonic one. The time that a thread had its processor is brought up to date when it leaves it, and
 //! at every tick; of one that executes a program some of it is not counted yet.
+//!
+//! That is how long ago it got its processor, less what is counted since. It got it by a clock that goes on always; what is counted
+//! is by one that stands still while the machine has no processor (steal), which serves where the kernel keeps no other moment.
 
 use std::collections::HashMap;
 use std::thread;
@@ -22,6 +25,8 @@ pub(super) struct Clocks {
     apart: HashMap<u32, u64>,
     /// Where there was none: the last one of all.
     any: Option<u64>,
+    /// The same of the clock that goes on always, which is one for all.
+    always: Option<u64>,
     /// Time between two ticks, ns.
     tick_ns: u64,
 }
@@ -31,6 +36,7 @@ impl Clocks {
         Clocks {
             apart: HashMap::new(),
             any: None,
+            always: None,
             tick_ns,
         }
     }
@@ -58,14 +64,27 @@ impl Clocks {
         let apart = at_ns.wrapping_sub(used.counted_at);
         self.apart.insert(used.processor, apart);
         self.any = Some(apart);
+        if used.arrived_at > 0 {
+            let now = used.arrived_at.wrapping_add(used.counted_since);
+            self.always = Some(at_ns.wrapping_sub(now));
+        }
     }
 
     /// How long ago it was at this moment for a thread that runs, ns. That is a tick at most: what the clocks are apart beyond
     /// that, they are since they were compared, for that of the scheduler stands still while the machine has no processor (steal).
     pub(super) fn since_counted(&self, used: &Used, at_ns: u64) -> u64 {
-        let apart = self.apart.get(&used.processor).copied().or(self.any);
-        let since = |apart| at_ns.wrapping_sub(apart).wrapping_sub(used.counted_at);
-        let since = apart.map(since).filter(|&ns| ns < LONGEST_NS);
+        let always = self.always.filter(|_| used.arrived_at > 0);
+        let since = match always {
+            Some(apart) => {
+                let counted_at = used.arrived_at.wrapping_add(used.counted_since);
+                Some(at_ns.wrapping_sub(apart).wrapping_sub(counted_at))
+            }
+            None => {
+                let apart = self.apart.get(&used.processor).copied().or(self.any);
+                apart.map(|apart| at_ns.wrapping_sub(apart).wrapping_sub(used.counted_at))
+            }
+        };
+        let since = since.filter(|&ns| ns < LONGEST_NS);
         since.unwrap_or(0).min(self.tick_ns)
     }
 }
@@ -103,5 +122,23 @@ mod tests {
         assert_eq!(clocks.since_counted(&used(0, 0), 1 << 40), 0);
         // It stood still for longer than a tick.
         assert_eq!(clocks.since_counted(&used(0, 2_500), 9_000), 1_000);
+    }
+
+    #[test]
+    fn while_the_machine_has_no_processor_one_clock_goes_on() {
+        let used = |counted_at, arrived_at, counted_since| Used {
+            counted_at,
+            arrived_at,
+            counted_since,
+            ..Used::default()
+        };
+        let mut clocks = Clocks::new(1_000);
+        // Both are 100 behind.
+        clocks.counted(&used(900, 850, 50), 1_000);
+        assert_eq!(clocks.since_counted(&used(1_900, 1_900, 0), 2_030), 30);
+        assert_eq!(clocks.since_counted(&used(1_920, 1_900, 20), 2_030), 10);
+        // Then the machine had none for 500, and one is 600 behind.
+        assert_eq!(clocks.since_counted(&used(2_400, 2_900, 0), 3_030), 30);
+        assert_eq!(clocks.since_counted(&used(2_400, 0, 0), 3_030), 530);
     }
 }
