@@ -37,8 +37,13 @@ fn files_are_seen_and_recorded() {
         .map(|call| (call.op, call.path.unwrap(), call.result))
         // The kernel waits for no release, and may make other calls before.
         .partition(|(op, _, _)| op.starts_with("release"));
-    let (mut releases, ops): (Vec<_>, Vec<_>) = calls;
+    let (mut releases, mut ops): (Vec<_>, Vec<_>) = calls;
     releases.sort();
+    // A child that another test starts at this moment holds the same files until its exec, which flushes them, too.
+    let is_flush = |op: &(String, String, i64)| op.0 == "flush";
+    let flushes = ops.iter().filter(|op| is_flush(op)).count();
+    assert!(flushes >= 2, "{ops:?}");
+    ops.retain(|op| !is_flush(op));
     let name = |(op, path, result): (&str, &str, i64)| (op.to_owned(), path.to_owned(), result);
     let expected = [
         ("release", "d/b", 0),
@@ -49,11 +54,9 @@ fn files_are_seen_and_recorded() {
     let expected = [
         ("create", "d/b", 0),
         ("write", "d/b", 5),
-        ("flush", "d/b", 0),
         ("open", "d/b", 0),
         ("read", "d/b", 5),
         ("read", "d/b", 0),
-        ("flush", "d/b", 0),
         ("mkdir", "d", 0),
         ("rename", "d/b", 0),
         ("opendir", "d", 0),
