@@ -375,6 +375,14 @@ impl Process {
         )
     }
 
+    /// Whether somebody ended it, by a signal that is sent, and that no program gets for what it does itself: HUP, INT, QUIT,
+    /// KILL, USR1, USR2, TERM.
+    pub fn was_killed(&self) -> bool {
+        const SENT: [i64; 7] = [1, 2, 3, 9, 10, 12, 15];
+        self.exit_signal
+            .is_some_and(|signal| SENT.contains(&signal))
+    }
+
     /// Whether it ended because nobody read its pipe any more.
     pub fn was_cut_off(&self) -> bool {
         self.exit_signal == Some(SIGPIPE)

@@ -41,7 +41,9 @@ pub use record::{
     CaptureEnd, CaptureRecord, CaptureSource, End, Evidence, FlowOptions, FlowOwner, FlowRecord,
     FlowSample, FlowSeen, Packet, SocketEnd, TcpFields, Way, marks,
 };
-pub use store::{APPLICATION_ID, ClockCorrection, SCHEMA_VERSION, store_clocks, store_rules};
+pub use store::{
+    APPLICATION_ID, ClockCorrection, SCHEMA_VERSION, log_bytes, store_clocks, store_rules,
+};
 pub use system::{is_system_path, may_be_made};
 pub use text::{Text, quote_argv};
 // One pass over all calls.

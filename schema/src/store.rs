@@ -237,6 +237,12 @@ fn change(
     })
 }
 
+/// Bytes of the write-ahead log beside a trace, which belongs to it: SQLite could not move them into it yet, or for the disk
+/// was full or the recording was killed not at all.
+pub fn log_bytes(path: &Path) -> u64 {
+    beside(path, "-wal").metadata().map_or(0, |log| log.len())
+}
+
 pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
@@ -317,10 +323,7 @@ fn check_header(path: &Path) -> Result<()> {
     };
     let expected = page_size * u64::from(u32_at(28));
     // What is missing may be in the write-ahead log: a full disk can stop the folding halfway.
-    let has_log = beside(path, "-wal")
-        .metadata()
-        .is_ok_and(|log| log.len() > 0);
-    if metadata.len() < expected && !has_log {
+    if metadata.len() < expected && log_bytes(path) == 0 {
         return Err(Error::Truncated {
             path: path.to_owned(),
             found: metadata.len(),

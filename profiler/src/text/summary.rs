@@ -118,12 +118,9 @@ pub fn with_verdict(workflow: &Workflow, trace: &Path, style: Style, verdict: &V
     out.finish()
 }
 
-/// What SQLite could not move into the trace, for the disk was full or the recording was killed: it belongs to it.
+/// What SQLite could not move into the trace.
 fn beside(trace: &Path) -> String {
-    let mut log = trace.as_os_str().to_owned();
-    log.push("-wal");
-    let size = Path::new(&log).metadata().map_or(0, |log| log.len() as i64);
-    match size {
+    match flowtrace_schema::log_bytes(trace) as i64 {
         0 => String::new(),
         size => format!(
             " and {} in the -wal file beside it, which belongs to it",

@@ -183,10 +183,7 @@ fn open_one(
             "wait for its end",
         ));
     }
-    let has_log = store::beside(path, "-wal")
-        .metadata()
-        .is_ok_and(|log| log.len() > 0);
-    if has_log && !unfinished {
+    if store::log_bytes(path) > 0 && !unfinished {
         return Err(refuse(
             format!(
                 "{} was not closed: part of it is in the -wal file beside it",

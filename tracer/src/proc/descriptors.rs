@@ -170,7 +170,8 @@ pub(crate) fn led_to(link: &str) -> Option<PathBuf> {
     })
 }
 
-const DELETED: &[u8] = b" (deleted)";
+/// What the kernel adds to the path of a file that has no name any more.
+pub(crate) const DELETED: &[u8] = b" (deleted)";
 
 /// The link in /proc to what is open as descriptor `fd`.
 pub(crate) fn link(pid: u32, fd: i32) -> String {

@@ -14,6 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::nested;
 use crate::mounting::{self, Mount};
 use crate::proc::PidFd;
+use crate::proc::descriptors::DELETED;
 
 /// How long a daemon may take to complete its trace.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(300);
@@ -154,7 +155,7 @@ fn trace_of(pid: u32) -> Option<PathBuf> {
 
 /// The path that an open file had before it was deleted, as /proc marks it.
 fn undeleted(path: PathBuf) -> PathBuf {
-    match path.as_os_str().as_bytes().strip_suffix(b" (deleted)") {
+    match path.as_os_str().as_bytes().strip_suffix(DELETED) {
         Some(before) => PathBuf::from(OsStr::from_bytes(before)),
         None => path,
     }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::waits::Waits;
+use super::waits::{Waits, slack_ns};
 use crate::model::{Doing, HeldEnd, ProcessId, Side, Span};
 
 impl Waits<'_> {
@@ -17,7 +17,7 @@ impl Waits<'_> {
         (at, count): (u32, u32),
         but: Option<ProcessId>,
     ) -> Option<ProcessId> {
-        let slack = span.error_ns.max(1) * 2;
+        let slack = slack_ns(span.error_ns);
         let mut best = None;
         for &(channel, side) in self.activity.channels(at, count) {
             let doubtful = self.activity.idle_ends_of(channel).iter();
@@ -58,7 +58,7 @@ impl Waits<'_> {
     /// Who kept a full pipe open for reading at the end of a wait for room in it, though it read nothing: the one that began last, as `sleep`
     /// in `(sleep 9; wc)`.
     fn keeper(&self, process: ProcessId, span: &Span, channels: (u32, u32)) -> Option<ProcessId> {
-        let slack = span.error_ns.max(1) * 2;
+        let slack = slack_ns(span.error_ns);
         self.idle_others(process, channels, Side::Write)
             .filter(|end| end.from_ns < span.to_ns && end.to_ns >= span.to_ns - slack)
             .max_by_key(|end| (end.from_ns, Reverse(end.process)))
@@ -68,7 +68,7 @@ impl Waits<'_> {
     /// Who closed a pipe at the end of a wait for it as the last of its writers, though it wrote nothing: a
     /// shell that runs `{ a; b; }` keeps it open until b has ended.
     fn closer(&self, process: ProcessId, span: &Span, channels: (u32, u32)) -> Option<ProcessId> {
-        let slack = span.error_ns.max(1) * 2;
+        let slack = slack_ns(span.error_ns);
         self.idle_others(process, channels, Side::Read)
             .filter(|end| (end.to_ns - span.to_ns).abs() <= slack)
             .max_by_key(|end| (end.to_ns, Reverse(end.process)))

@@ -1,25 +1,17 @@
 //! Processes that somebody of the run ended by a signal: whoever did so decided when, not their work.
 
-use super::waits::{SeenWait, Waits};
-use crate::model::{Process, ProcessId};
+use super::waits::{SeenWait, Waits, slack_ns};
+use crate::model::ProcessId;
 
-/// Signals that are sent, and that no program gets for what it does itself: HUP, INT, QUIT, KILL, USR1, USR2, TERM.
-const SENT: [i64; 7] = [1, 2, 3, 9, 10, 12, 15];
 /// Looks are not farther apart, ns.
 const LOOK: i64 = 40_000_000;
-
-/// Whether somebody ended it by a signal.
-pub(super) fn was_killed(process: &Process) -> bool {
-    let signal = process.exit_signal;
-    signal.is_some_and(|signal| SENT.contains(&signal))
-}
 
 impl Waits<'_> {
     /// Who ended a process by a signal: the nearest of those that it descends from that was at work then. `None`: nobody,
     /// or none of them, as when a terminal ends all that run in it.
     pub(super) fn killer(&self, id: ProcessId, seen: &[Vec<SeenWait>]) -> Option<ProcessId> {
         let killed = self.workflow.process(id);
-        let end_ns = killed.end_ns.filter(|_| was_killed(killed))?;
+        let end_ns = killed.end_ns.filter(|_| killed.was_killed())?;
         let mut above = killed.parent;
         while let Some(other) = above {
             if self.was_at_work(other, end_ns, seen) {
@@ -40,13 +32,13 @@ impl Waits<'_> {
         let waits = &seen[id.0 as usize];
         let place = waits.partition_point(|wait| wait.to_ns < at_ns);
         let wait = waits.get(place).filter(|wait| wait.from_ns < at_ns);
-        let slack = wait.map_or(LOOK, |wait| wait.error_ns.max(1) * 2);
+        let slack = wait.map_or(LOOK, |wait| slack_ns(wait.error_ns));
         let waited = wait.is_some_and(|wait| wait.from_ns < at_ns - slack);
         let has_looks = !self.activity.of(id).is_empty();
         has_looks && !waited
             || self.children_of(id).iter().any(|&child| {
                 let end = self.life(child).1;
-                end <= at_ns && end > at_ns - slack && !was_killed(self.workflow.process(child))
+                end <= at_ns && end > at_ns - slack && !self.workflow.process(child).was_killed()
             })
     }
 }

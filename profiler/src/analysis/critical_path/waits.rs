@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use super::killed::was_killed;
 use crate::model::{Activity, Doing, ProcessId, Span, Workflow};
 
 /// How many that let each other go at the same time, as far as looks tell, are put in order.
@@ -51,10 +50,15 @@ pub(super) struct SeenWait {
     pub(super) on: SeenOn,
 }
 
+/// Looks of this error tell no order of moments that are nearer to each other, ns.
+pub(super) fn slack_ns(error_ns: i64) -> i64 {
+    error_ns.max(1) * 2
+}
+
 impl SeenWait {
     /// Before this it had not ended, as far as looks tell, ns.
     fn earliest_end_ns(&self) -> i64 {
-        let slack = self.error_ns.max(1) * 2;
+        let slack = slack_ns(self.error_ns);
         let middle = self.from_ns.midpoint(self.to_ns);
         middle.max(self.to_ns - slack)
     }
@@ -203,18 +207,15 @@ impl<'a> Waits<'a> {
             let SeenOn::Channel(other) = wait.on else {
                 continue;
             };
-            let did_ns = self.fork_after(process, wait).min(self.answer_after(
-                process,
-                wait,
-                &seen[other.0 as usize],
-            ));
+            let answer_ns = self.answer_after(process, wait, &seen[other.0 as usize]);
+            let did_ns = self.fork_after(process, wait).min(answer_ns);
             let wait = SeenWait {
                 to_ns: wait.to_ns.min(did_ns),
                 ..*wait
             };
             let other_end = self.lives[other.0 as usize].1;
             // The exact end of the other is better than the moment between two looks.
-            let is_near = (other_end - wait.to_ns).abs() <= wait.error_ns.max(1) * 2;
+            let is_near = (other_end - wait.to_ns).abs() <= slack_ns(wait.error_ns);
             // Who outlives the process let it go before its own end.
             let is_end = is_near && other_end <= end.min(did_ns);
             found.push(match is_end {
@@ -306,7 +307,7 @@ impl<'a> Waits<'a> {
         seen: &[Vec<SeenWait>],
         depth: u32,
     ) -> i64 {
-        let slack = error_ns.max(1) * 2;
+        let slack = slack_ns(error_ns);
         let until = at_ns + slack + self.stillness_ns(other, at_ns, slack);
         let waits = &seen[other.0 as usize];
         let place = waits.partition_point(|wait| wait.to_ns <= at_ns - slack);
@@ -342,12 +343,12 @@ impl<'a> Waits<'a> {
     /// before, as its life goes. What goes on for longer than that is a wait of its own, as is a sleep after which somebody
     /// ended the child.
     fn may_be_for_child(&self, parent: ProcessId, span: &Span) -> bool {
-        let slack = span.error_ns.max(1) * 2;
+        let slack = slack_ns(span.error_ns);
         self.children[parent.0 as usize].iter().any(|child| {
             let (start, end) = self.lives[child.0 as usize];
             let notice = slack.max((end - start) / NOTICE);
             let is_near = start < span.to_ns && end > span.from_ns && end + notice >= span.to_ns;
-            let is_ended = span.doing == Doing::Sleep && was_killed(self.workflow.process(*child));
+            let is_ended = span.doing == Doing::Sleep && self.workflow.process(*child).was_killed();
             is_near && !is_ended
         })
     }

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStringExt;
 use flowtrace_schema::Text;
 
 use super::super::costs::{Costs, Io};
+use super::super::descriptors::DELETED;
 use super::called::{Address, Before, Called};
 use super::calls;
 use super::moment::Told;
@@ -255,7 +256,7 @@ fn path(part: &Part) -> OsString {
         path.push(b'/');
     }
     if has(UNNAMED | DETACHED) {
-        path.extend_from_slice(b" (deleted)");
+        path.extend_from_slice(DELETED);
     }
     OsString::from_vec(path)
 }
