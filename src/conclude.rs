@@ -6,7 +6,7 @@ use std::path::Path;
 use flowtrace_profiler::load::load;
 use flowtrace_profiler::rules;
 use flowtrace_profiler::text::summary::{self, Style};
-use flowtrace_schema::{Displaced, Trace, store_rules};
+use flowtrace_schema::{Displaced, Trace};
 
 use crate::failure::{Failure, OWN_FAILURE};
 use crate::{explained, output};
@@ -34,10 +34,10 @@ pub(crate) fn displaced(trace: &Path, how: Displaced) -> Failure {
 
 /// Stores the inferred rules in `trace`, and prints the summary on standard error if asked to.
 pub(crate) fn conclude(trace: &Path, print: bool) -> Result<(), Failure> {
-    let opened = Trace::open(trace)?;
+    let opened = Trace::open_to_store(trace)?;
     let rules = rules::infer_at_end(&opened)?;
     // Readers infer the rules themselves where they could not be stored, as on a full disk.
-    let stored = store_rules(trace, rules);
+    let stored = opened.store_rules(rules);
     if print {
         let workflow = load(&opened)?;
         let verdict = explained::verdict(&opened, &workflow)?;

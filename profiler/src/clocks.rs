@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use flowtrace_schema::{ClockCorrection, HostId, HostRow, Trace, store_clocks};
+use flowtrace_schema::{ClockCorrection, HostId, HostRow, Trace};
 
 mod hull;
 mod matching;
@@ -55,12 +55,10 @@ pub struct Alignment {
 /// # Errors
 /// When the trace cannot be read or changed.
 pub fn align(path: &Path) -> flowtrace_schema::Result<Alignment> {
-    let trace = Trace::open(path)?;
+    let trace = Trace::open_to_store(path)?;
     let alignment = relate(&trace)?;
-    drop(trace);
     if !alignment.related.is_empty() {
-        let clocks = alignment.related.iter().map(|r| (r.host, r.clock));
-        store_clocks(path, clocks)?;
+        trace.store_clocks(alignment.related.iter().map(|r| (r.host, r.clock)))?;
     }
     Ok(alignment)
 }

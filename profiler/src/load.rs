@@ -28,8 +28,7 @@ use accesses::add_accesses;
 pub use activity::load_activity;
 pub(crate) use grants::Grants;
 pub(crate) use places::Places;
-pub(crate) use streams::channel_ends;
-use streams::{add_flows, add_streams};
+use streams::{add_channels, add_flows};
 
 /// Reads everything that the analyses need. Rules that the recording did not store, because it
 /// was cut short, are inferred.
@@ -67,7 +66,7 @@ pub fn load_and<S>(
     redirections::hand_on(&mut workflow);
     unseen::settle(&mut workflow);
     returns::settle(&mut workflow);
-    add_streams(&mut workflow, &trace.channel_ends()?);
+    add_channels(&mut workflow, trace.channel_ends()?, trace.token_pipes()?);
     workflow.network = trace.network_totals()?;
     if workflow.network.is_some() {
         add_flows(&mut workflow, &trace.flows_between()?);

@@ -4,7 +4,7 @@
 //! that one pid ran, joined here by `prev_upid`. Everything keeps its place in the vectors of
 //! [`Workflow`]; the ids below are those places.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ const SIGPIPE: i64 = 13;
 
 mod access;
 mod activity;
+mod ends;
 mod names;
 mod naming;
 mod parts;
@@ -22,6 +23,7 @@ mod programs;
 
 pub use access::{Access, Relation, Return};
 pub use activity::{Activity, Doing, HeldEnd, Side, Span};
+pub use ends::ChannelEnds;
 pub use names::Names;
 pub use parts::Part;
 pub use programs::{Programs, Stint};
@@ -64,8 +66,8 @@ pub struct Workflow {
     pub returns: Vec<Return>,
     /// What went through pipes and sockets, summed for each pair of processes; in order.
     pub streams: Vec<Stream>,
-    /// Who held a side of a pipe (its id in the database) and moved nothing there, as far as bytes tell.
-    pub bystanders: HashSet<(i64, ProcessId, Side)>,
+    /// Who held which end of a pipe or socket.
+    pub ends: ChannelEnds,
     /// What calls on traced views waited for.
     pub view: View,
     /// Who waited for files by looking for them; in order.

@@ -3,7 +3,7 @@
 use flowtrace_profiler::load::load;
 use flowtrace_profiler::rules;
 use flowtrace_profiler::text::{summary, tree};
-use flowtrace_schema::{Loss, Table, Trace, Value, store_rules};
+use flowtrace_schema::{Loss, Table, Trace, Value};
 
 #[path = "support/montage.rs"]
 mod montage;
@@ -41,9 +41,8 @@ fn integers(trace: &Trace, sql: &str) -> Vec<i64> {
 
 fn check(is_cut: bool) {
     let (_directory, path) = montage::montage_file(5, is_cut);
-    let inferred = rules::infer(&Trace::open(&path).unwrap()).unwrap();
-    store_rules(&path, inferred).unwrap();
-    let trace = Trace::open(&path).unwrap();
+    let trace = Trace::open_to_store(&path).unwrap();
+    trace.store_rules(rules::infer(&trace).unwrap()).unwrap();
     let facts = summary::facts(&load(&trace).unwrap());
 
     let counts = integers(

@@ -62,14 +62,14 @@ impl Activity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store;
+    use crate::contract;
     use rusqlite::Connection;
 
     #[test]
     fn the_table_holds_the_same_list() {
         let db = Connection::open_in_memory().unwrap();
-        db.execute_batch(store::TABLES).unwrap();
-        db.execute_batch(store::ACTIVITIES).unwrap();
+        db.execute_batch(contract::TABLES).unwrap();
+        db.execute_batch(contract::ACTIVITIES).unwrap();
         let mut rows = db
             .prepare("SELECT activity, state, reason, storage FROM activity ORDER BY activity")
             .unwrap();

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use crate::{HostCounter, store};
+use crate::{HostCounter, contract};
 
 /// A documented table or view.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub fn relations(sql: &str) -> Vec<Relation> {
 
 /// The public views, in the order of their definition.
 pub fn views() -> Vec<Relation> {
-    relations(store::VIEWS)
+    relations(contract::VIEWS)
 }
 
 fn column(line: &str) -> Option<(String, String)> {
@@ -105,16 +105,16 @@ pub fn page() -> String {
          CREATE INDEX call_file ON call (file_id);\n\
          ```\n",
     );
-    section(&mut page, "Views", &relations(store::VIEWS));
+    section(&mut page, "Views", &relations(contract::VIEWS));
     page.push_str("\n## Operations\n\n| op | class | system calls |\n|---|---|---|\n");
-    for line in store::OPERATIONS.lines() {
+    for line in contract::OPERATIONS.lines() {
         let cells: Vec<_> = line.split('\'').collect();
         if let [_, name, _, class, _, meaning, _] = cells[..] {
             let _ = writeln!(page, "| {name} | {class} | {meaning} |");
         }
     }
     page.push_str("\n## Activities\n\n| state | reason | when |\n|---|---|---|\n");
-    for line in store::ACTIVITIES.lines() {
+    for line in contract::ACTIVITIES.lines() {
         let cells: Vec<_> = line.split('\'').collect();
         match cells[..] {
             [_, state, _, reason, _, meaning, _] => {
@@ -136,7 +136,7 @@ pub fn page() -> String {
         let (name, unit, meaning) = counter.describe();
         let _ = writeln!(page, "| {name} | {unit} | {meaning} |");
     }
-    section(&mut page, "Tables", &relations(store::TABLES));
+    section(&mut page, "Tables", &relations(contract::TABLES));
     page
 }
 
@@ -162,11 +162,11 @@ mod tests {
     #[test]
     fn every_table_view_and_column_is_documented() {
         let db = Connection::open_in_memory().unwrap();
-        for sql in [store::TABLES, store::OPERATIONS, store::VIEWS] {
+        for sql in [contract::TABLES, contract::OPERATIONS, contract::VIEWS] {
             db.execute_batch(sql).unwrap();
         }
-        let mut documented = relations(store::TABLES);
-        documented.extend(relations(store::VIEWS));
+        let mut documented = relations(contract::TABLES);
+        documented.extend(relations(contract::VIEWS));
         let mut statement = db
             .prepare("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') ORDER BY name")
             .unwrap();

@@ -10,6 +10,7 @@
 //! - a file that is not ours, newer than us, or damaged is refused and never changed.
 
 mod activity;
+mod contract;
 mod counter;
 pub mod doc;
 mod error;
@@ -25,6 +26,7 @@ mod trace;
 mod writer;
 
 pub use activity::Activity;
+pub use contract::{APPLICATION_ID, SCHEMA_VERSION};
 pub use counter::HostCounter;
 pub use error::{Error, Result};
 pub use ids::{CaptureId, ChannelId, FileId, FlowId, HostId, RunId, Tid, Upid};
@@ -41,13 +43,13 @@ pub use record::{
     CaptureEnd, CaptureRecord, CaptureSource, End, Evidence, FlowOptions, FlowOwner, FlowRecord,
     FlowSample, FlowSeen, Packet, SocketEnd, TcpFields, Way, marks,
 };
-pub use store::{
-    APPLICATION_ID, ClockCorrection, SCHEMA_VERSION, log_bytes, store_clocks, store_rules,
-};
+pub use store::log_bytes;
 pub use system::{is_system_path, may_be_made};
 pub use text::{Text, quote_argv};
 // One pass over all calls.
 pub use trace::{AccessRow, CallRow, Kind};
+// What is stored of what was inferred.
+pub use trace::ClockCorrection;
 // For reports.
 pub use trace::{
     ActionRow, ActivityRow, AppearedRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow,

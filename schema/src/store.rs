@@ -1,27 +1,22 @@
 //! Creating, checking and opening the file.
 //!
-//! The protocol: a new file is made complete in one transaction, `application_id` and
-//! `user_version` included, and only then switched to write-ahead logging. Whoever opens one
-//! looks at the header before SQLite does, so that a foreign or damaged file is named as such.
+//! The protocol: a new file is complete, `application_id` and `user_version` included, before SQLite opens it.
+//! Whoever opens one looks at the header before SQLite does, so that a foreign or damaged file is named as such.
 
 use std::cmp::Ordering;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::{Error, HostId, Result, Upid};
+use crate::contract::{APPLICATION_ID, SCHEMA_VERSION};
+use crate::{Error, Result};
 
-/// `PRAGMA application_id` of a trace: ASCII `FLTR`.
-pub const APPLICATION_ID: u32 = 0x464c_5452;
-/// `PRAGMA user_version` of the traces that this version writes.
-pub const SCHEMA_VERSION: i64 = 2;
+/// A trace that holds nothing yet: what [`crate::contract`] makes.
+const BLANK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/blank.db"));
 
-pub(crate) const TABLES: &str = include_str!("../sql/tables.sql");
-pub(crate) const OPERATIONS: &str = include_str!("../sql/operations.sql");
-pub(crate) const ACTIVITIES: &str = include_str!("../sql/activities.sql");
-pub(crate) const VIEWS: &str = include_str!("../sql/views.sql");
 pub(crate) const REPLAYED: &str = include_str!("../sql/replayed.sql");
 pub(crate) const ACTIONS: &str = include_str!("../sql/actions.sql");
 pub(crate) const ACTIVITY: &str = include_str!("../sql/activity.sql");
@@ -44,33 +39,30 @@ pub(crate) fn create(path: &Path, replace: bool) -> Result<(Connection, File)> {
     }
     remove_logs(path).map_err(create_error)?;
     // SQLite's own message for a missing directory is "unable to open database file".
-    let lock = OpenOptions::new()
+    let mut lock = OpenOptions::new()
         .write(true)
         .create_new(true)
         .open(path)
         .map_err(create_error)?;
     // Not all filesystems have locks. Without, a trace being recorded reads as one cut short.
     let _ = lock.try_lock();
-    let fill = || -> rusqlite::Result<Connection> {
+    // Half a trace is of no use to anybody, and it was ours alone.
+    let give_up = || {
+        let _ = std::fs::remove_file(path);
+    };
+    lock.write_all(BLANK).map_err(|error| {
+        give_up();
+        create_error(error)
+    })?;
+    let open = || -> rusqlite::Result<Connection> {
         let db = Connection::open(path)?;
-        // As in what follows (`LOGGING`): nobody waits for the disk.
-        db.execute_batch("PRAGMA synchronous = OFF; BEGIN IMMEDIATE;")?;
-        db.execute_batch(TABLES)?;
-        db.execute_batch(OPERATIONS)?;
-        db.execute_batch(ACTIVITIES)?;
-        db.execute_batch(VIEWS)?;
-        db.execute_batch(&format!(
-            "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};
-             COMMIT;"
-        ))?;
         db.execute_batch(LOGGING)?;
         // The log is opened by the first to read: from now on it shows that, and which, trace is written.
         db.execute_batch("SELECT COUNT(*) FROM sqlite_schema")?;
         Ok(db)
     };
-    fill().map(|db| (db, lock)).map_err(|source| {
-        // Half a trace is of no use to anybody, and it was ours alone.
-        let _ = std::fs::remove_file(path);
+    open().map(|db| (db, lock)).map_err(|source| {
+        give_up();
         Error::Sqlite {
             what: "cannot create",
             path: path.to_owned(),
@@ -147,94 +139,46 @@ pub(crate) fn is_being_recorded(path: &Path) -> bool {
 /// # Errors
 /// Names what is wrong with a file that is not a trace of this version.
 pub(crate) fn open_read_only(path: &Path) -> Result<Connection> {
+    open_as(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_ONLY,
+        Duration::from_secs(5),
+        "PRAGMA query_only = ON;",
+    )
+}
+
+/// Opens an existing trace to read it and to store what was inferred of it.
+///
+/// # Errors
+/// Likewise.
+pub(crate) fn open_to_store(path: &Path) -> Result<Connection> {
+    // As the recording itself: nobody waits for the disk.
+    open_as(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_WRITE,
+        Duration::from_secs(2),
+        "PRAGMA synchronous = OFF;",
+    )
+}
+
+/// Different questions that a summary asks.
+const QUESTIONS: usize = 64;
+
+fn open_as(path: &Path, access: OpenFlags, patience: Duration, how: &str) -> Result<Connection> {
     check_header(path)?;
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let error = |source| Error::Sqlite {
         what: "cannot read",
         path: path.to_owned(),
         source,
     };
+    let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags).map_err(error)?;
-    db.busy_timeout(std::time::Duration::from_secs(5))
-        .map_err(error)?;
-    db.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -65536;")
+    db.busy_timeout(patience).map_err(error)?;
+    db.set_prepared_statement_cache_capacity(QUESTIONS);
+    db.execute_batch(&format!("{how} PRAGMA cache_size = -65536;"))
         .map_err(error)?;
     check_version(&db, path)?;
     Ok(db)
-}
-
-/// Stores the rules that the profiler inferred, the one derived column of a trace.
-///
-/// # Errors
-/// When the file is not a trace, or another program holds it.
-pub fn store_rules(path: &Path, rules: impl IntoIterator<Item = (Upid, String)>) -> Result<()> {
-    change(path, "cannot store rules in", |transaction| {
-        let mut update = transaction.prepare("UPDATE process SET rule = ?2 WHERE upid = ?1")?;
-        for (upid, rule) in rules {
-            update.execute((i64::from(upid), rule))?;
-        }
-        Ok(())
-    })
-}
-
-/// How the clock of a host relates to the common scale: `common = t + offset_ns - t * drift_ppb /
-/// 10^9` for its time `t`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClockCorrection {
-    /// To add at time 0.
-    pub offset_ns: i64,
-    /// By how much it runs faster, parts per billion.
-    pub drift_ppb: i64,
-    /// Bound of the error of both; `None`: not estimated.
-    pub error_ns: Option<i64>,
-}
-
-/// Stores how the clocks of hosts relate, which the profiler finds from packets; the views apply it.
-///
-/// # Errors
-/// When the file is not a trace, or another program holds it.
-pub fn store_clocks(
-    path: &Path,
-    clocks: impl IntoIterator<Item = (HostId, ClockCorrection)>,
-) -> Result<()> {
-    change(path, "cannot store clocks in", |transaction| {
-        let mut update = transaction.prepare(
-            "UPDATE host SET clock_offset_ns = ?2, clock_drift_ppb = ?3, clock_error_ns = ?4,
-               clock_method = 'packets'
-             WHERE host_id = ?1",
-        )?;
-        for (host, clock) in clocks {
-            update.execute((
-                i64::from(host),
-                clock.offset_ns,
-                clock.drift_ppb,
-                clock.error_ns,
-            ))?;
-        }
-        Ok(())
-    })
-}
-
-fn change(
-    path: &Path,
-    what: &'static str,
-    changes: impl FnOnce(&rusqlite::Transaction<'_>) -> rusqlite::Result<()>,
-) -> Result<()> {
-    check_header(path)?;
-    let store = || -> rusqlite::Result<()> {
-        let mut db = Connection::open(path)?;
-        db.busy_timeout(std::time::Duration::from_secs(2))?;
-        // As the recording itself: nobody waits for the disk.
-        db.execute_batch("PRAGMA synchronous = OFF;")?;
-        let transaction = db.transaction()?;
-        changes(&transaction)?;
-        transaction.commit()
-    };
-    store().map_err(|source| Error::Sqlite {
-        what,
-        path: path.to_owned(),
-        source,
-    })
 }
 
 /// Bytes of the write-ahead log beside a trace, which belongs to it: SQLite could not move them into it yet, or for the disk

@@ -10,6 +10,7 @@ use crate::op::FLAGS_MASK;
 use crate::{Error, Fidelity, Op, Result, doc, store};
 
 mod accesses;
+mod derived;
 mod kinds;
 mod network;
 mod report;
@@ -17,6 +18,7 @@ mod rows;
 mod timeline;
 
 pub use accesses::AccessRow;
+pub use derived::ClockCorrection;
 pub use kinds::Kind;
 pub use network::{FlowEnds, PacketRow};
 pub use report::CallCost;
@@ -32,7 +34,7 @@ pub use rows::{
     FlowOwnerRow, FlowRow, HostRow, HostSampleRow, NetworkTotals, StateRow, WaitSumRow,
 };
 
-/// A trace opened for reading. Never changes the file.
+/// A trace opened for reading. Opened by [`Trace::open`] it never changes the file.
 #[derive(Debug)]
 pub struct Trace {
     db: Connection,
@@ -104,6 +106,17 @@ impl Trace {
     pub fn open(path: &Path) -> Result<Trace> {
         Ok(Trace {
             db: store::open_read_only(path)?,
+            path: path.to_owned(),
+        })
+    }
+
+    /// Opens a trace to read it and to store what is inferred of it.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn open_to_store(path: &Path) -> Result<Trace> {
+        Ok(Trace {
+            db: store::open_to_store(path)?,
             path: path.to_owned(),
         })
     }
@@ -279,36 +292,16 @@ impl Trace {
         self.rows(store::ACTIONS)
     }
 
-    /// The ends of channels that may have been used, in the order of channels; none of
-    /// [`Trace::token_pipes`].
+    /// The ends of channels, in the order of channels, then images.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub fn channel_ends(&self) -> Result<Vec<ChannelEndRow>> {
-        self.rows(&format!(
+        self.rows(
             "SELECT channel_id, kind, upid, direction, from_ns, to_ns, at_most_bytes, used
              FROM channel_ends JOIN channels USING (channel_id)
-             WHERE used IS NOT 0 AND channel_id NOT IN ({})
              ORDER BY channel_id, upid, direction",
-            store::TOKEN_PIPES
-        ))
-    }
-
-    /// The ends of pipes and FIFOs that carried nothing, in the order of channels; none of
-    /// [`Trace::token_pipes`]. A reader learns that there is no more when the last of the writing ones is closed, too, and a
-    /// writer waits as long as there is a reading one.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn unused_ends(&self) -> Result<Vec<ChannelEndRow>> {
-        self.rows(&format!(
-            "SELECT channel_id, kind, upid, direction, from_ns, to_ns, at_most_bytes, used
-             FROM channel_ends JOIN channels USING (channel_id)
-             WHERE used = 0 AND kind IN ('pipe', 'fifo')
-               AND channel_id NOT IN ({})
-             ORDER BY channel_id, upid, direction",
-            store::TOKEN_PIPES
-        ))
+        )
     }
 
     /// The pipes and FIFOs that every holder held by both ends throughout, in order: they hand out
@@ -436,7 +429,8 @@ impl Trace {
 
     fn rows<T: FromRow>(&self, sql: &str) -> Result<Vec<T>> {
         let rows = || {
-            let mut statement = self.db.prepare(sql)?;
+            // Several parts of a summary ask for the same, and most of what that takes is to understand the question.
+            let mut statement = self.db.prepare_cached(sql)?;
             let columns = T::COLUMNS.iter();
             let at = columns
                 .map(|name| statement.column_index(name))

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use flowtrace_profiler::text::units;
 use flowtrace_profiler::{clocks, rules};
+use flowtrace_schema::Trace;
 use flowtrace_schema::merge::{self, ClockMethod, MergeOptions, MergeReport};
-use flowtrace_schema::{Trace, store_rules};
 
 use crate::failure::Failure;
 use crate::output;
@@ -84,8 +84,8 @@ pub(crate) fn run(args: Args) -> super::Outcome {
     }
     let report = report?;
     // A step has one name over all files.
-    let rules = rules::infer(&Trace::open(&options.output)?)?;
-    store_rules(&options.output, rules)?;
+    let merged = Trace::open_to_store(&options.output)?;
+    merged.store_rules(rules::infer(&merged)?)?;
     if !args.quiet {
         tell!("{}", text(&options, &report));
     }

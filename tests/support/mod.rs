@@ -235,8 +235,7 @@ pub(crate) fn wait_for<T>(
 
 /// Infers the rules of a finished trace and stores them in it, as the end of a run does.
 pub(crate) fn store_rules(path: &Path) {
-    let trace = flowtrace_schema::Trace::open(path).unwrap();
+    let trace = flowtrace_schema::Trace::open_to_store(path).unwrap();
     let rules = flowtrace_profiler::rules::infer(&trace).unwrap();
-    drop(trace);
-    flowtrace_schema::store_rules(path, rules).unwrap();
+    trace.store_rules(rules).unwrap();
 }

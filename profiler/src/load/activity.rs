@@ -5,32 +5,20 @@ use std::collections::{BTreeSet, HashMap};
 use flowtrace_schema::{ActivityRow, ChannelEndRow, Result, Trace};
 
 use super::grants::Grants;
-use super::streams::channel_ends;
-use crate::model::{Activity, Doing, HeldEnd, ProcessId, Side, Span, Workflow};
+use crate::model::{Activity, ChannelEnds, Doing, HeldEnd, ProcessId, Side, Span, Workflow};
 
 /// Reads the samples and the ends of channels. Few analyses need them, and a trace may have many.
 ///
 /// # Errors
 /// When the file cannot be read.
 pub fn load_activity(trace: &Trace, workflow: &Workflow) -> Result<Activity> {
-    let (ends, idle) = channel_ends(trace, workflow)?;
-    Ok(activity(
-        workflow,
-        &trace.activity()?,
-        (&ends, &idle),
-        &trace.token_pipes()?,
-        &Grants::read(trace, workflow)?,
-    ))
+    let grants = Grants::read(trace, workflow)?;
+    Ok(activity(workflow, &trace.activity()?, &grants))
 }
 
 /// The same from rows.
-fn activity(
-    workflow: &Workflow,
-    rows: &[ActivityRow],
-    (ends, idle): (&[ChannelEndRow], &[ChannelEndRow]),
-    tokens: &[i64],
-    grants: &Grants,
-) -> Activity {
+fn activity(workflow: &Workflow, rows: &[ActivityRow], grants: &Grants) -> Activity {
+    let ends = &workflow.ends;
     let images = workflow.image_places();
     let process_of = |upid: i64| images.get(&upid).map(|&at| workflow.images[at].process);
 
@@ -41,7 +29,7 @@ fn activity(
     let mut waited: HashMap<(ProcessId, i64), i64> = HashMap::new();
     for chunk in rows.chunk_by(|a, b| a.sample_id == b.sample_id) {
         if let Some(process) = process_of(chunk[0].upid) {
-            let mut span = interval(process, chunk, tokens, &mut found.channels);
+            let mut span = interval(process, chunk, ends, &mut found.channels);
             let thread = (process, chunk[0].tid);
             if let Some(&until) = waited.get(&thread) {
                 span.from_ns = span.from_ns.max(until).min(span.to_ns);
@@ -91,8 +79,8 @@ fn activity(
         held.sort_by_key(|end| (end.channel, end.process, end.from_ns));
         held
     };
-    found.ends = held(ends);
-    found.idle_ends = held(idle);
+    found.ends = held(&ends.held);
+    found.idle_ends = held(&ends.idle);
     found
 }
 
@@ -151,7 +139,7 @@ fn polled(
 fn interval(
     process: ProcessId,
     rows: &[ActivityRow],
-    tokens: &[i64],
+    ends: &ChannelEnds,
     channels: &mut Vec<(i64, Side)>,
 ) -> Span {
     use flowtrace_schema::Activity as A;
@@ -159,7 +147,7 @@ fn interval(
     let is = |activity: A| row.activity == activity as i64;
     let doing = if is(A::Channel) {
         let at = channels.len();
-        let is_token = |channel: &i64| tokens.binary_search(channel).is_ok();
+        let is_token = |channel: &i64| ends.is_token(*channel);
         channels.extend(rows.iter().filter_map(|row| {
             let side = match row.side.as_deref() {
                 Some("write") => Side::Write,

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use flowtrace_schema::{ChannelEndRow, FlowBetween, Result, Trace};
+use flowtrace_schema::{ChannelEndRow, FlowBetween};
 
 use super::bounds::Bounds;
 use super::readers::{Aside, Ends, leave_out_bystanders};
-use crate::model::{ProcessId, Side, Stream, Workflow};
+use crate::model::{ChannelEnds, ProcessId, Side, Stream, Workflow};
 
 /// A channel with more pairs of writer and reader than these is a hub that tells nothing.
 const PAIRS: usize = 1000;
@@ -28,8 +28,24 @@ impl Held {
     }
 }
 
-/// Pairs those who may have written into a channel with those who may have read from it.
-pub(super) fn add_streams(workflow: &mut Workflow, rows: &[ChannelEndRow]) {
+/// Who held a side of a pipe (its id in the database) and moved nothing there, as far as bytes tell.
+type Bystanders = HashSet<(i64, ProcessId, Side)>;
+
+/// Brings in who held which end of a channel, and what went from one to another. `tokens`: channels that hand out places, in order.
+pub(super) fn add_channels(workflow: &mut Workflow, rows: Vec<ChannelEndRow>, tokens: Vec<i64>) {
+    let of_data = |row: &ChannelEndRow| tokens.binary_search(&row.channel_id).is_err();
+    let (held, idle): (Vec<_>, Vec<_>) = rows
+        .into_iter()
+        .filter(of_data)
+        .partition(|row| row.used != Some(0));
+    let idle = idle.into_iter().filter(|row| !is_socket(row)).collect();
+    let bystanders = add_streams(workflow, &held);
+    workflow.ends = ChannelEnds { held, idle, tokens };
+    set_aside(workflow, &bystanders);
+}
+
+/// Pairs those who may have written into a channel with those who may have read from it. Returns who only stood by.
+fn add_streams(workflow: &mut Workflow, rows: &[ChannelEndRow]) -> Bystanders {
     let images = workflow.image_places();
     let bounds = Bounds::of(rows);
     let mut channels: Vec<Ends> = rows
@@ -38,7 +54,7 @@ pub(super) fn add_streams(workflow: &mut Workflow, rows: &[ChannelEndRow]) {
         .collect();
     let before = held(&channels);
     leave_out_bystanders(&mut channels, &Aside::of(workflow));
-    workflow.bystanders = &before - &held(&channels);
+    let bystanders = &before - &held(&channels);
     for ends in &channels {
         if ends.writers.len().saturating_mul(ends.readers.len()) <= PAIRS {
             pair(workflow, ends);
@@ -62,10 +78,11 @@ pub(super) fn add_streams(workflow: &mut Workflow, rows: &[ChannelEndRow]) {
         let bounds = sides.iter().filter_map(|side| totals.get(side).copied());
         stream.at_most_bytes = stream.at_most_bytes.into_iter().chain(bounds).min();
     }
+    bystanders
 }
 
 /// Who may have moved data through which side of which channel.
-fn held(channels: &[Ends]) -> HashSet<(i64, ProcessId, Side)> {
+fn held(channels: &[Ends]) -> Bystanders {
     let mut held = HashSet::new();
     for ends in channels {
         held.extend(
@@ -82,16 +99,13 @@ fn held(channels: &[Ends]) -> HashSet<(i64, ProcessId, Side)> {
     held
 }
 
-/// Who held which end of a channel, without those whom the bytes clear ([`super::readers`]); and who held an end of a pipe or FIFO and
-/// moved nothing through it, these among them. Both in the order of channels.
-///
-/// # Errors
-/// When the file cannot be read.
-pub(crate) fn channel_ends(
-    trace: &Trace,
-    workflow: &Workflow,
-) -> Result<(Vec<ChannelEndRow>, Vec<ChannelEndRow>)> {
-    let (mut held, mut idle) = (trace.channel_ends()?, trace.unused_ends()?);
+/// Has ends through which the bytes tell that nothing went ([`super::readers`]) with those that carried nothing.
+fn set_aside(workflow: &mut Workflow, bystanders: &Bystanders) {
+    let ChannelEnds {
+        mut held,
+        mut idle,
+        tokens,
+    } = std::mem::take(&mut workflow.ends);
     let images = workflow.image_places();
     held.retain_mut(|row| {
         let Some(&place) = images.get(&row.upid) else {
@@ -103,7 +117,7 @@ pub(crate) fn channel_ends(
         }
         let mut stays = |side, name: &str, other: &str| {
             let end = (row.channel_id, process, side);
-            if row.direction == other || !workflow.bystanders.contains(&end) {
+            if row.direction == other || !bystanders.contains(&end) {
                 return row.direction != other;
             }
             if !is_socket(row) {
@@ -127,7 +141,7 @@ pub(crate) fn channel_ends(
         reads || writes
     });
     idle.sort_by_key(|row| row.channel_id);
-    Ok((held, idle))
+    workflow.ends = ChannelEnds { held, idle, tokens };
 }
 
 /// Whether an end is that of a socket that a process has from its parent on the way from fork to exec: there nobody

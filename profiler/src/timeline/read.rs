@@ -11,9 +11,9 @@ use super::books::mixes;
 use super::machine::Counters;
 use super::threads::{Seen, state, together};
 use super::{Books, Channel, Instance, Piece, STATES, Shares, State, Timeline};
-use crate::load::{self, Grants};
+use crate::load::Grants;
 use crate::managers::{Runner, runner_of};
-use crate::model::{Image, ProcessId, Programs, Workflow};
+use crate::model::{ChannelEnds, Image, ProcessId, Programs, Workflow};
 
 /// A hole between samples up to this long belongs to the sample before it, ns.
 const HOLE: i64 = 100_000_000;
@@ -29,12 +29,6 @@ pub struct Parts {
     pub times: Vec<TimesRow>,
     /// By id.
     pub channels: Vec<ChannelRow>,
-    /// By channel.
-    pub ends: Vec<ChannelEndRow>,
-    /// Ends of pipes that carried nothing, by channel.
-    pub idle: Vec<ChannelEndRow>,
-    /// Channels that hand out places, in order.
-    pub tokens: Vec<i64>,
     /// By machine, counter and time.
     pub counters: Vec<CounterRow>,
     /// By id.
@@ -48,7 +42,6 @@ pub struct Parts {
 /// # Errors
 /// When the file cannot be read.
 pub fn read(trace: &Trace, workflow: &Workflow) -> Result<Timeline> {
-    let (ends, idle) = load::channel_ends(trace, workflow)?;
     let mut timeline = from_parts(
         workflow,
         Parts {
@@ -56,9 +49,6 @@ pub fn read(trace: &Trace, workflow: &Workflow) -> Result<Timeline> {
             polled: trace.polled()?,
             times: trace.process_times()?,
             channels: trace.channels()?,
-            ends,
-            idle,
-            tokens: trace.token_pipes()?,
             counters: trace.host_counters()?,
             hosts: trace.hosts()?,
             grants: Grants::read(trace, workflow)?,
@@ -149,7 +139,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
             add_books(&mut instance.books, row, rows);
             instance.host = intern(&row.host).or(instance.host);
             instance.cwd = intern(&row.cwd).or(instance.cwd);
-            let seen = seen(rows, &polled, &parts.grants, &parts.tokens, has_children);
+            let seen = seen(rows, &polled, &parts.grants, &workflow.ends, has_children);
             add_image(
                 &mut timeline,
                 &mut instance,
@@ -214,7 +204,7 @@ fn add_channels(timeline: &mut Timeline, workflow: &Workflow, parts: &Parts) {
     for row in &parts.channels {
         at.insert(row.channel_id, timeline.channels.len());
         timeline.channels.push(Channel {
-            is_token: parts.tokens.binary_search(&row.channel_id).is_ok(),
+            is_token: workflow.ends.is_token(row.channel_id),
             channel_id: row.channel_id,
             kind: row.kind.as_str().into(),
             name: row.name.as_deref().map(Arc::from),
@@ -242,10 +232,10 @@ fn add_channels(timeline: &mut Timeline, workflow: &Workflow, parts: &Parts) {
             }
         }
     };
-    add(&parts.idle, |channel| {
+    add(&workflow.ends.idle, |channel| {
         (&mut channel.write_keepers, &mut channel.read_keepers)
     });
-    add(&parts.ends, |channel| {
+    add(&workflow.ends.held, |channel| {
         (&mut channel.writers, &mut channel.readers)
     });
 }
@@ -288,11 +278,10 @@ fn seen(
     rows: &[SampleRow],
     polled: &HashMap<i64, &[PolledRow]>,
     grants: &Grants,
-    tokens: &[i64],
+    ends: &ChannelEnds,
     has_children: bool,
 ) -> Vec<Seen> {
-    let is_token =
-        |channel: &Option<i64>| channel.is_some_and(|c| tokens.binary_search(&c).is_ok());
+    let is_token = |channel: &Option<i64>| channel.is_some_and(|c| ends.is_token(c));
     let of = |row: &SampleRow| {
         let several = polled.get(&row.sample_id).and_then(|rows| {
             // Whoever could also write does not wait for a writer alone.

@@ -107,14 +107,14 @@ pub(super) fn turned(column: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{doc, store};
+    use crate::{contract, doc};
 
     /// Columns that look like ids or moments and are neither.
     const PLAIN: &[(&str, &str)] = &[("host", "boot_id")];
 
     #[test]
     fn every_id_has_its_space() {
-        for table in doc::relations(store::TABLES) {
+        for table in doc::relations(contract::TABLES) {
             for (column, _) in &table.columns {
                 let is_id = column.ends_with("_id") || column.ends_with("upid");
                 let is_plain = PLAIN.contains(&(table.name.as_str(), column.as_str()));

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use rusqlite::Connection;
 
-use crate::{Error, Result, doc, store};
+use crate::{Error, Result, contract, doc, store};
 
 mod clocks;
 mod columns;
@@ -140,7 +140,7 @@ pub fn merge(options: &MergeOptions, progress: &mut dyn FnMut(&str, u64)) -> Res
     }
     work.sql("COMMIT")?;
     join(options, &work, &inputs, &scale, &mut translations)?;
-    for table in doc::relations(store::TABLES) {
+    for table in doc::relations(contract::TABLES) {
         let table = table.name.as_str();
         let is_wanted = !options.packets_only || OF_PACKETS.contains(&table);
         if DICTIONARIES.contains(&table) || !is_wanted {

@@ -148,7 +148,7 @@ rows! {
         path_raw: Vec<u8>,
     }
 
-    /// An end of a pipe or socket that may have been used, from the view `channel_ends`.
+    /// An end of a pipe or socket, from the view `channel_ends`.
     ChannelEndRow {
         /// The channel.
         channel_id: i64,
@@ -164,7 +164,7 @@ rows! {
         to_ns: Option<i64>,
         /// No more bytes than these went through it.
         at_most_bytes: Option<i64>,
-        /// 1: data moved; `None`: it may have.
+        /// 0: no data moved; 1: data moved; `None`: it may have.
         used: Option<i64>,
     }
 

@@ -79,13 +79,13 @@ fn what(call: &ChannelCall) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ChannelId, Tid, Upid, store};
+    use crate::{ChannelId, Tid, Upid, contract};
 
     #[test]
     fn the_view_tells_what_was_recorded() {
         let db = Connection::open_in_memory().unwrap();
-        db.execute_batch(store::TABLES).unwrap();
-        db.execute_batch(store::VIEWS).unwrap();
+        db.execute_batch(contract::TABLES).unwrap();
+        db.execute_batch(contract::VIEWS).unwrap();
         let call = ChannelCall {
             start_ns: 10,
             duration_ns: 3,

@@ -92,7 +92,7 @@ pub(super) fn traffic(db: &Connection, r: &ChannelTraffic) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ChannelId, Direction, Side, Upid, store};
+    use crate::{ChannelId, Direction, Side, Upid, contract};
 
     fn sum(upid: u32, side: Side, bytes: Option<u64>, exact: bool) -> ChannelTraffic {
         ChannelTraffic {
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn what_was_counted_stands_in_place_of_what_was_concluded() {
         let db = Connection::open_in_memory().unwrap();
-        db.execute_batch(store::TABLES).unwrap();
+        db.execute_batch(contract::TABLES).unwrap();
         let held = [
             (1, 1, Direction::Write),
             (2, 2, Direction::Both),

@@ -5,7 +5,6 @@ use std::io;
 use std::path::Path;
 
 use super::described::Described;
-use crate::hashed::{AsIs, Hashed};
 
 const KERNEL: &str = "/sys/kernel/btf/vmlinux";
 const MAGIC: u16 = 0xeb9f;
@@ -25,20 +24,23 @@ const STANDS_FOR: [u32; 5] = [8, 9, 10, 11, 18];
 const TYPEDEF: u32 = 8;
 const POINTER: u32 = 2;
 
-/// The types of a kernel.
+/// Of so many types the place of one is kept, from which those behind it are found.
+const STRIDE: usize = 32;
+
+/// The types of a kernel. The command waits until they are known: of more than 100 000 a few dozen are looked for, and as
+/// little as may be is kept of the others.
 #[derive(Debug)]
 pub(crate) struct Types {
     bytes: Described,
     strings: usize,
-    /// Where each type begins, from number 1 on.
+    /// Where the types end.
+    end: usize,
+    /// Where each [`STRIDE`]th type begins, from number 0 on, which is `void` and takes nothing.
     places: Vec<usize>,
-    /// Structures and typedefs by the hash of their names: of tens of thousands a few are looked for, and no begin of a run
-    /// shall wait for copies of all names.
-    names: Hashed<u32>,
+    /// How the names of structures and typedefs begin, and which types they are.
+    begins: Vec<u64>,
+    numbers: Vec<u32>,
 }
-
-/// About as many structures and typedefs has a kernel.
-const NAMED: usize = 1 << 15;
 
 /// A type as all have it.
 #[derive(Clone, Copy)]
@@ -77,26 +79,29 @@ impl Types {
         bytes.get(strings..)?;
         let mut types = Types {
             strings,
-            places: vec![0],
-            names: Hashed::default(),
+            end,
+            places: Vec::new(),
+            begins: Vec::new(),
+            numbers: Vec::new(),
             bytes,
         };
-        let (mut places, mut names) = (
-            vec![0],
-            Hashed::with_capacity_and_hasher(NAMED, AsIs::default()),
-        );
-        let mut at = begin;
+        let (mut at, mut number) = (begin, 1u32);
+        types.places.push(begin);
         while at < end {
-            let read = types.read(at)?;
-            let number = u32::try_from(places.len()).ok()?;
-            if matches!((read.kind, read.count), (STRUCTURE, 1..) | (TYPEDEF, _)) {
-                let name = types.string(word(&types.bytes, at)?)?;
-                names.entry(hash(read.kind, name)).or_insert(number);
+            if number as usize % STRIDE == 0 {
+                types.places.push(at);
             }
-            places.push(at);
+            let read = types.read(at)?;
+            if matches!((read.kind, read.count), (STRUCTURE, 1..) | (TYPEDEF, _)) {
+                let name = types
+                    .strings
+                    .checked_add(word(&types.bytes, at)? as usize)?;
+                types.begins.push(first_letters(types.bytes.get(name..)?));
+                types.numbers.push(number);
+            }
+            number = number.checked_add(1)?;
             at = read.rest.checked_add(rest_of(read)?)?;
         }
-        (types.places, types.names) = (places, names);
         Some(types)
     }
 
@@ -134,11 +139,27 @@ impl Types {
 
     /// The number of the first type of that kind and name.
     fn named(&self, kind: u32, name: &str) -> Option<u32> {
-        let number = *self.names.get(&hash(kind, name.as_bytes()))?;
-        let at = *self.places.get(number as usize)?;
-        let is_it =
-            self.read(at)?.kind == kind && self.string(word(&self.bytes, at)?)? == name.as_bytes();
-        is_it.then_some(number)
+        let begin = first_letters(name.as_bytes());
+        let alike = self.begins.iter().zip(&self.numbers);
+        let mut alike = alike.filter(|(of_it, _)| **of_it == begin);
+        let is_it = |number: u32| {
+            let at = self.place(number)?;
+            let is_named = self.string(word(&self.bytes, at)?)? == name.as_bytes();
+            (is_named && self.read(at)?.kind == kind).then_some(number)
+        };
+        alike.find_map(|(_, number)| is_it(*number))
+    }
+
+    /// Where a type begins.
+    fn place(&self, number: u32) -> Option<usize> {
+        let number = number as usize;
+        let before = number / STRIDE;
+        let mut at = *self.places.get(before)?;
+        // Number 0 takes nothing.
+        for _ in (before * STRIDE).max(1)..number {
+            at = self.read(at)?.rest.checked_add(rest_of(self.read(at)?)?)?;
+        }
+        (number > 0 && at < self.end).then_some(at)
     }
 
     /// Offset in bits and type of a member.
@@ -171,7 +192,7 @@ impl Types {
     /// A type without what only stands for it.
     fn plain(&self, mut number: u32) -> Option<Type> {
         for _ in 0..DEPTH {
-            let found = self.read(*self.places.get(number as usize).filter(|at| **at > 0)?)?;
+            let found = self.read(self.place(number)?)?;
             if !STANDS_FOR.contains(&found.kind) {
                 return Some(found);
             }
@@ -199,12 +220,21 @@ impl Types {
     }
 }
 
-/// FNV-1a, which is quick for short names. Two that have the same are not both found.
-fn hash(kind: u32, name: &[u8]) -> u64 {
-    let bytes = [kind as u8].into_iter().chain(name.iter().copied());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+/// The first eight bytes of a text that ends with a 0 or its slice; zeros behind its end.
+fn first_letters(text: &[u8]) -> u64 {
+    let mut letters = [0; 8];
+    match text.first_chunk() {
+        Some(all) => letters = *all,
+        None => letters[..text.len()].copy_from_slice(text),
+    }
+    let letters = u64::from_le_bytes(letters);
+    // The lowest byte that is 0 has its top bit here; those above it may have theirs, too.
+    const LOW: u64 = u64::from_ne_bytes([1; 8]);
+    let zeros = letters.wrapping_sub(LOW) & !letters & (LOW << 7);
+    match zeros {
+        0 => letters,
+        _ => letters & ((zeros & zeros.wrapping_neg()) - 1),
+    }
 }
 
 /// Bytes of what follows the common part.

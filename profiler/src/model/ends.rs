@@ -1,0 +1,22 @@
+//! Who held which end of a channel.
+
+use flowtrace_schema::ChannelEndRow;
+
+/// The ends of pipes and sockets.
+#[derive(Clone, Debug, Default)]
+pub struct ChannelEnds {
+    /// Those through which data may have gone, in the order of channels.
+    pub held: Vec<ChannelEndRow>,
+    /// Those of pipes and FIFOs through which nothing went, in the order of channels. A reader learns that there is no more when
+    /// the last of the writing ones is closed, too, and a writer waits as long as there is a reading one.
+    pub idle: Vec<ChannelEndRow>,
+    /// Pipes and FIFOs that hand out places to run and carry no data, in order; their ends are none of the above.
+    pub tokens: Vec<i64>,
+}
+
+impl ChannelEnds {
+    /// Whether a channel hands out places to run.
+    pub fn is_token(&self, channel_id: i64) -> bool {
+        self.tokens.binary_search(&channel_id).is_ok()
+    }
+}

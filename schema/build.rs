@@ -1,0 +1,33 @@
+//! Makes the trace that holds nothing yet, with which every recording begins.
+
+use std::error::Error;
+use std::path::PathBuf;
+
+use rusqlite::Connection;
+
+#[path = "src/contract.rs"]
+#[expect(unreachable_pub, reason = "public in the crate that this builds")]
+mod contract;
+
+use contract::{ACTIVITIES, APPLICATION_ID, OPERATIONS, SCHEMA_VERSION, TABLES, VIEWS};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    for source in ["build.rs", "src/contract.rs", "sql"] {
+        println!("cargo::rerun-if-changed={source}");
+    }
+    let directory = std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?;
+    let path = PathBuf::from(directory).join("blank.db");
+    if path.exists() {
+        std::fs::remove_file(&path)?;
+    }
+    let db = Connection::open(&path)?;
+    db.execute_batch("BEGIN")?;
+    for statements in [TABLES, OPERATIONS, ACTIVITIES, VIEWS] {
+        db.execute_batch(statements)?;
+    }
+    db.execute_batch(&format!(
+        "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+    ))?;
+    db.close().map_err(|(_, error)| error)?;
+    Ok(())
+}
