@@ -19,7 +19,7 @@ use machine::Counters;
 pub use read::{Parts, from_parts, read};
 
 /// Number of [`State`]s.
-pub const STATES: usize = 12;
+pub const STATES: usize = 13;
 
 /// What a process is doing: the strongest of what its threads do, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,7 +43,9 @@ pub enum State {
     Lock,
     /// Blocked until time has passed.
     Sleep,
-    /// Blocked on anything else, or stopped.
+    /// Stopped by job control.
+    Stopped,
+    /// Blocked on anything else.
     Other,
     /// Held by the tracer.
     Tracer,
@@ -63,6 +65,7 @@ impl State {
         State::Child,
         State::Lock,
         State::Sleep,
+        State::Stopped,
         State::Other,
         State::Tracer,
         State::Unknown,
@@ -101,6 +104,7 @@ impl State {
             State::Child => "wait_child",
             State::Lock => "lock",
             State::Sleep => "sleep",
+            State::Stopped => "stopped",
             State::Other => "other",
             State::Tracer => "tracer",
             State::Unknown => "unknown",

@@ -37,7 +37,7 @@ impl Bound<'_> {
         self.without_programs(&of_programs.collect())
     }
 
-    /// The same if programs are never in some states. Waits for channels and children are no work.
+    /// The same if programs are never in some states. Waits for channels and children are no work, nor is to be stopped.
     pub(crate) fn without_states(&self, members: &[Part], of: impl Fn(State) -> bool) -> i64 {
         let share = members.iter().map(|part| {
             let totals = self.timeline.within(part.process, part.from, part.to);
@@ -45,7 +45,8 @@ impl Bound<'_> {
                 let states = State::ALL.into_iter().filter(|&state| counts(state));
                 states.map(|state| totals[state as usize]).sum()
             };
-            let work = sum(&|state| !matches!(state, State::In | State::Out | State::Child));
+            let no_work = [State::In, State::Out, State::Child, State::Stopped];
+            let work = sum(&|state| !no_work.contains(&state));
             let share = if work > 0.0 { sum(&of) / work } else { 0.0 };
             (part.program, share)
         });

@@ -30,6 +30,8 @@ pub enum Kind {
     Place,
     /// Time had to pass.
     Sleep,
+    /// Job control had stopped it.
+    Stopped,
     /// Ready to run, but all processors were taken.
     Processor,
     /// Anything else.
@@ -46,6 +48,7 @@ impl Kind {
             State::File | State::Fault => Some(Kind::Storage),
             State::Lock => Some(Kind::Lock),
             State::Sleep => Some(Kind::Sleep),
+            State::Stopped => Some(Kind::Stopped),
             State::Queue => Some(Kind::Processor),
             State::Other => Some(Kind::Other),
             State::Cpu | State::Tracer | State::Unknown => None,
@@ -62,6 +65,7 @@ impl Kind {
             Kind::Lock => "lock",
             Kind::Place => "job slot",
             Kind::Sleep => "sleep",
+            Kind::Stopped => "stopped",
             Kind::Processor => "processor",
             Kind::Other => "other",
         }
@@ -93,6 +97,7 @@ impl Root {
             Root::Doing(State::Fault) => "waited for memory",
             Root::Doing(State::Lock) => "waited for a lock",
             Root::Doing(State::Sleep) => "slept",
+            Root::Doing(State::Stopped) => "was stopped",
             Root::Doing(State::In | State::Out | State::Child) => "waited itself",
             Root::Doing(State::Tracer) => "was held by the tracer",
             Root::Doing(State::Other) => "waited for something else",

@@ -178,6 +178,8 @@ fn interval(
         Doing::Lock
     } else if is(A::Sleep) {
         Doing::Sleep
+    } else if is(A::Stopped) {
+        Doing::Stopped
     } else {
         Doing::Other
     };
@@ -210,7 +212,7 @@ fn put_together(threads: &[Span], spans: &mut Vec<Span>) {
         Doing::Busy => 0,
         Doing::Channels(..) | Doing::Child(_) | Doing::Place | Doing::Poll(..) => 1,
         Doing::Lock if threads[i].waker.is_some() => 1,
-        Doing::Sleep | Doing::Other => 2,
+        Doing::Sleep | Doing::Stopped | Doing::Other => 2,
         Doing::Lock => 3,
     };
     let mut live: BTreeSet<(u8, usize)> = BTreeSet::new();

@@ -56,6 +56,8 @@ pub enum Doing {
     Poll(ProcessId, i64),
     /// Slept for a time.
     Sleep,
+    /// Was stopped by job control.
+    Stopped,
     /// Waited for a signal, a terminal or something unknown.
     Other,
 }

@@ -48,6 +48,7 @@ pub fn want(cause: &Cause, cpus: Option<i64>) -> String {
         Resource::Memory => "memory".into(),
         Resource::Lock => "locks".into(),
         Resource::Sleep => "it sleeps".into(),
+        Resource::Stopped => "it was stopped (SIGSTOP or Ctrl-Z)".into(),
         Resource::Network => "the network".into(),
         Resource::HandOver => "handing over in small pieces".into(),
         Resource::Other => "neither CPU nor storage".into(),

@@ -39,9 +39,8 @@ pub(super) fn state(row: &SampleRow, side: Option<&str>, has_children: bool) -> 
         Some(Activity::Sleep) => State::Sleep,
         Some(Activity::Signal) if has_children => State::Child,
         Some(Activity::Tracer) => State::Tracer,
-        Some(Activity::Signal | Activity::Event | Activity::Other | Activity::Stopped) => {
-            State::Other
-        }
+        Some(Activity::Stopped) => State::Stopped,
+        Some(Activity::Signal | Activity::Event | Activity::Other) => State::Other,
         None => State::Unknown,
     }
 }

@@ -24,6 +24,8 @@ pub enum Resource {
     Lock,
     /// It waited for time to pass.
     Sleep,
+    /// Job control had stopped it.
+    Stopped,
     /// Data went through a connection as fast as that allows.
     Network,
     /// Data went from hand to hand, and neither side had much to do.
@@ -43,6 +45,7 @@ impl Resource {
             Resource::Memory => "memory",
             Resource::Lock => "lock",
             Resource::Sleep => "sleep",
+            Resource::Stopped => "stopped",
             Resource::Network => "network",
             Resource::HandOver => "hand-over",
             Resource::Other => "other",
@@ -359,6 +362,7 @@ pub fn resource(timeline: &Timeline, sums: &Shares, intervals: &[(i64, i64)]) ->
         (waits, Resource::Disk),
         (of(State::Lock), Resource::Lock),
         (of(State::Sleep), Resource::Sleep),
+        (of(State::Stopped), Resource::Stopped),
         (of(State::Other) + of(State::Tracer), Resource::Other),
     ];
     let most = parts.iter().max_by(|a, b| a.0.total_cmp(&b.0));

@@ -163,13 +163,13 @@ impl Line<'_> {
             (SeenOn::Channel(other), Cause::Child(by) | Cause::Channel(by) | Cause::Closed(by)) => {
                 other == by
             }
-            (SeenOn::Child(_) | SeenOn::Place, _) => false,
+            (SeenOn::Child(_) | SeenOn::Nobody, _) => false,
         };
         self.overlap(from, to, fits)
     }
 
     /// Time of an interval without a release at its end that was no work, ns: it waited for a place to
-    /// run, or one of its threads did something while the others waited.
+    /// run or was stopped, or one of its threads did something while the others waited.
     fn idle(&self, from: i64, to: i64) -> i64 {
         match self.is_threaded {
             true => self.any_wait(from, to).min(to - from),
@@ -177,9 +177,9 @@ impl Line<'_> {
         }
     }
 
-    /// Time of an interval that it waited for a place to run, ns: no work of its own.
+    /// Time of an interval that it waited for a place to run or was stopped, ns: no work of its own.
     fn place(&self, from: i64, to: i64) -> i64 {
-        let place = self.overlap(from, to, |wait| wait.on == SeenOn::Place);
+        let place = self.overlap(from, to, |wait| wait.on == SeenOn::Nobody);
         place.min(to - from)
     }
 

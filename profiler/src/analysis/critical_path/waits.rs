@@ -70,8 +70,8 @@ pub(super) enum SeenOn {
     Child(Option<ProcessId>),
     /// The process at the other side of a channel.
     Channel(ProcessId),
-    /// A place to run. Who gave it back is not known.
-    Place,
+    /// A place to run, of which is not known who gave it back, or whoever had stopped it: nobody's work.
+    Nobody,
 }
 
 /// Life of every process; one whose end was not seen is taken to live to the end of the recording.
@@ -141,7 +141,12 @@ impl<'a> Waits<'a> {
                     SeenOn::Channel(self.at_work((by, made_ns), process, span.to_ns)?)
                 }
                 // The scheduler told who ended it; of a child its end is known better.
-                Doing::Channels(..) | Doing::Place | Doing::Lock | Doing::Sleep | Doing::Other
+                Doing::Channels(..)
+                | Doing::Place
+                | Doing::Lock
+                | Doing::Sleep
+                | Doing::Stopped
+                | Doing::Other
                     if span.waker.is_some() =>
                 {
                     SeenOn::Channel(span.waker?)
@@ -163,7 +168,7 @@ impl<'a> Waits<'a> {
                 }
                 // Who has jobs running waits for one of them to give its place back.
                 Doing::Place if self.has_child_then(process, span) => SeenOn::Child(None),
-                Doing::Place => SeenOn::Place,
+                Doing::Place | Doing::Stopped => SeenOn::Nobody,
                 Doing::Busy | Doing::Lock | Doing::Sleep | Doing::Other => return None,
             };
             Some(SeenWait {
@@ -327,7 +332,7 @@ impl<'a> Waits<'a> {
             SeenOn::Channel(third) if depth > 0 && has_ended => {
                 Some(self.let_go_at(third, wait.to_ns, wait.error_ns, seen, depth - 1))
             }
-            SeenOn::Channel(_) | SeenOn::Place => has_ended.then_some(wait.to_ns),
+            SeenOn::Channel(_) | SeenOn::Nobody => has_ended.then_some(wait.to_ns),
         };
         own_ns.map_or(at_ns, |own_ns| own_ns.max(at_ns))
     }

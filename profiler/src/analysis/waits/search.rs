@@ -63,7 +63,7 @@ impl<'a> Search<'a> {
         // Who ended the wait is who was waited for; within a process it says nothing of others.
         let ends = matches!(
             state,
-            State::In | State::Out | State::Child | State::Lock | State::Other
+            State::In | State::Out | State::Child | State::Lock | State::Stopped | State::Other
         );
         if let Some(waker) = piece.waker.filter(|&waker| waker != waiter)
             && ends
