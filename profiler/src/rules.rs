@@ -220,6 +220,8 @@ mod tests {
                 "plot.py",
             ),
             ("/usr/bin/python3.11", "python3 -", "python3"),
+            ("/usr/bin/bash", "bash /dev/fd/63 x.txt", "bash"),
+            ("/usr/bin/bash", "bash /dev/fd/63.sh", "63.sh"),
             (
                 "/usr/bin/perl",
                 "/usr/bin/perl -w /usr/bin/automake --add",

@@ -331,7 +331,7 @@ fn describe(notice: &Notice) -> String {
             directory.display()
         ),
         Notice::NoFiles { reason } => format!(
-            "file calls cannot be seen here ({reason}); processes are\n  \
+            "file calls cannot be seen here ({reason}), processes can\n  \
              hint: flowtrace doctor says what is missing"
         ),
         Notice::FewDescriptors { limit } => format!(

@@ -92,6 +92,7 @@ impl Interpreter {
     fn named_by(&self, name: &str, arguments: &[&str]) -> (String, usize) {
         let all = arguments.len();
         let script = |at: usize, of: fn(&str) -> &str| match arguments.get(at) {
+            Some(path) if is_descriptor(path) => (name.to_owned(), at + 1),
             Some(path) => (of(path).to_owned(), at + 1),
             None => (name.to_owned(), all),
         };
@@ -135,6 +136,14 @@ impl Interpreter {
         (bundle.contains(letter) && bundle.chars().all(|c| self.letters.contains(c)))
             .then_some(letter)
     }
+}
+
+/// Whether a program comes through a descriptor, as in `bash <(make-script)`: its number names nothing.
+fn is_descriptor(path: &str) -> bool {
+    let number = ["/dev/fd/", "/proc/self/fd/"]
+        .iter()
+        .find_map(|directory| path.strip_prefix(directory));
+    path == "/dev/stdin" || number.is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// The name of a script. Snakemake runs copies, under names that no two runs share.

@@ -318,6 +318,12 @@ pub(crate) fn seen(facts: &Facts) -> Vec<String> {
             units::plain(&one.path),
             one.file_layer
         ),
+        [one, two] => format!(
+            "{calls} under {} and {} ({})",
+            units::plain(&one.path),
+            units::plain(&two.path),
+            one.file_layer
+        ),
         [one, more @ ..] => format!(
             "{calls} under {} and {} more ({})",
             units::plain(&one.path),
@@ -362,4 +368,42 @@ pub(crate) fn seen(facts: &Facts) -> Vec<String> {
         ));
     }
     items
+}
+
+#[cfg(test)]
+mod tests {
+    use flowtrace_schema::TracedDirectoryRow;
+
+    use super::*;
+
+    fn seen_in(paths: &[&str]) -> String {
+        let directory = |path: &&str| TracedDirectoryRow {
+            path: (*path).into(),
+            source: None,
+            file_layer: "passthrough".into(),
+            attribute_ttl_ns: 0,
+        };
+        let workflow = Workflow {
+            directories: paths.iter().map(directory).collect(),
+            ..Workflow::default()
+        };
+        seen(&facts(&workflow)).remove(0)
+    }
+
+    #[test]
+    fn two_directories_are_named_and_of_more_their_number() {
+        let begins = |paths: &[&str], with: &str| {
+            let seen = seen_in(paths);
+            assert!(seen.starts_with(with), "{seen}");
+        };
+        begins(&["/a"], "every file call under /a (passthrough)");
+        begins(
+            &["/a", "/b"],
+            "every file call under /a and /b (passthrough)",
+        );
+        begins(
+            &["/a", "/b", "/c"],
+            "every file call under /a and 2 directories more (passthrough)",
+        );
+    }
 }
