@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use super::layout::Layout;
 use super::memory::{
-    ADDRESSES, CALL, DIRECTORIES, FILE, MOUNT, OTHER, SHAPE, WORD, field, in_part,
+    ADDRESSES, CALL, DIRECTORIES, FILE, MOUNT, OTHER, OUTER, SHAPE, WORD, field, in_part,
 };
 use super::program::{
     ADDRESS, AT, BASES, CALLED, CONTEXT, MEMORY, Maps, NAMES, NUMBER, OPENED, REST, SECOND, STEP,
@@ -15,7 +15,7 @@ use super::table::{DESCRIPTOR, ENTRY, KIND, Pipes, TRAFFIC, TRAFFIC_OF_COSTS, en
 use crate::bpf::code::{
     self, ADD, AND_NUMBER, Code, IF_EQUAL, IF_GREATER, IF_NOT_EQUAL, IF_SIGNED_LESS, Instruction,
     JUMP, LOAD_8, LOAD_32, LOAD_64, MEMORY_OF_MAP, OR, R0, R1, R2, R3, READ_KERNEL, READ_USER,
-    READ_USER_TEXT, STORE_32, STORE_64,
+    READ_USER_TEXT, SHIFT_RIGHT, STACK, STORE_32, STORE_64,
 };
 use crate::bpf::registers;
 use crate::proc::topology::{CHANGES, CallKind, IN_PAGE, own_opens};
@@ -248,19 +248,16 @@ impl Code {
             self.clear(place);
         }
         let mut ends = Vec::new();
-        for (shape, of) in [(RETURNED, field(RESULT)), (GIVEN, argument(0))] {
-            let other = self.unless_told(shape);
-            self.put(LOAD_32, STEP, MEMORY, of, 0);
-            self.one_descriptor(layout, maps);
-            ends.push(self.jump(JUMP, 0, 0, 0));
-            self.land(other);
-        }
-        for (shape, at) in [(PAIR, argument(0)), (PAIR_LAST, argument(3))] {
-            let other = self.unless_told(shape);
-            self.two_descriptors(at, layout, maps);
-            ends.push(self.jump(JUMP, 0, 0, 0));
-            self.land(other);
-        }
+        let one = [(RETURNED, field(RESULT)), (GIVEN, argument(0))];
+        let others = self.if_told(one, |code, of| code.put(LOAD_32, STEP, MEMORY, of, 0));
+        self.one_descriptor(layout, maps);
+        ends.push(self.jump(JUMP, 0, 0, 0));
+        self.land(others);
+        let two = [(PAIR, argument(0)), (PAIR_LAST, argument(3))];
+        let others = self.if_told(two, |code, at| code.put(LOAD_64, R3, MEMORY, at, 0));
+        self.two_descriptors(layout, maps);
+        ends.push(self.jump(JUMP, 0, 0, 0));
+        self.land(others);
         for (shape, names) in [
             (NAMED, &[(None, 0)][..]),
             (NAMED_AT, &[(Some(0), 1)]),
@@ -283,12 +280,27 @@ impl Code {
             }
             self.land(other);
         }
-        for place in 0..ADDRESSES.len() {
-            self.given_name(place, layout, maps);
-        }
+        self.given_names(layout, maps);
         for end in ends {
             self.land(end);
         }
+    }
+
+    /// If one of these is told of the call, does what belongs to it and goes on behind this. Returns the jump for all others. What follows
+    /// is there once for all of them: the command waits until the kernel has checked each instruction.
+    fn if_told(&mut self, shapes: [(i32, i16); 2], belongs: impl Fn(&mut Code, i16)) -> usize {
+        let mut told = Vec::new();
+        for (shape, place) in shapes {
+            let other = self.unless_told(shape);
+            belongs(self, place);
+            told.push(self.jump(JUMP, 0, 0, 0));
+            self.land(other);
+        }
+        let others = self.jump(JUMP, 0, 0, 0);
+        for jump in told {
+            self.land(jump);
+        }
+        others
     }
 
     /// Returns the jump for when something else is told of the call.
@@ -327,31 +339,33 @@ impl Code {
         }
     }
 
-    /// Describes the two descriptors that are in the caller's memory where the register at `at` says.
-    fn two_descriptors(&mut self, at: i16, layout: &Layout, maps: &Maps<'_>) {
-        self.clear(OTHER);
-        self.place(R1, OTHER);
-        self.set(R2, 8);
-        self.put(LOAD_64, R3, MEMORY, at, 0);
-        self.call(READ_USER);
+    /// Describes the two descriptors that are in the caller's memory where R3 says. The first is handed over, the second left in the
+    /// record.
+    fn two_descriptors(&mut self, layout: &Layout, maps: &Maps<'_>) {
         // Kept where nothing else is while these are described.
-        self.put(LOAD_64, R1, MEMORY, OTHER, 0);
-        self.put(STORE_64, MEMORY, R1, DIRECTORIES[0], 0);
-        for (half, part) in [(0, Some(SECOND)), (4, None)] {
-            self.put(LOAD_32, STEP, MEMORY, DIRECTORIES[0] + half, 0);
-            let gone = self.descriptor(layout, maps);
-            let pipe = self.jump(IF_NOT_EQUAL, R1, 0, libc::S_IFSOCK.cast_signed());
-            self.no_socket();
-            self.socket(layout, maps);
-            self.land(pipe);
-            if let Some(part) = part {
-                self.header(part);
-                self.emit(maps, END);
-            }
-            for jump in gone {
-                self.land(jump);
-            }
+        const BOTH: i16 = DIRECTORIES[0];
+        self.clear(BOTH);
+        self.place(R1, BOTH);
+        self.set(R2, 8);
+        self.call(READ_USER);
+        let each = self.begin_outer(maps);
+        self.put(LOAD_32, STEP, MEMORY, BOTH, 0);
+        let gone = self.descriptor(layout, maps);
+        let pipe = self.jump(IF_NOT_EQUAL, R1, 0, libc::S_IFSOCK.cast_signed());
+        self.no_socket();
+        self.socket(layout, maps);
+        self.land(pipe);
+        self.put(LOAD_64, R1, STACK, OUTER, 0);
+        let second = self.jump(IF_NOT_EQUAL, R1, 0, 0);
+        self.header(SECOND);
+        self.emit(maps, END);
+        for jump in gone.into_iter().chain([second]) {
+            self.land(jump);
         }
+        self.put(LOAD_64, R1, MEMORY, BOTH, 0);
+        self.put(SHIFT_RIGHT, R1, 0, 0, 32);
+        self.put(STORE_64, MEMORY, R1, BOTH, 0);
+        self.end_outer(each, 2);
     }
 
     /// Tells what socket [`FILE`] is.
@@ -433,12 +447,13 @@ impl Code {
         self.land(nowhere);
     }
 
-    /// Tells a name that the call was given, and the directory that it is relative to.
-    fn given_name(&mut self, place: usize, layout: &Layout, maps: &Maps<'_>) {
-        self.put(LOAD_64, R3, MEMORY, ADDRESSES[place], 0);
+    /// Tells the names that the call was given, and the directories that they are relative to.
+    fn given_names(&mut self, layout: &Layout, maps: &Maps<'_>) {
+        let each = self.begin_outer(maps);
+        self.put(LOAD_64, R3, MEMORY, ADDRESSES[0], 0);
         let none = self.jump(IF_EQUAL, R3, 0, 0);
-        self.part(NAMES[place]);
-        self.put(LOAD_64, R3, MEMORY, ADDRESSES[place], 0);
+        self.part_of_step(NAMES);
+        self.put(LOAD_64, R3, MEMORY, ADDRESSES[0], 0);
         self.place(R1, in_part(REST));
         self.set(R2, LONGEST);
         self.call(READ_USER_TEXT);
@@ -450,7 +465,7 @@ impl Code {
         self.output(maps);
         self.put(LOAD_8, R1, MEMORY, in_part(REST), 0);
         let absolute = self.jump(IF_EQUAL, R1, 0, i32::from(b'/'));
-        self.put(LOAD_32, STEP, MEMORY, DIRECTORIES[place], 0);
+        self.put(LOAD_32, STEP, MEMORY, DIRECTORIES[0], 0);
         // AT_FDCWD is negative.
         let here = self.jump(IF_GREATER, STEP, 0, i32::MAX);
         let gone = self.find_table(layout);
@@ -461,9 +476,15 @@ impl Code {
         self.follow(TASK, layout.filesystem);
         self.read(MOUNT, 16, R3, layout.working_directory);
         self.land(found);
-        self.path(BASES[place], layout, maps);
+        self.part_of_step(BASES);
+        self.names(layout, maps);
         for jump in [none, unread, absolute, gone, closed] {
             self.land(jump);
         }
+        for places in [ADDRESSES, DIRECTORIES] {
+            self.put(LOAD_64, R1, MEMORY, places[1], 0);
+            self.put(STORE_64, MEMORY, R1, places[0], 0);
+        }
+        self.end_outer(each, ADDRESSES.len() as i32);
     }
 }

@@ -53,6 +53,13 @@ impl Code {
         self.put(STORE_64, MEMORY, R1, MISSING, 0);
     }
 
+    /// Begins the part whose place among `parts`, which have numbers in a row, is the step of the loop around.
+    pub(super) fn part_of_step(&mut self, parts: [u32; 2]) {
+        self.put(LOAD_64, R1, STACK, OUTER, 0);
+        self.add(R1, parts[0].cast_signed());
+        self.numbered_part();
+    }
+
     /// Tells what the program has in its memory from [`POSITION`] to [`LIMIT`].
     pub(super) fn memory(&mut self, part: u32, maps: &Maps<'_>) {
         self.part(part);
@@ -94,8 +101,7 @@ impl Code {
     /// Tells the paths of what the task has open as its first descriptors.
     pub(super) fn targets(&mut self, layout: &Layout, maps: &Maps<'_>) {
         let unread = self.find_table(layout);
-        let each = self.begin_loop(maps);
-        self.put(STORE_64, STACK, STEP, OUTER, 0);
+        let each = self.begin_outer(maps);
         let closed = self.file(STEP);
         self.read(MOUNT, 16, R3, layout.path_of_file);
         self.copy(R1, STEP);
@@ -103,13 +109,12 @@ impl Code {
         self.numbered_part();
         self.names(layout, maps);
         self.land(closed);
-        self.put(LOAD_64, STEP, STACK, OUTER, 0);
-        self.end_loop(each, NUMBERED.cast_signed());
+        self.end_outer(each, NUMBERED.cast_signed());
         self.land(unread);
     }
 
     /// Adds the names of a path to the part, and hands it over.
-    fn names(&mut self, layout: &Layout, maps: &Maps<'_>) {
+    pub(super) fn names(&mut self, layout: &Layout, maps: &Maps<'_>) {
         self.put(LOAD_64, R3, MEMORY, ENTRY, 0);
         self.follow(R3, layout.hashed);
         let named = self.jump(IF_NOT_EQUAL, R3, 0, 0);

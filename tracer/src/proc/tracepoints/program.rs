@@ -5,8 +5,8 @@ use std::os::fd::BorrowedFd;
 
 use super::layout::{self, Layout};
 use super::memory::{
-    HOW_MUCH, IDS, KEY, LIMIT, LYING, MISSING, MOUNT, OTHER, POSITION, PROCESS, RECORD, SPACE,
-    WHERE, WORD, field,
+    HOW_MUCH, IDS, KEY, LIMIT, LYING, MISSING, MOUNT, OTHER, OUTER, POSITION, PROCESS, RECORD,
+    SPACE, WHERE, WORD, field,
 };
 use crate::bpf::code::{
     ADD, AND_NUMBER, ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_NOT_SAME,
@@ -329,6 +329,19 @@ impl Code {
         self.put(STORE_64, MEMORY, R1, field(TID), 0);
         self.clear(MISSING);
         self.clear(LYING);
+    }
+
+    /// Begins a loop that may have others in it: its step is [`STEP`] at first, and [`OUTER`] up to its end.
+    pub(super) fn begin_outer(&mut self, maps: &Maps<'_>) -> Loop {
+        let begun = self.begin_loop(maps);
+        self.put(STORE_64, STACK, STEP, OUTER, 0);
+        begun
+    }
+
+    /// Goes on with such a loop.
+    pub(super) fn end_outer(&mut self, of: Loop, steps: i32) {
+        self.put(LOAD_64, STEP, STACK, OUTER, 0);
+        self.end_loop(of, steps);
     }
 
     /// Begins a loop, whose [`STEP`] is 0 at first. Where loops need no bound, the kernel is not to know that when it checks the program: it
