@@ -13,6 +13,7 @@ use script::Script;
 const MS: i64 = 1_000_000;
 const TERM: i32 = 15;
 const INT: i32 = 2;
+const KILL: i32 = 9;
 
 /// How long each of these programs is on the path, and how long the run takes if the first is ten times as quick.
 fn path(build: impl FnOnce(&mut Script), end: u64, names: &[&str]) -> (Vec<i64>, i64) {
@@ -76,6 +77,26 @@ fn who_is_ended_may_end_others_first() {
     let (on_path, quicker) = path(build, 1613, &["burn", "sleep", "timeout"]);
     assert_eq!(on_path[..2], [1590, 0]);
     assert!(on_path[2] < 10 && quicker < 200, "{on_path:?} {quicker}");
+}
+
+/// `sh -c 'sleep 1; kill -9 $$'; true`: who ends itself was waited for, though its parent heard of that a little before
+/// its last moment.
+#[test]
+fn who_ends_itself_was_waited_for() {
+    for heard in [995, 999, 1001] {
+        let build = |s: &mut Script| {
+            let shell = s.root(("/bin/bash", &["bash", "s.sh"]), 0);
+            let job = start(s, shell, ("/bin/sh", &["sh", "job"]), 5);
+            let sleep = s.program(job, "sleep", (10, 990), 1);
+            s.sample(shell, (10, heard), Activity::Child, None);
+            s.sample(job, (12, 991), Activity::Child, None);
+            s.sample(sleep, (12, 990), Activity::Sleep, None);
+            s.end(job, 1000, None, Some(KILL), 4);
+            s.end(shell, 1005, Some(0), None, 8);
+        };
+        let (on_path, _) = path(build, 1006, &["sleep"]);
+        assert!(on_path[0] > 960, "{heard}: {on_path:?}");
+    }
 }
 
 /// Ctrl-C ends who works and who waits for it: it worked until then.

@@ -113,6 +113,31 @@ fn a_pool_of_tokens_is_found_by_how_it_is_held() {
     }
 }
 
+/// A pipe in which there is no room has data in it: nobody waits for room to give a place back.
+#[test]
+fn who_waits_for_room_has_no_place_to_give_back() {
+    for side in [Side::Read, Side::Write] {
+        let build = |s: &mut Script| {
+            let pipe = s.pipe();
+            let main = s.root(("/bin/main", &["main"]), 0);
+            let child = s.fork(main, ("/bin/main", &["main"]), 10);
+            Pool::Pipe.hold(s, main, pipe, (5, 600));
+            s.sample(main, (20, 500), Activity::Channel, Some((pipe, side)));
+            s.sample(child, (20, 500), Activity::Sleep, None);
+            s.end(child, 510, Some(0), None, 2);
+            s.end(main, 600, Some(0), None, 5);
+        };
+        let (_directory, trace, workflow) = read(build, 601);
+        let is_token = side == Side::Read;
+        assert_eq!(trace.token_pipes().unwrap().len(), usize::from(is_token));
+        let found = waits(&workflow, &timeline::read(&trace, &workflow).unwrap());
+        let of_kind = |kind| found.waits.iter().any(|wait| wait.kind == kind);
+        assert!(!is_token || !of_kind(Kind::LateReader));
+        assert_eq!(of_kind(Kind::LateReader), !is_token, "{:?}", found.waits);
+        assert!(is_token || !of_kind(Kind::Place), "{:?}", found.waits);
+    }
+}
+
 #[test]
 fn the_critical_path_and_the_waits_agree_that_nobody_sent_the_token() {
     for pool in POOLS {

@@ -9,7 +9,9 @@ use nix::unistd::Pid;
 
 use crate::support::process::{Running, finish, start, state};
 use crate::support::trace::Trace;
-use crate::support::{PATIENCE, Scratch, need_announcements, need_fuse, run_in, wait_for};
+use crate::support::{
+    PATIENCE, Scratch, need_announcements, need_fuse, need_program, run_in, wait_for,
+};
 
 const LIMIT: Duration = Duration::from_secs(180);
 
@@ -127,6 +129,33 @@ fn interrupt_of_the_group() {
         let finished = running.wait(LIMIT).expect(130);
         assert_eq!(finished.stdout_text(), "ready\n");
         Trace::open_complete(&case.trace);
+    });
+}
+
+/// `ssh -t host flowtrace run …`: flowtrace leads the session, and the kernel tells nobody else that the terminal is gone.
+#[test]
+fn a_terminal_that_hangs_up_ends_the_command() {
+    const HANG_UP: &str = "import os, pty, sys
+pid, terminal = pty.fork()
+if pid == 0: os.execvp(sys.argv[1], sys.argv[1:])
+said = b''
+while b'ready' not in said: said += os.read(terminal, 100)
+os.close(terminal)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))";
+    if !need_program("python3") {
+        return;
+    }
+    Case::each(|case| {
+        let flowtrace = case.shell("echo ready; sleep 300; echo after > after");
+        let mut command = Command::new("python3");
+        command.args(["-c", HANG_UP]).arg(flowtrace.get_program());
+        command.args(flowtrace.get_args());
+        command.current_dir(case.scratch.join("job"));
+        let finished = finish(&mut command).expect(0);
+        assert_eq!(finished.stdout_text(), "129\n");
+        let trace = Trace::open_complete(&case.trace);
+        let hung_up: i64 = trace.one("SELECT COUNT(*) FROM processes WHERE exit_signal = 1");
+        assert_eq!(hung_up, 2, "the shell and what it waited for");
     });
 }
 

@@ -97,3 +97,30 @@ fn without_fuse_processes_are_still_traced() {
     let lost: String = trace.one("SELECT counter FROM losses");
     assert_eq!(lost, "not_traced");
 }
+
+/// What is refused for certain is refused before an older trace is replaced.
+#[test]
+fn a_layer_that_is_refused_replaces_no_trace() {
+    if !need_root() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let user = User::new(&scratch);
+    let run = |options: &[&str]| {
+        let mut command = user.command(&user.flowtrace);
+        command.current_dir(&user.home).arg("run").args(options);
+        finish(command.args(["-o", "trace.db", "--", "sh", "-c", "exit 3"]))
+    };
+    run(&["--no-mount"]).expect(3);
+    let before = std::fs::read(user.home.join("trace.db")).unwrap();
+    for options in [
+        &["--force", "--layer", "kernel"][..],
+        &["--force", "--layer", "kernel", "--no-mount"],
+    ] {
+        let refused = run(options).expect(125);
+        let says = refused.stderr.trim_start_matches("flowtrace: ");
+        assert!(says.starts_with("no kernel layer here"), "{says}");
+        let after = std::fs::read(user.home.join("trace.db")).unwrap();
+        assert!(after == before, "the trace is as it was");
+    }
+}

@@ -7,7 +7,7 @@ use flowtrace_profiler::text::waits::serial_line;
 use flowtrace_profiler::timeline::State;
 use flowtrace_schema::{ChannelKind, Loss, Op};
 
-use crate::play::Doing::{Child, Cpu, In, LockOf, Out, Sleep};
+use crate::play::Doing::{Child, Cpu, In, LockOf, Out, Sleep, Stopped, Timer};
 use crate::play::Play;
 use crate::run;
 
@@ -276,6 +276,24 @@ fn the_last_of_many_is_a_straggler() {
         verdict.findings
     );
     assert!(verdict.findings[0].saving_ns > 1_000_000_000);
+}
+
+/// It waits for a timer, or was stopped: there is no work to share.
+#[test]
+fn the_last_of_many_without_work_is_no_straggler() {
+    for idle in [Timer, Stopped] {
+        let run = run(|mut play| {
+            let shell = play.process("bash run.sh", None, 0, &[(4000, Child)]);
+            for end in [1000, 1050, 1100] {
+                play.process("work", Some(shell), 0, &[(end, Cpu)]);
+            }
+            play.process("work", Some(shell), 0, &[(1000, Cpu), (4000, idle)]);
+            play.finish(4000);
+        });
+        let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+        let kinds = verdict.findings.iter().map(|finding| finding.kind);
+        assert!(kinds.clone().all(|kind| kind != "straggler"), "{idle:?}");
+    }
 }
 
 #[test]

@@ -39,6 +39,8 @@ pub(crate) enum Doing {
     /// Blocked on a lock that this process released, as the scheduler told.
     LockOf(u32),
     Sleep,
+    Timer,
+    Stopped,
     Child,
     /// Reading from a channel.
     In(u32),
@@ -179,6 +181,8 @@ impl Play {
             Doing::File => (Activity::File, None),
             Doing::Lock | Doing::LockOf(_) => (Activity::Lock, None),
             Doing::Sleep => (Activity::Sleep, None),
+            Doing::Timer => (Activity::Event, None),
+            Doing::Stopped => (Activity::Stopped, None),
             Doing::Child => (Activity::Child, None),
             Doing::In(channel) => (Activity::Channel, Some((channel, Side::Read))),
             Doing::Out(channel) => (Activity::Channel, Some((channel, Side::Write))),

@@ -10,7 +10,7 @@ use flowtrace_schema::{
     FileLayer, LaunchRecord, Loss, ProcessLayer, Record, RunRecord, Summary, Text, quote_argv,
 };
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, geteuid};
 
 use super::directory::{Directory, open_all};
 use super::inherited::Inherited;
@@ -22,6 +22,7 @@ use super::views::Views;
 use super::{Error, Result, limits, signals};
 use crate::callers::Callers;
 use crate::fs::{Offers, Opens};
+use crate::kernel;
 use crate::net::live::{Live, LiveOptions, Namespaces};
 use crate::proc::environment::Wanted;
 use crate::proc::lifetimes::End;
@@ -125,6 +126,10 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
     let program = find_program(&options.command[0])?;
     if !proc::numbers_agree() {
         return Err(Error::ForeignProc);
+    }
+    if options.layer == Layer::Kernel && !options.bare && !geteuid().is_root() {
+        // Before anything is made or replaced: this is mostly refused.
+        kernel::try_tracepoints().map_err(|error| Error::KernelLayer(error.to_string()))?;
     }
     let cwd = std::env::current_dir().map_err(Error::system("find the working directory"))?;
     let asked = match options.directories.as_slice() {

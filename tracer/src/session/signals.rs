@@ -2,7 +2,8 @@
 //!
 //! The terminal sends its signals (Ctrl-C, Ctrl-\, Ctrl-Z) to the whole foreground group, so the
 //! command has them already. A signal sent to flowtrace alone, as by `kill` or a batch system, is
-//! passed on. When job control stops the command, flowtrace stops itself too, so that the shell
+//! passed on. That the terminal hung up the leader of its session alone is told, as which somebody may have started us
+//! (`ssh -t host flowtrace run …`). When job control stops the command, flowtrace stops itself too, so that the shell
 //! sees its job stopped.
 
 use std::fs;
@@ -11,8 +12,8 @@ use std::time::Duration;
 
 use crate::proc::Living;
 use nix::errno::Errno;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, pthread_sigmask};
-use nix::unistd::{Pid, getpgid, getpgrp};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, pthread_sigmask};
+use nix::unistd::{Pid, getpgid, getpgrp, getsid};
 
 const HANDLED: &[Signal] = &[
     Signal::SIGINT,
@@ -54,11 +55,30 @@ pub(super) fn pass_on(root: Pid, living: Option<Arc<Living>>) -> std::io::Result
         .spawn(move || {
             let handled = handled();
             let mut ends = [Signal::SIGTERM, Signal::SIGKILL].into_iter();
-            while let Ok((signal, from_kernel)) = wait_info(&handled) {
+            let mut hung_up = false;
+            loop {
+                let told = match hung_up {
+                    true => wait_at_most(&handled, LOOK),
+                    false => match wait_info(&handled) {
+                        Ok(told) => Some(told),
+                        Err(_) => break,
+                    },
+                };
                 let left = living
                     .as_ref()
                     .filter(|l| !l.contains(root.as_raw() as u32));
+                if hung_up && left.is_some() {
+                    hung_up = false;
+                    hang_up_group();
+                }
+                let Some((signal, from_kernel)) = told else {
+                    continue;
+                };
                 match signal {
+                    Signal::SIGHUP if from_kernel && leads_session() && left.is_none() => {
+                        hung_up = true;
+                        let _ = kill(root, signal);
+                    }
                     Signal::SIGTSTP => {}
                     Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT
                         if let Some(left) = left =>
@@ -75,6 +95,20 @@ pub(super) fn pass_on(root: Pid, living: Option<Arc<Living>>) -> std::io::Result
             }
         })?;
     Ok(())
+}
+
+/// How soon is seen that the command has ended after a hangup.
+const LOOK: Duration = Duration::from_millis(50);
+
+fn leads_session() -> bool {
+    getsid(None) == Ok(Pid::this())
+}
+
+/// What the kernel does when the leader of a session ends: the command would have been that.
+fn hang_up_group() {
+    let _ = killpg(getpgrp(), Signal::SIGHUP);
+    let own: SigSet = [Signal::SIGHUP].into_iter().collect();
+    let _ = wait_at_most(&own, Duration::ZERO);
 }
 
 /// Unmounts `mountpoint` when this process is asked to end; its daemon then ends by itself.

@@ -88,9 +88,8 @@ fn of_round(
     let cpus = timeline.cpus().unwrap_or(1).max(1) as f64;
     let side_by_side = (round.len() as f64).min(cpus).max(1.0);
     let saving = tail * alone * (1.0 - 1.0 / side_by_side);
-    let sleeping = |state| timeline_share(timeline, result, task, from, to, state);
-    // Who only sleeps has no work that could be spread.
-    if sleeping(State::Sleep) > 0.5 {
+    // Who only waits for time or for something else has no work that could be spread.
+    if idle_share(timeline, result, task, (from, to)) > 0.5 {
         return None;
     }
     let name = result.tasks.tasks[task].name();
@@ -125,20 +124,20 @@ fn of_round(
     })
 }
 
-fn timeline_share(
+/// For which part of an interval the processes of a step did nothing and waited for none of the others.
+fn idle_share(
     timeline: &Timeline,
     result: &Bottlenecks,
     task: usize,
-    from: i64,
-    to: i64,
-    state: State,
+    (from, to): (i64, i64),
 ) -> f64 {
+    let is_idle = |state| matches!(state, State::Sleep | State::Stopped | State::Other);
     let mut sums = 0.0;
     let mut all = 0.0;
     let parts = result.tasks.tasks[task].members.iter();
     for part in parts.filter(|part| part.from < to && part.to > from) {
         let within = timeline.within(part.process, from.max(part.from), to.min(part.to));
-        sums += within[state as usize];
+        sums += sum_of(&within, is_idle);
         all += within.iter().sum::<f64>();
     }
     if all > 0.0 { sums / all } else { 0.0 }
