@@ -88,7 +88,7 @@ impl Types {
         let (mut at, mut number) = (begin, 1u32);
         types.places.push(begin);
         while at < end {
-            if number as usize % STRIDE == 0 {
+            if (number as usize).is_multiple_of(STRIDE) {
                 types.places.push(at);
             }
             let read = types.read(at)?;
