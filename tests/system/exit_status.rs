@@ -146,7 +146,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))";
         return;
     }
     Case::each(|case| {
-        let flowtrace = case.shell("echo ready; sleep 300; echo after > after");
+        let flowtrace = case.shell("sleep 300 & echo ready; wait; echo after > after");
         let mut command = Command::new("python3");
         command.args(["-c", HANG_UP]).arg(flowtrace.get_program());
         command.args(flowtrace.get_args());
