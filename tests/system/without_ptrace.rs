@@ -314,7 +314,8 @@ fn without_announcements_proc_is_looked_at() {
         .args([
             "sh",
             "-c",
-            "sleep 1; (sleep 1; exit 6) & echo here > file; sleep 0.5; exit 3",
+            // A busy machine is looked at less often.
+            "sleep 1; (sleep 2; exit 6) & echo here > file; sleep 1.2; exit 3",
         ])
         .current_dir(scratch.dir("job"));
     let finished = finish(&mut command).expect(3);
