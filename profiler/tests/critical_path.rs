@@ -14,12 +14,7 @@ use script::Script;
 const MS: i64 = 1_000_000;
 
 fn path_of(build: impl FnOnce(&mut Script), end: u64) -> (Workflow, CriticalPath) {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("t.db");
-    let mut script = Script::new(&file, "make");
-    build(&mut script);
-    script.finish(end, 0);
-    let trace = Trace::open(&file).unwrap();
+    let (_directory, trace) = script::written("make", build, end);
     let workflow = load(&trace).unwrap();
     let activity = load_activity(&trace, &workflow).unwrap();
     let path = CriticalPath::of(&workflow, &activity);

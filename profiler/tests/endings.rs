@@ -3,7 +3,7 @@
 
 use flowtrace_profiler::analysis::critical_path::CriticalPath;
 use flowtrace_profiler::load::{load, load_activity};
-use flowtrace_schema::{Activity, Trace};
+use flowtrace_schema::Activity;
 
 #[path = "support/script.rs"]
 mod script;
@@ -17,12 +17,7 @@ const KILL: i32 = 9;
 
 /// How long each of these programs is on the path, and how long the run takes if the first is ten times as quick.
 fn path(build: impl FnOnce(&mut Script), end: u64, names: &[&str]) -> (Vec<i64>, i64) {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("t.db");
-    let mut script = Script::new(&file, "bash s.sh");
-    build(&mut script);
-    script.finish(end, 0);
-    let trace = Trace::open(&file).unwrap();
+    let (_directory, trace) = script::written("bash s.sh", build, end);
     let workflow = load(&trace).unwrap();
     let path = CriticalPath::of(&workflow, &load_activity(&trace, &workflow).unwrap());
     let is_of = |id, name: &str| **workflow.rule(id) == *name;

@@ -5,7 +5,7 @@ use flowtrace_profiler::analysis::critical_path::CriticalPath;
 use flowtrace_profiler::analysis::waits::{Kind, waits};
 use flowtrace_profiler::load::{load, load_activity};
 use flowtrace_profiler::timeline;
-use flowtrace_schema::{Activity, Trace};
+use flowtrace_schema::Activity;
 
 #[path = "support/script.rs"]
 mod script;
@@ -17,20 +17,16 @@ const MS: i64 = 1_000_000;
 /// `burn & sleep .1; kill -STOP $!; sleep 1; kill -CONT $!; wait`.
 #[test]
 fn half_the_work_leaves_the_stop_as_it_is() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("t.db");
-    let mut script = Script::new(&file, "bash s.sh");
-    let s = &mut script;
-    let shell = s.root(("/bin/bash", &["bash", "s.sh"]), 0);
-    let burn = s.program(shell, "burn", (5, 1605), 600);
-    s.sample(shell, (5, 1605), Activity::Child, None);
-    s.sample(burn, (5, 105), Activity::Running, None);
-    s.sample(burn, (105, 1105), Activity::Stopped, None);
-    s.sample(burn, (1105, 1605), Activity::Running, None);
-    s.end(shell, 1610, Some(0), None, 5);
-    script.finish(1611, 0);
-
-    let trace = Trace::open(&file).unwrap();
+    let build = |s: &mut Script| {
+        let shell = s.root(("/bin/bash", &["bash", "s.sh"]), 0);
+        let burn = s.program(shell, "burn", (5, 1605), 600);
+        s.sample(shell, (5, 1605), Activity::Child, None);
+        s.sample(burn, (5, 105), Activity::Running, None);
+        s.sample(burn, (105, 1105), Activity::Stopped, None);
+        s.sample(burn, (1105, 1605), Activity::Running, None);
+        s.end(shell, 1610, Some(0), None, 5);
+    };
+    let (_directory, trace) = script::written("bash s.sh", build, 1611);
     let workflow = load(&trace).unwrap();
     let path = CriticalPath::of(&workflow, &load_activity(&trace, &workflow).unwrap());
     let is_burn = |id| **workflow.rule(id) == *"burn";

@@ -19,12 +19,7 @@ const MS: i64 = 1_000_000;
 const MAKE: (&str, &[&str]) = ("/usr/bin/make", &["make", "-j2"]);
 
 fn read(build: impl FnOnce(&mut Script), end: u64) -> (tempfile::TempDir, Trace, Workflow) {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("t.db");
-    let mut script = Script::new(&file, "make -j2");
-    build(&mut script);
-    script.finish(end, 0);
-    let trace = Trace::open(&file).unwrap();
+    let (directory, trace) = script::written("make -j2", build, end);
     let workflow = load(&trace).unwrap();
     (directory, trace, workflow)
 }

@@ -6,12 +6,27 @@ use flowtrace_schema::{
     Activity, Call, CallRing, ChannelEndClosed, ChannelEndRecord, ChannelId, ChannelKind,
     ChannelRecord, Coverage, Direction, Fidelity, FileId, FileKind, FileLayer, FileRecord, HostId,
     HostRecord, Loss, NameRecord, Op, Origin, ProcessEnd, ProcessLayer, ProcessStart, Record,
-    Recorder, RunEnd, RunId, RunRecord, SampleRecord, Side, Tid, TracedDirectory, Upid, Usage,
-    WaitObject, Writer,
+    Recorder, RunEnd, RunId, RunRecord, SampleRecord, Side, Tid, Trace, TracedDirectory, Upid,
+    Usage, WaitObject, Writer,
 };
 
 const MS: u64 = 1_000_000;
 pub(crate) const O_WRONLY: u32 = 1;
+
+/// The trace of a run of `command` as `build` makes it, which ends well at `end`, and the directory where it lies.
+#[allow(dead_code, reason = "each test binary uses a part")]
+pub(crate) fn written(
+    command: &str,
+    build: impl FnOnce(&mut Script),
+    end: u64,
+) -> (tempfile::TempDir, Trace) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("t.db");
+    let mut script = Script::new(&file, command);
+    build(&mut script);
+    script.finish(end, 0);
+    (directory, Trace::open(&file).unwrap())
+}
 
 /// A trace under construction. Times are milliseconds.
 pub(crate) struct Script {

@@ -49,11 +49,11 @@ impl Line<'_> {
             match cut {
                 Cut::Release(place) if to > from => {
                     let waited = self.waited(from, to, self.releases[place]);
-                    let covered = self.covered(from, to) - self.place(from, to);
+                    let covered = self.covered(from, to) - self.for_nobody(from, to);
                     let covered = covered.max(waited);
                     segment = Segment {
                         seen_own_ns: covered - waited,
-                        uncovered_ns: (to - from - covered - self.place(from, to)).max(0),
+                        uncovered_ns: (to - from - covered - self.for_nobody(from, to)).max(0),
                         waited_ns: waited,
                         is_candidate: true,
                         ..segment
@@ -173,14 +173,14 @@ impl Line<'_> {
     fn idle(&self, from: i64, to: i64) -> i64 {
         match self.is_threaded {
             true => self.any_wait(from, to).min(to - from),
-            false => self.place(from, to),
+            false => self.for_nobody(from, to),
         }
     }
 
     /// Time of an interval that it waited for a place to run or was stopped, ns: no work of its own.
-    fn place(&self, from: i64, to: i64) -> i64 {
-        let place = self.overlap(from, to, |wait| wait.on == SeenOn::Nobody);
-        place.min(to - from)
+    fn for_nobody(&self, from: i64, to: i64) -> i64 {
+        let waited = self.overlap(from, to, |wait| wait.on == SeenOn::Nobody);
+        waited.min(to - from)
     }
 
     fn any_wait(&self, from: i64, to: i64) -> i64 {

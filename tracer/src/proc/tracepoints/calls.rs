@@ -452,7 +452,7 @@ impl Code {
         let each = self.begin_outer(maps);
         self.put(LOAD_64, R3, MEMORY, ADDRESSES[0], 0);
         let none = self.jump(IF_EQUAL, R3, 0, 0);
-        self.part_of_step(NAMES);
+        self.part_of_step(NAMES[0]);
         self.put(LOAD_64, R3, MEMORY, ADDRESSES[0], 0);
         self.place(R1, in_part(REST));
         self.set(R2, LONGEST);
@@ -476,7 +476,7 @@ impl Code {
         self.follow(TASK, layout.filesystem);
         self.read(MOUNT, 16, R3, layout.working_directory);
         self.land(found);
-        self.part_of_step(BASES);
+        self.part_of_step(BASES[0]);
         self.names(layout, maps);
         for jump in [none, unread, absolute, gone, closed] {
             self.land(jump);

@@ -53,10 +53,10 @@ impl Code {
         self.put(STORE_64, MEMORY, R1, MISSING, 0);
     }
 
-    /// Begins the part whose place among `parts`, which have numbers in a row, is the step of the loop around.
-    pub(super) fn part_of_step(&mut self, parts: [u32; 2]) {
+    /// Begins part `first`, or one behind it: as the step of the loop around says.
+    pub(super) fn part_of_step(&mut self, first: u32) {
         self.put(LOAD_64, R1, STACK, OUTER, 0);
-        self.add(R1, parts[0].cast_signed());
+        self.add(R1, first.cast_signed());
         self.numbered_part();
     }
 
@@ -104,9 +104,7 @@ impl Code {
         let each = self.begin_outer(maps);
         let closed = self.file(STEP);
         self.read(MOUNT, 16, R3, layout.path_of_file);
-        self.copy(R1, STEP);
-        self.add(R1, TARGETS.cast_signed());
-        self.numbered_part();
+        self.part_of_step(TARGETS);
         self.names(layout, maps);
         self.land(closed);
         self.end_outer(each, NUMBERED.cast_signed());
