@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use flowtrace_profiler::load::load;
+use flowtrace_profiler::load::load_at_end;
 use flowtrace_profiler::rules;
 use flowtrace_profiler::text::summary::{self, Style};
 use flowtrace_schema::{Displaced, Trace};
@@ -35,20 +35,20 @@ pub(crate) fn displaced(trace: &Path, how: Displaced) -> Failure {
 /// Stores the inferred rules in `trace`, and prints the summary on standard error if asked to.
 pub(crate) fn conclude(trace: &Path, print: bool) -> Result<(), Failure> {
     let opened = Trace::open_to_store(trace)?;
-    let rules = rules::infer_at_end(&opened)?;
-    // Readers infer the rules themselves where they could not be stored, as on a full disk.
-    let stored = opened.store_rules(rules);
-    if print {
-        let workflow = load(&opened)?;
-        let verdict = explained::verdict(&opened, &workflow)?;
-        let error = std::io::stderr();
-        let style = Style {
-            width: output::width_of(std::io::stderr()),
-            is_coloured: output::takes_colour(&error),
-        };
-        let text = summary::with_verdict(&workflow, output::shown(trace), style, &verdict);
-        // Who reads it may be gone; the trace is complete all the same.
-        let _ = error.lock().write_all(text.as_bytes());
+    if !print {
+        return Ok(opened.store_rules(rules::infer_at_end(&opened)?)?);
     }
+    let workflow = load_at_end(&opened)?;
+    // Readers infer the rules themselves where they could not be stored, as on a full disk.
+    let stored = opened.store_rules(workflow.rules());
+    let verdict = explained::verdict(&opened, &workflow)?;
+    let error = std::io::stderr();
+    let style = Style {
+        width: output::width_of(std::io::stderr()),
+        is_coloured: output::takes_colour(&error),
+    };
+    let text = summary::with_verdict(&workflow, output::shown(trace), style, &verdict);
+    // Who reads it may be gone; the trace is complete all the same.
+    let _ = error.lock().write_all(text.as_bytes());
     Ok(stored?)
 }

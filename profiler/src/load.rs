@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use flowtrace_schema::{CallRow, FileRow, NameRow, ProcessRow, Result, Trace, is_system_path};
 
+use crate::jobs::Records;
 use crate::model::{File, FileIndex, Image, Names, Process, ProcessId, Workflow};
 use crate::rules;
 
@@ -39,6 +40,15 @@ pub fn load(trace: &Trace) -> Result<Workflow> {
     Ok(load_and(trace, |_| (), |(), _| ())?.0)
 }
 
+/// The same when the run has just ended: rules are inferred with what workflow managers left beside it.
+///
+/// # Errors
+/// Likewise.
+pub fn load_at_end(trace: &Trace) -> Result<Workflow> {
+    let records = &mut Records::default();
+    Ok(load_from(trace, Some(records), |_| (), |(), _| ())?.0)
+}
+
 /// The same, and shows every file call to somebody else as it goes by, so that a large trace is read once:
 /// `begin` is given the workflow with its processes, files and last moment, `each` what `begin` made and
 /// the calls in the order of time.
@@ -47,6 +57,15 @@ pub fn load(trace: &Trace) -> Result<Workflow> {
 /// When the file cannot be read.
 pub fn load_and<S>(
     trace: &Trace,
+    begin: impl FnOnce(&Workflow) -> S,
+    each: impl FnMut(&mut S, &CallRow),
+) -> Result<(Workflow, S)> {
+    load_from(trace, None, begin, each)
+}
+
+fn load_from<S>(
+    trace: &Trace,
+    records: Option<&mut Records>,
     begin: impl FnOnce(&Workflow) -> S,
     mut each: impl FnMut(&mut S, &CallRow),
 ) -> Result<(Workflow, S)> {
@@ -57,7 +76,9 @@ pub fn load_and<S>(
         is_live: trace.is_being_recorded(),
         ..Workflow::default()
     };
-    add_processes(&mut workflow, trace)?;
+    let mut rows = trace.processes()?;
+    rules::fill_in(trace, &mut rows, records)?;
+    add_processes(&mut workflow, rows);
     add_files(&mut workflow, trace.files()?);
     workflow.last_ns = last_moment(&workflow, trace)?;
     let mut other = begin(&workflow);
@@ -110,14 +131,7 @@ impl Interner {
     }
 }
 
-fn add_processes(workflow: &mut Workflow, trace: &Trace) -> Result<()> {
-    let rows = trace.processes()?;
-    let is_inferred = rows.iter().any(|row| row.rule.is_none());
-    let mut inferred = if is_inferred {
-        rules::infer_rows(trace, &rows)?
-    } else {
-        Vec::new()
-    };
+fn add_processes(workflow: &mut Workflow, rows: Vec<ProcessRow>) {
     let at: HashMap<i64, usize> = rows.iter().enumerate().map(|(i, r)| (r.upid, i)).collect();
 
     // An exec comes after the image it ends, so `prev_upid` is a smaller id in every sound trace.
@@ -162,10 +176,6 @@ fn add_processes(workflow: &mut Workflow, trace: &Trace) -> Result<()> {
             process.read_bytes = sum(process.read_bytes, row.read_bytes);
             process.write_bytes = sum(process.write_bytes, row.write_bytes);
         }
-        let rule = match row.rule {
-            Some(rule) => rule,
-            None => std::mem::take(&mut inferred[i]),
-        };
         workflow.images.push(Image {
             upid: row.upid,
             process: process_of_row[i],
@@ -173,7 +183,7 @@ fn add_processes(workflow: &mut Workflow, trace: &Trace) -> Result<()> {
             is_exec: row.origin == "exec",
             exe: row.exe.map(|text| texts.intern(text)),
             command: row.command.map(|text| texts.intern(text)),
-            rule: texts.intern(rule),
+            rule: texts.intern(row.rule.unwrap_or_else(|| rules::UNKNOWN.into())),
             start_ns: row.start_ns,
             end_ns: row.end_ns,
             cpu_ns,
@@ -195,7 +205,6 @@ fn add_processes(workflow: &mut Workflow, trace: &Trace) -> Result<()> {
         workflow.processes[i].parent = parent.filter(|parent| parent.0 as usize != i);
     }
     cut_parent_cycles(&mut workflow.processes);
-    Ok(())
 }
 
 /// A sound trace has none; a damaged one must not send an analysis round in circles.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use flowtrace_schema::{LossRow, NetworkTotals, RunRow, TracedDirectoryRow};
+use flowtrace_schema::{LossRow, NetworkTotals, RunRow, TracedDirectoryRow, Upid};
 
 /// The same on every Linux.
 const SIGPIPE: i64 = 13;
@@ -237,6 +237,15 @@ impl Workflow {
     /// A process by its id.
     pub fn process(&self, id: ProcessId) -> &Process {
         &self.processes[id.0 as usize]
+    }
+
+    /// The rule of every image, as [`Trace::store_rules`](flowtrace_schema::Trace::store_rules) takes them.
+    pub fn rules(&self) -> impl Iterator<Item = (Upid, String)> {
+        let rule = |image: &Image| {
+            let upid = Upid(u32::try_from(image.upid).ok()?);
+            Some((upid, image.rule.to_string()))
+        };
+        self.images.iter().filter_map(rule)
     }
 
     /// Paths of the traced directories.

@@ -50,29 +50,31 @@ pub fn infer_at_end(trace: &Trace) -> Result<Vec<(Upid, String)>> {
 }
 
 fn infer_with(trace: &Trace, records: Option<&mut Records>) -> Result<Vec<(Upid, String)>> {
-    let rows = trace.processes()?;
-    let mut rules = of_rows(&rows, &mut Seen::in_(trace)?);
-    jobs::name_jobs(&rows, &mut rules, records);
-    for (rule, row) in rules.iter_mut().zip(&rows) {
-        if let Some(stored) = &row.rule {
-            rule.clone_from(stored);
-        }
-    }
-    Ok(rows
-        .iter()
-        .zip(rules)
-        .filter_map(|(row, rule)| Some((Upid(u32::try_from(row.upid).ok()?), rule)))
-        .collect())
+    let mut rows = trace.processes()?;
+    fill_in(trace, &mut rows, records)?;
+    let rule = |row: ProcessRow| Some((Upid(u32::try_from(row.upid).ok()?), row.rule?));
+    Ok(rows.into_iter().filter_map(rule).collect())
 }
 
-/// The rule of every row of a trace, as far as that tells.
+/// Gives a rule to every row of a trace that has none stored, as far as the trace tells, and what workflow managers
+/// left beside the run where that is at hand.
 ///
 /// # Errors
 /// When the trace cannot be read.
-pub(crate) fn infer_rows(trace: &Trace, rows: &[ProcessRow]) -> Result<Vec<String>> {
+pub(crate) fn fill_in(
+    trace: &Trace,
+    rows: &mut [ProcessRow],
+    records: Option<&mut Records>,
+) -> Result<()> {
+    if rows.iter().all(|row| row.rule.is_some()) {
+        return Ok(());
+    }
     let mut rules = of_rows(rows, &mut Seen::in_(trace)?);
-    jobs::name_jobs(rows, &mut rules, None);
-    Ok(rules)
+    jobs::name_jobs(rows, &mut rules, records);
+    for (row, rule) in rows.iter_mut().zip(rules) {
+        row.rule.get_or_insert(rule);
+    }
+    Ok(())
 }
 
 /// The rule of every row by its program. A fork that did not exec runs its parent's image, and so

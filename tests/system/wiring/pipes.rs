@@ -227,6 +227,51 @@ assert len(b.communicate()[0]) == 9216
     assert_wires(&run.trace, &wires);
 }
 
+/// Whoever closes neither end of its parent's pipe has one of them for it, as what it read and wrote tells.
+#[test]
+fn who_keeps_both_ends_and_moves_data_one_way_has_used_one() {
+    let up = "
+if os.fork() == 0:
+    os.write(out, b'x' * 100)
+    os._exit(0)
+assert len(os.read(into, 200)) == 100
+";
+    let down = "
+os.write(out, b'x' * 100)
+if os.fork() == 0:
+    assert len(os.read(into, 200)) == 100
+    os._exit(0)
+";
+    // A pipe that both only inherited, like that of a jobserver, is nobody's.
+    let inherited = "
+if os.fork() == 0:
+    if os.fork() == 0:
+        os.write(out, b'x')
+        os._exit(0)
+    os.wait()
+    os._exit(0)
+";
+    // Output of the test itself is read by nobody in the trace.
+    let used =
+        "SELECT origin, direction, at_most_bytes FROM channel_ends JOIN processes USING (upid)
+        WHERE origin = 'fork' AND used IS NOT 0
+          AND channel_id IN (SELECT channel_id FROM channel_ends WHERE direction = 'read')";
+    for (part, wire, direction) in [
+        (up, Some("(python3) > python3"), "write"),
+        (down, Some("python3 > (python3)"), "read"),
+        (inherited, None, ""),
+    ] {
+        let script = format!("import os\ninto, out = os.pipe()\n{part}\nos.wait()");
+        let Some(run) = traced(&[], &[PYTHON, "-c", &script]) else {
+            return;
+        };
+        assert_wires(&run.trace, wire.as_slice());
+        let found = run.trace.rows(used);
+        let expected = wire.map(|_| ["fork", direction, "100"]);
+        assert!(found.iter().eq(expected.iter()), "{found:?}");
+    }
+}
+
 #[test]
 fn the_pipe_of_a_jobserver_is_no_wire_between_jobs() {
     if !need_program("make") {

@@ -148,6 +148,26 @@ impl Wanted {
     }
 }
 
+/// What was made of the environment of the last program: most have that of the one before.
+#[derive(Debug, Default)]
+pub(super) struct OfLast<T> {
+    last: Option<(Vec<u8>, T)>,
+}
+
+impl<T: Clone> OfLast<T> {
+    /// What `make` makes of `environ`.
+    pub(super) fn get(&mut self, environ: &[u8], make: impl FnOnce() -> T) -> T {
+        match &self.last {
+            Some((last, made)) if last == environ => made.clone(),
+            _ => {
+                let made = make();
+                self.last = Some((environ.to_vec(), made.clone()));
+                made
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,6 +198,20 @@ mod tests {
             ]
         );
         assert!(names(&built_in, b"").is_empty());
+    }
+
+    #[test]
+    fn the_same_environment_is_looked_at_once() {
+        let mut of_last = OfLast::default();
+        let lengths = [&b"A=1\0"[..], b"A=1\0", b"A=12\0", b"A=1\0"].map(|environ| {
+            let mut is_looked_at = false;
+            let length = of_last.get(environ, || {
+                is_looked_at = true;
+                environ.len()
+            });
+            (length, is_looked_at)
+        });
+        assert_eq!(lengths, [(4, true), (4, false), (5, true), (4, true)]);
     }
 
     #[test]

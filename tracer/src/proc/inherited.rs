@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use flowtrace_schema::{DescriptorRecord, Record, Recorder, Text, Upid};
 
-use super::environment::Wanted;
+use super::environment::{OfLast, Wanted};
 use super::moment::Moment;
 use super::reading;
 
@@ -33,6 +33,7 @@ const ALWAYS_OTHER: &[&[u8]] = &[
 pub(super) struct Inherited {
     first: Option<First>,
     key: RandomState,
+    digests: OfLast<u64>,
 }
 
 #[derive(Debug)]
@@ -46,16 +47,10 @@ impl Inherited {
     /// A number for an environment, each variable of which is ended by a NUL. Two that differ in a
     /// variable that is not recorded have different ones. The key is drawn anew for each run and
     /// never written down, so that nobody can try out values against it.
-    pub(super) fn digest(&self, environ: &[u8], wanted: &Wanted) -> u64 {
-        let entries = environ.split(|&byte| byte == 0);
-        let kept = entries.filter(|entry| {
-            let name = entry.split(|&byte| byte == b'=').next().unwrap_or_default();
-            !entry.is_empty() && !ALWAYS_OTHER.contains(&name) && !wanted.matches(name)
-        });
-        // A sum, because shells hand the same variables on in another order.
-        kept.fold(0, |sum: u64, entry| {
-            sum.wrapping_add(self.key.hash_one(entry))
-        })
+    pub(super) fn digest(&mut self, environ: &[u8], wanted: &Wanted) -> u64 {
+        let key = &self.key;
+        self.digests
+            .get(environ, || digest_by(key, environ, wanted))
     }
 
     /// Records what process `pid` began with as image `upid`: all of the first program, of later ones what is
@@ -108,6 +103,16 @@ impl Inherited {
     }
 }
 
+fn digest_by(key: &RandomState, environ: &[u8], wanted: &Wanted) -> u64 {
+    let entries = environ.split(|&byte| byte == 0);
+    let kept = entries.filter(|entry| {
+        let name = entry.split(|&byte| byte == b'=').next().unwrap_or_default();
+        !entry.is_empty() && !ALWAYS_OTHER.contains(&name) && !wanted.matches(name)
+    });
+    // A sum, because shells hand the same variables on in another order.
+    kept.fold(0, |sum: u64, entry| sum.wrapping_add(key.hash_one(entry)))
+}
+
 fn umask_of(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let mask = status
@@ -144,9 +149,9 @@ mod tests {
 
     #[test]
     fn environments_are_compared_but_for_what_always_differs() {
-        let inherited = Inherited::default();
+        let mut inherited = Inherited::default();
         let wanted = Wanted::new(&["ASKED".into()]).unwrap();
-        let digest = |environ: &[u8]| inherited.digest(environ, &wanted);
+        let mut digest = |environ: &[u8]| inherited.digest(environ, &wanted);
         let one = digest(b"A=1\0B=2\0_=x\0PWD=/\0ASKED=1\0");
         assert_eq!(one, digest(b"B=2\0A=1\0SHLVL=3\0ASKED=2\0"));
         assert_ne!(one, digest(b"A=1\0B=3\0"));

@@ -136,7 +136,8 @@ impl Holder {
 
     /// Whether it gives up an end of a pipe, now or with its image, that it did not hold to use it:
     ///
-    /// - It holds both ends to its end, as the children of a jobserver do.
+    /// - It holds both ends to its end, as the children of a jobserver do; `is_used`: unless something tells that it used
+    ///   this one all the same.
     /// - It inherited both and keeps the other one, as one side of a pipeline does.
     /// - It inherited it from further away than its parent, and keeps one for the same direction
     ///   that its parent made, as a part of a pipeline inside `$( )` does.
@@ -150,6 +151,7 @@ impl Holder {
         key: (ChannelId, Direction),
         with_image: bool,
         by_exec: bool,
+        is_used: bool,
     ) -> bool {
         let Some(end) = self.ends.get(&key) else {
             return false;
@@ -159,21 +161,33 @@ impl Holder {
             let mut ends = self.ends.iter();
             ends.any(|(other, end)| end.given && other.1 == key.1 && *other != key)
         };
-        let whole = holds_both && with_image && !(end.made && by_exec);
+        let whole = holds_both && with_image && !(end.made && by_exec) && !is_used;
         let one_of_two = holds_both && !with_image && !end.made;
         let older = !with_image && !end.made && !end.given && keeps_given();
         let passed_on = !with_image && end.made && end.passed;
         whole || one_of_two || older || passed_on || end.leaked
     }
 
+    /// Whether this is an end of the only pipe that its parent made of which it holds both.
+    pub(super) fn keeps_one_whole(&self, key: (ChannelId, Direction)) -> bool {
+        let kept = self.ends.iter().filter(|(other, end)| {
+            other.1 == key.1 && end.given && self.holds_both(other.0, other.1)
+        });
+        kept.map(|(other, _)| *other).eq([key])
+    }
+
     /// Whether it holds the opposite end, too.
     pub(super) fn holds_both(&self, channel: ChannelId, direction: Direction) -> bool {
-        let opposite = match direction {
-            Direction::Read => Direction::Write,
-            Direction::Write => Direction::Read,
-            Direction::Both => return true,
-        };
-        self.ends.contains_key(&(channel, opposite))
+        opposite(direction).is_none_or(|opposite| self.ends.contains_key(&(channel, opposite)))
+    }
+}
+
+/// The direction of the other end of a pipe.
+pub(super) fn opposite(direction: Direction) -> Option<Direction> {
+    match direction {
+        Direction::Read => Some(Direction::Write),
+        Direction::Write => Some(Direction::Read),
+        Direction::Both => None,
     }
 }
 
@@ -193,6 +207,11 @@ impl Moved {
             read_bytes: usage.read_bytes?,
             write_bytes: usage.write_bytes?,
         })
+    }
+
+    /// Whether data moved in one direction only.
+    pub(super) fn is_one_way(self) -> bool {
+        (self.read_bytes == 0) != (self.write_bytes == 0)
     }
 
     /// Whether the kernel may have read this to execute the next program: its headers and those of

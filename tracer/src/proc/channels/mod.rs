@@ -20,7 +20,7 @@ pub(crate) mod sockets;
 mod told;
 pub(crate) mod unread;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -30,7 +30,7 @@ use super::descriptors::{self, Descriptor, Object};
 use super::moment::{Held, Moment};
 use super::observer::Tracee;
 use super::reading::Traffic;
-use holder::{End, Holder, Moved, Outcome, outcome};
+use holder::{End, Holder, Moved, Outcome, opposite, outcome};
 pub(crate) use registry::Registry;
 use unread::Left;
 
@@ -45,6 +45,8 @@ pub(crate) struct Channels {
     holders: HashMap<u32, Holder>,
     /// Pipes into which nobody but their maker has written, and whether what it wrote was recorded.
     unshared: HashMap<ChannelId, bool>,
+    /// Ends of which children of the pipe's maker made use while they held the other one, too.
+    used_whole: HashSet<(ChannelId, Direction)>,
     last_row: u32,
     /// Calls that make channels are seen, so that who holds none cannot come by one unseen.
     calls_seen: bool,
@@ -57,6 +59,7 @@ impl Channels {
             recorder,
             holders: HashMap::new(),
             unshared: HashMap::new(),
+            used_whole: HashSet::new(),
             last_row: 0,
             calls_seen: false,
         }
@@ -298,15 +301,29 @@ impl Channels {
         let Some(end) = holder.ends.get(&key).copied() else {
             return;
         };
+        // A child that closed neither end of its parent's pipe and moved data one way had that end for it, and
+        // its parent then had the other.
+        let by_child = at.is_none()
+            && !by_exec
+            && moved.is_some_and(Moved::is_one_way)
+            && holder.keeps_one_whole(key);
+        let by_maker = || {
+            let other = opposite(key.1).map(|other| (key.0, other));
+            end.made && other.is_some_and(|other| self.used_whole.contains(&other))
+        };
+        let is_used = by_child || by_maker();
         let is_socket = key.1 == Direction::Both && self.registry_has_socket(key.0);
         let Some(holder) = self.holders.get_mut(&pid) else {
             return;
         };
-        let no_need = !is_socket && holder.has_no_need(key, at.is_none(), by_exec);
+        let no_need = !is_socket && holder.has_no_need(key, at.is_none(), by_exec, is_used);
         let found = match end.is_unread || end.left.is_some_and(Left::is_nothing) {
             true => Outcome::NOTHING,
             false => outcome(key.1, moved, holder.splices, no_need),
         };
+        if by_child && found.used.is_none() {
+            self.used_whole.insert(key);
+        }
         let (upid, forked) = (holder.upid, holder.forked);
         if key.1 == Direction::Write && !end.made && found.used != Some(false) {
             self.unshared.remove(&key.0);

@@ -17,7 +17,7 @@ use crate::callers::Caller;
 use crate::clock::Clock;
 use crate::kernel::Opens;
 use crate::proc::costs::Costs;
-use crate::proc::environment::Wanted;
+use crate::proc::environment::{OfLast, Variables, Wanted};
 use crate::proc::observer::Tracee;
 use crate::proc::reading::{Image, ProcessStat, tick_ns};
 use crate::proc::taskstats::ThreadRecord as ThreadEnd;
@@ -38,6 +38,7 @@ pub(super) struct Table {
     pub(super) clock: Clock,
     pub(super) recorder: Recorder,
     pub(super) wanted: Wanted,
+    pub(super) variables: OfLast<Variables>,
     pub(super) upids: Upids,
     pub(super) living: Arc<Living>,
     pub(super) processes: HashMap<u32, Process>,
@@ -72,6 +73,7 @@ impl Table {
     pub(super) fn new(host: HostId, clock: Clock, recorder: Recorder, wanted: Wanted) -> Table {
         Table {
             wanted,
+            variables: OfLast::default(),
             host,
             clock,
             recorder,

@@ -132,7 +132,9 @@ impl Table {
         process.unlisted_threads = 0;
         process.before = *so_far;
         process.lived_ns = 0;
-        image.environment = self.wanted.of(environ.as_deref().unwrap_or_default());
+        let given = environ.as_deref().unwrap_or_default();
+        let wanted = &self.wanted;
+        image.environment = self.variables.get(given, || wanted.of(given));
         let is_complete = image.is_complete();
         let image = Arc::new(image);
         process.image = Some(Arc::clone(&image)).filter(|_| is_complete);
