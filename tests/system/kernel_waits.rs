@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::support::process::{Finished, finish};
 use crate::support::programs::program;
 use crate::support::trace::Trace;
-use crate::support::{Scratch, need_fuse, need_kernel_layer, run_in};
+use crate::support::{PYTHON, Scratch, need_fuse, need_kernel_layer, run_in};
 
 /// Runs a command with the kernel layer. `None`: it is not to be had here.
 fn traced(command: &[&str]) -> Option<(Finished, Trace)> {
@@ -149,4 +149,37 @@ fn sleeps_children_and_work_are_told_apart() {
         waited + (slept / 1000).max(1_000_000) >= slept,
         "{waited} ns, {slept} of them asleep"
     );
+}
+
+/// What the idle task of a processor does is told on each of them: that it wakes whoever slept, and makes way for it.
+#[test]
+fn who_sleeps_on_an_idle_processor_runs_after_that() {
+    let script = "
+import os, time
+for processor in os.sched_getaffinity(0):
+    if os.fork() == 0:
+        os.sched_setaffinity(0, {processor})
+        for _ in range(15):
+            time.sleep(.01)
+            end = time.perf_counter() + .01
+            while time.perf_counter() < end: pass
+        os._exit(0)
+    os.wait()
+";
+    let Some((_, trace)) = traced(&[PYTHON, "-c", script]) else {
+        return;
+    };
+    let told = trace.rows(
+        "SELECT on_cpu_ns,
+           SUM(CASE WHEN state = 'running' THEN s.duration_ns ELSE 0 END),
+           SUM(CASE WHEN reason = 'sleep' THEN s.duration_ns ELSE 0 END)
+         FROM processes JOIN samples AS s USING (upid) WHERE origin = 'fork' GROUP BY upid",
+    );
+    assert!(!told.is_empty());
+    for row in &told {
+        let [on_cpu, ran, slept] = [0, 1, 2].map(|at| row[at].parse::<i64>().unwrap());
+        // The other way round it may be: a virtual machine counts no time that was taken from it.
+        assert!(on_cpu - ran < on_cpu / 20, "{told:?}");
+        assert!((150_000_000..200_000_000).contains(&slept), "{told:?}");
+    }
 }

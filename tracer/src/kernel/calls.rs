@@ -34,7 +34,7 @@ impl CallSource {
             are_named: false,
         };
         let programs = || Programs::open(Followed::below(pid)?, wishes);
-        if !is_set(BY_PERF)
+        if !are_by_perf()
             && let Ok(programs) = programs()
         {
             return Ok(CallSource::Programs(programs));
@@ -48,7 +48,7 @@ impl CallSource {
     /// # Errors
     /// When programs are refused, or not wanted.
     pub(crate) fn of_followed(followed: Followed, blocking: bool) -> io::Result<CallSource> {
-        if is_set(BY_PERF) {
+        if are_by_perf() {
             return Err(io::Error::other("perf's rings are to tell of calls"));
         }
         let wishes = Wishes {
@@ -94,6 +94,11 @@ impl CallSource {
             CallSource::Programs(programs) => programs.lost_entries(),
         }
     }
+}
+
+/// Whether perf's rings are asked for.
+pub(super) fn are_by_perf() -> bool {
+    is_set(BY_PERF)
 }
 
 fn is_set(name: &str) -> bool {

@@ -29,6 +29,7 @@ mod reader;
 mod room;
 mod sample;
 mod sched;
+mod scheduler;
 mod strangers;
 mod syscalls;
 mod table;

@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::dropped::Dropped;
-use super::sample::{Decode, Decoder};
+use super::sample::{Decode, Decoder, Sample};
 use super::tracefs::TraceFs;
 use super::{block, sched, syscalls};
 
@@ -20,6 +20,8 @@ pub(super) const SMALLEST: usize = 64 << 10;
 const USUAL: usize = 16 << 20;
 /// Environment variable: KiB of each ring of calls.
 const SIZE: &str = "FLOWTRACE_CALL_RING";
+/// Wakings by the idle task of a processor are left out.
+const NOT_BY_IDLE: &std::ffi::CStr = c"common_pid != 0";
 /// Of the scheduler, which tells of fewer things.
 pub(super) const SCHEDULER: usize = 4 << 20;
 
@@ -116,7 +118,7 @@ impl Rings {
     }
 
     /// Begins to record who runs on which processor of the machine, who wakes whom, and where the
-    /// kernel tells that, what becomes of requests to devices.
+    /// kernel tells that, what becomes of requests to devices. `by_programs`: but for what those of [`super::programs::Switches`] tell.
     ///
     /// Events that belong to processes would tell of theirs alone, but not who runs after somebody
     /// else (that takes two more records for each switch), nor what a thread does after it has given
@@ -124,7 +126,7 @@ impl Rings {
     ///
     /// # Errors
     /// As for [`Rings::open`]; and in a pid namespace, whose ids are not those of the scheduler.
-    pub(super) fn open_scheduler() -> io::Result<Rings> {
+    pub(super) fn open_scheduler(by_programs: bool) -> io::Result<Rings> {
         sched::in_first_pid_namespace()?;
         let tracefs = TraceFs::open().map_err(|e| named(&e, "tracefs"))?;
         let switch = tracefs.format("sched/sched_switch");
@@ -132,12 +134,17 @@ impl Rings {
         let waking = tracefs.format("sched/sched_waking");
         let waking = waking.map_err(|e| named(&e, "tracepoint sched_waking"))?;
         let requests = block::Decoder::open(&tracefs).ok().map(Box::new);
-        let mut ids = vec![switch.id, waking.id];
-        ids.extend(requests.iter().flat_map(|requests| requests.ids()));
+        let others = requests.iter().flat_map(|requests| requests.ids());
+        let others: Vec<u64> = others.chain((!by_programs).then_some(switch.id)).collect();
         let decoder = Decode::Scheduler(sched::Decoder::new(&switch, &waking)?, requests);
         Self::joined(decoder, SCHEDULER, |cpu| {
-            let event = |&id: &u64| event(id, None, cpu, SCHEDULER);
-            ids.iter().map(event).collect()
+            let event = |id: u64| event(id, None, cpu, SCHEDULER);
+            let wakings = event(waking.id)?;
+            if by_programs {
+                set_filter(&wakings, NOT_BY_IDLE)?;
+            }
+            let others = others.iter().map(|&id| event(id));
+            std::iter::once(Ok(wakings)).chain(others).collect()
         })
     }
 
@@ -179,6 +186,17 @@ impl Rings {
     /// Whether requests to devices are told, too.
     pub(super) fn tells_requests(&self) -> bool {
         matches!(self.decoder, Decode::Scheduler(_, Some(_)))
+    }
+
+    /// Hands over the records that wait, and adds to `lost` how many the kernel dropped in between.
+    pub(super) fn drain(&mut self, mut take: impl FnMut(Sample), lost: &mut u64) {
+        for ring in &mut self.rings {
+            let decoder = &self.decoder;
+            ring.drain(
+                |body| decoder.decode(body).into_iter().for_each(&mut take),
+                lost,
+            );
+        }
     }
 
     /// All that holds the events open.

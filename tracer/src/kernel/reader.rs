@@ -26,6 +26,7 @@ use super::perf::{Ring, Rings};
 use super::programs::Processes;
 use super::room::{Reading, Room};
 use super::sample::{Sample, What};
+use super::scheduler::Scheduler;
 use super::waits::Waits;
 use crate::clock::Clock;
 use crate::priority::Ahead;
@@ -77,11 +78,12 @@ impl KernelLayer {
             waits,
             channel_calls,
         } = watched;
-        let scheduler = waits.then(Rings::open_scheduler).and_then(Result::ok);
-        let scheduler = scheduler.map(|rings| {
+        let scheduler = waits.then(Scheduler::open).and_then(Result::ok);
+        let scheduler = scheduler.map(|scheduler| {
             let tracer = nix::unistd::gettid().as_raw().unsigned_abs();
-            let requests = rings.tells_requests();
-            (rings, Waits::new(Arc::clone(&channels), tracer, requests))
+            let requests = scheduler.tells_requests();
+            let waits = Waits::new(Arc::clone(&channels), tracer, requests);
+            (scheduler, waits)
         });
         let (scheduler, waits) = scheduler.unzip();
         let tells_waits = waits.is_some();
@@ -177,7 +179,7 @@ struct Batch {
 /// Empties the rings, whatever becomes of what was in them.
 struct Reader {
     calls: CallSource,
-    scheduler: Option<Rings>,
+    scheduler: Option<Scheduler>,
     clock: Clock,
     batches: Sender<Batch>,
     /// Samples of the last time.
@@ -236,7 +238,8 @@ impl Reader {
             CallSource::Perf(rings) => Some(rings),
             CallSource::Programs(_) => None,
         };
-        let rings = perf.map(|rings| &**rings).into_iter().chain(&scheduler);
+        let scheduling = scheduler.as_ref().map(Scheduler::rings);
+        let rings = perf.map(|rings| &**rings).into_iter().chain(scheduling);
         let held: Vec<BorrowedFd<'_>> = rings.flat_map(Rings::descriptors).collect();
         // Where nobody else can, it takes its time here.
         let later = (!held.is_empty()).then(|| parting::leave_to_another(&held));
@@ -255,15 +258,17 @@ impl Reader {
         }
         match &mut self.calls {
             _ if !calls => {}
-            CallSource::Perf(rings) => drain(rings, clock, &mut samples, &mut lost),
+            CallSource::Perf(rings) => {
+                rings.drain(|sample| samples.push(timed(sample, clock)), &mut lost);
+            }
             CallSource::Programs(programs) => {
                 lost = programs.drain(|sample| samples.push(timed(sample, clock)));
             }
         }
-        let mut lost_switches = 0;
-        if let Some(rings) = &mut self.scheduler {
-            drain(rings, clock, &mut samples, &mut lost_switches);
-        }
+        let scheduler = self.scheduler.as_mut();
+        let lost_switches = scheduler.map_or(0, |scheduler| {
+            scheduler.drain(|sample| samples.push(timed(sample, clock)))
+        });
         self.expected = samples.len();
         Batch {
             samples,
@@ -275,7 +280,8 @@ impl Reader {
     }
 
     fn all_rings(&self) -> impl Iterator<Item = &Ring> {
-        let scheduler = self.scheduler.iter().flat_map(|rings| &rings.rings);
+        let scheduler = self.scheduler.iter();
+        let scheduler = scheduler.flat_map(|scheduler| &scheduler.rings().rings);
         self.calls.rings().iter().chain(scheduler)
     }
 
@@ -302,17 +308,6 @@ impl Reader {
                 .revents()
                 .is_some_and(|events| events.intersects(gone));
         }
-    }
-}
-
-/// Empties perf's rings.
-fn drain(rings: &mut Rings, clock: Clock, samples: &mut Vec<Sample>, lost: &mut u64) {
-    let Rings { rings, decoder, .. } = rings;
-    for ring in rings {
-        let take = |body: &[u8]| {
-            samples.extend(decoder.decode(body).map(|sample| timed(sample, clock)));
-        };
-        ring.drain(take, lost);
     }
 }
 
@@ -428,7 +423,7 @@ impl Joiner {
             }
             What::Enters(arguments) => {
                 if let Some(waits) = &mut self.waits {
-                    waits.enters(sample.tid, sample.number, arguments);
+                    waits.enters(sample.tid, sample.number, arguments, &self.follower);
                 }
             }
             What::Returns(_) => {

@@ -24,7 +24,12 @@ pub(super) enum What {
     /// A value, or a negative errno.
     Returns(i64),
     /// The thread leaves its processor in this state (`prev_state` of `sched_switch`) to thread `next`.
-    Leaves { state: u16, next: u32 },
+    /// `ran_ns`: for how long it was on processors so far, if that is told.
+    Leaves {
+        state: u16,
+        next: u32,
+        ran_ns: Option<u64>,
+    },
     /// The thread is woken by another one; in an interrupt that is whoever was interrupted.
     Woken { by: u32, in_interrupt: bool },
     /// Something became of the request to a device that begins at this sector.

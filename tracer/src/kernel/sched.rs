@@ -34,6 +34,20 @@ pub(super) mod state {
     pub(in super::super) const DEAD: u16 = 0x10 | 0x20;
     /// All of them.
     pub(in super::super) const BLOCKED: u16 = 0xff;
+
+    /// What the tracepoint tells of a thread that has these states (`__trace_sched_switch_state` of trace/events/sched.h).
+    pub(in super::super) fn reported(state: u32, exit_state: u32) -> u16 {
+        const REPORTED: u32 = 0x7f;
+        const IDLE: u32 = 0x402;
+        const IDLE_IS_REPORTED_AS: u16 = 0x80;
+        const WAITS_FOR_LOCK: u32 = 0x1000;
+        const FROZEN: u32 = 0x8000;
+        match (state | exit_state) & REPORTED {
+            _ if state & IDLE == IDLE => IDLE_IS_REPORTED_AS,
+            0 if state & (WAITS_FOR_LOCK | FROZEN) != 0 => UNINTERRUPTIBLE,
+            bits => bits as u16,
+        }
+    }
 }
 
 /// Where the fields are.
@@ -78,7 +92,13 @@ impl Decoder {
         let (tid, what) = if kind == self.switch {
             let state = u64::from_ne_bytes(bytes(raw, self.state.offset)?) as u16;
             let next = id(self.next)?;
-            (id(self.previous)?, What::Leaves { state, next })
+            let ran_ns = None;
+            let what = What::Leaves {
+                state,
+                next,
+                ran_ns,
+            };
+            (id(self.previous)?, what)
         } else if kind == self.waking {
             let [flags] = bytes(raw, self.flags.offset)?;
             let in_interrupt = flags & IN_INTERRUPT != 0;
@@ -140,7 +160,15 @@ mod tests {
         let switch = decoder().decode(&whole).unwrap();
         assert_eq!((switch.at, switch.tid), (1_000, 41));
         let (state, next) = (0x102, 42);
-        assert_eq!(switch.what, What::Leaves { state, next });
+        let ran_ns = None;
+        assert_eq!(
+            switch.what,
+            What::Leaves {
+                state,
+                next,
+                ran_ns
+            }
+        );
         for length in 0..whole.len() {
             assert_eq!(decoder().decode(&whole[..length]), None, "{length}");
         }

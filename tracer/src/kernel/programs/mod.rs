@@ -17,9 +17,11 @@ use crate::side_by_side::{both, side_by_side};
 
 mod memory;
 mod program;
+mod switches;
 mod wanted;
 
 use program::{Maps, NUMBERS, Rings, Which};
+pub(super) use switches::Switches;
 
 /// Rings that the programs name one by one; with more processors they are in an array.
 const NAMED: usize = 16;

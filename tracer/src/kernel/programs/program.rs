@@ -160,7 +160,7 @@ impl Code {
     }
 
     /// Puts this processor's ring into R1.
-    fn ring(&mut self, rings: Rings<'_>) {
+    pub(super) fn ring(&mut self, rings: Rings<'_>) {
         match rings {
             Rings::Each(rings) => {
                 let mut found = Vec::new();

@@ -85,6 +85,8 @@ struct Thread {
     upid: Upid,
     phase: Phase,
     since: u64,
+    /// For how long it had been on processors when it left one, if that is told.
+    ran_ns: Option<u64>,
     /// Who woke it while it was on its way from its processor: told before it has left.
     early: Option<Wakes>,
     /// The call that it entered last.
@@ -168,7 +170,22 @@ impl Waits {
     }
 
     /// A thread begins a call.
-    pub(super) fn enters(&mut self, tid: u32, number: u32, arguments: [u64; 6]) {
+    pub(super) fn enters(
+        &mut self,
+        tid: u32,
+        number: u32,
+        arguments: [u64; 6],
+        descriptors: &dyn Descriptors,
+    ) {
+        // That it has come to a processor was not told: it was blocked in the call before.
+        if let Some(thread) = self.threads.get(&tid)
+            && matches!((thread.phase, &thread.reason), (Phase::Blocked(_), None))
+        {
+            let reason = self.what(tid, thread, false, false, descriptors);
+            if let Some(thread) = self.threads.get_mut(&tid) {
+                thread.reason = Some(reason);
+            }
+        }
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.call = Some((number, arguments));
         }
@@ -185,8 +202,13 @@ impl Waits {
     pub(super) fn scheduled(&mut self, sample: &Sample, descriptors: &dyn Descriptors) {
         let (tid, at) = (sample.tid, sample.at);
         match sample.what {
-            What::Leaves { state, next } => {
+            What::Leaves {
+                state,
+                next,
+                ran_ns,
+            } => {
                 if tid != 0 {
+                    self.has_come(tid, ran_ns, at, descriptors);
                     self.leaves(tid, state, at, descriptors);
                 }
                 if next != 0 {
@@ -209,6 +231,22 @@ impl Waits {
                 }
             }
             What::Enters(_) | What::Returns(_) => {}
+        }
+    }
+
+    /// Whoever leaves a processor has come to one. Where that was not told, by the idle task of some virtual machines, it was when what it
+    /// has run meanwhile says.
+    fn has_come(&mut self, tid: u32, ran_ns: Option<u64>, at: u64, descriptors: &dyn Descriptors) {
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return;
+        };
+        let before = std::mem::replace(&mut thread.ran_ns, ran_ns);
+        if let (Phase::Blocked(_) | Phase::Runnable, Some(before), Some(now)) =
+            (thread.phase, before, ran_ns)
+        {
+            let came = at.saturating_sub(now.saturating_sub(before));
+            let came = came.max(thread.since);
+            self.runs(tid, came, descriptors);
         }
     }
 

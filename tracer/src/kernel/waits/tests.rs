@@ -80,12 +80,22 @@ impl Stage {
             What::Leaves {
                 state: 0,
                 next: tid,
+                ran_ns: None,
             },
         );
     }
 
     fn leaves(&mut self, tid: u32, state: u16) {
-        self.put(tid, What::Leaves { state, next: 0 });
+        self.leaves_after(tid, state, None);
+    }
+
+    fn leaves_after(&mut self, tid: u32, state: u16, ran_ns: Option<u64>) {
+        let what = What::Leaves {
+            state,
+            next: 0,
+            ran_ns,
+        };
+        self.put(tid, what);
     }
 
     fn wakes(&mut self, by: u32, tid: u32) {
@@ -96,7 +106,7 @@ impl Stage {
     fn calls(&mut self, tid: u32, number: libc::c_long, arguments: [u64; 2]) {
         let mut all = [0; 6];
         all[..2].copy_from_slice(&arguments);
-        self.waits.enters(tid, number as u32, all);
+        self.waits.enters(tid, number as u32, all, &Held);
     }
 
     /// A thread that runs is blocked in a call for a while, woken, and runs again a ms later.
@@ -361,4 +371,29 @@ fn after_a_loss_nothing_is_called_exact() {
             _ => None,
         });
     assert_eq!(exact.collect::<Vec<_>>(), [(1, false), (2, true)]);
+}
+
+/// The idle task of a virtual machine may tell of neither.
+#[test]
+fn who_comes_untold_has_run_for_as_long_as_the_scheduler_says() {
+    let mut stage = Stage::new();
+    stage.calls(ROOT, libc::SYS_clock_nanosleep, [0, 0]);
+    stage.leaves_after(ROOT, BLOCKED, Some(70 * MS));
+    stage.at += 50 * MS;
+    stage.calls(ROOT, libc::SYS_read, [5, 0]);
+    stage.leaves_after(ROOT, BLOCKED, Some(90 * MS));
+    stage.at += 40 * MS;
+    stage.leaves_after(ROOT, PREEMPTED, Some(100 * MS));
+    stage.at += 15 * MS;
+    stage.leaves_after(ROOT, BLOCKED, Some(105 * MS));
+    stage.change(Change::Over(ROOT));
+    let expected = [
+        (30, Activity::Sleep, None),
+        (20, Activity::Running, None),
+        (30, Activity::File, None),
+        (10, Activity::Running, None),
+        (10, Activity::Runnable, None),
+        (5, Activity::Running, None),
+    ];
+    assert_eq!(brief(&stage.rows()), expected);
 }

@@ -31,6 +31,7 @@ impl Waits {
             // One that nothing was told of has not run yet.
             phase: self.others.remove(&tracee.tid).unwrap_or(Phase::Runnable),
             since: at,
+            ran_ns: None,
             early: None,
             call: None,
             reason: None,
@@ -74,6 +75,8 @@ impl Waits {
                 thread.announced = false;
                 thread.rows = Rows::new(at);
                 thread.polled = None;
+                // That of the first thread, which need not be the one that goes on.
+                thread.ran_ns = None;
             }
             // Another thread than the first one did it, and has the id of that from now on.
             None => {

@@ -1,0 +1,364 @@
+//! Who leaves a processor to whom, and whom interrupts of an idle processor wake, by two programs at the tracepoints
+//! `sched_switch` and `sched_waking`. In some virtual machines perf's rings and those of tracefs have nothing of what the idle task of a
+//! processor does, while programs are called there, too: who was woken on such a processor seemed to wait on until it left it again. Of
+//! what others wake perf's rings tell, which know whether that was in an interrupt ([`crate::kernel::sched`]).
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use super::NAMED;
+use super::program::{CPU, Rings};
+use crate::bpf::btf::Types;
+use crate::bpf::code::{
+    ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_NOT_EQUAL, Instruction, LOAD_32, MEMORY_OF_MAP,
+    NO_WAKEUP, PROCESSOR, R0, R1, R2, R3, RESERVE, STACK, STORE_32, STORE_64, SUBMIT, TIME, WHO,
+};
+use crate::bpf::ring::Ring;
+use crate::bpf::{Kind, Map, attach_typed, load_typed};
+use crate::kernel::sample::{Sample, What, bytes};
+use crate::kernel::sched;
+use crate::side_by_side::{both, side_by_side};
+
+/// A record: time, the thread that leaves or is woken, the one that comes, the states of the thread that leaves, and for how
+/// long it was on processors.
+const AT: usize = 0;
+const TID: usize = 8;
+const NEXT: usize = 12;
+const STATE: usize = 16;
+const EXIT_STATE: usize = 20;
+const RAN: usize = 24;
+const RECORD: usize = 32;
+/// In the place of [`EXIT_STATE`]: it is a waking.
+const IS_WAKING: u32 = u32::MAX;
+
+/// Registers that calls of helpers keep.
+const CONTEXT: u8 = 6;
+const FIRST: u8 = 7;
+const SECOND: u8 = 8;
+/// Who runs where nobody else does.
+const IDLE: i32 = 0;
+/// Places on the stack.
+const LEFT_IN: i16 = -16;
+const HAS_RUN: i16 = -24;
+
+/// Where this kernel has what the programs read.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    /// Types of the functions at the tracepoints.
+    switch: u32,
+    waking: u32,
+    /// Of a task.
+    tid: usize,
+    exit_state: usize,
+    ran: usize,
+}
+
+impl Layout {
+    fn of_kernel() -> io::Result<Layout> {
+        let types = Types::of_kernel()?;
+        let missing = |what: &str| io::Error::other(format!("this kernel has no {what}"));
+        // Arguments of a task that is switched away from, its state among them since Linux 5.18, after our own.
+        if types.parameters("btf_trace_sched_switch") != Some(5) {
+            return Err(missing("state among the arguments of sched_switch"));
+        }
+        let function = |name: &str| types.typedef(name).ok_or_else(|| missing(name));
+        let task = |member: &str| {
+            let found = types.offset("task_struct", member);
+            found.ok_or_else(|| missing(member))
+        };
+        Ok(Layout {
+            switch: function("btf_trace_sched_switch")?,
+            waking: function("btf_trace_sched_waking")?,
+            tid: task("pid")?,
+            exit_state: task("exit_state")?,
+            ran: task("se.sum_exec_runtime")?,
+        })
+    }
+}
+
+/// The programs at work.
+#[derive(Debug)]
+pub(in crate::kernel) struct Switches {
+    rings: Vec<Ring>,
+    lost: Map,
+    /// What was lost up to the last look.
+    known: u64,
+    /// Held open: the programs and what they use live as long.
+    _held: (Vec<OwnedFd>, Option<Map>),
+}
+
+impl Switches {
+    /// Begins to tell of all threads of the machine, by a ring of `size` bytes for each processor.
+    ///
+    /// # Errors
+    /// When the kernel refuses such programs, counts processes otherwise than we do, or does not tell of its types.
+    pub(in crate::kernel) fn open(size: usize) -> io::Result<Switches> {
+        Self::open_with(size, NAMED)
+    }
+
+    /// Up to `named` rings are named one by one.
+    fn open_with(size: usize, named: usize) -> io::Result<Switches> {
+        sched::in_first_pid_namespace()?;
+        let layout = Layout::of_kernel()?;
+        let lost = Map::new(Kind::Array, 8, 1)?;
+        let processors = crate::kernel::processors()?;
+        let rings = (0..processors).map(|_| || Map::new(Kind::Ring, 0, size as u32));
+        let all: Vec<Map> = side_by_side(rings).into_iter().collect::<io::Result<_>>()?;
+        let array = match all.len() > named {
+            true => Some(Map::array_of(&all)?),
+            false => None,
+        };
+        let each: Vec<_> = all.iter().map(AsFd::as_fd).collect();
+        let rings = match &array {
+            Some(array) => Rings::Array(array.as_fd()),
+            None => Rings::Each(&each),
+        };
+        let maps = Maps {
+            rings,
+            processors,
+            lost: lost.as_fd(),
+        };
+        let (switch, waking) = both(
+            || load_typed(&leaves(&layout, &maps), layout.switch),
+            || load_typed(&woken(&layout, &maps), layout.waking),
+        );
+        let (switch, waking) = (switch?, waking?);
+        let held = vec![
+            attach_typed(&waking)?,
+            attach_typed(&switch)?,
+            switch,
+            waking,
+        ];
+        let all = all.into_iter().map(|map| Ring::map(map, size));
+        Ok(Switches {
+            rings: all.collect::<io::Result<_>>()?,
+            lost,
+            known: 0,
+            _held: (held, array),
+        })
+    }
+
+    /// Hands over the records that wait. Returns how many found no room since the last time, or a little earlier.
+    pub(in crate::kernel) fn drain(&mut self, mut take: impl FnMut(Sample)) -> u64 {
+        for ring in &mut self.rings {
+            // One that is still being written would keep those behind it for the next time, when they are too late.
+            ring.drain_all(|record| {
+                if let Some(sample) = decode(record) {
+                    take(sample);
+                }
+            });
+        }
+        let Ok([now]) = self.lost.get(0) else {
+            return 0;
+        };
+        now - std::mem::replace(&mut self.known, now)
+    }
+}
+
+/// What the programs use.
+#[derive(Clone, Copy, Debug)]
+struct Maps<'a> {
+    rings: Rings<'a>,
+    processors: u32,
+    lost: BorrowedFd<'a>,
+}
+
+/// A thread leaves its processor (`sched_switch`: whether it would have gone on, it, the one that comes, and its state).
+fn leaves(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
+    let mut code = Code::default();
+    code.copy(CONTEXT, R1);
+    code.load(R1, CONTEXT, 8);
+    code.load(R2, CONTEXT, 16);
+    code.put(LOAD_32, FIRST, R1, layout.tid as i16, 0);
+    code.put(LOAD_32, SECOND, R2, layout.tid as i16, 0);
+    code.load(R3, R1, layout.ran);
+    code.put(STORE_64, STACK, R3, HAS_RUN, 0);
+    // Whoever would have gone on has whatever state it is about to take.
+    code.set(R3, 0);
+    code.put(STORE_64, STACK, R3, LEFT_IN, 0);
+    code.load(R2, CONTEXT, 0);
+    let goes_on = code.jump(IF_NOT_EQUAL, R2, 0, 0);
+    code.load(R3, CONTEXT, 24);
+    code.put(STORE_32, STACK, R3, LEFT_IN, 0);
+    code.put(LOAD_32, R3, R1, layout.exit_state as i16, 0);
+    code.put(STORE_32, STACK, R3, LEFT_IN + 4, 0);
+    code.land(goes_on);
+    record(code, maps)
+}
+
+/// A thread is woken (`sched_waking`: it).
+fn woken(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
+    let mut code = Code::default();
+    code.load(R1, R1, 0);
+    code.put(LOAD_32, FIRST, R1, layout.tid as i16, 0);
+    code.call(WHO);
+    code.leave_if(IF_NOT_EQUAL, R0, IDLE);
+    code.set(SECOND, IDLE);
+    code.set(R1, 0);
+    code.put(STORE_32, STACK, R1, LEFT_IN, 0);
+    code.put(STORE_64, STACK, R1, HAS_RUN, 0);
+    code.set(R1, IS_WAKING.cast_signed());
+    code.put(STORE_32, STACK, R1, LEFT_IN + 4, 0);
+    record(code, maps)
+}
+
+/// Writes the record of two threads and what is on the stack.
+fn record(mut code: Code, maps: &Maps<'_>) -> Vec<Instruction> {
+    code.call(PROCESSOR);
+    code.copy(CPU, R0);
+    code.leave_if(IF_GREATER, CPU, maps.processors.cast_signed() - 1);
+    code.ring(maps.rings);
+    code.set(R2, RECORD as i32);
+    code.set(R3, 0);
+    code.call(RESERVE);
+    let full = code.jump(IF_EQUAL, R0, 0, 0);
+    // The number of the processor is of no use any more.
+    code.copy(CPU, R0);
+    code.call(TIME);
+    code.put(STORE_64, CPU, R0, AT as i16, 0);
+    code.put(STORE_32, CPU, FIRST, TID as i16, 0);
+    code.put(STORE_32, CPU, SECOND, NEXT as i16, 0);
+    code.load(R1, STACK, LEFT_IN as usize);
+    code.put(STORE_64, CPU, R1, STATE as i16, 0);
+    code.load(R1, STACK, HAS_RUN as usize);
+    code.put(STORE_64, CPU, R1, RAN as i16, 0);
+    code.copy(R1, CPU);
+    code.set(R2, NO_WAKEUP);
+    code.call(SUBMIT);
+    code.leave();
+    code.land(full);
+    code.map(R1, MEMORY_OF_MAP, maps.lost);
+    code.set(R2, 1);
+    code.put(ATOMIC_64, R1, R2, 0, 0);
+    code.leave();
+    code.all
+}
+
+/// What a program wrote. `None`: cut short.
+fn decode(record: &[u8]) -> Option<Sample> {
+    let half = |at: usize| bytes(record, at).map(u32::from_ne_bytes);
+    let what = match half(EXIT_STATE)? {
+        // It is woken by nothing but an interrupt.
+        IS_WAKING => What::Woken {
+            by: IDLE.cast_unsigned(),
+            in_interrupt: true,
+        },
+        exit_state => What::Leaves {
+            state: sched::state::reported(half(STATE)?, exit_state),
+            next: half(NEXT)?,
+            ran_ns: Some(bytes(record, RAN).map(u64::from_ne_bytes)?),
+        },
+    };
+    Some(Sample {
+        at: bytes(record, AT).map(u64::from_ne_bytes)?,
+        tid: half(TID)?,
+        number: 0,
+        what,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use nix::sched::{CpuSet, sched_setaffinity};
+    use nix::unistd::{Pid, gettid};
+
+    use super::*;
+
+    const SIZE: usize = 1 << 20;
+    const SLEEPS: usize = 20;
+
+    /// Each processor is idle meanwhile, unless another program uses it.
+    #[test]
+    fn sleeps_are_told_on_each_processor() {
+        if let Err(error) = Switches::open(SIZE) {
+            eprintln!("skipped: programs in the kernel: {error}");
+            return;
+        }
+        let processors = crate::kernel::processors().unwrap() as usize;
+        for named in [NAMED, 0] {
+            for processor in 0..processors {
+                let mut switches = Switches::open_with(SIZE, named).unwrap();
+                let sleeper = std::thread::spawn(move || sleeps_on(processor));
+                if let Some(own) = sleeper.join().unwrap() {
+                    told_of_sleeps(&mut switches, own);
+                }
+            }
+        }
+    }
+
+    fn id() -> u32 {
+        gettid().as_raw().unsigned_abs()
+    }
+
+    /// `None`: there is no such processor.
+    fn sleeps_on(processor: usize) -> Option<u32> {
+        let mut only = CpuSet::new();
+        only.set(processor).ok()?;
+        sched_setaffinity(Pid::from_raw(0), &only).ok()?;
+        for _ in 0..SLEEPS {
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        Some(id())
+    }
+
+    fn of(switches: &mut Switches, tid: u32) -> Vec<Sample> {
+        let mut samples = Vec::new();
+        assert_eq!(switches.drain(|sample| samples.push(sample)), 0);
+        samples.retain(|sample| {
+            sample.tid == tid || matches!(sample.what, What::Leaves { next, .. } if next == tid)
+        });
+        samples.sort_by_key(|sample| sample.at);
+        samples
+    }
+
+    fn told_of_sleeps(switches: &mut Switches, own: u32) {
+        const INTERRUPTIBLE: u16 = 1;
+        let samples = of(switches, own);
+        let count = |is_it: &dyn Fn(&Sample) -> bool| samples.iter().filter(|s| is_it(s)).count();
+        let sleeps = |sample: &Sample| matches!(sample.what, What::Leaves { state, .. } if sample.tid == own && state == INTERRUPTIBLE);
+        let runs =
+            |sample: &Sample| matches!(sample.what, What::Leaves { next, .. } if next == own);
+        let told = [count(&sleeps), count(&runs)];
+        assert!(
+            told.iter().all(|&count| count >= SLEEPS),
+            "{told:?} {samples:?}"
+        );
+        let left = samples.iter().filter(|sample| sample.tid == own);
+        let left = left
+            .filter(|sample| matches!(sample.what, What::Leaves { .. }))
+            .count();
+        assert!(count(&runs).abs_diff(left) <= 1, "{samples:?}");
+    }
+
+    #[test]
+    fn states_are_told_as_the_tracepoint_does() {
+        let reported = sched::state::reported;
+        assert_eq!(reported(0, 0), 0);
+        assert_eq!(reported(0x2001, 0), 1, "freezable");
+        assert_eq!(
+            reported(0x102, 0),
+            sched::state::UNINTERRUPTIBLE,
+            "killable"
+        );
+        assert_eq!(
+            reported(0x402, 0) & sched::state::UNINTERRUPTIBLE,
+            0,
+            "idle"
+        );
+        assert_eq!(reported(0x80, 0x20) & !sched::state::DEAD, 0, "zombie");
+        assert_ne!(reported(0x80, 0x10) & sched::state::DEAD, 0, "dead");
+        assert_eq!(reported(0x108, 0), sched::state::TRACED);
+        assert_eq!(reported(0x8000, 0), sched::state::UNINTERRUPTIBLE, "frozen");
+    }
+
+    #[test]
+    fn whatever_is_cut_short_is_none() {
+        let whole = [7; RECORD];
+        assert!(decode(&whole).is_some());
+        for length in 0..whole.len() {
+            assert_eq!(decode(&whole[..length]), None, "{length}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Who tells of the scheduler, and of requests to devices.
+
+use std::io;
+
+use super::calls;
+use super::perf::{Rings, SCHEDULER};
+use super::programs::Switches;
+use super::sample::Sample;
+
+/// See the module.
+pub(super) struct Scheduler {
+    /// `None`: perf's rings tell all by themselves.
+    switches: Option<Switches>,
+    rings: Rings,
+}
+
+impl Scheduler {
+    /// As far as may be by programs in the kernel, unless perf's rings are asked for.
+    ///
+    /// # Errors
+    /// When there are no such rings.
+    pub(super) fn open() -> io::Result<Scheduler> {
+        let programs = || Switches::open(SCHEDULER / 2).ok();
+        let switches = (!calls::are_by_perf()).then(programs).flatten();
+        let rings = Rings::open_scheduler(switches.is_some())?;
+        Ok(Scheduler { switches, rings })
+    }
+
+    /// Whether requests to devices are told, too.
+    pub(super) fn tells_requests(&self) -> bool {
+        self.rings.tells_requests()
+    }
+
+    /// Perf's.
+    pub(super) fn rings(&self) -> &Rings {
+        &self.rings
+    }
+
+    /// Hands over what waits. Returns how many records were dropped since the last time.
+    pub(super) fn drain(&mut self, mut take: impl FnMut(Sample)) -> u64 {
+        let switches = self.switches.as_mut();
+        let mut lost = switches.map_or(0, |switches| switches.drain(&mut take));
+        self.rings.drain(take, &mut lost);
+        lost
+    }
+}
