@@ -17,6 +17,7 @@ mod error;
 mod ids;
 mod loss;
 pub mod merge;
+mod older;
 mod op;
 mod record;
 mod store;
@@ -31,6 +32,7 @@ pub use counter::HostCounter;
 pub use error::{Error, Result};
 pub use ids::{CaptureId, ChannelId, FileId, FlowId, HostId, RunId, Tid, Upid};
 pub use loss::{Loss, Severity};
+pub use older::{Older, own_files};
 pub use op::{Class, Fidelity, Op};
 pub use record::{
     Call, ChannelCall, ChannelEndClosed, ChannelEndRecord, ChannelKind, ChannelRecord,

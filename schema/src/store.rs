@@ -12,6 +12,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::contract::{APPLICATION_ID, SCHEMA_VERSION};
+use crate::older::Older;
 use crate::{Error, Result};
 
 /// A trace that holds nothing yet: what [`crate::contract`] makes.
@@ -28,15 +29,33 @@ pub(crate) const TOKEN_PIPES: &str = include_str!("../sql/token_pipes.sql");
 /// # Errors
 /// [`Error::Exists`] when there is a file and `replace` is not set, or when the file there is
 /// not a trace; [`Error::Recording`] when it is being written; [`Error::Dangling`] and
-/// [`Error::Create`] when it cannot be made.
-pub(crate) fn create(path: &Path, replace: bool) -> Result<(Connection, File)> {
+/// [`Error::Create`] when it cannot be made; an older trace is still there then.
+pub(crate) fn create(path: &Path, replace: bool) -> Result<(Connection, File, Older)> {
     let create_error = |source| Error::Create {
         path: path.to_owned(),
         source,
     };
-    if check_place(path, replace)? {
-        std::fs::remove_file(path).map_err(create_error)?;
+    let older = match check_place(path, replace)? {
+        true => Older::set_aside(path)
+            // Its name is too long for that, say.
+            .or_else(|_| std::fs::remove_file(path).map(|()| Older::none()))
+            .map_err(create_error)?,
+        false => Older::none(),
+    };
+    match create_new(path) {
+        Ok((db, lock)) => Ok((db, lock, older)),
+        Err(error) => {
+            older.put_back();
+            Err(error)
+        }
     }
+}
+
+fn create_new(path: &Path) -> Result<(Connection, File)> {
+    let create_error = |source| Error::Create {
+        path: path.to_owned(),
+        source,
+    };
     remove_logs(path).map_err(create_error)?;
     // SQLite's own message for a missing directory is "unable to open database file".
     let mut lock = OpenOptions::new()

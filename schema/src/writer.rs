@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rtrb::{Producer, RingBuffer};
 use rusqlite::Connection;
 
-use crate::{Call, ChannelCall, Error, Loss, Packet, Record, Result, RunEnd, store};
+use crate::{Call, ChannelCall, Error, Loss, Older, Packet, Record, Result, RunEnd, store};
 
 mod batch;
 mod bulk;
@@ -53,6 +53,7 @@ pub struct Writer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Summary>>,
     lock: File,
+    older: Older,
 }
 
 /// What became of a recording.
@@ -123,7 +124,7 @@ impl Writer {
         };
         // First, so that a disk without room costs no older trace.
         let ballast = batch::Ballast::beside(path).map_err(fail)?;
-        let (db, lock) = store::create(path, replace)?;
+        let (db, lock, older) = store::create(path, replace)?;
         let shared = Shared::new(false);
         let (queue, records) = sync_channel(QUEUE);
         let thread = thread::Builder::new()
@@ -144,9 +145,15 @@ impl Writer {
                 shared,
                 thread: Some(thread),
                 lock,
+                older,
             },
             recorder,
         ))
+    }
+
+    /// The trace that is replaced, which is kept until it is removed or the recording finished.
+    pub fn older(&self) -> Older {
+        self.older.clone()
     }
 
     /// The file that is written.
@@ -166,12 +173,13 @@ impl Writer {
             ..Summary::default()
         });
         summary.displaced = displaced(&self.lock, &self.path);
+        self.older.remove();
         // Closing is not enough: a process that was just forked has the descriptor, too.
         let _ = self.lock.unlock();
         summary
     }
 
-    /// Gives up a recording that never began, and removes its file.
+    /// Gives up a recording that never began, and removes its file; an older trace is there again.
     pub fn discard(mut self) {
         self.shared.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
@@ -179,6 +187,8 @@ impl Writer {
             let _ = thread.join();
         }
         let _ = std::fs::remove_file(&self.path);
+        let _ = store::remove_logs(&self.path);
+        self.older.put_back();
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use crate::support::process::finish;
@@ -88,6 +89,27 @@ fn existing_output_is_kept_unless_forced() {
     finish(run_in(&work, &trace).args(["--force", "--", "touch", "ran"])).expect(0);
     let command: String = Trace::open_complete(&trace).one("SELECT command FROM runs");
     assert_eq!(command, "touch ran");
+
+    // A program that is there and cannot be run replaces nothing.
+    fs::write(work.join("broken"), "#!/no/such/interpreter\n").unwrap();
+    fs::set_permissions(work.join("broken"), fs::Permissions::from_mode(0o755)).unwrap();
+    for options in [&["--force"][..], &["--force", "--no-mount"]] {
+        let mut run = run_in(&work, &trace);
+        let run = run.args(options).args(["--", "./broken"]);
+        finish(run).expect(127);
+        let command: String = Trace::open_complete(&trace).one("SELECT command FROM runs");
+        assert_eq!(command, "touch ran");
+    }
+    let beside = fs::read_dir(trace.parent().unwrap()).unwrap();
+    let beside = beside.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let beside: Vec<String> = beside.filter(|name| name.contains("trace.db")).collect();
+    assert_eq!(beside, ["trace.db"]);
+    // Nothing of the trace, new or old, is seen by the command.
+    for _ in 0..3 {
+        let mut run = run_in(&work, &work.join("within.db"));
+        let listed = finish(run.args(["--force", "--", "ls", "-A"])).expect(0);
+        assert_eq!(listed.stdout, b"broken\nran\n");
+    }
 
     // What is no trace is nobody's to replace.
     let letter = scratch.join("letter.txt");

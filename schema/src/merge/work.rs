@@ -57,7 +57,9 @@ impl Work {
                 lock,
             },
             None => {
-                let (db, lock) = store::create(&part, true)?;
+                let (db, lock, older) = store::create(&part, true)?;
+                // That of another plan.
+                older.remove();
                 let work = Work {
                     db,
                     is_resumed: false,

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use super::described::Described;
 
@@ -57,13 +58,18 @@ struct Type {
 }
 
 impl Types {
-    /// Those of the running kernel.
+    /// Those of the running kernel, which stays as it is: they are read once.
     ///
     /// # Errors
     /// When it does not tell (`CONFIG_DEBUG_INFO_BTF`), or in a form that is not known here.
-    pub(crate) fn of_kernel() -> io::Result<Types> {
-        Self::parse(Described::open(Path::new(KERNEL))?)
-            .ok_or_else(|| io::Error::other(format!("{KERNEL} has a form that is not known here")))
+    pub(crate) fn of_kernel() -> io::Result<&'static Types> {
+        static TYPES: OnceLock<Result<Types, String>> = OnceLock::new();
+        let read = || {
+            let described = Described::open(Path::new(KERNEL)).map_err(|e| e.to_string())?;
+            Self::parse(described).ok_or_else(|| "it has a form that is not known here".into())
+        };
+        let types = TYPES.get_or_init(read).as_ref();
+        types.map_err(|error| io::Error::other(format!("{KERNEL}: {error}")))
     }
 
     /// Takes apart a description. `None`: it is cut short, or of kinds that are not known here.

@@ -19,6 +19,8 @@ pub(crate) enum Described {
 
 // SAFETY: nobody writes to what is mapped.
 unsafe impl Send for Described {}
+// SAFETY: likewise.
+unsafe impl Sync for Described {}
 
 impl Described {
     /// The file at `path`, mapped where the kernel has that (Linux 6.16) for files whose contents never change.

@@ -1,6 +1,7 @@
 //! Who tells of calls.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use super::dropped::Dropped;
@@ -85,6 +86,14 @@ impl CallSource {
         match self {
             CallSource::Perf(rings) => &rings.rings,
             CallSource::Programs(_) => &[],
+        }
+    }
+
+    /// All that holds the tracepoints open.
+    pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        match self {
+            CallSource::Perf(rings) => rings.descriptors().collect(),
+            CallSource::Programs(programs) => programs.descriptors().collect(),
         }
     }
 

@@ -22,7 +22,7 @@ use super::hold::Hold;
 use super::merge::Merge;
 use super::opens::Opens;
 use super::parting;
-use super::perf::{Ring, Rings};
+use super::perf::Ring;
 use super::programs::Processes;
 use super::room::{Reading, Room};
 use super::sample::{Sample, What};
@@ -223,8 +223,8 @@ impl Reader {
         self.close();
     }
 
-    /// Lets go of the rings beside everything else: for each tracepoint of perf's the kernel waits until
-    /// no processor uses it any more, some 0.2 s in all.
+    /// Lets go of the rings and programs beside everything else: for each tracepoint of perf's the kernel waits until
+    /// no processor uses it any more, some 0.2 s in all, and some ms for those of programs.
     fn close(self) {
         let Reader {
             calls,
@@ -234,13 +234,8 @@ impl Reader {
         } = self;
         // Whoever waits for more of them learns now that there are none.
         drop(batches);
-        let perf = match &calls {
-            CallSource::Perf(rings) => Some(rings),
-            CallSource::Programs(_) => None,
-        };
-        let scheduling = scheduler.as_ref().map(Scheduler::rings);
-        let rings = perf.map(|rings| &**rings).into_iter().chain(scheduling);
-        let held: Vec<BorrowedFd<'_>> = rings.flat_map(Rings::descriptors).collect();
+        let scheduling = scheduler.iter().flat_map(Scheduler::descriptors);
+        let held: Vec<BorrowedFd<'_>> = calls.descriptors().into_iter().chain(scheduling).collect();
         // Where nobody else can, it takes its time here.
         let later = (!held.is_empty()).then(|| parting::leave_to_another(&held));
         drop(held);

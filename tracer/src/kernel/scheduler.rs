@@ -1,6 +1,7 @@
 //! Who tells of the scheduler, and of requests to devices.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 
 use super::calls;
 use super::perf::{Rings, SCHEDULER};
@@ -34,6 +35,12 @@ impl Scheduler {
     /// Perf's.
     pub(super) fn rings(&self) -> &Rings {
         &self.rings
+    }
+
+    /// All that holds the tracepoints open.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let switches = self.switches.iter().flat_map(Switches::descriptors);
+        self.rings.descriptors().chain(switches)
     }
 
     /// Hands over what waits. Returns how many records were dropped since the last time.

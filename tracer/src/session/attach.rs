@@ -79,13 +79,16 @@ impl Attach {
         signals::block().map_err(Error::errno("block signals"))?;
         let recording = Recording::start(&options.output, options.replace)?;
         match Attach::mount(options, source, &mountpoint.path, &recording) {
-            Ok((served, callers)) => Ok(Attach {
-                host_sampler: recording.host_sampler(options.host_hertz, None),
-                recording,
-                served,
-                callers,
-                mountpoint: mountpoint.path,
-            }),
+            Ok((served, callers)) => {
+                recording.older().remove();
+                Ok(Attach {
+                    host_sampler: recording.host_sampler(options.host_hertz, None),
+                    recording,
+                    served,
+                    callers,
+                    mountpoint: mountpoint.path,
+                })
+            }
             Err(error) => {
                 recording.discard();
                 Err(error)

@@ -93,12 +93,11 @@ pub fn capture(
         .lost(Loss::NotCaptured, refused.len() as u64);
     recording.recorder.settle();
     begun(refused);
-    let ended = match program {
-        None => wait(None, options.limit),
-        Some(program) => {
-            start(&program, options, mask).and_then(|child| wait(Some(child), options.limit))
-        }
-    };
+    let child = program.map(|program| start(&program, options, mask));
+    let ended = child.transpose().and_then(|child| {
+        recording.older().remove();
+        wait(child, options.limit)
+    });
     let live = live.stop();
     let (end, is_over_time) = match ended {
         Ok(ended) => ended,

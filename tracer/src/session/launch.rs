@@ -21,6 +21,7 @@ use nix::fcntl::{OFlag, open};
 use nix::mount::MsFlags;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::socket::{MsgFlags, recv};
 use nix::sys::stat::Mode;
 use nix::sys::wait::waitpid;
 use nix::unistd::{AccessFlags, ForkResult, Pid, Whence, access, fork, getegid, geteuid, lseek};
@@ -217,6 +218,26 @@ impl Child {
         let path = path.as_os_str().as_bytes();
         self.socket.write_all(&(path.len() as u32).to_le_bytes())?;
         self.socket.write_all(path)
+    }
+
+    /// Calls `then` on a thread of its own when the child runs the command, unless it fails to.
+    pub(super) fn when_it_runs(&self, then: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let socket = self.socket.try_clone()?;
+        let wait = move || {
+            let mut first = [0];
+            loop {
+                // Left there for whoever asks why it failed.
+                match recv(socket.as_raw_fd(), &mut first, MsgFlags::MSG_PEEK) {
+                    Ok(0) => return then(),
+                    Err(Errno::EAGAIN | Errno::EINTR) => {}
+                    Ok(_) | Err(_) => return,
+                }
+            }
+        };
+        std::thread::Builder::new()
+            .name("exec".into())
+            .spawn(wait)?;
+        Ok(())
     }
 
     /// After the child's end: why it could not run the command, if that was so.

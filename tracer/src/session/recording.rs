@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use flowtrace_schema::{
-    HostClock, HostId, HostRecord, Record, Recorder, RunEnd, RunId, Summary, Text, TracedDirectory,
-    Writer,
+    HostClock, HostId, HostRecord, Older, Record, Recorder, RunEnd, RunId, Summary, Text,
+    TracedDirectory, Writer,
 };
 
 use super::Result;
@@ -94,7 +94,12 @@ impl Recording {
         self.writer.finish(&self.recorder, end)
     }
 
-    /// Removes the file of a recording that never began.
+    /// The older trace that this one replaces, to be removed when the recording has begun.
+    pub(super) fn older(&self) -> Older {
+        self.writer.older()
+    }
+
+    /// Removes the file of a recording that never began; an older trace is there again.
     pub(crate) fn discard(self) {
         self.writer.discard();
     }
@@ -113,14 +118,7 @@ pub(crate) fn own_files(output: &Path) -> Vec<PathBuf> {
     let Ok(directory) = parent.canonicalize() else {
         return Vec::new();
     };
-    ["", "-wal", "-shm", "-journal"]
-        .iter()
-        .map(|suffix| {
-            let mut name = name.to_owned();
-            name.push(suffix);
-            directory.join(name)
-        })
-        .collect()
+    flowtrace_schema::own_files(&directory.join(name)).collect()
 }
 
 pub(crate) fn this_host(epoch_unix_ns: i64) -> HostRecord {

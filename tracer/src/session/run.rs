@@ -365,6 +365,11 @@ impl Run<'_> {
     ) -> Result<()> {
         self.go(&mut started.views, start, &mut started.inherited, calls)
             .map_err(Error::system("start the command"))?;
+        let older = started.recording.older();
+        if older.is_kept() {
+            // Without a thread for that it is removed at the end.
+            let _ = started.views.child.when_it_runs(move || older.remove());
+        }
         started.inherited.count(&started.recording.recorder);
         signals::pass_on(started.job.root, Some(living)).map_err(Error::system("pass on signals"))
     }

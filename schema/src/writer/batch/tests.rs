@@ -33,7 +33,7 @@ fn end(upid: u32) -> Record {
 #[test]
 fn processes_are_stored_when_there_is_room_again() {
     let directory = tempfile::tempdir().unwrap();
-    let (db, _lock) = store::create(&directory.path().join("t.db"), false).unwrap();
+    let (db, _lock, _) = store::create(&directory.path().join("t.db"), false).unwrap();
     let limit = |pages: u32| db.execute_batch(&format!("PRAGMA max_page_count = {pages}"));
     let pages: u32 = db
         .query_row("PRAGMA page_count", [], |row| row.get(0))
@@ -58,7 +58,7 @@ fn processes_are_stored_when_there_is_room_again() {
 #[test]
 fn what_never_finds_room_is_counted() {
     let directory = tempfile::tempdir().unwrap();
-    let (db, _lock) = store::create(&directory.path().join("t.db"), false).unwrap();
+    let (db, _lock, _) = store::create(&directory.path().join("t.db"), false).unwrap();
     let pages: u32 = db
         .query_row("PRAGMA page_count", [], |row| row.get(0))
         .unwrap();

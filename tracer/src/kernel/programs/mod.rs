@@ -4,7 +4,7 @@
 //! whose ids we tell them, and end with the descriptors that are held here.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use super::dropped::Dropped;
@@ -86,7 +86,7 @@ pub(crate) struct Programs {
     /// What was lost up to the last look: entries of calls that move data, returns, other entries.
     known: [u64; 3],
     /// Held open: the programs and what they use live as long.
-    _held: (Vec<OwnedFd>, Vec<Map>),
+    held: (Vec<OwnedFd>, Vec<Map>),
 }
 
 impl Programs {
@@ -161,8 +161,13 @@ impl Programs {
             processes,
             lost,
             known: [0; 3],
-            _held: (programs, maps),
+            held: (programs, maps),
         })
+    }
+
+    /// All that holds the programs at their tracepoints.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.held.0.iter().map(AsFd::as_fd)
     }
 
     pub(super) fn processes(&self) -> Option<Arc<Processes>> {

@@ -84,7 +84,7 @@ pub(in crate::kernel) struct Switches {
     /// What was lost up to the last look.
     known: u64,
     /// Held open: the programs and what they use live as long.
-    _held: (Vec<OwnedFd>, Option<Map>),
+    held: (Vec<OwnedFd>, Option<Map>),
 }
 
 impl Switches {
@@ -134,8 +134,13 @@ impl Switches {
             rings: all.collect::<io::Result<_>>()?,
             lost,
             known: 0,
-            _held: (held, array),
+            held: (held, array),
         })
+    }
+
+    /// All that holds the programs at their tracepoints.
+    pub(in crate::kernel) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.held.0.iter().map(AsFd::as_fd)
     }
 
     /// Hands over the records that wait. Returns how many found no room since the last time, or a little earlier.
