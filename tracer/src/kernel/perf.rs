@@ -11,6 +11,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::dropped::Dropped;
+use super::programs::Switches;
 use super::sample::{Decode, Decoder, Sample};
 use super::tracefs::TraceFs;
 use super::{block, sched, syscalls};
@@ -20,7 +21,7 @@ pub(super) const SMALLEST: usize = 64 << 10;
 const USUAL: usize = 16 << 20;
 /// Environment variable: KiB of each ring of calls.
 const SIZE: &str = "FLOWTRACE_CALL_RING";
-/// Wakings by the idle task of a processor are left out.
+/// What the idle task of a processor does is left out.
 const NOT_BY_IDLE: &std::ffi::CStr = c"common_pid != 0";
 /// Of the scheduler, which tells of fewer things.
 pub(super) const SCHEDULER: usize = 4 << 20;
@@ -118,7 +119,7 @@ impl Rings {
     }
 
     /// Begins to record who runs on which processor of the machine, who wakes whom, and where the
-    /// kernel tells that, what becomes of requests to devices. `by_programs`: but for what those of [`super::programs::Switches`] tell.
+    /// kernel tells that, what becomes of requests to devices. `programs`: but for what these tell.
     ///
     /// Events that belong to processes would tell of theirs alone, but not who runs after somebody
     /// else (that takes two more records for each switch), nor what a thread does after it has given
@@ -126,7 +127,7 @@ impl Rings {
     ///
     /// # Errors
     /// As for [`Rings::open`]; and in a pid namespace, whose ids are not those of the scheduler.
-    pub(super) fn open_scheduler(by_programs: bool) -> io::Result<Rings> {
+    pub(super) fn open_scheduler(programs: Option<&Switches>) -> io::Result<Rings> {
         sched::in_first_pid_namespace()?;
         let tracefs = TraceFs::open().map_err(|e| named(&e, "tracefs"))?;
         let switch = tracefs.format("sched/sched_switch");
@@ -134,17 +135,23 @@ impl Rings {
         let waking = tracefs.format("sched/sched_waking");
         let waking = waking.map_err(|e| named(&e, "tracepoint sched_waking"))?;
         let requests = block::Decoder::open(&tracefs).ok().map(Box::new);
-        let others = requests.iter().flat_map(|requests| requests.ids());
-        let others: Vec<u64> = others.chain((!by_programs).then_some(switch.id)).collect();
+        let mut events: Vec<(u64, bool)> = vec![(waking.id, programs.is_some())];
+        events.extend(programs.is_none().then_some((switch.id, false)));
+        if let Some(requests) = &requests {
+            let [queued, issued, done] = requests.ids();
+            let is_told = programs.is_some_and(Switches::tells_requests);
+            events.extend([(queued, false), (issued, false), (done, is_told)]);
+        }
         let decoder = Decode::Scheduler(sched::Decoder::new(&switch, &waking)?, requests);
         Self::joined(decoder, SCHEDULER, |cpu| {
-            let event = |id: u64| event(id, None, cpu, SCHEDULER);
-            let wakings = event(waking.id)?;
-            if by_programs {
-                set_filter(&wakings, NOT_BY_IDLE)?;
-            }
-            let others = others.iter().map(|&id| event(id));
-            std::iter::once(Ok(wakings)).chain(others).collect()
+            let event = |&(id, is_told_of_idle): &(u64, bool)| {
+                let event = event(id, None, cpu, SCHEDULER)?;
+                if is_told_of_idle {
+                    set_filter(&event, NOT_BY_IDLE)?;
+                }
+                Ok(event)
+            };
+            events.iter().map(event).collect()
         })
     }
 

@@ -23,7 +23,7 @@ impl Scheduler {
     pub(super) fn open() -> io::Result<Scheduler> {
         let programs = || Switches::open(SCHEDULER / 2).ok();
         let switches = (!calls::are_by_perf()).then(programs).flatten();
-        let rings = Rings::open_scheduler(switches.is_some())?;
+        let rings = Rings::open_scheduler(switches.as_ref())?;
         Ok(Scheduler { switches, rings })
     }
 

@@ -1,7 +1,7 @@
-//! Who leaves a processor to whom, and whom interrupts of an idle processor wake, by two programs at the tracepoints
-//! `sched_switch` and `sched_waking`. In some virtual machines perf's rings and those of tracefs have nothing of what the idle task of a
+//! Who leaves a processor to whom, and what interrupts of an idle processor do: whom they wake, and which requests to devices they
+//! complete, by programs at the tracepoints `sched_switch`, `sched_waking` and `block_rq_complete`. In some virtual machines perf's rings and those of tracefs have nothing of what the idle task of a
 //! processor does, while programs are called there, too: who was woken on such a processor seemed to wait on until it left it again. Of
-//! what others wake perf's rings tell, which know whether that was in an interrupt ([`crate::kernel::sched`]).
+//! what others wake and complete perf's rings tell, which know whether that was in an interrupt ([`crate::kernel::sched`]).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,16 +11,18 @@ use super::program::{CPU, Rings};
 use crate::bpf::btf::Types;
 use crate::bpf::code::{
     ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_NOT_EQUAL, Instruction, LOAD_32, MEMORY_OF_MAP,
-    NO_WAKEUP, PROCESSOR, R0, R1, R2, R3, RESERVE, STACK, STORE_32, STORE_64, SUBMIT, TIME, WHO,
+    NO_WAKEUP, OR, PROCESSOR, R0, R1, R2, R3, RESERVE, SHIFT_LEFT, STACK, STORE_32, STORE_64,
+    SUBMIT, TIME, WHO,
 };
 use crate::bpf::ring::Ring;
 use crate::bpf::{Kind, Map, attach_typed, load_typed};
+use crate::kernel::block::Stage;
 use crate::kernel::sample::{Sample, What, bytes};
 use crate::kernel::sched;
 use crate::side_by_side::{both, side_by_side};
 
 /// A record: time, the thread that leaves or is woken, the one that comes, the states of the thread that leaves, and for how
-/// long it was on processors.
+/// long it was on processors. Of a request the numbers of its device and its sector stand for who comes and for how long.
 const AT: usize = 0;
 const TID: usize = 8;
 const NEXT: usize = 12;
@@ -28,8 +30,9 @@ const STATE: usize = 16;
 const EXIT_STATE: usize = 20;
 const RAN: usize = 24;
 const RECORD: usize = 32;
-/// In the place of [`EXIT_STATE`]: it is a waking.
+/// In the place of [`EXIT_STATE`]: it is a waking, or the end of a request.
 const IS_WAKING: u32 = u32::MAX;
+const IS_DONE: u32 = u32::MAX - 1;
 
 /// Registers that calls of helpers keep.
 const CONTEXT: u8 = 6;
@@ -51,6 +54,35 @@ struct Layout {
     tid: usize,
     exit_state: usize,
     ran: usize,
+    /// `None`: this kernel has them otherwise.
+    requests: Option<Requests>,
+}
+
+/// Of requests to devices.
+#[derive(Clone, Copy, Debug)]
+struct Requests {
+    complete: u32,
+    // Of a request.
+    queue: usize,
+    sector: usize,
+    /// Of a queue.
+    disk: usize,
+    // Of a disk.
+    major: usize,
+    minor: usize,
+}
+
+impl Requests {
+    fn of(types: &Types) -> Option<Requests> {
+        Some(Requests {
+            complete: types.typedef("btf_trace_block_rq_complete")?,
+            queue: types.offset("request", "q")?,
+            sector: types.offset("request", "__sector")?,
+            disk: types.offset("request_queue", "disk")?,
+            major: types.offset("gendisk", "major")?,
+            minor: types.offset("gendisk", "first_minor")?,
+        })
+    }
 }
 
 impl Layout {
@@ -72,6 +104,7 @@ impl Layout {
             tid: task("pid")?,
             exit_state: task("exit_state")?,
             ran: task("se.sum_exec_runtime")?,
+            requests: Requests::of(types),
         })
     }
 }
@@ -83,6 +116,8 @@ pub(in crate::kernel) struct Switches {
     lost: Map,
     /// What was lost up to the last look.
     known: u64,
+    /// Whether requests are told, too.
+    tells_requests: bool,
     /// Held open: the programs and what they use live as long.
     held: (Vec<OwnedFd>, Option<Map>),
 }
@@ -123,19 +158,32 @@ impl Switches {
             || load_typed(&woken(&layout, &maps), layout.waking),
         );
         let (switch, waking) = (switch?, waking?);
-        let held = vec![
+        let mut held = vec![
             attach_typed(&waking)?,
             attach_typed(&switch)?,
             switch,
             waking,
         ];
+        let completed = layout
+            .requests
+            .and_then(|requests| load_typed(&completed(&requests, &maps), requests.complete).ok());
+        let tells_requests = completed.is_some();
+        if let Some(completed) = completed {
+            held.extend([attach_typed(&completed)?, completed]);
+        }
         let all = all.into_iter().map(|map| Ring::map(map, size));
         Ok(Switches {
             rings: all.collect::<io::Result<_>>()?,
             lost,
             known: 0,
+            tells_requests,
             held: (held, array),
         })
+    }
+
+    /// Whether it tells which requests the idle task completes.
+    pub(in crate::kernel) fn tells_requests(&self) -> bool {
+        self.tells_requests
     }
 
     /// All that holds the programs at their tracepoints.
@@ -207,6 +255,31 @@ fn woken(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     record(code, maps)
 }
 
+/// The request to a device is over (`block_rq_complete`: it).
+fn completed(requests: &Requests, maps: &Maps<'_>) -> Vec<Instruction> {
+    /// Bits of the minor number of a device (`MINORBITS` of linux/kdev_t.h).
+    const MINOR: i32 = 20;
+    let mut code = Code::default();
+    code.load(CONTEXT, R1, 0);
+    code.call(WHO);
+    code.leave_if(IF_NOT_EQUAL, R0, IDLE);
+    code.set(FIRST, IDLE);
+    code.load(R1, CONTEXT, requests.sector);
+    code.put(STORE_64, STACK, R1, HAS_RUN, 0);
+    code.load(R1, CONTEXT, requests.queue);
+    code.load(R1, R1, requests.disk);
+    code.leave_if(IF_EQUAL, R1, 0);
+    code.put(LOAD_32, SECOND, R1, requests.major as i16, 0);
+    code.put(SHIFT_LEFT, SECOND, 0, 0, MINOR);
+    code.put(LOAD_32, R1, R1, requests.minor as i16, 0);
+    code.put(OR, SECOND, R1, 0, 0);
+    code.set(R1, 0);
+    code.put(STORE_32, STACK, R1, LEFT_IN, 0);
+    code.set(R1, IS_DONE.cast_signed());
+    code.put(STORE_32, STACK, R1, LEFT_IN + 4, 0);
+    record(code, maps)
+}
+
 /// Writes the record of two threads and what is on the stack.
 fn record(mut code: Code, maps: &Maps<'_>) -> Vec<Instruction> {
     code.call(PROCESSOR);
@@ -247,6 +320,11 @@ fn decode(record: &[u8]) -> Option<Sample> {
         IS_WAKING => What::Woken {
             by: IDLE.cast_unsigned(),
             in_interrupt: true,
+        },
+        IS_DONE => What::Request {
+            stage: Stage::Done,
+            device: half(NEXT)?,
+            sector: bytes(record, RAN).map(u64::from_ne_bytes)?,
         },
         exit_state => What::Leaves {
             state: sched::state::reported(half(STATE)?, exit_state),
@@ -291,6 +369,26 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Where the kernel has requests as it is looked for.
+    #[test]
+    fn the_ends_of_requests_are_told_with_their_place() {
+        if let Ok(switches) = Switches::open(SIZE)
+            && Requests::of(Types::of_kernel().unwrap()).is_some()
+        {
+            assert!(switches.tells_requests());
+        }
+        let words: [u64; 2] = [1_000, 0x0080_0001 << 32];
+        let mut record: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        record.extend([0, IS_DONE].iter().flat_map(|half| half.to_ne_bytes()));
+        record.extend(77u64.to_ne_bytes());
+        let request = What::Request {
+            stage: Stage::Done,
+            device: 0x0080_0001,
+            sector: 77,
+        };
+        assert_eq!(decode(&record).unwrap().what, request);
     }
 
     fn id() -> u32 {
