@@ -1,7 +1,10 @@
-//! Who leaves a processor to whom, and what interrupts of an idle processor do: whom they wake, and which requests to devices they
-//! complete, by programs at the tracepoints `sched_switch`, `sched_waking` and `block_rq_complete`. In some virtual machines perf's rings and those of tracefs have nothing of what the idle task of a
-//! processor does, while programs are called there, too: who was woken on such a processor seemed to wait on until it left it again. Of
-//! what others wake and complete perf's rings tell, which know whether that was in an interrupt ([`crate::kernel::sched`]).
+//! Who leaves a processor to whom, and what interrupts of an idle processor do: whom they wake, and which requests
+//! to devices they complete. By programs at the tracepoints `sched_switch`, `sched_waking` and `block_rq_complete`.
+//!
+//! In some virtual machines perf's rings and those of tracefs have nothing of what the idle task of a processor does,
+//! while programs are called there, too: who was woken on such a processor seemed to wait on until it left it again.
+//! Of what others wake and complete perf's rings tell, which know whether that was in an interrupt
+//! ([`crate::kernel::sched`]).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -248,11 +251,8 @@ fn woken(layout: &Layout, maps: &Maps<'_>) -> Vec<Instruction> {
     code.leave_if(IF_NOT_EQUAL, R0, IDLE);
     code.set(SECOND, IDLE);
     code.set(R1, 0);
-    code.put(STORE_32, STACK, R1, LEFT_IN, 0);
     code.put(STORE_64, STACK, R1, HAS_RUN, 0);
-    code.set(R1, IS_WAKING.cast_signed());
-    code.put(STORE_32, STACK, R1, LEFT_IN + 4, 0);
-    record(code, maps)
+    marked(code, IS_WAKING, maps)
 }
 
 /// The request to a device is over (`block_rq_complete`: it).
@@ -273,9 +273,14 @@ fn completed(requests: &Requests, maps: &Maps<'_>) -> Vec<Instruction> {
     code.put(SHIFT_LEFT, SECOND, 0, 0, MINOR);
     code.put(LOAD_32, R1, R1, requests.minor as i16, 0);
     code.put(OR, SECOND, R1, 0, 0);
+    marked(code, IS_DONE, maps)
+}
+
+/// Writes a record that is none of a switch.
+fn marked(mut code: Code, mark: u32, maps: &Maps<'_>) -> Vec<Instruction> {
     code.set(R1, 0);
     code.put(STORE_32, STACK, R1, LEFT_IN, 0);
-    code.set(R1, IS_DONE.cast_signed());
+    code.set(R1, mark.cast_signed());
     code.put(STORE_32, STACK, R1, LEFT_IN + 4, 0);
     record(code, maps)
 }
@@ -341,127 +346,4 @@ fn decode(record: &[u8]) -> Option<Sample> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use nix::sched::{CpuSet, sched_setaffinity};
-    use nix::unistd::{Pid, gettid};
-
-    use super::*;
-
-    const SIZE: usize = 1 << 20;
-    const SLEEPS: usize = 20;
-
-    /// Each processor is idle meanwhile, unless another program uses it.
-    #[test]
-    fn sleeps_are_told_on_each_processor() {
-        if let Err(error) = Switches::open(SIZE) {
-            eprintln!("skipped: programs in the kernel: {error}");
-            return;
-        }
-        let processors = crate::kernel::processors().unwrap() as usize;
-        for named in [NAMED, 0] {
-            for processor in 0..processors {
-                let mut switches = Switches::open_with(SIZE, named).unwrap();
-                let sleeper = std::thread::spawn(move || sleeps_on(processor));
-                if let Some(own) = sleeper.join().unwrap() {
-                    told_of_sleeps(&mut switches, own);
-                }
-            }
-        }
-    }
-
-    /// Where the kernel has requests as it is looked for.
-    #[test]
-    fn the_ends_of_requests_are_told_with_their_place() {
-        if let Ok(switches) = Switches::open(SIZE)
-            && Requests::of(Types::of_kernel().unwrap()).is_some()
-        {
-            assert!(switches.tells_requests());
-        }
-        let words: [u64; 2] = [1_000, 0x0080_0001 << 32];
-        let mut record: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        record.extend([0, IS_DONE].iter().flat_map(|half| half.to_ne_bytes()));
-        record.extend(77u64.to_ne_bytes());
-        let request = What::Request {
-            stage: Stage::Done,
-            device: 0x0080_0001,
-            sector: 77,
-        };
-        assert_eq!(decode(&record).unwrap().what, request);
-    }
-
-    fn id() -> u32 {
-        gettid().as_raw().unsigned_abs()
-    }
-
-    /// `None`: there is no such processor.
-    fn sleeps_on(processor: usize) -> Option<u32> {
-        let mut only = CpuSet::new();
-        only.set(processor).ok()?;
-        sched_setaffinity(Pid::from_raw(0), &only).ok()?;
-        for _ in 0..SLEEPS {
-            std::thread::sleep(Duration::from_millis(3));
-        }
-        Some(id())
-    }
-
-    fn of(switches: &mut Switches, tid: u32) -> Vec<Sample> {
-        let mut samples = Vec::new();
-        assert_eq!(switches.drain(|sample| samples.push(sample)), 0);
-        samples.retain(|sample| {
-            sample.tid == tid || matches!(sample.what, What::Leaves { next, .. } if next == tid)
-        });
-        samples.sort_by_key(|sample| sample.at);
-        samples
-    }
-
-    fn told_of_sleeps(switches: &mut Switches, own: u32) {
-        const INTERRUPTIBLE: u16 = 1;
-        let samples = of(switches, own);
-        let count = |is_it: &dyn Fn(&Sample) -> bool| samples.iter().filter(|s| is_it(s)).count();
-        let sleeps = |sample: &Sample| matches!(sample.what, What::Leaves { state, .. } if sample.tid == own && state == INTERRUPTIBLE);
-        let runs =
-            |sample: &Sample| matches!(sample.what, What::Leaves { next, .. } if next == own);
-        let told = [count(&sleeps), count(&runs)];
-        assert!(
-            told.iter().all(|&count| count >= SLEEPS),
-            "{told:?} {samples:?}"
-        );
-        let left = samples.iter().filter(|sample| sample.tid == own);
-        let left = left
-            .filter(|sample| matches!(sample.what, What::Leaves { .. }))
-            .count();
-        assert!(count(&runs).abs_diff(left) <= 1, "{samples:?}");
-    }
-
-    #[test]
-    fn states_are_told_as_the_tracepoint_does() {
-        let reported = sched::state::reported;
-        assert_eq!(reported(0, 0), 0);
-        assert_eq!(reported(0x2001, 0), 1, "freezable");
-        assert_eq!(
-            reported(0x102, 0),
-            sched::state::UNINTERRUPTIBLE,
-            "killable"
-        );
-        assert_eq!(
-            reported(0x402, 0) & sched::state::UNINTERRUPTIBLE,
-            0,
-            "idle"
-        );
-        assert_eq!(reported(0x80, 0x20) & !sched::state::DEAD, 0, "zombie");
-        assert_ne!(reported(0x80, 0x10) & sched::state::DEAD, 0, "dead");
-        assert_eq!(reported(0x108, 0), sched::state::TRACED);
-        assert_eq!(reported(0x8000, 0), sched::state::UNINTERRUPTIBLE, "frozen");
-    }
-
-    #[test]
-    fn whatever_is_cut_short_is_none() {
-        let whole = [7; RECORD];
-        assert!(decode(&whole).is_some());
-        for length in 0..whole.len() {
-            assert_eq!(decode(&whole[..length]), None, "{length}");
-        }
-    }
-}
+mod tests;
