@@ -56,6 +56,8 @@ const TICK: Duration = Duration::from_millis(50);
 /// How soon is read what was told, while there is something: nobody is woken for each of it. Who has been quiet is
 /// asked less and less often.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+/// How often of those who are quiet: the sampler learns of a new thread that much later, and looks as often by default.
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// The longest time between two looks, however many processes there are.
 const LONGEST_TICK: Duration = Duration::from_secs(2);
 /// A look may take this part of the time: 2 % of a core.
@@ -222,13 +224,13 @@ impl Watched {
         finished: impl Fn() -> bool,
     ) {
         let mut due = Instant::now() + TICK;
-        let mut pause = TICK;
+        let mut pause = SHORTEST_PAUSE;
         while !finished() {
             let until = due.min(Instant::now() + pause);
             self.wait(wake, until.saturating_duration_since(Instant::now()));
             pause = match self.tell_observers(observers) {
                 true => SHORTEST_PAUSE,
-                false => (pause * 2).min(TICK),
+                false => (pause * 2).min(LONGEST_PAUSE),
             };
             self.read_all();
             if !self.is_announced() {

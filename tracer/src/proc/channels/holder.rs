@@ -43,6 +43,8 @@ pub(super) struct End {
     pub(super) passed: bool,
     /// Its parent made it and then forked this process.
     pub(super) given: bool,
+    /// This is the program that made it, in a child of its maker, or a child of that.
+    pub(super) of_maker: bool,
     /// Traffic of the process when it was made.
     pub(super) since: Option<Traffic>,
     /// How often its process was looked at because of it.
@@ -107,6 +109,7 @@ impl Holder {
                 made: false,
                 passed: false,
                 given: end.made,
+                of_maker: end.made || end.of_maker,
                 // A new process has moved nothing yet.
                 since: Some(Traffic::default()),
                 looks: 0,
@@ -168,12 +171,12 @@ impl Holder {
         whole || one_of_two || older || passed_on || end.leaked
     }
 
-    /// Whether this is an end of the only pipe that its parent made of which it holds both.
-    pub(super) fn keeps_one_whole(&self, key: (ChannelId, Direction)) -> bool {
-        let kept = self.ends.iter().filter(|(other, end)| {
-            other.1 == key.1 && end.given && self.holds_both(other.0, other.1)
-        });
-        kept.map(|(other, _)| *other).eq([key])
+    /// Whether it has one end alone, for this direction, of a pipe that its own program made.
+    pub(super) fn keeps_a_side(&self, direction: Direction) -> bool {
+        let mut ends = self.ends.iter();
+        ends.any(|(key, end)| {
+            key.1 == direction && end.of_maker && !self.holds_both(key.0, direction)
+        })
     }
 
     /// Whether it holds the opposite end, too.
@@ -207,11 +210,6 @@ impl Moved {
             read_bytes: usage.read_bytes?,
             write_bytes: usage.write_bytes?,
         })
-    }
-
-    /// Whether data moved in one direction only.
-    pub(super) fn is_one_way(self) -> bool {
-        (self.read_bytes == 0) != (self.write_bytes == 0)
     }
 
     /// Whether the kernel may have read this to execute the next program: its headers and those of
@@ -324,6 +322,7 @@ mod tests {
             made: true,
             passed: false,
             given: false,
+            of_maker: false,
             since: None,
             looks: 3,
             leaked: false,
@@ -338,7 +337,9 @@ mod tests {
         assert!(!end.add_socket(72), "a connection has two sockets");
         let child = parent.fork(Upid(2), 77, 9);
         assert!(!child.has_made() && child.forked);
-        assert!(child.ends[&key].given);
+        assert!(child.ends[&key].given && child.ends[&key].of_maker);
+        let grandchild = child.fork(Upid(3), 78, 9);
+        assert!(!grandchild.ends[&key].given && grandchild.ends[&key].of_maker);
         assert_eq!(child.ends[&key].row, None);
         assert_eq!((child.ends[&key].fd, child.ends[&key].from_ns), (5, 9));
         assert_eq!(child.ends[&key].sockets, [Some(70), Some(71)]);

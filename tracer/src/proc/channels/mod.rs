@@ -274,6 +274,7 @@ impl Channels {
             made,
             passed: false,
             given: false,
+            of_maker: false,
             since,
             looks: 0,
             leaked: false,
@@ -301,12 +302,9 @@ impl Channels {
         let Some(end) = holder.ends.get(&key).copied() else {
             return;
         };
-        // A child that closed neither end of its parent's pipe and moved data one way had that end for it, and
-        // its parent then had the other.
-        let by_child = at.is_none()
-            && !by_exec
-            && moved.is_some_and(Moved::is_one_way)
-            && holder.keeps_one_whole(key);
+        // Children that went on with their maker's program and closed neither end may have used either, and their maker
+        // then the other one. Those that closed one of another pipe, as shells do, used that.
+        let by_child = at.is_none() && !by_exec && end.of_maker && !holder.keeps_a_side(key.1);
         let by_maker = || {
             let other = opposite(key.1).map(|other| (key.0, other));
             end.made && other.is_some_and(|other| self.used_whole.contains(&other))
