@@ -93,7 +93,9 @@ pub fn page() -> String {
          people count from the start of the command, a little later); sizes are bytes; an open end or an unknown value is NULL. A path or argument that is not valid UTF-8 is\n\
          stored as text with U+FFFD, and its exact bytes in the `*_raw` column beside it.\n\n\
          While a run goes on, rows are committed at most every 250 ms or 20 000 rows: after a crash or\n\
-         a `kill -9` the file opens and holds all but that (keep the `-wal` file beside it).\n\n\
+         a `kill -9` the file opens and holds all but that (keep the `-wal` file beside it).\n\
+         With `--force` the older trace is kept as `NAME.older-PID` until the command runs, and comes back\n\
+         if it cannot; one that is left there is whole.\n\n\
          Calls are kept in the order of time. Those of a moment are found at once, and so are those of a\n\
          file between its `first_ns` and `last_ns`, or of a process while it was alive (the release of a\n\
          file may come later). Any other query reads all calls, about 0.1 s for a million; whoever has\n\
