@@ -4,10 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::store::beside;
+use crate::store::{LOGS, beside};
 
 /// What the names of the file and of what SQLite keeps beside it end with.
-const ENDINGS: [&str; 4] = ["", "-wal", "-shm", "-journal"];
+const ENDINGS: [&str; 4] = ["", LOGS[0], LOGS[1], LOGS[2]];
 
 /// The names of all files that belong to a trace while it is recorded, those of an older one that it replaces among
 /// them.

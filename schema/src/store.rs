@@ -95,9 +95,12 @@ fn create_new(path: &Path) -> Result<(Connection, File)> {
 pub(crate) const LOGGING: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;
      PRAGMA wal_autocheckpoint = 8192; PRAGMA cache_size = -16384;";
 
+/// What the names of the files end with that SQLite keeps beside another.
+pub(crate) const LOGS: [&str; 3] = ["-wal", "-shm", "-journal"];
+
 /// Removes what SQLite keeps beside a file that is gone or about to go.
 pub(crate) fn remove_logs(path: &Path) -> io::Result<()> {
-    for suffix in ["-wal", "-shm", "-journal"] {
+    for suffix in LOGS {
         match std::fs::remove_file(beside(path, suffix)) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}

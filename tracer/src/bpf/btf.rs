@@ -135,6 +135,11 @@ impl Types {
         self.named(TYPEDEF, name)
     }
 
+    /// Whether a task that is switched away from has its state among the arguments of `sched_switch`, since Linux 5.18, after our own.
+    pub(crate) fn tell_states_of_switches(&self) -> bool {
+        self.parameters("btf_trace_sched_switch") == Some(5)
+    }
+
     /// How many parameters the functions have to which typedef `name` is a pointer.
     pub(crate) fn parameters(&self, name: &str) -> Option<usize> {
         let number = self.typedef(name)?;

@@ -117,13 +117,7 @@ impl Programs {
         let count = super::processors()?;
         let recent = || Map::new(Kind::Array, count as usize * program::STRIDE, 1);
         let recent = (!are_named).then(recent).transpose()?;
-        // The kernel clears them, and the command begins after that.
-        let rings = (0..count).map(|_| || Map::new(Kind::Ring, 0, size as u32));
-        let all: Vec<Map> = side_by_side(rings).into_iter().collect::<io::Result<_>>()?;
-        let array = match all.len() > named {
-            true => Some(Map::array_of(&all)?),
-            false => None,
-        };
+        let (all, array) = rings(count, size, named)?;
         let each: Vec<_> = all.iter().map(AsFd::as_fd).collect();
         let maps = Maps {
             wanted: wanted.as_fd(),
@@ -197,6 +191,15 @@ impl Programs {
         let [data, _, others] = self.known;
         Dropped { data, others }
     }
+}
+
+/// A ring of `size` bytes for each processor, and where there are more than `named` an array of them.
+fn rings(processors: u32, size: usize, named: usize) -> io::Result<(Vec<Map>, Option<Map>)> {
+    // The kernel clears them, and the command begins after that.
+    let rings = (0..processors).map(|_| || Map::new(Kind::Ring, 0, size as u32));
+    let all: Vec<Map> = side_by_side(rings).into_iter().collect::<io::Result<_>>()?;
+    let array = (all.len() > named).then(|| Map::array_of(&all));
+    Ok((all, array.transpose()?))
 }
 
 /// What a program wrote. `None`: cut short.

@@ -22,7 +22,7 @@ use crate::bpf::{Kind, Map, attach_typed, load_typed};
 use crate::kernel::block::Stage;
 use crate::kernel::sample::{Sample, What, bytes};
 use crate::kernel::sched;
-use crate::side_by_side::{both, side_by_side};
+use crate::side_by_side::both;
 
 /// A record: time, the thread that leaves or is woken, the one that comes, the states of the thread that leaves, and for how
 /// long it was on processors. Of a request the numbers of its device and its sector stand for who comes and for how long.
@@ -92,8 +92,7 @@ impl Layout {
     fn of_kernel() -> io::Result<Layout> {
         let types = Types::of_kernel()?;
         let missing = |what: &str| io::Error::other(format!("this kernel has no {what}"));
-        // Arguments of a task that is switched away from, its state among them since Linux 5.18, after our own.
-        if types.parameters("btf_trace_sched_switch") != Some(5) {
+        if !types.tell_states_of_switches() {
             return Err(missing("state among the arguments of sched_switch"));
         }
         let function = |name: &str| types.typedef(name).ok_or_else(|| missing(name));
@@ -140,12 +139,7 @@ impl Switches {
         let layout = Layout::of_kernel()?;
         let lost = Map::new(Kind::Array, 8, 1)?;
         let processors = crate::kernel::processors()?;
-        let rings = (0..processors).map(|_| || Map::new(Kind::Ring, 0, size as u32));
-        let all: Vec<Map> = side_by_side(rings).into_iter().collect::<io::Result<_>>()?;
-        let array = match all.len() > named {
-            true => Some(Map::array_of(&all)?),
-            false => None,
-        };
+        let (all, array) = super::rings(processors, size, named)?;
         let each: Vec<_> = all.iter().map(AsFd::as_fd).collect();
         let rings = match &array {
             Some(array) => Rings::Array(array.as_fd()),

@@ -15,12 +15,12 @@ use flowtrace_schema::{Activity, FileId, Record, SampleRecord, SampledTotals, Ti
 
 use super::by_id::ById;
 use super::feed::Change;
-use super::sample::{Sample, What};
 use super::sched::state;
 use super::syscalls::is_foreign;
 use crate::proc::observer::ChannelLookup;
 use crate::proc::sampler::objects::Target;
 
+mod phases;
 mod reason;
 mod rows;
 mod storage;
@@ -195,115 +195,6 @@ impl Waits {
     pub(super) fn returns(&mut self, tid: u32) {
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.call = None;
-        }
-    }
-
-    /// The scheduler decided.
-    pub(super) fn scheduled(&mut self, sample: &Sample, descriptors: &dyn Descriptors) {
-        let (tid, at) = (sample.tid, sample.at);
-        match sample.what {
-            What::Leaves {
-                state,
-                next,
-                ran_ns,
-            } => {
-                if tid != 0 {
-                    self.has_come(tid, ran_ns, at, descriptors);
-                    self.leaves(tid, state, at, descriptors);
-                }
-                if next != 0 {
-                    self.runs(next, at, descriptors);
-                }
-            }
-            What::Woken { by, in_interrupt } => {
-                let wakes = Wakes { by, in_interrupt };
-                self.woken(tid, wakes, at, descriptors);
-            }
-            What::Request {
-                stage,
-                device,
-                sector,
-            } => {
-                let threads = &self.threads;
-                if let Some(requests) = &mut self.requests {
-                    let concerns = |tid| threads.contains_key(&tid);
-                    requests.told(stage, (device, sector), tid, at, concerns);
-                }
-            }
-            What::Enters(_) | What::Returns(_) => {}
-        }
-    }
-
-    /// Whoever leaves a processor has come to one. Where that was not told, by the idle task of some virtual machines, it was when what it
-    /// has run meanwhile says.
-    fn has_come(&mut self, tid: u32, ran_ns: Option<u64>, at: u64, descriptors: &dyn Descriptors) {
-        let Some(thread) = self.threads.get_mut(&tid) else {
-            return;
-        };
-        let before = std::mem::replace(&mut thread.ran_ns, ran_ns);
-        if let (Phase::Blocked(_) | Phase::Runnable, Some(before), Some(now)) =
-            (thread.phase, before, ran_ns)
-        {
-            let came = at.saturating_sub(now.saturating_sub(before));
-            let came = came.max(thread.since);
-            self.runs(tid, came, descriptors);
-        }
-    }
-
-    fn leaves(&mut self, tid: u32, state: u16, at: u64, descriptors: &dyn Descriptors) {
-        let phase = match state & state::BLOCKED {
-            0 => Phase::Runnable,
-            dead if dead & state::DEAD != 0 => Phase::Dead,
-            blocked => Phase::Blocked(blocked),
-        };
-        if !self.threads.contains_key(&tid) {
-            match phase {
-                Phase::Dead => self.others.remove(&tid),
-                _ => self.others.insert(tid, phase),
-            };
-            return;
-        }
-        self.close(tid, at, None, descriptors);
-        if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.phase = phase;
-            if phase == Phase::Runnable {
-                thread.early = None;
-            }
-        }
-    }
-
-    fn runs(&mut self, tid: u32, at: u64, descriptors: &dyn Descriptors) {
-        let Some(thread) = self.threads.get_mut(&tid) else {
-            self.others.insert(tid, Phase::Running);
-            return;
-        };
-        // It was woken before it had left: it has been ready ever since.
-        if thread.early.take().is_some() && matches!(thread.phase, Phase::Blocked(_)) {
-            thread.phase = Phase::Runnable;
-        }
-        self.close(tid, at, None, descriptors);
-        if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.phase = Phase::Running;
-        }
-    }
-
-    fn woken(&mut self, tid: u32, wakes: Wakes, at: u64, descriptors: &dyn Descriptors) {
-        let Some(thread) = self.threads.get_mut(&tid) else {
-            if let Some(phase @ Phase::Blocked(_)) = self.others.get_mut(&tid) {
-                *phase = Phase::Runnable;
-            }
-            return;
-        };
-        match thread.phase {
-            Phase::Running => thread.early = Some(wakes),
-            Phase::Blocked(_) => {
-                thread.early = None;
-                self.close(tid, at, Some(wakes), descriptors);
-                if let Some(thread) = self.threads.get_mut(&tid) {
-                    thread.phase = Phase::Runnable;
-                }
-            }
-            Phase::Runnable | Phase::Dead => {}
         }
     }
 

@@ -2,6 +2,7 @@ use flowtrace_schema::{ChannelId, Side, WaitObject};
 
 use super::*;
 use crate::kernel::block;
+use crate::kernel::sample::{Sample, What};
 use crate::proc::observer::Tracee;
 
 /// Descriptors 0 and 1 of all are pipes 70 and 71, 5 is file 9.

@@ -181,8 +181,7 @@ impl Layout {
             let found = found.and_then(|size| i32::try_from(size).ok());
             found.ok_or_else(|| io::Error::other(format!("this kernel has no {structure}")))
         };
-        // Arguments of a task that is switched away from, its state among them since Linux 5.18, after our own.
-        if types.parameters("btf_trace_sched_switch") != Some(5) {
+        if !types.tell_states_of_switches() {
             return Err(io::Error::other(
                 "this kernel tells of switches in another way",
             ));
