@@ -13,4 +13,4 @@ INSERT INTO activity (activity, state, reason, storage, meaning) VALUES
   (10, 'blocked', 'event', 0, 'waits for an eventfd, timer, io_uring or another thing of the kernel'),
   (11, 'blocked', 'other', 0, 'in any other call'),
   (12, 'stopped', NULL, 0, 'stopped by job control'),
-  (13, 'tracer', NULL, 0, 'held in a stop by the tracer');
+  (13, 'tracer', NULL, 0, 'held in a stop by who traces it: flowtrace, where it follows by ptrace, or strace and debuggers of the run');

@@ -358,7 +358,7 @@ CREATE VIEW samples (
   t_ns,        -- begin of the interval
   upid,        -- process image
   tid,         -- thread
-  state,       -- running, runnable, blocked, stopped; tracer: held by the tracer
+  state,       -- running, runnable, blocked, stopped; tracer: held by who traces it, flowtrace or a debugger of the run
   op,          -- system call it was blocked in
   channel_id,  -- channel it was blocked on
   file_id,     -- file it was blocked on, where that is on the traced view: that of its longest call in the interval

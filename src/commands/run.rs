@@ -407,6 +407,11 @@ pub(super) fn failure(error: Error) -> Failure {
         Error::Store(error) => Failure::from(error).with_code(OWN_FAILURE),
         Error::NotFound(_) => Failure::new(127, message),
         Error::NotExecutable { .. } => Failure::new(126, message),
+        Error::NeverRan { signal } => {
+            let name = flowtrace_profiler::analysis::time::signal_name(signal.into());
+            let message = format!("{name} came before the command ran; nothing is recorded");
+            Failure::new((128 + signal) as u8, message)
+        }
         Error::NestedTracer { .. } => Failure::new(OWN_FAILURE, message)
             .hint("trace the outer command alone: it covers all that it starts"),
         Error::TracedTwice { view: None, .. } => Failure::new(OWN_FAILURE, message)

@@ -132,6 +132,46 @@ fn interrupt_of_the_group() {
     });
 }
 
+/// Ctrl-C while flowtrace begins: an older trace is replaced by one of a command that ran, or not at all.
+#[test]
+fn interrupt_before_the_command_runs() {
+    Case::each(|case| {
+        finish(&mut case.shell("exit 3")).expect(3);
+        let (directory, began) = (case.trace.parent().unwrap(), case.scratch.join("job/began"));
+        let (mut kept, mut in_vain) = (0, 0);
+        for delay_ms in (0..200).step_by(8) {
+            let running = start(&mut case.shell(": > began; exec sleep 30"));
+            std::thread::sleep(Duration::from_millis(delay_ms));
+            running.signal_group(Signal::SIGINT);
+            let finished = running.wait(LIMIT);
+            let command: String = Trace::open_complete(&case.trace).one("SELECT command FROM runs");
+            match (command.contains("sleep"), began.exists()) {
+                (true, true) => {
+                    std::fs::remove_file(&began).unwrap();
+                    finish(&mut case.shell("exit 3")).expect(3);
+                }
+                // Between the exec and the first that the shell does, a millisecond or two.
+                (true, false) => in_vain += 1,
+                (false, began) => {
+                    assert!(!began, "after {delay_ms} ms: {}", finished.stderr);
+                    kept += 1;
+                }
+            }
+            let beside = std::fs::read_dir(directory).unwrap();
+            let beside = beside.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            let beside: Vec<String> = beside.filter(|name| name.contains("trace.db")).collect();
+            assert_eq!(
+                beside,
+                ["trace.db"],
+                "after {delay_ms} ms: {}",
+                finished.stderr
+            );
+        }
+        assert!(kept > 0, "no signal came early enough");
+        assert!(in_vain < 4, "replaced {in_vain} times, kept {kept} times");
+    });
+}
+
 /// `ssh -t host flowtrace run …`: flowtrace leads the session, and the kernel tells nobody else that the terminal is gone.
 #[test]
 fn a_terminal_that_hangs_up_ends_the_command() {

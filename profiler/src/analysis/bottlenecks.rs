@@ -157,9 +157,32 @@ impl Without {
             Without::Nothing => "no step was running",
             Without::Unknown => "nothing is known of what ran",
             Without::Balanced => {
-                "no step was processing, and no channel full, for most of the time"
+                "no single step was processing, and no channel full, for most of the time"
             }
         }
+    }
+}
+
+impl Bottlenecks {
+    /// What was closest to being one in the time of [`Without::Balanced`], the busiest first: vertices of
+    /// [`Bottlenecks::graph`] with the share of that time in which they were processing.
+    pub fn nearest(&self) -> Vec<(usize, f64)> {
+        let is_balanced = |window: &&Window| {
+            let found = &window.found;
+            !found.cpu.contains(&true) && !found.io.contains(&true)
+        };
+        let (mut sums, mut length) = (vec![0.0; self.graph.members.len()], 0.0);
+        for window in self.windows.iter().filter(is_balanced) {
+            let ns = (window.to - window.from) as f64;
+            length += ns;
+            for (sum, share) in sums.iter_mut().zip(&window.pt) {
+                *sum += share.unwrap_or(0.0) * ns;
+            }
+        }
+        let shares = sums.into_iter().map(|sum| sum / length).enumerate();
+        let mut shares: Vec<_> = shares.filter(|&(_, share)| share > 0.0).collect();
+        shares.sort_by(|a, b| b.1.total_cmp(&a.1));
+        shares
     }
 }
 

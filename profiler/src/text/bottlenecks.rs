@@ -2,7 +2,7 @@
 
 use crate::analysis::advice::Advice;
 use crate::analysis::bottlenecks::chart::{Chart, chart, subject_name};
-use crate::analysis::bottlenecks::{Bottlenecks, Cause, Resource, Subject};
+use crate::analysis::bottlenecks::{Bottlenecks, Cause, Resource, Subject, Without};
 use crate::text::table::{Align, Table, more};
 use crate::text::units;
 use crate::timeline::Timeline;
@@ -116,6 +116,9 @@ pub fn text(result: &Bottlenecks, timeline: &Timeline, trace: &str, width: usize
             units::duration(ns),
             why.text()
         );
+        if why == Without::Balanced {
+            out += &nearest(result);
+        }
     }
     let cycles = result
         .graph
@@ -140,6 +143,21 @@ pub fn text(result: &Bottlenecks, timeline: &Timeline, trace: &str, width: usize
         units::duration(result.window_ns)
     );
     out
+}
+
+/// Who was processing for how much of the time in which nobody was for most of it.
+fn nearest(result: &Bottlenecks) -> String {
+    const NAMED: usize = 3;
+    let nearest = result.nearest();
+    let named = nearest.iter().take(NAMED).map(|&(vertex, share)| {
+        let members = Subject::Tasks(result.graph.members[vertex].clone());
+        let name = units::plain(&subject_name(result, &members));
+        format!("{} {}", units::shorten(&name, 40), percent(share))
+    });
+    match named.collect::<Vec<_>>().join(", ") {
+        named if named.is_empty() => String::new(),
+        named => format!("    busiest then: {named}\n"),
+    }
 }
 
 fn table(result: &Bottlenecks, timeline: &Timeline) -> String {

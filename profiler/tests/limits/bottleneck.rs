@@ -45,6 +45,41 @@ fn the_slow_stage_is_found_at_each_place_of_a_pipeline() {
 }
 
 #[test]
+fn of_steps_that_take_turns_none_is_to_blame_and_their_shares_are_told() {
+    let run = run(|mut play| {
+        let pipe = play.channel(ChannelKind::Pipe);
+        let turns = |is_first: bool| -> Vec<_> {
+            let ends = (0..4000).step_by(20).map(|at| at + 20);
+            ends.map(|end| match (end % 40 == 0) == is_first {
+                true => (end, Cpu),
+                false if is_first => (end, Out(pipe)),
+                false => (end, In(pipe)),
+            })
+            .collect()
+        };
+        let one = play.process("one", None, 0, &turns(true));
+        let two = play.process("two", None, 0, &turns(false));
+        play.pipe(pipe, one, two, 0, 4000);
+        play.finish(4000);
+    });
+    let result = run.bottlenecks();
+    assert_eq!(run.cause(), None);
+    let nearest = result.nearest();
+    assert_eq!(nearest.len(), 2);
+    assert!(
+        nearest
+            .iter()
+            .all(|(_, share)| (0.45..0.55).contains(share)),
+        "{nearest:?}"
+    );
+    let text = text::bottlenecks::text(&result, &run.timeline, "t.db", 80);
+    assert!(
+        text.contains("busiest then: ") && text.contains("two 50 %"),
+        "{text}"
+    );
+}
+
+#[test]
 fn the_answer_says_step_resource_share_and_how_sure() {
     let run = pipeline(1);
     let answer = text::bottlenecks::answer(&run.bottlenecks(), &run.timeline);

@@ -20,6 +20,12 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// The command was ended before it ran.
+    #[error("signal {signal} came before the command ran; nothing is recorded")]
+    NeverRan {
+        /// The number of the signal that did it.
+        signal: i32,
+    },
     /// The trace cannot be written.
     #[error(transparent)]
     Store(#[from] flowtrace_schema::Error),

@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -21,7 +22,6 @@ use nix::fcntl::{OFlag, open};
 use nix::mount::MsFlags;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{SigSet, Signal, kill};
-use nix::sys::socket::{MsgFlags, recv};
 use nix::sys::stat::Mode;
 use nix::sys::wait::waitpid;
 use nix::unistd::{AccessFlags, ForkResult, Pid, Whence, access, fork, getegid, geteuid, lseek};
@@ -87,7 +87,25 @@ pub(super) struct Reopen {
 pub(super) struct Child {
     pub(super) pid: Pid,
     socket: UnixStream,
+    /// Hears the last that it says, if somebody waits for that.
+    last: Option<JoinHandle<Vec<u8>>>,
 }
+
+/// What became of the command.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// It ran.
+    Ran,
+    /// The system refused to run it.
+    Refused(io::Error),
+    /// A signal was there first.
+    Never,
+}
+
+/// The last that the child says: it is about to run the command.
+const READY: u8 = b'r';
+/// The command could not be run; the number of the error follows.
+const REFUSED: u8 = b'e';
 
 /// Finds what the shell would run for `command`.
 ///
@@ -149,6 +167,7 @@ impl Child {
                 Ok(Child {
                     pid: child,
                     socket: ours,
+                    last: None,
                 })
             }
             ForkResult::Child => {
@@ -220,32 +239,36 @@ impl Child {
         self.socket.write_all(path)
     }
 
-    /// Calls `then` on a thread of its own when the child runs the command, unless it fails to.
-    pub(super) fn when_it_runs(&self, then: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        let socket = self.socket.try_clone()?;
+    /// Calls `then` on a thread of its own when the child runs the command, unless it never does.
+    pub(super) fn when_it_runs(&mut self, then: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let mut socket = self.socket.try_clone()?;
         let wait = move || {
-            let mut first = [0];
-            loop {
-                // Left there for whoever asks why it failed.
-                match recv(socket.as_raw_fd(), &mut first, MsgFlags::MSG_PEEK) {
-                    Ok(0) => return then(),
-                    Err(Errno::EAGAIN | Errno::EINTR) => {}
-                    Ok(_) | Err(_) => return,
-                }
+            let last = hear_out(&mut socket);
+            if last == [READY] {
+                then();
             }
+            last
         };
-        std::thread::Builder::new()
-            .name("exec".into())
-            .spawn(wait)?;
+        let thread = std::thread::Builder::new().name("exec".into());
+        self.last = Some(thread.spawn(wait)?);
         Ok(())
     }
 
-    /// After the child's end: why it could not run the command, if that was so.
-    pub(super) fn exec_failure(&mut self) -> Option<io::Error> {
-        let mut errno = [0; 4];
-        // A successful exec closed the other end.
-        self.socket.read_exact(&mut errno).ok()?;
-        Some(io::Error::from_raw_os_error(i32::from_le_bytes(errno)))
+    /// What became of the command; waits until that is known.
+    pub(super) fn outcome(&mut self) -> Outcome {
+        let last = match self.last.take() {
+            Some(last) => last.join().unwrap_or_default(),
+            None => hear_out(&mut self.socket),
+        };
+        match last.strip_prefix(&[READY]).unwrap_or(&last) {
+            &[REFUSED, a, b, c, d] => {
+                let errno = i32::from_le_bytes([a, b, c, d]);
+                Outcome::Refused(io::Error::from_raw_os_error(errno))
+            }
+            // An exec that succeeded closed the other end, and so did the end of a child that was not ready.
+            [] if !last.is_empty() => Outcome::Ran,
+            _ => Outcome::Never,
+        }
     }
 
     /// Ends a child that is not needed. It must not be traced yet.
@@ -255,12 +278,23 @@ impl Child {
     }
 }
 
+/// All that is still said, until the other end is closed.
+fn hear_out(socket: &mut UnixStream) -> Vec<u8> {
+    let mut heard = Vec::new();
+    // A moment of silence is no end; what was heard by then is kept.
+    while let Err(error) = socket.read_to_end(&mut heard)
+        && error.kind() == io::ErrorKind::WouldBlock
+    {}
+    heard
+}
+
 fn be_the_child(plan: &Plan, mut socket: UnixStream) -> ! {
     let failure = match child(plan, &mut socket) {
         Ok(never) => match never {},
         Err(error) => error,
     };
     let errno = failure.raw_os_error().unwrap_or(libc::EIO);
+    let _ = socket.write_all(&[REFUSED]);
     let _ = socket.write_all(&errno.to_le_bytes());
     // SAFETY: ends this process without running what the parent registered for its own exit.
     #[expect(unsafe_code)]
@@ -325,6 +359,8 @@ fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
     if let b"p" | b"d" = &calls {
         let _ = topology::install(calls == *b"d");
     }
+    // After the signals that had to wait: one of them may have been the end.
+    socket.write_all(&[READY])?;
     execute(&plan.program, &plan.arguments)
 }
 

@@ -14,7 +14,7 @@ use nix::unistd::{Pid, geteuid};
 
 use super::directory::{Directory, open_all};
 use super::inherited::Inherited;
-use super::launch::{Calls, Plan, Start, find_program};
+use super::launch::{Calls, Outcome, Plan, Start, find_program};
 use super::recording::{HOST, RUN, Recording, own_files};
 use super::seeing::{Layer, Seeing};
 use super::serving::{Served, Serving};
@@ -215,7 +215,7 @@ impl Run<'_> {
         inherited.settle();
         views.unmount();
         served.join();
-        self.exec_failure(&mut views)?;
+        self.must_have_run(&mut views, Some(end))?;
         Ok(RunReport {
             end,
             trace: None,
@@ -391,7 +391,7 @@ impl Run<'_> {
         }
         views.unmount();
         served.join();
-        self.exec_failure(&mut views)?;
+        self.must_have_run(&mut views, end)?;
         Ok((end.ok_or_else(vanished)?, None))
     }
 
@@ -448,18 +448,19 @@ impl Run<'_> {
         }
     }
 
-    /// The command was there when we looked, and yet it could not be run.
-    fn exec_failure(&self, views: &mut Views) -> Result<()> {
-        let Some(source) = views.child.exec_failure() else {
-            return Ok(());
-        };
+    /// An error where what ended is not the command: it could not be run, though it was there when we looked, or a
+    /// signal came before.
+    fn must_have_run(&self, views: &mut Views, end: Option<End>) -> Result<()> {
         let program = self.program.display().to_string();
-        Err(if source.raw_os_error() == Some(libc::ENOENT) {
+        match (views.child.outcome(), end) {
             // A script whose interpreter is missing, or a lost working directory.
-            Error::NotFound(format!("{program} (or its interpreter)"))
-        } else {
-            Error::NotExecutable { program, source }
-        })
+            (Outcome::Refused(source), _) if source.raw_os_error() == Some(libc::ENOENT) => {
+                Err(Error::NotFound(format!("{program} (or its interpreter)")))
+            }
+            (Outcome::Refused(source), _) => Err(Error::NotExecutable { program, source }),
+            (Outcome::Never, Some(End::Killed(signal))) => Err(Error::NeverRan { signal }),
+            (Outcome::Ran | Outcome::Never, _) => Ok(()),
+        }
     }
 }
 

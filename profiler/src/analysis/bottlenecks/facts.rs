@@ -20,6 +20,8 @@ pub struct Facts {
     pub bottlenecks: Vec<BottleneckFact>,
     /// Time without a bottleneck, and why.
     pub without: Vec<WithoutFact>,
+    /// Who was processing for most of the time in which nobody was for long enough, the busiest first.
+    pub nearest: Vec<NearestFact>,
     /// How many instances of which step to run; none where no step is to blame.
     pub advice: Option<Advice>,
     /// Threshold for tasks.
@@ -69,6 +71,14 @@ pub struct BottleneckFact {
 pub struct WithoutFact {
     pub why: &'static str,
     pub ns: i64,
+}
+
+/// Who would be a bottleneck next.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "the names of the fields say what they are")]
+pub struct NearestFact {
+    pub name: String,
+    pub share: f64,
 }
 
 /// A step or channel in a window.
@@ -130,12 +140,22 @@ pub fn facts(result: &Bottlenecks, answer: String) -> Facts {
                 ns,
             })
             .collect(),
+        nearest: nearest(result),
         advice: None,
         alpha: result.options.alpha,
         beta: result.options.beta,
         window_ns: result.window_ns,
         windows: windows(result),
     }
+}
+
+fn nearest(result: &Bottlenecks) -> Vec<NearestFact> {
+    let members = |vertex: usize| Subject::Tasks(result.graph.members[vertex].clone());
+    let fact = |(vertex, share)| NearestFact {
+        name: subject_name(result, &members(vertex)),
+        share,
+    };
+    result.nearest().into_iter().map(fact).collect()
 }
 
 fn windows(result: &Bottlenecks) -> Vec<WindowFact> {

@@ -177,16 +177,17 @@ impl Waits {
         arguments: [u64; 6],
         descriptors: &dyn Descriptors,
     ) {
-        // That it has come to a processor was not told: it was blocked in the call before.
-        if let Some(thread) = self.threads.get(&tid)
-            && matches!((thread.phase, &thread.reason), (Phase::Blocked(_), None))
-        {
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return;
+        };
+        if matches!((thread.phase, &thread.reason), (Phase::Blocked(_), None)) {
+            // That it has come to a processor was not told: it was blocked in the call before.
+            let thread = &self.threads[&tid];
             let reason = self.what(tid, thread, false, false, descriptors);
             if let Some(thread) = self.threads.get_mut(&tid) {
-                thread.reason = Some(reason);
+                (thread.reason, thread.call) = (Some(reason), Some((number, arguments)));
             }
-        }
-        if let Some(thread) = self.threads.get_mut(&tid) {
+        } else {
             thread.call = Some((number, arguments));
         }
     }
