@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::support::process::{Finished, finish};
 use crate::support::programs::program;
 use crate::support::trace::Trace;
-use crate::support::{PYTHON, Scratch, need_fuse, need_kernel_layer, run_in};
+use crate::support::{PYTHON, Scratch, need_fuse, need_kernel_layer, need_program, run_in};
 
 /// Runs a command with the kernel layer. `None`: it is not to be had here.
 fn traced(command: &[&str]) -> Option<(Finished, Trace)> {
@@ -69,6 +69,30 @@ fn wakers(trace: &Trace) -> BTreeMap<(String, String), Vec<String>> {
         found.entry((waiter, side)).or_default().push(waker);
     }
     found
+}
+
+/// A tracer of the run holds a process at the begin of its calls: no wait for what the calls are about, and no stop by job control.
+#[test]
+fn who_is_held_by_strace_waits_for_its_tracer() {
+    if !(need_kernel_layer() && need_program("strace")) {
+        return;
+    }
+    let held = "strace -qq -o log -e trace=write -e inject=write:delay_enter=300000 \
+        dd if=/dev/zero of=out bs=1 count=4 status=none";
+    for options in [&["--no-mount"][..], &["--layer", "kernel", "--no-mount"]] {
+        let scratch = Scratch::new();
+        let (work, trace) = (scratch.dir("work"), scratch.join("trace.db"));
+        let mut run = run_in(&work, &trace);
+        finish(run.args(options).args(["--", "sh", "-c", held])).expect(0);
+        let ms = |state: &str| -> f64 {
+            Trace::open_complete(&trace).one(&format!(
+                "SELECT COALESCE(SUM(s.end_ns - s.t_ns), 0) / 1e6 FROM samples AS s JOIN processes USING (upid)
+                 WHERE exe LIKE '%/dd' AND state = '{state}'"
+            ))
+        };
+        assert!(ms("tracer") > 1000.0, "{options:?}: {}", ms("tracer"));
+        assert!(ms("blocked") + ms("stopped") < 100.0, "{options:?}");
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod execs;
 mod exit_status;
 mod fallback;
 mod generate;
+mod io_uring;
 mod kernel_equals_strace;
 mod kernel_int80;
 mod kernel_layer;

@@ -106,6 +106,8 @@ pub struct Config {
     /// Who records reads and writes where the kernel serves them by itself. With it, and where the
     /// kernel allows that, it does so.
     pub kernel: Option<Arc<Opens>>,
+    /// Who uses io_uring: the kernel serves the data of what they open, where it can.
+    pub rings: Arc<crate::rings::Rings>,
 }
 
 /// Who decides what a caller may do.

@@ -26,5 +26,6 @@ pub mod mounting;
 pub mod net;
 mod priority;
 mod proc;
+mod rings;
 pub mod session;
 mod side_by_side;

@@ -154,7 +154,9 @@ impl Without {
     /// In words.
     pub const fn text(self) -> &'static str {
         match self {
-            Without::Nothing => "no step was running",
+            Without::Nothing => {
+                "no step was running, only what runs steps (shells, launchers, managers)"
+            }
             Without::Unknown => "nothing is known of what ran",
             Without::Balanced => {
                 "no single step was processing, and no channel full, for most of the time"

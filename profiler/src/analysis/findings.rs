@@ -279,7 +279,11 @@ fn of_cause(
         }
         // All processors are taken: only more of them, or less work, would help.
         // Without tracing the calls would not wait.
-        Resource::Processors | Resource::View | Resource::Stopped | Resource::Other => None,
+        Resource::Processors
+        | Resource::View
+        | Resource::Stopped
+        | Resource::Tracer
+        | Resource::Other => None,
         Resource::Disk => Some(finding(
             "disk",
             format!("{name} waits for storage"),

@@ -49,6 +49,9 @@ pub fn want(cause: &Cause, cpus: Option<i64>) -> String {
         Resource::Lock => "locks".into(),
         Resource::Sleep => "it sleeps".into(),
         Resource::Stopped => "it was stopped (SIGSTOP or Ctrl-Z)".into(),
+        Resource::Tracer => {
+            "it was held by who traces it (strace, a debugger; with --ptrace flowtrace)".into()
+        }
         Resource::Network => "the network".into(),
         Resource::HandOver => "handing over in small pieces".into(),
         Resource::Other => "neither CPU nor storage".into(),

@@ -104,6 +104,11 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
     for id in workflow.process_ids() {
         let process = workflow.process(id);
         let has_children = !children[id.0 as usize].is_empty();
+        let life = |&child: &ProcessId| {
+            let child = workflow.process(child);
+            (child.start_ns, child.end_ns.unwrap_or(i64::MAX))
+        };
+        let lives: Vec<(i64, i64)> = children[id.0 as usize].iter().map(life).collect();
         let guess = match holds.get(&id) {
             _ if has_children => State::Child,
             Some(&(true, _)) => State::In,
@@ -139,7 +144,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
             add_books(&mut instance.books, row, rows);
             instance.host = intern(&row.host).or(instance.host);
             instance.cwd = intern(&row.cwd).or(instance.cwd);
-            let seen = seen(rows, &polled, &parts.grants, &workflow.ends, has_children);
+            let seen = seen(rows, &polled, &parts.grants, &workflow.ends, &lives);
             add_image(
                 &mut timeline,
                 &mut instance,
@@ -279,7 +284,7 @@ fn seen(
     polled: &HashMap<i64, &[PolledRow]>,
     grants: &Grants,
     ends: &ChannelEnds,
-    has_children: bool,
+    children: &[(i64, i64)],
 ) -> Vec<Seen> {
     let is_token = |channel: &Option<i64>| channel.is_some_and(|c| ends.is_token(c));
     let of = |row: &SampleRow| {
@@ -290,9 +295,10 @@ fn seen(
         });
         let side = several.map_or(row.side.as_deref(), |one| Some(one.side.as_str()));
         let channel_id = several.and_then(|one| one.channel_id).or(row.channel_id);
-        let state = match state(row, side, has_children) {
+        let lives = |&(from, to): &(i64, i64)| from < row.end_ns && row.t_ns < to;
+        let state = match state(row, side, || children.iter().any(lives)) {
             // Who hands out places and has none left waits for one of those that it started.
-            State::In if has_children && is_token(&channel_id) => State::Child,
+            State::In if !children.is_empty() && is_token(&channel_id) => State::Child,
             state => state,
         };
         let granted = match state {

@@ -18,9 +18,13 @@ pub(super) struct Seen {
     pub(super) samples: u32,
 }
 
-/// The state that a sample stands for. `has_children`: waiting for a signal is then how some
-/// programs wait for a child.
-pub(super) fn state(row: &SampleRow, side: Option<&str>, has_children: bool) -> State {
+/// The state that a sample stands for. `has_child`: whether a child lived meanwhile; waiting for a signal is then how some
+/// programs wait for it.
+pub(super) fn state(
+    row: &SampleRow,
+    side: Option<&str>,
+    has_child: impl FnOnce() -> bool,
+) -> State {
     let activity = usize::try_from(row.activity)
         .ok()
         .and_then(|at| Activity::ALL.get(at));
@@ -37,7 +41,7 @@ pub(super) fn state(row: &SampleRow, side: Option<&str>, has_children: bool) -> 
         Some(Activity::Child) => State::Child,
         Some(Activity::Lock) => State::Lock,
         Some(Activity::Sleep) => State::Sleep,
-        Some(Activity::Signal) if has_children => State::Child,
+        Some(Activity::Signal) if has_child() => State::Child,
         Some(Activity::Tracer) => State::Tracer,
         Some(Activity::Stopped) => State::Stopped,
         Some(Activity::Signal | Activity::Event | Activity::Other) => State::Other,

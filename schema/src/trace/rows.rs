@@ -184,7 +184,7 @@ rows! {
         activity: i64,
         /// Whether it was blocked in `futex(2)`: on a lock in its own memory.
         is_futex: bool,
-        /// Side of a channel it waited at.
+        /// Side of a channel, or of a terminal, it waited at.
         side: Option<String>,
         /// Looks.
         samples: i64,

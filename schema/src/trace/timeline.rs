@@ -16,7 +16,8 @@ impl Trace {
     /// When the file cannot be read.
     pub fn samples(&self) -> Result<Vec<SampleRow>> {
         self.rows(
-            "SELECT sample_id, t_ns, end_ns, upid, tid, activity, side, samples,
+            "SELECT sample_id, t_ns, end_ns, upid, tid, activity, samples,
+               COALESCE(side, CASE WHEN activity = 3 AND op GLOB '*write*' THEN 'write' END) AS side,
                COALESCE(op = 'futex', 0) AS is_futex,
                COALESCE(channel_id, CASE activity WHEN 2 THEN
                  (SELECT c.channel_id FROM channel AS c WHERE c.inode = object LIMIT 1) END)

@@ -15,6 +15,7 @@ use super::protocol::{Body, InHeader, Malformed, Reply, Serve};
 use super::{Result, credentials::Requester};
 use crate::callers::Effort;
 use crate::kernel::Opens;
+use crate::rings::Rings;
 
 mod attributes;
 mod backing;
@@ -49,6 +50,7 @@ pub(super) struct Adapter {
     walks: Walks,
     ttl: Duration,
     kernel: Option<Arc<Opens>>,
+    rings: Arc<Rings>,
 }
 
 /// Which request it is, about which node, and who asks.

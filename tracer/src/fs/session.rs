@@ -53,9 +53,16 @@ pub fn serve(
         clone_fd: config.clone_fd,
         io_uring: config.io_uring,
     };
-    let kernel = config.kernel.clone();
+    let (kernel, rings) = (config.kernel.clone(), Arc::clone(&config.rings));
     let view = Arc::new(View::new(config, files, clock)?);
-    let served = Served::begin(device, wanted, Arc::clone(&view), Arc::clone(&log), kernel)?;
+    let served = Served::begin(
+        device,
+        wanted,
+        Arc::clone(&view),
+        Arc::clone(&log),
+        kernel,
+        rings,
+    )?;
     let shared = served.shared();
     let thread = thread::Builder::new()
         .name("fs-session".into())

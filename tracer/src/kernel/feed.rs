@@ -66,6 +66,8 @@ pub(super) enum Change {
         reads: u64,
         writes: u64,
     },
+    /// A process has an io_uring, through which it may do everything with descriptors, untold.
+    Ring(u32),
     /// Job control stopped a thread; or let it go on.
     Stopped(u32),
     Continued(u32),
@@ -263,12 +265,21 @@ impl Observer for Feed {
         }
     }
 
-    fn called(&mut self, tracee: Tracee, call: Call, _now: u64) -> bool {
+    fn called(&mut self, tracee: Tracee, call: Call, now: u64) -> bool {
         // It does reads and writes that no tracepoint of a call tells of.
         if call.kind == CallKind::AsyncIo {
             self.opens.reads_by_itself(tracee.upid, &self.recorder);
         }
+        if call.kind == CallKind::Ring {
+            self.inbox.tell(now, Change::Ring(tracee.pid));
+        }
         false
+    }
+
+    fn told(&mut self, tracee: Tracee, called: &Called, now: u64) {
+        if called.call.kind == CallKind::Ring {
+            self.inbox.tell(now, Change::Ring(tracee.pid));
+        }
     }
 
     fn held(&mut self) {

@@ -107,6 +107,13 @@ impl State {
         self.position.set(position.filter(|_| !self.wanders.get()));
     }
 
+    /// What becomes of it is not told any more.
+    fn be_untold(&self) {
+        self.wanders.set(true);
+        self.lossy.set(true);
+        self.position.set(None);
+    }
+
     /// `count` bytes were read or written at the position, which is returned.
     pub(super) fn advance(&self, count: u64) -> Option<u64> {
         let before = self.position.get();
@@ -180,6 +187,8 @@ pub(super) struct Table {
     slots: Vec<Slot>,
     /// It may have descriptors that were sent to it, or taken from another process.
     pub(super) receives: bool,
+    /// An io_uring may do anything with them.
+    untold: bool,
 }
 
 impl Table {
@@ -188,6 +197,15 @@ impl Table {
         Table {
             slots: vec![Slot::Elsewhere; 3],
             receives: false,
+            untold: false,
+        }
+    }
+
+    /// From now on descriptors come and go, and positions move, without a call that tells.
+    pub(super) fn be_untold(&mut self) {
+        (self.receives, self.untold) = (true, true);
+        for open in self.open_files() {
+            open.be_untold();
         }
     }
 
@@ -260,6 +278,9 @@ impl Table {
 
     /// Descriptor `fd` is this open file now, or nothing of a view.
     pub(super) fn set(&mut self, fd: u64, open: Option<Rc<OpenFile>>, close_on_exec: bool) {
+        if let Some(open) = open.as_ref().filter(|_| self.untold) {
+            open.be_untold();
+        }
         let slot = match open {
             Some(open) => Slot::Open(Entry {
                 open,
@@ -320,6 +341,8 @@ impl Table {
 
     /// A new program keeps what is not to be closed.
     pub(super) fn exec(&mut self) {
+        // A ring is closed then (io_uring_setup(2)).
+        self.untold = false;
         for entry in &mut self.slots {
             if matches!(entry, Slot::Open(entry) if entry.close_on_exec) {
                 *entry = Slot::Unknown;

@@ -45,6 +45,7 @@ use super::reading::{self, Image, ProcessStat};
 use crate::callers::{Caller, Callers, Effort};
 use crate::clock::Clock;
 use crate::kernel::Opens;
+use crate::rings::Rings;
 pub(crate) use feed::Feed;
 pub(crate) use observed::Observers;
 use scan::Snapshot;
@@ -161,6 +162,11 @@ impl Watched {
     /// From now on `opens` is told whose data are to come to FUSE.
     pub(crate) fn decide_with(&self, opens: Arc<Opens>) {
         self.state().table.opens = Some(opens);
+    }
+
+    /// From now on `rings` is told who uses io_uring.
+    pub(crate) fn tell_rings(&self, rings: Arc<Rings>) {
+        self.state().table.rings = Some(rings);
     }
 
     /// The recorded processes that live.

@@ -149,7 +149,7 @@ impl Wiring {
                 self.elsewhere.insert(tracee.pid);
                 None
             }
-            CallKind::AsyncIo => None,
+            CallKind::AsyncIo | CallKind::Ring => None,
             CallKind::Mount if d & CHANGES_MOUNT != 0 => None,
             CallKind::Mount => {
                 let hides = self.outside.mounting(tracee, None, &path(b)?);
@@ -375,7 +375,7 @@ impl Observer for Wiring {
                     self.recorder.lost(Loss::MountsInside, 1);
                 }
             }
-            CallKind::Socket | CallKind::Umask | CallKind::AsyncIo => {}
+            CallKind::Socket | CallKind::Umask | CallKind::AsyncIo | CallKind::Ring => {}
         }
     }
 

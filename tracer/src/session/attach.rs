@@ -133,6 +133,7 @@ impl Attach {
             namespace,
             offers: Arc::default(),
             kernel: None,
+            rings: Arc::default(),
         };
         let view = MountedView {
             directory: 0,

@@ -27,6 +27,7 @@ use crate::net::live::{Live, LiveOptions, Namespaces};
 use crate::proc::environment::Wanted;
 use crate::proc::lifetimes::End;
 use crate::proc::{self, Living};
+use crate::rings::Rings;
 
 mod job;
 mod notice;
@@ -166,6 +167,7 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         program: &plan.program,
         offers: Arc::default(),
         kernel: (options.layer == Layer::Kernel && !options.bare).then(Arc::default),
+        rings: Arc::default(),
     };
     if options.bare {
         run.bare(views, inherited)
@@ -192,6 +194,7 @@ struct Run<'a> {
     offers: Arc<Offers>,
     /// Where FUSE and the kernel layer meet, if that was asked for.
     kernel: Option<Arc<Opens>>,
+    rings: Arc<Rings>,
 }
 
 impl Run<'_> {
@@ -403,6 +406,7 @@ impl Run<'_> {
             namespace: views.namespace,
             offers: Arc::clone(&self.offers),
             kernel: self.kernel.clone(),
+            rings: Arc::clone(&self.rings),
         }
     }
 

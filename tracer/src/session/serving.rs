@@ -18,6 +18,7 @@ use crate::clock::Clock;
 use crate::fs::{self, FileTable, Hidden, Offers, Permission, Session};
 use crate::kernel::Opens;
 use crate::mounting;
+use crate::rings::Rings;
 
 /// What all views of a session have in common.
 pub(super) struct Serving<'a> {
@@ -31,6 +32,8 @@ pub(super) struct Serving<'a> {
     pub(super) offers: Arc<Offers>,
     /// The kernel layer, if that records reads and writes.
     pub(super) kernel: Option<Arc<Opens>>,
+    /// Who uses io_uring, where somebody tells.
+    pub(super) rings: Arc<Rings>,
 }
 
 /// Views being served.
@@ -129,6 +132,7 @@ impl Serving<'_> {
             hidden: hidden.filter_map(hidden_name).collect(),
             offers: Arc::clone(&self.offers),
             kernel: self.kernel.clone(),
+            rings: Arc::clone(&self.rings),
         })
     }
 }

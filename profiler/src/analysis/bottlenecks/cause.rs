@@ -26,6 +26,8 @@ pub enum Resource {
     Sleep,
     /// Job control had stopped it.
     Stopped,
+    /// Who traced it held it.
+    Tracer,
     /// Data went through a connection as fast as that allows.
     Network,
     /// Data went from hand to hand, and neither side had much to do.
@@ -46,6 +48,7 @@ impl Resource {
             Resource::Lock => "lock",
             Resource::Sleep => "sleep",
             Resource::Stopped => "stopped",
+            Resource::Tracer => "its tracer",
             Resource::Network => "network",
             Resource::HandOver => "hand-over",
             Resource::Other => "other",
@@ -363,7 +366,8 @@ pub fn resource(timeline: &Timeline, sums: &Shares, intervals: &[(i64, i64)]) ->
         (of(State::Lock), Resource::Lock),
         (of(State::Sleep), Resource::Sleep),
         (of(State::Stopped), Resource::Stopped),
-        (of(State::Other) + of(State::Tracer), Resource::Other),
+        (of(State::Tracer), Resource::Tracer),
+        (of(State::Other), Resource::Other),
     ];
     let most = parts.iter().max_by(|a, b| a.0.total_cmp(&b.0));
     match most.map_or(Resource::Other, |part| part.1) {

@@ -98,7 +98,8 @@ impl Adapter {
     }
 
     /// What the kernel is told of an open file: that reads and writes come here as the application
-    /// makes them, and that writes that do not extend the file may come at the same time; or
+    /// makes them, and that writes that do not extend the file may come at the same time (not from who uses io_uring, see
+    /// [`crate::rings`]); or
     /// whether the pages that the cache has of it are still right; or that they never come here, because
     /// tracepoints tell of them.
     fn open_out(&self, started: &Started, opened: Opened, flags: u32) -> abi::OpenOut {
@@ -109,15 +110,21 @@ impl Adapter {
         // A position that is shared with outside is kept here.
         let shares = || open.position.is_some();
         let may_pass = backing.is_some() && !shares();
-        let passes = self.tell_kernel(started, &open, flags, may_pass);
+        let has_ring = started.caller.is_some_and(|who| self.rings.has(who.upid));
+        let by_kernel = may_pass && has_ring;
+        let passes = self.tell_kernel(started, &open, flags, may_pass, by_kernel);
+        let is_read = flags & libc::O_ACCMODE as u32 == libc::O_RDONLY as u32;
+        if (passes || by_kernel) && !is_read {
+            open.wrote.store(true, Ordering::Relaxed);
+        }
         let data = match self.shared.layer {
+            _ if by_kernel => 0,
             FileLayer::Kernel if passes => 0,
             // Of a shared position the page cache knows nothing.
             FileLayer::Cached if !shares() => {
                 let unchanged = self.view.is_unchanged(fh, node);
                 let keep = if unchanged { fopen::KEEP_CACHE } else { 0 };
                 // Closing what was only read tells nothing, and nobody waits for it.
-                let is_read = flags & libc::O_ACCMODE as u32 == libc::O_RDONLY as u32;
                 keep | if is_read { fopen::NOFLUSH } else { 0 }
             }
             _ => fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES,
@@ -136,14 +143,18 @@ impl Adapter {
     }
 
     /// Tells the kernel layer, if there is one, of an open file. Whether that records its data.
-    fn tell_kernel(&self, started: &Started, open: &OpenFile, flags: u32, may_pass: bool) -> bool {
+    fn tell_kernel(
+        &self,
+        started: &Started,
+        open: &OpenFile,
+        flags: u32,
+        may_pass: bool,
+        by_kernel: bool,
+    ) -> bool {
         let Some(kernel) = self.kernel_layer() else {
             return false;
         };
-        let passes = may_pass && kernel.may_pass(started.caller, flags);
-        if passes && flags & libc::O_ACCMODE as u32 != libc::O_RDONLY as u32 {
-            open.wrote.store(true, Ordering::Relaxed);
-        }
+        let passes = by_kernel || may_pass && kernel.may_pass(started.caller, flags);
         // A program that is run is nobody's descriptor.
         if !open.is_program {
             let opened = OpenedFile {

@@ -160,6 +160,7 @@ impl Served {
         view: Arc<View>,
         log: Arc<Log>,
         kernel: Option<Arc<Opens>>,
+        users_of_rings: Arc<crate::rings::Rings>,
     ) -> io::Result<Served> {
         let largest_request = largest_request();
         let granted = Arc::new(AtomicU64::new(0));
@@ -221,6 +222,7 @@ impl Served {
             drops,
             ttl: wanted.ttl,
             kernel,
+            rings: users_of_rings,
         });
         Ok(Served {
             adapter,

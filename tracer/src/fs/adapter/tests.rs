@@ -58,6 +58,7 @@ fn adapter(directory: &std::path::Path, device: &Arc<dyn Device>) -> Adapter {
         hidden: Vec::new(),
         offers: Arc::default(),
         kernel: None,
+        rings: Arc::default(),
     };
     let files = Arc::new(FileTable::new(Recorder::nowhere()));
     let callers = Arc::new(TaskTable::new());
@@ -76,6 +77,7 @@ fn adapter(directory: &std::path::Path, device: &Arc<dyn Device>) -> Adapter {
         walks: Walks::Kept,
         ttl: Duration::ZERO,
         kernel: None,
+        rings: Arc::default(),
     }
 }
 

@@ -70,6 +70,7 @@ impl Bench {
             hidden,
             offers: Arc::default(),
             kernel: None,
+            rings: Arc::default(),
         };
         let files = Arc::new(FileTable::new(recorder.clone()));
         let view = View::new(config, files, Clock::start().0).unwrap();

@@ -88,6 +88,11 @@ impl Follower {
                     hold_inherited(&mut thread.table.borrow_mut(), file);
                 }
             }
+            Change::Ring(pid) => {
+                if let Some(process) = self.processes.get(&pid) {
+                    process.table.borrow_mut().be_untold();
+                }
+            }
             Change::Stopped(_) | Change::Continued(_) => {}
             Change::Told { pid, reads, writes } => self.reconcile(pid, reads, writes),
             Change::Over(pid) => {

@@ -153,7 +153,8 @@ impl Waits {
             | Change::Streams { .. }
             | Change::Holds { .. }
             | Change::Opened { .. }
-            | Change::Inherited { .. } => {}
+            | Change::Inherited { .. }
+            | Change::Ring(_) => {}
             Change::Stopped(tid) => self.job_control(tid, true),
             Change::Continued(tid) => self.job_control(tid, false),
             Change::Ended(tid) => self.ended(tid, at, descriptors),
@@ -180,6 +181,8 @@ impl Waits {
         let Some(thread) = self.threads.get_mut(&tid) else {
             return;
         };
+        // It runs: of what stops it now nothing is told yet.
+        thread.stopped = false;
         if matches!((thread.phase, &thread.reason), (Phase::Blocked(_), None)) {
             // That it has come to a processor was not told: it was blocked in the call before.
             let thread = &self.threads[&tid];

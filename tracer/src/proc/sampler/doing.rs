@@ -41,6 +41,10 @@ pub(super) fn blocked(
         return outside(holder);
     };
     let call = abi.call(number);
+    // At the begin or end of a call, where strace holds it.
+    if held_in(holder).starts_with(b"ptrace_stop") {
+        return Some(Activity::Tracer.into());
+    }
     let mut doing = match call.waits {
         Waits::OpenFile => opening(holder),
         Waits::Task => task(holder, Some(call.name))?,
@@ -128,11 +132,15 @@ fn state_of(holder: Holder) -> Option<u8> {
     text::state(&fs::read(holder.path("stat")).ok()?)
 }
 
+/// The name of the function of the kernel in which it is blocked; nothing where that is hidden.
+fn held_in(holder: Holder) -> Vec<u8> {
+    fs::read(holder.path("wchan")).unwrap_or_default()
+}
+
 /// An open waits for storage, but that of a FIFO for somebody who opens its other end.
 fn opening(holder: Holder) -> Doing {
-    // The name of a function of the kernel: where it is another one, or hidden, the wait counts
-    // as one for storage.
-    let function = fs::read(holder.path("wchan")).unwrap_or_default();
+    // Where it is another function, the wait counts as one for storage.
+    let function = held_in(holder);
     if function.starts_with(b"wait_for_partner") || function.starts_with(b"fifo_open") {
         Activity::Channel.into()
     } else {

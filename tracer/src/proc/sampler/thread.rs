@@ -26,6 +26,9 @@ const LEFT_ALONE_PART: u32 = 16;
 /// Threads that are all looked at in every round; of twice as many, who does not move is left alone every other time.
 const ALL_LOOKED_AT: usize = 8;
 const LEFT_ALONE: u32 = 8;
+/// When a look comes so many rounds late, the sampler itself was stopped (Ctrl-Z stops it with the job): what a thread that
+/// has run did meanwhile is not known.
+const MISSED: u64 = 50;
 /// How long a descriptor is taken to stay the same while the same call is made over and over.
 const TRUSTED_NS: u64 = 250_000_000;
 /// Age at which an interval is recorded though it goes on: what a killed tracer may lose.
@@ -215,7 +218,13 @@ impl Thread {
             Look::Gone => return Sampled::Gone,
             Look::Refused => return Sampled::Refused,
         };
+        let due_ns = round.period_ns * u64::from(rounds);
+        let missed = self.interval.as_ref().filter(|interval| {
+            has_run && now.saturating_sub(interval.last_ns) > due_ns.saturating_mul(MISSED)
+        });
+        let missed_ns = missed.map(|interval| interval.last_ns + due_ns / 2);
         if let Some(interval) = &mut self.interval
+            && missed_ns.is_none()
             && doing.as_ref().is_none_or(|doing| *doing == interval.doing)
             && !(has_run && interval.is_settled() && !interval.doing.activity.is_storage())
         {
@@ -234,10 +243,10 @@ impl Thread {
             had(before, self.last.scheduled).filter(|_| doing.activity == Activity::Running);
         let start_ns = match (&self.interval, ran_ns) {
             (Some(before), Some(ran_ns)) => now.saturating_sub(ran_ns).max(before.last_ns),
-            (Some(before), None) => before.last_ns.midpoint(now),
-            (None, _) => now.saturating_sub(round.period_ns / 2).max(self.began_ns),
+            (Some(before), None) if missed_ns.is_none() => before.last_ns.midpoint(now),
+            _ => now.saturating_sub(round.period_ns / 2).max(self.began_ns),
         };
-        let before = self.close(start_ns);
+        let before = self.close(missed_ns.map_or(start_ns, |missed_ns| missed_ns.min(start_ns)));
         *ids += 1;
         self.interval = Some(Interval {
             id: *ids,
@@ -302,10 +311,14 @@ impl Thread {
 
     fn look(&mut self, now: u64, channels: &dyn ChannelLookup) -> Look {
         // That it goes on is not always told.
-        if self.stopped && doing::is_halted(self.holder) {
-            self.last.length = 0;
-            self.last.scheduled = None;
-            return Look::At(Activity::Stopped.into());
+        if self.stopped {
+            if doing::is_halted(self.holder) {
+                self.last.length = 0;
+                self.last.scheduled = None;
+                return Look::At(Activity::Stopped.into());
+            }
+            // What stops it next may be its tracer.
+            self.stopped = false;
         }
         let Some(files) = &self.files else {
             return Look::Gone;

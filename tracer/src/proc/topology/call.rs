@@ -43,8 +43,10 @@ pub(crate) enum CallKind {
     Splice,
     /// chroot, pivot_root, unshare and setns: paths mean something else from now on.
     ChangeView,
-    /// io_uring_setup and io_setup: reads and writes come by other ways from now on.
+    /// io_setup: reads and writes come by another way from now on.
     AsyncIo,
+    /// io_uring_setup: likewise, and so may every other call.
+    Ring,
     /// umask(mask).
     Umask,
     /// socket(domain, type, protocol), for datagrams of IP alone.
@@ -58,9 +60,9 @@ pub(crate) enum CallKind {
 use CallKind::*;
 
 impl CallKind {
-    const ALL: [CallKind; 20] = [
+    const ALL: [CallKind; 21] = [
         Open, OpenAt, OpenAt2, Creat, Rename, RenameAt, Unlink, UnlinkAt, Pipe, SocketPair, Bind,
-        Connect, Accept, Splice, ChangeView, AsyncIo, Umask, Socket, Mount, MoveMount,
+        Connect, Accept, Splice, ChangeView, AsyncIo, Ring, Umask, Socket, Mount, MoveMount,
     ];
 }
 
@@ -145,7 +147,7 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (155, ChangeView),
             (272, ChangeView),
             (308, ChangeView),
-            (425, AsyncIo),
+            (425, Ring),
             (206, AsyncIo),
             (95, Umask),
             (165, Mount),
@@ -179,7 +181,7 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (217, ChangeView),
             (310, ChangeView),
             (346, ChangeView),
-            (425, AsyncIo),
+            (425, Ring),
             (245, AsyncIo),
             (60, Umask),
             (21, Mount),
@@ -209,7 +211,7 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (41, ChangeView),
             (97, ChangeView),
             (268, ChangeView),
-            (425, AsyncIo),
+            (425, Ring),
             (0, AsyncIo),
             (166, Umask),
             (40, Mount),
@@ -250,7 +252,8 @@ mod tests {
         assert_eq!(number(Accept), libc::SYS_accept);
         assert_eq!(number(Splice), libc::SYS_splice);
         assert_eq!(number(ChangeView), libc::SYS_chroot);
-        assert_eq!(number(AsyncIo), libc::SYS_io_uring_setup);
+        assert_eq!(number(AsyncIo), libc::SYS_io_setup);
+        assert_eq!(number(Ring), libc::SYS_io_uring_setup);
         assert_eq!(number(Umask), libc::SYS_umask);
         assert_eq!(number(Socket), libc::SYS_socket);
         assert_eq!(number(Mount), libc::SYS_mount);

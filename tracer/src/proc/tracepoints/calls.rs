@@ -103,7 +103,7 @@ fn shape_of(kind: CallKind) -> i32 {
         CallKind::RenameAt => RENAMED_AT,
         CallKind::Mount => NAMED_SECOND,
         CallKind::MoveMount => MOVED_TO,
-        CallKind::Splice | CallKind::ChangeView | CallKind::AsyncIo => ALONE,
+        CallKind::Splice | CallKind::ChangeView | CallKind::AsyncIo | CallKind::Ring => ALONE,
         // Told with each exec.
         CallKind::Umask => 0,
     }

@@ -23,6 +23,7 @@ use crate::proc::reading::{Image, ProcessStat, tick_ns};
 use crate::proc::taskstats::ThreadRecord as ThreadEnd;
 use crate::proc::tracepoints::Told;
 use crate::proc::{Living, PidFd, Upids};
+use crate::rings::Rings;
 
 /// The first process, and the one that makes the kernel's threads: parents of all, of whom
 /// nothing follows.
@@ -52,6 +53,7 @@ pub(super) struct Table {
     pub(super) due: Vec<Upid>,
     /// Who must know at once, before its next open, whose data are to come to FUSE.
     pub(super) opens: Option<Arc<Opens>>,
+    pub(super) rings: Option<Arc<Rings>>,
     /// What others are to learn of. `None`: nobody asks.
     pub(super) observations: Option<Vec<Observation>>,
 }
@@ -85,6 +87,7 @@ impl Table {
             unread: HashMap::new(),
             due: Vec::new(),
             opens: None,
+            rings: None,
             observations: None,
         }
     }
@@ -218,6 +221,9 @@ impl Table {
             let maker = Tracee::first_of(parent, creator.upid);
             if let Some(opens) = &self.opens {
                 opens.inherit(creator.upid, upid);
+            }
+            if let Some(rings) = &self.rings {
+                rings.inherit(creator.upid, upid);
             }
             process.row = Some(Row {
                 upid,

@@ -69,6 +69,11 @@ impl Table {
             {
                 opens.reads_by_itself(thread.upid, &self.recorder);
             }
+            if let Some(rings) = &self.rings
+                && called.call.kind == CallKind::Ring
+            {
+                rings.made(thread.upid, &self.recorder);
+            }
             let at = self.clock.at(monotonic_ns);
             self.note(thread, at, What::Called(called));
         }

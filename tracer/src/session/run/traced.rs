@@ -22,6 +22,7 @@ use crate::proc::observer::ChannelLookup;
 use crate::proc::sampler::Sampler;
 use crate::proc::views::Views;
 use crate::proc::wiring::{By, Wiring};
+use crate::rings::Feed;
 
 impl Run<'_> {
     /// Follows the command, which is seized already.
@@ -67,6 +68,10 @@ impl Run<'_> {
         if let Some(kernel) = &kernel {
             lifetimes.observe(Box::new(kernel.feed()));
         }
+        lifetimes.observe(Box::new(Feed {
+            rings: Arc::clone(&self.rings),
+            recorder: recording.recorder.clone(),
+        }));
         let namespaces = started.namespaces.take();
         let senders = namespaces.as_ref().and_then(|all| all.senders());
         let calls = match topology {

@@ -128,6 +128,7 @@ impl Run<'_> {
             watched.decide_with(Arc::clone(opens));
             self.kernel_layer(recording, opens, calls, channels.clone())
         };
+        watched.tell_rings(Arc::clone(&self.rings));
         let kernel = self
             .kernel
             .as_ref()

@@ -169,3 +169,26 @@ fn running_is_told_from_wanting_to() {
     assert_eq!(running(had(5, 5), had(6, 9)), Activity::Runnable);
     assert_eq!(running(had(5, 5), had(5, 5)), Activity::Runnable);
 }
+
+#[test]
+fn what_a_thread_did_while_nobody_looked_for_long_is_not_known() {
+    let (mut child, mut thread) = child("sh", &["-c", "while :; do :; done"]);
+    let (mut ids, mut now) = (0, 0);
+    settle(&mut thread, &mut ids, &mut now, Activity::Running);
+    let last = now;
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    now += 200 * PERIOD;
+    let sampled = thread.sample(now, ROUND, &mut ids, &NoChannels);
+    let Sampled::Changed(Some(before)) = sampled else {
+        panic!("the interval went on");
+    };
+    assert!(before.end_ns <= last + PERIOD, "{}", before.end_ns);
+    let interval = thread.interval.as_ref().unwrap();
+    assert!(
+        interval.start_ns > last + 100 * PERIOD,
+        "{}",
+        interval.start_ns
+    );
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

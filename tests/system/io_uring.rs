@@ -1,0 +1,58 @@
+//! What a process does through io_uring is what it does without tracing, and counted where it is not seen.
+
+use std::fs;
+
+use crate::support::process::finish;
+use crate::support::programs::program;
+use crate::support::trace::Trace;
+use crate::support::{Scratch, need_kernel_layer, need_root, run_in};
+
+/// The exit status of the program where io_uring is not to be had.
+const NO_RING: i32 = 77;
+
+#[test]
+fn the_position_of_a_file_moves() {
+    // Without root no file is left to the kernel.
+    if !(need_root() && need_kernel_layer()) {
+        return;
+    }
+    let Some(program) = program("ring_position", &[]) else {
+        return;
+    };
+    const CONTENT: &str = "line 0\nline 1\nbetween\nline 2\n";
+    for options in [
+        &[][..],
+        &["--ptrace"],
+        &["--fidelity", "cached"],
+        &["--layer", "kernel"],
+        &["--layer", "kernel", "--ptrace"],
+        &["--layer", "kernel", "--no-mount"],
+    ] {
+        let scratch = Scratch::new();
+        let (work, trace) = (scratch.dir("work"), scratch.join("trace.db"));
+        let mut run = run_in(&work, &trace);
+        let run = run.args(options).arg("--").arg(&program).arg("file");
+        let finished = finish(run);
+        if finished.code() == NO_RING {
+            crate::support::skip("io_uring is not allowed here");
+            return;
+        }
+        let finished = finished.expect(0);
+        assert_eq!(
+            finished.stdout_text(),
+            format!("{CONTENT}{}\n", CONTENT.len()),
+            "{options:?}"
+        );
+        let written = fs::read_to_string(work.join("file")).unwrap();
+        assert_eq!(written, CONTENT, "{options:?}");
+        let trace = Trace::open_complete(&trace);
+        let users: i64 = trace.one("SELECT SUM(value) FROM losses WHERE counter = 'io_uring_used'");
+        assert_eq!(users, 1, "{options:?}");
+        // Where ordinary calls are told, it is not claimed to be known where they ended up.
+        let sure: i64 = trace.one(
+            "SELECT COUNT(*) FROM calls WHERE path LIKE '%/file' AND length = 8
+                AND fidelity = 'exact' AND offset IS NOT 14",
+        );
+        assert_eq!(sure, 0, "{options:?}");
+    }
+}

@@ -1,0 +1,85 @@
+//! Who uses io_uring. The data of files that such a process opens in a view are left to the kernel.
+//!
+//! Through FUSE direct I/O a request of io_uring at the position of the file (offset −1) does not move that position:
+//! `fuse_direct_IO` of the kernel (fs/fuse/file.c, Linux 6.18) sets `ki_pos` for synchronous requests alone. A second
+//! write would overwrite the first. What is served by passthrough is right.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use flowtrace_schema::{Loss, Recorder, Upid};
+
+use crate::proc::moment::Moment;
+use crate::proc::observer::{Observer, Tracee};
+use crate::proc::topology::{Call, CallKind};
+
+/// The images that have a ring.
+#[derive(Debug, Default)]
+pub struct Rings {
+    images: RwLock<HashSet<Upid>>,
+    any: AtomicBool,
+}
+
+impl Rings {
+    /// Whether image `upid` may have a ring.
+    pub(crate) fn has(&self, upid: Upid) -> bool {
+        let images = || self.images.read().unwrap_or_else(PoisonError::into_inner);
+        self.any.load(Ordering::Acquire) && images().contains(&upid)
+    }
+
+    /// Image `upid` has made one.
+    pub(crate) fn made(&self, upid: Upid, recorder: &Recorder) {
+        if self.insert(upid) {
+            recorder.lost(Loss::Rings, 1);
+        }
+    }
+
+    /// Image `heir` is of a process that the one of image `of` has just forked.
+    pub(crate) fn inherit(&self, of: Upid, heir: Upid) {
+        if self.has(of) {
+            self.insert(heir);
+        }
+    }
+
+    fn insert(&self, upid: Upid) -> bool {
+        let mut images = self.images.write().unwrap_or_else(PoisonError::into_inner);
+        let is_new = images.insert(upid);
+        self.any.store(true, Ordering::Release);
+        is_new
+    }
+}
+
+/// Tells of rings as they are made, where processes are held meanwhile.
+pub(crate) struct Feed {
+    pub(crate) rings: Arc<Rings>,
+    pub(crate) recorder: Recorder,
+}
+
+impl Observer for Feed {
+    fn forked(&mut self, parent: Tracee, child: Tracee, _: &dyn Moment, _: u64) {
+        self.rings.inherit(parent.upid, child.upid);
+    }
+
+    fn called(&mut self, tracee: Tracee, call: Call, _: u64) -> bool {
+        if call.kind == CallKind::Ring {
+            self.rings.made(tracee.upid, &self.recorder);
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_have_the_rings_of_their_parents() {
+        let rings = Rings::default();
+        rings.inherit(Upid(1), Upid(2));
+        assert!(!rings.has(Upid(2)));
+        rings.made(Upid(1), &Recorder::nowhere());
+        rings.inherit(Upid(1), Upid(2));
+        assert!(rings.has(Upid(1)) && rings.has(Upid(2)) && !rings.has(Upid(3)));
+    }
+}
