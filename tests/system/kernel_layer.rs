@@ -409,3 +409,44 @@ fn what_contradicts_the_kernel_layer_is_refused() {
         assert!(finished.stderr.contains(&expected), "{}", finished.stderr);
     }
 }
+
+/// A process reads through a descriptor that it was sent, and has another file under its number at once: what is found there
+/// then is not what it read. Whoever has the first file open may be somewhere else in it.
+#[test]
+fn a_descriptor_that_was_sent_and_replaced_makes_no_offset_up() {
+    const PROGRAM: &str = "
+import os, socket
+open('sent', 'wb').write(bytes(4096)); open('other', 'wb').write(bytes(4096))
+for i in range(20):
+    mine = os.open('sent', os.O_RDONLY)
+    os.read(mine, 11)
+    a, b = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        fd = socket.recv_fds(b, 1, 1)[1][0]
+        os.read(fd, 22)
+        os.dup2(os.open('other', os.O_RDONLY), fd)
+        os.read(fd, 5)
+        os._exit(0)
+    socket.send_fds(a, [b'x'], [mine])
+    os.waitpid(child, 0)
+    os.read(mine, 33)
+    os.close(mine); a.close(); b.close()
+";
+    if !(need_fuse() && need_kernel_layer() && need_python("socket")) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (work, path) = (scratch.dir("job"), scratch.join("trace.db"));
+    for options in [&[][..], &["--no-mount"]] {
+        let mut run = run_in(&work, &path);
+        let run = run.args(["--force", "--layer", "kernel"]).args(options);
+        finish(run.args(["--", PYTHON, "-c", PROGRAM])).expect(0);
+        let trace = Trace::open_complete(&path);
+        let reads: i64 = trace.one("SELECT COUNT(*) FROM calls WHERE op = 'read' AND length = 33");
+        assert_eq!(reads, 20, "{options:?}");
+        let wrong: i64 = trace
+            .one("SELECT COUNT(*) FROM calls WHERE op = 'read' AND length = 33 AND offset <> 33");
+        assert_eq!(wrong, 0, "{options:?}");
+    }
+}

@@ -186,6 +186,9 @@ impl Follower {
             What::Returns(result) => self.returns(sample, result, emit),
             What::Leaves { .. } | What::Woken { .. } | What::Request { .. } => {}
         }
+        if !matches!(does, Does::Data(_) | Does::Seeks) {
+            self.admit_mistakes(sample.tid);
+        }
     }
 
     fn enters(&mut self, sample: &Sample, does: Does, arguments: [u64; 6]) {

@@ -180,7 +180,10 @@ impl Strangers {
         self.suspects
             .retain(|suspect| !(Rc::ptr_eq(&suspect.table, table) && suspect.fd == fd));
         if self.suspects.len() < known {
-            table.borrow_mut().close(fd);
+            let mut table = table.borrow_mut();
+            table.close(fd);
+            // Nothing was read or written through it.
+            table.mistaken = false;
         }
     }
 

@@ -189,6 +189,15 @@ pub(super) struct Table {
     pub(super) receives: bool,
     /// An io_uring may do anything with them.
     untold: bool,
+    /// One was replaced before it was looked at: what was seen then was its successor.
+    pub(super) mistaken: bool,
+}
+
+impl Slot {
+    /// Whether it was looked at, and when it became that is not known yet.
+    fn is_held(&self) -> bool {
+        matches!(self, Slot::Open(entry) if entry.open.held.borrow().is_some())
+    }
 }
 
 impl Table {
@@ -198,6 +207,7 @@ impl Table {
             slots: vec![Slot::Elsewhere; 3],
             receives: false,
             untold: false,
+            mistaken: false,
         }
     }
 
@@ -309,6 +319,8 @@ impl Table {
             self.slots.resize(fd + 1, Slot::Unknown);
         }
         if let Some(place) = self.slots.get_mut(fd) {
+            // Rows are held no more once the look is known to have come before.
+            self.mistaken |= place.is_held();
             *place = slot;
         }
     }
@@ -326,7 +338,10 @@ impl Table {
                 Slot::Open(kept) if mark => kept.close_on_exec = true,
                 Slot::Known(_, kept) if mark => *kept = Kept::No,
                 _ if mark => {}
-                _ => *entry = Slot::Unknown,
+                _ => {
+                    self.mistaken |= entry.is_held();
+                    *entry = Slot::Unknown;
+                }
             }
         }
     }

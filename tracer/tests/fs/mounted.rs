@@ -197,6 +197,7 @@ impl Mounted {
             hidden: options.hidden,
             offers: Arc::default(),
             kernel: None,
+            rings: Arc::default(),
         };
         let files = Arc::new(FileTable::new(recorder.clone()));
         let session = serve(
@@ -359,6 +360,7 @@ pub(crate) fn serve_as_user(
         hidden: Vec::new(),
         offers: Arc::default(),
         kernel: None,
+        rings: Arc::default(),
     };
     let files = Arc::new(FileTable::new(recorder.clone()));
     let session = serve(

@@ -122,6 +122,21 @@ impl Follower {
     /// it now; which that is is not known.
     fn missed(&mut self) {
         self.strangers.missed();
+        self.forget_positions();
+    }
+
+    /// A call replaced a descriptor that had come by in an unknown way before it was looked at: what was read or written
+    /// through it was so in a file that is not known.
+    pub(super) fn admit_mistakes(&mut self, tid: u32) {
+        let Some(thread) = self.threads.get(&tid) else {
+            return;
+        };
+        if std::mem::take(&mut thread.table.borrow_mut().mistaken) {
+            self.forget_positions();
+        }
+    }
+
+    fn forget_positions(&self) {
         for process in self.processes.values() {
             for (_, open) in process.table.borrow().descriptors() {
                 open.seek(None);
