@@ -84,7 +84,7 @@ losses! {
     AsyncIo "files" "async_io_unseen" Notice
         "processes that began to use io_submit: what they do so with files that they had open before is not seen",
     Rings "files" "io_uring_used" Notice
-        "processes that began to use io_uring: what they read and write in files that they opened after that is left to the kernel, and only what --layer kernel tells of ordinary calls is seen, without offsets; in files of a view that they had open before, io_uring at the current position (offset -1) goes wrong",
+        "processes that began to use io_uring: the data of files that they opened after that are left to the kernel, and what they read and wrote there is not seen, but by --layer kernel (docs/filesystem.md says why)",
     StaleLookup "files" "reply_failed" Notice
         "replies that the kernel no longer wanted, as after an interrupted call",
     ProcUnreadable "processes" "proc_unreadable" Notice
