@@ -1,6 +1,8 @@
 //! Which process image makes a file request: from the thread id in the request to a [`Upid`].
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
 
 use flowtrace_schema::{Tid, Upid};
 
@@ -32,6 +34,36 @@ pub enum Effort {
     /// A look that also notices an exec or a recycled thread id that nobody announced: for opens,
     /// not for reads and writes.
     Fresh,
+}
+
+/// A set of process images, mostly empty, of which one is sought on the path of a waiting application.
+#[derive(Debug, Default)]
+pub(crate) struct Images {
+    all: RwLock<HashSet<Upid>>,
+    any: AtomicBool,
+}
+
+impl Images {
+    /// Whether image `upid` is one of them.
+    pub(crate) fn has(&self, upid: Upid) -> bool {
+        let all = || self.all.read().unwrap_or_else(PoisonError::into_inner);
+        self.any.load(Ordering::Acquire) && all().contains(&upid)
+    }
+
+    /// Adds one. Whether it was none of them before.
+    pub(crate) fn insert(&self, upid: Upid) -> bool {
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        let is_new = all.insert(upid);
+        self.any.store(true, Ordering::Release);
+        is_new
+    }
+
+    /// Image `heir` is of a process that the one of image `of` has just forked.
+    pub(crate) fn inherit(&self, of: Upid, heir: Upid) {
+        if self.has(of) {
+            self.insert(heir);
+        }
+    }
 }
 
 /// Live threads by thread id, kept by the process tracer and read by the file tracer without a

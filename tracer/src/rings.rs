@@ -4,49 +4,35 @@
 //! `fuse_direct_IO` of the kernel (fs/fuse/file.c, Linux 6.18) sets `ki_pos` for synchronous requests alone. A second
 //! write would overwrite the first. What is served by passthrough is right.
 
-use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use flowtrace_schema::{Loss, Recorder, Upid};
 
+use crate::callers::Images;
 use crate::proc::moment::Moment;
 use crate::proc::observer::{Observer, Tracee};
 use crate::proc::topology::{Call, CallKind};
 
 /// The images that have a ring.
 #[derive(Debug, Default)]
-pub struct Rings {
-    images: RwLock<HashSet<Upid>>,
-    any: AtomicBool,
-}
+pub struct Rings(Images);
 
 impl Rings {
     /// Whether image `upid` may have a ring.
     pub(crate) fn has(&self, upid: Upid) -> bool {
-        let images = || self.images.read().unwrap_or_else(PoisonError::into_inner);
-        self.any.load(Ordering::Acquire) && images().contains(&upid)
+        self.0.has(upid)
     }
 
     /// Image `upid` has made one.
     pub(crate) fn made(&self, upid: Upid, recorder: &Recorder) {
-        if self.insert(upid) {
+        if self.0.insert(upid) {
             recorder.lost(Loss::Rings, 1);
         }
     }
 
     /// Image `heir` is of a process that the one of image `of` has just forked.
     pub(crate) fn inherit(&self, of: Upid, heir: Upid) {
-        if self.has(of) {
-            self.insert(heir);
-        }
-    }
-
-    fn insert(&self, upid: Upid) -> bool {
-        let mut images = self.images.write().unwrap_or_else(PoisonError::into_inner);
-        let is_new = images.insert(upid);
-        self.any.store(true, Ordering::Release);
-        is_new
+        self.0.inherit(of, heir);
     }
 }
 

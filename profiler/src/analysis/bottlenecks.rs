@@ -166,9 +166,9 @@ impl Without {
 }
 
 impl Bottlenecks {
-    /// What was closest to being one in the time of [`Without::Balanced`], the busiest first: vertices of
-    /// [`Bottlenecks::graph`] with the share of that time in which they were processing.
-    pub fn nearest(&self) -> Vec<(usize, f64)> {
+    /// What was closest to being one in the time of [`Without::Balanced`], the busiest first, with the share of
+    /// that time in which it was processing.
+    pub fn nearest(&self) -> Vec<(Subject, f64)> {
         let is_balanced = |window: &&Window| {
             let found = &window.found;
             !found.cpu.contains(&true) && !found.io.contains(&true)
@@ -181,7 +181,8 @@ impl Bottlenecks {
                 *sum += share.unwrap_or(0.0) * ns;
             }
         }
-        let shares = sums.into_iter().map(|sum| sum / length).enumerate();
+        let shares = self.graph.members.iter().zip(sums);
+        let shares = shares.map(|(members, sum)| (Subject::Tasks(members.clone()), sum / length));
         let mut shares: Vec<_> = shares.filter(|&(_, share)| share > 0.0).collect();
         shares.sort_by(|a, b| b.1.total_cmp(&a.1));
         shares

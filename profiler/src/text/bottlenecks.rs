@@ -152,10 +152,9 @@ pub fn text(result: &Bottlenecks, timeline: &Timeline, trace: &str, width: usize
 fn nearest(result: &Bottlenecks) -> String {
     const NAMED: usize = 3;
     let nearest = result.nearest();
-    let named = nearest.iter().take(NAMED).map(|&(vertex, share)| {
-        let members = Subject::Tasks(result.graph.members[vertex].clone());
-        let name = units::plain(&subject_name(result, &members));
-        format!("{} {}", units::shorten(&name, 40), percent(share))
+    let named = nearest.iter().take(NAMED).map(|(subject, share)| {
+        let name = units::plain(&subject_name(result, subject));
+        format!("{} {}", units::shorten(&name, 40), percent(*share))
     });
     match named.collect::<Vec<_>>().join(", ") {
         named if named.is_empty() => String::new(),

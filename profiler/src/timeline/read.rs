@@ -103,12 +103,12 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
     };
     for id in workflow.process_ids() {
         let process = workflow.process(id);
-        let has_children = !children[id.0 as usize].is_empty();
         let life = |&child: &ProcessId| {
             let child = workflow.process(child);
             (child.start_ns, child.end_ns.unwrap_or(i64::MAX))
         };
         let lives: Vec<(i64, i64)> = children[id.0 as usize].iter().map(life).collect();
+        let has_children = !lives.is_empty();
         let guess = match holds.get(&id) {
             _ if has_children => State::Child,
             Some(&(true, _)) => State::In,

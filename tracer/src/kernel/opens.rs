@@ -1,13 +1,11 @@
 //! Between FUSE and the kernel layer: which files were opened, which copies FUSE made and recorded,
 //! and whose data must come to FUSE all the same.
 
-use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use flowtrace_schema::{FileId, Loss, Recorder, Upid};
 
-use crate::callers::Caller;
+use crate::callers::{Caller, Images};
 
 /// What FUSE did for a call that has not returned yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +47,7 @@ pub struct Opens {
     notes: Mutex<Vec<Note>>,
     /// Images whose calls cannot be told by tracepoints: programs of another architecture, and
     /// those that have the kernel do their I/O behind their back.
-    by_fuse: RwLock<HashSet<Upid>>,
-    any_by_fuse: AtomicBool,
+    by_fuse: Images,
 }
 
 impl Opens {
@@ -60,8 +57,7 @@ impl Opens {
             return false;
         };
         // Where an append ends up is only known to who makes it.
-        flags & libc::O_APPEND as u32 == 0
-            && !(self.any_by_fuse.load(Ordering::Acquire) && self.is_by_fuse(who.upid))
+        flags & libc::O_APPEND as u32 == 0 && !self.is_by_fuse(who.upid)
     }
 
     /// Something was done for a call.
@@ -76,29 +72,23 @@ impl Opens {
 
     /// Image `heir` is of a process that the one of image `of` has just forked.
     pub(crate) fn inherit(&self, of: Upid, heir: Upid) {
-        if self.is_by_fuse(of) {
-            self.serve_by_fuse(heir);
-        }
+        self.by_fuse.inherit(of, heir);
     }
 
     /// Image `upid` begins to have the kernel read and write for it, of which no call tells.
     pub(crate) fn reads_by_itself(&self, upid: Upid, recorder: &Recorder) {
-        if !self.is_by_fuse(upid) {
-            self.serve_by_fuse(upid);
+        if self.by_fuse.insert(upid) {
             recorder.lost(Loss::AsyncIo, 1);
         }
     }
 
     /// The data of what image `upid` opens from now on must come to FUSE.
     pub(crate) fn serve_by_fuse(&self, upid: Upid) {
-        let set = self.by_fuse.write();
-        set.unwrap_or_else(PoisonError::into_inner).insert(upid);
-        self.any_by_fuse.store(true, Ordering::Release);
+        self.by_fuse.insert(upid);
     }
 
     pub(super) fn is_by_fuse(&self, upid: Upid) -> bool {
-        let set = self.by_fuse.read();
-        set.unwrap_or_else(PoisonError::into_inner).contains(&upid)
+        self.by_fuse.has(upid)
     }
 
     fn notes(&self) -> MutexGuard<'_, Vec<Note>> {

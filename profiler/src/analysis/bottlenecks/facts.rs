@@ -150,12 +150,12 @@ pub fn facts(result: &Bottlenecks, answer: String) -> Facts {
 }
 
 fn nearest(result: &Bottlenecks) -> Vec<NearestFact> {
-    let members = |vertex: usize| Subject::Tasks(result.graph.members[vertex].clone());
-    let fact = |(vertex, share)| NearestFact {
-        name: subject_name(result, &members(vertex)),
-        share,
+    let nearest = result.nearest();
+    let fact = |(subject, share): &(Subject, f64)| NearestFact {
+        name: subject_name(result, subject),
+        share: *share,
     };
-    result.nearest().into_iter().map(fact).collect()
+    nearest.iter().map(fact).collect()
 }
 
 fn windows(result: &Bottlenecks) -> Vec<WindowFact> {

@@ -42,11 +42,12 @@ pub(super) fn blocked(
     };
     let call = abi.call(number);
     // At the begin or end of a call, where strace holds it.
-    if held_in(holder).starts_with(b"ptrace_stop") {
+    let function = held_in(holder);
+    if function.starts_with(b"ptrace_stop") {
         return Some(Activity::Tracer.into());
     }
     let mut doing = match call.waits {
-        Waits::OpenFile => opening(holder),
+        Waits::OpenFile => opening(&function),
         Waits::Task => task(holder, Some(call.name))?,
         _ => {
             let targets = &mut |fd| holder.target(fd);
@@ -138,9 +139,8 @@ fn held_in(holder: Holder) -> Vec<u8> {
 }
 
 /// An open waits for storage, but that of a FIFO for somebody who opens its other end.
-fn opening(holder: Holder) -> Doing {
+fn opening(function: &[u8]) -> Doing {
     // Where it is another function, the wait counts as one for storage.
-    let function = held_in(holder);
     if function.starts_with(b"wait_for_partner") || function.starts_with(b"fifo_open") {
         Activity::Channel.into()
     } else {
