@@ -12,5 +12,6 @@ pub mod ideal;
 pub mod resources;
 pub mod serial;
 pub mod statistics;
+pub mod threads;
 pub mod time;
 pub mod waits;

@@ -296,7 +296,7 @@ CREATE TABLE sample (
   activity INTEGER NOT NULL,        -- what it was doing, see table activity
   op TEXT,                          -- system call it was blocked in
   side TEXT CHECK (side IN ('read', 'write')), -- side of a channel it waited at
-  object INTEGER,                   -- inode of the pipe, FIFO or socket; pid of the child waited for; NULL: several (table polled), any, or not known
+  object INTEGER,                   -- inode of the pipe, FIFO or socket; pid of the child waited for; address of the futex; NULL: several (table polled), any, or not known
   channel_id INTEGER,               -- channel, when it was known at that time
   file_id INTEGER,                  -- file it was blocked on, where the recorder knew it; the view finds it by the calls
   samples INTEGER NOT NULL,         -- number of samples; exact: its length in steps of 0.1 ms

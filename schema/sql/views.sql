@@ -367,7 +367,7 @@ CREATE VIEW samples (
   samples,     -- number of samples, which says how certain the duration is; exact: duration in steps of 0.1 ms
   reason,      -- what it was blocked on, see activities
   side,        -- side of the channel: read, write
-  object,      -- inode of the pipe, FIFO or socket; pid of the child waited for
+  object,      -- inode of the pipe, FIFO or socket; pid of the child waited for; address of the futex
   sample_id,   -- own id
   exact,       -- 1: the scheduler told it, of several short intervals of one kind the sum; 0: samples did
   waker_upid,  -- exact: process image of the thread that ended the wait; NULL: not known, nobody of the run, or several
@@ -399,7 +399,7 @@ CREATE VIEW waits (
   side,             -- read: for a writer, write: for a reader
   channel_id,       -- channel
   file_id,          -- file
-  object,           -- inode of the pipe, FIFO or socket; pid of the child waited for
+  object,           -- inode of the pipe, FIFO or socket; pid of the child waited for; address of the futex
   counterpart_upid, -- process image at the other end, the child, or else the waker; NULL: not known
   overlap_ns,       -- part of the wait during which it lived, and held that end
   used,             -- 0: it only kept that end open and moved no data through it; 1: it did; NULL: it may have, or is no channel

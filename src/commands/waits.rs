@@ -108,6 +108,15 @@ fn as_json(
             "queue_ns": row.queue_ns,
             "device_ns": row.device_ns,
         })).collect::<Vec<_>>(),
+        "threads": waits.threads.iter().map(|one| json!({
+            "rule": one.name,
+            "processes": one.processes,
+            "most": one.most,
+            "alive": one.alive,
+            "at_work": one.at_work,
+            "waiting": one.waiting,
+            "waited_ns": one.waited_ns,
+        })).collect::<Vec<_>>(),
         "idle_ns": waits.idle_ns(),
         "idle": waits.idle,
     })

@@ -1,6 +1,6 @@
 //! With `--layer kernel` the scheduler tells what threads wait for, without gaps, and who ended it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support::process::{Finished, finish};
 use crate::support::programs::program;
@@ -139,20 +139,24 @@ fn a_lock_is_passed_on_from_thread_to_thread() {
     let order = String::from_utf8(finished.stdout).unwrap();
     let order: Vec<&str> = order.lines().collect();
     assert_eq!(order.len(), 5);
+    let mut locks = BTreeSet::new();
     let mut waited = 0;
     for pair in order.windows(2) {
         // Who came late may have found it free.
         let last = trace.rows(&format!(
-            "SELECT waker_tid FROM waits WHERE reason = 'lock' AND op = 'futex' AND tid = {}
+            "SELECT waker_tid, object FROM waits WHERE reason = 'lock' AND op = 'futex' AND tid = {}
              ORDER BY to_ns DESC LIMIT 1",
             pair[1]
         ));
         if let Some(last) = last.first() {
             assert_eq!(last[0], pair[0], "order {order:?}");
+            locks.insert(last[1].clone());
             waited += 1;
         }
     }
     assert!(waited > 0);
+    assert_eq!(locks.len(), 1, "one lock, one address: {locks:?}");
+    assert_ne!(locks.first().map(String::as_str), Some(""));
 }
 
 #[test]

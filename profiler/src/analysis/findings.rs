@@ -3,7 +3,7 @@
 
 mod stragglers;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde::Serialize;
 
@@ -13,6 +13,7 @@ use crate::analysis::bottlenecks::{
 use crate::analysis::bound::Bound;
 use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::serial::{RunBy, Serial, serial};
+use crate::analysis::threads::{Threads, together};
 use crate::graph::Dag;
 use crate::model::{ProcessId, Workflow};
 use crate::text::bottlenecks::{looks, percent, want, who};
@@ -267,15 +268,45 @@ fn of_cause(
     match cause.resource {
         Resource::Cpu => {
             let (saving, free) = by_one_more(timeline, result, cause, &intervals, ns)?;
-            Some(finding(
-                "cpu",
-                format!(
+            let saving = saving.min(bound.without_states(&parts, State::is_processing));
+            let cpus = timeline.cpus().unwrap_or(1) as f64;
+            let is_taken = cause
+                .cpu
+                .is_some_and(|busy| cpus * (1.0 - busy) < free / 2.0);
+            let evidence = format!(
+                "{evidence}; the run had no work for {free:.1} cores meanwhile{}",
+                if is_taken {
+                    ", others of the machine had"
+                } else {
+                    ""
+                }
+            );
+            let processes: BTreeSet<ProcessId> = parts.iter().map(|part| part.process).collect();
+            let threads = together(&name, timeline, processes.into_iter());
+            if let Some(threads) = threads.filter(keep_each_other_waiting) {
+                return Some(finding(
+                    "lock",
+                    format!(
+                        "{name} keeps {:.1} of its {:.0} threads at work: the others wait for each other (a lock, a condition, or for work)",
+                        threads.at_work, threads.alive
+                    ),
+                    saving,
+                    format!(
+                        "{evidence}; {} of waits between threads",
+                        units::duration(threads.waited_ns)
+                    ),
+                    "waits",
+                ));
+            }
+            let title = match is_taken {
+                false => format!(
                     "{name} computes while others wait for it or processors idle: one more of it, or faster code"
                 ),
-                saving.min(bound.without_states(&parts, State::is_processing)),
-                format!("{evidence}; the run had no work for {free:.1} cores meanwhile"),
-                "bottlenecks",
-            ))
+                true => format!(
+                    "{name} computes while others wait for it: faster code, or one more of it where nobody else takes the processors"
+                ),
+            };
+            Some(finding("cpu", title, saving, evidence, "bottlenecks"))
         }
         // All processors are taken: only more of them, or less work, would help.
         // Without tracing the calls would not wait.
@@ -333,6 +364,11 @@ fn of_cause(
             "waits",
         )),
     }
+}
+
+/// Whether threads could work side by side and do not. That one waits for the end of the others is how programs with threads are written.
+fn keep_each_other_waiting(threads: &Threads) -> bool {
+    threads.waiting >= 1.5 && threads.at_work < 0.7 * (threads.alive - 1.0)
 }
 
 /// Whether most of the waiting for locks is that of threads for others of their own process.

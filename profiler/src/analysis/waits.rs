@@ -9,6 +9,7 @@ mod search;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::analysis::bottlenecks::union;
+use crate::analysis::threads::{Threads, threads};
 use crate::model::{ProcessId, Workflow};
 use crate::timeline::{State, Timeline};
 use search::Search;
@@ -153,6 +154,8 @@ pub struct Waits {
     pub causes: Vec<Cause>,
     /// Time in which nothing was on a processor, ready to be, or in storage: intervals.
     pub idle: Vec<(i64, i64)>,
+    /// Programs whose threads waited for each other, the longest first.
+    pub threads: Vec<Threads>,
     /// Life of all steps, ns.
     pub life_ns: f64,
 }
@@ -250,6 +253,7 @@ pub fn waits(workflow: &Workflow, timeline: &Timeline) -> Waits {
         waits,
         causes: search.ranked(),
         idle: idle(timeline),
+        threads: threads(workflow, timeline),
         life_ns: life,
     }
 }

@@ -262,7 +262,10 @@ pub fn terminal_chart(chart: &Chart, width: usize) -> String {
     let gap = columns.saturating_sub(begin.chars().count() + end.chars().count());
     out += &format!("  {:<label$} {begin}{:gap$}{end}\n", "", "");
     if !bars.is_empty() {
-        out += &format!("  {:<label$} ▒ a step computes   █ a channel is full\n", "");
+        out += &format!(
+            "  {:<label$} ▒ a step limits the run   █ a full channel does\n",
+            ""
+        );
     }
     out
 }

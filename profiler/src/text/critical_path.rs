@@ -399,14 +399,28 @@ fn tail(facts: &Facts<'_>) -> String {
     if unneeded > 0 {
         text += &format!("; nobody waited for {}", units::count(unneeded));
     }
-    text += &match waits {
-        0 => "\n  evidence     nobody waited for a child or a channel\n".into(),
+    text += &match (waits, facts.waits_inferred_ns) {
+        (0, _) => "\n  evidence     nobody waited for a child or a channel".into(),
+        (_, 0) => "\n  evidence     all waits for a child or a channel were seen".into(),
         _ => format!(
-            "\n  evidence     {} of the waits were seen, the rest follows from exact totals\n",
+            "\n  evidence     {} of the waits for children and channels were seen, the rest follows from exact totals",
             percent(facts.waits_sampled_ns, waits)
         ),
     };
-    text
+    let late: i64 = facts
+        .steps
+        .iter()
+        .filter(|step| step.kind == "late")
+        .map(|step| step.ns)
+        .sum();
+    if late > 0 {
+        text += &format!(
+            "\n               for {} of the path ({}) the cause of a wait was not seen",
+            units::duration(late),
+            percent(late, facts.length_ns)
+        );
+    }
+    text + "\n"
 }
 
 /// A part of a whole in percent.

@@ -247,7 +247,7 @@ fn data_lines(out: &mut Layout, workflow: &Workflow, facts: &Facts) {
         };
         items.extend(facts.never_read.iter().take(3).map(item));
         items.extend(more_items(facts.never_read.len().saturating_sub(3) as i64));
-        out.line("unused", &items);
+        out.line("unread", &items);
     }
     out.line("hottest", &hottest(workflow, facts));
 }

@@ -82,6 +82,37 @@ pub fn answer(waits: &Waits, serial: &[Serial], timeline: &Timeline) -> String {
     }
 }
 
+/// Of programs whose threads waited for each other: how many were at work.
+fn threads(waits: &Waits) -> String {
+    let mut table = Table::new(&[
+        ("threads of", Align::Left),
+        ("processes", Align::Right),
+        ("alive", Align::Right),
+        ("at work", Align::Right),
+        ("waiting", Align::Right),
+        ("for each other", Align::Right),
+    ]);
+    let told: Vec<_> = waits
+        .threads
+        .iter()
+        .filter(|one| one.waited_ns >= 1_000_000)
+        .collect();
+    for one in told.iter().take(SHOWN) {
+        table.row(vec![
+            units::shorten(&units::plain(&one.name), 32),
+            units::count(one.processes as i64),
+            format!("{:.1}", one.alive),
+            format!("{:.1}", one.at_work),
+            format!("{:.1}", one.waiting),
+            units::duration(one.waited_ns),
+        ]);
+    }
+    match table.is_empty() {
+        true => String::new(),
+        false => format!("{}{}\n", table.finish("  "), more(told.len(), SHOWN)),
+    }
+}
+
 /// All of it as text, ended by a newline.
 pub fn text(waits: &Waits, serial: &[Serial], timeline: &Timeline, trace: &str) -> String {
     let mut out = format!("flowtrace: {}\n\n", answer(waits, serial, timeline));
@@ -151,6 +182,7 @@ pub fn text(waits: &Waits, serial: &[Serial], timeline: &Timeline, trace: &str) 
         out += &more(causes.len(), SHOWN);
         out.push('\n');
     }
+    out += &threads(waits);
     out += &storage::table(&timeline.storage, SHOWN);
     for one in serial.iter().take(5) {
         out += &format!(

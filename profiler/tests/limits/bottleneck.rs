@@ -273,8 +273,14 @@ fn the_same_program_twice_in_a_pipeline_is_two_steps() {
     });
     let result = run.bottlenecks();
     let names: Vec<_> = result.tasks.tasks.iter().map(Task::name).collect();
-    assert_eq!(names, ["sort (1 of 2)", "uniq", "sort (2 of 2)"]);
-    assert_eq!(run.cause().unwrap().0.as_deref(), Some("sort (1 of 2)"));
+    assert_eq!(
+        names,
+        ["sort (stage 1 of 2)", "uniq", "sort (stage 2 of 2)"]
+    );
+    assert_eq!(
+        run.cause().unwrap().0.as_deref(),
+        Some("sort (stage 1 of 2)")
+    );
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod beyond;
 mod bottleneck;
 #[path = "../support/play.rs"]
 mod play;
+mod threads;
 mod waiting;
 
 /// A hand-made run, read back.

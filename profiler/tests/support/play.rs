@@ -42,6 +42,8 @@ pub(crate) enum Doing {
     Timer,
     Stopped,
     Child,
+    /// Blocked on a lock in its own memory.
+    Futex,
     /// Reading from a channel.
     In(u32),
     /// Writing to a channel.
@@ -102,38 +104,44 @@ impl Play {
         from: u64,
         life: Life<'_>,
     ) -> u32 {
+        self.threads(program, parent, from, &[life])
+    }
+
+    /// A process of several threads from its exec to the end of the last one, likewise.
+    pub(crate) fn threads(
+        &mut self,
+        program: &str,
+        parent: Option<u32>,
+        from: u64,
+        lives: &[Life<'_>],
+    ) -> u32 {
         let upid = self.begin(program, parent, from);
-        let mut books = Usage {
-            threads: Some(1),
+        let (mut cpu, mut queue, mut file, mut all, mut end) = (0, 0, 0, 0, from);
+        for (thread, life) in (0..).zip(lives) {
+            let mut at = from;
+            for &(until, doing) in *life {
+                match doing {
+                    Doing::Cpu => cpu += until - at,
+                    Doing::Queue => queue += until - at,
+                    Doing::File => file += until - at,
+                    _ => {}
+                }
+                self.sample_of((upid, 100 + upid + 1000 * thread), doing, at, until);
+                at = until;
+            }
+            all += at - from;
+            end = end.max(at);
+        }
+        let at = end;
+        let books = Usage {
+            threads: Some(lives.len() as u32),
+            on_cpu_ns: Some(cpu * MS),
+            run_queue_ns: Some(queue * MS),
+            block_io_ns: Some(file * MS),
+            tracer_ns: Some(0),
+            thread_ns: Some(all * MS),
             ..Usage::default()
         };
-        let mut at = from;
-        let (mut cpu, mut queue) = (0, 0);
-        for &(until, doing) in life {
-            match doing {
-                Doing::Cpu => cpu += until - at,
-                Doing::Queue => queue += until - at,
-                _ => {}
-            }
-            self.sample(upid, doing, at, until);
-            at = until;
-        }
-        books.on_cpu_ns = Some(cpu * MS);
-        books.run_queue_ns = Some(queue * MS);
-        books.tracer_ns = Some(0);
-        books.thread_ns = Some((at - from) * MS);
-        let file: u64 = {
-            let mut begin = from;
-            let mut sum = 0;
-            for &(until, doing) in life {
-                if doing == Doing::File {
-                    sum += until - begin;
-                }
-                begin = until;
-            }
-            sum
-        };
-        books.block_io_ns = Some(file * MS);
         self.recorder
             .record(Record::ProcessEnd(Box::new(ProcessEnd {
                 upid: Upid(upid),
@@ -174,12 +182,16 @@ impl Play {
 
     /// What a process did, as one interval of samples.
     pub(crate) fn sample(&mut self, upid: u32, doing: Doing, from: u64, until: u64) {
+        self.sample_of((upid, 100 + upid), doing, from, until);
+    }
+
+    fn sample_of(&mut self, (upid, tid): (u32, u32), doing: Doing, from: u64, until: u64) {
         self.samples += 1;
         let (activity, side) = match doing {
             Doing::Cpu => (Activity::Running, None),
             Doing::Queue => (Activity::Runnable, None),
             Doing::File => (Activity::File, None),
-            Doing::Lock | Doing::LockOf(_) => (Activity::Lock, None),
+            Doing::Lock | Doing::LockOf(_) | Doing::Futex => (Activity::Lock, None),
             Doing::Sleep => (Activity::Sleep, None),
             Doing::Timer => (Activity::Event, None),
             Doing::Stopped => (Activity::Stopped, None),
@@ -204,9 +216,12 @@ impl Play {
             start_ns: from * MS,
             end_ns: until * MS,
             upid: Upid(upid),
-            tid: Tid(100 + upid),
+            tid: Tid(tid),
             activity,
-            op: Some("read"),
+            op: Some(match doing {
+                Doing::Futex => "futex",
+                _ => "read",
+            }),
             objects: objects.into_iter().collect(),
             file: None,
             samples: ((until - from) / 20).max(1) as u32,

@@ -246,19 +246,31 @@ pub(super) fn causes(result: &Bottlenecks, timeline: &Timeline) -> Vec<Cause> {
 }
 
 /// How many processors the run itself had within intervals, and how many it wanted: the mean
-/// number of its processes that were on one, and that were on one or waited for one.
+/// number of its threads that were on one, and that were on one or waited for one. When a process was active
+/// is known from its states, of which it has one at a time; how many of its threads then were, from its books.
 pub fn own_load(timeline: &Timeline, intervals: &[(i64, i64)]) -> (f64, f64) {
     let length: i64 = intervals.iter().map(|&(from, to)| to - from).sum();
     let (mut had, mut wanted) = (0.0, 0.0);
     for instance in &timeline.instances {
+        let books = &instance.books;
+        let active = sum_of(&instance.totals, State::is_active);
+        let by_books = (books.is_complete && active > 0.0).then(|| {
+            let wanted = (books.on_cpu_ns + books.run_queue_ns) as f64;
+            (books.on_cpu_ns as f64 / active, wanted / active)
+        });
         let first = intervals.partition_point(|&(_, to)| to <= instance.from);
         for &(from, to) in intervals[first..]
             .iter()
             .take_while(|one| one.0 < instance.to)
         {
             let sums = timeline.within(instance.process, from, to);
-            had += sums[State::Cpu as usize];
-            wanted += sum_of(&sums, State::is_active);
+            let active = sum_of(&sums, State::is_active);
+            let (on_one, ready) = match by_books {
+                Some((on_one, ready)) => (active * on_one, active * ready),
+                None => (sums[State::Cpu as usize], active),
+            };
+            had += on_one;
+            wanted += ready;
         }
     }
     let length = length.max(1) as f64;

@@ -31,11 +31,11 @@ pub struct Task {
 }
 
 impl Task {
-    /// Name shown to people: `sort (1 of 2)`, which is no version of a process, as `sort [1/2]` is in the graph.
+    /// Name shown to people: `sort (stage 1 of 2)`, which is no version of a process, as `sort [1/2]` is in the graph.
     pub fn name(&self) -> String {
         match self.parts {
             0 | 1 => self.group.clone(),
-            parts => format!("{} ({} of {parts})", self.group, self.part),
+            parts => format!("{} (stage {} of {parts})", self.group, self.part),
         }
     }
 }

@@ -55,7 +55,7 @@ function verdict() {
   }
   if (f.never_read_bytes > 0) {
     const kinds = f.never_read.slice(0, 3).map((k) => `${countedFiles(inRun(k.pattern), k.files)} ${bytes(k.bytes)}`);
-    lines.push(["unused", `${bytes(f.never_read_bytes)} in ${many(f.never_read_files, "file", "files")} written and never read: ` +
+    lines.push(["unread", `${bytes(f.never_read_bytes)} in ${many(f.never_read_files, "file", "files")} written and never read: ` +
       kinds.join(" · ") + (f.never_read.length > 3 ? ` · +${f.never_read.length - 3} more` : "")]);
   }
   return lines;

@@ -89,6 +89,8 @@ pub(crate) fn in_call(
             0
         }),
         Waits::Fcntl if !LOCKING.contains(&second) => Activity::Other.into(),
+        // Threads that wait at one address wait for one lock, whatever it is.
+        Waits::Lock if call.name == "futex" => thing(Activity::Lock, first),
         Waits::Lock | Waits::Fcntl | Waits::FileLock => Activity::Lock.into(),
         Waits::Sleep => Activity::Sleep.into(),
         Waits::Signal => Activity::Signal.into(),
@@ -151,15 +153,23 @@ fn opening(function: &[u8]) -> Doing {
 fn child(pid: u64) -> Doing {
     // 0 and negative numbers stand for groups, or any child.
     let pid = u64::from((pid as i32).max(0).unsigned_abs());
-    let objects = (pid > 0).then_some(WaitObject {
-        object: pid,
+    match pid {
+        0 => Activity::Child.into(),
+        pid => thing(Activity::Child, pid),
+    }
+}
+
+/// A wait for one thing that is no channel.
+fn thing(activity: Activity, object: u64) -> Doing {
+    let object = WaitObject {
+        object,
         side: None,
         channel: None,
-    });
+    };
     Doing {
-        activity: Activity::Child,
+        activity,
         op: None,
-        objects: objects.into_iter().collect(),
+        objects: vec![object],
     }
 }
 

@@ -1,0 +1,68 @@
+//! Programs with threads: who of them works, who waits for another one.
+
+use flowtrace_profiler::analysis::findings::verdict;
+use flowtrace_profiler::analysis::waits::waits;
+
+use crate::play::Doing::{Cpu, Futex, Queue};
+use crate::run;
+
+#[test]
+fn threads_that_take_turns_wait_for_each_other() {
+    let run = run(|mut play| {
+        let turn = |at: u64| -> Vec<(u64, _)> {
+            (0..8)
+                .map(|slice| (slice * 500 + 500, if slice % 4 == at { Cpu } else { Futex }))
+                .collect()
+        };
+        let lives: Vec<_> = (0..4).map(turn).collect();
+        let mut all: Vec<&[_]> = lives.iter().map(Vec::as_slice).collect();
+        // The one that made them waits for their end.
+        let main = [(4000, Futex)];
+        all.push(&main);
+        play.threads("convoy", None, 0, &all);
+        play.busy(2, 50, 4000);
+        play.finish(4000);
+    });
+    let found = waits(&run.workflow, &run.timeline);
+    let [threads] = found.threads.as_slice() else {
+        panic!("one program has threads: {:?}", found.threads);
+    };
+    assert_eq!((threads.name.as_str(), threads.most), ("convoy", 5));
+    let means = [threads.alive, threads.at_work, threads.waiting];
+    assert_eq!(means.map(|mean| (mean * 10.0).round()), [50.0, 10.0, 40.0]);
+    assert_eq!(threads.waited_ns, 16_000_000_000);
+
+    let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    let finding = &verdict.findings[0];
+    assert_eq!(finding.kind, "lock");
+    assert!(
+        finding
+            .title
+            .starts_with("convoy keeps 1.0 of its 5 threads at work"),
+        "{}",
+        finding.title
+    );
+    assert_eq!(finding.saving_ns, 2_000_000_000, "on two processors");
+}
+
+/// Its four threads fill two processors: another one of it would have none.
+#[test]
+fn threads_side_by_side_are_load() {
+    let run = run(|mut play| {
+        let turn = |at: u64| -> Vec<(u64, _)> {
+            (0..20)
+                .map(|slice| (slice * 100 + 100, if slice % 2 == at { Cpu } else { Queue }))
+                .collect()
+        };
+        let (even, odd) = (turn(0), turn(1));
+        let main = [(2000, Futex)];
+        play.threads("crew", None, 0, &[&main, &even, &odd, &even, &odd]);
+        play.busy(2, 100, 2000);
+        play.finish(2000);
+    });
+    let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    assert_eq!(verdict.findings, []);
+    let bottlenecks = run.bottlenecks();
+    let cores = bottlenecks.causes[0].own_cores;
+    assert!((cores - 2.0).abs() < 0.05, "{cores}");
+}
