@@ -1,12 +1,13 @@
 //! What the kernel itself reads to execute a program: it counts that as reads of the process, before the program has done
 //! anything (fs/exec.c, fs/binfmt_elf.c, fs/binfmt_script.c).
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 /// The begin of a file, by which the kernel tells what it is (`BINPRM_BUF_SIZE`).
 const BEGIN: usize = 256;
@@ -24,25 +25,85 @@ pub(crate) struct ExecReads {
     pub(crate) script: u64,
 }
 
-impl ExecReads {
-    /// Of a program with these arguments, each ended by a NUL, in this working directory. `None`: it is of another kind, or cannot be read.
-    pub(super) fn of(program: &Path, arguments: &[u8], directory: &Path) -> Option<ExecReads> {
-        let program = regular(program)?;
+/// Programs and loaders that were looked at: a run executes few of them, each very often.
+#[derive(Debug, Default)]
+pub(crate) struct Programs {
+    programs: HashMap<Identity, Option<Program>>,
+    loaders: HashMap<Identity, Option<u64>>,
+}
+
+/// A file as it was: one that is written anew in its place is another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Identity {
+    inode: (u64, u64),
+    size: u64,
+    changed: (i64, i64),
+}
+
+/// What the kernel reads of a program, bytes, and the loader that it names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Program {
+    bytes: u64,
+    loader: Option<PathBuf>,
+}
+
+impl Programs {
+    /// What the exec of a program with these arguments, each ended by a NUL, read in this working directory. `None`: it is of another
+    /// kind, or cannot be read.
+    pub(super) fn exec(
+        &mut self,
+        program: &Path,
+        arguments: &[u8],
+        directory: &Path,
+    ) -> Option<ExecReads> {
+        let found = self.programs.entry(Identity::of(program)?);
+        let found = found.or_insert_with(|| Program::read(program)).as_ref()?;
+        let mut bytes = found.bytes;
+        if let Some(loader) = &found.loader {
+            let headers = self.loaders.entry(Identity::of(loader)?);
+            bytes += (*headers.or_insert_with(|| loader_headers(loader)))?;
+        }
+        Some(ExecReads {
+            program: bytes,
+            script: script(arguments, directory),
+        })
+    }
+}
+
+impl Identity {
+    fn of(path: &Path) -> Option<Identity> {
+        let found: Metadata = path.metadata().ok()?;
+        Some(Identity {
+            inode: (found.dev(), found.ino()),
+            size: found.size(),
+            changed: (found.ctime(), found.ctime_nsec()),
+        })
+    }
+}
+
+impl Program {
+    fn read(path: &Path) -> Option<Program> {
+        let program = regular(path)?;
         let own = Elf::read(&program)?;
-        let mut read = begin(&program)? + own.headers.len() as u64;
+        let mut bytes = begin(&program)? + own.headers.len() as u64;
+        let mut loader = None;
         if let Some((at, length)) = own.loader() {
             let mut path = vec![0; usize::try_from(length).ok().filter(|&n| n <= MOST)?];
             program.read_exact_at(&mut path, at).ok()?;
             let path = path.split(|&byte| byte == 0).next()?;
-            let loader = Elf::read(&regular(Path::new(OsStr::from_bytes(path)))?)?;
-            read += length + loader.size as u64 + loader.headers.len() as u64;
+            loader = Some(PathBuf::from(OsStr::from_bytes(path)));
+            bytes += length;
         }
-        Some(ExecReads {
-            program: read,
-            script: script(arguments, directory),
-        })
+        Some(Program { bytes, loader })
     }
+}
 
+fn loader_headers(path: &Path) -> Option<u64> {
+    let loader = Elf::read(&regular(path)?)?;
+    Some(loader.size as u64 + loader.headers.len() as u64)
+}
+
+impl ExecReads {
     /// What of so many bytes, read until after the exec, the program before it has read. `None`: the exec has read something else.
     pub(crate) fn before(self, bytes: u64) -> Option<u64> {
         let before = bytes.checked_sub(self.program)?;
@@ -63,8 +124,9 @@ fn script(arguments: &[u8], directory: &Path) -> u64 {
         script.read_exact_at(&mut sign, 0).ok()?;
         (&sign == b"#!").then(|| begin(&script)).flatten()
     };
-    let mut given = arguments.split(|&byte| byte == 0).skip(1).take(2);
-    given.find_map(read).unwrap_or(0)
+    let given = arguments.split(|&byte| byte == 0).skip(1).take(2);
+    let mut named = given.filter(|name| !name.starts_with(b"-"));
+    named.find_map(read).unwrap_or(0)
 }
 
 /// Opens a regular file, and nothing else: a FIFO would wait for its writers, or have a reader by that, and a device may do anything.
@@ -167,5 +229,18 @@ mod tests {
         // Nobody ever writes to it.
         assert_eq!(script(b"cat\0-\0f\0", at), 0);
         assert_eq!(script(b"cat\0/dev/full\0.\0", at), 0);
+    }
+
+    #[test]
+    fn a_program_that_is_replaced_is_read_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("program");
+        let mut programs = Programs::default();
+        let mut read = || programs.exec(&program, b"program\0", directory.path());
+        std::fs::copy("/bin/sh", &program).unwrap();
+        let first = read().expect("a program");
+        assert_eq!(read(), Some(first));
+        std::fs::write(&program, "no program").unwrap();
+        assert_eq!(read(), None);
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::channels::unread::{self, Found};
 use super::descriptors::{self, Descriptor};
-use super::exec_reads::ExecReads;
+use super::exec_reads::{ExecReads, Programs};
 use super::inherited;
 use super::ptrace;
 use super::reading::{self, Traffic};
@@ -59,7 +59,7 @@ pub(crate) trait Moment {
     /// Its arguments, each ended by a NUL.
     fn arguments(&self) -> Vec<u8>;
     /// At an exec: what of its traffic is that of the exec itself, if that can be known.
-    fn read_by_exec(&self) -> Option<ExecReads>;
+    fn read_by_exec(&self, programs: &mut Programs) -> Option<ExecReads>;
 }
 
 /// A process that is held, or whose moment is not over soon: looked at when something is asked.
@@ -112,9 +112,9 @@ impl Moment for Held {
         reading::arguments(self.0).unwrap_or_default()
     }
 
-    fn read_by_exec(&self) -> Option<ExecReads> {
+    fn read_by_exec(&self, programs: &mut Programs) -> Option<ExecReads> {
         let of = |name: &str| PathBuf::from(format!("/proc/{}/{name}", self.0));
-        ExecReads::of(&of("exe"), &self.arguments(), &of("cwd"))
+        programs.exec(&of("exe"), &self.arguments(), &of("cwd"))
     }
 }
 

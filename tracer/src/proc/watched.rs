@@ -265,7 +265,10 @@ impl Watched {
         let bell = self.bell.as_ref().map(|(heard, _)| heard);
         ready.extend(bell.map(|heard| PollFd::new(heard.as_fd(), PollFlags::POLLIN)));
         let _ = ppoll(&mut ready, Some(timeout.into()), None);
-        if let Some(mut heard) = bell {
+        let is_rung = ready.last().is_some_and(|last| last.any() == Some(true));
+        if let Some(mut heard) = bell
+            && is_rung
+        {
             let _ = heard.read(&mut [0; 64]);
         }
     }

@@ -27,6 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use flowtrace_schema::{ChannelEndClosed, ChannelId, Direction, Record, Recorder, Usage};
 
 use super::descriptors::{self, Descriptor, Object};
+use super::exec_reads::Programs;
 use super::moment::{Held, Moment};
 use super::observer::Tracee;
 use super::reading::Traffic;
@@ -48,6 +49,7 @@ pub(crate) struct Channels {
     /// Ends of which children of the pipe's maker made use while they held the other one, too.
     used_whole: HashSet<(ChannelId, Direction)>,
     last_row: u32,
+    programs: Programs,
     /// Calls that make channels are seen, so that who holds none cannot come by one unseen.
     calls_seen: bool,
 }
@@ -61,6 +63,7 @@ impl Channels {
             unshared: HashMap::new(),
             used_whole: HashSet::new(),
             last_row: 0,
+            programs: Programs::default(),
             calls_seen: false,
         }
     }
@@ -127,7 +130,9 @@ impl Channels {
         let in_all = Moved::in_all(usage);
         let mut keys = holder.ends.keys();
         let reads = keys.any(|key| key.1 == Direction::Read);
-        let read_by_exec = exec.filter(|_| reads).and_then(Moment::read_by_exec);
+        let read_by_exec = exec
+            .filter(|_| reads)
+            .and_then(|exec| exec.read_by_exec(&mut self.programs));
         let ends: Vec<_> = holder
             .ends
             .iter()

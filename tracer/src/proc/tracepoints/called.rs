@@ -17,7 +17,7 @@ use super::calls::{
 use super::moment::Told;
 use super::program::{NUMBER, PID, REST, TID};
 use super::record::{half, word};
-use super::table::{ENTRY, INODE, KIND, TRAFFIC};
+use super::table::{ENTRIES, ENTRY, INODE, KIND, TRAFFIC};
 
 /// What a call did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,8 @@ impl Called {
             names,
             bases,
         } = before;
-        let mut table = record.get(MOVED..MOVED + 8 * TRAFFIC)?.to_vec();
+        let mut table = Vec::with_capacity(ENTRIES + 2 * ENTRY);
+        table.extend(record.get(MOVED..MOVED + 8 * TRAFFIC)?);
         table.extend(u64::from(pid).to_ne_bytes());
         let mut sockets = Vec::new();
         for described in second.as_deref().into_iter().chain([record]) {

@@ -10,7 +10,7 @@ use nix::fcntl::AT_FDCWD;
 
 use super::super::channels::unread::{Found, Left};
 use super::super::descriptors::{self, Descriptor};
-use super::super::exec_reads::ExecReads;
+use super::super::exec_reads::{ExecReads, Programs};
 use super::super::moment::{Moment, first};
 use super::super::reading::Traffic;
 use super::super::sampler::objects::Target;
@@ -42,7 +42,8 @@ pub(crate) struct Told {
     pub(crate) is_foreign: bool,
     /// There may be more than is told.
     is_cut: bool,
-    open: BTreeMap<i32, Open>,
+    /// By their numbers, in order.
+    open: Vec<(i32, Open)>,
     /// At an exec and an open: the paths of the first descriptors.
     pub(crate) paths: BTreeMap<i32, OsString>,
     traffic: Traffic,
@@ -79,13 +80,18 @@ impl Told {
     pub(super) fn new(tid: u32, is_cut: bool, table: &[u8]) -> Option<Told> {
         let traffic = |index: usize| word(table, 8 * index);
         let entries = table.get(ENTRIES..)?.chunks_exact(ENTRY);
+        let mut open: Vec<_> = entries.filter_map(Open::read).collect();
+        // Of a number that is told twice the last one holds.
+        open.reverse();
+        open.sort_by_key(|(fd, _)| *fd);
+        open.dedup_by_key(|(fd, _)| *fd);
         Some(Told {
             pid: half(table, PROCESS)?,
             tid,
             is_shared: false,
             is_foreign: false,
             is_cut,
-            open: entries.filter_map(Open::read).collect(),
+            open,
             paths: BTreeMap::new(),
             traffic: Traffic {
                 read_calls: traffic(0)?,
@@ -105,8 +111,8 @@ impl Told {
     /// Keeps what lies in the pipes to which nobody can add, as it was `told`, or as it is there now. May wait for the process, if that is in
     /// an exec.
     pub(crate) fn keep_contents(&self, told: Option<&Contents>) {
-        let some = |(_, open): &(&i32, &Open)| open.left.is_some_and(|left| left > 0);
-        let contents = self.open.iter().filter(some).filter_map(|(&fd, open)| {
+        let some = |(_, open): &&(i32, Open)| open.left.is_some_and(|left| left > 0);
+        let contents = self.open.iter().filter(some).filter_map(|&(fd, ref open)| {
             let told = told.and_then(|told| told.take(self.tid, open.inode));
             Some((fd, told.or_else(|| self.left(fd)?.content())?))
         });
@@ -115,20 +121,24 @@ impl Told {
 
     /// Whether a call that made one descriptor has opened a pipe with a name, or one that is open already.
     pub(crate) fn is_fifo(&self) -> bool {
-        let mut open = self.open.values();
-        open.any(|open| open.kind & libc::S_IFMT == libc::S_IFIFO)
+        let mut open = self.open.iter();
+        open.any(|(_, open)| open.kind & libc::S_IFMT == libc::S_IFIFO)
     }
 
     /// Whether the call that gave descriptor `fd` made the file.
     pub(crate) fn is_created(&self, fd: i32) -> bool {
         /// `FMODE_CREATED` of include/linux/fs.h.
         const CREATED: u32 = 0x10_0000;
-        let open = self.open.get(&fd);
-        open.is_some_and(|open| open.mode & CREATED != 0)
+        self.open(fd).is_some_and(|open| open.mode & CREATED != 0)
+    }
+
+    fn open(&self, fd: i32) -> Option<&Open> {
+        let place = self.open.binary_search_by_key(&fd, |(fd, _)| *fd).ok()?;
+        Some(&self.open[place].1)
     }
 
     fn regular(&self, fd: i32) -> Option<&Open> {
-        let open = self.open.get(&fd);
+        let open = self.open(fd);
         open.filter(|open| open.kind & libc::S_IFMT == libc::S_IFREG)
     }
 }
@@ -180,7 +190,7 @@ impl Moment for Told {
     }
 
     fn stands_for(&self, fd: i32) -> Option<Target> {
-        let open = self.open.get(&fd)?;
+        let open = self.open(fd)?;
         Some(match open.kind & libc::S_IFMT {
             libc::S_IFIFO | libc::S_IFSOCK => Target::Channel(open.inode),
             libc::S_IFCHR => Target::Terminal,
@@ -192,7 +202,7 @@ impl Moment for Told {
 
     fn targets(&self) -> BTreeMap<i32, OsString> {
         first(|fd| {
-            let open = self.open.get(&fd)?;
+            let open = self.open(fd)?;
             let channel = open.channel(fd).and_then(|channel| channel.text());
             let path = || self.paths.get(&fd).cloned();
             let look = || Some(descriptors::target(self.pid, fd)?.into_os_string());
@@ -205,12 +215,12 @@ impl Moment for Told {
 
     fn state(&self, fd: i32) -> Option<(u32, u64)> {
         let kept = (libc::O_ACCMODE | libc::O_APPEND) as u32;
-        let open = self.open.get(&fd)?;
+        let open = self.open(fd)?;
         Some((open.flags & kept, open.position))
     }
 
     fn extent(&self, fd: i32) -> Option<((u64, u64), u64)> {
-        let open = self.open.get(&fd)?;
+        let open = self.open(fd)?;
         Some(((open.device, open.inode), open.size))
     }
 
@@ -259,14 +269,14 @@ impl Moment for Told {
     }
 
     fn left(&self, fd: i32) -> Option<Found> {
-        let open = self.open.get(&fd)?;
+        let open = self.open(fd)?;
         let left = Left::new(open.inode, open.left?);
         let content = self.contents.get().and_then(|all| all.get(&fd));
         Some(Found::new(self.pid, fd, left, content.cloned()))
     }
 
     fn numbers(&self) -> Vec<i32> {
-        self.open.keys().copied().collect()
+        self.open.iter().map(|(fd, _)| *fd).collect()
     }
 
     fn of_parent(&self, pid: u32) -> Option<&dyn Moment> {
@@ -282,8 +292,8 @@ impl Moment for Told {
         self.arguments.clone()
     }
 
-    fn read_by_exec(&self) -> Option<ExecReads> {
+    fn read_by_exec(&self, programs: &mut Programs) -> Option<ExecReads> {
         let (program, directory) = (self.program.as_ref()?, self.directory.as_ref()?);
-        ExecReads::of(program, &self.arguments, directory)
+        programs.exec(program, &self.arguments, directory)
     }
 }

@@ -103,7 +103,27 @@ pub(in super::super) struct Used {
 
 /// Parts of what is not complete yet, by thread.
 #[derive(Debug, Default)]
-pub(super) struct Parts(HashMap<u32, HashMap<u32, Part>>);
+pub(super) struct Parts(HashMap<u32, PartsOfOne>);
+
+/// A call has one or two, an exec a dozen.
+#[derive(Debug, Default)]
+struct PartsOfOne(Vec<(u32, Part)>);
+
+impl PartsOfOne {
+    fn get(&mut self, what: u32) -> &mut Part {
+        let place = self.0.iter().position(|(it, _)| *it == what);
+        let place = place.unwrap_or_else(|| {
+            self.0.push((what, Part::default()));
+            self.0.len() - 1
+        });
+        &mut self.0[place].1
+    }
+
+    fn remove(&mut self, what: u32) -> Option<Part> {
+        let place = self.0.iter().position(|(it, _)| *it == what)?;
+        Some(self.0.swap_remove(place).1)
+    }
+}
 
 #[derive(Debug, Default)]
 struct Part {
@@ -147,7 +167,7 @@ impl Parts {
                 What::Called(Box::new(Called::new(record, before)?))
             }
             part @ (EXECUTABLE | DIRECTORY | ARGUMENTS | ENVIRONMENT | TARGETS..CALLED) => {
-                let kept = self.0.entry(tid).or_default().entry(part).or_default();
+                let kept = self.0.entry(tid).or_default().get(part);
                 if !matches!(part, ARGUMENTS | ENVIRONMENT) {
                     // One record each.
                     kept.bytes.clear();
@@ -171,7 +191,7 @@ impl Parts {
         let unknown = half(record, NUMBER)?;
         let is_foreign = unknown & FOREIGN != 0;
         let mut part = |part| {
-            let kept = parts.remove(&part).unwrap_or_default();
+            let kept = parts.remove(part).unwrap_or_default();
             (unknown & missing(part) == 0).then_some(kept)
         };
         let argv = part(ARGUMENTS).map(|part| part.bytes);
@@ -184,7 +204,7 @@ impl Parts {
             moment.program = exe.as_ref().map(|exe| path(exe).into());
             moment.directory = cwd.as_ref().map(|cwd| path(cwd).into());
             for fd in 0..NUMBERED {
-                if let Some(kept) = parts.remove(&(TARGETS + fd)) {
+                if let Some(kept) = parts.remove(TARGETS + fd) {
                     moment.paths.insert(fd.cast_signed(), path(&kept));
                 }
             }
@@ -204,7 +224,7 @@ impl Parts {
     /// What thread `tid` has told of the call that it returns from.
     fn before_call(&mut self, tid: u32) -> Before {
         let mut parts = self.0.remove(&tid).unwrap_or_default();
-        let address = parts.remove(&ADDRESS).and_then(|part| {
+        let address = parts.remove(ADDRESS).and_then(|part| {
             Some(Address {
                 is_own: part.flags & calls::OWN_ADDRESS != 0,
                 length: word(&part.bytes, AT)? as usize,
@@ -212,19 +232,19 @@ impl Parts {
             })
         });
         Before {
-            second: parts.remove(&SECOND).map(|part| part.bytes),
-            opened: parts.remove(&OPENED).map(|part| path(&part)),
+            second: parts.remove(SECOND).map(|part| part.bytes),
+            opened: parts.remove(OPENED).map(|part| path(&part)),
             address,
-            names: NAMES.map(|part| Some(parts.remove(&part)?.bytes)),
-            bases: BASES.map(|part| parts.remove(&part).map(|part| path(&part))),
+            names: NAMES.map(|part| Some(parts.remove(part)?.bytes)),
+            bases: BASES.map(|part| parts.remove(part).map(|part| path(&part))),
         }
     }
 
     /// What thread `tid` has just told of what its process has open.
     fn moment(&mut self, tid: u32) -> Option<Box<Told>> {
         let parts = self.0.get_mut(&tid)?;
-        let tables = [TABLE, TABLE_OF_PARENT].map(|part| parts.remove(&part));
-        if parts.is_empty() {
+        let tables = [TABLE, TABLE_OF_PARENT].map(|part| parts.remove(part));
+        if parts.0.is_empty() {
             self.0.remove(&tid);
         }
         let told = |part: Part| Told::new(tid, part.flags & CUT != 0, &part.bytes);

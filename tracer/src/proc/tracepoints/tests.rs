@@ -245,6 +245,7 @@ fn what_is_open_is_told_at_forks_execs_and_ends() {
 
 #[test]
 fn what_an_exec_reads_itself_is_known() {
+    use crate::proc::exec_reads::Programs;
     use crate::proc::moment::Moment;
 
     let Some(mut tracepoints) = below(std::process::id()) else {
@@ -272,7 +273,7 @@ fn what_an_exec_reads_itself_is_known() {
             _ => None,
         });
         let exec = exec.unwrap();
-        let read = exec.read_by_exec().unwrap();
+        let read = exec.read_by_exec(&mut Programs::default()).unwrap();
         let in_all = exec.traffic().unwrap().read_bytes;
         assert_eq!(
             read.before(in_all),
