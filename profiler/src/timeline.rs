@@ -210,6 +210,9 @@ pub struct Books {
     pub lock_ns: i64,
     /// Of that in locks in the memory of an image of several threads, which only these share as a rule, ns.
     pub thread_lock_ns: i64,
+    /// Of that in waits that lasted for more than half of the image's life, ns: for the end of the other threads, or for something
+    /// to do.
+    pub thread_idle_ns: i64,
     /// Thread time sampled in all, ns.
     pub sampled_ns: i64,
     /// Times a thread had to give up its processor to others.

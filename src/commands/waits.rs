@@ -115,6 +115,7 @@ fn as_json(
             "alive": one.alive,
             "at_work": one.at_work,
             "waiting": one.waiting,
+            "idle": one.idle,
             "waited_ns": one.waited_ns,
         })).collect::<Vec<_>>(),
         "idle_ns": waits.idle_ns(),

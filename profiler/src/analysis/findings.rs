@@ -283,12 +283,13 @@ fn of_cause(
             );
             let processes: BTreeSet<ProcessId> = parts.iter().map(|part| part.process).collect();
             let threads = together(&name, timeline, processes.into_iter());
-            if let Some(threads) = threads.filter(keep_each_other_waiting) {
+            if let Some(threads) = threads.filter(Threads::keep_each_other_waiting) {
                 return Some(finding(
                     "lock",
                     format!(
-                        "{name} keeps {:.1} of its {:.0} threads at work: the others wait for each other (a lock, a condition, or for work)",
-                        threads.at_work, threads.alive
+                        "{name} keeps {:.1} of its {:.0} threads at work, the others wait for each other: less to wait for (locks, unequal shares), or faster code",
+                        threads.at_work,
+                        threads.alive - threads.idle
                     ),
                     saving,
                     format!(
@@ -364,11 +365,6 @@ fn of_cause(
             "waits",
         )),
     }
-}
-
-/// Whether threads could work side by side and do not. That one waits for the end of the others is how programs with threads are written.
-fn keep_each_other_waiting(threads: &Threads) -> bool {
-    threads.waiting >= 1.5 && threads.at_work < 0.7 * (threads.alive - 1.0)
 }
 
 /// Whether most of the waiting for locks is that of threads for others of their own process.

@@ -1,6 +1,7 @@
 //! How many of their threads programs keep at work, and how long the others wait for each other: for a mutex,
 //! a condition, the end of another thread, or as an idle pool. The kernel tells no more of these than
-//! that they are waits in `futex(2)`; all of them end by another thread of the same process.
+//! that they are waits in `futex(2)`; all of them end by another thread of the same process. One that lasts
+//! for most of the program's life keeps nobody from work: that is a join, or a thread with nothing to do.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +23,17 @@ pub struct Threads {
     pub at_work: f64,
     /// Threads that waited for another one, likewise.
     pub waiting: f64,
-    /// Thread time of these waits, ns.
+    /// Threads that did so for most of the program's life, likewise.
+    pub idle: f64,
+    /// Thread time of the waits that were shorter, ns.
     pub waited_ns: i64,
+}
+
+impl Threads {
+    /// Whether they could work side by side and do not.
+    pub fn keep_each_other_waiting(&self) -> bool {
+        self.waiting >= 0.5 && self.at_work < 0.7 * (self.alive - self.idle)
+    }
 }
 
 /// The threads of some processes together; `None`: they did not wait for each other, or the kernel did not tell what they cost.
@@ -36,7 +46,7 @@ pub fn together(
         let books = &timeline.instance(id).books;
         books.thread_lock_ns > 0 && books.is_complete
     };
-    let (mut life, mut lives, mut work) = (0, 0, 0);
+    let (mut life, mut lives, mut work, mut idle) = (0, 0, 0, 0);
     let mut found = Threads {
         name: name.into(),
         processes: 0,
@@ -44,6 +54,7 @@ pub fn together(
         alive: 0.0,
         at_work: 0.0,
         waiting: 0.0,
+        idle: 0.0,
         waited_ns: 0,
     };
     for id in processes.filter(waited) {
@@ -51,7 +62,8 @@ pub fn together(
         let books = &instance.books;
         found.processes += 1;
         found.most = found.most.max(books.threads);
-        found.waited_ns += books.thread_lock_ns;
+        found.waited_ns += books.thread_lock_ns - books.thread_idle_ns;
+        idle += books.thread_idle_ns;
         life += instance.to - instance.from;
         lives += books.thread_ns;
         work += books.on_cpu_ns + books.run_queue_ns + books.storage_ns;
@@ -60,6 +72,7 @@ pub fn together(
     found.alive = mean(lives);
     found.at_work = mean(work);
     found.waiting = mean(found.waited_ns);
+    found.idle = mean(idle);
     (found.processes > 0).then_some(found)
 }
 

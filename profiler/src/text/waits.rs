@@ -90,6 +90,7 @@ fn threads(waits: &Waits) -> String {
         ("alive", Align::Right),
         ("at work", Align::Right),
         ("waiting", Align::Right),
+        ("idle", Align::Right),
         ("for each other", Align::Right),
     ]);
     let told: Vec<_> = waits
@@ -104,6 +105,7 @@ fn threads(waits: &Waits) -> String {
             format!("{:.1}", one.alive),
             format!("{:.1}", one.at_work),
             format!("{:.1}", one.waiting),
+            format!("{:.1}", one.idle),
             units::duration(one.waited_ns),
         ]);
     }

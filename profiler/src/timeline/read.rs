@@ -141,7 +141,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
             let nothing = TimesRow::default();
             let row = times.get(&image.upid).copied().unwrap_or(&nothing);
             let rows = samples.get(&image.upid).copied().unwrap_or(&[]);
-            add_books(&mut instance.books, row, rows);
+            add_books(&mut instance.books, row, rows, until - image.start_ns);
             instance.host = intern(&row.host).or(instance.host);
             instance.cwd = intern(&row.cwd).or(instance.cwd);
             let seen = seen(rows, &polled, &parts.grants, &workflow.ends, &lives);
@@ -245,7 +245,8 @@ fn add_channels(timeline: &mut Timeline, workflow: &Workflow, parts: &Parts) {
     });
 }
 
-fn add_books(books: &mut Books, row: &TimesRow, samples: &[SampleRow]) {
+/// Adds what an image used that lived for `life` ns.
+fn add_books(books: &mut Books, row: &TimesRow, samples: &[SampleRow], life: i64) {
     let known = [
         row.on_cpu_ns,
         row.run_queue_ns,
@@ -273,6 +274,9 @@ fn add_books(books: &mut Books, row: &TimesRow, samples: &[SampleRow]) {
             books.lock_ns += length;
             if sample.is_futex && !is_single {
                 books.thread_lock_ns += length;
+                if length > life / 2 {
+                    books.thread_idle_ns += length;
+                }
             }
         }
     }

@@ -28,9 +28,17 @@ fn threads_that_take_turns_wait_for_each_other() {
         panic!("one program has threads: {:?}", found.threads);
     };
     assert_eq!((threads.name.as_str(), threads.most), ("convoy", 5));
-    let means = [threads.alive, threads.at_work, threads.waiting];
-    assert_eq!(means.map(|mean| (mean * 10.0).round()), [50.0, 10.0, 40.0]);
-    assert_eq!(threads.waited_ns, 16_000_000_000);
+    let means = [
+        threads.alive,
+        threads.at_work,
+        threads.waiting,
+        threads.idle,
+    ];
+    assert_eq!(
+        means.map(|mean| (mean * 10.0).round()),
+        [50.0, 10.0, 30.0, 10.0]
+    );
+    assert_eq!(threads.waited_ns, 12_000_000_000);
 
     let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
     let finding = &verdict.findings[0];
@@ -38,11 +46,29 @@ fn threads_that_take_turns_wait_for_each_other() {
     assert!(
         finding
             .title
-            .starts_with("convoy keeps 1.0 of its 5 threads at work"),
+            .starts_with("convoy keeps 1.0 of its 4 threads at work,"),
         "{}",
         finding.title
     );
     assert_eq!(finding.saving_ns, 2_000_000_000, "on two processors");
+}
+
+/// What waits for most of a program's life keeps nobody from work: a faster program, or another one, would help.
+#[test]
+fn a_pool_with_nothing_to_do_keeps_nobody_waiting() {
+    let run = run(|mut play| {
+        let idle = [(2000, Futex)];
+        play.threads("server", None, 0, &[&[(2000, Cpu)], &idle, &idle, &idle]);
+        play.busy(2, 50, 2000);
+        play.finish(2000);
+    });
+    let found = waits(&run.workflow, &run.timeline);
+    assert_eq!(
+        (found.threads[0].waited_ns, found.threads[0].idle.round()),
+        (0, 3.0)
+    );
+    let verdict = verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    assert_eq!(verdict.findings[0].kind, "cpu");
 }
 
 /// Its four threads fill two processors: another one of it would have none.
