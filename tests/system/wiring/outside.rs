@@ -237,6 +237,31 @@ fn what_the_workflow_mounts_is_seen_by_its_opens() {
     }
 }
 
+/// Its descriptor with that number is another file than the one of its process.
+#[test]
+fn a_thread_with_descriptors_of_its_own_opens_its_own_file() {
+    let threads = "import ctypes, os, sys, threading
+os.chdir(sys.argv[1])
+ready, go = threading.Event(), threading.Event()
+def own():
+    ctypes.CDLL(None).unshare(0x400)
+    ready.set(); go.wait()
+    assert os.open('by_thread', os.O_CREAT | os.O_WRONLY) == fd
+thread = threading.Thread(target=own); thread.start(); ready.wait()
+fd = os.open('by_main', os.O_CREAT | os.O_WRONLY); go.set(); thread.join()";
+    let script = format!(r#"{PYTHON} -c "{threads}" $O"#);
+    for options in [&[][..], &["--ptrace"]] {
+        let Some((run, _guard, path)) = outside(options, &script) else {
+            return;
+        };
+        let made = format!(
+            "SELECT path FROM calls WHERE op IN ('open', 'create') AND path LIKE '{path}/by_%' ORDER BY 1"
+        );
+        let [main, thread] = ["by_main", "by_thread"].map(|name| vec![format!("{path}/{name}")]);
+        assert_eq!(run.trace.rows(&made), [main, thread], "{options:?}");
+    }
+}
+
 /// The kernel does not tell where such a file is: it has no name, and no wrong one.
 #[test]
 fn a_file_with_a_path_too_long_to_tell_has_none() {

@@ -173,7 +173,7 @@ pub(crate) fn led_to(link: &str) -> Option<PathBuf> {
 /// What the kernel adds to the path of a file that has no name any more.
 pub(crate) const DELETED: &[u8] = b" (deleted)";
 
-/// The link in /proc to what is open as descriptor `fd`.
+/// The link in /proc to what is open as descriptor `fd` of a process, or of a thread, which may have a table of its own (`/proc/TID` of proc(5)).
 pub(crate) fn link(pid: u32, fd: i32) -> String {
     format!("/proc/{pid}/fd/{fd}")
 }

@@ -223,14 +223,14 @@ impl Wiring {
     }
 
     fn opened(&mut self, tracee: Tracee, fd: i32, open: &Open, now: u64) {
-        let Some(attributes) = descriptors::attributes(tracee.pid, fd) else {
+        let Some(attributes) = descriptors::attributes(tracee.tid, fd) else {
             return;
         };
         if attributes.mode & libc::S_IFMT == libc::S_IFIFO {
             self.made(tracee, &[fd], now);
         } else {
             // The kernel does not tell a path of more than a page.
-            let path = descriptors::target(tracee.pid, fd).unwrap_or_default();
+            let path = descriptors::target(tracee.tid, fd).unwrap_or_default();
             self.outside
                 .opened(tracee, fd, open, &path, &attributes, now);
         }

@@ -31,7 +31,7 @@ pub(super) fn named(tracee: Tracee, directory: Option<i32>, path: &OsStr) -> Opt
         None | Some(libc::AT_FDCWD) => {
             descriptors::led_to(&format!("/proc/{}/task/{}/cwd", tracee.pid, tracee.tid))?
         }
-        Some(fd) => descriptors::target(tracee.pid, fd)?,
+        Some(fd) => descriptors::target(tracee.tid, fd)?,
     };
     directory.is_absolute().then(|| directory.join(path))
 }
