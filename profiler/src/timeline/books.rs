@@ -1,8 +1,9 @@
 //! Holds samples against the books. What the kernel counted is exact, a sample is a look: where
 //! both speak of the same thread, the samples give way.
 
-use flowtrace_schema::TimesRow;
+use flowtrace_schema::{SampleRow, TimesRow};
 
+use super::threads::state;
 use super::{STATES, Shares, State, sum_of};
 
 /// The mixes of one image: what its pieces were in truth, by what was seen.
@@ -136,6 +137,88 @@ pub(super) fn mixes(row: &TimesRow, seen: &Shares, guess: State) -> Mixes {
         }
     }
     mixes
+}
+
+/// What the looks at an image of several threads saw of them, thread time in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Threads {
+    active: f64,
+    blocked: f64,
+}
+
+impl Threads {
+    /// Of its samples. `None`: they are of one thread.
+    pub(super) fn of(rows: &[SampleRow]) -> Option<Threads> {
+        let mut threads = Threads::default();
+        for row in rows {
+            let length = (row.end_ns - row.t_ns) as f64;
+            match state(row, None, || false) {
+                State::Cpu | State::Queue => threads.active += length,
+                State::Tracer | State::Unknown => {}
+                _ => threads.blocked += length,
+            }
+        }
+        let is_one = rows.windows(2).all(|pair| pair[0].tid == pair[1].tid);
+        let lives = rows.first().zip(rows.last());
+        let is_whole = lives.is_none_or(|(first, _)| first.samples == 0);
+        (!is_one || !is_whole).then_some(threads)
+    }
+
+    /// Corrects the mixes of the image, of which `seen` has the time that its pieces say for each state, and `for_threads` the time in which
+    /// nobody was seen to do anything but to wait for another of its threads, ns. Returns the mix of these: a thread that is over
+    /// before it was looked at does its work while another one waits for its end.
+    pub(super) fn correct(
+        self,
+        mixes: &mut Mixes,
+        row: &TimesRow,
+        seen: &Shares,
+        for_threads: f64,
+    ) -> Option<Shares> {
+        if row.threads.is_none_or(|threads| threads <= 1) {
+            return None;
+        }
+        let books = [row.on_cpu_ns, row.run_queue_ns, row.storage_ns, row.wait_ns];
+        let [cpu, queue, storage, wait] = books.map(|ns| ns.map(|ns| ns as f64));
+        let ((cpu, queue), blocked) = (cpu.zip(queue)?, storage? + wait?);
+        let hidden = for_threads + seen[State::Unknown as usize];
+        // Side by side they would have taken less of it.
+        let unseen = (cpu + queue - self.active).clamp(0.0, hidden);
+        let active = sum_of(seen, State::is_active) + unseen;
+        // Of those that share a processor each is ready to run most of the time, and one runs.
+        let runs = if active > 0.0 {
+            (cpu / active).min(1.0)
+        } else {
+            0.0
+        };
+        let mut of_active = [0.0; STATES];
+        of_active[State::Cpu as usize] = runs;
+        of_active[State::Queue as usize] = 1.0 - runs;
+        for state in [State::Cpu, State::Queue] {
+            mixes.of[state as usize] = of_active;
+        }
+        if hidden <= 0.0 {
+            return None;
+        }
+        let works = unseen / hidden;
+        let waits = ((blocked - self.blocked) / hidden).clamp(0.0, 1.0 - works);
+        let mix = |rest: Shares, waits: f64| {
+            let mut shares = [0.0; STATES];
+            for (share, more) in shares.iter_mut().zip(of_active) {
+                *share += works * more;
+            }
+            for (share, more) in shares.iter_mut().zip(rest) {
+                *share += (1.0 - works - waits) * more;
+            }
+            shares[State::Unknown as usize] += waits;
+            shares
+        };
+        let mut rest = mixes.of[State::Unknown as usize];
+        for state in [State::Cpu, State::Queue] {
+            rest[state as usize] = 0.0;
+        }
+        mixes.of[State::Unknown as usize] = mix(normalised(rest), 0.0);
+        Some(mix(pure(State::Lock), waits))
+    }
 }
 
 #[cfg(test)]

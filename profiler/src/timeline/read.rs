@@ -7,7 +7,7 @@ use flowtrace_schema::{
     ChannelEndRow, ChannelRow, CounterRow, HostRow, PolledRow, Result, SampleRow, TimesRow, Trace,
 };
 
-use super::books::mixes;
+use super::books::{Threads, mixes};
 use super::machine::Counters;
 use super::threads::{Seen, state, together};
 use super::{Books, Channel, Instance, Piece, STATES, Shares, State, Timeline};
@@ -35,6 +35,8 @@ pub struct Parts {
     pub hosts: Vec<HostRow>,
     /// Who ended waits for locks and FIFOs.
     pub grants: Grants,
+    /// The samples were told by the scheduler: they have all that every thread did.
+    pub exact: bool,
 }
 
 /// Reads the timeline of a trace.
@@ -52,9 +54,9 @@ pub fn read(trace: &Trace, workflow: &Workflow) -> Result<Timeline> {
             counters: trace.host_counters()?,
             hosts: trace.hosts()?,
             grants: Grants::read(trace, workflow)?,
+            exact: trace.is_exact(),
         },
     );
-    timeline.exact = trace.is_exact();
     timeline.storage = trace.storage();
     Ok(timeline)
 }
@@ -72,6 +74,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
         programs: Programs::of(workflow),
         span: (begin.unwrap_or(0).min(end), end),
         way_ns: workflow.view.way_ns,
+        exact: parts.exact,
         ..Timeline::default()
     };
     add_channels(&mut timeline, workflow, &parts);
@@ -145,6 +148,10 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
             instance.host = intern(&row.host).or(instance.host);
             instance.cwd = intern(&row.cwd).or(instance.cwd);
             let seen = seen(rows, &polled, &parts.grants, &workflow.ends, &lives);
+            let of_threads = match parts.exact {
+                true => None,
+                false => Threads::of(rows),
+            };
             add_image(
                 &mut timeline,
                 &mut instance,
@@ -152,6 +159,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
                 until,
                 row,
                 seen,
+                of_threads,
                 guess,
                 &channel_at,
                 &process_of,
@@ -367,12 +375,15 @@ fn add_image(
     until: i64,
     row: &TimesRow,
     seen: Vec<Seen>,
+    of_threads: Option<Threads>,
     guess: State,
     channel_at: &HashMap<i64, u32>,
     process_of: &HashMap<i64, ProcessId>,
 ) {
     let (from, to) = (image.start_ns.max(instance.from), until.max(image.start_ns));
     let mut pieces: Vec<Piece> = Vec::with_capacity(seen.len() + 2);
+    // Those in which nobody was seen to do anything but to wait for another thread.
+    let mut hidden: Vec<usize> = Vec::new();
     let piece = |from: i64, to: i64, state: State| Piece {
         from,
         to,
@@ -398,6 +409,9 @@ fn add_image(
         }
         let begin = if pieces.is_empty() { at } else { begin };
         instance.samples += u64::from(one.samples);
+        if one.waits_for_thread() {
+            hidden.push(pieces.len());
+        }
         pieces.push(Piece {
             channel: one.channel_id.and_then(|id| channel_at.get(&id).copied()),
             child_pid: one.child_pid,
@@ -417,9 +431,22 @@ fn add_image(
     for piece in &pieces {
         sums[piece.state as usize] += (piece.to - piece.from) as f64;
     }
-    let mixes = mixes(row, &sums, guess);
+    let mut mixes = mixes(row, &sums, guess);
+    if let Some(threads) = of_threads {
+        let for_threads = hidden.iter().map(|&at| pieces[at].to - pieces[at].from);
+        let for_threads = for_threads.sum::<i64>() as f64;
+        if let Some(hides) = threads.correct(&mut mixes, row, &sums, for_threads) {
+            timeline.mixes.push(hides);
+            let mix = timeline.mixes.len() as u32 - 1;
+            for &at in &hidden {
+                pieces[at].mix = mix;
+            }
+        }
+    }
     let mut own: [Option<u32>; STATES] = [None; STATES];
-    for piece in &mut pieces {
+    // By now only those have a mix that is not their state's.
+    let by_state = |piece: &&mut Piece| piece.mix == piece.state as u32;
+    for piece in pieces.iter_mut().filter(by_state) {
         let state = piece.state as usize;
         piece.mix = *own[state].get_or_insert_with(|| {
             timeline.mixes.push(mixes.of[state]);

@@ -18,6 +18,13 @@ pub(super) struct Seen {
     pub(super) samples: u32,
 }
 
+impl Seen {
+    /// Whether it waits for another thread of its process.
+    pub(super) fn waits_for_thread(&self) -> bool {
+        self.state == State::Lock && self.is_futex
+    }
+}
+
 /// The state that a sample stands for. `has_child`: whether a child lived meanwhile; waiting for a signal is then how some
 /// programs wait for it.
 pub(super) fn state(
@@ -52,8 +59,7 @@ pub(super) fn state(
 /// How much a state tells of what an image of several threads did, the most first. Who waits for a lock in the memory
 /// of the process waits for another of its threads (`join`, a condition, an idle pool): what that one does tells why.
 fn strength(one: &Seen) -> (bool, State) {
-    let waits_for_thread = one.state == State::Lock && one.is_futex;
-    (waits_for_thread, one.state)
+    (one.waits_for_thread(), one.state)
 }
 
 /// What the threads of one image did together: at every moment the state that tells most. `seen` has the

@@ -76,6 +76,9 @@ impl Waits {
                 thread.early = None;
             }
         }
+        if phase == Phase::Dead {
+            self.has_died(tid, at, descriptors);
+        }
     }
 
     fn runs(&mut self, tid: u32, at: u64, descriptors: &dyn Descriptors) {

@@ -7,7 +7,7 @@ use super::super::syscalls::waited_in;
 use super::Descriptors;
 use crate::proc::observer::ChannelLookup;
 use crate::proc::sampler::calls::Waits;
-use crate::proc::sampler::doing::{Doing, in_call};
+use crate::proc::sampler::doing::{Doing, in_call, is_timed};
 use crate::proc::sampler::objects::Holder;
 
 /// What a thread does, and on which file of a view.
@@ -15,6 +15,8 @@ use crate::proc::sampler::objects::Holder;
 pub(super) struct Reason {
     pub(super) doing: Doing,
     pub(super) file: Option<FileId>,
+    /// It ends by itself after a time.
+    timed: bool,
 }
 
 impl From<Activity> for Reason {
@@ -22,18 +24,24 @@ impl From<Activity> for Reason {
         Reason {
             doing: activity.into(),
             file: None,
+            timed: false,
         }
     }
 }
 
 impl Reason {
     /// A thread of the tree ended the wait: where nothing tells what it was for, then for something
-    /// that goes from one to the other; and an open that waited was that of a FIFO.
+    /// that goes from one to the other; and an open that waited was that of a FIFO. A lock that nobody of the tree released until the time
+    /// was over was waited for as one sleeps.
     pub(super) fn with_waker(mut self, has_waker: bool) -> Reason {
         let is_open = self.doing.activity == Activity::File
             && matches!(self.doing.op, Some("open" | "openat" | "openat2"));
         if has_waker && (is_open || self.doing.activity == Activity::Other) {
             self.doing.activity = Activity::Channel;
+        }
+        if !has_waker && self.timed && self.doing.activity == Activity::Lock {
+            self.doing.activity = Activity::Sleep;
+            self.doing.objects.clear();
         }
         self
     }
@@ -126,6 +134,7 @@ impl Blocked<'_> {
         doing.op = Some(call.name);
         Reason {
             file: file.filter(|_| doing.activity == Activity::File),
+            timed: is_timed(call, arguments),
             doing,
         }
     }

@@ -317,6 +317,24 @@ fn who_waits_for_a_child_was_woken_by_it() {
 }
 
 #[test]
+fn a_first_thread_that_ends_before_the_others_waits_for_nobody() {
+    let mut stage = Stage::new();
+    stage.change(Change::Thread(tracee(12, ROOT, 1)));
+    stage.runs(ROOT);
+    stage.runs(12);
+    stage.at += 10 * MS;
+    stage.leaves(ROOT, state::DEAD);
+    stage.at += 30 * MS;
+    stage.change(Change::Ended(12));
+    stage.leaves(12, state::DEAD);
+    stage.change(Change::Over(ROOT));
+    let rows = stage.rows();
+    let all = brief(&rows);
+    assert!(all.iter().all(|row| row.1 == Activity::Running), "{rows:?}");
+    assert_eq!(all.iter().map(|row| row.0).sum::<u64>(), 50);
+}
+
+#[test]
 fn what_a_thread_did_before_it_was_heard_of_is_known() {
     let mut stage = Stage::new();
     stage.runs(11);

@@ -121,6 +121,19 @@ impl Waits {
         }
     }
 
+    /// A thread has left its processor for ever. Of a first one whose others live on that is the end: nobody waits for it, and of its process
+    /// nothing is told before the last one ends.
+    pub(super) fn has_died(&mut self, tid: u32, at: u64, descriptors: &dyn Descriptors) {
+        let thread = self.threads.get(&tid).filter(|thread| !thread.announced);
+        let Some(process) = thread.and_then(|thread| self.processes.get_mut(&thread.pid)) else {
+            return;
+        };
+        if process.live > 1 {
+            process.live -= 1;
+            self.end(tid, at, descriptors);
+        }
+    }
+
     pub(super) fn over(&mut self, pid: u32, at: u64, descriptors: &dyn Descriptors) {
         let Some(process) = self.processes.get_mut(&pid) else {
             return;

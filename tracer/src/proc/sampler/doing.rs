@@ -90,6 +90,7 @@ pub(crate) fn in_call(
         }),
         Waits::Fcntl if !LOCKING.contains(&second) => Activity::Other.into(),
         // Threads that wait at one address wait for one lock, whatever it is.
+        Waits::Lock if is_timed(call, arguments) && holder.is_alone() => Activity::Sleep.into(),
         Waits::Lock if call.name == "futex" => thing(Activity::Lock, first),
         Waits::Lock | Waits::Fcntl | Waits::FileLock => Activity::Lock.into(),
         Waits::Sleep => Activity::Sleep.into(),
@@ -97,6 +98,15 @@ pub(crate) fn in_call(
         Waits::Event => Activity::Event.into(),
         Waits::OpenFile | Waits::Task | Waits::Unknown => Activity::Other.into(),
     }
+}
+
+/// Whether it is a wait in futex(2) that ends by itself after a time. Where nobody else is there to end it, that is what it
+/// is for: how Python and others sleep until something happens.
+pub(crate) fn is_timed(call: Call, arguments: [u64; 6]) -> bool {
+    const OF_OPERATION: u64 = 0x7f;
+    let operation = (arguments[1] & OF_OPERATION) as libc::c_int;
+    let waits = [libc::FUTEX_WAIT, libc::FUTEX_WAIT_BITSET].contains(&operation);
+    call.name == "futex" && waits && arguments[3] != 0
 }
 
 /// Blocked outside of any call: by a page that must be read, or in a stop.

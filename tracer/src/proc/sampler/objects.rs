@@ -5,6 +5,7 @@ use std::fs;
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 
 use flowtrace_schema::Side;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
@@ -39,6 +40,13 @@ impl Holder {
     /// Path of one of its files in /proc.
     pub(crate) fn path(self, name: &str) -> String {
         format!("/proc/{}/task/{}/{name}", self.pid, self.tid)
+    }
+
+    /// Whether it is the only thread of its process.
+    pub(crate) fn is_alone(self) -> bool {
+        // A directory with no other ones has two links (proc(5)).
+        let threads = fs::metadata(format!("/proc/{}/task", self.pid));
+        threads.is_ok_and(|task| task.nlink() == 3)
     }
 
     /// What descriptor `fd` stands for. `None`: it is closed, or not to be looked at.
