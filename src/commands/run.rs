@@ -27,7 +27,7 @@ Examples:
   flowtrace run --force -- sh -c 'sort big.txt | uniq -c > counts.txt'
   mpirun -n 8 flowtrace run --out-dir traces -- ./app; flowtrace merge -o all.db traces/*.db
 
-Exit status: the command's own, or 128+N when signal N ended it; 125 when flowtrace itself
+Exit status: the command's own; signal N that ended it ends flowtrace, too (128+N in a shell); 125 when flowtrace itself
 failed before the command ran, 126 when the command cannot be executed, 127 when there is none.")]
 pub(crate) struct Args {
     /// Trace file to write
@@ -258,7 +258,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let front = match options.detach.then(session::fork_behind) {
         None => None,
         Some(side) => match side.map_err(failure)? {
-            Side::Front(status) => return Ok(ExitCode::from(status)),
+            Side::Front(end) => return Ok(end_as(end)),
             Side::Behind(front) => Some(front),
         },
     };
@@ -271,17 +271,25 @@ pub(crate) fn run(args: Args) -> Outcome {
         if let Some(path) = &reserved {
             launcher::release(path);
         }
-        failure(error)
+        let by = match error {
+            Error::NeverRan { signal } => Some(signal),
+            _ => None,
+        };
+        let failure = failure(error);
+        if let Some(signal) = by {
+            failure.report();
+            session::end_by(signal);
+        }
+        failure
     })?;
     conclude(&options, &report, args.quiet, args.no_summary);
-    let status = status(report.end);
     if let (Some(background), Some(front)) = (report.background, front) {
-        if let Err(error) = front.leave(status) {
+        if let Err(error) = front.leave(report.end) {
             tell!("flowtrace: cannot leave the terminal, and waits here instead: {error}");
         }
         background.serve();
     }
-    Ok(ExitCode::from(status))
+    Ok(end_as(report.end))
 }
 
 /// What follows the command's end; whatever fails here must not change its exit status.
@@ -310,11 +318,11 @@ fn conclude(options: &RunOptions, report: &RunReport, quiet: bool, no_summary: b
     }
 }
 
-/// The exit status that the shell would have shown without flowtrace.
-fn status(end: End) -> u8 {
+/// Ends as the command did: with its exit status, or by the signal that ended it.
+fn end_as(end: End) -> ExitCode {
     match end {
-        End::Exited(code) => code as u8,
-        End::Killed(signal) => (128 + signal) as u8,
+        End::Exited(code) => ExitCode::from(code as u8),
+        End::Killed(signal) => session::end_by(signal),
     }
 }
 

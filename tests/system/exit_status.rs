@@ -51,6 +51,35 @@ impl Case {
     }
 }
 
+/// Whoever waits sees whether it was a signal or a status that looks like one.
+#[test]
+fn a_signal_that_ended_the_command_ends_flowtrace() {
+    use std::os::unix::process::ExitStatusExt;
+    Case::each(|case| {
+        for (signal, detach) in [(15, false), (9, false), (11, false), (2, true)] {
+            let mut command = case.shell(&format!("sleep 0.3 & kill -{signal} $$"));
+            if detach {
+                command = run_in(&case.scratch.dir("job"), &case.trace);
+                let script = format!("sleep 2 & kill -{signal} $$");
+                command
+                    .args(case.options)
+                    .args(["--force", "--detach", "--"]);
+                command.args(["sh", "-c", &script]);
+            }
+            let finished = finish(&mut command);
+            assert_eq!(
+                finished.status.signal(),
+                Some(signal),
+                "{}",
+                finished.stderr
+            );
+            assert!(!finished.status.core_dumped());
+        }
+        let finished = finish(&mut case.shell("exit 143"));
+        assert_eq!(finished.status.code(), Some(143));
+    });
+}
+
 /// Who reads what it says may be gone (`2>&1 | head`); what it has to say then ends no recording.
 #[test]
 fn nobody_reads_standard_error() {
@@ -192,7 +221,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))";
         command.args(flowtrace.get_args());
         command.current_dir(case.scratch.join("job"));
         let finished = finish(&mut command).expect(0);
-        assert_eq!(finished.stdout_text(), "129\n");
+        assert_eq!(finished.stdout_text(), "-1\n", "ended by SIGHUP");
         let trace = Trace::open_complete(&case.trace);
         let hung_up: i64 = trace.one("SELECT COUNT(*) FROM processes WHERE exit_signal = 1");
         assert_eq!(hung_up, 2, "the shell and what it waited for");

@@ -10,18 +10,18 @@ use std::io::{self, Read, Write};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::prctl;
-use nix::sys::signal::{SigHandler, SigSet, Signal, kill, raise, signal};
+use nix::sys::signal::{SigHandler, Signal, kill, raise, signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getppid, pipe2};
 
 use super::daemon::leave_terminal;
-use super::{Error, Result, signals};
+use super::{End, Error, Result, end_by, signals};
 
 /// Which side of the fork this is.
 #[derive(Debug)]
 pub enum Side {
-    /// What the shell waits for; it has done so, and is to exit with this status.
-    Front(u8),
+    /// What the shell waits for; it has done so, and is to end like this.
+    Front(End),
     /// What traces; to be told how to leave the front behind.
     Behind(Front),
 }
@@ -63,22 +63,26 @@ pub fn fork_behind() -> Result<Side> {
 }
 
 impl Front {
-    /// Has the front exit with `status`, and lives on without it and its terminal.
+    /// Has the front end as the command did, and lives on without it and its terminal.
     ///
     /// # Errors
     /// When the front could not be told; it then waits for the end of this process.
-    pub fn leave(mut self, status: u8) -> io::Result<()> {
+    pub fn leave(mut self, end: End) -> io::Result<()> {
         prctl::set_pdeathsig(None)?;
         leave_terminal()?;
-        self.status.write_all(&[status])?;
+        let told = match end {
+            End::Exited(code) => [0, code as u8],
+            End::Killed(signal) => [1, signal as u8],
+        };
+        self.status.write_all(&told)?;
         // The front may be waiting for signals only.
         kill(self.pid, Signal::SIGCHLD)?;
         Ok(())
     }
 }
 
-/// Waits until `behind` has ended or tells a status, which is returned.
-fn wait_in_front(behind: Pid, told: &mut File) -> u8 {
+/// Waits until `behind` has ended or tells how the command did, which is returned.
+fn wait_in_front(behind: Pid, told: &mut File) -> End {
     // Terminals send their signals to the group, so `behind` has those already.
     let mut set = signals::handled();
     set.add(Signal::SIGCHLD);
@@ -96,15 +100,19 @@ fn wait_in_front(behind: Pid, told: &mut File) -> u8 {
             }
             Err(_) => continue,
         }
-        let mut status = [0];
-        if told.read(&mut status).is_ok_and(|read| read == 1) {
-            return status[0];
+        // So little is written at once.
+        let mut end = [0; 2];
+        if told.read(&mut end).is_ok_and(|read| read == end.len()) {
+            return match end {
+                [0, code] => End::Exited(code.into()),
+                [_, signal] => End::Killed(signal.into()),
+            };
         }
         loop {
             let options = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
             match waitpid(behind, Some(options)) {
-                Ok(WaitStatus::Exited(_, code)) => return code as u8,
-                Ok(WaitStatus::Signaled(_, signal, _)) => end_by(signal),
+                Ok(WaitStatus::Exited(_, code)) => return End::Exited(code),
+                Ok(WaitStatus::Signaled(_, signal, _)) => end_by(signal as i32),
                 Ok(WaitStatus::Stopped(..)) => {
                     let _ = raise(Signal::SIGSTOP);
                 }
@@ -113,13 +121,6 @@ fn wait_in_front(behind: Pid, told: &mut File) -> u8 {
             }
         }
     }
-}
-
-fn end_by(by: Signal) -> ! {
-    by_default(by);
-    let _ = SigSet::from(by).thread_unblock();
-    let _ = raise(by);
-    std::process::exit(128 + by as i32)
 }
 
 fn by_default(of: Signal) {
