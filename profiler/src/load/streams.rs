@@ -33,6 +33,7 @@ type Bystanders = HashSet<(i64, ProcessId, Side)>;
 
 /// Brings in who held which end of a channel, and what went from one to another. `tokens`: channels that hand out places, in order.
 pub(super) fn add_channels(workflow: &mut Workflow, rows: Vec<ChannelEndRow>, tokens: Vec<i64>) {
+    let own = of_one(workflow, &rows);
     let of_data = |row: &ChannelEndRow| tokens.binary_search(&row.channel_id).is_err();
     let (held, idle): (Vec<_>, Vec<_>) = rows
         .into_iter()
@@ -40,8 +41,28 @@ pub(super) fn add_channels(workflow: &mut Workflow, rows: Vec<ChannelEndRow>, to
         .partition(|row| row.used != Some(0));
     let idle = idle.into_iter().filter(|row| !is_socket(row)).collect();
     let bystanders = add_streams(workflow, &held);
-    workflow.ends = ChannelEnds { held, idle, tokens };
+    workflow.ends = ChannelEnds {
+        held,
+        idle,
+        tokens,
+        own,
+    };
     set_aside(workflow, &bystanders);
+}
+
+/// The channels without an end elsewhere that one process alone held, in order.
+fn of_one(workflow: &Workflow, rows: &[ChannelEndRow]) -> Vec<i64> {
+    let images = workflow.image_places();
+    let mut holders: BTreeMap<i64, HashSet<Option<ProcessId>>> = BTreeMap::new();
+    let has_both = |row: &&ChannelEndRow| matches!(&*row.kind, "pipe" | "fifo" | "socketpair");
+    for row in rows.iter().filter(has_both) {
+        let process = images.get(&row.upid).map(|&at| workflow.images[at].process);
+        holders.entry(row.channel_id).or_default().insert(process);
+    }
+    let own = holders
+        .into_iter()
+        .filter(|(_, holders)| holders.len() == 1);
+    own.map(|(channel, _)| channel).collect()
 }
 
 /// Pairs those who may have written into a channel with those who may have read from it. Returns who only stood by.
@@ -105,6 +126,7 @@ fn set_aside(workflow: &mut Workflow, bystanders: &Bystanders) {
         mut held,
         mut idle,
         tokens,
+        own,
     } = std::mem::take(&mut workflow.ends);
     let images = workflow.image_places();
     held.retain_mut(|row| {
@@ -141,7 +163,12 @@ fn set_aside(workflow: &mut Workflow, bystanders: &Bystanders) {
         reads || writes
     });
     idle.sort_by_key(|row| row.channel_id);
-    workflow.ends = ChannelEnds { held, idle, tokens };
+    workflow.ends = ChannelEnds {
+        held,
+        idle,
+        tokens,
+        own,
+    };
 }
 
 /// Whether an end is that of a socket that a process has from its parent on the way from fork to exec: there nobody

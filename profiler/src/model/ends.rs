@@ -12,11 +12,19 @@ pub struct ChannelEnds {
     pub idle: Vec<ChannelEndRow>,
     /// Pipes and FIFOs that hand out places to run and carry no data, in order; their ends are none of the above.
     pub tokens: Vec<i64>,
+    /// Pipes, FIFOs and pairs of sockets that one process alone held, in order: by these it wakes itself, or one of its threads
+    /// another.
+    pub own: Vec<i64>,
 }
 
 impl ChannelEnds {
     /// Whether a channel hands out places to run.
     pub fn is_token(&self, channel_id: i64) -> bool {
         self.tokens.binary_search(&channel_id).is_ok()
+    }
+
+    /// Whether it leads from a process to itself.
+    pub fn is_own(&self, channel_id: i64) -> bool {
+        self.own.binary_search(&channel_id).is_ok()
     }
 }

@@ -298,6 +298,7 @@ fn seen(
     ends: &ChannelEnds,
     children: &[(i64, i64)],
 ) -> Vec<Seen> {
+    let is_single = is_single(rows);
     let is_token = |channel: &Option<i64>| channel.is_some_and(|c| ends.is_token(c));
     let of = |row: &SampleRow| {
         let several = polled.get(&row.sample_id).and_then(|rows| {
@@ -320,11 +321,19 @@ fn seen(
             }
             _ => None,
         };
+        // A pipe to itself is how another thread, or a signal, wakes it.
+        let by_itself = matches!(state, State::In | State::Out)
+            && channel_id.is_some_and(|channel| ends.is_own(channel));
+        let (state, channel_id) = match by_itself {
+            true if is_single => (State::Other, None),
+            true => (State::Lock, None),
+            false => (state, channel_id),
+        };
         Seen {
             from: row.t_ns,
             to: row.end_ns,
             state,
-            is_futex: row.is_futex,
+            is_futex: row.is_futex || by_itself,
             channel_id,
             child_pid: row.child_pid,
             waker: granted.map_or(row.waker_upid, |grant| Some(grant.by_upid)),
@@ -359,7 +368,7 @@ fn seen(
         };
         sleep.cut(one.from, one.to).map(part).collect()
     };
-    together(rows.iter().flat_map(parts).collect(), is_single(rows))
+    together(rows.iter().flat_map(parts).collect(), is_single)
 }
 
 /// Whether all samples of an image, which come by thread, are of one thread.
