@@ -208,9 +208,17 @@ fn data_lines(out: &mut Layout, workflow: &Workflow, facts: &Facts) {
         return out.line("data", &no_file_call(facts));
     }
     let calls = |n| units::short_count(n);
-    // Where only opens were seen, no bytes were.
+    // Where only opens were seen, no bytes were, but those that went through the standard input and output of a child.
+    let by_open_alone = facts.file_layer == "none"
+        && workflow.runs.len() == 1
+        && !facts.directories.iter().any(is_traced);
     let is_moved = t.reads + t.writes > 0 || facts.directories.iter().any(is_traced);
     let moved = match is_moved {
+        true if by_open_alone => format!(
+            "how much was read and written was not seen, but for {} read and {} written by redirection",
+            units::bytes(t.read_bytes),
+            units::bytes(t.write_bytes)
+        ),
         true => format!(
             "read {} in {} {}, wrote {} in {}",
             units::bytes(t.read_bytes),

@@ -321,9 +321,10 @@ fn seen(
             }
             _ => None,
         };
-        // A pipe to itself is how another thread, or a signal, wakes it.
-        let by_itself = matches!(state, State::In | State::Out)
-            && channel_id.is_some_and(|channel| ends.is_own(channel));
+        // A pipe to itself is how another thread, or a signal, wakes it; a child may have it, too, without having been seen to use it.
+        let by_itself = state == State::In
+            && channel_id.is_some_and(|channel| ends.is_own(channel))
+            && !children.iter().any(lives);
         let (state, channel_id) = match by_itself {
             true if is_single => (State::Other, None),
             true => (State::Lock, None),
