@@ -271,16 +271,11 @@ pub(crate) fn run(args: Args) -> Outcome {
         if let Some(path) = &reserved {
             launcher::release(path);
         }
-        let by = match error {
-            Error::NeverRan { signal } => Some(signal),
-            _ => None,
-        };
-        let failure = failure(error);
-        if let Some(signal) = by {
-            failure.report();
+        if let Error::NeverRan { signal } = error {
+            failure(error).report();
             session::end_by(signal);
         }
-        failure
+        failure(error)
     })?;
     conclude(&options, &report, args.quiet, args.no_summary);
     if let (Some(background), Some(front)) = (report.background, front) {

@@ -147,7 +147,7 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// Of its samples. `None`: they are of one thread.
+    /// Of its samples. `None`: there are none.
     pub(super) fn of(rows: &[SampleRow]) -> Option<Threads> {
         let mut threads = Threads::default();
         for row in rows {
@@ -158,10 +158,7 @@ impl Threads {
                 _ => threads.blocked += length,
             }
         }
-        let is_one = rows.windows(2).all(|pair| pair[0].tid == pair[1].tid);
-        let lives = rows.first().zip(rows.last());
-        let is_whole = lives.is_none_or(|(first, _)| first.samples == 0);
-        (!is_one || !is_whole).then_some(threads)
+        (!rows.is_empty()).then_some(threads)
     }
 
     /// Corrects the mixes of the image, of which `seen` has the time that its pieces say for each state, and `for_threads` the time in which

@@ -1,8 +1,12 @@
 //! From what the threads of an image did to what the image did.
 
-use flowtrace_schema::{Activity, SampleRow};
+use std::collections::HashMap;
+
+use flowtrace_schema::{Activity, PolledRow, SampleRow};
 
 use super::State;
+use crate::load::Grants;
+use crate::model::ChannelEnds;
 
 /// What was seen of an image over a stretch of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -112,6 +116,93 @@ pub(super) fn together(mut seen: Vec<Seen>, is_single: bool) -> Vec<Seen> {
         }
     }
     merged
+}
+
+/// What was seen of an image. Who waits for several channels at once waits for the first of them.
+pub(super) fn seen(
+    rows: &[SampleRow],
+    polled: &HashMap<i64, &[PolledRow]>,
+    grants: &Grants,
+    ends: &ChannelEnds,
+    children: &[(i64, i64)],
+) -> Vec<Seen> {
+    let is_single = is_single(rows);
+    let is_token = |channel: &Option<i64>| channel.is_some_and(|c| ends.is_token(c));
+    let of = |row: &SampleRow| {
+        let several = polled.get(&row.sample_id).and_then(|rows| {
+            // Whoever could also write does not wait for a writer alone.
+            let known = rows.iter().filter(|one| one.channel_id.is_some());
+            known.min_by_key(|one| (is_token(&one.channel_id), one.side != "write"))
+        });
+        let side = several.map_or(row.side.as_deref(), |one| Some(one.side.as_str()));
+        let channel_id = several.and_then(|one| one.channel_id).or(row.channel_id);
+        let lives = |&(from, to): &(i64, i64)| from < row.end_ns && row.t_ns < to;
+        let state = match state(row, side, || children.iter().any(lives)) {
+            // Who hands out places and has none left waits for one of those that it started.
+            State::In if !children.is_empty() && is_token(&channel_id) => State::Child,
+            state => state,
+        };
+        let granted = match state {
+            State::Lock => grants.lock_within(row.upid, row.t_ns, row.end_ns),
+            State::In | State::Out if channel_id.is_none() => {
+                grants.open_after(row.upid, row.t_ns, row.end_ns)
+            }
+            _ => None,
+        };
+        // A pipe to itself is how another thread, or a signal, wakes it; a child may have it, too, without having been seen to use it.
+        let by_itself = state == State::In
+            && channel_id.is_some_and(|channel| ends.is_own(channel))
+            && !children.iter().any(lives);
+        let (state, channel_id) = match by_itself {
+            true if is_single => (State::Other, None),
+            true => (State::Lock, None),
+            false => (state, channel_id),
+        };
+        Seen {
+            from: row.t_ns,
+            to: row.end_ns,
+            state,
+            is_futex: row.is_futex || by_itself,
+            channel_id,
+            child_pid: row.child_pid,
+            waker: granted.map_or(row.waker_upid, |grant| Some(grant.by_upid)),
+            samples: u32::try_from(row.samples).unwrap_or(u32::MAX),
+        }
+    };
+    // Who sleeps until the next look for a file waits for who makes it.
+    let parts = |row: &SampleRow| {
+        let one = of(row);
+        let sleep = match one.state {
+            State::Sleep => grants.sleep_within(row.upid, row.t_ns, row.end_ns),
+            _ => None,
+        };
+        let Some(sleep) = sleep else {
+            return vec![one];
+        };
+        let part = |((from, to), waits): ((i64, i64), bool)| {
+            let share = (to - from) as f64 / (one.to - one.from) as f64;
+            let samples = (f64::from(one.samples) * share).round() as u32;
+            let (state, waker) = match waits {
+                true => (State::In, Some(sleep.by_upid)),
+                false => (one.state, one.waker),
+            };
+            Seen {
+                from,
+                to,
+                state,
+                waker,
+                samples,
+                ..one
+            }
+        };
+        sleep.cut(one.from, one.to).map(part).collect()
+    };
+    together(rows.iter().flat_map(parts).collect(), is_single)
+}
+
+/// Whether all samples of an image, which come by thread, are of one thread.
+pub(super) fn is_single(rows: &[SampleRow]) -> bool {
+    rows.windows(2).all(|pair| pair[0].tid == pair[1].tid)
 }
 
 #[cfg(test)]

@@ -12,10 +12,10 @@ use nix::sys::resource::{Resource, setrlimit};
 pub fn end_by(signal: i32) -> ! {
     let _ = std::io::stdout().flush();
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
-    // SAFETY: no handler is installed, only the default action put back; the set is made before it is used.
+    by_default(signal);
+    // SAFETY: the set is made before it is used, and the rest takes numbers.
     #[expect(unsafe_code)]
     unsafe {
-        libc::signal(signal, libc::SIG_DFL);
         let mut set = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
         libc::sigaddset(&raw mut set, signal);
@@ -24,4 +24,13 @@ pub fn end_by(signal: i32) -> ! {
         libc::kill(libc::getpid(), signal);
     }
     std::process::exit(128 + signal)
+}
+
+/// Puts the default action of a signal back, which may be inherited as ignored.
+pub(super) fn by_default(signal: i32) {
+    // SAFETY: no handler is installed.
+    #[expect(unsafe_code)]
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+    }
 }

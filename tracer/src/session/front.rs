@@ -10,12 +10,13 @@ use std::io::{self, Read, Write};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::prctl;
-use nix::sys::signal::{SigHandler, Signal, kill, raise, signal};
+use nix::sys::signal::{Signal, kill, raise};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getppid, pipe2};
 
 use super::daemon::leave_terminal;
-use super::{End, Error, Result, end_by, signals};
+use super::ending::{by_default, end_by};
+use super::{End, Error, Result, signals};
 
 /// Which side of the fork this is.
 #[derive(Debug)]
@@ -88,7 +89,7 @@ fn wait_in_front(behind: Pid, told: &mut File) -> End {
     set.add(Signal::SIGCHLD);
     let _ = set.thread_block();
     // Inherited as ignored it would never be waited for; the command keeps what it inherits.
-    by_default(Signal::SIGCHLD);
+    by_default(Signal::SIGCHLD as i32);
     loop {
         match signals::wait_info(&set) {
             Ok((Signal::SIGCHLD, _)) => {}
@@ -121,10 +122,4 @@ fn wait_in_front(behind: Pid, told: &mut File) -> End {
             }
         }
     }
-}
-
-fn by_default(of: Signal) {
-    // SAFETY: no handler is installed, only the default action put back.
-    #[expect(unsafe_code)]
-    let _ = unsafe { signal(of, SigHandler::SigDfl) };
 }
