@@ -4,12 +4,14 @@
 //! to the same directory do not need to; one that lists it does.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use flowtrace_schema::{ActionRow, NameRow};
 
 use super::source::Source;
-use super::steps::Split;
+use super::steps::{Draft, Split};
 pub(super) use super::touch::{How, Span, Thing, Touch};
+use crate::model::Image;
 
 /// What all steps did.
 #[derive(Debug, Default)]
@@ -345,38 +347,57 @@ impl Effects {
     fn add_unseen_outside(&mut self, source: &Source, split: &Split) {
         let names = &source.workflow.names;
         let places = source.workflow.image_places();
+        let given_to = |draft: &Draft| {
+            let images = draft.members.iter().filter_map(|upid| places.get(upid));
+            let images = images.map(|&at| &source.workflow.images[at]);
+            let given = images.flat_map(|image| {
+                names
+                    .given(image)
+                    .into_iter()
+                    .map(move |path| (image, path))
+            });
+            given.collect::<Vec<_>>()
+        };
+        let given: Vec<Vec<(&Image, &Arc<str>)>> = split.drafts.iter().map(given_to).collect();
+        let spans = split
+            .drafts
+            .iter()
+            .map(|draft| (draft.start_ns, draft.end_ns));
+        let changed = names.changed_by(&spans.collect::<Vec<_>>(), |step, path| {
+            given[step].iter().any(|(_, given)| ***given == *path) || self.has_opened(step, path)
+        });
         let changes = self.touches.values().flatten();
         let changes = changes.filter(|touch| touch.how > How::Read);
         let has_changed: HashSet<usize> = changes.map(|touch| touch.step).collect();
-        for (step, draft) in split.drafts.iter().enumerate() {
-            let changed = names.changed_within(draft.start_ns, draft.end_ns);
-            let images = draft.members.iter().filter_map(|upid| places.get(upid));
-            for &at in images {
-                let image = &source.workflow.images[at];
-                let end = image.end_ns.unwrap_or(draft.end_ns);
-                for path in names.given(image) {
-                    let is_changed = changed.iter().any(|(_, changed)| changed == path);
-                    if is_changed {
-                        let is_gone = source.file_at(path, i64::MAX).is_none();
-                        let moved = self.moved_outside.entry(step).or_default();
-                        moved.insert(path.to_string(), is_gone);
-                    }
+        for (step, given) in given.into_iter().enumerate() {
+            for (image, path) in given {
+                let is_changed = changed[step].iter().any(|(_, changed)| **changed == **path);
+                if is_changed {
+                    let is_gone = source.file_at(path, i64::MAX).is_none();
+                    let moved = self.moved_outside.entry(step).or_default();
+                    moved.insert(path.to_string(), is_gone);
+                }
+                if !self.has_opened(step, path) {
+                    // Who has changed something else was given it to look at.
+                    let how = match is_changed || !has_changed.contains(&step) {
+                        true => How::Write,
+                        false => How::Read,
+                    };
+                    let end = image.end_ns.unwrap_or(split.drafts[step].end_ns);
                     let thing = Thing::Outside(path.to_string());
-                    let mut touches = self.touches.get(&thing).into_iter().flatten();
-                    if !touches.any(|touch| touch.step == step) {
-                        // Who has changed something else was given it to look at.
-                        let how = match is_changed || !has_changed.contains(&step) {
-                            true => How::Write,
-                            false => How::Read,
-                        };
-                        self.touch(thing, step, how, image.start_ns, end);
-                    }
+                    self.touch(thing, step, how, image.start_ns, end);
                 }
             }
-            for (at, path) in changed {
-                self.touch(Thing::Outside(path.to_string()), step, How::Write, *at, *at);
+            for &(at, path) in &changed[step] {
+                self.touch(Thing::Outside(path.to_string()), step, How::Write, at, at);
             }
         }
+    }
+
+    /// Whether a step opened a file outside the traced directories.
+    fn has_opened(&self, step: usize, path: &str) -> bool {
+        let touches = self.touches.get(&Thing::Outside(path.to_string()));
+        touches.is_some_and(|touches| touches.iter().any(|touch| touch.step == step))
     }
 
     /// What a program had open from the begin it may use without any call that could be seen.

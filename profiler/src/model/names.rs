@@ -77,12 +77,33 @@ impl Names {
         arguments.iter().skip(1).filter_map(of_argument).collect()
     }
 
-    /// Names of files outside that came or went from one moment to another one, ns; first ones, which come with
-    /// an open, are not among them.
-    pub(crate) fn changed_within(&self, from_ns: i64, to_ns: i64) -> &[(i64, Arc<str>)] {
-        let from = self.changes.partition_point(|(ns, _)| *ns < from_ns);
-        let rest = &self.changes[from..];
-        &rest[..rest.partition_point(|(ns, _)| *ns <= to_ns)]
+    /// Names of files outside that came or went while each of several steps ran, given by its begin and end, ns; first
+    /// names, which come with an open, are not among them.
+    ///
+    /// `has_used` tells whether a step opened a name or was given it. Where one of those that ran then has, the
+    /// others have not: two compilers at once remove each its own temporary files.
+    pub(crate) fn changed_by(
+        &self,
+        spans: &[(i64, i64)],
+        has_used: impl Fn(usize, &str) -> bool,
+    ) -> Vec<Vec<(i64, &str)>> {
+        let within = |&(from_ns, to_ns): &(i64, i64)| {
+            let from = self.changes.partition_point(|(ns, _)| *ns < from_ns);
+            let to = self.changes.partition_point(|(ns, _)| *ns <= to_ns);
+            from..to.max(from)
+        };
+        let mut known = vec![false; self.changes.len()];
+        for (step, span) in spans.iter().enumerate() {
+            for at in within(span) {
+                known[at] |= has_used(step, &self.changes[at].1);
+            }
+        }
+        let changed = spans.iter().enumerate().map(|(step, span)| {
+            let own = within(span).filter(|&at| !known[at] || has_used(step, &self.changes[at].1));
+            own.map(|at| (self.changes[at].0, &*self.changes[at].1))
+                .collect()
+        });
+        changed.collect()
     }
 }
 
@@ -121,13 +142,24 @@ mod tests {
         let of =
             |at: u32| -> Vec<&str> { names.of_file(FileIndex(at), &files[at as usize]).collect() };
         assert_eq!(of(0), ["/w/a", "/w/b"]);
-        let changed = |from, to| -> Vec<&str> {
-            let changed = names.changed_within(from, to).iter();
-            changed.map(|(_, path)| &**path).collect()
+        let changed = |spans: &[(i64, i64)], users: &[(usize, &str)]| -> Vec<Vec<&str>> {
+            let changed = names.changed_by(spans, |step, path| users.contains(&(step, path)));
+            let paths = changed.into_iter();
+            paths
+                .map(|of_step| of_step.into_iter().map(|(_, path)| path).collect())
+                .collect()
         };
-        assert_eq!(changed(0, 6), [""; 0]);
-        assert_eq!(changed(7, 8), ["/o/a", "/o/b"]);
-        assert_eq!(changed(8, 9), ["/o/b"]);
+        assert_eq!(changed(&[(0, 6)], &[]), [[""; 0]]);
+        assert_eq!(changed(&[(7, 8)], &[]), [["/o/a", "/o/b"]]);
+        assert_eq!(changed(&[(8, 9)], &[(0, "/o/a")]), [["/o/b"]]);
+        // Of two at once it was the one that had used it; nobody's may be either's.
+        let both = changed(&[(6, 8), (7, 9)], &[(0, "/o/a")]);
+        assert_eq!(both, [vec!["/o/a", "/o/b"], vec!["/o/b", "/o/b"]]);
+        // Who had used it and was gone cannot have removed it.
+        assert_eq!(
+            changed(&[(0, 3), (6, 7)], &[(0, "/o/a")])[1],
+            ["/o/a", "/o/b"]
+        );
         let given = |command: &str, cwd: &str| -> Vec<String> {
             let image = Image {
                 command: Some(command.into()),

@@ -54,6 +54,26 @@ fn what_is_done_to_the_names_of_files_elsewhere_keeps_its_order() {
     assert!(!free.contains("rm_1") && !free.contains("mv_1"), "{free}");
 }
 
+/// Who removes a temporary file is who used it, not who ran beside it.
+#[test]
+fn temporary_files_elsewhere_give_no_order_to_what_ran_at_once() {
+    let elsewhere = Scratch::new();
+    let tool = "t=$O/$1.tmp; sort in > $t; sleep 0.2; sort -r $t > $1; rm $t; sleep 0.2\n";
+    let tool = tool.replace("$O", elsewhere.dir("o").to_str().unwrap());
+    let script = format!(
+        "echo '{tool}' > tool.sh; sh tool.sh a & sleep 0.1; sh tool.sh b & wait\ncat a b > both\n"
+    );
+    let Some(traced) = traced(&script, &[], &["bash", "script"]) else {
+        return;
+    };
+    let (code, errors) = traced.generate("make", &[]);
+    assert_eq!(code, 0, "{errors}");
+    let text = traced.text("make");
+    let (a, b) = (line(&text, "a"), line(&text, "b"));
+    assert!(!a.contains(" b") && !b.contains(" a"), "{a}\n{b}\n{text}");
+    assert!(line(&text, "both").contains(" a b"), "{text}");
+}
+
 /// What the script itself wrote to a file elsewhere that it was given as its output is none of the steps.
 #[test]
 fn output_of_the_script_itself_needs_no_step() {

@@ -54,28 +54,33 @@ impl Step {
     }
 }
 
-/// Adds the files outside the traced directories that a step may have removed, renamed or changed: of these no
-/// call tells, but its arguments do, or the moment at which a name came or went.
-fn add_unseen(workflow: &Workflow, step: &mut Step) {
-    let images = step.members.iter().flat_map(|&id| workflow.images(id));
-    let given = images.flat_map(|image| workflow.names.given(image));
-    let used: Vec<String> = given
-        .filter(|path| !step.paths.contains(&***path))
-        .map(ToString::to_string)
-        .collect();
-    let changed = workflow.names.changed_within(step.from, step.to).iter();
-    let changed = changed.map(|(_, path)| path.to_string());
-    // Who has changed something else was given it to look at.
-    let has_other_work = !step.written.is_empty();
-    for path in used {
-        step.add_path(&path);
-        if !has_other_work {
-            step.made.insert(path);
+/// Adds the files outside the traced directories that steps may have removed, renamed or changed: of these no
+/// call tells, but their arguments do, or the moment at which a name came or went.
+fn add_unseen(workflow: &Workflow, steps: &mut [Step]) {
+    for step in &mut *steps {
+        let images = step.members.iter().flat_map(|&id| workflow.images(id));
+        let given = images.flat_map(|image| workflow.names.given(image));
+        let used: Vec<String> = given
+            .filter(|path| !step.paths.contains(&***path))
+            .map(ToString::to_string)
+            .collect();
+        // Who has changed something else was given it to look at.
+        let has_other_work = !step.written.is_empty();
+        for path in used {
+            step.add_path(&path);
+            if !has_other_work {
+                step.made.insert(path);
+            }
         }
     }
-    for path in changed.collect::<Vec<_>>() {
-        step.add_path(&path);
-        step.made.insert(path);
+    let spans: Vec<(i64, i64)> = steps.iter().map(|step| (step.from, step.to)).collect();
+    let has_used = |step: usize, path: &str| steps[step].paths.contains(path);
+    let changed = workflow.names.changed_by(&spans, has_used);
+    for (step, changed) in steps.iter_mut().zip(changed) {
+        for (_, path) in changed {
+            step.add_path(path);
+            step.made.insert(path.to_owned());
+        }
     }
 }
 
@@ -145,6 +150,7 @@ pub(super) fn steps(
         fill(workflow, timeline, step);
         step.is_read_by_shell |= step.written.intersection(&own).next().is_some();
     }
+    add_unseen(workflow, &mut steps);
     steps.sort_by_key(|step| (step.from, step.to));
     steps
 }
@@ -222,7 +228,6 @@ fn fill(workflow: &Workflow, timeline: &Timeline, step: &mut Step) {
             }
         }
     }
-    add_unseen(workflow, step);
     step.name = most.1;
     let length = (step.to - step.from).max(1) as f64;
     step.disk = (storage / length).min(1.0);
