@@ -224,8 +224,9 @@ impl Moment for Told {
         Some(((open.device, open.inode), open.size))
     }
 
-    /// The kernel's own numbers do not tell all, nor what each filesystem makes of them: so it is looked for by the descriptor, or
-    /// under the name.
+    /// The kernel's own numbers do not tell all, nor what each filesystem makes of them: so it is looked for under the name, and
+    /// by the descriptor where another device has that name, or makes up its number. Not by the descriptor first: a process
+    /// that has ended meanwhile makes the kernel take all that was looked at of it out of its cache.
     fn attributes(&self, fd: i32) -> Option<Attributes> {
         let open = self.regular(fd)?;
         // Since it was told of it may be gone, and its number another file's. What is there is asked who it is after it was
@@ -237,14 +238,14 @@ impl Moment for Told {
                 && open.is_of_generation(stat::generation(name, open.inode));
             is_it.then_some(found)
         };
-        let by_name = || {
-            let path = self.paths.get(&fd).map(OsString::as_os_str);
-            let path = path.filter(|path| descriptors::is_path(path))?;
-            it_is(&CString::new(OsStr::as_bytes(path)).ok()?)
+        let path = self.paths.get(&fd).map(OsString::as_os_str);
+        let path = path.filter(|path| descriptors::is_path(path));
+        let path = path.and_then(|path| CString::new(OsStr::as_bytes(path)).ok());
+        let by_descriptor = || it_is(&CString::new(descriptors::link(self.pid, fd)).ok()?);
+        let found = match path.and_then(|path| it_is(&path)) {
+            Some(found) if found.dev == open.device => found,
+            other => by_descriptor().or(other)?,
         };
-        let by_descriptor = CString::new(descriptors::link(self.pid, fd)).ok();
-        let found = by_descriptor.and_then(|link| it_is(&link));
-        let found = found.or_else(by_name)?;
         Some(Attributes {
             size: open.size,
             ..found
