@@ -218,6 +218,16 @@ mod tests {
             ),
             (
                 "/usr/bin/python3.11",
+                "python3 -B -c 'from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=6)' --multiprocessing-fork",
+                "multiprocessing.spawn",
+            ),
+            (
+                "/usr/bin/python3.11",
+                "python3 -c 'from os import getpid'",
+                "python3 -c",
+            ),
+            (
+                "/usr/bin/python3.11",
                 "python3 /w/.snakemake/scripts/tmpab12_xyz.plot.py",
                 "plot.py",
             ),

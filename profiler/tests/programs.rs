@@ -125,6 +125,42 @@ fn who_limits_the_run_is_the_program_that_ran_then() {
     assert!(about("sleep") <= 50 * MS, "{:#?}", verdict.findings);
 }
 
+/// A step that computes for 600 ms and then sleeps for 400: as a whole it is a matter of CPU.
+#[test]
+fn a_step_that_sleeps_in_between_is_told_of_both() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("t.db");
+    let mut s = Script::new(&file, "sh -c ./w");
+    let shell = s.root(("/usr/bin/dash", &["sh", "-c", "./w; echo"]), 0);
+    let copy = s.fork(shell, ("/usr/bin/dash", &["sh", "-c", "./w; echo"]), 1);
+    let work = s.exec(copy, 100 + copy, Some(shell), ("/w/w", &["./w"]), 2);
+    s.sample(shell, (20, 990), Activity::Child, None);
+    s.sample(work, (10, 602), Activity::Running, None);
+    s.sample(work, (602, 1000), Activity::Sleep, None);
+    s.end(work, 1002, Some(0), None, 600);
+    s.end(shell, 1005, Some(0), None, 2);
+    s.finish(1005, 0);
+    let trace = Trace::open(&file).unwrap();
+    let workflow = load(&trace).unwrap();
+    let path = CriticalPath::of(&workflow, &load_activity(&trace, &workflow).unwrap());
+    let (dag, timeline) = (
+        graph::build(&workflow),
+        timeline::read(&trace, &workflow).unwrap(),
+    );
+    let verdict = findings::verdict(&workflow, &dag, &timeline, &path);
+    let found = verdict.findings.iter().find(|one| one.kind == "sleep");
+    let found = found.unwrap_or_else(|| panic!("{verdict:#?}"));
+    assert_eq!(found.step.as_deref(), Some("w"));
+    assert!((found.saving_ns - 400 * MS).abs() < 30 * MS, "{verdict:#?}");
+    assert!(verdict.findings.iter().any(|one| one.kind == "cpu"));
+    // Who only computed has none.
+    let run = run();
+    let verdict = findings::verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    let of_work = |one: &&findings::Finding| one.step.as_deref() == Some("w.sh");
+    let mut of_work = verdict.findings.iter().filter(of_work);
+    assert!(of_work.all(|one| one.kind != "sleep"), "{verdict:#?}");
+}
+
 #[test]
 fn who_waits_for_a_process_waits_for_what_it_ran() {
     let run = run();

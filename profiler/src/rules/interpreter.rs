@@ -103,7 +103,9 @@ impl Interpreter {
                 return script(at, base);
             }
             if self.code.contains(&argument) {
-                return (format!("{name} {argument}"), all);
+                let of_pool = arguments.get(at).and_then(|code| pool_module(code));
+                let own = || format!("{name} {argument}");
+                return (of_pool.map_or_else(own, str::to_owned), all);
             }
             if let Some(letter) = self.code_letter(argument) {
                 return (format!("{name} -{letter}"), all);
@@ -136,6 +138,12 @@ impl Interpreter {
         (bundle.contains(letter) && bundle.chars().all(|c| self.letters.contains(c)))
             .then_some(letter)
     }
+}
+
+/// What Python's `multiprocessing` starts that way for itself: workers (`multiprocessing.spawn`), and helpers that sleep all the time.
+fn pool_module(code: &str) -> Option<&str> {
+    let (module, _) = code.strip_prefix("from ")?.split_once(" import ")?;
+    module.starts_with("multiprocessing.").then_some(module)
 }
 
 /// Whether a program comes through a descriptor, as in `bash <(make-script)`: its number names nothing.

@@ -6,11 +6,12 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use super::{Observers, Watched};
 use crate::priority::Ahead;
 use crate::proc::children::{self, Change};
-use crate::proc::lifetimes::{End, Watcher};
+use crate::proc::lifetimes::{End, LeftBehind, Watcher};
 
 impl Watched {
     /// Follows the tree of process `root`, launched before, until its last process has ended, and tells `observers`.
@@ -52,11 +53,25 @@ impl Watched {
                     self.reaped(pid, wait_status);
                     if pid == root {
                         end = Some(how);
-                        watcher.ended(how, self.left_behind());
+                        watcher.ended(how, self.stays_behind());
                     }
                 }
             }
         }
         Ok(end)
+    }
+
+    /// The processes that live when the command has ended, but for those that are about to end with it: helpers that notice
+    /// that nobody needs them any more are no daemons.
+    fn stays_behind(&self) -> Vec<LeftBehind> {
+        const GRACE: Duration = Duration::from_millis(100);
+        let until = Instant::now() + GRACE;
+        loop {
+            let left = self.left_behind();
+            if left.is_empty() || Instant::now() >= until {
+                return left;
+            }
+            thread::sleep(GRACE / 20);
+        }
     }
 }

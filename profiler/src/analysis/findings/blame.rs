@@ -1,0 +1,324 @@
+//! Findings about what a step or channel lacked while it limited the run.
+
+use std::collections::BTreeSet;
+
+use super::{Finding, LEAST};
+use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Resource};
+use crate::analysis::bound::Bound;
+use crate::analysis::threads::{Threads, together};
+use crate::model::ProcessId;
+use crate::text::bottlenecks::{looks, percent, who};
+use crate::text::units;
+use crate::timeline::{Part, Shares, State, Timeline, sum_of};
+
+/// A cause, where nothing else explains it.
+pub(super) struct Blame<'a> {
+    bound: &'a Bound<'a>,
+    result: &'a Bottlenecks,
+    cause: &'a Cause,
+    name: String,
+    intervals: Vec<(i64, i64)>,
+    /// Their length, ns.
+    ns: i64,
+    members: Vec<usize>,
+    parts: Vec<Part>,
+    /// What they did then.
+    sums: Shares,
+    evidence: String,
+}
+
+impl<'a> Blame<'a> {
+    /// `explained`: intervals of which another finding tells. `None`: too little is left.
+    pub(super) fn of(
+        bound: &'a Bound<'a>,
+        result: &'a Bottlenecks,
+        cause: &'a Cause,
+        explained: &[(i64, i64)],
+    ) -> Option<Blame<'a>> {
+        let timeline = bound.timeline;
+        let intervals = match cause.resource {
+            // Who sleeps is explained by that, whatever else ran or could have run.
+            Resource::Sleep => cause.intervals.clone(),
+            _ => minus(&cause.intervals, explained),
+        };
+        let ns: i64 = intervals.iter().map(|&(from, to)| to - from).sum();
+        if (ns as f64) < LEAST * timeline.length() as f64 {
+            return None;
+        }
+        let members: Vec<usize> = match cause.task {
+            Some(task) => vec![task],
+            None => {
+                let edges = cause.edges.iter().map(|&edge| &result.tasks.edges[edge]);
+                edges.flat_map(|edge| [edge.from, edge.to]).collect()
+            }
+        };
+        let (sums, _) = bottlenecks::cause::states(result, timeline, &members, &intervals);
+        let parts = members
+            .iter()
+            .flat_map(|&task| result.tasks.tasks[task].members.iter().copied())
+            .collect();
+        let share = percent(ns as f64 / timeline.length().max(1) as f64);
+        let looks = looks(cause.samples, timeline);
+        Some(Blame {
+            bound,
+            result,
+            cause,
+            name: units::shorten(&units::plain(&who(result, cause)), 48),
+            intervals,
+            ns,
+            members,
+            parts,
+            sums,
+            evidence: format!("the bottleneck for {share} of the run, {looks}"),
+        })
+    }
+
+    fn finding(
+        &self,
+        kind: &'static str,
+        title: String,
+        saving_ns: i64,
+        evidence: String,
+        command: &'static str,
+    ) -> Finding {
+        Finding {
+            kind,
+            step: Some(who(self.result, self.cause)),
+            title,
+            saving_ns,
+            evidence,
+            confidence: self.cause.confidence.name(),
+            command,
+        }
+    }
+
+    /// How much of the intervals such states are, ns.
+    fn spent(&self, of: fn(State) -> bool) -> i64 {
+        let life: f64 = self.sums.iter().sum::<f64>().max(1.0);
+        (sum_of(&self.sums, of) / life * self.ns as f64) as i64
+    }
+
+    /// What could be saved at most without such states, ns.
+    fn part(&self, of: fn(State) -> bool) -> i64 {
+        self.spent(of)
+            .min(self.bound.without_states(&self.parts, of))
+    }
+
+    /// What it mostly lacked.
+    pub(super) fn foremost(&self) -> Option<Finding> {
+        let (name, evidence) = (&self.name, self.evidence.clone());
+        match self.cause.resource {
+            Resource::Cpu => self.computes(),
+            // All processors are taken: only more of them, or less work, would help.
+            // Without tracing the calls would not wait.
+            Resource::Processors
+            | Resource::View
+            | Resource::Stopped
+            | Resource::Tracer
+            | Resource::Other => None,
+            Resource::Disk => Some(self.finding(
+                "disk",
+                format!("{name} waits for storage"),
+                self.part(State::is_storage),
+                evidence,
+                "resources",
+            )),
+            Resource::Memory => Some(self.finding(
+                "memory",
+                format!("{name} waits for memory: it does not fit"),
+                self.part(State::is_storage),
+                format!(
+                    "{evidence}; {} page faults that read",
+                    faults(self.bound.timeline, self.result, &self.members)
+                ),
+                "resources",
+            )),
+            Resource::Lock => Some(self.finding(
+                "lock",
+                match is_between_threads(self.bound.timeline, &self.parts) {
+                    true => format!("threads of {name} wait for each other"),
+                    false => format!("instances of {name} wait for each other's locks"),
+                },
+                self.part(|state| state == State::Lock),
+                evidence,
+                "waits",
+            )),
+            Resource::Sleep => Some(self.sleeps(evidence)),
+            Resource::Network => Some(self.finding(
+                "network",
+                format!(
+                    "the connection {name} is full while its reader waits: the network is slow"
+                ),
+                self.ns,
+                evidence,
+                "bottlenecks",
+            )),
+            Resource::HandOver => Some(self.finding(
+                "hand-over",
+                format!("{name} passes data in pieces so small that both sides wait"),
+                self.ns / 2,
+                evidence,
+                "waits",
+            )),
+        }
+    }
+
+    /// That it also slept for much of the time, which a stretch named after what it mostly did does not tell. Only of steps
+    /// of one thread each: of several, one that sleeps need not keep the others waiting.
+    pub(super) fn sleeps_too(&self) -> Option<Finding> {
+        /// Share of the time that it must be.
+        const MUCH: f64 = 0.1;
+        let timeline = self.bound.timeline;
+        let is_single = |part: &Part| timeline.instance(part.process).books.threads <= 1;
+        let slept = self.spent(|state| state == State::Sleep);
+        let is_named = matches!(self.cause.resource, Resource::Sleep);
+        if is_named
+            || self.cause.task.is_none()
+            || (slept as f64) < MUCH * self.ns as f64
+            || !self.parts.iter().all(is_single)
+        {
+            return None;
+        }
+        Some(self.sleeps(format!(
+            "{} of the {} for which it is the bottleneck, {}",
+            units::duration(slept),
+            units::duration(self.ns),
+            looks(self.cause.samples, timeline)
+        )))
+    }
+
+    fn sleeps(&self, evidence: String) -> Finding {
+        let saving = self.part(|state| state == State::Sleep);
+        self.finding(
+            "sleep",
+            format!("{} sleeps", self.name),
+            saving,
+            evidence,
+            "waits",
+        )
+    }
+
+    fn computes(&self) -> Option<Finding> {
+        let (name, timeline) = (&self.name, self.bound.timeline);
+        let (saving, free) =
+            by_one_more(timeline, self.result, self.cause, &self.intervals, self.ns)?;
+        let saving = saving.min(self.bound.without_states(&self.parts, State::is_processing));
+        let cpus = timeline.cpus().unwrap_or(1) as f64;
+        let busy = self.cause.cpu;
+        let is_taken = busy.is_some_and(|busy| cpus * (1.0 - busy) < free / 2.0);
+        let others = match is_taken {
+            true => ", others of the machine had",
+            false => "",
+        };
+        let evidence = format!(
+            "{}; the run had no work for {free:.1} cores meanwhile{others}",
+            self.evidence
+        );
+        let processes: BTreeSet<ProcessId> = self.parts.iter().map(|part| part.process).collect();
+        let threads = together(name, timeline, processes.into_iter());
+        if let Some(threads) = threads.filter(Threads::keep_each_other_waiting) {
+            return Some(self.finding(
+                "lock",
+                format!(
+                    "{name} keeps {:.1} of its {:.0} threads at work, the others wait for each other: less to wait for (locks, unequal shares), or faster code",
+                    threads.at_work,
+                    threads.alive - threads.idle
+                ),
+                saving,
+                format!(
+                    "{evidence}; {} of waits between threads",
+                    units::duration(threads.waited_ns)
+                ),
+                "waits",
+            ));
+        }
+        let title = match is_taken {
+            false => format!(
+                "{name} computes while others wait for it or processors idle: one more of it, or faster code"
+            ),
+            true => format!(
+                "{name} computes while others wait for it: faster code, or one more of it where nobody else takes the processors"
+            ),
+        };
+        Some(self.finding("cpu", title, saving, evidence, "bottlenecks"))
+    }
+}
+
+/// The part of intervals that lies outside of others; both are in order and apart.
+fn minus(intervals: &[(i64, i64)], others: &[(i64, i64)]) -> Vec<(i64, i64)> {
+    let mut rest = Vec::new();
+    for &(from, to) in intervals {
+        let mut at = from;
+        for &(begin, end) in others.iter().filter(|other| other.1 > from && other.0 < to) {
+            if begin > at {
+                rest.push((at, begin));
+            }
+            at = at.max(end);
+        }
+        if at < to {
+            rest.push((at, to));
+        }
+    }
+    rest
+}
+
+/// Whether most of the waiting for locks is that of threads for others of their own process.
+fn is_between_threads(timeline: &Timeline, parts: &[Part]) -> bool {
+    let books = || {
+        parts
+            .iter()
+            .map(|part| &timeline.instance(part.process).books)
+    };
+    let all: i64 = books().map(|books| books.lock_ns).sum();
+    books().map(|books| books.thread_lock_ns).sum::<i64>() * 2 > all
+}
+
+fn faults(timeline: &Timeline, result: &Bottlenecks, members: &[usize]) -> String {
+    let ids = members
+        .iter()
+        .flat_map(|&task| &result.tasks.tasks[task].members);
+    units::short_count(
+        ids.map(|part| timeline.instance(part.process).books.major_faults)
+            .sum(),
+    )
+}
+
+/// What one more instance of a step that computes could save within some intervals, ns, and how
+/// many processors the run had no work for. `None`: nothing, because it had work for all of them.
+fn by_one_more(
+    timeline: &Timeline,
+    result: &Bottlenecks,
+    cause: &Cause,
+    intervals: &[(i64, i64)],
+    ns: i64,
+) -> Option<(i64, f64)> {
+    let cpus = timeline.cpus()? as f64;
+    // What others on the machine took is not the run's to change, and may be different next time:
+    // who was ready to run counts as if it had run, else a busy machine looks like a lazy program.
+    let busy = (bottlenecks::cause::own_load(timeline, intervals).1 / cpus).min(1.0);
+    let free = cpus * (1.0 - busy);
+    if free < 0.4 {
+        return None;
+    }
+    let task = cause.task?;
+    let alive: i64 = result.tasks.tasks[task]
+        .members
+        .iter()
+        .map(|part| {
+            let within = |&(from, to): &(i64, i64)| (part.to.min(to) - part.from.max(from)).max(0);
+            intervals.iter().map(within).sum::<i64>()
+        })
+        .sum();
+    let degree = (alive as f64 / ns.max(1) as f64).max(1.0);
+    // The next slowest stage, and all work on all processors, bound what can be gained.
+    let mut bound = ns as f64 * busy;
+    for other in 0..result.tasks.tasks.len() {
+        if other != task {
+            let (sums, _) = bottlenecks::cause::states(result, timeline, &[other], intervals);
+            let members = result.tasks.tasks[other].members.len().max(1) as f64;
+            bound = bound.max(sum_of(&sums, State::is_processing) / members);
+        }
+    }
+    let shorter = (ns as f64 * degree / (degree + 1.0)).max(bound);
+    Some(((ns as f64 - shorter) as i64, free))
+}
