@@ -35,8 +35,10 @@ pub(crate) fn displaced(trace: &Path, how: Displaced) -> Failure {
 /// Stores the inferred rules in `trace`, and prints the summary on standard error if asked to.
 pub(crate) fn conclude(trace: &Path, print: bool) -> Result<(), Failure> {
     let opened = Trace::open_to_store(trace)?;
+    let seen = opened.store_seen_ends();
     if !print {
-        return Ok(opened.store_rules(rules::infer_at_end(&opened)?)?);
+        opened.store_rules(rules::infer_at_end(&opened)?)?;
+        return Ok(seen?);
     }
     let workflow = load_at_end(&opened)?;
     // Readers infer the rules themselves where they could not be stored, as on a full disk.
@@ -50,5 +52,6 @@ pub(crate) fn conclude(trace: &Path, print: bool) -> Result<(), Failure> {
     let text = summary::with_verdict(&workflow, output::shown(trace), style, &verdict);
     // Who reads it may be gone; the trace is complete all the same.
     let _ = error.lock().write_all(text.as_bytes());
-    Ok(stored?)
+    stored?;
+    Ok(seen?)
 }

@@ -21,6 +21,7 @@ const BLANK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/blank.db"));
 pub(crate) const REPLAYED: &str = include_str!("../sql/replayed.sql");
 pub(crate) const ACTIONS: &str = include_str!("../sql/actions.sql");
 pub(crate) const ACTIVITY: &str = include_str!("../sql/activity.sql");
+pub(crate) const SEEN_ENDS: &str = include_str!("../sql/seen_ends.sql");
 pub(crate) const TOKEN_PIPES: &str = include_str!("../sql/token_pipes.sql");
 
 /// Makes a new trace at `path` and opens it for recording. The lock that comes along tells

@@ -1,6 +1,7 @@
 //! What the profiler infers and stores: the derived columns of a trace.
 
 use super::Trace;
+use crate::store;
 use crate::{Error, HostId, Result, Upid};
 
 /// How the clock of a host relates to the common scale: `common = t + offset_ns - t * drift_ppb /
@@ -28,6 +29,17 @@ impl Trace {
                 update.execute((i64::from(upid), rule))?;
             }
             Ok(())
+        })
+    }
+
+    /// Stores what the looks at threads tell of the ends of pipes and FIFOs, once a recording is complete: who was seen to
+    /// wait at a side uses it, even a fork that closed neither side and of which nothing else tells that.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn store_seen_ends(&self) -> Result<()> {
+        self.change("cannot store ends of channels in", |transaction| {
+            transaction.execute_batch(store::SEEN_ENDS)
         })
     }
 
