@@ -155,7 +155,7 @@ fn findings(bound: &Bound<'_>, result: &Bottlenecks, stretches: &[Serial]) -> Ve
         explained.push((one.from, one.to));
         found.push(of_serial(one));
     }
-    for one in stragglers::stragglers(result, timeline) {
+    for one in stragglers::stragglers(bound.workflow, result, timeline) {
         explained.push((one.from, one.to));
         let mut finding = one.finding;
         let most = bound.without_programs(&HashMap::from([(one.program, one.excess)]));

@@ -293,15 +293,17 @@ fn idle(timeline: &Timeline) -> Vec<(i64, i64)> {
     }
     busy.sort_unstable();
     let mut idle = Vec::new();
-    let mut at = timeline.span.0;
+    let (mut at, end) = timeline.span;
     for (from, to) in union(busy) {
+        // What the command left behind lives on after it.
+        let from = from.min(end);
         if from > at {
             idle.push((at, from));
         }
         at = at.max(to);
     }
-    if at < timeline.span.1 {
-        idle.push((at, timeline.span.1));
+    if at < end {
+        idle.push((at, end));
     }
     idle
 }

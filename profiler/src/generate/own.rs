@@ -238,19 +238,37 @@ fn contents(
     let slewed = last / SLEWING;
     let changed_until = started.map(|started| started.saturating_add(last + slewed));
     match unchanged(&name.path, changed_until) {
-        Ok(text) => {
+        Ok((text, mode)) => {
             let shown = relative(&name.path, &source.root, &source.root);
             notes.push(format!(
                 "{shown} was written by the script itself: it is made with what it held then, whatever that came from"
             ));
-            Command::Own(format!("printf %s {} > {}", quote(&text), quote(&shown)))
+            let umask = other_umask(source, actions, mode);
+            let umask = umask.map(|mask| format!("umask {mask:04o} && "));
+            Command::Own(format!(
+                "{}printf %s {} > {}",
+                umask.unwrap_or_default(),
+                quote(&text),
+                quote(&shown)
+            ))
         }
         Err(why) => unknown(&why),
     }
 }
 
-/// What a file holds, if it has not changed since.
-fn unchanged(path: &str, until_unix_ns: Option<i64>) -> Result<String, String> {
+/// The umask by which a file that the script made got its mode, if that of the first program gives another. A script may
+/// change its own, and no call tells that.
+fn other_umask(source: &Source, actions: &[ActionRow], mode: u32) -> Option<u32> {
+    /// What shells make files with.
+    const PLAIN: u32 = 0o666;
+    let first = source.umask.get(&source.first_upid).copied().flatten();
+    let usual = PLAIN & !u32::try_from(first?).ok()?;
+    let is_made = actions.iter().any(|action| action.op == "create");
+    (is_made && mode & !PLAIN == 0 && mode != usual).then_some(PLAIN & !mode)
+}
+
+/// What a file holds, and its mode, if it has not changed since.
+fn unchanged(path: &str, until_unix_ns: Option<i64>) -> Result<(String, u32), String> {
     let mut file =
         fs::File::open(path).map_err(|error| format!("it cannot be read now: {error}"))?;
     let data = file.metadata().map_err(|error| error.to_string())?;
@@ -267,7 +285,7 @@ fn unchanged(path: &str, until_unix_ns: Option<i64>) -> Result<String, String> {
     let mut text = String::new();
     file.read_to_string(&mut text)
         .map_err(|_| "it is not text".to_owned())?;
-    Ok(text)
+    Ok((text, data.mode() & 0o7777))
 }
 
 /// `command`, unless the subshell that started it did something itself, without a program.

@@ -15,6 +15,7 @@ use super::own;
 use super::source::{Source, Unfit};
 use super::steps::{Draft, Split, splits};
 use super::touched::{Files, links};
+use super::words::relative;
 use super::{After, Options, Output, Plan, Step};
 
 /// The steps of a traced run.
@@ -218,6 +219,40 @@ impl Builder<'_> {
             .line(&command, self.failing.is_some_and(|at| group.contains(&at)))
     }
 
+    /// Files below the root that one step made and a later one removed or renamed, in order.
+    fn passing(&self) -> Vec<String> {
+        let gone: BTreeSet<&str> = self
+            .source
+            .names
+            .values()
+            .flatten()
+            .filter(|name| name.to_ns.is_some() && self.source.is_traced(&name.path))
+            .map(|name| &*name.path)
+            .collect();
+        let is_passed_on = |path: &&str| {
+            let touches = self.effects.touches.get(&Thing::Name((*path).into()));
+            let changes = touches.into_iter().flatten();
+            changes.filter(|touch| touch.how == How::Write).count() > 1
+        };
+        let is_there = |path: &&str| self.source.file_at(path, i64::MAX).is_some();
+        gone.into_iter()
+            .filter(is_passed_on)
+            .filter(|path| !is_there(path))
+            .map(|path| relative(path, &self.source.root, &self.source.root))
+            .collect()
+    }
+
+    /// Whether a step reads what the script wrote itself for it, after a command had answered the script (`$(…)`).
+    fn has_computed_text(&self, drafts: &[Draft], at: usize) -> bool {
+        let draft = &drafts[at];
+        let programs = draft.command.programs();
+        let mut texts = self.source.here_documents.keys();
+        texts.any(|(upid, _)| programs.contains(upid))
+            && drafts
+                .iter()
+                .any(|other| other.answers_script && other.end_ns <= draft.start_ns)
+    }
+
     fn add_notes(
         &self,
         steps: &[Step],
@@ -259,6 +294,12 @@ impl Builder<'_> {
                     counted(group.len() as i64, "command", "commands")
                 ));
             }
+            if group.iter().any(|&at| self.has_computed_text(drafts, at)) {
+                notes.push(format!(
+                    "{} has a here-document or here-string: it is given the text of then, whatever that came from",
+                    step.id
+                ));
+            }
             for &draft in group {
                 let status = self.writer.status(&drafts[draft].command);
                 if self.failing == Some(draft) {
@@ -287,6 +328,19 @@ impl Builder<'_> {
             notes.push(format!(
                 "left out, because they changed no file and only printed, or answered the script: {}",
                 silent.join(", ")
+            ));
+        }
+        let passing = self.passing();
+        if let Some(first) = passing.first() {
+            let more = passing.len() - 1;
+            notes.push(format!(
+                "{first}{} removed or renamed on the way: with inputs that changed, what needs {} is only made again from the \
+                 beginning (of a Makefile: make forget; make)",
+                match more {
+                    0 => " was".into(),
+                    _ => format!(" and {} were", counted(more as i64, "other file", "other files")),
+                },
+                if more == 0 { "it" } else { "them" }
             ));
         }
         let lists_root = Thing::List(self.source.root.clone());

@@ -202,7 +202,7 @@ impl<'a> Blame<'a> {
         let (name, timeline) = (&self.name, self.bound.timeline);
         let (saving, free) =
             by_one_more(timeline, self.result, self.cause, &self.intervals, self.ns)?;
-        let saving = saving.min(self.bound.without_states(&self.parts, State::is_processing));
+        let saving = saving.min(self.part(State::is_processing));
         let cpus = timeline.cpus().unwrap_or(1) as f64;
         let busy = self.cause.cpu;
         let is_taken = busy.is_some_and(|busy| cpus * (1.0 - busy) < free / 2.0);
@@ -237,7 +237,7 @@ impl<'a> Blame<'a> {
                 "{name} computes while others wait for it or processors idle: one more of it, or faster code"
             ),
             true => format!(
-                "{name} computes while others wait for it: faster code, or one more of it where nobody else takes the processors"
+                "{name} computes: faster code, or one more of it where nobody else takes the processors"
             ),
         };
         Some(self.finding("cpu", title, saving, evidence, "bottlenecks"))

@@ -1,9 +1,12 @@
 //! Stragglers: the last of several instances goes on alone while everything waits for it.
 
+use std::collections::HashSet;
+
 use super::Finding;
 use crate::analysis::bottlenecks::{Bottlenecks, Confidence};
+use crate::model::{ProcessId, Workflow};
 use crate::text::units;
-use crate::timeline::{State, Timeline, sum_of};
+use crate::timeline::{Part, State, Timeline, sum_of};
 
 /// A straggler and when it was alone.
 pub(super) struct Straggler {
@@ -22,12 +25,18 @@ type Life = (i64, i64, usize);
 const LONGER: f64 = 1.5;
 
 /// The stragglers of all tasks with three instances or more that ran side by side.
-pub(super) fn stragglers(result: &Bottlenecks, timeline: &Timeline) -> Vec<Straggler> {
+pub(super) fn stragglers(
+    workflow: &Workflow,
+    result: &Bottlenecks,
+    timeline: &Timeline,
+) -> Vec<Straggler> {
     let mut found = Vec::new();
     for (at, task) in result.tasks.tasks.iter().enumerate() {
+        let above = above(workflow, &task.members);
         let mut lives: Vec<Life> = task
             .members
             .iter()
+            .filter(|part| !above.contains(&part.process))
             .map(|part| (part.from, part.to, part.program))
             .filter(|life| life.1 > life.0)
             .collect();
@@ -52,6 +61,19 @@ pub(super) fn stragglers(result: &Bottlenecks, timeline: &Timeline) -> Vec<Strag
         }
     }
     found
+}
+
+/// The processes that others of the same step descend from: who starts its copies shares no work out among itself and them.
+fn above(workflow: &Workflow, members: &[Part]) -> HashSet<ProcessId> {
+    let parent = |id: ProcessId| workflow.processes[id.0 as usize].parent;
+    let mut above = HashSet::new();
+    for part in members {
+        let mut at = parent(part.process);
+        while let Some(id) = at.filter(|&id| above.insert(id)) {
+            at = parent(id);
+        }
+    }
+    above
 }
 
 fn of_round(
