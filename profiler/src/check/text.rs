@@ -109,12 +109,15 @@ pub fn text(findings: &Findings, width: usize) -> String {
             more => format!(" +{more} more"),
         };
         let subject = match findings.no_files.len() {
-            1 => format!("{} names no file", plain(first)),
-            _ => format!("{}{rest} name no files", plain(&names.join(", "))),
+            1 => format!("{} names no file that was made or is there", plain(first)),
+            _ => format!(
+                "{}{rest} name no files that were made or are there",
+                plain(&names.join(", "))
+            ),
         };
         let _ = writeln!(
             text,
-            "              {subject} that were made or are there: things to do, or not asked for"
+            "              {subject}: things to do, or not asked for"
         );
     }
     if findings.nested > 0 {
