@@ -1,12 +1,15 @@
--- Ends of pipes and FIFOs at which a thread was seen to wait. One that was taken for unused because its program held both ends may
--- have been used; one that nothing else tells of, as a fork has those of its parent, gets a row.
+-- Ends of pipes and FIFOs at which a thread was seen to wait, but for those by which places may be handed out (place_makers.sql and
+-- token_pipes.sql come in below). One that was taken for unused because its program held both ends may have been used; one
+-- that nothing else tells of, as a fork has those of its parent, gets a row.
 UPDATE channel_end SET used = NULL
 WHERE used = 0 AND bytes IS NULL AND (channel_id, upid, direction) IN (
-  SELECT channel_id, upid, side FROM sample JOIN channel USING (channel_id) WHERE kind IN ('pipe', 'fifo') AND side IS NOT NULL);
+  SELECT channel_id, upid, side FROM sample JOIN channel USING (channel_id) WHERE kind IN ('pipe', 'fifo') AND side IS NOT NULL)
+  AND channel_id NOT IN (TOKEN_PIPES);
 
 INSERT INTO channel_end (channel_id, upid, direction, from_ns, at_most_bytes)
 SELECT s.channel_id, s.upid, s.side, MIN(s.t_ns), CASE s.side WHEN 'read' THEN p.read_bytes ELSE p.write_bytes END
 FROM sample AS s JOIN channel AS c USING (channel_id) JOIN process AS p USING (upid)
 WHERE c.kind IN ('pipe', 'fifo') AND s.side IS NOT NULL
+  AND s.channel_id NOT IN (PLACE_MAKERS)
   AND NOT EXISTS (SELECT 1 FROM channel_end AS e WHERE e.channel_id = s.channel_id AND e.upid = s.upid)
 GROUP BY s.channel_id, s.upid, s.side;

@@ -1,9 +1,8 @@
 -- Pipes and FIFOs that hand out places and carry no data from one process to another, as the jobserver
 -- of make does: whoever holds one end holds the other, too, for as long (nine tenths, for ends are found closed
 -- a little late), and programs that were executed have it, not only forks of the one that made it: a pool of
--- workers may share a queue in that way. And who had it first is a program that hands out places by pipes: workers that Python
--- spawns have both ends of their queues, too. Or nobody but its maker holds it. A side of a pipeline keeps one end only. Nobody
--- waits for room to give a place back.
+-- workers may share a queue in that way. And who had it first hands out places (place_makers.sql comes in below). Or nobody but
+-- its maker holds it. A side of a pipeline keeps one end only. Nobody waits for room to give a place back.
 SELECT channel_id FROM (
   SELECT channel_id, is_exec,
     COALESCE(10 * (MIN(read_to, write_to) - MAX(read_from, write_from))
@@ -18,9 +17,5 @@ SELECT channel_id FROM (
     WHERE c.kind IN ('pipe', 'fifo')
     GROUP BY e.channel_id, e.upid))
 GROUP BY channel_id HAVING MIN(holds_both) = 1
-  AND (COUNT(*) = 1 OR SUM(is_exec) > 1 AND channel_id NOT IN (
-    SELECT channel_id FROM (
-      SELECT channel_id, '/' || exe AS exe, MIN(from_ns) FROM channel_end JOIN process USING (upid) GROUP BY channel_id)
-    WHERE NOT (exe GLOB '*/*make' OR exe GLOB '*/cargo' OR exe GLOB '*/ninja' OR exe GLOB '*/samu' OR exe GLOB '*/*sh'
-      OR exe GLOB '*/ksh*' OR exe GLOB '*/busybox')))
+  AND (COUNT(*) = 1 OR SUM(is_exec) > 1 AND channel_id IN (PLACE_MAKERS))
   AND channel_id NOT IN (SELECT channel_id FROM sample WHERE side = 'write' AND channel_id IS NOT NULL)

@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
@@ -21,8 +22,18 @@ const BLANK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/blank.db"));
 pub(crate) const REPLAYED: &str = include_str!("../sql/replayed.sql");
 pub(crate) const ACTIONS: &str = include_str!("../sql/actions.sql");
 pub(crate) const ACTIVITY: &str = include_str!("../sql/activity.sql");
-pub(crate) const SEEN_ENDS: &str = include_str!("../sql/seen_ends.sql");
-pub(crate) const TOKEN_PIPES: &str = include_str!("../sql/token_pipes.sql");
+/// Queries that stand in others, where these have their name in parentheses.
+const PLACE_MAKERS: (&str, &str) = ("(PLACE_MAKERS)", include_str!("../sql/place_makers.sql"));
+pub(crate) static TOKEN_PIPES: LazyLock<String> =
+    LazyLock::new(|| with(include_str!("../sql/token_pipes.sql"), PLACE_MAKERS));
+pub(crate) static SEEN_ENDS: LazyLock<String> = LazyLock::new(|| {
+    let text = with(include_str!("../sql/seen_ends.sql"), PLACE_MAKERS);
+    with(&text, ("(TOKEN_PIPES)", &TOKEN_PIPES))
+});
+
+fn with(text: &str, (name, query): (&str, &str)) -> String {
+    text.replace(name, &format!("(\n{query})"))
+}
 
 /// Makes a new trace at `path` and opens it for recording. The lock that comes along tells
 /// others that it is being recorded for as long as it is held.

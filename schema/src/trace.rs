@@ -312,7 +312,7 @@ impl Trace {
     /// When the file cannot be read.
     pub fn token_pipes(&self) -> Result<Vec<i64>> {
         let read = || {
-            let mut statement = self.db.prepare(store::TOKEN_PIPES)?;
+            let mut statement = self.db.prepare(&store::TOKEN_PIPES)?;
             let ids = statement.query_map([], |row| row.get(0))?;
             let mut ids = ids.collect::<rusqlite::Result<Vec<i64>>>()?;
             ids.sort_unstable();
@@ -339,7 +339,7 @@ impl Trace {
              FROM channel_ends JOIN channels USING (channel_id)
              WHERE used IS NOT 0 AND kind IN ('pipe', 'fifo') AND channel_id NOT IN ({})
              ORDER BY channel_id, upid, direction",
-            store::TOKEN_PIPES
+            *store::TOKEN_PIPES
         ))
     }
 

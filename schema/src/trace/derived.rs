@@ -39,7 +39,7 @@ impl Trace {
     /// Likewise.
     pub fn store_seen_ends(&self) -> Result<()> {
         self.change("cannot store ends of channels in", |transaction| {
-            transaction.execute_batch(store::SEEN_ENDS)
+            transaction.execute_batch(&store::SEEN_ENDS)
         })
     }
 

@@ -97,7 +97,7 @@ impl Trace {
             "SELECT channel_id, upid, direction, bytes, at_most_bytes, used FROM channel_ends
              WHERE used IS NOT 0 AND channel_id NOT IN ({})
              ORDER BY channel_id, direction, upid",
-            crate::store::TOKEN_PIPES
+            *crate::store::TOKEN_PIPES
         ))
     }
 

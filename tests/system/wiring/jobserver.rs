@@ -61,3 +61,44 @@ fn tokens_are_no_data_for_anybody() {
         assert!(!(is_of_make && kind.starts_with("late ")), "{wait}");
     }
 }
+
+/// Python's `Queue` is held by both ends by both of its users: by a fork that closed none, and by a worker that was executed and given them.
+#[test]
+fn queues_of_python_are_no_places() {
+    if !need_program("python3") {
+        return;
+    }
+    let script = "import multiprocessing as mp, sys, time
+def burn(s):
+    until = time.process_time() + s
+    while time.process_time() < until: pass
+def take(queue):
+    while queue.get() is not None: pass
+if __name__ == '__main__':
+    mp.set_start_method(sys.argv[1])
+    queue = mp.Queue()
+    taker = mp.Process(target=take, args=(queue,))
+    taker.start()
+    for i in range(6):
+        burn(0.1)
+        queue.put(i)
+    queue.put(None)
+    taker.join()
+";
+    for method in ["fork", "spawn"] {
+        // Workers read the program again from its file.
+        let line = r#"printf %s "$1" > handing.py; exec python3 handing.py "$2""#;
+        let Some(run) = traced(&[], &["sh", "-ec", line, "sh", script, method]) else {
+            return;
+        };
+        let waits = flowtrace(&run, &["waits", "--format", "json"]);
+        let of = |kind: &str| -> f64 {
+            let waits = waits["waits"].as_array().unwrap().iter();
+            let waits = waits.filter(|wait| wait["kind"].as_str().unwrap().starts_with(kind));
+            let maker = waits.filter(|wait| kind == "job" || wait["culprit"] == "handing.py");
+            maker.map(|wait| wait["ns"].as_f64().unwrap()).sum()
+        };
+        assert_eq!(of("job"), 0.0, "{method}: {waits:#}");
+        assert!(of("late writer") > 300e6, "{method}: {waits:#}");
+    }
+}
