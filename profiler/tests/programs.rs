@@ -1,8 +1,10 @@
 //! What a process did before an exec belongs to the program that it ran then. Times are milliseconds.
 
+use std::path::Path;
+
 use flowtrace_profiler::analysis::bottlenecks::{self, Options};
 use flowtrace_profiler::analysis::critical_path::CriticalPath;
-use flowtrace_profiler::analysis::findings;
+use flowtrace_profiler::analysis::findings::{self, Finding, Verdict};
 use flowtrace_profiler::analysis::statistics::{calls, phases};
 use flowtrace_profiler::analysis::waits::waits;
 use flowtrace_profiler::export::{drawing, wfformat};
@@ -49,14 +51,24 @@ fn run() -> Run {
     s.end(sleep, 652, Some(0), None, 1);
     s.end(shell, 655, Some(0), None, 2);
     s.finish(655, 0);
-    let trace = Trace::open(&file).unwrap();
-    let workflow = load(&trace).unwrap();
-    let path = CriticalPath::of(&workflow, &load_activity(&trace, &workflow).unwrap());
-    Run {
-        dag: graph::build(&workflow),
-        timeline: timeline::read(&trace, &workflow).unwrap(),
-        workflow,
-        path,
+    Run::read(&file)
+}
+
+impl Run {
+    fn read(file: &Path) -> Run {
+        let trace = Trace::open(file).unwrap();
+        let workflow = load(&trace).unwrap();
+        let path = CriticalPath::of(&workflow, &load_activity(&trace, &workflow).unwrap());
+        Run {
+            dag: graph::build(&workflow),
+            timeline: timeline::read(&trace, &workflow).unwrap(),
+            workflow,
+            path,
+        }
+    }
+
+    fn verdict(&self) -> Verdict {
+        findings::verdict(&self.workflow, &self.dag, &self.timeline, &self.path)
     }
 }
 
@@ -114,7 +126,7 @@ fn who_limits_the_run_is_the_program_that_ran_then() {
     );
     assert!(first.ns >= 500 * MS && first.ns <= 610 * MS, "{first:?}");
 
-    let verdict = findings::verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
+    let verdict = run.verdict();
     assert_eq!(verdict.step.as_deref(), Some("w.sh"));
     let about = |step: &str| {
         let found = verdict.findings.iter();
@@ -140,23 +152,15 @@ fn a_step_that_sleeps_in_between_is_told_of_both() {
     s.end(work, 1002, Some(0), None, 600);
     s.end(shell, 1005, Some(0), None, 2);
     s.finish(1005, 0);
-    let trace = Trace::open(&file).unwrap();
-    let workflow = load(&trace).unwrap();
-    let path = CriticalPath::of(&workflow, &load_activity(&trace, &workflow).unwrap());
-    let (dag, timeline) = (
-        graph::build(&workflow),
-        timeline::read(&trace, &workflow).unwrap(),
-    );
-    let verdict = findings::verdict(&workflow, &dag, &timeline, &path);
+    let verdict = Run::read(&file).verdict();
     let found = verdict.findings.iter().find(|one| one.kind == "sleep");
     let found = found.unwrap_or_else(|| panic!("{verdict:#?}"));
     assert_eq!(found.step.as_deref(), Some("w"));
     assert!((found.saving_ns - 400 * MS).abs() < 30 * MS, "{verdict:#?}");
     assert!(verdict.findings.iter().any(|one| one.kind == "cpu"));
     // Who only computed has none.
-    let run = run();
-    let verdict = findings::verdict(&run.workflow, &run.dag, &run.timeline, &run.path);
-    let of_work = |one: &&findings::Finding| one.step.as_deref() == Some("w.sh");
+    let verdict = run().verdict();
+    let of_work = |one: &&Finding| one.step.as_deref() == Some("w.sh");
     let mut of_work = verdict.findings.iter().filter(of_work);
     assert!(of_work.all(|one| one.kind != "sleep"), "{verdict:#?}");
 }

@@ -298,6 +298,24 @@ pub(crate) fn union(intervals: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
     joined
 }
 
+/// The part of intervals that lies outside of others; both are in order and apart.
+pub(crate) fn minus(intervals: &[(i64, i64)], others: &[(i64, i64)]) -> Vec<(i64, i64)> {
+    let mut rest = Vec::new();
+    for &(from, to) in intervals {
+        let mut at = from;
+        for &(begin, end) in others.iter().filter(|other| other.1 > from && other.0 < to) {
+            if begin > at {
+                rest.push((at, begin));
+            }
+            at = at.max(end);
+        }
+        if at < to {
+            rest.push((at, to));
+        }
+    }
+    rest
+}
+
 fn intervals(result: &Bottlenecks, flagged: &[usize], lives: &[(i64, i64)]) -> Vec<(i64, i64)> {
     let within = |&w: &usize| rests::within(lives, &result.windows[w]);
     union(flagged.iter().flat_map(within).collect())

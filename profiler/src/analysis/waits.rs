@@ -8,7 +8,7 @@ mod search;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::analysis::bottlenecks::union;
+use crate::analysis::bottlenecks::{minus, union};
 use crate::analysis::threads::{Threads, threads};
 use crate::model::{ProcessId, Workflow};
 use crate::timeline::{State, Timeline};
@@ -292,18 +292,6 @@ fn idle(timeline: &Timeline) -> Vec<(i64, i64)> {
         }
     }
     busy.sort_unstable();
-    let mut idle = Vec::new();
-    let (mut at, end) = timeline.span;
-    for (from, to) in union(busy) {
-        // What the command left behind lives on after it.
-        let from = from.min(end);
-        if from > at {
-            idle.push((at, from));
-        }
-        at = at.max(to);
-    }
-    if at < end {
-        idle.push((at, end));
-    }
-    idle
+    // What the command left behind lives on after it.
+    minus(&[timeline.span], &union(busy))
 }

@@ -356,8 +356,7 @@ impl Writer<'_> {
         }
         let mask = source.other_umask(upid);
         if mask != umask {
-            let first = source.umask.get(&source.first_upid).copied().flatten();
-            let Some(mask) = mask.or(first) else {
+            let Some(mask) = mask.or(source.first_umask()) else {
                 return Err(format!(
                     "the file mode creation mask of {name} is not known"
                 ));

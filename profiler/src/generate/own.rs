@@ -243,7 +243,7 @@ fn contents(
             notes.push(format!(
                 "{shown} was written by the script itself: it is made with what it held then, whatever that came from"
             ));
-            let umask = other_umask(source, actions, mode);
+            let umask = umask_by_mode(source, actions, mode);
             let umask = umask.map(|mask| format!("umask {mask:04o} && "));
             Command::Own(format!(
                 "{}printf %s {} > {}",
@@ -258,11 +258,10 @@ fn contents(
 
 /// The umask by which a file that the script made got its mode, if that of the first program gives another. A script may
 /// change its own, and no call tells that.
-fn other_umask(source: &Source, actions: &[ActionRow], mode: u32) -> Option<u32> {
+fn umask_by_mode(source: &Source, actions: &[ActionRow], mode: u32) -> Option<u32> {
     /// What shells make files with.
     const PLAIN: u32 = 0o666;
-    let first = source.umask.get(&source.first_upid).copied().flatten();
-    let usual = PLAIN & !u32::try_from(first?).ok()?;
+    let usual = PLAIN & !u32::try_from(source.first_umask()?).ok()?;
     let is_made = actions.iter().any(|action| action.op == "create");
     (is_made && mode & !PLAIN == 0 && mode != usual).then_some(PLAIN & !mode)
 }

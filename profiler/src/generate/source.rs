@@ -168,11 +168,15 @@ impl Source {
         Ok(Ok(source))
     }
 
+    /// The umask of the first image, if it is known.
+    pub(super) fn first_umask(&self) -> Option<i64> {
+        self.umask.get(&self.first_upid).copied().flatten()
+    }
+
     /// The umask of an image, `None`: that of the first.
     pub(super) fn other_umask(&self, upid: i64) -> Option<i64> {
         let own = self.umask.get(&upid).copied().flatten()?;
-        let first = self.umask.get(&self.first_upid).copied().flatten();
-        (Some(own) != first).then_some(own)
+        (Some(own) != self.first_umask()).then_some(own)
     }
 
     /// Whether an image had variables, other than those that were recorded, that the first had not,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Finding, LEAST};
-use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Resource};
+use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Resource, minus};
 use crate::analysis::bound::Bound;
 use crate::analysis::threads::{Threads, together};
 use crate::model::ProcessId;
@@ -20,7 +20,6 @@ pub(super) struct Blame<'a> {
     intervals: Vec<(i64, i64)>,
     /// Their length, ns.
     ns: i64,
-    members: Vec<usize>,
     parts: Vec<Part>,
     /// What they did then.
     sums: Shares,
@@ -66,7 +65,6 @@ impl<'a> Blame<'a> {
             name: units::shorten(&units::plain(&who(result, cause)), 48),
             intervals,
             ns,
-            members,
             parts,
             sums,
             evidence: format!("the bottleneck for {share} of the run, {looks}"),
@@ -129,7 +127,7 @@ impl<'a> Blame<'a> {
                 self.part(State::is_storage),
                 format!(
                     "{evidence}; {} page faults that read",
-                    faults(self.bound.timeline, self.result, &self.members)
+                    faults(self.bound.timeline, &self.parts)
                 ),
                 "resources",
             )),
@@ -171,8 +169,7 @@ impl<'a> Blame<'a> {
         let timeline = self.bound.timeline;
         let is_single = |part: &Part| timeline.instance(part.process).books.threads <= 1;
         let slept = self.spent(|state| state == State::Sleep);
-        let is_named = matches!(self.cause.resource, Resource::Sleep);
-        if is_named
+        if self.cause.resource == Resource::Sleep
             || self.cause.task.is_none()
             || (slept as f64) < MUCH * self.ns as f64
             || !self.parts.iter().all(is_single)
@@ -200,8 +197,7 @@ impl<'a> Blame<'a> {
 
     fn computes(&self) -> Option<Finding> {
         let (name, timeline) = (&self.name, self.bound.timeline);
-        let (saving, free) =
-            by_one_more(timeline, self.result, self.cause, &self.intervals, self.ns)?;
+        let (saving, free) = self.by_one_more()?;
         let saving = saving.min(self.part(State::is_processing));
         let cpus = timeline.cpus().unwrap_or(1) as f64;
         let busy = self.cause.cpu;
@@ -242,24 +238,38 @@ impl<'a> Blame<'a> {
         };
         Some(self.finding("cpu", title, saving, evidence, "bottlenecks"))
     }
-}
 
-/// The part of intervals that lies outside of others; both are in order and apart.
-fn minus(intervals: &[(i64, i64)], others: &[(i64, i64)]) -> Vec<(i64, i64)> {
-    let mut rest = Vec::new();
-    for &(from, to) in intervals {
-        let mut at = from;
-        for &(begin, end) in others.iter().filter(|other| other.1 > from && other.0 < to) {
-            if begin > at {
-                rest.push((at, begin));
+    /// What one more instance of a step that computes could save, ns, and how many processors the run had no work
+    /// for. `None`: nothing, because it had work for all of them.
+    fn by_one_more(&self) -> Option<(i64, f64)> {
+        let (timeline, result, intervals) = (self.bound.timeline, self.result, &self.intervals);
+        let cpus = timeline.cpus()? as f64;
+        // What others on the machine took is not the run's to change, and may be different next time:
+        // who was ready to run counts as if it had run, else a busy machine looks like a lazy program.
+        let busy = (bottlenecks::cause::own_load(timeline, intervals).1 / cpus).min(1.0);
+        let free = cpus * (1.0 - busy);
+        if free < 0.4 {
+            return None;
+        }
+        let task = self.cause.task?;
+        let alive = self.parts.iter().map(|part| {
+            let within = |&(from, to): &(i64, i64)| (part.to.min(to) - part.from.max(from)).max(0);
+            intervals.iter().map(within).sum::<i64>()
+        });
+        let ns = self.ns as f64;
+        let degree = (alive.sum::<i64>() as f64 / ns.max(1.0)).max(1.0);
+        // The next slowest stage, and all work on all processors, bound what can be gained.
+        let mut bound = ns * busy;
+        for other in 0..result.tasks.tasks.len() {
+            if other != task {
+                let (sums, _) = bottlenecks::cause::states(result, timeline, &[other], intervals);
+                let members = result.tasks.tasks[other].members.len().max(1) as f64;
+                bound = bound.max(sum_of(&sums, State::is_processing) / members);
             }
-            at = at.max(end);
         }
-        if at < to {
-            rest.push((at, to));
-        }
+        let shorter = (ns * degree / (degree + 1.0)).max(bound);
+        Some(((ns - shorter) as i64, free))
     }
-    rest
 }
 
 /// Whether most of the waiting for locks is that of threads for others of their own process.
@@ -273,52 +283,9 @@ fn is_between_threads(timeline: &Timeline, parts: &[Part]) -> bool {
     books().map(|books| books.thread_lock_ns).sum::<i64>() * 2 > all
 }
 
-fn faults(timeline: &Timeline, result: &Bottlenecks, members: &[usize]) -> String {
-    let ids = members
+fn faults(timeline: &Timeline, parts: &[Part]) -> String {
+    let faults = parts
         .iter()
-        .flat_map(|&task| &result.tasks.tasks[task].members);
-    units::short_count(
-        ids.map(|part| timeline.instance(part.process).books.major_faults)
-            .sum(),
-    )
-}
-
-/// What one more instance of a step that computes could save within some intervals, ns, and how
-/// many processors the run had no work for. `None`: nothing, because it had work for all of them.
-fn by_one_more(
-    timeline: &Timeline,
-    result: &Bottlenecks,
-    cause: &Cause,
-    intervals: &[(i64, i64)],
-    ns: i64,
-) -> Option<(i64, f64)> {
-    let cpus = timeline.cpus()? as f64;
-    // What others on the machine took is not the run's to change, and may be different next time:
-    // who was ready to run counts as if it had run, else a busy machine looks like a lazy program.
-    let busy = (bottlenecks::cause::own_load(timeline, intervals).1 / cpus).min(1.0);
-    let free = cpus * (1.0 - busy);
-    if free < 0.4 {
-        return None;
-    }
-    let task = cause.task?;
-    let alive: i64 = result.tasks.tasks[task]
-        .members
-        .iter()
-        .map(|part| {
-            let within = |&(from, to): &(i64, i64)| (part.to.min(to) - part.from.max(from)).max(0);
-            intervals.iter().map(within).sum::<i64>()
-        })
-        .sum();
-    let degree = (alive as f64 / ns.max(1) as f64).max(1.0);
-    // The next slowest stage, and all work on all processors, bound what can be gained.
-    let mut bound = ns as f64 * busy;
-    for other in 0..result.tasks.tasks.len() {
-        if other != task {
-            let (sums, _) = bottlenecks::cause::states(result, timeline, &[other], intervals);
-            let members = result.tasks.tasks[other].members.len().max(1) as f64;
-            bound = bound.max(sum_of(&sums, State::is_processing) / members);
-        }
-    }
-    let shorter = (ns as f64 * degree / (degree + 1.0)).max(bound);
-    Some(((ns as f64 - shorter) as i64, free))
+        .map(|part| timeline.instance(part.process).books.major_faults);
+    units::short_count(faults.sum())
 }
