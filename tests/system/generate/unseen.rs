@@ -74,6 +74,29 @@ fn temporary_files_elsewhere_give_no_order_to_what_ran_at_once() {
     assert!(line(&text, "both").contains(" a b"), "{text}");
 }
 
+/// What the script wrote itself has the mode that it had; what make cannot know or make again is told.
+#[test]
+fn files_of_the_script_keep_their_mode_and_notes_tell_what_is_as_it_was() {
+    let script = "umask 077; echo secret > pw\nn=$(wc -l < in)\ncat <<X > conf\nn=$n\nX\n\
+                  sort in > t; uniq t > o; rm t\n";
+    let Some(traced) = traced(script, &[], &["bash", "script"]) else {
+        return;
+    };
+    let (code, errors) = traced.generate("make", &[]);
+    assert_eq!(code, 0, "{errors}");
+    let text = traced.text("make");
+    assert!(
+        text.contains("umask 0066 && printf %s $$'secret\\n' > pw"),
+        "{text}"
+    );
+    for note in [
+        "cat_1 has a here-document or here-string",
+        "t was removed or renamed on the way",
+    ] {
+        assert!(errors.contains(note), "{note}\n{errors}");
+    }
+}
+
 /// What the script itself wrote to a file elsewhere that it was given as its output is none of the steps.
 #[test]
 fn output_of_the_script_itself_needs_no_step() {
