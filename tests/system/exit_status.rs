@@ -161,6 +161,40 @@ fn interrupt_of_the_group() {
     });
 }
 
+/// `timeout`, and `kill` of a group: the command and flowtrace get the same signal. What flowtrace alone gets, the command gets
+/// from it. Either way once.
+#[test]
+fn each_signal_comes_once() {
+    let counting = "trap 'echo caught' USR1; echo ready; while [ ! -e over ]; do sleep 0.02; done";
+    let count = |running: &Running| running.stdout_so_far().matches("caught").count();
+    Case::each(|case| {
+        for detach in [&[][..], &["--detach"]] {
+            let over = case.scratch.dir("job").join("over");
+            let _ = std::fs::remove_file(&over);
+            let mut command = run_in(&case.scratch.dir("job"), &case.trace);
+            command.args(case.options).args(detach);
+            command.args(["--force", "--", "sh", "-c", counting]);
+            let running = start(&mut command);
+            running.wait_for_output("ready");
+            for sent in 1..=8 {
+                match sent % 2 {
+                    0 => running.signal(Signal::SIGUSR1),
+                    _ => running.signal_group(Signal::SIGUSR1),
+                }
+                wait_for("the signal", PATIENCE, || {
+                    (count(&running) >= sent).then_some(())
+                });
+                // Long enough for another of the same.
+                std::thread::sleep(Duration::from_millis(80));
+                assert_eq!(count(&running), sent, "{:?} {detach:?}", case.options);
+            }
+            std::fs::write(over, "").unwrap();
+            running.wait(LIMIT).expect(0);
+            Trace::open_complete(&case.trace);
+        }
+    });
+}
+
 /// Ctrl-C while flowtrace begins: an older trace is replaced by one of a command that ran, or not at all.
 #[test]
 fn interrupt_before_the_command_runs() {

@@ -1,4 +1,4 @@
-//! Processes of our own that outlive us, for what must be done when we are killed.
+//! Processes of our own beside us, for what we cannot do ourselves: when we are killed, or because we are known.
 #![expect(unsafe_code)]
 
 use std::ffi::CStr;
@@ -11,9 +11,18 @@ use crate::proc::descriptors::keep_only;
 #[derive(Debug)]
 pub(crate) struct Aside(libc::pid_t);
 
+/// To which process group it belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Group {
+    /// To ours: what is sent to all of that reaches it.
+    Ours,
+    /// To its own, in a session of its own: nothing that ends the one that started us reaches it.
+    Own,
+}
+
 impl Aside {
     /// Begins one that does `act` and ends, with these descriptors and no others (their numbers are in order). No signal reaches
-    /// it but SIGKILL, and its end raises none: it is none of the children that are waited for (wait(2), `__WCLONE`).
+    /// it but SIGKILL and SIGSTOP, all others stay pending, and its end raises none: it is none of the children that are waited for (wait(2), `__WCLONE`).
     ///
     /// # Errors
     /// When there is no room for another process.
@@ -23,6 +32,7 @@ impl Aside {
     /// was made before, and uses no descriptor but these.
     pub(crate) unsafe fn begin(
         name: &CStr,
+        group: Group,
         kept: &[RawFd],
         act: impl FnOnce(),
     ) -> io::Result<Aside> {
@@ -32,7 +42,9 @@ impl Aside {
             match libc::syscall(libc::SYS_clone, NO_SIGNAL, 0, 0, 0, 0) {
                 0 => {
                     libc::prctl(libc::PR_SET_NAME, name.as_ptr());
-                    libc::setsid();
+                    if group == Group::Own {
+                        libc::setsid();
+                    }
                     libc::chdir(c"/".as_ptr());
                     let mut all: libc::sigset_t = std::mem::zeroed();
                     libc::sigfillset(&raw mut all);

@@ -15,7 +15,8 @@ use nix::unistd::Pid;
 
 use super::launch::find_program;
 use super::recording::{HOST, RUN, Recording};
-use super::{End, Error, Result, signals};
+use super::signals::{self, Got, Sieve};
+use super::{End, Error, Result};
 use crate::net::live::{Live, LiveOptions, LiveReport, Refused};
 
 /// What to capture, and how long.
@@ -93,10 +94,12 @@ pub fn capture(
         .lost(Loss::NotCaptured, refused.len() as u64);
     recording.recorder.settle();
     begun(refused);
+    let sieve = program.as_ref().map(|_| Sieve::in_front()).transpose();
+    let sieve = sieve.map_err(Error::system("start a process"))?;
     let child = program.map(|program| start(&program, options, mask));
     let ended = child.transpose().and_then(|child| {
         recording.older().remove();
-        wait(child, options.limit)
+        wait(child.zip(sieve), options.limit)
     });
     let live = live.stop();
     let (end, is_over_time) = match ended {
@@ -135,7 +138,10 @@ fn start(program: &std::path::Path, options: &CaptureOptions, mask: SigSet) -> i
 
 /// Waits for the end of the command, of the time, or a signal that ends this process. A command is ended with
 /// the time; the second value says whether it was.
-fn wait(mut child: Option<Child>, limit: Option<Duration>) -> io::Result<(Option<End>, bool)> {
+fn wait(
+    mut child: Option<(Child, Sieve)>,
+    limit: Option<Duration>,
+) -> io::Result<(Option<End>, bool)> {
     let begin = Instant::now();
     // When the command was asked to end.
     let mut asked: Option<Instant> = None;
@@ -147,7 +153,7 @@ fn wait(mut child: Option<Child>, limit: Option<Duration>) -> io::Result<(Option
     ];
     let handled = signals::handled();
     loop {
-        if let Some(child) = &mut child
+        if let Some((child, _)) = &mut child
             && let Some(status) = child.try_wait()?
         {
             let end = match (status.code(), status.signal()) {
@@ -157,7 +163,7 @@ fn wait(mut child: Option<Child>, limit: Option<Duration>) -> io::Result<(Option
             return Ok((Some(end), asked.is_some()));
         }
         if limit.is_some_and(|limit| begin.elapsed() >= limit) {
-            let Some(child) = &child else {
+            let Some((child, _)) = &child else {
                 return Ok((None, false));
             };
             let signal = match asked {
@@ -169,13 +175,12 @@ fn wait(mut child: Option<Child>, limit: Option<Duration>) -> io::Result<(Option
                 let _ = kill(Pid::from_raw(child.id() as i32), signal);
             }
         }
-        let Some((signal, from_kernel)) = signals::wait_at_most(&handled, LOOK) else {
+        let Some(got @ Got { signal, .. }) = signals::wait_at_most(&handled, LOOK) else {
             continue;
         };
         match &child {
             None if ending.contains(&signal) => return Ok((None, false)),
-            // The terminal told the command, too.
-            Some(child) if !from_kernel => {
+            Some((child, sieve)) if sieve.is_for_us_alone(got) => {
                 let _ = kill(Pid::from_raw(child.id() as i32), signal);
             }
             _ => {}

@@ -16,7 +16,8 @@ use nix::unistd::{ForkResult, Pid, fork, getppid, pipe2};
 
 use super::daemon::leave_terminal;
 use super::ending::{by_default, end_by};
-use super::{End, Error, Result, signals};
+use super::signals::{self, Sieve};
+use super::{End, Error, Result};
 
 /// Which side of the fork this is.
 #[derive(Debug)]
@@ -48,7 +49,15 @@ pub fn fork_behind() -> Result<Side> {
     match unsafe { fork() }.map_err(Error::errno("start a process"))? {
         ForkResult::Parent { child } => {
             drop(writing);
-            Ok(Side::Front(wait_in_front(child, &mut File::from(reading))))
+            let sieve = Sieve::in_front().inspect_err(|_| {
+                let _ = kill(child, Signal::SIGKILL);
+            });
+            let sieve = sieve.map_err(Error::system("start a process"))?;
+            Ok(Side::Front(wait_in_front(
+                child,
+                &sieve,
+                &mut File::from(reading),
+            )))
         }
         ForkResult::Child => {
             // Killed, the front takes all of the run with it, as a flowtrace of one process does.
@@ -83,18 +92,19 @@ impl Front {
 }
 
 /// Waits until `behind` has ended or tells how the command did, which is returned.
-fn wait_in_front(behind: Pid, told: &mut File) -> End {
-    // Terminals send their signals to the group, so `behind` has those already.
+fn wait_in_front(behind: Pid, sieve: &Sieve, told: &mut File) -> End {
     let mut set = signals::handled();
     set.add(Signal::SIGCHLD);
     let _ = set.thread_block();
     // Inherited as ignored it would never be waited for; the command keeps what it inherits.
     by_default(Signal::SIGCHLD as i32);
     loop {
-        match signals::wait_info(&set) {
-            Ok((Signal::SIGCHLD, _)) => {}
-            Ok((signal, from_kernel)) => {
-                if !from_kernel || signal == Signal::SIGCONT {
+        match signals::wait_for(&set) {
+            Ok(got) if got.signal == Signal::SIGCHLD => {}
+            Ok(got) => {
+                let alone = sieve.is_for_us_alone(got);
+                let signal = got.signal;
+                if alone || signal == Signal::SIGCONT {
                     let _ = kill(behind, signal);
                 }
                 continue;

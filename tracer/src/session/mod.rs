@@ -22,6 +22,7 @@ mod serving;
 mod signals;
 pub(crate) mod transport;
 mod views;
+mod witness;
 
 pub use crate::proc::environment::Wanted;
 pub use crate::proc::lifetimes::{End, LeftBehind};

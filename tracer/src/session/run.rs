@@ -18,8 +18,9 @@ use super::launch::{Calls, Outcome, Plan, Start, find_program};
 use super::recording::{HOST, RUN, Recording, own_files};
 use super::seeing::{Layer, Seeing};
 use super::serving::{Served, Serving};
+use super::signals::{self, Sieve};
 use super::views::Views;
-use super::{Error, Result, limits, signals};
+use super::{Error, Result, limits};
 use crate::callers::Callers;
 use crate::fs::{Offers, Opens};
 use crate::kernel;
@@ -152,6 +153,11 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
             .map_err(Error::system("inspect the filesystem to trace"))?,
         signal_mask: signals::block().map_err(Error::errno("block signals"))?,
     };
+    let sieve = match options.detach {
+        true => Ok(Sieve::behind()),
+        false => Sieve::in_front(),
+    };
+    let sieve = Arc::new(sieve.map_err(Error::system("start a process"))?);
     let views = Views::mount(&plan, &directories, options.seeing.transport, notify)?;
     if let Err(error) = limits::lift() {
         views.child.abandon();
@@ -165,6 +171,7 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         directories: &directories,
         cwd: &cwd,
         program: &plan.program,
+        sieve,
         offers: Arc::default(),
         kernel: (options.layer == Layer::Kernel && !options.bare).then(Arc::default),
         rings: Arc::default(),
@@ -191,6 +198,8 @@ struct Run<'a> {
     directories: &'a [Directory],
     cwd: &'a Path,
     program: &'a Path,
+    /// Which signals the command is still to get.
+    sieve: Arc<Sieve>,
     offers: Arc<Offers>,
     /// Where FUSE and the kernel layer meet, if that was asked for.
     kernel: Option<Arc<Opens>>,
@@ -206,7 +215,8 @@ impl Run<'_> {
             .serve(std::mem::take(&mut views.mounted), None)?;
         self.go(&mut views, &start, &mut inherited, Calls::Free)
             .map_err(Error::system("start the command"))?;
-        signals::pass_on(views.child.pid, None).map_err(Error::system("pass on signals"))?;
+        signals::pass_on(views.child.pid, None, Arc::clone(&self.sieve))
+            .map_err(Error::system("pass on signals"))?;
         let end = loop {
             match waitpid(views.child.pid, None) {
                 Ok(WaitStatus::Exited(_, code)) => break End::Exited(code),
@@ -374,7 +384,8 @@ impl Run<'_> {
             let _ = started.views.child.when_it_runs(move || older.remove());
         }
         started.inherited.count(&started.recording.recorder);
-        signals::pass_on(started.job.root, Some(living)).map_err(Error::system("pass on signals"))
+        signals::pass_on(started.job.root, Some(living), Arc::clone(&self.sieve))
+            .map_err(Error::system("pass on signals"))
     }
 
     /// The last process has ended, or those that are left were let go.

@@ -1,8 +1,8 @@
 //! Signals that reach flowtrace while a command runs belong to the command.
 //!
 //! The terminal sends its signals (Ctrl-C, Ctrl-\, Ctrl-Z) to the whole foreground group, so the
-//! command has them already. A signal sent to flowtrace alone, as by `kill` or a batch system, is
-//! passed on. That the terminal hung up the leader of its session alone is told, as which somebody may have started us
+//! command has them already, and so does `timeout`, or whoever else ends a group. A signal sent to flowtrace alone, as
+//! by `kill` or a batch system, is passed on. That the terminal hung up the leader of its session alone is told, as which somebody may have started us
 //! (`ssh -t host flowtrace run …`). When job control stops the command, flowtrace stops itself too, so that the shell
 //! sees its job stopped.
 
@@ -13,7 +13,9 @@ use std::time::Duration;
 use crate::proc::Living;
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, pthread_sigmask};
-use nix::unistd::{Pid, getpgid, getpgrp, getsid};
+use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid};
+
+use super::witness::Witness;
 
 const HANDLED: &[Signal] = &[
     Signal::SIGINT,
@@ -45,11 +47,72 @@ pub(super) fn restore(mask: &SigSet) -> Result<(), Errno> {
     pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(mask), None)
 }
 
+/// A signal that this process got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Got {
+    pub(super) signal: Signal,
+    pub(super) sender: Sender,
+}
+
+/// Who sent a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sender {
+    /// The kernel itself: the terminal, which tells all of the group.
+    Kernel,
+    /// A process, by kill(2) or the like.
+    Process(Pid),
+}
+
+/// Tells which signals this process alone got, so that the command is still to get them.
+#[derive(Debug)]
+pub(super) enum Sieve {
+    /// The shell waits for this process: somebody in its group witnesses what all got.
+    InFront(Witness),
+    /// Another stands in front and sorts them; what it sends is for the command.
+    Behind {
+        /// Our parent, until it leaves us alone.
+        front: Pid,
+    },
+}
+
+impl Sieve {
+    /// For the process that the shell waits for.
+    ///
+    /// # Errors
+    /// When there is no room for another process.
+    pub(super) fn in_front() -> std::io::Result<Sieve> {
+        Witness::begin().map(Sieve::InFront)
+    }
+
+    /// For a child of that process.
+    pub(super) fn behind() -> Sieve {
+        Sieve::Behind { front: getppid() }
+    }
+
+    /// Whether nobody else got it. To be asked about every signal.
+    pub(super) fn is_for_us_alone(&self, got: Got) -> bool {
+        match self {
+            Sieve::InFront(witness) => {
+                let all_got_it = witness.saw(got.signal);
+                got.sender != Sender::Kernel && !all_got_it
+            }
+            Sieve::Behind { front } => match got.sender {
+                Sender::Kernel => false,
+                Sender::Process(sender) => sender == *front || getppid() != *front,
+            },
+        }
+    }
+}
+
 /// Passes signals on to process `root` for as long as this process lives.
 ///
 /// When `root` has ended and processes that it left behind have not, whoever asks flowtrace to
 /// end means those: the first time they are asked to end too, the second time they are made to.
-pub(super) fn pass_on(root: Pid, living: Option<Arc<Living>>) -> std::io::Result<()> {
+pub(super) fn pass_on(
+    root: Pid,
+    living: Option<Arc<Living>>,
+    sieve: Arc<Sieve>,
+) -> std::io::Result<()> {
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
@@ -57,25 +120,28 @@ pub(super) fn pass_on(root: Pid, living: Option<Arc<Living>>) -> std::io::Result
             let mut ends = [Signal::SIGTERM, Signal::SIGKILL].into_iter();
             let mut hung_up = false;
             loop {
-                let told = match hung_up {
+                let got = match hung_up {
                     true => wait_at_most(&handled, LOOK),
-                    false => match wait_info(&handled) {
-                        Ok(told) => Some(told),
+                    false => match wait_for(&handled) {
+                        Ok(got) => Some(got),
                         Err(_) => break,
                     },
                 };
+                let alone = got.is_some_and(|got| sieve.is_for_us_alone(got));
                 let left = living
                     .as_ref()
                     .filter(|l| !l.contains(root.as_raw() as u32));
                 if hung_up && left.is_some() {
                     hung_up = false;
-                    hang_up_group();
+                    hang_up_group(&sieve);
                 }
-                let Some((signal, from_kernel)) = told else {
+                let Some(Got { signal, sender }) = got else {
                     continue;
                 };
                 match signal {
-                    Signal::SIGHUP if from_kernel && leads_session() && left.is_none() => {
+                    Signal::SIGHUP
+                        if sender == Sender::Kernel && leads_session() && left.is_none() =>
+                    {
                         hung_up = true;
                         let _ = kill(root, signal);
                     }
@@ -86,7 +152,7 @@ pub(super) fn pass_on(root: Pid, living: Option<Arc<Living>>) -> std::io::Result
                         left.signal(ends.next().unwrap_or(Signal::SIGKILL));
                     }
                     Signal::SIGCONT => continue_if_stopped(root),
-                    signal if !from_kernel => {
+                    signal if alone => {
                         // The command may just have ended; then there is nobody to tell.
                         let _ = kill(root, signal);
                     }
@@ -105,17 +171,19 @@ fn leads_session() -> bool {
 }
 
 /// What the kernel does when the leader of a session ends: the command would have been that.
-fn hang_up_group() {
+fn hang_up_group(sieve: &Sieve) {
     let _ = killpg(getpgrp(), Signal::SIGHUP);
     let own: SigSet = [Signal::SIGHUP].into_iter().collect();
-    let _ = wait_at_most(&own, Duration::ZERO);
+    if let Some(got) = wait_at_most(&own, Duration::ZERO) {
+        sieve.is_for_us_alone(got);
+    }
 }
 
 /// Unmounts `mountpoint` when this process is asked to end; its daemon then ends by itself.
 pub(super) fn unmount_on_request(mountpoint: std::path::PathBuf) {
     let watch = move || {
         let handled = handled();
-        while let Ok((signal, _)) = wait_info(&handled) {
+        while let Ok(Got { signal, .. }) = wait_for(&handled) {
             if matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP) {
                 let _ = crate::mounting::unmount_lazily(&mountpoint);
             }
@@ -150,9 +218,9 @@ pub(super) fn stop_with(root: Pid, signal: i32) {
     }
 }
 
-/// Waits for one of `set`; true when the kernel itself (the terminal) sent it to the group.
+/// Waits for one of `set`.
 #[expect(unsafe_code)]
-pub(super) fn wait_info(set: &SigSet) -> Result<(Signal, bool), Errno> {
+pub(super) fn wait_for(set: &SigSet) -> Result<Got, Errno> {
     loop {
         let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
         // SAFETY: both pointers are valid for the call, which fills `info`; all zero is a valid
@@ -162,18 +230,16 @@ pub(super) fn wait_info(set: &SigSet) -> Result<(Signal, bool), Errno> {
             (number, info.assume_init())
         };
         match Errno::result(number) {
-            Ok(number) => {
-                return Ok((Signal::try_from(number)?, info.si_code == libc::SI_KERNEL));
-            }
+            Ok(number) => return got(number, &info),
             Err(Errno::EINTR) => {}
             Err(error) => return Err(error),
         }
     }
 }
 
-/// As [`wait_info`], for at most so long; `None`: there was none.
+/// As [`wait_for`], for at most so long; `None`: there was none.
 #[expect(unsafe_code)]
-pub(super) fn wait_at_most(set: &SigSet, limit: Duration) -> Option<(Signal, bool)> {
+pub(super) fn wait_at_most(set: &SigSet, limit: Duration) -> Option<Got> {
     let limit = nix::sys::time::TimeSpec::from(limit);
     let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
     // SAFETY: all pointers are valid for the call, which fills `info`; all zero is a valid
@@ -182,6 +248,19 @@ pub(super) fn wait_at_most(set: &SigSet, limit: Duration) -> Option<(Signal, boo
         let number = libc::sigtimedwait(set.as_ref(), info.as_mut_ptr(), limit.as_ref());
         (number, info.assume_init())
     };
-    let signal = Signal::try_from(Errno::result(number).ok()?).ok()?;
-    Some((signal, info.si_code == libc::SI_KERNEL))
+    got(Errno::result(number).ok()?, &info).ok()
+}
+
+fn got(number: i32, info: &libc::siginfo_t) -> Result<Got, Errno> {
+    let sender = match info.si_code {
+        libc::SI_KERNEL => Sender::Kernel,
+        _ => {
+            // SAFETY: of what a process sent, these bytes are its number (sigaction(2)); of the rest they are some number.
+            #[expect(unsafe_code)]
+            let pid = unsafe { info.si_pid() };
+            Sender::Process(Pid::from_raw(pid))
+        }
+    };
+    let signal = Signal::try_from(number)?;
+    Ok(Got { signal, sender })
 }

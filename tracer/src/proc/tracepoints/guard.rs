@@ -11,7 +11,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use crate::aside::{Aside, is_silent_end};
+use crate::aside::{Aside, Group, is_silent_end};
 use crate::bpf::followed::{self, Followed};
 use crate::proc::descriptors::spawn_apart;
 
@@ -54,7 +54,7 @@ impl Guard {
         let views: Vec<CString> = views.iter().filter_map(|&view| end_of(view)).collect();
         // SAFETY: it makes nothing but system calls, on what was made before.
         let aside = unsafe {
-            Aside::begin(c"flowtrace-guard", &kept, || {
+            Aside::begin(c"flowtrace-guard", Group::Own, &kept, || {
                 if is_silent_end(other.as_raw_fd()) {
                     end(processes, &views);
                 }

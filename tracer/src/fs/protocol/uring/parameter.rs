@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::aside::{Aside, is_silent_end};
+use crate::aside::{Aside, Group, is_silent_end};
 
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 /// Others hold it for some ms each.
@@ -90,7 +90,7 @@ impl StandIn {
         let kept = [parameter.min(told), parameter.max(told)];
         // SAFETY: it makes two system calls, on descriptors that it keeps.
         let aside = unsafe {
-            Aside::begin(c"flowtrace-guard", &kept, || {
+            Aside::begin(c"flowtrace-guard", Group::Own, &kept, || {
                 if is_silent_end(told) {
                     libc::pwrite(parameter, c"N".as_ptr().cast(), 1, 0);
                 }
