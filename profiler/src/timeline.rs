@@ -6,6 +6,7 @@
 //! both.
 
 mod books;
+mod channels;
 pub mod machine;
 mod read;
 mod threads;

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use flowtrace_schema::{
-    ChannelEndRow, ChannelRow, CounterRow, HostRow, PolledRow, Result, SampleRow, TimesRow, Trace,
+    ChannelRow, CounterRow, HostRow, PolledRow, Result, SampleRow, TimesRow, Trace,
 };
 
 use super::books::{Threads, mixes};
+use super::channels::{add_channels, held_sides};
 use super::machine::Counters;
 use super::threads::{Seen, is_single, seen};
-use super::{Books, Channel, Instance, Piece, STATES, Shares, State, Timeline};
+use super::{Books, Instance, Piece, STATES, Shares, State, Timeline};
 use crate::load::Grants;
 use crate::managers::{Runner, runner_of};
 use crate::model::{Image, ProcessId, Programs, Workflow};
@@ -77,7 +78,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
         exact: parts.exact,
         ..Timeline::default()
     };
-    add_channels(&mut timeline, workflow, &parts);
+    add_channels(&mut timeline, workflow, &parts.channels);
     timeline.counters = Counters::new(parts.counters);
     timeline.hosts = parts.hosts;
     let channel_at: HashMap<i64, u32> = timeline
@@ -147,7 +148,13 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
             add_books(&mut instance.books, row, rows, until - image.start_ns);
             instance.host = intern(&row.host).or(instance.host);
             instance.cwd = intern(&row.cwd).or(instance.cwd);
-            let seen = seen(rows, &polled, &parts.grants, &workflow.ends, &lives);
+            let kept = |channel: i64, is_read: bool, from: i64, to: i64| {
+                let channel = channel_at
+                    .get(&channel)
+                    .map(|&at| &timeline.channels[at as usize]);
+                channel.is_some_and(|channel| channel.is_kept_by_others(id, is_read, from, to))
+            };
+            let seen = seen(rows, &polled, &parts.grants, &workflow.ends, &lives, kept);
             let of_threads = match parts.exact {
                 true => None,
                 false => Threads::of(rows),
@@ -195,62 +202,6 @@ fn by_sample(rows: &[PolledRow]) -> HashMap<i64, &[PolledRow]> {
     rows.chunk_by(|a, b| a.sample_id == b.sample_id)
         .map(|rows| (rows[0].sample_id, rows))
         .collect()
-}
-
-/// Which sides of channels each process holds: (reading, writing).
-fn held_sides(timeline: &Timeline) -> HashMap<ProcessId, (bool, bool)> {
-    let mut holds: HashMap<ProcessId, (bool, bool)> = HashMap::new();
-    for channel in &timeline.channels {
-        for &(process, _, _) in &channel.readers {
-            holds.entry(process).or_default().0 = true;
-        }
-        for &(process, _, _) in &channel.writers {
-            holds.entry(process).or_default().1 = true;
-        }
-    }
-    holds
-}
-
-fn add_channels(timeline: &mut Timeline, workflow: &Workflow, parts: &Parts) {
-    let images: HashMap<i64, &Image> = workflow.images.iter().map(|i| (i.upid, i)).collect();
-    let mut at: HashMap<i64, usize> = HashMap::new();
-    for row in &parts.channels {
-        at.insert(row.channel_id, timeline.channels.len());
-        timeline.channels.push(Channel {
-            is_token: workflow.ends.is_token(row.channel_id),
-            channel_id: row.channel_id,
-            kind: row.kind.as_str().into(),
-            name: row.name.as_deref().map(Arc::from),
-            ..Channel::default()
-        });
-    }
-    let held = |end: &ChannelEndRow| {
-        let (channel, image) = at.get(&end.channel_id).zip(images.get(&end.upid))?;
-        let until = end.to_ns.or(image.end_ns).unwrap_or(workflow.last_ns);
-        let side = (image.process, end.from_ns, until.max(end.from_ns));
-        Some((*channel, side))
-    };
-    type Sides = Vec<(ProcessId, i64, i64)>;
-    let mut add = |ends: &[ChannelEndRow], of: fn(&mut Channel) -> (&mut Sides, &mut Sides)| {
-        for end in ends {
-            let Some((channel, side)) = held(end) else {
-                continue;
-            };
-            let (writing, reading) = of(&mut timeline.channels[channel]);
-            if end.direction != "read" {
-                writing.push(side);
-            }
-            if end.direction != "write" {
-                reading.push(side);
-            }
-        }
-    };
-    add(&workflow.ends.idle, |channel| {
-        (&mut channel.write_keepers, &mut channel.read_keepers)
-    });
-    add(&workflow.ends.held, |channel| {
-        (&mut channel.writers, &mut channel.readers)
-    });
 }
 
 /// Adds what an image used that lived for `life` ns.
@@ -326,7 +277,8 @@ fn add_image(
         if begin > at {
             match pieces.last_mut() {
                 Some(last) if begin - at <= HOLE => last.to = begin,
-                None if begin - at <= HOLE => {}
+                // What was seen first may have begun before the look, but no earlier than another look would have been.
+                None if begin - at <= (one.to - one.from) / i64::from(one.samples.max(1)) => {}
                 _ => pieces.push(piece(at, begin, State::Unknown)),
             }
         }

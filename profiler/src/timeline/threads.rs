@@ -118,21 +118,32 @@ pub(super) fn together(mut seen: Vec<Seen>, is_single: bool) -> Vec<Seen> {
     merged
 }
 
-/// What was seen of an image. Who waits for several channels at once waits for the first of them.
+/// What was seen of an image. Who waits for several channels at once waits for the first of them that somebody else has open:
+/// an event loop also waits for itself. `kept` says that of a channel, who reads, and a time.
 pub(super) fn seen(
     rows: &[SampleRow],
     polled: &HashMap<i64, &[PolledRow]>,
     grants: &Grants,
     ends: &ChannelEnds,
     children: &[(i64, i64)],
+    kept: impl Fn(i64, bool, i64, i64) -> bool,
 ) -> Vec<Seen> {
     let is_single = is_single(rows);
     let is_token = |channel: &Option<i64>| channel.is_some_and(|c| ends.is_token(c));
     let of = |row: &SampleRow| {
         let several = polled.get(&row.sample_id).and_then(|rows| {
-            // Whoever could also write does not wait for a writer alone.
             let known = rows.iter().filter(|one| one.channel_id.is_some());
-            known.min_by_key(|one| (is_token(&one.channel_id), one.side != "write"))
+            let is_kept = |one: &PolledRow| {
+                let reads = one.side != "write";
+                one.channel_id
+                    .is_some_and(|channel| kept(channel, reads, row.t_ns, row.end_ns))
+            };
+            // Whoever could also write does not wait for a writer alone.
+            let key = |one: &&PolledRow| {
+                let is_token = is_token(&one.channel_id);
+                (is_token, !is_token && !is_kept(one), one.side != "write")
+            };
+            known.min_by_key(key)
         });
         let side = several.map_or(row.side.as_deref(), |one| Some(one.side.as_str()));
         let channel_id = several.and_then(|one| one.channel_id).or(row.channel_id);

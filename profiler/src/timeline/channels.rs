@@ -1,0 +1,135 @@
+//! Who had which side of the channels open, and when.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use flowtrace_schema::{ChannelEndRow, ChannelRow};
+
+use super::{Channel, Timeline};
+use crate::model::{Image, ProcessId, Workflow};
+
+/// Who had a side open, from when to when.
+type Side = (ProcessId, i64, i64);
+type Sides = Vec<Side>;
+
+/// A process has what it inherits from its birth on; looks find that a moment later, ns.
+const AT_BIRTH: i64 = 1_000_000;
+
+/// Which sides of channels each process holds: (reading, writing).
+pub(super) fn held_sides(timeline: &Timeline) -> HashMap<ProcessId, (bool, bool)> {
+    let mut holds: HashMap<ProcessId, (bool, bool)> = HashMap::new();
+    for channel in &timeline.channels {
+        for &(process, _, _) in &channel.readers {
+            holds.entry(process).or_default().0 = true;
+        }
+        for &(process, _, _) in &channel.writers {
+            holds.entry(process).or_default().1 = true;
+        }
+    }
+    holds
+}
+
+pub(super) fn add_channels(timeline: &mut Timeline, workflow: &Workflow, rows: &[ChannelRow]) {
+    let images: HashMap<i64, &Image> = workflow.images.iter().map(|i| (i.upid, i)).collect();
+    let mut at: HashMap<i64, usize> = HashMap::new();
+    for row in rows {
+        at.insert(row.channel_id, timeline.channels.len());
+        timeline.channels.push(Channel {
+            is_token: workflow.ends.is_token(row.channel_id),
+            channel_id: row.channel_id,
+            kind: row.kind.as_str().into(),
+            name: row.name.as_deref().map(Arc::from),
+            ..Channel::default()
+        });
+    }
+    let held = |end: &ChannelEndRow| {
+        let (channel, image) = at.get(&end.channel_id).zip(images.get(&end.upid))?;
+        let until = end.to_ns.or(image.end_ns).unwrap_or(workflow.last_ns);
+        let side = (image.process, end.from_ns, until.max(end.from_ns));
+        Some((*channel, side))
+    };
+    let mut add = |ends: &[ChannelEndRow], of: fn(&mut Channel) -> (&mut Sides, &mut Sides)| {
+        for end in ends {
+            let Some((channel, side)) = held(end) else {
+                continue;
+            };
+            let (writing, reading) = of(&mut timeline.channels[channel]);
+            if end.direction != "read" {
+                writing.push(side);
+            }
+            if end.direction != "write" {
+                reading.push(side);
+            }
+        }
+    };
+    add(&workflow.ends.idle, |channel| {
+        (&mut channel.write_keepers, &mut channel.read_keepers)
+    });
+    add(&workflow.ends.held, |channel| {
+        (&mut channel.writers, &mut channel.readers)
+    });
+    let births: Vec<i64> = workflow.processes.iter().map(|one| one.start_ns).collect();
+    for channel in &mut timeline.channels {
+        if matches!(&*channel.kind, "tcp" | "unix") {
+            was_waiting(&mut channel.writers, &births);
+            was_waiting(&mut channel.readers, &births);
+        }
+    }
+}
+
+/// Who accepts a connection lets the other side wait since that was made: it lay in its backlog. One that has an end since its own
+/// birth is a child of the other side instead.
+fn was_waiting(sides: &mut Sides, births: &[i64]) {
+    let Some(&(maker, made, _)) = sides.iter().min_by_key(|side| side.1) else {
+        return;
+    };
+    let birth = |process: ProcessId| births[process.0 as usize];
+    let mut later = sides.iter_mut().filter(|side| side.0 != maker);
+    let is_accepted = |side: &&mut Side| side.1 > birth(side.0) + AT_BIRTH;
+    if let Some(accepted) = later.by_ref().filter(is_accepted).min_by_key(|side| side.1) {
+        accepted.1 = made.max(birth(accepted.0));
+    }
+}
+
+impl Channel {
+    /// Whether for most of a time somebody else than `process` had the side open that one who reads, or writes, waits for.
+    pub(super) fn is_kept_by_others(
+        &self,
+        process: ProcessId,
+        reads: bool,
+        from: i64,
+        to: i64,
+    ) -> bool {
+        let sides = match reads {
+            true => [&self.writers, &self.write_keepers],
+            false => [&self.readers, &self.read_keepers],
+        };
+        let of_others = sides.into_iter().flatten().filter(|side| side.0 != process);
+        let mut kept = of_others.map(|side| side.2.min(to) - side.1.max(from));
+        kept.any(|ns| ns * 2 > to - from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_accepts_late_had_it_in_the_backlog() {
+        let (client, server, child) = (ProcessId(0), ProcessId(1), ProcessId(2));
+        let births = [0, 0, 50_000_000];
+        let mut sides = vec![
+            (server, 90_000_000, 99_000_000),
+            (client, 10_000_000, 99_000_000),
+            (child, 50_000_000, 60_000_000),
+        ];
+        was_waiting(&mut sides, &births);
+        let begins: Vec<i64> = sides.iter().map(|side| side.1).collect();
+        assert_eq!(begins, [10_000_000, 10_000_000, 50_000_000]);
+        // Nobody of the run accepts.
+        let mut sides = vec![(client, 10, 99), (child, 50_000_000, 60_000_000)];
+        let before = sides.clone();
+        was_waiting(&mut sides, &births);
+        assert_eq!(sides, before);
+    }
+}
