@@ -93,6 +93,11 @@ impl State {
         matches!(self, State::File | State::Fault)
     }
 
+    /// Doing something itself, and not waiting in whatever way for something to do: who has the lock of a queue may wait for work.
+    pub const fn is_at_work(self) -> bool {
+        self.is_active() || self.is_storage()
+    }
+
     /// Name in results for machines.
     pub const fn name(self) -> &'static str {
         match self {

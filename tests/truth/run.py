@@ -50,6 +50,8 @@ case("slow-source-of-two", "mkfifo a b; ./s1 -n 200 -c 10000 > a & ./s2 -n 200 -
 case("synced-writes", "./s1 -n 3000 -c 20 | ./s2 -c 20 -o -f data", step="s2", resource=["disk"])
 case("lock-convoy", "for i in 1 2 3 4; do ./s1 -n 60 -c 10000 -o -l lock & done; wait", step="s1", resource=["lock"])
 case("too-many-at-once", "for i in 1 2 3 4 5 6 7 8; do ./s1 -n 60 -c 10000 -o & done; wait", step="s1", resource=["processors"])
+case("pool-with-work-for-one", "./pool.py 4 160000000", step="pool.py (stage 2 of 2)", resource=["CPU"], finding="cpu")
+case("healthy-pool", "./pool.py 2 60000000 60000000", healthy=True)
 case("straggler", "for i in 40 40 40 200; do ./s1 -n $i -c 10000 -o & done; wait", finding="straggler")
 case("false-serialisation", "for i in 1 2 3 4; do ./s1 -n 60 -c 10000 > out$i; done", finding="serial")
 case("false-serialisation-of-chains", "for i in 1 2 3; do ./s1 -n 50 -c 10000 > x$i; ./s2 -c 8000 < x$i > y$i; done", finding="serial")
@@ -96,6 +98,12 @@ l = socket.socket(); l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 l.bind(("127.0.0.1", 47110)); l.listen(); c, _ = l.accept()
 while c.recv(65536): pass
 """
+POOL = """#!/usr/bin/python3
+import multiprocessing, sys
+def work(turns):
+    for _ in range(turns): pass
+with multiprocessing.Pool(int(sys.argv[1])) as pool: pool.map(work, map(int, sys.argv[2:]), chunksize=1)
+"""
 
 
 def succeeds(command):
@@ -141,7 +149,7 @@ def run(flowtrace, stage, name, keep):
     try:
         for at in range(1, 7):
             shutil.copy(stage, f"{scratch}/s{at}")
-        for program, text in (("s1.py", SENDER), ("s2.py", RECEIVER)):
+        for program, text in (("s1.py", SENDER), ("s2.py", RECEIVER), ("pool.py", POOL)):
             with open(f"{scratch}/{program}", "w") as f:
                 f.write(text)
             os.chmod(f"{scratch}/{program}", 0o755)

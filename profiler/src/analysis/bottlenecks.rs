@@ -64,6 +64,8 @@ pub struct Bottleneck {
     pub culprit: Option<usize>,
     /// What it lacked.
     pub resource: Resource,
+    /// Of a task whether single instances of it make it one, while others have nothing to do.
+    pub by_single: bool,
     /// Mean of the share that made it one.
     pub mean: f64,
     /// Looks at its processes in the intervals.
@@ -85,10 +87,23 @@ pub struct Window {
     pub on_cpu_ns: i64,
     /// Per vertex of [`Bottlenecks::graph`]: mean processing share, where an instance lived.
     pub pt: Vec<Option<f64>>,
+    /// Per vertex: mean share at work of those instances that were for most of the window; `None`: none was.
+    pub single: Vec<Option<f64>>,
     /// Per edge: mean saturated share.
     pub st: Vec<Option<f64>>,
     /// What the algorithms say.
     pub found: algorithm::Found,
+}
+
+impl Bottleneck {
+    /// What kind of thing it is, in a word.
+    pub const fn kind(&self) -> &'static str {
+        match self.subject {
+            Subject::Tasks(_) if self.by_single => "instance",
+            Subject::Tasks(_) => "step",
+            Subject::Edges(_) => "channel",
+        }
+    }
 }
 
 /// Everything about the bottlenecks of a run.
@@ -131,6 +146,8 @@ pub struct Cause {
     pub share: f64,
     /// Mean share of the processors that were busy then; `None`: not known.
     pub cpu: Option<f64>,
+    /// Where single instances of the task limit the run: how many of its instances were at work on average, and how many lived.
+    pub at_work: Option<(f64, f64)>,
     /// Processors that the run itself had then, on average.
     pub own_cores: f64,
     /// Looks that it rests on.
@@ -169,10 +186,7 @@ impl Bottlenecks {
     /// What was closest to being one in the time of [`Without::Balanced`], the busiest first, with the share of
     /// that time in which it was processing.
     pub fn nearest(&self) -> Vec<(Subject, f64)> {
-        let is_balanced = |window: &&Window| {
-            let found = &window.found;
-            !found.cpu.contains(&true) && !found.io.contains(&true)
-        };
+        let is_balanced = |window: &&Window| window.found.is_nothing();
         let (mut sums, mut length) = (vec![0.0; self.graph.members.len()], 0.0);
         for window in self.windows.iter().filter(is_balanced) {
             let ns = (window.to - window.from) as f64;
@@ -236,19 +250,26 @@ fn merge(result: &Bottlenecks, timeline: &Timeline) -> Vec<Bottleneck> {
     let length = timeline.length().max(1) as f64;
     let mut all = Vec::new();
     for vertex in 0..result.graph.members.len() {
-        let flagged: Vec<usize> = (0..result.windows.len())
-            .filter(|&w| result.windows[w].found.cpu[vertex])
-            .collect();
-        if flagged.is_empty() {
-            continue;
+        for by_single in [false, true] {
+            let is_it = |&w: &usize| {
+                let found = &result.windows[w].found;
+                found.cpu[vertex] && found.by_single == by_single
+            };
+            let flagged: Vec<usize> = (0..result.windows.len()).filter(is_it).collect();
+            if flagged.is_empty() {
+                continue;
+            }
+            let lives = lives(result, &result.graph.members[vertex]);
+            let mean = mean(result, &flagged, |window| match by_single {
+                true => window.single[vertex],
+                false => window.pt[vertex],
+            });
+            let intervals = intervals(result, &flagged, &lives);
+            let kind = (vertex, by_single);
+            all.push(cause::of_tasks(
+                result, timeline, kind, intervals, mean, length,
+            ));
         }
-        let members = &result.graph.members[vertex];
-        let lives = lives(result, members);
-        let mean = mean(result, &flagged, |window| window.pt[vertex]);
-        let intervals = intervals(result, &flagged, &lives);
-        all.push(cause::of_tasks(
-            result, timeline, members, intervals, mean, length,
-        ));
     }
     for edge in 0..result.graph.edges.len() {
         let flagged: Vec<usize> = (0..result.windows.len())

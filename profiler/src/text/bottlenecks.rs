@@ -40,7 +40,7 @@ pub fn want(cause: &Cause, cpus: Option<i64>) -> String {
         (Some(busy), Some(cpus)) => format!(", {:.1} of {cpus} cores busy", busy * cpus as f64),
         _ => String::new(),
     };
-    match cause.resource {
+    let lacked = match cause.resource {
         Resource::Cpu => format!("CPU{cores}"),
         Resource::Processors => format!("it waited for a processor{cores}"),
         Resource::Disk => "storage".into(),
@@ -58,7 +58,16 @@ pub fn want(cause: &Cause, cpus: Option<i64>) -> String {
         Resource::Network => "the network".into(),
         Resource::HandOver => "handing over in small pieces".into(),
         Resource::Other => "neither CPU nor storage".into(),
+    };
+    match cause.at_work {
+        Some(at_work) => format!("{lacked}; {}", of_its(at_work)),
+        None => lacked,
     }
+}
+
+/// How many of its instances were at work.
+pub fn of_its((at_work, alive): (f64, f64)) -> String {
+    format!("{at_work:.0} of its {alive:.0} instances at work")
 }
 
 /// Name of who is to blame.
@@ -189,7 +198,7 @@ fn table(result: &Bottlenecks, timeline: &Timeline) -> String {
         };
         table.row(vec![
             units::shorten(&units::plain(&subject_name(result, &found.subject)), 40),
-            if is_step { "step" } else { "channel" }.into(),
+            found.kind().into(),
             found.resource.name().into(),
             percent(found.share),
             units::duration(found.ns),

@@ -104,19 +104,43 @@ pub struct Found {
     pub cpu: Vec<bool>,
     /// For each edge whether it is an I/O bottleneck.
     pub io: Vec<bool>,
+    /// The tasks are bottlenecks by single instances of theirs.
+    pub by_single: bool,
+}
+
+impl Found {
+    /// Whether nothing is a bottleneck.
+    pub fn is_nothing(&self) -> bool {
+        !self.cpu.contains(&true) && !self.io.contains(&true)
+    }
 }
 
 /// Algorithm 1. `pt` has for each vertex the share of time its instances were processing, `st` for
 /// each edge the share of time its channels were saturated; `alpha` and `beta` are the thresholds,
 /// which must be exceeded.
-pub fn detect(graph: &Contracted, pt: &[Load], st: &[Load], alpha: f64, beta: f64) -> Found {
+///
+/// The paper's instances of a task share its work evenly. Of those of a pool one may have all of it: the mean then blames nobody, and
+/// neither does a channel, for the others wait at empty ones. So where nothing is found, `single` is asked, which has for each
+/// vertex those of its instances alone that were at work for more than `alpha` of the time.
+pub fn detect(
+    graph: &Contracted,
+    pt: &[Load],
+    single: &[Load],
+    st: &[Load],
+    (alpha, beta): (f64, f64),
+) -> Found {
     let mut found = Found {
         cpu: cpu_bottlenecks(graph, pt, alpha),
         io: vec![false; graph.edges.len()],
+        by_single: false,
     };
     // Line 5: edges are looked at only where no task is to blame.
     if !found.cpu.contains(&true) {
         found.io = io_bottlenecks(graph, st, beta);
+    }
+    if found.is_nothing() {
+        found.cpu = cpu_bottlenecks(graph, single, alpha);
+        found.by_single = found.cpu.contains(&true);
     }
     found
 }

@@ -106,16 +106,30 @@ pub fn states(
     (sums, samples.round() as u64)
 }
 
-/// The bottleneck that some tasks are.
+/// What instances at work did: of a pool the others wait, for work or for their turn to ask for it.
+pub fn at_work(mut sums: Shares) -> Shares {
+    for state in State::ALL {
+        if !state.is_at_work() {
+            sums[state as usize] = 0.0;
+        }
+    }
+    sums
+}
+
+/// The bottleneck that the tasks of a vertex are, or single instances of them.
 pub(super) fn of_tasks(
     result: &Bottlenecks,
     timeline: &Timeline,
-    members: &[usize],
+    (vertex, by_single): (usize, bool),
     intervals: Vec<(i64, i64)>,
     mean: f64,
     length: f64,
 ) -> Bottleneck {
-    let (sums, samples) = states(result, timeline, members, &intervals);
+    let members = &result.graph.members[vertex];
+    let (mut sums, samples) = states(result, timeline, members, &intervals);
+    if by_single {
+        sums = at_work(sums);
+    }
     let ns: i64 = intervals.iter().map(|&(from, to)| to - from).sum();
     let busiest = members
         .iter()
@@ -127,6 +141,7 @@ pub(super) fn of_tasks(
         share: ns as f64 / length,
         culprit: busiest,
         resource: lacking(result, timeline, members, &sums, &intervals),
+        by_single,
         mean,
         samples,
         confidence: confidence(&sums, samples, mean, result.options.alpha),
@@ -192,6 +207,7 @@ pub(super) fn of_edges(
         share: ns as f64 / length,
         culprit,
         resource,
+        by_single: false,
         mean,
         samples,
         confidence: sure,
@@ -208,7 +224,10 @@ pub(super) fn causes(result: &Bottlenecks, timeline: &Timeline) -> Vec<Cause> {
             Subject::Tasks(_) => Vec::new(),
         };
         let same = causes.iter_mut().find(|cause| match found.culprit {
-            Some(_) => cause.task == found.culprit && cause.resource == found.resource,
+            Some(_) => {
+                let key = (cause.task, cause.resource, cause.at_work.is_some());
+                key == (found.culprit, found.resource, found.by_single)
+            }
             None => cause.task.is_none() && cause.edges == edges,
         });
         match same {
@@ -226,6 +245,7 @@ pub(super) fn causes(result: &Bottlenecks, timeline: &Timeline) -> Vec<Cause> {
                 ns: 0,
                 share: 0.0,
                 cpu: None,
+                at_work: found.by_single.then_some((0.0, 0.0)),
                 own_cores: 0.0,
                 samples: found.samples,
                 confidence: found.confidence,
@@ -240,6 +260,14 @@ pub(super) fn causes(result: &Bottlenecks, timeline: &Timeline) -> Vec<Cause> {
         cause.share = cause.ns as f64 / length;
         cause.cpu = busy(timeline, &cause.intervals);
         cause.own_cores = own_load(timeline, &cause.intervals).0;
+        if let (Some(at_work), Some(task)) = (&mut cause.at_work, cause.task) {
+            let (sums, _) = states(result, timeline, &[task], &cause.intervals);
+            let ns = cause.ns.max(1) as f64;
+            *at_work = (
+                sum_of(&sums, State::is_at_work) / ns,
+                sum_of(&sums, |_| true) / ns,
+            );
+        }
     }
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.ns));
     causes

@@ -77,7 +77,10 @@ pub fn chart(result: &Bottlenecks, timeline: &Timeline) -> Chart {
         })
         .collect();
     let bars = result.found.iter().map(|found| Bar {
-        name: subject_name(result, &found.subject),
+        name: match found.by_single {
+            true => format!("one {}", subject_name(result, &found.subject)),
+            false => subject_name(result, &found.subject),
+        },
         is_channel: matches!(found.subject, Subject::Edges(_)),
         resource: found.resource,
         intervals: found.intervals.clone(),

@@ -44,6 +44,8 @@ pub struct CauseFact {
     pub ns: i64,
     pub share: f64,
     pub cpu_busy: Option<f64>,
+    /// Where single instances of the step limit the run: how many were at work on average, and how many lived.
+    pub instances: Option<(f64, f64)>,
     pub samples: u64,
     pub confidence: &'static str,
     pub intervals: Vec<(i64, i64)>,
@@ -105,6 +107,7 @@ pub fn facts(result: &Bottlenecks, answer: String) -> Facts {
         ns: cause.ns,
         share: cause.share,
         cpu_busy: cause.cpu,
+        instances: cause.at_work,
         samples: cause.samples,
         confidence: cause.confidence.name(),
         intervals: cause.intervals.clone(),
@@ -118,10 +121,7 @@ pub fn facts(result: &Bottlenecks, answer: String) -> Facts {
             .iter()
             .map(|found| BottleneckFact {
                 name: subject_name(result, &found.subject),
-                kind: match found.subject {
-                    Subject::Tasks(_) => "step",
-                    Subject::Edges(_) => "channel",
-                },
+                kind: found.kind(),
                 resource: found.resource.name(),
                 culprit: found.culprit.map(name),
                 ns: found.ns,

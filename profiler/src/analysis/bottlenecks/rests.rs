@@ -58,16 +58,18 @@ fn left(window: &Window, lives: &Lives, steps: &[(i64, i64)]) -> Vec<(i64, i64)>
 
 fn detect(result: &Bottlenecks, timeline: &Timeline, boundaries: &[i64]) -> Vec<Window> {
     let Bottlenecks { graph, options, .. } = result;
-    let measured = windows::measure(timeline, &result.tasks, graph, boundaries);
+    let measured = windows::measure(timeline, &result.tasks, graph, boundaries, options.alpha);
     let window = |window: windows::Measured| {
         let (pt, st) = (&window.pt, &window.st);
+        let thresholds = (options.alpha, options.beta);
         Window {
             from: window.from,
             to: window.to,
             cpu: window.cpu,
             on_cpu_ns: window.on_cpu as i64,
-            found: algorithm::detect(graph, pt, st, options.alpha, options.beta),
+            found: algorithm::detect(graph, pt, &window.single, st, thresholds),
             pt: pt.iter().map(|load| load.mean()).collect(),
+            single: window.single.iter().map(|load| load.mean()).collect(),
             st: st.iter().map(|load| load.mean()).collect(),
         }
     };

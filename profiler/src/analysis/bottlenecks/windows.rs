@@ -62,6 +62,8 @@ pub struct Measured {
     pub to: i64,
     /// Per vertex: processing.
     pub pt: Vec<Load>,
+    /// Per vertex: at work, of those instances that were for most of the window.
+    pub single: Vec<Load>,
     /// Per edge: saturated.
     pub st: Vec<Load>,
     /// Share of all processors that were busy; `None`: not known.
@@ -70,12 +72,13 @@ pub struct Measured {
     pub on_cpu: f64,
 }
 
-/// Measures all windows. Per task the loads of its vertex are added up by `graph`.
+/// Measures all windows. Per task the loads of its vertex are added up by `graph`. Above `alpha` is most of a window.
 pub fn measure(
     timeline: &Timeline,
     tasks: &Tasks,
     graph: &Contracted,
     boundaries: &[i64],
+    alpha: f64,
 ) -> Vec<Measured> {
     let mut windows: Vec<Measured> = boundaries
         .windows(2)
@@ -83,6 +86,7 @@ pub fn measure(
             from: pair[0],
             to: pair[1],
             pt: vec![Load::default(); graph.members.len()],
+            single: vec![Load::default(); graph.members.len()],
             st: vec![Load::default(); graph.edges.len()],
             cpu: busy(timeline, pair[0], pair[1]),
             on_cpu: 0.0,
@@ -125,6 +129,10 @@ pub fn measure(
             };
             let share = sum_of(&sums, State::is_processing) / known;
             window.pt[graph.vertex_of[task]].add(Load::of(share));
+            let at_work = sum_of(&sums, State::is_at_work) / length;
+            if at_work > alpha {
+                window.single[graph.vertex_of[task]].add(Load::of(at_work.min(1.0)));
+            }
             let blocked = sum_of(&sums, State::is_storage) / known;
             storage.entry((task, w)).or_default().add(Load::of(blocked));
         }

@@ -7,7 +7,7 @@ use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Resource, minus};
 use crate::analysis::bound::Bound;
 use crate::analysis::threads::{Threads, together};
 use crate::model::ProcessId;
-use crate::text::bottlenecks::{looks, percent, who};
+use crate::text::bottlenecks::{looks, of_its, percent, who};
 use crate::text::units;
 use crate::timeline::{Part, Shares, State, Timeline, sum_of};
 
@@ -51,7 +51,10 @@ impl<'a> Blame<'a> {
                 edges.flat_map(|edge| [edge.from, edge.to]).collect()
             }
         };
-        let (sums, _) = bottlenecks::cause::states(result, timeline, &members, &intervals);
+        let (mut sums, _) = bottlenecks::cause::states(result, timeline, &members, &intervals);
+        if cause.at_work.is_some() {
+            sums = bottlenecks::cause::at_work(sums);
+        }
         let parts = members
             .iter()
             .flat_map(|&task| result.tasks.tasks[task].members.iter().copied())
@@ -171,6 +174,7 @@ impl<'a> Blame<'a> {
         let slept = self.spent(|state| state == State::Sleep);
         if self.cause.resource == Resource::Sleep
             || self.cause.task.is_none()
+            || self.cause.at_work.is_some()
             || (slept as f64) < MUCH * self.ns as f64
             || !self.parts.iter().all(is_single)
         {
@@ -229,6 +233,10 @@ impl<'a> Blame<'a> {
             ));
         }
         let title = match is_taken {
+            _ if let Some(at_work) = self.cause.at_work => format!(
+                "{name} computes with {}, the others have nothing to do: more even shares, or faster code",
+                of_its(at_work)
+            ),
             false => format!(
                 "{name} computes while others wait for it or processors idle: one more of it, or faster code"
             ),
@@ -267,7 +275,12 @@ impl<'a> Blame<'a> {
                 bound = bound.max(sum_of(&sums, State::is_processing) / members);
             }
         }
-        let shorter = (ns * degree / (degree + 1.0)).max(bound);
+        let shorter = match self.cause.at_work {
+            // All that live could share it.
+            Some((at_work, alive)) => ns * at_work / alive,
+            None => ns * degree / (degree + 1.0),
+        };
+        let shorter = shorter.max(bound);
         Some(((ns - shorter) as i64, free))
     }
 }

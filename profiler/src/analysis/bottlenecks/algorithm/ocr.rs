@@ -141,7 +141,7 @@ impl Run {
             let edge = graph.edge_of[e].unwrap();
             st[edge].add(Load::of(full as f64 / self.ticks as f64));
         }
-        let found = detect(&graph, &pt, &st, 0.9, 0.9);
+        let found = detect(&graph, &pt, &pt, &st, (0.9, 0.9));
         let name = |vertex: usize| NAMES[graph.members[vertex][0]];
         let tasks = (0..6).filter(|&v| found.cpu[v]).map(|v| name(v).to_owned());
         let edges = (0..EDGES.len()).filter(|&e| found.io[e]).map(|e| {

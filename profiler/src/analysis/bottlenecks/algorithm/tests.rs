@@ -30,7 +30,7 @@ fn run_with(edges: &str, pt: &[f64], st: &[f64], alpha: f64, beta: f64) -> Strin
             channels[edge].add(Load::of(share));
         }
     }
-    let found = detect(&graph, &vertices, &channels, alpha, beta);
+    let found = detect(&graph, &vertices, &vertices, &channels, (alpha, beta));
     let name = |vertex: usize| {
         let names: Vec<String> = graph.members[vertex]
             .iter()
@@ -73,7 +73,30 @@ fn a_mean_that_is_the_threshold_but_for_rounding_does_not_exceed_it() {
         load.add(Load::of(0.9));
     }
     let graph = contract(1, &[]);
-    assert!(!detect(&graph, &[load], &[], 0.9, 0.9).cpu[0]);
+    assert!(!detect(&graph, &[load], &[load], &[], (0.9, 0.9)).cpu[0]);
+}
+
+/// Of four workers one has work; the source waits for it.
+#[test]
+fn a_single_instance_is_asked_for_where_the_mean_of_all_blames_nobody() {
+    let graph = contract(2, &[(0, 1)]);
+    let vertex = |task: usize| graph.vertex_of[task];
+    let (mut pt, mut single) = ([Load::default(); 2], [Load::default(); 2]);
+    pt[vertex(0)].add(Load::of(0.1));
+    for share in [1.0, 0.0, 0.0, 0.0] {
+        pt[vertex(1)].add(Load::of(share));
+    }
+    let empty = [Load::of(0.0)];
+    let of = |pt: &[Load], single: &[Load]| detect(&graph, pt, single, &empty, (0.9, 0.9));
+    assert!(of(&pt, &single).is_nothing());
+    single[vertex(1)].add(Load::of(1.0));
+    let found = of(&pt, &single);
+    assert!(found.by_single && found.cpu[vertex(1)] && !found.cpu[vertex(0)]);
+    // A slow source gives them too little: then that one has its work by chance.
+    pt[vertex(0)].add(Load::of(1.0));
+    pt[vertex(0)].sum = 2.0;
+    let found = of(&pt, &single);
+    assert!(!found.by_single && found.cpu[vertex(0)] && !found.cpu[vertex(1)]);
 }
 
 #[test]
@@ -267,7 +290,7 @@ proptest! {
                 channels[to].add(Load::of(f64::from(st[edge]) / 10.0));
             }
         }
-        let found = detect(&graph, &vertices, &channels, 0.7, 0.7);
+        let found = detect(&graph, &vertices, &vertices, &channels, (0.7, 0.7));
         let reach = |from: usize| {
             let mut reached = vec![from];
             let mut at = 0;
