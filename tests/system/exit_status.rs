@@ -22,13 +22,13 @@ struct Case {
 }
 
 impl Case {
-    /// Runs `test` with processes followed by ptrace, and without.
+    /// Runs `test` with processes followed in each way.
     fn each(test: impl Fn(&Case)) {
         if !need_fuse() {
             return;
         }
-        for options in [&[][..], &["--no-ptrace"]] {
-            if !options.is_empty() && !need_announcements() {
+        for options in [&[][..], &["--no-ptrace"], &["--ptrace"]] {
+            if options == ["--no-ptrace"] && !need_announcements() {
                 continue;
             }
             let scratch = Scratch::new();

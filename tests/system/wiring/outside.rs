@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::traced;
-use crate::support::{PYTHON, need_kernel_layer, need_root, prints, skip};
+use crate::support::{PYTHON, need_kernel_layer, need_python, need_root, prints, skip};
 
 /// Runs `script`, in which `$O` is a directory outside.
 fn outside(options: &[&str], script: &str) -> Option<(super::Traced, tempfile::TempDir, String)> {
@@ -164,6 +164,47 @@ fn names_follow_renames_and_removals() {
         ["gone", "1"],
     ];
     assert_eq!(names, expected);
+}
+
+/// By `link`, which the first name outlives or not, and of a file that was made without a name.
+#[test]
+fn names_follow_links() {
+    const MADE: &str = "
+import ctypes, os, sys
+libc, here, empty_path, follow = ctypes.CDLL(None), -100, 0x1000, 0x400
+for place, name in enumerate(['by-descriptor', 'by-proc']):
+    made = os.open(sys.argv[1], os.O_TMPFILE | os.O_RDWR, 0o644)
+    os.write(made, b'x')
+    new = f'{sys.argv[1]}/{name}'.encode()
+    result = libc.linkat(made, b'', here, new, empty_path) if place == 0 else \
+        libc.linkat(here, b'/proc/self/fd/%d' % made, here, new, follow)
+    assert result == 0";
+    let with_python = need_python("ctypes") && need_root();
+    for options in [&[][..], &["--ptrace"]] {
+        let mut script =
+            "echo x > $O/a; ln $O/a $O/b; rm $O/a; cat $O/b > c; echo y > $O/d; ln -f $O/d $O/e; "
+                .to_owned();
+        if with_python {
+            script += &format!("{PYTHON} -c \"{MADE}\" $O");
+        }
+        let Some((run, _guard, path)) = outside(options, &script) else {
+            return;
+        };
+        let names = run.trace.rows(&format!(
+            "SELECT substr(path, {}), to_ns IS NULL FROM file_names WHERE path LIKE '{path}/%'
+             ORDER BY file_id, from_ns, path",
+            path.len() + 2
+        ));
+        let mut expected = vec![["a", "0"], ["b", "1"], ["d", "1"], ["e", "1"]];
+        if with_python {
+            expected.extend([["by-descriptor", "1"], ["by-proc", "1"]]);
+        }
+        assert_eq!(names, expected, "{options:?}");
+        let files: i64 = run.trace.one(&format!(
+            "SELECT COUNT(DISTINCT file_id) FROM file_names WHERE path LIKE '{path}/%'"
+        ));
+        assert_eq!(files as usize, expected.len() - 2, "{options:?}");
+    }
 }
 
 #[test]

@@ -8,9 +8,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr, OsString};
-use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,17 +21,19 @@ use super::descriptors;
 use super::observer::Tracee;
 use super::topology::UNNAMED;
 use super::views::Views;
-use crate::fs::{Attributes, FileTable, NameIn, stat};
+use crate::fs::{Attributes, FileTable, stat};
 use crate::kernel::Descriptions;
 
 mod handed;
 mod made;
+mod names;
 mod paths;
 mod told;
 
 use handed::Handed;
 use made::{Home, is_fresh};
-use paths::{full_path, has_dots, is_kernels, is_plain_read, named, real, stands_for_descriptor};
+pub(crate) use names::NameChange;
+use paths::{full_path, has_dots, is_kernels, is_plain_read, named, stands_for_descriptor};
 
 /// System files that are remembered; then the memory starts anew.
 const REMEMBERED: usize = 1 << 16;
@@ -79,19 +79,6 @@ pub(crate) struct Open {
     /// It makes the file if it succeeds.
     pub(crate) creates: bool,
     pub(crate) start_ns: u64,
-}
-
-/// A change of names at its entry.
-#[derive(Debug)]
-pub(crate) enum NameChange {
-    Removed(PathBuf),
-    Renamed {
-        from: PathBuf,
-        to: PathBuf,
-        exchange: bool,
-        /// By a process whose paths may lead elsewhere than ours.
-        is_foreign: bool,
-    },
 }
 
 impl Outside {
@@ -303,108 +290,6 @@ impl Outside {
         }
     }
 
-    /// The change that a call is going to make, if it concerns a name that was recorded.
-    pub(crate) fn removing(
-        &self,
-        tracee: Tracee,
-        directory: Option<i32>,
-        path: &OsStr,
-    ) -> Option<NameChange> {
-        let path = self.recorded(full_path(tracee, directory, path)?)?;
-        Some(NameChange::Removed(path))
-    }
-
-    /// The same of a rename.
-    pub(crate) fn renaming(
-        &self,
-        tracee: Tracee,
-        from: (Option<i32>, &OsStr),
-        to: (Option<i32>, &OsStr),
-        exchange: bool,
-    ) -> Option<NameChange> {
-        let from = full_path(tracee, from.0, from.1)?;
-        let to = full_path(tracee, to.0, to.1)?;
-        if self.views.cover(&from) {
-            return None;
-        }
-        let (from, to) = (real(&from).unwrap_or(from), real(&to).unwrap_or(to));
-        Some(NameChange::Renamed {
-            from,
-            to,
-            exchange,
-            is_foreign: self.is_foreign(tracee),
-        })
-    }
-
-    /// A change of names succeeded.
-    pub(crate) fn changed(&mut self, change: NameChange, now: u64) {
-        match change {
-            NameChange::Removed(path) => {
-                if let Some(file) = self.names.remove(&path) {
-                    self.inodes.retain(|_, known| *known != file);
-                }
-                self.system.remove(path.as_os_str());
-                self.files.removed(NameIn::full_path(path.as_os_str()), now);
-            }
-            NameChange::Renamed {
-                is_foreign: true,
-                from,
-                to,
-                exchange,
-            } if !self.is_renamed(&from, &to, exchange) => {}
-            NameChange::Renamed {
-                from, to, exchange, ..
-            } => {
-                self.system.remove(from.as_os_str());
-                self.system.remove(to.as_os_str());
-                self.renamed(&from, &to, exchange, now);
-                let below: Vec<PathBuf> = self
-                    .names
-                    .keys()
-                    .filter(|path| path.starts_with(&from) && **path != from)
-                    .cloned()
-                    .collect();
-                for old in below {
-                    let rest = old.strip_prefix(&from).unwrap_or(&old).to_owned();
-                    self.renamed(&old, &to.join(rest), false, now);
-                }
-            }
-        }
-    }
-
-    /// Whether a rename that somebody succeeded in is one of the names that we know by these paths.
-    fn is_renamed(&self, from: &Path, to: &Path, exchange: bool) -> bool {
-        if !exchange {
-            return fs::symlink_metadata(from).is_err();
-        }
-        let known = self.names.get(from).and_then(|file| self.sizes.get(file));
-        known.is_some_and(|&(inode, _)| {
-            fs::symlink_metadata(to).is_ok_and(|found| inode.1 == found.ino())
-        })
-    }
-
-    fn renamed(&mut self, from: &Path, to: &Path, exchange: bool, now: u64) {
-        let (moved, replaced) = (self.names.remove(from), self.names.remove(to));
-        if moved.is_none() && replaced.is_none() {
-            return;
-        }
-        let replaced = replaced.filter(|_| exchange);
-        for (file, path) in moved
-            .map(|file| (file, to))
-            .into_iter()
-            .chain(replaced.map(|file| (file, from)))
-        {
-            self.names.insert(path.to_owned(), file);
-            self.look_again(file, path);
-        }
-        self.files.renamed(
-            NameIn::full_path(from.as_os_str()),
-            NameIn::full_path(to.as_os_str()),
-            exchange,
-            now,
-        );
-    }
-
     fn record(&mut self, tracee: Tracee, op: Op, file: FileId, flags: u32, span: (u64, u64)) {
         self.ring.push(CallRow {
             start_ns: span.0,
@@ -419,20 +304,6 @@ impl Outside {
             result: 0,
             fidelity: Fidelity::Open,
         });
-    }
-
-    /// The path under which a name was recorded: as it is, or with its links followed.
-    fn recorded(&self, path: PathBuf) -> Option<PathBuf> {
-        if self.views.cover(&path) {
-            return None;
-        }
-        let is_recorded = |path: &Path| {
-            self.names.contains_key(path) || self.system.contains_key(path.as_os_str())
-        };
-        if is_recorded(&path) {
-            return Some(path);
-        }
-        real(&path).filter(|path| is_recorded(path))
     }
 }
 
@@ -450,38 +321,5 @@ impl Drop for Outside {
                 self.seen(file, &found);
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::iter;
-
-    use super::*;
-
-    #[test]
-    fn renaming_a_directory_renames_what_is_known_below() {
-        let recorder = Recorder::nowhere();
-        let files = Arc::new(FileTable::new(recorder.clone()));
-        let mut outside = Outside::new(
-            HostId(1),
-            files,
-            &recorder,
-            Views::new(iter::empty()),
-            None,
-            true,
-        );
-        outside.names.insert("/a/b/c".into(), FileId(1));
-        outside.names.insert("/ab".into(), FileId(2));
-        let change = NameChange::Renamed {
-            from: "/a".into(),
-            to: "/z".into(),
-            exchange: false,
-            is_foreign: false,
-        };
-        outside.changed(change, 5);
-        assert_eq!(outside.names.get(Path::new("/z/b/c")), Some(&FileId(1)));
-        assert_eq!(outside.names.get(Path::new("/ab")), Some(&FileId(2)));
-        assert_eq!(outside.names.len(), 2);
     }
 }

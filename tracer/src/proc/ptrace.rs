@@ -271,13 +271,14 @@ fn signal_code(tid: u32) -> Option<i32> {
     Some(unsafe { info.assume_init() }.si_code)
 }
 
-/// Waits for any child or tracee. `None`: there is none left.
+/// Waits for any child or tracee. `None`: there is none left but helpers of ours: without `__WALL` those that end without a signal
+/// are none, unless they are traced (wait(2), since Linux 4.7).
 pub(super) fn wait() -> io::Result<Option<Report>> {
     loop {
         let mut status = 0;
         let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
         // SAFETY: `status` and `usage` outlive the call, which writes nothing else.
-        let tid = unsafe { libc::wait4(-1, &raw mut status, libc::__WALL, usage.as_mut_ptr()) };
+        let tid = unsafe { libc::wait4(-1, &raw mut status, 0, usage.as_mut_ptr()) };
         if tid > 0 {
             // SAFETY: all zero is a valid rusage, and the kernel has filled it.
             let used = used(&unsafe { usage.assume_init() });

@@ -129,6 +129,18 @@ impl Wiring {
                 let change = self.outside.renaming(tracee, from, to, exchange);
                 change.map(Pending::Names)
             }
+            CallKind::Link => {
+                let (from, to) = (path(a)?, path(b)?);
+                let change = self
+                    .outside
+                    .linking(tracee, Some((None, &from)), (None, &to));
+                change.map(Pending::Names)
+            }
+            CallKind::LinkAt => {
+                let (from, to) = (path(b)?, path(d)?);
+                let (from, to) = (Some((Some(fd(a)), &*from)), (Some(fd(c)), &*to));
+                self.outside.linking(tracee, from, to).map(Pending::Names)
+            }
             CallKind::Pipe => Some(Pending::Pair(a)),
             CallKind::SocketPair => Some(Pending::Pair(d)),
             CallKind::Bind => Some(Pending::Bind(fd(a))),
@@ -358,6 +370,14 @@ impl Observer for Wiring {
                     if let Some(change) = change {
                         self.outside.changed(change, now);
                     }
+                }
+            }
+            CallKind::Link | CallKind::LinkAt => {
+                let from = name(0).map(|from| (None, from));
+                if let Some(to) = name(1)
+                    && let Some(change) = self.outside.linking(tracee, from, (None, to))
+                {
+                    self.outside.changed(change, now);
                 }
             }
             CallKind::Pipe

@@ -55,14 +55,19 @@ pub(crate) enum CallKind {
     Mount,
     /// move_mount(directory, from, directory, to, flags).
     MoveMount,
+    /// link(old, new).
+    Link,
+    /// linkat(directory, old, directory, new, flags).
+    LinkAt,
 }
 
 use CallKind::*;
 
 impl CallKind {
-    const ALL: [CallKind; 21] = [
+    const ALL: [CallKind; 23] = [
         Open, OpenAt, OpenAt2, Creat, Rename, RenameAt, Unlink, UnlinkAt, Pipe, SocketPair, Bind,
-        Connect, Accept, Splice, ChangeView, AsyncIo, Ring, Umask, Socket, Mount, MoveMount,
+        Connect, Accept, Splice, ChangeView, AsyncIo, Ring, Umask, Socket, Mount, MoveMount, Link,
+        LinkAt,
     ];
 }
 
@@ -130,6 +135,8 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (82, Rename),
             (264, RenameAt),
             (316, RenameAt),
+            (86, Link),
+            (265, LinkAt),
             (87, Unlink),
             (263, UnlinkAt),
             (22, Pipe),
@@ -165,6 +172,8 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (38, Rename),
             (302, RenameAt),
             (353, RenameAt),
+            (9, Link),
+            (303, LinkAt),
             (10, Unlink),
             (301, UnlinkAt),
             (42, Pipe),
@@ -196,6 +205,7 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (437, OpenAt2),
             (38, RenameAt),
             (276, RenameAt),
+            (37, LinkAt),
             (35, UnlinkAt),
             (59, Pipe),
             (198, Socket),
@@ -258,5 +268,7 @@ mod tests {
         assert_eq!(number(Socket), libc::SYS_socket);
         assert_eq!(number(Mount), libc::SYS_mount);
         assert_eq!(number(MoveMount), libc::SYS_move_mount);
+        assert_eq!(number(Link), libc::SYS_link);
+        assert_eq!(number(LinkAt), libc::SYS_linkat);
     }
 }

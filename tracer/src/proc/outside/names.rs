@@ -1,0 +1,224 @@
+//! Names of files outside that are removed, changed and added.
+
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use flowtrace_schema::FileKind;
+use nix::fcntl::AT_FDCWD;
+
+use super::Outside;
+use super::paths::{full_path, real};
+use crate::fs::{NameIn, stat};
+use crate::proc::observer::Tracee;
+
+/// A change of names at its entry.
+#[derive(Debug)]
+pub(crate) enum NameChange {
+    Removed(PathBuf),
+    Renamed {
+        from: PathBuf,
+        to: PathBuf,
+        exchange: bool,
+        /// By a process whose paths may lead elsewhere than ours.
+        is_foreign: bool,
+    },
+    /// Of a file that was recorded: under the name `from`, or without one (`O_TMPFILE`).
+    Linked {
+        from: Option<PathBuf>,
+        to: PathBuf,
+    },
+}
+
+impl Outside {
+    /// The change that a call is going to make, if it concerns a name that was recorded.
+    pub(crate) fn removing(
+        &self,
+        tracee: Tracee,
+        directory: Option<i32>,
+        path: &OsStr,
+    ) -> Option<NameChange> {
+        let path = self.recorded(full_path(tracee, directory, path)?)?;
+        Some(NameChange::Removed(path))
+    }
+
+    /// The same of a rename.
+    pub(crate) fn renaming(
+        &self,
+        tracee: Tracee,
+        from: (Option<i32>, &OsStr),
+        to: (Option<i32>, &OsStr),
+        exchange: bool,
+    ) -> Option<NameChange> {
+        let from = full_path(tracee, from.0, from.1)?;
+        let to = full_path(tracee, to.0, to.1)?;
+        if self.views.cover(&from) {
+            return None;
+        }
+        let (from, to) = (real(&from).unwrap_or(from), real(&to).unwrap_or(to));
+        Some(NameChange::Renamed {
+            from,
+            to,
+            exchange,
+            is_foreign: self.is_foreign(tracee),
+        })
+    }
+
+    /// The same of another name for a file, the first of which is not always known.
+    pub(crate) fn linking(
+        &self,
+        tracee: Tracee,
+        from: Option<(Option<i32>, &OsStr)>,
+        to: (Option<i32>, &OsStr),
+    ) -> Option<NameChange> {
+        let to = full_path(tracee, to.0, to.1)?;
+        if self.views.cover(&to) {
+            return None;
+        }
+        let from = from.and_then(|(directory, path)| full_path(tracee, directory, path));
+        Some(NameChange::Linked {
+            from: from.and_then(|from| self.recorded(from)),
+            to: real(&to).unwrap_or(to),
+        })
+    }
+
+    /// A change of names succeeded.
+    pub(crate) fn changed(&mut self, change: NameChange, now: u64) {
+        match change {
+            NameChange::Removed(path) => {
+                if let Some(file) = self.names.remove(&path)
+                    && !self.names.values().any(|other| *other == file)
+                {
+                    self.inodes.retain(|_, known| *known != file);
+                }
+                self.system.remove(path.as_os_str());
+                self.files.removed(NameIn::full_path(path.as_os_str()), now);
+            }
+            NameChange::Linked { from, to } => self.linked(from.as_deref(), &to, now),
+            NameChange::Renamed {
+                is_foreign: true,
+                from,
+                to,
+                exchange,
+            } if !self.is_renamed(&from, &to, exchange) => {}
+            NameChange::Renamed {
+                from, to, exchange, ..
+            } => {
+                self.system.remove(from.as_os_str());
+                self.system.remove(to.as_os_str());
+                self.renamed(&from, &to, exchange, now);
+                let below: Vec<PathBuf> = self
+                    .names
+                    .keys()
+                    .filter(|path| path.starts_with(&from) && **path != from)
+                    .cloned()
+                    .collect();
+                for old in below {
+                    let rest = old.strip_prefix(&from).unwrap_or(&old).to_owned();
+                    self.renamed(&old, &to.join(rest), false, now);
+                }
+            }
+        }
+    }
+
+    fn linked(&mut self, from: Option<&Path>, to: &Path, now: u64) {
+        let found = CString::new(to.as_os_str().as_bytes()).ok();
+        let found = found.and_then(|name| stat::known(AT_FDCWD, &name).ok());
+        let known = found.and_then(|found| self.files.known_inode(&found));
+        // The new name may be gone already.
+        let known = known.or_else(|| self.names.get(from?).copied());
+        if let Some(file) = known {
+            self.names.insert(to.to_owned(), file);
+            let name = NameIn::full_path(to.as_os_str());
+            self.files.named(file, FileKind::File, name, now);
+        }
+    }
+
+    /// Whether a rename that somebody succeeded in is one of the names that we know by these paths.
+    fn is_renamed(&self, from: &Path, to: &Path, exchange: bool) -> bool {
+        if !exchange {
+            return fs::symlink_metadata(from).is_err();
+        }
+        let known = self.names.get(from).and_then(|file| self.sizes.get(file));
+        known.is_some_and(|&(inode, _)| {
+            fs::symlink_metadata(to).is_ok_and(|found| inode.1 == found.ino())
+        })
+    }
+
+    fn renamed(&mut self, from: &Path, to: &Path, exchange: bool, now: u64) {
+        let (moved, replaced) = (self.names.remove(from), self.names.remove(to));
+        if moved.is_none() && replaced.is_none() {
+            return;
+        }
+        let replaced = replaced.filter(|_| exchange);
+        for (file, path) in moved
+            .map(|file| (file, to))
+            .into_iter()
+            .chain(replaced.map(|file| (file, from)))
+        {
+            self.names.insert(path.to_owned(), file);
+            self.look_again(file, path);
+        }
+        self.files.renamed(
+            NameIn::full_path(from.as_os_str()),
+            NameIn::full_path(to.as_os_str()),
+            exchange,
+            now,
+        );
+    }
+
+    /// The path under which a name was recorded: as it is, or with its links followed.
+    fn recorded(&self, path: PathBuf) -> Option<PathBuf> {
+        if self.views.cover(&path) {
+            return None;
+        }
+        let is_recorded = |path: &Path| {
+            self.names.contains_key(path) || self.system.contains_key(path.as_os_str())
+        };
+        if is_recorded(&path) {
+            return Some(path);
+        }
+        real(&path).filter(|path| is_recorded(path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::iter;
+
+    use std::sync::Arc;
+
+    use flowtrace_schema::{FileId, HostId, Recorder};
+
+    use super::*;
+    use crate::fs::FileTable;
+    use crate::proc::views::Views;
+
+    #[test]
+    fn renaming_a_directory_renames_what_is_known_below() {
+        let recorder = Recorder::nowhere();
+        let files = Arc::new(FileTable::new(recorder.clone()));
+        let mut outside = Outside::new(
+            HostId(1),
+            files,
+            &recorder,
+            Views::new(iter::empty()),
+            None,
+            true,
+        );
+        outside.names.insert("/a/b/c".into(), FileId(1));
+        outside.names.insert("/ab".into(), FileId(2));
+        let change = NameChange::Renamed {
+            from: "/a".into(),
+            to: "/z".into(),
+            exchange: false,
+            is_foreign: false,
+        };
+        outside.changed(change, 5);
+        assert_eq!(outside.names.get(Path::new("/z/b/c")), Some(&FileId(1)));
+        assert_eq!(outside.names.get(Path::new("/ab")), Some(&FileId(2)));
+        assert_eq!(outside.names.len(), 2);
+    }
+}
