@@ -91,6 +91,16 @@ pub(super) struct Child {
     last: Option<JoinHandle<Vec<u8>>>,
 }
 
+/// What the child made.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) namespace: Namespace,
+    /// Of each view.
+    pub(super) devices: Vec<OwnedFd>,
+    /// While it is open the namespace is there, though no process is left in it.
+    pub(super) keeper: Option<OwnedFd>,
+}
+
 /// What became of the command.
 #[derive(Debug)]
 pub(super) enum Outcome {
@@ -177,13 +187,13 @@ impl Child {
         }
     }
 
-    /// Has the child make its namespace with the views, and returns their devices.
+    /// Has the child make its namespace with the views, and returns their devices and what keeps the namespace.
     ///
     /// `Err` holds what failed; the child then waits on without a namespace.
     pub(super) fn make_views(
         &mut self,
         count: usize,
-    ) -> io::Result<std::result::Result<(Namespace, Vec<OwnedFd>), String>> {
+    ) -> io::Result<std::result::Result<Made, String>> {
         self.socket.write_all(b"m")?;
         let mut answer = [0];
         self.socket.read_exact(&mut answer)?;
@@ -200,7 +210,12 @@ impl Child {
         };
         let socket = self.socket.as_fd().try_clone_to_owned()?;
         let devices = (0..count).map(|_| mounting::receive_descriptor(&socket));
-        Ok(Ok((namespace, devices.collect::<io::Result<_>>()?)))
+        let devices = devices.collect::<io::Result<_>>()?;
+        Ok(Ok(Made {
+            namespace,
+            devices,
+            keeper: mounting::receive_descriptor(&socket).ok(),
+        }))
     }
 
     /// Has the child enter its working directory and open its streams, which are then held apart. `None`: there
@@ -322,6 +337,11 @@ fn child(plan: &Plan, socket: &mut UnixStream) -> io::Result<Infallible> {
                 devices.iter().try_for_each(|device| {
                     mounting::send_descriptor(socket.as_fd(), device.as_fd())
                 })?;
+                match fs::File::open("/proc/self/ns/mnt") {
+                    Ok(own) => mounting::send_descriptor(socket.as_fd(), own.as_fd())?,
+                    // A byte without a descriptor.
+                    Err(_) => socket.write_all(b"n")?,
+                }
             }
             Err(reason) => {
                 let reason = &reason.as_bytes()[..reason.len().min(1000)];

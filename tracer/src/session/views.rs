@@ -36,6 +36,9 @@ pub(super) struct Views {
     /// Who may use the views; `None` when they were mounted by fusermount3, or there are none.
     pub(super) namespace: Option<Namespace>,
     elsewhere: Option<Elsewhere>,
+    /// Keeps the namespace with the views. Without, its last process takes them apart at its end, and waits: where the answer to its
+    /// last request is still on its way over io_uring for 50 ms (`FUSE_URING_TEARDOWN_INTERVAL`).
+    keeper: Option<OwnedFd>,
 }
 
 impl Views {
@@ -56,6 +59,7 @@ impl Views {
                 mounted: Vec::new(),
                 namespace: None,
                 elsewhere: None,
+                keeper: None,
             });
         }
         let on = match transport.prepare() {
@@ -68,8 +72,8 @@ impl Views {
         let answer = child.make_views(plan.views.len());
         drop(on);
         let reason = match answer.map_err(Error::system("set up the command"))? {
-            Ok((namespace, devices)) => {
-                let mounted = devices.into_iter().enumerate();
+            Ok(made) => {
+                let mounted = made.devices.into_iter().enumerate();
                 let mounted = mounted.map(|(directory, device)| MountedView {
                     directory,
                     at: directories[directory].path.clone(),
@@ -78,8 +82,9 @@ impl Views {
                 return Ok(Views {
                     child,
                     mounted: mounted.collect(),
-                    namespace: Some(namespace),
+                    namespace: Some(made.namespace),
                     elsewhere: None,
+                    keeper: made.keeper,
                 });
             }
             Err(reason) => reason,
@@ -115,6 +120,7 @@ impl Views {
             mounted,
             namespace: None,
             elsewhere: Some(elsewhere),
+            keeper: None,
         })
     }
 
@@ -147,6 +153,7 @@ impl Views {
     /// Takes away what does not vanish with the last process, once nobody has a file or its
     /// working directory there.
     pub(super) fn unmount_when_unused(&mut self) {
+        self.keeper = None;
         if let Some(elsewhere) = &self.elsewhere {
             for point in &elsewhere.points {
                 while mounting::unmount(point).is_err_and(|e| e.raw_os_error() == Some(libc::EBUSY))
@@ -158,8 +165,9 @@ impl Views {
         self.unmount();
     }
 
-    /// Takes away what does not vanish with the last process.
+    /// Takes away what does not vanish with the last process, and lets go of the rest.
     pub(super) fn unmount(&mut self) {
+        self.keeper = None;
         self.elsewhere = None;
     }
 }
