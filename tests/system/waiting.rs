@@ -2,6 +2,7 @@
 
 mod books;
 mod counterparts;
+mod culprits;
 mod kinds;
 mod pipeline;
 mod released;

@@ -18,7 +18,29 @@ pub(super) struct Search<'a> {
     workflow: &'a Workflow,
     timeline: &'a Timeline,
     children: Vec<Vec<ProcessId>>,
+    /// Those that outlived their parents, with that moment, of each process that may have adopted them: a subreaper waits for
+    /// them as for its children (`PR_SET_CHILD_SUBREAPER` of prctl(2)).
+    orphans: Vec<Vec<(ProcessId, i64)>>,
     causes: BTreeMap<(Option<String>, Root), BTreeMap<String, f64>>,
+}
+
+/// For each process those of its descendants that lost their parents and found it to be the nearest that lived.
+fn orphans(workflow: &Workflow, timeline: &Timeline) -> Vec<Vec<(ProcessId, i64)>> {
+    let mut adopted = vec![Vec::new(); workflow.processes.len()];
+    for id in workflow.process_ids() {
+        let until = timeline.instance(id).to;
+        let mut from = i64::MIN;
+        let mut above = workflow.process(id).parent;
+        while let Some(ancestor) = above.filter(|_| from < until) {
+            let ends = timeline.instance(ancestor).to;
+            if from > i64::MIN && ends > from {
+                adopted[ancestor.0 as usize].push((id, from));
+            }
+            from = from.max(ends);
+            above = workflow.process(ancestor).parent;
+        }
+    }
+    adopted
 }
 
 impl<'a> Search<'a> {
@@ -27,6 +49,7 @@ impl<'a> Search<'a> {
             workflow,
             timeline,
             children: workflow.children(),
+            orphans: orphans(workflow, timeline),
             causes: BTreeMap::new(),
         }
     }
@@ -112,6 +135,12 @@ impl<'a> Search<'a> {
                 let lived = named.map(|child| {
                     let instance = self.timeline.instance(child);
                     (child, overlap(instance.from, instance.to))
+                });
+                tiers.push(lived.collect());
+                let orphans = self.orphans[waiter.0 as usize].iter();
+                let lived = orphans.map(|&(orphan, from)| {
+                    let until = self.timeline.instance(orphan).to;
+                    (orphan, overlap(from, until))
                 });
                 tiers.push(lived.collect());
             }

@@ -1,0 +1,90 @@
+//! Who is charged with a wait of which the other side is not at hand: an event loop that waits for many, a connection that nobody has
+//! accepted yet, children of others.
+
+use serde_json::Value;
+
+use super::traced;
+use crate::support::{PYTHON, Scratch, need_fuse, need_python, prints};
+
+/// `flowtrace waits` of a Python program.
+fn waits(program: &str) -> Option<Value> {
+    if !need_fuse() || !need_python("asyncio") {
+        return None;
+    }
+    let scratch = Scratch::new();
+    let path = scratch.join("trace.db");
+    traced(&scratch.dir("job"), &path, |command| {
+        command.args([PYTHON, "-c", program])
+    });
+    let arguments = ["waits", "--format", "json", path.to_str().unwrap()];
+    Some(serde_json::from_str(&prints(&scratch, &arguments)).unwrap())
+}
+
+/// Seconds that are charged so.
+fn charged(waits: &Value, culprit: Option<&str>, it: &str) -> f64 {
+    let causes = waits["root_causes"].as_array().unwrap().iter();
+    let these = causes.filter(|cause| cause["culprit"].as_str() == culprit && cause["it"] == it);
+    these.map(|cause| cause["ns"].as_f64().unwrap() / 1e9).sum()
+}
+
+#[test]
+fn an_event_loop_waits_for_the_program_that_it_started() {
+    let program = "
+import asyncio
+async def one():
+    child = await asyncio.create_subprocess_exec('sleep', '1', stdout=asyncio.subprocess.PIPE)
+    await child.communicate()
+asyncio.run(one())";
+    if let Some(waits) = waits(program) {
+        assert!(charged(&waits, Some("sleep"), "slept") > 0.7, "{waits:#}");
+        assert!(
+            charged(&waits, None, "outside of the run") < 0.1,
+            "{waits:#}"
+        );
+    }
+}
+
+#[test]
+fn who_is_in_the_backlog_waits_for_who_accepts() {
+    let program = "
+import os, socket, time
+server = socket.create_server(('127.0.0.1', 0))
+clients = []
+for _ in range(3):
+    clients.append(os.fork())
+    if clients[-1] == 0:
+        client = socket.create_connection(server.getsockname())
+        client.recv(1)
+        os._exit(0)
+for _ in clients:
+    client, _ = server.accept()
+    time.sleep(0.4)
+    client.send(b'x')
+for client in clients: os.waitpid(client, 0)";
+    if let Some(waits) = waits(program) {
+        let (first, second, third) = (0.4, 0.8, 1.2);
+        let slept = charged(&waits, Some("python3 -c"), "slept");
+        assert!(slept > 0.8 * (first + second + third), "{waits:#}");
+        assert!(
+            charged(&waits, None, "outside of the run") < 0.1,
+            "{waits:#}"
+        );
+    }
+}
+
+#[test]
+fn who_adopts_an_orphan_waits_for_it() {
+    let program = "
+import ctypes, os, subprocess
+PR_SET_CHILD_SUBREAPER = 36
+assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+subprocess.run(['sh', '-c', 'sleep 1 &'])
+os.wait()";
+    if let Some(waits) = waits(program) {
+        assert!(charged(&waits, Some("sleep"), "slept") > 0.7, "{waits:#}");
+        assert!(
+            charged(&waits, None, "nobody saw for what") < 0.1,
+            "{waits:#}"
+        );
+    }
+}
