@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
 
@@ -137,8 +137,13 @@ pub(crate) fn check_place(path: &Path, replace: bool) -> Result<bool> {
         if !replace {
             return Err(Error::Exists(path.to_owned()));
         }
-        if is_being_recorded(path) {
-            return Err(Error::Recording(path.to_owned()));
+        // A flowtrace that was just killed may still be ending.
+        let begin = Instant::now();
+        while is_being_recorded(path) {
+            if begin.elapsed() > ENDING {
+                return Err(Error::Recording(path.to_owned()));
+            }
+            std::thread::sleep(Duration::from_millis(10));
         }
         match check_header(path) {
             Ok(())
@@ -160,6 +165,9 @@ pub(crate) fn check_place(path: &Path, replace: bool) -> Result<bool> {
         Err(_) => Ok(false),
     }
 }
+
+/// So long a flowtrace may take to end when it was killed.
+const ENDING: Duration = Duration::from_millis(500);
 
 /// Whether a flowtrace is writing the trace at this moment.
 pub(crate) fn is_being_recorded(path: &Path) -> bool {

@@ -367,6 +367,28 @@ fn stop_and_continue_of_the_group() {
     });
 }
 
+/// `kill -TSTP` of flowtrace alone stops the command, and flowtrace with it by the same signal.
+#[test]
+fn a_stop_of_flowtrace_alone_stops_the_command() {
+    use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+    Case::each(|case| {
+        let running = start(&mut case.shell("echo ready; sleep 0.3; exit 5"));
+        running.wait_for_output("ready");
+        running.signal(Signal::SIGTSTP);
+        let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WNOWAIT;
+        let stopped = waitid(Id::Pid(running.pid()), flags).unwrap();
+        assert_eq!(
+            stopped,
+            WaitStatus::Stopped(running.pid(), Signal::SIGTSTP),
+            "{:?}",
+            case.options
+        );
+        running.signal_group(Signal::SIGCONT);
+        running.wait(LIMIT).expect(5);
+        Trace::open_complete(&case.trace);
+    });
+}
+
 /// The command has ended, but something it left in the background has not.
 #[test]
 fn orphans_are_traced_to_their_end() {

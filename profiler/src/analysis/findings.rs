@@ -172,6 +172,9 @@ fn findings(bound: &Bound<'_>, result: &Bottlenecks, stretches: &[Serial]) -> Ve
     let least = (LEAST * timeline.length() as f64).max(LEAST_NS) as i64;
     found.retain(|one| one.saving_ns >= least);
     found.sort_by_key(|one| -one.saving_ns);
+    // A step may be the bottleneck as a whole and by single instances, in turn.
+    let mut told = HashSet::new();
+    found.retain(|one| one.step.is_none() || told.insert((one.kind, one.step.clone())));
     found.truncate(MOST);
     found
 }

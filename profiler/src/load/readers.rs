@@ -96,9 +96,17 @@ pub(super) struct Ends {
     pub(super) writers: BTreeMap<ProcessId, Held>,
     pub(super) readers: BTreeMap<ProcessId, Held>,
     pub(super) is_socket: bool,
+    /// It has a name: by one descriptor a process may read and write.
+    pub(super) is_fifo: bool,
 }
 
 impl Ends {
+    /// Whether it may be that a process read all of a pipe. Not one that has the writing end, too: it would talk to itself, while
+    /// the workers that it started wait.
+    fn may_have_read_all(&self, id: ProcessId) -> bool {
+        self.is_fifo || !self.writers.contains_key(&id)
+    }
+
     /// What went in at most, bytes; `None`: not known.
     fn written(&self, aside: &Aside) -> Option<i64> {
         let mut sides = self.writers.iter();
@@ -162,7 +170,12 @@ pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &Aside) {
             let is_that = |read| read == written || read == all;
             told(id, side).is_some_and(|read| is_that(read) || is_that(read.saturating_sub(files)))
         };
-        if ends.readers.iter().any(|(&id, side)| read_all(id, side)) {
+        let may = |id: ProcessId| ends.may_have_read_all(id);
+        if ends
+            .readers
+            .iter()
+            .any(|(&id, side)| may(id) && read_all(id, side))
+        {
             ends.readers
                 .retain(|&id, side| side.is_used || read_all(id, side));
             continue;
@@ -171,7 +184,12 @@ pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &Aside) {
             let is_only = sent.get(&id).is_some_and(|pipes| pipes.len() == 1);
             side.is_used || aside.is_copy(id) && is_only && (1..=written).contains(&raw(side))
         };
-        if ends.readers.values().any(|side| raw(side) >= written) {
+        let may = |id: ProcessId| ends.may_have_read_all(id);
+        if ends
+            .readers
+            .iter()
+            .any(|(&id, side)| may(id) && raw(side) >= written)
+        {
             ends.readers
                 .retain(|&id, side| is_sure(id, side) || raw(side) >= written / 2);
             // Whoever is left has read it: the least that a program read may have come from pipes, too.
@@ -186,7 +204,7 @@ pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &Aside) {
         if ends
             .readers
             .iter()
-            .any(|(&id, side)| told(id, side) >= Some(written))
+            .any(|(&id, side)| ends.may_have_read_all(id) && told(id, side) >= Some(written))
         {
             ends.readers.retain(|&id, side| {
                 is_sure(id, side) || told(id, side).unwrap_or(raw(side)) >= written / 2
@@ -242,6 +260,23 @@ mod tests {
         assert_eq!(of([Some(5400), Some(1_005_400), None]), [2, 3]);
         // Two that shared the pipe: neither read it all.
         assert_eq!(of([Some(700_000), Some(300_000), Some(5400)]), [1, 2, 3]);
+    }
+
+    /// The master of a pool has both ends of the pipe by which it hands out work, and reads a lot elsewhere.
+    #[test]
+    fn who_writes_into_a_pipe_does_not_read_it_all() {
+        let of = |is_fifo| {
+            let mut channels = [Ends {
+                writers: numbered(0, &[Some(700)]),
+                readers: numbered(0, &[Some(1_484_109), Some(190), Some(280)]),
+                is_fifo,
+                ..Ends::default()
+            }];
+            leave_out_bystanders(&mut channels, &Aside::default());
+            left(&channels[0])
+        };
+        assert_eq!(of(false), [0, 1, 2]);
+        assert_eq!(of(true), [0]);
     }
 
     #[test]

@@ -194,6 +194,7 @@ fn ends_of(
     let mut ends = Ends {
         channel_id: rows[0].channel_id,
         is_socket: is_socket(&rows[0]),
+        is_fifo: rows[0].kind == "fifo",
         ..Ends::default()
     };
     for end in rows {

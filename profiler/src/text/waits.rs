@@ -57,6 +57,9 @@ pub fn answer(waits: &Waits, serial: &[Serial], timeline: &Timeline) -> String {
     {
         Some(cause) => {
             let reason = match (&cause.culprit, cause.root) {
+                (Some(who), root @ Root::EachOther) => {
+                    format!(" for {}: {}", units::plain(who), root.text())
+                }
                 (Some(who), root) => format!(" for {}, which {}", units::plain(who), root.text()),
                 (None, Root::Outside) => " for something outside of the run".into(),
                 (None, root) => format!(", {}", root.text()),

@@ -91,22 +91,33 @@ fn was_waiting(sides: &mut Sides, births: &[i64]) {
     }
 }
 
+/// Who had a side open.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Kept {
+    /// Who waits at the other side.
+    pub(super) by_itself: bool,
+    /// Share of the time for which somebody else had, the one who had it longest.
+    pub(super) by_others: f64,
+}
+
 impl Channel {
-    /// Whether for most of a time somebody else than `process` had the side open that one who reads, or writes, waits for.
-    pub(super) fn is_kept_by_others(
-        &self,
-        process: ProcessId,
-        reads: bool,
-        from: i64,
-        to: i64,
-    ) -> bool {
+    /// For how much of a time the side that one who reads, or writes, waits for was open in somebody else than `process`, at least, and
+    /// whether it was in that one itself.
+    pub(super) fn kept(&self, process: ProcessId, reads: bool, from: i64, to: i64) -> Kept {
         let sides = match reads {
             true => [&self.writers, &self.write_keepers],
             false => [&self.readers, &self.read_keepers],
         };
-        let of_others = sides.into_iter().flatten().filter(|side| side.0 != process);
-        let mut kept = of_others.map(|side| side.2.min(to) - side.1.max(from));
-        kept.any(|ns| ns * 2 > to - from)
+        let overlap = |side: &&Side| side.1 < to && side.2 > from;
+        let mut kept = Kept::default();
+        for side in sides.into_iter().flatten().filter(overlap) {
+            let share = (side.2.min(to) - side.1.max(from)) as f64 / (to - from).max(1) as f64;
+            match side.0 == process {
+                true => kept.by_itself = true,
+                false => kept.by_others = kept.by_others.max(share),
+            }
+        }
+        kept
     }
 }
 

@@ -8,7 +8,7 @@ use flowtrace_schema::{
 };
 
 use super::books::{Threads, mixes};
-use super::channels::{add_channels, held_sides};
+use super::channels::{Kept, add_channels, held_sides};
 use super::machine::Counters;
 use super::threads::{Seen, is_single, seen};
 use super::{Books, Instance, Piece, STATES, Shares, State, Timeline};
@@ -152,7 +152,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
                 let channel = channel_at
                     .get(&channel)
                     .map(|&at| &timeline.channels[at as usize]);
-                channel.is_some_and(|channel| channel.is_kept_by_others(id, is_read, from, to))
+                channel.map_or_else(Kept::default, |channel| channel.kept(id, is_read, from, to))
             };
             let seen = seen(rows, &polled, &parts.grants, &workflow.ends, &lives, kept);
             let of_threads = match parts.exact {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use flowtrace_schema::{Activity, PolledRow, SampleRow};
 
 use super::State;
+use super::channels::Kept;
 use crate::load::Grants;
 use crate::model::ChannelEnds;
 
@@ -126,7 +127,7 @@ pub(super) fn seen(
     grants: &Grants,
     ends: &ChannelEnds,
     children: &[(i64, i64)],
-    kept: impl Fn(i64, bool, i64, i64) -> bool,
+    kept: impl Fn(i64, bool, i64, i64) -> Kept,
 ) -> Vec<Seen> {
     let is_single = is_single(rows);
     let is_token = |channel: &Option<i64>| channel.is_some_and(|c| ends.is_token(c));
@@ -135,8 +136,11 @@ pub(super) fn seen(
             let known = rows.iter().filter(|one| one.channel_id.is_some());
             let is_kept = |one: &PolledRow| {
                 let reads = one.side != "write";
-                one.channel_id
-                    .is_some_and(|channel| kept(channel, reads, row.t_ns, row.end_ns))
+                {
+                    let kept = |channel| kept(channel, reads, row.t_ns, row.end_ns);
+                    one.channel_id
+                        .is_some_and(|channel| kept(channel).by_others > 0.5)
+                }
             };
             // Whoever could also write does not wait for a writer alone.
             let key = |one: &&PolledRow| {
@@ -160,10 +164,16 @@ pub(super) fn seen(
             }
             _ => None,
         };
-        // A pipe to itself is how another thread, or a signal, wakes it; a child may have it, too, without having been seen to use it.
-        let by_itself = state == State::In
-            && channel_id.is_some_and(|channel| ends.is_own(channel))
-            && !children.iter().any(lives);
+        // A pipe to itself is how another thread, or a signal, wakes it. A child may have it, too, without having been seen to: not if
+        // others are known to have had it for a moment, as children do until they run another program.
+        let is_own = |channel| match ends.is_own(channel) {
+            true => !children.iter().any(lives),
+            false => {
+                let kept = kept(channel, true, row.t_ns, row.end_ns);
+                kept.by_itself && kept.by_others < 0.1
+            }
+        };
+        let by_itself = state == State::In && channel_id.is_some_and(is_own);
         let (state, channel_id) = match by_itself {
             true if is_single => (State::Other, None),
             true => (State::Lock, None),

@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::prctl;
-use nix::sys::signal::{Signal, kill, raise};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getppid, pipe2};
 
@@ -123,10 +123,11 @@ fn wait_in_front(behind: Pid, sieve: &Sieve, told: &mut File) -> End {
             let options = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
             match waitpid(behind, Some(options)) {
                 Ok(WaitStatus::Exited(_, code)) => return End::Exited(code),
-                Ok(WaitStatus::Signaled(_, signal, _)) => end_by(signal as i32),
-                Ok(WaitStatus::Stopped(..)) => {
-                    let _ = raise(Signal::SIGSTOP);
+                Ok(WaitStatus::Signaled(_, signal, _)) => {
+                    sieve.end();
+                    end_by(signal as i32)
                 }
+                Ok(WaitStatus::Stopped(_, signal)) => signals::stop_by(signal as i32),
                 Err(Errno::EINTR) => {}
                 _ => break,
             }

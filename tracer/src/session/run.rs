@@ -176,11 +176,12 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         kernel: (options.layer == Layer::Kernel && !options.bare).then(Arc::default),
         rings: Arc::default(),
     };
-    if options.bare {
-        run.bare(views, inherited)
-    } else {
-        run.recorded(views, inherited, notify)
-    }
+    let report = match options.bare {
+        true => run.bare(views, inherited),
+        false => run.recorded(views, inherited, notify),
+    };
+    run.sieve.end();
+    report
 }
 
 /// A command whose child waits, and what is kept of it while it runs.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::proc::Living;
 use nix::errno::Errno;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, pthread_sigmask};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, pthread_sigmask, raise};
 use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid};
 
 use super::witness::Witness;
@@ -89,12 +89,21 @@ impl Sieve {
         Sieve::Behind { front: getppid() }
     }
 
+    /// The command is over.
+    pub(super) fn end(&self) {
+        if let Sieve::InFront(witness) = self {
+            witness.end();
+        }
+    }
+
     /// Whether nobody else got it. To be asked about every signal.
     pub(super) fn is_for_us_alone(&self, got: Got) -> bool {
         match self {
             Sieve::InFront(witness) => {
                 let all_got_it = witness.saw(got.signal);
-                got.sender != Sender::Kernel && !all_got_it
+                // To go on makes who stopped, and the witness, forget that they were to stop.
+                let is_void = got.signal == Signal::SIGTSTP && is_pending(Signal::SIGCONT);
+                got.sender != Sender::Kernel && !all_got_it && !is_void
             }
             Sieve::Behind { front } => match got.sender {
                 Sender::Kernel => false,
@@ -145,7 +154,6 @@ pub(super) fn pass_on(
                         hung_up = true;
                         let _ = kill(root, signal);
                     }
-                    Signal::SIGTSTP => {}
                     Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT
                         if let Some(left) = left =>
                     {
@@ -214,7 +222,33 @@ fn continue_if_stopped(root: Pid) {
 pub(super) fn stop_with(root: Pid, signal: i32) {
     let by_terminal = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
     if by_terminal.iter().any(|&s| s as i32 == signal) && getpgid(Some(root)) == Ok(getpgrp()) {
-        let _ = kill(Pid::this(), Signal::SIGSTOP);
+        stop_by(signal);
+    }
+}
+
+/// Stops this process by the same signal, of job control, as another was stopped by: whoever waits for it is told which.
+pub(super) fn stop_by(signal: i32) {
+    let Ok(signal) = Signal::try_from(signal) else {
+        return;
+    };
+    let own = SigSet::from(signal);
+    let was_blocked = SigSet::thread_get_mask().is_ok_and(|mask| mask.contains(signal));
+    let _ = own.thread_unblock();
+    // To this thread: another one takes from what is sent to the process.
+    let _ = raise(signal);
+    if was_blocked {
+        let _ = own.thread_block();
+    }
+}
+
+/// Whether this process still has to take a signal that is blocked.
+#[expect(unsafe_code)]
+fn is_pending(signal: Signal) -> bool {
+    let mut set = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: `set` outlives the calls, and all zero is a valid set in any case.
+    unsafe {
+        libc::sigpending(set.as_mut_ptr());
+        libc::sigismember(set.as_ptr(), signal as i32) == 1
     }
 }
 

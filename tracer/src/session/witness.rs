@@ -8,6 +8,7 @@ use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ pub(super) struct Witness {
     group: Pid,
     asked: UnixStream,
     /// Ends when `asked` does; waited for where that is closed by us.
-    _aside: Aside,
+    aside: Mutex<Option<Aside>>,
 }
 
 /// In which one call of kill(2) has reached all of a group.
@@ -49,7 +50,7 @@ impl Witness {
         Ok(Witness {
             group: getpgrp(),
             asked,
-            _aside: aside,
+            aside: Mutex::new(Some(aside)),
         })
     }
 
@@ -74,10 +75,23 @@ impl Witness {
     }
 }
 
-impl Drop for Witness {
-    fn drop(&mut self) {
+impl Witness {
+    /// Ends it, so that it is nobody's orphan. What comes later was sent to us alone.
+    pub(super) fn end(&self) {
         // A child that has not run its program yet may have a copy of the descriptor.
         let _ = self.asked.shutdown(Shutdown::Both);
+        drop(
+            self.aside
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

@@ -10,7 +10,7 @@ use petgraph::visit::EdgeRef;
 
 use crate::graph::rounds::rounds;
 use crate::graph::{Dag, Edge, EdgeKind, Node};
-use crate::model::{FileIndex, ProcessId, Workflow};
+use crate::model::{FileIndex, ProcessId, Stream, Workflow};
 use crate::timeline::{Part, Timeline};
 
 /// Files named for an edge; more are only counted.
@@ -84,7 +84,7 @@ pub fn tasks(
         .map(|&program| names[program].as_str())
         .collect();
     let place = if split {
-        places(&part, &of_process)
+        places(workflow, &part, &of_process)
     } else {
         vec![(0, 0); of_process.len()]
     };
@@ -151,7 +151,7 @@ fn data_part(dag: &Dag) -> DiGraph<Node, Edge> {
 
 /// For each process which of the places of its group in the graph it stands at: how many of the
 /// same name come before it in its pipeline, and how often a path through files comes back.
-fn places(part: &DiGraph<Node, Edge>, names: &[&str]) -> Vec<(u32, u32)> {
+fn places(workflow: &Workflow, part: &DiGraph<Node, Edge>, names: &[&str]) -> Vec<(u32, u32)> {
     let mut numbers: HashMap<&str, u32> = HashMap::new();
     let name: Vec<u32> = names
         .iter()
@@ -160,27 +160,19 @@ fn places(part: &DiGraph<Node, Edge>, names: &[&str]) -> Vec<(u32, u32)> {
             *numbers.entry(name).or_insert(next)
         })
         .collect();
-    let is_stream = |edge: &Edge| matches!(edge.kind, EdgeKind::Pipe | EdgeKind::Socket);
+    let streams = streams(workflow, part);
     let mut stage = vec![0; names.len()];
     let mut before: Vec<HashMap<u32, u32>> = vec![HashMap::new(); names.len()];
-    for node in toposort(part, None).unwrap_or_default() {
+    for node in toposort(&streams, None).unwrap_or_default() {
         let at = node.index();
-        if at >= names.len() {
-            continue;
-        }
         let mut counts: HashMap<u32, u32> = HashMap::new();
-        let mut is_end = true;
-        for edge in part.edges_directed(node, Direction::Incoming) {
-            if is_stream(edge.weight()) && edge.source().index() < names.len() {
-                for (&name, &count) in &before[edge.source().index()] {
-                    let kept = counts.entry(name).or_insert(0);
-                    *kept = count.max(*kept);
-                }
+        for source in streams.neighbors_directed(node, Direction::Incoming) {
+            for (&name, &count) in &before[source.index()] {
+                let kept = counts.entry(name).or_insert(0);
+                *kept = count.max(*kept);
             }
         }
-        for edge in part.edges(node) {
-            is_end &= !is_stream(edge.weight());
-        }
+        let is_end = streams.neighbors(node).next().is_none();
         stage[at] = counts.get(&name[at]).copied().unwrap_or(0);
         if !is_end {
             *counts.entry(name[at]).or_insert(0) += 1;
@@ -195,8 +187,65 @@ fn places(part: &DiGraph<Node, Edge>, names: &[&str]) -> Vec<(u32, u32)> {
     }
     let first_file = groups.len() as u32;
     group.extend((0..part.node_count().saturating_sub(names.len())).map(|i| first_file + i as u32));
-    let round = rounds(part, &group).of;
+    // An answer is no way back to an earlier round either.
+    let asked = part.filter_map(
+        |_, node| Some(*node),
+        |edge, weight| {
+            let (from, to) = part.edge_endpoints(edge)?;
+            let is_answer = is_stream(weight)
+                && from.index() < names.len()
+                && to.index() < names.len()
+                && !streams.contains_edge(from, to);
+            (!is_answer).then_some(*weight)
+        },
+    );
+    let round = rounds(&asked, &group).of;
     (0..names.len()).map(|at| (stage[at], round[at])).collect()
+}
+
+fn is_stream(edge: &Edge) -> bool {
+    matches!(edge.kind, EdgeKind::Pipe | EdgeKind::Socket)
+}
+
+/// Which process wrote to which through pipes and sockets. Of two that wrote to each other the older one asked, whatever of the two
+/// the graph had to leave out: the workers of a pool are no pipeline.
+fn streams(workflow: &Workflow, part: &DiGraph<Node, Edge>) -> DiGraph<(), ()> {
+    let count = workflow.processes.len();
+    let writes_to = |from: ProcessId, to: ProcessId| {
+        let key = |stream: &Stream| (stream.from, stream.to);
+        workflow
+            .streams
+            .binary_search_by_key(&(from, to), key)
+            .is_ok()
+    };
+    let id = |node: NodeIndex| (node.index() < count).then(|| ProcessId(node.index() as u32));
+    let mut ends = BTreeSet::new();
+    for edge in part.edge_references() {
+        if let Some((from, to)) = id(edge.source()).zip(id(edge.target()))
+            && is_stream(edge.weight())
+            && !writes_to(to, from)
+        {
+            ends.insert((from, to));
+        }
+    }
+    let start = |id: ProcessId| (workflow.process(id).start_ns, id);
+    for stream in &workflow.streams {
+        if start(stream.from) < start(stream.to) && writes_to(stream.to, stream.from) {
+            ends.insert((stream.from, stream.to));
+        }
+    }
+    let mut graph = DiGraph::with_capacity(count, ends.len());
+    (0..count).for_each(|_| {
+        graph.add_node(());
+    });
+    for (from, to) in ends {
+        graph.add_edge(
+            NodeIndex::new(from.0 as usize),
+            NodeIndex::new(to.0 as usize),
+            (),
+        );
+    }
+    graph
 }
 
 fn number_parts(tasks: &mut [Task], at: &HashMap<(&str, (u32, u32)), usize>) {

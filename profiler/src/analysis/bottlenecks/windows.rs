@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::algorithm::{Contracted, Load};
 use super::tasks::Tasks;
-use crate::timeline::{State, Timeline, sum_of};
+use crate::timeline::{Piece, State, Timeline, sum_of};
 
 /// Most windows; beyond that they are made longer.
 pub(super) const MOST: usize = 20_000;
@@ -106,6 +106,7 @@ pub fn measure(
                 break;
             }
             let mut sums = [0.0; crate::timeline::STATES];
+            let mut waits = 0.0;
             while pieces.get(at).is_some_and(|piece| piece.to <= window.from) {
                 at += 1;
             }
@@ -113,8 +114,11 @@ pub fn measure(
             for piece in pieces[at..].iter().take_while(|piece| piece.from < to) {
                 let length = piece.overlap(from, to) as f64;
                 let shares = timeline.shares(piece);
-                for (sum, share) in sums.iter_mut().zip(shares) {
-                    *sum += share * length;
+                for (state, (sum, share)) in sums.iter_mut().zip(shares).enumerate() {
+                    match state == piece.state as usize && is_for_another(tasks, task, piece) {
+                        true => waits += share * length,
+                        false => *sum += share * length,
+                    }
                 }
                 if let (State::Out, Some(channel)) = (piece.state, piece.channel) {
                     let full = shares[State::Out as usize] * length;
@@ -122,7 +126,7 @@ pub fn measure(
                 }
             }
             window.on_cpu += sums[State::Cpu as usize];
-            let known = sum_of(&sums, |state| state != State::Unknown);
+            let known = sum_of(&sums, |state| state != State::Unknown) + waits;
             let length = (window.to - window.from) as f64;
             let Some(task) = task.filter(|_| known > 0.0 && known >= LEAST_LIFE * length) else {
                 continue;
@@ -145,6 +149,15 @@ pub fn measure(
     measure.channels(&mut windows, &saturated);
     measure.files(&mut windows, &storage);
     windows
+}
+
+/// Whether a lock, or whatever else a process is known to have ended a wait for, was in the hands of another task, or of who runs them:
+/// then those have the work.
+fn is_for_another(tasks: &Tasks, task: Option<usize>, piece: &Piece) -> bool {
+    matches!(piece.state, State::Lock | State::Other)
+        && piece
+            .waker
+            .is_some_and(|waker| tasks.of[waker.0 as usize] != task)
 }
 
 /// Busiest machine's processors: the run's own where there are no counters.

@@ -138,6 +138,9 @@ impl<'a> Blame<'a> {
                 "lock",
                 match is_between_threads(self.bound.timeline, &self.parts) {
                     true => format!("threads of {name} wait for each other"),
+                    false if self.parts.len() == 1 => {
+                        format!("{name} waits for a lock that others have")
+                    }
                     false => format!("instances of {name} wait for each other's locks"),
                 },
                 self.part(|state| state == State::Lock),

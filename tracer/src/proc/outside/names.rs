@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use flowtrace_schema::FileKind;
 use nix::fcntl::AT_FDCWD;
 
-use super::Outside;
 use super::paths::{full_path, real};
+use super::{Inode, Outside};
 use crate::fs::{NameIn, stat};
 use crate::proc::observer::Tracee;
 
@@ -79,7 +79,7 @@ impl Outside {
         }
         let from = from.and_then(|(directory, path)| full_path(tracee, directory, path));
         Some(NameChange::Linked {
-            from: from.and_then(|from| self.recorded(from)),
+            from: from.map(|from| real(&from).unwrap_or(from)),
             to: real(&to).unwrap_or(to),
         })
     }
@@ -124,11 +124,27 @@ impl Outside {
     }
 
     fn linked(&mut self, from: Option<&Path>, to: &Path, now: u64) {
-        let found = CString::new(to.as_os_str().as_bytes()).ok();
-        let found = found.and_then(|name| stat::known(AT_FDCWD, &name).ok());
-        let known = found.and_then(|found| self.files.known_inode(&found));
-        // The new name may be gone already.
-        let known = known.or_else(|| self.names.get(from?).copied());
+        let known = match fs::symlink_metadata(to) {
+            // A link to a link is none to what that leads to.
+            Ok(found) if !found.is_file() => None,
+            Ok(_) => {
+                let found = CString::new(to.as_os_str().as_bytes()).ok();
+                let found = found.and_then(|name| stat::known(AT_FDCWD, &name).ok());
+                found.and_then(|found| {
+                    // Who was gone when its file was looked at left what the kernel told of that.
+                    let told = || {
+                        let of_inode = |told: &&Inode| (told.0, told.1) == (found.dev, found.ino);
+                        self.inodes
+                            .keys()
+                            .find(of_inode)
+                            .map(|told| self.inodes[told])
+                    };
+                    self.files.known_inode(&found).or_else(told)
+                })
+            }
+            // The new name is gone already.
+            Err(_) => self.names.get(from.unwrap_or(to)).copied(),
+        };
         if let Some(file) = known {
             self.names.insert(to.to_owned(), file);
             let name = NameIn::full_path(to.as_os_str());
