@@ -233,9 +233,10 @@ pub(super) fn stop_by(signal: i32) {
     };
     let own = SigSet::from(signal);
     let was_blocked = SigSet::thread_get_mask().is_ok_and(|mask| mask.contains(signal));
-    let _ = own.thread_unblock();
-    // To this thread: another one takes from what is sent to the process.
+    // To this thread: another one takes from what is sent to the process. And before it is let in: the group may have got the same, and
+    // to go on makes a process forget all that was to stop it, so that it stops once.
     let _ = raise(signal);
+    let _ = own.thread_unblock();
     if was_blocked {
         let _ = own.thread_block();
     }
