@@ -135,12 +135,10 @@ pub(super) fn seen(
         let several = polled.get(&row.sample_id).and_then(|rows| {
             let known = rows.iter().filter(|one| one.channel_id.is_some());
             let is_kept = |one: &PolledRow| {
-                let reads = one.side != "write";
-                {
-                    let kept = |channel| kept(channel, reads, row.t_ns, row.end_ns);
-                    one.channel_id
-                        .is_some_and(|channel| kept(channel).by_others > 0.5)
-                }
+                let by_others =
+                    |channel| kept(channel, one.side != "write", row.t_ns, row.end_ns).by_others;
+                one.channel_id
+                    .is_some_and(|channel| by_others(channel) > 0.5)
             };
             // Whoever could also write does not wait for a writer alone.
             let key = |one: &&PolledRow| {
