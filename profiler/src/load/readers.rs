@@ -170,11 +170,10 @@ pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &Aside) {
             let is_that = |read| read == written || read == all;
             told(id, side).is_some_and(|read| is_that(read) || is_that(read.saturating_sub(files)))
         };
-        let may = |id: ProcessId| ends.may_have_read_all(id);
         if ends
             .readers
             .iter()
-            .any(|(&id, side)| may(id) && read_all(id, side))
+            .any(|(&id, side)| ends.may_have_read_all(id) && read_all(id, side))
         {
             ends.readers
                 .retain(|&id, side| side.is_used || read_all(id, side));
@@ -184,11 +183,10 @@ pub(super) fn leave_out_bystanders(channels: &mut [Ends], aside: &Aside) {
             let is_only = sent.get(&id).is_some_and(|pipes| pipes.len() == 1);
             side.is_used || aside.is_copy(id) && is_only && (1..=written).contains(&raw(side))
         };
-        let may = |id: ProcessId| ends.may_have_read_all(id);
         if ends
             .readers
             .iter()
-            .any(|(&id, side)| may(id) && raw(side) >= written)
+            .any(|(&id, side)| ends.may_have_read_all(id) && raw(side) >= written)
         {
             ends.readers
                 .retain(|&id, side| is_sure(id, side) || raw(side) >= written / 2);

@@ -13,7 +13,7 @@ use flowtrace_schema::{
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 
-use super::launch::find_program;
+use super::program::find_program;
 use super::recording::{HOST, RUN, Recording};
 use super::signals::{self, Got, Sieve};
 use super::{End, Error, Result};

@@ -7,7 +7,7 @@
 
 use std::convert::Infallible;
 use std::env;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CString, OsString};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -24,7 +24,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::stat::Mode;
 use nix::sys::wait::waitpid;
-use nix::unistd::{AccessFlags, ForkResult, Pid, Whence, access, fork, getegid, geteuid, lseek};
+use nix::unistd::{ForkResult, Pid, Whence, fork, getegid, geteuid, lseek};
 
 use super::apart::Apart;
 use super::{Error, Result, origin, signals};
@@ -116,52 +116,6 @@ pub(super) enum Outcome {
 const READY: u8 = b'r';
 /// The command could not be run; the number of the error follows.
 const REFUSED: u8 = b'e';
-
-/// Finds what the shell would run for `command`.
-///
-/// # Errors
-/// [`Error::NotFound`] and [`Error::NotExecutable`], as a shell tells 127 from 126.
-pub(super) fn find_program(command: &OsStr) -> Result<PathBuf> {
-    let shown = || command.to_string_lossy().into_owned();
-    let denied = |errno: Errno| Error::NotExecutable {
-        program: shown(),
-        source: errno.into(),
-    };
-    let usable = |path: &Path| -> std::result::Result<(), Errno> {
-        if path.is_dir() {
-            return Err(Errno::EISDIR);
-        }
-        access(path, AccessFlags::X_OK)
-    };
-    if command.as_bytes().contains(&b'/') {
-        let path = PathBuf::from(command);
-        return match usable(&path) {
-            Ok(()) => Ok(path),
-            Err(Errno::ENOENT | Errno::ENOTDIR) => Err(Error::NotFound(shown())),
-            Err(errno) => Err(denied(errno)),
-        };
-    }
-    if command.is_empty() {
-        return Err(Error::NotFound("''".into()));
-    }
-    let path = env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-    let mut refused = None;
-    for directory in env::split_paths(&path) {
-        let candidate = directory.join(command);
-        match usable(&candidate) {
-            // An empty entry of PATH is the current directory.
-            Ok(()) if directory.as_os_str().is_empty() => {
-                return Ok(Path::new(".").join(command));
-            }
-            Ok(()) => return Ok(candidate),
-            Err(errno @ (Errno::EACCES | Errno::ETXTBSY | Errno::EISDIR)) => {
-                refused = Some(errno);
-            }
-            Err(_) => {}
-        }
-    }
-    Err(refused.map_or_else(|| Error::NotFound(shown()), denied))
-}
 
 impl Child {
     /// Forks the child, which then waits. Call it before any thread is started.
@@ -473,32 +427,4 @@ fn execute(program: &Path, arguments: &[OsString]) -> io::Result<Infallible> {
     shell.extend(arguments.into_iter().skip(1));
     let Err(errno) = nix::unistd::execv(c"/bin/sh", &shell);
     Err(errno.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn programs_are_found_as_a_shell_finds_them() {
-        assert!(find_program(OsStr::new("sh")).unwrap().ends_with("sh"));
-        assert_eq!(
-            find_program(OsStr::new("/bin/sh")).unwrap(),
-            Path::new("/bin/sh")
-        );
-        for missing in ["", "no-such-program-here", "./no-such-program", "/bin/sh/x"] {
-            assert!(matches!(
-                find_program(OsStr::new(missing)),
-                Err(Error::NotFound(_))
-            ));
-        }
-        let file = tempfile::NamedTempFile::new().unwrap();
-        for refused in [Path::new("/"), file.path()] {
-            let found = find_program(refused.as_os_str());
-            assert!(
-                matches!(found, Err(Error::NotExecutable { .. })),
-                "{refused:?}: {found:?}"
-            );
-        }
-    }
 }

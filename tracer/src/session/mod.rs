@@ -15,6 +15,7 @@ mod launch;
 mod limits;
 mod nested;
 mod origin;
+mod program;
 pub(crate) mod recording;
 mod run;
 mod seeing;

@@ -14,7 +14,8 @@ use nix::unistd::{Pid, geteuid};
 
 use super::directory::{Directory, open_all};
 use super::inherited::Inherited;
-use super::launch::{Calls, Outcome, Plan, Start, find_program};
+use super::launch::{Calls, Outcome, Plan, Start};
+use super::program::find_program;
 use super::recording::{HOST, RUN, Recording, own_files};
 use super::seeing::{Layer, Seeing};
 use super::serving::{Served, Serving};

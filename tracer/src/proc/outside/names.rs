@@ -132,13 +132,9 @@ impl Outside {
                 let found = found.and_then(|name| stat::known(AT_FDCWD, &name).ok());
                 found.and_then(|found| {
                     // Who was gone when its file was looked at left what the kernel told of that.
-                    let told = || {
-                        let of_inode = |told: &&Inode| (told.0, told.1) == (found.dev, found.ino);
-                        self.inodes
-                            .keys()
-                            .find(of_inode)
-                            .map(|told| self.inodes[told])
-                    };
+                    let is_it = |told: &Inode| (told.0, told.1) == (found.dev, found.ino);
+                    let told = || self.inodes.iter().find(|(told, _)| is_it(told));
+                    let told = || told().map(|(_, &file)| file);
                     self.files.known_inode(&found).or_else(told)
                 })
             }
