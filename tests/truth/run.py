@@ -52,6 +52,9 @@ case("lock-convoy", "for i in 1 2 3 4; do ./s1 -n 60 -c 10000 -o -l lock & done;
 case("too-many-at-once", "for i in 1 2 3 4 5 6 7 8; do ./s1 -n 60 -c 10000 -o & done; wait", step="s1", resource=["processors"])
 case("pool-with-work-for-one", "./pool.py 4 160000000", step="pool.py (stage 2 of 2)", resource=["CPU"], finding="cpu")
 case("healthy-pool", "./pool.py 2 60000000 60000000", healthy=True)
+case("slow-rank-at-a-barrier", "./ranks.py 160 20", step="ranks.py", resource=["CPU"], finding="cpu")
+case("balanced-ranks-at-a-barrier", "./ranks.py 100 100", healthy=True)
+case("lock-between-processes", "./ranks.py lock 50 50 50", step="ranks.py", finding="lock")
 case("straggler", "for i in 40 40 40 200; do ./s1 -n $i -c 10000 -o & done; wait", finding="straggler")
 case("false-serialisation", "for i in 1 2 3 4; do ./s1 -n 60 -c 10000 > out$i; done", finding="serial")
 case("false-serialisation-of-chains", "for i in 1 2 3; do ./s1 -n 50 -c 10000 > x$i; ./s2 -c 8000 < x$i > y$i; done", finding="serial")
@@ -104,6 +107,25 @@ def work(turns):
     for _ in range(turns): pass
 with multiprocessing.Pool(int(sys.argv[1])) as pool: pool.map(work, map(int, sys.argv[2:]), chunksize=1)
 """
+RANKS = """#!/usr/bin/python3
+import multiprocessing, sys, time
+def compute(ms):
+    end = time.process_time() + ms / 1e3
+    while time.process_time() < end: pass
+def rank(barrier, lock, ms):
+    for _ in range(12):
+        if lock:
+            with lock: compute(ms)
+        else:
+            compute(ms)
+            barrier.wait()
+lock = multiprocessing.Lock() if sys.argv[1] == "lock" else None
+shares = [int(ms) for ms in sys.argv[1:] if ms != "lock"]
+barrier = multiprocessing.Barrier(len(shares))
+ranks = [multiprocessing.Process(target=rank, args=(barrier, lock, ms)) for ms in shares]
+for one in ranks: one.start()
+for one in ranks: one.join()
+"""
 
 
 def succeeds(command):
@@ -149,7 +171,7 @@ def run(flowtrace, stage, name, keep):
     try:
         for at in range(1, 7):
             shutil.copy(stage, f"{scratch}/s{at}")
-        for program, text in (("s1.py", SENDER), ("s2.py", RECEIVER), ("pool.py", POOL)):
+        for program, text in (("s1.py", SENDER), ("s2.py", RECEIVER), ("pool.py", POOL), ("ranks.py", RANKS)):
             with open(f"{scratch}/{program}", "w") as f:
                 f.write(text)
             os.chmod(f"{scratch}/{program}", 0o755)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use flowtrace_schema::{
-    ChannelRow, CounterRow, HostRow, PolledRow, Result, SampleRow, TimesRow, Trace,
+    Activity, ChannelRow, CounterRow, HostRow, PolledRow, Result, SampleRow, TimesRow, Trace,
 };
 
 use super::books::{Threads, mixes};
@@ -225,21 +225,36 @@ fn add_books(books: &mut Books, row: &TimesRow, samples: &[SampleRow], life: i64
     books.involuntary_switches += row.involuntary_switches.unwrap_or(0);
     books.threads = books.threads.max(row.threads.unwrap_or(1));
     books.max_rss_bytes = books.max_rss_bytes.max(row.max_rss_bytes.unwrap_or(0));
-    let is_single = is_single(samples);
-    for sample in samples {
-        let length = sample.end_ns - sample.t_ns;
-        books.sampled_ns += length;
-        if sample.activity == flowtrace_schema::Activity::Lock as i64 {
-            books.lock_ns += length;
-            if sample.is_futex && !is_single {
-                books.thread_lock_ns += length;
-                if length > life / 2 {
-                    books.thread_idle_ns += length;
-                }
-            }
-        }
+    let length = |sample: &SampleRow| sample.end_ns - sample.t_ns;
+    let sum = |of: &dyn Fn(&SampleRow) -> bool, samples: &[SampleRow]| -> i64 {
+        samples.iter().filter(|sample| of(sample)).map(length).sum()
+    };
+    let is_lock = |sample: &SampleRow| sample.activity == Activity::Lock as i64;
+    let is_at_work = |sample: &SampleRow| AT_WORK.contains(&sample.activity);
+    books.sampled_ns += sum(&|_| true, samples);
+    books.lock_ns += sum(&is_lock, samples);
+    if is_single(samples) {
+        return;
+    }
+    let threads = || samples.chunk_by(|a, b| a.tid == b.tid);
+    let even_ns = sum(&is_at_work, samples) / threads().count().max(1) as i64;
+    for thread in threads() {
+        // One that others have do next to nothing is a help to them, as what feeds a queue of Python.
+        let is_help = sum(&is_at_work, thread) < even_ns / 20;
+        let waits = |sample: &SampleRow| is_lock(sample) && sample.is_futex;
+        let is_idle = |sample: &SampleRow| waits(sample) && (is_help || length(sample) > life / 2);
+        books.thread_lock_ns += sum(&waits, thread);
+        books.thread_idle_ns += sum(&is_idle, thread);
     }
 }
+
+/// In which a thread does something itself ([`State::is_at_work`]).
+const AT_WORK: [i64; 4] = [
+    Activity::Running as i64,
+    Activity::Runnable as i64,
+    Activity::File as i64,
+    Activity::Fault as i64,
+];
 
 #[expect(clippy::too_many_arguments, reason = "one call, in a loop over images")]
 fn add_image(

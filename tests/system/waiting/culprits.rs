@@ -88,3 +88,55 @@ os.wait()";
         );
     }
 }
+
+#[test]
+fn who_waits_at_a_barrier_waits_for_who_is_not_there_yet() {
+    let program = "
+import multiprocessing, time
+def rank(barrier, sleep):
+    for _ in range(4):
+        time.sleep(sleep)
+        barrier.wait()
+barrier = multiprocessing.Barrier(3)
+ranks = [multiprocessing.Process(target=rank, args=(barrier, s)) for s in (0.3, 0, 0)]
+for one in ranks: one.start()
+for one in ranks: one.join()";
+    if let Some(waits) = waits(program) {
+        let barrier = 2.0 * 4.0 * 0.3;
+        let slept = charged(&waits, Some("python3 -c"), "slept");
+        assert!(slept > 0.75 * barrier, "{waits:#}");
+        let locks = charged(&waits, Some("python3 -c"), "waited for a lock");
+        assert!(locks < 0.2 * barrier, "{waits:#}");
+    }
+}
+
+#[test]
+fn of_the_clients_of_one_datagram_socket_none_waits_for_another() {
+    let program = "
+import os, socket, time
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(('127.0.0.1', 0))
+address = server.getsockname()
+clients = []
+for _ in range(2):
+    clients.append(os.fork())
+    if clients[-1] == 0:
+        server.close()
+        client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        client.connect(address)
+        for _ in range(3):
+            client.send(b'x')
+            client.recv(1)
+        os._exit(0)
+for _ in range(6):
+    _, client = server.recvfrom(1)
+    time.sleep(0.2)
+    server.sendto(b'x', client)
+for client in clients: os.waitpid(client, 0)";
+    if let Some(waits) = waits(program) {
+        let slept = charged(&waits, Some("python3 -c"), "slept");
+        assert!(slept > 0.8 * (1.0 + 1.2), "{waits:#}");
+        let each_other = charged(&waits, Some("python3 -c"), "they waited for each other");
+        assert!(each_other < 0.2, "{waits:#}");
+    }
+}

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use super::algorithm::{Contracted, Load};
 use super::tasks::Tasks;
+use crate::model::ProcessId;
 use crate::timeline::{Piece, State, Timeline, sum_of};
 
 /// Most windows; beyond that they are made longer.
@@ -95,6 +96,10 @@ pub fn measure(
     // Saturated time by channel and window, storage time by task and window.
     let mut saturated: HashMap<(u32, usize), f64> = HashMap::new();
     let mut storage: HashMap<(usize, usize), Load> = HashMap::new();
+    // Processing without locks, by window and vertex.
+    let mut unlocked = vec![vec![Load::default(); graph.members.len()]; windows.len()];
+    // By vertex, how long each instance was at work throughout windows.
+    let mut throughout = vec![HashMap::<ProcessId, f64>::new(); graph.members.len()];
     for &(part, task) in &tasks.parts {
         let pieces = timeline.pieces_within(part.process, part.from, part.to);
         let mut at = 0;
@@ -136,9 +141,23 @@ pub fn measure(
             let at_work = sum_of(&sums, State::is_at_work) / length;
             if at_work > alpha {
                 window.single[graph.vertex_of[task]].add(Load::of(at_work.min(1.0)));
+                let sum = &mut throughout[graph.vertex_of[task]];
+                *sum.entry(part.process).or_default() += length;
             }
             let blocked = sum_of(&sums, State::is_storage) / known;
             storage.entry((task, w)).or_default().add(Load::of(blocked));
+            let free = sum_of(&sums, |state| state.is_processing() && state != State::Lock);
+            unlocked[w][graph.vertex_of[task]].add(Load::of(free / known));
+        }
+    }
+    // Where it is always the same instance of a task that is at work throughout, the others wait for that one at their locks: at a
+    // barrier, mostly. Who take turns lack the lock.
+    let is_uneven: Vec<bool> = throughout.iter().map(is_one).collect();
+    for (window, unlocked) in windows.iter_mut().zip(unlocked) {
+        for (vertex, unlocked) in unlocked.into_iter().enumerate() {
+            if is_uneven[vertex] && window.single[vertex].mean().is_some() {
+                window.pt[vertex] = unlocked;
+            }
         }
     }
     let measure = Measure {
@@ -149,6 +168,13 @@ pub fn measure(
     measure.channels(&mut windows, &saturated);
     measure.files(&mut windows, &storage);
     windows
+}
+
+/// Whether one has most of a time.
+fn is_one(times: &HashMap<ProcessId, f64>) -> bool {
+    const MOST: f64 = 0.75;
+    let most = times.values().copied().fold(0.0, f64::max);
+    most > MOST * times.values().sum::<f64>()
 }
 
 /// Whether a lock, or whatever else a process is known to have ended a wait for, was in the hands of another task, or of who runs them:

@@ -235,9 +235,20 @@ impl<'a> Blame<'a> {
                 "waits",
             ));
         }
+        if let Some((at_work, alive)) = self.keep_each_other_waiting() {
+            return Some(self.finding(
+                "lock",
+                format!(
+                    "{name} keeps {at_work:.1} of its {alive:.1} instances at work, the others wait for each other's locks: less to wait for, or faster code"
+                ),
+                saving,
+                evidence,
+                "waits",
+            ));
+        }
         let title = match is_taken {
             _ if let Some(at_work) = self.cause.at_work => format!(
-                "{name} computes with {}, the others have nothing to do: more even shares, or faster code",
+                "{name} computes with {}, the others wait: more even shares, or faster code",
                 of_its(at_work)
             ),
             false => format!(
@@ -250,6 +261,15 @@ impl<'a> Blame<'a> {
         Some(self.finding("cpu", title, saving, evidence, "bottlenecks"))
     }
 
+    /// How many of its instances were at work and how many lived, where the others waited for locks and take turns:
+    /// none has more of the work than the others.
+    fn keep_each_other_waiting(&self) -> Option<(f64, f64)> {
+        let mean = |of: fn(State) -> bool| sum_of(&self.sums, of) / self.ns.max(1) as f64;
+        let (alive, at_work) = (mean(|_| true), mean(State::is_at_work));
+        let waits = mean(|state| state == State::Lock) >= 0.5 && at_work < 0.7 * alive;
+        (waits && self.cause.at_work.is_none()).then_some((at_work, alive))
+    }
+
     /// What one more instance of a step that computes could save, ns, and how many processors the run had no work
     /// for. `None`: nothing, because it had work for all of them.
     fn by_one_more(&self) -> Option<(i64, f64)> {
@@ -259,7 +279,11 @@ impl<'a> Blame<'a> {
         // who was ready to run counts as if it had run, else a busy machine looks like a lazy program.
         let busy = (bottlenecks::cause::own_load(timeline, intervals).1 / cpus).min(1.0);
         let free = cpus * (1.0 - busy);
-        if free < 0.4 {
+        let least = match self.cause.at_work {
+            Some(_) => 0.2,
+            None => 0.4,
+        };
+        if free < least {
             return None;
         }
         let task = self.cause.task?;

@@ -54,11 +54,15 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What a process was at a moment.
-    pub(super) fn name(&self, process: ProcessId, ns: i64) -> String {
+    fn rule(&self, process: ProcessId, ns: i64) -> &str {
         let programs = &self.timeline.programs;
         let stint = &programs.stints[programs.at(process, ns)];
-        self.workflow.program(stint).rule.to_string()
+        &self.workflow.program(stint).rule
+    }
+
+    /// What a process was at a moment.
+    pub(super) fn name(&self, process: ProcessId, ns: i64) -> String {
+        self.rule(process, ns).to_owned()
     }
 
     /// What a process was over a stretch of time, with the part of it that each was.
@@ -116,7 +120,7 @@ impl<'a> Search<'a> {
                         let kept = held.entry(process).or_insert(0);
                         *kept = overlap(from, to).max(*kept);
                     }
-                    held
+                    self.without_fellows(held, piece, state)
                 };
                 tiers.push(held(&mut sides.iter().filter(steps)));
                 if state == State::Out {
@@ -144,6 +148,7 @@ impl<'a> Search<'a> {
                 });
                 tiers.push(lived.collect());
             }
+            State::Lock if state == piece.state => tiers.push(self.fellows(waiter, piece)),
             _ => {}
         }
         let length = (piece.to - piece.from) as f64;
@@ -173,6 +178,62 @@ impl<'a> Search<'a> {
         found
             .into_iter()
             .map(|(id, part)| (id, part * scale))
+            .collect()
+    }
+
+    /// Without the time in which those who held the other side waited for the same: of the clients of one datagram socket none
+    /// answers another. Where all did, all of it stands.
+    fn without_fellows(
+        &self,
+        held: BTreeMap<ProcessId, i64>,
+        piece: &Piece,
+        state: State,
+    ) -> BTreeMap<ProcessId, i64> {
+        if held.len() < 2 {
+            return held;
+        }
+        let waits_too = |other: &&Piece| other.state == state && other.channel == piece.channel;
+        let free: BTreeMap<ProcessId, i64> = held
+            .iter()
+            .map(|(&process, &kept)| {
+                let pieces = self
+                    .timeline
+                    .pieces_within(process, piece.from, piece.to)
+                    .iter();
+                let too = pieces.filter(waits_too);
+                let waited: i64 = too.map(|other| other.overlap(piece.from, piece.to)).sum();
+                (process, (kept - waited).max(0))
+            })
+            .collect();
+        match free.values().all(|kept| *kept == 0) {
+            true => held,
+            false => free,
+        }
+    }
+
+    /// Whom a process may wait for at a lock, a semaphore or a barrier that nobody saw being freed: those of its own program that
+    /// were started with it, or started it, with the time in which they did not wait for such themselves. Threads that wait for each other wait for none
+    /// of them.
+    fn fellows(&self, waiter: ProcessId, piece: &Piece) -> BTreeMap<ProcessId, i64> {
+        let books = &self.timeline.instance(waiter).books;
+        if 2 * books.thread_lock_ns > books.lock_ns {
+            return BTreeMap::new();
+        }
+        let rule = self.rule(waiter, piece.from);
+        let parent = self.workflow.process(waiter).parent;
+        let siblings = parent.iter().flat_map(|id| &self.children[id.0 as usize]);
+        let fellows = siblings.copied().chain(parent).filter(|&id| {
+            let instance = self.timeline.instance(id);
+            let lives = instance.from < piece.to && instance.to > piece.from;
+            id != waiter && lives && self.rule(id, piece.from.max(instance.from)) == rule
+        });
+        let may_have_it = |other: &&Piece| !matches!(other.state, State::Lock | State::Child);
+        fellows
+            .map(|id| {
+                let pieces = self.timeline.pieces_within(id, piece.from, piece.to).iter();
+                let free = pieces.filter(may_have_it);
+                (id, free.map(|one| one.overlap(piece.from, piece.to)).sum())
+            })
             .collect()
     }
 
@@ -218,7 +279,7 @@ impl<'a> Search<'a> {
                     continue;
                 }
                 // Who waited for the lock as well waited for those before it.
-                let waits = state.is_waiting() || *state == State::Lock && piece.waker.is_some();
+                let waits = state.is_waiting() || *state == State::Lock;
                 if !waits || part < LEAST || path.len() >= DEEPEST {
                     let name = self.name(culprit, begin.max(piece.from));
                     self.add(Some(name), Root::Doing(*state), waiter, part);
