@@ -90,7 +90,9 @@ losses! {
     ProcUnreadable "processes" "proc_unreadable" Notice
         "process images about which /proc could not be read in part or whole",
     ExitUnseen "processes" "exit_unseen" Notice
-        "processes still running, or no longer followed, when the recording ended",
+        "processes of which the end was not seen: no longer followed, or over unheard",
+    StillRunning "processes" "still_running" Info
+        "processes that were still running when the recording ended, as the shell that works in a mounted view",
     SetuidExec "processes" "setuid_not_granted" Notice
         "programs with set-user-id, set-group-id or file capabilities that ran without them because an ordinary user traces",
     TracerRefused "processes" "tracer_refused" Notice

@@ -154,6 +154,13 @@ fn work_in_a_view_is_traced() {
         view.source,
         "the real directory is named"
     );
+    let running = "SELECT COALESCE(SUM(value), 0) FROM losses WHERE counter = 'still_running'";
+    assert!(
+        trace.one::<i64>(running) > 0,
+        "this test outlives the recording"
+    );
+    let lost = "SELECT GROUP_CONCAT(counter) FROM losses WHERE severity <> 'info'";
+    assert_eq!(trace.one::<Option<String>>(lost), None);
 }
 
 #[test]

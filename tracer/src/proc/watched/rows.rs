@@ -2,6 +2,10 @@
 
 use flowtrace_schema::{Loss, ProcessEnd, ProcessStart, Record, ThreadRecord, Tid, Upid, Usage};
 
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+
 use super::observations::What;
 use super::process::Process;
 use super::table::Table;
@@ -16,16 +20,27 @@ pub(super) enum End {
     Exit(Option<i32>),
 }
 
+/// Whether there is a process of this id.
+fn lives(pid: u32) -> bool {
+    let Ok(pid) = i32::try_from(pid) else {
+        return false;
+    };
+    !matches!(kill(Pid::from_raw(pid), None), Err(Errno::ESRCH))
+}
+
 impl Table {
-    /// Costs of what lives still, and that its end was not seen.
+    /// Costs of what lives still, or of which the end was not seen.
     pub(super) fn finish(&mut self) {
         self.release_all();
-        let mut left = 0;
-        for process in std::mem::take(&mut self.processes).into_values() {
+        let (mut running, mut unseen) = (0, 0);
+        for (pid, process) in std::mem::take(&mut self.processes) {
             let Some(row) = &process.row else {
                 continue;
             };
-            left += 1;
+            match lives(pid) {
+                true => running += 1,
+                false => unseen += 1,
+            }
             let upid = row.upid;
             let end = ProcessEnd {
                 upid,
@@ -37,7 +52,8 @@ impl Table {
             };
             self.recorder.record(Record::ProcessEnd(Box::new(end)));
         }
-        self.recorder.lost(Loss::ExitUnseen, left);
+        self.recorder.lost(Loss::StillRunning, running);
+        self.recorder.lost(Loss::ExitUnseen, unseen);
     }
 
     pub(super) fn end(
