@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -18,6 +19,8 @@ use crate::proc::descriptors::DELETED;
 
 /// How long a daemon may take to complete its trace.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(300);
+/// How long a daemon may take to serve what it has mounted.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long to see whether a view that was taken away lazily had no user left.
 const LAZY_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long to look through what processes have open: some have a million files.
@@ -80,6 +83,7 @@ pub fn detach(mountpoint: &Path, lazily: bool) -> Result<Detached, DetachError> 
         .source
         .strip_prefix(mounting::SOURCE_PREFIX)
         .and_then(|s| s.parse().ok());
+    await_begin(&mount.point);
     // Opened before the daemon can end and its number be given away.
     let pidfd = daemon.and_then(PidFd::open);
     let trace = daemon.and_then(trace_of);
@@ -118,6 +122,18 @@ pub fn detach(mountpoint: &Path, lazily: bool) -> Result<Detached, DetachError> 
         }
     }
     Ok(Detached::Completed(trace))
+}
+
+/// Waits until the daemon of a view that was mounted a moment ago serves it: one that loses its view before has recorded nothing,
+/// and gives up. The kernel keeps calls waiting until then; one that is stuck is not waited for.
+fn await_begin(point: &Path) {
+    let (answered, answer) = channel();
+    let point = point.to_owned();
+    std::thread::spawn(move || {
+        // Whatever the answer, somebody gave it.
+        let _ = answered.send(fs::metadata(point).is_ok());
+    });
+    let _ = answer.recv_timeout(BEGIN_TIMEOUT);
 }
 
 /// The traced view mounted at `path`. A view whose daemon died cannot be looked at any more, so
