@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use flowtrace_schema::{ChannelEndRow, ChannelRow};
+use flowtrace_schema::{ChannelEndRow, ChannelRow, SampleRow};
 
 use super::{Channel, Timeline};
 use crate::model::{Image, ProcessId, Workflow};
@@ -29,7 +29,25 @@ pub(super) fn held_sides(timeline: &Timeline) -> HashMap<ProcessId, (bool, bool)
     holds
 }
 
-pub(super) fn add_channels(timeline: &mut Timeline, workflow: &Workflow, rows: &[ChannelRow]) {
+/// When somebody was first seen to wait at each channel.
+fn first_waits(samples: &[SampleRow]) -> HashMap<i64, i64> {
+    let mut first: HashMap<i64, i64> = HashMap::new();
+    for (channel, at) in samples
+        .iter()
+        .filter_map(|row| row.channel_id.zip(Some(row.t_ns)))
+    {
+        let earliest = first.entry(channel).or_insert(at);
+        *earliest = at.min(*earliest);
+    }
+    first
+}
+
+pub(super) fn add_channels(
+    timeline: &mut Timeline,
+    workflow: &Workflow,
+    rows: &[ChannelRow],
+    samples: &[SampleRow],
+) {
     let images: HashMap<i64, &Image> = workflow.images.iter().map(|i| (i.upid, i)).collect();
     let mut at: HashMap<i64, usize> = HashMap::new();
     for row in rows {
@@ -69,25 +87,28 @@ pub(super) fn add_channels(timeline: &mut Timeline, workflow: &Workflow, rows: &
         (&mut channel.writers, &mut channel.readers)
     });
     let births: Vec<i64> = workflow.processes.iter().map(|one| one.start_ns).collect();
+    let first_waits = first_waits(samples);
     for channel in &mut timeline.channels {
         if matches!(&*channel.kind, "tcp" | "unix") {
-            was_waiting(&mut channel.writers, &births);
-            was_waiting(&mut channel.readers, &births);
+            let first_wait = first_waits.get(&channel.channel_id).copied();
+            was_waiting(&mut channel.writers, &births, first_wait);
+            was_waiting(&mut channel.readers, &births, first_wait);
         }
     }
 }
 
-/// Who accepts a connection lets the other side wait since that was made: it lay in its backlog. One that has an end since its own
-/// birth is a child of the other side instead.
-fn was_waiting(sides: &mut Sides, births: &[i64]) {
+/// Who accepts a connection lets the other side wait since that was made: it lay in its backlog. Of a UNIX socket that is full, and
+/// who connects waits before there is a connection. One that has an end since its own birth is a child of the other side instead.
+fn was_waiting(sides: &mut Sides, births: &[i64], first_wait: Option<i64>) {
     let Some(&(maker, made, _)) = sides.iter().min_by_key(|side| side.1) else {
         return;
     };
+    let begun = first_wait.map_or(made, |at| at.min(made));
     let birth = |process: ProcessId| births[process.0 as usize];
     let mut later = sides.iter_mut().filter(|side| side.0 != maker);
     let is_accepted = |side: &&mut Side| side.1 > birth(side.0) + AT_BIRTH;
     if let Some(accepted) = later.by_ref().filter(is_accepted).min_by_key(|side| side.1) {
-        accepted.1 = made.max(birth(accepted.0));
+        accepted.1 = begun.max(birth(accepted.0));
     }
 }
 
@@ -134,13 +155,16 @@ mod tests {
             (client, 10_000_000, 99_000_000),
             (child, 50_000_000, 60_000_000),
         ];
-        was_waiting(&mut sides, &births);
+        was_waiting(&mut sides, &births, Some(20_000_000));
         let begins: Vec<i64> = sides.iter().map(|side| side.1).collect();
         assert_eq!(begins, [10_000_000, 10_000_000, 50_000_000]);
+        sides[0].1 = 90_000_000;
+        was_waiting(&mut sides, &births, Some(4_000_000));
+        assert_eq!(sides[0].1, 4_000_000, "who connected waited before");
         // Nobody of the run accepts.
         let mut sides = vec![(client, 10, 99), (child, 50_000_000, 60_000_000)];
         let before = sides.clone();
-        was_waiting(&mut sides, &births);
+        was_waiting(&mut sides, &births, None);
         assert_eq!(sides, before);
     }
 }

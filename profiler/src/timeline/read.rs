@@ -78,7 +78,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
         exact: parts.exact,
         ..Timeline::default()
     };
-    add_channels(&mut timeline, workflow, &parts.channels);
+    add_channels(&mut timeline, workflow, &parts.channels, &parts.samples);
     timeline.counters = Counters::new(parts.counters);
     timeline.hosts = parts.hosts;
     let channel_at: HashMap<i64, u32> = timeline
