@@ -174,6 +174,38 @@ pub struct Instance {
     pub books: Books,
 }
 
+/// Where the traced files are, as far as that tells what a wait for them can have been.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// Not known, or somewhere else: on a network, behind a daemon.
+    #[default]
+    Anywhere,
+    /// On disks of the machine, whose counters tell whether they had requests.
+    Disks,
+    /// In memory.
+    Memory,
+}
+
+impl Place {
+    /// Where directories are, by the types of their filesystems (proc_pid_mountinfo(5)).
+    pub(crate) fn of<'a>(types: impl Iterator<Item = Option<&'a str>>) -> Place {
+        let place = |kind: Option<&str>| match kind {
+            Some("tmpfs" | "ramfs") => Place::Memory,
+            Some("ext2" | "ext3" | "ext4" | "xfs" | "btrfs" | "f2fs" | "bcachefs" | "zfs") => {
+                Place::Disks
+            }
+            _ => Place::Anywhere,
+        };
+        let places: Vec<Place> = types.map(place).collect();
+        match &places[..] {
+            [] => Place::Anywhere,
+            all if all.contains(&Place::Anywhere) => Place::Anywhere,
+            all if all.contains(&Place::Disks) => Place::Disks,
+            _ => Place::Memory,
+        }
+    }
+}
+
 /// A process over the time of one of its programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
@@ -275,6 +307,8 @@ pub struct Timeline {
     pub storage: Vec<StorageRow>,
     /// What the way of a call to flowtrace and back takes, ns ([`crate::model::View`]).
     pub way_ns: Option<i64>,
+    /// Where the traced files are.
+    pub place: Place,
     /// Pipes and sockets.
     pub channels: Vec<Channel>,
     /// Counters of the machines.
@@ -355,4 +389,20 @@ pub fn sum_of(shares: &Shares, of: impl Fn(State) -> bool) -> f64 {
         .filter(|(state, _)| of(**state))
         .map(|(_, share)| share)
         .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_on_disks_only_where_all_are_known_to_be() {
+        let of = |types: &[&str]| Place::of(types.iter().map(|kind| Some(*kind)));
+        assert_eq!(of(&["ext4", "xfs"]), Place::Disks);
+        assert_eq!(of(&["tmpfs", "ext4"]), Place::Disks);
+        assert_eq!(of(&["tmpfs"]), Place::Memory);
+        assert_eq!(of(&["ext4", "nfs4"]), Place::Anywhere);
+        assert_eq!(of(&[]), Place::Anywhere);
+        assert_eq!(Place::of([None].into_iter()), Place::Anywhere);
+    }
 }

@@ -38,7 +38,8 @@ CREATE TABLE traced_directory (
   source_raw BLOB,                  -- exact bytes of source where it is not UTF-8
   file_layer TEXT NOT NULL,         -- layer of this mount, as in run
   fuse_flags INTEGER,               -- FUSE INIT flags granted by the kernel
-  attribute_ttl_ns INTEGER NOT NULL -- how long the kernel may answer stat and lookup by itself; 0: never
+  attribute_ttl_ns INTEGER NOT NULL, -- how long the kernel may answer stat and lookup by itself; 0: never
+  filesystem TEXT                   -- type of the filesystem that the real directory is on, as mount(8) names it; NULL: not known
 ) STRICT;
 
 -- A machine.

@@ -51,9 +51,10 @@ CREATE VIEW traced_directories (
   source,           -- real directory behind it, when it lies elsewhere
   file_layer,       -- how file calls were seen here
   fuse_flags,       -- FUSE INIT flags granted by the kernel
-  attribute_ttl_ns  -- how long the kernel answered stat and lookup by itself; 0: never
+  attribute_ttl_ns, -- how long the kernel answered stat and lookup by itself; 0: never
+  filesystem        -- type of the filesystem that the real directory is on: ext4, tmpfs, nfs4 …; NULL: not known
 ) AS
-SELECT run_id, path, source, file_layer, fuse_flags, attribute_ttl_ns FROM traced_directory;
+SELECT run_id, path, source, file_layer, fuse_flags, attribute_ttl_ns, filesystem FROM traced_directory;
 
 -- One row per process image: a fork starts one, an exec ends it and starts the next in the same pid.
 CREATE VIEW processes (

@@ -144,7 +144,12 @@ impl Trace {
     /// # Errors
     /// When the file cannot be read.
     pub fn traced_directories(&self) -> Result<Vec<TracedDirectoryRow>> {
-        self.rows("SELECT * FROM traced_directories")
+        // An earlier flowtrace did not tell what they are on.
+        let tells = "SELECT filesystem FROM traced_directories";
+        match self.db.prepare(tells) {
+            Ok(_) => self.rows("SELECT * FROM traced_directories"),
+            Err(_) => self.rows("SELECT *, NULL AS filesystem FROM traced_directories"),
+        }
     }
 
     /// The process images in the order of their upids.

@@ -48,6 +48,7 @@ case("rate-limited-sink", pipeline(3, 2, "-s 10000 -c 100"), step="s3", resource
 case("slow-branch", "mkfifo f; ./s2 -c 10000 -o < f & ./s1 -n 200 -c 100 | tee f | ./s3 -c 200 -o; wait", step="s2", resource=["CPU"])
 case("slow-source-of-two", "mkfifo a b; ./s1 -n 200 -c 10000 > a & ./s2 -n 200 -c 100 > b & cat a b | ./s3 -c 100 -o; wait", step="s1", resource=["CPU"])
 case("synced-writes", "./s1 -n 3000 -c 20 | ./s2 -c 20 -o -f data", step="s2", resource=["disk"])
+case("copies-in-memory", "dd if=/dev/zero of=a bs=1M count=300 status=none; cat a > b; cat b > c; rm a b c", no_finding="disk")
 case("lock-convoy", "for i in 1 2 3 4; do ./s1 -n 60 -c 10000 -o -l lock & done; wait", step="s1", resource=["lock"])
 case("too-many-at-once", "for i in 1 2 3 4 5 6 7 8; do ./s1 -n 60 -c 10000 -o & done; wait", step="s1", resource=["processors"])
 case("pool-with-work-for-one", "./pool.py 4 160000000", step="pool.py (stage 2 of 2)", resource=["CPU"], finding="cpu")

@@ -10,6 +10,7 @@ pub mod chart;
 pub mod facts;
 mod rests;
 pub mod tasks;
+mod view;
 pub mod windows;
 
 use crate::graph::Dag;

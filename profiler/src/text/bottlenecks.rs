@@ -45,8 +45,7 @@ pub fn want(cause: &Cause, cpus: Option<i64>) -> String {
         Resource::Processors => format!("it waited for a processor{cores}"),
         Resource::Disk => "storage".into(),
         Resource::View => {
-            "many small file calls, slow because they are traced; with --no-mount they are not"
-                .into()
+            "file calls, slow because they are traced; with --no-mount they are not".into()
         }
         Resource::Memory => "memory".into(),
         Resource::Lock => "locks".into(),

@@ -390,6 +390,7 @@ mod tests {
             source: None,
             file_layer: "passthrough".into(),
             attribute_ttl_ns: 0,
+            filesystem: None,
         };
         let workflow = Workflow {
             directories: paths.iter().map(directory).collect(),

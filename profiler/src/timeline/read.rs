@@ -11,7 +11,7 @@ use super::books::{Threads, mixes};
 use super::channels::{Kept, add_channels, held_sides};
 use super::machine::Counters;
 use super::threads::{Seen, is_single, seen};
-use super::{Books, Instance, Piece, STATES, Shares, State, Timeline};
+use super::{Books, Instance, Piece, Place, STATES, Shares, State, Timeline};
 use crate::load::Grants;
 use crate::managers::{Runner, runner_of};
 use crate::model::{Image, ProcessId, Programs, Workflow};
@@ -70,11 +70,14 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
         _ => workflow.last_ns,
     };
     let begin = workflow.images.iter().map(|image| image.start_ns).min();
+    let traced = workflow.directories.iter();
+    let traced = traced.filter(|directory| directory.file_layer != "none");
     let mut timeline = Timeline {
         begins_ns: workflow.begins_ns(),
         programs: Programs::of(workflow),
         span: (begin.unwrap_or(0).min(end), end),
         way_ns: workflow.view.way_ns,
+        place: Place::of(traced.map(|directory| directory.filesystem.as_deref())),
         exact: parts.exact,
         ..Timeline::default()
     };

@@ -80,6 +80,7 @@ impl Play {
             file_layer: FileLayer::DirectMmap,
             fuse_flags: None,
             attribute_ttl_ns: 0,
+            filesystem: None,
         })));
         let calls = recorder.call_ring();
         Play {

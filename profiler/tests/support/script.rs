@@ -71,6 +71,7 @@ impl Script {
             file_layer: FileLayer::DirectMmap,
             fuse_flags: None,
             attribute_ttl_ns: 0,
+            filesystem: None,
         })));
         let calls = recorder.call_ring();
         Script {

@@ -157,6 +157,8 @@ pub struct TracedDirectory {
     pub fuse_flags: Option<u64>,
     /// How long the kernel answers by itself.
     pub attribute_ttl_ns: u64,
+    /// Type of the filesystem that the real directory is on.
+    pub filesystem: Option<String>,
 }
 
 /// A counter of a machine (table `counter`).

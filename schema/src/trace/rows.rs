@@ -65,6 +65,7 @@ rows! {
         source: Option<String>,
         file_layer: String,
         attribute_ttl_ns: i64,
+        filesystem: Option<String>,
     }
 
     /// A row of the view `processes`.

@@ -86,8 +86,8 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
         Record::TracedDirectory(r) => {
             db.prepare_cached(
                 "INSERT INTO traced_directory (run_id, path, path_raw, source, source_raw,
-                   file_layer, fuse_flags, attribute_ttl_ns)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                   file_layer, fuse_flags, attribute_ttl_ns, filesystem)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             )?
             .execute(params![
                 r.run.0,
@@ -97,7 +97,8 @@ pub(super) fn record(db: &Connection, record: &Record) -> Result<()> {
                 r.source.as_ref().and_then(|t| t.raw()),
                 r.file_layer.name(),
                 r.fuse_flags.map(|v| v as i64),
-                r.attribute_ttl_ns as i64
+                r.attribute_ttl_ns as i64,
+                r.filesystem
             ])?;
         }
         Record::ProcessStart(r) => {

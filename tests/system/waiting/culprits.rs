@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::traced;
-use crate::support::{PYTHON, Scratch, need_fuse, need_python, prints};
+use crate::support::{PYTHON, Scratch, need_fuse, need_python, prints, skip};
 
 /// `flowtrace waits` of a Python program.
 fn waits(program: &str) -> Option<Value> {
@@ -139,4 +139,29 @@ for client in clients: os.waitpid(client, 0)";
         let each_other = charged(&waits, Some("python3 -c"), "they waited for each other");
         assert!(each_other < 0.2, "{waits:#}");
     }
+}
+
+/// What takes long there is the way of the data through flowtrace, and not a disk.
+#[test]
+fn who_writes_into_memory_waits_for_no_storage() {
+    if !need_fuse() {
+        return;
+    }
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
+        return skip("no /dev/shm to write to");
+    };
+    let scratch = Scratch::new();
+    let path = scratch.join("trace.db");
+    let (_, trace) = traced(memory.path(), &path, |command| {
+        command.args(["dd", "if=/dev/zero", "of=file", "bs=1M", "count=400"])
+    });
+    let filesystem: Option<String> = trace.one("SELECT filesystem FROM traced_directories");
+    if filesystem.as_deref() != Some("tmpfs") {
+        return skip("/dev/shm is no tmpfs");
+    }
+    let path = path.to_str().unwrap();
+    let found = prints(&scratch, &["bottlenecks", "--format", "json", path]);
+    assert!(!found.contains("\"disk\""), "{found}");
+    let summary = prints(&scratch, &["summary", path]);
+    assert!(!summary.contains("waits for storage"), "{summary}");
 }

@@ -26,6 +26,8 @@ pub(super) struct Directory {
     pub(super) path: PathBuf,
     /// The directory itself, whatever will be mounted over its path.
     pub(super) file: File,
+    /// Type of the filesystem that it is on, where that is known.
+    pub(super) filesystem: Option<String>,
     mode: u32,
 }
 
@@ -47,12 +49,13 @@ impl Directory {
                 "the root directory itself cannot be covered by a view".into(),
             ));
         }
-        if let Some(mount) = mounting::mount_of(&absolute).map_err(|e| fail(e.to_string()))? {
+        let mount = mounting::mount_of(&absolute).map_err(|e| fail(e.to_string()))?;
+        if let Some(mount) = &mount {
             if mount.kind == mounting::FILESYSTEM_TYPE {
-                let is_in_a_run = nested::may_be_of_own_run(&mount);
+                let is_in_a_run = nested::may_be_of_own_run(mount);
                 return Err(Error::TracedTwice {
                     path: absolute,
-                    view: (!is_in_a_run).then_some(mount.point),
+                    view: (!is_in_a_run).then(|| mount.point.clone()),
                 });
             }
             if KERNEL_FILESYSTEMS.contains(&mount.kind.as_str()) {
@@ -66,6 +69,7 @@ impl Directory {
         Ok(Directory {
             path: absolute,
             file,
+            filesystem: mount.map(|mount| mount.kind),
             mode,
         })
     }

@@ -64,6 +64,7 @@ impl Recording {
                 file_layer: view.session.layer(),
                 fuse_flags: Some(view.session.granted_flags()),
                 attribute_ttl_ns: attribute_ttl.as_nanos() as u64,
+                filesystem: view.filesystem.clone(),
             })));
     }
 

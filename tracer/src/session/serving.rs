@@ -50,6 +50,8 @@ pub(super) struct ServedView {
     pub(super) at: PathBuf,
     /// The real directory.
     pub(super) source: PathBuf,
+    /// Type of the filesystem that it is on.
+    pub(super) filesystem: Option<String>,
     pub(super) session: Session,
 }
 
@@ -93,6 +95,7 @@ impl Serving<'_> {
             served.push(ServedView {
                 at: view.at,
                 source: directory.path.clone(),
+                filesystem: directory.filesystem.clone(),
                 session,
             });
         }

@@ -1,9 +1,6 @@
 //! What a bottleneck lacks, who is to blame for it, and how sure that is.
 
-use std::collections::HashSet;
-
-use super::{Bottleneck, Bottlenecks, Cause, Subject, union};
-use crate::model::ProcessId;
+use super::{Bottleneck, Bottlenecks, Cause, Subject, union, view};
 use crate::timeline::{STATES, Shares, State, Timeline, sum_of};
 
 /// What a step lacked while it limited the run.
@@ -344,35 +341,14 @@ fn lacking(
     intervals: &[(i64, i64)],
 ) -> Resource {
     match resource(timeline, sums, intervals) {
-        Resource::Disk if is_of_view(result, timeline, members) => Resource::View,
+        Resource::Disk
+            if view::is_way(result, timeline, members)
+                || view::is_work(result, timeline, members, sums, intervals) =>
+        {
+            Resource::View
+        }
         other => other,
     }
-}
-
-/// Whether most of what tasks waited for storage was the way of their calls to flowtrace and back, as far as the run
-/// itself tells what that takes: the answers that took long enough to come from a device are no more than
-/// half of it, and the ways, with the quick answers, half or more.
-fn is_of_view(result: &Bottlenecks, timeline: &Timeline, members: &[usize]) -> bool {
-    let Some(way_ns) = timeline.way_ns else {
-        return false;
-    };
-    let parts = members
-        .iter()
-        .flat_map(|&task| &result.tasks.tasks[task].members);
-    let processes: HashSet<ProcessId> = parts.map(|part| part.process).collect();
-    let (mut ways_ns, mut slow_ns, mut waited_ns) = (0.0, 0.0, 0.0);
-    for &process in &processes {
-        let instance = timeline.instance(process);
-        let books = &instance.books;
-        let view = books.view;
-        // flowtrace waits for a processor to answer as the caller does to go on: on a busy machine that is the most of it.
-        let turns = books.voluntary_switches + books.involuntary_switches;
-        let queued = books.run_queue_ns as f64 / turns.max(view.calls).max(1) as f64;
-        ways_ns += view.calls as f64 * (way_ns as f64 + queued) + view.quick_ns as f64;
-        slow_ns += view.slow_ns as f64;
-        waited_ns += sum_of(&instance.totals, State::is_storage);
-    }
-    2.0 * slow_ns <= waited_ns && 2.0 * ways_ns >= waited_ns
 }
 
 /// What most of the processing was.
