@@ -26,8 +26,24 @@ const HANDLED: &[Signal] = &[
     Signal::SIGUSR2,
     Signal::SIGALRM,
     Signal::SIGTSTP,
+    Signal::SIGTTIN,
+    Signal::SIGTTOU,
     Signal::SIGCONT,
+    // As batch systems send them, and the rest of those that a command can handle.
+    Signal::SIGXCPU,
+    Signal::SIGURG,
+    Signal::SIGWINCH,
+    Signal::SIGVTALRM,
+    Signal::SIGPROF,
+    Signal::SIGABRT,
+    Signal::SIGPIPE,
+    Signal::SIGIO,
+    Signal::SIGPWR,
+    Signal::SIGSTKFLT,
 ];
+
+/// The signals of job control that can be handled.
+const STOPS: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 
 /// The signals that are passed on.
 pub(super) fn handled() -> SigSet {
@@ -99,10 +115,12 @@ impl Sieve {
     /// Whether nobody else got it. To be asked about every signal.
     pub(super) fn is_for_us_alone(&self, got: Got) -> bool {
         match self {
+            // A pipe that breaks under our own hands.
+            _ if got.sender == Sender::Process(Pid::this()) => false,
             Sieve::InFront(witness) => {
                 let all_got_it = witness.saw(got.signal);
                 // To go on makes who stopped, and the witness, forget that they were to stop.
-                let is_void = got.signal == Signal::SIGTSTP && is_pending(Signal::SIGCONT);
+                let is_void = STOPS.contains(&got.signal) && is_pending(Signal::SIGCONT);
                 got.sender != Sender::Kernel && !all_got_it && !is_void
             }
             Sieve::Behind { front } => match got.sender {
@@ -159,7 +177,7 @@ pub(super) fn pass_on(
                     {
                         left.signal(ends.next().unwrap_or(Signal::SIGKILL));
                     }
-                    Signal::SIGCONT => continue_if_stopped(root),
+                    Signal::SIGCONT if !alone => continue_if_stopped(root),
                     signal if alone => {
                         // The command may just have ended; then there is nobody to tell.
                         let _ = kill(root, signal);
@@ -220,8 +238,7 @@ fn continue_if_stopped(root: Pid) {
 
 /// Job control stopped process `root`: stop too, if the shell regards both as one job.
 pub(super) fn stop_with(root: Pid, signal: i32) {
-    let by_terminal = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
-    if by_terminal.iter().any(|&s| s as i32 == signal) && getpgid(Some(root)) == Ok(getpgrp()) {
+    if STOPS.iter().any(|&s| s as i32 == signal) && getpgid(Some(root)) == Ok(getpgrp()) {
         stop_by(signal);
     }
 }
@@ -244,7 +261,7 @@ pub(super) fn stop_by(signal: i32) {
 
 /// Whether this process still has to take a signal that is blocked.
 #[expect(unsafe_code)]
-fn is_pending(signal: Signal) -> bool {
+pub(super) fn is_pending(signal: Signal) -> bool {
     let mut set = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: `set` outlives the calls, and all zero is a valid set in any case.
     unsafe {

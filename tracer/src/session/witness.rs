@@ -10,11 +10,12 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getpgrp};
 
+use super::signals;
 use crate::aside::{Aside, Group};
 
 /// A process in our group that keeps the signals it gets until it is asked for them.
@@ -22,8 +23,18 @@ use crate::aside::{Aside, Group};
 pub(super) struct Witness {
     group: Pid,
     asked: UnixStream,
+    seen: Mutex<Seen>,
     /// Ends when `asked` does; waited for where that is closed by us.
     aside: Mutex<Option<Aside>>,
+}
+
+/// What the group got and we have not been asked about: sets of [`bit`]s.
+#[derive(Debug, Default)]
+struct Seen {
+    /// We have these, too, and will be asked about them.
+    due: u64,
+    /// We may get these within [`ALL_HAVE_IT`] of that moment.
+    fresh: Option<(u64, Instant)>,
 }
 
 /// In which one call of kill(2) has reached all of a group.
@@ -50,19 +61,35 @@ impl Witness {
         Ok(Witness {
             group: getpgrp(),
             asked,
+            seen: Mutex::default(),
             aside: Mutex::new(Some(aside)),
         })
     }
 
-    /// Whether `signal`, which this process just got, went to the whole group. Ask for every signal that comes: those
-    /// of before are forgotten. A witness that cannot be heard has seen nothing.
+    /// Whether `signal`, which this process just got, went to the whole group. Ask for every signal that comes. A witness that
+    /// cannot be heard has seen nothing.
     pub(super) fn saw(&self, signal: Signal) -> bool {
+        let got = Instant::now();
         sleep(ALL_HAVE_IT);
         // One that left its group gets nothing with it.
-        getpgrp() == self.group && self.seen().is_ok_and(|seen| seen & bit(signal as i32) != 0)
+        if getpgrp() != self.group {
+            return false;
+        }
+        let now = self.ask().unwrap_or(0);
+        let ours = pending();
+        let own = bit(signal as i32);
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = seen.fresh.take();
+        let fresh = fresh.filter(|(_, at)| got.saturating_duration_since(*at) <= ALL_HAVE_IT);
+        let all = seen.due | now | fresh.map_or(0, |(signals, _)| signals);
+        // One that came twice in a moment is one for the witness and may be two for us: what we still have was sent to all as well.
+        seen.due = all & ours;
+        let rest = now & !ours & !own;
+        seen.fresh = (rest != 0).then(|| (rest, Instant::now()));
+        all & own != 0
     }
 
-    fn seen(&self) -> io::Result<u64> {
+    fn ask(&self) -> io::Result<u64> {
         let mut seen = [0; 8];
         let heard = (&self.asked)
             .write_all(&[0])
@@ -97,6 +124,13 @@ impl Drop for Witness {
 
 fn bit(signal: i32) -> u64 {
     1 << (signal as u32 & 63)
+}
+
+/// The signals that are blocked and that this process still has to take.
+fn pending() -> u64 {
+    let is_pending = |signal: &Signal| signals::is_pending(*signal);
+    let pending = Signal::iterator().filter(is_pending);
+    pending.fold(0, |set, signal| set | bit(signal as i32))
 }
 
 /// What the process does: it answers each byte with the signals that it got since the last one.
