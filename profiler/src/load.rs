@@ -6,7 +6,7 @@ use std::sync::Arc;
 use flowtrace_schema::{CallRow, FileRow, NameRow, ProcessRow, Result, Trace, is_system_path};
 
 use crate::jobs::Records;
-use crate::model::{File, FileIndex, Image, Names, Process, ProcessId, Workflow};
+use crate::model::{File, FileIndex, Image, Names, Poll, Process, ProcessId, Workflow};
 use crate::rules;
 
 mod accesses;
@@ -15,6 +15,7 @@ mod answers;
 mod bounds;
 mod grants;
 mod held;
+mod locks;
 mod parts;
 mod places;
 mod polls;
@@ -82,8 +83,12 @@ fn load_from<S>(
     add_files(&mut workflow, trace.files()?);
     workflow.last_ns = last_moment(&workflow, trace)?;
     let mut other = begin(&workflow);
-    let (looks, parts) = add_accesses(&mut workflow, trace, |call| each(&mut other, call))?;
+    let (looks, refused, parts) =
+        add_accesses(&mut workflow, trace, |call| each(&mut other, call))?;
     workflow.polls = looks.polls(&workflow, trace)?;
+    workflow.polls.extend(refused.polls(&workflow, trace)?);
+    let order = |poll: &Poll| (poll.poller, poll.from_ns, poll.made_ns);
+    workflow.polls.sort_unstable_by_key(order);
     redirections::hand_on(&mut workflow);
     unseen::settle(&mut workflow);
     returns::settle(&mut workflow);

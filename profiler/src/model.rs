@@ -208,17 +208,19 @@ pub struct Stream {
     pub last_ns: i64,
 }
 
-/// A wait for a file by looking for it now and then.
+/// A wait for a file by looking for it now and then, or for a lock by trying to get it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll {
-    /// Who looked.
+    /// Who looked, or tried.
     pub poller: ProcessId,
     /// The first look, ns.
     pub from_ns: i64,
-    /// When the file was there, ns.
+    /// When the file was there, or the lock was free, ns.
     pub made_ns: i64,
-    /// Who made it, or moved it there.
+    /// Who made it or moved it there, or had the lock.
     pub by: ProcessId,
+    /// It is a lock.
+    pub is_lock: bool,
 }
 
 impl Default for ProcessId {

@@ -83,6 +83,11 @@ impl State {
         !self.is_waiting() && !matches!(self, State::Unknown)
     }
 
+    /// Processing that is its own: who waits for a lock waits for somebody's work, whoever that is.
+    pub const fn is_own(self) -> bool {
+        self.is_processing() && !matches!(self, State::Lock)
+    }
+
     /// On a processor, or only lacking one.
     pub const fn is_active(self) -> bool {
         matches!(self, State::Cpu | State::Queue)

@@ -22,7 +22,7 @@ pub struct Demand {
     pub degree: usize,
     /// Instances in all.
     pub instances: usize,
-    /// Time in processing, all instances, ns; without waiting for a processor.
+    /// Time in processing, all instances, ns; without waiting for a processor or a lock.
     pub processing_ns: f64,
     /// Time on processors, ns.
     pub cpu_ns: f64,
@@ -74,7 +74,7 @@ pub fn advice(
     for (task, one) in result.tasks.tasks.iter().enumerate() {
         let (sums, _) = states(result, timeline, &[task], &[span]);
         let queue = sums[State::Queue as usize];
-        let processing_ns = sum_of(&sums, State::is_processing) - queue;
+        let processing_ns = sum_of(&sums, State::is_own) - queue;
         let lives: Vec<(i64, i64)> = one
             .members
             .iter()

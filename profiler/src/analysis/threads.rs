@@ -34,6 +34,11 @@ impl Threads {
     pub fn keep_each_other_waiting(&self) -> bool {
         self.waiting >= 0.5 && self.at_work < 0.7 * (self.alive - self.idle)
     }
+
+    /// Whether most of them are idle, two or more: a pool with too few tasks, more than the one that waits for the others' end.
+    pub fn have_nothing_to_do(&self) -> bool {
+        self.idle >= 1.9 && self.at_work < 0.5 * self.alive
+    }
 }
 
 /// The threads of some processes together; `None`: they did not wait for each other, or the kernel did not tell what they cost.

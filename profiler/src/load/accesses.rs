@@ -6,6 +6,7 @@ use flowtrace_schema::{CallRow, Class, Op, Result, Trace, may_be_made};
 
 use super::Places;
 use super::answers::Answers;
+use super::locks::Refused;
 use super::parts::Parts;
 use super::polls::Looks;
 use super::returns::Returns;
@@ -19,14 +20,15 @@ pub(super) const O_TRUNC: i64 = 0o1000;
 
 /// Adds the accesses, ordered by process, then file; system files are left out until the workflow makes or
 /// overwrites them: then they are its own. Every call is shown to
-/// `each`, too. The looks for what was not there come back, and what was done before an exec.
+/// `each`, too. The looks for what was not there come back, locks that were refused, and what was done before an exec.
 pub(super) fn add_accesses(
     workflow: &mut Workflow,
     trace: &Trace,
     mut each: impl FnMut(&CallRow),
-) -> Result<(Looks, Parts)> {
+) -> Result<(Looks, Refused, Parts)> {
     let places = Places::of(workflow);
     let mut looks = Looks::default();
+    let mut refused = Refused::default();
     let mut parts = Parts::of(workflow);
     let mut returns = Returns::of(workflow.files.len());
     let mut answers = Answers::of(workflow);
@@ -37,6 +39,7 @@ pub(super) fn add_accesses(
     let mut last = (ProcessId::default(), FileIndex::default(), 0);
     let calls = trace.for_each_call(|call| {
         each(call);
+        refused.add(call);
         let file = call.file_id.and_then(|id| places.file(id));
         if file.is_some_and(|file| !files[file.0 as usize].only_opens) {
             answers.add(call, &places);
@@ -86,7 +89,7 @@ pub(super) fn add_accesses(
     workflow.accesses = found;
     workflow.returns = returns.found();
     workflow.view = answers.found();
-    Ok((looks, parts))
+    Ok((looks, refused, parts))
 }
 
 /// Whether a successful call makes a file, or overwrites it. An open for both may only read.

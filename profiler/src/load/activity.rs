@@ -120,6 +120,7 @@ fn polled(
         true => grants.sleep_within(row.upid, span.from_ns, span.to_ns),
         false => None,
     };
+    let sleep = sleep.map(|sleep| sleep.wait);
     let Some((sleep, by)) = sleep.and_then(|sleep| Some((sleep, process_of(sleep.by_upid)?)))
     else {
         return vec![span];

@@ -1,14 +1,13 @@
 //! Who ended a wait that began with a call of the waiter's own: freed the lock of a file, opened the other end of a FIFO,
-//! made the file that it looked for.
+//! made the file that it looked for, or freed the lock that it tried to get again and again.
 
 use std::collections::HashMap;
 
-use flowtrace_schema::{FifoEndRow, LockCallRow, Op, Result, Trace};
+use flowtrace_schema::{FifoEndRow, LockCallRow, Result, Trace};
 
+use super::locks;
 use crate::model::Workflow;
 
-/// `F_UNLCK` of `fcntl(2)`.
-const UNLOCK: i64 = 2;
 /// How far from the last look at who waits for the other end of a FIFO the open may have ended, ns.
 const NEAR: i64 = 50_000_000;
 
@@ -31,7 +30,15 @@ pub struct Grants {
     /// When an image had opened one end of a FIFO, and the image that had opened the other last.
     opens: HashMap<i64, Vec<(i64, i64)>>,
     /// When who looks for a file, or what it started for that, slept until the next look; in the order of time.
-    sleeps: HashMap<i64, Vec<Grant>>,
+    sleeps: HashMap<i64, Vec<Sleep>>,
+}
+
+/// A wait of one who sleeps until the next look, or attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sleep {
+    pub(crate) wait: Grant,
+    /// For a lock, not for a file.
+    pub(crate) is_for_lock: bool,
 }
 
 impl Grants {
@@ -45,7 +52,7 @@ impl Grants {
     /// From the calls on files with locks, in the order of time, and the ends of FIFOs, in the order of FIFOs and time.
     pub(crate) fn new(calls: &[LockCallRow], ends: &[FifoEndRow]) -> Self {
         Grants {
-            locks: locks(calls),
+            locks: locks::granted(calls),
             opens: opens(ends),
             sleeps: HashMap::new(),
         }
@@ -71,10 +78,11 @@ impl Grants {
         })
     }
 
-    /// The wait of an image, or of its parent, for a file that is not there, in which some of an interval lies, ns.
-    pub(crate) fn sleep_within(&self, upid: i64, from_ns: i64, to_ns: i64) -> Option<Grant> {
-        let mut grants = self.sleeps.get(&upid)?.iter().copied();
-        grants.find(|grant| grant.from_ns < to_ns && grant.to_ns > from_ns)
+    /// The wait of an image, or of its parent, for a file that is not there or a lock that is not free, in which some of an interval
+    /// lies, ns.
+    pub(crate) fn sleep_within(&self, upid: i64, from_ns: i64, to_ns: i64) -> Option<Sleep> {
+        let mut sleeps = self.sleeps.get(&upid)?.iter().copied();
+        sleeps.find(|sleep| sleep.wait.from_ns < to_ns && sleep.wait.to_ns > from_ns)
     }
 }
 
@@ -91,8 +99,8 @@ impl Grant {
     }
 }
 
-fn sleeps(workflow: &Workflow) -> HashMap<i64, Vec<Grant>> {
-    let mut found: HashMap<i64, Vec<Grant>> = HashMap::new();
+fn sleeps(workflow: &Workflow) -> HashMap<i64, Vec<Sleep>> {
+    let mut found: HashMap<i64, Vec<Sleep>> = HashMap::new();
     if workflow.polls.is_empty() {
         return found;
     }
@@ -113,16 +121,19 @@ fn sleeps(workflow: &Workflow) -> HashMap<i64, Vec<Grant>> {
             });
         for id in std::iter::once(poll.poller).chain(started) {
             for image in workflow.images(id) {
-                found.entry(image.upid).or_default().push(Grant {
-                    from_ns: poll.from_ns,
-                    to_ns: poll.made_ns,
-                    by_upid,
+                found.entry(image.upid).or_default().push(Sleep {
+                    wait: Grant {
+                        from_ns: poll.from_ns,
+                        to_ns: poll.made_ns,
+                        by_upid,
+                    },
+                    is_for_lock: poll.is_lock,
                 });
             }
         }
     }
-    for grants in found.values_mut() {
-        grants.sort_unstable_by_key(|grant| (grant.from_ns, grant.to_ns));
+    for sleeps in found.values_mut() {
+        sleeps.sort_unstable_by_key(|sleep| (sleep.wait.from_ns, sleep.wait.to_ns));
     }
     found
 }
@@ -159,118 +170,9 @@ fn opens(ends: &[FifoEndRow]) -> HashMap<i64, Vec<(i64, i64)>> {
     found
 }
 
-fn locks(calls: &[LockCallRow]) -> HashMap<i64, Vec<Grant>> {
-    let mut of_file: HashMap<i64, Vec<&LockCallRow>> = HashMap::new();
-    for call in calls {
-        of_file.entry(call.file_id).or_default().push(call);
-    }
-    let mut found: HashMap<i64, Vec<Grant>> = HashMap::new();
-    for call in calls.iter().filter(|call| takes(call)) {
-        let of_file = &of_file[&call.file_id];
-        // Whoever freed it last before the waiter had it; a request is logged when it arrives.
-        let until = of_file.partition_point(|other| other.start_ns <= call.end_ns);
-        let freed = of_file[..until]
-            .iter()
-            .rev()
-            .take_while(|other| other.start_ns > call.start_ns)
-            .find(|other| other.upid != call.upid && frees(other, call));
-        if let Some(freed) = freed {
-            found.entry(call.upid).or_default().push(Grant {
-                from_ns: call.start_ns,
-                to_ns: call.end_ns,
-                by_upid: freed.upid,
-            });
-        }
-    }
-    found
-}
-
-fn is(call: &LockCallRow, op: Op) -> bool {
-    call.op == op as i64
-}
-
-fn takes(call: &LockCallRow) -> bool {
-    (is(call, Op::Flock) || is(call, Op::Setlk)) && call.kind != Some(UNLOCK)
-}
-
-/// Whether a call may free what `waiter` waits for. Locks of whole files end with the last descriptor of an open, those
-/// of ranges with any that a process closes: `flock(2)`, `fcntl(2)`.
-fn frees(call: &LockCallRow, waiter: &LockCallRow) -> bool {
-    if is(waiter, Op::Flock) {
-        return is(call, Op::Release) || is(call, Op::Flock) && call.kind == Some(UNLOCK);
-    }
-    let range = |row: &LockCallRow| {
-        let begin = row.offset.unwrap_or(0);
-        let length = row.length.filter(|&length| length > 0);
-        (
-            begin,
-            length.map_or(i64::MAX, |length| begin.saturating_add(length)),
-        )
-    };
-    let (a, b) = (range(call), range(waiter));
-    is(call, Op::Flush)
-        || is(call, Op::Setlk) && call.kind == Some(UNLOCK) && a.0 < b.1 && b.0 < a.1
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn call(start_ns: i64, end_ns: i64, upid: i64, op: Op, kind: Option<i64>) -> LockCallRow {
-        LockCallRow {
-            start_ns,
-            end_ns,
-            upid,
-            op: op as i64,
-            kind,
-            file_id: 1,
-            ..LockCallRow::default()
-        }
-    }
-
-    #[test]
-    fn who_frees_a_lock_last_lets_the_waiter_go() {
-        let calls = [
-            call(0, 1, 1, Op::Flock, Some(1)),
-            call(10, 101, 2, Op::Flock, Some(1)),
-            // Closing a copy of the descriptor frees nothing.
-            call(50, 51, 3, Op::Flush, None),
-            call(60, 61, 4, Op::Release, None),
-            call(100, 102, 5, Op::Flock, Some(2)),
-            call(110, 111, 6, Op::Flock, Some(2)),
-        ];
-        let grants = Grants::new(&calls, &[]);
-        let granted = Grant {
-            from_ns: 10,
-            to_ns: 101,
-            by_upid: 5,
-        };
-        assert_eq!(grants.lock_within(2, 20, 100), Some(granted));
-        assert_eq!(grants.lock_within(2, 90, 300), None, "a small part of it");
-        assert_eq!(grants.lock_within(1, 0, 1), None, "it waited for nobody");
-    }
-
-    #[test]
-    fn ranges_that_do_not_meet_are_different_locks() {
-        let range = |offset, length, row| LockCallRow {
-            offset: Some(offset),
-            length: Some(length),
-            ..row
-        };
-        let waiter = range(100, 0, call(10, 100, 2, Op::Setlk, Some(1)));
-        let unlock = |at, upid| call(at, at + 1, upid, Op::Setlk, Some(2));
-        let other = range(0, 100, unlock(90, 3));
-        let same = range(150, 10, unlock(80, 4));
-        let by = |calls: &[LockCallRow]| {
-            let granted = Grants::new(calls, &[]).lock_within(2, 10, 100);
-            granted.map(|grant| grant.by_upid)
-        };
-        assert_eq!(by(&[waiter.clone(), same, other.clone()]), Some(4));
-        assert_eq!(by(&[waiter.clone(), other]), None);
-        // Closing any descriptor of a file frees all its ranges.
-        let closed = call(85, 86, 5, Op::Flush, None);
-        assert_eq!(by(&[waiter, closed]), Some(5));
-    }
 
     #[test]
     fn an_open_of_a_fifo_waits_for_who_opens_the_other_end() {

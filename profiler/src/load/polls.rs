@@ -80,6 +80,7 @@ impl Looks {
                     from_ns: look.first_ns,
                     made_ns: row.from_ns,
                     by,
+                    is_lock: false,
                 });
             }
         }

@@ -202,7 +202,8 @@ pub(super) fn seen(
             let share = (to - from) as f64 / (one.to - one.from) as f64;
             let samples = (f64::from(one.samples) * share).round() as u32;
             let (state, waker) = match waits {
-                true => (State::In, Some(sleep.by_upid)),
+                true if sleep.is_for_lock => (State::Lock, Some(sleep.wait.by_upid)),
+                true => (State::In, Some(sleep.wait.by_upid)),
                 false => (one.state, one.waker),
             };
             Seen {
@@ -214,7 +215,7 @@ pub(super) fn seen(
                 ..one
             }
         };
-        sleep.cut(one.from, one.to).map(part).collect()
+        sleep.wait.cut(one.from, one.to).map(part).collect()
     };
     together(rows.iter().flat_map(parts).collect(), is_single)
 }

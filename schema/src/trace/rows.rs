@@ -308,6 +308,8 @@ rows! {
         op: i64,
         /// Kind of lock as `fcntl(2)` numbers it.
         kind: Option<i64>,
+        /// Result: negative of one that failed.
+        result: i64,
         /// File.
         file_id: i64,
         /// Begin of the range, bytes.

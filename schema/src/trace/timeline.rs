@@ -1,5 +1,7 @@
 //! Rows that say what happened when: samples of threads, ends of channels, counters of machines.
 
+use std::collections::HashSet;
+
 use super::Trace;
 use super::rows::{
     AppearedRow, CounterRow, FifoEndRow, LockCallRow, PolledRow, SampleRow, SequenceRow,
@@ -41,16 +43,36 @@ impl Trace {
         if !waited {
             return Ok(Vec::new());
         }
-        let (flock, setlk) = (Op::Flock as i64, Op::Setlk as i64);
+        self.lock_rows(&format!(
+            "COALESCE(result, 0) >= 0 AND file_id IN
+               (SELECT file_id FROM call
+                WHERE what & 63 IN ({}, {}) AND duration_ns > 1000000)
+             ORDER BY start_ns",
+            Op::Flock as i64,
+            Op::Setlk as i64
+        ))
+    }
+
+    /// The same of some files, those that failed as well, by file.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn lock_attempts(&self, files: &HashSet<i64>) -> Result<Vec<LockCallRow>> {
+        let files: Vec<String> = files.iter().map(i64::to_string).collect();
+        self.lock_rows(&format!(
+            "file_id IN ({}) ORDER BY file_id, start_ns",
+            files.join(", ")
+        ))
+    }
+
+    fn lock_rows(&self, which: &str) -> Result<Vec<LockCallRow>> {
         self.rows(&format!(
             "SELECT start_ns, start_ns + duration_ns AS end_ns, upid, what & 63 AS op,
-               (what >> 8 & {FLAGS_MASK}) - 1 AS kind, file_id, offset, length
+               (what >> 8 & {FLAGS_MASK}) - 1 AS kind, COALESCE(result, 0) AS result, file_id, offset, length
              FROM call
-             WHERE what & 63 IN ({flock}, {setlk}, {}, {}) AND upid IS NOT NULL
-               AND COALESCE(result, 0) >= 0 AND file_id IN
-                 (SELECT file_id FROM call
-                  WHERE what & 63 IN ({flock}, {setlk}) AND duration_ns > 1000000)
-             ORDER BY start_ns",
+             WHERE what & 63 IN ({}, {}, {}, {}) AND upid IS NOT NULL AND {which}",
+            Op::Flock as i64,
+            Op::Setlk as i64,
             Op::Flush as i64,
             Op::Release as i64,
         ))

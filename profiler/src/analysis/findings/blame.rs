@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Finding, LEAST};
 use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Resource, minus};
 use crate::analysis::bound::Bound;
-use crate::analysis::threads::{Threads, together};
+use crate::analysis::threads::together;
 use crate::model::ProcessId;
 use crate::text::bottlenecks::{looks, of_its, percent, who};
 use crate::text::units;
@@ -141,7 +141,9 @@ impl<'a> Blame<'a> {
                     false if self.parts.len() == 1 => {
                         format!("{name} waits for a lock that others have")
                     }
-                    false => format!("instances of {name} wait for each other's locks"),
+                    false => {
+                        format!("instances of {name} wait for each other: locks, or unequal shares")
+                    }
                 },
                 self.part(|state| state == State::Lock),
                 evidence,
@@ -219,7 +221,10 @@ impl<'a> Blame<'a> {
         );
         let processes: BTreeSet<ProcessId> = self.parts.iter().map(|part| part.process).collect();
         let threads = together(name, timeline, processes.into_iter());
-        if let Some(threads) = threads.filter(Threads::keep_each_other_waiting) {
+        if let Some(threads) = threads
+            .as_ref()
+            .filter(|threads| threads.keep_each_other_waiting())
+        {
             return Some(self.finding(
                 "lock",
                 format!(
@@ -235,11 +240,26 @@ impl<'a> Blame<'a> {
                 "waits",
             ));
         }
+        if let Some(threads) = threads
+            .as_ref()
+            .filter(|threads| threads.have_nothing_to_do())
+        {
+            return Some(self.finding(
+                "cpu",
+                format!(
+                    "{name} computes with {:.1} of its {:.0} threads, the others have nothing to do: work for more of them, or faster code",
+                    threads.at_work, threads.alive
+                ),
+                saving,
+                evidence,
+                "bottlenecks",
+            ));
+        }
         if let Some((at_work, alive)) = self.keep_each_other_waiting() {
             return Some(self.finding(
                 "lock",
                 format!(
-                    "{name} keeps {at_work:.1} of its {alive:.1} instances at work, the others wait for each other's locks: less to wait for, or faster code"
+                    "{name} keeps {at_work:.1} of its {alive:.1} instances at work, the others wait for each other: less to wait for (locks, unequal shares), or faster code"
                 ),
                 saving,
                 evidence,
@@ -299,7 +319,7 @@ impl<'a> Blame<'a> {
             if other != task {
                 let (sums, _) = bottlenecks::cause::states(result, timeline, &[other], intervals);
                 let members = result.tasks.tasks[other].members.len().max(1) as f64;
-                bound = bound.max(sum_of(&sums, State::is_processing) / members);
+                bound = bound.max(sum_of(&sums, State::is_own) / members);
             }
         }
         let shorter = match self.cause.at_work {

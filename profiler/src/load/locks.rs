@@ -1,0 +1,227 @@
+//! Locks of files: who freed which for whom, whether that one waited in its call or came back until it had it.
+
+use std::collections::{HashMap, HashSet};
+
+use flowtrace_schema::{CallRow, LockCallRow, Op, Result, Trace};
+
+use super::grants::Grant;
+use crate::model::{Poll, Workflow};
+
+/// `F_UNLCK` of `fcntl(2)`.
+const UNLOCK: i64 = 2;
+/// `EAGAIN` and `EACCES`, negative as results have them: somebody else has it.
+const REFUSED: [i64; 2] = [-11, -13];
+/// Fewer attempts of one that never gets it are no habit.
+const FEWEST: usize = 3;
+
+/// Waits of images for locks that others freed, in the order of time, from the calls on files with locks in that order.
+pub(super) fn granted(calls: &[LockCallRow]) -> HashMap<i64, Vec<Grant>> {
+    let mut of_file: HashMap<i64, Vec<&LockCallRow>> = HashMap::new();
+    for call in calls {
+        of_file.entry(call.file_id).or_default().push(call);
+    }
+    let mut found: HashMap<i64, Vec<Grant>> = HashMap::new();
+    for call in calls.iter().filter(|call| takes(call)) {
+        let of_file = &of_file[&call.file_id];
+        // Whoever freed it last before the waiter had it; a request is logged when it arrives.
+        let until = of_file.partition_point(|other| other.start_ns <= call.end_ns);
+        let freed = of_file[..until]
+            .iter()
+            .rev()
+            .take_while(|other| other.start_ns > call.start_ns)
+            .find(|other| other.upid != call.upid && frees(other, call));
+        if let Some(freed) = freed {
+            found.entry(call.upid).or_default().push(Grant {
+                from_ns: call.start_ns,
+                to_ns: call.end_ns,
+                by_upid: freed.upid,
+            });
+        }
+    }
+    found
+}
+
+fn is(call: &LockCallRow, op: Op) -> bool {
+    call.op == op as i64
+}
+
+fn takes(call: &LockCallRow) -> bool {
+    (is(call, Op::Flock) || is(call, Op::Setlk)) && call.kind != Some(UNLOCK)
+}
+
+/// Whether a call may free what `waiter` waits for. Locks of whole files end with the last descriptor of an open, those
+/// of ranges with any that a process closes: `flock(2)`, `fcntl(2)`.
+fn frees(call: &LockCallRow, waiter: &LockCallRow) -> bool {
+    if is(waiter, Op::Flock) {
+        return is(call, Op::Release) || is(call, Op::Flock) && call.kind == Some(UNLOCK);
+    }
+    is(call, Op::Flush) || is(call, Op::Setlk) && call.kind == Some(UNLOCK) && meet(call, waiter)
+}
+
+/// Whether the ranges of two calls have something in common; `flock(2)` is of whole files.
+fn meet(one: &LockCallRow, other: &LockCallRow) -> bool {
+    let range = |row: &LockCallRow| {
+        let begin = row.offset.unwrap_or(0);
+        let length = row.length.filter(|&length| length > 0);
+        (
+            begin,
+            length.map_or(i64::MAX, |length| begin.saturating_add(length)),
+        )
+    };
+    let (a, b) = (range(one), range(other));
+    a.0 < b.1 && b.0 < a.1
+}
+
+/// The files with locks that somebody was refused, collected while the calls go by.
+#[derive(Default)]
+pub(super) struct Refused(HashSet<i64>);
+
+impl Refused {
+    pub(super) fn add(&mut self, call: &CallRow) {
+        let locks = matches!(call.op, Some(Op::Flock | Op::Setlk));
+        if locks && REFUSED.contains(&call.result) {
+            self.0.extend(call.file_id);
+        }
+    }
+
+    /// The waits among them: from the first attempt on until it had the lock, or gave up, for who freed it, or had it.
+    pub(super) fn polls(self, workflow: &Workflow, trace: &Trace) -> Result<Vec<Poll>> {
+        if self.0.is_empty() {
+            return Ok(Vec::new());
+        }
+        let process_of = workflow.process_of_images();
+        let calls = trace.lock_attempts(&self.0)?;
+        let polls = calls
+            .chunk_by(|a, b| a.file_id == b.file_id)
+            .flat_map(polls);
+        let poll = |(poller, from_ns, made_ns, by): (i64, i64, i64, i64)| {
+            Some(Poll {
+                poller: *process_of.get(&poller)?,
+                from_ns,
+                made_ns,
+                by: *process_of.get(&by)?,
+                is_lock: true,
+            })
+        };
+        let polls = polls.filter_map(poll).filter(|poll| poll.by != poll.poller);
+        Ok(polls.collect())
+    }
+}
+
+/// Of the calls on one file, in the order of time: who came back for a lock, from when to when, and the image that had it.
+fn polls(calls: &[LockCallRow]) -> Vec<(i64, i64, i64, i64)> {
+    // Attempts in vain by image and begin of the range.
+    let mut attempts: HashMap<(i64, Option<i64>), Vec<&LockCallRow>> = HashMap::new();
+    let mut found = Vec::new();
+    for (at, call) in calls.iter().enumerate().filter(|(_, call)| takes(call)) {
+        let key = (call.upid, call.offset);
+        if REFUSED.contains(&call.result) {
+            attempts.entry(key).or_default().push(call);
+        } else if let Some(first) = attempts.remove(&key).map(|attempts| attempts[0]) {
+            let since = calls[..at].iter().rev();
+            let mut since = since.take_while(|other| other.start_ns > first.start_ns);
+            let freed = since.find(|other| other.upid != call.upid && frees(other, call));
+            found.extend(freed.map(|by| (call.upid, first.start_ns, call.start_ns, by.upid)));
+        }
+    }
+    for attempts in attempts.into_values().filter(|all| all.len() >= FEWEST) {
+        let (first, last) = (attempts[0], attempts[attempts.len() - 1]);
+        let before = calls
+            .iter()
+            .rev()
+            .skip_while(|other| other.start_ns >= last.start_ns);
+        let mut before = before.filter(|other| other.upid != last.upid && meet(other, last));
+        let holder = before.find(|other| takes(other) && other.result >= 0);
+        found.extend(holder.map(|by| (last.upid, first.start_ns, last.start_ns, by.upid)));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::grants::Grants;
+
+    fn call(start_ns: i64, end_ns: i64, upid: i64, op: Op, kind: Option<i64>) -> LockCallRow {
+        LockCallRow {
+            start_ns,
+            end_ns,
+            upid,
+            op: op as i64,
+            kind,
+            file_id: 1,
+            ..LockCallRow::default()
+        }
+    }
+
+    #[test]
+    fn who_frees_a_lock_last_lets_the_waiter_go() {
+        let calls = [
+            call(0, 1, 1, Op::Flock, Some(1)),
+            call(10, 101, 2, Op::Flock, Some(1)),
+            // Closing a copy of the descriptor frees nothing.
+            call(50, 51, 3, Op::Flush, None),
+            call(60, 61, 4, Op::Release, None),
+            call(100, 102, 5, Op::Flock, Some(2)),
+            call(110, 111, 6, Op::Flock, Some(2)),
+        ];
+        let grants = Grants::new(&calls, &[]);
+        let granted = Grant {
+            from_ns: 10,
+            to_ns: 101,
+            by_upid: 5,
+        };
+        assert_eq!(grants.lock_within(2, 20, 100), Some(granted));
+        assert_eq!(grants.lock_within(2, 90, 300), None, "a small part of it");
+        assert_eq!(grants.lock_within(1, 0, 1), None, "it waited for nobody");
+    }
+
+    #[test]
+    fn ranges_that_do_not_meet_are_different_locks() {
+        let range = |offset, length, row| LockCallRow {
+            offset: Some(offset),
+            length: Some(length),
+            ..row
+        };
+        let waiter = range(100, 0, call(10, 100, 2, Op::Setlk, Some(1)));
+        let unlock = |at, upid| call(at, at + 1, upid, Op::Setlk, Some(2));
+        let other = range(0, 100, unlock(90, 3));
+        let same = range(150, 10, unlock(80, 4));
+        let by = |calls: &[LockCallRow]| {
+            let granted = Grants::new(calls, &[]).lock_within(2, 10, 100);
+            granted.map(|grant| grant.by_upid)
+        };
+        assert_eq!(by(&[waiter.clone(), same, other.clone()]), Some(4));
+        assert_eq!(by(&[waiter.clone(), other]), None);
+        // Closing any descriptor of a file frees all its ranges.
+        let closed = call(85, 86, 5, Op::Flush, None);
+        assert_eq!(by(&[waiter, closed]), Some(5));
+    }
+
+    #[test]
+    fn who_comes_back_for_a_lock_waits_for_who_has_it() {
+        let range = |row| LockCallRow {
+            offset: Some(7),
+            length: Some(1),
+            ..row
+        };
+        let attempt = |at, upid, result| LockCallRow {
+            result,
+            ..range(call(at, at + 1, upid, Op::Setlk, Some(1)))
+        };
+        let unlock = |at, upid| call(at, at + 1, upid, Op::Setlk, Some(UNLOCK));
+        let calls = [
+            attempt(0, 1, 0),
+            attempt(10, 2, REFUSED[0]),
+            attempt(20, 2, REFUSED[0]),
+            unlock(25, 1),
+            attempt(30, 2, 0),
+            // These give up.
+            attempt(40, 3, REFUSED[1]),
+            attempt(50, 3, REFUSED[1]),
+            attempt(60, 3, REFUSED[1]),
+            attempt(70, 4, REFUSED[1]),
+        ];
+        assert_eq!(polls(&calls), [(2, 10, 30, 1), (3, 40, 60, 2)]);
+    }
+}
