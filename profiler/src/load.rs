@@ -13,6 +13,7 @@ mod accesses;
 mod activity;
 mod answers;
 mod bounds;
+mod fellows;
 mod grants;
 mod held;
 mod locks;

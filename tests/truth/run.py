@@ -50,6 +50,7 @@ case("slow-source-of-two", "mkfifo a b; ./s1 -n 200 -c 10000 > a & ./s2 -n 200 -
 case("synced-writes", "./s1 -n 3000 -c 20 | ./s2 -c 20 -o -f data", step="s2", resource=["disk"])
 case("copies-in-memory", "dd if=/dev/zero of=a bs=1M count=300 status=none; cat a > b; cat b > c; rm a b c", no_finding="disk")
 case("lock-convoy", "for i in 1 2 3 4; do ./s1 -n 60 -c 10000 -o -l lock & done; wait", step="s1", resource=["lock"])
+case("lock-that-is-tried-for", "./tries.py 2000 & sleep 0.2; cp tries.py waits.py; ./waits.py 50; wait", step="tries.py", resource=["CPU"], no_finding="sleep")
 case("too-many-at-once", "for i in 1 2 3 4 5 6 7 8; do ./s1 -n 60 -c 10000 -o & done; wait", step="s1", resource=["processors"])
 case("pool-with-work-for-one", "./pool.py 4 160000000", step="pool.py (stage 2 of 2)", resource=["CPU"], finding="cpu")
 case("healthy-pool", "./pool.py 2 60000000 60000000", healthy=True)
@@ -127,6 +128,17 @@ ranks = [multiprocessing.Process(target=rank, args=(barrier, lock, ms)) for ms i
 for one in ranks: one.start()
 for one in ranks: one.join()
 """
+TRIES = """#!/usr/bin/python3
+import fcntl, sys, time
+with open("lock", "w") as lock:
+    while True:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB); break
+        except OSError:
+            time.sleep(0.02)
+    end = time.process_time() + int(sys.argv[1]) / 1e3
+    while time.process_time() < end: pass
+"""
 
 
 def succeeds(command):
@@ -172,7 +184,7 @@ def run(flowtrace, stage, name, keep):
     try:
         for at in range(1, 7):
             shutil.copy(stage, f"{scratch}/s{at}")
-        for program, text in (("s1.py", SENDER), ("s2.py", RECEIVER), ("pool.py", POOL), ("ranks.py", RANKS)):
+        for program, text in (("s1.py", SENDER), ("s2.py", RECEIVER), ("pool.py", POOL), ("ranks.py", RANKS), ("tries.py", TRIES)):
             with open(f"{scratch}/{program}", "w") as f:
                 f.write(text)
             os.chmod(f"{scratch}/{program}", 0o755)

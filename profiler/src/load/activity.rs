@@ -104,6 +104,8 @@ fn released(
     }
     // What holds the locks of a traced file, for the scheduler, is no process of the run.
     let waker = grant.map_or(row.waker_upid, |grant| Some(grant.by_upid));
+    let inferred = || grants.freed_by(row.upid, row.t_ns, row.end_ns);
+    let waker = waker.or_else(|| inferred().filter(|_| span.doing == Doing::Lock));
     let waker = waker.and_then(process_of);
     span.waker = waker.filter(|&waker| waker != span.process);
     span

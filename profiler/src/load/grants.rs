@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use flowtrace_schema::{FifoEndRow, LockCallRow, Result, Trace};
 
-use super::locks;
+use super::{fellows, locks};
 use crate::model::Workflow;
 
 /// How far from the last look at who waits for the other end of a FIFO the open may have ended, ns.
@@ -27,6 +27,8 @@ pub(crate) struct Grant {
 pub struct Grants {
     /// For locks of files, in the order of time.
     locks: HashMap<i64, Vec<Grant>>,
+    /// For locks of which nobody told who freed them, likewise.
+    shared: HashMap<i64, Vec<Grant>>,
     /// When an image had opened one end of a FIFO, and the image that had opened the other last.
     opens: HashMap<i64, Vec<(i64, i64)>>,
     /// When who looks for a file, or what it started for that, slept until the next look; in the order of time.
@@ -45,6 +47,7 @@ impl Grants {
     pub(crate) fn read(trace: &Trace, workflow: &Workflow) -> Result<Self> {
         Ok(Grants {
             sleeps: sleeps(workflow),
+            shared: fellows::freed(trace, workflow)?,
             ..Grants::new(&trace.lock_calls()?, &trace.fifo_ends()?)
         })
     }
@@ -55,6 +58,7 @@ impl Grants {
             locks: locks::granted(calls),
             opens: opens(ends),
             sleeps: HashMap::new(),
+            shared: HashMap::new(),
         }
     }
 
@@ -64,6 +68,13 @@ impl Grants {
         let overlap = |grant: &Grant| grant.to_ns.min(to_ns) - grant.from_ns.max(from_ns);
         let most = grants.max_by_key(|grant| overlap(grant)).copied()?;
         (overlap(&most) * 2 >= to_ns - from_ns).then_some(most)
+    }
+
+    /// The image that is taken to have ended a wait for a lock, where nobody told.
+    pub(crate) fn freed_by(&self, upid: i64, from_ns: i64, to_ns: i64) -> Option<i64> {
+        let mut waits = self.shared.get(&upid)?.iter();
+        let wait = waits.find(|wait| wait.from_ns < to_ns && wait.to_ns > from_ns)?;
+        Some(wait.by_upid)
     }
 
     /// The wait of an image for the other end of a FIFO, seen within an interval, ns.

@@ -177,6 +177,8 @@ pub(super) fn seen(
             true => (State::Lock, None),
             false => (state, channel_id),
         };
+        let waker = granted.map_or(row.waker_upid, |grant| Some(grant.by_upid));
+        let inferred = || grants.freed_by(row.upid, row.t_ns, row.end_ns);
         Seen {
             from: row.t_ns,
             to: row.end_ns,
@@ -184,7 +186,7 @@ pub(super) fn seen(
             is_futex: row.is_futex || by_itself,
             channel_id,
             child_pid: row.child_pid,
-            waker: granted.map_or(row.waker_upid, |grant| Some(grant.by_upid)),
+            waker: waker.or_else(|| inferred().filter(|_| state == State::Lock && !by_itself)),
             samples: u32::try_from(row.samples).unwrap_or(u32::MAX),
         }
     };

@@ -29,6 +29,17 @@ impl Trace {
         )
     }
 
+    /// Whether a thread was seen to wait for a lock, and nobody told who freed it.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn has_lock_waits(&self) -> Result<bool> {
+        self.value(&format!(
+            "SELECT EXISTS (SELECT 1 FROM sample WHERE activity = {} AND waker_upid IS NULL)",
+            Activity::Lock as i64
+        ))
+    }
+
     /// The calls that took or freed the locks of files for which a thread was seen to wait, in the order of time.
     /// Most traces have none, and then no call is read.
     ///

@@ -300,7 +300,7 @@ impl<'a> Blame<'a> {
         let busy = (bottlenecks::cause::own_load(timeline, intervals).1 / cpus).min(1.0);
         let free = cpus * (1.0 - busy);
         let least = match self.cause.at_work {
-            Some(_) => 0.2,
+            Some(_) => 0.25,
             None => 0.4,
         };
         if free < least {

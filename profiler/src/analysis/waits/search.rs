@@ -54,15 +54,11 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn rule(&self, process: ProcessId, ns: i64) -> &str {
-        let programs = &self.timeline.programs;
-        let stint = &programs.stints[programs.at(process, ns)];
-        &self.workflow.program(stint).rule
-    }
-
     /// What a process was at a moment.
     pub(super) fn name(&self, process: ProcessId, ns: i64) -> String {
-        self.rule(process, ns).to_owned()
+        let programs = &self.timeline.programs;
+        let stint = &programs.stints[programs.at(process, ns)];
+        self.workflow.program(stint).rule.to_string()
     }
 
     /// What a process was over a stretch of time, with the part of it that each was.
@@ -148,7 +144,6 @@ impl<'a> Search<'a> {
                 });
                 tiers.push(lived.collect());
             }
-            State::Lock if state == piece.state => tiers.push(self.fellows(waiter, piece)),
             _ => {}
         }
         let length = (piece.to - piece.from) as f64;
@@ -211,32 +206,6 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whom a process may wait for at a lock, a semaphore or a barrier that nobody saw being freed: those of its own program that
-    /// were started with it, or started it, with the time in which they did not wait for such themselves. Threads that wait for each other wait for none
-    /// of them.
-    fn fellows(&self, waiter: ProcessId, piece: &Piece) -> BTreeMap<ProcessId, i64> {
-        let books = &self.timeline.instance(waiter).books;
-        if 2 * books.thread_lock_ns > books.lock_ns {
-            return BTreeMap::new();
-        }
-        let rule = self.rule(waiter, piece.from);
-        let parent = self.workflow.process(waiter).parent;
-        let siblings = parent.iter().flat_map(|id| &self.children[id.0 as usize]);
-        let fellows = siblings.copied().chain(parent).filter(|&id| {
-            let instance = self.timeline.instance(id);
-            let lives = instance.from < piece.to && instance.to > piece.from;
-            id != waiter && lives && self.rule(id, piece.from.max(instance.from)) == rule
-        });
-        let may_have_it = |other: &&Piece| !matches!(other.state, State::Lock | State::Child);
-        fellows
-            .map(|id| {
-                let pieces = self.timeline.pieces_within(id, piece.from, piece.to).iter();
-                let free = pieces.filter(may_have_it);
-                (id, free.map(|one| one.overlap(piece.from, piece.to)).sum())
-            })
-            .collect()
-    }
-
     /// Who ended a wait, and for the part of it before that one was born, who started it: the unlocking program of a
     /// script frees what the script held.
     fn wakers(&self, waiter: ProcessId, waker: ProcessId, piece: &Piece) -> Vec<(ProcessId, f64)> {
@@ -279,7 +248,7 @@ impl<'a> Search<'a> {
                     continue;
                 }
                 // Who waited for the lock as well waited for those before it.
-                let waits = state.is_waiting() || *state == State::Lock;
+                let waits = state.is_waiting() || *state == State::Lock && piece.waker.is_some();
                 if !waits || part < LEAST || path.len() >= DEEPEST {
                     let name = self.name(culprit, begin.max(piece.from));
                     self.add(Some(name), Root::Doing(*state), waiter, part);
