@@ -58,7 +58,7 @@ losses! {
     FilesNotTraced "files" "not_traced" Notice
         "directories whose file calls could not be seen on this machine; run flowtrace doctor",
     InheritedFiles "files" "inherited_unseen" Notice
-        "open files that the command inherited from outside of the views: what it does with them is not seen",
+        "open files that the command inherited, other than its standard streams: what it does with them is not seen",
     PathNotSeen "files" "own_path_not_seen" Notice
         "directories mounted at another path: calls that use the usual absolute path are not seen",
     MountsInside "files" "mounts_inside" Notice
@@ -78,9 +78,11 @@ losses! {
     OtherCallsDropped "files" "other_calls_dropped" DataLoss
         "calls that open, duplicate or close descriptors, or wait, of which the kernel dropped the records because flowtrace was behind: rows of what was open then may name the wrong file",
     DescriptorsNotFollowed "files" "descriptors_not_followed" Notice
-        "descriptors that a process was sent over a socket or took from another one, of traced files or unknown: what it read and wrote through them is not told",
+        "descriptors that a process was sent over a socket, took from another one or opened by a handle, of traced files or unknown: what it read and wrote through them is not told",
     CallsUnreconciled "files" "calls_unreconciled" Notice
         "process images of which the kernel counted other numbers of reads and writes than tracepoints told of: rows of them may be missing",
+    ForeignPrograms "files" "foreign_programs" Notice
+        "programs of another architecture (32-bit): of their reads and writes only those on files of traced views are told",
     AsyncIo "files" "async_io_unseen" Notice
         "processes that began to use io_submit: what they do so with files that they had open before is not seen",
     Rings "files" "io_uring_used" Notice

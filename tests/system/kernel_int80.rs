@@ -69,6 +69,8 @@ fn calls_of_a_32_bit_program_are_seen() {
     let unreconciled =
         "SELECT value FROM losses WHERE counter = 'calls_unreconciled' AND value > 0";
     assert!(trace.rows(unreconciled).is_empty());
+    let foreign = "SELECT value FROM losses WHERE counter = 'foreign_programs'";
+    assert_eq!(trace.rows(foreign), [["1"]]);
 }
 
 #[test]

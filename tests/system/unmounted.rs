@@ -182,3 +182,21 @@ fn directories_and_no_mount_contradict_each_other() {
     let expected = "'--no-mount' cannot be used with '--dir <DIR>'";
     assert!(finished.stderr.contains(expected), "{}", finished.stderr);
 }
+
+/// Of what the kernel does not tell there is a word.
+#[test]
+fn files_that_were_open_before_are_counted() {
+    if !need_kernel_layer() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let job = scratch.dir("job");
+    let path = scratch.join("t.db");
+    let mut command = Command::new("sh");
+    let traced = "exec \"$0\" run --quiet --layer kernel --no-mount -o \"$1\" -- sh -c 'echo x >&9' 9> before";
+    command.args(["-c", traced, FLOWTRACE]).arg(&path);
+    finish(command.current_dir(&job)).expect(0);
+    assert_eq!(fs::read_to_string(job.join("before")).unwrap(), "x\n");
+    let counted = "SELECT value FROM losses WHERE counter = 'inherited_unseen'";
+    assert_eq!(Trace::open_complete(&path).rows(counted), [["1"]]);
+}

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use flowtrace_schema::{FileId, Recorder, Upid, Usage};
+use flowtrace_schema::{FileId, Loss, Recorder, Upid, Usage};
 
 use super::opens::{Note, Noted, OpenedFile, Opens};
 use super::programs::Processes;
@@ -234,6 +234,7 @@ impl Observer for Feed {
         let native = moment.is_native();
         if !native {
             self.opens.serve_by_fuse(tracee.upid);
+            self.recorder.lost(Loss::ForeignPrograms, 1);
         }
         let changes = match native {
             true => self.foreign.remove(&tracee.pid),

@@ -329,7 +329,9 @@ impl Follower {
             Does::Obscures(_) => thread.count_obscured(done),
             Does::Makes => {
                 let mut table = thread.table.borrow_mut();
-                table.receives |= libc::c_long::from(call.number) == libc::SYS_pidfd_getfd;
+                let number = libc::c_long::from(call.number);
+                table.receives |=
+                    [libc::SYS_pidfd_getfd, libc::SYS_open_by_handle_at].contains(&number);
                 table.close(fd);
             }
             Does::Opens(_) => {

@@ -272,6 +272,8 @@ const CALLS: &[(libc::c_long, Does)] = &[
     (libc::SYS_inotify_init1, Does::Makes),
     (libc::SYS_pidfd_open, Does::Makes),
     (libc::SYS_pidfd_getfd, Does::Makes),
+    // A file, but without a name that could be told.
+    (libc::SYS_open_by_handle_at, Does::Makes),
     (libc::SYS_lseek, Does::Seeks),
     (libc::SYS_openat, Does::Opens(Some(2))),
     // Its flags are in memory; the file system is told them.

@@ -6,11 +6,12 @@
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use flowtrace_schema::{Loss, Recorder};
+use flowtrace_schema::{Loss, Recorder, is_system_path};
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 use nix::unistd::{Whence, lseek};
 
@@ -53,8 +54,9 @@ pub(super) struct Inherited {
 }
 
 impl Inherited {
-    /// Looks through the descriptors of this process. Call it before it opens files of its own.
-    pub(super) fn find(directories: &[Directory]) -> Inherited {
+    /// Looks through the descriptors of this process. Call it before it opens files of its own. `everywhere`: what is done with
+    /// files is seen wherever they are.
+    pub(super) fn find(directories: &[Directory], everywhere: bool) -> Inherited {
         let mut found = Inherited::default();
         let entries = fs::read_dir("/proc/self/fd").into_iter().flatten();
         let numbers = entries
@@ -64,6 +66,9 @@ impl Inherited {
             match Stream::of(number, directories) {
                 Some(stream) if number <= libc::STDERR_FILENO => found.streams.push(stream),
                 Some(_) => found.unseen += 1,
+                None if everywhere && number > libc::STDERR_FILENO => {
+                    found.unseen += u64::from(is_file(number));
+                }
                 None => {}
             }
         }
@@ -111,6 +116,23 @@ impl Inherited {
     }
 }
 
+/// Whether descriptor `number` of this process is a file that is no part of the system, and will be inherited.
+fn is_file(number: RawFd) -> bool {
+    let link = format!("/proc/self/fd/{number}");
+    let path = fs::read_link(&link).unwrap_or_default();
+    let is_regular = fs::metadata(&link).is_ok_and(|metadata| metadata.is_file());
+    is_regular && !is_system_path(path.as_os_str().as_bytes()) && !closes_on_exec(number)
+}
+
+fn closes_on_exec(number: RawFd) -> bool {
+    // SAFETY: the number was listed as open just now, and nothing here closes it: descriptors
+    // that are inherited belong to nobody in this process.
+    #[expect(unsafe_code)]
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    let flags = fcntl(borrowed, FcntlArg::F_GETFD).map(FdFlag::from_bits_retain);
+    flags.map_or(true, |flags| flags.contains(FdFlag::FD_CLOEXEC))
+}
+
 impl Stream {
     /// What descriptor `number` of this process is, if that is a file below a traced directory
     /// and will be inherited.
@@ -119,8 +141,7 @@ impl Stream {
         // that are inherited belong to nobody in this process.
         #[expect(unsafe_code)]
         let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
-        let closes = FdFlag::from_bits_retain(fcntl(borrowed, FcntlArg::F_GETFD).ok()?);
-        if closes.contains(FdFlag::FD_CLOEXEC) {
+        if closes_on_exec(number) {
             return None;
         }
         let file: File = borrowed.try_clone_to_owned().ok()?.into();

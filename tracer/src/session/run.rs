@@ -141,7 +141,8 @@ pub fn run(options: &RunOptions, notify: &mut dyn FnMut(Notice)) -> Result<RunRe
         directories => directories.to_vec(),
     };
     let directories = open_all(&asked)?;
-    let inherited = Inherited::find(&directories);
+    let everywhere = options.layer == Layer::Kernel && !options.mount;
+    let inherited = Inherited::find(&directories, everywhere);
     let permission = options.seeing.permission();
     let views = directories
         .iter()
