@@ -344,6 +344,32 @@ static int reuse_pids(long count) {
   return 0;
 }
 
+/* As programs do that restore others: each child gets the number of the one before, as soon as that is reaped. Each makes
+   a file. */
+static int number_again(long count) {
+  struct {
+    unsigned long flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size;
+  } how = {.exit_signal = SIGCHLD, .set_tid_size = 1};
+  pid_t number = child();
+  if (number == 0) _exit(0);
+  expect_exit(number, 0);
+  how.set_tid = (unsigned long)&number;
+  say("number", number);
+  for (long i = 0; i < count; i++) {
+    pid_t pid = syscall(SYS_clone3, &how, sizeof how);
+    CHECK(pid >= 0);
+    if (pid == 0) {
+      char name[32];
+      snprintf(name, sizeof name, "again.%ld", i);
+      int file = open(name, O_CREAT | O_WRONLY, 0644);
+      CHECK(file >= 0 && write(file, name, 3) == 3);
+      _exit(i % 251);
+    }
+    expect_exit(pid, i % 251);
+  }
+  return 0;
+}
+
 /* --- execs ----------------------------------------------------------------------------------- */
 
 static int exec_missing(void) {
@@ -559,6 +585,7 @@ int main(int argc, char **argv) {
   SCENE("sibling", sibling());
   SCENE("kill-makers", kill_makers(number));
   SCENE("reuse-pids", reuse_pids(number));
+  SCENE("number-again", number_again(number));
   SCENE("exec-missing", exec_missing());
   SCENE("odd-arguments", odd_arguments(argument));
   SCENE("rename-yourself", rename_yourself(argv));

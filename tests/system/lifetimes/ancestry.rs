@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use crate::support::need_root;
 use crate::support::process::start;
 use crate::support::trace::Trace;
+use crate::support::{need_kernel_layer, need_root};
 
 use super::{LIMIT, Stage};
 
@@ -93,6 +93,34 @@ fn pids_come_back() {
            ON a.pid = b.pid AND a.upid < b.upid AND a.end_ns > b.start_ns",
     );
     assert_eq!(overlaps, 0, "two processes of one pid at a time");
+}
+
+/// The number of a process that was reaped is another one's at once: their ends are told in no order.
+#[test]
+fn a_number_that_comes_back_at_once() {
+    let Some(stage) = Stage::new() else { return };
+    if !need_root() {
+        return;
+    }
+    let mut ways = vec![&[][..], &["--ptrace"], &["--no-mount"]];
+    if need_kernel_layer() {
+        ways.push(&["--layer", "kernel"]);
+    }
+    for way in ways {
+        let _ = std::fs::remove_dir_all(stage.scratch.join("job"));
+        let mut command = stage.run(way);
+        command.arg(&stage.program).args(["number-again", "200"]);
+        let played = stage.finish(&mut command, 0);
+        let number = played.said("number");
+        assert_eq!(played.count(&format!("pid = {number}")), 201, "{way:?}");
+        let again: i64 = played.trace.one(&format!(
+            "SELECT COUNT(*) FROM (SELECT exit_code, (ROW_NUMBER() OVER (ORDER BY upid) - 2) % 251 AS nth
+               FROM processes WHERE pid = {number}) WHERE exit_code = MAX(nth, 0)"
+        ));
+        assert_eq!(again, 201, "exit codes, {way:?}");
+        let made = "SELECT COUNT(*) FROM calls WHERE op = 'create' AND path LIKE '%/again.%'";
+        assert_eq!(played.trace.one::<i64>(made), 200, "{way:?}");
+    }
 }
 
 /// In a pid namespace without a /proc of its own every number in /proc is somebody else's.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Finding, LEAST};
+use crate::analysis::bottlenecks::cause::Confidence;
 use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Resource, minus};
 use crate::analysis::bound::Bound;
 use crate::analysis::threads::together;
@@ -194,14 +195,25 @@ impl<'a> Blame<'a> {
     }
 
     fn sleeps(&self, evidence: String) -> Finding {
+        /// So many of them are a loop.
+        const LOOP: usize = 5;
         let saving = self.part(|state| state == State::Sleep);
-        self.finding(
-            "sleep",
-            format!("{} sleeps", self.name),
-            saving,
-            evidence,
-            "waits",
-        )
+        let is_loop = self.parts.len() >= LOOP;
+        let title = match is_loop {
+            true => format!(
+                "{} sleeps again and again: pauses, or a wait for something that was not seen",
+                self.name
+            ),
+            false => format!("{} sleeps", self.name),
+        };
+        let finding = self.finding("sleep", title, saving, evidence, "waits");
+        match is_loop {
+            true => Finding {
+                confidence: Confidence::Low.name(),
+                ..finding
+            },
+            false => finding,
+        }
     }
 
     fn computes(&self) -> Option<Finding> {

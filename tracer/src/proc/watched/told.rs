@@ -26,6 +26,11 @@ impl Table {
         process.is_some_and(|process| ticks + SLACK >= process.start_ticks)
     }
 
+    /// Whether there is a process with this number that is not just being started.
+    pub(super) fn is_there(&self, pid: u32) -> bool {
+        self.processes.contains_key(&pid) && !self.is_launching(pid)
+    }
+
     /// Process `pid`, which was just forked, has this number in its own pid namespace.
     pub(super) fn numbers_itself(&mut self, pid: u32, inner: Option<u32>) {
         if let Some(process) = self.processes.get_mut(&pid) {

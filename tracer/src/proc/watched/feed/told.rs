@@ -1,9 +1,11 @@
 //! What programs of ours in the kernel tell.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
 
 use flowtrace_schema::Loss;
 
@@ -16,7 +18,9 @@ use crate::proc::tracepoints::{Contents, Ended, Event, Executed, Guard, Tracepoi
 
 pub(crate) struct Told {
     tracepoints: Tracepoints,
-    events: Vec<Event>,
+    events: VecDeque<Event>,
+    /// Processes that are over, with the moment: their numbers may be others' already, of whose forks was not heard yet.
+    over: VecDeque<(u32, u64)>,
     clocks: Clocks,
     /// Of processes that live.
     known: HashMap<u32, Known>,
@@ -25,6 +29,12 @@ pub(crate) struct Told {
     peaks: HashMap<u32, u64>,
     dropped: u64,
 }
+
+/// How often an end is looked for that must come, and how long it is waited for in between.
+const LOOKS_FOR_END: usize = 10;
+const SOON: Duration = Duration::from_micros(200);
+/// How long a number is watched after the end of its process, ns.
+const KEPT_NS: u64 = 1_000_000_000;
 
 /// What is kept of a process.
 #[derive(Default)]
@@ -40,7 +50,8 @@ impl Told {
         Told {
             clocks: Clocks::of(&mut tracepoints),
             tracepoints,
-            events: Vec::new(),
+            events: VecDeque::new(),
+            over: VecDeque::new(),
             known: HashMap::new(),
             taskstats: Taskstats::open().ok(),
             peaks: HashMap::new(),
@@ -61,16 +72,8 @@ impl Told {
     }
 
     pub(super) fn pump(&mut self, table: &mut Table) {
-        let mut events = std::mem::take(&mut self.events);
-        self.tracepoints.receive(|event| events.push(event));
-        // Of what has ended by then, the records are there already.
-        if events
-            .iter()
-            .any(|event| matches!(event.what, What::Ended(_)))
-        {
-            self.receive_peaks();
-        }
-        for Event { at_ns, what } in events.drain(..) {
+        self.receive();
+        while let Some(Event { at_ns, what }) = self.events.pop_front() {
             match what {
                 What::Forked {
                     by,
@@ -78,6 +81,7 @@ impl Told {
                     inner,
                     maker,
                 } => {
+                    self.end_former(child, at_ns, table);
                     table.forked(by, child, maker, at_ns);
                     table.numbers_itself(child, inner);
                 }
@@ -89,7 +93,61 @@ impl Told {
                 What::Ended(end) => self.ended(&end, at_ns, table),
             }
         }
-        self.events = events;
+        self.forget(table);
+    }
+
+    fn receive(&mut self) {
+        let events = &mut self.events;
+        let before = events.len();
+        self.tracepoints.receive(|event| events.push_back(event));
+        // Of what has ended by then, the records are there already.
+        let is_end = |event: &Event| matches!(event.what, What::Ended(_));
+        if self.events.range(before..).any(is_end) {
+            self.receive_peaks();
+        }
+    }
+
+    /// A process gets its number while another one of the run has it still, as far as was heard: the kernel tells of an end when the task is
+    /// off its processor for good, and by then its parent may have gone on and started the next.
+    fn end_former(&mut self, pid: u32, at_ns: u64, table: &mut Table) {
+        for _ in 0..LOOKS_FOR_END {
+            while table.is_there(pid) {
+                let is_its = |event: &Event| match &event.what {
+                    What::Ended(end) => end.pid == pid && end.start_ns < at_ns,
+                    _ => false,
+                };
+                let Some(place) = self.events.iter().position(is_its) else {
+                    break;
+                };
+                if let Some(Event {
+                    what: What::Ended(end),
+                    at_ns: ended_ns,
+                }) = self.events.remove(place)
+                {
+                    self.ended(&end, ended_ns.min(at_ns), table);
+                }
+            }
+            if !table.is_there(pid) {
+                return;
+            }
+            sleep(SOON);
+            self.receive();
+        }
+    }
+
+    /// Has the programs forget whose number nobody of the run has got by now.
+    fn forget(&mut self, table: &Table) {
+        while let Some(&(pid, at_ns)) = self.over.front()
+            && self
+                .over
+                .back()
+                .is_some_and(|last| last.1 > at_ns + KEPT_NS)
+        {
+            self.over.pop_front();
+            if !table.processes.contains_key(&pid) {
+                self.tracepoints.forget(pid);
+            }
+        }
     }
 
     fn receive_peaks(&mut self) {
@@ -147,7 +205,7 @@ impl Told {
         if !table.processes.contains_key(&pid) {
             self.known.remove(&pid);
             self.peaks.remove(&pid);
-            self.tracepoints.forget(pid);
+            self.over.push_back((pid, at_ns));
         }
     }
 
