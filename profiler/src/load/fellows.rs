@@ -27,10 +27,10 @@ pub(super) fn freed(trace: &Trace, workflow: &Workflow) -> Result<HashMap<i64, V
 
 fn infer(workflow: &Workflow, samples: &[SampleRow]) -> HashMap<i64, Vec<Grant>> {
     let process_of = workflow.process_of_images();
-    let mut seen: HashMap<ProcessId, Vec<&SampleRow>> = HashMap::new();
-    for row in samples {
-        if let Some(&process) = process_of.get(&row.upid) {
-            seen.entry(process).or_default().push(row);
+    let mut seen: HashMap<ProcessId, Vec<&[SampleRow]>> = HashMap::new();
+    for rows in samples.chunk_by(|a, b| (a.upid, a.tid) == (b.upid, b.tid)) {
+        if let Some(&process) = process_of.get(&rows[0].upid) {
+            seen.entry(process).or_default().push(rows);
         }
     }
     let groups = Groups::of(workflow);
@@ -76,38 +76,45 @@ fn is_lock(row: &SampleRow) -> bool {
     row.activity == Activity::Lock as i64
 }
 
-/// How likely one of whom this was seen ended a wait. `None`: it waited itself, or nothing is known of it. Who got the lock meanwhile
-/// comes before who was at work, and that one before who was there.
-fn rank(seen: &[&SampleRow], wait: &SampleRow) -> Option<(bool, i64, i64)> {
+fn is_work(row: &SampleRow) -> bool {
+    const WORK: [Activity; 4] = [
+        Activity::Running,
+        Activity::Runnable,
+        Activity::File,
+        Activity::Fault,
+    ];
+    WORK.iter().any(|one| row.activity == *one as i64)
+}
+
+/// How likely one of whose threads this was seen ended a wait. `None`: it waited itself, or nothing is known of it. Who got the lock
+/// meanwhile comes before who was at work, and that one before who was there.
+fn rank(threads: &[&[SampleRow]], wait: &SampleRow) -> Option<(bool, i64, i64)> {
     let length = wait.end_ns - wait.t_ns;
-    let last = (wait.end_ns - length / LAST, wait.end_ns);
     let whole = (wait.t_ns, wait.end_ns);
-    let sum = |of: &dyn Fn(&SampleRow) -> bool, within: (i64, i64)| -> i64 {
-        let overlap = |row: &SampleRow| (row.end_ns.min(within.1) - row.t_ns.max(within.0)).max(0);
-        let rows = seen.iter().filter(|row| of(row));
-        rows.map(|row| overlap(row)).sum()
+    let last = (wait.end_ns - length / LAST, wait.end_ns);
+    let within = || {
+        threads.iter().flat_map(|rows| {
+            let from = rows.partition_point(|row| row.end_ns <= whole.0);
+            let to = rows.partition_point(|row| row.t_ns < whole.1);
+            &rows[from..to.max(from)]
+        })
     };
-    let waits = |row: &SampleRow| is_lock(row) || row.activity == Activity::Child as i64;
-    let works = |row: &SampleRow| {
-        [
-            Activity::Running,
-            Activity::Runnable,
-            Activity::File,
-            Activity::Fault,
-        ]
-        .iter()
-        .any(|one| row.activity == *one as i64)
+    let sum = |of: fn(&SampleRow) -> bool, (from, to): (i64, i64)| -> i64 {
+        let overlap = |row: &SampleRow| (row.end_ns.min(to) - row.t_ns.max(from)).max(0);
+        within().filter(|row| of(row)).map(overlap).sum()
     };
-    let (worked, waited) = (sum(&works, last), sum(&waits, last));
-    let known = sum(&|_| true, last);
-    if known == 0 || worked == 0 && 2 * waited > known || waited > known - waited && waited > worked
-    {
+    let known = sum(|_| true, last);
+    let worked = sum(is_work, last);
+    let waited = sum(
+        |row| is_lock(row) || row.activity == Activity::Child as i64,
+        last,
+    );
+    let is_at_work = 2 * worked >= last.1 - last.0;
+    if known == 0 || !is_at_work && 2 * waited > known {
         return None;
     }
-    let got_it = seen.iter().any(|row| {
-        is_lock(row) && row.end_ns > whole.0 && row.end_ns < last.0 && row.t_ns < whole.0
-    });
-    Some((got_it && worked > 0, worked, sum(&works, whole)))
+    let got_it = within().any(|row| is_lock(row) && row.t_ns < whole.0 && row.end_ns < last.0);
+    Some((got_it && worked > 0, worked, sum(is_work, whole)))
 }
 
 /// What processes have in common.
@@ -136,10 +143,16 @@ impl Groups {
         let parent = workflow.process(process).parent;
         let siblings = parent.iter().flat_map(|id| &self.children[id.0 as usize]);
         let rule = workflow.rule(process);
+        let lived = |id: ProcessId| {
+            let one = workflow.process(id);
+            (one.start_ns, one.end_ns.unwrap_or(i64::MAX))
+        };
+        let own = lived(process);
+        let meets = |id: ProcessId| lived(id).0 < own.1 && lived(id).1 > own.0;
         let same = siblings
             .copied()
             .chain(parent)
-            .filter(|&id| workflow.rule(id) == rule);
+            .filter(|&id| meets(id) && workflow.rule(id) == rule);
         let sharing = self.sharing.iter().filter(|all| all.contains(&process));
         let mut fellows: Vec<ProcessId> = same.chain(sharing.flatten().copied()).collect();
         fellows.retain(|&id| id != process);
@@ -165,10 +178,10 @@ mod tests {
     /// Place of the one who is taken to have ended a wait from 0 to 100.
     fn who(fellows: &[&[SampleRow]]) -> Option<usize> {
         let wait = row(0, 100, Activity::Lock);
-        let ranked = fellows.iter().enumerate().filter_map(|(at, rows)| {
-            let rows: Vec<&SampleRow> = rows.iter().collect();
-            Some((rank(&rows, &wait)?, at))
-        });
+        let ranked = fellows
+            .iter()
+            .enumerate()
+            .filter_map(|(at, rows)| Some((rank(&[rows], &wait)?, at)));
         ranked.max_by_key(|(rank, _)| *rank).map(|(_, at)| at)
     }
 
