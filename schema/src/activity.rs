@@ -53,6 +53,17 @@ impl Activity {
         )
     }
 
+    /// The one that rows name by this number.
+    pub fn of_number(number: i64) -> Option<Activity> {
+        let place = usize::try_from(number).ok()?;
+        Activity::ALL.get(place).copied()
+    }
+
+    /// Doing something itself: on a processor, ready to be, or in storage.
+    pub const fn is_at_work(self) -> bool {
+        matches!(self, Activity::Running | Activity::Runnable) || self.is_storage()
+    }
+
     /// Whether the wait is one for storage.
     pub const fn is_storage(self) -> bool {
         matches!(self, Activity::File | Activity::Fault)

@@ -12,7 +12,11 @@ use crate::model::{Activity, ChannelEnds, Doing, HeldEnd, ProcessId, Side, Span,
 /// # Errors
 /// When the file cannot be read.
 pub fn load_activity(trace: &Trace, workflow: &Workflow) -> Result<Activity> {
-    let grants = Grants::read(trace, workflow)?;
+    let samples = match trace.has_lock_waits()? {
+        true => trace.samples()?,
+        false => Vec::new(),
+    };
+    let grants = Grants::read(trace, workflow, &samples)?;
     Ok(activity(workflow, &trace.activity()?, &grants))
 }
 
@@ -104,7 +108,7 @@ fn released(
     }
     // What holds the locks of a traced file, for the scheduler, is no process of the run.
     let waker = grant.map_or(row.waker_upid, |grant| Some(grant.by_upid));
-    let inferred = || grants.freed_by(row.upid, row.t_ns, row.end_ns);
+    let inferred = || grants.freed_by(row.sample_id);
     let waker = waker.or_else(|| inferred().filter(|_| span.doing == Doing::Lock));
     let waker = waker.and_then(process_of);
     span.waker = waker.filter(|&waker| waker != span.process);

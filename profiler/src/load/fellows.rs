@@ -5,9 +5,8 @@
 
 use std::collections::HashMap;
 
-use flowtrace_schema::{Activity, Result, SampleRow, Trace};
+use flowtrace_schema::{Activity, SampleRow};
 
-use super::grants::Grant;
 use crate::model::{FileIndex, ProcessId, Workflow};
 
 /// Where shared memory has names (`shm_overview(7)`, `sem_overview(7)`).
@@ -17,15 +16,11 @@ const MOST: usize = 256;
 /// The part of a wait before its end in which who frees it is looked for.
 const LAST: i64 = 4;
 
-/// The waits of images for locks of which the end was not told, and who ended them, in the order of time.
-pub(super) fn freed(trace: &Trace, workflow: &Workflow) -> Result<HashMap<i64, Vec<Grant>>> {
-    if trace.is_exact() || !trace.has_lock_waits()? {
-        return Ok(HashMap::new());
+/// Of the samples of waits for locks the images that freed them. The samples come by image, thread and time.
+pub(super) fn freed(workflow: &Workflow, samples: &[SampleRow]) -> HashMap<i64, i64> {
+    if !samples.iter().any(is_lock) {
+        return HashMap::new();
     }
-    Ok(infer(workflow, &trace.samples()?))
-}
-
-fn infer(workflow: &Workflow, samples: &[SampleRow]) -> HashMap<i64, Vec<Grant>> {
     let process_of = workflow.process_of_images();
     let mut seen: HashMap<ProcessId, Vec<&[SampleRow]>> = HashMap::new();
     for rows in samples.chunk_by(|a, b| (a.upid, a.tid) == (b.upid, b.tid)) {
@@ -34,9 +29,9 @@ fn infer(workflow: &Workflow, samples: &[SampleRow]) -> HashMap<i64, Vec<Grant>>
         }
     }
     let groups = Groups::of(workflow);
-    let mut found: HashMap<i64, Vec<Grant>> = HashMap::new();
+    let mut found = HashMap::new();
     for rows in samples.chunk_by(|a, b| a.upid == b.upid) {
-        let is_single = rows.windows(2).all(|pair| pair[0].tid == pair[1].tid);
+        let is_single = is_single(rows);
         // The threads of one process wait for each other in futex(2).
         let waits = |row: &&SampleRow| is_lock(row) && (is_single || !row.is_futex);
         let mut waits = rows.iter().filter(waits).peekable();
@@ -58,18 +53,16 @@ fn infer(workflow: &Workflow, samples: &[SampleRow]) -> HashMap<i64, Vec<Grant>>
             if let Some((_, fellow)) = ranked.max_by_key(|(rank, _)| *rank) {
                 let images = workflow.images(fellow).iter().rev();
                 let mut images = images.skip_while(|image| image.start_ns > wait.end_ns);
-                found
-                    .entry(wait.upid)
-                    .or_default()
-                    .extend(images.next().map(|image| Grant {
-                        from_ns: wait.t_ns,
-                        to_ns: wait.end_ns,
-                        by_upid: image.upid,
-                    }));
+                found.extend(images.next().map(|image| (wait.sample_id, image.upid)));
             }
         }
     }
     found
+}
+
+/// Whether all samples of an image, which come by thread, are of one thread.
+pub(crate) fn is_single(rows: &[SampleRow]) -> bool {
+    rows.windows(2).all(|pair| pair[0].tid == pair[1].tid)
 }
 
 fn is_lock(row: &SampleRow) -> bool {
@@ -77,13 +70,7 @@ fn is_lock(row: &SampleRow) -> bool {
 }
 
 fn is_work(row: &SampleRow) -> bool {
-    const WORK: [Activity; 4] = [
-        Activity::Running,
-        Activity::Runnable,
-        Activity::File,
-        Activity::Fault,
-    ];
-    WORK.iter().any(|one| row.activity == *one as i64)
+    Activity::of_number(row.activity).is_some_and(Activity::is_at_work)
 }
 
 /// How likely one of whose threads this was seen ended a wait. `None`: it waited itself, or nothing is known of it. Who got the lock

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use flowtrace_schema::{FifoEndRow, LockCallRow, Result, Trace};
+use flowtrace_schema::{FifoEndRow, LockCallRow, Result, SampleRow, Trace};
 
 use super::{fellows, locks};
 use crate::model::Workflow;
@@ -27,8 +27,8 @@ pub(crate) struct Grant {
 pub struct Grants {
     /// For locks of files, in the order of time.
     locks: HashMap<i64, Vec<Grant>>,
-    /// For locks of which nobody told who freed them, likewise.
-    shared: HashMap<i64, Vec<Grant>>,
+    /// Of samples of waits for locks the image that is taken to have freed them, where nobody told.
+    shared: HashMap<i64, i64>,
     /// When an image had opened one end of a FIFO, and the image that had opened the other last.
     opens: HashMap<i64, Vec<(i64, i64)>>,
     /// When who looks for a file, or what it started for that, slept until the next look; in the order of time.
@@ -44,10 +44,15 @@ pub(crate) struct Sleep {
 }
 
 impl Grants {
-    pub(crate) fn read(trace: &Trace, workflow: &Workflow) -> Result<Self> {
+    /// Of waits for locks that lack their samples nothing is inferred.
+    pub(crate) fn read(trace: &Trace, workflow: &Workflow, samples: &[SampleRow]) -> Result<Self> {
+        let shared = match trace.is_exact() {
+            true => HashMap::new(),
+            false => fellows::freed(workflow, samples),
+        };
         Ok(Grants {
             sleeps: sleeps(workflow),
-            shared: fellows::freed(trace, workflow)?,
+            shared,
             ..Grants::new(&trace.lock_calls()?, &trace.fifo_ends()?)
         })
     }
@@ -70,11 +75,9 @@ impl Grants {
         (overlap(&most) * 2 >= to_ns - from_ns).then_some(most)
     }
 
-    /// The image that is taken to have ended a wait for a lock, where nobody told.
-    pub(crate) fn freed_by(&self, upid: i64, from_ns: i64, to_ns: i64) -> Option<i64> {
-        let mut waits = self.shared.get(&upid)?.iter();
-        let wait = waits.find(|wait| wait.from_ns < to_ns && wait.to_ns > from_ns)?;
-        Some(wait.by_upid)
+    /// The image that is taken to have ended the wait for a lock that a sample is of, where nobody told.
+    pub(crate) fn freed_by(&self, sample_id: i64) -> Option<i64> {
+        self.shared.get(&sample_id).copied()
     }
 
     /// The wait of an image for the other end of a FIFO, seen within an interval, ns.

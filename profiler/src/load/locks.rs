@@ -25,12 +25,8 @@ pub(super) fn granted(calls: &[LockCallRow]) -> HashMap<i64, Vec<Grant>> {
         let of_file = &of_file[&call.file_id];
         // Whoever freed it last before the waiter had it; a request is logged when it arrives.
         let until = of_file.partition_point(|other| other.start_ns <= call.end_ns);
-        let freed = of_file[..until]
-            .iter()
-            .rev()
-            .take_while(|other| other.start_ns > call.start_ns)
-            .find(|other| other.upid != call.upid && frees(other, call));
-        if let Some(freed) = freed {
+        let before = of_file[..until].iter().copied();
+        if let Some(freed) = freed_last(before, call.start_ns, call) {
             found.entry(call.upid).or_default().push(Grant {
                 from_ns: call.start_ns,
                 to_ns: call.end_ns,
@@ -39,6 +35,16 @@ pub(super) fn granted(calls: &[LockCallRow]) -> HashMap<i64, Vec<Grant>> {
         }
     }
     found
+}
+
+/// Who freed it last for the waiter since a moment, of the calls before it had it.
+fn freed_last<'a>(
+    before: impl DoubleEndedIterator<Item = &'a LockCallRow>,
+    since_ns: i64,
+    waiter: &LockCallRow,
+) -> Option<&'a LockCallRow> {
+    let mut since = before.rev().take_while(|other| other.start_ns > since_ns);
+    since.find(|other| other.upid != waiter.upid && frees(other, waiter))
 }
 
 fn is(call: &LockCallRow, op: Op) -> bool {
@@ -118,9 +124,7 @@ fn polls(calls: &[LockCallRow]) -> Vec<(i64, i64, i64, i64)> {
         if REFUSED.contains(&call.result) {
             attempts.entry(key).or_default().push(call);
         } else if let Some(first) = attempts.remove(&key).map(|attempts| attempts[0]) {
-            let since = calls[..at].iter().rev();
-            let mut since = since.take_while(|other| other.start_ns > first.start_ns);
-            let freed = since.find(|other| other.upid != call.upid && frees(other, call));
+            let freed = freed_last(calls[..at].iter(), first.start_ns, call);
             found.extend(freed.map(|by| (call.upid, first.start_ns, call.start_ns, by.upid)));
         }
     }

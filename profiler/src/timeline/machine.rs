@@ -121,6 +121,13 @@ impl Counters {
             .max_by(|a, b| a.0.total_cmp(&b.0))
     }
 
+    /// The same of the busiest disk of all machines.
+    pub fn busiest_disk(&self, from: i64, to: i64) -> Option<f64> {
+        let hosts = self.hosts().into_iter();
+        let busy = hosts.filter_map(|host| self.disk_busy(host, from, to));
+        busy.map(|(share, _)| share).reduce(f64::max)
+    }
+
     /// Bytes through all interfaces of a kind: `receive_bytes` or `send_bytes`. Without the
     /// loopback unless asked for.
     pub fn net_bytes(&self, host: i64, what: &str, from: i64, to: i64, loopback: bool) -> f64 {

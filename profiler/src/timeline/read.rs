@@ -10,9 +10,9 @@ use flowtrace_schema::{
 use super::books::{Threads, mixes};
 use super::channels::{Kept, add_channels, held_sides};
 use super::machine::Counters;
-use super::threads::{Seen, is_single, seen};
+use super::threads::{Seen, seen};
 use super::{Books, Instance, Piece, Place, STATES, Shares, State, Timeline};
-use crate::load::Grants;
+use crate::load::{Grants, is_single};
 use crate::managers::{Runner, runner_of};
 use crate::model::{Image, ProcessId, Programs, Workflow};
 
@@ -45,16 +45,17 @@ pub struct Parts {
 /// # Errors
 /// When the file cannot be read.
 pub fn read(trace: &Trace, workflow: &Workflow) -> Result<Timeline> {
+    let samples = trace.samples()?;
     let mut timeline = from_parts(
         workflow,
         Parts {
-            samples: trace.samples()?,
+            grants: Grants::read(trace, workflow, &samples)?,
+            samples,
             polled: trace.polled()?,
             times: trace.process_times()?,
             channels: trace.channels()?,
             counters: trace.host_counters()?,
             hosts: trace.hosts()?,
-            grants: Grants::read(trace, workflow)?,
             exact: trace.is_exact(),
         },
     );
@@ -233,7 +234,8 @@ fn add_books(books: &mut Books, row: &TimesRow, samples: &[SampleRow], life: i64
         samples.iter().filter(|sample| of(sample)).map(length).sum()
     };
     let is_lock = |sample: &SampleRow| sample.activity == Activity::Lock as i64;
-    let is_at_work = |sample: &SampleRow| AT_WORK.contains(&sample.activity);
+    let is_at_work =
+        |sample: &SampleRow| Activity::of_number(sample.activity).is_some_and(Activity::is_at_work);
     books.sampled_ns += sum(&|_| true, samples);
     books.lock_ns += sum(&is_lock, samples);
     if is_single(samples) {
@@ -250,14 +252,6 @@ fn add_books(books: &mut Books, row: &TimesRow, samples: &[SampleRow], life: i64
         books.thread_idle_ns += sum(&is_idle, thread);
     }
 }
-
-/// In which a thread does something itself ([`State::is_at_work`]).
-const AT_WORK: [i64; 4] = [
-    Activity::Running as i64,
-    Activity::Runnable as i64,
-    Activity::File as i64,
-    Activity::Fault as i64,
-];
 
 #[expect(clippy::too_many_arguments, reason = "one call, in a loop over images")]
 fn add_image(

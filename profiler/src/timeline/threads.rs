@@ -6,7 +6,7 @@ use flowtrace_schema::{Activity, PolledRow, SampleRow};
 
 use super::State;
 use super::channels::Kept;
-use crate::load::Grants;
+use crate::load::{Grants, is_single};
 use crate::model::ChannelEnds;
 
 /// What was seen of an image over a stretch of time.
@@ -37,10 +37,7 @@ pub(super) fn state(
     side: Option<&str>,
     has_child: impl FnOnce() -> bool,
 ) -> State {
-    let activity = usize::try_from(row.activity)
-        .ok()
-        .and_then(|at| Activity::ALL.get(at));
-    match activity {
+    match Activity::of_number(row.activity) {
         Some(Activity::Running) => State::Cpu,
         Some(Activity::Runnable) => State::Queue,
         // Who types at a terminal is the writer of a channel, too.
@@ -178,7 +175,7 @@ pub(super) fn seen(
             false => (state, channel_id),
         };
         let waker = granted.map_or(row.waker_upid, |grant| Some(grant.by_upid));
-        let inferred = || grants.freed_by(row.upid, row.t_ns, row.end_ns);
+        let inferred = || grants.freed_by(row.sample_id);
         Seen {
             from: row.t_ns,
             to: row.end_ns,
@@ -220,11 +217,6 @@ pub(super) fn seen(
         sleep.wait.cut(one.from, one.to).map(part).collect()
     };
     together(rows.iter().flat_map(parts).collect(), is_single)
-}
-
-/// Whether all samples of an image, which come by thread, are of one thread.
-pub(super) fn is_single(rows: &[SampleRow]) -> bool {
-    rows.windows(2).all(|pair| pair[0].tid == pair[1].tid)
 }
 
 #[cfg(test)]

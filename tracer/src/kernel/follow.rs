@@ -230,7 +230,7 @@ impl Follower {
                 }
             }
             Does::Opens(_) => outside = take_announced(&mut self.notes, sample.tid, sample.at),
-            Does::Requests | Does::Unshares | Does::Makes => {}
+            Does::Requests | Does::Unshares | Does::Makes | Does::Takes => {}
             Does::Closes => return table.close(arguments[0]),
             Does::ClosesRange => {
                 const UNSHARE: u64 = 1 << 1;
@@ -327,11 +327,9 @@ impl Follower {
             }
             _ if result < 0 => {}
             Does::Obscures(_) => thread.count_obscured(done),
-            Does::Makes => {
+            makes @ (Does::Makes | Does::Takes) => {
                 let mut table = thread.table.borrow_mut();
-                let number = libc::c_long::from(call.number);
-                table.receives |=
-                    [libc::SYS_pidfd_getfd, libc::SYS_open_by_handle_at].contains(&number);
+                table.receives |= makes == Does::Takes;
                 table.close(fd);
             }
             Does::Opens(_) => {

@@ -21,6 +21,8 @@ pub(super) enum Does {
     Obscures(&'static [usize]),
     /// Makes a descriptor of something that is no file and that nothing is known of yet.
     Makes,
+    /// Makes one of something that may be a file, of which nothing is known but what is found there.
+    Takes,
     /// Moves data from descriptor `from` to `to`; each has an argument with the address of an
     /// offset, and 0 there means its position.
     Moves(Moves),
@@ -271,9 +273,8 @@ const CALLS: &[(libc::c_long, Does)] = &[
     (libc::SYS_memfd_create, Does::Makes),
     (libc::SYS_inotify_init1, Does::Makes),
     (libc::SYS_pidfd_open, Does::Makes),
-    (libc::SYS_pidfd_getfd, Does::Makes),
-    // A file, but without a name that could be told.
-    (libc::SYS_open_by_handle_at, Does::Makes),
+    (libc::SYS_pidfd_getfd, Does::Takes),
+    (libc::SYS_open_by_handle_at, Does::Takes),
     (libc::SYS_lseek, Does::Seeks),
     (libc::SYS_openat, Does::Opens(Some(2))),
     // Its flags are in memory; the file system is told them.

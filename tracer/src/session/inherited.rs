@@ -124,12 +124,17 @@ fn is_file(number: RawFd) -> bool {
     is_regular && !is_system_path(path.as_os_str().as_bytes()) && !closes_on_exec(number)
 }
 
-fn closes_on_exec(number: RawFd) -> bool {
+fn borrowed<'a>(number: RawFd) -> BorrowedFd<'a> {
     // SAFETY: the number was listed as open just now, and nothing here closes it: descriptors
     // that are inherited belong to nobody in this process.
     #[expect(unsafe_code)]
-    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
-    let flags = fcntl(borrowed, FcntlArg::F_GETFD).map(FdFlag::from_bits_retain);
+    unsafe {
+        BorrowedFd::borrow_raw(number)
+    }
+}
+
+fn closes_on_exec(number: RawFd) -> bool {
+    let flags = fcntl(borrowed(number), FcntlArg::F_GETFD).map(FdFlag::from_bits_retain);
     flags.map_or(true, |flags| flags.contains(FdFlag::FD_CLOEXEC))
 }
 
@@ -137,14 +142,10 @@ impl Stream {
     /// What descriptor `number` of this process is, if that is a file below a traced directory
     /// and will be inherited.
     fn of(number: RawFd, directories: &[Directory]) -> Option<Stream> {
-        // SAFETY: the number was listed as open just now, and nothing here closes it: descriptors
-        // that are inherited belong to nobody in this process.
-        #[expect(unsafe_code)]
-        let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
         if closes_on_exec(number) {
             return None;
         }
-        let file: File = borrowed.try_clone_to_owned().ok()?.into();
+        let file: File = borrowed(number).try_clone_to_owned().ok()?.into();
         let metadata = file.metadata().ok().filter(fs::Metadata::is_file)?;
         let path = fs::read_link(format!("/proc/self/fd/{number}")).ok()?;
         if !directories.iter().any(|d| d.relative(&path).is_some()) {

@@ -120,7 +120,7 @@ impl Sieve {
             Sieve::InFront(witness) => {
                 let all_got_it = witness.saw(got.signal);
                 // To go on makes who stopped, and the witness, forget that they were to stop.
-                let is_void = STOPS.contains(&got.signal) && is_pending(Signal::SIGCONT);
+                let is_void = STOPS.contains(&got.signal) && pending().contains(Signal::SIGCONT);
                 got.sender != Sender::Kernel && !all_got_it && !is_void
             }
             Sieve::Behind { front } => match got.sender {
@@ -259,14 +259,14 @@ pub(super) fn stop_by(signal: i32) {
     }
 }
 
-/// Whether this process still has to take a signal that is blocked.
+/// The signals that are blocked and that this process still has to take.
 #[expect(unsafe_code)]
-pub(super) fn is_pending(signal: Signal) -> bool {
+pub(super) fn pending() -> SigSet {
     let mut set = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: `set` outlives the calls, and all zero is a valid set in any case.
+    // SAFETY: `set` outlives the call, which fills it; all zero is a valid set in any case.
     unsafe {
         libc::sigpending(set.as_mut_ptr());
-        libc::sigismember(set.as_ptr(), signal as i32) == 1
+        SigSet::from_sigset_t_unchecked(set.assume_init())
     }
 }
 

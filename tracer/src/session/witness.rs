@@ -76,7 +76,9 @@ impl Witness {
             return false;
         }
         let now = self.ask().unwrap_or(0);
-        let ours = pending();
+        let ours = signals::pending()
+            .iter()
+            .fold(0, |set, signal| set | bit(signal as i32));
         let own = bit(signal as i32);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = seen.fresh.take();
@@ -124,13 +126,6 @@ impl Drop for Witness {
 
 fn bit(signal: i32) -> u64 {
     1 << (signal as u32 & 63)
-}
-
-/// The signals that are blocked and that this process still has to take.
-fn pending() -> u64 {
-    let is_pending = |signal: &Signal| signals::is_pending(*signal);
-    let pending = Signal::iterator().filter(is_pending);
-    pending.fold(0, |set, signal| set | bit(signal as i32))
 }
 
 /// What the process does: it answers each byte with the signals that it got since the last one.

@@ -341,10 +341,7 @@ fn lacking(
     intervals: &[(i64, i64)],
 ) -> Resource {
     match resource(timeline, sums, intervals) {
-        Resource::Disk
-            if view::is_way(result, timeline, members)
-                || view::is_work(result, timeline, members, sums, intervals) =>
-        {
+        Resource::Disk if view::is_cost(result, timeline, members, sums, intervals) => {
             Resource::View
         }
         other => other,

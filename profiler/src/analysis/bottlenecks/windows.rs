@@ -237,17 +237,9 @@ impl Measure<'_> {
 
     /// A file is saturated while its writer or reader is blocked in storage and a disk is busy.
     fn files(&self, windows: &mut [Measured], storage: &HashMap<(usize, usize), Load>) {
-        let hosts = self.timeline.counters.hosts();
         for (w, window) in windows.iter_mut().enumerate() {
-            let busy = hosts
-                .iter()
-                .filter_map(|&host| {
-                    self.timeline
-                        .counters
-                        .disk_busy(host, window.from, window.to)
-                })
-                .map(|(share, _)| share)
-                .fold(0.0, f64::max);
+            let counters = &self.timeline.counters;
+            let busy = counters.busiest_disk(window.from, window.to).unwrap_or(0.0);
             for (e, edge) in self.tasks.edges.iter().enumerate() {
                 let Some(to) = self.graph.edge_of[e].filter(|_| edge.file_count > 0) else {
                     continue;

@@ -206,14 +206,11 @@ impl<'a> Blame<'a> {
             ),
             false => format!("{} sleeps", self.name),
         };
-        let finding = self.finding("sleep", title, saving, evidence, "waits");
-        match is_loop {
-            true => Finding {
-                confidence: Confidence::Low.name(),
-                ..finding
-            },
-            false => finding,
+        let mut finding = self.finding("sleep", title, saving, evidence, "waits");
+        if is_loop {
+            finding.confidence = Confidence::Low.name();
         }
+        finding
     }
 
     fn computes(&self) -> Option<Finding> {

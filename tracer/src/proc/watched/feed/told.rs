@@ -110,28 +110,26 @@ impl Told {
     /// A process gets its number while another one of the run has it still, as far as was heard: the kernel tells of an end when the task is
     /// off its processor for good, and by then its parent may have gone on and started the next.
     fn end_former(&mut self, pid: u32, at_ns: u64, table: &mut Table) {
-        for _ in 0..LOOKS_FOR_END {
-            while table.is_there(pid) {
-                let is_its = |event: &Event| match &event.what {
-                    What::Ended(end) => end.pid == pid && end.start_ns < at_ns,
-                    _ => false,
-                };
-                let Some(place) = self.events.iter().position(is_its) else {
-                    break;
-                };
-                if let Some(Event {
+        let mut looks = 0;
+        while table.is_there(pid) {
+            let is_its = |event: &Event| match &event.what {
+                What::Ended(end) => end.pid == pid && end.start_ns < at_ns,
+                _ => false,
+            };
+            let place = self.events.iter().position(is_its);
+            let found = place.and_then(|place| self.events.remove(place));
+            match found {
+                Some(Event {
                     what: What::Ended(end),
                     at_ns: ended_ns,
-                }) = self.events.remove(place)
-                {
-                    self.ended(&end, ended_ns.min(at_ns), table);
+                }) => self.ended(&end, ended_ns.min(at_ns), table),
+                _ if looks == LOOKS_FOR_END => return,
+                _ => {
+                    looks += 1;
+                    sleep(SOON);
+                    self.receive();
                 }
             }
-            if !table.is_there(pid) {
-                return;
-            }
-            sleep(SOON);
-            self.receive();
         }
     }
 
