@@ -7,6 +7,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use crate::calls::{self, Mapping};
 use crate::data;
@@ -120,21 +121,30 @@ fn sendfile_after_store(path: &Path, target: &Path) {
         .open(target)
         .unwrap();
     let mut seed = 1u64;
-    let mut stale = 0;
+    let (mut stale, mut longest) = (0, Duration::ZERO);
     for round in 0..2000u64 {
         seed = seed.wrapping_mul(6364136223846793005).wrapping_add(round);
         let at = (seed >> 33) as usize % (length - 8);
         mapping.store(at, &seed.to_ne_bytes());
-        out.seek(SeekFrom::Start(0)).unwrap();
-        match round % 8 {
-            7 => calls::copy_range(&file, at as i64, &out, 8),
-            _ => calls::sendfile(&out, &file, at as i64, 8),
+        let stored = Instant::now();
+        let mut is_fresh = || {
+            out.seek(SeekFrom::Start(0)).unwrap();
+            match round % 8 {
+                7 => calls::copy_range(&file, at as i64, &out, 8),
+                _ => calls::sendfile(&out, &file, at as i64, 8),
+            }
+            let mut copied = [0; 8];
+            out.read_exact_at(&mut copied, 0).unwrap();
+            copied == seed.to_ne_bytes()
+        };
+        if is_fresh() {
+            continue;
         }
-        let mut copied = [0; 8];
-        out.read_exact_at(&mut copied, 0).unwrap();
-        stale += usize::from(copied != seed.to_ne_bytes());
+        stale += 1;
+        while !is_fresh() && stored.elapsed() < Duration::from_secs(1) {}
+        longest = longest.max(stored.elapsed());
     }
-    println!("\nstale {stale}");
+    println!("\nstale {stale} {}", longest.as_micros());
 }
 
 /// Stores through a mapping, which nobody reads before they are written back.

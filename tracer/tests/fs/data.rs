@@ -146,10 +146,12 @@ fn sendfile_after_a_store_is_not_stale_for_long() {
         let output = child::run("sendfile_after_store", &[&paths[0], &paths[1]]);
         let output = String::from_utf8(output.stdout).unwrap();
         let stale = output.lines().find_map(|line| line.strip_prefix("stale "));
-        let stale: u32 = stale.unwrap().parse().unwrap();
-        eprintln!("{:?}: {stale} of 2000 stale", mounted.layer());
-        // In-kernel mappings leave a window of microseconds after the answer to a sendfile.
-        assert!(stale <= if in_kernel { 40 } else { 0 }, "{stale} of 2000");
+        let (stale, longest) = stale.unwrap().split_once(' ').unwrap();
+        let (stale, longest): (u32, u64) = (stale.parse().unwrap(), longest.parse().unwrap());
+        eprintln!("{:?}: {stale} of 2000 stale, {longest} us at most", mounted.layer());
+        // In-kernel mappings leave a window after the answer to a sendfile: microseconds where nobody else wants the processor.
+        assert!(stale <= if in_kernel { 200 } else { 0 }, "{stale} of 2000");
+        assert!(longest < 500_000, "stale for {longest} us");
     }
 }
 
