@@ -32,6 +32,18 @@ pub use programs::{Programs, Stint};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u32);
 
+/// What was seen of the calls on files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileCalls {
+    /// Opens at most.
+    None,
+    /// Of data, but not of names, attributes and locks: the kernel layer with nothing mounted.
+    Data,
+    /// What a view is asked.
+    #[default]
+    All,
+}
+
 /// A file: place in [`Workflow::files`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileIndex(pub u32);
@@ -323,6 +335,19 @@ impl Workflow {
         let unseen = ["topology_not_seen", "topology_left_out"];
         let is_unseen = |loss: &LossRow| loss.value > 0 && unseen.contains(&&*loss.counter);
         self.runs.iter().all(RunRow::sees_descriptors) && !self.losses.iter().any(is_unseen)
+    }
+
+    /// What was seen of the calls on files.
+    pub fn file_calls(&self) -> FileCalls {
+        let is_seen = |layer: &str| layer != "none";
+        let mut directories = self.directories.iter();
+        if directories.any(|directory| is_seen(&directory.file_layer)) {
+            FileCalls::All
+        } else if self.runs.iter().any(|run| is_seen(&run.file_layer)) {
+            FileCalls::Data
+        } else {
+            FileCalls::None
+        }
     }
 
     /// Whether nobody recorded what ran. The processes that there are then are those at the ends of

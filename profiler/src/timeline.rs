@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use flowtrace_schema::{HostRow, StorageRow};
 
-use crate::model::{ProcessId, Programs, ViewUse};
+use crate::model::{FileCalls, ProcessId, Programs, ViewUse};
 use machine::Counters;
 pub use read::{Parts, from_parts, read};
 
@@ -314,6 +314,8 @@ pub struct Timeline {
     pub way_ns: Option<i64>,
     /// Where the traced files are.
     pub place: Place,
+    /// What was seen of the calls on files.
+    pub file_calls: FileCalls,
     /// Pipes and sockets.
     pub channels: Vec<Channel>,
     /// Counters of the machines.

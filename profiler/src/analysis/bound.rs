@@ -2,6 +2,7 @@
 //! long, saves little, however long it took.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use crate::analysis::critical_path::CriticalPath;
 use crate::analysis::serial::Serial;
@@ -56,11 +57,16 @@ impl Bound<'_> {
     /// The same if the steps of a stretch run side by side: each as much shorter as the stretch.
     pub(crate) fn side_by_side(&self, one: &Serial) -> i64 {
         let share = 1.0 - one.could_ns as f64 / one.took_ns.max(1) as f64;
+        self.of_steps_below(one.runner, one.from..one.to, share)
+    }
+
+    /// The same if what a runner started within a time takes a share less.
+    pub(crate) fn of_steps_below(&self, runner: ProcessId, within: Range<i64>, share: f64) -> i64 {
         let is_step = |id: &ProcessId| {
             let start = self.workflow.process(*id).start_ns;
             let parent = |id: &ProcessId| self.workflow.process(*id).parent;
-            (one.from..one.to).contains(&start)
-                && std::iter::successors(parent(id), parent).any(|above| above == one.runner)
+            within.contains(&start)
+                && std::iter::successors(parent(id), parent).any(|above| above == runner)
         };
         let steps = self.workflow.process_ids().filter(is_step);
         self.without(steps.map(|id| (id, share)))

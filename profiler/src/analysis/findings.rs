@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::analysis::bottlenecks::{self, Bottlenecks, Cause, Confidence, Options, union};
 use crate::analysis::bound::Bound;
 use crate::analysis::critical_path::CriticalPath;
-use crate::analysis::serial::{RunBy, Serial, serial};
+use crate::analysis::serial::{LateStart, RunBy, Serial, late_starts, serial};
 use crate::graph::Dag;
 use crate::model::{ProcessId, Workflow};
 use crate::text::bottlenecks::{percent, want, who};
@@ -30,7 +30,7 @@ const LEAST_NS: f64 = 30e6;
 /// Something that could make the run shorter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// What kind of thing: cpu, disk, memory, lock, sleep, network, hand-over, serial, straggler.
+    /// What kind of thing: cpu, disk, memory, lock, sleep, network, hand-over, serial, late start, straggler.
     pub kind: &'static str,
     /// The step that it is about, if it is about one.
     pub step: Option<String>,
@@ -84,6 +84,7 @@ pub fn of_bottlenecks(
         return Verdict::default();
     }
     let stretches = serial(workflow, timeline, path);
+    let late = late_starts(workflow, timeline, path);
     let bound = Bound {
         workflow,
         timeline,
@@ -96,7 +97,7 @@ pub fn of_bottlenecks(
         resource: first.map(|cause| cause.resource.name()),
         step: first.map(|cause| who(result, cause)),
         critical_path: None,
-        findings: findings(&bound, result, &stretches),
+        findings: findings(&bound, result, &stretches, &late),
     }
 }
 
@@ -146,15 +147,23 @@ fn why(result: &Bottlenecks, first: &Cause, timeline: &Timeline) -> Option<Strin
     (parts.len() > 1).then(|| format!("no single step: {}", parts.join(" · ")))
 }
 
-fn findings(bound: &Bound<'_>, result: &Bottlenecks, stretches: &[Serial]) -> Vec<Finding> {
+fn findings(
+    bound: &Bound<'_>,
+    result: &Bottlenecks,
+    stretches: &[Serial],
+    late: &[LateStart],
+) -> Vec<Finding> {
     let timeline = bound.timeline;
     let mut found: Vec<Finding> = Vec::new();
     // What has an explanation already needs no second one.
     let mut explained: Vec<(i64, i64)> = Vec::new();
-    for one in stretches.iter().take(MOST) {
+    // A better order fills the same gaps.
+    let is_told = |one: &&Serial| !late.iter().any(|late| late.runner == one.runner);
+    for one in stretches.iter().filter(is_told).take(MOST) {
         explained.push((one.from, one.to));
         found.push(of_serial(one));
     }
+    found.extend(late.iter().map(|one| of_late_start(one, timeline)));
     for one in stragglers::stragglers(bound.workflow, result, timeline) {
         explained.push((one.from, one.to));
         let mut finding = one.finding;
@@ -177,6 +186,32 @@ fn findings(bound: &Bound<'_>, result: &Bottlenecks, stretches: &[Serial]) -> Ve
     found.retain(|one| one.step.is_none() || told.insert((one.kind, one.step.clone())));
     found.truncate(MOST);
     found
+}
+
+fn of_late_start(one: &LateStart, timeline: &Timeline) -> Finding {
+    let moment = |ns| units::moment(ns, timeline.begins_ns);
+    Finding {
+        kind: "late start",
+        step: Some(one.name.clone()),
+        title: format!(
+            "{} begins at {} and decides when {} is done; what it uses was there at {}: run it before the others",
+            units::plain(&one.name),
+            moment(one.began_ns),
+            units::plain(&one.runner_name),
+            moment(one.ready_ns),
+        ),
+        saving_ns: one.saving_ns,
+        evidence: format!(
+            "{}, at most {} at a time, took {}; first those with the longest way to the end, {} (as far as files and pipes tell what depends on what)",
+            units::counted(one.steps as i64, "step", "steps"),
+            one.jobs,
+            units::duration(one.took_ns),
+            units::duration(one.could_ns)
+        ),
+        // What a makefile or a workflow says of orders is not seen.
+        confidence: "medium",
+        command: "critical-path",
+    }
 }
 
 fn of_serial(one: &Serial) -> Finding {

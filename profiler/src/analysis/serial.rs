@@ -5,15 +5,17 @@
 //! and a processor is free. What is saved is an upper bound: exit codes and what the shell
 //! keeps in variables are not seen, but for what it read from pipes and files.
 
+mod late;
 mod order;
 mod runs;
 mod steps;
 
 use crate::analysis::bound::Bound;
 use crate::analysis::critical_path::CriticalPath;
-use crate::model::{ProcessId, Workflow};
+use crate::model::{FileCalls, ProcessId, Workflow};
 use crate::timeline::Timeline;
-use order::{Dependencies, Schedule};
+pub use late::{LateStart, late_starts};
+use order::{Dependencies, Room, Schedule};
 pub use runs::RunBy;
 use runs::run_by;
 use steps::{Step, steps};
@@ -56,14 +58,9 @@ pub struct Serial {
 /// outside the traced directories were not seen: then nothing is known of what depends on what. `path`
 /// bounds what they may save.
 pub fn serial(workflow: &Workflow, timeline: &Timeline, path: &CriticalPath) -> Vec<Serial> {
-    let has_files = workflow.runs.iter().any(|run| run.file_layer != "none");
-    let is_seen = has_files && workflow.sees_outside();
-    let (Some(cpus), true) = (timeline.cpus(), is_seen) else {
+    let Some(cpus) = processors(workflow, timeline) else {
         return Vec::new();
     };
-    if cpus < 2 || timeline.length() <= 0 {
-        return Vec::new();
-    }
     let children = workflow.children();
     let mut found: Vec<Serial> = Vec::new();
     for id in workflow.process_ids() {
@@ -96,6 +93,13 @@ pub fn serial(workflow: &Workflow, timeline: &Timeline, path: &CriticalPath) -> 
     found.retain(|one| is_worth_a_word(one.saving_ns as f64, timeline));
     found.sort_by_key(|one| (-one.saving_ns, one.from));
     found
+}
+
+/// Processors of the machine; `None` where nothing can be said: there is one, or it is not known what depends on what.
+fn processors(workflow: &Workflow, timeline: &Timeline) -> Option<i64> {
+    let is_seen = workflow.file_calls() != FileCalls::None && workflow.sees_outside();
+    let cpus = timeline.cpus().filter(|&cpus| cpus > 1);
+    cpus.filter(|_| is_seen && timeline.length() > 0)
 }
 
 /// Runs of steps that stood alone, by their places. A pause that the script made on purpose ends
@@ -153,7 +157,7 @@ fn judge(
     }
     let dependencies = Dependencies::of(steps);
     let cores = cpus;
-    let schedule = Schedule::of(steps, &dependencies, cores);
+    let schedule = Schedule::of(steps, &dependencies, Room::of_cores(cores));
     let running: i64 = steps.iter().map(Step::length).sum();
     let could_ns = schedule.end.max((work(steps) / cores) as i64);
     // The schedule knows no others on the machine; the run did. What it saves is a share of the time

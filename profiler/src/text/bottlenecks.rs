@@ -5,6 +5,7 @@ use crate::analysis::bottlenecks::chart::{Chart, chart, subject_name};
 use crate::analysis::bottlenecks::{Bottlenecks, Cause, Resource, Subject, Without};
 use crate::text::table::{Align, Table, more};
 use crate::text::units;
+use crate::text::waits::unseen;
 use crate::timeline::Timeline;
 
 /// Bars drawn and rows listed; more are counted.
@@ -149,6 +150,7 @@ pub fn text(result: &Bottlenecks, timeline: &Timeline, trace: &str, width: usize
     if !timeline.is_sampled() {
         out += "  no samples: what steps waited for is not known, only how long they computed\n";
     }
+    out += unseen(timeline);
     out += &format!(
         "  α {} β {} · {} of {} or less · next: flowtrace waits {trace}\n",
         result.options.alpha,

@@ -79,6 +79,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
         span: (begin.unwrap_or(0).min(end), end),
         way_ns: workflow.view.way_ns,
         place: Place::of(traced.map(|directory| directory.filesystem.as_deref())),
+        file_calls: workflow.file_calls(),
         exact: parts.exact,
         ..Timeline::default()
     };

@@ -148,7 +148,10 @@ fn sendfile_after_a_store_is_not_stale_for_long() {
         let stale = output.lines().find_map(|line| line.strip_prefix("stale "));
         let (stale, longest) = stale.unwrap().split_once(' ').unwrap();
         let (stale, longest): (u32, u64) = (stale.parse().unwrap(), longest.parse().unwrap());
-        eprintln!("{:?}: {stale} of 2000 stale, {longest} us at most", mounted.layer());
+        eprintln!(
+            "{:?}: {stale} of 2000 stale, {longest} us at most",
+            mounted.layer()
+        );
         // In-kernel mappings leave a window after the answer to a sendfile: microseconds where nobody else wants the processor.
         assert!(stale <= if in_kernel { 200 } else { 0 }, "{stale} of 2000");
         assert!(longest < 500_000, "stale for {longest} us");

@@ -60,6 +60,51 @@ impl Dependencies {
         }
         found
     }
+
+    /// The same without those that ran at the same time: who began before another had ended did not wait for it.
+    pub(super) fn without_overlapping(mut self, steps: &[Step]) -> Dependencies {
+        self.pairs = 0;
+        for (at, before) in self.before.iter_mut().enumerate() {
+            before.retain(|&other| steps[other].to <= steps[at].from);
+            self.pairs += before.len();
+        }
+        self
+    }
+
+    /// Places of those that must have ended before a step begins.
+    pub(super) fn before(&self, step: usize) -> &[usize] {
+        &self.before[step]
+    }
+
+    /// Places of those that come after each step.
+    pub(super) fn after(&self) -> Vec<Vec<usize>> {
+        let mut after: Vec<Vec<usize>> = vec![Vec::new(); self.before.len()];
+        for (at, before) in self.before.iter().enumerate() {
+            for &other in before {
+                after[other].push(at);
+            }
+        }
+        after
+    }
+}
+
+/// What there is for steps that run side by side.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// Processors.
+    pub(super) cores: f64,
+    /// How many steps at a time.
+    pub(super) jobs: usize,
+}
+
+impl Room {
+    /// Processors, and as many steps as they have work for.
+    pub(super) fn of_cores(cores: f64) -> Room {
+        Room {
+            cores,
+            jobs: usize::MAX,
+        }
+    }
 }
 
 /// Steps side by side.
@@ -74,23 +119,35 @@ pub(super) struct Schedule {
 impl Schedule {
     /// Starts every step as soon as those that it depends on have ended and there is room; of several
     /// the one that the script has first.
-    pub(super) fn of(steps: &[Step], dependencies: &Dependencies, cores: f64) -> Schedule {
+    pub(super) fn of(steps: &[Step], dependencies: &Dependencies, room: Room) -> Schedule {
+        Schedule::by(steps, dependencies, room, |_| 0)
+    }
+
+    /// The same, of several the one of the lowest `rank`, and of these the first.
+    pub(super) fn by(
+        steps: &[Step],
+        dependencies: &Dependencies,
+        room: Room,
+        rank: impl Fn(usize) -> i64,
+    ) -> Schedule {
+        let jobs = room.jobs;
         // Half a core less than a step needs is no reason to wait: the work bound has the rest.
-        let room = cores + 0.3;
+        let room = room.cores + 0.3;
         let mut missing: Vec<usize> = dependencies.before.iter().map(Vec::len).collect();
-        let mut after: Vec<Vec<usize>> = vec![Vec::new(); steps.len()];
-        for (at, before) in dependencies.before.iter().enumerate() {
-            for &other in before {
-                after[other].push(at);
-            }
-        }
-        let mut ready: BTreeSet<usize> = (0..steps.len()).filter(|&at| missing[at] == 0).collect();
+        let after = dependencies.after();
+        let mut ready: BTreeSet<(i64, usize)> = (0..steps.len())
+            .filter(|&at| missing[at] == 0)
+            .map(|at| (rank(at), at))
+            .collect();
         let mut running: BTreeSet<usize> = BTreeSet::new();
         let (mut begin, mut end) = (vec![0; steps.len()], vec![0; steps.len()]);
         let mut now = 0;
         loop {
             let mut started = Vec::new();
-            for &at in &ready {
+            for &(rank, at) in &ready {
+                if running.len() >= jobs {
+                    break;
+                }
                 let (mut cpu, mut disk) = (0.0, 0.0);
                 for &other in &running {
                     cpu += steps[other].cores(room);
@@ -105,11 +162,11 @@ impl Schedule {
                     begin[at] = now;
                     end[at] = now + steps[at].length();
                     running.insert(at);
-                    started.push(at);
+                    started.push((rank, at));
                 }
             }
-            for at in started {
-                ready.remove(&at);
+            for one in started {
+                ready.remove(&one);
             }
             let Some(next) = running.iter().map(|&at| end[at]).min() else {
                 break;
@@ -122,7 +179,7 @@ impl Schedule {
                 for &next in &after[at] {
                     missing[next] -= 1;
                     if missing[next] == 0 {
-                        ready.insert(next);
+                        ready.insert((rank(next), next));
                     }
                 }
             }
@@ -260,7 +317,7 @@ mod tests {
             let steps = some_steps(&mut dice);
             for cores in [2.0, 4.0] {
                 let dependencies = Dependencies::of(&steps);
-                let found = Schedule::of(&steps, &dependencies, cores);
+                let found = Schedule::of(&steps, &dependencies, Room::of_cores(cores));
                 assert_eq!(
                     (dependencies.pairs, found),
                     slowly(&steps, cores),

@@ -432,11 +432,6 @@ fn what_lies_in_pipes_is_told() {
         // The children of other tests have the end for writing, too, from their fork to their exec.
         let content = (0..10).find_map(|_| told_of_a_pipe_with(&mut tracepoints, &text));
         let content = content.expect("nobody can add to it");
-        assert!(
-            content == text,
-            "{} bytes of {}",
-            content.len(),
-            text.len()
-        );
+        assert!(content == text, "{} bytes of {}", content.len(), text.len());
     }
 }
