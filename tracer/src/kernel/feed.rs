@@ -26,9 +26,10 @@ pub(super) type Streams = [Option<Target>; 3];
 pub(super) enum Change {
     /// The command begins; whether its calls have the numbers of this architecture.
     Begins(Tracee, bool),
-    /// A process was made by process `by`; whether both have one table of descriptors.
+    /// A process was made by a thread of process `by`; whether both have one table of descriptors.
     Forked {
         by: u32,
+        thread: u32,
         child: Tracee,
         shares: bool,
     },
@@ -222,8 +223,13 @@ impl Observer for Feed {
             let flags = clone_flags(parent.tid).unwrap_or(0);
             flags & libc::CLONE_FILES as u64 != 0
         });
-        let by = parent.pid;
-        self.inbox.tell(now, Change::Forked { by, child, shares });
+        let forked = Change::Forked {
+            by: parent.pid,
+            thread: parent.tid,
+            child,
+            shares,
+        };
+        self.inbox.tell(now, forked);
     }
 
     fn thread_began(&mut self, thread: Tracee, now: u64) {

@@ -108,6 +108,8 @@ struct UnderWay {
     outside: Option<OpenedFile>,
     /// It moves data, and what its descriptor was is lost.
     unplaced: bool,
+    /// It makes a descriptor, and these tables were copied meanwhile: they may have it, too.
+    copies: Vec<SharedTable>,
 }
 
 impl Follower {
@@ -231,22 +233,13 @@ impl Follower {
             }
             Does::Opens(_) => outside = take_announced(&mut self.notes, sample.tid, sample.at),
             Does::Requests | Does::Unshares | Does::Makes | Does::Takes => {}
-            Does::Closes => return table.close(arguments[0]),
+            Does::Closes => {
+                table.touched(sample.at, sample.tid, arguments[0]..=arguments[0]);
+                return table.close(arguments[0]);
+            }
             Does::ClosesRange => {
-                const UNSHARE: u64 = 1 << 1;
-                const CLOEXEC: u64 = 1 << 2;
-                let [first, last, flags, ..] = arguments;
-                if flags & UNSHARE != 0 {
-                    drop(table);
-                    self.unshare(sample.tid);
-                    if let Some(thread) = self.threads.get(&sample.tid) {
-                        let mut table = thread.table.borrow_mut();
-                        table.close_range(first, last, flags & CLOEXEC != 0);
-                    }
-                } else {
-                    table.close_range(first, last, flags & CLOEXEC != 0);
-                }
-                return;
+                drop(table);
+                return self.closes_range(sample, arguments);
             }
         }
         drop(table);
@@ -260,9 +253,27 @@ impl Follower {
             channels,
             outside,
             unplaced,
+            copies: Vec::new(),
         };
         call.enter();
         thread.under_way = Some(call);
+    }
+
+    /// close_range(2), of which only what it refuses is known to be without effect.
+    fn closes_range(&mut self, sample: &Sample, [first, last, flags, ..]: [u64; 6]) {
+        const UNSHARE: u64 = 1 << 1;
+        const CLOEXEC: u64 = 1 << 2;
+        if flags as u32 as u64 & !(UNSHARE | CLOEXEC) != 0 || first as u32 > last as u32 {
+            return;
+        }
+        if flags & UNSHARE != 0 {
+            self.unshare(sample.tid);
+        }
+        if let Some(thread) = self.threads.get(&sample.tid) {
+            let mut table = thread.table.borrow_mut();
+            table.touched(sample.at, sample.tid, first..=last);
+            table.close_range(first, last, flags & CLOEXEC != 0);
+        }
     }
 
     fn returns(&mut self, sample: &Sample, result: i64, emit: &mut impl FnMut(Call)) {
@@ -291,6 +302,13 @@ impl Follower {
         };
         let [first, command, third, ..] = call.arguments;
         let fd = result.cast_unsigned();
+        if call.makes_descriptor() && result >= 0 {
+            let mut table = thread.table.borrow_mut();
+            table.touched(sample.at, sample.tid, fd..=fd);
+            for copy in &call.copies {
+                copy.borrow_mut().doubt_unknown(fd);
+            }
+        }
         let done = Done {
             call: &call,
             sample,
@@ -415,6 +433,8 @@ impl Counts {
             // The kernel does not count what receives and sends.
             Does::Data(data) if data.socket.is_some() => (false, false),
             Does::Data(data) => (!data.writes, data.writes),
+            // A copy from the end of a file is over before it is counted (vfs_copy_file_range of fs/read_write.c).
+            Does::Moves(moves) if moves.ops.0 == Op::CopyFrom && result == 0 => (false, false),
             Does::Moves(moves) => (moves.counted, moves.counted),
             _ => (false, false),
         };

@@ -78,6 +78,26 @@ struct Suspect {
     fd: u64,
     /// `None`: a file that cannot be named.
     open: Option<Rc<OpenFile>>,
+    /// Who was found to have the same open file.
+    by: Option<Holding>,
+}
+
+/// A descriptor that is known to stand for an open file; by what is told of calls, which may be behind.
+#[derive(Debug)]
+pub(super) struct Holding {
+    pub(super) table: SharedTable,
+    pub(super) fd: u64,
+    pub(super) open: Rc<OpenFile>,
+}
+
+impl Holding {
+    /// Whether nothing has become of it.
+    fn lasts(&self) -> bool {
+        let table = self.table.borrow();
+        table
+            .get(self.fd)
+            .is_some_and(|open| Rc::ptr_eq(open, &self.open))
+    }
 }
 
 impl Strangers {
@@ -165,12 +185,19 @@ impl Strangers {
     }
 
     /// A descriptor was looked at, and its table says what it is.
-    pub(super) fn suspect(&mut self, table: &SharedTable, fd: u64, open: Option<Rc<OpenFile>>) {
+    pub(super) fn suspect(
+        &mut self,
+        table: &SharedTable,
+        fd: u64,
+        open: Option<Rc<OpenFile>>,
+        by: Option<Holding>,
+    ) {
         self.suspects.push_back(Suspect {
             looked_ns: self.clock.now(),
             table: Rc::clone(table),
             fd,
             open,
+            by,
         });
     }
 
@@ -193,7 +220,7 @@ impl Strangers {
     }
 
     /// All calls until a moment are known: what was looked at before, and not closed until then, was
-    /// the same when it was used.
+    /// the same when it was used. Who has the same must have had it all the time, too; else it is looked at again.
     pub(super) fn judge(&mut self, until: u64, emit: &mut impl FnMut(Call)) {
         while let Some(suspect) = self.suspects.pop_front_if(|s| s.looked_ns < until) {
             let table = suspect.table.borrow();
@@ -202,13 +229,17 @@ impl Strangers {
                 continue;
             };
             let rows = open.held.take().unwrap_or_default();
-            match table.get(suspect.fd) {
-                Some(same) if Rc::ptr_eq(same, &open) => rows.into_iter().for_each(&mut *emit),
-                _ => {
-                    self.not_followed += 1;
-                    self.rows_dropped += rows.len() as u64;
-                    open.seek(None);
-                }
+            let is_same = table
+                .get(suspect.fd)
+                .is_some_and(|same| Rc::ptr_eq(same, &open));
+            let is_known = suspect.by.is_none_or(|by| by.lasts());
+            if is_same && is_known {
+                rows.into_iter().for_each(&mut *emit);
+            } else {
+                self.not_followed += 1;
+                self.rows_dropped += rows.len() as u64;
+                open.seek(None);
+                open.is_void.set(!is_known);
             }
         }
     }
@@ -286,7 +317,7 @@ mod tests {
         let table = SharedTable::new(RefCell::new(Table::default()));
         for fd in [3, 4] {
             table.borrow_mut().suspect(fd);
-            strangers.suspect(&table, fd, None);
+            strangers.suspect(&table, fd, None, None);
         }
         let mut none = |call| panic!("{call:?}");
         strangers.judge(0, &mut none);

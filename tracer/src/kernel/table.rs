@@ -2,7 +2,8 @@
 //! which several descriptors and processes may share.
 
 use std::cell::{Cell, RefCell};
-use std::ops::Deref;
+use std::collections::VecDeque;
+use std::ops::{Deref, RangeInclusive};
 use std::rc::Rc;
 
 use flowtrace_schema::{Call, FileId};
@@ -22,6 +23,8 @@ pub(super) struct OpenFile {
     /// `Some`: it was looked at after it was used, and is this file if nothing became of the descriptor meanwhile;
     /// the rows that wait for that to be known.
     pub(super) held: RefCell<Option<Vec<Call>>>,
+    /// What it was taken for turned out to be another.
+    pub(super) is_void: Cell<bool>,
     state: Rc<State>,
 }
 
@@ -56,6 +59,7 @@ impl OpenFile {
             file,
             by_fuse,
             held: RefCell::new(None),
+            is_void: Cell::new(false),
             state: Rc::new(State {
                 position: Cell::new(Some(0)),
                 wanders: Cell::new(false),
@@ -160,6 +164,8 @@ enum Slot {
     Known(Target, Kept),
     /// It was a file of a view when somebody looked, and may have been another thing before.
     Suspect,
+    /// Another thread changed it while the table was copied: this is the one or the other.
+    Doubted,
     /// Records were dropped that told of it, and nobody can be asked any more.
     Lost,
     /// A file of a view.
@@ -191,7 +197,22 @@ pub(super) struct Table {
     untold: bool,
     /// One was replaced before it was looked at: what was seen then was its successor.
     pub(super) mistaken: bool,
+    /// What became of descriptors of late, in the order of time.
+    recent: VecDeque<Touch>,
 }
+
+/// Descriptors were made or closed.
+#[derive(Clone, Debug)]
+struct Touch {
+    at: u64,
+    tid: u32,
+    fds: RangeInclusive<u64>,
+}
+
+/// A fork copies the table at some time before it is told, ns.
+const COPYING_NS: u64 = 100_000_000;
+/// Most that is kept of what became of descriptors.
+const TOUCHES: usize = 1024;
 
 impl Slot {
     /// Whether it was looked at, and when it became that is not known yet.
@@ -208,6 +229,7 @@ impl Table {
             receives: false,
             untold: false,
             mistaken: false,
+            recent: VecDeque::new(),
         }
     }
 
@@ -222,10 +244,11 @@ impl Table {
     pub(super) fn look(&self, fd: u64) -> Found<'_> {
         // The kernel looks at the low half only.
         match self.slots.get(fd as u32 as usize) {
-            None | Some(Slot::Unknown) => Found::Unknown,
+            None | Some(Slot::Unknown | Slot::Doubted) => Found::Unknown,
             Some(Slot::Named) => Found::Named,
             Some(Slot::Elsewhere | Slot::Suspect | Slot::Lost) => Found::Elsewhere,
             Some(Slot::Known(target, _)) => Found::Known(*target),
+            Some(Slot::Open(entry)) if entry.open.is_void.get() => Found::Unknown,
             Some(Slot::Open(entry)) => Found::Open(&entry.open),
         }
     }
@@ -258,6 +281,52 @@ impl Table {
             if let Slot::Elsewhere | Slot::Named | Slot::Lost = slot {
                 *slot = Slot::Unknown;
             }
+        }
+    }
+
+    /// Whether descriptor `fd`, of which nothing is known, may be a file that another process knows.
+    pub(super) fn is_strange(&self, fd: u64) -> bool {
+        let slot = self.slots.get(fd as u32 as usize);
+        self.receives || matches!(slot, Some(Slot::Doubted | Slot::Open(_)))
+    }
+
+    /// Thread `tid` made or closed descriptors.
+    pub(super) fn touched(&mut self, at: u64, tid: u32, fds: RangeInclusive<u64>) {
+        if let Some(last) = self.recent.back_mut()
+            && (last.tid, &last.fds) == (tid, &fds)
+        {
+            last.at = at;
+            return;
+        }
+        let is_old = |touch: &mut Touch| touch.at + COPYING_NS < at;
+        while self.recent.pop_front_if(is_old).is_some() {}
+        if self.recent.len() >= TOUCHES {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(Touch { at, tid, fds });
+    }
+
+    /// That of a process which thread `tid` made, as was told at that time. What other threads changed while it was copied
+    /// is one thing or the other.
+    pub(super) fn forked(&self, at: u64, tid: u32) -> Table {
+        let mut copy = self.clone();
+        copy.recent.clear();
+        let others = self.recent.iter().filter(|touch| touch.tid != tid);
+        for touch in others.filter(|touch| touch.at + COPYING_NS >= at) {
+            let (first, last) = (*touch.fds.start(), *touch.fds.end());
+            let end = last.min(first.saturating_add(self.slots.len() as u64));
+            for fd in first..=end.min(MOST as u64) {
+                copy.put(fd, Slot::Doubted);
+            }
+        }
+        copy.mistaken = false;
+        copy
+    }
+
+    /// Descriptor `fd` may have come by another thread's call while the table was copied.
+    pub(super) fn doubt_unknown(&mut self, fd: u64) {
+        if let Found::Unknown = self.look(fd) {
+            self.put(fd, Slot::Doubted);
         }
     }
 
@@ -378,8 +447,10 @@ impl Table {
     pub(super) fn descriptors(&self) -> impl Iterator<Item = (usize, &Rc<OpenFile>)> {
         let slots = self.slots.iter().enumerate();
         slots.filter_map(|(fd, slot)| match slot {
+            Slot::Open(entry) if entry.open.is_void.get() => None,
             Slot::Open(entry) => Some((fd, &entry.open)),
             Slot::Unknown
+            | Slot::Doubted
             | Slot::Elsewhere
             | Slot::Named
             | Slot::Known(..)

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use flowtrace_schema::FileId;
 
-use super::super::strangers::{Met, Stranger, are_one};
+use super::super::strangers::{Holding, Stranger, are_one};
 use super::super::syscalls::Does;
 use super::super::table::{Found, OpenFile};
 use super::super::waits::Descriptors;
@@ -32,12 +32,9 @@ impl Follower {
 
     /// As [`Follower::meet`], of a call that returned: shells ask for duplicates of descriptors that do not exist.
     pub(super) fn meet_returned(&mut self, tid: u32, call: &mut UnderWay, result: i64) {
-        let [first, command, ..] = call.arguments;
-        let duplicates = match call.does {
-            Does::Duplicates(_) => true,
-            Does::Controls => [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC].contains(&(command as i32)),
-            _ => false,
-        };
+        let first = call.arguments[0];
+        let duplicates =
+            matches!(call.does, Does::Duplicates(_) | Does::Controls) && call.makes_descriptor();
         if result == -i64::from(libc::EBADF) {
             // It was not what was looked at, which came later.
             if let Some(thread) = self.threads.get(&tid) {
@@ -61,17 +58,20 @@ impl Follower {
             return;
         };
         let (table, pid) = (Rc::clone(&thread.table), thread.pid);
+        let is_strange = table.borrow().is_strange(fd);
         match self.strangers.look(pid, tid, fd) {
             Stranger::File(met) => {
-                let open = self.open_file(met, &table, (pid, fd));
-                self.met(&table, fd, open, met.appends, met.close_on_exec);
+                let by = self.held_by_others(&table, (pid, fd), |open| open.file == met.file);
+                let by_fuse = by.as_ref().map_or(met.by_fuse, |by| by.open.by_fuse);
+                let open = OpenFile::met(met.file, by_fuse, by.as_ref().map(|by| &*by.open));
+                self.met(&table, fd, open, by, (met.appends, met.close_on_exec));
             }
             // Others are inherited from before the run, or of the system.
-            Stranger::Outside(met) if table.borrow().receives => {
+            Stranger::Outside(met) if is_strange => {
                 match self.held_by_others(&table, (pid, fd), |_| true) {
-                    Some(other) => {
-                        let open = OpenFile::met(other.file, false, Some(&other));
-                        self.met(&table, fd, open, met.appends, met.close_on_exec);
+                    Some(by) => {
+                        let open = OpenFile::met(by.open.file, false, Some(&by.open));
+                        self.met(&table, fd, open, Some(by), (met.appends, met.close_on_exec));
                     }
                     None => {
                         self.missed();
@@ -82,13 +82,13 @@ impl Follower {
             Stranger::Outside(met) => table.borrow_mut().set(fd, None, met.close_on_exec),
             Stranger::Unnamed => {
                 table.borrow_mut().suspect(fd);
-                self.strangers.suspect(&table, fd, None);
+                self.strangers.suspect(&table, fd, None, None);
             }
             // Whether a new program keeps it is not known.
             Stranger::Elsewhere(Some(target)) => table.borrow_mut().know(fd, target),
             Stranger::Elsewhere(None) => table.borrow_mut().set(fd, None, false),
             Stranger::Gone => {
-                if table.borrow().receives {
+                if is_strange {
                     self.missed();
                 }
                 match self.dropped {
@@ -99,14 +99,14 @@ impl Follower {
         }
     }
 
-    /// Descriptor `fd` of a table is that.
+    /// Descriptor `fd` of a table is that, if it is what `by` holds.
     fn met(
         &mut self,
         table: &SharedTable,
         fd: u64,
         open: OpenFile,
-        appends: bool,
-        close_on_exec: bool,
+        by: Option<Holding>,
+        (appends, close_on_exec): (bool, bool),
     ) {
         let open = Rc::new(open);
         open.appends.set(open.appends.get() || appends);
@@ -115,7 +115,7 @@ impl Follower {
         }
         let same = Some(Rc::clone(&open));
         table.borrow_mut().set(fd, same, close_on_exec);
-        self.strangers.suspect(table, fd, Some(open));
+        self.strangers.suspect(table, fd, Some(open), by);
     }
 
     /// Of one that came over a socket nothing can be told any more. Whoever has the same open file may be somewhere else in
@@ -144,31 +144,30 @@ impl Follower {
         }
     }
 
-    /// The open file that was met, which somebody else may hold, too.
-    fn open_file(&self, met: Met, own: &SharedTable, at: (u32, u64)) -> OpenFile {
-        let other = self.held_by_others(own, at, |open| open.file == met.file);
-        let by_fuse = other.as_ref().map_or(met.by_fuse, |other| other.by_fuse);
-        OpenFile::met(met.file, by_fuse, other.as_deref())
-    }
-
-    /// The open file of that descriptor as another one holds it, of those that `suit`.
+    /// The same open file as that descriptor, as another one holds it, of those that `suit`. Whose table is another comes
+    /// first: who was sent a descriptor may have put it in the place of one of its own since.
     fn held_by_others(
         &self,
         own: &SharedTable,
         at: (u32, u64),
         suit: impl Fn(&OpenFile) -> bool,
-    ) -> Option<Rc<OpenFile>> {
-        let holds = |(pid, of): (&u32, &super::Process)| {
-            let table = of.table.borrow();
-            let held = table.descriptors();
-            let mut same = held.filter(|(fd, open)| {
-                suit(open)
-                    && !(Rc::ptr_eq(&of.table, own) && *fd as u64 == at.1)
-                    && are_one(at, (*pid, *fd as u64))
-            });
-            same.next().map(|(_, open)| Rc::clone(open))
+    ) -> Option<Holding> {
+        let in_table = |pid: u32, of: &SharedTable| {
+            let table = of.borrow();
+            let is_itself = |fd: usize| Rc::ptr_eq(of, own) && fd as u64 == at.1;
+            let mut held = table.descriptors();
+            let same = held
+                .find(|(fd, open)| suit(open) && !is_itself(*fd) && are_one(at, (pid, *fd as u64)));
+            same.map(|(fd, open)| Holding {
+                table: Rc::clone(of),
+                fd: fd as u64,
+                open: Rc::clone(open),
+            })
         };
-        self.processes.iter().find_map(holds)
+        let others = self.processes.iter();
+        let mut others = others.filter(|(_, other)| !Rc::ptr_eq(&other.table, own));
+        let by_others = others.find_map(|(pid, other)| in_table(*pid, &other.table));
+        by_others.or_else(|| in_table(at.0, own))
     }
 }
 

@@ -133,6 +133,7 @@ fn reads_and_writes_move_the_position_that_forks_share() {
     stage.read(ROOT, 3, 60);
     stage.change(Change::Forked {
         by: ROOT,
+        thread: ROOT,
         child: tracee(20, 20, 2),
         shares: false,
     });
@@ -236,6 +237,7 @@ fn a_note_waits_for_its_call() {
     stage.change(Change::Ended(ROOT));
     stage.change(Change::Forked {
         by: 7,
+        thread: 7,
         child: tracee(ROOT, ROOT, 3),
         shares: false,
     });
@@ -389,4 +391,75 @@ fn what_never_reaches_a_file_is_no_row() {
     assert!(stage.rows().is_empty());
     stage.read(ROOT, 3, 0);
     assert_eq!(stage.rows().len(), 1, "the end of a file is seen");
+}
+
+#[test]
+fn a_range_that_is_refused_is_not_closed() {
+    let mut stage = Stage::new();
+    stage.open(ROOT, 5, 3, libc::O_RDONLY);
+    let refused = -i64::from(libc::EINVAL);
+    for arguments in [[3, u64::from(u32::MAX), 8], [3, 2, 0], [3, 2, 2]] {
+        stage.call(ROOT, libc::SYS_close_range, &arguments, refused);
+    }
+    stage.read(ROOT, 3, 10);
+    assert_eq!(stage.rows(), [(1, Op::Read, 5, Some(0), 10)]);
+    stage.call(ROOT, libc::SYS_close_range, &[3, 3, 0], 0);
+    stage.read(ROOT, 3, 10);
+    assert_eq!(stage.rows(), []);
+}
+
+/// The table is copied at some time before the fork is told.
+#[test]
+fn what_another_thread_changes_during_a_fork_is_not_guessed() {
+    const CHILD: u32 = 5_000_000;
+    for (by, expected) in [(ROOT, 1), (11, 0)] {
+        let mut stage = Stage::new();
+        stage.change(Change::Thread(tracee(11, ROOT, 1)));
+        stage.open(ROOT, 5, 3, libc::O_RDONLY);
+        stage.call(by, libc::SYS_close, &[3], 0);
+        stage.open(by, 6, 3, libc::O_RDONLY);
+        stage.change(Change::Forked {
+            by: ROOT,
+            thread: ROOT,
+            child: tracee(CHILD, CHILD, 2),
+            shares: false,
+        });
+        stage.read(CHILD, 3, 10);
+        assert_eq!(stage.rows().len(), expected);
+        let lost = stage.follower.losses(Dropped::default())[4].1;
+        assert_eq!(lost, 1 - expected as u64);
+        stage.read(ROOT, 3, 10);
+        assert_eq!(stage.rows()[0].2, 6);
+    }
+    let mut stage = Stage::new();
+    stage.change(Change::Thread(tracee(11, ROOT, 1)));
+    stage.enter(11, libc::SYS_openat, [0; 6]);
+    stage.change(Change::Forked {
+        by: ROOT,
+        thread: ROOT,
+        child: tracee(CHILD, CHILD, 2),
+        shares: false,
+    });
+    stage.read(ROOT, 7, 1);
+    stage.exit(11, libc::SYS_openat, 4);
+    stage.read(CHILD, 4, 10);
+    assert_eq!(stage.follower.losses(Dropped::default())[4].1, 1);
+}
+
+/// As `cp` ends each copy.
+#[test]
+fn a_copy_from_the_end_is_not_counted() {
+    let mut stage = Stage::new();
+    for _ in 0..100 {
+        let copy = [3, 0, 4, 0, 80, 0];
+        stage.call(ROOT, libc::SYS_copy_file_range, &copy, 80);
+        stage.call(ROOT, libc::SYS_copy_file_range, &copy, 0);
+    }
+    stage.change(Change::Told {
+        pid: ROOT,
+        reads: 100,
+        writes: 100,
+    });
+    stage.read(ROOT, 3, 1);
+    assert_eq!(stage.follower.losses(Dropped::default())[3].1, 0);
 }

@@ -15,15 +15,25 @@ impl Follower {
                 let table = Rc::new(RefCell::new(Table::inherited()));
                 self.begin(tracee, table, !native);
             }
-            Change::Forked { by, child, shares } => {
+            Change::Forked {
+                by,
+                thread,
+                child,
+                shares,
+            } => {
                 let Some(parent) = self.processes.get(&by) else {
                     return self.begin(child, SharedTable::default(), false);
                 };
-                let table = match shares {
-                    true => Rc::clone(&parent.table),
-                    false => own(&parent.table),
-                };
                 let foreign = parent.foreign;
+                let maker = self.threads.get(&thread);
+                let table = maker.map_or(&parent.table, |maker| &maker.table);
+                let table = match shares {
+                    true => Rc::clone(table),
+                    false => Rc::new(RefCell::new(table.borrow().forked(at, thread))),
+                };
+                if !shares {
+                    self.copied(by, thread, &table);
+                }
                 self.begin(child, table, foreign);
             }
             Change::Thread(tracee) => self.add(tracee),
@@ -98,6 +108,18 @@ impl Follower {
             Change::Over(pid) => {
                 self.forget_notes(pid, at);
                 self.over(pid);
+            }
+        }
+    }
+
+    /// A table was copied by a fork. What other threads of the process are just making may be in it.
+    fn copied(&mut self, pid: u32, by: u32, copy: &SharedTable) {
+        let tids = self.processes.get(&pid).map(|process| &process.tids);
+        for tid in tids.into_iter().flatten().filter(|tid| **tid != by) {
+            let thread = self.threads.get_mut(tid);
+            let call = thread.and_then(|thread| thread.under_way.as_mut());
+            if let Some(call) = call.filter(|call| call.makes_descriptor()) {
+                call.copies.push(Rc::clone(copy));
             }
         }
     }

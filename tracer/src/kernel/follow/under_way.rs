@@ -52,6 +52,17 @@ impl UnderWay {
         matches!(self.does, Does::Data(_) | Does::Moves(_))
     }
 
+    /// Whether it returns a descriptor that there was not before.
+    pub(super) fn makes_descriptor(&self) -> bool {
+        match self.does {
+            Does::Opens(_) | Does::Makes | Does::Takes | Does::Duplicates(_) => true,
+            Does::Controls => {
+                [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC].contains(&(self.arguments[1] as i32))
+            }
+            _ => false,
+        }
+    }
+
     pub(super) fn flags_say_close(&self) -> bool {
         match self.does {
             Does::Opens(Some(flags)) => self.arguments[flags] & libc::O_CLOEXEC as u64 != 0,

@@ -62,7 +62,12 @@ impl Stage {
     fn fork(&mut self, by: u32, child: u32, upid: u32) {
         let child = tracee(child, child, upid);
         let shares = false;
-        self.change(Change::Forked { by, child, shares });
+        self.change(Change::Forked {
+            by,
+            thread: by,
+            child,
+            shares,
+        });
     }
 
     fn put(&mut self, tid: u32, what: What) {

@@ -48,6 +48,7 @@ fn pipes_are_followed_through_forks_duplicates_and_programs() {
     pipe(&mut stage, ROOT, 70);
     stage.change(Change::Forked {
         by: ROOT,
+        thread: ROOT,
         child: tracee(20, 20, 2),
         shares: false,
     });

@@ -1,7 +1,7 @@
 //! Descriptors that nobody told of. Those of the test itself stand for them.
 
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
 use super::*;
@@ -117,4 +117,36 @@ fn a_duplicate_of_one_that_was_sent_is_the_same() {
     stage.read(own, sent, 4);
     let row = |offset, result| (1, Op::Read, 7, Some(offset), result);
     assert_eq!(stage.rows(), [row(0, 6), row(6, 4)]);
+}
+
+#[test]
+fn one_that_took_the_place_of_another_is_not_that_one() {
+    let (mut stage, own, _directory, _file) = with_own_file();
+    let outside = tempfile::tempdir().unwrap();
+    let open = |name: &str| -> OwnedFd {
+        let path = outside.path().join(name);
+        std::fs::write(&path, [0; 100]).unwrap();
+        File::open(path).unwrap().into()
+    };
+    let (sent, mut place) = (open("a"), open("b"));
+    let numbers = [sent.as_raw_fd() as u64, place.as_raw_fd() as u64];
+    stage.change(Change::Opened {
+        tid: own,
+        fd: place.as_raw_fd(),
+        file: FileId(8),
+        flags: 0,
+    });
+    stage.call(own, libc::SYS_recvmsg, &[100_002, 0, 0], 1);
+    // By the time of the look the program went on.
+    nix::unistd::dup2(&sent, &mut place).unwrap();
+    stage.read(own, numbers[0], 10);
+    stage.call(own, libc::SYS_dup2, &numbers, numbers[1] as i64);
+    stage.read(own, numbers[1], 10);
+    stage.at = u64::MAX - 10;
+    stage.call(own, libc::SYS_close, &[999], 0);
+    assert_eq!(stage.rows(), []);
+    assert_eq!(stage.follower.losses(Dropped::default())[4].1, 1);
+    // Nor is it later.
+    stage.read(own, numbers[1], 10);
+    assert_eq!(stage.rows(), []);
 }

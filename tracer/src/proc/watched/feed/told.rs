@@ -41,6 +41,8 @@ const KEPT_NS: u64 = 1_000_000_000;
 struct Known {
     /// What its ended threads used.
     ended: Costs,
+    /// User and system time before the present program, ns.
+    split: (u64, u64),
     /// The most memory of all its programs before this one, bytes.
     peak_before: u64,
 }
@@ -170,7 +172,9 @@ impl Told {
             .since_counted(&executed.used, at_ns)
             .min(not_counted);
         let mut so_far = known.ended;
-        so_far += made_up(used);
+        so_far += used;
+        so_far = known.made_up(so_far);
+        known.split = (so_far.user_ns, so_far.sys_ns);
         so_far.threads -= 1;
         let peak = so_far.max_rss_bytes;
         so_far.max_rss_bytes = known.own_peak(peak);
@@ -195,8 +199,8 @@ impl Told {
             return;
         }
         let known = self.known.entry(pid).or_default();
-        known.ended += made_up(end.used.costs);
-        let mut total = known.ended;
+        known.ended += end.used.costs;
+        let mut total = known.made_up(known.ended);
         let own_peak = || known.own_peak(total.max_rss_bytes);
         total.max_rss_bytes = self.peaks.get(&pid).copied().unwrap_or_else(own_peak);
         table.thread_ended((pid, tid), at_ns, end.wait_status, Some(&total));
@@ -220,21 +224,27 @@ impl Known {
     fn own_peak(&self, peak: u64) -> u64 {
         if peak > self.peak_before { peak } else { 0 }
     }
-}
 
-/// The same with the time that was counted in whole ticks as user and system time made up to the exact sum, as
-/// the kernel does it for `getrusage` (`cputime_adjust` of kernel/sched/cputime.c).
-fn made_up(costs: Costs) -> Costs {
-    let ticks = u128::from(costs.user_ns) + u128::from(costs.sys_ns);
-    let sys_ns = match costs.user_ns {
-        0 if ticks > 0 => costs.on_cpu_ns,
-        _ if ticks == 0 => 0,
-        _ => (u128::from(costs.on_cpu_ns) * u128::from(costs.sys_ns) / ticks) as u64,
-    };
-    Costs {
-        user_ns: costs.on_cpu_ns - sys_ns,
-        sys_ns,
-        ..costs
+    /// The costs of a process so far with the time that was counted in whole ticks as user and system time made up to the exact sum,
+    /// as the kernel does it for `getrusage` (`cputime_adjust` of kernel/sched/cputime.c): of all threads together, for
+    /// a short one has no tick, or one that is longer than itself.
+    fn made_up(&self, costs: Costs) -> Costs {
+        let exact = costs.on_cpu_ns;
+        let ticks = u128::from(costs.user_ns) + u128::from(costs.sys_ns);
+        let sys_ns = match costs.user_ns {
+            0 if ticks > 0 => exact,
+            _ if ticks == 0 => 0,
+            _ => (u128::from(exact) * u128::from(costs.sys_ns) / ticks) as u64,
+        };
+        // Neither is less than the programs before had.
+        let (user_before, sys_before) = self.split;
+        let user_ns = exact.saturating_sub(sys_ns.max(sys_before));
+        let user_ns = user_ns.max(user_before).min(exact);
+        Costs {
+            user_ns,
+            sys_ns: exact - user_ns,
+            ..costs
+        }
     }
 }
 
@@ -244,13 +254,14 @@ mod tests {
 
     #[test]
     fn ticks_are_made_up_to_the_exact_time() {
+        let costs = |on_cpu_ns, user_ns, sys_ns| Costs {
+            on_cpu_ns,
+            user_ns,
+            sys_ns,
+            ..Costs::default()
+        };
         let of = |on_cpu_ns, user_ns, sys_ns| {
-            let found = made_up(Costs {
-                on_cpu_ns,
-                user_ns,
-                sys_ns,
-                ..Costs::default()
-            });
+            let found = Known::default().made_up(costs(on_cpu_ns, user_ns, sys_ns));
             assert_eq!(found.user_ns + found.sys_ns, found.on_cpu_ns);
             (found.user_ns, found.sys_ns)
         };
@@ -259,5 +270,15 @@ mod tests {
         assert_eq!(of(700, 4_000, 0), (700, 0));
         assert_eq!(of(9_000, 8_000, 4_000), (6_000, 3_000));
         assert_eq!(of(u64::MAX, u64::MAX, 0), (u64::MAX, 0));
+        // What was user time before an exec stays that.
+        let mut known = Known::default();
+        let mut next = |on_cpu_ns, user_ns, sys_ns| {
+            let found = known.made_up(costs(on_cpu_ns, user_ns, sys_ns));
+            known.split = (found.user_ns, found.sys_ns);
+            known.split
+        };
+        assert_eq!(next(700, 0, 0), (700, 0));
+        assert_eq!(next(1_000, 0, 4_000), (700, 300));
+        assert_eq!(next(2_000, 4_000, 4_000), (1_000, 1_000));
     }
 }
