@@ -77,8 +77,8 @@ losses! {
         "reads and writes that have no row because the kernel dropped their records, or those of their descriptors, when flowtrace was behind; offsets that follow from them are unknown",
     OtherCallsDropped "files" "other_calls_dropped" DataLoss
         "calls that open, duplicate or close descriptors, or wait, of which the kernel dropped the records because flowtrace was behind: rows of what was open then may name the wrong file",
-    DescriptorsNotFollowed "files" "descriptors_not_followed" Notice
-        "descriptors that a process was sent over a socket, took from another one or opened by a handle, of traced files or unknown: what it read and wrote through them is not told",
+    DescriptorsNotFollowed "files" "descriptors_not_followed" DataLoss
+        "descriptors that a process was sent over a socket, took from another one, opened by a handle or inherited while another thread changed them, of traced files or unknown: what it read and wrote through them is not told",
     CallsUnreconciled "files" "calls_unreconciled" Notice
         "process images of which the kernel counted other numbers of reads and writes than tracepoints told of: rows of them may be missing",
     ForeignPrograms "files" "foreign_programs" Notice

@@ -13,6 +13,7 @@ use crate::support::{
     PATIENCE, Scratch, need_announcements, need_fuse, need_program, run_in, wait_for,
 };
 
+mod halted;
 mod once;
 
 const LIMIT: Duration = Duration::from_secs(180);
@@ -331,7 +332,15 @@ fn stop_and_continue_of_the_group() {
         });
         std::fs::write(case.scratch.join("job/enough"), "").unwrap();
         running.wait(LIMIT).expect(5);
-        Trace::open_complete(&case.trace);
+        let trace = Trace::open_complete(&case.trace);
+        let stopped: i64 = trace.one(
+            "SELECT COALESCE(SUM(duration_ns), 0) / 1000000 FROM samples WHERE state = 'stopped'",
+        );
+        assert!(
+            stopped > 400 || case.options == ["--no-ptrace"],
+            "{:?}: {stopped} ms of the stop",
+            case.options
+        );
     });
 }
 

@@ -151,3 +151,39 @@ for share in [0.05, 0.2, 0.4]:
         assert!((sums[1] - used).abs() <= 10_000_000, "{line}: {sums:?}");
     }
 }
+
+/// Threads that are over before the clock ticks: what is counted in ticks is that of all of them together.
+#[test]
+fn the_cpu_time_of_many_short_threads_is_split_as_by_getrusage() {
+    if !need_fuse() {
+        return;
+    }
+    let script = "
+import os, resource, threading
+zero = os.open('/dev/zero', 0)
+def read():
+    for _ in range(5): os.read(zero, 1000000)
+for _ in range(500):
+    thread = threading.Thread(target=read)
+    thread.start()
+    thread.join()
+usage = resource.getrusage(resource.RUSAGE_SELF)
+print(int(usage.ru_utime * 1e9), int(usage.ru_stime * 1e9))";
+    let run = Traced::python(script);
+    let text = run.finished.stdout_text();
+    let told: Vec<i64> = text
+        .split_whitespace()
+        .map(|n| n.parse().unwrap())
+        .collect();
+    let of = |column: &str| -> i64 {
+        run.trace.one(&format!(
+            "SELECT {column} FROM processes ORDER BY on_cpu_ns DESC LIMIT 1"
+        ))
+    };
+    let seen = [of("user_ns"), of("sys_ns")];
+    for (seen, told) in seen.iter().zip(&told) {
+        // The program ends a little later than it asks, and what is counted in ticks is split anew then.
+        let most = 20_000_000 + told / 5;
+        assert!((seen - told).abs() < most, "{seen:?}, {told:?}");
+    }
+}

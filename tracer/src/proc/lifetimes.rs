@@ -175,7 +175,9 @@ impl Lifetimes {
                     if is_root || self.holds_root(tid) =>
                 {
                     self.handle(report, arrived);
+                    let from = self.clock.now();
                     watcher.stopped(signal);
+                    self.stopped_with_us(from);
                     continue;
                 }
                 _ => None,

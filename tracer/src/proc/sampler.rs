@@ -173,9 +173,18 @@ impl Rounds {
             Change::Began(tracee, now) => self.began(tracee, now),
             Change::Executed(tracee, prev, now) => self.executed(tracee, prev, now, period_ns),
             Change::Ended(tid, now) => self.ended(tid, now, period_ns),
-            Change::Stopped(tid, stopped) => {
+            Change::Stopped(tid, Some(now)) => {
+                let Some(&at) = self.places.get(&tid) else {
+                    return;
+                };
+                let pid = self.threads[at].holder.pid;
+                if let Some(before) = self.threads[at].stops(now, &mut self.ids) {
+                    self.record(pid, before);
+                }
+            }
+            Change::Stopped(tid, None) => {
                 if let Some(&at) = self.places.get(&tid) {
-                    self.threads[at].set_stopped(stopped);
+                    self.threads[at].goes_on();
                 }
             }
         }

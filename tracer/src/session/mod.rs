@@ -10,6 +10,7 @@ mod directory;
 mod ending;
 mod error;
 mod front;
+mod halt;
 mod inherited;
 mod launch;
 mod limits;

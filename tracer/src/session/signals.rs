@@ -15,6 +15,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, pthread_sigmask, raise};
 use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid};
 
+use super::halt::halt_with;
 use super::witness::Witness;
 
 const HANDLED: &[Signal] = &[
@@ -176,6 +177,8 @@ pub(super) fn pass_on(
                         if let Some(left) = left =>
                     {
                         left.signal(ends.next().unwrap_or(Signal::SIGKILL));
+                        // One that is stopped hears of it when it goes on.
+                        left.signal(Signal::SIGCONT);
                     }
                     Signal::SIGCONT if !alone => continue_if_stopped(root),
                     signal if alone => {
@@ -238,8 +241,13 @@ fn continue_if_stopped(root: Pid) {
 
 /// Job control stopped process `root`: stop too, if the shell regards both as one job.
 pub(super) fn stop_with(root: Pid, signal: i32) {
-    if STOPS.iter().any(|&s| s as i32 == signal) && getpgid(Some(root)) == Ok(getpgrp()) {
+    if getpgid(Some(root)) != Ok(getpgrp()) {
+        return;
+    }
+    if STOPS.iter().any(|&s| s as i32 == signal) {
         stop_by(signal);
+    } else if signal == Signal::SIGSTOP as i32 {
+        halt_with(root);
     }
 }
 

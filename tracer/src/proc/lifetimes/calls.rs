@@ -1,6 +1,8 @@
 //! Stops that are no part of a life's course: those of system calls that the filter picks, and of
 //! job control.
 
+use nix::unistd::{Pid, getpgid, getpgrp};
+
 use super::super::observer::Tracee;
 use super::super::ptrace::{self, SystemCall};
 use super::super::topology::{Call, CallKind};
@@ -22,6 +24,23 @@ impl Lifetimes {
                 true => observer.stopped(thread, now),
                 false => observer.continued(thread, now),
             });
+        }
+    }
+
+    /// We may have been stopped with the job since `from`, and others of it, of which we have not heard, were so as well.
+    pub(super) fn stopped_with_us(&mut self, from: u64) {
+        const AT_ONCE_NS: u64 = 20_000_000;
+        let now = self.clock.now();
+        if now.saturating_sub(from) < AT_ONCE_NS {
+            return;
+        }
+        let group = getpgrp();
+        let in_group = |pid: u32| getpgid(Some(Pid::from_raw(pid as i32))) == Ok(group);
+        let tasks = self.tasks.iter();
+        let others = tasks.filter(|(_, task)| !task.stopped && in_group(task.process));
+        for tid in others.map(|(&tid, _)| tid).collect::<Vec<_>>() {
+            self.job_control(tid, true, from);
+            self.job_control(tid, false, now);
         }
     }
 

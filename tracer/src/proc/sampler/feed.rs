@@ -17,8 +17,8 @@ pub(super) enum Change {
     Executed(Tracee, Option<Upid>, u64),
     /// A thread does not run any more.
     Ended(u32, u64),
-    /// Job control stopped a thread, or lets it go on.
-    Stopped(u32, bool),
+    /// Job control stopped a thread at that time, or lets it go on.
+    Stopped(u32, Option<u64>),
 }
 
 /// What has happened since the sampler last looked.
@@ -88,11 +88,11 @@ impl Observer for Feed {
         self.tell(Change::Ended(tracee.tid, now));
     }
 
-    fn stopped(&mut self, thread: Tracee, _now: u64) {
-        self.tell(Change::Stopped(thread.tid, true));
+    fn stopped(&mut self, thread: Tracee, now: u64) {
+        self.tell(Change::Stopped(thread.tid, Some(now)));
     }
 
     fn continued(&mut self, thread: Tracee, _now: u64) {
-        self.tell(Change::Stopped(thread.tid, false));
+        self.tell(Change::Stopped(thread.tid, None));
     }
 }

@@ -81,6 +81,8 @@ pub(super) struct Thread {
     rests: u32,
     last: Last,
     interval: Option<Interval>,
+    /// End of the interval before, ns.
+    ended_ns: u64,
 }
 
 /// The sample before.
@@ -143,6 +145,7 @@ impl Thread {
                 resolved_ns: 0,
             },
             interval: None,
+            ended_ns: 0,
         }
     }
 
@@ -178,9 +181,38 @@ impl Thread {
         self.closed = true;
     }
 
-    /// Job control stopped it, or lets it go on.
-    pub(super) fn set_stopped(&mut self, stopped: bool) {
-        self.stopped = stopped;
+    /// Job control stopped it at that time: with us, so that the next look may come when it goes on, or have come before this was
+    /// told. Returns what it did before, or that it was stopped.
+    pub(super) fn stops(&mut self, at: u64, ids: &mut u64) -> Option<SampleRecord> {
+        self.goes_on();
+        self.stopped = true;
+        self.last.length = 0;
+        let is_stopped = |interval: &Interval| interval.doing.activity == Activity::Stopped;
+        if self.interval.as_ref().is_some_and(is_stopped) {
+            return None;
+        }
+        let seen = self.interval.as_ref().map(|interval| interval.seen_ns);
+        let goes_on_ns = self
+            .interval
+            .as_ref()
+            .map_or(0, |interval| interval.start_ns);
+        let from_ns = at.max(self.ended_ns);
+        if from_ns < goes_on_ns {
+            let now = self.interval.take();
+            self.begin(Activity::Stopped.into(), from_ns, from_ns, ids);
+            let halted = self.close(goes_on_ns);
+            self.interval = now;
+            return halted;
+        }
+        let start_ns = at.max(self.began_ns).max(seen.unwrap_or(0));
+        let before = self.close(start_ns);
+        self.begin(Activity::Stopped.into(), start_ns, start_ns, ids);
+        before
+    }
+
+    /// Job control lets it go on.
+    pub(super) fn goes_on(&mut self) {
+        self.stopped = false;
         (self.stride, self.rests) = (1, 0);
     }
 
@@ -222,7 +254,11 @@ impl Thread {
         let missed = self.interval.as_ref().filter(|interval| {
             has_run && now.saturating_sub(interval.last_ns) > due_ns.saturating_mul(MISSED)
         });
+        // But for one that was stopped with it: both went on a moment ago.
+        let was_stopped = |interval: &&Interval| interval.doing.activity == Activity::Stopped;
+        let goes_on = missed.is_some_and(|interval| was_stopped(&interval));
         let missed_ns = missed.map(|interval| interval.last_ns + due_ns / 2);
+        let missed_ns = missed_ns.filter(|_| !goes_on);
         if let Some(interval) = &mut self.interval
             && missed_ns.is_none()
             && doing.as_ref().is_none_or(|doing| *doing == interval.doing)
@@ -243,10 +279,19 @@ impl Thread {
             had(before, self.last.scheduled).filter(|_| doing.activity == Activity::Running);
         let start_ns = match (&self.interval, ran_ns) {
             (Some(before), Some(ran_ns)) => now.saturating_sub(ran_ns).max(before.last_ns),
+            (Some(before), None) if goes_on => {
+                now.saturating_sub(round.period_ns / 2).max(before.last_ns)
+            }
             (Some(before), None) if missed_ns.is_none() => before.last_ns.midpoint(now),
             _ => now.saturating_sub(round.period_ns / 2).max(self.began_ns),
         };
         let before = self.close(missed_ns.map_or(start_ns, |missed_ns| missed_ns.min(start_ns)));
+        self.begin(doing, start_ns, now, ids);
+        Sampled::Changed(before)
+    }
+
+    /// An interval begins, and is seen at `now`.
+    fn begin(&mut self, doing: Doing, start_ns: u64, now: u64, ids: &mut u64) {
         *ids += 1;
         self.interval = Some(Interval {
             id: *ids,
@@ -257,7 +302,6 @@ impl Thread {
             doing,
             recorded_ns: start_ns,
         });
-        Sampled::Changed(before)
     }
 
     /// The interval that is going on, once it is old enough to be recorded before its end.
@@ -281,6 +325,8 @@ impl Thread {
         let last_ns = interval.last_ns.min(now);
         // What has waited for long mostly ends when it has run for a moment.
         let known_ns = match self.stride {
+            // Who ends went on just before.
+            _ if interval.doing.activity == Activity::Stopped => u64::MAX,
             1 => period_ns / 2,
             rounds => period_ns * u64::from(rounds),
         };
@@ -297,7 +343,7 @@ impl Thread {
             interval.recorded_ns = interval.recorded_ns.max(now);
         }
         self.last.length = 0;
-        self.set_stopped(false);
+        self.goes_on();
         if let Some(files) = &mut self.files {
             let auxv = std::fs::read(self.holder.path("auxv")).unwrap_or_default();
             files.abi = Abi::of_auxv(&auxv);
@@ -306,6 +352,7 @@ impl Thread {
 
     fn close(&mut self, end_ns: u64) -> Option<SampleRecord> {
         let interval = self.interval.take()?;
+        self.ended_ns = end_ns;
         Some(interval.record(self.upid, self.holder.tid, end_ns))
     }
 

@@ -110,27 +110,66 @@ fn who_ran_in_between_waits_anew() {
 }
 
 #[test]
-fn a_change_lies_halfway_between_two_samples() {
+fn a_stop_begins_when_it_was_told_and_ends_halfway_between_two_samples() {
     let (mut child, mut thread) = child("cat", &[]);
     let (mut ids, mut now) = (0, 0);
     settle(&mut thread, &mut ids, &mut now, Activity::Channel);
     let pid = Pid::from_raw(child.id().cast_signed());
-    kill(pid, Signal::SIGSTOP).unwrap();
-    waitpid(pid, Some(WaitPidFlag::WUNTRACED)).unwrap();
-    thread.set_stopped(true);
-    let Sampled::Changed(Some(read)) = thread.sample(now + PERIOD, ROUND, &mut ids, &NoChannels)
+    let stop = || {
+        kill(pid, Signal::SIGSTOP).unwrap();
+        waitpid(pid, Some(WaitPidFlag::WUNTRACED)).unwrap();
+    };
+    stop();
+    let read = thread.stops(now + 3, &mut ids).expect("it read before");
+    assert_eq!(read.op, Some("read"));
+    assert_eq!(read.objects.len(), 1);
+    assert_eq!(read.end_ns, now + 3);
+    assert!(thread.stops(now + 4, &mut ids).is_none(), "told twice");
+    now += PERIOD;
+    let halted = thread.sample(now, ROUND, &mut ids, &NoChannels);
+    assert!(matches!(halted, Sampled::Same));
+    kill(pid, Signal::SIGCONT).unwrap();
+    thread.goes_on();
+    let Sampled::Changed(Some(halted)) =
+        thread.sample(now + 2 * PERIOD, ROUND, &mut ids, &NoChannels)
     else {
         panic!("nothing changed");
     };
-    assert_eq!(read.op, Some("read"));
-    assert_eq!(read.objects.len(), 1);
-    assert_eq!(read.end_ns, now + PERIOD / 2);
-    assert_eq!(thread.interval.as_ref().unwrap().start_ns, read.end_ns);
+    assert_eq!(halted.activity, Activity::Stopped);
+    assert_eq!(
+        (halted.start_ns, halted.end_ns),
+        (read.end_ns, now + PERIOD)
+    );
+    assert_eq!(thread.interval.as_ref().unwrap().start_ns, halted.end_ns);
+
+    // Who samples was stopped, too, and looks when both go on.
+    now += 3 * PERIOD;
+    stop();
+    thread.stops(now, &mut ids);
     kill(pid, Signal::SIGCONT).unwrap();
-    thread.set_stopped(false);
-    now += 2 * PERIOD;
-    let went_on = thread.sample(now, ROUND, &mut ids, &NoChannels);
-    assert!(matches!(went_on, Sampled::Changed(Some(r)) if r.activity == Activity::Stopped));
+    now += 1_000 * PERIOD;
+    let Sampled::Changed(Some(halted)) = thread.sample(now, ROUND, &mut ids, &NoChannels) else {
+        panic!("nothing changed");
+    };
+    assert_eq!(halted.activity, Activity::Stopped);
+    assert_eq!(halted.end_ns, now - PERIOD / 2);
+
+    // And that is told after the look.
+    let before = now;
+    now += 1_000 * PERIOD;
+    stop();
+    kill(pid, Signal::SIGCONT).unwrap();
+    let Sampled::Changed(Some(read)) = thread.sample(now, ROUND, &mut ids, &NoChannels) else {
+        panic!("nothing changed");
+    };
+    assert_eq!(read.end_ns, before + PERIOD / 2);
+    let halted = thread.stops(before + PERIOD, &mut ids).unwrap();
+    assert_eq!(halted.activity, Activity::Stopped);
+    assert_eq!(
+        (halted.start_ns, halted.end_ns),
+        (before + PERIOD, now - PERIOD / 2)
+    );
+    assert_eq!(thread.interval.as_ref().unwrap().start_ns, halted.end_ns);
     drop(child.stdin.take());
     child.wait().unwrap();
 }

@@ -1,0 +1,114 @@
+//! The command is stopped by a signal that nobody can handle (SIGSTOP), as by `kill -STOP $$`. The shell that waits for us is to see
+//! its job stopped, or its terminal would be dead: so we stop, too. Whoever lets the command alone go on must not find us halted,
+//! for its files are served by us: a process beside us looks after that.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::os::fd::{AsRawFd, RawFd};
+
+use nix::sys::signal::{Signal, raise};
+use nix::unistd::{Pid, getpgrp, tcgetpgrp};
+
+use crate::aside::{Aside, Group};
+
+/// Stops this process until it is let go on, or `root` is. Does nothing where no shell waits at a terminal: a batch system
+/// that halts its job halts all of it.
+pub(super) fn halt_with(root: Pid) {
+    let is_in_front = File::open("/dev/tty").is_ok_and(|tty| tcgetpgrp(tty) == Ok(getpgrp()));
+    let Ok(path) = CString::new(format!("/proc/{root}/status")) else {
+        return;
+    };
+    let Ok((over, ours)) = std::io::pipe() else {
+        return;
+    };
+    if !is_in_front {
+        return;
+    }
+    let (own, end) = (Pid::this(), over.as_raw_fd());
+    // SAFETY: it makes nothing but system calls, on the path, which was made before, and the descriptor that it keeps.
+    #[expect(unsafe_code)]
+    let aside = unsafe {
+        Aside::begin(c"flowtrace-waker", Group::Own, &[end], || {
+            wake(own, &path, end);
+        })
+    };
+    // Without it nobody might let us go on.
+    if let Ok(aside) = aside {
+        let _ = raise(Signal::SIGSTOP);
+        drop(ours);
+        drop(aside);
+    }
+}
+
+/// What the process does: it lets `halted` go on when the process of that `status` has, or is gone. Ends when `over` does.
+#[expect(unsafe_code)]
+fn wake(halted: Pid, status: &CString, over: RawFd) {
+    const LOOK_MS: libc::c_int = 20;
+    let mut ends = libc::pollfd {
+        fd: over,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    loop {
+        let mut text = [0u8; 4096];
+        // SAFETY: every pointer is to a variable of this function or to `status`, and outlives the call.
+        let length = unsafe {
+            if libc::poll(&raw mut ends, 1, LOOK_MS) != 0 {
+                return;
+            }
+            let file = libc::open(status.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+            let length = libc::read(file, text.as_mut_ptr().cast(), text.len());
+            libc::close(file);
+            length
+        };
+        let text = text.get(..usize::try_from(length).unwrap_or(0));
+        if !text.is_some_and(is_halted) {
+            // SAFETY: takes numbers only.
+            unsafe { libc::kill(halted.as_raw(), libc::SIGCONT) };
+            return;
+        }
+    }
+}
+
+/// Whether that of proc_pid_status(5) says stopped, by job control or by a tracer. One that we trace stays so until we go on, and has what
+/// is to let it go on pending.
+fn is_halted(status: &[u8]) -> bool {
+    const CONTINUE: u64 = 1 << (libc::SIGCONT - 1);
+    let mut is_stopped = false;
+    for line in status.split(|&byte| byte == b'\n') {
+        let Ok(line) = std::str::from_utf8(line) else {
+            continue;
+        };
+        match line.split_once(":\t") {
+            Some(("State", state)) => is_stopped = state.starts_with(['T', 't']),
+            Some(("SigPnd" | "ShdPnd", set))
+                if u64::from_str_radix(set, 16).is_ok_and(|set| set & CONTINUE != 0) =>
+            {
+                return false;
+            }
+            _ => {}
+        }
+    }
+    is_stopped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_to_go_on_is_not_halted() {
+        let status = |state: &str, pending: u64| {
+            let text = format!(
+                "Name:\tx\nState:\t{state}\nSigPnd:\t{:016x}\nShdPnd:\t{pending:016x}\nVmPeak:\t7 kB\n",
+                0
+            );
+            is_halted(text.as_bytes())
+        };
+        assert!(status("T (stopped)", 0));
+        assert!(status("t (tracing stop)", 1));
+        assert!(!status("t (tracing stop)", 1 << 17));
+        assert!(!status("S (sleeping)", 0));
+        assert!(!is_halted(b""));
+    }
+}
