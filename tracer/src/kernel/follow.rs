@@ -48,6 +48,8 @@ pub(super) struct Follower {
     notes: ById<Vec<Note>>,
     /// Records that the kernel dropped.
     dropped: u64,
+    /// What is opened until then may be another file soon, unheard.
+    lossy_until: u64,
     /// Calls of which the return was among those, and the entry was not.
     halves: u64,
     /// Calls on descriptors of which records were dropped, and nobody knows any more what they were.
@@ -126,6 +128,7 @@ impl Follower {
             changes: VecDeque::new(),
             notes: ById::default(),
             dropped: 0,
+            lossy_until: 0,
             halves: 0,
             unplaced: 0,
             excluded: 0,
@@ -357,7 +360,7 @@ impl Follower {
                     Noted::Copied | Noted::Opens(_) => None,
                 });
                 let opened = opened.or(call.outside);
-                let open = opened.map(opened_now);
+                let open = opened.map(|opened| opened_at(opened, sample.at, self.lossy_until));
                 let close_on_exec = opened
                     .is_some_and(|opened| opened.flags & libc::O_CLOEXEC as u32 != 0)
                     || call.flags_say_close();
@@ -410,8 +413,9 @@ impl Follower {
 }
 
 /// An open file, just made.
-fn opened_now(opened: OpenedFile) -> Rc<OpenFile> {
+fn opened_at(opened: OpenedFile, at: u64, lossy_until: u64) -> Rc<OpenFile> {
     let open = OpenFile::new(opened.file, opened.by_fuse);
+    open.lossy.set(at <= lossy_until);
     // Where those end up FUSE knows, and nobody outside of the views.
     open.appends
         .set(!opened.by_fuse && opened.flags & libc::O_APPEND as u32 != 0);

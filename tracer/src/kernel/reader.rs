@@ -170,6 +170,8 @@ struct Batch {
     read_ns: u64,
     /// Records of calls that were dropped in between.
     lost: u64,
+    /// When that was known.
+    lost_ns: u64,
     /// And those of the scheduler.
     lost_switches: u64,
     /// Of the last batch: entries of calls that were dropped in all.
@@ -269,6 +271,7 @@ impl Reader {
             samples,
             read_ns: self.calls_read_ns,
             lost,
+            lost_ns: clock.now(),
             lost_switches,
             end: last.then(|| self.calls.lost_entries()),
         }
@@ -371,7 +374,7 @@ impl Joiner {
     /// Takes what there is, and joins what is complete.
     fn join(&mut self, batch: Batch) {
         if batch.lost > 0 {
-            self.follower.lost(batch.lost);
+            self.follower.lost(batch.lost, batch.lost_ns);
         }
         if batch.lost_switches > 0 {
             self.lost_switches += batch.lost_switches;

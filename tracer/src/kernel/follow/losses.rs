@@ -10,9 +10,11 @@ pub(in super::super) type Counted = (Loss, u64);
 
 impl Follower {
     /// The kernel dropped records of whoever: where the next read or write of any open file begins is not
-    /// known any more, nor quite which file it is.
-    pub(in super::super) fn lost(&mut self, records: u64) {
+    /// known any more, nor quite which file it is; of those that are opened until that moment, too, for in between more may have been
+    /// dropped.
+    pub(in super::super) fn lost(&mut self, records: u64, until: u64) {
         self.dropped += records;
+        self.lossy_until = self.lossy_until.max(until);
         for process in self.processes.values() {
             process.counts.sums.borrow_mut().lossy = true;
             let mut table = process.table.borrow_mut();

@@ -296,7 +296,7 @@ fn after_a_loss_positions_are_unknown_until_a_seek() {
     stage.open(ROOT, 5, 3, libc::O_RDONLY);
     stage.read(ROOT, 3, 10);
     stage.enter(ROOT, libc::SYS_read, [3, 0, 100, 0, 0, 0]);
-    stage.follower.lost(5);
+    stage.follower.lost(5, stage.at);
     stage.read(ROOT, 3, 10);
     stage.call(ROOT, libc::SYS_lseek, &[3, 7, 0], 7);
     stage.read(ROOT, 3, 10);
@@ -308,6 +308,11 @@ fn after_a_loss_positions_are_unknown_until_a_seek() {
     let labels: Vec<_> = stage.calls.iter().map(|call| call.fidelity).collect();
     let (exact, lossy) = (Fidelity::Exact, Fidelity::Lossy);
     assert_eq!(labels, [exact, lossy, lossy, exact]);
+    // And what is opened before it is known how much was dropped.
+    stage.follower.lost(1, stage.at + 100);
+    stage.open(ROOT, 8, 4, libc::O_RDONLY);
+    stage.read(ROOT, 4, 10);
+    assert_eq!(stage.calls.last().unwrap().fidelity, lossy);
     // Two calls of which nothing is left, and one of which the return was missed.
     assert_eq!(
         stage.follower.losses(Dropped { data: 2, others: 9 })[0],
@@ -318,7 +323,7 @@ fn after_a_loss_positions_are_unknown_until_a_seek() {
 #[test]
 fn after_a_loss_every_call_is_a_row_or_counted() {
     let mut stage = Stage::new();
-    stage.follower.lost(3);
+    stage.follower.lost(3, stage.at);
     // Its open is among what was dropped, and nobody has that descriptor when it is looked at.
     let missing = 900_001;
     stage.read(ROOT, missing, 10);

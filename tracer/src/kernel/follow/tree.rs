@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::super::feed::{Change, Inherited};
 use super::super::table::Table;
-use super::{Follower, OpenedFile, Process, SharedTable, TOLERANCE, Thread, opened_now};
+use super::{Follower, OpenedFile, Process, SharedTable, TOLERANCE, Thread, opened_at};
 use crate::proc::observer::Tracee;
 
 impl Follower {
@@ -82,12 +82,13 @@ impl Follower {
                 flags,
             } => {
                 if let Some(thread) = self.threads.get(&tid) {
-                    let open = opened_now(OpenedFile {
+                    let opened = OpenedFile {
                         file: Some(file),
                         flags,
                         by_fuse: false,
                         number: None,
-                    });
+                    };
+                    let open = opened_at(opened, at, self.lossy_until);
                     let close_on_exec = flags & libc::O_CLOEXEC as u32 != 0;
                     let mut table = thread.table.borrow_mut();
                     table.set(fd as u64, Some(open), close_on_exec);
@@ -219,12 +220,13 @@ fn hold_inherited(table: &mut Table, inherited: Inherited) {
         .same_as
         .and_then(|fd| table.get(fd as u64).cloned());
     let open = same.unwrap_or_else(|| {
-        let open = opened_now(OpenedFile {
+        let opened = OpenedFile {
             file: Some(inherited.file),
             flags: inherited.flags,
             by_fuse: false,
             number: None,
-        });
+        };
+        let open = opened_at(opened, 1, 0);
         open.seek(Some(inherited.position));
         open
     });

@@ -128,7 +128,7 @@ fn what_was_dropped_may_be_missing_from_sums() {
     let mut stage = Stage::new();
     pipe(&mut stage, ROOT, 90);
     stage.read(ROOT, 3, 7);
-    stage.follower.lost(3);
+    stage.follower.lost(3, stage.at);
     stage.call(ROOT, libc::SYS_splice, &[3, 0, 5, 0, 100], 60);
     stage.call(ROOT, libc::SYS_tee, &[3, 4, 100], 10);
     stage.follower.finish(&mut |call| panic!("{call:?}"));
