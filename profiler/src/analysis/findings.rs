@@ -166,6 +166,13 @@ fn findings(
     found.extend(late.iter().map(|one| of_late_start(one, timeline)));
     for one in stragglers::stragglers(bound.workflow, result, timeline) {
         explained.push((one.from, one.to));
+        // To begin it earlier costs nothing.
+        if late
+            .iter()
+            .any(|late| (late.began_ns..late.ended_ns).contains(&one.from))
+        {
+            continue;
+        }
         let mut finding = one.finding;
         let most = bound.without_programs(&HashMap::from([(one.program, one.excess)]));
         finding.saving_ns = finding.saving_ns.min(most);

@@ -26,6 +26,8 @@ pub struct LateStart {
     pub name: String,
     /// When it began, ns.
     pub began_ns: i64,
+    /// When the last step of the runner ended, ns.
+    pub ended_ns: i64,
     /// When what it depends on had ended, ns.
     pub ready_ns: i64,
     /// How many steps ran at a time.
@@ -118,6 +120,7 @@ fn judge(
         runner_name: rule_at(workflow, timeline, runner, from),
         name: late.name.clone(),
         began_ns: late.from,
+        ended_ns: to,
         ready_ns,
         jobs,
         steps: steps.len(),
