@@ -442,7 +442,8 @@ for i in range(20):
         let mut run = run_in(&work, &path);
         let run = run.args(["--force", "--layer", "kernel"]).args(options);
         finish(run.args(["--", PYTHON, "-c", PROGRAM])).expect(0);
-        let trace = Trace::open_complete(&path);
+        // What was read before it was looked at is lost, and counted.
+        let trace = Trace::open(&path);
         let reads: i64 = trace.one("SELECT COUNT(*) FROM calls WHERE op = 'read' AND length = 33");
         assert_eq!(reads, 20, "{options:?}");
         let wrong: i64 = trace

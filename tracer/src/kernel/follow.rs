@@ -15,11 +15,12 @@ use flowtrace_schema::{Call, Fidelity, Op, Record, Tid, Upid};
 use super::by_id::ById;
 use super::channel_rows::{ChannelRows, Sink};
 use super::feed::Change;
+use super::open_file::OpenFile;
 use super::opens::{Note, Noted, OpenedFile};
 use super::sample::{Sample, What};
 use super::strangers::Strangers;
 use super::syscalls::{Does, Numbers};
-use super::table::{OpenFile, Table};
+use super::table::Table;
 use super::traffic::{Accounts, Sums};
 use crate::clock::Clock;
 use crate::proc::observer::ChannelLookup;
@@ -360,7 +361,8 @@ impl Follower {
                     Noted::Copied | Noted::Opens(_) => None,
                 });
                 let opened = opened.or(call.outside);
-                let open = opened.map(|opened| opened_at(opened, sample.at, self.lossy_until));
+                let is_lossy = sample.at <= self.lossy_until;
+                let open = opened.map(|opened| opened_now(opened, is_lossy));
                 let close_on_exec = opened
                     .is_some_and(|opened| opened.flags & libc::O_CLOEXEC as u32 != 0)
                     || call.flags_say_close();
@@ -413,9 +415,9 @@ impl Follower {
 }
 
 /// An open file, just made.
-fn opened_at(opened: OpenedFile, at: u64, lossy_until: u64) -> Rc<OpenFile> {
+fn opened_now(opened: OpenedFile, is_lossy: bool) -> Rc<OpenFile> {
     let open = OpenFile::new(opened.file, opened.by_fuse);
-    open.lossy.set(at <= lossy_until);
+    open.lossy.set(is_lossy);
     // Where those end up FUSE knows, and nobody outside of the views.
     open.appends
         .set(!opened.by_fuse && opened.flags & libc::O_APPEND as u32 != 0);

@@ -21,6 +21,7 @@ mod feed;
 mod follow;
 mod hold;
 mod merge;
+mod open_file;
 mod opens;
 mod parting;
 mod perf;

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use flowtrace_schema::{Call, FileId};
 
 use super::follow::SharedTable;
+use super::open_file::OpenFile;
 use super::opens::OpenedFile;
-use super::table::OpenFile;
 use crate::clock::Clock;
 use crate::proc::descriptors;
 use crate::proc::sampler::objects::{Holder, Target};

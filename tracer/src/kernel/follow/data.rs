@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use flowtrace_schema::{Call, Fidelity, Op};
 
+use super::super::open_file::OpenFile;
 use super::super::syscalls::{At, Data, Moves, told};
-use super::super::table::OpenFile;
 use super::UnderWay;
 
 /// A call that is to be made once more by itself (`ERESTARTSYS` and its kin of

@@ -4,9 +4,10 @@ use std::rc::Rc;
 
 use flowtrace_schema::FileId;
 
+use super::super::open_file::OpenFile;
 use super::super::strangers::{Holding, Stranger, are_one};
 use super::super::syscalls::Does;
-use super::super::table::{Found, OpenFile};
+use super::super::table::Found;
 use super::super::waits::Descriptors;
 use super::{Follower, SharedTable, UnderWay};
 use crate::proc::sampler::objects::{Holder, Target};

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::super::feed::{Change, Inherited};
 use super::super::table::Table;
-use super::{Follower, OpenedFile, Process, SharedTable, TOLERANCE, Thread, opened_at};
+use super::{Follower, OpenedFile, Process, SharedTable, TOLERANCE, Thread, opened_now};
 use crate::proc::observer::Tracee;
 
 impl Follower {
@@ -88,7 +88,7 @@ impl Follower {
                         by_fuse: false,
                         number: None,
                     };
-                    let open = opened_at(opened, at, self.lossy_until);
+                    let open = opened_now(opened, at <= self.lossy_until);
                     let close_on_exec = flags & libc::O_CLOEXEC as u32 != 0;
                     let mut table = thread.table.borrow_mut();
                     table.set(fd as u64, Some(open), close_on_exec);
@@ -226,7 +226,7 @@ fn hold_inherited(table: &mut Table, inherited: Inherited) {
             by_fuse: false,
             number: None,
         };
-        let open = opened_at(opened, 1, 0);
+        let open = opened_now(opened, false);
         open.seek(Some(inherited.position));
         open
     });

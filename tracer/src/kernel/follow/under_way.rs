@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
+use super::super::open_file::OpenFile;
 use super::super::syscalls::{At, Does, Moves};
-use super::super::table::OpenFile;
 use super::UnderWay;
 
 impl UnderWay {
