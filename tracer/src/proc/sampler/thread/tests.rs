@@ -119,6 +119,13 @@ fn a_stop_begins_when_it_was_told_and_ends_halfway_between_two_samples() {
         kill(pid, Signal::SIGSTOP).unwrap();
         waitpid(pid, Some(WaitPidFlag::WUNTRACED)).unwrap();
     };
+    let go_on = || {
+        kill(pid, Signal::SIGCONT).unwrap();
+        let stat = format!("/proc/{pid}/stat");
+        while !std::fs::read_to_string(&stat).unwrap().contains(") S ") {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    };
     stop();
     let read = thread.stops(now + 3, &mut ids).expect("it read before");
     assert_eq!(read.op, Some("read"));
@@ -128,7 +135,7 @@ fn a_stop_begins_when_it_was_told_and_ends_halfway_between_two_samples() {
     now += PERIOD;
     let halted = thread.sample(now, ROUND, &mut ids, &NoChannels);
     assert!(matches!(halted, Sampled::Same));
-    kill(pid, Signal::SIGCONT).unwrap();
+    go_on();
     thread.goes_on();
     let Sampled::Changed(Some(halted)) =
         thread.sample(now + 2 * PERIOD, ROUND, &mut ids, &NoChannels)
@@ -146,7 +153,7 @@ fn a_stop_begins_when_it_was_told_and_ends_halfway_between_two_samples() {
     now += 3 * PERIOD;
     stop();
     thread.stops(now, &mut ids);
-    kill(pid, Signal::SIGCONT).unwrap();
+    go_on();
     now += 1_000 * PERIOD;
     let Sampled::Changed(Some(halted)) = thread.sample(now, ROUND, &mut ids, &NoChannels) else {
         panic!("nothing changed");
@@ -158,7 +165,7 @@ fn a_stop_begins_when_it_was_told_and_ends_halfway_between_two_samples() {
     let before = now;
     now += 1_000 * PERIOD;
     stop();
-    kill(pid, Signal::SIGCONT).unwrap();
+    go_on();
     let Sampled::Changed(Some(read)) = thread.sample(now, ROUND, &mut ids, &NoChannels) else {
         panic!("nothing changed");
     };
