@@ -64,7 +64,8 @@ fn sqlite_in_both_journal_modes() {
                  done; wait
                  sqlite3 {mode}.db 'PRAGMA integrity_check; SELECT count(*) FROM t;'"
             );
-            assert_eq!(shell(&mounted.seen, &script), "ok\n40");
+            let found = shell(&mounted.seen, &script);
+            assert_eq!(found, "ok\n40", "{mode}, {:?}", mounted.layer());
         }
     });
 }
