@@ -42,6 +42,8 @@ pub(crate) struct OpenFile {
     pub(crate) is_program: bool,
     /// A shared mapping of it may store to the file, until it is released.
     pub(crate) may_store: bool,
+    /// What is written through it comes through the page cache that others of this mount read from, if there is one.
+    pub(crate) may_write: bool,
     /// Something was written through it.
     pub(crate) wrote: AtomicBool,
     /// A call on it that arrives in pieces.

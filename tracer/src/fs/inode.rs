@@ -71,6 +71,8 @@ pub(crate) struct Node {
     pub(crate) opens: AtomicU32,
     /// Open files of it through which a mapping may be made that stores to the file.
     pub(crate) writable_maps: AtomicU32,
+    /// Open files of it that may change it, through the same page cache as all others of this mount.
+    pub(crate) writers: AtomicU32,
     /// Node id of the directory in which it was last found.
     pub(crate) parent: AtomicU64,
 }

@@ -316,6 +316,7 @@ fn node(id: u64, fd: OwnedFd, attributes: &Attributes, file: Option<FileId>) -> 
         name_kept_ns: AtomicU64::new(0),
         opens: AtomicU32::new(0),
         writable_maps: AtomicU32::new(0),
+        writers: AtomicU32::new(0),
         parent: AtomicU64::new(ROOT),
     }
 }

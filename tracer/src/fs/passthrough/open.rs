@@ -169,6 +169,10 @@ impl View {
         node.opens.fetch_add(1, Ordering::Relaxed);
         node.writable_maps
             .fetch_add(u32::from(may_store), Ordering::AcqRel);
+        // Of a shared position the page cache knows nothing.
+        let may_write = flags & libc::O_ACCMODE != libc::O_RDONLY && position.is_none();
+        node.writers
+            .fetch_add(u32::from(may_write), Ordering::AcqRel);
         descriptor::opened();
         let open = Arc::new(OpenFile {
             fd,
@@ -179,6 +183,7 @@ impl View {
             appends: AtomicBool::new(flags & libc::O_APPEND != 0),
             is_direct: flags & libc::O_DIRECT != 0,
             may_store,
+            may_write,
             wrote: AtomicBool::new(false),
             split: Split::default(),
             again: Again::default(),
@@ -188,7 +193,15 @@ impl View {
 
     /// Whether a file that was just opened is as it was when it was last opened, or released after
     /// a change through this mount.
+    ///
+    /// While others of this mount may write to it, it counts as unchanged: what they change is in the page cache before it is in the
+    /// file. To drop a page in between and read it anew would leave the old one there, for whoever reads next, after the lock
+    /// under which it was written is free (`fuse_fill_write_pages` of fs/fuse/file.c unlocks the page before the write is sent).
     pub(in crate::fs) fn is_unchanged(&self, number: u64, node: &Node) -> bool {
+        let own = |open: Arc<OpenFile>| u32::from(open.may_write);
+        if node.writers.load(Ordering::Acquire) > self.file(number).map_or(0, own) {
+            return true;
+        }
         let attributes = self.file(number).and_then(|open| stat::of(open.fd.as_fd()));
         let contents = attributes.map_or(0, |attributes| contents(&attributes));
         contents != 0 && node.contents.swap(contents, Ordering::Relaxed) == contents
@@ -223,6 +236,10 @@ impl View {
             open.node.contents.store(contents, Ordering::Relaxed);
             self.record_size(open.node.file, attributes.size);
         }
+        // After what it wrote is known to be right.
+        open.node
+            .writers
+            .fetch_sub(u32::from(open.may_write), Ordering::AcqRel);
         Ok(open)
     }
 
