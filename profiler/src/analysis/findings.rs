@@ -158,8 +158,8 @@ fn findings(
     // What has an explanation already needs no second one.
     let mut explained: Vec<(i64, i64)> = Vec::new();
     // A better order fills the same gaps.
-    let is_told = |one: &&Serial| !late.iter().any(|late| late.runner == one.runner);
-    for one in stretches.iter().filter(is_told).take(MOST) {
+    let is_new = |one: &&Serial| !late.iter().any(|late| late.runner == one.runner);
+    for one in stretches.iter().filter(is_new).take(MOST) {
         explained.push((one.from, one.to));
         found.push(of_serial(one));
     }

@@ -15,15 +15,15 @@ use crate::aside::{Aside, Group};
 /// that halts its job halts all of it.
 pub(super) fn halt_with(root: Pid) {
     let is_in_front = File::open("/dev/tty").is_ok_and(|tty| tcgetpgrp(tty) == Ok(getpgrp()));
+    if !is_in_front {
+        return;
+    }
     let Ok(path) = CString::new(format!("/proc/{root}/status")) else {
         return;
     };
     let Ok((over, ours)) = std::io::pipe() else {
         return;
     };
-    if !is_in_front {
-        return;
-    }
     let (own, end) = (Pid::this(), over.as_raw_fd());
     // SAFETY: it makes nothing but system calls, on the path, which was made before, and the descriptor that it keeps.
     #[expect(unsafe_code)]
@@ -72,7 +72,7 @@ fn wake(halted: Pid, status: &CString, over: RawFd) {
 
 /// Whether that of proc_pid_status(5) says stopped, by job control or by a tracer. One that we trace stays so until we go on, and has what
 /// is to let it go on pending.
-fn is_halted(status: &[u8]) -> bool {
+pub(super) fn is_halted(status: &[u8]) -> bool {
     const CONTINUE: u64 = 1 << (libc::SIGCONT - 1);
     let mut is_stopped = false;
     for line in status.split(|&byte| byte == b'\n') {

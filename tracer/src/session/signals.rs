@@ -15,7 +15,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, pthread_sigmask, raise};
 use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid};
 
-use super::halt::halt_with;
+use super::halt::{halt_with, is_halted};
 use super::witness::Witness;
 
 const HANDLED: &[Signal] = &[
@@ -227,14 +227,7 @@ pub(super) fn unmount_on_request(mountpoint: std::path::PathBuf) {
 /// `fg` wakes the whole group, a plain `kill -CONT` only us.
 fn continue_if_stopped(root: Pid) {
     std::thread::sleep(Duration::from_millis(20));
-    let Ok(status) = fs::read_to_string(format!("/proc/{root}/status")) else {
-        return;
-    };
-    let state = status
-        .lines()
-        .find_map(|line| line.strip_prefix("State:"))
-        .unwrap_or_default();
-    if state.trim_start().starts_with(['T', 't']) {
+    if fs::read(format!("/proc/{root}/status")).is_ok_and(|status| is_halted(&status)) {
         let _ = kill(root, Signal::SIGCONT);
     }
 }

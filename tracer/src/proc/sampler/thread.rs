@@ -187,8 +187,7 @@ impl Thread {
         self.goes_on();
         self.stopped = true;
         self.last.length = 0;
-        let is_stopped = |interval: &Interval| interval.doing.activity == Activity::Stopped;
-        if self.interval.as_ref().is_some_and(is_stopped) {
+        if self.interval.as_ref().is_some_and(Interval::is_stop) {
             return None;
         }
         let seen = self.interval.as_ref().map(|interval| interval.seen_ns);
@@ -255,10 +254,9 @@ impl Thread {
             has_run && now.saturating_sub(interval.last_ns) > due_ns.saturating_mul(MISSED)
         });
         // But for one that was stopped with it: both went on a moment ago.
-        let was_stopped = |interval: &&Interval| interval.doing.activity == Activity::Stopped;
-        let goes_on = missed.is_some_and(|interval| was_stopped(&interval));
+        let goes_on = missed.is_some_and(Interval::is_stop);
+        let missed = missed.filter(|_| !goes_on);
         let missed_ns = missed.map(|interval| interval.last_ns + due_ns / 2);
-        let missed_ns = missed_ns.filter(|_| !goes_on);
         if let Some(interval) = &mut self.interval
             && missed_ns.is_none()
             && doing.as_ref().is_none_or(|doing| *doing == interval.doing)
@@ -326,7 +324,7 @@ impl Thread {
         // What has waited for long mostly ends when it has run for a moment.
         let known_ns = match self.stride {
             // Who ends went on just before.
-            _ if interval.doing.activity == Activity::Stopped => u64::MAX,
+            _ if interval.is_stop() => u64::MAX,
             1 => period_ns / 2,
             rounds => period_ns * u64::from(rounds),
         };
@@ -425,6 +423,11 @@ impl Look {
 }
 
 impl Interval {
+    /// Whether job control stopped it, or its tracer.
+    fn is_stop(&self) -> bool {
+        self.doing.activity == Activity::Stopped
+    }
+
     /// Whether it is a wait of some length.
     fn is_settled(&self) -> bool {
         self.samples >= SETTLED && self.doing.activity.is_waiting()
