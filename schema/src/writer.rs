@@ -43,7 +43,7 @@ const QUEUE: usize = 8192;
 /// Sleep of a recorder that finds no room.
 const FULL: Duration = Duration::from_micros(50);
 /// Sleep of the writer when there is nothing to do. It adds to the age of uncommitted rows.
-const IDLE: Duration = Duration::from_millis(10);
+const IDLE: Duration = Duration::from_millis(30);
 
 /// The writing end of a trace. [`Writer::finish`] completes the file; dropping the writer
 /// without it leaves a file that reads as cut short.

@@ -5,6 +5,8 @@ use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use memchr::memmem;
+
 use super::described::Described;
 
 const KERNEL: &str = "/sys/kernel/btf/vmlinux";
@@ -19,6 +21,8 @@ const DEPTH: usize = 16;
 
 const STRUCTURE: u32 = 4;
 const UNION: u32 = 5;
+/// A function by its name, and what functions take and return.
+const NAMED_FUNCTION: u32 = 12;
 const FUNCTION: u32 = 13;
 /// Kinds that stand for another type: typedef, volatile, const, restrict, type tag.
 const STANDS_FOR: [u32; 5] = [8, 9, 10, 11, 18];
@@ -146,6 +150,23 @@ impl Types {
         let pointer = self.plain(number)?;
         let function = self.plain((pointer.kind == POINTER).then_some(pointer.other)?)?;
         (function.kind == FUNCTION).then_some(function.count)
+    }
+
+    /// The number of function `name`. Where these are is not kept: there are more of them than of all others, and next to none is looked for.
+    pub(crate) fn function(&self, name: &str) -> Option<u32> {
+        let between_ends = [b"\0", name.as_bytes(), b"\0"].concat();
+        let strings = self.bytes.get(self.strings..)?;
+        let name = memmem::find(strings, &between_ends)? as u32 + 1;
+        let (mut at, mut number) = (*self.places.first()?, 1);
+        while at < self.end {
+            let read = self.read(at)?;
+            if read.kind == NAMED_FUNCTION && word(&self.bytes, at)? == name {
+                return Some(number);
+            }
+            number += 1;
+            at = read.rest.checked_add(rest_of(read)?)?;
+        }
+        None
     }
 
     /// The number of the first type of that kind and name.
@@ -333,6 +354,7 @@ mod tests {
         made.add("", FUNCTION, 2, 0, &[0, 1, 0, 1]);
         made.add("", POINTER, 0, 6, &[]);
         made.add("called", TYPEDEF, 0, 7, &[]);
+        made.add("caller", NAMED_FUNCTION, 1, 6, &[]);
         made.bytes()
     }
 
@@ -347,6 +369,9 @@ mod tests {
         assert_eq!(types.offset("none", "x"), None);
         assert_eq!(types.parameters("called"), Some(2));
         assert_eq!(types.parameters("int"), None);
+        assert_eq!(types.function("caller"), Some(9));
+        assert_eq!(types.function("called"), None);
+        assert_eq!(types.function("call"), None);
         assert_eq!((types.size("outer"), types.size("none")), (Some(16), None));
     }
 
@@ -362,6 +387,7 @@ mod tests {
             if let Some(types) = Types::parse(Described::Read(changed)) {
                 let _ = types.offset("outer", "own.y");
                 let _ = types.parameters("called");
+                let _ = types.function("caller");
             }
         }
     }

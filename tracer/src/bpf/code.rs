@@ -17,8 +17,11 @@ pub(crate) struct Instruction {
 // Opcodes: class, operation and source in one.
 pub(crate) const LOAD_64: u8 = 0x79;
 pub(crate) const LOAD_8: u8 = 0x71;
+pub(crate) const LOAD_16: u8 = 0x69;
 pub(crate) const STORE_64: u8 = 0x7b;
 pub(crate) const STORE_32: u8 = 0x63;
+pub(crate) const STORE_16: u8 = 0x6b;
+pub(crate) const STORE_8: u8 = 0x73;
 pub(crate) const ATOMIC_64: u8 = 0xdb;
 pub(crate) const LOAD_WIDE: u8 = 0x18;
 pub(crate) const MOVE: u8 = 0xbf;
@@ -49,6 +52,8 @@ pub(crate) const IF_SIGNED_LESS: u8 = 0xc5;
 pub(crate) const CALL: u8 = 0x85;
 pub(crate) const EXIT: u8 = 0x95;
 
+/// `src_reg` of a call: a function of the kernel, by the number of its type.
+const OF_KERNEL: u8 = 2;
 /// `src_reg` of a wide load: a map, and the memory of an array.
 pub(crate) const MAP: u8 = 1;
 pub(crate) const MEMORY_OF_MAP: u8 = 2;
@@ -125,6 +130,11 @@ impl Code {
 
     pub(crate) fn call(&mut self, helper: i32) {
         self.put(CALL, 0, 0, 0, helper);
+    }
+
+    /// Calls a function of the kernel that is made for programs (Documentation/bpf/kfuncs.rst).
+    pub(super) fn call_kernel(&mut self, function: i32) {
+        self.put(CALL, 0, OF_KERNEL, 0, function);
     }
 
     pub(crate) fn map(&mut self, to: u8, kind: u8, map: BorrowedFd<'_>) {

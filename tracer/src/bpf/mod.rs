@@ -5,6 +5,7 @@
 //! What the programs do is with who needs them: `kernel::programs` for calls, `proc::tracepoints` for processes.
 #![expect(unsafe_code)]
 
+use std::cell::Cell;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -14,6 +15,7 @@ pub(crate) mod code;
 mod described;
 pub(crate) mod followed;
 pub(crate) mod pages;
+mod reads;
 pub(crate) mod registers;
 pub(crate) mod ring;
 
@@ -25,6 +27,7 @@ const MAP_UPDATE: libc::c_int = 2;
 const MAP_DELETE: libc::c_int = 3;
 const MAP_NEXT_KEY: libc::c_int = 4;
 const PROGRAM_LOAD: libc::c_int = 5;
+const PROGRAM_TEST_RUN: libc::c_int = 10;
 const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 
 const PROGRAM_RAW_TRACEPOINT: u32 = 17;
@@ -103,6 +106,23 @@ struct Attach {
     name: u64,
     program: u32,
     padding: u32,
+}
+
+/// Members of `union bpf_attr` for a run of a program.
+#[repr(C)]
+#[derive(Default)]
+struct TestRun {
+    program: u32,
+    /// Written by the kernel, as the time below.
+    result: Cell<u32>,
+    data_sizes: [u32; 2],
+    data: [u64; 2],
+    repeat: u32,
+    duration: Cell<u32>,
+    size_of_context: u32,
+    size_of_context_after: u32,
+    context: u64,
+    context_after: u64,
 }
 
 impl Map {
@@ -285,6 +305,20 @@ pub(crate) fn attach(tracepoint: &CStr, program: &OwnedFd) -> io::Result<OwnedFd
         padding: 0,
     };
     descriptor(RAW_TRACEPOINT_OPEN, &attributes)
+}
+
+/// Runs a program of [`load`] once, now, whose context is this number.
+///
+/// # Errors
+/// When the kernel runs no programs for us.
+fn run(program: &OwnedFd, context: u64) -> io::Result<()> {
+    let attributes = TestRun {
+        program: program.as_raw_fd() as u32,
+        size_of_context: size_of::<u64>() as u32,
+        context: std::ptr::from_ref(&context) as u64,
+        ..TestRun::default()
+    };
+    bpf(PROGRAM_TEST_RUN, &attributes).map(drop)
 }
 
 fn descriptor<T>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {

@@ -4,7 +4,6 @@
 //! that are different at each boot and told to nobody (Documentation/arch/x86/x86_64/mm.rst: "direct mapping", "vmemmap"). So one
 //! address is a linear function of the other; where it begins is found by a page of which we know what is in it.
 
-use std::cell::Cell;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
@@ -15,9 +14,8 @@ use nix::unistd::{SysconfVar, sysconf};
 use super::code::{
     Code, IF_EQUAL, JUMP, MEMORY_OF_MAP, R0, R1, R2, R3, READ_KERNEL, STORE_64, TASK,
 };
-use super::{Kind, Map, bpf, load};
+use super::{Kind, Map, load, run};
 
-const PROGRAM_TEST_RUN: libc::c_int = 10;
 /// What regions of the kernel's address space begin at a multiple of (`PUD_SIZE` of arch/x86/mm/kaslr.c).
 const ALIGNMENT: u64 = 1 << 30;
 /// Words that are read at a time.
@@ -114,23 +112,6 @@ struct Looking {
     seen: Map,
 }
 
-/// Members of `union bpf_attr` for a run of a program.
-#[repr(C)]
-#[derive(Default)]
-struct TestRun {
-    program: u32,
-    /// Written by the kernel, as the time below.
-    result: Cell<u32>,
-    data_sizes: [u32; 2],
-    data: [u64; 2],
-    repeat: u32,
-    duration: Cell<u32>,
-    size_of_context: u32,
-    size_of_context_after: u32,
-    context: u64,
-    context_after: u64,
-}
-
 impl Looking {
     fn new() -> io::Result<Looking> {
         let seen = Map::new(Kind::Array, READ_BYTES, 1)?;
@@ -153,13 +134,7 @@ impl Looking {
 
     /// What is at this address, zeros where nothing can be read. `None`: the kernel runs no programs for us.
     fn at(&self, address: u64) -> Option<[u64; WORDS]> {
-        let attributes = TestRun {
-            program: self.program.as_raw_fd() as u32,
-            size_of_context: size_of::<u64>() as u32,
-            context: std::ptr::from_ref(&address) as u64,
-            ..TestRun::default()
-        };
-        bpf(PROGRAM_TEST_RUN, &attributes).ok()?;
+        run(&self.program, address).ok()?;
         self.seen.get(0).ok()
     }
 

@@ -9,7 +9,7 @@ mod of_processor {
 
     /// r10, r9, r8, rax, rcx, rdx, rsi and rdi are there, in this order.
     pub(crate) const ARGUMENTS: i32 = offset_of!(Registers, r10) as i32;
-    pub(crate) const NUMBER: (i32, i32) = (offset_of!(Registers, orig_rax) as i32, 8);
+    pub(crate) const NUMBER: (i32, usize) = (offset_of!(Registers, orig_rax) as i32, 8);
     pub(crate) const ORDER: [usize; 6] = [7, 6, 5, 0, 2, 1];
     /// Of the first three arguments, the one that comes first.
     pub(crate) const FEW: usize = 5;
@@ -23,7 +23,7 @@ mod of_processor {
 mod of_processor {
     // Those of aarch64, where nobody has tried them yet, so that whoever needs them refuses.
     pub(crate) const ARGUMENTS: i32 = 0;
-    pub(crate) const NUMBER: (i32, i32) = (280, 4);
+    pub(crate) const NUMBER: (i32, usize) = (280, 4);
     pub(crate) const ORDER: [usize; 6] = [0, 1, 2, 3, 4, 5];
     pub(crate) const FEW: usize = 0;
     pub(crate) const FOREIGN_ARGUMENTS: i32 = 0;

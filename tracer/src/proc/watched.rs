@@ -56,7 +56,7 @@ use unread::Task;
 const TICK: Duration = Duration::from_millis(50);
 /// How soon is read what was told, while there is something: nobody is woken for each of it. Who has been quiet is
 /// asked less and less often.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 /// How often of those who are quiet: the sampler learns of a new thread that much later, and looks as often by default.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// The longest time between two looks, however many processes there are.

@@ -4,7 +4,7 @@
 use super::program::{CONTEXT, COPIES, CPU, MESSAGE, OFFSETS, ORDER, REGISTERS, VECTOR, WORD};
 use crate::bpf::code::{
     ADD, AND_NUMBER, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, JUMP, LOAD_64, OR, R0, R1,
-    R2, R3, READ_KERNEL, READ_USER, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_64,
+    R2, R3, READ_USER, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_64,
 };
 use crate::bpf::registers;
 
@@ -35,11 +35,8 @@ impl Code {
     /// than the sum of the lengths, or than the offset: 0 if there was no address, [`u64::MAX`] if it could not be read.
     pub(super) fn copy_told(&mut self) {
         self.put(STORE_64, STACK, CPU, KEPT, 0);
-        self.stack(R1, COPIES);
-        self.set(R2, REGISTERS as i32);
         self.load(R3, CONTEXT, 0);
-        self.add(R3, registers::ARGUMENTS);
-        self.call(READ_KERNEL);
+        self.read_kernel(STACK, COPIES, REGISTERS, R3, registers::ARGUMENTS);
         let no_lengths = self.unless(VECTOR | MESSAGE);
         self.lengths();
         let told = self.jump(JUMP, 0, 0, 0);

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use crate::bpf::code::{
     ADD, AND_NUMBER, ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_SAME,
     Instruction, JUMP, LOAD_8, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, NO_WAKEUP, OR,
-    PROCESSOR, QUERY, R0, R1, R2, R3, READ_KERNEL, RESERVE, SHIFT_LEFT, SHIFT_RIGHT, SIGNAL_THREAD,
+    PROCESSOR, QUERY, R0, R1, R2, R3, RESERVE, SHIFT_LEFT, SHIFT_RIGHT, SIGNAL_THREAD,
     STACK, STORE_32, STORE_64, SUBMIT, TIME, WHO,
 };
 pub(super) use crate::bpf::registers::{FEW, FOREIGN_ORDER, ORDER};
@@ -203,12 +203,8 @@ impl Code {
 
     /// Copies registers of the caller into the record, from that at offset `from` on.
     fn registers(&mut self, from: i32, size: usize) {
-        self.copy(R1, RECORD);
-        self.add(R1, REST as i32);
-        self.set(R2, size as i32);
         self.load(R3, CONTEXT, 0);
-        self.add(R3, from);
-        self.call(READ_KERNEL);
+        self.read_kernel(RECORD, REST as i16, size, R3, from);
     }
 
     /// Stops the caller, whose call is done, if there is more in the ring than this. Its tracer takes the signal
@@ -331,12 +327,8 @@ fn returning(code: &mut Code, maps: &Maps<'_>) {
     let (at, size) = registers::NUMBER;
     code.set(R1, 0);
     code.put(STORE_64, STACK, R1, WORD, 0);
-    code.copy(R1, STACK);
-    code.add(R1, i32::from(WORD));
-    code.set(R2, size);
     code.load(R3, CONTEXT, 0);
-    code.add(R3, at);
-    code.call(READ_KERNEL);
+    code.read_kernel(STACK, WORD, size, R3, at);
     code.put(LOAD_64, NUMBER_OF_CALL, STACK, WORD, 0);
     code.only_wanted(maps);
     code.ring(maps.rings);

@@ -377,7 +377,7 @@ impl Code {
         self.read(field(TYPE), 2, R3, calls.kind);
         self.put(LOAD_64, R3, MEMORY, OTHER, 0);
         self.read(FILE, 8, R3, calls.of_network);
-        let read = |code: &mut Code, to: usize, size: i32, offset: i32| {
+        let read = |code: &mut Code, to: usize, size: usize, offset: i32| {
             code.put(LOAD_64, R3, MEMORY, FILE, 0);
             code.read(field(to), size, R3, offset);
         };

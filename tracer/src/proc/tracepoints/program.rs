@@ -11,7 +11,7 @@ use super::memory::{
 use crate::bpf::code::{
     ADD, AND_NUMBER, ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_NOT_SAME,
     Instruction, JUMP_LATE, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, NO_WAKEUP, OR, OUTPUT,
-    PROCESSOR, QUERY, R0, R1, R2, R3, R4, READ_KERNEL, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_32,
+    PROCESSOR, QUERY, R0, R1, R2, R3, R4, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_32,
     STORE_64, TIME, UPDATE, WAKEUP, WHO,
 };
 use crate::bpf::followed::OVER;
@@ -379,14 +379,8 @@ impl Code {
     }
 
     /// Reads `size` bytes at an offset from an address in the kernel; zeros where there is nothing.
-    pub(super) fn read(&mut self, to: i16, size: i32, address: u8, offset: i32) {
-        if address != R3 {
-            self.copy(R3, address);
-        }
-        self.add(R3, offset);
-        self.place(R1, to);
-        self.set(R2, size);
-        self.call(READ_KERNEL);
+    pub(super) fn read(&mut self, to: i16, size: usize, address: u8, offset: i32) {
+        self.read_kernel(MEMORY, to, size, address, offset);
     }
 
     /// Reads an address there into R3.

@@ -178,7 +178,7 @@ impl Code {
         let open = &layout.open;
         self.put(STORE_64, MEMORY, R3, OTHER, 0);
         self.put(STORE_64, MEMORY, STEP, entry(DESCRIPTOR), 0);
-        let mut of_file = |to: i16, size: i32, offset: i32| {
+        let mut of_file = |to: i16, size: usize, offset: i32| {
             self.put(LOAD_64, R3, MEMORY, OTHER, 0);
             self.read(to, size, R3, offset);
         };
@@ -187,7 +187,7 @@ impl Code {
         of_file(entry(FILE_POSITION), 8, open.position);
         of_file(OTHER, 8, open.inode);
         self.clear(entry(KIND));
-        let mut of_inode = |to: i16, size: i32, offset: i32| {
+        let mut of_inode = |to: i16, size: usize, offset: i32| {
             self.put(LOAD_64, R3, MEMORY, OTHER, 0);
             self.read(to, size, R3, offset);
         };
