@@ -339,11 +339,9 @@ impl Workflow {
 
     /// What was seen of the calls on files.
     pub fn file_calls(&self) -> FileCalls {
-        let is_seen = |layer: &str| layer != "none";
-        let mut directories = self.directories.iter();
-        if directories.any(|directory| is_seen(&directory.file_layer)) {
+        if self.directories.iter().any(TracedDirectoryRow::is_seen) {
             FileCalls::All
-        } else if self.runs.iter().any(|run| is_seen(&run.file_layer)) {
+        } else if self.runs.iter().any(RunRow::sees_file_calls) {
             FileCalls::Data
         } else {
             FileCalls::None
@@ -353,7 +351,7 @@ impl Workflow {
     /// Whether nobody recorded what ran. The processes that there are then are those at the ends of
     /// captured flows, found running: neither the command nor all that it started.
     pub fn lacks_processes(&self) -> bool {
-        !self.runs.is_empty() && self.runs.iter().all(|run| run.process_layer == "none")
+        !self.runs.is_empty() && !self.runs.iter().any(RunRow::sees_processes)
     }
 
     /// The process of the command itself; `None` where that is not known.

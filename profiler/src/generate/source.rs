@@ -440,7 +440,7 @@ fn unfit(workflow: &Workflow) -> Option<Unfit> {
                 let reason = "nobody looked into the processes at their begin, so that redirections are not known";
                 return unfit(reason, without(run));
             }
-            if run.file_layer == "none" {
+            if !run.sees_file_calls() {
                 return unfit("it holds no file calls", again);
             }
             if workflow.directories.is_empty() {

@@ -17,7 +17,7 @@ pub(super) struct Seen<'a> {
 impl<'a> Seen<'a> {
     pub(super) fn in_(trace: &'a Trace) -> Result<Seen<'a>> {
         let directories = trace.traced_directories()?.into_iter();
-        let seen = directories.filter(|directory| directory.file_layer != "none");
+        let seen = directories.filter(|directory| directory.is_seen());
         Ok(Seen {
             trace,
             directories: seen.map(|directory| directory.path).collect(),

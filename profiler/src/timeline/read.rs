@@ -71,8 +71,7 @@ pub fn from_parts(workflow: &Workflow, parts: Parts) -> Timeline {
         _ => workflow.last_ns,
     };
     let begin = workflow.images.iter().map(|image| image.start_ns).min();
-    let traced = workflow.directories.iter();
-    let traced = traced.filter(|directory| directory.file_layer != "none");
+    let traced = workflow.directories.iter().filter(|one| one.is_seen());
     let mut timeline = Timeline {
         begins_ns: workflow.begins_ns(),
         programs: Programs::of(workflow),

@@ -470,7 +470,27 @@ rows! {
     }
 }
 
+/// How the views call a layer that was not there.
+const NO_LAYER: &str = "none";
+
+impl TracedDirectoryRow {
+    /// Whether the calls on its files were recorded.
+    pub fn is_seen(&self) -> bool {
+        self.file_layer != NO_LAYER
+    }
+}
+
 impl RunRow {
+    /// Whether calls on files were recorded, at least those that move data.
+    pub fn sees_file_calls(&self) -> bool {
+        self.file_layer != NO_LAYER
+    }
+
+    /// Whether it was recorded what ran.
+    pub fn sees_processes(&self) -> bool {
+        self.process_layer != NO_LAYER
+    }
+
     /// Whether it was looked into the descriptors of processes: redirections, pipes and sockets are known.
     pub fn sees_descriptors(&self) -> bool {
         ["ptrace", "ebpf"].contains(&&*self.process_layer)

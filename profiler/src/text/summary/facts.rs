@@ -308,7 +308,7 @@ pub fn facts(workflow: &Workflow) -> Facts {
 
 /// How the processes of a run were seen; of several runs, one that has some.
 fn process_layer(workflow: &Workflow, run: Option<&RunRow>) -> String {
-    let has_some = |run: &&RunRow| run.process_layer != "none";
+    let has_some = |run: &&RunRow| run.sees_processes();
     let run = run.filter(has_some);
     let run = run.or_else(|| workflow.runs.iter().find(has_some));
     run.map_or_else(|| "none".into(), |run| run.process_layer.clone())
