@@ -130,6 +130,46 @@ def serve():
     assert_one_channel(&run, "udp");
 }
 
+/// Who sends to an address without connecting holds the channel of the receiver.
+fn sent_to(kind: &str, receiver: &str, send: &str) {
+    let run = talk(&format!(
+        "
+receiver = {receiver}
+to = receiver.getsockname()
+if to[0] == '0.0.0.0': to = ('127.0.0.1', to[1])
+def ask():
+    receiver.close()
+    s = socket.socket(receiver.family, socket.SOCK_DGRAM)
+    for _ in range(3): {send}
+    tell(s)
+def serve():
+    tell(receiver)
+    for _ in range(3): receiver.recv(1)
+"
+    ));
+    let Some(run) = run else { return };
+    assert_one_channel(&run, kind);
+}
+
+#[test]
+fn datagrams_are_sent_without_connecting() {
+    let receiver = "socket.socket(socket.AF_INET, socket.SOCK_DGRAM); receiver.bind(('', 0))";
+    sent_to("udp", receiver, "s.sendto(b'x', to)");
+}
+
+#[test]
+fn messages_are_sent_without_connecting() {
+    let receiver = "socket.socket(socket.AF_INET6, socket.SOCK_DGRAM); receiver.bind(('::1', 0))";
+    sent_to("udp", receiver, "s.sendmsg([b'x'], [], 0, to)");
+}
+
+#[test]
+fn datagrams_are_sent_to_a_name() {
+    let receiver =
+        "socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); receiver.bind(os.getcwd() + '/log')";
+    sent_to("unix", receiver, "s.sendto(b'x', to)");
+}
+
 #[test]
 fn a_socket_pair_is_one_channel() {
     let run = talk(

@@ -152,7 +152,7 @@ impl Wiring {
             }
             CallKind::Accept => Some(Pending::Accept),
             // Kept with the process ([`super::lifetimes`]), and by who looks for flows.
-            CallKind::Umask | CallKind::Socket => None,
+            CallKind::Umask | CallKind::Socket | CallKind::SendTo | CallKind::SendMessage => None,
             CallKind::Splice => {
                 self.channels.splices(tracee.pid);
                 None
@@ -384,7 +384,9 @@ impl Observer for Wiring {
             | CallKind::SocketPair
             | CallKind::Bind
             | CallKind::Connect
-            | CallKind::Accept => self.told_channels(tracee, called, now),
+            | CallKind::Accept
+            | CallKind::SendTo
+            | CallKind::SendMessage => self.told_channels(tracee, called, now),
             CallKind::Splice => self.channels.splices(tracee.pid),
             CallKind::ChangeView => {
                 self.elsewhere.insert(tracee.pid);

@@ -5,8 +5,8 @@ use std::os::fd::BorrowedFd;
 use crate::bpf::code::{
     ADD, AND_NUMBER, ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_SAME,
     Instruction, JUMP, LOAD_8, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, NO_WAKEUP, OR,
-    PROCESSOR, QUERY, R0, R1, R2, R3, RESERVE, SHIFT_LEFT, SHIFT_RIGHT, SIGNAL_THREAD,
-    STACK, STORE_32, STORE_64, SUBMIT, TIME, WHO,
+    PROCESSOR, QUERY, R0, R1, R2, R3, RESERVE, SHIFT_LEFT, SHIFT_RIGHT, SIGNAL_THREAD, STACK,
+    STORE_32, STORE_64, SUBMIT, TIME, WHO,
 };
 pub(super) use crate::bpf::registers::{FEW, FOREIGN_ORDER, ORDER};
 use crate::bpf::{followed, registers};

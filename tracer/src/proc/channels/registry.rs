@@ -1,7 +1,7 @@
 //! Which pipe or socket is which channel of the trace.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -9,6 +9,7 @@ use flowtrace_schema::{ChannelId, ChannelKind, ChannelRecord, HostId, Record, Re
 
 use super::super::descriptors::{self, Descriptor, Object};
 use super::super::observer::ChannelLookup;
+use super::super::tracepoints::Destination;
 use super::sockets::{self, Socket, Transport};
 
 /// The channels of a run. The two sockets of a connection are one channel.
@@ -29,8 +30,9 @@ pub(crate) struct Registry {
     /// Connections to a path that were not accepted when they were seen, in the order in which they
     /// will be.
     waiting: HashMap<Text, VecDeque<ChannelId>>,
-    /// Sockets to which datagrams are sent, by their address.
+    /// Sockets to which datagrams are sent, by their address, and by their name in the domain UNIX.
     bound: HashMap<SocketAddr, ChannelId>,
+    named: HashMap<Text, ChannelId>,
     /// The addresses of Internet sockets, by inode.
     addresses: HashMap<u64, Addresses>,
 }
@@ -57,6 +59,7 @@ impl Registry {
             half_seen: HashMap::new(),
             waiting: HashMap::new(),
             bound: HashMap::new(),
+            named: HashMap::new(),
             addresses: HashMap::new(),
         }
     }
@@ -99,6 +102,28 @@ impl Registry {
         if !self.sockets.contains_key(&inode) {
             self.socket(inode, socket);
         }
+    }
+
+    /// The socket with this inode sends datagrams there: it has that channel, unless it is known to have another, as one that is bound
+    /// itself.
+    pub(crate) fn sends(&mut self, inode: u64, to: &Destination) {
+        if self.sockets.contains_key(&inode) {
+            return;
+        }
+        let channel = match to {
+            Destination::Internet(to) => self
+                .bound_at(*to, None)
+                .unwrap_or_else(|| self.add_receiver(inode, *to)),
+            Destination::Unix(name) => {
+                let known = self.named.get(name).copied();
+                known.unwrap_or_else(|| {
+                    let channel = self.add(ChannelKind::Unix, inode, Some(name.clone()), None);
+                    self.named.insert(name.clone(), channel);
+                    channel
+                })
+            }
+        };
+        self.sockets.insert(inode, channel);
     }
 
     /// The channel of a pipe with a name, by the device and inode of that; what may be given for its `path` is none if it was removed.
@@ -199,12 +224,7 @@ impl Registry {
                 peer: None,
             } => match self.bound.get(&local) {
                 Some(&channel) => channel,
-                None => {
-                    let name = Text::from(local.to_string().as_str());
-                    let channel = self.add(ChannelKind::Udp, inode, Some(name), None);
-                    self.bound.insert(local, channel);
-                    channel
-                }
+                None => self.add_receiver(inode, local),
             },
             Socket::Idle => return None,
             Socket::Other => {
@@ -214,6 +234,29 @@ impl Registry {
         };
         self.sockets.insert(inode, channel);
         Some(channel)
+    }
+
+    /// A new channel, of what is sent to this address.
+    fn add_receiver(&mut self, inode: u64, at: SocketAddr) -> ChannelId {
+        let name = Text::from(at.to_string().as_str());
+        let channel = self.add(ChannelKind::Udp, inode, Some(name), None);
+        self.bound.insert(at, channel);
+        channel
+    }
+
+    /// The channel of the socket that receives what is sent to this address: one that is bound to it, or, where the address is known to be
+    /// this host's (`own` is), to any address of the host.
+    fn bound_at(&self, to: SocketAddr, own: Option<IpAddr>) -> Option<ChannelId> {
+        if let Some(&channel) = self.bound.get(&to) {
+            return Some(channel);
+        }
+        let is_here = to.ip().is_loopback() || Some(to.ip()) == own;
+        let any = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+        let mut any = any
+            .map(|ip: IpAddr| SocketAddr::new(ip, to.port()))
+            .into_iter();
+        let found = any.find_map(|any| self.bound.get(&any).copied());
+        found.filter(|_| is_here)
     }
 
     fn unix(
@@ -246,10 +289,13 @@ impl Registry {
             (Some(peer), _) => {
                 self.sockets.insert(peer, channel);
             }
-            (None, Some(name)) if !serves => {
+            (None, Some(name)) if serves => {
+                self.named.insert(name, channel);
+            }
+            (None, Some(name)) => {
                 self.waiting.entry(name).or_default().push_back(channel);
             }
-            _ => {}
+            (None, None) => {}
         }
         channel
     }
@@ -266,7 +312,7 @@ impl Registry {
             return channel;
         }
         if transport == Transport::Udp
-            && let Some(&channel) = self.bound.get(&peer)
+            && let Some(channel) = self.bound_at(peer, Some(local.ip()))
         {
             return channel;
         }
@@ -368,6 +414,37 @@ mod tests {
             registry.connecting(3, None, address("127.0.0.1:80")),
             client
         );
+    }
+
+    #[test]
+    fn who_sends_without_connecting_has_the_channel_of_the_receiver() {
+        let mut registry = registry();
+        let udp = |local: &str, peer: Option<&str>| Socket::Internet {
+            transport: Transport::Udp,
+            local: local.parse().unwrap(),
+            peer: peer.map(|peer| peer.parse().unwrap()),
+        };
+        let to = |text: &str| Destination::Internet(text.parse().unwrap());
+        let server = registry.socket(1, udp("0.0.0.0:90", None)).unwrap();
+        registry.sends(2, &to("127.0.0.1:90"));
+        registry.sends(3, &to("10.0.0.1:90"));
+        assert_eq!(registry.sockets[&2], server);
+        assert_ne!(registry.sockets[&3], server, "maybe of another host");
+        // The address that it is connected from is the host's own.
+        let connected = udp("10.0.0.2:4000", Some("10.0.0.2:90"));
+        assert_eq!(registry.socket(4, connected), Some(server));
+        // An answer is sent by a socket that has a channel.
+        registry.sends(1, &to("127.0.0.1:4000"));
+        assert_eq!(registry.sockets[&1], server);
+        let name = || Text::from("/log");
+        let log = Socket::Unix {
+            peer: None,
+            name: Some(name()),
+            serves: true,
+        };
+        let log = registry.socket(5, log).unwrap();
+        registry.sends(6, &Destination::Unix(name()));
+        assert_eq!(registry.sockets[&6], log);
     }
 
     #[test]

@@ -16,7 +16,10 @@ impl Channels {
         {
             let mut registry = self.registry();
             for (inode, socket) in &called.sockets {
-                registry.learn(*inode, socket.clone());
+                match &called.destination {
+                    Some(to) => registry.sends(*inode, to),
+                    None => registry.learn(*inode, socket.clone()),
+                }
             }
             for one in &found {
                 if let Object::Fifo { device, inode } = one.object {

@@ -59,16 +59,47 @@ pub(crate) enum CallKind {
     Link,
     /// linkat(directory, old, directory, new, flags).
     LinkAt,
+    /// sendto(socket, bytes, length, flags, address, length of the address): to an address.
+    SendTo,
+    /// sendmsg(socket, message, flags): likewise.
+    SendMessage,
 }
 
 use CallKind::*;
 
 impl CallKind {
-    const ALL: [CallKind; 23] = [
-        Open, OpenAt, OpenAt2, Creat, Rename, RenameAt, Unlink, UnlinkAt, Pipe, SocketPair, Bind,
-        Connect, Accept, Splice, ChangeView, AsyncIo, Ring, Umask, Socket, Mount, MoveMount, Link,
+    const ALL: [CallKind; 25] = [
+        Open,
+        OpenAt,
+        OpenAt2,
+        Creat,
+        Rename,
+        RenameAt,
+        Unlink,
+        UnlinkAt,
+        Pipe,
+        SocketPair,
+        Bind,
+        Connect,
+        Accept,
+        Splice,
+        ChangeView,
+        AsyncIo,
+        Ring,
+        Umask,
+        Socket,
+        Mount,
+        MoveMount,
+        Link,
         LinkAt,
+        SendTo,
+        SendMessage,
     ];
+
+    /// Whether it may be that of every piece of data that somebody sends: no filter stops these.
+    pub(super) fn sends(self) -> bool {
+        matches!(self, SendTo | SendMessage)
+    }
 }
 
 impl CallKind {
@@ -143,6 +174,8 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (293, Pipe),
             (41, Socket),
             (53, SocketPair),
+            (44, SendTo),
+            (46, SendMessage),
             (49, Bind),
             (42, Connect),
             (43, Accept),

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use flowtrace_schema::Text;
 
-use super::super::channels::sockets::{Socket, Transport};
+use super::super::channels::sockets::{Socket, Transport, address_in};
 use super::super::moment::Moment;
-use super::super::topology::Call;
+use super::super::topology::{Call, CallKind};
 use super::calls::{
     ARGUMENTS, FAMILY, LOCAL, LOCAL_PORT, MOVED, OTHER_INODE, PEER, PEER_PORT, RESULT, SIX, STATE,
     TYPE, kind_of,
@@ -32,6 +32,32 @@ pub(crate) struct Called {
     pub(crate) sockets: Vec<(u64, Socket)>,
     /// The names that it was given, from the root of its process on.
     pub(crate) names: [Option<PathBuf>; 2],
+    /// The address that was sent to.
+    pub(crate) destination: Option<Destination>,
+}
+
+/// Where datagrams are sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    Internet(SocketAddr),
+    /// A name in the domain UNIX, as ss(8) shows it.
+    Unix(Text),
+}
+
+impl Destination {
+    /// That of a `sockaddr`. `None`: of another domain, or cut short.
+    fn of(bytes: Vec<u8>) -> Option<Destination> {
+        let family = u16::from_ne_bytes(*bytes.first_chunk()?);
+        if i32::from(family) != libc::AF_UNIX {
+            return address_in(&bytes).map(Destination::Internet);
+        }
+        let address = Address {
+            is_own: false,
+            length: bytes.len(),
+            bytes,
+        };
+        address.name().map(Destination::Unix)
+    }
 }
 
 /// The parts of a call that came before it.
@@ -88,6 +114,8 @@ impl Called {
         }
         let [one, two] = names;
         let [from, other] = bases;
+        let is_sent = matches!(kind, CallKind::SendTo | CallKind::SendMessage);
+        let (one, address) = if is_sent { (None, one) } else { (one, None) };
         Some(Called {
             tid,
             call: Call { kind, arguments },
@@ -95,6 +123,7 @@ impl Called {
             made: Box::new(made),
             sockets,
             names: [absolute(one, from), absolute(two, other)],
+            destination: address.and_then(Destination::of),
         })
     }
 }

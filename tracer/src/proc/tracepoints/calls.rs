@@ -38,7 +38,7 @@ pub(super) const END: usize = OTHER_INODE + 8;
 /// In [`NUMBER`] of an address: it is the socket's own, not its peer's.
 pub(super) const OWN_ADDRESS: u32 = 1;
 /// Bytes of an address with its family (`struct sockaddr_un`).
-const LONGEST_ADDRESS: i32 = 110;
+pub(super) const LONGEST_ADDRESS: i32 = 110;
 /// Bytes of a name with its end (`PATH_MAX`).
 const LONGEST: i32 = 4096;
 
@@ -61,6 +61,8 @@ const RENAMED: i32 = 8;
 const RENAMED_AT: i32 = 9;
 const MOVED_TO: i32 = 10;
 const ALONE: i32 = 11;
+pub(super) const SENT: i32 = 12;
+pub(super) const SENT_MESSAGE: i32 = 13;
 
 /// Bytes of what tells which calls are told.
 pub(super) const WANTED: usize = OWN_OPENS + IN_PAGE as usize + 1;
@@ -104,13 +106,15 @@ fn shape_of(kind: CallKind) -> i32 {
         CallKind::Mount => NAMED_SECOND,
         CallKind::MoveMount => MOVED_TO,
         CallKind::Splice | CallKind::ChangeView | CallKind::AsyncIo | CallKind::Ring => ALONE,
+        CallKind::SendTo => SENT,
+        CallKind::SendMessage => SENT_MESSAGE,
         // Told with each exec.
         CallKind::Umask => 0,
     }
 }
 
 /// Where argument `n` is in the record.
-fn argument(n: usize) -> i16 {
+pub(super) fn argument(n: usize) -> i16 {
     field(ARGUMENTS + 8 * n)
 }
 
@@ -125,6 +129,7 @@ pub(super) fn returned(
     code.copy(CONTEXT, R1);
     code.only_returned(wanted);
     code.unless_own(wanted);
+    code.unless_sent_on();
     code.begin(maps, Whom::Alive);
     code.call(code::TASK);
     code.copy(TASK, R0);
@@ -248,8 +253,14 @@ impl Code {
             self.clear(place);
         }
         let mut ends = Vec::new();
-        let one = [(RETURNED, field(RESULT)), (GIVEN, argument(0))];
+        let one = [
+            (RETURNED, field(RESULT)),
+            (GIVEN, argument(0)),
+            (SENT, argument(0)),
+            (SENT_MESSAGE, argument(0)),
+        ];
         let others = self.if_told(one, |code, of| code.put(LOAD_32, STEP, MEMORY, of, 0));
+        self.unless_sent_before(layout, maps);
         self.one_descriptor(layout, maps);
         ends.push(self.jump(JUMP, 0, 0, 0));
         self.land(others);
@@ -288,7 +299,11 @@ impl Code {
 
     /// If one of these is told of the call, does what belongs to it and goes on behind this. Returns the jump for all others. What follows
     /// is there once for all of them: the command waits until the kernel has checked each instruction.
-    fn if_told(&mut self, shapes: [(i32, i16); 2], belongs: impl Fn(&mut Code, i16)) -> usize {
+    fn if_told<const N: usize>(
+        &mut self,
+        shapes: [(i32, i16); N],
+        belongs: impl Fn(&mut Code, i16),
+    ) -> usize {
         let mut told = Vec::new();
         for (shape, place) in shapes {
             let other = self.unless_told(shape);
@@ -304,7 +319,7 @@ impl Code {
     }
 
     /// Returns the jump for when something else is told of the call.
-    fn unless_told(&mut self, shape: i32) -> usize {
+    pub(super) fn unless_told(&mut self, shape: i32) -> usize {
         self.put(LOAD_64, R1, MEMORY, SHAPE, 0);
         self.jump(IF_NOT_EQUAL, R1, 0, shape)
     }

@@ -29,9 +29,10 @@ mod moment;
 mod parts;
 mod program;
 mod record;
+mod sent;
 mod table;
 
-pub(crate) use called::Called;
+pub(crate) use called::{Called, Destination};
 use calls::returned;
 pub(crate) use contents::Contents;
 pub(crate) use guard::Guard;
@@ -59,7 +60,7 @@ pub(super) struct Tracepoints {
     parts: Parts,
     contents: Option<Arc<Contents>>,
     /// Held open: the programs and what they use live as long.
-    _held: (Vec<OwnedFd>, [Map; 2]),
+    _held: (Vec<OwnedFd>, [Map; 3]),
 }
 
 impl Tracepoints {
@@ -83,6 +84,7 @@ impl Tracepoints {
         let scratch = Map::new(Kind::Array, processors as usize * SCRATCH, 1)?;
         let wanted = Map::new(Kind::Array, calls::WANTED, 1)?;
         wanted.put(0, &calls::wanted())?;
+        let sent = Map::new(Kind::Hash, size_of::<u64>(), sent::SOCKETS)?;
         let maps = Maps {
             processes: processes.as_ref().map(AsFd::as_fd),
             ring: ring.as_fd(),
@@ -92,6 +94,7 @@ impl Tracepoints {
             processors,
             bell: bell.as_fd(),
             contents: contents.as_fd(),
+            sent: sent.as_fd(),
             pages: with_tables.then(|| layout.open.pages()).flatten(),
             endless: Code::may_be_late(),
             with_tables,
@@ -128,7 +131,7 @@ impl Tracepoints {
                 )?))),
                 false => None,
             },
-            _held: (held, [scratch, wanted]),
+            _held: (held, [scratch, wanted, sent]),
         })
     }
 

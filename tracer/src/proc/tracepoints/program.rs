@@ -11,8 +11,8 @@ use super::memory::{
 use crate::bpf::code::{
     ADD, AND_NUMBER, ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_NOT_SAME,
     Instruction, JUMP_LATE, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, NO_WAKEUP, OR, OUTPUT,
-    PROCESSOR, QUERY, R0, R1, R2, R3, R4, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_32,
-    STORE_64, TIME, UPDATE, WAKEUP, WHO,
+    PROCESSOR, QUERY, R0, R1, R2, R3, R4, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_32, STORE_64, TIME,
+    UPDATE, WAKEUP, WHO,
 };
 use crate::bpf::followed::OVER;
 use crate::bpf::pages::Pages;
@@ -35,7 +35,9 @@ pub(super) struct Maps<'a> {
     pub(super) bell: BorrowedFd<'a>,
     /// Another one, with what lies in pipes ([`super::contents`]).
     pub(super) contents: BorrowedFd<'a>,
-    /// Where that is.
+    /// The sockets that were told for what they sent, by their inodes ([`super::sent`]).
+    pub(super) sent: BorrowedFd<'a>,
+    /// Where what lies in pipes is.
     pub(super) pages: Option<Pages>,
     /// Loops need no bound ([`Code::may_be_late`]).
     pub(super) endless: bool,
