@@ -13,3 +13,14 @@ WHERE c.kind IN ('pipe', 'fifo') AND s.side IS NOT NULL
   AND s.channel_id NOT IN (PLACE_MAKERS)
   AND NOT EXISTS (SELECT 1 FROM channel_end AS e WHERE e.channel_id = s.channel_id AND e.upid = s.upid)
 GROUP BY s.channel_id, s.upid, s.side;
+
+-- Who moved data, call by call, had an end, also where nobody saw how it came by that.
+INSERT INTO channel_end (channel_id, upid, direction, from_ns, bytes, used, at_most_bytes)
+SELECT s.channel_id, s.upid, CASE WHEN c.kind IN ('pipe', 'fifo') THEN s.side ELSE 'both' END AS direction, MIN(s.first_ns),
+  CASE WHEN MIN(s.exact) AND COUNT(*) = COUNT(s.bytes) THEN SUM(s.bytes) END, 1,
+  CASE WHEN MIN(s.exact) AND COUNT(*) = COUNT(s.bytes) THEN SUM(s.bytes) END
+FROM channel_sum AS s JOIN channel AS c USING (channel_id)
+WHERE s.bytes IS NOT 0
+  AND NOT EXISTS (SELECT 1 FROM channel_end AS e
+    WHERE e.channel_id = s.channel_id AND e.upid = s.upid AND e.direction IN (s.side, 'both'))
+GROUP BY s.channel_id, s.upid, direction;

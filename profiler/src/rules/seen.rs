@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use flowtrace_schema::{Result, Trace};
+use flowtrace_schema::{Result, Trace, TracedDirectoryRow};
 
 use super::subcommands::Files;
 
@@ -17,7 +17,7 @@ pub(super) struct Seen<'a> {
 impl<'a> Seen<'a> {
     pub(super) fn in_(trace: &'a Trace) -> Result<Seen<'a>> {
         let directories = trace.traced_directories()?.into_iter();
-        let seen = directories.filter(|directory| directory.is_seen());
+        let seen = directories.filter(TracedDirectoryRow::is_seen);
         Ok(Seen {
             trace,
             directories: seen.map(|directory| directory.path).collect(),

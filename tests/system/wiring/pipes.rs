@@ -1,7 +1,7 @@
 //! Pipes between programs.
 
 use super::{assert_wires, traced};
-use crate::support::{PYTHON, need_process_tracepoints, need_program, skip};
+use crate::support::{PYTHON, need_kernel_layer, need_process_tracepoints, need_program, skip};
 
 fn shell(script: &str) -> Option<super::Traced> {
     traced(&[], &["sh", "-ec", script])
@@ -58,6 +58,60 @@ fn fifos_that_programs_are_given_are_theirs_alone() {
         "tee > cat",
     ];
     assert_wires(&run.trace, &wires);
+}
+
+/// The kernel keeps a table as long as the highest number needs; programs that end at once are told of before anybody can look.
+#[test]
+fn who_has_high_descriptors_open_is_wired_as_others_are() {
+    for high in [255, 256, 700, 5000] {
+        let script =
+            format!("ulimit -n 6000; exec {high}< /dev/null; /bin/echo told | /bin/cat > told");
+        let Some(run) = bash(&script) else { return };
+        assert_wires(&run.trace, &["echo > cat"]);
+    }
+    let many = "
+import os, subprocess
+kept = [os.open('/dev/null', os.O_RDONLY) for _ in range(900)]
+subprocess.run('/bin/echo told | /bin/cat > told', shell=True, close_fds=False)";
+    let Some(run) = traced(&[], &[PYTHON, "-c", many]) else {
+        return;
+    };
+    assert_wires(&run.trace, &["echo > cat"]);
+}
+
+/// By its calls, where these are told one by one, who has used an end is known, however it came by that.
+#[test]
+fn who_moved_data_had_an_end() {
+    if !need_kernel_layer() {
+        return;
+    }
+    // The first child looks as if it kept a side of the pipe `a`, but writes to `b`, of which it has both.
+    let script = "
+import os
+a, b = os.pipe(), os.pipe()
+os.dup2(a[1], 60)
+def child(act):
+    if os.fork() == 0:
+        act()
+        os._exit(0)
+def write():
+    os.close(a[0]); os.close(a[1])
+    os.write(b[1], b'hello')
+child(write)
+child(lambda: os.read(b[0], 9))
+os.wait(); os.wait()
+print(os.fstat(b[0]).st_ino)";
+    let options = ["--layer", "kernel", "--no-mount"];
+    let Some(run) = traced(&options, &[PYTHON, "-c", script]) else {
+        return;
+    };
+    let inode = run.finished.stdout_text();
+    let ends = run.trace.rows(&format!(
+        "SELECT direction, bytes FROM channel_ends JOIN channels USING (channel_id)
+         WHERE inode = {} AND used ORDER BY direction",
+        inode.trim()
+    ));
+    assert_eq!(ends, [["read", "5"], ["write", "5"]]);
 }
 
 #[test]

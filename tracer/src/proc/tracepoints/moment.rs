@@ -262,11 +262,16 @@ impl Moment for Told {
     }
 
     fn channels(&self) -> Option<Vec<Descriptor>> {
+        let told = self.open.iter();
+        let mut all: Vec<_> = told.filter_map(|(fd, open)| open.channel(*fd)).collect();
         if self.is_cut {
-            return descriptors::of(self.pid);
+            // Of one that has ended meanwhile nothing more is known.
+            let last = self.open.last().map_or(-1, |(fd, _)| *fd);
+            let mut others = descriptors::of(self.pid).unwrap_or_default();
+            others.retain(|other| other.fd > last);
+            all.append(&mut others);
         }
-        let all = self.open.iter();
-        Some(all.filter_map(|(fd, open)| open.channel(*fd)).collect())
+        Some(all)
     }
 
     fn left(&self, fd: i32) -> Option<Found> {

@@ -41,8 +41,11 @@ pub(super) const ENTRY: usize = 64;
 /// In [`LEFT`]: nobody knows, or there may come more.
 pub(super) const UNKNOWN: u64 = u64::MAX;
 
-/// Descriptors that are told. Whoever has more is looked at.
-const DESCRIPTORS: i32 = 256;
+/// Numbers of descriptors up to which the table is told, as far as there is room in a part: more than anybody has who was not allowed more
+/// than usual (`fs.nr_open`).
+const NUMBERS: i32 = 1 << 20;
+/// The same where the kernel, when it checks the programs, follows each step by itself. Whoever has more is looked at.
+const FEW_NUMBERS: i32 = 256;
 /// Of a pipe so many buffers are looked at, as an ordinary one has.
 pub(super) const BUFFERS_SEEN: usize = 16;
 const WORD_BITS: i32 = 64;
@@ -128,9 +131,10 @@ impl Code {
         let full = self.add_entry();
         self.land(unused);
         self.land(closed);
-        self.end_loop(each, DESCRIPTORS);
+        let numbers = if maps.endless { NUMBERS } else { FEW_NUMBERS };
+        self.end_loop(each, numbers);
         self.put(LOAD_64, R1, MEMORY, MOST, 0);
-        let no_more = self.jump(IF_LESS, R1, 0, DESCRIPTORS + 1);
+        let no_more = self.jump(IF_LESS, R1, 0, numbers + 1);
         self.land(full);
         self.set(R1, CUT.cast_signed());
         self.put(STORE_32, MEMORY, R1, in_part(NUMBER), 0);
