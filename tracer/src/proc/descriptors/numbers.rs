@@ -1,5 +1,5 @@
-//! The numbers of the descriptors of a process, at the price of one reading of a directory: a library's
-//! reader of directories asks for its attributes first, and reads once more to find its end.
+//! The numbers of the descriptors of a process, at the price of reading a directory: a library's
+//! reader of directories asks for its attributes first.
 #![expect(unsafe_code)]
 
 use std::fs::File;
@@ -9,8 +9,6 @@ use std::os::unix::fs::OpenOptionsExt;
 
 /// Bytes of one reading.
 const ROOM: usize = 16 << 10;
-/// The longest entry, that of a name of 255 bytes, rounded up.
-const LONGEST: usize = 280;
 /// Of `struct linux_dirent64` (getdents64(2)): where its length and its name begin.
 const LENGTH: usize = 16;
 const NAME: usize = 19;
@@ -44,11 +42,11 @@ pub(super) fn numbers(pid: u32) -> Option<(File, Vec<i32>)> {
                 _ => return None,
             }
         };
-        found.extend(entries_in(&entries.0[..read.min(ROOM)]));
-        // procfs tells as many as there is room for.
-        if read + LONGEST <= ROOM {
+        // Fewer than there is room for need not be all: a signal for this thread ends a reading, too (`filldir64` of fs/readdir.c).
+        if read == 0 {
             return Some((directory, found));
         }
+        found.extend(entries_in(&entries.0[..read.min(ROOM)]));
     }
 }
 
