@@ -1,4 +1,4 @@
--- Ends of pipes and FIFOs at which a thread was seen to wait, but for those by which places may be handed out (place_makers.sql and
+-- Ends of channels that something else than a look at descriptors tells of. Those of pipes and FIFOs at which a thread was seen to wait, but for those by which places may be handed out (place_makers.sql and
 -- token_pipes.sql come in below). One that was taken for unused because its program held both ends may have been used; one
 -- that nothing else tells of, as a fork has those of its parent, gets a row.
 UPDATE channel_end SET used = NULL

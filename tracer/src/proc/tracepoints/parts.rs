@@ -71,14 +71,7 @@ impl Code {
         let few = self.jump(IF_LESS, R2, 0, PART);
         self.set(R2, PART);
         self.land(few);
-        self.put(STORE_64, STACK, R2, PIECE, 0);
-        self.place(R1, in_part(REST));
-        self.call(READ_USER);
-        let unread = self.jump(IF_NOT_EQUAL, R0, 0, 0);
-        self.place(R2, in_part(AT));
-        self.put(LOAD_64, R3, STACK, PIECE, 0);
-        self.add(R3, REST as i32);
-        self.output(maps);
+        let unread = self.piece(maps);
         let full = self.jump(IF_NOT_EQUAL, R0, 0, 0);
         self.put(LOAD_64, R1, MEMORY, POSITION, 0);
         self.put(LOAD_64, R2, STACK, PIECE, 0);
@@ -90,6 +83,20 @@ impl Code {
         self.land(full);
         self.mark();
         self.land(all);
+    }
+
+    /// Hands over the part with R2 bytes that the program has in its memory at R3; R0 says whether there was room. Returns the jump for when
+    /// they cannot be read.
+    pub(super) fn piece(&mut self, maps: &Maps<'_>) -> usize {
+        self.put(STORE_64, STACK, R2, PIECE, 0);
+        self.place(R1, in_part(REST));
+        self.call(READ_USER);
+        let unread = self.jump(IF_NOT_EQUAL, R0, 0, 0);
+        self.place(R2, in_part(AT));
+        self.put(LOAD_64, R3, STACK, PIECE, 0);
+        self.add(R3, REST as i32);
+        self.output(maps);
+        unread
     }
 
     /// Tells the path that [`MOUNT`] and [`ENTRY`] lead to: its names, the last one first, each with its end.

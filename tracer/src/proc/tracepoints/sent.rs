@@ -2,11 +2,11 @@
 
 use super::calls::{LONGEST_ADDRESS, SENT, SENT_MESSAGE, argument};
 use super::layout::Layout;
-use super::memory::{ADDRESSES, KEY, PIECE, SHAPE, in_part};
-use super::program::{AT, CONTEXT, MEMORY, Maps, NAMES, REST, STEP};
+use super::memory::{ADDRESSES, KEY, SHAPE};
+use super::program::{CONTEXT, MEMORY, Maps, NAMES, STEP};
 use crate::bpf::code::{
     Code, IF_EQUAL, IF_LESS, IF_NOT_EQUAL, LOAD_32, LOAD_64, LOOK_UP, MAP, R0, R1, R2, R3, R4,
-    READ_USER, STACK, STORE_64, UPDATE,
+    READ_USER, STORE_64, UPDATE,
 };
 use crate::bpf::registers;
 
@@ -61,15 +61,8 @@ impl Code {
         let short = self.jump(IF_LESS, R2, 0, LONGEST_ADDRESS + 1);
         self.set(R2, LONGEST_ADDRESS);
         self.land(short);
-        self.put(STORE_64, STACK, R2, PIECE, 0);
-        self.place(R1, in_part(REST));
         self.put(LOAD_64, R3, MEMORY, ADDRESSES[0], 0);
-        self.call(READ_USER);
-        let unread = self.jump(IF_NOT_EQUAL, R0, 0, 0);
-        self.place(R2, in_part(AT));
-        self.put(LOAD_64, R3, STACK, PIECE, 0);
-        self.add(R3, REST as i32);
-        self.output(maps);
+        let unread = self.piece(maps);
         for jump in [other, gone, closed, unread] {
             self.land(jump);
         }
