@@ -35,7 +35,7 @@ pub(crate) fn displaced(trace: &Path, how: Displaced) -> Failure {
 /// Stores the inferred rules in `trace`, and prints the summary on standard error if asked to.
 pub(crate) fn conclude(trace: &Path, print: bool) -> Result<(), Failure> {
     let opened = Trace::open_to_store(trace)?;
-    let seen = opened.store_seen_ends();
+    let seen = opened.store_inferred_ends();
     if !print {
         opened.store_rules(rules::infer_at_end(&opened)?)?;
         return Ok(seen?);

@@ -10,7 +10,7 @@ mod records;
 
 use std::collections::HashMap;
 
-use flowtrace_schema::ProcessRow;
+use flowtrace_schema::ProgramRow;
 
 use crate::argv::unquote;
 use crate::managers::runner;
@@ -20,7 +20,7 @@ pub use records::Records;
 
 /// Changes the rules of rows that belong to a job of a manager into the job's name. `records` is
 /// what the managers left beside the run; `None` where only the trace is at hand.
-pub fn name_jobs(rows: &[ProcessRow], rules: &mut [String], records: Option<&mut Records>) {
+pub fn name_jobs(rows: &[ProgramRow], rules: &mut [String], records: Option<&mut Records>) {
     let mut records = records;
     let mut at: HashMap<i64, usize> = HashMap::with_capacity(rows.len());
     // Job of each row, as the row that began it.
@@ -141,19 +141,19 @@ mod tests {
         prev: Option<i64>,
         command: &str,
         cwd: &str,
-    ) -> ProcessRow {
-        ProcessRow {
+    ) -> ProgramRow {
+        ProgramRow {
             upid,
             parent_upid: parent,
             prev_upid: prev,
             command: Some(command.into()),
             cwd: Some(cwd.into()),
             origin: "exec".into(),
-            ..ProcessRow::default()
+            ..ProgramRow::default()
         }
     }
 
-    fn named(rows: &[ProcessRow], records: Option<&mut Records>) -> Vec<String> {
+    fn named(rows: &[ProgramRow], records: Option<&mut Records>) -> Vec<String> {
         let mut rules = rules::of_rows(rows, &mut rules::Unseen);
         name_jobs(rows, &mut rules, records);
         rules

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use flowtrace_schema::{ProcessRow, Result, Trace, Upid};
+use flowtrace_schema::{ProcessRow, ProgramRow, Result, Trace, Upid};
 
 use crate::argv::unquote;
 use crate::jobs::{self, Records};
@@ -50,10 +50,14 @@ pub fn infer_at_end(trace: &Trace) -> Result<Vec<(Upid, String)>> {
 }
 
 fn infer_with(trace: &Trace, records: Option<&mut Records>) -> Result<Vec<(Upid, String)>> {
-    let mut rows = trace.processes()?;
-    fill_in(trace, &mut rows, records)?;
-    let rule = |row: ProcessRow| Some((Upid(u32::try_from(row.upid).ok()?), row.rule?));
-    Ok(rows.into_iter().filter_map(rule).collect())
+    let rows = trace.programs()?;
+    let mut rules = of_rows(&rows, &mut Seen::in_(trace)?);
+    jobs::name_jobs(&rows, &mut rules, records);
+    let rule = |(row, rule): (ProgramRow, String)| {
+        let upid = u32::try_from(row.upid).ok()?;
+        Some((Upid(upid), row.rule.unwrap_or(rule)))
+    };
+    Ok(rows.into_iter().zip(rules).filter_map(rule).collect())
 }
 
 /// Gives a rule to every row of a trace that has none stored, as far as the trace tells, and what workflow managers
@@ -69,17 +73,17 @@ pub(crate) fn fill_in(
     if rows.iter().all(|row| row.rule.is_some()) {
         return Ok(());
     }
-    let mut rules = of_rows(rows, &mut Seen::in_(trace)?);
-    jobs::name_jobs(rows, &mut rules, records);
-    for (row, rule) in rows.iter_mut().zip(rules) {
-        row.rule.get_or_insert(rule);
+    let rules = infer_with(trace, records)?.into_iter();
+    let mut rules: HashMap<_, _> = rules.map(|(upid, rule)| (i64::from(upid), rule)).collect();
+    for row in rows {
+        row.rule = row.rule.take().or_else(|| rules.remove(&row.upid));
     }
     Ok(())
 }
 
 /// The rule of every row by its program. A fork that did not exec runs its parent's image, and so
 /// its rule.
-pub(crate) fn of_rows(rows: &[ProcessRow], files: &mut dyn Files) -> Vec<String> {
+pub(crate) fn of_rows(rows: &[ProgramRow], files: &mut dyn Files) -> Vec<String> {
     let of: HashMap<i64, usize> = rows
         .iter()
         .enumerate()
@@ -110,7 +114,7 @@ pub(crate) fn of_rows(rows: &[ProcessRow], files: &mut dyn Files) -> Vec<String>
 }
 
 /// How the program of an image was called.
-fn call(row: &ProcessRow) -> Call {
+fn call(row: &ProgramRow) -> Call {
     let argv = row.command.as_deref().map(unquote).unwrap_or_default();
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     let (name, arguments) = of_argv(row.exe.as_deref().map(base), &argv);
@@ -275,12 +279,12 @@ mod tests {
 
     #[test]
     fn a_fork_has_the_rule_of_the_image_it_was_forked_from() {
-        let row = |upid, parent, origin: &str, command: Option<&str>| ProcessRow {
+        let row = |upid, parent, origin: &str, command: Option<&str>| ProgramRow {
             upid,
             parent_upid: parent,
             origin: origin.into(),
             command: command.map(Into::into),
-            ..ProcessRow::default()
+            ..ProgramRow::default()
         };
         let rows = [
             row(1, None, "exec", Some("make")),

@@ -1,6 +1,7 @@
 -- Channels that were first held by a program that may hand out places by them: make and what speaks its protocol, and shells, whose
--- scripts do so by FIFOs. Not Python: workers that it spawns have both ends of their queues, too.
+-- scripts do so by FIFOs. Not Python: workers that it spawns have both ends of their queues, too. Which channels are looked at comes in below.
 SELECT channel_id FROM (
-  SELECT channel_id, '/' || exe AS exe, MIN(from_ns) FROM channel_end JOIN process USING (upid) GROUP BY channel_id)
+  SELECT channel_id, '/' || exe AS exe, MIN(from_ns)
+  FROM (CHANNELS) JOIN channel_end USING (channel_id) JOIN process USING (upid) GROUP BY channel_id)
 WHERE exe IS NULL OR exe GLOB '*/*make' OR exe GLOB '*/cargo' OR exe GLOB '*/ninja' OR exe GLOB '*/samu' OR exe GLOB '*/sh'
   OR exe GLOB '*/[abdrz]*sh' OR exe GLOB '*/ksh*' OR exe GLOB '*/mksh' OR exe GLOB '*/yash' OR exe GLOB '*/busybox'

@@ -1,7 +1,8 @@
 -- Pipes and FIFOs that hand out places and carry no data from one process to another, as the jobserver
 -- of make does: whoever holds one end holds the other, too, for as long (nine tenths, for ends are found closed
 -- a little late), and programs that were executed have it, not only forks of the one that made it: a pool of
--- workers may share a queue in that way. And who had it first hands out places (place_makers.sql comes in below). Or nobody but
+-- workers may share a queue in that way. And who had it first hands out places (place_makers.sql comes in below, and which
+-- channels are looked at). Or nobody but
 -- its maker holds it. A side of a pipeline keeps one end only. Nobody waits for room to give a place back.
 SELECT channel_id FROM (
   SELECT channel_id, is_exec,
@@ -13,7 +14,7 @@ SELECT channel_id FROM (
       MAX(CASE WHEN e.direction <> 'write' THEN COALESCE(e.to_ns, p.end_ns, 4000000000000000000) END) AS read_to,
       MIN(CASE WHEN e.direction <> 'read' THEN e.from_ns END) AS write_from,
       MAX(CASE WHEN e.direction <> 'read' THEN COALESCE(e.to_ns, p.end_ns, 4000000000000000000) END) AS write_to
-    FROM channel AS c JOIN channel_end AS e USING (channel_id) LEFT JOIN process AS p USING (upid)
+    FROM (CHANNELS) AS c JOIN channel_end AS e USING (channel_id) LEFT JOIN process AS p USING (upid)
     WHERE c.kind IN ('pipe', 'fifo')
     GROUP BY e.channel_id, e.upid))
 GROUP BY channel_id HAVING MIN(holds_both) = 1

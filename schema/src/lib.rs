@@ -56,8 +56,8 @@ pub use trace::ClockCorrection;
 pub use trace::{
     ActionRow, ActivityRow, AppearedRow, ChannelEndRow, CounterRow, DescriptorRow, FifoEndRow,
     FileRow, HereDocumentRow, LockCallRow, LossRow, NameRow, PipeRow, PolledRow, ProcessRow,
-    RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow, StorageRow, Table,
-    TimesRow, Trace, TracedDirectoryRow, Value, VariableRow,
+    ProgramRow, RawNameRow, ReplayedCallRow, RunRow, SampleRow, SequenceRow, SettingRow,
+    StorageRow, Table, TimesRow, Trace, TracedDirectoryRow, Value, VariableRow,
 };
 pub use trace::{
     CallCost, CaptureRow, ChannelRow, CostRow, EndRow, FlowBetween, FlowCaptureRow, FlowEnds,

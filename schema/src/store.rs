@@ -24,15 +24,24 @@ pub(crate) const ACTIONS: &str = include_str!("../sql/actions.sql");
 pub(crate) const ACTIVITY: &str = include_str!("../sql/activity.sql");
 /// Queries that stand in others, where these have their name in parentheses.
 const PLACE_MAKERS: (&str, &str) = ("(PLACE_MAKERS)", include_str!("../sql/place_makers.sql"));
+const TOKENS: (&str, &str) = ("(TOKEN_PIPES)", include_str!("../sql/token_pipes.sql"));
+const CHANNELS: &str = "(CHANNELS)";
+const ALL: (&str, &str) = (CHANNELS, "SELECT channel_id, kind FROM channel");
+const WAITED_AT: (&str, &str) = (
+    CHANNELS,
+    "SELECT channel_id, kind FROM channel WHERE channel_id IN (SELECT channel_id FROM waited_at)",
+);
 pub(crate) static TOKEN_PIPES: LazyLock<String> =
-    LazyLock::new(|| with(include_str!("../sql/token_pipes.sql"), PLACE_MAKERS));
-pub(crate) static SEEN_ENDS: LazyLock<String> = LazyLock::new(|| {
-    let text = with(include_str!("../sql/seen_ends.sql"), PLACE_MAKERS);
-    with(&text, ("(TOKEN_PIPES)", &TOKEN_PIPES))
+    LazyLock::new(|| with(TOKENS.1, &[PLACE_MAKERS, ALL]));
+pub(crate) static INFERRED_ENDS: LazyLock<String> = LazyLock::new(|| {
+    let text = include_str!("../sql/inferred_ends.sql");
+    with(text, &[TOKENS, PLACE_MAKERS, WAITED_AT])
 });
 
-fn with(text: &str, (name, query): (&str, &str)) -> String {
-    text.replace(name, &format!("(\n{query})"))
+fn with(text: &str, queries: &[(&str, &str)]) -> String {
+    let put_in =
+        |text: String, (name, query): &(&str, &str)| text.replace(name, &format!("(\n{query})"));
+    queries.iter().fold(text.to_owned(), put_in)
 }
 
 /// Makes a new trace at `path` and opens it for recording. The lock that comes along tells

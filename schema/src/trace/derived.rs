@@ -37,9 +37,9 @@ impl Trace {
     ///
     /// # Errors
     /// Likewise.
-    pub fn store_seen_ends(&self) -> Result<()> {
+    pub fn store_inferred_ends(&self) -> Result<()> {
         self.change("cannot store ends of channels in", |transaction| {
-            transaction.execute_batch(&store::SEEN_ENDS)
+            transaction.execute_batch(&store::INFERRED_ENDS)
         })
     }
 

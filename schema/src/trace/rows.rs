@@ -68,6 +68,18 @@ rows! {
         filesystem: Option<String>,
     }
 
+    /// What ran as an image: a part of a row of the view `processes`.
+    ProgramRow {
+        upid: i64,
+        parent_upid: Option<i64>,
+        prev_upid: Option<i64>,
+        origin: String,
+        exe: Option<String>,
+        command: Option<String>,
+        cwd: Option<String>,
+        rule: Option<String>,
+    }
+
     /// A row of the view `processes`.
     ProcessRow {
         upid: i64,

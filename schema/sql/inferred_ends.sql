@@ -1,18 +1,23 @@
 -- Ends of channels that something else than a look at descriptors tells of. Those of pipes and FIFOs at which a thread was seen to wait, but for those by which places may be handed out (place_makers.sql and
--- token_pipes.sql come in below). One that was taken for unused because its program held both ends may have been used; one
+-- token_pipes.sql come in below, of these channels alone). One that was taken for unused because its program held both ends may have been used; one
 -- that nothing else tells of, as a fork has those of its parent, gets a row.
+CREATE TEMP TABLE waited_at AS
+SELECT channel_id, upid, side, MIN(t_ns) AS from_ns
+FROM sample JOIN channel USING (channel_id)
+WHERE kind IN ('pipe', 'fifo') AND side IS NOT NULL
+GROUP BY channel_id, upid, side;
+
 UPDATE channel_end SET used = NULL
-WHERE used = 0 AND bytes IS NULL AND (channel_id, upid, direction) IN (
-  SELECT channel_id, upid, side FROM sample JOIN channel USING (channel_id) WHERE kind IN ('pipe', 'fifo') AND side IS NOT NULL)
+WHERE used = 0 AND bytes IS NULL AND (channel_id, upid, direction) IN (SELECT channel_id, upid, side FROM waited_at)
   AND channel_id NOT IN (TOKEN_PIPES);
 
 INSERT INTO channel_end (channel_id, upid, direction, from_ns, at_most_bytes)
-SELECT s.channel_id, s.upid, s.side, MIN(s.t_ns), CASE s.side WHEN 'read' THEN p.read_bytes ELSE p.write_bytes END
-FROM sample AS s JOIN channel AS c USING (channel_id) JOIN process AS p USING (upid)
-WHERE c.kind IN ('pipe', 'fifo') AND s.side IS NOT NULL
-  AND s.channel_id NOT IN (PLACE_MAKERS)
-  AND NOT EXISTS (SELECT 1 FROM channel_end AS e WHERE e.channel_id = s.channel_id AND e.upid = s.upid)
-GROUP BY s.channel_id, s.upid, s.side;
+SELECT s.channel_id, s.upid, s.side, s.from_ns, CASE s.side WHEN 'read' THEN p.read_bytes ELSE p.write_bytes END
+FROM waited_at AS s JOIN process AS p USING (upid)
+WHERE s.channel_id NOT IN (PLACE_MAKERS)
+  AND NOT EXISTS (SELECT 1 FROM channel_end AS e WHERE e.channel_id = s.channel_id AND e.upid = s.upid);
+
+DROP TABLE waited_at;
 
 -- Who moved data, call by call, had an end, also where nobody saw how it came by that.
 INSERT INTO channel_end (channel_id, upid, direction, from_ns, bytes, used, at_most_bytes)
