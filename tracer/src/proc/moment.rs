@@ -44,6 +44,10 @@ pub(crate) trait Moment {
     }
     /// Its pipes and sockets. `None`: they cannot be looked at.
     fn channels(&self) -> Option<Vec<Descriptor>>;
+    /// Whether some of these are missing: it had more descriptors than could be told, and cannot be looked at any more.
+    fn lacks_channels(&self) -> bool {
+        false
+    }
     /// At a fork: whether the new process has the same table of descriptors. `None`: that is not told.
     fn shares_descriptors(&self) -> Option<bool> {
         None

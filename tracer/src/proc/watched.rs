@@ -46,7 +46,7 @@ use crate::callers::{Caller, Callers, Effort};
 use crate::clock::Clock;
 use crate::kernel::Opens;
 use crate::rings::Rings;
-pub(crate) use feed::Feed;
+pub(crate) use feed::{Feed, Ready};
 pub(crate) use observed::Observers;
 use scan::Snapshot;
 use table::Table;

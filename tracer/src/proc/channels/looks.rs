@@ -102,6 +102,8 @@ impl Channels {
                 .lost(Loss::DescriptorsUnreadable, u64::from(lives));
             return None;
         };
+        let lacks = u64::from(moment.lacks_channels());
+        self.recorder.lost(Loss::DescriptorsUnreadable, lacks);
         let mut registry = self.registry();
         let mut held = Held::new();
         for descriptor in descriptors {
@@ -121,7 +123,9 @@ impl Channels {
         is_stopped: bool,
         now: u64,
     ) {
-        let Some(holder) = self.holders.get(&pid) else {
+        // It may still have what was not told.
+        let has_told = !moment.lacks_channels();
+        let Some(holder) = self.holders.get(&pid).filter(|_| has_told) else {
             return;
         };
         let forked = holder.forked;

@@ -11,13 +11,14 @@ use super::super::channels::sockets::{Socket, Transport, address_in};
 use super::super::moment::Moment;
 use super::super::topology::{Call, CallKind};
 use super::calls::{
-    ARGUMENTS, FAMILY, LOCAL, LOCAL_PORT, MOVED, OTHER_INODE, PEER, PEER_PORT, RESULT, SIX, STATE,
-    TYPE, kind_of,
+    ARGUMENTS, FAMILY, LOCAL, LOCAL_PORT, MOVED, OTHER_INODE, OWN_ADDRESS, PEER, PEER_PORT, RESULT,
+    SIX, STATE, TYPE, kind_of,
 };
-use super::moment::Told;
-use super::program::{NUMBER, PID, REST, TID};
-use super::record::{half, word};
-use super::table::{ENTRIES, ENTRY, INODE, KIND, TRAFFIC};
+use super::moment::{Open, Told};
+use super::pending::{Part, Parts};
+use super::program::{ADDRESS, AT, BASES, NAMES, NUMBER, OPENED, PID, REST, SECOND, TID};
+use super::record::{half, path, word};
+use super::table::{ENTRY, INODE, KIND, TRAFFIC};
 
 /// What a call did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,10 +47,10 @@ pub(crate) enum Destination {
 
 impl Destination {
     /// That of a `sockaddr`. `None`: of another domain, or cut short.
-    fn of(bytes: Vec<u8>) -> Option<Destination> {
+    fn of(bytes: &[u8]) -> Option<Destination> {
         let family = u16::from_ne_bytes(*bytes.first_chunk()?);
         if i32::from(family) != libc::AF_UNIX {
-            return address_in(&bytes).map(Destination::Internet);
+            return address_in(bytes).map(Destination::Internet);
         }
         let address = Address {
             is_own: false,
@@ -60,60 +61,44 @@ impl Destination {
     }
 }
 
-/// The parts of a call that came before it.
-#[derive(Debug, Default)]
-pub(super) struct Before {
-    pub(super) second: Option<Vec<u8>>,
-    pub(super) opened: Option<OsString>,
-    /// Of a socket; those of a pair have none.
-    pub(super) address: Option<Address>,
-    pub(super) names: [Option<Vec<u8>>; 2],
-    pub(super) bases: [Option<OsString>; 2],
-}
-
 /// An address of a socket of the domain UNIX (`struct sockaddr_un`, of `length` bytes).
-#[derive(Clone, Debug)]
-pub(super) struct Address {
-    pub(super) is_own: bool,
-    pub(super) length: usize,
-    pub(super) bytes: Vec<u8>,
+#[derive(Clone, Copy, Debug)]
+struct Address<'a> {
+    is_own: bool,
+    length: usize,
+    bytes: &'a [u8],
 }
 
 impl Called {
     /// Of a record that is complete, and the parts before it. `None`: no call that is known.
-    pub(super) fn new(record: &[u8], before: Before) -> Option<Called> {
+    pub(super) fn new(record: &[u8], before: &Parts) -> Option<Called> {
         let (pid, tid) = (half(record, PID)?, half(record, TID)?);
         let kind = kind_of(half(record, NUMBER)? as usize)?;
         let mut arguments = [0; SIX];
         for (n, value) in arguments.iter_mut().enumerate() {
             *value = word(record, ARGUMENTS + 8 * n)?;
         }
-        let Before {
-            second,
-            opened,
-            address,
-            names,
-            bases,
-        } = before;
-        let mut table = Vec::with_capacity(ENTRIES + 2 * ENTRY);
-        table.extend(record.get(MOVED..MOVED + 8 * TRAFFIC)?);
-        table.extend(u64::from(pid).to_ne_bytes());
+        // Of a socket; those of a pair have none.
+        let address = before.get(ADDRESS).and_then(Address::of);
+        let mut open = Vec::with_capacity(1);
         let mut sockets = Vec::new();
-        for described in second.as_deref().into_iter().chain([record]) {
+        let second = before.get(SECOND).map(|second| second.bytes);
+        for described in second.into_iter().chain([record]) {
             let entry = described.get(REST..REST + ENTRY)?;
-            table.extend_from_slice(entry);
+            open.extend(Open::read(entry));
             if half(entry, KIND)? & libc::S_IFMT == libc::S_IFSOCK {
                 let inode = word(entry, INODE)?;
-                sockets.push((inode, socket(described, address.as_ref())?));
+                sockets.push((inode, socket(described, address)?));
             }
         }
-        let mut made = Told::new(tid, false, &table)?;
+        let traffic = record.get(MOVED..MOVED + 8 * TRAFFIC)?;
+        let mut made = Told::new((pid, tid), false, traffic, open)?;
         let fd = made.numbers().into_iter().next();
-        if let (Some(path), Some(fd)) = (opened, fd) {
-            made.paths.insert(fd, path);
+        if let (Some(opened), Some(fd)) = (before.get(OPENED), fd) {
+            made.paths.insert(fd, path(opened));
         }
-        let [one, two] = names;
-        let [from, other] = bases;
+        let [one, two] = NAMES.map(|part| before.get(part).map(|name| name.bytes));
+        let [from, other] = BASES.map(|part| before.get(part).map(path));
         let is_sent = matches!(kind, CallKind::SendTo | CallKind::SendMessage);
         let (one, address) = if is_sent { (None, one) } else { (one, None) };
         Some(Called {
@@ -129,7 +114,7 @@ impl Called {
 }
 
 /// The path of a name, ended by a NUL, relative to a directory. `None`: that is not known.
-fn absolute(name: Option<Vec<u8>>, from: Option<OsString>) -> Option<PathBuf> {
+fn absolute(name: Option<&[u8]>, from: Option<OsString>) -> Option<PathBuf> {
     let name = name?;
     let end = name.iter().position(|&byte| byte == 0)?;
     let name = Path::new(OsStr::from_bytes(&name[..end]));
@@ -139,7 +124,7 @@ fn absolute(name: Option<Vec<u8>>, from: Option<OsString>) -> Option<PathBuf> {
     Some(Path::new(&from?).join(name))
 }
 
-fn socket(record: &[u8], address: Option<&Address>) -> Option<Socket> {
+fn socket(record: &[u8], address: Option<Address<'_>>) -> Option<Socket> {
     /// States of include/net/tcp_states.h, which those of other sockets are, too.
     const ESTABLISHED: u32 = 1;
     const LISTENS: u32 = 10;
@@ -151,7 +136,7 @@ fn socket(record: &[u8], address: Option<&Address>) -> Option<Socket> {
     if family == libc::AF_UNIX {
         let peer = Some(word(record, OTHER_INODE)?).filter(|&inode| inode != 0);
         let is_own = address.is_some_and(|address| address.is_own);
-        let name = address.and_then(Address::name);
+        let name = address.and_then(|address| address.name());
         let is_connected = state == ESTABLISHED;
         if state == LISTENS || (!is_connected && (name.is_none() || kind != libc::SOCK_DGRAM)) {
             return Some(Socket::Idle);
@@ -195,7 +180,16 @@ fn socket(record: &[u8], address: Option<&Address>) -> Option<Socket> {
     })
 }
 
-impl Address {
+impl<'a> Address<'a> {
+    /// As a program has told it.
+    fn of(part: Part<'a>) -> Option<Address<'a>> {
+        Some(Address {
+            is_own: part.flags & OWN_ADDRESS != 0,
+            length: word(part.bytes, AT)? as usize,
+            bytes: part.bytes.get(REST..)?,
+        })
+    }
+
     /// As ss(8) shows it. `None`: it has no name.
     fn name(&self) -> Option<Text> {
         const FAMILY_BYTES: usize = 2;
@@ -220,13 +214,13 @@ mod tests {
     #[test]
     fn names_are_relative_to_their_directory() {
         let of = |name: &[u8], from: &str| {
-            let path = absolute(Some(name.to_vec()), Some(from.into()))?;
+            let path = absolute(Some(name), Some(from.into()))?;
             path.into_os_string().into_string().ok()
         };
         assert_eq!(of(b"/a/b\0", "/c").as_deref(), Some("/a/b"));
         assert_eq!(of(b"b\0", "/c").as_deref(), Some("/c/b"));
         assert_eq!(of(b"b", "/c"), None, "cut short");
-        assert_eq!(absolute(Some(b"b\0".to_vec()), None), None);
+        assert_eq!(absolute(Some(b"b\0"), None), None);
     }
 
     #[test]
@@ -235,7 +229,7 @@ mod tests {
             let address = Address {
                 is_own: true,
                 length: bytes.len(),
-                bytes: bytes.to_vec(),
+                bytes,
             };
             address.name().map(|name| name.text().into_owned())
         };

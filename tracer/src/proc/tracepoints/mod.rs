@@ -27,6 +27,7 @@ mod layout;
 mod memory;
 mod moment;
 mod parts;
+mod pending;
 mod program;
 mod record;
 mod sent;
@@ -40,7 +41,7 @@ use layout::Layout;
 use memory::SCRATCH;
 pub(crate) use moment::Told;
 use program::{Maps, ended, executed, exiting, forked};
-use record::Parts;
+use record::Records;
 pub(super) use record::{Ended, Event, Executed, Used, What};
 
 /// Bytes of the ring: 5 000 processes with a kilobyte of arguments each. The kernel clears all of it before the command begins.
@@ -57,10 +58,12 @@ pub(super) struct Tracepoints {
     /// `None`: all are told of.
     processes: Option<Followed>,
     lost: Map,
-    parts: Parts,
+    records: Records,
     contents: Option<Arc<Contents>>,
+    /// Programs that do not run yet.
+    loaded: Vec<(At, OwnedFd)>,
     /// Held open: the programs and what they use live as long.
-    _held: (Vec<OwnedFd>, [Map; 3]),
+    held: (Vec<OwnedFd>, [Map; 3]),
 }
 
 impl Tracepoints {
@@ -71,6 +74,16 @@ impl Tracepoints {
     /// When the kernel refuses such programs, does not say where it keeps what they read, or counts processes
     /// otherwise than we do.
     pub(super) fn open(processes: Option<Followed>, with_tables: bool) -> io::Result<Tracepoints> {
+        let mut tracepoints = Self::load(processes, with_tables)?;
+        tracepoints.begin()?;
+        Ok(tracepoints)
+    }
+
+    /// The same for [`Tracepoints::begin`] to begin.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub(super) fn load(processes: Option<Followed>, with_tables: bool) -> io::Result<Tracepoints> {
         in_first_pid_namespace()?;
         if with_tables && !registers::ARE_KNOWN {
             return Err(io::Error::other("no programs for this processor"));
@@ -99,31 +112,31 @@ impl Tracepoints {
             endless: Code::may_be_late(),
             with_tables,
         };
-        let mut programs = vec![
-            (At::Raw(c"sched_process_fork"), forked(&layout, &maps)),
-            (At::Raw(c"sched_process_exec"), executed(&layout, &maps)),
-            (At::Raw(c"sched_switch"), ended(&layout, &maps)),
-        ];
+        // Those first that the kernel checks longest.
+        let mut programs = vec![(At::Raw(c"sched_process_exec"), executed(&layout, &maps))];
         if with_tables {
-            let exits = (At::Raw(c"sched_process_exit"), exiting(&layout, &maps));
             let returns = At::Typed(layout.calls.returns);
-            let returned = (returns, returned(wanted.as_fd(), &layout, &maps));
-            programs.extend([exits, returned]);
+            programs.extend([
+                (returns, returned(wanted.as_fd(), &layout, &maps)),
+                (At::Raw(c"sched_process_exit"), exiting(&layout, &maps)),
+            ]);
         }
-        let loading = programs.iter().map(|(at, code)| || at.load(code));
-        let loaded = side_by_side(loading);
-        let mut held = Vec::new();
-        for ((at, _), program) in programs.iter().zip(loaded) {
-            let program = program?;
-            held.push(at.attach(&program)?);
-            held.push(program);
-        }
+        programs.extend([
+            (At::Raw(c"sched_process_fork"), forked(&layout, &maps)),
+            (At::Raw(c"sched_switch"), ended(&layout, &maps)),
+        ]);
+        let loading = programs
+            .iter()
+            .map(|(at, code)| || Ok((*at, at.load(code)?)));
+        let loaded = side_by_side(loading)
+            .into_iter()
+            .collect::<io::Result<_>>()?;
         Ok(Tracepoints {
             ring: Ring::map(ring, SIZE as usize)?,
             bell: Ring::map(bell, BELL as usize)?,
             processes,
             lost,
-            parts: Parts::default(),
+            records: Records::default(),
             contents: match with_tables {
                 true => Some(Arc::new(Contents::of(Ring::map(
                     contents,
@@ -131,17 +144,30 @@ impl Tracepoints {
                 )?))),
                 false => None,
             },
-            _held: (held, [scratch, wanted, sent]),
+            loaded,
+            held: (Vec::new(), [scratch, wanted, sent]),
         })
+    }
+
+    /// Begins to tell.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub(super) fn begin(&mut self) -> io::Result<()> {
+        for (at, program) in self.loaded.drain(..) {
+            self.held.0.push(at.attach(&program)?);
+            self.held.0.push(program);
+        }
+        Ok(())
     }
 
     /// Hands over what was told and not read yet, in its order: all of which the record was begun before this. Whoever asks for a caller
     /// must not miss its exec for a record of another processor that is just being written.
     pub(super) fn receive(&mut self, mut each: impl FnMut(Event)) {
         self.bell.drain(|_| {});
-        let parts = &mut self.parts;
+        let records = &mut self.records;
         self.ring.drain_all(|record| {
-            if let Some(event) = parts.take(record) {
+            if let Some(event) = records.take(record) {
                 each(event);
             }
         });
@@ -150,7 +176,7 @@ impl Tracepoints {
     /// Has those that are told of end with us, should we be killed, and the views with these devices. `None`: all of the machine
     /// are told of, or there is no room for another process.
     pub(super) fn guard(&self, views: &[u64]) -> Option<Guard> {
-        Guard::start(self.processes.as_ref()?, &self._held.0, views).ok()
+        Guard::start(self.processes.as_ref()?, &self.held.0, views).ok()
     }
 
     /// What is told of what lies in pipes, if what processes have open is told.
@@ -180,7 +206,7 @@ impl Tracepoints {
 }
 
 /// Where a program runs.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum At {
     /// At the tracepoint of that name.
     Raw(&'static CStr),

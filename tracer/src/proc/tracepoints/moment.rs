@@ -60,7 +60,7 @@ pub(crate) struct Told {
 
 /// A descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Open {
+pub(super) struct Open {
     mode: u32,
     flags: u32,
     kind: u32,
@@ -77,16 +77,26 @@ struct Open {
 
 impl Told {
     /// From what the record of a table tells. `None`: it is cut short.
-    pub(super) fn new(tid: u32, is_cut: bool, table: &[u8]) -> Option<Told> {
-        let traffic = |index: usize| word(table, 8 * index);
+    pub(super) fn of_table(tid: u32, is_cut: bool, table: &[u8]) -> Option<Told> {
         let entries = table.get(ENTRIES..)?.chunks_exact(ENTRY);
-        let mut open: Vec<_> = entries.filter_map(Open::read).collect();
+        let open = entries.filter_map(Open::read).collect();
+        Told::new((half(table, PROCESS)?, tid), is_cut, table, open)
+    }
+
+    /// Of a process and one of its threads. `None`: `traffic` is cut short.
+    pub(super) fn new(
+        (pid, tid): (u32, u32),
+        is_cut: bool,
+        traffic: &[u8],
+        mut open: Vec<(i32, Open)>,
+    ) -> Option<Told> {
+        let traffic = |index: usize| word(traffic, 8 * index);
         // Of a number that is told twice the last one holds.
         open.reverse();
         open.sort_by_key(|(fd, _)| *fd);
         open.dedup_by_key(|(fd, _)| *fd);
         Some(Told {
-            pid: half(table, PROCESS)?,
+            pid,
             tid,
             is_shared: false,
             is_foreign: false,
@@ -144,7 +154,8 @@ impl Told {
 }
 
 impl Open {
-    fn read(entry: &[u8]) -> Option<(i32, Open)> {
+    /// What an entry of a table tells, by its number. `None`: it is cut short.
+    pub(super) fn read(entry: &[u8]) -> Option<(i32, Open)> {
         let device = half(entry, DEVICE)?;
         let minor = device & ((1 << MINOR_BITS) - 1);
         let left = word(entry, LEFT)?;
@@ -272,6 +283,10 @@ impl Moment for Told {
             all.append(&mut others);
         }
         Some(all)
+    }
+
+    fn lacks_channels(&self) -> bool {
+        self.is_cut && descriptors::numbers_of(self.pid).is_empty()
     }
 
     fn left(&self, fd: i32) -> Option<Found> {

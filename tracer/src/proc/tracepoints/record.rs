@@ -1,22 +1,23 @@
 //! Taking apart what the programs write, and putting the parts of an exec together.
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
 use flowtrace_schema::Text;
 
 use super::super::costs::{Costs, Io};
 use super::super::descriptors::DELETED;
-use super::called::{Address, Before, Called};
+use super::called::Called;
 use super::calls;
 use super::moment::Told;
+use super::pending::{Part, Parts, Pending};
 use super::program::{
-    ADDRESS, ARGUMENTS, AT, BASES, CALLED, CHILD_PID, CHILD_TID, COSTS, CUT, DETACHED, DIRECTORY,
-    END, ENDED, ENVIRONMENT, EXEC, EXECUTABLE, EXECUTED, EXITING, FOREIGN, FORK, FORKED, FORMER,
-    GROUP_CODE, GROUP_FLAGS, INNER, LEADER_CODE, LEVEL, NAMES, NUMBER, NUMBERED, OPENED, PEAK, PID,
-    PROCESSOR_AT, REST, SECOND, SHARES, START, STOPPED, TABLE, TABLE_OF_PARENT, TARGETS, TID,
-    UMASK, UNNAMED, WHAT, missing,
+    ADDRESS, ARGUMENTS, AT, CALLED, CHILD_PID, CHILD_TID, COSTS, CUT, DETACHED, DIRECTORY, END,
+    ENDED, ENVIRONMENT, EXEC, EXECUTABLE, EXECUTED, EXITING, FOREIGN, FORK, FORKED, FORMER,
+    GROUP_CODE, GROUP_FLAGS, INNER, LEADER_CODE, LEVEL, NUMBER, NUMBERED, PEAK, PID, PROCESSOR_AT,
+    REST, SECOND, SHARES, START, STOPPED, TABLE, TABLE_OF_PARENT, TARGETS, TID, UMASK, UNNAMED,
+    WHAT, missing,
 };
 
 /// Bytes of a page, in which the kernel counts memory.
@@ -101,38 +102,11 @@ pub(in super::super) struct Used {
     pub(in super::super) processor: u32,
 }
 
-/// Parts of what is not complete yet, by thread.
+/// What records have told.
 #[derive(Debug, Default)]
-pub(super) struct Parts(HashMap<u32, PartsOfOne>);
+pub(super) struct Records(Pending);
 
-/// A call has one or two, an exec a dozen.
-#[derive(Debug, Default)]
-struct PartsOfOne(Vec<(u32, Part)>);
-
-impl PartsOfOne {
-    fn get(&mut self, what: u32) -> &mut Part {
-        let place = self.0.iter().position(|(it, _)| *it == what);
-        let place = place.unwrap_or_else(|| {
-            self.0.push((what, Part::default()));
-            self.0.len() - 1
-        });
-        &mut self.0[place].1
-    }
-
-    fn remove(&mut self, what: u32) -> Option<Part> {
-        let place = self.0.iter().position(|(it, _)| *it == what)?;
-        Some(self.0.swap_remove(place).1)
-    }
-}
-
-#[derive(Debug, Default)]
-struct Part {
-    bytes: Vec<u8>,
-    /// As in [`NUMBER`] of its last record.
-    flags: u32,
-}
-
-impl Parts {
+impl Records {
     /// Takes a record; the event that it completes. `None`: it is a part, or cut short.
     pub(super) fn take(&mut self, record: &[u8]) -> Option<Event> {
         let (pid, tid) = (half(record, PID)?, half(record, TID)?);
@@ -163,20 +137,18 @@ impl Parts {
             EXITING => What::Exiting(self.moment(tid)?),
             STOPPED => What::Stopped { tid },
             CALLED if record.len() >= calls::END => {
-                let before = self.before_call(tid);
-                What::Called(Box::new(Called::new(record, before)?))
+                let parts = self.0.take(tid);
+                let called = Called::new(record, &parts);
+                self.0.hand_back(parts);
+                What::Called(Box::new(called?))
             }
             part @ (EXECUTABLE | DIRECTORY | ARGUMENTS | ENVIRONMENT | TARGETS..CALLED) => {
-                let kept = self.0.entry(tid).or_default().get(part);
-                if !matches!(part, ARGUMENTS | ENVIRONMENT) {
-                    // One record each.
-                    kept.bytes.clear();
-                }
-                match part {
-                    SECOND | ADDRESS => kept.bytes.extend_from_slice(record),
-                    _ => kept.bytes.extend_from_slice(record.get(REST..)?),
-                }
-                kept.flags = number;
+                let from = if matches!(part, SECOND | ADDRESS) {
+                    0
+                } else {
+                    REST
+                };
+                self.0.of(tid).add(part, number, record.get(from..)?);
                 return None;
             }
             _ => return None,
@@ -186,80 +158,70 @@ impl Parts {
     }
 
     fn executed(&mut self, pid: u32, tid: u32, record: &[u8]) -> Option<Executed> {
-        let mut moment = self.moment(tid);
-        let mut parts = self.0.remove(&tid).unwrap_or_default();
-        let unknown = half(record, NUMBER)?;
-        let is_foreign = unknown & FOREIGN != 0;
-        let mut part = |part| {
-            let kept = parts.remove(part).unwrap_or_default();
-            (unknown & missing(part) == 0).then_some(kept)
-        };
-        let argv = part(ARGUMENTS).map(|part| part.bytes);
-        let (exe, cwd) = (part(EXECUTABLE), part(DIRECTORY));
-        let environ = part(ENVIRONMENT).map(|part| part.bytes);
-        if let Some(moment) = &mut moment {
-            moment.arguments = argv.clone().unwrap_or_default();
-            moment.umask = half(record, UMASK);
-            moment.is_foreign = is_foreign;
-            moment.program = exe.as_ref().map(|exe| path(exe).into());
-            moment.directory = cwd.as_ref().map(|cwd| path(cwd).into());
-            for fd in 0..NUMBERED {
-                if let Some(kept) = parts.remove(TARGETS + fd) {
-                    moment.paths.insert(fd.cast_signed(), path(&kept));
-                }
-            }
-        }
-        Some(Executed {
-            pid,
-            former: half(record, FORMER)?,
-            exe: exe.as_ref().map(path).map(Text::from),
-            cwd: cwd.as_ref().map(path).map(Text::from),
-            argv,
-            environ,
-            used: used(record)?,
-            moment,
-        })
-    }
-
-    /// What thread `tid` has told of the call that it returns from.
-    fn before_call(&mut self, tid: u32) -> Before {
-        let mut parts = self.0.remove(&tid).unwrap_or_default();
-        let address = parts.remove(ADDRESS).and_then(|part| {
-            Some(Address {
-                is_own: part.flags & calls::OWN_ADDRESS != 0,
-                length: word(&part.bytes, AT)? as usize,
-                bytes: part.bytes.get(REST..)?.to_vec(),
-            })
-        });
-        Before {
-            second: parts.remove(SECOND).map(|part| part.bytes),
-            opened: parts.remove(OPENED).map(|part| path(&part)),
-            address,
-            names: NAMES.map(|part| Some(parts.remove(part)?.bytes)),
-            bases: BASES.map(|part| parts.remove(part).map(|part| path(&part))),
-        }
+        let moment = self.moment(tid);
+        let parts = self.0.take(tid);
+        let executed = executed(pid, record, &parts, moment);
+        self.0.hand_back(parts);
+        executed
     }
 
     /// What thread `tid` has just told of what its process has open.
     fn moment(&mut self, tid: u32) -> Option<Box<Told>> {
-        let parts = self.0.get_mut(&tid)?;
-        let tables = [TABLE, TABLE_OF_PARENT].map(|part| parts.remove(part));
-        if parts.0.is_empty() {
-            self.0.remove(&tid);
+        let parts = self.0.of(tid);
+        let told = |part: Part<'_>| Told::of_table(tid, part.flags & CUT != 0, part.bytes);
+        let tables = [TABLE, TABLE_OF_PARENT];
+        let [own, of_parent] = tables.map(|part| parts.get(part).and_then(told));
+        for part in tables {
+            parts.forget(part);
         }
-        let told = |part: Part| Told::new(tid, part.flags & CUT != 0, &part.bytes);
-        let [own, of_parent] = tables.map(|part| part.and_then(told));
-        let of_parent = of_parent.map(Box::new);
+        self.0.forget_empty(tid);
         own.map(|mut own| {
-            own.of_parent = of_parent;
+            own.of_parent = of_parent.map(Box::new);
             Box::new(own)
         })
     }
 }
 
+fn executed(
+    pid: u32,
+    record: &[u8],
+    parts: &Parts,
+    mut moment: Option<Box<Told>>,
+) -> Option<Executed> {
+    let unknown = half(record, NUMBER)?;
+    let is_foreign = unknown & FOREIGN != 0;
+    let is_known = |part| unknown & missing(part) == 0;
+    let all = |part| is_known(part).then(|| parts.joined(part));
+    let way = |part| is_known(part).then(|| path(parts.get(part).unwrap_or_default()));
+    let argv = all(ARGUMENTS);
+    let (exe, cwd) = (way(EXECUTABLE), way(DIRECTORY));
+    if let Some(moment) = &mut moment {
+        moment.arguments = argv.clone().unwrap_or_default();
+        moment.umask = half(record, UMASK);
+        moment.is_foreign = is_foreign;
+        moment.program = exe.clone().map(PathBuf::from);
+        moment.directory = cwd.clone().map(PathBuf::from);
+        for fd in 0..NUMBERED {
+            if let Some(target) = parts.get(TARGETS + fd) {
+                moment.paths.insert(fd.cast_signed(), path(target));
+            }
+        }
+    }
+    Some(Executed {
+        pid,
+        former: half(record, FORMER)?,
+        exe: exe.map(Text::from),
+        cwd: cwd.map(Text::from),
+        argv,
+        environ: all(ENVIRONMENT),
+        used: used(record)?,
+        moment,
+    })
+}
+
 /// A path from its names, the last one first, each ended by a NUL, as the kernel writes it for a link in /proc.
-fn path(part: &Part) -> OsString {
-    let names = part.bytes.strip_suffix(b"\0").unwrap_or(&part.bytes);
+pub(super) fn path(part: Part<'_>) -> OsString {
+    let names = part.bytes.strip_suffix(b"\0").unwrap_or(part.bytes);
     let has = |flag| part.flags & flag != 0;
     // An event and the like, which says so itself.
     if has(DETACHED) && names.starts_with(b"[") {
@@ -341,10 +303,10 @@ mod tests {
 
     fn of(names: &[u8], flags: u32) -> String {
         let part = Part {
-            bytes: names.to_vec(),
+            bytes: names,
             flags,
         };
-        path(&part).into_string().unwrap()
+        path(part).into_string().unwrap()
     }
 
     #[test]
@@ -368,7 +330,7 @@ mod tests {
             record.extend_from_slice(rest);
             record
         };
-        let mut parts = Parts::default();
+        let mut parts = Records::default();
         assert_eq!(parts.take(&record(ARGUMENTS, 0, b"a\0b")), None);
         assert_eq!(parts.take(&record(ARGUMENTS, 0, b"c\0")), None);
         assert_eq!(parts.take(&record(EXECUTABLE, 0, b"a\0")), None);
@@ -386,7 +348,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_survived(records: Vec<Vec<u8>>) {
-            let mut parts = Parts::default();
+            let mut parts = Records::default();
             for record in records {
                 let _ = parts.take(&record);
             }

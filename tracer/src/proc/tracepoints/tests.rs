@@ -304,7 +304,7 @@ fn the_kernel_checks_the_programs_soon() {
         told.map(|count| count.trim().parse::<usize>().unwrap())
             .sum::<usize>()
     };
-    let all: usize = tracepoints._held.0.iter().map(checked).sum();
+    let all: usize = tracepoints.held.0.iter().map(checked).sum();
     assert!(all < MOST, "{all}");
 }
 

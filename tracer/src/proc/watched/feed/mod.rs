@@ -28,21 +28,30 @@ pub(crate) enum Feed {
     Announced(Announced),
 }
 
-impl Feed {
-    /// Listens from now on to programs of ours, where these may be had, that tell of these processes and all that they fork, or of
-    /// all of the machine; `with_tables`: also to what processes have open, where that can be told
-    /// ([`Feed::contents`] says so).
-    pub(crate) fn told(processes: Option<Followed>, with_tables: bool) -> Option<Feed> {
-        let programs = std::env::var_os(BY_CONNECTOR).is_none();
-        let open = || {
-            let all = with_tables.then(|| Tracepoints::open(processes.clone(), true).ok());
-            all.flatten()
-                .or_else(|| Tracepoints::open(processes, false).ok())
-        };
-        let tracepoints = programs.then(open).flatten();
-        Some(Feed::Told(Box::new(Told::new(tracepoints?))))
+/// Programs of ours that are to tell.
+pub(crate) struct Ready(Tracepoints);
+
+impl Ready {
+    /// Those, where they may be had, that tell of these processes and all that they fork, or of all of the machine; `with_tables`: also
+    /// of what processes have open, where that can be told ([`Feed::contents`] says so).
+    pub(crate) fn load(processes: Option<Followed>, with_tables: bool) -> Option<Ready> {
+        if std::env::var_os(BY_CONNECTOR).is_some() {
+            return None;
+        }
+        let all = with_tables.then(|| Tracepoints::load(processes.clone(), true).ok());
+        let lifetimes = || Tracepoints::load(processes, false).ok();
+        all.flatten().or_else(lifetimes).map(Ready)
     }
 
+    /// Listens to them from now on.
+    pub(crate) fn begin(self) -> Option<Feed> {
+        let Ready(mut tracepoints) = self;
+        tracepoints.begin().ok()?;
+        Some(Feed::Told(Box::new(Told::new(tracepoints))))
+    }
+}
+
+impl Feed {
     /// Has the processes of a command, and the views with these devices, end with us, should we be killed, where processes are
     /// told of.
     pub(crate) fn guard(&self, views: &[u64]) -> Option<Guard> {

@@ -1,0 +1,134 @@
+//! Parts of what is not complete yet: a call has one or two, an exec a dozen.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// More of them, and more bytes in one, are not kept to be used again.
+const SPARES: usize = 64;
+const SPARE_BYTES: usize = 64 << 10;
+
+/// Parts by thread.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    of: HashMap<u32, Parts>,
+    /// Empty ones, whose memory is used again: there are thousands of calls a second.
+    spare: Vec<Parts>,
+}
+
+impl Pending {
+    /// Those of thread `tid`.
+    pub(super) fn of(&mut self, tid: u32) -> &mut Parts {
+        let spare = || self.spare.pop().unwrap_or_default();
+        self.of.entry(tid).or_insert_with(spare)
+    }
+
+    /// Those of thread `tid` that there are; to be handed back.
+    pub(super) fn take(&mut self, tid: u32) -> Parts {
+        self.of.remove(&tid).unwrap_or_default()
+    }
+
+    /// They are not needed any more.
+    pub(super) fn hand_back(&mut self, mut parts: Parts) {
+        if self.spare.len() < SPARES && (1..SPARE_BYTES).contains(&parts.bytes.capacity()) {
+            parts.pieces.clear();
+            parts.bytes.clear();
+            self.spare.push(parts);
+        }
+    }
+
+    /// The same if nothing is left of those of thread `tid`.
+    pub(super) fn forget_empty(&mut self, tid: u32) {
+        if self.of.get(&tid).is_some_and(Parts::is_empty) {
+            let parts = self.take(tid);
+            self.hand_back(parts);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+}
+
+/// The parts of one.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    bytes: Vec<u8>,
+    pieces: Vec<Piece>,
+}
+
+#[derive(Debug)]
+struct Piece {
+    what: u32,
+    flags: u32,
+    at: Range<usize>,
+}
+
+/// A part.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Part<'a> {
+    pub(super) bytes: &'a [u8],
+    /// As its record has them ([`super::program::NUMBER`]).
+    pub(super) flags: u32,
+}
+
+impl Parts {
+    /// `bytes` were told as `what`.
+    pub(super) fn add(&mut self, what: u32, flags: u32, bytes: &[u8]) {
+        let from = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        let at = from..self.bytes.len();
+        self.pieces.push(Piece { what, flags, at });
+    }
+
+    /// What was told last as `what`.
+    pub(super) fn get(&self, what: u32) -> Option<Part<'_>> {
+        let mut pieces = self.pieces.iter().rev();
+        pieces.find(|piece| piece.what == what).map(|piece| Part {
+            bytes: &self.bytes[piece.at.clone()],
+            flags: piece.flags,
+        })
+    }
+
+    /// All that was told as `what`, in a row.
+    pub(super) fn joined(&self, what: u32) -> Vec<u8> {
+        let pieces = self.pieces.iter().filter(|piece| piece.what == what);
+        let bytes: Vec<&[u8]> = pieces.map(|p| &self.bytes[p.at.clone()]).collect();
+        bytes.concat()
+    }
+
+    pub(super) fn forget(&mut self, what: u32) {
+        self.pieces.retain(|piece| piece.what != what);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_kept_by_thread_until_they_are_taken() {
+        let mut pending = Pending::default();
+        pending.of(7).add(1, 0, b"ab");
+        pending.of(8).add(1, 0, b"x");
+        pending.of(7).add(2, 5, b"");
+        pending.of(7).add(1, 3, b"c");
+        let parts = pending.take(7);
+        assert_eq!(parts.joined(1), b"abc");
+        let last = parts.get(1).map(|part| (part.bytes, part.flags));
+        assert_eq!(last, Some((&b"c"[..], 3)));
+        assert_eq!(parts.get(2).map(|part| part.flags), Some(5));
+        assert!(parts.get(3).is_none() && parts.joined(3).is_empty());
+        pending.hand_back(parts);
+        assert!(pending.of(9).get(1).is_none(), "used again, and empty");
+        pending.of(8).forget(1);
+        for tid in [8, 9] {
+            pending.forget_empty(tid);
+        }
+        assert!(pending.is_empty());
+    }
+}
