@@ -1,16 +1,38 @@
 //! Work on several threads at a time, where somebody waits for all of it.
 
+use std::collections::VecDeque;
+use std::iter::from_fn;
+use std::num::NonZero;
 use std::panic::resume_unwind;
-use std::thread::{Scope, ScopedJoinHandle, scope};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{Scope, ScopedJoinHandle, available_parallelism, scope};
 
-/// What each of these comes to, in their order.
+/// What each of these comes to, in their order. There are no more threads than processors, this one among them, and each takes
+/// the next that nobody has taken: what takes longest is best named first.
 pub(crate) fn side_by_side<T: Send>(
     acts: impl IntoIterator<Item = impl FnOnce() -> T + Send>,
 ) -> Vec<T> {
-    scope(|threads| {
-        let begun: Vec<_> = acts.into_iter().map(|act| threads.spawn(act)).collect();
-        begun.into_iter().map(joined).collect()
-    })
+    let acts: VecDeque<_> = acts.into_iter().enumerate().collect();
+    let processors = available_parallelism().map_or(1, NonZero::get);
+    let others = processors.min(acts.len()).saturating_sub(1);
+    let waiting = Mutex::new(acts);
+    let next = || {
+        let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.pop_front()
+    };
+    let work = || {
+        from_fn(next)
+            .map(|(at, act)| (at, act()))
+            .collect::<Vec<_>>()
+    };
+    let mut done = scope(|threads| {
+        let begun: Vec<_> = (0..others).map(|_| threads.spawn(work)).collect();
+        let mut done = work();
+        done.extend(begun.into_iter().flat_map(joined));
+        done
+    });
+    done.sort_unstable_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 /// What both come to; the second on this thread.
@@ -38,6 +60,7 @@ mod tests {
     fn results_come_in_order() {
         let squares = side_by_side((0..9).map(|n| move || n * n));
         assert_eq!(squares, [0, 1, 4, 9, 16, 25, 36, 49, 64]);
+        assert_eq!(side_by_side([] as [fn() -> u8; 0]), []);
         assert_eq!(both(|| 1, || "b"), (1, "b"));
     }
 }

@@ -44,6 +44,7 @@ pub use opens::Opens;
 pub(crate) use opens::{Note, Noted, OpenedFile};
 pub(crate) use reader::{KernelLayer, Watched};
 pub(crate) use sched::in_first_pid_namespace;
+pub(crate) use scheduler::Scheduler;
 
 use std::io;
 

@@ -18,7 +18,7 @@ use super::{block, sched, syscalls};
 
 /// Bytes of a ring: the smallest that is of use, and the usual one.
 pub(super) const SMALLEST: usize = 64 << 10;
-const USUAL: usize = 16 << 20;
+const USUAL: usize = 8 << 20;
 /// Environment variable: KiB of each ring of calls.
 const SIZE: &str = "FLOWTRACE_CALL_RING";
 /// What the idle task of a processor does is left out.

@@ -43,8 +43,8 @@ pub(crate) struct Watched {
     pub(crate) views: Vec<PathBuf>,
     /// Pipes and sockets.
     pub(crate) channels: Arc<dyn ChannelLookup>,
-    /// Where the scheduler can be followed, also what threads wait for.
-    pub(crate) waits: bool,
+    /// Also what threads wait for.
+    pub(crate) scheduler: Option<Scheduler>,
     /// Calls on pipes and sockets one by one, not in sum alone.
     pub(crate) channel_calls: bool,
 }
@@ -75,10 +75,9 @@ impl KernelLayer {
         let Watched {
             views,
             channels,
-            waits,
+            scheduler,
             channel_calls,
         } = watched;
-        let scheduler = waits.then(Scheduler::open).and_then(Result::ok);
         let scheduler = scheduler.map(|scheduler| {
             let tracer = nix::unistd::gettid().as_raw().unsigned_abs();
             let requests = scheduler.tells_requests();

@@ -9,7 +9,7 @@ use super::programs::Switches;
 use super::sample::Sample;
 
 /// See the module.
-pub(super) struct Scheduler {
+pub(crate) struct Scheduler {
     /// `None`: perf's rings tell all by themselves.
     switches: Option<Switches>,
     rings: Rings,
@@ -20,7 +20,7 @@ impl Scheduler {
     ///
     /// # Errors
     /// When there are no such rings.
-    pub(super) fn open() -> io::Result<Scheduler> {
+    pub(crate) fn open() -> io::Result<Scheduler> {
         let programs = || Switches::open(SCHEDULER / 2).ok();
         let switches = (!calls::are_by_perf()).then(programs).flatten();
         let rings = Rings::open_scheduler(switches.as_ref())?;

@@ -16,7 +16,7 @@ use super::{Error, Result, limits, signals};
 use crate::host::HostSampler;
 use crate::mounting;
 use crate::proc::environment::Wanted;
-use crate::proc::watched::{Feed, Observers, Watched, Whose};
+use crate::proc::watched::{Observers, Ready, Watched, Whose};
 
 /// What to mount, and where the trace goes.
 #[derive(Clone, Debug)]
@@ -114,7 +114,7 @@ impl Attach {
             clock,
             recorder,
             Wanted::default(),
-            Feed::told(None, false),
+            Ready::load(None, false).and_then(Ready::begin),
         );
         let on = options.seeing.transport.prepare()?;
         let (device, namespace) = match mount_directly(&source, at, &options.seeing) {

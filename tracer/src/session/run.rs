@@ -24,7 +24,7 @@ use super::views::Views;
 use super::{Error, Result, limits};
 use crate::callers::Callers;
 use crate::fs::{Offers, Opens};
-use crate::kernel;
+use crate::kernel::{self, Scheduler};
 use crate::net::live::{Live, LiveOptions, Namespaces};
 use crate::proc::environment::Wanted;
 use crate::proc::lifetimes::End;
@@ -193,6 +193,8 @@ struct Started<'a> {
     recording: &'a Recording,
     /// Where packets are captured beside our own network namespace.
     namespaces: Option<Arc<Namespaces>>,
+    /// Who tells of it for the kernel layer, where it can be followed.
+    scheduler: Option<Scheduler>,
     job: Job<'a>,
 }
 
@@ -285,6 +287,8 @@ impl Run<'_> {
             live
         });
         let namespaces = live.as_ref().map(Live::namespaces);
+        // This, too, takes the kernel some ms.
+        let scheduler = (calls && waits).then(|| Scheduler::open().ok()).flatten();
         let told = told.and_then(|told| told.join().ok().flatten());
         // Lifetimes alone are less than what ptrace tells.
         let told = told.filter(|told| told.is_all() || without_ptrace && told.calls.is_none());
@@ -293,6 +297,7 @@ impl Run<'_> {
             inherited,
             recording: &recording,
             namespaces,
+            scheduler,
             job: Job {
                 root,
                 notify,

@@ -12,7 +12,7 @@ use super::super::{Error, Result};
 use super::{Background, Run, Started};
 use crate::callers::TaskTable;
 use crate::fs::Opens;
-use crate::kernel::{CallSource, KernelLayer, Watched};
+use crate::kernel::{CallSource, KernelLayer, Scheduler, Watched};
 use crate::net::follow::Follow;
 use crate::net::senders::Watch;
 use crate::proc::Upids;
@@ -37,7 +37,8 @@ impl Run<'_> {
         let start_layer = |opens| {
             let calls = CallSource::of_held(root, self.options.sample_hertz > 0);
             let calls = calls.map_err(|error| Error::KernelLayer(error.to_string()))?;
-            self.kernel_layer(recording, opens, calls, channels.clone())
+            let scheduler = started.scheduler.take();
+            self.kernel_layer(recording, opens, (calls, scheduler), channels.clone())
         };
         let kernel = self.kernel.as_ref().map(start_layer).transpose()?;
         let served = self.serve(&mut started, table.clone(), ProcessLayer::Ptrace)?;
@@ -109,13 +110,13 @@ impl Run<'_> {
         &self,
         recording: &Recording,
         opens: &Arc<Opens>,
-        calls: CallSource,
+        (calls, scheduler): (CallSource, Option<Scheduler>),
         channels: Arc<dyn ChannelLookup>,
     ) -> Result<KernelLayer> {
         let watched = Watched {
             views: self.directories.iter().map(|d| d.path.clone()).collect(),
             channels,
-            waits: self.options.sample_hertz > 0,
+            scheduler,
             channel_calls: self.options.channel_calls,
         };
         let (clock, recorder) = (recording.clock, recording.recorder.clone());

@@ -19,8 +19,9 @@ use crate::proc::lifetimes::End;
 use crate::proc::reading::Image;
 use crate::proc::sampler::Sampler;
 use crate::proc::views::Views;
-use crate::proc::watched::{Feed, Observers, Watched, Whose};
+use crate::proc::watched::{Feed, Observers, Ready, Watched, Whose};
 use crate::proc::wiring::{By, Wiring};
+use crate::side_by_side::both;
 
 /// Whether ptrace is not wanted, or refused for sure.
 pub(super) fn without_ptrace(options: &RunOptions) -> bool {
@@ -41,8 +42,13 @@ impl Telling {
     pub(super) fn start(root: u32, topology: bool, calls: bool, waits: bool) -> Option<Telling> {
         let processes = Followed::below(root).ok()?;
         let of_calls = || CallSource::of_followed(processes.clone(), waits);
-        let calls = calls.then(of_calls).transpose().ok()?;
-        let feed = Feed::told(Some(processes), topology)?;
+        let (ready, calls) = both(
+            || Ready::load(Some(processes.clone()), topology),
+            || calls.then(of_calls).transpose(),
+        );
+        // Those of calls began before: what is told last of a call is to be what was made by it.
+        let feed = ready?.begin()?;
+        let calls = calls.ok()?;
         Some(Telling { feed, calls })
     }
 
@@ -126,7 +132,8 @@ impl Run<'_> {
         let channels = Arc::new(Mutex::new(channels));
         let start_layer = |(opens, calls)| {
             watched.decide_with(Arc::clone(opens));
-            self.kernel_layer(recording, opens, calls, channels.clone())
+            let scheduler = started.scheduler.take();
+            self.kernel_layer(recording, opens, (calls, scheduler), channels.clone())
         };
         watched.tell_rings(Arc::clone(&self.rings));
         let kernel = self
