@@ -93,7 +93,8 @@ for n in range(3000): os.dup2(null, 100 + n)
 subprocess.run('/bin/true', close_fds=False)";
     let command = format!("ulimit -n 6000; exec {PYTHON} -c \"{script}\"");
     let Some(run) = bash(&command) else { return };
-    let missing = "SELECT COALESCE(SUM(value), 0) FROM losses WHERE counter = 'descriptors_unreadable'";
+    let missing =
+        "SELECT COALESCE(SUM(value), 0) FROM losses WHERE counter = 'descriptors_unreadable'";
     assert!(run.trace.one::<i64>(missing) >= 1);
 }
 

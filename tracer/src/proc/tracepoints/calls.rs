@@ -5,17 +5,16 @@ use std::os::fd::BorrowedFd;
 
 use super::layout::Layout;
 use super::memory::{
-    ADDRESSES, CALL, DIRECTORIES, FILE, MOUNT, OTHER, OUTER, SHAPE, WORD, field, in_part,
+    ADDRESSES, CALL, DIRECTORIES, FILE, MOUNT, OUTER, SHAPE, WORD, field, in_part,
 };
 use super::program::{
-    ADDRESS, AT, BASES, CALLED, CONTEXT, MEMORY, Maps, NAMES, NUMBER, OPENED, REST, SECOND, STEP,
-    TASK, Whom,
+    AT, BASES, CALLED, CONTEXT, MEMORY, Maps, NAMES, NUMBER, OPENED, REST, SECOND, STEP, TASK, Whom,
 };
 use super::table::{DESCRIPTOR, ENTRY, KIND, Pipes, TRAFFIC, TRAFFIC_OF_COSTS, entry};
 use crate::bpf::code::{
     self, ADD, AND_NUMBER, Code, IF_EQUAL, IF_GREATER, IF_NOT_EQUAL, IF_SIGNED_LESS, Instruction,
-    JUMP, LOAD_8, LOAD_32, LOAD_64, MEMORY_OF_MAP, OR, R0, R1, R2, R3, READ_KERNEL, READ_USER,
-    READ_USER_TEXT, SHIFT_RIGHT, STACK, STORE_32, STORE_64,
+    JUMP, LOAD_8, LOAD_32, LOAD_64, MEMORY_OF_MAP, OR, R0, R1, R2, R3, READ_USER, READ_USER_TEXT,
+    SHIFT_RIGHT, STACK, STORE_32, STORE_64,
 };
 use crate::bpf::registers;
 use crate::proc::topology::{CHANGES, CallKind, IN_PAGE, own_opens};
@@ -381,85 +380,6 @@ impl Code {
         self.put(SHIFT_RIGHT, R1, 0, 0, 32);
         self.put(STORE_64, MEMORY, R1, BOTH, 0);
         self.end_outer(each, 2);
-    }
-
-    /// Tells what socket [`FILE`] is.
-    fn socket(&mut self, layout: &Layout, maps: &Maps<'_>) {
-        let calls = &layout.calls;
-        self.put(LOAD_64, R3, MEMORY, FILE, 0);
-        self.follow(R3, calls.of_file);
-        self.put(STORE_64, MEMORY, R3, OTHER, 0);
-        self.read(field(TYPE), 2, R3, calls.kind);
-        self.put(LOAD_64, R3, MEMORY, OTHER, 0);
-        self.read(FILE, 8, R3, calls.of_network);
-        let read = |code: &mut Code, to: usize, size: usize, offset: i32| {
-            code.put(LOAD_64, R3, MEMORY, FILE, 0);
-            code.read(field(to), size, R3, offset);
-        };
-        read(self, FAMILY, 2, calls.family);
-        read(self, STATE, 1, calls.state);
-        read(self, LOCAL_PORT, 2, calls.local_port);
-        read(self, PEER_PORT, 2, calls.peer_port);
-        self.put(LOAD_32, R1, MEMORY, field(FAMILY), 0);
-        self.put(AND_NUMBER, R1, 0, 0, 0xffff);
-        let unix = self.jump(IF_EQUAL, R1, 0, libc::AF_UNIX);
-        let sixth = self.jump(IF_EQUAL, R1, 0, libc::AF_INET6);
-        let other = self.jump(IF_NOT_EQUAL, R1, 0, libc::AF_INET);
-        read(self, LOCAL, 4, calls.local.0);
-        read(self, PEER, 4, calls.peer.0);
-        let fourth = self.jump(JUMP, 0, 0, 0);
-        self.land(sixth);
-        read(self, LOCAL, 16, calls.local.1);
-        read(self, PEER, 16, calls.peer.1);
-        let told = self.jump(JUMP, 0, 0, 0);
-        self.land(unix);
-        self.put(LOAD_64, R3, MEMORY, FILE, 0);
-        self.read(MOUNT, 8, R3, calls.other);
-        self.put(LOAD_64, R3, MEMORY, MOUNT, 0);
-        let alone = self.jump(IF_EQUAL, R3, 0, 0);
-        self.follow(R3, calls.socket);
-        let unaccepted = self.jump(IF_EQUAL, R3, 0, 0);
-        self.read(field(OTHER_INODE), 8, R3, calls.inode + layout.open.number);
-        self.land(alone);
-        self.land(unaccepted);
-        self.address(layout, maps);
-        for jump in [other, fourth, told] {
-            self.land(jump);
-        }
-    }
-
-    /// Tells the address of socket [`FILE`] of the domain UNIX, or that of its peer, at [`MOUNT`].
-    fn address(&mut self, layout: &Layout, maps: &Maps<'_>) {
-        let calls = &layout.calls;
-        self.part(ADDRESS);
-        self.put(LOAD_64, R3, MEMORY, FILE, 0);
-        self.follow(R3, calls.address);
-        let unnamed = self.jump(IF_EQUAL, R3, 0, 0);
-        self.set(R1, OWN_ADDRESS.cast_signed());
-        self.put(STORE_32, MEMORY, R1, in_part(NUMBER), 0);
-        let own = self.jump(JUMP, 0, 0, 0);
-        self.land(unnamed);
-        self.put(LOAD_64, R3, MEMORY, MOUNT, 0);
-        let alone = self.jump(IF_EQUAL, R3, 0, 0);
-        self.follow(R3, calls.address);
-        let nowhere = self.jump(IF_EQUAL, R3, 0, 0);
-        self.land(own);
-        self.put(STORE_64, MEMORY, R3, OTHER, 0);
-        self.clear(WORD);
-        self.read(WORD, 4, R3, calls.length);
-        self.put(LOAD_64, R1, MEMORY, WORD, 0);
-        // The length of the address is where its time would be.
-        self.put(STORE_64, MEMORY, R1, in_part(AT), 0);
-        self.place(R1, in_part(REST));
-        self.set(R2, LONGEST_ADDRESS);
-        self.put(LOAD_64, R3, MEMORY, OTHER, 0);
-        self.add(R3, calls.name);
-        self.call(READ_KERNEL);
-        self.place(R2, in_part(AT));
-        self.set(R3, REST as i32 + LONGEST_ADDRESS);
-        self.output(maps);
-        self.land(alone);
-        self.land(nowhere);
     }
 
     /// Tells the names that the call was given, and the directories that they are relative to.

@@ -31,6 +31,7 @@ mod pending;
 mod program;
 mod record;
 mod sent;
+mod sockets;
 mod table;
 
 pub(crate) use called::{Called, Destination};
