@@ -80,6 +80,38 @@ subprocess.run('/bin/echo told | /bin/cat > told', shell=True, close_fds=False)"
     assert_wires(&run.trace, &["echo > cat"]);
 }
 
+/// Whoever starts programs may forget to close the ends that are not theirs.
+#[test]
+fn a_program_uses_its_standard_input_though_it_has_the_other_end_too() {
+    let finite = "
+import os
+r, w = os.pipe()
+for end in (r, w): os.set_inheritable(end, True)
+os.write(w, b'123456')
+if os.fork() == 0:
+    os.dup2(r, 0)
+    os.execv('/usr/bin/head', ['head', '-c', '3'])
+os.wait()";
+    let seq = "
+import os
+r, w = os.pipe()
+for end in (r, w): os.set_inheritable(end, True)
+if os.fork() == 0:
+    os.dup2(w, 1)
+    os.execv('/usr/bin/seq', ['seq', '1000'])
+if os.fork() == 0:
+    os.dup2(r, 0); os.close(w)
+    os.execv('/usr/bin/wc', ['wc', '-c'])
+os.close(r); os.close(w)
+os.wait(); os.wait()";
+    for (script, wire) in [(seq, "seq > wc"), (finite, "python3 > head")] {
+        let Some(run) = traced(&[], &[PYTHON, "-c", script]) else {
+            return;
+        };
+        assert_wires(&run.trace, &[wire]);
+    }
+}
+
 /// A program of ours tells of about a thousand of them; of who ended before the others were looked at, not all is known.
 #[test]
 fn ends_beyond_what_can_be_told_are_counted_as_missing() {

@@ -140,7 +140,7 @@ impl Holder {
     /// Whether it gives up an end of a pipe, now or with its image, that it did not hold to use it:
     ///
     /// - It holds both ends to its end, as the children of a jobserver do; `is_used`: unless something tells that it used
-    ///   this one all the same.
+    ///   this one all the same, as that it is its standard input.
     /// - It inherited both and keeps the other one, as one side of a pipeline does.
     /// - It inherited it from further away than its parent, and keeps one for the same direction
     ///   that its parent made, as a part of a pipeline inside `$( )` does.
@@ -177,6 +177,21 @@ impl Holder {
         ends.any(|(key, end)| {
             key.1 == direction && end.of_maker && !self.holds_both(key.0, direction)
         })
+    }
+
+    /// Whether a program that was executed has this end, and not the other one, as its standard input or output: it was put there to be
+    /// used.
+    pub(super) fn is_standard(&self, key: (ChannelId, Direction)) -> bool {
+        let is_standard = |(channel, direction)| {
+            let end = self.ends.get(&(channel, direction));
+            end.is_some_and(|end| match direction {
+                Direction::Read => end.fd == libc::STDIN_FILENO,
+                Direction::Write => [libc::STDOUT_FILENO, libc::STDERR_FILENO].contains(&end.fd),
+                Direction::Both => false,
+            })
+        };
+        let other = opposite(key.1).map(|direction| (key.0, direction));
+        !self.forked && is_standard(key) && !other.is_some_and(is_standard)
     }
 
     /// Whether it holds the opposite end, too.

@@ -310,6 +310,8 @@ impl Channels {
         // Children that went on with their maker's program and closed neither end may have used either, and their maker
         // then the other one. Those that closed one of another pipe, as shells do, used that.
         let by_child = at.is_none() && !by_exec && end.of_maker && !holder.keeps_a_side(key.1);
+        // So does a program that has one as its standard input or output.
+        let by_child = by_child || holder.is_standard(key);
         let by_maker = || {
             let other = opposite(key.1).map(|other| (key.0, other));
             end.made && other.is_some_and(|other| self.used_whole.contains(&other))

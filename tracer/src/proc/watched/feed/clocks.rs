@@ -16,6 +16,8 @@ use crate::proc::tracepoints::{Tracepoints, Used, What};
 const LONGEST_NS: u64 = 1_000_000_000;
 /// More than lies between two ticks, where their distance is not known.
 const LONGEST_TICK_NS: u64 = 20_000_000;
+/// Two clocks of a machine go apart by no more than one part in so many.
+const DRIFT: u64 = 20_000;
 /// How long is waited for the end of a thread, which shows how far the clocks are apart.
 const PATIENCE: Duration = Duration::from_millis(20);
 
@@ -25,8 +27,8 @@ pub(super) struct Clocks {
     apart: HashMap<u32, u64>,
     /// Where there was none: the last one of all.
     any: Option<u64>,
-    /// The same of the clock that goes on always, which is one for all.
-    always: Option<u64>,
+    /// The same of the clock that goes on always, which is one for all: the least of all looks, and when the last one was.
+    always: Option<(i64, u64)>,
     /// Time between two ticks, ns.
     tick_ns: u64,
 }
@@ -66,7 +68,13 @@ impl Clocks {
         self.any = Some(apart);
         if used.arrived_at > 0 {
             let now = used.arrived_at.wrapping_add(used.counted_since);
-            self.always = Some(at_ns.wrapping_sub(now));
+            let apart = at_ns.wrapping_sub(now).cast_signed();
+            // Whoever ends has left its group, by which the kernel begins to count anew: its slice before that seems to lie between
+            // the clocks.
+            let known = self.always.map_or(apart, |(least, when)| {
+                least.saturating_add_unsigned(at_ns.saturating_sub(when) / DRIFT)
+            });
+            self.always = Some((apart.min(known), at_ns));
         }
     }
 
@@ -75,9 +83,9 @@ impl Clocks {
     pub(super) fn since_counted(&self, used: &Used, at_ns: u64) -> u64 {
         let always = self.always.filter(|_| used.arrived_at > 0);
         let since = match always {
-            Some(apart) => {
+            Some((apart, _)) => {
                 let counted_at = used.arrived_at.wrapping_add(used.counted_since);
-                Some(at_ns.wrapping_sub(apart).wrapping_sub(counted_at))
+                Some(at_ns.wrapping_sub(apart as u64).wrapping_sub(counted_at))
             }
             None => {
                 let apart = self.apart.get(&used.processor).copied().or(self.any);
@@ -140,5 +148,24 @@ mod tests {
         // Then the machine had none for 500, and one is 600 behind.
         assert_eq!(clocks.since_counted(&used(2_400, 2_900, 0), 3_030), 30);
         assert_eq!(clocks.since_counted(&used(2_400, 0, 0), 3_030), 530);
+    }
+
+    #[test]
+    fn who_is_counted_anew_before_its_end_does_not_move_the_clocks() {
+        let used = |arrived_at, counted_since| Used {
+            arrived_at,
+            counted_since,
+            ..Used::default()
+        };
+        let mut clocks = Clocks::new(4_000_000);
+        clocks.counted(&used(1_000_000, 50_000), 1_050_100);
+        // It ran for 2 ms, of which 10 us are told.
+        clocks.counted(&used(2_000_000, 10_000), 4_000_100);
+        let since = clocks.since_counted(&used(5_000_000, 0), 6_000_100);
+        assert!(since.abs_diff(1_000_000) < 1_000, "{since}");
+        // One clock is slower by 1 in 100 000: that is followed.
+        clocks.counted(&used(100_000_000_000, 0), 100_001_000_100);
+        let now = used(200_000_000_000, 0);
+        assert!(clocks.since_counted(&now, 200_002_000_100) < 1_100_000);
     }
 }
