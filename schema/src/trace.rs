@@ -165,10 +165,8 @@ impl Trace {
     /// # Errors
     /// When the file cannot be read.
     pub fn programs(&self) -> Result<Vec<ProgramRow>> {
-        self.rows(
-            "SELECT upid, parent_upid, prev_upid, origin, exe, command, cwd, rule
-             FROM processes ORDER BY upid",
-        )
+        let columns = ProgramRow::COLUMNS.join(", ");
+        self.rows(&format!("SELECT {columns} FROM processes ORDER BY upid"))
     }
 
     /// The files in the order of their ids.

@@ -10,7 +10,7 @@ use flowtrace_schema::{
     FileLayer, LaunchRecord, Loss, ProcessLayer, Record, RunRecord, Summary, Text, quote_argv,
 };
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{Pid, geteuid};
+use nix::unistd::geteuid;
 
 use super::directory::{Directory, open_all};
 use super::inherited::Inherited;
@@ -339,7 +339,7 @@ impl Run<'_> {
         }
         match proc::seize(root.as_raw() as u32) {
             Ok(()) => self.traced(started),
-            Err(error) => match refused_to_trace(root, &error) {
+            Err(error) => match traced::refused(root, &error) {
                 Ok(reason) if self.kernel.is_some() => {
                     started.views.child.abandon();
                     Err(Error::KernelLayer(format!(
@@ -485,20 +485,4 @@ impl Run<'_> {
             (Outcome::Ran | Outcome::Never, _) => Ok(()),
         }
     }
-}
-
-/// Why ptrace was refused: somebody else does it already, or the system forbids it. An error if
-/// flowtrace itself is in the way: then the views would be traced twice.
-fn refused_to_trace(root: Pid, error: &io::Error) -> Result<String> {
-    let own = std::process::id();
-    let tracer = proc::tracer_of(root.as_raw() as u32).or_else(|| proc::tracer_of(own));
-    let Some(pid) = tracer else {
-        return Ok(error.to_string());
-    };
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    let tracer = name.trim().to_owned();
-    if tracer == "flowtrace" {
-        return Err(Error::NestedTracer { pid });
-    }
-    Ok(format!("{tracer} (pid {pid}) traces them already"))
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use flowtrace_schema::{FileLayer, Loss, ProcessLayer};
+use nix::unistd::Pid;
 
 use super::super::launch::Calls;
 use super::super::recording::{HOST, Recording};
@@ -149,4 +150,21 @@ impl Run<'_> {
             sampler.inspect_err(failed).ok()
         })
     }
+}
+
+/// Why ptrace was refused: somebody else does it already, or the system forbids it. An error if
+/// flowtrace itself is in the way: then the views would be traced twice.
+pub(super) fn refused(root: Pid, error: &io::Error) -> Result<String> {
+    let own = std::process::id();
+    let tracer =
+        crate::proc::tracer_of(root.as_raw() as u32).or_else(|| crate::proc::tracer_of(own));
+    let Some(pid) = tracer else {
+        return Ok(error.to_string());
+    };
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let tracer = name.trim().to_owned();
+    if tracer == "flowtrace" {
+        return Err(Error::NestedTracer { pid });
+    }
+    Ok(format!("{tracer} (pid {pid}) traces them already"))
 }

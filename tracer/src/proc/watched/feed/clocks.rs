@@ -110,6 +110,15 @@ fn tick_ns() -> u64 {
 mod tests {
     use super::*;
 
+    fn used(counted_at: u64, arrived_at: u64, counted_since: u64) -> Used {
+        Used {
+            counted_at,
+            arrived_at,
+            counted_since,
+            ..Used::default()
+        }
+    }
+
     #[test]
     fn what_is_not_counted_yet_is_told_by_the_clock_of_the_processor() {
         let used = |processor, counted_at| Used {
@@ -134,12 +143,6 @@ mod tests {
 
     #[test]
     fn while_the_machine_has_no_processor_one_clock_goes_on() {
-        let used = |counted_at, arrived_at, counted_since| Used {
-            counted_at,
-            arrived_at,
-            counted_since,
-            ..Used::default()
-        };
         let mut clocks = Clocks::new(1_000);
         // Both are 100 behind.
         clocks.counted(&used(900, 850, 50), 1_000);
@@ -152,11 +155,7 @@ mod tests {
 
     #[test]
     fn who_is_counted_anew_before_its_end_does_not_move_the_clocks() {
-        let used = |arrived_at, counted_since| Used {
-            arrived_at,
-            counted_since,
-            ..Used::default()
-        };
+        let used = |arrived_at, counted_since| used(0, arrived_at, counted_since);
         let mut clocks = Clocks::new(4_000_000);
         clocks.counted(&used(1_000_000, 50_000), 1_050_100);
         // It ran for 2 ms, of which 10 us are told.

@@ -1,0 +1,48 @@
+//! The rows of process images.
+
+use rusqlite::{Result, Row};
+
+use super::FromRow;
+
+rows! {
+    /// What ran as an image: a part of a row of the view `processes`.
+    ProgramRow {
+        upid: i64,
+        parent_upid: Option<i64>,
+        prev_upid: Option<i64>,
+        origin: String,
+        exe: Option<String>,
+        command: Option<String>,
+        cwd: Option<String>,
+        rule: Option<String>,
+    }
+
+    /// A row of the view `processes`.
+    ProcessRow {
+        upid: i64,
+        host: Option<String>,
+        pid: i64,
+        parent_upid: Option<i64>,
+        prev_upid: Option<i64>,
+        origin: String,
+        exe: Option<String>,
+        command: Option<String>,
+        cwd: Option<String>,
+        rule: Option<String>,
+        start_ns: i64,
+        end_ns: Option<i64>,
+        exit_code: Option<i64>,
+        exit_signal: Option<i64>,
+        user_ns: Option<i64>,
+        sys_ns: Option<i64>,
+        on_cpu_ns: Option<i64>,
+        run_queue_ns: Option<i64>,
+        storage_ns: Option<i64>,
+        wait_ns: Option<i64>,
+        tracer_ns: Option<i64>,
+        max_rss_bytes: Option<i64>,
+        read_bytes: Option<i64>,
+        write_bytes: Option<i64>,
+        threads: Option<i64>,
+    }
+}
