@@ -363,7 +363,6 @@ fn a_long_storm_is_seen_or_counted() {
 }
 
 #[test]
-#[ignore = "it is looked at some time later: see tests/long"]
 fn a_descriptor_that_was_sent_is_followed() {
     let Some(program) = program("descriptors", &[]) else {
         return;
@@ -449,5 +448,50 @@ for i in range(20):
         let wrong: i64 = trace
             .one("SELECT COUNT(*) FROM calls WHERE op = 'read' AND length = 33 AND offset <> 33");
         assert_eq!(wrong, 0, "{options:?}");
+    }
+}
+
+/// Who is sent a descriptor reads through it, and closes it at once, as its sender has done: what it was is told with the message.
+#[test]
+fn a_descriptor_that_was_sent_is_followed_however_short_it_lives() {
+    const PROGRAM: &str = "
+import os, socket
+open('sent', 'wb').write(bytes(100_000))
+a, b = socket.socketpair()
+child = os.fork()
+if child == 0:
+    for i in range(50):
+        message, got, _, _ = socket.recv_fds(b, 1, 2)
+        for fd in got:
+            os.read(fd, 7); os.pread(fd, 8, 16); os.read(fd, 9)
+            os.close(fd)
+    os._exit(0)
+for i in range(50):
+    both = [os.open('sent', os.O_RDONLY) for n in range(1 + i % 2)]
+    for n, fd in enumerate(both): os.lseek(fd, 100 * i + 1000 * n, os.SEEK_SET)
+    socket.send_fds(a, [b'x'], both)
+    for fd in both: os.close(fd)
+os.waitpid(child, 0)
+";
+    if !(need_fuse() && need_kernel_layer() && need_python("socket")) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (work, path) = (scratch.dir("job"), scratch.join("trace.db"));
+    let begins = (0..50).flat_map(|i| (0..=i % 2).map(move |n| 100 * i + 1000 * n));
+    let truth: Vec<_> = begins
+        .flat_map(|at: u32| [(at, 7), (16, 8), (at + 7, 9)])
+        .map(|(offset, length)| vec![offset.to_string(), length.to_string(), "exact".into()])
+        .collect();
+    for options in [&[][..], &["--no-mount"]] {
+        let mut run = run_in(&work, &path);
+        let run = run.args(["--force", "--layer", "kernel"]).args(options);
+        finish(run.args(["--", PYTHON, "-c", PROGRAM])).expect(0);
+        let trace = Trace::open_complete(&path);
+        let rows = trace.rows(
+            "SELECT offset, result, fidelity FROM calls
+             WHERE op = 'read' AND path LIKE '%sent' AND result < 10 ORDER BY start_ns",
+        );
+        assert_eq!(rows, truth, "{options:?}");
     }
 }

@@ -212,3 +212,42 @@ def serve():
     let expected = [["exec", "read"], ["fork", "write"]];
     assert_eq!(run.trace.rows(&writers), expected);
 }
+
+/// Programs in the kernel tell of what comes with a message; others see what is held for long enough.
+#[test]
+fn who_was_passed_a_descriptor_for_a_moment_held_it() {
+    let run = talk(
+        "
+one, other = socket.socketpair()
+def ask():
+    one.close()
+    for n in range(20):
+        passed = socket.recv_fds(other, 1, 3)[1]
+        os.write(passed[0], b'x'); os.write(passed[-1], b'y')
+        for fd in passed: os.close(fd)
+def serve():
+    other.close()
+    for n in range(20):
+        (r, w), (s, t) = os.pipe(), socket.socketpair()
+        for ends in [(r, w), (s.fileno(), t.fileno())]:
+            inodes = tuple(os.fstat(fd).st_ino for fd in ends)
+            os.write(1, b'%d %d, %d\\n' % (os.getpid(), *inodes))
+        socket.send_fds(one, [b'x'], [w, w, t.fileno()]); os.close(w); t.close()
+        assert os.read(r, 100) == b'x' and s.recv(100) == b'y'
+        os.close(r); s.close()
+",
+    );
+    let Some(run) = run else { return };
+    if run.trace.one::<String>("SELECT process_layer FROM runs") != "ebpf" {
+        return;
+    }
+    let (_, inodes) = truth(&run);
+    assert_eq!(inodes.len(), 40);
+    for ends in inodes {
+        let holders: i64 = run.trace.one(&format!(
+            "SELECT COUNT(DISTINCT upid) FROM channel_ends JOIN channels USING (channel_id)
+             WHERE inode IN ({ends}) AND used IS NOT 0"
+        ));
+        assert_eq!(holders, 2, "{ends}");
+    }
+}

@@ -14,6 +14,7 @@ pub(crate) mod btf;
 pub(crate) mod code;
 mod described;
 pub(crate) mod followed;
+pub(crate) mod messages;
 pub(crate) mod pages;
 mod reads;
 pub(crate) mod registers;

@@ -31,11 +31,13 @@ mod data;
 mod losses;
 mod meeting;
 mod notes;
+mod passing;
 mod tree;
 mod under_way;
 
 use channels::Done;
 use notes::{take_announced, take_note};
+use passing::Passing;
 
 pub(super) type SharedTable = Rc<RefCell<Table>>;
 
@@ -57,6 +59,8 @@ pub(super) struct Follower {
     unplaced: u64,
     excluded: u64,
     strangers: Strangers,
+    /// Open files that messages carry.
+    passing: Passing,
     accounts: Accounts,
     channel_rows: ChannelRows,
     /// Images of which /proc counted other calls than were seen.
@@ -134,6 +138,7 @@ impl Follower {
             unplaced: 0,
             excluded: 0,
             strangers: Strangers::new(clock, views),
+            passing: Passing::default(),
             channel_rows: ChannelRows::new(Arc::clone(&channels), channel_calls),
             accounts: Accounts::new(channels),
             unreconciled: 0,
@@ -190,6 +195,7 @@ impl Follower {
         match sample.what {
             What::Enters(arguments) => self.enters(sample, does, arguments),
             What::Returns(result) => self.returns(sample, result, emit),
+            What::Carries(carried) => self.carries(sample, does, carried),
             What::Leaves { .. } | What::Woken { .. } | What::Request { .. } => {}
         }
         if !matches!(does, Does::Data(_) | Does::Seeks) {

@@ -428,6 +428,7 @@ impl Joiner {
                     waits.returns(sample.tid);
                 }
             }
+            What::Carries(_) => {}
         }
         self.follower.sample(sample, &mut |call| calls.push(call));
     }

@@ -23,6 +23,8 @@ pub(super) enum What {
     Enters([u64; 6]),
     /// A value, or a negative errno.
     Returns(i64),
+    /// A message that the thread's call is to send, or has received, carries a descriptor.
+    Carries(Carried),
     /// The thread leaves its processor in this state (`prev_state` of `sched_switch`) to thread `next`.
     /// `ran_ns`: for how long it was on processors so far, if that is told.
     Leaves {
@@ -38,6 +40,25 @@ pub(super) enum What {
         device: u32,
         sector: u64,
     },
+}
+
+/// A descriptor that a message carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Carried {
+    /// Its number with whoever makes the call.
+    pub(super) fd: u64,
+    pub(super) open: OpenId,
+    /// That of its inode (`st_mode` of inode(7)).
+    pub(super) mode: u32,
+}
+
+/// What tells an open file from others as long as it is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct OpenId {
+    /// In the kernel's memory.
+    pub(super) address: u64,
+    /// Number of its inode as the kernel has it, which of files is not always what stat(2) tells.
+    pub(super) inode: u64,
 }
 
 /// How records are decoded.

@@ -55,6 +55,10 @@ enum Slot {
     Open(Entry),
 }
 
+/// What a descriptor stands for, on its way to another table.
+#[derive(Clone, Debug)]
+pub(super) struct Sent(Slot);
+
 /// What stands behind a descriptor.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Found<'table> {
@@ -204,6 +208,27 @@ impl Table {
         }
         copy.mistaken = false;
         copy
+    }
+
+    /// What descriptor `fd` stands for, to be sent to another process. `None`: that is not known.
+    pub(super) fn send(&self, fd: u64) -> Option<Sent> {
+        let slot = self.slots.get(fd as u32 as usize)?;
+        let is_known = match slot {
+            Slot::Unknown | Slot::Suspect | Slot::Doubted | Slot::Lost => false,
+            Slot::Elsewhere | Slot::Named | Slot::Known(..) => true,
+            Slot::Open(entry) => !entry.open.is_void.get(),
+        };
+        is_known.then(|| Sent(slot.clone()))
+    }
+
+    /// Descriptor `fd` was received and stands for that.
+    pub(super) fn receive(&mut self, fd: u64, sent: Sent, close_on_exec: bool) {
+        let slot = match sent.0 {
+            Slot::Open(Entry { open, .. }) => return self.set(fd, Some(open), close_on_exec),
+            Slot::Known(target, _) => Slot::Known(target, close_on_exec.into()),
+            other => other,
+        };
+        self.put(fd, slot);
     }
 
     /// Descriptor `fd` may have come by another thread's call while the table was copied.

@@ -152,7 +152,12 @@ impl Wiring {
             }
             CallKind::Accept => Some(Pending::Accept),
             // Kept with the process ([`super::lifetimes`]), and by who looks for flows.
-            CallKind::Umask | CallKind::Socket | CallKind::SendTo | CallKind::SendMessage => None,
+            CallKind::Umask
+            | CallKind::Socket
+            | CallKind::SendTo
+            | CallKind::SendMessage
+            | CallKind::ReceiveMessage
+            | CallKind::ReceiveMessages => None,
             CallKind::Splice => {
                 self.channels.splices(tracee.pid);
                 None
@@ -386,7 +391,9 @@ impl Observer for Wiring {
             | CallKind::Connect
             | CallKind::Accept
             | CallKind::SendTo
-            | CallKind::SendMessage => self.told_channels(tracee, called, now),
+            | CallKind::SendMessage
+            | CallKind::ReceiveMessage
+            | CallKind::ReceiveMessages => self.told_channels(tracee, called, now),
             CallKind::Splice => self.channels.splices(tracee.pid),
             CallKind::ChangeView => {
                 self.elsewhere.insert(tracee.pid);

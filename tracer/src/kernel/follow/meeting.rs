@@ -51,7 +51,7 @@ impl Follower {
         }
     }
 
-    fn meet_one(&mut self, tid: u32, fd: u64) {
+    pub(super) fn meet_one(&mut self, tid: u32, fd: u64) {
         let Some(thread) = self.threads.get(&tid).filter(|thread| !thread.foreign) else {
             return;
         };

@@ -7,6 +7,7 @@ use crate::proc::observer::Tracee;
 
 mod channels;
 mod meeting;
+mod passing;
 
 /// A tree that is driven by hand.
 struct Stage {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::super::open_file::OpenFile;
-use super::super::syscalls::{At, Does, Moves};
+use super::super::syscalls::{At, Data, Does, Moves};
 use super::UnderWay;
 
 impl UnderWay {
@@ -61,6 +61,18 @@ impl UnderWay {
             }
             _ => false,
         }
+    }
+
+    /// Whether a new program will not have what it receives.
+    pub(super) fn receives_to_close(&self) -> bool {
+        let Does::Data(Data {
+            socket: Some(socket),
+            ..
+        }) = self.does
+        else {
+            return false;
+        };
+        self.arguments[socket.flags] & libc::MSG_CMSG_CLOEXEC as u64 != 0
     }
 
     pub(super) fn flags_say_close(&self) -> bool {

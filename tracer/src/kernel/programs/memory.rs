@@ -3,8 +3,8 @@
 
 use super::program::{CONTEXT, COPIES, CPU, MESSAGE, OFFSETS, ORDER, REGISTERS, VECTOR, WORD};
 use crate::bpf::code::{
-    ADD, AND_NUMBER, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, JUMP, LOAD_64, OR, R0, R1,
-    R2, R3, READ_USER, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_64,
+    ADD, AND_NUMBER, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, JUMP, JUMP_LATE, LOAD_64,
+    OR, R0, R1, R2, R3, READ_USER, SHIFT_LEFT, SHIFT_RIGHT, STACK, STORE_64,
 };
 use crate::bpf::registers;
 
@@ -89,6 +89,7 @@ impl Code {
         self.put(STORE_64, STACK, INDEX, SUM, 0);
         self.put(STORE_64, STACK, INDEX, BITS, 0);
         let next = self.all.len();
+        let late = Code::may_be_late().then(|| self.jump(JUMP_LATE, 0, 0, 0));
         self.put(LOAD_64, R1, STACK, COUNT, 0);
         let few = self.jump(IF_LESS, R1, 0, AT_ONCE);
         self.set(R2, AT_ONCE << PIECE_BITS);
@@ -100,8 +101,16 @@ impl Code {
         self.put(LOAD_64, R1, STACK, COUNT, 0);
         self.add(R1, -AT_ONCE);
         self.put(STORE_64, STACK, R1, COUNT, 0);
-        self.add(INDEX, 1);
-        self.jump_back(IF_LESS, INDEX, MOST / AT_ONCE, next);
+        match late {
+            Some(late) => {
+                self.jump_back(JUMP, 0, 0, next);
+                self.land(late);
+            }
+            None => {
+                self.add(INDEX, 1);
+                self.jump_back(IF_LESS, INDEX, MOST / AT_ONCE, next);
+            }
+        }
         self.land(few);
         self.set(R1, 0);
         for piece in 0..AT_ONCE as i16 {

@@ -8,13 +8,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use super::dropped::Dropped;
-use super::sample::{Sample, What, bytes};
+use super::sample::{Carried, OpenId, Sample, What, bytes};
 use super::sched;
 use crate::bpf::followed::Followed;
 use crate::bpf::ring::Ring;
 use crate::bpf::{Kind, Map, attach, load};
 use crate::side_by_side::{both, side_by_side};
 
+mod carried;
 mod memory;
 mod program;
 mod switches;
@@ -117,6 +118,7 @@ impl Programs {
         let count = super::processors()?;
         let recent = || Map::new(Kind::Array, count as usize * program::STRIDE, 1);
         let recent = (!are_named).then(recent).transpose()?;
+        let memory = Map::new(Kind::Array, count as usize * carried::MEMORY, 1)?;
         let (all, array) = rings(count, size, named)?;
         let each: Vec<_> = all.iter().map(AsFd::as_fd).collect();
         let maps = Maps {
@@ -129,6 +131,8 @@ impl Programs {
                 None => Rings::Each(&each),
             },
             lost: lost.as_fd(),
+            layout: carried::Layout::of_kernel(),
+            memory: memory.as_fd(),
             hold_above: holds.then_some(size as u32 / 2),
         };
         let load = |which| load(&program::assemble(which, &maps));
@@ -147,7 +151,7 @@ impl Programs {
             entries,
             returns,
         ];
-        let mut maps = vec![wanted];
+        let mut maps = vec![wanted, memory];
         maps.extend(array);
         let all = all.into_iter().map(|map| Ring::map(map, size));
         Ok(Programs {
@@ -230,6 +234,17 @@ fn decode(record: &[u8]) -> Option<Sample> {
             What::Enters(arguments)
         }
         program::RETURN => What::Returns(word(program::REST)?.cast_signed()),
+        program::CARRIED => {
+            let of_carried = |n: usize| word(program::REST + 8 * n);
+            What::Carries(Carried {
+                fd: of_carried(0)?,
+                open: OpenId {
+                    address: of_carried(1)?,
+                    inode: of_carried(2)?,
+                },
+                mode: of_carried(3)? as u32,
+            })
+        }
         _ => return None,
     };
     Some(Sample {

@@ -2,6 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
+use super::carried::Layout;
 use crate::bpf::code::{
     ADD, AND_NUMBER, ATOMIC_64, Code, IF_EQUAL, IF_GREATER, IF_LESS, IF_NOT_EQUAL, IF_SAME,
     Instruction, JUMP, LOAD_8, LOAD_32, LOAD_64, LOOK_UP, MAP, MEMORY_OF_MAP, NO_WAKEUP, OR,
@@ -27,6 +28,10 @@ pub(super) struct Maps<'a> {
     pub(super) rings: Rings<'a>,
     /// Words at [`LOST_DATA`], [`LOST_RETURNS`] and [`LOST_OTHERS`].
     pub(super) lost: BorrowedFd<'a>,
+    /// Where the kernel has a caller's open files. `None`: it is not told which of them messages carry.
+    pub(super) layout: Option<Layout>,
+    /// For each processor [`super::carried::MEMORY`] bytes.
+    pub(super) memory: BorrowedFd<'a>,
     /// Bytes of records in a ring above which whoever makes a call there is stopped; `None`: nobody is.
     pub(super) hold_above: Option<u32>,
 }
@@ -67,12 +72,14 @@ pub(super) const DATA: u8 = 128;
 pub(super) const STRIDE: usize = 64;
 const STRIDE_BITS: i32 = 6;
 
-/// Places in [`Maps::lost`]: of entries of calls that move data, of returns, and of other entries that found no room.
+/// Places in [`Maps::lost`]: of entries of calls that move data, of returns and what messages carry, and of other entries that found no
+/// room.
 const LOST_DATA: i16 = 0;
-const LOST_RETURNS: i16 = 8;
+pub(super) const LOST_RETURNS: i16 = 8;
 const LOST_OTHERS: i16 = 16;
 
-/// A record: time, id of the thread, number of the call, and either registers or the result.
+/// A record: time, id of the thread, number of the call, and either registers or the result, or what is carried by a message:
+/// the descriptor, the address of its open file, and number and mode of the inode.
 pub(super) const AT: usize = 0;
 pub(super) const TID: usize = 8;
 pub(super) const NUMBER: usize = 12;
@@ -84,17 +91,18 @@ pub(super) const ENTRY: usize = REST + REGISTERS;
 const FEW_REGISTERS: usize = 24;
 pub(super) const SHORT_ENTRY: usize = REST + FEW_REGISTERS;
 pub(super) const RETURN: usize = REST + 8;
+pub(super) const CARRIED: usize = REST + 32;
 /// A call of the other architecture, with all registers that may hold its arguments.
 const FOREIGN_REGISTERS: usize = 88;
 pub(super) const FOREIGN_ENTRY: usize = REST + FOREIGN_REGISTERS;
 
 /// Registers that calls of helpers keep.
 pub(super) const CONTEXT: u8 = 6;
-const NUMBER_OF_CALL: u8 = 7;
+pub(super) const NUMBER_OF_CALL: u8 = 7;
 const CALLER: u8 = 8;
 /// Until there is a record.
 pub(super) const CPU: u8 = 9;
-const RECORD: u8 = 9;
+pub(super) const RECORD: u8 = 9;
 /// Places on the stack.
 const KEY: i16 = -4;
 pub(super) const WORD: i16 = -16;
@@ -103,8 +111,8 @@ pub(super) const WANTED: i16 = -24;
 pub(super) const COPIES: i16 = FOREIGN - REGISTERS as i16;
 /// [`NUMBERS`] if the caller's calls have the numbers of the other architecture, else 0.
 const FOREIGN: i16 = WANTED - 8;
-/// The ring, of a return, which has no copies.
-const RING: i16 = COPIES;
+/// The ring, where there are no copies or they are of no use any more.
+pub(super) const RING: i16 = COPIES;
 
 impl Code {
     /// Looks up the 32-bit number at [`KEY`]; what is found is in R0. Leaves if there is nothing.
@@ -184,7 +192,7 @@ impl Code {
 
     /// Writes a record to the ring in R1: `rest`, which finds it in [`RECORD`], adds what is not common
     /// to all. Returns the jump for those that find no room.
-    fn record(&mut self, size: usize, rest: impl FnOnce(&mut Code)) -> usize {
+    pub(super) fn record(&mut self, size: usize, rest: impl FnOnce(&mut Code)) -> usize {
         self.set(R2, size as i32);
         self.set(R3, 0);
         self.call(RESERVE);
@@ -228,7 +236,7 @@ impl Code {
     }
 
     /// Adds one to a counter.
-    fn count(&mut self, counters: BorrowedFd<'_>, at: i16) {
+    pub(super) fn count(&mut self, counters: BorrowedFd<'_>, at: i16) {
         self.map(R1, MEMORY_OF_MAP, counters);
         self.set(R2, 1);
         self.put(ATOMIC_64, R1, R2, at, 0);
@@ -291,6 +299,7 @@ fn entry(code: &mut Code, maps: &Maps<'_>) {
             code.put(STORE_64, RECORD, R1, REST as i16 + at, 0);
         }
     });
+    let sends = code.jump(IF_EQUAL, NUMBER_OF_CALL, 0, libc::SYS_sendmsg as i32);
     code.leave();
     code.land(plain);
     code.ring(maps.rings);
@@ -302,6 +311,13 @@ fn entry(code: &mut Code, maps: &Maps<'_>) {
     let long = code.record(ENTRY, |code| {
         code.registers(registers::ARGUMENTS, REGISTERS);
     });
+    let sends_several = code.jump(IF_EQUAL, NUMBER_OF_CALL, 0, libc::SYS_sendmmsg as i32);
+    code.leave();
+    code.land(sends);
+    code.land(sends_several);
+    if let Some(layout) = maps.layout {
+        code.sends(layout, maps);
+    }
     code.leave();
     code.land(foreign);
     code.ring(maps.rings);
@@ -334,6 +350,10 @@ fn returning(code: &mut Code, maps: &Maps<'_>) {
     code.ring(maps.rings);
     code.put(STORE_64, STACK, R1, RING, 0);
     let untold = code.unless(RETURNS);
+    if let Some(layout) = maps.layout {
+        code.receives(layout, maps);
+        code.put(LOAD_64, R1, STACK, RING, 0);
+    }
     let full = code.record(RETURN, |code| {
         code.load(R1, CONTEXT, 8);
         code.put(STORE_64, RECORD, R1, REST as i16, 0);

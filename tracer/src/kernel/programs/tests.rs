@@ -2,6 +2,7 @@
 
 use super::super::perf;
 use super::*;
+use crate::bpf::code::Code;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
@@ -163,6 +164,149 @@ fn offsets_in_memory_are_told() {
     // SAFETY: the kernel refuses to read the offset.
     unsafe { libc::sendfile(to, from, std::ptr::dangling_mut(), 100) };
     assert_eq!(told(&mut programs, libc::SYS_sendfile, 2), u64::MAX);
+}
+
+/// What messages carried since the last look, and by which calls.
+fn carried(programs: &mut Programs) -> Vec<(libc::c_long, Carried)> {
+    let own = nix::unistd::gettid().as_raw().unsigned_abs();
+    let mut seen = Vec::new();
+    programs.drain(|sample| match sample.what {
+        What::Carries(carried) if sample.tid == own => {
+            seen.push((sample.number.into(), carried));
+        }
+        _ => {}
+    });
+    seen
+}
+
+/// A message of one byte, with room for what it carries.
+struct Message {
+    control: Vec<u64>,
+    byte: u8,
+    piece: libc::iovec,
+}
+
+impl Message {
+    /// With credentials before the descriptors, if those are this process's.
+    fn new(with_credentials: bool, descriptors: &[i32]) -> Message {
+        let own = libc::ucred {
+            pid: std::process::id().cast_signed(),
+            uid: nix::unistd::getuid().as_raw(),
+            gid: nix::unistd::getgid().as_raw(),
+        };
+        let own = [own.pid, own.uid.cast_signed(), own.gid.cast_signed()];
+        let mut control = Vec::new();
+        if with_credentials {
+            control.extend(block(libc::SCM_CREDENTIALS, &own));
+        }
+        if !descriptors.is_empty() {
+            control.extend(block(libc::SCM_RIGHTS, descriptors));
+        }
+        Message {
+            control,
+            byte: 7,
+            piece: libc::iovec {
+                iov_base: std::ptr::null_mut(),
+                iov_len: 1,
+            },
+        }
+    }
+
+    fn header(&mut self) -> libc::mmsghdr {
+        self.piece.iov_base = (&raw mut self.byte).cast();
+        // SAFETY: of all zeros a message is empty.
+        let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
+        header.msg_hdr.msg_iov = &raw mut self.piece;
+        header.msg_hdr.msg_iovlen = 1;
+        header.msg_hdr.msg_control = self.control.as_mut_ptr().cast();
+        header.msg_hdr.msg_controllen = 8 * self.control.len();
+        header
+    }
+}
+
+/// A block of what goes with a message (cmsg(3)).
+fn block(kind: i32, numbers: &[i32]) -> Vec<u64> {
+    let mut halves = vec![16 + 4 * numbers.len() as i32, 0, libc::SOL_SOCKET, kind];
+    halves.extend(numbers);
+    halves.resize(halves.len().next_multiple_of(2), 0);
+    let pair = |pair: &[i32]| {
+        let [one, two] = [pair[0], pair[1]].map(|half| u64::from(half.cast_unsigned()));
+        one | two << 32
+    };
+    halves.chunks(2).map(pair).collect()
+}
+
+#[test]
+fn descriptors_that_messages_carry_are_told_on_both_sides() {
+    let Some(mut programs) = opened(std::process::id()) else {
+        return;
+    };
+    let (one, other) = std::os::unix::net::UnixDatagram::pair().unwrap();
+    let (one, other) = (one.as_raw_fd(), other.as_raw_fd());
+    let (reader, writer) = std::io::pipe().unwrap();
+    let file = tempfile::tempfile().unwrap();
+    let sent = [reader.as_raw_fd(), file.as_raw_fd(), writer.as_raw_fd()];
+    let of_pipe = nix::sys::stat::fstat(&reader).unwrap();
+    let send = |with_credentials, descriptors: &[i32]| {
+        let mut message = Message::new(with_credentials, descriptors);
+        let header = message.header();
+        // SAFETY: all that the message points at lives.
+        let sent = unsafe { libc::sendmsg(one, &raw const header.msg_hdr, 0) };
+        assert_eq!(sent, 1);
+    };
+    send(true, &sent);
+    send(true, &[]);
+    send(false, &sent[..1]);
+    let all = carried(&mut programs);
+    let expected = [sent[0], sent[1], sent[2], sent[0]];
+    let told: Vec<_> = all.iter().map(|(_, carried)| carried.fd as i32).collect();
+    assert_eq!(told, expected);
+    for (number, carried) in &all {
+        assert_eq!(*number, libc::SYS_sendmsg);
+        let is_pipe = carried.fd as i32 != sent[1];
+        let format = [libc::S_IFREG, libc::S_IFIFO][usize::from(is_pipe)];
+        assert_eq!(carried.mode & libc::S_IFMT, format);
+        let seen = (carried.open.inode, carried.mode);
+        assert!(!is_pipe || seen == (of_pipe.st_ino, of_pipe.st_mode));
+    }
+    let mut receive = |number, third: i32| {
+        let mut messages = [Message::new(true, &[0; 5]), Message::new(true, &[0; 5])];
+        let mut headers = messages.each_mut().map(Message::header);
+        let first: *mut libc::mmsghdr = headers.as_mut_ptr();
+        // SAFETY: all that the messages point at lives, and the pieces have room for what is received.
+        let got = unsafe { libc::syscall(number, other, first, third, 0, 0) };
+        assert!(got > 0);
+        let seen = carried(&mut programs);
+        for (by, carried) in &seen {
+            assert_eq!(*by, number);
+            nix::unistd::close(carried.fd as i32).unwrap();
+        }
+        seen
+    };
+    let what = |of: &[(libc::c_long, Carried)]| -> Vec<_> {
+        of.iter().map(|(_, c)| (c.open, c.mode)).collect()
+    };
+    let looked_at = receive(libc::SYS_recvmsg, libc::MSG_PEEK);
+    assert_eq!(what(&looked_at), what(&all[..3]));
+    let first = receive(libc::SYS_recvmsg, 0);
+    assert_eq!(what(&first), what(&all[..3]));
+    let own = first.iter().map(|(_, carried)| carried.fd as i32);
+    assert!(own.into_iter().all(|fd| !sent.contains(&fd)));
+    let both = receive(libc::SYS_recvmmsg, 2);
+    assert_eq!(what(&both), what(&all[3..]));
+    // As many at once as there may be, and the second of two messages.
+    let many = [sent[1]; 253];
+    let mut messages = [Message::new(false, &[]), Message::new(true, &many)];
+    let mut headers = messages.each_mut().map(Message::header);
+    // SAFETY: all that the messages point at lives.
+    let sent = unsafe { libc::sendmmsg(one, headers.as_mut_ptr(), 2, 0) };
+    assert_eq!(sent, 2);
+    let told = carried(&mut programs);
+    if Code::may_be_late() {
+        assert_eq!(told.len(), many.len());
+    } else {
+        assert!(told.len() > 30, "{}", told.len());
+    }
 }
 
 #[test]

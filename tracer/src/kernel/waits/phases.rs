@@ -36,7 +36,7 @@ impl Waits {
                     requests.told(stage, (device, sector), tid, at, concerns);
                 }
             }
-            What::Enters(_) | What::Returns(_) => {}
+            What::Enters(_) | What::Returns(_) | What::Carries(_) => {}
         }
     }
 

@@ -63,12 +63,16 @@ pub(crate) enum CallKind {
     SendTo,
     /// sendmsg(socket, message, flags): likewise.
     SendMessage,
+    /// recvmsg(socket, message, flags): descriptors may come with it.
+    ReceiveMessage,
+    /// recvmmsg(socket, messages, count, flags, timeout): likewise.
+    ReceiveMessages,
 }
 
 use CallKind::*;
 
 impl CallKind {
-    const ALL: [CallKind; 25] = [
+    const ALL: [CallKind; 27] = [
         Open,
         OpenAt,
         OpenAt2,
@@ -94,11 +98,16 @@ impl CallKind {
         LinkAt,
         SendTo,
         SendMessage,
+        ReceiveMessage,
+        ReceiveMessages,
     ];
 
-    /// Whether it may be that of every piece of data that somebody sends: no filter stops these.
-    pub(super) fn sends(self) -> bool {
-        matches!(self, SendTo | SendMessage)
+    /// Whether it may be that of every piece of data that somebody sends or receives: no filter stops these.
+    pub(super) fn moves_data(self) -> bool {
+        matches!(
+            self,
+            SendTo | SendMessage | ReceiveMessage | ReceiveMessages
+        )
     }
 }
 
@@ -176,6 +185,8 @@ pub(super) const ARCHITECTURES: [Numbers; 3] = [
             (53, SocketPair),
             (44, SendTo),
             (46, SendMessage),
+            (47, ReceiveMessage),
+            (299, ReceiveMessages),
             (49, Bind),
             (42, Connect),
             (43, Accept),

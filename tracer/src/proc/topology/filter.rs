@@ -90,7 +90,7 @@ fn section(numbers: &Numbers, own_opens: &[u32], datagrams: bool) -> Vec<sock_fi
     if numbers.mask != !0 {
         section.push(statement(AND, numbers.mask));
     }
-    let wanted = |kind: CallKind| !kind.sends() && (datagrams || kind != CallKind::Socket);
+    let wanted = |kind: CallKind| !kind.moves_data() && (datagrams || kind != CallKind::Socket);
     let calls = numbers.calls.iter();
     for &(number, kind) in calls.filter(|(_, kind)| wanted(*kind)) {
         let picked = TRACE | u32::from(kind.code());
@@ -245,7 +245,7 @@ mod tests {
     fn every_picked_call_is_traced_under_its_code_and_no_other() {
         for numbers in &ARCHITECTURES {
             for number in 0..600 {
-                let mut calls = numbers.calls.iter().filter(|(_, kind)| !kind.sends());
+                let mut calls = numbers.calls.iter().filter(|(_, kind)| !kind.moves_data());
                 let picked = calls.find(|(n, _)| *n == number);
                 let expected = picked.map_or(ALLOW, |(_, kind)| TRACE | u32::from(kind.code()));
                 let arguments = match picked {

@@ -62,6 +62,8 @@ const MOVED_TO: i32 = 10;
 const ALONE: i32 = 11;
 pub(super) const SENT: i32 = 12;
 pub(super) const SENT_MESSAGE: i32 = 13;
+pub(super) const RECEIVED: i32 = 14;
+pub(super) const SEVERAL_RECEIVED: i32 = 15;
 
 /// Bytes of what tells which calls are told.
 pub(super) const WANTED: usize = OWN_OPENS + IN_PAGE as usize + 1;
@@ -107,6 +109,8 @@ fn shape_of(kind: CallKind) -> i32 {
         CallKind::Splice | CallKind::ChangeView | CallKind::AsyncIo | CallKind::Ring => ALONE,
         CallKind::SendTo => SENT,
         CallKind::SendMessage => SENT_MESSAGE,
+        CallKind::ReceiveMessage => RECEIVED,
+        CallKind::ReceiveMessages => SEVERAL_RECEIVED,
         // Told with each exec.
         CallKind::Umask => 0,
     }
@@ -129,6 +133,7 @@ pub(super) fn returned(
     code.only_returned(wanted);
     code.unless_own(wanted);
     code.unless_sent_on();
+    code.unless_received_alone();
     code.begin(maps, Whom::Alive);
     code.call(code::TASK);
     code.copy(TASK, R0);
@@ -143,10 +148,7 @@ pub(super) fn returned(
     code.moved(layout);
     code.no_descriptor();
     code.what_it_did(layout, maps);
-    code.header(CALLED);
-    code.put(LOAD_64, R1, MEMORY, CALL, 0);
-    code.put(STORE_32, MEMORY, R1, field(NUMBER), 0);
-    code.emit(maps, END);
+    code.tell_call(maps);
     code.leave();
     code.all
 }
@@ -219,6 +221,14 @@ impl Code {
         self.land(end);
     }
 
+    /// Tells of the call.
+    pub(super) fn tell_call(&mut self, maps: &Maps<'_>) {
+        self.header(CALLED);
+        self.put(LOAD_64, R1, MEMORY, CALL, 0);
+        self.put(STORE_32, MEMORY, R1, field(NUMBER), 0);
+        self.emit(maps, END);
+    }
+
     /// What the thread has moved so far.
     fn moved(&mut self, layout: &Layout) {
         let costs = layout.costs[TRAFFIC_OF_COSTS..][..TRAFFIC].iter();
@@ -241,7 +251,7 @@ impl Code {
         self.put(STORE_64, MEMORY, R1, entry(DESCRIPTOR), 0);
     }
 
-    fn no_socket(&mut self) {
+    pub(super) fn no_socket(&mut self) {
         for at in (FAMILY..END).step_by(8) {
             self.clear(field(at));
         }
@@ -252,6 +262,7 @@ impl Code {
             self.clear(place);
         }
         let mut ends = Vec::new();
+        self.received(layout, maps);
         let one = [
             (RETURNED, field(RESULT)),
             (GIVEN, argument(0)),
@@ -324,7 +335,7 @@ impl Code {
     }
 
     /// Describes descriptor [`STEP`], whose file is [`FILE`] and of the kind R1 from then on. Returns the jumps for when there is none.
-    fn descriptor(&mut self, layout: &Layout, maps: &Maps<'_>) -> [usize; 2] {
+    pub(super) fn descriptor(&mut self, layout: &Layout, maps: &Maps<'_>) -> [usize; 2] {
         let none = self.find_table(layout);
         let closed = self.file(STEP);
         self.put(STORE_64, MEMORY, R3, FILE, 0);

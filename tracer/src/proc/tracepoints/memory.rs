@@ -4,6 +4,7 @@
 use super::parts::{LONGEST_PATH, PART};
 use super::program::{MEMORY, Maps, REST};
 use crate::bpf::code::{ADD, Code, IF_GREATER, MEMORY_OF_MAP, PROCESSOR, R0, SHIFT_LEFT};
+use crate::bpf::messages;
 
 /// Bytes of scratch memory, as a power of 2.
 const SCRATCH_BITS: i32 = 17;
@@ -52,9 +53,11 @@ pub(super) const FILE: i16 = CALL + 8;
 /// Where its names are, and numbers of the directories that they are relative to.
 pub(super) const ADDRESSES: [i16; 2] = [FILE + 8, FILE + 16];
 pub(super) const DIRECTORIES: [i16; 2] = [FILE + 24, FILE + 32];
+/// Of messages: see [`messages`].
+pub(super) const MESSAGES: i16 = DIRECTORIES[1] + 8;
 /// A part in the making, as long as it may get.
 const PART_AT: i16 = 1024;
-const _: () = assert!(DIRECTORIES[1] + 8 <= PART_AT);
+const _: () = assert!(MESSAGES + messages::KEPT <= PART_AT);
 const _: () = assert!(PART_AT as usize + REST + PART as usize + LONGEST_PATH <= SCRATCH);
 
 pub(super) fn field(at: usize) -> i16 {

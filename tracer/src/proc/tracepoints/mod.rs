@@ -29,6 +29,7 @@ mod moment;
 mod parts;
 mod pending;
 mod program;
+mod received;
 mod record;
 mod sent;
 mod sockets;
